@@ -1,0 +1,2 @@
+//! The binary `gpt`.
+fn main() {}
