@@ -1,0 +1,230 @@
+//! Element-wise closeness, `|got - expected| <= absolute + relative * |expected|`: the rule of PyTorch's
+//! `torch.allclose`. A NaN is close to nothing, an infinity only to itself. It does NOT broadcast:
+//! both shapes must be the same.
+
+use ndarray::{ArrayRef, Dimension};
+
+/// How far a number may be from the expected one. An `f64` stands for an absolute tolerance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Allowed whatever the size of the number.
+    pub absolute: f64,
+    /// Allowed as a share of `|expected|`.
+    pub relative: f64,
+}
+
+impl From<f64> for Tolerance {
+    fn from(absolute: f64) -> Self {
+        Self {
+            absolute,
+            relative: 0.0,
+        }
+    }
+}
+
+impl Tolerance {
+    /// The largest difference allowed at this expected value.
+    pub fn allowed(self, expected: f64) -> f64 {
+        self.absolute + self.relative * expected.abs()
+    }
+
+    /// True if `got` is close enough to `expected`.
+    pub fn accepts(self, got: f64, expected: f64) -> bool {
+        // Equality first: the difference of two equal infinities is NaN.
+        got == expected
+            || (expected.is_finite() && (got - expected).abs() <= self.allowed(expected))
+    }
+}
+
+/// Asserts that two arrays of any, equal, shape hold close numbers (`f32` or `f64`, in any mixture).
+///
+/// ```
+/// use ndarray::array;
+/// use test_support::{Tolerance, assert_close};
+///
+/// assert_close(&array![[0.5_f32, 1.0]], &array![[0.50004_f64, 1.0]], 1e-4);
+/// assert_close(&array![1000.5], &array![1000.0], Tolerance { absolute: 0.0, relative: 1e-3 });
+/// ```
+///
+/// # Panics
+///
+/// If the shapes differ, or a number is not close; the message has the element furthest beyond its
+/// tolerance: its index, the expected and the actual number, the difference.
+#[track_caller]
+pub fn assert_close<A, B, D1, D2>(
+    actual: &ArrayRef<A, D1>,
+    expected: &ArrayRef<B, D2>,
+    tolerance: impl Into<Tolerance>,
+) where
+    A: Copy + Into<f64>,
+    B: Copy + Into<f64>,
+    D1: Dimension,
+    D2: Dimension,
+{
+    assert_close_named("array", actual, expected, tolerance);
+}
+
+/// [`assert_close`] with a name for the message, for tests that compare several arrays.
+///
+/// # Panics
+///
+/// As [`assert_close`].
+#[track_caller]
+pub fn assert_close_named<A, B, D1, D2>(
+    name: &str,
+    actual: &ArrayRef<A, D1>,
+    expected: &ArrayRef<B, D2>,
+    tolerance: impl Into<Tolerance>,
+) where
+    A: Copy + Into<f64>,
+    B: Copy + Into<f64>,
+    D1: Dimension,
+    D2: Dimension,
+{
+    same_shape(name, actual, expected);
+    let tolerance = tolerance.into();
+    let mut far = 0;
+    let mut worst: Option<(usize, f64, f64, f64)> = None; // position, got, expected, excess
+    for (position, (&got, &want)) in actual.iter().zip(expected).enumerate() {
+        let (got, want): (f64, f64) = (got.into(), want.into());
+        if tolerance.accepts(got, want) {
+            continue;
+        }
+        far += 1;
+        let excess = (got - want).abs() - tolerance.allowed(want);
+        let excess = if excess.is_nan() {
+            f64::INFINITY
+        } else {
+            excess
+        };
+        if worst.is_none_or(|(.., largest)| excess > largest) {
+            worst = Some((position, got, want, excess));
+        }
+    }
+    if let Some((position, got, want, _)) = worst {
+        panic!(
+            "{name}: {far} of {} numbers are too far from the expected ones\n  \
+             worst at index {:?}: expected {want}, got {got}, difference {:e}, allowed {:e}",
+            actual.len(),
+            index_at(actual.shape(), position),
+            (got - want).abs(),
+            tolerance.allowed(want),
+        );
+    }
+}
+
+/// The largest `|actual - expected|`; 0 for empty arrays, NaN as soon as one difference is NaN.
+///
+/// # Panics
+///
+/// If the shapes differ.
+#[track_caller]
+pub fn max_abs_diff<A, B, D1, D2>(actual: &ArrayRef<A, D1>, expected: &ArrayRef<B, D2>) -> f64
+where
+    A: Copy + Into<f64>,
+    B: Copy + Into<f64>,
+    D1: Dimension,
+    D2: Dimension,
+{
+    same_shape("array", actual, expected);
+    let differences = actual.iter().zip(expected).map(|(&got, &want)| {
+        let (got, want): (f64, f64) = (got.into(), want.into());
+        if got == want { 0.0 } else { (got - want).abs() }
+    });
+    // f64::max drops a NaN; a comparison helper must not.
+    differences.fold(0.0, |largest, difference| {
+        if difference > largest || difference.is_nan() {
+            difference
+        } else {
+            largest
+        }
+    })
+}
+
+/// The index, row-major, of the element at `position`.
+pub(crate) fn index_at(shape: &[usize], position: usize) -> Vec<usize> {
+    let mut rest = position;
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&size| {
+            let i = rest % size;
+            rest /= size;
+            i
+        })
+        .collect();
+    index.reverse();
+    index
+}
+
+#[track_caller]
+fn same_shape<A, B, D1: Dimension, D2: Dimension>(
+    name: &str,
+    actual: &ArrayRef<A, D1>,
+    expected: &ArrayRef<B, D2>,
+) {
+    assert!(
+        actual.shape() == expected.shape(),
+        "{name}: expected shape {:?}, got {:?}",
+        expected.shape(),
+        actual.shape(),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{Array1, array, aview1};
+
+    use super::*;
+
+    #[test]
+    fn views_and_slices_of_any_rank_compare() {
+        let a = array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]];
+        assert_close(&a.t(), &array![[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]], 0.0);
+        assert_close(&a.view().into_dyn(), &a, 0.0);
+        assert_close(&aview1(&[1.0_f32]), &array![1.0_f32], 0.0);
+        assert_close(&Array1::<f32>::zeros(0), &Array1::<f32>::zeros(0), 0.0);
+    }
+
+    #[test]
+    fn equal_infinities_are_close() {
+        let masked = array![f32::NEG_INFINITY, 1.0];
+        assert_close(&masked, &masked, 0.0);
+        assert_eq!(max_abs_diff(&masked, &masked), 0.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "1 of 2 numbers")]
+    fn nan_is_close_to_nothing() {
+        let a = array![f32::NAN, 1.0];
+        assert!(max_abs_diff(&a, &a).is_nan());
+        assert_close(&a, &a, 1e9);
+    }
+
+    #[test]
+    #[should_panic(expected = "got inf")]
+    fn a_relative_tolerance_does_not_excuse_infinity() {
+        let relative = Tolerance {
+            absolute: 1.0,
+            relative: 1.0,
+        };
+        assert!(!relative.accepts(1.0, f64::INFINITY));
+        assert_close(&array![f64::INFINITY], &array![1.0], relative);
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "logits: 2 of 4 numbers are too far from the expected ones\n  \
+        worst at index [1, 0]: expected 3, got 3.5, difference 5e-1, allowed 1e-1"
+    )]
+    fn the_message_names_the_worst_element() {
+        let got = array![[1.0, 2.25], [3.5, 4.0]];
+        assert_close_named("logits", &got, &array![[1.0, 2.0], [3.0, 4.0]], 0.1);
+    }
+
+    #[test]
+    #[should_panic(expected = "array: expected shape [1, 2], got [2]")]
+    fn shapes_must_agree() {
+        assert_close(&array![1.0, 2.0], &array![[1.0, 2.0]], 1.0);
+    }
+}

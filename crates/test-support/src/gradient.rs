@@ -1,0 +1,327 @@
+//! Gradient checking: a hand-written gradient against central differences of the objective, element by
+//! element; `error_i = |analytic_i - numeric_i| / max(|analytic_i|, |numeric_i|, gradient_scale)`.
+//! It does NOT run the backward pass: hand it the gradient.
+//!
+//! # The objective
+//!
+//! An operation has many outputs, a gradient check needs one number: `objective = sum(out * weights)` with
+//! fixed random weights ([`projection_weights`](crate::projection_weights)), summed in f64
+//! ([`project`](crate::project)). Its gradient is what `backward` gives for `d_out = weights`. Random weights
+//! matter: with all ones, softmax (rows sum to 1) and LayerNorm (rows sum to 0) have a gradient of zero and
+//! a wrong backward pass looks right.
+//!
+//! # The tolerance
+//!
+//! The operation itself runs in f32, so its outputs carry rounding errors near 1e-7 of their size, and a
+//! difference quotient divides them by the step. Three habits keep the noise near 1e-5 of the gradient:
+//! the step follows the size of the parameters (an eighth of their root mean square: at scale 0.1 LayerNorm
+//! bends ten times as fast as at scale 1), extrapolation allows such large steps
+//! ([`central_difference`]), and an element is measured against the root mean square of the whole gradient,
+//! not against itself alone: an element that happens to be 1e-6 among ones has no correct digits to compare.
+//!
+//! Some gradients are zero by their nature (a bias of the keys shifts all scores of a row alike), and then
+//! there is only noise. So `gradient_scale` is never under the size at which the noise,
+//! `4 * f32::EPSILON * max|objective| / step`, is exactly the tolerance.
+//!
+//! The default tolerance of 1e-3 leaves a margin of some 10 to 100 over the noise, while the mistakes that
+//! happen (a lost factor, a missing term, a wrong sign, a transposed matrix) are errors of 0.01 and up.
+
+use std::fmt;
+
+use ndarray::{Array, ArrayRef, Dimension};
+
+use crate::close::index_at;
+use crate::difference::central_difference;
+
+/// The largest error of a gradient that [`check_gradient`] accepts.
+pub const DEFAULT_TOLERANCE: f64 = 1e-3;
+
+/// How to check; `..Default::default()` for the rest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GradientCheck {
+    /// The largest relative error that passes.
+    pub tolerance: f64,
+    /// The largest step; `None` takes an eighth of the parameters' root mean square (1/8 if all are 0).
+    pub step: Option<f64>,
+    /// Elements to check, spread evenly over the parameters: each costs ten evaluations of the objective.
+    pub max_elements: usize,
+}
+
+impl Default for GradientCheck {
+    fn default() -> Self {
+        Self {
+            tolerance: DEFAULT_TOLERANCE,
+            step: None,
+            max_elements: usize::MAX,
+        }
+    }
+}
+
+/// What a check found. Printed with `{}` it is one line of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GradientReport {
+    /// The name given to the check.
+    pub name: String,
+    /// How many elements were compared.
+    pub checked: usize,
+    /// The largest relative error; infinite if a number is not finite, 0 for no elements.
+    pub max_rel_error: f64,
+    /// What passes.
+    pub tolerance: f64,
+    /// The size of a gradient element in this check, the least denominator of the relative error.
+    pub gradient_scale: f64,
+    /// The element with the largest relative error; `None` for no elements.
+    pub worst: Option<Worst>,
+}
+
+/// The element of a gradient with the largest relative error.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Worst {
+    /// Its index in the parameters.
+    pub index: Vec<usize>,
+    /// What the backward pass gave.
+    pub analytic: f64,
+    /// What the differences give.
+    pub numeric: f64,
+    /// How far the differences can be trusted; larger than `|analytic - numeric|` beside a kink.
+    pub uncertainty: f64,
+}
+
+impl GradientReport {
+    /// True if no element is wrong by more than the tolerance.
+    pub fn passed(&self) -> bool {
+        self.max_rel_error <= self.tolerance
+    }
+
+    /// Panics unless [`passed`](Self::passed).
+    ///
+    /// # Panics
+    ///
+    /// If an element is wrong by more than the tolerance; the message is the report.
+    #[track_caller]
+    pub fn assert_passed(&self) {
+        assert!(self.passed(), "wrong gradient: {self}");
+    }
+}
+
+impl fmt::Display for GradientReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            checked,
+            max_rel_error,
+            tolerance,
+            gradient_scale,
+            ..
+        } = self;
+        write!(
+            f,
+            "{name:<32} {checked:>6} elements  error {max_rel_error:9.2e}"
+        )?;
+        write!(f, "  allowed {tolerance:.0e}  scale {gradient_scale:9.2e}")?;
+        if let Some(Worst {
+            index,
+            analytic,
+            numeric,
+            uncertainty,
+        }) = &self.worst
+        {
+            write!(f, "  worst at {index:?}: analytic {analytic:.6e}, ")?;
+            write!(f, "numeric {numeric:.6e} +- {uncertainty:.0e}")?;
+        }
+        Ok(())
+    }
+}
+
+impl GradientCheck {
+    /// Compares `analytic` with the differences of `objective` at `parameters`; does not panic on a wrong
+    /// gradient. The objective sees the parameters with one element moved.
+    ///
+    /// # Panics
+    ///
+    /// If `parameters` and `analytic` have different lengths.
+    #[track_caller]
+    pub fn measure(
+        &self,
+        name: &str,
+        parameters: &[f32],
+        analytic: &[f32],
+        objective: impl FnMut(&[f32]) -> f64,
+    ) -> GradientReport {
+        self.measure_shaped(
+            name,
+            &[parameters.len()],
+            parameters.to_vec(),
+            analytic,
+            objective,
+        )
+    }
+
+    /// [`measure`](Self::measure) for an array of any rank.
+    ///
+    /// # Panics
+    ///
+    /// If `parameters` and `analytic` have different shapes.
+    #[track_caller]
+    pub fn measure_array<D: Dimension>(
+        &self,
+        name: &str,
+        parameters: &ArrayRef<f32, D>,
+        analytic: &ArrayRef<f32, D>,
+        mut objective: impl FnMut(&Array<f32, D>) -> f64,
+    ) -> GradientReport {
+        assert!(
+            parameters.shape() == analytic.shape(),
+            "{name}: parameters of shape {:?}, gradient of shape {:?}",
+            parameters.shape(),
+            analytic.shape(),
+        );
+        let mut moved = Array::zeros(parameters.raw_dim()); // row-major, whatever the strides given
+        let analytic: Vec<f32> = analytic.iter().copied().collect();
+        let values = parameters.iter().copied().collect();
+        self.measure_shaped(name, parameters.shape(), values, &analytic, |values| {
+            for (to, &from) in moved.iter_mut().zip(values) {
+                *to = from;
+            }
+            objective(&moved)
+        })
+    }
+
+    #[track_caller]
+    fn measure_shaped(
+        &self,
+        name: &str,
+        shape: &[usize],
+        mut parameters: Vec<f32>,
+        analytic: &[f32],
+        mut objective: impl FnMut(&[f32]) -> f64,
+    ) -> GradientReport {
+        assert!(
+            parameters.len() == analytic.len(),
+            "{name}: {} parameters, a gradient of {} elements",
+            parameters.len(),
+            analytic.len(),
+        );
+        let step = self.step.unwrap_or_else(|| default_step(&parameters));
+        let mut magnitude = 0.0_f64;
+        let mut elements = Vec::new(); // (position, analytic, derivative)
+        for position in spread(parameters.len(), self.max_elements) {
+            let x = parameters[position];
+            // An outlier needs a step that its own precision can resolve.
+            let step = step.max(f64::from(x.abs()) / 512.0);
+            let derivative = central_difference(x, step, |moved| {
+                parameters[position] = moved;
+                objective(&parameters)
+            });
+            parameters[position] = x;
+            magnitude = magnitude.max(derivative.magnitude);
+            elements.push((position, f64::from(analytic[position]), derivative));
+        }
+
+        let noise = 4.0 * f64::from(f32::EPSILON) * magnitude / step;
+        let gradient_scale = root_mean_square(elements.iter().map(|&(_, analytic, _)| analytic))
+            .max(root_mean_square(
+                elements.iter().map(|(_, _, numeric)| numeric.value),
+            ))
+            .max(noise / self.tolerance);
+        let mut report = GradientReport {
+            name: name.to_owned(),
+            checked: elements.len(),
+            max_rel_error: 0.0,
+            tolerance: self.tolerance,
+            gradient_scale,
+            worst: None,
+        };
+        for (position, analytic, numeric) in elements {
+            let difference = (analytic - numeric.value).abs();
+            let scale = gradient_scale.max(analytic.abs()).max(numeric.value.abs());
+            let error = match difference {
+                0.0 => 0.0, // also where the scale is 0
+                _ if difference.is_finite() => difference / scale,
+                _ => f64::INFINITY,
+            };
+            if report.worst.is_none() || error > report.max_rel_error {
+                report.max_rel_error = error;
+                report.worst = Some(Worst {
+                    index: index_at(shape, position),
+                    analytic,
+                    numeric: numeric.value,
+                    uncertainty: numeric.uncertainty,
+                });
+            }
+        }
+        report
+    }
+}
+
+/// Checks a gradient of flat parameters with the default settings and returns the report, for a table.
+///
+/// ```
+/// use test_support::check_gradient;
+///
+/// // objective = sum(x^3), gradient = 3 x^2
+/// let x = [0.5_f32, -1.0, 2.0];
+/// let report = check_gradient("cube", &x, &[0.75, 3.0, 12.0], |x| {
+///     x.iter().map(|&x| f64::from(x * x * x)).sum()
+/// });
+/// assert!(report.max_rel_error < 1e-4);
+/// println!("{report}");
+/// ```
+///
+/// # Panics
+///
+/// If the lengths differ, or if an element is wrong by more than [`DEFAULT_TOLERANCE`].
+#[track_caller]
+pub fn check_gradient(
+    name: &str,
+    parameters: &[f32],
+    analytic: &[f32],
+    objective: impl FnMut(&[f32]) -> f64,
+) -> GradientReport {
+    let report = GradientCheck::default().measure(name, parameters, analytic, objective);
+    report.assert_passed();
+    report
+}
+
+/// [`check_gradient`] for an array of any rank: the objective gets an array, the report has its index.
+///
+/// # Panics
+///
+/// If the shapes differ, or if an element is wrong by more than [`DEFAULT_TOLERANCE`].
+#[track_caller]
+pub fn check_gradient_array<D: Dimension>(
+    name: &str,
+    parameters: &ArrayRef<f32, D>,
+    analytic: &ArrayRef<f32, D>,
+    objective: impl FnMut(&Array<f32, D>) -> f64,
+) -> GradientReport {
+    let report = GradientCheck::default().measure_array(name, parameters, analytic, objective);
+    report.assert_passed();
+    report
+}
+
+/// An eighth of the parameters' root mean square, rounded to a power of two so that `x + h` rounds less.
+fn default_step(parameters: &[f32]) -> f64 {
+    let size = root_mean_square(parameters.iter().map(|&x| f64::from(x)));
+    let size = if size > 0.0 && size.is_finite() {
+        size
+    } else {
+        1.0
+    };
+    (size / 8.0).log2().round().exp2()
+}
+
+fn root_mean_square(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, n) = values.fold((0.0, 0), |(sum, n), x| (sum + x * x, n + 1));
+    if n == 0 {
+        0.0
+    } else {
+        (sum / f64::from(n)).sqrt()
+    }
+}
+
+/// At most `max` positions, spread evenly over `0..n`.
+fn spread(n: usize, max: usize) -> impl Iterator<Item = usize> {
+    let count = n.min(max);
+    (0..count).map(move |i| (i as u128 * n as u128 / count as u128) as usize)
+}

@@ -1,0 +1,193 @@
+//! The gradient check itself, on operations written here in f32: right gradients pass at every scale, the
+//! mistakes that happen are caught.
+
+use ndarray::{Array2, Axis, array};
+use test_support::{
+    GradientCheck, INPUT_SCALES, away_from_zero, check_gradient, check_gradient_array, project,
+    projection_weights, test_array,
+};
+
+const EPS: f32 = 1e-5;
+
+/// Each row to mean 0 and variance 1, in f32. (rows, emb_dim)
+fn layer_norm(x: &Array2<f32>) -> Array2<f32> {
+    let mean = x
+        .mean_axis(Axis(1))
+        .expect("rows are not empty")
+        .insert_axis(Axis(1));
+    let std = (x.var_axis(Axis(1), 0.0) + EPS)
+        .mapv(f32::sqrt)
+        .insert_axis(Axis(1));
+    (x - &mean) / &std
+}
+
+/// `(d_out - mean(d_out) - norm * mean(d_out * norm)) / std`, the last factor as asked.
+fn layer_norm_backward(x: &Array2<f32>, d_out: &Array2<f32>, divide: bool) -> Array2<f32> {
+    let norm = layer_norm(x);
+    let mean = d_out
+        .mean_axis(Axis(1))
+        .expect("rows are not empty")
+        .insert_axis(Axis(1));
+    let along = (d_out * &norm)
+        .mean_axis(Axis(1))
+        .expect("rows are not empty")
+        .insert_axis(Axis(1));
+    let d_x = d_out - &mean - norm * &along;
+    let std = (x.var_axis(Axis(1), 0.0) + EPS)
+        .mapv(f32::sqrt)
+        .insert_axis(Axis(1));
+    if divide { d_x / &std } else { d_x }
+}
+
+fn softmax(x: &Array2<f32>) -> Array2<f32> {
+    let mut out = x.clone();
+    for mut row in out.rows_mut() {
+        let max = row.fold(f32::NEG_INFINITY, |max, &x| max.max(x));
+        row.mapv_inplace(|x| (x - max).exp());
+        let sum = row.sum();
+        row.mapv_inplace(|x| x / sum);
+    }
+    out
+}
+
+fn softmax_backward(x: &Array2<f32>, d_out: &Array2<f32>) -> Array2<f32> {
+    let out = softmax(x);
+    let along = (&out * d_out).sum_axis(Axis(1)).insert_axis(Axis(1));
+    out * (d_out - &along)
+}
+
+#[test]
+fn right_gradients_pass_at_every_scale_with_a_margin() {
+    for scale in INPUT_SCALES {
+        let x = test_array((6, 16), scale, 1);
+        let weights = projection_weights((6, 16), 1);
+        let d_x = layer_norm_backward(&x, &weights, true);
+        let report = check_gradient_array("layer_norm", &x, &d_x, |x| {
+            project(&layer_norm(x), &weights)
+        });
+        println!("{report}");
+        assert!(report.max_rel_error < 1e-4, "{report}");
+
+        let d_x = softmax_backward(&x, &weights);
+        let report = check_gradient_array("softmax", &x, &d_x, |x| project(&softmax(x), &weights));
+        println!("{report}");
+        assert!(report.max_rel_error < 1e-4, "{report}");
+
+        let x = away_from_zero((6, 16), scale, scale / 4.0, 1);
+        let d_x = x.mapv(|x| if x > 0.0 { 1.0 } else { 0.0 }) * &weights;
+        let report = check_gradient_array("relu", &x, &d_x, |x| {
+            project(&x.mapv(|x| x.max(0.0)), &weights)
+        });
+        println!("{report}");
+        assert!(report.max_rel_error < 1e-4, "{report}");
+    }
+}
+
+#[test]
+fn a_forgotten_factor_is_caught_at_every_scale() {
+    for scale in INPUT_SCALES {
+        let x = test_array((6, 16), scale, 2);
+        let weights = projection_weights((6, 16), 2);
+        let d_x = layer_norm_backward(&x, &weights, false);
+        let report = GradientCheck::default().measure_array("layer_norm", &x, &d_x, |x| {
+            project(&layer_norm(x), &weights)
+        });
+        assert!(report.max_rel_error > 0.05, "scale {scale}: {report}");
+    }
+}
+
+#[test]
+fn one_wrong_element_in_a_hundred_is_caught_and_named() {
+    let x = test_array((10, 10), 1.0, 3);
+    let weights = projection_weights((10, 10), 3);
+    let mut d_x = softmax_backward(&x, &weights);
+    d_x[[7, 4]] *= 1.5;
+    let report = GradientCheck::default()
+        .measure_array("softmax", &x, &d_x, |x| project(&softmax(x), &weights));
+    assert!(!report.passed());
+    assert_eq!(report.worst.expect("a hundred elements").index, [7, 4]);
+}
+
+#[test]
+fn a_gradient_of_zero_passes_although_the_differences_are_noise() {
+    // A shift of a whole row changes no softmax.
+    let x = test_array((4, 8), 1.0, 4);
+    let weights = projection_weights((4, 8), 4);
+    for seed in 0..20 {
+        let shift = test_array(4, 1.0, seed);
+        let report = check_gradient_array("shift", &shift, &array![0.0, 0.0, 0.0, 0.0], |shift| {
+            project(
+                &softmax(&(&x + &shift.view().insert_axis(Axis(1)))),
+                &weights,
+            )
+        });
+        assert!(report.passed());
+    }
+}
+
+#[test]
+fn a_missing_gradient_is_caught_however_small_the_loss_makes_it() {
+    // A mean over many elements: gradients near 1e-4.
+    let x = test_array(1000, 1.0, 5);
+    let x = x.as_slice().expect("one dimension");
+    let objective = |x: &[f32]| x.iter().map(|&x| f64::from(x * x)).sum::<f64>() / 1000.0;
+    let report = GradientCheck::default().measure("mean square", x, &[0.0; 1000], objective);
+    assert!(report.max_rel_error > 0.5, "{report}");
+}
+
+#[test]
+fn the_layout_of_the_array_does_not_matter() {
+    let x = test_array((3, 5), 1.0, 6);
+    let d_x = &x * &x * 3.0;
+    let cube = |x: &Array2<f32>| x.iter().map(|&x| f64::from(x).powi(3)).sum();
+    let report = check_gradient_array("cube", &x.t(), &d_x.t(), cube);
+    assert_eq!(report.checked, 15);
+}
+
+#[test]
+fn a_sample_of_a_large_model_is_spread_over_it() {
+    let x = vec![1.0_f32; 1000];
+    let mut wrong = vec![2.0_f32; 1000];
+    wrong[900] = 9.0;
+    let check = GradientCheck {
+        max_elements: 10,
+        ..Default::default()
+    };
+    let squares = |x: &[f32]| x.iter().map(|&x| f64::from(x * x)).sum();
+    let report = check.measure("squares", &x, &wrong, squares);
+    assert_eq!(report.checked, 10);
+    assert_eq!(report.worst.expect("ten elements").index, [900]);
+}
+
+#[test]
+fn parameters_that_are_all_zero_still_move() {
+    check_gradient("bias", &[0.0; 3], &[1.0, 1.0, 1.0], |b| {
+        b.iter().map(|&b| f64::from(b)).sum()
+    });
+}
+
+#[test]
+fn no_parameters_have_no_error() {
+    let report = check_gradient("nothing", &[], &[], |_| 1.0);
+    assert_eq!((report.checked, report.max_rel_error), (0, 0.0));
+}
+
+#[test]
+#[should_panic(expected = "wrong gradient: nan")]
+fn a_gradient_that_is_not_a_number_fails() {
+    check_gradient("nan", &[1.0], &[f32::NAN], |x| f64::from(x[0]));
+}
+
+#[test]
+#[should_panic(expected = "wrong gradient: log")]
+fn an_objective_that_is_not_finite_fails() {
+    check_gradient("log", &[0.0, 1.0], &[1.0, 1.0], |x| {
+        x.iter().map(|&x| f64::from(x).ln()).sum()
+    });
+}
+
+#[test]
+#[should_panic(expected = "two: 2 parameters, a gradient of 3 elements")]
+fn lengths_must_agree() {
+    check_gradient("two", &[1.0, 2.0], &[1.0, 2.0, 3.0], |_| 0.0);
+}
