@@ -1,1 +1,23 @@
-//! Placeholder replaced by the crate's own documentation.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod error;
+mod gpt2;
+mod ids;
+mod pieces;
+mod simple;
+mod split;
+mod streaming;
+mod vocabulary;
+mod whitespace;
+
+pub use error::TokenizerError;
+pub use gpt2::{AllowedSpecial, ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer};
+pub use ids::{text_to_token_ids, token_ids_to_text};
+pub use simple::{SimpleTokenizerV1, SimpleTokenizerV2};
+pub use split::{
+    Separators, preprocess, split_keeping, split_text, strip_without_blanks, without_blanks,
+};
+pub use streaming::StreamingDecoder;
+pub use vocabulary::{UNK, Vocabulary, build_vocabulary};
+pub use whitespace::{is_python_whitespace, python_strip};

@@ -1,0 +1,55 @@
+//! What can be wrong with a text, a list of ids or a vocabulary.
+//!
+//! Positions of words and bytes count UTF-8 bytes of the text, positions of ids count ids; both from 0.
+
+/// Everything this crate refuses, with the offending word or number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenizerError {
+    /// [`SimpleTokenizerV1`](crate::SimpleTokenizerV1) met a word that its vocabulary lacks.
+    #[error("unknown token {token:?} at byte {position} of the text")]
+    UnknownToken {
+        /// The word as it stands in the text.
+        token: String,
+        /// Where it starts, in bytes.
+        position: usize,
+    },
+    /// An id to decode is not in the vocabulary.
+    #[error("unknown id {id} at position {position}: the vocabulary has {vocab_size} tokens")]
+    UnknownId {
+        /// The id.
+        id: u32,
+        /// Its place among the ids.
+        position: usize,
+        /// How many tokens the vocabulary has; ids run from 0 to one less.
+        vocab_size: usize,
+    },
+    /// A vocabulary lacks a token that the tokenizer can't work without.
+    #[error("the vocabulary has no token {token:?}")]
+    MissingToken {
+        /// The token that is needed.
+        token: &'static str,
+    },
+    /// The text holds a special token that the caller did not allow.
+    #[error("special token {token:?} at byte {position} of the text is not allowed")]
+    DisallowedSpecial {
+        /// The special token.
+        token: &'static str,
+        /// Where it starts, in bytes.
+        position: usize,
+    },
+    /// The ids decode to bytes that are not UTF-8 text.
+    #[error("the decoded bytes are not UTF-8 from byte {position} on (id number {id_position})")]
+    NotUtf8 {
+        /// Where the first bytes start that form no character.
+        position: usize,
+        /// The place of the id that holds this byte.
+        id_position: usize,
+    },
+    /// One row of ids was expected.
+    #[error("expected ids of shape (1, n), got {rows} rows")]
+    NotOneRow {
+        /// How many rows came.
+        rows: usize,
+    },
+}

@@ -1,0 +1,238 @@
+//! GPT-2's byte pair encoding over tiktoken-rs, with the manners of Python's tiktoken (book section 2.5).
+//!
+//! A special token in the text that the caller did not allow is an error, not silently text.
+//! Every text can be encoded and no text makes it panic; other vocabularies than GPT-2's are not read.
+
+use std::fmt;
+
+use crate::error::TokenizerError;
+use crate::pieces::{Tables, VOCAB_SIZE};
+
+/// GPT-2's one special token: the end of a document.
+pub const ENDOFTEXT: &str = "<|endoftext|>";
+
+/// The id of [`ENDOFTEXT`].
+pub const ENDOFTEXT_ID: u32 = 50_256;
+
+/// White space runs longer than this are cut out of the text before the pattern sees them.
+///
+/// Any length from 2 up gives the same ids; a long one leaves ordinary text in one piece.
+const LONG_BLANK: usize = 256; // bytes
+
+/// Which special tokens a text may contain, as tiktoken's `allowed_special`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AllowedSpecial<'a> {
+    /// None: the default of tiktoken's `encode`.
+    #[default]
+    None,
+    /// All that the vocabulary has.
+    All,
+    /// These; names that the vocabulary doesn't have are ignored, as in Python.
+    Only(&'a [&'a str]),
+}
+
+impl AllowedSpecial<'_> {
+    fn allows(self, token: &str) -> bool {
+        match self {
+            AllowedSpecial::None => false,
+            AllowedSpecial::All => true,
+            AllowedSpecial::Only(tokens) => tokens.contains(&token),
+        }
+    }
+}
+
+/// `tiktoken.get_encoding("gpt2")`: a handle to tables that a process builds once, free to copy.
+///
+/// ```
+/// use tokenizer::{AllowedSpecial, ENDOFTEXT_ID, Gpt2Tokenizer};
+/// let tokenizer = Gpt2Tokenizer::new();
+/// let ids = tokenizer.encode("Hello, I am", AllowedSpecial::None)?;
+/// assert_eq!(ids, [15496, 11, 314, 716]);
+/// assert_eq!(tokenizer.decode(&ids)?, "Hello, I am");
+/// assert_eq!(tokenizer.encode("<|endoftext|>", AllowedSpecial::All)?, [ENDOFTEXT_ID]);
+/// assert!(tokenizer.encode("<|endoftext|>", AllowedSpecial::None).is_err());
+/// # Ok::<(), tokenizer::TokenizerError>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Gpt2Tokenizer {
+    tables: &'static Tables,
+}
+
+impl Gpt2Tokenizer {
+    /// A handle to the tables; the first call in a process builds them (some 20 ms).
+    pub fn new() -> Self {
+        Self {
+            tables: Tables::shared(),
+        }
+    }
+
+    /// 50,257: ids run from 0 to 50,256.
+    pub fn vocab_size(&self) -> usize {
+        VOCAB_SIZE
+    }
+
+    /// The ids of a text, special tokens as `allowed` says.
+    ///
+    /// # Errors
+    /// [`TokenizerError::DisallowedSpecial`] at the first special token that is not allowed.
+    /// (To have it encoded as the characters it is written with, use [`Self::encode_ordinary`].)
+    pub fn encode(&self, text: &str, allowed: AllowedSpecial) -> Result<Vec<u32>, TokenizerError> {
+        if !allowed.allows(ENDOFTEXT)
+            && let Some(position) = text.find(ENDOFTEXT)
+        {
+            return Err(TokenizerError::DisallowedSpecial {
+                token: ENDOFTEXT,
+                position,
+            });
+        }
+        let mut ids = Vec::new();
+        for (number, document) in text.split(ENDOFTEXT).enumerate() {
+            if number > 0 {
+                ids.push(ENDOFTEXT_ID);
+            }
+            self.encode_into(document, &mut ids);
+        }
+        Ok(ids)
+    }
+
+    /// The ids of a text in which nothing is special: `<|endoftext|>` is seven tokens of plain text.
+    pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
+        let mut ids = Vec::new();
+        self.encode_into(text, &mut ids);
+        ids
+    }
+
+    fn encode_into(&self, text: &str, ids: &mut Vec<u32>) {
+        for part in cut_long_blanks(text) {
+            ids.extend(self.tables.bpe.encode_ordinary(part));
+        }
+    }
+
+    /// The bytes that one id stands for; `None` if there is no such id.
+    pub fn piece(&self, id: u32) -> Option<&'static [u8]> {
+        self.tables.piece(id)
+    }
+
+    /// The bytes of each id. A token may hold a part of a character: only all bytes together are text.
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownId`] at the first id at or over 50,257.
+    pub fn pieces(&self, ids: &[u32]) -> Result<Vec<&'static [u8]>, TokenizerError> {
+        let numbered = ids.iter().enumerate();
+        let pieces = numbered.map(|(position, &id)| self.known_piece(id, position));
+        pieces.collect()
+    }
+
+    /// The bytes that all ids stand for.
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownId`] at the first id at or over 50,257.
+    pub fn decode_bytes(&self, ids: &[u32]) -> Result<Vec<u8>, TokenizerError> {
+        Ok(self.pieces(ids)?.concat())
+    }
+
+    /// The text that the ids stand for.
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownId`] as for [`Self::decode_bytes`];
+    /// [`TokenizerError::NotUtf8`] if the bytes are no text, as when a character is cut in half.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        String::from_utf8(self.decode_bytes(ids)?).map_err(|error| {
+            let position = error.utf8_error().valid_up_to();
+            let ends = ids.iter().scan(0, |end, &id| {
+                *end += self.piece(id).map_or(0, <[u8]>::len);
+                Some(*end)
+            });
+            TokenizerError::NotUtf8 {
+                position,
+                id_position: ends.take_while(|&end| end <= position).count(),
+            }
+        })
+    }
+
+    /// As [`Self::decode`], with U+FFFD for bytes that are no text: what Python's `decode` returns.
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownId`] as for [`Self::decode_bytes`].
+    pub fn decode_lossy(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        let bytes = self.decode_bytes(ids)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The bytes of the id found at `position`.
+    pub(crate) fn known_piece(
+        &self,
+        id: u32,
+        position: usize,
+    ) -> Result<&'static [u8], TokenizerError> {
+        self.tables.piece(id).ok_or(TokenizerError::UnknownId {
+            id,
+            position,
+            vocab_size: VOCAB_SIZE,
+        })
+    }
+}
+
+impl Default for Gpt2Tokenizer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Gpt2Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gpt2Tokenizer").finish_non_exhaustive()
+    }
+}
+
+/// Cuts a text inside its long white space runs, before the last character of each, if text follows.
+///
+/// GPT-2's pattern takes a run followed by text as two pieces, all but the last character
+/// (`\s+(?!\S)`) and the last, which may go with the word after it (` ?\p{L}+`).
+/// So it divides there anyway, and the ids stay the same; but `\s+(?!\S)` backtracks, and beyond a
+/// million characters gives up with an error. After the cut the run ends its part,
+/// where `\s++$` takes it without a step back.
+fn cut_long_blanks(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut start = 0; // of the part
+    let mut run = None; // where the white space run began, and its last character
+    for (at, c) in text.char_indices() {
+        if c.is_whitespace() {
+            let began = run.map_or(at, |(began, _)| began);
+            run = Some((began, at));
+        } else if let Some((began, last)) = run.take()
+            && last - began > LONG_BLANK
+        {
+            parts.push(&text[start..last]);
+            start = last;
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_long_runs_before_text_are_cut_and_before_their_last_character() {
+        let blank = " \n".repeat(LONG_BLANK);
+        assert_eq!(cut_long_blanks(""), [""]);
+        assert_eq!(cut_long_blanks("a  b \n"), ["a  b \n"]);
+        assert_eq!(cut_long_blanks(&blank), [blank.as_str()]);
+        let text = format!("a{blank}b{blank}");
+        let cut = blank.len(); // 1 for "a", and 1 character of the run left over
+        assert_eq!(cut_long_blanks(&text), [&text[..cut], &text[cut..]]);
+    }
+
+    #[test]
+    fn the_table_of_pieces_is_that_of_tiktoken() {
+        let tokenizer = Gpt2Tokenizer::new();
+        let ids: Vec<u32> = (0..VOCAB_SIZE as u32).collect();
+        let theirs = tokenizer.tables.bpe.decode_bytes(&ids).unwrap();
+        assert_eq!(tokenizer.decode_bytes(&ids).unwrap(), theirs);
+        assert_eq!(tokenizer.piece(ENDOFTEXT_ID), Some(ENDOFTEXT.as_bytes()));
+        assert_eq!(tokenizer.piece(VOCAB_SIZE as u32), None);
+    }
+}

@@ -1,0 +1,162 @@
+//! The book's two word tokenizers over a vocabulary (sections 2.3 and 2.4).
+//!
+//! Both split a text with [`preprocess`](crate::preprocess) and decode by joining with single spaces,
+//! then dropping the white space before some punctuation: `, . ? ! " ( ) '` in V1, also `: ;` in V2.
+//! Decoding is not the inverse of encoding: "It's" comes back as "It' s", and neither `_` nor `--` is joined.
+
+use crate::error::TokenizerError;
+use crate::split::split_text;
+use crate::vocabulary::{UNK, Vocabulary};
+use crate::whitespace::{is_python_whitespace, python_strip};
+
+/// Knows the words of its vocabulary and refuses all others.
+///
+/// ```
+/// use tokenizer::{SimpleTokenizerV1, TokenizerError, Vocabulary};
+/// let tokenizer = SimpleTokenizerV1::new(Vocabulary::from_text("It's the last he painted, you know."));
+/// let ids = tokenizer.encode("the last, you know")?;
+/// assert_eq!(ids, [9, 6, 1, 10, 5]);
+/// assert_eq!(tokenizer.decode(&ids)?, "the last, you know");
+/// assert!(matches!(tokenizer.encode("Hello"), Err(TokenizerError::UnknownToken { .. })));
+/// # Ok::<(), TokenizerError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SimpleTokenizerV1 {
+    vocabulary: Vocabulary,
+}
+
+impl SimpleTokenizerV1 {
+    /// A tokenizer over this vocabulary.
+    pub fn new(vocabulary: Vocabulary) -> Self {
+        Self { vocabulary }
+    }
+
+    /// The vocabulary.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// The id of each word.
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownToken`] at the first word that the vocabulary lacks.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let id_of = |(position, word): (usize, &str)| {
+            self.vocabulary
+                .id(word)
+                .ok_or_else(|| TokenizerError::UnknownToken {
+                    token: word.to_owned(),
+                    position,
+                })
+        };
+        words_with_positions(text).map(id_of).collect()
+    }
+
+    /// The words of the ids, joined by spaces, without the space before `, . ? ! " ( ) '`.
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownId`] at the first id that is not in the vocabulary.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        Ok(join_punctuation(
+            &join_words(&self.vocabulary, ids)?,
+            ",.?!\"()'",
+        ))
+    }
+}
+
+/// Reads every text: a word that its vocabulary lacks becomes `<|unk|>`.
+///
+/// ```
+/// use tokenizer::{SimpleTokenizerV2, UNK, Vocabulary};
+/// let mut vocabulary = Vocabulary::from_text("do you like tea?");
+/// vocabulary.extend(["<|endoftext|>", UNK]);
+/// let tokenizer = SimpleTokenizerV2::new(vocabulary)?;
+/// let ids = tokenizer.encode("Hello, do you like tea?");
+/// assert_eq!(tokenizer.decode(&ids)?, "<|unk|> <|unk|> do you like tea?");
+/// # Ok::<(), tokenizer::TokenizerError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SimpleTokenizerV2 {
+    vocabulary: Vocabulary,
+    unk_id: u32,
+}
+
+impl SimpleTokenizerV2 {
+    /// A tokenizer over this vocabulary.
+    ///
+    /// # Errors
+    /// [`TokenizerError::MissingToken`] if the vocabulary has no `<|unk|>`.
+    pub fn new(vocabulary: Vocabulary) -> Result<Self, TokenizerError> {
+        let missing = TokenizerError::MissingToken { token: UNK };
+        let unk_id = vocabulary.id(UNK).ok_or(missing)?;
+        Ok(Self { vocabulary, unk_id })
+    }
+
+    /// The vocabulary.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// The id of each word, that of `<|unk|>` for an unknown one.
+    pub fn encode(&self, text: &str) -> Vec<u32> {
+        let id_of = |(_, word): (usize, &str)| self.vocabulary.id(word).unwrap_or(self.unk_id);
+        words_with_positions(text).map(id_of).collect()
+    }
+
+    /// The words of the ids, joined by spaces, without the space before `, . : ; ? ! " ( ) '`.
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownId`] at the first id that is not in the vocabulary.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        Ok(join_punctuation(
+            &join_words(&self.vocabulary, ids)?,
+            ",.:;?!\"()'",
+        ))
+    }
+}
+
+/// The words of `preprocess(text)`, each with the byte at which it starts.
+///
+/// Nothing is left to strip: white space always separates, so a piece is a blank or has none in it.
+fn words_with_positions(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut next = 0;
+    let placed = split_text(text).into_iter().map(move |piece| {
+        let position = next;
+        next += piece.len();
+        (position, piece)
+    });
+    placed.filter(|(_, piece)| !python_strip(piece).is_empty())
+}
+
+/// `" ".join(int_to_str[i] for i in ids)`
+fn join_words(vocabulary: &Vocabulary, ids: &[u32]) -> Result<String, TokenizerError> {
+    let mut text = String::new();
+    for (position, &id) in ids.iter().enumerate() {
+        let unknown = TokenizerError::UnknownId {
+            id,
+            position,
+            vocab_size: vocabulary.len(),
+        };
+        if position > 0 {
+            text.push(' ');
+        }
+        text.push_str(vocabulary.token(id).ok_or(unknown)?);
+    }
+    Ok(text)
+}
+
+/// `re.sub(r'\s+([punctuation])', r'\1', text)`
+fn join_punctuation(text: &str, punctuation: &str) -> String {
+    let mut joined = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(blank) = rest.find(is_python_whitespace) {
+        let (word, tail) = rest.split_at(blank);
+        joined.push_str(word);
+        rest = tail.trim_start_matches(is_python_whitespace);
+        if !rest.starts_with(|c: char| punctuation.contains(c)) {
+            joined.push_str(&tail[..tail.len() - rest.len()]);
+        }
+    }
+    joined.push_str(rest);
+    joined
+}

@@ -1,0 +1,82 @@
+//! A vocabulary: distinct tokens in a fixed order, the id of each being its place (book section 2.3).
+//!
+//! Ids are dense, from 0: there are no holes and no two ids of one token.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::split::preprocess;
+
+/// The token that stands for every word that a vocabulary lacks.
+pub const UNK: &str = "<|unk|>";
+
+/// Tokens and their ids, both ways.
+///
+/// ```
+/// use tokenizer::{UNK, Vocabulary};
+/// let mut vocabulary = Vocabulary::from_text("the cat, the dog");
+/// vocabulary.extend(["<|endoftext|>", UNK]);
+/// assert_eq!(vocabulary.tokens(), [",", "cat", "dog", "the", "<|endoftext|>", "<|unk|>"]);
+/// assert_eq!(vocabulary.id("the"), Some(3));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Vocabulary {
+    tokens: Vec<String>,       // id -> token
+    ids: HashMap<String, u32>, // token -> id
+}
+
+impl Vocabulary {
+    /// The distinct tokens of [`preprocess`]`(text)`, sorted by code point.
+    pub fn from_text(text: &str) -> Self {
+        build_vocabulary(&preprocess(text))
+    }
+
+    /// Appends tokens in the order given, as the book's `all_tokens.extend(...)`.
+    ///
+    /// A token that is there already keeps its id.
+    /// (Python's dictionary would move it to the new id and leave a hole at the old one.)
+    ///
+    /// # Panics
+    /// If the vocabulary outgrows u32.
+    pub fn extend<'a>(&mut self, tokens: impl IntoIterator<Item = &'a str>) {
+        for token in tokens {
+            if !self.ids.contains_key(token) {
+                let id = u32::try_from(self.tokens.len()).expect("a vocabulary fits u32");
+                self.ids.insert(token.to_owned(), id);
+                self.tokens.push(token.to_owned());
+            }
+        }
+    }
+
+    /// The id of a token.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.ids.get(token).copied()
+    }
+
+    /// The token of an id.
+    pub fn token(&self, id: u32) -> Option<&str> {
+        self.tokens.get(id as usize).map(String::as_str)
+    }
+
+    /// All tokens, in the order of their ids.
+    pub fn tokens(&self) -> &[String] {
+        &self.tokens
+    }
+
+    /// How many tokens there are.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether there is no token at all.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+}
+
+/// `sorted(set(words))`, numbered from 0: sorted by code point, as Python sorts strings.
+pub fn build_vocabulary(words: &[&str]) -> Vocabulary {
+    let distinct: BTreeSet<&str> = words.iter().copied().collect();
+    let mut vocabulary = Vocabulary::default();
+    vocabulary.extend(distinct);
+    vocabulary
+}

@@ -1,0 +1,161 @@
+//! Texts and ids that break careless tokenizers: none panics, none takes more than linear time.
+
+use std::time::{Duration, Instant};
+
+use tokenizer::{
+    AllowedSpecial, ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer, SimpleTokenizerV2, StreamingDecoder,
+    TokenizerError, UNK, Vocabulary, token_ids_to_text,
+};
+
+const MILLION: usize = 1_000_000;
+
+/// Runs of over a million characters take well under a second; quadratic time would take hours.
+#[test]
+fn a_run_of_any_character_is_encoded_in_linear_time() {
+    let tokenizer = Gpt2Tokenizer::new();
+    let runs = [
+        " ", "\n", " \n", "\u{a0}", "\u{3000}", "a", "9", "!", "'", "界", "\0", "\u{1c}", "  a",
+    ];
+    for unit in runs {
+        for (before, after) in [("", "x"), ("x", "")] {
+            let text = format!(
+                "{before}{}{after}",
+                unit.repeat(1 + MILLION / unit.chars().count())
+            );
+            let started = Instant::now();
+            let ids = tokenizer.encode(&text, AllowedSpecial::None).unwrap();
+            let took = started.elapsed();
+            println!("{unit:?} {before:?} {after:?}: {} ids, {took:?}", ids.len());
+            assert!(took < Duration::from_secs(30), "{unit:?}: {took:?}");
+            assert_eq!(tokenizer.decode(&ids).unwrap(), text, "{unit:?}");
+        }
+    }
+}
+
+/// Runs that tiktoken-rs itself can take must come out the same.
+#[test]
+fn long_white_space_has_the_ids_that_tiktoken_gives_it() {
+    let tokenizer = Gpt2Tokenizer::new();
+    let theirs = tiktoken_rs::r50k_base_singleton();
+    for unit in [
+        " ",
+        "\n",
+        "\u{a0}",
+        "\u{3000}",
+        " \n",
+        "\r\n",
+        "\u{2028}\u{85}",
+    ] {
+        for count in [
+            1, 2, 3, 127, 128, 129, 255, 256, 257, 258, 259, 1_000, 9_999,
+        ] {
+            for (before, after) in [
+                ("", ""),
+                ("", "x"),
+                ("a", "a"),
+                ("!", "!"),
+                ("1", " 1"),
+                ("", "'s"),
+            ] {
+                let run = unit.repeat(count);
+                let text = format!("{before}{run}{after}{run}");
+                let expected = theirs.encode_ordinary(&text);
+                assert_eq!(
+                    tokenizer.encode_ordinary(&text),
+                    expected,
+                    "{unit:?} x {count}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_special_token_that_is_not_allowed_is_named_with_its_place() {
+    let tokenizer = Gpt2Tokenizer::new();
+    let text = format!("é {ENDOFTEXT} b");
+    let refused = TokenizerError::DisallowedSpecial {
+        token: ENDOFTEXT,
+        position: 3,
+    };
+    for allowed in [
+        AllowedSpecial::None,
+        AllowedSpecial::Only(&[]),
+        AllowedSpecial::Only(&["<|unk|>"]),
+    ] {
+        let error = tokenizer.encode(&text, allowed).unwrap_err();
+        assert_eq!(error, refused);
+        let said = "special token \"<|endoftext|>\" at byte 3 of the text is not allowed";
+        assert_eq!(error.to_string(), said);
+    }
+    for allowed in [AllowedSpecial::All, AllowedSpecial::Only(&[ENDOFTEXT])] {
+        let ids = tokenizer.encode(&text, allowed).unwrap();
+        assert_eq!(ids.iter().filter(|&&id| id == ENDOFTEXT_ID).count(), 1);
+        assert_eq!(tokenizer.decode(&ids).unwrap(), text);
+    }
+    let plain = tokenizer.encode_ordinary(&text);
+    assert!(!plain.contains(&ENDOFTEXT_ID));
+    assert_eq!(tokenizer.decode(&plain).unwrap(), text);
+}
+
+#[test]
+fn the_empty_text_has_no_ids_and_back() {
+    let tokenizer = Gpt2Tokenizer::new();
+    let ids = tokenizer.encode("", AllowedSpecial::None).unwrap();
+    assert!(ids.is_empty());
+    assert_eq!(tokenizer.decode(&[]).unwrap(), "");
+    assert_eq!(StreamingDecoder::new(&tokenizer).finish(), "");
+}
+
+#[test]
+fn unknown_ids_are_named_with_their_place() {
+    let tokenizer = Gpt2Tokenizer::new();
+    for id in [50_257, u32::MAX] {
+        let unknown = TokenizerError::UnknownId {
+            id,
+            position: 1,
+            vocab_size: 50_257,
+        };
+        let ids = [15_496, id];
+        assert_eq!(tokenizer.decode_bytes(&ids), Err(unknown.clone()));
+        assert_eq!(tokenizer.decode(&ids), Err(unknown.clone()));
+        assert_eq!(tokenizer.decode_lossy(&ids), Err(unknown.clone()));
+        assert_eq!(tokenizer.pieces(&ids), Err(unknown.clone()));
+        let row = ndarray::arr2(&[ids]);
+        assert_eq!(
+            token_ids_to_text(row.view(), &tokenizer),
+            Err(unknown.clone())
+        );
+        let mut decoder = StreamingDecoder::new(&tokenizer);
+        decoder.push(15_496).unwrap();
+        assert_eq!(decoder.push(id), Err(unknown));
+        assert_eq!(decoder.push(11).unwrap(), ",");
+    }
+}
+
+#[test]
+fn half_a_character_is_an_error_when_strict_and_a_mark_when_lossy() {
+    let tokenizer = Gpt2Tokenizer::new();
+    let ids = tokenizer.encode("a🙂", AllowedSpecial::None).unwrap();
+    let half = &ids[..ids.len() - 1];
+    let broken = TokenizerError::NotUtf8 {
+        position: 1,
+        id_position: 1,
+    };
+    assert_eq!(tokenizer.decode(half), Err(broken));
+    assert_eq!(tokenizer.decode_lossy(half).unwrap(), "a\u{fffd}");
+}
+
+#[test]
+fn a_batch_of_two_rows_is_no_text() {
+    let tokenizer = Gpt2Tokenizer::new();
+    let ids = ndarray::arr2(&[[0], [1]]);
+    let error = token_ids_to_text(ids.view(), &tokenizer).unwrap_err();
+    assert_eq!(error, TokenizerError::NotOneRow { rows: 2 });
+}
+
+#[test]
+fn v2_needs_the_unknown_token() {
+    let error = SimpleTokenizerV2::new(Vocabulary::from_text("a b")).unwrap_err();
+    assert_eq!(error, TokenizerError::MissingToken { token: UNK });
+}

@@ -1,0 +1,153 @@
+//! What holds for every text and every list of ids.
+
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+use tokenizer::{
+    AllowedSpecial, Gpt2Tokenizer, Separators, SimpleTokenizerV1, SimpleTokenizerV2,
+    StreamingDecoder, UNK, Vocabulary, preprocess, python_strip, split_keeping, split_text,
+    without_blanks,
+};
+
+/// Any characters, and texts dense in what the patterns look at.
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        proptest::collection::vec(any::<char>(), 0..60).prop_map(String::from_iter),
+        "[ \t\n\u{1c}\u{85}\u{a0}\u{3000}a-cé0-2²!?'_,.:;()\"-]{0,60}",
+        "(  ?[a-zA-Zé界]{1,8}|'(s|t|re|ve|m|ll|d)|[0-9]{1,4}|[ \n\r]{1,5}|<\\|endoftext\\|>|--){0,20}",
+        r"\PC{0,40}",
+    ]
+}
+
+/// A failing case is kept beside this file, in `properties.txt`, and tried first from then on.
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 2_000,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("txt"))),
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn byte_pairs_give_every_text_back(text in any_text()) {
+        let tokenizer = Gpt2Tokenizer::new();
+        let ids = tokenizer.encode(&text, AllowedSpecial::All).unwrap();
+        prop_assert_eq!(tokenizer.decode(&ids).unwrap(), text.clone());
+        prop_assert_eq!(tokenizer.pieces(&ids).unwrap().concat(), text.as_bytes());
+        prop_assert_eq!(tokenizer.decode(&tokenizer.encode_ordinary(&text)).unwrap(), text);
+    }
+
+    #[test]
+    fn ids_are_those_of_tiktoken(text in any_text()) {
+        let tokenizer = Gpt2Tokenizer::new();
+        let theirs = tiktoken_rs::r50k_base_singleton();
+        prop_assert_eq!(tokenizer.encode_ordinary(&text), theirs.encode_ordinary(&text));
+        prop_assert_eq!(
+            tokenizer.encode(&text, AllowedSpecial::All).unwrap(),
+            theirs.encode_with_special_tokens(&text)
+        );
+    }
+
+    #[test]
+    fn only_a_special_token_makes_encoding_fail(text in any_text()) {
+        let refused = Gpt2Tokenizer::new().encode(&text, AllowedSpecial::None).is_err();
+        prop_assert_eq!(refused, text.contains("<|endoftext|>"));
+    }
+
+    #[test]
+    fn decoding_id_by_id_is_decoding_at_once(ids in proptest::collection::vec(0u32..50_257, 0..50)) {
+        let tokenizer = Gpt2Tokenizer::new();
+        let mut decoder = StreamingDecoder::new(&tokenizer);
+        let mut text = String::new();
+        for &id in &ids {
+            text.push_str(&decoder.push(id).unwrap());
+        }
+        text.push_str(&decoder.finish());
+        prop_assert_eq!(text, tokenizer.decode_lossy(&ids).unwrap());
+    }
+
+    /// The first 256 ids are single bytes: this makes every kind of broken UTF-8.
+    #[test]
+    fn decoding_byte_by_byte_is_decoding_at_once(ids in proptest::collection::vec(90u32..256, 0..20)) {
+        let tokenizer = Gpt2Tokenizer::new();
+        let mut decoder = StreamingDecoder::new(&tokenizer);
+        let pushed: Vec<String> = ids.iter().map(|&id| decoder.push(id).unwrap()).collect();
+        let text = pushed.concat() + &decoder.finish();
+        prop_assert_eq!(text, tokenizer.decode_lossy(&ids).unwrap());
+    }
+
+    #[test]
+    fn a_text_streamed_has_no_replacement_mark_of_ours(text in any_text()) {
+        let tokenizer = Gpt2Tokenizer::new();
+        let mut decoder = StreamingDecoder::new(&tokenizer);
+        let mut shown = String::new();
+        for id in tokenizer.encode_ordinary(&text) {
+            shown.push_str(&decoder.push(id).unwrap());
+            prop_assert!(text.starts_with(&shown));
+        }
+        prop_assert_eq!(shown, text);
+    }
+
+    #[test]
+    fn split_pieces_joined_are_the_text_and_alternate(text in any_text()) {
+        for separators in [
+            Separators::Whitespace,
+            Separators::CommasPeriods,
+            Separators::WithoutColons,
+            Separators::Full,
+        ] {
+            let pieces = split_keeping(&text, separators);
+            prop_assert_eq!(pieces.concat(), text.as_str());
+            prop_assert_eq!(pieces.len() % 2, 1);
+            for (place, piece) in pieces.iter().enumerate() {
+                // A separator alone splits into itself between two empty pieces; other pieces don't split.
+                let again = split_keeping(piece, separators);
+                if place % 2 == 1 {
+                    prop_assert_eq!(again, ["", *piece, ""]);
+                } else {
+                    prop_assert_eq!(again, [*piece]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_never_blank_and_stripping_finds_nothing_more(text in any_text()) {
+        let words = preprocess(&text);
+        prop_assert_eq!(&words, &without_blanks(&split_text(&text)));
+        for word in words {
+            prop_assert!(!word.is_empty());
+            prop_assert_eq!(python_strip(word), word);
+        }
+    }
+
+    #[test]
+    fn v2_encodes_every_text_and_decodes_what_it_encoded(known in any_text(), text in any_text()) {
+        let mut vocabulary = Vocabulary::from_text(&known);
+        vocabulary.extend([UNK]);
+        let tokenizer = SimpleTokenizerV2::new(vocabulary).unwrap();
+        let ids = tokenizer.encode(&text);
+        prop_assert_eq!(ids.len(), preprocess(&text).len());
+        prop_assert!(tokenizer.decode(&ids).is_ok());
+    }
+
+    #[test]
+    fn v1_encodes_the_text_that_its_vocabulary_is_from(text in any_text()) {
+        let tokenizer = SimpleTokenizerV1::new(Vocabulary::from_text(&text));
+        let ids = tokenizer.encode(&text).unwrap();
+        let words: Vec<&str> = ids.iter().map(|&id| tokenizer.vocabulary().token(id).unwrap()).collect();
+        prop_assert_eq!(words, preprocess(&text));
+    }
+
+    #[test]
+    fn vocabularies_are_sorted_distinct_and_read_both_ways(text in any_text()) {
+        let vocabulary = Vocabulary::from_text(&text);
+        let tokens = vocabulary.tokens();
+        prop_assert!(tokens.is_sorted_by(|a, b| a.chars().lt(b.chars())));
+        for (id, token) in tokens.iter().enumerate() {
+            prop_assert_eq!(vocabulary.id(token), Some(id as u32));
+        }
+    }
+}
