@@ -1,1 +1,20 @@
-//! Placeholder replaced by the crate's own documentation.
+#![doc = include_str!("../README.md")]
+#![deny(unsafe_code)] // not `forbid`: the slicing macro of ndarray allows its own
+
+mod causal;
+mod config;
+mod error;
+mod heads;
+mod multi_head;
+mod self_attention;
+mod simple;
+mod wrapper;
+
+pub use causal::CausalAttention;
+pub use config::AttentionConfig;
+pub use error::AttentionError;
+pub use heads::{HeadCache, attend, attend_backward, attend_train};
+pub use multi_head::{MultiHeadAttention, MultiHeadAttentionCache};
+pub use self_attention::{SelfAttentionV1, SelfAttentionV2, WeightInit};
+pub use simple::{attention_scores, attention_weights, context_vectors, normalize_by_sum};
+pub use wrapper::MultiHeadAttentionWrapper;

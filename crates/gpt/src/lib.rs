@@ -1,1 +1,26 @@
-//! Placeholder replaced by the crate's own documentation.
+#![doc = include_str!("../README.md")]
+#![deny(unsafe_code)] // not `forbid`: the slicing macro of ndarray allows its own
+
+mod bad_lm;
+mod config;
+mod dummy;
+mod error;
+mod feed_forward;
+mod gelu;
+mod model;
+mod model_backward;
+mod shortcut;
+mod size;
+mod transformer_block;
+
+pub use bad_lm::BadLm;
+pub use config::{DropRates, GptConfig};
+pub use dummy::{DummyGptModel, DummyLayerNorm, DummyTransformerBlock};
+pub use error::GptError;
+pub use feed_forward::{FeedForward, FeedForwardCache};
+pub use gelu::Gelu;
+pub use model::{GptCache, GptModel};
+pub use shortcut::{ExampleDeepNeuralNetwork, ShortcutCache};
+pub use size::ModelSize;
+pub use tensor_ops::LayerNorm;
+pub use transformer_block::{TransformerBlock, TransformerBlockCache};

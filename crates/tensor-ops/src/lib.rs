@@ -1,1 +1,30 @@
-//! Placeholder replaced by the crate's own documentation.
+#![doc = include_str!("../README.md")]
+
+mod cross_entropy;
+mod dropout;
+mod embedding;
+mod gelu;
+mod kernels;
+mod layer_norm;
+mod linear;
+mod matmul;
+mod mse;
+mod parameters;
+mod relu;
+mod rows;
+mod softmax;
+
+pub use cross_entropy::{CrossEntropyCache, cross_entropy, cross_entropy_train};
+pub use dropout::{Dropout, DropoutCache};
+pub use embedding::Embedding;
+pub use gelu::{gelu, gelu_backward};
+pub use layer_norm::{LayerNorm, LayerNormCache};
+pub use linear::Linear;
+pub use matmul::{matmul, matmul_batched, matmul_into, matmul_into_serial};
+pub use mse::{mse_loss, mse_loss_backward};
+pub use parameters::Parameters;
+pub use relu::{relu, relu_backward};
+pub use softmax::{
+    causal_softmax_from_log_sums, causal_softmax_rows, log_softmax, softmax, softmax_backward_row,
+    softmax_naive,
+};

@@ -1,0 +1,59 @@
+//! The sizes and rates that the masked attention modules are built from.
+
+use crate::AttentionError;
+
+/// The book's constructor arguments of `CausalAttention`, `MultiHeadAttentionWrapper` and `MultiHeadAttention`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionConfig {
+    /// Features of an input token.
+    pub d_in: usize,
+    /// Features of an output token (of each head, for the wrapper).
+    pub d_out: usize,
+    /// The most tokens a sequence may have.
+    pub context_length: usize,
+    /// The probability of an attention weight to be dropped in training, within [0, 1).
+    pub dropout: f64,
+    /// How many heads; [`CausalAttention`](crate::CausalAttention) has one and ignores it.
+    pub num_heads: usize,
+    /// Whether the query, key and value projections have a bias.
+    pub qkv_bias: bool,
+}
+
+impl AttentionConfig {
+    pub(crate) fn check(&self) -> Result<(), AttentionError> {
+        for (name, value) in [
+            ("d_in", self.d_in),
+            ("d_out", self.d_out),
+            ("context_length", self.context_length),
+            ("num_heads", self.num_heads),
+        ] {
+            if value == 0 {
+                return Err(AttentionError::Zero { name });
+            }
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return Err(AttentionError::Dropout(self.dropout));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_input(&self, shape: &[usize]) -> Result<(), AttentionError> {
+        check_features(shape, self.d_in)?;
+        let num_tokens = shape[shape.len() - 2];
+        if num_tokens > self.context_length {
+            let context_length = self.context_length;
+            return Err(AttentionError::TooLong {
+                num_tokens,
+                context_length,
+            });
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn check_features(shape: &[usize], expected: usize) -> Result<(), AttentionError> {
+    match shape.last() {
+        Some(&found) if found != expected => Err(AttentionError::Features { expected, found }),
+        _ => Ok(()),
+    }
+}

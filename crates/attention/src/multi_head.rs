@@ -1,0 +1,232 @@
+//! Multi-head attention with one projection each for all heads' queries, keys and values (book listing 3.5).
+//!
+//! The heads' work itself, under the causal mask, is in `heads.rs`.
+
+use ndarray::{Array3, Array4, ArrayRef3, ArrayViewD, ArrayViewMutD, Axis, s};
+use tensor_ops::{Dropout, Linear, Parameters, matmul, softmax};
+use torch_rng::TorchRng;
+
+use crate::heads::{HeadCache, attend, attend_backward, attend_train};
+use crate::{AttentionConfig, AttentionError};
+
+/// The book's `MultiHeadAttention`; also its gradient.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MultiHeadAttention {
+    /// d_in -> d_out
+    pub w_query: Linear,
+    /// d_in -> d_out
+    pub w_key: Linear,
+    /// d_in -> d_out
+    pub w_value: Linear,
+    /// d_out -> d_out, with a bias: combines the heads' outputs
+    pub out_proj: Linear,
+    /// On the attention weights, in training only.
+    pub dropout: Dropout,
+    config: AttentionConfig,
+}
+
+/// What [`MultiHeadAttention::backward`] needs of the forward pass.
+#[derive(Clone, Debug)]
+pub struct MultiHeadAttentionCache {
+    /// (batch, num_tokens, d_in)
+    x: Array3<f32>,
+    /// (batch, num_tokens, d_out)
+    queries: Array3<f32>,
+    /// (batch, num_tokens, d_out)
+    keys: Array3<f32>,
+    /// (batch, num_tokens, d_out)
+    values: Array3<f32>,
+    /// (batch, num_tokens, d_out): the heads' outputs, side by side
+    context: Array3<f32>,
+    heads: HeadCache,
+}
+
+impl MultiHeadAttention {
+    /// Draws query, key, value and output layers, in this order.
+    ///
+    /// # Errors
+    /// If a size is 0, `num_heads` does not divide `d_out`, or the dropout rate is not within [0, 1).
+    pub fn new(config: AttentionConfig, rng: &mut TorchRng) -> Result<Self, AttentionError> {
+        let AttentionConfig {
+            d_in,
+            d_out,
+            qkv_bias,
+            ..
+        } = config;
+        Self::from_layers(config, |layer| match layer {
+            Layer::Projection => Linear::new(d_in, d_out, qkv_bias, rng),
+            Layer::Output => Linear::new(d_out, d_out, true, rng),
+        })
+    }
+
+    /// All zeros: a gradient to be accumulated into, or a place to load weights into.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn zeros(config: AttentionConfig) -> Result<Self, AttentionError> {
+        let AttentionConfig {
+            d_in,
+            d_out,
+            qkv_bias,
+            ..
+        } = config;
+        Self::from_layers(config, |layer| match layer {
+            Layer::Projection => Linear::zeros(d_in, d_out, qkv_bias),
+            Layer::Output => Linear::zeros(d_out, d_out, true),
+        })
+    }
+
+    fn from_layers(
+        config: AttentionConfig,
+        mut layer: impl FnMut(Layer) -> Linear,
+    ) -> Result<Self, AttentionError> {
+        config.check()?;
+        let AttentionConfig {
+            d_out, num_heads, ..
+        } = config;
+        if !d_out.is_multiple_of(num_heads) {
+            return Err(AttentionError::HeadsDontDivide { d_out, num_heads });
+        }
+        Ok(Self {
+            w_query: layer(Layer::Projection),
+            w_key: layer(Layer::Projection),
+            w_value: layer(Layer::Projection),
+            out_proj: layer(Layer::Output),
+            dropout: Dropout { p: config.dropout },
+            config,
+        })
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &AttentionConfig {
+        &self.config
+    }
+
+    /// (batch, num_tokens, d_in) -> (batch, num_tokens, d_out), as in evaluation: nothing is dropped.
+    ///
+    /// # Errors
+    /// If there are more tokens than the context length, or not `d_in` features.
+    pub fn forward(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, AttentionError> {
+        self.config.check_input(x.shape())?;
+        let queries = self.w_query.forward(x); // (batch, num_tokens, d_out)
+        let keys = self.w_key.forward(x);
+        let values = self.w_value.forward(x);
+        let context = attend(&queries, &keys, &values, self.config.num_heads);
+        Ok(self.out_proj.forward(&context))
+    }
+
+    /// As [`forward`](Self::forward), in training: drops attention weights, and keeps what [`backward`](Self::backward) needs.
+    ///
+    /// # Errors
+    /// If there are more tokens than the context length, or not `d_in` features.
+    pub fn forward_train(
+        &self,
+        x: Array3<f32>,
+        rng: &mut TorchRng,
+    ) -> Result<(Array3<f32>, MultiHeadAttentionCache), AttentionError> {
+        self.config.check_input(x.shape())?;
+        let queries = self.w_query.forward(&x); // (batch, num_tokens, d_out)
+        let keys = self.w_key.forward(&x);
+        let values = self.w_value.forward(&x);
+        let num_heads = self.config.num_heads;
+        let (context, heads) = attend_train(&queries, &keys, &values, num_heads, self.dropout, rng);
+        let out = self.out_proj.forward(&context);
+        let cache = MultiHeadAttentionCache {
+            x,
+            queries,
+            keys,
+            values,
+            context,
+            heads,
+        };
+        Ok((out, cache))
+    }
+
+    /// Adds the gradients of the four layers to `grads` and returns the gradient of the input (batch, num_tokens, d_in).
+    ///
+    /// # Panics
+    /// If `d_out` is not the shape of the forward pass's output.
+    pub fn backward(
+        &self,
+        cache: MultiHeadAttentionCache,
+        d_out: &ArrayRef3<f32>,
+        grads: &mut MultiHeadAttention,
+    ) -> Array3<f32> {
+        let MultiHeadAttentionCache {
+            x,
+            queries,
+            keys,
+            values,
+            context,
+            heads,
+        } = cache;
+        // out = out_proj(context)
+        let d_context = self.out_proj.backward(&context, d_out, &mut grads.out_proj);
+        // context = attend(queries, keys, values)
+        let (d_q, d_k, d_v) = attend_backward(&queries, &keys, &values, heads, &d_context);
+        // values = w_value(x), keys = w_key(x), queries = w_query(x)
+        let mut d_x = self.w_value.backward(&x, &d_v, &mut grads.w_value);
+        self.w_key
+            .backward_adding_to(&x, &d_k, &mut grads.w_key, &mut d_x);
+        self.w_query
+            .backward_adding_to(&x, &d_q, &mut grads.w_query, &mut d_x);
+        d_x
+    }
+
+    /// The attention weights (batch, num_heads, num_tokens, num_tokens): each row sums to 1 and is 0 above the diagonal.
+    ///
+    /// It computes them the plain way, for looking at; `forward` never has them all in memory.
+    ///
+    /// # Errors
+    /// If there are more tokens than the context length, or not `d_in` features.
+    pub fn attention_weights(&self, x: &ArrayRef3<f32>) -> Result<Array4<f32>, AttentionError> {
+        self.config.check_input(x.shape())?;
+        let (batch, num_tokens, _) = x.dim();
+        let num_heads = self.config.num_heads;
+        let head_dim = self.config.d_out / num_heads;
+        let (queries, keys) = (self.w_query.forward(x), self.w_key.forward(x));
+        let mut scores = Array4::zeros((batch, num_heads, num_tokens, num_tokens));
+        for ((b, head), mut scores) in ndarray::indices((batch, num_heads)).into_iter().zip(
+            scores
+                .view_mut()
+                .into_shape_with_order((batch * num_heads, num_tokens, num_tokens))
+                .expect("fresh")
+                .outer_iter_mut(),
+        ) {
+            let columns = s![b, .., head * head_dim..(head + 1) * head_dim];
+            scores.assign(&matmul(&queries.slice(columns), &keys.slice(columns).t()));
+            for (i, mut row) in scores.outer_iter_mut().enumerate() {
+                row.slice_mut(s![i + 1..]).fill(f32::NEG_INFINITY);
+            }
+        }
+        scores /= (head_dim as f32).sqrt();
+        Ok(softmax(&scores, Axis(3)))
+    }
+}
+
+/// Which of the module's layers is asked for.
+enum Layer {
+    Projection,
+    Output,
+}
+
+impl Parameters for MultiHeadAttention {
+    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
+        self.w_query.visit(&format!("{prefix}W_query."), visit);
+        self.w_key.visit(&format!("{prefix}W_key."), visit);
+        self.w_value.visit(&format!("{prefix}W_value."), visit);
+        self.out_proj.visit(&format!("{prefix}out_proj."), visit);
+    }
+
+    fn visit_mut<'a>(
+        &'a mut self,
+        prefix: &str,
+        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
+    ) {
+        self.w_query.visit_mut(&format!("{prefix}W_query."), visit);
+        self.w_key.visit_mut(&format!("{prefix}W_key."), visit);
+        self.w_value.visit_mut(&format!("{prefix}W_value."), visit);
+        self.out_proj
+            .visit_mut(&format!("{prefix}out_proj."), visit);
+    }
+}

@@ -1,0 +1,75 @@
+//! The course worksheet's "bad minimal language model": embeddings, one unmasked self-attention, a prediction layer.
+//!
+//! It is bad on purpose: every token sees the future.
+//! Two faults of the worksheet are mended: the position embedding has `context_length` rows, not `vocab_size`, and a sequence shorter than the context works.
+
+use attention::SelfAttentionV2;
+use ndarray::{Array3, ArrayRef2, Axis};
+use tensor_ops::{Embedding, Linear};
+use torch_rng::TorchRng;
+
+use crate::GptError;
+use crate::model::check_ids;
+
+/// The worksheet's `BadLM`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BadLm {
+    /// (vocab_size, emb_dim)
+    pub token_embs: Embedding,
+    /// (context_length, emb_dim)
+    pub pos_embs: Embedding,
+    /// emb_dim -> att_dim, with biases
+    pub att: SelfAttentionV2,
+    /// att_dim -> vocab_size
+    pub prediction_layer: Linear,
+}
+
+impl BadLm {
+    /// Draws its parts in the worksheet's order.
+    ///
+    /// # Errors
+    /// If a size is 0.
+    pub fn new(
+        context_length: usize,
+        vocab_size: usize,
+        emb_dim: usize,
+        att_dim: usize,
+        rng: &mut TorchRng,
+    ) -> Result<Self, GptError> {
+        for (name, value) in [
+            ("context_length", context_length),
+            ("vocab_size", vocab_size),
+            ("emb_dim", emb_dim),
+            ("att_dim", att_dim),
+        ] {
+            if value == 0 {
+                return Err(GptError::Zero { name });
+            }
+        }
+        Ok(Self {
+            token_embs: Embedding::new(vocab_size, emb_dim, rng),
+            pos_embs: Embedding::new(context_length, emb_dim, rng),
+            att: SelfAttentionV2::new(emb_dim, att_dim, true, rng),
+            prediction_layer: Linear::new(att_dim, vocab_size, true, rng),
+        })
+    }
+
+    /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size)
+    ///
+    /// # Errors
+    /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
+    pub fn forward(&self, x: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
+        check_ids(
+            x,
+            self.token_embs.weight.nrows(),
+            self.pos_embs.weight.nrows(),
+        )?;
+        let mut embedding = self.token_embs.forward(x); // (batch, num_tokens, emb_dim)
+        embedding += &self
+            .pos_embs
+            .weight
+            .slice_axis(Axis(0), (..x.ncols()).into());
+        let context_embedding = self.att.forward_batch(&embedding)?; // (batch, num_tokens, att_dim)
+        Ok(self.prediction_layer.forward(&context_embedding))
+    }
+}

@@ -1,0 +1,137 @@
+//! The book's `GPT_CONFIG_124M` and its larger sisters, as a struct with the same keys.
+
+use attention::AttentionConfig;
+
+use crate::GptError;
+
+/// Dropout rates by site (exercise 4.3); the book's `drop_rate` sets all three.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DropRates {
+    /// On the sum of token and position embeddings.
+    pub emb: f64,
+    /// On the attention weights.
+    pub attention: f64,
+    /// On each branch before it is added to its shortcut.
+    pub shortcut: f64,
+}
+
+impl DropRates {
+    /// One rate at all sites: the book's `drop_rate`.
+    pub const fn all(rate: f64) -> Self {
+        Self {
+            emb: rate,
+            attention: rate,
+            shortcut: rate,
+        }
+    }
+}
+
+/// What a [`GptModel`](crate::GptModel) is built from (book section 4.1).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GptConfig {
+    /// Token ids are below this.
+    pub vocab_size: usize,
+    /// The most tokens a sequence may have.
+    pub context_length: usize,
+    /// Features of a token.
+    pub emb_dim: usize,
+    /// Attention heads; they divide `emb_dim`.
+    pub n_heads: usize,
+    /// Transformer blocks.
+    pub n_layers: usize,
+    /// The book's `drop_rate`, by site.
+    pub drop_rates: DropRates,
+    /// Whether query, key and value projections have a bias: the book says no, OpenAI's weights have them.
+    pub qkv_bias: bool,
+    /// Whether the output head is the token embedding ("weight tying"): the book says no, OpenAI's GPT-2 does.
+    pub tied: bool,
+}
+
+impl GptConfig {
+    /// `GPT_CONFIG_124M`: GPT-2 "small".
+    pub const GPT2_124M: Self = Self {
+        vocab_size: 50257,
+        context_length: 1024,
+        emb_dim: 768,
+        n_heads: 12,
+        n_layers: 12,
+        drop_rates: DropRates::all(0.1),
+        qkv_bias: false,
+        tied: false,
+    };
+
+    /// GPT-2 "medium", 355M parameters when tied (exercise 4.2).
+    pub const GPT2_MEDIUM: Self = Self {
+        emb_dim: 1024,
+        n_heads: 16,
+        n_layers: 24,
+        ..Self::GPT2_124M
+    };
+
+    /// GPT-2 "large", 774M parameters when tied (exercise 4.2).
+    pub const GPT2_LARGE: Self = Self {
+        emb_dim: 1280,
+        n_heads: 20,
+        n_layers: 36,
+        ..Self::GPT2_124M
+    };
+
+    /// GPT-2 "xl", 1.6B parameters when tied (exercise 4.2).
+    pub const GPT2_XL: Self = Self {
+        emb_dim: 1600,
+        n_heads: 25,
+        n_layers: 48,
+        ..Self::GPT2_124M
+    };
+
+    /// Checks what the types can't: sizes of at least 1, heads that divide, rates within [0, 1), a size that can be counted.
+    ///
+    /// # Errors
+    /// Names the first key that is wrong, and its value.
+    pub fn validate(&self) -> Result<(), GptError> {
+        for (name, value) in [
+            ("vocab_size", self.vocab_size),
+            ("context_length", self.context_length),
+            ("emb_dim", self.emb_dim),
+            ("n_heads", self.n_heads),
+            ("n_layers", self.n_layers),
+        ] {
+            if value == 0 {
+                return Err(GptError::Zero { name });
+            }
+        }
+        let DropRates {
+            emb,
+            attention,
+            shortcut,
+        } = self.drop_rates;
+        for (name, value) in [
+            ("drop_rate of the embeddings", emb),
+            ("drop_rate of the attention weights", attention),
+            ("drop_rate of the shortcuts", shortcut),
+        ] {
+            if !(0.0..1.0).contains(&value) {
+                return Err(GptError::DropRate { name, value });
+            }
+        }
+        if !self.emb_dim.is_multiple_of(self.n_heads) {
+            let Self {
+                emb_dim, n_heads, ..
+            } = *self;
+            return Err(GptError::HeadsDontDivide { emb_dim, n_heads });
+        }
+        self.size().map(|_| ())
+    }
+
+    /// The part of the configuration that a block's attention is built from.
+    pub fn attention(&self) -> AttentionConfig {
+        AttentionConfig {
+            d_in: self.emb_dim,
+            d_out: self.emb_dim,
+            context_length: self.context_length,
+            dropout: self.drop_rates.attention,
+            num_heads: self.n_heads,
+            qkv_bias: self.qkv_bias,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The book's `DummyGPTModel` (listing 4.1): the shape of a GPT, with blocks and a norm that do nothing yet.
+
+use ndarray::{Array3, ArrayRef2, Axis};
+use tensor_ops::{Dropout, Embedding, Linear};
+use torch_rng::TorchRng;
+
+use crate::{GptConfig, GptError};
+
+/// Stands for [`TransformerBlock`](crate::TransformerBlock): returns its input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DummyTransformerBlock;
+
+/// Stands for [`LayerNorm`](crate::LayerNorm): returns its input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DummyLayerNorm;
+
+impl DummyTransformerBlock {
+    /// The identity, any shape.
+    pub fn forward(&self, x: Array3<f32>) -> Array3<f32> {
+        x
+    }
+}
+
+impl DummyLayerNorm {
+    /// The identity, any shape.
+    pub fn forward(&self, x: Array3<f32>) -> Array3<f32> {
+        x
+    }
+}
+
+/// The placeholder model: embeddings, dropout, dummies, and the output head.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DummyGptModel {
+    /// (vocab_size, emb_dim)
+    pub tok_emb: Embedding,
+    /// (context_length, emb_dim)
+    pub pos_emb: Embedding,
+    /// On the sum of the embeddings, in training only.
+    pub drop_emb: Dropout,
+    /// `n_layers` of them
+    pub trf_blocks: Vec<DummyTransformerBlock>,
+    /// Before the head.
+    pub final_norm: DummyLayerNorm,
+    /// emb_dim -> vocab_size, without bias
+    pub out_head: Linear,
+}
+
+impl DummyGptModel {
+    /// Draws token embeddings, position embeddings and the output head, in this order.
+    ///
+    /// # Errors
+    /// If the configuration is not valid.
+    pub fn new(config: GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
+        config.validate()?;
+        let GptConfig {
+            vocab_size,
+            context_length,
+            emb_dim,
+            ..
+        } = config;
+        Ok(Self {
+            tok_emb: Embedding::new(vocab_size, emb_dim, rng),
+            pos_emb: Embedding::new(context_length, emb_dim, rng),
+            drop_emb: Dropout {
+                p: config.drop_rates.emb,
+            },
+            trf_blocks: vec![DummyTransformerBlock; config.n_layers],
+            final_norm: DummyLayerNorm,
+            out_head: Linear::new(emb_dim, vocab_size, false, rng),
+        })
+    }
+
+    /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size), as in evaluation.
+    ///
+    /// # Errors
+    /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
+    pub fn forward(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
+        Ok(self.from_embeddings(self.embed(in_idx)?))
+    }
+
+    /// As [`forward`](Self::forward), in training: what the book prints, as it never calls `eval()` on this model.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_train(
+        &self,
+        in_idx: &ArrayRef2<u32>,
+        rng: &mut TorchRng,
+    ) -> Result<Array3<f32>, GptError> {
+        let (x, _) = self.drop_emb.forward_train(self.embed(in_idx)?, rng);
+        Ok(self.from_embeddings(x))
+    }
+
+    fn embed(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
+        crate::model::check_ids(
+            in_idx,
+            self.tok_emb.weight.nrows(),
+            self.pos_emb.weight.nrows(),
+        )?;
+        let mut x = self.tok_emb.forward(in_idx);
+        x += &self
+            .pos_emb
+            .weight
+            .slice_axis(Axis(0), (..in_idx.ncols()).into());
+        Ok(x)
+    }
+
+    fn from_embeddings(&self, mut x: Array3<f32>) -> Array3<f32> {
+        for block in &self.trf_blocks {
+            x = block.forward(x);
+        }
+        self.out_head.forward(&self.final_norm.forward(x))
+    }
+}

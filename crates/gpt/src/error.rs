@@ -1,0 +1,79 @@
+//! What can be wrong with a configuration or with token ids.
+
+use attention::AttentionError;
+use thiserror::Error;
+
+/// A configuration that makes no model, or an input that a model can't take.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum GptError {
+    /// A size that must be at least 1.
+    #[error("{name} must be at least 1, but is 0")]
+    Zero {
+        /// The configuration's key.
+        name: &'static str,
+    },
+    /// A dropout rate outside [0, 1).
+    #[error("{name} must be at least 0 and below 1, but is {value}")]
+    DropRate {
+        /// The configuration's key.
+        name: &'static str,
+        /// What it was.
+        value: f64,
+    },
+    /// The embedding is shared out evenly among the heads.
+    #[error(
+        "emb_dim must be divisible by n_heads, but emb_dim is {emb_dim} and n_heads is {n_heads}"
+    )]
+    HeadsDontDivide {
+        /// The size of an embedding.
+        emb_dim: usize,
+        /// The number of heads.
+        n_heads: usize,
+    },
+    /// More parameters than this machine can count.
+    #[error("a model of this configuration has more than 2^63 bytes of parameters")]
+    TooLarge,
+    /// An input without tokens.
+    #[error("the input has shape ({batch}, {num_tokens}), but at least one token is needed")]
+    Empty {
+        /// Sequences.
+        batch: usize,
+        /// Tokens a sequence.
+        num_tokens: usize,
+    },
+    /// A token id that the vocabulary doesn't have.
+    #[error("token id {id} at ({row}, {column}) is out of range for a vocabulary of {vocab_size}")]
+    TokenOutOfRange {
+        /// The id.
+        id: u32,
+        /// Its sequence.
+        row: usize,
+        /// Its place in the sequence.
+        column: usize,
+        /// Ids must be below this.
+        vocab_size: usize,
+    },
+    /// A sequence longer than the position embeddings.
+    #[error("the input has {num_tokens} tokens, but the context length is {context_length}")]
+    TooLong {
+        /// Tokens a sequence of the input.
+        num_tokens: usize,
+        /// The most there may be.
+        context_length: usize,
+    },
+    /// Not one target for each input token.
+    #[error("the inputs have shape {inputs:?}, but the targets {targets:?}")]
+    Targets {
+        /// (batch, num_tokens)
+        inputs: (usize, usize),
+        /// (batch, num_tokens)
+        targets: (usize, usize),
+    },
+    /// A list of layer sizes that makes no network.
+    #[error("a network needs at least two layer sizes, each at least 1, but the sizes are {0:?}")]
+    LayerSizes(Vec<usize>),
+    /// The attention module refused its part.
+    #[error(transparent)]
+    Attention(#[from] AttentionError),
+}

@@ -1,0 +1,113 @@
+//! The feed-forward network of a block, `Linear(4d, d)(GELU(Linear(d, 4d)(x)))` (book listing 4.4).
+
+use ndarray::{Array3, ArrayRef3, ArrayViewD, ArrayViewMutD};
+use tensor_ops::{Linear, Parameters, gelu, gelu_backward};
+use torch_rng::TorchRng;
+
+/// The book's `FeedForward`; also its gradient.
+///
+/// Its parameters are named `layers.0` and `layers.2`, as the book keeps them in an `nn.Sequential` with GELU between.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FeedForward {
+    /// emb_dim -> 4 emb_dim
+    pub expand: Linear,
+    /// 4 emb_dim -> emb_dim
+    pub contract: Linear,
+}
+
+/// What [`FeedForward::backward`] needs of the forward pass.
+#[derive(Clone, Debug)]
+pub struct FeedForwardCache {
+    /// (batch, num_tokens, emb_dim)
+    x: Array3<f32>,
+    /// (batch, num_tokens, 4 emb_dim), before GELU
+    hidden: Array3<f32>,
+    /// (batch, num_tokens, 4 emb_dim), after GELU
+    activated: Array3<f32>,
+}
+
+impl FeedForward {
+    /// Draws the two layers, in order.
+    pub fn new(emb_dim: usize, rng: &mut TorchRng) -> Self {
+        Self {
+            expand: Linear::new(emb_dim, 4 * emb_dim, true, rng),
+            contract: Linear::new(4 * emb_dim, emb_dim, true, rng),
+        }
+    }
+
+    /// All zeros: a gradient to be accumulated into.
+    pub fn zeros(emb_dim: usize) -> Self {
+        Self {
+            expand: Linear::zeros(emb_dim, 4 * emb_dim, true),
+            contract: Linear::zeros(4 * emb_dim, emb_dim, true),
+        }
+    }
+
+    /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim)
+    ///
+    /// # Panics
+    /// If the last dimension is not `emb_dim`.
+    pub fn forward(&self, x: &ArrayRef3<f32>) -> Array3<f32> {
+        self.contract.forward(&gelu(&self.expand.forward(x)))
+    }
+
+    /// As [`forward`](Self::forward), keeping what [`backward`](Self::backward) needs.
+    ///
+    /// # Panics
+    /// If the last dimension is not `emb_dim`.
+    pub fn forward_train(&self, x: Array3<f32>) -> (Array3<f32>, FeedForwardCache) {
+        let hidden = self.expand.forward(&x);
+        let activated = gelu(&hidden);
+        let out = self.contract.forward(&activated);
+        (
+            out,
+            FeedForwardCache {
+                x,
+                hidden,
+                activated,
+            },
+        )
+    }
+
+    /// Adds the gradients of the two layers to `grads` and returns the gradient of the input.
+    ///
+    /// # Panics
+    /// If `d_out` is not the shape of the forward pass's output.
+    pub fn backward(
+        &self,
+        cache: FeedForwardCache,
+        d_out: &ArrayRef3<f32>,
+        grads: &mut FeedForward,
+    ) -> Array3<f32> {
+        let FeedForwardCache {
+            x,
+            hidden,
+            activated,
+        } = cache;
+        // out = contract(activated)
+        let d_activated = self
+            .contract
+            .backward(&activated, d_out, &mut grads.contract);
+        // activated = gelu(hidden)
+        let d_hidden = gelu_backward(&hidden, d_activated);
+        // hidden = expand(x)
+        self.expand.backward(&x, &d_hidden, &mut grads.expand)
+    }
+}
+
+impl Parameters for FeedForward {
+    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
+        self.expand.visit(&format!("{prefix}layers.0."), visit);
+        self.contract.visit(&format!("{prefix}layers.2."), visit);
+    }
+
+    fn visit_mut<'a>(
+        &'a mut self,
+        prefix: &str,
+        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
+    ) {
+        self.expand.visit_mut(&format!("{prefix}layers.0."), visit);
+        self.contract
+            .visit_mut(&format!("{prefix}layers.2."), visit);
+    }
+}

@@ -1,0 +1,255 @@
+//! The GPT model: token and position embeddings, transformer blocks, a last norm, an output head (book listing 4.7).
+
+use ndarray::{Array3, ArrayRef2, ArrayRef3, ArrayViewD, ArrayViewMutD, Axis};
+use tensor_ops::{
+    Dropout, DropoutCache, Embedding, LayerNorm, LayerNormCache, Linear, Parameters, matmul,
+};
+use torch_rng::TorchRng;
+
+use crate::{GptConfig, GptError, TransformerBlock, TransformerBlockCache};
+
+/// The book's `GPTModel`; also its gradient, and the optimizer's moments of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GptModel {
+    /// (vocab_size, emb_dim)
+    pub tok_emb: Embedding,
+    /// (context_length, emb_dim)
+    pub pos_emb: Embedding,
+    /// On the sum of the embeddings, in training only.
+    pub drop_emb: Dropout,
+    /// `n_layers` of them
+    pub trf_blocks: Vec<TransformerBlock>,
+    /// Before the head.
+    pub final_norm: LayerNorm,
+    /// emb_dim -> vocab_size, without bias; `None` if the head is tied to `tok_emb`
+    pub out_head: Option<Linear>,
+    config: GptConfig,
+}
+
+/// What [`GptModel::backward`] needs of the forward pass.
+#[derive(Clone, Debug)]
+pub struct GptCache {
+    pub(crate) ids: ndarray::Array2<u32>,
+    pub(crate) drop_emb: DropoutCache,
+    pub(crate) blocks: Vec<TransformerBlockCache>,
+    pub(crate) final_norm: LayerNormCache,
+    /// (batch, num_tokens, emb_dim): what the head was given
+    pub(crate) normed: Array3<f32>,
+}
+
+impl GptModel {
+    /// Draws token embeddings, position embeddings, block after block, and the output head, as the book's constructor does.
+    ///
+    /// # Errors
+    /// If the configuration is not valid.
+    pub fn new(config: GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
+        config.validate()?;
+        let GptConfig {
+            vocab_size,
+            context_length,
+            emb_dim,
+            ..
+        } = config;
+        Ok(Self {
+            tok_emb: Embedding::new(vocab_size, emb_dim, rng),
+            pos_emb: Embedding::new(context_length, emb_dim, rng),
+            drop_emb: Dropout {
+                p: config.drop_rates.emb,
+            },
+            trf_blocks: (0..config.n_layers)
+                .map(|_| TransformerBlock::new(&config, rng))
+                .collect::<Result<_, _>>()?,
+            final_norm: LayerNorm::new(emb_dim),
+            out_head: (!config.tied).then(|| Linear::new(emb_dim, vocab_size, false, rng)),
+            config,
+        })
+    }
+
+    /// All zeros: a gradient to be accumulated into, or a place to load weights into.
+    ///
+    /// # Errors
+    /// If the configuration is not valid.
+    pub fn zeros(config: GptConfig) -> Result<Self, GptError> {
+        config.validate()?;
+        let GptConfig {
+            vocab_size,
+            context_length,
+            emb_dim,
+            ..
+        } = config;
+        Ok(Self {
+            tok_emb: Embedding::zeros(vocab_size, emb_dim),
+            pos_emb: Embedding::zeros(context_length, emb_dim),
+            drop_emb: Dropout {
+                p: config.drop_rates.emb,
+            },
+            trf_blocks: (0..config.n_layers)
+                .map(|_| TransformerBlock::zeros(&config))
+                .collect::<Result<_, _>>()?,
+            final_norm: LayerNorm::zeros(emb_dim),
+            out_head: (!config.tied).then(|| Linear::zeros(emb_dim, vocab_size, false)),
+            config,
+        })
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &GptConfig {
+        &self.config
+    }
+
+    /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size), as in evaluation: nothing is dropped.
+    ///
+    /// # Errors
+    /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
+    pub fn forward(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
+        Ok(self.logits(&self.forward_hidden(in_idx)?))
+    }
+
+    /// The model without its head: token ids (batch, num_tokens) -> the normed output of the last block (batch, num_tokens, emb_dim).
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_hidden(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
+        let mut x = self.embed(in_idx)?;
+        for block in &self.trf_blocks {
+            x = block.forward(&x)?;
+        }
+        Ok(self.final_norm.forward(&x))
+    }
+
+    /// The head alone: (batch, num_tokens, emb_dim) -> (batch, num_tokens, vocab_size).
+    ///
+    /// # Panics
+    /// If the last dimension is not `emb_dim`.
+    pub fn logits(&self, hidden: &ArrayRef3<f32>) -> Array3<f32> {
+        match &self.out_head {
+            Some(out_head) => out_head.forward(hidden),
+            None => {
+                let (batch, num_tokens, emb_dim) = hidden.dim();
+                let hidden = hidden.as_standard_layout();
+                let rows = hidden
+                    .view()
+                    .into_shape_with_order((batch * num_tokens, emb_dim))
+                    .expect("row-major");
+                matmul(&rows, &self.tok_emb.weight.t())
+                    .into_shape_with_order((batch, num_tokens, self.config.vocab_size))
+                    .expect("batch * num_tokens rows")
+            }
+        }
+    }
+
+    /// As [`forward`](Self::forward), in training: drops (embeddings, then block by block attention weights, attention shortcut, feed-forward shortcut), and keeps what [`backward`](Self::backward) needs.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_train(
+        &self,
+        in_idx: &ArrayRef2<u32>,
+        rng: &mut TorchRng,
+    ) -> Result<(Array3<f32>, GptCache), GptError> {
+        let cache = self.forward_hidden_train(in_idx, rng)?;
+        Ok((self.logits(&cache.normed), cache))
+    }
+
+    pub(crate) fn forward_hidden_train(
+        &self,
+        in_idx: &ArrayRef2<u32>,
+        rng: &mut TorchRng,
+    ) -> Result<GptCache, GptError> {
+        let (mut x, drop_emb) = self.drop_emb.forward_train(self.embed(in_idx)?, rng);
+        let mut blocks = Vec::with_capacity(self.trf_blocks.len());
+        for block in &self.trf_blocks {
+            let (out, cache) = block.forward_train(x, rng)?;
+            blocks.push(cache);
+            x = out;
+        }
+        let (normed, final_norm) = self.final_norm.forward_train(&x);
+        Ok(GptCache {
+            ids: in_idx.to_owned(),
+            drop_emb,
+            blocks,
+            final_norm,
+            normed,
+        })
+    }
+
+    /// Token plus position embeddings: (batch, num_tokens) -> (batch, num_tokens, emb_dim).
+    fn embed(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
+        check_ids(in_idx, self.config.vocab_size, self.config.context_length)?;
+        let mut x = self.tok_emb.forward(in_idx);
+        let num_tokens = in_idx.ncols();
+        let pos_embeds = self
+            .pos_emb
+            .weight
+            .slice_axis(Axis(0), (..num_tokens).into());
+        x += &pos_embeds;
+        Ok(x)
+    }
+}
+
+impl Parameters for GptModel {
+    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
+        self.tok_emb.visit(&format!("{prefix}tok_emb."), visit);
+        self.pos_emb.visit(&format!("{prefix}pos_emb."), visit);
+        for (i, block) in self.trf_blocks.iter().enumerate() {
+            block.visit(&format!("{prefix}trf_blocks.{i}."), visit);
+        }
+        self.final_norm
+            .visit(&format!("{prefix}final_norm."), visit);
+        if let Some(out_head) = &self.out_head {
+            out_head.visit(&format!("{prefix}out_head."), visit);
+        }
+    }
+
+    fn visit_mut<'a>(
+        &'a mut self,
+        prefix: &str,
+        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
+    ) {
+        self.tok_emb.visit_mut(&format!("{prefix}tok_emb."), visit);
+        self.pos_emb.visit_mut(&format!("{prefix}pos_emb."), visit);
+        for (i, block) in self.trf_blocks.iter_mut().enumerate() {
+            block.visit_mut(&format!("{prefix}trf_blocks.{i}."), visit);
+        }
+        self.final_norm
+            .visit_mut(&format!("{prefix}final_norm."), visit);
+        if let Some(out_head) = &mut self.out_head {
+            out_head.visit_mut(&format!("{prefix}out_head."), visit);
+        }
+    }
+}
+
+/// Checks ids (batch, num_tokens) at the door: some tokens, not too many, each in the vocabulary.
+pub(crate) fn check_ids(
+    ids: &ArrayRef2<u32>,
+    vocab_size: usize,
+    context_length: usize,
+) -> Result<(), GptError> {
+    let (batch, num_tokens) = ids.dim();
+    if batch == 0 || num_tokens == 0 {
+        return Err(GptError::Empty { batch, num_tokens });
+    }
+    if num_tokens > context_length {
+        return Err(GptError::TooLong {
+            num_tokens,
+            context_length,
+        });
+    }
+    check_vocabulary(ids, vocab_size)
+}
+
+/// Checks that each id is in the vocabulary.
+pub(crate) fn check_vocabulary(ids: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
+    match ids
+        .indexed_iter()
+        .find(|&(_, &id)| id as usize >= vocab_size)
+    {
+        Some(((row, column), &id)) => Err(GptError::TokenOutOfRange {
+            id,
+            row,
+            column,
+            vocab_size,
+        }),
+        None => Ok(()),
+    }
+}

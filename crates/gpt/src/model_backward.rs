@@ -1,0 +1,163 @@
+//! The backward pass of the whole model, and the training step's loss, whose logits are never all in memory.
+
+use ndarray::{Array2, Array3, ArrayRef2, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
+use tensor_ops::{cross_entropy_train, matmul, matmul_into};
+use torch_rng::TorchRng;
+
+use crate::model::check_vocabulary;
+use crate::{GptCache, GptError, GptModel};
+
+/// Rows of logits that exist at once in [`GptModel::loss_and_grads`]: 51 MB at GPT-2's vocabulary.
+const LOGIT_ROWS: usize = 256;
+
+impl GptModel {
+    /// Adds the gradients of all weights to `grads`; `d_logits` is (batch, num_tokens, vocab_size).
+    ///
+    /// # Panics
+    /// If `d_logits` is not the shape of the forward pass's logits.
+    pub fn backward(&self, cache: GptCache, d_logits: &ArrayRef3<f32>, grads: &mut GptModel) {
+        let d_logits = d_logits.as_standard_layout();
+        let shape = (
+            d_logits.len() / self.config().vocab_size,
+            self.config().vocab_size,
+        );
+        let d_logits = d_logits
+            .view()
+            .into_shape_with_order(shape)
+            .expect("row-major");
+        let mut d_normed = Array3::zeros(cache.normed.raw_dim());
+        // logits = normed head^T
+        self.head_backward(
+            rows(&cache.normed),
+            d_logits,
+            rows_mut(&mut d_normed),
+            grads,
+        );
+        self.backward_hidden(cache, &d_normed, grads);
+    }
+
+    /// One training step's forward and backward pass: the mean cross-entropy of predicting `targets` (batch, num_tokens) from `in_idx`; adds its gradients, times `weight`, to `grads`.
+    ///
+    /// The same as [`forward_train`](Self::forward_train), cross-entropy and [`backward`](Self::backward), with the logits made, used and overwritten a few hundred rows at a time.
+    /// `weight` is 1, or 1 / n when gradients of n batches are accumulated.
+    ///
+    /// # Errors
+    /// If an id, input or target, is out of range, or there are no tokens, or more than the context length, or not one target for each.
+    pub fn loss_and_grads(
+        &self,
+        in_idx: &ArrayRef2<u32>,
+        targets: &ArrayRef2<u32>,
+        weight: f32,
+        rng: &mut TorchRng,
+        grads: &mut GptModel,
+    ) -> Result<f32, GptError> {
+        self.check_targets(in_idx, targets)?;
+        let cache = self.forward_hidden_train(in_idx, rng)?;
+        let targets: Vec<u32> = targets.iter().copied().collect();
+        let normed = rows(&cache.normed);
+        let mut d_normed = Array3::zeros(cache.normed.raw_dim());
+        let mut d_normed_rows = rows_mut(&mut d_normed);
+        let n = targets.len();
+        let mut total = 0.0f64;
+        for first in (0..n).step_by(LOGIT_ROWS) {
+            let last = (first + LOGIT_ROWS).min(n);
+            let share = (last - first) as f32 / n as f32;
+            let x = normed.slice(s![first..last, ..]);
+            let logits = matmul(&x, &self.head_weight().t());
+            let (loss, cross_entropy) = cross_entropy_train(logits, targets[first..last].to_vec());
+            total += f64::from(loss) * (last - first) as f64;
+            let d_logits = cross_entropy.backward(share * weight);
+            self.head_backward(
+                x,
+                d_logits.view(),
+                d_normed_rows.slice_mut(s![first..last, ..]),
+                grads,
+            );
+        }
+        self.backward_hidden(cache, &d_normed, grads);
+        Ok((total / n as f64) as f32)
+    }
+
+    /// The head's weight (vocab_size, emb_dim): its own, or the token embeddings.
+    pub fn head_weight(&self) -> &Array2<f32> {
+        match &self.out_head {
+            Some(out_head) => &out_head.weight,
+            None => &self.tok_emb.weight,
+        }
+    }
+
+    /// `logits = x W^T`: adds to the gradient of W (tied or not), and writes that of `x`.
+    fn head_backward(
+        &self,
+        x: ArrayView2<f32>,
+        d_logits: ArrayView2<f32>,
+        d_x: ArrayViewMut2<f32>,
+        grads: &mut GptModel,
+    ) {
+        let d_weight = match &mut grads.out_head {
+            Some(out_head) => &mut out_head.weight,
+            None => &mut grads.tok_emb.weight,
+        };
+        matmul_into(&d_logits.t(), &x, 1.0, d_weight.view_mut());
+        matmul_into(&d_logits, self.head_weight(), 0.0, d_x);
+    }
+
+    /// The model's backward pass below the head.
+    fn backward_hidden(&self, cache: GptCache, d_normed: &ArrayRef3<f32>, grads: &mut GptModel) {
+        // normed = final_norm(x)
+        let mut d_x = self
+            .final_norm
+            .backward(cache.final_norm, d_normed, &mut grads.final_norm);
+        // x = trf_blocks(x)
+        for ((block, cache), grads) in self
+            .trf_blocks
+            .iter()
+            .zip(cache.blocks)
+            .zip(&mut grads.trf_blocks)
+            .rev()
+        {
+            d_x = block.backward(cache, d_x, grads);
+        }
+        // x = drop(tok_emb[ids] + pos_emb[0..num_tokens])
+        let d_x = self.drop_emb.backward(cache.drop_emb, d_x);
+        self.tok_emb.backward(&cache.ids, &d_x, &mut grads.tok_emb);
+        let num_tokens = cache.ids.ncols();
+        let mut d_pos = grads
+            .pos_emb
+            .weight
+            .slice_axis_mut(Axis(0), (..num_tokens).into());
+        for d_x in d_x.outer_iter() {
+            d_pos += &d_x;
+        }
+    }
+
+    fn check_targets(
+        &self,
+        in_idx: &ArrayRef2<u32>,
+        targets: &ArrayRef2<u32>,
+    ) -> Result<(), GptError> {
+        if in_idx.dim() != targets.dim() {
+            return Err(GptError::Targets {
+                inputs: in_idx.dim(),
+                targets: targets.dim(),
+            });
+        }
+        check_vocabulary(targets, self.config().vocab_size)
+    }
+}
+
+/// (batch, num_tokens, emb_dim) as (batch * num_tokens, emb_dim).
+fn rows(x: &Array3<f32>) -> ArrayView2<'_, f32> {
+    let (batch, num_tokens, emb_dim) = x.dim();
+    x.view()
+        .into_shape_with_order((batch * num_tokens, emb_dim))
+        .expect("row-major")
+}
+
+/// As [`rows`], to be written.
+fn rows_mut(x: &mut Array3<f32>) -> ArrayViewMut2<'_, f32> {
+    let (batch, num_tokens, emb_dim) = x.dim();
+    x.view_mut()
+        .into_shape_with_order((batch * num_tokens, emb_dim))
+        .expect("row-major")
+}

@@ -1,0 +1,144 @@
+//! The book's deep network with and without shortcut connections (listing 4.5), and its `print_gradients`.
+
+use ndarray::{Array2, ArrayRef2, ArrayViewD, ArrayViewMutD};
+use tensor_ops::{Linear, Parameters, gelu, gelu_backward, mse_loss_backward};
+use torch_rng::TorchRng;
+
+use crate::GptError;
+
+/// The book's `ExampleDeepNeuralNetwork`: linear layers, each followed by GELU; also its gradient.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExampleDeepNeuralNetwork {
+    /// One a pair of neighbouring sizes.
+    pub layers: Vec<Linear>,
+    /// Whether a layer's input is added to its output where the shapes agree.
+    pub use_shortcut: bool,
+}
+
+/// What [`ExampleDeepNeuralNetwork::backward`] needs of the forward pass: for each layer its input and its output before GELU.
+#[derive(Clone, Debug)]
+pub struct ShortcutCache(Vec<(Array2<f32>, Array2<f32>)>);
+
+impl ExampleDeepNeuralNetwork {
+    /// Draws layer after layer: `layer_sizes` of [3, 3, 1] makes two layers, 3 -> 3 -> 1.
+    ///
+    /// # Errors
+    /// If there are fewer than two sizes or one is 0.
+    pub fn new(
+        layer_sizes: &[usize],
+        use_shortcut: bool,
+        rng: &mut TorchRng,
+    ) -> Result<Self, GptError> {
+        if layer_sizes.len() < 2 || layer_sizes.contains(&0) {
+            return Err(GptError::LayerSizes(layer_sizes.to_vec()));
+        }
+        let layers = layer_sizes
+            .windows(2)
+            .map(|sizes| Linear::new(sizes[0], sizes[1], true, rng))
+            .collect();
+        Ok(Self {
+            layers,
+            use_shortcut,
+        })
+    }
+
+    /// (batch, first size) -> (batch, last size)
+    ///
+    /// # Panics
+    /// If `x` does not have as many columns as the first layer size.
+    pub fn forward(&self, x: &ArrayRef2<f32>) -> Array2<f32> {
+        self.forward_train(x).0
+    }
+
+    /// As [`forward`](Self::forward), keeping what [`backward`](Self::backward) needs.
+    ///
+    /// # Panics
+    /// If `x` does not have as many columns as the first layer size.
+    pub fn forward_train(&self, x: &ArrayRef2<f32>) -> (Array2<f32>, ShortcutCache) {
+        let mut x = x.to_owned();
+        let mut cache = Vec::with_capacity(self.layers.len());
+        for layer in &self.layers {
+            let hidden = layer.forward(&x);
+            let mut output = gelu(&hidden);
+            if self.adds_shortcut(layer) {
+                output += &x;
+            }
+            cache.push((x, hidden));
+            x = output;
+        }
+        (x, ShortcutCache(cache))
+    }
+
+    /// Adds the gradients of all layers to `grads` and returns the gradient of the input.
+    ///
+    /// # Panics
+    /// If `d_out` is not the shape of the forward pass's output.
+    pub fn backward(
+        &self,
+        cache: ShortcutCache,
+        d_out: Array2<f32>,
+        grads: &mut ExampleDeepNeuralNetwork,
+    ) -> Array2<f32> {
+        let mut d_x = d_out;
+        for ((layer, (x, hidden)), grads) in
+            self.layers.iter().zip(cache.0).zip(&mut grads.layers).rev()
+        {
+            // x = gelu(layer(x)), or x + gelu(layer(x))
+            let d_shortcut = self.adds_shortcut(layer).then(|| d_x.clone());
+            let d_hidden = gelu_backward(&hidden, d_x);
+            d_x = layer.backward(&x, &d_hidden, grads);
+            if let Some(d_shortcut) = d_shortcut {
+                d_x += &d_shortcut;
+            }
+        }
+        d_x
+    }
+
+    /// The book's `print_gradients`: for each layer, the mean absolute gradient of its weight under the mean squared error against `target`.
+    ///
+    /// # Panics
+    /// If a shape doesn't fit the layer sizes.
+    pub fn mean_absolute_gradients(
+        &self,
+        x: &ArrayRef2<f32>,
+        target: &ArrayRef2<f32>,
+    ) -> Vec<(String, f32)> {
+        let (output, cache) = self.forward_train(x);
+        let mut grads = self.clone();
+        grads.fill_zero();
+        self.backward(cache, mse_loss_backward(&output, target, 1.0), &mut grads);
+        grads
+            .named_parameters()
+            .into_iter()
+            .filter(|(name, _)| name.ends_with("weight"))
+            .map(|(name, d)| {
+                (
+                    name,
+                    d.iter().map(|d| d.abs()).sum::<f32>() / d.len() as f32,
+                )
+            })
+            .collect()
+    }
+
+    fn adds_shortcut(&self, layer: &Linear) -> bool {
+        self.use_shortcut && layer.in_features() == layer.out_features()
+    }
+}
+
+impl Parameters for ExampleDeepNeuralNetwork {
+    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
+        for (i, layer) in self.layers.iter().enumerate() {
+            layer.visit(&format!("{prefix}layers.{i}.0."), visit);
+        }
+    }
+
+    fn visit_mut<'a>(
+        &'a mut self,
+        prefix: &str,
+        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
+    ) {
+        for (i, layer) in self.layers.iter_mut().enumerate() {
+            layer.visit_mut(&format!("{prefix}layers.{i}.0."), visit);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! One transformer block: `x + att(norm1(x))`, then `x + ff(norm2(x))`, each branch dropped before it is added (book listing 4.6).
+
+use attention::{MultiHeadAttention, MultiHeadAttentionCache};
+use ndarray::{Array3, ArrayRef3, ArrayViewD, ArrayViewMutD};
+use tensor_ops::{Dropout, DropoutCache, LayerNorm, LayerNormCache, Parameters};
+use torch_rng::TorchRng;
+
+use crate::{FeedForward, FeedForwardCache, GptConfig, GptError};
+
+/// The book's `TransformerBlock`; also its gradient.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransformerBlock {
+    /// Masked multi-head attention.
+    pub att: MultiHeadAttention,
+    /// The feed-forward network.
+    pub ff: FeedForward,
+    /// Before `att`.
+    pub norm1: LayerNorm,
+    /// Before `ff`.
+    pub norm2: LayerNorm,
+    /// On both branches, in training only.
+    pub drop_shortcut: Dropout,
+}
+
+/// What [`TransformerBlock::backward`] needs of the forward pass.
+#[derive(Clone, Debug)]
+pub struct TransformerBlockCache {
+    norm1: LayerNormCache,
+    att: MultiHeadAttentionCache,
+    drop1: DropoutCache,
+    norm2: LayerNormCache,
+    ff: FeedForwardCache,
+    drop2: DropoutCache,
+}
+
+impl TransformerBlock {
+    /// Draws attention, then the feed-forward network; the norms draw nothing.
+    ///
+    /// # Errors
+    /// If the configuration is not valid.
+    pub fn new(config: &GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
+        config.validate()?;
+        Ok(Self {
+            att: MultiHeadAttention::new(config.attention(), rng)?,
+            ff: FeedForward::new(config.emb_dim, rng),
+            norm1: LayerNorm::new(config.emb_dim),
+            norm2: LayerNorm::new(config.emb_dim),
+            drop_shortcut: Dropout {
+                p: config.drop_rates.shortcut,
+            },
+        })
+    }
+
+    /// All zeros: a gradient to be accumulated into.
+    ///
+    /// # Errors
+    /// If the configuration is not valid.
+    pub fn zeros(config: &GptConfig) -> Result<Self, GptError> {
+        config.validate()?;
+        Ok(Self {
+            att: MultiHeadAttention::zeros(config.attention())?,
+            ff: FeedForward::zeros(config.emb_dim),
+            norm1: LayerNorm::zeros(config.emb_dim),
+            norm2: LayerNorm::zeros(config.emb_dim),
+            drop_shortcut: Dropout {
+                p: config.drop_rates.shortcut,
+            },
+        })
+    }
+
+    /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim), as in evaluation.
+    ///
+    /// # Errors
+    /// If there are more tokens than the context length, or not `emb_dim` features.
+    pub fn forward(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, GptError> {
+        let mut x = self.att.forward(&self.norm1.forward(x))? + x;
+        x += &self.ff.forward(&self.norm2.forward(&x));
+        Ok(x)
+    }
+
+    /// As [`forward`](Self::forward), in training: drops, and keeps what [`backward`](Self::backward) needs.
+    ///
+    /// # Errors
+    /// If there are more tokens than the context length, or not `emb_dim` features.
+    pub fn forward_train(
+        &self,
+        x: Array3<f32>,
+        rng: &mut TorchRng,
+    ) -> Result<(Array3<f32>, TransformerBlockCache), GptError> {
+        let shortcut = x;
+        let (x, norm1) = self.norm1.forward_train(&shortcut);
+        let (x, att) = self.att.forward_train(x, rng)?;
+        let (mut x, drop1) = self.drop_shortcut.forward_train(x, rng);
+        x += &shortcut;
+        let shortcut = x;
+        let (x, norm2) = self.norm2.forward_train(&shortcut);
+        let (x, ff) = self.ff.forward_train(x);
+        let (mut x, drop2) = self.drop_shortcut.forward_train(x, rng);
+        x += &shortcut;
+        Ok((
+            x,
+            TransformerBlockCache {
+                norm1,
+                att,
+                drop1,
+                norm2,
+                ff,
+                drop2,
+            },
+        ))
+    }
+
+    /// Adds the gradients of the block's weights to `grads` and returns the gradient of the input.
+    ///
+    /// # Panics
+    /// If `d_out` is not the shape of the forward pass's output.
+    pub fn backward(
+        &self,
+        cache: TransformerBlockCache,
+        d_out: Array3<f32>,
+        grads: &mut TransformerBlock,
+    ) -> Array3<f32> {
+        // x = drop(ff(norm2(shortcut))) + shortcut
+        let d_x = self.drop_shortcut.backward(cache.drop2, d_out.clone());
+        let d_x = self.ff.backward(cache.ff, &d_x, &mut grads.ff);
+        let d_shortcut = d_out + self.norm2.backward(cache.norm2, &d_x, &mut grads.norm2);
+        // x = drop(att(norm1(shortcut))) + shortcut
+        let d_x = self.drop_shortcut.backward(cache.drop1, d_shortcut.clone());
+        let d_x = self.att.backward(cache.att, &d_x, &mut grads.att);
+        d_shortcut + self.norm1.backward(cache.norm1, &d_x, &mut grads.norm1)
+    }
+}
+
+impl Parameters for TransformerBlock {
+    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
+        self.att.visit(&format!("{prefix}att."), visit);
+        self.ff.visit(&format!("{prefix}ff."), visit);
+        self.norm1.visit(&format!("{prefix}norm1."), visit);
+        self.norm2.visit(&format!("{prefix}norm2."), visit);
+    }
+
+    fn visit_mut<'a>(
+        &'a mut self,
+        prefix: &str,
+        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
+    ) {
+        self.att.visit_mut(&format!("{prefix}att."), visit);
+        self.ff.visit_mut(&format!("{prefix}ff."), visit);
+        self.norm1.visit_mut(&format!("{prefix}norm1."), visit);
+        self.norm2.visit_mut(&format!("{prefix}norm2."), visit);
+    }
+}

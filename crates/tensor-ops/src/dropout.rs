@@ -1,0 +1,96 @@
+//! Dropout: each element is 0 with probability p, else divided by 1 - p (`nn.Dropout`; book section 3.5.2).
+//!
+//! Which elements are kept is PyTorch's choice for the generator's seed and build. In evaluation, and for p = 0, it does nothing and draws nothing.
+
+use ndarray::{Array, ArrayRef, Dimension};
+use torch_rng::{KeepMask, TorchRng};
+
+use crate::kernels::elementwise;
+use crate::linear::slice_mut;
+use crate::rows::{for_each_block, into_contiguous};
+
+/// The dropout of one place in a model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// The probability of an element to be dropped, within [0, 1].
+    pub p: f64,
+}
+
+/// Which elements were kept; nothing if there was nothing to drop.
+#[derive(Clone, Debug)]
+pub struct DropoutCache(Option<KeepMask>);
+
+impl Dropout {
+    /// What a kept element is multiplied by: `1 / (1 - p)`, rounded as PyTorch does; 0 for p = 1, where none is kept.
+    pub fn scale(&self) -> f32 {
+        if self.p >= 1.0 {
+            0.0
+        } else {
+            1.0 / (1.0 - self.p) as f32
+        }
+    }
+
+    /// Draws which of `n` elements are kept, in row-major order; `None` (and no draw) for p = 0.
+    pub fn draw(&self, n: usize, rng: &mut TorchRng) -> Option<KeepMask> {
+        (self.p > 0.0).then(|| rng.keep_mask(n, self.p))
+    }
+
+    /// In training: drops elements of `x` in row-major order, in place.
+    pub fn forward_train<D: Dimension>(
+        &self,
+        x: Array<f32, D>,
+        rng: &mut TorchRng,
+    ) -> (Array<f32, D>, DropoutCache) {
+        let mask = self.draw(x.len(), rng);
+        let out = self.apply_to(x, mask.as_ref());
+        (out, DropoutCache(mask))
+    }
+
+    /// The gradient of the input: `d_out`, dropped and scaled as the forward pass did.
+    ///
+    /// # Panics
+    /// If `d_out` is not as large as the input was.
+    pub fn backward<D: Dimension>(
+        &self,
+        cache: DropoutCache,
+        d_out: Array<f32, D>,
+    ) -> Array<f32, D> {
+        self.apply_to(d_out, cache.0.as_ref())
+    }
+
+    /// Multiplies part of a tensor, whose first element is the mask's element `first`, by 0 or the scale.
+    ///
+    /// # Panics
+    /// If the mask has fewer elements than that.
+    pub fn apply(&self, mask: &KeepMask, first: usize, values: &mut [f32]) {
+        assert!(
+            first + values.len() <= mask.len(),
+            "Dropout::apply: elements {first}..{} of a mask of {}",
+            first + values.len(),
+            mask.len()
+        );
+        if !values.is_empty() {
+            elementwise::apply_mask(values, mask.words(), first, self.scale());
+        }
+    }
+
+    fn apply_to<D: Dimension>(&self, x: Array<f32, D>, mask: Option<&KeepMask>) -> Array<f32, D> {
+        const WIDTH: usize = 1024;
+        let Some(mask) = mask else { return x };
+        check_len(mask, &x);
+        let mut x = into_contiguous(x);
+        for_each_block(slice_mut(&mut x), WIDTH, |block, values| {
+            self.apply(mask, block * WIDTH, values);
+        });
+        x
+    }
+}
+
+fn check_len<D: Dimension>(mask: &KeepMask, x: &ArrayRef<f32, D>) {
+    assert!(
+        mask.len() == x.len(),
+        "Dropout: a mask of {} elements for an array of shape {:?}",
+        mask.len(),
+        x.shape()
+    );
+}

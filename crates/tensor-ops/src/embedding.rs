@@ -1,0 +1,119 @@
+//! Embedding, a lookup of rows: `y = weight[ids]` (`torch.nn.Embedding`; book section 2.7).
+//!
+//! It does not check ids against a vocabulary for you: an id out of range panics, as an index does.
+
+use ndarray::{Array, Array2, ArrayRef, ArrayViewD, ArrayViewMutD, Axis, Dimension, RemoveAxis};
+use rayon::prelude::*;
+use torch_rng::TorchRng;
+
+use crate::linear::slice_mut;
+use crate::rows::as_rows;
+use crate::{Parameters, kernels};
+
+/// An embedding table; also its gradient.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Embedding {
+    /// (num_embeddings, embedding_dim)
+    pub weight: Array2<f32>,
+}
+
+impl Embedding {
+    /// Draws the table from the standard normal distribution, as `nn.Embedding(num_embeddings, embedding_dim)` does.
+    pub fn new(num_embeddings: usize, embedding_dim: usize, rng: &mut TorchRng) -> Self {
+        let mut table = Self::zeros(num_embeddings, embedding_dim);
+        rng.fill_normal(slice_mut(&mut table.weight), 0.0, 1.0);
+        table
+    }
+
+    /// All zeros: a gradient to be accumulated into.
+    pub fn zeros(num_embeddings: usize, embedding_dim: usize) -> Self {
+        Self {
+            weight: Array2::zeros((num_embeddings, embedding_dim)),
+        }
+    }
+
+    /// (...) ids -> (..., embedding_dim)
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// let mut rng = torch_rng::TorchRng::manual_seed(123);
+    /// let embedding_layer = tensor_ops::Embedding::new(6, 3, &mut rng);
+    /// let row = embedding_layer.forward(&array![3u32]); // ch. 2.7 prints -0.4015 0.9666 -1.1481
+    /// assert!((row[[0, 0]] + 0.4015).abs() < 6e-5);
+    /// ```
+    ///
+    /// # Panics
+    /// If an id is not below `num_embeddings`.
+    pub fn forward<D: Dimension>(&self, ids: &ArrayRef<u32, D>) -> Array<f32, D::Larger> {
+        let (num_embeddings, dim) = self.weight.dim();
+        let mut out = Vec::with_capacity(ids.len() * dim);
+        for &id in ids {
+            assert!(
+                (id as usize) < num_embeddings,
+                "Embedding::forward: id {id} is out of range for {num_embeddings} rows"
+            );
+            out.extend(self.weight.row(id as usize));
+        }
+        let mut shape = D::Larger::zeros(ids.ndim() + 1);
+        shape.slice_mut()[..ids.ndim()].copy_from_slice(ids.shape());
+        shape.slice_mut()[ids.ndim()] = dim;
+        Array::from_shape_vec(shape, out).expect("one row an id")
+    }
+
+    /// Adds to `grads` the gradient of each row that was looked up; ids have no gradient.
+    ///
+    /// Each thread takes some columns of all rows in order, so an id that occurs twice is no race.
+    ///
+    /// # Panics
+    /// If `d_out` (..., embedding_dim) is not the shape that `forward(ids)` returns.
+    pub fn backward<D>(
+        &self,
+        ids: &ArrayRef<u32, D>,
+        d_out: &ArrayRef<f32, D::Larger>,
+        grads: &mut Embedding,
+    ) where
+        D: Dimension,
+        D::Larger: RemoveAxis,
+    {
+        const COLUMNS_PER_TASK: usize = 128;
+        let dim = self.weight.ncols();
+        assert!(
+            d_out.shape()[..ids.ndim()] == *ids.shape() && d_out.shape()[ids.ndim()] == dim,
+            "Embedding::backward: d_out has shape {:?} for ids of shape {:?} and rows of {dim}",
+            d_out.shape(),
+            ids.shape()
+        );
+        let d_out = as_rows(d_out); // (n_ids, embedding_dim)
+        let mut columns: Vec<_> = grads
+            .weight
+            .axis_chunks_iter_mut(Axis(1), COLUMNS_PER_TASK)
+            .collect();
+        columns
+            .par_iter_mut()
+            .enumerate()
+            .for_each(|(task, grads)| {
+                let first = task * COLUMNS_PER_TASK;
+                let width = grads.ncols();
+                for (&id, d_row) in ids.iter().zip(d_out.rows()) {
+                    let d_row = d_row.to_slice().expect("rows of a row-major matrix");
+                    let mut row = grads.row_mut(id as usize);
+                    let row = row.as_slice_mut().expect("part of a row-major row");
+                    kernels::elementwise::add(row, &d_row[first..first + width]);
+                }
+            });
+    }
+}
+
+impl Parameters for Embedding {
+    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
+        visit(format!("{prefix}weight"), self.weight.view().into_dyn());
+    }
+
+    fn visit_mut<'a>(
+        &'a mut self,
+        prefix: &str,
+        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
+    ) {
+        visit(format!("{prefix}weight"), self.weight.view_mut().into_dyn());
+    }
+}

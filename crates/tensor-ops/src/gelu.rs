@@ -1,0 +1,48 @@
+//! GELU in the tanh form, `0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))` (book listing 4.3; GPT-2 was trained with it).
+//!
+//! It is not the exact `x Phi(x)` of `nn.GELU()`, which differs by up to 5e-4.
+
+use ndarray::{Array, ArrayRef, Dimension};
+
+use crate::kernels::elementwise;
+use crate::linear::slice_mut;
+use crate::rows::{contiguous, for_each_block, into_contiguous};
+
+/// Elements a block has, as the input has no rows of its own here.
+const WIDTH: usize = 1024;
+
+/// Element by element, any shape. `nn.GELU(approximate="tanh")`.
+///
+/// ```
+/// let y = tensor_ops::gelu(&ndarray::array![-1.0, 0.0, 1.0]);
+/// assert!((y[2] - 0.841192).abs() < 1e-6);
+/// ```
+pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
+    let x = contiguous(x);
+    let mut out = Array::zeros(x.raw_dim());
+    let x = x.as_slice().expect("made contiguous above");
+    for_each_block(slice_mut(&mut out), WIDTH, |block, out| {
+        elementwise::gelu(&x[block * WIDTH..][..out.len()], out);
+    });
+    out
+}
+
+/// The gradient of the input: `d_out * gelu'(x)`, `x` being the input `gelu` had.
+///
+/// # Panics
+/// If the shapes differ.
+pub fn gelu_backward<D: Dimension>(x: &ArrayRef<f32, D>, d_out: Array<f32, D>) -> Array<f32, D> {
+    assert!(
+        x.shape() == d_out.shape(),
+        "gelu_backward: input {:?} and d_out {:?} differ",
+        x.shape(),
+        d_out.shape()
+    );
+    let x = contiguous(x);
+    let mut d_x = into_contiguous(d_out);
+    let x = x.as_slice().expect("made contiguous above");
+    for_each_block(slice_mut(&mut d_x), WIDTH, |block, d| {
+        elementwise::gelu_backward(&x[block * WIDTH..][..d.len()], d);
+    });
+    d_x
+}

@@ -1,0 +1,217 @@
+//! Layer normalisation, `y = scale (x - mean) / sqrt(var + eps) + shift` over the last dimension (book listing 4.2).
+//!
+//! The variance is the biased one, divided by n. There are no running statistics: it behaves the same in training and evaluation.
+
+use ndarray::{Array, Array1, Array2, ArrayRef, ArrayViewD, ArrayViewMutD, Axis, Dimension};
+use rayon::prelude::*;
+
+use crate::Parameters;
+use crate::kernels::{elementwise, reduce};
+use crate::linear::slice_mut;
+use crate::rows::{as_rows, for_each_block, rows_per_task, with_leading_dims_of};
+
+/// The book's `LayerNorm`; also its gradient.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerNorm {
+    /// (emb_dim)
+    pub scale: Array1<f32>,
+    /// (emb_dim)
+    pub shift: Array1<f32>,
+    /// Added to the variance; the book and GPT-2 use 1e-5.
+    pub eps: f32,
+}
+
+/// What `backward` needs of the forward pass.
+#[derive(Clone, Debug)]
+pub struct LayerNormCache {
+    /// (rows, emb_dim): `(x - mean) / sqrt(var + eps)`
+    x_hat: Array2<f32>,
+    /// (rows): `1 / sqrt(var + eps)`
+    rstd: Array1<f32>,
+}
+
+impl LayerNorm {
+    /// Scale 1, shift 0, eps 1e-5. It draws nothing.
+    pub fn new(emb_dim: usize) -> Self {
+        Self {
+            scale: Array1::ones(emb_dim),
+            shift: Array1::zeros(emb_dim),
+            eps: 1e-5,
+        }
+    }
+
+    /// All zeros: a gradient to be accumulated into.
+    pub fn zeros(emb_dim: usize) -> Self {
+        Self {
+            scale: Array1::zeros(emb_dim),
+            ..Self::new(emb_dim)
+        }
+    }
+
+    /// (..., emb_dim) -> (..., emb_dim)
+    ///
+    /// # Panics
+    /// If the last dimension of `x` is not `emb_dim`.
+    pub fn forward<D: Dimension>(&self, x: &ArrayRef<f32, D>) -> Array<f32, D> {
+        self.check(x);
+        let rows = as_rows(x);
+        let mut out = Array2::zeros(rows.raw_dim());
+        let width = rows.ncols();
+        let (scale, shift) = self.affine();
+        let x_rows = rows.as_slice().expect("rows are row-major");
+        for_each_block(slice_mut(&mut out), width, |first_row, block| {
+            let x = &x_rows[first_row * width..];
+            for (x, out) in x.chunks(width).zip(block.chunks_mut(width)) {
+                let (mean, rstd) = self.moments(x);
+                elementwise::layer_norm(x, (scale, shift), (mean, rstd), out);
+            }
+        });
+        with_leading_dims_of(out, x)
+    }
+
+    /// As [`forward`](Self::forward), keeping what [`backward`](Self::backward) needs.
+    ///
+    /// # Panics
+    /// If the last dimension of `x` is not `emb_dim`.
+    pub fn forward_train<D: Dimension>(
+        &self,
+        x: &ArrayRef<f32, D>,
+    ) -> (Array<f32, D>, LayerNormCache) {
+        self.check(x);
+        let rows = as_rows(x);
+        let (n_rows, width) = rows.dim();
+        let mut out = Array2::zeros((n_rows, width));
+        let mut x_hat = Array2::zeros((n_rows, width));
+        let mut rstd = Array1::zeros(n_rows);
+        let affine = self.affine();
+        let x_rows = rows.as_slice().expect("rows are row-major");
+        let rows_a_task = rows_per_task(width);
+        if width > 0 {
+            slice_mut(&mut out)
+                .par_chunks_mut(rows_a_task * width)
+                .zip(slice_mut(&mut x_hat).par_chunks_mut(rows_a_task * width))
+                .zip(slice_mut(&mut rstd).par_chunks_mut(rows_a_task))
+                .zip(x_rows.par_chunks(rows_a_task * width))
+                .for_each(|(((out, x_hat), rstd), x)| {
+                    for (row, rstd) in rstd.iter_mut().enumerate() {
+                        let at = row * width..(row + 1) * width;
+                        let moments = self.moments(&x[at.clone()]);
+                        *rstd = moments.1;
+                        let x_hat = &mut x_hat[at.clone()];
+                        elementwise::layer_norm_train(
+                            &x[at.clone()],
+                            affine,
+                            moments,
+                            x_hat,
+                            &mut out[at],
+                        );
+                    }
+                });
+        }
+        (with_leading_dims_of(out, x), LayerNormCache { x_hat, rstd })
+    }
+
+    /// Adds the gradients of scale and shift to `grads` and returns the gradient of the input.
+    ///
+    /// # Panics
+    /// If `d_out` is not the shape of the forward pass.
+    pub fn backward<D: Dimension>(
+        &self,
+        cache: LayerNormCache,
+        d_out: &ArrayRef<f32, D>,
+        grads: &mut LayerNorm,
+    ) -> Array<f32, D> {
+        let LayerNormCache { x_hat, rstd } = cache;
+        let d_rows = as_rows(d_out);
+        assert!(
+            d_rows.dim() == x_hat.dim(),
+            "LayerNorm::backward: d_out has shape {:?}, the forward pass had {:?} rows",
+            d_out.shape(),
+            x_hat.dim()
+        );
+        // out = scale x_hat + shift
+        self.backward_affine(&x_hat, &d_rows, grads);
+        // x_hat = (x - mean) rstd, where mean and rstd depend on x too:
+        // d_x = rstd (d_x_hat - mean(d_x_hat) - x_hat mean(d_x_hat x_hat))
+        let mut d_x = x_hat;
+        let width = d_x.ncols();
+        let scale = self.affine().0;
+        let d_rows = d_rows.as_slice().expect("rows are row-major");
+        for_each_block(slice_mut(&mut d_x), width, |first_row, block| {
+            for (i, d_x) in block.chunks_mut(width).enumerate() {
+                let row = first_row + i;
+                let d_out = &d_rows[row * width..(row + 1) * width];
+                elementwise::layer_norm_backward(d_out, scale, rstd[row], d_x);
+            }
+        });
+        with_leading_dims_of(d_x, d_out)
+    }
+
+    /// `d_scale += sum(d_out x_hat)`, `d_shift += sum(d_out)` over the rows, each thread for some columns.
+    fn backward_affine(
+        &self,
+        x_hat: &Array2<f32>,
+        d_out: &ndarray::ArrayRef2<f32>,
+        grads: &mut LayerNorm,
+    ) {
+        const COLUMNS_PER_TASK: usize = 128;
+        slice_mut(&mut grads.scale)
+            .par_chunks_mut(COLUMNS_PER_TASK)
+            .zip(slice_mut(&mut grads.shift).par_chunks_mut(COLUMNS_PER_TASK))
+            .enumerate()
+            .for_each(|(task, (d_scale, d_shift))| {
+                let first = task * COLUMNS_PER_TASK;
+                let columns = first..first + d_scale.len();
+                for (x_hat, d_out) in x_hat.axis_iter(Axis(0)).zip(d_out.axis_iter(Axis(0))) {
+                    let x_hat = &x_hat.to_slice().expect("row-major")[columns.clone()];
+                    let d_out = &d_out.to_slice().expect("row-major")[columns.clone()];
+                    elementwise::add_product(d_scale, x_hat, d_out);
+                    elementwise::add(d_shift, d_out);
+                }
+            });
+    }
+
+    /// Mean and `1 / sqrt(var + eps)` of one row.
+    fn moments(&self, x: &[f32]) -> (f32, f32) {
+        let n = x.len() as f32;
+        let mean = reduce::sum(x) / n;
+        let var = reduce::sum_of_squared_deviations(x, mean) / n;
+        (mean, 1.0 / (var + self.eps).sqrt())
+    }
+
+    fn affine(&self) -> (&[f32], &[f32]) {
+        (
+            self.scale
+                .as_slice()
+                .expect("a vector of ours is contiguous"),
+            self.shift
+                .as_slice()
+                .expect("a vector of ours is contiguous"),
+        )
+    }
+
+    fn check<D: Dimension>(&self, x: &ArrayRef<f32, D>) {
+        assert!(
+            x.shape().last() == Some(&self.scale.len()),
+            "LayerNorm::forward: input has shape {:?}, but scale and shift have {} elements",
+            x.shape(),
+            self.scale.len()
+        );
+    }
+}
+
+impl Parameters for LayerNorm {
+    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
+        visit(format!("{prefix}scale"), self.scale.view().into_dyn());
+        visit(format!("{prefix}shift"), self.shift.view().into_dyn());
+    }
+
+    fn visit_mut<'a>(
+        &'a mut self,
+        prefix: &str,
+        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
+    ) {
+        visit(format!("{prefix}scale"), self.scale.view_mut().into_dyn());
+        visit(format!("{prefix}shift"), self.shift.view_mut().into_dyn());
+    }
+}

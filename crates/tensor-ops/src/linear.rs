@@ -1,0 +1,192 @@
+//! Linear layer, `y = x W^T + b` (`torch.nn.Linear`), on any number of leading dimensions.
+//!
+//! It keeps no copy of its input: `backward` takes the input that `forward` had, so that layers that share one input (query, key and value) share its memory.
+
+use ndarray::{Array, Array1, Array2, ArrayRef, ArrayRef2, ArrayViewD, ArrayViewMutD, Dimension};
+use torch_rng::TorchRng;
+
+use crate::matmul::{matmul, matmul_into};
+use crate::rows::{as_rows, with_leading_dims_of};
+use crate::{Parameters, kernels};
+
+/// A linear layer; also its gradient, and the optimizer's moments of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Linear {
+    /// (out_features, in_features), as in `nn.Linear`
+    pub weight: Array2<f32>,
+    /// (out_features)
+    pub bias: Option<Array1<f32>>,
+}
+
+impl Linear {
+    /// Draws the weight, then the bias, uniformly within `±1/sqrt(in_features)`, as `nn.Linear(in_features, out_features, bias)` does.
+    pub fn new(in_features: usize, out_features: usize, bias: bool, rng: &mut TorchRng) -> Self {
+        let mut layer = Self::zeros(in_features, out_features, bias);
+        let bound = (1.0 / (in_features as f64).sqrt()) as f32;
+        rng.fill_uniform(slice_mut(&mut layer.weight), -bound, bound);
+        if let Some(bias) = &mut layer.bias {
+            rng.fill_uniform(slice_mut(bias), -bound, bound);
+        }
+        layer
+    }
+
+    /// All zeros: a gradient to be accumulated into.
+    pub fn zeros(in_features: usize, out_features: usize, bias: bool) -> Self {
+        Self {
+            weight: Array2::zeros((out_features, in_features)),
+            bias: bias.then(|| Array1::zeros(out_features)),
+        }
+    }
+
+    /// The size of the last dimension of the input.
+    pub fn in_features(&self) -> usize {
+        self.weight.ncols()
+    }
+
+    /// The size of the last dimension of the output.
+    pub fn out_features(&self) -> usize {
+        self.weight.nrows()
+    }
+
+    /// (..., in_features) -> (..., out_features)
+    ///
+    /// ```
+    /// use ndarray::{Array1, ArrayD};
+    /// let mut rng = torch_rng::TorchRng::manual_seed(123);
+    /// let linear_layer = tensor_ops::Linear::new(10, 20, true, &mut rng);
+    /// assert_eq!(linear_layer.forward(&Array1::zeros(10)).shape(), [20]);
+    /// let x = ArrayD::zeros(vec![5, 5, 5, 5, 5, 5, 10]);
+    /// assert_eq!(linear_layer.forward(&x).shape(), [5, 5, 5, 5, 5, 5, 20]);
+    /// ```
+    ///
+    /// # Panics
+    /// If the last dimension of `x` is not `in_features`, or `x` has no dimension.
+    pub fn forward<D: Dimension>(&self, x: &ArrayRef<f32, D>) -> Array<f32, D> {
+        self.check("Linear::forward", "input", x, self.in_features());
+        let rows = as_rows(x); // (rows, in_features)
+        let y = match &self.bias {
+            None => matmul(&rows, &self.weight.t()),
+            Some(bias) => {
+                let mut y = repeat_rows(bias, rows.nrows());
+                matmul_into(&rows, &self.weight.t(), 1.0, y.view_mut());
+                y
+            }
+        }; // (rows, out_features)
+        with_leading_dims_of(y, x)
+    }
+
+    /// Adds the gradients of weight and bias to `grads` and returns the gradient of the input.
+    ///
+    /// `x` (..., in_features) is the input `forward` had, `d_out` (..., out_features) the gradient of its output.
+    ///
+    /// # Panics
+    /// If a shape doesn't fit.
+    pub fn backward<D: Dimension>(
+        &self,
+        x: &ArrayRef<f32, D>,
+        d_out: &ArrayRef<f32, D>,
+        grads: &mut Linear,
+    ) -> Array<f32, D> {
+        self.backward_weights(x, d_out, grads);
+        // y = x W^T  =>  d_x = d_y W
+        with_leading_dims_of(matmul(&as_rows(d_out), &self.weight), x)
+    }
+
+    /// As [`backward`](Self::backward), adding the gradient of the input to `d_x`, for inputs that several layers share.
+    ///
+    /// # Panics
+    /// If a shape doesn't fit.
+    pub fn backward_adding_to<D: Dimension>(
+        &self,
+        x: &ArrayRef<f32, D>,
+        d_out: &ArrayRef<f32, D>,
+        grads: &mut Linear,
+        d_x: &mut Array<f32, D>,
+    ) {
+        self.backward_weights(x, d_out, grads);
+        self.check("Linear::backward_adding_to", "d_x", d_x, self.in_features());
+        let shape = (d_x.len() / self.in_features().max(1), self.in_features());
+        let d_x = d_x
+            .view_mut()
+            .into_shape_with_order(shape)
+            .expect("d_x is one of our own row-major arrays");
+        matmul_into(&as_rows(d_out), &self.weight, 1.0, d_x);
+    }
+
+    /// The part of `backward` that concerns the weights alone.
+    fn backward_weights<D: Dimension>(
+        &self,
+        x: &ArrayRef<f32, D>,
+        d_out: &ArrayRef<f32, D>,
+        grads: &mut Linear,
+    ) {
+        self.check("Linear::backward", "input", x, self.in_features());
+        self.check("Linear::backward", "d_out", d_out, self.out_features());
+        let (x, d_out) = (as_rows(x), as_rows(d_out));
+        // y = x W^T  =>  d_W = d_y^T x
+        matmul_into(&d_out.t(), &x, 1.0, grads.weight.view_mut());
+        if let Some(d_bias) = &mut grads.bias {
+            add_column_sums(&d_out, d_bias);
+        }
+    }
+
+    fn check<D: Dimension>(&self, op: &str, what: &str, x: &ArrayRef<f32, D>, features: usize) {
+        assert!(
+            x.shape().last() == Some(&features),
+            "{op}: {what} has shape {:?}, but the weight {:?} wants {features} as its last dimension",
+            x.shape(),
+            self.weight.shape()
+        );
+    }
+}
+
+impl Parameters for Linear {
+    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
+        visit(format!("{prefix}weight"), self.weight.view().into_dyn());
+        if let Some(bias) = &self.bias {
+            visit(format!("{prefix}bias"), bias.view().into_dyn());
+        }
+    }
+
+    fn visit_mut<'a>(
+        &'a mut self,
+        prefix: &str,
+        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
+    ) {
+        visit(format!("{prefix}weight"), self.weight.view_mut().into_dyn());
+        if let Some(bias) = &mut self.bias {
+            visit(format!("{prefix}bias"), bias.view_mut().into_dyn());
+        }
+    }
+}
+
+/// (n) -> (rows, n), each row a copy.
+fn repeat_rows(row: &Array1<f32>, rows: usize) -> Array2<f32> {
+    let mut out = Vec::with_capacity(rows * row.len());
+    for _ in 0..rows {
+        out.extend_from_slice(row.as_slice().expect("a bias is contiguous"));
+    }
+    Array2::from_shape_vec((rows, row.len()), out).expect("rows * n elements")
+}
+
+/// `sums[j] += sum_i x[i][j]`: each thread takes some columns and walks all rows in order.
+pub(crate) fn add_column_sums(x: &ArrayRef2<f32>, sums: &mut Array1<f32>) {
+    const COLUMNS_PER_TASK: usize = 256;
+    use rayon::prelude::*;
+    slice_mut(sums)
+        .par_chunks_mut(COLUMNS_PER_TASK)
+        .enumerate()
+        .for_each(|(task, sums)| {
+            let first = task * COLUMNS_PER_TASK;
+            for row in x.rows() {
+                let row = row.to_slice().expect("rows of a row-major matrix");
+                kernels::elementwise::add(sums, &row[first..first + sums.len()]);
+            }
+        });
+}
+
+/// The elements of one of our own row-major arrays.
+pub(crate) fn slice_mut<D: Dimension>(x: &mut Array<f32, D>) -> &mut [f32] {
+    x.as_slice_mut()
+        .expect("arrays made by this crate are row-major")
+}

@@ -1,0 +1,135 @@
+//! Matrix product, `c[i][j] = sum_k a[i][k] b[k][j]`: the one function that every dense product goes through.
+//!
+//! Views may be strided in any way, so a transpose costs no copy. There is no broadcasting beyond the leading dimensions of [`matmul_batched`].
+
+use ndarray::{Array, Array2, ArrayRef, ArrayRef2, ArrayViewMut2, Dimension, Ix2};
+
+use crate::kernels::gemm::{self, Threads};
+use crate::kernels::gemv;
+
+/// `a @ b`: (m, k) @ (k, n) -> (m, n), on all threads. `torch.matmul` of two matrices.
+///
+/// # Panics
+/// If the inner dimensions differ; the message names both shapes.
+pub fn matmul(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2<f32> {
+    check_inner("matmul", a, b);
+    if let Some((x, w)) = row_times_transposed(a, b) {
+        let mut y = Array2::zeros((1, b.ncols()));
+        gemv::gemv(x, w, y.as_slice_mut().expect("a fresh array is contiguous"));
+        return y;
+    }
+    gemm::product(a, b, Threads::Pool)
+}
+
+/// `c = a @ b + beta * c` on all threads; `c` is not read if `beta` is 0.
+///
+/// # Panics
+/// If the shapes don't fit; the message names them.
+pub fn matmul_into(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, beta: f32, mut c: ArrayViewMut2<f32>) {
+    check_inner("matmul_into", a, b);
+    check_output("matmul_into", a, b, &c);
+    if let Some((x, w)) = row_times_transposed(a, b)
+        && let Some(y) = c.as_slice_mut()
+    {
+        if beta == 0.0 {
+            y.fill(0.0);
+        } else if beta != 1.0 {
+            y.iter_mut().for_each(|y| *y *= beta);
+        }
+        return gemv::gemv(x, w, y);
+    }
+    gemm::accumulate(a, b, beta, c, Threads::Pool);
+}
+
+/// As [`matmul_into`], on the calling thread alone: for use inside work that is already parallel.
+///
+/// # Panics
+/// If the shapes don't fit; the message names them.
+pub fn matmul_into_serial(
+    a: &ArrayRef2<f32>,
+    b: &ArrayRef2<f32>,
+    beta: f32,
+    c: ArrayViewMut2<f32>,
+) {
+    check_inner("matmul_into_serial", a, b);
+    check_output("matmul_into_serial", a, b, &c);
+    gemm::accumulate(a, b, beta, c, Threads::One);
+}
+
+/// `a @ b` over the last two dimensions, for each index of the leading ones: `torch.matmul` of two tensors whose leading dimensions agree.
+///
+/// ```
+/// use ndarray::Array4;
+/// let a = Array4::<f32>::ones((1, 2, 3, 4)); // (batch, n_heads, n_tokens, head_dim)
+/// let scores = tensor_ops::matmul_batched(&a, &a.view().permuted_axes([0, 1, 3, 2]));
+/// assert_eq!(scores.shape(), [1, 2, 3, 3]);
+/// ```
+///
+/// # Panics
+/// If there are fewer than two dimensions, the leading ones differ, or the inner ones don't fit.
+pub fn matmul_batched<D: Dimension>(a: &ArrayRef<f32, D>, b: &ArrayRef<f32, D>) -> Array<f32, D> {
+    let n = a.ndim();
+    assert!(
+        n >= 2 && a.shape()[..n - 2] == b.shape()[..n - 2] && a.shape()[n - 1] == b.shape()[n - 2],
+        "matmul_batched: shapes {:?} and {:?} don't fit",
+        a.shape(),
+        b.shape()
+    );
+    let (m, k, p) = (a.shape()[n - 2], a.shape()[n - 1], b.shape()[n - 1]);
+    let batches = a.shape()[..n - 2].iter().product();
+    let mut out_dim = a.raw_dim();
+    out_dim.slice_mut()[n - 1] = p;
+    let a = a.as_standard_layout();
+    let b = b.as_standard_layout();
+    let a = a
+        .view()
+        .into_shape_with_order((batches, m, k))
+        .expect("row-major");
+    let b = b
+        .view()
+        .into_shape_with_order((batches, k, p))
+        .expect("row-major");
+    let mut out = ndarray::Array3::zeros((batches, m, p));
+    for ((a, b), c) in a.outer_iter().zip(b.outer_iter()).zip(out.outer_iter_mut()) {
+        gemm::accumulate(&a, &b, 0.0, c, Threads::Pool);
+    }
+    out.into_shape_with_order(out_dim)
+        .expect("as many matrices as the inputs have")
+}
+
+/// The slices of a one-row `a` and of the matrix whose transpose `b` is, when both are contiguous.
+fn row_times_transposed<'a>(
+    a: &'a ArrayRef2<f32>,
+    b: &'a ArrayRef2<f32>,
+) -> Option<(&'a [f32], &'a [f32])> {
+    if a.nrows() != 1 {
+        return None;
+    }
+    Some((
+        a.as_slice()?,
+        b.as_slice_memory_order()
+            .filter(|_| b.t().is_standard_layout())?,
+    ))
+}
+
+fn check_inner(op: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) {
+    assert!(
+        a.ncols() == b.nrows(),
+        "{op}: shapes {:?} and {:?} don't fit: {} columns against {} rows",
+        a.shape(),
+        b.shape(),
+        a.ncols(),
+        b.nrows()
+    );
+}
+
+fn check_output(op: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, c: &ArrayRef<f32, Ix2>) {
+    assert!(
+        c.dim() == (a.nrows(), b.ncols()),
+        "{op}: the output has shape {:?}, but {:?} @ {:?} has shape {:?}",
+        c.shape(),
+        a.shape(),
+        b.shape(),
+        [a.nrows(), b.ncols()]
+    );
+}

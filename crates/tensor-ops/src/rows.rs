@@ -1,0 +1,77 @@
+//! Any array as a matrix of rows, and one loop over blocks of rows for all threads.
+//!
+//! Blocks have a fixed size, and no sum crosses a block, so the bits don't depend on the number of threads.
+
+use ndarray::{Array, ArrayRef, CowArray, Dimension, Ix2};
+use rayon::prelude::*;
+
+/// Elements a task handles: about 64 KiB of f32, so that a block stays in the first two caches.
+const ELEMENTS_PER_TASK: usize = 16 * 1024;
+
+/// `(..., n)` as `(rows, n)`; a view if the memory is in row-major order, else a copy. A vector is one row.
+pub(crate) fn as_rows<D: Dimension>(x: &ArrayRef<f32, D>) -> CowArray<'_, f32, Ix2> {
+    let n = x.shape().last().copied().unwrap_or(1);
+    let rows = if n == 0 {
+        x.shape().iter().rev().skip(1).product()
+    } else {
+        x.len() / n
+    };
+    let standard = if x.is_standard_layout() {
+        CowArray::from(x.view())
+    } else {
+        CowArray::from(x.as_standard_layout().into_owned())
+    };
+    standard
+        .into_shape_with_order((rows, n))
+        .expect("a row-major array of rows * n elements")
+}
+
+/// `(rows, n)` back to the leading dimensions of `like` with `n` as the last one.
+pub(crate) fn with_leading_dims_of<D: Dimension>(
+    rows: Array<f32, Ix2>,
+    like: &ArrayRef<f32, D>,
+) -> Array<f32, D> {
+    let mut shape = like.raw_dim();
+    if let Some(last) = shape.slice_mut().last_mut() {
+        *last = rows.ncols();
+    }
+    rows.into_shape_with_order(shape)
+        .expect("the same number of rows as the input")
+}
+
+/// The elements of an array in row-major order, for reading.
+pub(crate) fn contiguous<D: Dimension>(x: &ArrayRef<f32, D>) -> CowArray<'_, f32, D> {
+    if x.is_standard_layout() {
+        CowArray::from(x.view())
+    } else {
+        CowArray::from(x.as_standard_layout().into_owned())
+    }
+}
+
+/// Owned elements in row-major order.
+pub(crate) fn into_contiguous<D: Dimension>(x: Array<f32, D>) -> Array<f32, D> {
+    if x.is_standard_layout() {
+        x
+    } else {
+        x.as_standard_layout().into_owned()
+    }
+}
+
+/// Rows of `width` elements a task handles.
+pub(crate) fn rows_per_task(width: usize) -> usize {
+    (ELEMENTS_PER_TASK / width.max(1)).max(1)
+}
+
+/// Calls `f(first_row, block)` for consecutive blocks of rows of `out`, on all threads.
+pub(crate) fn for_each_block(out: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+    if out.is_empty() || width == 0 {
+        return;
+    }
+    let rows = rows_per_task(width);
+    if out.len() <= rows * width {
+        return f(0, out);
+    }
+    out.par_chunks_mut(rows * width)
+        .enumerate()
+        .for_each(|(i, block)| f(i * rows, block));
+}

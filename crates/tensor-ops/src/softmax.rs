@@ -1,0 +1,140 @@
+//! Softmax, `e^x_i / sum_j e^x_j`, naive and stable, and the causal form that attention uses (book section 3.3).
+
+use ndarray::{Array, ArrayRef, ArrayViewMut2, Axis, Dimension, RemoveAxis};
+
+use crate::kernels::{elementwise, reduce};
+use crate::rows::into_contiguous;
+
+/// The book's `softmax_naive` along `axis`: no maximum is subtracted, so inputs above 88 overflow to NaN.
+///
+/// # Panics
+/// If there is no such axis.
+pub fn softmax_naive<D: RemoveAxis>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> {
+    let mut out = x.mapv(f32::exp);
+    for mut lane in out.lanes_mut(axis) {
+        let sum: f32 = lane.sum();
+        lane /= sum;
+    }
+    out
+}
+
+/// `torch.softmax(x, dim)`: the maximum is subtracted first, so no finite input overflows.
+///
+/// ```
+/// use ndarray::{Axis, array};
+/// let p = tensor_ops::softmax(&array![[1000.0, 1000.0, f32::NEG_INFINITY]], Axis(1));
+/// assert_eq!(p, array![[0.5, 0.5, 0.0]]);
+/// ```
+///
+/// # Panics
+/// If there is no such axis.
+pub fn softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> {
+    map_lanes(x, axis, |lane| {
+        elementwise::softmax(lane, 1.0);
+    })
+}
+
+/// `torch.log_softmax(x, dim)`: `x - ln sum e^x`, finite where `softmax` would underflow to 0.
+///
+/// # Panics
+/// If there is no such axis.
+pub fn log_softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> {
+    map_lanes(x, axis, |lane| {
+        let log_sum = elementwise::softmax(&mut lane.to_vec(), 1.0);
+        lane.iter_mut().for_each(|x| *x -= log_sum);
+    })
+}
+
+/// Softmax of `scale * scores`, in place, where row `i` may see the columns `0..=first_query + i`; the others become 0.
+///
+/// `scores` is (n_queries, n_keys). Writes the logarithm of each row's sum of exponentials to `log_sums`, from which a backward pass finds the weights again.
+/// The same as filling the future with minus infinity before `torch.softmax(scores * scale, dim=-1)`, without computing what is thrown away.
+///
+/// # Panics
+/// If rows are not contiguous, or `log_sums` has another length than there are rows.
+pub fn causal_softmax_rows(
+    mut scores: ArrayViewMut2<f32>,
+    scale: f32,
+    first_query: usize,
+    log_sums: &mut [f32],
+) {
+    assert!(
+        scores.nrows() == log_sums.len(),
+        "causal_softmax_rows: {} rows, but room for {} sums",
+        scores.nrows(),
+        log_sums.len()
+    );
+    for (i, (mut row, log_sum)) in scores.rows_mut().into_iter().zip(log_sums).enumerate() {
+        let row = row.as_slice_mut().expect("rows of scores are contiguous");
+        let visible = (first_query + i + 1).min(row.len());
+        let (past, future) = row.split_at_mut(visible);
+        *log_sum = elementwise::softmax(past, scale);
+        future.fill(0.0);
+    }
+}
+
+/// The weights that [`causal_softmax_rows`] gave, found again from the scores and the `log_sums` it wrote.
+///
+/// # Panics
+/// If rows are not contiguous, or there is not one sum a row.
+pub fn causal_softmax_from_log_sums(
+    mut scores: ArrayViewMut2<f32>,
+    scale: f32,
+    first_query: usize,
+    log_sums: &[f32],
+) {
+    assert!(
+        scores.nrows() == log_sums.len(),
+        "causal_softmax_from_log_sums: {} rows, but {} sums",
+        scores.nrows(),
+        log_sums.len()
+    );
+    for (i, (mut row, &log_sum)) in scores.rows_mut().into_iter().zip(log_sums).enumerate() {
+        let row = row.as_slice_mut().expect("rows of scores are contiguous");
+        let visible = (first_query + i + 1).min(row.len());
+        let (past, future) = row.split_at_mut(visible);
+        elementwise::exp_minus(past, scale, log_sum);
+        future.fill(0.0);
+    }
+}
+
+/// Softmax's backward pass for one row, in place: on entry `d` is the gradient of `p = softmax(scale x)`, on return that of `x`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn softmax_backward_row(p: &[f32], d: &mut [f32], scale: f32) {
+    assert!(
+        p.len() == d.len(),
+        "softmax_backward_row: {} probabilities, but {} gradients",
+        p.len(),
+        d.len()
+    );
+    // d_x_i = scale p_i (d_p_i - sum_j d_p_j p_j)
+    let dot = reduce::dot(p, d);
+    elementwise::softmax_backward(p, d, dot, scale);
+}
+
+/// Applies `f` to each one-dimensional lane along `axis`, which may be strided.
+fn map_lanes<D: Dimension>(
+    x: &ArrayRef<f32, D>,
+    axis: Axis,
+    f: impl Fn(&mut [f32]),
+) -> Array<f32, D> {
+    assert!(
+        axis.index() < x.ndim(),
+        "softmax: axis {} of an array of shape {:?}",
+        axis.index(),
+        x.shape()
+    );
+    let mut out = into_contiguous(x.to_owned());
+    for mut lane in out.lanes_mut(axis) {
+        if let Some(lane) = lane.as_slice_mut() {
+            f(lane);
+        } else {
+            let mut copy = lane.to_vec();
+            f(&mut copy);
+            lane.iter_mut().zip(copy).for_each(|(x, y)| *x = y);
+        }
+    }
+    out
+}
