@@ -1,1 +1,17 @@
-//! Placeholder replaced by the crate's own documentation.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod corpus;
+mod dataset;
+mod epoch;
+mod error;
+mod files;
+mod loader;
+mod split;
+
+pub use corpus::Corpus;
+pub use dataset::{GptDataset, Window};
+pub use epoch::{Batch, Epoch};
+pub use error::DataLoaderError;
+pub use loader::{DataLoader, DataLoaderConfig, create_dataloader_v1};
+pub use split::train_validation_split;

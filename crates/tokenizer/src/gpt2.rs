@@ -59,7 +59,7 @@ pub struct Gpt2Tokenizer {
 }
 
 impl Gpt2Tokenizer {
-    /// A handle to the tables; the first call in a process builds them (some 20 ms).
+    /// A handle to the tables; the first call in a process builds them (tens of milliseconds).
     pub fn new() -> Self {
         Self {
             tables: Tables::shared(),

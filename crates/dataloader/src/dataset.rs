@@ -1,0 +1,101 @@
+//! The book's `GPTDatasetV1` (listing 2.5): windows of `max_length` tokens, one every `stride` tokens,
+//! each with a target that is the same window one token further on.
+//!
+//! Window i starts at token i * stride, for `i in range(0, n_tokens - max_length, stride)`.
+//! Windows are views into the corpus: nothing is copied before a batch is made.
+
+use std::sync::Arc;
+
+use crate::corpus::Corpus;
+use crate::error::DataLoaderError;
+
+/// Sliding windows over a corpus; at least one.
+///
+/// ```
+/// use dataloader::{Corpus, GptDataset};
+/// let corpus = Corpus::from_ids(vec![10, 11, 12, 13, 14, 15]);
+/// let dataset = GptDataset::new(&corpus, 4, 1)?;
+/// assert_eq!(dataset.len(), 2);
+/// let window = dataset.get(1).expect("there are two");
+/// assert_eq!(window.input_ids, [11, 12, 13, 14]);
+/// assert_eq!(window.target_ids, [12, 13, 14, 15]);
+/// # Ok::<(), dataloader::DataLoaderError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GptDataset {
+    ids: Arc<[u32]>, // (n_tokens), shared with the corpus
+    max_length: usize,
+    stride: usize,
+}
+
+/// One window of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window<'a> {
+    /// What the model reads, (max_length).
+    pub input_ids: &'a [u32],
+    /// What it should answer at each place: the next token, (max_length).
+    pub target_ids: &'a [u32],
+}
+
+impl GptDataset {
+    /// Windows of `max_length` tokens, one every `stride` tokens.
+    ///
+    /// # Errors
+    /// [`DataLoaderError::ZeroMaxLength`], [`DataLoaderError::ZeroStride`];
+    /// [`DataLoaderError::EmptyCorpus`] or [`DataLoaderError::CorpusTooShort`] if no window fits.
+    pub fn new(corpus: &Corpus, max_length: usize, stride: usize) -> Result<Self, DataLoaderError> {
+        if max_length == 0 {
+            return Err(DataLoaderError::ZeroMaxLength);
+        }
+        if stride == 0 {
+            return Err(DataLoaderError::ZeroStride);
+        }
+        if corpus.is_empty() {
+            return Err(DataLoaderError::EmptyCorpus);
+        }
+        if corpus.len() <= max_length {
+            return Err(DataLoaderError::CorpusTooShort {
+                tokens: corpus.len(),
+                max_length,
+            });
+        }
+        Ok(Self {
+            ids: Arc::clone(&corpus.ids),
+            max_length,
+            stride,
+        })
+    }
+
+    /// How many windows there are: at least one, so there is no `is_empty`.
+    #[expect(clippy::len_without_is_empty, reason = "never empty, by construction")]
+    pub fn len(&self) -> usize {
+        (self.ids.len() - self.max_length).div_ceil(self.stride)
+    }
+
+    /// How many tokens a window has.
+    pub fn max_length(&self) -> usize {
+        self.max_length
+    }
+
+    /// How many tokens lie between the starts of two windows.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Window `i`; `None` from [`Self::len`] on.
+    pub fn get(&self, i: usize) -> Option<Window<'_>> {
+        if i >= self.len() {
+            return None;
+        }
+        let start = i * self.stride;
+        Some(Window {
+            input_ids: &self.ids[start..start + self.max_length],
+            target_ids: &self.ids[start + 1..start + 1 + self.max_length],
+        })
+    }
+
+    /// All windows in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Window<'_>> {
+        (0..self.len()).map(|i| self.get(i).expect("i is below the number of windows"))
+    }
+}

@@ -1,0 +1,119 @@
+//! One pass over the windows of a loader, batch by batch, which can tell where it is.
+//!
+//! An epoch is its order and its position: kept in a checkpoint, they make the same batches again
+//! ([`DataLoader::epoch_at`](crate::DataLoader::epoch_at)). It draws nothing itself.
+
+use std::iter::FusedIterator;
+
+use ndarray::Array2;
+
+use crate::dataset::GptDataset;
+use crate::error::DataLoaderError;
+
+/// Some windows as two matrices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// What the model reads, (batch, max_length).
+    pub input_ids: Array2<u32>,
+    /// The next token at each place, (batch, max_length).
+    pub target_ids: Array2<u32>,
+}
+
+/// An iterator over the batches of one epoch.
+#[derive(Debug, Clone)]
+pub struct Epoch {
+    dataset: GptDataset, // shares the corpus's buffer
+    order: Vec<usize>,   // (n_windows)
+    batch_size: usize,
+    batches: usize,
+    position: usize, // the next batch
+}
+
+impl Epoch {
+    pub(crate) fn new(
+        dataset: GptDataset,
+        order: Vec<usize>,
+        batch_size: usize,
+        batches: usize,
+    ) -> Self {
+        Self {
+            dataset,
+            order,
+            batch_size,
+            batches,
+            position: 0,
+        }
+    }
+
+    /// How many batches have been given out: the number of the next one.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// The order of the windows, (n_windows).
+    pub fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    /// Goes to a batch: 0 is the start, the number of batches the end.
+    ///
+    /// # Errors
+    /// [`DataLoaderError::PositionPastEnd`] beyond the end; the epoch stays where it was.
+    pub fn seek(&mut self, position: usize) -> Result<(), DataLoaderError> {
+        if position > self.batches {
+            return Err(DataLoaderError::PositionPastEnd {
+                position,
+                batches: self.batches,
+            });
+        }
+        self.position = position;
+        Ok(())
+    }
+
+    /// The batch of these windows.
+    fn batch(&self, windows: &[usize]) -> Batch {
+        let shape = (windows.len(), self.dataset.max_length()); // (batch, max_length)
+        let mut inputs = Vec::with_capacity(shape.0 * shape.1);
+        let mut targets = Vec::with_capacity(shape.0 * shape.1);
+        for &i in windows {
+            let window = self.dataset.get(i);
+            let window = window.expect("an order names windows of its data set");
+            inputs.extend_from_slice(window.input_ids);
+            targets.extend_from_slice(window.target_ids);
+        }
+        let matrix =
+            |ids| Array2::from_shape_vec(shape, ids).expect("each window has max_length tokens");
+        Batch {
+            input_ids: matrix(inputs),
+            target_ids: matrix(targets),
+        }
+    }
+}
+
+impl Iterator for Epoch {
+    type Item = Batch;
+
+    fn next(&mut self) -> Option<Batch> {
+        if self.position == self.batches {
+            return None;
+        }
+        let start = self.position * self.batch_size;
+        let end = start.saturating_add(self.batch_size).min(self.order.len());
+        self.position += 1;
+        Some(self.batch(&self.order[start..end]))
+    }
+
+    /// Skips without making the batches in between.
+    fn nth(&mut self, n: usize) -> Option<Batch> {
+        self.position = self.position.saturating_add(n).min(self.batches);
+        self.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.batches - self.position;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Epoch {}
+impl FusedIterator for Epoch {}

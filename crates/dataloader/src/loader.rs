@@ -1,0 +1,167 @@
+//! Batches of windows in PyTorch's order: `DataLoader(dataset, batch_size, shuffle, drop_last)`
+//! with `num_workers=0`, and the book's `create_dataloader_v1` (listing 2.6).
+//!
+//! Each epoch draws from the generator as PyTorch's iterator does, without shuffling too: how often a
+//! loader is iterated, an evaluation included, is part of what a seed means. There are no workers.
+
+use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use torch_rng::TorchRng;
+
+use crate::corpus::Corpus;
+use crate::dataset::GptDataset;
+use crate::epoch::Epoch;
+use crate::error::DataLoaderError;
+
+/// Makes epochs of batches; each has at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataLoader {
+    dataset: GptDataset,
+    batch_size: usize,
+    shuffle: bool,
+    drop_last: bool,
+}
+
+impl DataLoader {
+    /// Batches of `batch_size` windows, in a new order each epoch if `shuffle`, without the last batch
+    /// if that is smaller and `drop_last`.
+    ///
+    /// # Errors
+    /// [`DataLoaderError::ZeroBatchSize`];
+    /// [`DataLoaderError::BatchLargerThanDataset`] if `drop_last` would leave nothing.
+    pub fn new(
+        dataset: GptDataset,
+        batch_size: usize,
+        shuffle: bool,
+        drop_last: bool,
+    ) -> Result<Self, DataLoaderError> {
+        if batch_size == 0 {
+            return Err(DataLoaderError::ZeroBatchSize);
+        }
+        if drop_last && batch_size > dataset.len() {
+            return Err(DataLoaderError::BatchLargerThanDataset {
+                batch_size,
+                windows: dataset.len(),
+            });
+        }
+        Ok(Self {
+            dataset,
+            batch_size,
+            shuffle,
+            drop_last,
+        })
+    }
+
+    /// How many batches an epoch has: at least one, so there is no `is_empty`.
+    #[expect(clippy::len_without_is_empty, reason = "never empty, by construction")]
+    pub fn len(&self) -> usize {
+        if self.drop_last {
+            self.dataset.len() / self.batch_size
+        } else {
+            self.dataset.len().div_ceil(self.batch_size)
+        }
+    }
+
+    /// The windows.
+    pub fn dataset(&self) -> &GptDataset {
+        &self.dataset
+    }
+
+    /// How many windows a full batch has.
+    pub fn batch_size(&self) -> usize {
+        self.batch_size
+    }
+
+    /// A new epoch: Python's `iter(loader)`, with its draws from the global generator.
+    pub fn epoch(&self, rng: &mut TorchRng) -> Epoch {
+        let order = rng.data_loader_order(self.dataset.len(), self.shuffle);
+        self.epoch_in(order)
+    }
+
+    /// The epoch of this order at this batch, as [`Epoch::order`] and [`Epoch::position`] told them.
+    /// Draws nothing: the epoch's draws were made when it began.
+    ///
+    /// # Errors
+    /// [`DataLoaderError::OrderLength`] or [`DataLoaderError::OrderEntry`] if the order is not one of
+    /// this data set's windows, each once;
+    /// [`DataLoaderError::PositionPastEnd`] for a batch beyond the end.
+    ///
+    /// ```
+    /// use dataloader::{Corpus, DataLoader, GptDataset};
+    /// use torch_rng::TorchRng;
+    /// let corpus = Corpus::from_ids((0..50).collect::<Vec<u32>>());
+    /// let loader = DataLoader::new(GptDataset::new(&corpus, 4, 2)?, 3, true, true)?;
+    /// let mut epoch = loader.epoch(&mut TorchRng::manual_seed(123));
+    /// epoch.next();
+    /// let (order, position) = (epoch.order().to_vec(), epoch.position()); // into a checkpoint
+    /// assert!(loader.epoch_at(order, position)?.eq(epoch)); // the same batches from here on
+    /// # Ok::<(), dataloader::DataLoaderError>(())
+    /// ```
+    pub fn epoch_at(&self, order: Vec<usize>, position: usize) -> Result<Epoch, DataLoaderError> {
+        let windows = self.dataset.len();
+        if order.len() != windows {
+            let got = order.len();
+            return Err(DataLoaderError::OrderLength { windows, got });
+        }
+        let mut seen = vec![false; windows];
+        for (position, &window) in order.iter().enumerate() {
+            match seen.get_mut(window) {
+                Some(seen) if !*seen => *seen = true,
+                _ => {
+                    return Err(DataLoaderError::OrderEntry {
+                        window,
+                        position,
+                        windows,
+                    });
+                }
+            }
+        }
+        let mut epoch = self.epoch_in(order);
+        epoch.seek(position)?;
+        Ok(epoch)
+    }
+
+    fn epoch_in(&self, order: Vec<usize>) -> Epoch {
+        Epoch::new(self.dataset.clone(), order, self.batch_size, self.len())
+    }
+}
+
+/// The arguments of the book's `create_dataloader_v1`, and their defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataLoaderConfig {
+    /// Windows in a batch.
+    pub batch_size: usize,
+    /// Tokens in a window.
+    pub max_length: usize,
+    /// Tokens between the starts of two windows.
+    pub stride: usize,
+    /// Whether each epoch has a new order.
+    pub shuffle: bool,
+    /// Whether a last batch that is not full is left out.
+    pub drop_last: bool,
+}
+
+impl Default for DataLoaderConfig {
+    fn default() -> Self {
+        Self {
+            batch_size: 4,
+            max_length: 256,
+            stride: 128,
+            shuffle: true,
+            drop_last: true,
+        }
+    }
+}
+
+/// From a text to a loader, as the book does it: GPT-2's ids, `<|endoftext|>` allowed.
+///
+/// # Errors
+/// Those of [`GptDataset::new`] and [`DataLoader::new`].
+pub fn create_dataloader_v1(
+    text: &str,
+    tokenizer: &Gpt2Tokenizer,
+    config: DataLoaderConfig,
+) -> Result<DataLoader, DataLoaderError> {
+    let corpus = Corpus::from_text(text, tokenizer, AllowedSpecial::All)?;
+    let dataset = GptDataset::new(&corpus, config.max_length, config.stride)?;
+    DataLoader::new(dataset, config.batch_size, config.shuffle, config.drop_last)
+}

@@ -1,0 +1,258 @@
+//! Everything a user can hand in wrongly is an error that says what was wrong.
+
+use std::fs;
+
+use dataloader::{
+    Corpus, DataLoader, DataLoaderConfig, DataLoaderError, GptDataset, create_dataloader_v1,
+    train_validation_split,
+};
+use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use torch_rng::TorchRng;
+
+fn numbers(n: u32) -> Corpus {
+    Corpus::from_ids((0..n).collect::<Vec<u32>>())
+}
+
+fn read_text(path: impl AsRef<std::path::Path>) -> Result<Corpus, DataLoaderError> {
+    Corpus::from_text_file(path, &Gpt2Tokenizer::new(), AllowedSpecial::All)
+}
+
+#[test]
+fn no_window_is_an_error_that_says_why() {
+    let message = |corpus: &Corpus, max_length, stride| {
+        GptDataset::new(corpus, max_length, stride)
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(message(&numbers(0), 4, 1), "the corpus is empty");
+    assert_eq!(
+        message(&numbers(9), 0, 1),
+        "max_length must be at least 1, got 0"
+    );
+    assert_eq!(
+        message(&numbers(9), 4, 0),
+        "stride must be at least 1, got 0"
+    );
+    let short = GptDataset::new(&numbers(4), 4, 1).unwrap_err();
+    assert!(matches!(
+        short,
+        DataLoaderError::CorpusTooShort {
+            tokens: 4,
+            max_length: 4
+        }
+    ));
+    let short = GptDataset::new(&numbers(4), usize::MAX, 1).unwrap_err();
+    assert!(matches!(short, DataLoaderError::CorpusTooShort { .. }));
+    assert_eq!(
+        GptDataset::new(&numbers(5), 4, usize::MAX).unwrap().len(),
+        1
+    );
+}
+
+#[test]
+fn no_batch_is_an_error_that_says_why() {
+    let dataset = GptDataset::new(&numbers(9), 4, 1).unwrap(); // 5 windows
+    let zero = DataLoader::new(dataset.clone(), 0, true, false).unwrap_err();
+    assert_eq!(zero.to_string(), "batch_size must be at least 1, got 0");
+    let large = DataLoader::new(dataset.clone(), 6, true, true).unwrap_err();
+    let said = "batch_size 6 is larger than the 5 windows, and drop_last is set";
+    assert_eq!(large.to_string(), said);
+    let kept = DataLoader::new(dataset, usize::MAX, true, false).unwrap();
+    let batches: Vec<_> = kept.epoch(&mut TorchRng::manual_seed(1)).collect();
+    assert_eq!(batches.len(), 1);
+    assert_eq!(batches[0].input_ids.dim(), (5, 4));
+}
+
+#[test]
+fn the_book_s_function_refuses_what_its_parts_refuse() {
+    let tokenizer = Gpt2Tokenizer::new();
+    let config = DataLoaderConfig::default();
+    let empty = create_dataloader_v1("", &tokenizer, config).unwrap_err();
+    assert!(matches!(empty, DataLoaderError::EmptyCorpus));
+    let short = create_dataloader_v1("too short", &tokenizer, config).unwrap_err();
+    assert!(matches!(
+        short,
+        DataLoaderError::CorpusTooShort {
+            tokens: 2,
+            max_length: 256
+        }
+    ));
+}
+
+#[test]
+fn a_special_token_that_is_not_allowed_is_refused() {
+    let tokenizer = Gpt2Tokenizer::new();
+    let text = "a<|endoftext|>";
+    let error = Corpus::from_text(text, &tokenizer, AllowedSpecial::None).unwrap_err();
+    assert!(matches!(error, DataLoaderError::Tokenizer(_)));
+    assert_eq!(
+        Corpus::from_text(text, &tokenizer, AllowedSpecial::All)
+            .unwrap()
+            .ids(),
+        [64, 50256]
+    );
+}
+
+#[test]
+fn ids_at_or_over_the_vocabulary_are_named_with_their_place() {
+    let corpus = Corpus::from_ids(vec![3, 9, 10, 11]);
+    corpus.check_ids(12).unwrap();
+    let error = corpus.check_ids(10).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "id 10 at position 2 is not below the vocabulary size 10"
+    );
+}
+
+#[test]
+fn token_files_come_back_as_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.bin");
+    let corpus = Corpus::from_ids(vec![0, 1, 256, 50_256, 65_535]);
+    corpus.write_u16_file(&path).unwrap();
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        [0, 0, 1, 0, 0, 1, 0x50, 0xc4, 0xff, 0xff]
+    );
+    assert_eq!(Corpus::from_u16_file(&path).unwrap(), corpus);
+    let error = Corpus::from_ids(vec![7, 65_536])
+        .write_u16_file(&path)
+        .unwrap_err();
+    assert!(matches!(
+        error,
+        DataLoaderError::IdOverU16 {
+            id: 65_536,
+            position: 1
+        }
+    ));
+    assert_eq!(Corpus::from_u16_file(&path).unwrap(), corpus);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn an_odd_length_is_refused_and_an_empty_token_file_is_an_empty_corpus() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("odd.bin");
+    fs::write(&path, [1, 0, 2]).unwrap();
+    let error = Corpus::from_u16_file(&path).unwrap_err();
+    assert!(
+        error.to_string().starts_with(&path.display().to_string()),
+        "{error}"
+    );
+    assert!(matches!(
+        error,
+        DataLoaderError::OddFileLength { bytes: 3, .. }
+    ));
+    let error = Corpus::from_u16_bytes(&[1]).unwrap_err();
+    assert!(matches!(error, DataLoaderError::OddLength { bytes: 1 }));
+    assert!(Corpus::from_u16_bytes(&[]).unwrap().is_empty());
+}
+
+#[test]
+fn a_text_file_that_is_not_utf8_is_refused_with_its_first_wrong_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("latin1.txt");
+    fs::write(&path, b"caf\xe9 au lait").unwrap();
+    let error = read_text(&path).unwrap_err();
+    assert!(matches!(&error, DataLoaderError::NotUtf8 { position: 3, path: at } if *at == path));
+}
+
+#[test]
+fn folders_and_missing_files_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing").join("file");
+    for error in [
+        read_text(folder.path()).unwrap_err(),
+        Corpus::from_u16_file(folder.path()).unwrap_err(),
+        numbers(3).write_u16_file(folder.path()).unwrap_err(),
+    ] {
+        assert!(matches!(error, DataLoaderError::IsFolder { .. }), "{error}");
+    }
+    for error in [
+        read_text(&missing).unwrap_err(),
+        Corpus::from_u16_file(&missing).unwrap_err(),
+        numbers(3).write_u16_file(&missing).unwrap_err(),
+    ] {
+        assert!(
+            matches!(&error, DataLoaderError::NotFound { path } if *path == missing),
+            "{error}"
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_device_is_written_to_and_not_replaced() {
+    use std::os::unix::fs::FileTypeExt;
+    numbers(3).write_u16_file("/dev/null").unwrap();
+    let kind = fs::metadata("/dev/null").unwrap().file_type();
+    assert!(kind.is_char_device());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_without_permission_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("secret.txt");
+    fs::write(&path, "secret").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::read(&path).is_ok() {
+        println!("SKIPPED: this user (root?) may read every file");
+        return;
+    }
+    let error = read_text(&path).unwrap_err();
+    assert!(
+        matches!(error, DataLoaderError::PermissionDenied { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_order_of_another_data_set_can_t_be_resumed() {
+    let dataset = GptDataset::new(&numbers(9), 4, 1).unwrap(); // 5 windows
+    let loader = DataLoader::new(dataset, 2, true, false).unwrap(); // 3 batches
+    let error = |order: &[usize], at| loader.epoch_at(order.to_vec(), at).unwrap_err();
+    let short = error(&[0, 1], 0);
+    assert!(matches!(
+        short,
+        DataLoaderError::OrderLength { windows: 5, got: 2 }
+    ));
+    let twice = error(&[0, 1, 2, 2, 4], 0);
+    assert!(matches!(
+        twice,
+        DataLoaderError::OrderEntry {
+            window: 2,
+            position: 3,
+            ..
+        }
+    ));
+    let outside = error(&[0, 1, 2, 3, 5], 0);
+    assert!(matches!(
+        outside,
+        DataLoaderError::OrderEntry {
+            window: 5,
+            position: 4,
+            ..
+        }
+    ));
+    let late = error(&[0, 1, 2, 3, 4], 4);
+    assert!(matches!(
+        late,
+        DataLoaderError::PositionPastEnd {
+            position: 4,
+            batches: 3
+        }
+    ));
+    assert_eq!(loader.epoch_at(vec![0, 1, 2, 3, 4], 3).unwrap().count(), 0);
+}
+
+#[test]
+fn a_text_is_split_between_nothing_and_everything() {
+    assert_eq!(train_validation_split("abc", 0.0).unwrap(), ("", "abc"));
+    assert_eq!(train_validation_split("abc", 1.0).unwrap(), ("abc", ""));
+    assert_eq!(train_validation_split("", 0.9).unwrap(), ("", ""));
+    for ratio in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+        assert!(train_validation_split("abc", ratio).is_err(), "{ratio}");
+    }
+}

@@ -1,0 +1,132 @@
+//! What holds for every corpus, window, stride and batch size.
+
+use dataloader::{Batch, Corpus, DataLoader, GptDataset};
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+use torch_rng::TorchRng;
+
+/// A failing case is kept beside this file, in `properties.txt`, and tried first from then on.
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 500,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("txt"))),
+        ..ProptestConfig::default()
+    }
+}
+
+/// A corpus in which every token tells its place, and windows that fit it.
+fn any_dataset() -> impl Strategy<Value = (Corpus, GptDataset)> {
+    (1usize..12, 1usize..12, 1u32..80).prop_map(|(max_length, stride, more)| {
+        let corpus = Corpus::from_ids((0..max_length as u32 + more).collect::<Vec<u32>>());
+        let dataset = GptDataset::new(&corpus, max_length, stride).unwrap();
+        (corpus, dataset)
+    })
+}
+
+/// Where the window of each row of a batch starts: its first token, in a corpus of places.
+fn starts(batches: &[Batch]) -> Vec<usize> {
+    let firsts = batches
+        .iter()
+        .flat_map(|batch| batch.input_ids.column(0).to_vec());
+    firsts.map(|id| id as usize).collect()
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn windows_are_where_the_book_s_range_puts_them((corpus, dataset) in any_dataset()) {
+        let (max_length, ids) = (dataset.max_length(), corpus.ids());
+        let range = (0..ids.len() - max_length).step_by(dataset.stride());
+        prop_assert_eq!(dataset.len(), range.len());
+        for (start, window) in range.zip(dataset.iter()) {
+            prop_assert_eq!(window.input_ids, &ids[start..start + max_length]);
+            prop_assert_eq!(window.target_ids, &ids[start + 1..=start + max_length]);
+        }
+        prop_assert_eq!(dataset.get(dataset.len()), None);
+    }
+
+    /// With a stride no longer than a window, nothing is left out but what no window can hold.
+    #[test]
+    fn windows_without_gaps_cover_the_text((corpus, dataset) in any_dataset()) {
+        prop_assume!(dataset.stride() <= dataset.max_length());
+        let last = (dataset.len() - 1) * dataset.stride() + dataset.max_length();
+        let mut seen = vec![false; corpus.len()];
+        for id in dataset.iter().flat_map(|window| window.input_ids) {
+            seen[*id as usize] = true;
+        }
+        prop_assert!(seen[..last].iter().all(|&seen| seen));
+        prop_assert!(corpus.len() - last <= dataset.stride());
+    }
+
+    #[test]
+    fn windows_are_views_into_the_corpus((corpus, dataset) in any_dataset()) {
+        for (i, window) in dataset.iter().enumerate() {
+            prop_assert!(std::ptr::eq(&window.input_ids[0], &corpus.ids()[i * dataset.stride()]));
+        }
+    }
+
+    #[test]
+    fn batches_part_the_epoch(
+        (_, dataset) in any_dataset(),
+        batch_size in 1usize..9,
+        shuffle: bool,
+        drop_last: bool,
+        seed: u64,
+    ) {
+        prop_assume!(!drop_last || batch_size <= dataset.len());
+        let loader = DataLoader::new(dataset.clone(), batch_size, shuffle, drop_last).unwrap();
+        let epoch = loader.epoch(&mut TorchRng::manual_seed(seed));
+        let order = epoch.order().to_vec();
+        prop_assert_eq!(epoch.len(), loader.len());
+        let batches: Vec<Batch> = epoch.collect();
+        prop_assert_eq!(batches.len(), loader.len());
+
+        let given = starts(&batches);
+        let kept = if drop_last { order.len() / batch_size * batch_size } else { order.len() };
+        let expected: Vec<usize> = order[..kept].iter().map(|i| i * dataset.stride()).collect();
+        prop_assert_eq!(given, expected);
+        for (number, batch) in batches.iter().enumerate() {
+            let full = number + 1 < batches.len() || drop_last;
+            prop_assert!(batch.input_ids.nrows() == batch_size || !full);
+            prop_assert_eq!(&batch.target_ids, &batch.input_ids.mapv(|id| id + 1));
+        }
+        let mut sorted = order;
+        sorted.sort_unstable();
+        prop_assert_eq!(sorted, (0..dataset.len()).collect::<Vec<usize>>());
+    }
+
+    #[test]
+    fn an_epoch_resumed_anywhere_goes_on_as_if_never_stopped(
+        (_, dataset) in any_dataset(),
+        batch_size in 1usize..5,
+        seed: u64,
+        stop in 0usize..90,
+    ) {
+        let loader = DataLoader::new(dataset, batch_size, true, false).unwrap();
+        let mut rng = TorchRng::manual_seed(seed);
+        let before = rng.state();
+        let mut epoch = loader.epoch(&mut rng);
+        let stop = stop % (loader.len() + 1);
+        for _ in 0..stop {
+            epoch.next();
+        }
+        prop_assert_eq!(epoch.position(), stop);
+        let kept = loader.epoch_at(epoch.order().to_vec(), stop).unwrap();
+        let mut drawn_again = loader.epoch(&mut TorchRng::from_state(&before).unwrap());
+        drawn_again.seek(stop).unwrap();
+        let skipped = loader.epoch(&mut TorchRng::from_state(&before).unwrap()).skip(stop);
+        let rest: Vec<Batch> = epoch.collect();
+        prop_assert!(kept.eq(rest.clone()));
+        prop_assert!(drawn_again.eq(rest.clone()));
+        prop_assert!(skipped.eq(rest));
+    }
+
+    #[test]
+    fn u16_bytes_come_back_as_written(ids in proptest::collection::vec(0u32..=65_535, 0..50)) {
+        let corpus = Corpus::from_ids(ids);
+        let bytes = corpus.to_u16_bytes().unwrap();
+        prop_assert_eq!(bytes.len(), 2 * corpus.len());
+        prop_assert_eq!(Corpus::from_u16_bytes(&bytes).unwrap(), corpus);
+    }
+}
