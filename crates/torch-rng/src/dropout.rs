@@ -1,0 +1,165 @@
+//! The elements that `nn.Dropout(p)` keeps.
+//!
+//! Portable: element i is kept when `u < 1 - p`, u of 53 bits, two draws an element.
+//! MKL: one draw seeds MCG31m1 for the whole tensor; element i is kept when `x_i / (2^31 - 1) < 1 - p`,
+//! both sides rounded to f32.
+
+use rayon::prelude::*;
+
+use crate::mcg31m1::{MODULUS, Mcg31m1, unit_f32};
+use crate::mt19937::Mt19937;
+use crate::torch_rng::low_53_bits;
+use crate::{Build, KeepMask, TorchRng};
+
+/// Words of a mask (64 elements each) that one task fills.
+const TASK_WORDS: usize = 1 << 10;
+
+impl TorchRng {
+    /// The mask that `nn.Dropout(p)` in training mode draws for a tensor of `n` elements.
+    ///
+    /// Every element draws, those included that the caller masks anyway.
+    /// As in PyTorch, nothing is drawn when p is 0 (all are kept), when p is 1 (none is), or when n is 0.
+    ///
+    /// # Panics
+    ///
+    /// If `p` is not in [0, 1].
+    pub fn keep_mask(&mut self, n: usize, p: f64) -> KeepMask {
+        assert!(
+            (0.0..=1.0).contains(&p),
+            "keep_mask: the dropout probability {p} is not in [0, 1]"
+        );
+        if p == 0.0 || p == 1.0 || n == 0 {
+            return KeepMask::constant(n, p < 1.0);
+        }
+        let keep = 1.0 - p;
+        match self.build {
+            Build::Portable => portable_mask(&mut self.engine, n, keep),
+            Build::Mkl => mkl_mask(Mcg31m1::new(self.engine.next_u32()), n, keep),
+        }
+    }
+}
+
+fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
+    // k 2^-53 < keep exactly when k < ceil(keep 2^53): the comparison needs no floating point.
+    let bound = (keep * (1u64 << 53) as f64).ceil() as u64;
+    let mut draws = [0u32; 2 * 64];
+    let words = (0..n.div_ceil(64)).map(|i| {
+        let draws = &mut draws[..2 * 64.min(n - 64 * i)];
+        engine.fill(draws, |draw| draw);
+        let mut word = 0u64;
+        for (bit, pair) in draws.chunks_exact(2).enumerate() {
+            let k = low_53_bits(u64::from(pair[0]) << 32 | u64::from(pair[1]));
+            // k - bound is negative exactly when k < bound.
+            word |= k.wrapping_sub(bound) >> 63 << bit;
+        }
+        word
+    });
+    KeepMask::new(words.collect(), n)
+}
+
+fn mkl_mask(start: Mcg31m1, n: usize, keep: f64) -> KeepMask {
+    let bound = mkl_bound(keep);
+    let mut words = vec![0; n.div_ceil(64)];
+    let fill = |task: usize, words: &mut [u64]| {
+        let mut generator = start.skipped((task * TASK_WORDS * 64) as u64);
+        words.fill_with(|| generator.next_64_below(bound));
+    };
+    if words.len() <= TASK_WORDS {
+        fill(0, &mut words);
+    } else {
+        words
+            .par_chunks_mut(TASK_WORDS)
+            .enumerate()
+            .for_each(|(task, words)| fill(task, words));
+    }
+    KeepMask::new(words, n)
+}
+
+/// The smallest x that is not kept: below it is kept, from it on dropped.
+fn mkl_bound(keep: f64) -> u64 {
+    let (mut low, mut high) = (0, MODULUS);
+    while low < high {
+        let middle = (low + high) / 2;
+        if unit_f32(middle) < keep as f32 {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_do_not_change_a_bit() {
+        let n = 3 * 64 * TASK_WORDS + 11;
+        let mut single = Mcg31m1::new(TorchRng::manual_seed(8).engine.next_u32());
+        let expected: Vec<bool> = (0..n).map(|_| unit_f32(single.next()) < 0.9).collect();
+        for threads in [1, 2, 5] {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .expect("a small pool starts");
+            let mut rng = TorchRng::manual_seed(8).with_build(Build::Mkl);
+            let mask = pool.install(|| rng.keep_mask(n, 0.1));
+            assert!(
+                mask.iter().eq(expected.iter().copied()),
+                "{threads} threads"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_drawn_where_nothing_is_decided() {
+        for build in [Build::Portable, Build::Mkl] {
+            let fresh = TorchRng::manual_seed(5).with_build(build);
+            let mut rng = fresh.clone();
+            assert_eq!(rng.keep_mask(70, 0.0).count_kept(), 70);
+            assert_eq!(rng.keep_mask(70, 1.0).count_kept(), 0);
+            assert!(rng.keep_mask(0, 0.5).is_empty());
+            assert_eq!(rng, fresh);
+        }
+    }
+
+    #[test]
+    fn the_integer_bound_parts_kept_from_dropped() {
+        for keep in [
+            0.5,
+            0.9,
+            0.1,
+            1.0 / 3.0,
+            1e-7,
+            1.0 - f64::EPSILON / 2.0,
+            7.0 / MODULUS as f64,
+        ] {
+            let bound = mkl_bound(keep);
+            assert!(unit_f32(bound) >= keep as f32);
+            assert!(unit_f32(bound - 1) < keep as f32);
+        }
+        assert_eq!(mkl_bound(f64::MIN_POSITIVE), 0);
+    }
+
+    #[test]
+    fn the_mkl_build_compares_single_precision() {
+        // Elements that PyTorch 2.4.1 drops at p = 0.1, though their quotients are below 0.9.
+        let bound = mkl_bound(0.9);
+        for x in [
+            1_932_735_222,
+            1_932_735_234,
+            1_932_735_243,
+            1_932_735_267,
+            1_932_735_293,
+        ] {
+            assert!(x >= bound, "{x}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the dropout probability NaN is not in [0, 1]")]
+    fn a_probability_outside_of_zero_to_one_panics() {
+        TorchRng::manual_seed(0).keep_mask(1, f64::NAN);
+    }
+}

@@ -1,0 +1,105 @@
+//! What can be wrong with input from outside: a saved state, probabilities, a build's name.
+
+use thiserror::Error;
+
+/// Why a saved generator state is refused.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// The bytes are cut short or have something appended.
+    #[error("a generator state has {expected} bytes, got {got}")]
+    Length {
+        /// Bytes of a state of this version.
+        expected: usize,
+        /// Bytes handed in.
+        got: usize,
+    },
+    /// The first four bytes are not a state's.
+    #[error("not a generator state: it begins with {got:02x?}")]
+    Magic {
+        /// The first four bytes handed in.
+        got: [u8; 4],
+    },
+    /// Written by another version of this crate.
+    #[error("generator state of version {got}, this program reads version {expected}")]
+    Version {
+        /// The version this crate reads.
+        expected: u8,
+        /// The version found.
+        got: u8,
+    },
+    /// The bytes were damaged after they were written.
+    #[error("generator state is damaged: checksum {got:016x}, its content has {expected:016x}")]
+    Checksum {
+        /// The checksum of the content.
+        expected: u64,
+        /// The checksum stored beside it.
+        got: u64,
+    },
+    /// The number of the build is none that exists.
+    #[error("generator state names build {got}, known are 0 (portable) and 1 (mkl)")]
+    Build {
+        /// The number found.
+        got: u8,
+    },
+    /// The engine's position lies outside its block.
+    #[error("generator state is at word {got} of a block of 624")]
+    Position {
+        /// The position found.
+        got: usize,
+    },
+    /// The pending normal is a value no draw can leave behind.
+    #[error("generator state holds a pending normal of {got}, which no draw can leave")]
+    PendingNormal {
+        /// The value found.
+        got: f64,
+    },
+    /// The flag in front of the pending normal is neither 0 nor 1, or 0 in front of a value.
+    #[error("generator state has flag {got} in front of its pending normal")]
+    PendingFlag {
+        /// The flag found.
+        got: u8,
+    },
+    /// All 19,937 bits are zero: such an engine would return zeros for ever.
+    #[error("generator state is all zeros, which no seed leads to")]
+    ZeroWords,
+}
+
+/// Why no category can be drawn from a list of probabilities.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum ProbabilityError {
+    /// There is nothing to draw from.
+    #[error("no category to draw from")]
+    Empty,
+    /// A probability is negative, infinite or not a number.
+    #[error("probability {index} is {value}, expected a finite number of at least 0")]
+    Value {
+        /// Where it stands.
+        index: usize,
+        /// What it is.
+        value: f32,
+    },
+    /// Every probability of a row is zero.
+    #[error("all probabilities of row {row} are zero")]
+    AllZero {
+        /// The row; 0 where there is only one.
+        row: usize,
+    },
+    /// The list is no whole number of rows.
+    #[error("{len} probabilities are no whole number of rows of {n_categories}")]
+    Ragged {
+        /// Probabilities handed in.
+        len: usize,
+        /// Categories a row.
+        n_categories: usize,
+    },
+}
+
+/// A name that is no [`Build`](crate::Build).
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("unknown build {name:?} (known: portable, mkl)")]
+pub struct UnknownBuild {
+    /// The name handed in.
+    pub name: String,
+}

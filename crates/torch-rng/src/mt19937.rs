@@ -1,0 +1,186 @@
+//! MT19937 (Matsumoto and Nishimura, 1998), made a block of 624 words at a time.
+//!
+//! `x[k+624] = x[k+397] ^ twist(x[k] high bit | x[k+1] low bits)`, then each word is tempered.
+//! What it does not do: seed from a key array, or jump ahead; PyTorch does neither.
+
+use std::fmt;
+
+/// Words of state, and of a block of output.
+pub(crate) const WORDS: usize = 624;
+const SHIFT: usize = 397;
+const MATRIX: u32 = 0x9908_b0df;
+const HIGH_BIT: u32 = 0x8000_0000;
+
+#[derive(Clone)]
+pub(crate) struct Mt19937 {
+    /// The recurrence's last 624 words.
+    words: [u32; WORDS],
+    /// The same words tempered: what is handed out. Stale (and never read) while position == WORDS.
+    tempered: [u32; WORDS],
+    /// The next word to hand out; WORDS when the next draw makes a new block.
+    position: usize,
+}
+
+impl Mt19937 {
+    pub(crate) fn new(seed: u32) -> Self {
+        let mut words = [seed; WORDS];
+        for i in 1..WORDS {
+            let previous = words[i - 1] ^ (words[i - 1] >> 30);
+            words[i] = previous.wrapping_mul(1_812_433_253).wrapping_add(i as u32);
+        }
+        Self {
+            words,
+            tempered: [0; WORDS],
+            position: WORDS,
+        }
+    }
+
+    /// The engine that [`words`](Self::words) and [`position`](Self::position) describe; position <= WORDS.
+    pub(crate) fn from_parts(words: [u32; WORDS], position: usize) -> Self {
+        let mut engine = Self {
+            words,
+            tempered: [0; WORDS],
+            position,
+        };
+        temper(&engine.words, &mut engine.tempered);
+        engine
+    }
+
+    pub(crate) fn words(&self) -> &[u32; WORDS] {
+        &self.words
+    }
+
+    pub(crate) fn position(&self) -> usize {
+        self.position
+    }
+
+    #[inline]
+    pub(crate) fn next_u32(&mut self) -> u32 {
+        self.take(1)[0]
+    }
+
+    /// Two draws, the first one the high word.
+    #[inline]
+    pub(crate) fn next_u64(&mut self) -> u64 {
+        let high = u64::from(self.next_u32());
+        high << 32 | u64::from(self.next_u32())
+    }
+
+    /// The next draws, as many as the block still holds and at most `at_most`: never none, unless `at_most` is 0.
+    #[inline]
+    pub(crate) fn take(&mut self, at_most: usize) -> &[u32] {
+        if self.position == WORDS && at_most > 0 {
+            self.next_block();
+        }
+        let start = self.position;
+        self.position += at_most.min(WORDS - start);
+        &self.tempered[start..self.position]
+    }
+
+    /// `out[i] = map(draw)`, in order.
+    #[inline]
+    pub(crate) fn fill<T>(&mut self, mut out: &mut [T], map: impl Fn(u32) -> T) {
+        while !out.is_empty() {
+            let draws = self.take(out.len());
+            let (head, rest) = out.split_at_mut(draws.len());
+            for (slot, &draw) in head.iter_mut().zip(draws) {
+                *slot = map(draw);
+            }
+            out = rest;
+        }
+    }
+
+    #[cold]
+    fn next_block(&mut self) {
+        let old = self.words;
+        // Reading from a copy and writing in two ranges leaves each loop free of a dependence
+        // shorter than a vector: the first reads old words only, the second is 227 words behind.
+        const FIRST: usize = WORDS - SHIFT;
+        let (first, second) = self.words.split_at_mut(FIRST);
+        for i in 0..FIRST {
+            first[i] = old[i + SHIFT] ^ twist(old[i], old[i + 1]);
+        }
+        let (body, last) = second.split_at_mut(SHIFT - 1);
+        let (near, far) = body.split_at_mut(FIRST);
+        for i in 0..FIRST {
+            near[i] = first[i] ^ twist(old[FIRST + i], old[FIRST + i + 1]);
+        }
+        for i in 0..far.len() {
+            far[i] = near[i] ^ twist(old[2 * FIRST + i], old[2 * FIRST + i + 1]);
+        }
+        // The last word wraps around to the first new one.
+        last[0] = near[far.len()] ^ twist(old[WORDS - 1], first[0]);
+        temper(&self.words, &mut self.tempered);
+        self.position = 0;
+    }
+}
+
+/// Two engines are equal when all their future draws are.
+impl PartialEq for Mt19937 {
+    fn eq(&self, other: &Self) -> bool {
+        self.position == other.position && self.words == other.words
+    }
+}
+
+impl fmt::Debug for Mt19937 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mt19937")
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}
+
+#[inline(always)]
+fn twist(word: u32, next: u32) -> u32 {
+    let y = (word & HIGH_BIT) | (next & !HIGH_BIT);
+    // The mask is all ones where y is odd: a branch would keep the loop from being vectorised.
+    (y >> 1) ^ (MATRIX & 0u32.wrapping_sub(y & 1))
+}
+
+#[inline(always)]
+fn temper(words: &[u32; WORDS], tempered: &mut [u32; WORDS]) {
+    for (out, &word) in tempered.iter_mut().zip(words) {
+        let mut y = word;
+        y ^= y >> 11;
+        y ^= (y << 7) & 0x9d2c_5680;
+        y ^= (y << 15) & 0xefc6_0000;
+        *out = y ^ (y >> 18);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_mt::Mt;
+
+    #[test]
+    fn draws_equal_another_implementation_over_many_blocks() {
+        for seed in [0, 1, 123, 5489, 0x8000_0000, u32::MAX] {
+            let (mut ours, mut theirs) = (Mt19937::new(seed), Mt::new(seed));
+            for i in 0..10 * WORDS + 7 {
+                assert_eq!(ours.next_u32(), theirs.next_u32(), "seed {seed}, draw {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_ten_thousandth_draw_of_the_default_seed_is_the_one_the_c_plus_plus_standard_demands() {
+        let mut engine = Mt19937::new(5489);
+        let mut draws = [0; 10_000];
+        engine.fill(&mut draws, |draw| draw);
+        assert_eq!(draws[9_999], 4_123_659_995);
+    }
+
+    #[test]
+    fn an_engine_from_parts_goes_on_where_the_other_stood() {
+        for drawn in [0, 1, 623, 624, 625, 1_000] {
+            let mut engine = Mt19937::new(7);
+            engine.fill(&mut vec![0; drawn], |draw| draw);
+            let mut copy = Mt19937::from_parts(*engine.words(), engine.position());
+            assert_eq!(copy, engine);
+            for _ in 0..700 {
+                assert_eq!(copy.next_u64(), engine.next_u64());
+            }
+        }
+    }
+}

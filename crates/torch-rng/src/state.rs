@@ -1,0 +1,290 @@
+//! The whole state of a generator, to be saved and taken up again: the next draw is the one that would have come.
+//!
+//! As bytes: `TRNG`, version, build, whether a normal is pending, 0; position (u32); the pending normal (f64);
+//! 624 words (u32); a checksum (u64, FNV-1a) of all that. Little-endian; any changed bit is noticed.
+//! It is not the layout of `torch.get_rng_state()`.
+
+use std::fmt;
+
+use crate::mt19937::{Mt19937, WORDS};
+use crate::{Build, StateError, TorchRng};
+
+const MAGIC: [u8; 4] = *b"TRNG";
+const VERSION: u8 = 1;
+const HEADER: usize = 20;
+const CHECKED: usize = HEADER + 4 * WORDS;
+const BYTES: usize = CHECKED + 8;
+
+/// A generator at one moment.
+#[derive(Clone, PartialEq)]
+pub struct RngState {
+    /// The last 624 words of the recurrence, before tempering.
+    pub words: [u32; WORDS],
+    /// The next of the words to be drawn; 624 when all are used up.
+    pub position: usize,
+    /// The second value of a Box-Muller pair, due at the next draw of fewer than 16 normals.
+    pub pending_normal: Option<f64>,
+    /// The build that is imitated.
+    pub build: Build,
+}
+
+impl TorchRng {
+    /// A copy of the state.
+    pub fn state(&self) -> RngState {
+        RngState {
+            words: *self.engine.words(),
+            position: self.engine.position(),
+            pending_normal: self.pending_normal,
+            build: self.build,
+        }
+    }
+
+    /// The generator that continues from `state`.
+    ///
+    /// ```
+    /// use torch_rng::{RngState, TorchRng};
+    ///
+    /// let mut rng = TorchRng::manual_seed(123);
+    /// rng.randn(3);
+    /// let saved = rng.state().to_bytes();
+    /// let mut resumed = TorchRng::from_state(&RngState::from_bytes(&saved)?)?;
+    /// assert_eq!(resumed.randn(5), rng.randn(5));
+    /// # Ok::<(), torch_rng::StateError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If no sequence of draws leads to such a state.
+    pub fn from_state(state: &RngState) -> Result<Self, StateError> {
+        state.check()?;
+        let engine = Mt19937::from_parts(state.words, state.position);
+        Ok(Self {
+            engine,
+            pending_normal: state.pending_normal,
+            build: state.build,
+        })
+    }
+}
+
+impl RngState {
+    /// The state as 2,524 bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let build = match self.build {
+            Build::Portable => 0,
+            Build::Mkl => 1,
+        };
+        let mut bytes = Vec::with_capacity(BYTES);
+        bytes.extend(MAGIC);
+        bytes.extend([VERSION, build, u8::from(self.pending_normal.is_some()), 0]);
+        bytes.extend((self.position as u32).to_le_bytes());
+        bytes.extend(self.pending_normal.unwrap_or(0.0).to_le_bytes());
+        bytes.extend(self.words.iter().flat_map(|word| word.to_le_bytes()));
+        bytes.extend(fnv1a(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// The state that [`to_bytes`](Self::to_bytes) wrote.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are of another length, kind or version, or were changed since.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
+        if let Some(&got) = bytes.first_chunk()
+            && got != MAGIC
+        {
+            return Err(StateError::Magic { got });
+        }
+        if let Some(&got) = bytes.get(4)
+            && got != VERSION
+        {
+            return Err(StateError::Version {
+                expected: VERSION,
+                got,
+            });
+        }
+        if bytes.len() != BYTES {
+            return Err(StateError::Length {
+                expected: BYTES,
+                got: bytes.len(),
+            });
+        }
+        let (expected, got) = (
+            fnv1a(&bytes[..CHECKED]),
+            u64::from_le_bytes(array(bytes, CHECKED)),
+        );
+        if expected != got {
+            return Err(StateError::Checksum { expected, got });
+        }
+        let build = match bytes[5] {
+            0 => Build::Portable,
+            1 => Build::Mkl,
+            got => return Err(StateError::Build { got }),
+        };
+        let value = f64::from_le_bytes(array(bytes, 12));
+        let pending_normal = match bytes[6] {
+            0 if value.to_bits() == 0 => None,
+            1 => Some(value),
+            got => return Err(StateError::PendingFlag { got }),
+        };
+        let mut words = [0; WORDS];
+        for (i, word) in words.iter_mut().enumerate() {
+            *word = u32::from_le_bytes(array(bytes, HEADER + 4 * i));
+        }
+        let position = u32::from_le_bytes(array(bytes, 8)) as usize;
+        let state = Self {
+            words,
+            position,
+            pending_normal,
+            build,
+        };
+        state.check()?;
+        Ok(state)
+    }
+
+    fn check(&self) -> Result<(), StateError> {
+        if self.position > WORDS {
+            return Err(StateError::Position { got: self.position });
+        }
+        // Of the first word only the highest bit takes part in the recurrence.
+        if self.words[0] >> 31 == 0 && self.words[1..].iter().all(|&word| word == 0) {
+            return Err(StateError::ZeroWords);
+        }
+        // The largest radius is sqrt(-2 ln 2^-53) = 8.57.
+        match self.pending_normal {
+            Some(got) if got.is_nan() || got.abs() > 8.6 => Err(StateError::PendingNormal { got }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for RngState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RngState")
+            .field("position", &self.position)
+            .field("pending_normal", &self.pending_normal)
+            .field("build", &self.build)
+            .finish_non_exhaustive()
+    }
+}
+
+/// N bytes from `start`, where the length has been checked.
+fn array<const N: usize>(bytes: &[u8], start: usize) -> [u8; N] {
+    *bytes[start..]
+        .first_chunk()
+        .expect("the length of the state was checked")
+}
+
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saved() -> Vec<u8> {
+        let mut rng = TorchRng::manual_seed(1).with_build(Build::Mkl);
+        rng.randn(3);
+        rng.state().to_bytes()
+    }
+
+    /// `saved` with one byte replaced and the checksum made to fit.
+    fn forged(at: usize, byte: u8) -> String {
+        let mut bytes = saved();
+        bytes[at] = byte;
+        let checksum = fnv1a(&bytes[..CHECKED]);
+        bytes[CHECKED..].copy_from_slice(&checksum.to_le_bytes());
+        RngState::from_bytes(&bytes)
+            .expect_err("a forged state")
+            .to_string()
+    }
+
+    #[test]
+    fn any_changed_byte_is_refused() {
+        let good = saved();
+        for at in 0..BYTES {
+            let mut bytes = good.clone();
+            bytes[at] ^= 0x10;
+            assert!(RngState::from_bytes(&bytes).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn any_other_length_is_refused() {
+        let mut bytes = saved();
+        bytes.push(0);
+        assert_eq!(
+            RngState::from_bytes(&bytes),
+            Err(StateError::Length {
+                expected: BYTES,
+                got: BYTES + 1
+            })
+        );
+        for len in 0..BYTES {
+            assert_eq!(
+                RngState::from_bytes(&bytes[..len]),
+                Err(StateError::Length {
+                    expected: BYTES,
+                    got: len
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn contents_that_cannot_be_are_named() {
+        assert_eq!(
+            forged(0, b'X'),
+            "not a generator state: it begins with [58, 52, 4e, 47]"
+        );
+        assert_eq!(
+            forged(4, 9),
+            "generator state of version 9, this program reads version 1"
+        );
+        assert_eq!(
+            forged(5, 7),
+            "generator state names build 7, known are 0 (portable) and 1 (mkl)"
+        );
+        assert_eq!(
+            forged(6, 3),
+            "generator state has flag 3 in front of its pending normal"
+        );
+        assert_eq!(
+            forged(6, 0),
+            "generator state has flag 0 in front of its pending normal"
+        );
+        assert_eq!(
+            forged(9, 0xff),
+            "generator state is at word 65288 of a block of 624"
+        );
+        assert!(forged(19, 0x7f).ends_with("which no draw can leave"));
+    }
+
+    #[test]
+    fn a_state_made_by_hand_is_checked_too() {
+        let good = TorchRng::manual_seed(1).state();
+        let refused =
+            |state: RngState| TorchRng::from_state(&state).expect_err("an impossible state");
+        assert_eq!(
+            refused(RngState {
+                position: 625,
+                ..good.clone()
+            }),
+            StateError::Position { got: 625 }
+        );
+        assert_eq!(
+            refused(RngState {
+                words: [0; WORDS],
+                ..good.clone()
+            }),
+            StateError::ZeroWords
+        );
+        let nan = refused(RngState {
+            pending_normal: Some(f64::NAN),
+            ..good
+        });
+        assert!(matches!(nan, StateError::PendingNormal { .. }));
+    }
+}
