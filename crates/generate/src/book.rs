@@ -1,0 +1,155 @@
+//! The book's own loops: `generate_text_simple` (section 4.7) and `generate` (listing 5.4).
+//!
+//! Each new token is computed from the whole window again, as in the book: simple, and the reference that the cached decoder is tested against.
+
+use gpt::GptModel;
+use ndarray::{Array2, Axis, concatenate, s};
+use torch_rng::TorchRng;
+
+use crate::GenerateError;
+use crate::filters::{greedy_id, softmax_with_temperature, top_k_filter};
+
+/// The settings of the book's `generate`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BookSampling {
+    /// Tokens to append.
+    pub max_new_tokens: usize,
+    /// The model sees the last `context_size` tokens.
+    pub context_size: usize,
+    /// Logits are divided by it before the draw; 0 takes the largest logit and draws nothing.
+    pub temperature: f32,
+    /// Draw among the `top_k` largest logits only.
+    pub top_k: Option<usize>,
+    /// Stop when this token comes; it is not appended.
+    pub eos_id: Option<u32>,
+}
+
+/// Appends to each row of `idx` (batch, num_tokens) the most probable next token, `max_new_tokens` times (book section 4.7).
+///
+/// ```
+/// use gpt::{GptConfig, GptModel};
+/// use ndarray::array;
+/// use torch_rng::TorchRng;
+///
+/// let config = GptConfig { vocab_size: 50, context_length: 8, emb_dim: 8, n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M };
+/// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+/// let out = generate::generate_text_simple(&model, array![[1, 2, 3]], 6, 8)?;
+/// assert_eq!(out.dim(), (1, 9));
+/// # Ok::<(), generate::GenerateError>(())
+/// ```
+///
+/// # Errors
+/// If there is no prompt or an empty one, a token that the model doesn't know, a context size of 0 or one that the sequence will fill beyond the model's context length, or the model's logits are not numbers.
+pub fn generate_text_simple(
+    model: &GptModel,
+    idx: Array2<u32>,
+    max_new_tokens: usize,
+    context_size: usize,
+) -> Result<Array2<u32>, GenerateError> {
+    let greedy = BookSampling {
+        max_new_tokens,
+        context_size,
+        temperature: 0.0,
+        top_k: None,
+        eos_id: None,
+    };
+    generate(model, idx, greedy, &mut TorchRng::manual_seed(0))
+}
+
+/// Appends to each row of `idx` (batch, num_tokens) up to `max_new_tokens` tokens, drawn or greedy (book listing 5.4).
+///
+/// In a batch, a row that has ended is filled up with `eos_id` until all rows have.
+///
+/// # Errors
+/// As [`generate_text_simple`], or if `top_k` is 0 or larger than the vocabulary, or the temperature is negative or not finite.
+pub fn generate(
+    model: &GptModel,
+    mut idx: Array2<u32>,
+    sampling: BookSampling,
+    rng: &mut TorchRng,
+) -> Result<Array2<u32>, GenerateError> {
+    check(model, &idx, &sampling)?;
+    let vocab_size = model.config().vocab_size;
+    let mut ended = vec![false; idx.nrows()];
+    for _ in 0..sampling.max_new_tokens {
+        let first = idx.ncols().saturating_sub(sampling.context_size);
+        let idx_cond = idx.slice(s![.., first..]); // (batch, at most context_size)
+        let hidden = model.forward_hidden(&idx_cond)?;
+        let logits = model.logits(&hidden.slice(s![.., -1.., ..])); // (batch, 1, vocab_size)
+        let logits = logits.index_axis(Axis(1), 0); // (batch, vocab_size)
+        let mut next = Vec::with_capacity(idx.nrows());
+        let mut probabilities = Vec::new(); // (batch, vocab_size)
+        for logits in logits.rows() {
+            let logits = match sampling.top_k {
+                Some(top_k) => top_k_filter(&logits, top_k)?,
+                None => logits.to_owned(),
+            };
+            if sampling.temperature > 0.0 {
+                probabilities.extend(softmax_with_temperature(&logits, sampling.temperature)?);
+            } else {
+                next.push(greedy_id(&logits)?);
+            }
+        }
+        if sampling.temperature > 0.0 {
+            let drawn = rng.multinomial_rows(&probabilities, vocab_size)?;
+            next.extend(drawn.into_iter().map(|id| id as u32));
+        }
+        if let Some(eos_id) = sampling.eos_id {
+            for (next, ended) in next.iter_mut().zip(&mut ended) {
+                *ended |= *next == eos_id;
+                if *ended {
+                    *next = eos_id;
+                }
+            }
+            if ended.iter().all(|&ended| ended) {
+                break;
+            }
+        }
+        let next = Array2::from_shape_vec((idx.nrows(), 1), next).expect("one token a row");
+        idx = concatenate(Axis(1), &[idx.view(), next.view()]).expect("as many rows as before");
+    }
+    Ok(idx)
+}
+
+/// Checks everything that can be checked before the first token is computed.
+fn check(
+    model: &GptModel,
+    idx: &Array2<u32>,
+    sampling: &BookSampling,
+) -> Result<(), GenerateError> {
+    let BookSampling {
+        max_new_tokens,
+        context_size,
+        temperature,
+        top_k,
+        ..
+    } = *sampling;
+    let config = model.config();
+    if idx.nrows() == 0 {
+        return Err(GenerateError::NoPrompt);
+    }
+    if idx.ncols() == 0 {
+        return Err(GenerateError::EmptyPrompt { row: 0 });
+    }
+    let longest_input = idx.ncols().saturating_add(max_new_tokens.saturating_sub(1));
+    if context_size == 0 || longest_input.min(context_size) > config.context_length {
+        return Err(GenerateError::ContextSize {
+            context_size,
+            context_length: config.context_length,
+        });
+    }
+    if !(temperature.is_finite() && temperature >= 0.0) {
+        return Err(GenerateError::Setting {
+            name: "temperature",
+            expected: "a finite number of at least 0",
+            value: temperature,
+        });
+    }
+    match top_k {
+        Some(top_k) if top_k == 0 || top_k > config.vocab_size => Err(GenerateError::TopK {
+            top_k,
+            vocab_size: config.vocab_size,
+        }),
+        _ => Ok(()),
+    }
+}

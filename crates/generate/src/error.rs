@@ -1,0 +1,72 @@
+//! What can be wrong with a prompt, with the settings of a sampler, or with what the model answers.
+
+use gpt::GptError;
+use thiserror::Error;
+use tokenizer::TokenizerError;
+use torch_rng::ProbabilityError;
+
+/// A prompt, a setting or a model from which no text can be generated.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum GenerateError {
+    /// There is nothing to continue: no sequence at all.
+    #[error("no prompt was given")]
+    NoPrompt,
+    /// A sequence without a token: there is no last position to predict from.
+    #[error("prompt {row} is empty, but at least one token is needed")]
+    EmptyPrompt {
+        /// Its place in the batch.
+        row: usize,
+    },
+    /// The window that the model may see is empty or larger than its position embeddings.
+    #[error(
+        "context_size must be from 1 to the model's context length {context_length}, but is {context_size}"
+    )]
+    ContextSize {
+        /// What was asked for.
+        context_size: usize,
+        /// The most the model can take.
+        context_length: usize,
+    },
+    /// `top_k` keeps no token, or more than there are.
+    #[error("top_k must be from 1 to the vocabulary size {vocab_size}, but is {top_k}")]
+    TopK {
+        /// What it was.
+        top_k: usize,
+        /// Tokens there are.
+        vocab_size: usize,
+    },
+    /// A number of a sampler's settings outside its range.
+    #[error("{name} must be {expected}, but is {value}")]
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// Its range.
+        expected: &'static str,
+        /// What it was.
+        value: f32,
+    },
+    /// The model's output for one token is not a number, or infinite.
+    #[error("the logit of token {id} is {value}: the model's weights or activations overflowed")]
+    Logit {
+        /// The token.
+        id: usize,
+        /// NaN or infinity.
+        value: f32,
+    },
+    /// Every token is impossible.
+    #[error("all {vocab_size} logits are minus infinity: no token can be chosen")]
+    NoCandidate {
+        /// Tokens there are.
+        vocab_size: usize,
+    },
+    /// The draw refused its probabilities.
+    #[error(transparent)]
+    Probabilities(#[from] ProbabilityError),
+    /// The model refused the ids.
+    #[error(transparent)]
+    Gpt(#[from] GptError),
+    /// A generated id is no token of the tokenizer.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+}
