@@ -1,6 +1,7 @@
 //! The book's `GPT_CONFIG_124M` and its larger sisters, as a struct with the same keys.
 
 use attention::AttentionConfig;
+use tensor_ops::LayerNorm;
 
 use crate::GptError;
 
@@ -45,6 +46,10 @@ pub struct GptConfig {
     pub qkv_bias: bool,
     /// Whether the output head is the token embedding ("weight tying"): the book says no, OpenAI's GPT-2 does.
     pub tied: bool,
+    /// Features inside the feed-forward network; `None` is the book's and GPT-2's 4 `emb_dim`.
+    pub hidden_dim: Option<usize>,
+    /// What the norms add to the variance.
+    pub norm_eps: f32,
 }
 
 impl GptConfig {
@@ -58,6 +63,8 @@ impl GptConfig {
         drop_rates: DropRates::all(0.1),
         qkv_bias: false,
         tied: false,
+        hidden_dim: None,
+        norm_eps: 1e-5,
     };
 
     /// GPT-2 "medium", 355M parameters when tied (exercise 4.2).
@@ -84,7 +91,7 @@ impl GptConfig {
         ..Self::GPT2_124M
     };
 
-    /// Checks what the types can't: sizes of at least 1, heads that divide, rates within [0, 1), a size that can be counted.
+    /// Checks what the types can't: sizes of at least 1, heads that divide, rates within [0, 1), a finite epsilon, a size that can be counted.
     ///
     /// # Errors
     /// Names the first key that is wrong, and its value.
@@ -95,6 +102,7 @@ impl GptConfig {
             ("emb_dim", self.emb_dim),
             ("n_heads", self.n_heads),
             ("n_layers", self.n_layers),
+            ("hidden_dim", self.hidden_dim.unwrap_or(1)),
         ] {
             if value == 0 {
                 return Err(GptError::Zero { name });
@@ -114,6 +122,9 @@ impl GptConfig {
                 return Err(GptError::DropRate { name, value });
             }
         }
+        if !(self.norm_eps.is_finite() && self.norm_eps >= 0.0) {
+            return Err(GptError::NormEps(self.norm_eps));
+        }
         if !self.emb_dim.is_multiple_of(self.n_heads) {
             let Self {
                 emb_dim, n_heads, ..
@@ -121,6 +132,27 @@ impl GptConfig {
             return Err(GptError::HeadsDontDivide { emb_dim, n_heads });
         }
         self.size().map(|_| ())
+    }
+
+    /// Features inside the feed-forward network: `hidden_dim`, or 4 `emb_dim`.
+    pub fn feed_forward_dim(&self) -> usize {
+        self.hidden_dim.unwrap_or(4 * self.emb_dim)
+    }
+
+    /// The norm of the configuration's size and epsilon, before training.
+    pub(crate) fn norm(&self) -> LayerNorm {
+        LayerNorm {
+            eps: self.norm_eps,
+            ..LayerNorm::new(self.emb_dim)
+        }
+    }
+
+    /// As [`norm`](Self::norm), all zeros.
+    pub(crate) fn norm_zeros(&self) -> LayerNorm {
+        LayerNorm {
+            eps: self.norm_eps,
+            ..LayerNorm::zeros(self.emb_dim)
+        }
     }
 
     /// The part of the configuration that a block's attention is built from.

@@ -21,6 +21,9 @@ pub enum GptError {
         /// What it was.
         value: f64,
     },
+    /// An epsilon that the norms can't add to a variance.
+    #[error("norm_eps must be finite and at least 0, but is {0}")]
+    NormEps(f32),
     /// The embedding is shared out evenly among the heads.
     #[error(
         "emb_dim must be divisible by n_heads, but emb_dim is {emb_dim} and n_heads is {n_heads}"

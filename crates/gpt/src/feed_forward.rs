@@ -9,9 +9,9 @@ use torch_rng::TorchRng;
 /// Its parameters are named `layers.0` and `layers.2`, as the book keeps them in an `nn.Sequential` with GELU between.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeedForward {
-    /// emb_dim -> 4 emb_dim
+    /// emb_dim -> hidden_dim, which is 4 emb_dim in the book
     pub expand: Linear,
-    /// 4 emb_dim -> emb_dim
+    /// hidden_dim -> emb_dim
     pub contract: Linear,
 }
 
@@ -20,26 +20,31 @@ pub struct FeedForward {
 pub struct FeedForwardCache {
     /// (batch, num_tokens, emb_dim)
     x: Array3<f32>,
-    /// (batch, num_tokens, 4 emb_dim), before GELU
+    /// (batch, num_tokens, hidden_dim), before GELU
     hidden: Array3<f32>,
-    /// (batch, num_tokens, 4 emb_dim), after GELU
+    /// (batch, num_tokens, hidden_dim), after GELU
     activated: Array3<f32>,
 }
 
 impl FeedForward {
-    /// Draws the two layers, in order.
+    /// Draws the two layers, in order, with 4 emb_dim features between them.
     pub fn new(emb_dim: usize, rng: &mut TorchRng) -> Self {
+        Self::with_hidden_dim(emb_dim, 4 * emb_dim, rng)
+    }
+
+    /// Draws the two layers, in order, with any number of features between them.
+    pub fn with_hidden_dim(emb_dim: usize, hidden_dim: usize, rng: &mut TorchRng) -> Self {
         Self {
-            expand: Linear::new(emb_dim, 4 * emb_dim, true, rng),
-            contract: Linear::new(4 * emb_dim, emb_dim, true, rng),
+            expand: Linear::new(emb_dim, hidden_dim, true, rng),
+            contract: Linear::new(hidden_dim, emb_dim, true, rng),
         }
     }
 
     /// All zeros: a gradient to be accumulated into.
-    pub fn zeros(emb_dim: usize) -> Self {
+    pub fn zeros(emb_dim: usize, hidden_dim: usize) -> Self {
         Self {
-            expand: Linear::zeros(emb_dim, 4 * emb_dim, true),
-            contract: Linear::zeros(4 * emb_dim, emb_dim, true),
+            expand: Linear::zeros(emb_dim, hidden_dim, true),
+            contract: Linear::zeros(hidden_dim, emb_dim, true),
         }
     }
 

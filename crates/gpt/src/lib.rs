@@ -2,6 +2,7 @@
 #![deny(unsafe_code)] // not `forbid`: the slicing macro of ndarray allows its own
 
 mod bad_lm;
+pub mod checkpoint;
 mod config;
 mod dummy;
 mod error;
@@ -9,6 +10,7 @@ mod feed_forward;
 mod gelu;
 mod model;
 mod model_backward;
+mod model_loss;
 mod shortcut;
 mod size;
 mod transformer_block;

@@ -59,7 +59,7 @@ impl GptModel {
             trf_blocks: (0..config.n_layers)
                 .map(|_| TransformerBlock::new(&config, rng))
                 .collect::<Result<_, _>>()?,
-            final_norm: LayerNorm::new(emb_dim),
+            final_norm: config.norm(),
             out_head: (!config.tied).then(|| Linear::new(emb_dim, vocab_size, false, rng)),
             config,
         })
@@ -86,7 +86,7 @@ impl GptModel {
             trf_blocks: (0..config.n_layers)
                 .map(|_| TransformerBlock::zeros(&config))
                 .collect::<Result<_, _>>()?,
-            final_norm: LayerNorm::zeros(emb_dim),
+            final_norm: config.norm_zeros(),
             out_head: (!config.tied).then(|| Linear::zeros(emb_dim, vocab_size, false)),
             config,
         })

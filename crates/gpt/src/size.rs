@@ -60,7 +60,10 @@ impl GptConfig {
     fn checked_size(&self) -> Option<ModelSize> {
         let emb = self.emb_dim;
         let square = emb.checked_mul(emb)?;
-        let hidden = emb.checked_mul(4)?;
+        let hidden = match self.hidden_dim {
+            Some(hidden) => hidden,
+            None => emb.checked_mul(4)?,
+        };
         let qkv_bias = if self.qkv_bias {
             emb.checked_mul(3)?
         } else {
@@ -74,11 +77,12 @@ impl GptConfig {
                 .checked_mul(4)?
                 .checked_add(qkv_bias)?
                 .checked_add(emb)?,
-            feed_forward: square
-                .checked_mul(8)?
+            feed_forward: emb
+                .checked_mul(hidden)?
+                .checked_mul(2)?
                 .checked_add(hidden)?
                 .checked_add(emb)?,
-            norms: hidden,
+            norms: emb.checked_mul(4)?,
             n_layers: self.n_layers,
             final_norm: emb.checked_mul(2)?,
             out_head: if self.tied { 0 } else { tok_emb },

@@ -42,9 +42,9 @@ impl TransformerBlock {
         config.validate()?;
         Ok(Self {
             att: MultiHeadAttention::new(config.attention(), rng)?,
-            ff: FeedForward::new(config.emb_dim, rng),
-            norm1: LayerNorm::new(config.emb_dim),
-            norm2: LayerNorm::new(config.emb_dim),
+            ff: FeedForward::with_hidden_dim(config.emb_dim, config.feed_forward_dim(), rng),
+            norm1: config.norm(),
+            norm2: config.norm(),
             drop_shortcut: Dropout {
                 p: config.drop_rates.shortcut,
             },
@@ -59,9 +59,9 @@ impl TransformerBlock {
         config.validate()?;
         Ok(Self {
             att: MultiHeadAttention::zeros(config.attention())?,
-            ff: FeedForward::zeros(config.emb_dim),
-            norm1: LayerNorm::zeros(config.emb_dim),
-            norm2: LayerNorm::zeros(config.emb_dim),
+            ff: FeedForward::zeros(config.emb_dim, config.feed_forward_dim()),
+            norm1: config.norm_zeros(),
+            norm2: config.norm_zeros(),
             drop_shortcut: Dropout {
                 p: config.drop_rates.shortcut,
             },
