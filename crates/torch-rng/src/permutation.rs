@@ -1,7 +1,7 @@
 //! Orders: `torch.randperm(n)`, and the one in which a `DataLoader` visits its data.
 //!
 //! `for i in 0..n-1: swap(a[i], a[i + draw mod (n - i)])`.
-//! From 2^32 / 20 elements on PyTorch takes 64-bit draws and inserts from the front instead.
+//! From 2^32 / 20 elements on, PyTorch (2.15, not yet 2.4) takes 64-bit draws and inserts from the front instead.
 
 use crate::TorchRng;
 
@@ -9,7 +9,7 @@ use crate::TorchRng;
 const WIDE: usize = (u32::MAX / 20) as usize;
 
 impl TorchRng {
-    /// `torch.randperm(n)`: the numbers 0 to n - 1 in random order, from n - 1 draws.
+    /// `torch.randperm(n)`: the numbers 0 to n - 1 in random order, from n - 1 draws (2 n from 214,748,364 elements on).
     pub fn randperm(&mut self, n: usize) -> Vec<usize> {
         if n >= WIDE {
             return self.randperm_wide(n);
