@@ -75,7 +75,7 @@ impl DummyGptModel {
     /// # Errors
     /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
     pub fn forward(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
-        Ok(self.from_embeddings(self.embed(in_idx)?))
+        Ok(self.above_embeddings(self.embed(in_idx)?))
     }
 
     /// As [`forward`](Self::forward), in training: what the book prints, as it never calls `eval()` on this model.
@@ -88,7 +88,7 @@ impl DummyGptModel {
         rng: &mut TorchRng,
     ) -> Result<Array3<f32>, GptError> {
         let (x, _) = self.drop_emb.forward_train(self.embed(in_idx)?, rng);
-        Ok(self.from_embeddings(x))
+        Ok(self.above_embeddings(x))
     }
 
     fn embed(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
@@ -105,7 +105,7 @@ impl DummyGptModel {
         Ok(x)
     }
 
-    fn from_embeddings(&self, mut x: Array3<f32>) -> Array3<f32> {
+    fn above_embeddings(&self, mut x: Array3<f32>) -> Array3<f32> {
         for block in &self.trf_blocks {
             x = block.forward(x);
         }

@@ -11,11 +11,7 @@ const ELEMENTS_PER_TASK: usize = 16 * 1024;
 /// `(..., n)` as `(rows, n)`; a view if the memory is in row-major order, else a copy. A vector is one row.
 pub(crate) fn as_rows<D: Dimension>(x: &ArrayRef<f32, D>) -> CowArray<'_, f32, Ix2> {
     let n = x.shape().last().copied().unwrap_or(1);
-    let rows = if n == 0 {
-        x.shape().iter().rev().skip(1).product()
-    } else {
-        x.len() / n
-    };
+    let rows = x.shape().iter().rev().skip(1).product();
     let standard = if x.is_standard_layout() {
         CowArray::from(x.view())
     } else {

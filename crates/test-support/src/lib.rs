@@ -13,4 +13,4 @@ pub use gradient::{
     DEFAULT_TOLERANCE, GradientCheck, GradientReport, Worst, check_gradient, check_gradient_array,
 };
 pub use inputs::{INPUT_SCALES, Lcg, away_from_zero, project, projection_weights, test_array};
-pub use strategies::{array_of_shape, array1, array2, array3, array4, token_ids};
+pub use strategies::{array_of_shape, array1, array2, array3, array4, proptest_config, token_ids};

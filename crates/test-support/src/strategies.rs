@@ -6,6 +6,16 @@ use std::ops::Range;
 use ndarray::{Array1, Array2, Array3, Array4, ArrayD, Ix1, Ix2, Ix3, Ix4};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+
+/// For tests in a `tests/` folder: `cases` cases, and failing ones kept in a `.txt` beside the test, to be committed.
+pub fn proptest_config(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    }
+}
 
 /// Arrays of exactly this shape.
 pub fn array_of_shape(shape: &[usize], scale: f32) -> BoxedStrategy<ArrayD<f32>> {

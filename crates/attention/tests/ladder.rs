@@ -1,0 +1,213 @@
+//! The ladder's properties: each module equals the next one where the book says so, the mask hides the future, bad sizes are typed errors.
+
+use attention::{
+    AttentionConfig, AttentionError, CausalAttention, MultiHeadAttention,
+    MultiHeadAttentionWrapper, SelfAttentionV1, SelfAttentionV2, WeightInit,
+};
+use ndarray::{Array2, Array3, Axis, s};
+use proptest::prelude::*;
+use test_support::{assert_close, max_abs_diff, test_array};
+use torch_rng::TorchRng;
+
+fn config(d_in: usize, d_out: usize, num_heads: usize) -> AttentionConfig {
+    AttentionConfig {
+        d_in,
+        d_out,
+        context_length: 100,
+        dropout: 0.0,
+        num_heads,
+        qkv_bias: true,
+    }
+}
+
+proptest! {
+    #![proptest_config(test_support::proptest_config(64))]
+
+    #[test]
+    fn the_wrapper_equals_the_split_heads_when_weights_are_copied(
+        (batch, tokens) in (1usize..3, 1usize..80),
+        (d_in, head_dim, num_heads) in (1usize..7, 1usize..5, 1usize..4),
+        seed: u32,
+    ) {
+        let mut rng = TorchRng::manual_seed(seed.into());
+        let wrapper = MultiHeadAttentionWrapper::new(config(d_in, head_dim, num_heads), &mut rng).unwrap();
+        let d_out = head_dim * num_heads;
+        let mut split = MultiHeadAttention::zeros(config(d_in, d_out, num_heads)).unwrap();
+        for (h, head) in wrapper.heads.iter().enumerate() {
+            let rows = s![h * head_dim..(h + 1) * head_dim, ..];
+            for (to, from) in [
+                (&mut split.w_query, &head.w_query),
+                (&mut split.w_key, &head.w_key),
+                (&mut split.w_value, &head.w_value),
+            ] {
+                to.weight.slice_mut(rows).assign(&from.weight);
+                let (to, from) = (to.bias.as_mut().unwrap(), from.bias.as_ref().unwrap());
+                to.slice_mut(s![h * head_dim..(h + 1) * head_dim]).assign(from);
+            }
+        }
+        split.out_proj.weight.assign(&Array2::eye(d_out));
+        let x: Array3<f32> = test_array((batch, tokens, d_in), 1.0, 1);
+        assert_close(&split.forward(&x).unwrap(), &wrapper.forward(&x).unwrap(), 1e-5);
+    }
+
+    #[test]
+    fn future_tokens_do_not_change_the_past(
+        tokens in 2usize..140, at in 0usize..140, seed: u32,
+    ) {
+        let at = at % tokens;
+        let mha = MultiHeadAttention::new(
+            AttentionConfig { context_length: 140, ..config(4, 6, 3) },
+            &mut TorchRng::manual_seed(seed.into()),
+        ).unwrap();
+        let x: Array3<f32> = test_array((1, tokens, 4), 1.0, 1);
+        let mut other = x.clone();
+        other.slice_mut(s![.., at.., ..]).fill(7.0);
+        let (a, b) = (mha.forward(&x).unwrap(), mha.forward(&other).unwrap());
+        assert_close(&a.slice(s![.., ..at, ..]), &b.slice(s![.., ..at, ..]), 1e-6);
+        prop_assert!(max_abs_diff(&a.slice(s![.., at.., ..]), &b.slice(s![.., at.., ..])) > 0.0);
+    }
+
+    #[test]
+    fn masked_weights_are_rows_that_sum_to_one_and_are_zero_above_the_diagonal(
+        tokens in 1usize..40, seed: u32, scale in 0.1f32..20.0,
+    ) {
+        let mut rng = TorchRng::manual_seed(seed.into());
+        let mha = MultiHeadAttention::new(config(4, 6, 3), &mut rng).unwrap();
+        let causal = CausalAttention::new(config(4, 6, 1), &mut rng).unwrap();
+        let x: Array3<f32> = test_array((2, tokens, 4), scale, 1);
+        let of_heads = mha.attention_weights(&x).unwrap();
+        let of_one = causal.attention_weights(&x).unwrap().insert_axis(Axis(1));
+        for weights in [of_heads, of_one] {
+            for ((_, _, i, j), &p) in weights.indexed_iter() {
+                prop_assert!(j <= i || p == 0.0, "weight {p} of token {j} for query {i}");
+            }
+            for sum in weights.sum_axis(Axis(3)) {
+                prop_assert!((sum - 1.0).abs() < 1e-5, "sum {sum}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_weights_asked_for_are_those_that_forward_uses() {
+    let causal = CausalAttention::new(config(4, 6, 1), &mut TorchRng::manual_seed(3)).unwrap();
+    let x: Array3<f32> = test_array((1, 9, 4), 1.0, 1);
+    let weights = causal.attention_weights(&x).unwrap().remove_axis(Axis(0));
+    let values = causal.w_value.forward(&x.index_axis(Axis(0), 0));
+    let context = causal.forward(&x).unwrap().remove_axis(Axis(0));
+    assert_close(&tensor_ops::matmul(&weights, &values), &context, 1e-6);
+}
+
+#[test]
+fn v1_with_the_weights_of_v2_gives_the_same_bits() {
+    let v2 = SelfAttentionV2::new(3, 2, false, &mut TorchRng::manual_seed(123));
+    let v1 = SelfAttentionV1::from_v2(&v2).expect("no biases");
+    let x: Array2<f32> = test_array((6, 3), 1.0, 1);
+    assert_eq!(v1.forward(&x).unwrap(), v2.forward(&x).unwrap());
+    let biased = SelfAttentionV2::new(3, 2, true, &mut TorchRng::manual_seed(123));
+    assert!(SelfAttentionV1::from_v2(&biased).is_none());
+}
+
+#[test]
+fn a_batch_gives_what_each_sequence_gives_alone() {
+    let v2 = SelfAttentionV2::new(5, 4, true, &mut TorchRng::manual_seed(1));
+    let x: Array3<f32> = test_array((3, 7, 5), 1.0, 1);
+    let batch = v2.forward_batch(&x).unwrap();
+    for (x, out) in x.outer_iter().zip(batch.outer_iter()) {
+        assert_close(&out, &v2.forward(&x).unwrap(), 1e-6);
+    }
+}
+
+#[test]
+fn training_without_dropout_gives_what_evaluation_gives() {
+    let mha = MultiHeadAttention::new(config(5, 6, 2), &mut TorchRng::manual_seed(1)).unwrap();
+    let x: Array3<f32> = test_array((2, 70, 5), 1.0, 1);
+    let mut rng = TorchRng::manual_seed(5);
+    let (out, _) = mha.forward_train(x.clone(), &mut rng).unwrap();
+    assert_eq!(out, mha.forward(&x).unwrap());
+    assert_eq!(rng, TorchRng::manual_seed(5), "nothing was drawn");
+}
+
+#[test]
+fn dropout_of_the_causal_module_and_of_one_head_draw_alike() {
+    let one = AttentionConfig {
+        dropout: 0.4,
+        ..config(5, 6, 1)
+    };
+    let causal = CausalAttention::new(one, &mut TorchRng::manual_seed(1)).unwrap();
+    let mut mha = MultiHeadAttention::new(one, &mut TorchRng::manual_seed(1)).unwrap();
+    mha.out_proj.weight.assign(&Array2::eye(6));
+    mha.out_proj.bias.as_mut().unwrap().fill(0.0);
+    let x: Array3<f32> = test_array((2, 70, 5), 1.0, 1);
+    let (a, b) = (&mut TorchRng::manual_seed(2), &mut TorchRng::manual_seed(2));
+    assert_close(
+        &mha.forward_train(x.clone(), a).unwrap().0,
+        &causal.forward_train(&x, b).unwrap(),
+        1e-5,
+    );
+    assert_eq!(a, b);
+}
+
+#[test]
+fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
+    let rng = &mut TorchRng::manual_seed(1);
+    let error = MultiHeadAttention::new(config(4, 6, 4), rng).unwrap_err();
+    assert_eq!(
+        error,
+        AttentionError::HeadsDontDivide {
+            d_out: 6,
+            num_heads: 4
+        }
+    );
+    assert_eq!(
+        error.to_string(),
+        "d_out must be divisible by num_heads, but d_out is 6 and num_heads is 4"
+    );
+    assert_eq!(
+        MultiHeadAttention::new(config(4, 6, 0), rng).unwrap_err(),
+        AttentionError::Zero { name: "num_heads" }
+    );
+    for dropout in [1.0, -0.1, f64::NAN] {
+        let bad = AttentionConfig {
+            dropout,
+            ..config(4, 6, 2)
+        };
+        assert!(
+            matches!(
+                CausalAttention::new(bad, rng),
+                Err(AttentionError::Dropout(_))
+            ),
+            "{dropout}"
+        );
+    }
+    let mha = MultiHeadAttention::new(config(4, 6, 2), rng).unwrap();
+    assert_eq!(
+        mha.forward(&Array3::zeros((1, 101, 4))).unwrap_err(),
+        AttentionError::TooLong {
+            num_tokens: 101,
+            context_length: 100
+        }
+    );
+    assert_eq!(
+        mha.forward(&Array3::zeros((1, 5, 3))).unwrap_err(),
+        AttentionError::Features {
+            expected: 4,
+            found: 3
+        }
+    );
+    let v1 = SelfAttentionV1::new(3, 2, WeightInit::Rand, rng);
+    assert!(v1.forward(&Array2::zeros((6, 4))).is_err());
+}
+
+#[test]
+fn an_empty_batch_or_sequence_is_no_panic() {
+    let mha = MultiHeadAttention::new(config(4, 6, 2), &mut TorchRng::manual_seed(1)).unwrap();
+    assert_eq!(
+        mha.forward(&Array3::zeros((0, 5, 4))).unwrap().shape(),
+        [0, 5, 6]
+    );
+    assert_eq!(
+        mha.forward(&Array3::zeros((2, 0, 4))).unwrap().shape(),
+        [2, 0, 6]
+    );
+}

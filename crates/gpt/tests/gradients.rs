@@ -1,0 +1,224 @@
+//! The whole model's gradients: every parameter, element by element, against PyTorch, with and without dropout, tied and untied; and against finite differences.
+
+use gpt::{FeedForward, GptConfig, GptModel, TransformerBlock};
+use ndarray::{Array2, Array3, array};
+use tensor_ops::{Parameters, cross_entropy_train};
+use test_support::{
+    GradientCheck, INPUT_SCALES, assert_close, project, projection_weights, test_array,
+};
+use torch_rng::{Build, TorchRng};
+
+/// Looser than for one operation: the differences see the f32 rounding of a whole model.
+const CHECK: GradientCheck = GradientCheck {
+    tolerance: 1e-2,
+    step: None,
+    max_elements: 40,
+};
+
+fn small(tied: bool, qkv_bias: bool, drop_rate: f64) -> GptConfig {
+    GptConfig {
+        vocab_size: 31,
+        context_length: 8,
+        emb_dim: 12,
+        n_heads: 3,
+        n_layers: 2,
+        drop_rates: gpt::DropRates::all(drop_rate),
+        qkv_bias,
+        tied,
+        ..GptConfig::GPT2_124M
+    }
+}
+
+fn batch() -> (Array2<u32>, Array2<u32>) {
+    (
+        array![[3, 1, 4, 1, 5, 9], [2, 6, 5, 30, 0, 8]],
+        array![[1, 4, 1, 5, 9, 2], [6, 5, 30, 0, 8, 7]],
+    )
+}
+
+/// As the fixture's script does: each parameter moved by 0.1 times standard normal noise.
+fn move_away_from_initial_values(model: &mut GptModel, rng: &mut TorchRng) {
+    for (_, mut view) in model.named_parameters_mut() {
+        let noise = rng.randn(view.len());
+        view.iter_mut()
+            .zip(noise)
+            .for_each(|(x, noise)| *x += 0.1 * noise);
+    }
+}
+
+#[test]
+fn every_gradient_equals_pytorchs() {
+    let fixture: serde_json::Value =
+        serde_json::from_str(include_str!("fixtures/gradients.json")).unwrap();
+    for case in fixture["cases"].as_array().unwrap() {
+        let name = &case["name"];
+        let flag = |key: &str| case[key].as_bool().unwrap();
+        let config = small(
+            flag("tied"),
+            flag("qkv_bias"),
+            case["dropout"].as_f64().unwrap(),
+        );
+        let mut rng = TorchRng::manual_seed(123).with_build(Build::Mkl);
+        let mut model = GptModel::new(config, &mut rng).unwrap();
+        move_away_from_initial_values(&mut model, &mut rng);
+        let (ids, targets) = batch();
+        let mut grads = GptModel::zeros(config).unwrap();
+        let loss = model
+            .loss_and_grads(&ids, &targets, 1.0, &mut rng, &mut grads)
+            .unwrap();
+        let expected = case["loss"].as_f64().unwrap();
+        assert!(
+            (f64::from(loss) - expected).abs() < 1e-5,
+            "{name}: loss {loss}, PyTorch's {expected}"
+        );
+        let torch = case["gradients"].as_object().unwrap();
+        let ours = grads.named_parameters();
+        assert_eq!(ours.len(), torch.len(), "{name}: the same parameters");
+        for (key, gradient) in ours {
+            let values: Vec<f32> = torch[&key]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|x| x.as_f64().unwrap() as f32)
+                .collect();
+            let expected = ndarray::ArrayD::from_shape_vec(gradient.raw_dim(), values).unwrap();
+            test_support::assert_close_named(&format!("{name}: {key}"), &gradient, &expected, 2e-6);
+        }
+    }
+}
+
+#[test]
+fn the_training_step_equals_logits_loss_and_backward_one_after_the_other() {
+    for (tied, drop_rate) in [(false, 0.0), (true, 0.2)] {
+        let config = small(tied, true, drop_rate);
+        let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
+        let (ids, targets) = batch();
+        let (mut plain, mut fused) = (
+            GptModel::zeros(config).unwrap(),
+            GptModel::zeros(config).unwrap(),
+        );
+        let rng = TorchRng::manual_seed(2);
+
+        let (logits, cache) = model.forward_train(&ids, &mut rng.clone()).unwrap();
+        let rows = logits.into_shape_with_order((12, 31)).unwrap();
+        let (loss, cross_entropy) = cross_entropy_train(rows, targets.iter().copied().collect());
+        let d_logits = cross_entropy
+            .backward(0.5)
+            .into_shape_with_order((2, 6, 31))
+            .unwrap();
+        model.backward(cache, &d_logits, &mut plain);
+
+        let fused_loss = model
+            .loss_and_grads(&ids, &targets, 0.5, &mut rng.clone(), &mut fused)
+            .unwrap();
+        assert!((loss - fused_loss).abs() < 1e-6);
+        for ((name, a), (_, b)) in plain
+            .named_parameters()
+            .into_iter()
+            .zip(fused.named_parameters())
+        {
+            test_support::assert_close_named(&name, &b, &a, 1e-6);
+        }
+    }
+}
+
+/// More rows of logits than are made at once.
+#[test]
+fn the_training_step_of_a_long_batch_equals_the_plain_one() {
+    let config = GptConfig {
+        context_length: 200,
+        ..small(false, false, 0.0)
+    };
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
+    let ids = Array2::from_shape_fn((3, 200), |(i, j)| ((i * 7 + j * 5) % 31) as u32);
+    let targets = Array2::from_shape_fn((3, 200), |(i, j)| ((i * 3 + j * 11) % 31) as u32);
+    let (mut plain, mut fused) = (
+        GptModel::zeros(config).unwrap(),
+        GptModel::zeros(config).unwrap(),
+    );
+    let rng = &mut TorchRng::manual_seed(2);
+    let (logits, cache) = model.forward_train(&ids, rng).unwrap();
+    let rows = logits.into_shape_with_order((600, 31)).unwrap();
+    let (loss, cross_entropy) = cross_entropy_train(rows, targets.iter().copied().collect());
+    let d_logits = cross_entropy
+        .backward(1.0)
+        .into_shape_with_order((3, 200, 31))
+        .unwrap();
+    model.backward(cache, &d_logits, &mut plain);
+    let fused_loss = model
+        .loss_and_grads(&ids, &targets, 1.0, rng, &mut fused)
+        .unwrap();
+    assert!((loss - fused_loss).abs() < 1e-5);
+    for ((name, a), (_, b)) in plain
+        .named_parameters()
+        .into_iter()
+        .zip(fused.named_parameters())
+    {
+        test_support::assert_close_named(&name, &b, &a, 1e-5);
+    }
+}
+
+#[test]
+fn the_models_gradients_agree_with_finite_differences() {
+    for tied in [false, true] {
+        let config = small(tied, true, 0.1);
+        let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
+        let (ids, _) = batch();
+        let w: Array3<f32> = projection_weights((2, 6, 31), 3);
+        let rng = TorchRng::manual_seed(2);
+        let mut grads = GptModel::zeros(config).unwrap();
+        let (_, cache) = model.forward_train(&ids, &mut rng.clone()).unwrap();
+        model.backward(cache, &w, &mut grads);
+        for (i, (name, d)) in grads.named_parameters().into_iter().enumerate() {
+            let parameter = model.named_parameters()[i].1.to_owned();
+            let report = CHECK.measure_array(&name, &parameter, &d, |p| {
+                let mut moved = model.clone();
+                moved.named_parameters_mut()[i].1.assign(p);
+                project(&moved.forward_train(&ids, &mut rng.clone()).unwrap().0, &w)
+            });
+            println!("{report}");
+            report.assert_passed();
+        }
+    }
+}
+
+#[test]
+fn a_blocks_and_a_feed_forward_networks_input_gradients_agree_with_finite_differences() {
+    let config = small(false, true, 0.1);
+    let block = TransformerBlock::new(&config, &mut TorchRng::manual_seed(1)).unwrap();
+    let ff = FeedForward::new(config.emb_dim, &mut TorchRng::manual_seed(1));
+    let rng = TorchRng::manual_seed(2);
+    for scale in INPUT_SCALES {
+        let x: Array3<f32> = test_array((2, 6, 12), scale, 1);
+        let w: Array3<f32> = projection_weights((2, 6, 12), 2);
+        let (_, cache) = block.forward_train(x.clone(), &mut rng.clone()).unwrap();
+        let d_x = block.backward(
+            cache,
+            w.clone(),
+            &mut TransformerBlock::zeros(&config).unwrap(),
+        );
+        let report = CHECK.measure_array("transformer block", &x, &d_x, |x| {
+            project(
+                &block.forward_train(x.clone(), &mut rng.clone()).unwrap().0,
+                &w,
+            )
+        });
+        println!("{report}");
+        report.assert_passed();
+        let (_, cache) = ff.forward_train(x.clone());
+        let d_x = ff.backward(cache, &w, &mut FeedForward::zeros(12, 48));
+        let report = CHECK.measure_array("feed-forward", &x, &d_x, |x| project(&ff.forward(x), &w));
+        println!("{report}");
+        report.assert_passed();
+    }
+}
+
+#[test]
+fn training_without_dropout_gives_what_evaluation_gives() {
+    let model = GptModel::new(small(false, false, 0.0), &mut TorchRng::manual_seed(1)).unwrap();
+    let (ids, _) = batch();
+    let (logits, _) = model
+        .forward_train(&ids, &mut TorchRng::manual_seed(2))
+        .unwrap();
+    assert_close(&logits, &model.forward(&ids).unwrap(), 1e-6);
+}

@@ -1,0 +1,228 @@
+//! The model's shapes, sizes, names and refusals.
+
+use gpt::{
+    BadLm, DropRates, DummyGptModel, ExampleDeepNeuralNetwork, GptConfig, GptError, GptModel,
+    TransformerBlock,
+};
+use ndarray::{Array2, Array3, array};
+use proptest::prelude::*;
+use tensor_ops::Parameters;
+use test_support::{assert_close, token_ids};
+use torch_rng::TorchRng;
+
+const SMALL: GptConfig = GptConfig {
+    vocab_size: 17,
+    context_length: 6,
+    emb_dim: 8,
+    n_heads: 2,
+    n_layers: 2,
+    drop_rates: DropRates::all(0.0),
+    ..GptConfig::GPT2_124M
+};
+
+proptest! {
+    #![proptest_config(test_support::proptest_config(64))]
+
+    #[test]
+    fn a_batch_gives_what_each_sequence_gives_alone(ids in token_ids(17, 1..4, 1..7)) {
+        let model = GptModel::new(SMALL, &mut TorchRng::manual_seed(1)).unwrap();
+        let logits = model.forward(&ids).unwrap();
+        for (ids, logits) in ids.outer_iter().zip(logits.outer_iter()) {
+            let alone = model.forward(&ids.insert_axis(ndarray::Axis(0))).unwrap();
+            assert_close(&alone.index_axis(ndarray::Axis(0), 0), &logits, 1e-5);
+        }
+    }
+
+    #[test]
+    fn the_counted_size_is_that_of_the_model(
+        (vocab_size, context_length, heads, head_dim, n_layers) in (1usize..20, 1usize..9, 1usize..4, 1usize..5, 1usize..4),
+        qkv_bias: bool, tied: bool,
+    ) {
+        let config = GptConfig {
+            vocab_size, context_length, emb_dim: heads * head_dim, n_heads: heads, n_layers, qkv_bias, tied, ..SMALL
+        };
+        let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
+        prop_assert_eq!(config.size().unwrap().total(), model.num_parameters());
+        prop_assert_eq!(GptModel::zeros(config).unwrap().num_parameters(), model.num_parameters());
+    }
+
+    #[test]
+    fn no_configuration_panics(
+        vocab_size: usize, context_length: usize, emb_dim: usize, n_heads: usize, n_layers: usize, rate: f64,
+    ) {
+        let config = GptConfig {
+            vocab_size, context_length, emb_dim, n_heads, n_layers, drop_rates: DropRates::all(rate), ..SMALL
+        };
+        prop_assert!(config.validate().is_err() || n_heads <= emb_dim);
+    }
+}
+
+#[test]
+fn parameters_have_the_books_names_in_the_books_order() {
+    let model = GptModel::zeros(GptConfig {
+        n_layers: 1,
+        ..SMALL
+    })
+    .unwrap();
+    let names: Vec<String> = model
+        .named_parameters()
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "tok_emb.weight",
+            "pos_emb.weight",
+            "trf_blocks.0.att.W_query.weight",
+            "trf_blocks.0.att.W_key.weight",
+            "trf_blocks.0.att.W_value.weight",
+            "trf_blocks.0.att.out_proj.weight",
+            "trf_blocks.0.att.out_proj.bias",
+            "trf_blocks.0.ff.layers.0.weight",
+            "trf_blocks.0.ff.layers.0.bias",
+            "trf_blocks.0.ff.layers.2.weight",
+            "trf_blocks.0.ff.layers.2.bias",
+            "trf_blocks.0.norm1.scale",
+            "trf_blocks.0.norm1.shift",
+            "trf_blocks.0.norm2.scale",
+            "trf_blocks.0.norm2.shift",
+            "final_norm.scale",
+            "final_norm.shift",
+            "out_head.weight",
+        ]
+    );
+}
+
+#[test]
+fn a_tied_head_is_the_token_embedding() {
+    let config = GptConfig {
+        tied: true,
+        ..SMALL
+    };
+    let tied = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
+    let mut untied = GptModel::new(SMALL, &mut TorchRng::manual_seed(1)).unwrap();
+    untied.out_head.as_mut().unwrap().weight = tied.tok_emb.weight.clone();
+    let ids = array![[1u32, 2, 3]];
+    assert_eq!(tied.forward(&ids).unwrap(), untied.forward(&ids).unwrap());
+}
+
+#[test]
+fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
+    let model = GptModel::new(SMALL, &mut TorchRng::manual_seed(1)).unwrap();
+    assert_eq!(
+        model
+            .forward(&array![[1, 2], [3, 17]])
+            .unwrap_err()
+            .to_string(),
+        "token id 17 at (1, 1) is out of range for a vocabulary of 17"
+    );
+    assert_eq!(
+        model.forward(&Array2::zeros((1, 7))).unwrap_err(),
+        GptError::TooLong {
+            num_tokens: 7,
+            context_length: 6
+        }
+    );
+    assert_eq!(
+        model.forward(&Array2::zeros((1, 0))).unwrap_err(),
+        GptError::Empty {
+            batch: 1,
+            num_tokens: 0
+        }
+    );
+    let mut grads = GptModel::zeros(SMALL).unwrap();
+    let rng = &mut TorchRng::manual_seed(1);
+    assert!(matches!(
+        model.loss_and_grads(&array![[1, 2]], &array![[1, 2, 3]], 1.0, rng, &mut grads),
+        Err(GptError::Targets { .. })
+    ));
+    assert!(matches!(
+        model.loss_and_grads(&array![[1, 2]], &array![[1, 99]], 1.0, rng, &mut grads),
+        Err(GptError::TokenOutOfRange { id: 99, .. })
+    ));
+    for (config, message) in [
+        (
+            GptConfig {
+                n_layers: 0,
+                ..SMALL
+            },
+            "n_layers must be at least 1, but is 0",
+        ),
+        (
+            GptConfig {
+                vocab_size: 0,
+                ..SMALL
+            },
+            "vocab_size must be at least 1, but is 0",
+        ),
+        (
+            GptConfig {
+                n_heads: 3,
+                ..SMALL
+            },
+            "emb_dim must be divisible by n_heads, but emb_dim is 8 and n_heads is 3",
+        ),
+        (
+            GptConfig {
+                drop_rates: DropRates {
+                    shortcut: 1.0,
+                    ..DropRates::all(0.0)
+                },
+                ..SMALL
+            },
+            "drop_rate of the shortcuts must be at least 0 and below 1, but is 1",
+        ),
+    ] {
+        assert_eq!(GptModel::new(config, rng).unwrap_err().to_string(), message);
+        assert_eq!(GptModel::zeros(config).unwrap_err().to_string(), message);
+        assert_eq!(
+            TransformerBlock::new(&config, rng).unwrap_err().to_string(),
+            message
+        );
+        assert_eq!(
+            DummyGptModel::new(config, rng).unwrap_err().to_string(),
+            message
+        );
+    }
+    let huge = GptConfig {
+        n_layers: 1 << 60,
+        ..SMALL
+    };
+    assert_eq!(huge.validate().unwrap_err(), GptError::TooLarge);
+    assert!(ExampleDeepNeuralNetwork::new(&[3], true, rng).is_err());
+}
+
+#[test]
+fn the_bad_language_model_takes_sequences_shorter_than_its_context() {
+    let model = BadLm::new(4, 11, 6, 5, &mut TorchRng::manual_seed(1)).unwrap();
+    assert_eq!(
+        model.pos_embs.weight.nrows(),
+        4,
+        "one row a position, not one a word"
+    );
+    assert_eq!(
+        model.forward(&array![[1, 2], [3, 4]]).unwrap().shape(),
+        [2, 2, 11]
+    );
+    assert!(matches!(
+        model.forward(&array![[1, 2, 3, 4, 5]]),
+        Err(GptError::TooLong { .. })
+    ));
+}
+
+#[test]
+fn the_bad_language_model_sees_the_future_and_the_gpt_does_not() {
+    let (a, b) = (array![[1u32, 2, 3]], array![[1u32, 2, 9]]);
+    let bad = BadLm::new(4, 11, 6, 5, &mut TorchRng::manual_seed(1)).unwrap();
+    let first = |logits: Array3<f32>| logits.index_axis_move(ndarray::Axis(1), 0);
+    assert_ne!(
+        first(bad.forward(&a).unwrap()),
+        first(bad.forward(&b).unwrap())
+    );
+    let gpt = GptModel::new(SMALL, &mut TorchRng::manual_seed(1)).unwrap();
+    assert_eq!(
+        first(gpt.forward(&a).unwrap()),
+        first(gpt.forward(&b).unwrap())
+    );
+}

@@ -1,0 +1,252 @@
+//! Forward passes against their definitions, written out in f64.
+
+use ndarray::{Array2, Array3, ArrayD, Axis, IxDyn, array, s};
+use proptest::prelude::*;
+use tensor_ops::{
+    Dropout, Embedding, LayerNorm, Linear, causal_softmax_from_log_sums, causal_softmax_rows,
+    cross_entropy, gelu, log_softmax, matmul, matmul_batched, matmul_into, matmul_into_serial,
+    softmax, softmax_naive,
+};
+use test_support::{array2, assert_close, test_array};
+use torch_rng::TorchRng;
+
+fn matmul_f64(a: &Array2<f32>, b: &Array2<f32>) -> Array2<f64> {
+    a.mapv(f64::from).dot(&b.mapv(f64::from))
+}
+
+proptest! {
+    #![proptest_config(test_support::proptest_config(256))]
+    #[test]
+    fn matmul_is_the_sum_of_products_for_any_shape_and_stride(
+        (m, k, n) in (0usize..70, 0usize..70, 0usize..70),
+        transposed: (bool, bool),
+    ) {
+        let a: Array2<f32> = if transposed.0 {
+            test_array((k, m), 1.0, 1).reversed_axes()
+        } else {
+            test_array((m, k), 1.0, 1)
+        };
+        let b: Array2<f32> = if transposed.1 {
+            test_array((n, k), 1.0, 2).reversed_axes()
+        } else {
+            test_array((k, n), 1.0, 2)
+        };
+        let expected = matmul_f64(&a, &b);
+        assert_close(&matmul(&a, &b), &expected, 1e-4);
+        let mut c: Array2<f32> = test_array((m, n), 1.0, 3);
+        let plus = &expected + &c.mapv(f64::from);
+        matmul_into(&a, &b, 1.0, c.view_mut());
+        assert_close(&c, &plus, 1e-4);
+        matmul_into_serial(&a, &b, 0.0, c.view_mut());
+        assert_close(&c, &expected, 1e-4);
+    }
+
+    #[test]
+    fn softmax_rows_sum_to_one_for_any_finite_input(x in array2(1..6, 1..70, 1e30)) {
+        let p = softmax(&x, Axis(1));
+        for row in p.rows() {
+            prop_assert!(row.iter().all(|&p| (0.0..=1.0).contains(&p)));
+            prop_assert!((row.sum() - 1.0).abs() < 1e-5, "sum {}", row.sum());
+        }
+    }
+
+    #[test]
+    fn softmax_ignores_a_constant_added_to_all(x in array2(1..4, 1..40, 5.0), shift in -50.0f32..50.0) {
+        assert_close(&softmax(&(&x + shift), Axis(1)), &softmax(&x, Axis(1)), 1e-4);
+        assert_close(&softmax_naive(&x, Axis(1)), &softmax(&x, Axis(1)), 1e-5);
+        assert_close(&log_softmax(&x, Axis(1)).mapv(f32::exp), &softmax(&x, Axis(1)), 1e-5);
+    }
+
+    #[test]
+    fn layer_norm_gives_rows_of_mean_0_and_variance_1(x in array2(1..5, 2..90, 100.0)) {
+        let y = LayerNorm::new(x.ncols()).forward(&x);
+        for (x, y) in x.rows().into_iter().zip(y.rows()) {
+            let var = x.mapv(f64::from).var(0.0);
+            prop_assert!(y.sum().abs() / (y.len() as f32) < 1e-3);
+            let expected = var / (var + 1e-5);
+            prop_assert!((y.mapv(f64::from).var(0.0) - expected).abs() < 1e-2, "variance of {x} is {var}");
+        }
+    }
+}
+
+#[test]
+fn matmul_of_one_row_takes_its_own_kernel_and_agrees() {
+    for (k, n) in [(1, 1), (5, 3), (768, 1000), (100, 0)] {
+        let a: Array2<f32> = test_array((1, k), 1.0, 1);
+        let w: Array2<f32> = test_array((n, k), 1.0, 2);
+        assert_close(
+            &matmul(&a, &w.t()),
+            &matmul_f64(&a, &w.t().to_owned()),
+            1e-3,
+        );
+    }
+}
+
+#[test]
+fn matmul_overwrites_nan_when_beta_is_zero() {
+    let a: Array2<f32> = test_array((1, 4), 1.0, 1);
+    let w: Array2<f32> = test_array((3, 4), 1.0, 2);
+    let mut c = Array2::from_elem((1, 3), f32::NAN);
+    matmul_into(&a, &w.t(), 0.0, c.view_mut());
+    assert!(c.iter().all(|c| c.is_finite()), "{c}");
+}
+
+#[test]
+#[should_panic(expected = "matmul: shapes [2, 3] and [4, 5] don't fit")]
+fn matmul_names_the_shapes_that_dont_fit() {
+    matmul(&Array2::zeros((2, 3)), &Array2::zeros((4, 5)));
+}
+
+#[test]
+fn matmul_batched_multiplies_the_last_two_dimensions() {
+    let a: ArrayD<f32> = test_array(IxDyn(&[2, 3, 4, 5]), 1.0, 1);
+    let b: ArrayD<f32> = test_array(IxDyn(&[2, 3, 5, 6]), 1.0, 2);
+    let c = matmul_batched(&a, &b);
+    assert_eq!(c.shape(), [2, 3, 4, 6]);
+    let (one, other) = (
+        a.slice(s![1, 2, .., ..]).to_owned(),
+        b.slice(s![1, 2, .., ..]).to_owned(),
+    );
+    assert_close(&c.slice(s![1, 2, .., ..]), &matmul_f64(&one, &other), 1e-5);
+}
+
+#[test]
+fn linear_takes_any_number_of_leading_dimensions() {
+    let linear = Linear::new(10, 20, true, &mut TorchRng::manual_seed(123));
+    for shape in [
+        &[10][..],
+        &[8, 10],
+        &[2, 4, 10],
+        &[5, 5, 5, 5, 5, 5, 10],
+        &[0, 10],
+    ] {
+        let mut expected = shape.to_vec();
+        *expected.last_mut().unwrap() = 20;
+        let y = linear.forward(&ArrayD::<f32>::zeros(shape));
+        assert_eq!(y.shape(), expected);
+        let bias = linear.bias.as_ref().unwrap();
+        assert!(
+            y.rows().into_iter().all(|row| row == bias),
+            "zeros give the bias"
+        );
+    }
+}
+
+#[test]
+fn linear_of_a_transposed_view_equals_that_of_its_copy() {
+    let linear = Linear::new(7, 4, false, &mut TorchRng::manual_seed(1));
+    let x: Array2<f32> = test_array((7, 5), 1.0, 1);
+    assert_eq!(
+        linear.forward(&x.t()),
+        linear.forward(&x.t().as_standard_layout().into_owned())
+    );
+}
+
+#[test]
+#[should_panic(expected = "Linear::forward: input has shape [2, 3], but the weight [5, 4] wants 4")]
+fn linear_names_both_shapes() {
+    Linear::zeros(4, 5, false).forward(&Array2::<f32>::zeros((2, 3)));
+}
+
+#[test]
+#[should_panic(expected = "id 6 is out of range for 6 rows")]
+fn embedding_names_the_id_out_of_range() {
+    Embedding::zeros(6, 3).forward(&array![6u32]);
+}
+
+#[test]
+fn gelu_is_the_tanh_form() {
+    for i in -800..=800 {
+        let x = i as f32 / 100.0;
+        let v = f64::from(x);
+        let u = (2.0 / std::f64::consts::PI).sqrt() * (v + 0.044715 * v.powi(3));
+        let expected = 0.5 * v * (1.0 + u.tanh());
+        let got = f64::from(gelu(&array![x])[0]);
+        assert!(
+            (got - expected).abs() < 1e-6 * v.abs().max(0.1),
+            "gelu({x}) = {got}, not {expected}"
+        );
+    }
+    assert!(gelu(&array![f32::NAN])[0].is_nan());
+}
+
+#[test]
+fn softmax_works_along_any_axis_as_along_the_last() {
+    let x: Array3<f32> = test_array((3, 4, 5), 2.0, 1);
+    let along_1 = softmax(&x, Axis(1));
+    let moved = softmax(&x.view().permuted_axes([0, 2, 1]), Axis(2));
+    assert_eq!(along_1, moved.permuted_axes([0, 2, 1]));
+}
+
+#[test]
+fn softmax_of_nothing_but_minus_infinity_is_nan_as_in_pytorch() {
+    let p = softmax(&array![f32::NEG_INFINITY, f32::NEG_INFINITY], Axis(0));
+    assert!(p.iter().all(|p| p.is_nan()));
+}
+
+#[test]
+fn causal_softmax_equals_masking_with_minus_infinity_first() {
+    for first_query in [0, 3, 10] {
+        let x: Array2<f32> = test_array((6, 16), 3.0, 1);
+        let mut masked = &x * 0.25;
+        for i in 0..6 {
+            masked
+                .slice_mut(s![i, (first_query + i + 1).min(16)..])
+                .fill(f32::NEG_INFINITY);
+        }
+        let expected = softmax(&masked, Axis(1));
+        let mut got = x.clone();
+        let mut log_sums = [0.0; 6];
+        causal_softmax_rows(got.view_mut(), 0.25, first_query, &mut log_sums);
+        assert_close(&got, &expected, 1e-6);
+        let mut again = x.clone();
+        causal_softmax_from_log_sums(again.view_mut(), 0.25, first_query, &log_sums);
+        assert_close(&again, &expected, 1e-6);
+    }
+}
+
+#[test]
+fn cross_entropy_is_finite_where_probabilities_underflow() {
+    let loss = cross_entropy(&array![[1000.0, 0.0]], &[1]);
+    assert_eq!(loss, 1000.0);
+    assert!(cross_entropy(&Array2::zeros((0, 3)), &[]).is_nan());
+}
+
+#[test]
+fn dropout_of_rate_0_draws_nothing_and_of_rate_1_keeps_nothing() {
+    let mut rng = TorchRng::manual_seed(1);
+    let x: Array2<f32> = test_array((4, 5), 1.0, 1);
+    let (y, _) = Dropout { p: 0.0 }.forward_train(x.clone(), &mut rng);
+    assert_eq!((y, &rng), (x.clone(), &TorchRng::manual_seed(1)));
+    let (y, _) = Dropout { p: 1.0 }.forward_train(x, &mut rng);
+    assert_eq!(y, Array2::<f32>::zeros((4, 5)));
+}
+
+#[test]
+fn applying_part_of_a_mask_equals_that_part_of_the_whole() {
+    let dropout = Dropout { p: 0.5 };
+    let mask = dropout.draw(1000, &mut TorchRng::manual_seed(3)).unwrap();
+    let mut whole = vec![1.0; 1000];
+    dropout.apply(&mask, 0, &mut whole);
+    for (first, len) in [
+        (0, 1),
+        (1, 63),
+        (63, 2),
+        (64, 64),
+        (100, 300),
+        (999, 1),
+        (937, 63),
+        (500, 0),
+    ] {
+        let mut part = vec![1.0; len];
+        dropout.apply(&mask, first, &mut part);
+        assert_eq!(
+            part,
+            whole[first..first + len],
+            "{len} elements from {first}"
+        );
+    }
+    for (i, &y) in whole.iter().enumerate() {
+        assert_eq!(y, if mask.get(i) { 2.0 } else { 0.0 });
+    }
+}

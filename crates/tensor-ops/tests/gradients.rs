@@ -1,0 +1,252 @@
+//! Every backward pass against finite differences of its forward pass, at input scales 0.1, 1 and 3.
+//!
+//! `cargo test -p tensor-ops --test gradients -- --nocapture` prints the largest relative error of each.
+
+use ndarray::{Array1, Array2, Array3, array};
+use tensor_ops::{
+    Dropout, Embedding, LayerNorm, Linear, causal_softmax_rows, cross_entropy, cross_entropy_train,
+    gelu, gelu_backward, mse_loss, mse_loss_backward, relu, relu_backward, softmax_backward_row,
+};
+use test_support::{
+    GradientReport, INPUT_SCALES, away_from_zero, check_gradient_array, project,
+    projection_weights, test_array,
+};
+use torch_rng::{Build, TorchRng};
+
+/// Prints the report's line, for docs/reliability.md.
+fn show(report: GradientReport) {
+    println!("{report}");
+}
+
+#[test]
+fn linear_gradients_are_right_for_input_weight_and_bias() {
+    for scale in INPUT_SCALES {
+        let layer = Linear {
+            weight: test_array((5, 7), scale, 1),
+            bias: Some(test_array(5, scale, 2)),
+        };
+        let x: Array3<f32> = test_array((2, 3, 7), scale, 3);
+        let w = projection_weights((2, 3, 5), 4);
+        let mut grads = Linear::zeros(7, 5, true);
+        let d_x = layer.backward(&x, &w, &mut grads);
+        show(check_gradient_array("linear input", &x, &d_x, |x| {
+            project(&layer.forward(x), &w)
+        }));
+        show(check_gradient_array(
+            "linear weight",
+            &layer.weight,
+            &grads.weight,
+            |weight| {
+                let layer = Linear {
+                    weight: weight.clone(),
+                    ..layer.clone()
+                };
+                project(&layer.forward(&x), &w)
+            },
+        ));
+        let bias: Array1<f32> = layer.bias.clone().unwrap();
+        show(check_gradient_array(
+            "linear bias",
+            &bias,
+            &grads.bias.unwrap(),
+            |bias| {
+                let layer = Linear {
+                    bias: Some(bias.clone()),
+                    ..layer.clone()
+                };
+                project(&layer.forward(&x), &w)
+            },
+        ));
+    }
+}
+
+#[test]
+fn linear_gradients_accumulate_instead_of_replacing() {
+    let layer = Linear {
+        weight: test_array((4, 3), 1.0, 1),
+        bias: Some(test_array(4, 1.0, 2)),
+    };
+    let x: Array2<f32> = test_array((6, 3), 1.0, 3);
+    let d_out: Array2<f32> = test_array((6, 4), 1.0, 4);
+    let mut once = Linear::zeros(3, 4, true);
+    let d_x = layer.backward(&x, &d_out, &mut once);
+    let mut twice = once.clone();
+    let mut d_x_twice = d_x.clone();
+    layer.backward_adding_to(&x, &d_out, &mut twice, &mut d_x_twice);
+    test_support::assert_close(&twice.weight, &(&once.weight * 2.0), 1e-5);
+    test_support::assert_close(&twice.bias.unwrap(), &(once.bias.unwrap() * 2.0), 1e-5);
+    test_support::assert_close(&d_x_twice, &(d_x * 2.0), 1e-5);
+}
+
+#[test]
+fn embedding_gradients_add_up_over_repeated_ids() {
+    for scale in INPUT_SCALES {
+        let table = Embedding {
+            weight: test_array((6, 300), scale, 1),
+        };
+        let ids = array![[3u32, 1, 3], [0, 3, 5]];
+        let w = projection_weights((2, 3, 300), 2);
+        let mut grads = Embedding::zeros(6, 300);
+        table.backward(&ids, &w, &mut grads);
+        show(check_gradient_array(
+            "embedding weight",
+            &table.weight,
+            &grads.weight,
+            |weight| {
+                project(
+                    &Embedding {
+                        weight: weight.clone(),
+                    }
+                    .forward(&ids),
+                    &w,
+                )
+            },
+        ));
+    }
+}
+
+#[test]
+fn layer_norm_gradients_are_right_for_input_scale_and_shift() {
+    for scale in INPUT_SCALES {
+        let layer = LayerNorm {
+            scale: test_array(19, 1.0, 1),
+            shift: test_array(19, 1.0, 2),
+            eps: 1e-5,
+        };
+        let x: Array2<f32> = test_array((4, 19), scale, 3);
+        let w = projection_weights((4, 19), 4);
+        let mut grads = LayerNorm::zeros(19);
+        let (_, cache) = layer.forward_train(&x);
+        let d_x = layer.backward(cache, &w, &mut grads);
+        show(check_gradient_array("layer_norm input", &x, &d_x, |x| {
+            project(&layer.forward(x), &w)
+        }));
+        show(check_gradient_array(
+            "layer_norm scale",
+            &layer.scale,
+            &grads.scale,
+            |scale| {
+                project(
+                    &LayerNorm {
+                        scale: scale.clone(),
+                        ..layer.clone()
+                    }
+                    .forward(&x),
+                    &w,
+                )
+            },
+        ));
+        show(check_gradient_array(
+            "layer_norm shift",
+            &layer.shift,
+            &grads.shift,
+            |shift| {
+                project(
+                    &LayerNorm {
+                        shift: shift.clone(),
+                        ..layer.clone()
+                    }
+                    .forward(&x),
+                    &w,
+                )
+            },
+        ));
+    }
+}
+
+#[test]
+fn gelu_gradient_is_right() {
+    for scale in INPUT_SCALES {
+        let x: Array2<f32> = test_array((9, 11), scale, 1);
+        let w = projection_weights((9, 11), 2);
+        show(check_gradient_array(
+            "gelu",
+            &x,
+            &gelu_backward(&x, w.clone()),
+            |x| project(&gelu(x), &w),
+        ));
+    }
+}
+
+#[test]
+fn relu_gradient_is_right_on_both_sides_of_zero() {
+    for scale in INPUT_SCALES {
+        let x: Array2<f32> = away_from_zero((9, 11), scale, 0.3 * scale, 1);
+        let w = projection_weights((9, 11), 2);
+        show(check_gradient_array(
+            "relu",
+            &x,
+            &relu_backward(&x, w.clone()),
+            |x| project(&relu(x), &w),
+        ));
+    }
+}
+
+#[test]
+fn causal_softmax_gradient_is_right_and_zero_for_the_future() {
+    for scale in INPUT_SCALES {
+        let x: Array2<f32> = test_array((5, 8), scale, 1);
+        let w: Array2<f32> = projection_weights((5, 8), 2);
+        let softmax = |x: &Array2<f32>| {
+            let mut p = x.clone();
+            causal_softmax_rows(p.view_mut(), 0.7, 2, &mut [0.0; 5]);
+            p
+        };
+        let p = softmax(&x);
+        let mut d_x = w.clone();
+        for (p, mut d) in p.rows().into_iter().zip(d_x.rows_mut()) {
+            softmax_backward_row(p.to_slice().unwrap(), d.as_slice_mut().unwrap(), 0.7);
+        }
+        show(check_gradient_array("causal softmax", &x, &d_x, |x| {
+            project(&softmax(x), &w)
+        }));
+        assert_eq!(d_x[[0, 3]], 0.0, "row 0 sees keys 0 to 2 only");
+    }
+}
+
+#[test]
+fn dropout_gradient_follows_the_mask_of_the_forward_pass_in_both_builds() {
+    for build in [Build::Portable, Build::Mkl] {
+        let dropout = Dropout { p: 0.3 };
+        let rng = TorchRng::manual_seed(7).with_build(build);
+        for scale in INPUT_SCALES {
+            let x: Array2<f32> = test_array((13, 17), scale, 1);
+            let w = projection_weights((13, 17), 2);
+            let (_, cache) = dropout.forward_train(x.clone(), &mut rng.clone());
+            let d_x = dropout.backward(cache, w.clone());
+            show(check_gradient_array("dropout", &x, &d_x, |x| {
+                project(&dropout.forward_train(x.clone(), &mut rng.clone()).0, &w)
+            }));
+        }
+    }
+}
+
+#[test]
+fn cross_entropy_gradient_is_right() {
+    for scale in INPUT_SCALES {
+        let logits: Array2<f32> = test_array((5, 23), scale, 1);
+        let targets = vec![3, 0, 22, 3, 11];
+        let (_, cache) = cross_entropy_train(logits.clone(), targets.clone());
+        let d_logits = cache.backward(1.0);
+        show(check_gradient_array(
+            "cross_entropy",
+            &logits,
+            &d_logits,
+            |logits| f64::from(cross_entropy(logits, &targets)),
+        ));
+    }
+}
+
+#[test]
+fn mse_gradient_is_right() {
+    for scale in INPUT_SCALES {
+        let x: Array2<f32> = test_array((3, 4), scale, 1);
+        let target: Array2<f32> = test_array((3, 4), scale, 2);
+        show(check_gradient_array(
+            "mse",
+            &x,
+            &mse_loss_backward(&x, &target, 1.0),
+            |x| f64::from(mse_loss(x, &target)),
+        ));
+    }
+}
