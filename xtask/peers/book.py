@@ -1,0 +1,111 @@
+"""The peer `pytorch`: GPT-2 124M in the book's architecture, in torch.nn modules.
+
+Untied output head, query, key and value without a bias, an explicit causal mask and softmax, tanh GELU, dropout 0.1.
+Generation computes the whole sequence again for each token, as the book's `generate_text_simple` does: it has no cache.
+"""
+
+import math
+
+from protocol import CONTEXT, DROP, EMB, HEADS, LAYERS, VOCAB, serve, sizes, threads, training_step
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.query = nn.Linear(EMB, EMB, bias=False)
+        self.key = nn.Linear(EMB, EMB, bias=False)
+        self.value = nn.Linear(EMB, EMB, bias=False)
+        self.out = nn.Linear(EMB, EMB)
+        self.drop = nn.Dropout(DROP)
+        future = torch.ones(CONTEXT, CONTEXT, dtype=torch.bool).triu(1)
+        self.register_buffer("future", future, persistent=False)
+
+    def forward(self, x):
+        batch, tokens, _ = x.shape
+
+        def split(y):  # (batch, heads, tokens, head_dim)
+            return y.view(batch, tokens, HEADS, EMB // HEADS).transpose(1, 2)
+
+        q, k, v = split(self.query(x)), split(self.key(x)), split(self.value(x))
+        scores = q @ k.transpose(2, 3)
+        scores = scores.masked_fill(self.future[:tokens, :tokens], -math.inf)
+        weights = self.drop(torch.softmax(scores / math.sqrt(EMB // HEADS), dim=-1))
+        context = (weights @ v).transpose(1, 2).reshape(batch, tokens, EMB)
+        return self.out(context)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = Attention()
+        self.feed_forward = nn.Sequential(
+            nn.Linear(EMB, 4 * EMB), nn.GELU(approximate="tanh"), nn.Linear(4 * EMB, EMB)
+        )
+        self.norm1, self.norm2 = nn.LayerNorm(EMB), nn.LayerNorm(EMB)
+        self.drop = nn.Dropout(DROP)
+
+    def forward(self, x):
+        x = x + self.drop(self.attention(self.norm1(x)))
+        return x + self.drop(self.feed_forward(self.norm2(x)))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(VOCAB, EMB)
+        self.positions = nn.Embedding(CONTEXT, EMB)
+        self.drop = nn.Dropout(DROP)
+        self.blocks = nn.Sequential(*[Block() for _ in range(LAYERS)])
+        self.norm = nn.LayerNorm(EMB)
+        self.head = nn.Linear(EMB, VOCAB, bias=False)
+
+    def hidden(self, ids):
+        positions = self.positions(torch.arange(ids.shape[1]))
+        return self.norm(self.blocks(self.drop(self.tokens(ids) + positions)))
+
+    def forward(self, ids):
+        return self.head(self.hidden(ids))
+
+
+def loss_of(model, inputs, targets):
+    return F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
+
+
+def build():
+    torch.manual_seed(123)
+    return Model()
+
+
+def prepare(work):
+    kind = work.split()[0]
+    if kind == "build":
+        return build
+    model = build()
+    if kind == "train":
+        return training_step(model, loss_of, work)
+    model.eval()
+    if kind == "forward":
+        ids = torch.arange(math.prod(sizes(work))).view(*sizes(work)) * 7 % VOCAB
+        return torch.inference_mode()(lambda: model(ids))
+    if kind == "prefill":
+        ids = torch.arange(math.prod(sizes(work))).view(*sizes(work)) * 7 % VOCAB
+        return torch.inference_mode()(lambda: model.head(model.hidden(ids)[:, -1]))
+    if kind == "decode":
+        prompt, new_tokens = (int(n) for n in work.split()[1].split("+"))
+
+        def decode():
+            ids = (torch.arange(prompt) * 7 % VOCAB)[None]
+            for _ in range(new_tokens):
+                following = model(ids)[:, -1].argmax(-1, keepdim=True)
+                ids = torch.cat([ids, following], dim=1)
+
+        return torch.inference_mode()(decode)
+    return None
+
+
+torch.set_num_threads(threads())
+serve("pytorch", torch.__version__, prepare)

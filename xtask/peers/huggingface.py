@@ -1,0 +1,63 @@
+"""The peers `transformers-f32` and `transformers-bf16`: GPT2LMHeadModel 124M, tied head, dropout 0.1.
+
+The first argument is the precision. Decoding goes through `generate` with its cache.
+"""
+
+import math
+import sys
+
+from protocol import VOCAB, serve, sizes, threads, training_step
+
+import torch
+import transformers
+from torch.nn import functional as F
+from transformers import GPT2Config, GPT2LMHeadModel
+
+PRECISION = sys.argv[1] if len(sys.argv) > 1 else "f32"
+DTYPE = {"f32": torch.float32, "bf16": torch.bfloat16}[PRECISION]
+
+
+def loss_of(model, inputs, targets):
+    logits = model(inputs).logits
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def build():
+    torch.manual_seed(123)
+    # Its dropout rates are 0.1 by default.
+    return GPT2LMHeadModel(GPT2Config()).to(DTYPE)
+
+
+def prepare(work):
+    kind = work.split()[0]
+    if kind == "build":
+        return build
+    model = build()
+    if kind == "train":
+        return training_step(model, loss_of, work)
+    model.eval()
+    if kind == "forward":
+        ids = torch.arange(math.prod(sizes(work))).view(*sizes(work)) * 7 % VOCAB
+        return torch.inference_mode()(lambda: model(ids, use_cache=False).logits)
+    if kind == "prefill":
+        ids = torch.arange(math.prod(sizes(work))).view(*sizes(work)) * 7 % VOCAB
+        return torch.inference_mode()(lambda: model(ids, logits_to_keep=1).logits)
+    if kind == "decode":
+        prompt, new_tokens = (int(n) for n in work.split()[1].split("+"))
+        ids = (torch.arange(prompt) * 7 % VOCAB)[None]
+        settings = dict(
+            attention_mask=torch.ones_like(ids),
+            min_new_tokens=new_tokens,
+            max_new_tokens=new_tokens,
+            do_sample=False,
+            use_cache=True,
+            pad_token_id=VOCAB - 1,
+        )
+        return torch.inference_mode()(lambda: model.generate(ids, **settings))
+    return None
+
+
+transformers.logging.set_verbosity_error()
+torch.set_num_threads(threads())
+versions = f"{transformers.__version__} on torch {torch.__version__}"
+serve(f"transformers-{PRECISION}", versions, prepare)

@@ -1,0 +1,87 @@
+"""The tiny line protocol between `cargo xtask bench` and a peer.
+
+A peer prints `ready NAME VERSION`, then answers each line it reads:
+
+    run WORK    -> `seconds S` | `absent REASON`   one timed run, after a warm-up the first time
+    peak        -> `bytes N`                       the most memory the process has held so far
+    (end of input) -> the process ends
+"""
+
+import gc
+import os
+import resource
+import sys
+import time
+
+# GPT-2 124M with the book's dropout.
+VOCAB, CONTEXT, EMB, HEADS, LAYERS, DROP = 50257, 1024, 768, 12, 12, 0.1
+
+
+def threads():
+    """How many threads the peer may use: the bench says it in BENCH_THREADS."""
+    return int(os.environ.get("BENCH_THREADS", "2"))
+
+
+def serve(name, version, prepare):
+    """Answers until the input ends.
+
+    `prepare(work)` returns a function to be timed, or None if the peer does not do this work.
+    What one kind of work holds is dropped before the next kind is prepared.
+    """
+    answer(f"ready {name} {version}")
+    current, step = None, None
+    for line in sys.stdin:
+        command, _, work = line.strip().partition(" ")
+        if command == "peak":
+            answer(f"bytes {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}")
+            continue
+        if command != "run":
+            answer(f"absent unknown command {command}")
+            continue
+        try:
+            if work != current:
+                current, step = work, None
+                gc.collect()
+                step = prepare(work)
+                if step is not None and not work.startswith("build"):
+                    step()
+            if step is None:
+                answer(f"absent {name} does not do {work}")
+                continue
+            start = time.perf_counter()
+            step()
+            answer(f"seconds {time.perf_counter() - start:.9f}")
+        except Exception as error:  # a peer that cannot run is absent, and says why
+            current, step = None, None
+            answer("absent " + " ".join(str(error).split())[:200])
+
+
+def answer(line):
+    """One line to the bench."""
+    print(line, flush=True)
+
+
+def sizes(work):
+    """`train 4x256` -> (4, 256)."""
+    batch, _, tokens = work.split()[1].partition("x")
+    return int(batch), int(tokens)
+
+
+def training_step(model, loss_of, work):
+    """Zero the gradients, forward, backward and one AdamW update, on a fixed batch."""
+    import torch
+
+    batch, tokens = sizes(work)
+    ids = torch.randint(0, VOCAB, (batch, tokens + 1), generator=torch.Generator().manual_seed(1))
+    inputs, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-4, weight_decay=0.1)
+    model.train()
+
+    def step():
+        optimizer.zero_grad()
+        loss = loss_of(model, inputs, targets)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step

@@ -1,0 +1,4 @@
+//! stub
+pub(crate) fn run() -> anyhow::Result<()> {
+    Ok(())
+}
