@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+mod adamw;
+mod attend_query;
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -14,6 +16,8 @@ mod relu;
 mod rows;
 mod softmax;
 
+pub use adamw::{AdamWStep, adamw_update, sum_of_squares};
+pub use attend_query::attend_query;
 pub use cross_entropy::{CrossEntropyCache, cross_entropy, cross_entropy_train};
 pub use dropout::{Dropout, DropoutCache};
 pub use embedding::Embedding;

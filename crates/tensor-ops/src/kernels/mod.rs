@@ -7,4 +7,6 @@ pub(crate) mod elementwise;
 pub(crate) mod gemm;
 pub(crate) mod gemv;
 pub(crate) mod math;
+pub(crate) mod optimizer;
 pub(crate) mod reduce;
+pub(crate) mod weighted_rows;
