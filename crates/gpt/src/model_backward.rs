@@ -8,7 +8,7 @@ use crate::model::check_vocabulary;
 use crate::{GptCache, GptError, GptModel};
 
 /// Rows of logits that exist at once in [`GptModel::loss_and_grads`]: 51 MB at GPT-2's vocabulary.
-const LOGIT_ROWS: usize = 256;
+pub(crate) const LOGIT_ROWS: usize = 256;
 
 impl GptModel {
     /// Adds the gradients of all weights to `grads`; `d_logits` is (batch, num_tokens, vocab_size).
@@ -131,7 +131,7 @@ impl GptModel {
         }
     }
 
-    fn check_targets(
+    pub(crate) fn check_targets(
         &self,
         in_idx: &ArrayRef2<u32>,
         targets: &ArrayRef2<u32>,
@@ -147,7 +147,7 @@ impl GptModel {
 }
 
 /// (batch, num_tokens, emb_dim) as (batch * num_tokens, emb_dim).
-fn rows(x: &Array3<f32>) -> ArrayView2<'_, f32> {
+pub(crate) fn rows(x: &Array3<f32>) -> ArrayView2<'_, f32> {
     let (batch, num_tokens, emb_dim) = x.dim();
     x.view()
         .into_shape_with_order((batch * num_tokens, emb_dim))

@@ -1,1 +1,31 @@
-//! Placeholder replaced by the crate's own documentation.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod adamw;
+mod checkpoint;
+mod clip;
+mod config;
+mod error;
+mod events;
+mod loss;
+mod manifest;
+mod resume;
+mod run;
+mod run_folder;
+mod schedule;
+mod simple;
+mod state;
+mod trainer;
+
+pub use adamw::{AdamW, AdamWConfig};
+pub use checkpoint::{STATE_FILE, SavedSettings, latest_checkpoint, read_settings};
+pub use clip::{clip_grad_norm, grad_norm};
+pub use config::{SampleConfig, TrainConfig};
+pub use error::TrainError;
+pub use events::{BatchReport, Evaluation, Event, Outcome, Signal, StepReport};
+pub use loss::{calc_loss_batch, calc_loss_loader, perplexity};
+pub use manifest::MANIFEST_FILE;
+pub use run_folder::RunFolder;
+pub use schedule::Schedule;
+pub use simple::{SimpleTraining, TrainingHistory, train_model_simple};
+pub use trainer::{Progress, Trainer};

@@ -1,0 +1,130 @@
+//! AdamW as `torch.optim.AdamW`: decoupled weight decay of every weight, bias-corrected moments (book section 5.2).
+//!
+//! The moments are values of the model's own struct. The arithmetic is `tensor_ops::adamw_update`'s; there are no groups of weights and no amsgrad.
+
+use gpt::{GptConfig, GptError, GptModel};
+use serde::{Deserialize, Serialize};
+use tensor_ops::{AdamWStep, Parameters, adamw_update};
+
+use crate::TrainError;
+
+/// AdamW's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdamWConfig {
+    /// Learning rate; with a schedule, its peak.
+    pub lr: f64,
+    /// How slowly the two moments change.
+    pub betas: (f64, f64),
+    /// Added to the denominator.
+    pub eps: f64,
+    /// What each step takes off every weight, times the learning rate.
+    pub weight_decay: f64,
+}
+
+impl Default for AdamWConfig {
+    /// The book's: learning rate 0.0004, weight decay 0.1, the rest PyTorch's defaults.
+    fn default() -> Self {
+        Self {
+            lr: 4e-4,
+            betas: (0.9, 0.999),
+            eps: 1e-8,
+            weight_decay: 0.1,
+        }
+    }
+}
+
+impl AdamWConfig {
+    pub(crate) fn validate(&self) -> Result<(), TrainError> {
+        for (name, value) in [
+            ("lr", self.lr),
+            ("eps", self.eps),
+            ("weight_decay", self.weight_decay),
+        ] {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(TrainError::config(
+                    name,
+                    value,
+                    "a finite number of at least 0",
+                ));
+            }
+        }
+        for (name, value) in [("betas.0", self.betas.0), ("betas.1", self.betas.1)] {
+            if !(0.0..1.0).contains(&value) {
+                return Err(TrainError::config(name, value, "at least 0 and below 1"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The optimizer of one model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdamW {
+    /// Its settings.
+    pub config: AdamWConfig,
+    /// Steps taken.
+    pub steps: u64,
+    /// First moments, of the shapes of the weights.
+    pub m: GptModel,
+    /// Second moments, of the shapes of the weights.
+    pub v: GptModel,
+}
+
+impl AdamW {
+    /// An optimizer for models of `model`, with moments of zero.
+    ///
+    /// # Errors
+    /// If one of the configurations is not valid.
+    pub fn new(config: AdamWConfig, model: &GptConfig) -> Result<Self, TrainError> {
+        config.validate()?;
+        let zeros = || GptModel::zeros(*model).map_err(GptError::from);
+        Ok(Self {
+            config,
+            steps: 0,
+            m: zeros()?,
+            v: zeros()?,
+        })
+    }
+
+    /// One step at learning rate `lr`, each gradient first multiplied by `grad_scale` (1, or what clipping leaves).
+    /// The gradients are zero afterwards: `optimizer.step()` and `optimizer.zero_grad()` in one pass over the memory.
+    ///
+    /// # Panics
+    /// If model, gradients and moments are not of one configuration.
+    pub fn step(&mut self, model: &mut GptModel, grads: &mut GptModel, lr: f64, grad_scale: f32) {
+        self.steps += 1;
+        let AdamWConfig {
+            betas: (beta1, beta2),
+            eps,
+            weight_decay,
+            ..
+        } = self.config;
+        let t = self.steps as f64;
+        let step = AdamWStep {
+            keep: (1.0 - lr * weight_decay) as f32,
+            step_size: (lr / (1.0 - beta1.powf(t))) as f32,
+            one_minus_beta1: (1.0 - beta1) as f32,
+            beta2: beta2 as f32,
+            one_minus_beta2: (1.0 - beta2) as f32,
+            sqrt_bias_correction2: (1.0 - beta2.powf(t)).sqrt() as f32,
+            eps: eps as f32,
+            grad_scale,
+        };
+        let (weights, grads) = (model.named_parameters_mut(), grads.named_parameters_mut());
+        let (m, v) = (self.m.named_parameters_mut(), self.v.named_parameters_mut());
+        assert!(
+            weights.len() == grads.len() && weights.len() == m.len(),
+            "AdamW::step: {} weights, {} gradients, {} moments",
+            weights.len(),
+            grads.len(),
+            m.len()
+        );
+        for (((mut p, mut grad), mut m), mut v) in weights.into_iter().zip(grads).zip(m).zip(v) {
+            let slices = [&mut p.1, &mut grad.1, &mut m.1, &mut v.1]
+                .map(|view| view.as_slice_mut().expect("weights are row-major"));
+            let [p, grad, m, v] = slices;
+            adamw_update(p, grad, m, v, &step);
+        }
+    }
+}

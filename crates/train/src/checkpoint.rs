@@ -1,0 +1,153 @@
+//! One checkpoint: a folder with the model, the optimizer, the state and a manifest.
+//!
+//! ```text
+//! config.json              the model's configuration  \ together they are a model folder
+//! model.safetensors        the weights                / that `gpt::checkpoint` loads
+//! optimizer.safetensors    the moments, as m.<name> and v.<name>
+//! gradients.safetensors    only between two steps: what has been accumulated
+//! state.json               settings, counters, random state, place in the data, losses
+//! manifest.json            lengths and hashes of the others; written last
+//! ```
+//!
+//! Which checkpoints a run has, and which is the newest, [`RunFolder`](crate::RunFolder) knows.
+
+use std::path::{Path, PathBuf};
+
+use gpt::checkpoint::{load_config, load_tensors_into, save_book, save_tensors};
+use gpt::{GptConfig, GptModel};
+use tensor_ops::Parameters;
+
+use crate::manifest::{MANIFEST_FILE, Manifest, read_json, write_json};
+use crate::state::{self, TrainState};
+use crate::{AdamW, TrainConfig, TrainError, run_folder};
+
+/// The state's name in a checkpoint's folder.
+pub const STATE_FILE: &str = "state.json";
+
+const CONFIG: &str = "config.json";
+const MODEL: &str = "model.safetensors";
+const OPTIMIZER: &str = "optimizer.safetensors";
+const GRADIENTS: &str = "gradients.safetensors";
+const ALWAYS: [&str; 4] = [CONFIG, MODEL, OPTIMIZER, STATE_FILE];
+
+/// What a checkpoint holds.
+pub(crate) struct Checkpoint {
+    pub(crate) model: GptModel,
+    pub(crate) optimizer: AdamW,
+    /// Zeros, unless it was saved between two steps.
+    pub(crate) grads: GptModel,
+    pub(crate) state: TrainState,
+}
+
+/// With what settings a checkpoint was made: see [`read_settings`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedSettings {
+    /// The model's configuration.
+    pub model: GptConfig,
+    /// The run's settings.
+    pub train: TrainConfig,
+    /// Optimizer steps so far.
+    pub steps_done: u64,
+}
+
+/// Writes a checkpoint to a new folder; it is one when this returns.
+pub(crate) fn write(
+    folder: &Path,
+    model: &GptModel,
+    optimizer: &AdamW,
+    grads: Option<&GptModel>,
+    state: &TrainState,
+) -> Result<(), TrainError> {
+    save_book(model, folder)?;
+    let mut moments = Vec::new();
+    optimizer
+        .m
+        .visit("m.", &mut |name, view| moments.push((name, view)));
+    optimizer
+        .v
+        .visit("v.", &mut |name, view| moments.push((name, view)));
+    save_tensors(folder.join(OPTIMIZER), &moments)?;
+    let mut files = ALWAYS.to_vec();
+    if let Some(grads) = grads {
+        save_tensors(folder.join(GRADIENTS), &grads.named_parameters())?;
+        files.push(GRADIENTS);
+    }
+    write_json(&folder.join(STATE_FILE), state)?;
+    Manifest::of(folder, &files)?.write(folder)
+}
+
+/// Reads a checkpoint and checks all of it: lengths and hashes first, then what the files say.
+pub(crate) fn read(folder: &Path) -> Result<Checkpoint, TrainError> {
+    if !folder.join(MANIFEST_FILE).exists() {
+        let path = folder.to_owned();
+        return Err(TrainError::NoCheckpoint { path });
+    }
+    let manifest = Manifest::read(folder)?;
+    manifest.verify(folder, &ALWAYS)?;
+    let state = read_state(folder)?;
+    let config = load_config(folder)?;
+    let zeros = || GptModel::zeros(config);
+    let mut checkpoint = Checkpoint {
+        model: zeros()?,
+        optimizer: AdamW::new(state.config.optimizer, &config)?,
+        grads: zeros()?,
+        state,
+    };
+    load_tensors_into(folder.join(MODEL), &mut checkpoint.model, "")?;
+    let moments = folder.join(OPTIMIZER);
+    load_tensors_into(&moments, &mut checkpoint.optimizer.m, "m.")?;
+    load_tensors_into(&moments, &mut checkpoint.optimizer.v, "v.")?;
+    checkpoint.optimizer.steps = checkpoint.state.optimizer_steps;
+    if checkpoint.state.micro_step > 0 {
+        manifest.verify(folder, &[GRADIENTS])?;
+        load_tensors_into(folder.join(GRADIENTS), &mut checkpoint.grads, "")?;
+    }
+    Ok(checkpoint)
+}
+
+fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
+    let path = folder.join(STATE_FILE);
+    let state: TrainState = read_json(&path)?;
+    if state.version != state::VERSION {
+        return Err(TrainError::Version {
+            path,
+            expected: state::VERSION,
+            found: state.version,
+        });
+    }
+    state.config.validate()?;
+    if state.micro_step >= state.config.accumulation {
+        let what = "micro_step is not below accumulation";
+        return Err(TrainError::State { path, what });
+    }
+    Ok(state)
+}
+
+/// The settings a checkpoint was made with, without its tensors: what a run needs to make its loaders before it resumes.
+///
+/// # Errors
+/// If there is no checkpoint, or its configuration or state can't be read or was changed.
+pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<SavedSettings, TrainError> {
+    let folder = checkpoint.as_ref();
+    Manifest::read(folder)?.verify(folder, &[CONFIG, STATE_FILE])?;
+    let state = read_state(folder)?;
+    Ok(SavedSettings {
+        model: load_config(folder)?,
+        train: state.config,
+        steps_done: state.steps_done,
+    })
+}
+
+/// The checkpoint that `path` means: itself, or the newest of the run that is kept there.
+///
+/// # Errors
+/// [`TrainError::NoCheckpoint`] if there is none.
+pub fn latest_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
+    let path = path.as_ref();
+    if path.join(MANIFEST_FILE).exists() {
+        return Ok(path.to_owned());
+    }
+    run_folder::newest(path)?.ok_or_else(|| TrainError::NoCheckpoint {
+        path: path.to_owned(),
+    })
+}

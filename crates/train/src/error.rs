@@ -1,0 +1,226 @@
+//! Everything that training refuses or stops at, with the offending name and numbers.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use dataloader::DataLoaderError;
+use generate::GenerateError;
+use gpt::GptError;
+use gpt::checkpoint::CheckpointError;
+use thiserror::Error;
+use tokenizer::TokenizerError;
+
+/// A run that can't begin, go on, be saved or be resumed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// A setting outside its range.
+    #[error("{name} must be {expected}, but is {value}")]
+    Config {
+        /// The setting.
+        name: &'static str,
+        /// What it is.
+        value: f64,
+        /// Its range.
+        expected: &'static str,
+    },
+    /// A warmup that fills the whole schedule.
+    #[error(
+        "total_steps must be more than warmup_steps, but total_steps is {total_steps} and warmup_steps is {warmup_steps}"
+    )]
+    ScheduleLength {
+        /// Steps of the warmup.
+        warmup_steps: u64,
+        /// Steps of all.
+        total_steps: u64,
+    },
+    /// An optimizer whose moments belong to another model.
+    #[error("the optimizer's moments are for {optimizer}, the model is {model}")]
+    OtherModel {
+        /// The configuration of the moments.
+        optimizer: String,
+        /// The configuration of the model.
+        model: String,
+    },
+
+    /// The loss is NaN or infinite: the weights are those from before the step.
+    #[error(
+        "the loss of step {step} is {loss}: the weights have not been touched by this step; try a learning rate below {learning_rate:e}, a warmup, or clipping the gradient's norm to 1"
+    )]
+    NonFiniteLoss {
+        /// The step, counted from 0.
+        step: u64,
+        /// NaN or an infinity.
+        loss: f32,
+        /// The learning rate of that step.
+        learning_rate: f64,
+    },
+    /// The gradient is NaN or infinite though the loss is not: the weights are those from before the step.
+    #[error(
+        "the gradient of step {step} has norm {norm}: the weights have not been touched by this step; try a learning rate below {learning_rate:e} or a warmup"
+    )]
+    NonFiniteGradient {
+        /// The step, counted from 0.
+        step: u64,
+        /// NaN or infinity.
+        norm: f64,
+        /// The learning rate of that step.
+        learning_rate: f64,
+    },
+    /// The loss of an evaluation is NaN or infinite.
+    #[error(
+        "the {which} loss after step {step} is {loss}; try a learning rate below {learning_rate:e}, a warmup, or clipping the gradient's norm to 1"
+    )]
+    NonFiniteEvaluation {
+        /// "training" or "validation".
+        which: &'static str,
+        /// The step, counted from 0.
+        step: u64,
+        /// NaN or an infinity.
+        loss: f64,
+        /// The learning rate of that step.
+        learning_rate: f64,
+    },
+
+    /// The operating system refused.
+    #[error("{}: can't {action}: {source}", .path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried: "read", "create", ...
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A run is kept in a folder, and this is something else.
+    #[error("{}: expected a folder to keep the run in, but it is a file", .path.display())]
+    NotAFolder {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Another run is writing there.
+    #[error("{}: another run is using this folder", .path.display())]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Nothing to resume.
+    #[error("{}: there is no checkpoint here", .path.display())]
+    NoCheckpoint {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file of a checkpoint is not as long as when it was written.
+    #[error("{}: the manifest says {expected} bytes, but the file has {found}", .path.display())]
+    Length {
+        /// The file.
+        path: PathBuf,
+        /// As it was written.
+        expected: u64,
+        /// What there is.
+        found: u64,
+    },
+    /// A file of a checkpoint was changed after it was written.
+    #[error("{}: the manifest says SHA-256 {expected}, but the file's is {found}", .path.display())]
+    Hash {
+        /// The file.
+        path: PathBuf,
+        /// As it was written.
+        expected: String,
+        /// What it is now.
+        found: String,
+    },
+    /// A file of a checkpoint that the manifest must name and doesn't.
+    #[error("{}: the manifest does not name {file}", .path.display())]
+    NotInManifest {
+        /// The manifest.
+        path: PathBuf,
+        /// The file.
+        file: &'static str,
+    },
+    /// A JSON file that is not what it should be.
+    #[error("{}: {source}", .path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        source: serde_json::Error,
+    },
+    /// A checkpoint written by another version of this crate.
+    #[error("{}: version {found}, this program reads version {expected}", .path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version this crate reads.
+        expected: u32,
+        /// The version found.
+        found: u32,
+    },
+    /// A value that no run could have left in the state.
+    #[error("{}: {what}", .path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A checkpoint of a run with other settings: it can't be continued as if it had never stopped.
+    #[error("{}: {name} is {saved} in the checkpoint, but {asked} was asked for", .path.display())]
+    OtherConfig {
+        /// The checkpoint.
+        path: PathBuf,
+        /// The setting.
+        name: &'static str,
+        /// In the checkpoint.
+        saved: String,
+        /// Asked for.
+        asked: String,
+    },
+
+    /// The model, a checkpoint file, the loaders, the tokenizer or the sampler refused.
+    #[error(transparent)]
+    Gpt(#[from] GptError),
+    /// A model or tensor file.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The data.
+    #[error(transparent)]
+    DataLoader(#[from] DataLoaderError),
+    /// A text.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// A sample.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+}
+
+impl TrainError {
+    pub(crate) fn config(
+        name: &'static str,
+        value: impl Into<f64>,
+        expected: &'static str,
+    ) -> Self {
+        let value = value.into();
+        Self::Config {
+            name,
+            value,
+            expected,
+        }
+    }
+
+    /// `.map_err(TrainError::io(path, "read"))`
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io {
+            path,
+            action,
+            source,
+        }
+    }
+
+    /// `.map_err(TrainError::json(path))`
+    pub(crate) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Json { path, source }
+    }
+}

@@ -1,0 +1,104 @@
+//! What happens in a run, as values: progress bars, logs and plots are made of them elsewhere.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// Something that has just happened; given to the closure of [`Trainer::run`](crate::Trainer::run).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A batch has been through the model, forward and backward.
+    Batch(&'a BatchReport),
+    /// The weights have been updated.
+    Step(&'a StepReport),
+    /// The losses of both loaders.
+    Evaluation(&'a Evaluation),
+    /// A greedy sample.
+    Sample {
+        /// Optimizer steps so far.
+        steps_done: u64,
+        /// The prompt and what was generated.
+        ids: &'a [u32],
+    },
+    /// All batches of an epoch have been used.
+    EpochEnd {
+        /// Counted from 0.
+        epoch: u64,
+    },
+    /// A checkpoint is complete and on the disk.
+    Saved {
+        /// Optimizer steps so far.
+        steps_done: u64,
+        /// Its folder.
+        path: &'a Path,
+    },
+}
+
+/// What the closure wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Signal {
+    /// Go on.
+    #[default]
+    Continue,
+    /// Finish what is due after this batch or step, save, and return [`Outcome::Stopped`].
+    Stop,
+}
+
+/// How [`Trainer::run`](crate::Trainer::run) ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All steps are done.
+    Finished,
+    /// The closure asked to stop.
+    Stopped,
+}
+
+/// One batch, forward and backward.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchReport {
+    /// The optimizer step it belongs to, counted from 0.
+    pub step: u64,
+    /// Its place among the accumulated batches of the step, counted from 0.
+    pub micro_step: u64,
+    /// The epoch, counted from 0.
+    pub epoch: u64,
+    /// The batch's mean loss, with dropout.
+    pub loss: f32,
+    /// Input tokens of the batch.
+    pub tokens: u64,
+}
+
+/// One optimizer step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepReport {
+    /// Counted from 0.
+    pub step: u64,
+    /// The epoch of its last batch, counted from 0.
+    pub epoch: u64,
+    /// The mean loss of its batches, with dropout.
+    pub loss: f32,
+    /// The learning rate that was used.
+    pub learning_rate: f64,
+    /// The gradient's norm before clipping.
+    pub grad_norm: f64,
+    /// Input tokens of the whole run so far.
+    pub tokens_seen: u64,
+}
+
+/// One evaluation: nothing is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evaluation {
+    /// The step it followed, counted from 0.
+    pub step: u64,
+    /// The epoch of that step, counted from 0.
+    pub epoch: u64,
+    /// Mean loss of the first batches of a new pass over the training loader.
+    pub train_loss: f64,
+    /// The same of the validation loader; none without one.
+    pub val_loss: Option<f64>,
+    /// Input tokens of the whole run so far.
+    pub tokens_seen: u64,
+}

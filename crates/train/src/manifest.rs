@@ -1,0 +1,136 @@
+//! manifest.json: every file of a checkpoint with its length and SHA-256, written when all of them are on the disk.
+//!
+//! A folder without one is no checkpoint.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use gpt::checkpoint::write_atomically;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::TrainError;
+
+/// The manifest's name in a checkpoint's folder.
+pub const MANIFEST_FILE: &str = "manifest.json";
+
+/// The version of manifest.json that this crate writes and reads.
+const VERSION: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Manifest {
+    version: u32,
+    files: BTreeMap<String, FileEntry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileEntry {
+    bytes: u64,
+    sha256: String,
+}
+
+impl Manifest {
+    /// Of files that have been written to `folder`.
+    pub(crate) fn of(folder: &Path, files: &[&'static str]) -> Result<Self, TrainError> {
+        let mut entries = BTreeMap::new();
+        for &file in files {
+            entries.insert(file.to_owned(), FileEntry::of(&folder.join(file))?);
+        }
+        Ok(Self {
+            version: VERSION,
+            files: entries,
+        })
+    }
+
+    pub(crate) fn write(&self, folder: &Path) -> Result<(), TrainError> {
+        write_json(&folder.join(MANIFEST_FILE), self)
+    }
+
+    pub(crate) fn read(folder: &Path) -> Result<Self, TrainError> {
+        let path = folder.join(MANIFEST_FILE);
+        let manifest: Self = read_json(&path)?;
+        match manifest.version {
+            VERSION => Ok(manifest),
+            found => Err(TrainError::Version {
+                path,
+                expected: VERSION,
+                found,
+            }),
+        }
+    }
+
+
+    /// That each of `files` is there as it was written.
+    pub(crate) fn verify(&self, folder: &Path, files: &[&'static str]) -> Result<(), TrainError> {
+        for &file in files {
+            let path = folder.join(file);
+            let Some(expected) = self.files.get(file) else {
+                let path = folder.join(MANIFEST_FILE);
+                return Err(TrainError::NotInManifest { path, file });
+            };
+            let found = fs::metadata(&path).map_err(TrainError::io(&path, "read"))?;
+            if found.len() != expected.bytes {
+                return Err(TrainError::Length {
+                    path,
+                    expected: expected.bytes,
+                    found: found.len(),
+                });
+            }
+            let found = FileEntry::of(&path)?;
+            if found.sha256 != expected.sha256 {
+                return Err(TrainError::Hash {
+                    path,
+                    expected: expected.sha256.clone(),
+                    found: found.sha256,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FileEntry {
+    fn of(path: &Path) -> Result<Self, TrainError> {
+        let mut file = File::open(path).map_err(TrainError::io(path, "read"))?;
+        let (mut hasher, mut bytes) = (Sha256::new(), 0);
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            let n = file
+                .read(&mut buffer)
+                .map_err(TrainError::io(path, "read"))?;
+            if n == 0 {
+                break;
+            }
+            hasher.update(&buffer[..n]);
+            bytes += n as u64;
+        }
+        Ok(Self {
+            bytes,
+            sha256: hex(&hasher.finalize()),
+        })
+    }
+}
+
+/// Writes a value as JSON, so that a crash leaves the old file or the new one.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError> {
+    let text = serde_json::to_vec_pretty(value).map_err(TrainError::json(path))?;
+    Ok(write_atomically(path, |file| {
+        std::io::Write::write_all(file, &text)
+    })?)
+}
+
+/// Reads what [`write_json`] wrote.
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TrainError> {
+    let text = fs::read(path).map_err(TrainError::io(path, "read"))?;
+    serde_json::from_slice(&text).map_err(TrainError::json(path))
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,137 @@
+//! A run into a checkpoint and out of it again, bit for bit.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use dataloader::DataLoader;
+use gpt::GptConfig;
+
+use crate::checkpoint::{self, Checkpoint, STATE_FILE};
+use crate::run_folder::step_name;
+use crate::state::{self, EpochState, Fingerprint, TrainState, rng_from_hex, rng_to_hex};
+use crate::trainer::EpochInProgress;
+use crate::{RunFolder, TrainConfig, TrainError, Trainer};
+
+impl Trainer {
+    /// The run that `checkpoint` (its own folder, as [`latest_checkpoint`](crate::latest_checkpoint) finds it) was saved from, bit for bit as if it had never stopped.
+    ///
+    /// `max_steps`, and what draws nothing (samples, saving), may be other than in the checkpoint.
+    ///
+    /// # Errors
+    /// If a file is damaged, if model, data or settings are not those of the checkpoint, or a tensor is missing, of another shape, or not finite.
+    pub fn resume(
+        checkpoint: impl AsRef<Path>,
+        config: TrainConfig,
+        model: &GptConfig,
+        train_loader: DataLoader,
+        val_loader: Option<DataLoader>,
+    ) -> Result<Self, TrainError> {
+        config.validate()?;
+        let path = checkpoint.as_ref();
+        let saved = checkpoint::read(path)?;
+        let other = |name, saved: String, asked: String| TrainError::OtherConfig {
+            path: path.to_owned(),
+            name,
+            saved,
+            asked,
+        };
+        if let Some((name, saved, asked)) = saved.state.config.first_difference(&config) {
+            return Err(other(name, saved, asked));
+        }
+        if saved.model.config() != model {
+            let saved = format!("{:?}", saved.model.config());
+            return Err(other("the model", saved, format!("{model:?}")));
+        }
+        let data = (
+            Fingerprint::of(&train_loader),
+            val_loader.as_ref().map(Fingerprint::of),
+        );
+        if data.0 != saved.state.train_data {
+            let saved = format!("{:?}", saved.state.train_data);
+            return Err(other("the training data", saved, format!("{:?}", data.0)));
+        }
+        if data.1 != saved.state.val_data {
+            let saved = format!("{:?}", saved.state.val_data);
+            return Err(other("the validation data", saved, format!("{:?}", data.1)));
+        }
+        let Checkpoint {
+            model,
+            optimizer,
+            grads,
+            state,
+        } = saved;
+        let generator = |text: &str| {
+            rng_from_hex(text).ok_or_else(|| TrainError::State {
+                path: path.join(STATE_FILE),
+                what: "a random state is damaged",
+            })
+        };
+        let loaders = (train_loader, val_loader);
+        let rng = generator(&state.rng)?;
+        let mut trainer = Self::with_optimizer(config, model, optimizer, loaders, rng)?;
+        trainer.epoch_in_progress = match state.epoch_in_progress {
+            None => None,
+            Some(EpochState { rng, position }) => {
+                let drawn_from = generator(&rng)?;
+                let mut batches = trainer.train_loader.epoch(&mut drawn_from.clone());
+                batches.seek(position)?;
+                Some(EpochInProgress {
+                    batches,
+                    drawn_from,
+                })
+            }
+        };
+        trainer.grads = grads;
+        trainer.epoch = state.epoch;
+        trainer.steps_done = state.steps_done;
+        trainer.micro_step = state.micro_step;
+        trainer.loss_sum = state.loss_sum;
+        trainer.tokens_seen = state.tokens_seen;
+        trainer.steps = state.steps;
+        trainer.evaluations = state.evaluations;
+        trainer.fingerprints = OnceLock::from(data);
+        Ok(trainer)
+    }
+
+    /// Saves the run as it is, between two steps or among the batches of one; returns the checkpoint's folder.
+    ///
+    /// # Errors
+    /// If it can't be written: the checkpoints from before are then as they were.
+    pub fn save(&self, folder: &RunFolder) -> Result<PathBuf, TrainError> {
+        let name = step_name(self.steps_done, self.micro_step);
+        let grads = (self.micro_step > 0).then_some(&self.grads);
+        let state = self.state();
+        folder.add(&name, self.config.keep, |folder| {
+            checkpoint::write(folder, &self.model, &self.optimizer, grads, &state)
+        })
+    }
+
+    fn state(&self) -> TrainState {
+        let (train_data, val_data) = self.fingerprints.get_or_init(|| {
+            let val_loader = self.val_loader.as_ref();
+            (
+                Fingerprint::of(&self.train_loader),
+                val_loader.map(Fingerprint::of),
+            )
+        });
+        TrainState {
+            version: state::VERSION,
+            config: self.config.clone(),
+            steps_done: self.steps_done,
+            micro_step: self.micro_step,
+            loss_sum: self.loss_sum,
+            optimizer_steps: self.optimizer.steps,
+            tokens_seen: self.tokens_seen,
+            epoch: self.epoch,
+            epoch_in_progress: self.epoch_in_progress.as_ref().map(|epoch| EpochState {
+                rng: rng_to_hex(&epoch.drawn_from),
+                position: epoch.batches.position(),
+            }),
+            rng: rng_to_hex(&self.rng),
+            train_data: train_data.clone(),
+            val_data: val_data.clone(),
+            steps: self.steps.clone(),
+            evaluations: self.evaluations.clone(),
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The core of training: batches to gradients, gradients to steps, evaluation, samples (book section 5.2).
+//!
+//! ```text
+//! batch:  loss and gradients (times 1 / accumulation)
+//! step:   after `accumulation` batches: clip, AdamW
+//! ```
+//!
+//! When what is due, `run.rs` knows; what a checkpoint keeps, `resume.rs`.
+
+use std::sync::OnceLock;
+
+use dataloader::{DataLoader, Epoch};
+use generate::generate_text_simple;
+use gpt::{GptError, GptModel};
+use ndarray::Array2;
+use torch_rng::TorchRng;
+
+use crate::clip::clip_scale;
+use crate::state::Fingerprint;
+use crate::{
+    AdamW, BatchReport, Evaluation, SampleConfig, StepReport, TrainConfig, TrainError,
+    calc_loss_loader, grad_norm,
+};
+
+/// A run: model, optimizer, data and random numbers, at one moment.
+#[derive(Debug)]
+pub struct Trainer {
+    pub(crate) config: TrainConfig,
+    pub(crate) model: GptModel,
+    pub(crate) optimizer: AdamW,
+    /// Zeros, but between the batches of one step.
+    pub(crate) grads: GptModel,
+    pub(crate) rng: TorchRng,
+    pub(crate) train_loader: DataLoader,
+    pub(crate) val_loader: Option<DataLoader>,
+    pub(crate) epoch_in_progress: Option<EpochInProgress>,
+    /// The epoch in progress, or the next one.
+    pub(crate) epoch: u64,
+    pub(crate) steps_done: u64,
+    /// Batches accumulated since the last step, and the sum of their losses.
+    pub(crate) micro_step: u64,
+    pub(crate) loss_sum: f64,
+    pub(crate) tokens_seen: u64,
+    pub(crate) steps: Vec<StepReport>,
+    pub(crate) evaluations: Vec<Evaluation>,
+    pub(crate) fingerprints: OnceLock<(Fingerprint, Option<Fingerprint>)>,
+}
+
+/// An epoch that has begun, and the generator from before it was drawn.
+#[derive(Debug)]
+pub(crate) struct EpochInProgress {
+    pub(crate) batches: Epoch,
+    pub(crate) drawn_from: TorchRng,
+}
+
+/// What one batch led to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// The batch.
+    pub batch: BatchReport,
+    /// The step, if the batch completed one.
+    pub step: Option<StepReport>,
+    /// Whether it was the last batch of its epoch.
+    pub epoch_end: bool,
+}
+
+impl Trainer {
+    /// A run that begins with `model` and moments of zero; `rng` draws the order of the data and the dropout.
+    ///
+    /// # Errors
+    /// If a setting is wrong, or the windows are longer than the model's context.
+    pub fn new(
+        config: TrainConfig,
+        model: GptModel,
+        train_loader: DataLoader,
+        val_loader: Option<DataLoader>,
+        rng: TorchRng,
+    ) -> Result<Self, TrainError> {
+        let optimizer = AdamW::new(config.optimizer, model.config())?;
+        Self::with_optimizer(config, model, optimizer, (train_loader, val_loader), rng)
+    }
+
+    /// As [`new`](Self::new), with an optimizer that may have taken steps before; its settings replace those of `config`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), or if the optimizer's moments belong to another model.
+    pub fn with_optimizer(
+        mut config: TrainConfig,
+        model: GptModel,
+        optimizer: AdamW,
+        (train_loader, val_loader): (DataLoader, Option<DataLoader>),
+        rng: TorchRng,
+    ) -> Result<Self, TrainError> {
+        config.optimizer = optimizer.config;
+        config.validate()?;
+        if optimizer.m.config() != model.config() || optimizer.v.config() != model.config() {
+            return Err(TrainError::OtherModel {
+                optimizer: format!("{:?}", optimizer.m.config()),
+                model: format!("{:?}", model.config()),
+            });
+        }
+        check_windows(&model, &train_loader, val_loader.as_ref())?;
+        Ok(Self {
+            grads: GptModel::zeros(*model.config())?,
+            config,
+            model,
+            optimizer,
+            rng,
+            train_loader,
+            val_loader,
+            epoch_in_progress: None,
+            epoch: 0,
+            steps_done: 0,
+            micro_step: 0,
+            loss_sum: 0.0,
+            tokens_seen: 0,
+            steps: Vec::new(),
+            evaluations: Vec::new(),
+            fingerprints: OnceLock::new(),
+        })
+    }
+
+    /// One batch forward and backward, and the optimizer's step if it was the last one to be accumulated.
+    ///
+    /// # Errors
+    /// If loss or gradient are not finite: the weights are then those from before the step.
+    pub fn train_batch(&mut self) -> Result<Progress, TrainError> {
+        let (batch, epoch_end) = self.next_batch();
+        let learning_rate = self.learning_rate();
+        let weight = 1.0 / self.config.accumulation as f32;
+        let loss = self.model.loss_and_grads(
+            &batch.input_ids,
+            &batch.target_ids,
+            weight,
+            &mut self.rng,
+            &mut self.grads,
+        )?;
+        if !loss.is_finite() {
+            return Err(TrainError::NonFiniteLoss {
+                step: self.steps_done,
+                loss,
+                learning_rate,
+            });
+        }
+        let tokens = batch.input_ids.len() as u64;
+        let report = BatchReport {
+            step: self.steps_done,
+            micro_step: self.micro_step,
+            epoch: self.epoch,
+            loss,
+            tokens,
+        };
+        self.tokens_seen += tokens;
+        self.loss_sum += f64::from(loss);
+        self.micro_step += 1;
+        let step = if self.micro_step == self.config.accumulation {
+            Some(self.update(learning_rate)?)
+        } else {
+            None
+        };
+        if epoch_end {
+            self.epoch_in_progress = None;
+            self.epoch += 1;
+        }
+        Ok(Progress {
+            batch: report,
+            step,
+            epoch_end,
+        })
+    }
+
+    /// The losses of the first batches of a new pass over each loader, nothing dropped; also logged.
+    ///
+    /// It draws, as iterating over PyTorch's loaders does.
+    ///
+    /// # Errors
+    /// If a loss is not finite.
+    pub fn evaluate(&mut self) -> Result<Evaluation, TrainError> {
+        let (n, rng) = (Some(self.config.eval_batches), &mut self.rng);
+        let train_loss = calc_loss_loader(&self.train_loader, &self.model, n, rng)?;
+        let val_loss = match &self.val_loader {
+            Some(loader) => Some(calc_loss_loader(loader, &self.model, n, rng)?),
+            None => None,
+        };
+        let last = self.steps.last();
+        let evaluation = Evaluation {
+            step: last.map_or(0, |last| last.step),
+            epoch: last.map_or(0, |last| last.epoch),
+            train_loss,
+            val_loss,
+            tokens_seen: self.tokens_seen,
+        };
+        for (which, loss) in [("training", Some(train_loss)), ("validation", val_loss)] {
+            if let Some(loss) = loss
+                && !loss.is_finite()
+            {
+                return Err(TrainError::NonFiniteEvaluation {
+                    which,
+                    step: evaluation.step,
+                    loss,
+                    learning_rate: last.map_or(self.config.optimizer.lr, |last| last.learning_rate),
+                });
+            }
+        }
+        self.evaluations.push(evaluation);
+        Ok(evaluation)
+    }
+
+    /// A greedy continuation of the prompt, prompt included; it draws nothing.
+    ///
+    /// # Errors
+    /// If the prompt has an id that the model doesn't know, or the logits are not finite.
+    pub fn sample(&self, sample: &SampleConfig) -> Result<Vec<u32>, TrainError> {
+        let prompt = Array2::from_shape_vec((1, sample.prompt.len()), sample.prompt.clone());
+        let prompt = prompt.expect("n ids fill one row of n");
+        let context = self.model.config().context_length;
+        let ids = generate_text_simple(&self.model, prompt, sample.max_new_tokens, context)?;
+        Ok(ids.into_iter().collect())
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &TrainConfig {
+        &self.config
+    }
+
+    /// The model as it is now.
+    pub fn model(&self) -> &GptModel {
+        &self.model
+    }
+
+    /// Optimizer steps so far.
+    pub fn steps_done(&self) -> u64 {
+        self.steps_done
+    }
+
+    /// Input tokens so far.
+    pub fn tokens_seen(&self) -> u64 {
+        self.tokens_seen
+    }
+
+    /// Every step so far, those before a resume included.
+    pub fn steps(&self) -> &[StepReport] {
+        &self.steps
+    }
+
+    /// Every evaluation so far, those before a resume included.
+    pub fn evaluations(&self) -> &[Evaluation] {
+        &self.evaluations
+    }
+
+    /// The learning rate of the step in progress, or the next one.
+    pub fn learning_rate(&self) -> f64 {
+        let peak_lr = self.config.optimizer.lr;
+        self.config.schedule.learning_rate(self.steps_done, peak_lr)
+    }
+
+    /// The parts of a finished run.
+    pub fn into_parts(self) -> (GptModel, AdamW, TorchRng) {
+        (self.model, self.optimizer, self.rng)
+    }
+
+    /// The next batch, of a new epoch if need be, and whether it is the last one.
+    fn next_batch(&mut self) -> (dataloader::Batch, bool) {
+        let epoch = self.epoch_in_progress.get_or_insert_with(|| {
+            let drawn_from = self.rng.clone();
+            let batches = self.train_loader.epoch(&mut self.rng);
+            EpochInProgress {
+                batches,
+                drawn_from,
+            }
+        });
+        let batch = epoch.batches.next();
+        let batch = batch.expect("an epoch has a batch, and a used up one is put away");
+        (batch, epoch.batches.len() == 0)
+    }
+
+    /// Clips and takes the optimizer's step.
+    fn update(&mut self, learning_rate: f64) -> Result<StepReport, TrainError> {
+        let norm = grad_norm(&self.grads);
+        if !norm.is_finite() {
+            return Err(TrainError::NonFiniteGradient {
+                step: self.steps_done,
+                norm,
+                learning_rate,
+            });
+        }
+        let scale = self
+            .config
+            .max_grad_norm
+            .map_or(1.0, |max| clip_scale(norm, max));
+        self.optimizer
+            .step(&mut self.model, &mut self.grads, learning_rate, scale);
+        let report = StepReport {
+            step: self.steps_done,
+            epoch: self.epoch,
+            loss: (self.loss_sum / self.config.accumulation as f64) as f32,
+            learning_rate,
+            grad_norm: norm,
+            tokens_seen: self.tokens_seen,
+        };
+        self.steps.push(report);
+        self.steps_done += 1;
+        self.micro_step = 0;
+        self.loss_sum = 0.0;
+        Ok(report)
+    }
+}
+
+/// That the model can take the windows, before the first step is computed.
+fn check_windows(
+    model: &GptModel,
+    train_loader: &DataLoader,
+    val_loader: Option<&DataLoader>,
+) -> Result<(), TrainError> {
+    let context_length = model.config().context_length;
+    for loader in std::iter::once(train_loader).chain(val_loader) {
+        let num_tokens = loader.dataset().max_length();
+        if num_tokens > context_length {
+            return Err(GptError::TooLong {
+                num_tokens,
+                context_length,
+            }
+            .into());
+        }
+    }
+    Ok(())
+}
