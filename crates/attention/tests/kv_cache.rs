@@ -59,7 +59,7 @@ fn reordered_sequences_continue_as_the_sequence_they_copy() {
     let mut copied = cache.clone();
     copied.reorder(&[1, 1]);
     let next = [4, 5, 6].map(|seed| test_array((1, 6), 1.0, seed));
-    let mut attend_next = |cache: &mut KvCache, new: [usize; 2]| {
+    let attend_next = |cache: &mut KvCache, new: [usize; 2]| {
         let mut context = Array2::zeros((1, 6));
         cache.attend(&new, &next[0], (&next[1], &next[2]), context.view_mut());
         context

@@ -1,0 +1,284 @@
+//! Keys and values of the tokens seen so far, so that a new token's attention costs one pass over them: `softmax(q K^T / sqrt(head_dim)) V` with K and V remembered.
+//!
+//! Each head's keys are one contiguous block, read in order.
+//! Sequences of a batch have lengths of their own; nothing is padded, so nothing can leak.
+//! It does not project: queries, keys and values come from the module's own layers. There is no dropout and no gradient.
+
+use ndarray::{Array4, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
+use rayon::prelude::*;
+use tensor_ops::{attend_query, causal_softmax_rows, matmul_into_serial};
+
+/// Queries a block, as in the module without a cache.
+const BLOCK: usize = 64;
+/// Cached numbers that a call reads before the heads are shared out among the threads.
+const PARALLEL_FROM: usize = 64 * 1024;
+
+/// One layer's keys and values, with room for `capacity` tokens a sequence.
+///
+/// ```
+/// use attention::KvCache;
+/// use ndarray::array;
+///
+/// let mut cache = KvCache::new(1, 1, 4, 2); // one sequence, one head of two features
+/// let mut context = array![[0.0, 0.0]];
+/// let (query, key, value) = (array![[1.0, 0.0]], array![[0.0, 1.0]], array![[5.0, 7.0]]);
+/// cache.attend(&[1], &query, (&key, &value), context.view_mut());
+/// assert_eq!(context, array![[5.0, 7.0]]); // a first token sees itself alone
+/// assert_eq!(cache.len(0), 1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct KvCache {
+    /// (batch, num_heads, capacity, head_dim)
+    keys: Array4<f32>,
+    /// (batch, num_heads, capacity, head_dim)
+    values: Array4<f32>,
+    /// (batch): tokens remembered
+    lens: Vec<usize>,
+}
+
+impl KvCache {
+    /// An empty cache; memory is touched as it fills.
+    pub fn new(batch: usize, num_heads: usize, capacity: usize, head_dim: usize) -> Self {
+        let shape = (batch, num_heads, capacity, head_dim);
+        Self {
+            keys: Array4::zeros(shape),
+            values: Array4::zeros(shape),
+            lens: vec![0; batch],
+        }
+    }
+
+    /// How many sequences there are.
+    pub fn batch(&self) -> usize {
+        self.lens.len()
+    }
+
+    /// How many tokens of a sequence are remembered.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    pub fn len(&self, sequence: usize) -> usize {
+        self.lens[sequence]
+    }
+
+    /// Whether no token of any sequence is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.lens.iter().all(|&len| len == 0)
+    }
+
+    /// How many tokens a sequence can have.
+    pub fn capacity(&self) -> usize {
+        self.keys.len_of(Axis(2))
+    }
+
+    /// Forgets the tokens of a sequence from the `len`th on; it does nothing if there are fewer.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    pub fn truncate(&mut self, sequence: usize, len: usize) {
+        self.lens[sequence] = self.lens[sequence].min(len);
+    }
+
+    /// Makes each sequence `i` a copy of what `sources[i]` was, as beam search needs.
+    ///
+    /// # Panics
+    /// If there is not one source a sequence, or a source is no sequence.
+    pub fn reorder(&mut self, sources: &[usize]) {
+        assert!(
+            sources.len() == self.batch(),
+            "KvCache::reorder: {} sources for a batch of {}",
+            sources.len(),
+            self.batch()
+        );
+        if sources.iter().enumerate().all(|(i, &source)| i == source) {
+            return;
+        }
+        let longest = sources.iter().map(|&source| self.lens[source]).max();
+        let longest = longest.unwrap_or(0);
+        for cache in [&mut self.keys, &mut self.values] {
+            let old = cache.slice(s![.., .., ..longest, ..]).to_owned();
+            for (i, &source) in sources.iter().enumerate() {
+                cache
+                    .slice_mut(s![i, .., ..longest, ..])
+                    .assign(&old.index_axis(Axis(0), source));
+            }
+        }
+        self.lens = sources.iter().map(|&source| self.lens[source]).collect();
+    }
+
+    /// Remembers the keys and values of new tokens, and writes their context vectors (rows, num_heads * head_dim).
+    ///
+    /// Rows are tokens, sequence after sequence: `new_tokens[i]` of them belong to sequence `i`, which may have none.
+    /// Each sees the remembered tokens of its own sequence, the new ones before it, and itself.
+    ///
+    /// # Panics
+    /// If a shape doesn't fit or a sequence would outgrow the capacity; the message names the numbers.
+    pub fn attend(
+        &mut self,
+        new_tokens: &[usize],
+        queries: &ArrayRef2<f32>,
+        (keys, values): (&ArrayRef2<f32>, &ArrayRef2<f32>),
+        context: ArrayViewMut2<f32>,
+    ) {
+        self.check(new_tokens, queries, keys, values, &context);
+        let pasts = self.lens.clone();
+        let mut row = 0;
+        for (sequence, &new) in new_tokens.iter().enumerate() {
+            let rows = s![row..row + new, ..];
+            let place = (sequence, pasts[sequence]);
+            store(&mut self.keys, place, keys.slice(rows));
+            store(&mut self.values, place, values.slice(rows));
+            self.lens[sequence] += new;
+            row += new;
+        }
+        let work: usize = (new_tokens.iter().zip(&pasts))
+            .map(|(&new, &past)| new * (past + new) * queries.ncols())
+            .sum();
+        let tasks = self.tasks(new_tokens, &pasts, queries, context);
+        if work < PARALLEL_FROM {
+            let mut scores = Vec::new();
+            tasks.into_iter().for_each(|task| task.run(&mut scores));
+        } else {
+            tasks
+                .into_par_iter()
+                .for_each_init(Vec::new, |scores, task| task.run(scores));
+        }
+    }
+
+    /// The work of each head of each sequence that has new tokens.
+    fn tasks<'a>(
+        &'a self,
+        new_tokens: &[usize],
+        pasts: &[usize],
+        queries: &'a ArrayRef2<f32>,
+        mut context: ArrayViewMut2<'a, f32>,
+    ) -> Vec<HeadTask<'a>> {
+        let (_, num_heads, _, head_dim) = self.keys.dim();
+        let mut tasks = Vec::with_capacity(new_tokens.len() * num_heads);
+        let mut first = 0;
+        for (sequence, (&new, &past)) in new_tokens.iter().zip(pasts).enumerate() {
+            let (mut rows, rest) = context.split_at(Axis(0), new);
+            context = rest;
+            if new == 0 {
+                continue;
+            }
+            for head in 0..num_heads {
+                let (head_context, rest) = rows.split_at(Axis(1), head_dim);
+                rows = rest;
+                let columns = head * head_dim..(head + 1) * head_dim;
+                let remembered = s![sequence, head, ..past + new, ..];
+                tasks.push(HeadTask {
+                    past,
+                    queries: queries.slice(s![first..first + new, columns]),
+                    keys: self.keys.slice(remembered),
+                    values: self.values.slice(remembered),
+                    context: head_context,
+                });
+            }
+            first += new;
+        }
+        tasks
+    }
+
+    fn check(
+        &self,
+        new_tokens: &[usize],
+        queries: &ArrayRef2<f32>,
+        keys: &ArrayRef2<f32>,
+        values: &ArrayRef2<f32>,
+        context: &ArrayRef2<f32>,
+    ) {
+        let (batch, num_heads, capacity, head_dim) = self.keys.dim();
+        let shape = (new_tokens.iter().sum(), num_heads * head_dim);
+        assert!(
+            new_tokens.len() == batch,
+            "KvCache::attend: new tokens for {} sequences, but the batch is {batch}",
+            new_tokens.len()
+        );
+        for (name, found) in [
+            ("queries", queries.dim()),
+            ("keys", keys.dim()),
+            ("values", values.dim()),
+            ("context", context.dim()),
+        ] {
+            assert!(
+                found == shape,
+                "KvCache::attend: {name} have shape {found:?}, but the new tokens need {shape:?}"
+            );
+        }
+        for (sequence, (&new, &len)) in new_tokens.iter().zip(&self.lens).enumerate() {
+            assert!(
+                new <= capacity - len,
+                "KvCache::attend: sequence {sequence} has {len} tokens and {new} new ones, but room for {capacity}"
+            );
+        }
+    }
+}
+
+/// One head of one sequence: its new queries against all its keys.
+struct HeadTask<'a> {
+    /// Tokens before the first new one.
+    past: usize,
+    /// (new, head_dim)
+    queries: ArrayView2<'a, f32>,
+    /// (past + new, head_dim)
+    keys: ArrayView2<'a, f32>,
+    /// (past + new, head_dim)
+    values: ArrayView2<'a, f32>,
+    /// (new, head_dim)
+    context: ArrayViewMut2<'a, f32>,
+}
+
+impl HeadTask<'_> {
+    fn run(mut self, scores: &mut Vec<f32>) {
+        let (new, head_dim) = self.queries.dim();
+        let scale = 1.0 / (head_dim as f32).sqrt();
+        let n_keys = self.past + new;
+        // Scores are written before they are read: what an earlier head left doesn't matter.
+        scores.resize(scores.len().max(BLOCK.min(new) * n_keys), 0.0);
+        if new == 1 {
+            let query = self.queries.row(0);
+            attend_query(
+                query.to_slice().expect("part of a row-major row"),
+                (whole(&self.keys), whole(&self.values)),
+                scale,
+                &mut scores[..n_keys],
+                self.context
+                    .as_slice_mut()
+                    .expect("part of a row-major row"),
+            );
+            return;
+        }
+        let mut log_sums = [0.0; BLOCK];
+        for first in (0..new).step_by(BLOCK) {
+            let last = (first + BLOCK).min(new);
+            let visible = self.past + last;
+            let scores = &mut scores[..(last - first) * visible];
+            let mut p = ArrayViewMut2::from_shape((last - first, visible), scores)
+                .expect("as many scores as queries times keys");
+            let queries = self.queries.slice(s![first..last, ..]);
+            let keys = self.keys.slice(s![..visible, ..]);
+            matmul_into_serial(&queries, &keys.t(), 0.0, p.view_mut()); // (queries, visible)
+            let log_sums = &mut log_sums[..last - first];
+            causal_softmax_rows(p.view_mut(), scale, self.past + first, log_sums);
+            let values = self.values.slice(s![..visible, ..]);
+            let context = self.context.slice_mut(s![first..last, ..]);
+            matmul_into_serial(&p, &values, 0.0, context); // (queries, head_dim)
+        }
+    }
+}
+
+/// Writes rows (new, num_heads * head_dim) head by head behind the tokens that a sequence has.
+fn store(cache: &mut Array4<f32>, (sequence, len): (usize, usize), rows: ArrayView2<f32>) {
+    let head_dim = cache.len_of(Axis(3));
+    let mut sequence = cache.index_axis_mut(Axis(0), sequence); // (num_heads, capacity, head_dim)
+    let heads = rows.axis_chunks_iter(Axis(1), head_dim);
+    for (mut head, rows) in sequence.outer_iter_mut().zip(heads) {
+        head.slice_mut(s![len..len + rows.nrows(), ..])
+            .assign(&rows);
+    }
+}
+
+/// The elements of a head's remembered rows.
+fn whole<'a>(rows: &'a ArrayView2<f32>) -> &'a [f32] {
+    rows.as_slice().expect("a head's rows are one block")
+}
