@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::Precision;
 use crate::GptError;
 
 /// A folder or file that can't be read as a model, or can't be written.
@@ -89,7 +90,7 @@ pub enum FormatProblem {
     NotUtf8(usize),
     /// Text that is no JSON object of tensors.
     #[error("the header is not a JSON object of tensors: {0}")]
-    NotJson(serde_json::Error),
+    NotJson(JsonProblem),
     /// The same name twice.
     #[error("the header has {0} twice")]
     Duplicate(Quoted),
@@ -109,7 +110,7 @@ pub enum FormatProblem {
 pub enum TensorProblem {
     /// A header entry that is not `{"dtype", "shape", "data_offsets"}`.
     #[error("the header's entry is wrong: {0}")]
-    Entry(serde_json::Error),
+    Entry(JsonProblem),
     /// A type that is not one of safetensors'.
     #[error("unknown dtype {0}")]
     UnknownDtype(Quoted),
@@ -177,6 +178,16 @@ pub enum TensorProblem {
         /// In the file.
         found: Shape,
     },
+    /// More than the precision of the file can hold.
+    #[error("element {index} is {value}, which {precision} can't hold")]
+    Overflow {
+        /// In row-major order.
+        index: usize,
+        /// The model's number.
+        value: f32,
+        /// The file's precision.
+        precision: Precision,
+    },
     /// NaN or infinity.
     #[error("element {index} is {value}, but weights must be finite")]
     NotFinite {
@@ -216,7 +227,7 @@ pub enum ConfigProblem {
     NotUtf8(usize),
     /// Text that is no JSON object.
     #[error("not a JSON object: {0}")]
-    NotJson(serde_json::Error),
+    NotJson(JsonProblem),
     /// The same key twice.
     #[error("{0} is there twice")]
     Duplicate(Quoted),
@@ -268,6 +279,39 @@ pub enum ConfigProblem {
     /// What only the whole configuration shows.
     #[error(transparent)]
     Model(GptError),
+}
+
+/// What the JSON parser found wrong, and where: on one line, and cut if it quotes something very long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonProblem(String);
+
+impl JsonProblem {
+    /// The parser's place comes last, so the middle is cut.
+    const EACH_END: usize = 100;
+
+    pub(super) fn new(error: &dyn fmt::Display) -> Self {
+        let text = error.to_string();
+        let shown = if text.chars().count() > 2 * Self::EACH_END {
+            let head: String = text.chars().take(Self::EACH_END).collect();
+            let tail: Vec<char> = text.chars().rev().take(Self::EACH_END).collect();
+            format!("{head}…{}", tail.into_iter().rev().collect::<String>())
+        } else {
+            text
+        };
+        Self(shown.replace(char::is_control, " "))
+    }
+}
+
+impl From<serde_json::Error> for JsonProblem {
+    fn from(error: serde_json::Error) -> Self {
+        Self::new(&error)
+    }
+}
+
+impl fmt::Display for JsonProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// A name or value out of a file, as it is shown: escaped, on one line, and cut if it is very long.

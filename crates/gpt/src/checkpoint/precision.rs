@@ -71,6 +71,15 @@ impl Precision {
         }
     }
 
+    /// Whether a number is finite when it is rounded to this precision.
+    pub(super) fn holds(self, value: f32) -> bool {
+        match self {
+            Self::F32 => value.is_finite(),
+            Self::F16 => f16::from_f32(value).is_finite(),
+            Self::Bf16 => bf16::from_f32(value).is_finite(),
+        }
+    }
+
     /// Appends the elements' little-endian bytes, rounded to the nearest, ties to even.
     pub(super) fn encode(self, values: &[f32], out: &mut Vec<u8>) {
         match self {
