@@ -11,6 +11,9 @@ mod self_attention;
 mod simple;
 mod wrapper;
 
+// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+pub use {ndarray, torch_rng};
+
 pub use causal::CausalAttention;
 pub use config::AttentionConfig;
 pub use error::AttentionError;

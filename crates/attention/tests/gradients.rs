@@ -14,9 +14,9 @@ fn show(report: GradientReport) {
     report.assert_passed();
 }
 
-/// Looser than for one operation: at scale 0.1 the gradients of query and key weights are a thousand times smaller than the outputs whose f32 rounding the differences see.
+/// Looser than for one operation: the differences see the f32 rounding of all of them.
 const CHECK: GradientCheck = GradientCheck {
-    tolerance: 2e-2,
+    tolerance: 5e-3,
     step: None,
     max_elements: usize::MAX,
 };
@@ -48,13 +48,23 @@ fn check(num_tokens: usize, dropout: f64, build: Build) {
         let mut grads = MultiHeadAttention::zeros(config).unwrap();
         let (_, cache) = mha.forward_train(x.clone(), &mut rng.clone()).unwrap();
         let d_x = mha.backward(cache, &w, &mut grads);
-        println!(
-            "{}",
-            CHECK.measure_array("attention input", &x, &d_x, |x| objective(&mha, x))
-        );
+        show(CHECK.measure_array("attention input", &x, &d_x, |x| objective(&mha, x)));
         for (i, (name, d)) in grads.named_parameters().into_iter().enumerate() {
+            if name == "W_key.bias" {
+                // It adds the same to all scores of a query, which softmax takes away again.
+                assert!(
+                    d.iter().all(|d| d.abs() < 1e-4),
+                    "{name} has no influence, but a gradient of {d}"
+                );
+                continue;
+            }
             let parameter = mha.named_parameters()[i].1.to_owned();
-            let report = CHECK.measure_array(&format!("attention {name}"), &parameter, &d, |p| {
+            // Scores of small inputs barely feel a weight, so the step must be large to be seen above the rounding.
+            let check = GradientCheck {
+                step: Some(0.1 / f64::from(scale)),
+                ..CHECK
+            };
+            let report = check.measure_array(&format!("attention {name}"), &parameter, &d, |p| {
                 let mut moved = mha.clone();
                 moved.named_parameters_mut()[i].1.assign(p);
                 objective(&moved, &x)

@@ -15,6 +15,9 @@ mod shortcut;
 mod size;
 mod transformer_block;
 
+// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+pub use {ndarray, torch_rng};
+
 pub use bad_lm::BadLm;
 pub use config::{DropRates, GptConfig};
 pub use dummy::{DummyGptModel, DummyLayerNorm, DummyTransformerBlock};

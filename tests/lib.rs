@@ -1,1 +1,0 @@
-//! Tests that span crates.

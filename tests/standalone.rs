@@ -1,0 +1,114 @@
+//! Each library crate can be used alone: a package outside the workspace that depends on it by path, and on nothing else, runs the example of its README.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+const LIBRARIES: [&str; 8] = [
+    "torch-rng",
+    "tokenizer",
+    "tensor-ops",
+    "dataloader",
+    "attention",
+    "gpt",
+    "generate",
+    "train",
+];
+
+#[test]
+fn each_library_works_as_the_only_dependency_of_a_package_outside_the_workspace() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ is in the workspace");
+    let outside = tempfile::tempdir().expect("a temporary folder");
+    for library in LIBRARIES {
+        let package = outside.path().join(library);
+        let readme = fs::read_to_string(root.join("crates").join(library).join("README.md"))
+            .expect("each crate has a README");
+        let examples: Vec<String> = rust_blocks(&readme);
+        assert!(
+            !examples.is_empty(),
+            "{library}: its README has no Rust example"
+        );
+        for example in examples {
+            write_package(
+                &package,
+                &root.join("crates").join(library),
+                library,
+                &example,
+            );
+            // The workspace's versions, which are downloaded already.
+            fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock"))
+                .expect("the workspace's lock file");
+            run(&package, library, &example);
+        }
+    }
+}
+
+fn write_package(package: &Path, library_path: &Path, library: &str, example: &str) {
+    let manifest = format!(
+        "[package]\nname = \"uses-{library}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
+         [dependencies]\n{library} = {{ path = {library_path:?} }}\n\n[workspace]\n",
+    );
+    fs::create_dir_all(package.join("src")).expect("a folder of our own");
+    fs::write(package.join("Cargo.toml"), manifest).expect("a folder of our own");
+    fs::write(package.join("src/main.rs"), as_program(example)).expect("a folder of our own");
+}
+
+fn run(package: &Path, library: &str, example: &str) {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(default_target, PathBuf::from);
+    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["run", "--quiet", "--offline"])
+        .current_dir(package)
+        // One folder for all, so that what they share is built once.
+        .env("CARGO_TARGET_DIR", target.join("standalone"))
+        .output()
+        .expect("cargo runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{library}, used alone:\n{errors}\nof the example:\n{example}"
+    );
+}
+
+fn default_target() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("in the workspace")
+        .join("target")
+}
+
+/// The text of each ```rust block.
+fn rust_blocks(markdown: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut rest = markdown;
+    while let Some((_, from)) = rest.split_once("```rust\n") {
+        let (block, after) = from
+            .split_once("\n```")
+            .expect("a block that is opened is closed");
+        blocks.push(block.to_owned());
+        rest = after;
+    }
+    blocks
+}
+
+/// As rustdoc does: hidden lines lose their `# `, and the block becomes the body of `main`.
+fn as_program(example: &str) -> String {
+    let body: String = example
+        .lines()
+        .map(|line| {
+            line.strip_prefix("# ")
+                .unwrap_or(if line == "#" { "" } else { line })
+        })
+        .map(|line| format!("    {line}\n"))
+        .collect();
+    if example.contains("fn main()") {
+        example.to_owned()
+    } else if body.contains("Ok::<(), ") {
+        format!(
+            "fn main() {{\n    let result = (|| {{\n{body}    }})();\n    result.expect(\"the example succeeds\");\n}}\n"
+        )
+    } else {
+        format!("fn main() {{\n{body}}}\n")
+    }
+}
