@@ -9,6 +9,9 @@ mod files;
 mod loader;
 mod split;
 
+// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+pub use {ndarray, tokenizer, torch_rng};
+
 pub use corpus::Corpus;
 pub use dataset::{GptDataset, Window};
 pub use epoch::{Batch, Epoch};

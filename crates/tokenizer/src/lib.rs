@@ -11,6 +11,9 @@ mod streaming;
 mod vocabulary;
 mod whitespace;
 
+// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+pub use ndarray;
+
 pub use error::TokenizerError;
 pub use gpt2::{AllowedSpecial, ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer};
 pub use ids::{text_to_token_ids, token_ids_to_text};
