@@ -6,6 +6,8 @@ use ndarray::{Array, Array2, ArrayRef, ArrayRef2, ArrayViewMut2, Dimension, Ix2}
 
 use crate::kernels::gemm::{self, Threads};
 use crate::kernels::gemv;
+use crate::linear::slice_mut;
+use crate::packed_rows::FEW_ROWS;
 
 /// `a @ b`: (m, k) @ (k, n) -> (m, n), on all threads. `torch.matmul` of two matrices.
 ///
@@ -13,10 +15,10 @@ use crate::kernels::gemv;
 /// If the inner dimensions differ; the message names both shapes.
 pub fn matmul(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2<f32> {
     check_inner("matmul", a, b);
-    if let Some((x, w)) = row_times_transposed(a, b) {
-        let mut y = Array2::zeros((1, b.ncols()));
-        gemv::gemv(x, w, y.as_slice_mut().expect("a fresh array is contiguous"));
-        return y;
+    if few_rows_times_transposed(a, b).is_some() {
+        let mut c = Array2::zeros((a.nrows(), b.ncols()));
+        matmul_into(a, b, 1.0, c.view_mut());
+        return c;
     }
     gemm::product(a, b, Threads::Pool)
 }
@@ -28,15 +30,19 @@ pub fn matmul(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2<f32> {
 pub fn matmul_into(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, beta: f32, mut c: ArrayViewMut2<f32>) {
     check_inner("matmul_into", a, b);
     check_output("matmul_into", a, b, &c);
-    if let Some((x, w)) = row_times_transposed(a, b)
-        && let Some(y) = c.as_slice_mut()
-    {
+    if let Some((x, w)) = few_rows_times_transposed(a, b) {
         if beta == 0.0 {
-            y.fill(0.0);
+            c.fill(0.0);
         } else if beta != 1.0 {
-            y.iter_mut().for_each(|y| *y *= beta);
+            c *= beta;
         }
-        return gemv::gemv(x, w, y);
+        if let (1, Some(y)) = (a.nrows(), c.as_slice_mut()) {
+            return gemv::gemv(x, 1, w, y);
+        }
+        let mut y = Array2::zeros((b.ncols(), a.nrows()));
+        gemv::gemv(x, a.nrows(), w, slice_mut(&mut y));
+        c += &y.t();
+        return;
     }
     gemm::accumulate(a, b, beta, c, Threads::Pool);
 }
@@ -97,19 +103,15 @@ pub fn matmul_batched<D: Dimension>(a: &ArrayRef<f32, D>, b: &ArrayRef<f32, D>) 
         .expect("as many matrices as the inputs have")
 }
 
-/// The slices of a one-row `a` and of the matrix whose transpose `b` is, when both are contiguous.
-fn row_times_transposed<'a>(
+/// The elements of an `a` of few rows and of the matrix whose transpose `b` is, when both are contiguous.
+fn few_rows_times_transposed<'a>(
     a: &'a ArrayRef2<f32>,
     b: &'a ArrayRef2<f32>,
 ) -> Option<(&'a [f32], &'a [f32])> {
-    if a.nrows() != 1 {
+    if !(1..=FEW_ROWS).contains(&a.nrows()) || !b.t().is_standard_layout() {
         return None;
     }
-    Some((
-        a.as_slice()?,
-        b.as_slice_memory_order()
-            .filter(|_| b.t().is_standard_layout())?,
-    ))
+    Some((a.as_slice()?, b.as_slice_memory_order()?))
 }
 
 fn check_inner(op: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) {

@@ -1,0 +1,138 @@
+//! A weight matrix in bf16, the upper half of an f32: half the memory to read while decoding.
+//!
+//! Weights are rounded to 8 bits of mantissa once; the arithmetic is f32. There is no gradient.
+
+use ndarray::{ArrayRef2, ArrayViewMut2};
+
+use crate::kernels::gemv::{Bf16, Weight, gemv};
+use crate::packed_rows::{FEW_ROWS, by_expansion, check, write_transposed};
+use crate::rows::contiguous;
+
+/// A constant (outputs, inputs) matrix of bf16, as in `nn.Linear(..., dtype=torch.bfloat16)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bf16Matrix {
+    /// (outputs, inputs) row-major
+    values: Vec<Bf16>,
+    shape: (usize, usize),
+}
+
+impl Bf16Matrix {
+    /// Rounds each weight to the nearest bf16, ties to even; NaN stays NaN.
+    pub fn from_f32(weight: &ArrayRef2<f32>) -> Self {
+        Self {
+            values: weight.iter().map(|&w| round(w)).collect(),
+            shape: weight.dim(),
+        }
+    }
+
+    /// (outputs, inputs)
+    pub fn dim(&self) -> (usize, usize) {
+        self.shape
+    }
+
+    /// Writes row `i` as f32: an embedding's lookup.
+    ///
+    /// # Panics
+    /// If there is no such row, or `out` is not as long as a row.
+    pub fn row_into(&self, i: usize, out: &mut [f32]) {
+        let n = self.shape.1;
+        assert!(
+            i < self.shape.0 && out.len() == n,
+            "Bf16Matrix::row_into: row {i} of {:?} into {} numbers",
+            self.shape,
+            out.len()
+        );
+        let row = &self.values[i * n..(i + 1) * n];
+        out.iter_mut()
+            .zip(row)
+            .for_each(|(out, w)| *out = w.value());
+    }
+
+    /// `out = x W^T`: (rows, inputs) -> (rows, outputs).
+    ///
+    /// ```
+    /// use ndarray::{Array2, array};
+    /// let w = tensor_ops::Bf16Matrix::from_f32(&array![[1.0, 2.0], [0.5, -1.0], [0.0, 3.0]]);
+    /// let mut y = Array2::zeros((1, 3));
+    /// w.matmul_rows(&array![[10.0, 1.0]], y.view_mut());
+    /// assert_eq!(y, array![[12.0, 4.0, 3.0]]);
+    /// ```
+    ///
+    /// # Panics
+    /// If the shapes don't fit.
+    pub fn matmul_rows(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
+        check("Bf16Matrix::matmul_rows", x, self.shape, &out);
+        if x.nrows() > FEW_ROWS {
+            return by_expansion(x, out, |i, row| self.row_into(i, row));
+        }
+        let x_rows = contiguous(x);
+        let x_rows = x_rows.as_slice().expect("made contiguous above");
+        if let (1, Some(y)) = (x.nrows(), out.as_slice_mut()) {
+            y.fill(0.0);
+            return gemv(x_rows, 1, &self.values, y);
+        }
+        let mut y = vec![0.0; out.len()]; // (outputs, rows)
+        gemv(x_rows, x.nrows(), &self.values, &mut y);
+        write_transposed(&y, out);
+    }
+}
+
+/// The nearest bf16, ties to even.
+fn round(x: f32) -> Bf16 {
+    let bits = x.to_bits();
+    if x.is_nan() {
+        // Rounding could turn its mantissa into that of an infinity.
+        return Bf16((bits >> 16) as u16 | 0x40);
+    }
+    Bf16(((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array2;
+
+    #[test]
+    fn few_rows_and_many_rows_give_the_product_of_the_rounded_weights() {
+        for (rows, n, m) in [
+            (1, 1, 1),
+            (1, 70, 9),
+            (4, 33, 20),
+            (5, 33, 20),
+            (9, 64, 2100),
+        ] {
+            let x = Array2::from_shape_fn((rows, n), |(i, j)| {
+                ((i * 7 + j * 3) % 13) as f32 / 6.0 - 1.0
+            });
+            let w =
+                Array2::from_shape_fn((m, n), |(i, j)| ((i * 5 + j * 11) % 97) as f32 / 48.0 - 1.0);
+            let packed = Bf16Matrix::from_f32(&w);
+            let mut rounded = Array2::zeros((m, n));
+            for (i, mut row) in rounded.rows_mut().into_iter().enumerate() {
+                packed.row_into(i, row.as_slice_mut().expect("row-major"));
+            }
+            assert!((&rounded - &w).iter().all(|d| d.abs() <= 1.0 / 256.0));
+            let mut y = Array2::from_elem((rows, m), f32::NAN);
+            packed.matmul_rows(&x, y.view_mut());
+            let expected = crate::matmul(&x, &rounded.t());
+            for ((at, got), expected) in y.indexed_iter().zip(&expected) {
+                assert!(
+                    (got - expected).abs() < 1e-4,
+                    "{rows} x {n} x {m} at {at:?}: {got} not {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_is_to_nearest_even_and_keeps_the_special_values() {
+        let bits = |x: f32| round(x).0;
+        assert_eq!(bits(1.0), 0x3f80);
+        assert_eq!(bits(f32::from_bits(0x3f80_8000)), 0x3f80); // a tie, down to even
+        assert_eq!(bits(f32::from_bits(0x3f81_8000)), 0x3f82); // a tie, up to even
+        assert_eq!(bits(f32::from_bits(0x3f80_8001)), 0x3f81);
+        assert_eq!(bits(f32::NEG_INFINITY), 0xff80);
+        assert_eq!(bits(f32::MAX), 0x7f80);
+        assert!(round(f32::from_bits(0x7f80_0001)).value().is_nan());
+    }
+}

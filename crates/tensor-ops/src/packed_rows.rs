@@ -1,0 +1,62 @@
+//! What the weight matrices of small numbers share: a product with few rows reads them directly, one with many expands them block by block.
+
+use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis, Slice, s};
+use rayon::prelude::*;
+
+use crate::kernels::gemm::{self, Threads};
+use crate::linear::slice_mut;
+
+/// Up to so many rows are multiplied without expanding the weights.
+pub(crate) const FEW_ROWS: usize = 4;
+/// Weight rows expanded at a time.
+const EXPANDED_ROWS: usize = 2048;
+
+/// `out = x W^T` by expanding W (outputs, n) to f32, a block of rows at a time; `expand(i, row)` writes row i.
+pub(crate) fn by_expansion(
+    x: &ArrayRef2<f32>,
+    mut out: ArrayViewMut2<f32>,
+    expand: impl Fn(usize, &mut [f32]) + Sync,
+) {
+    let (outputs, n) = (out.ncols(), x.ncols());
+    if n == 0 {
+        return out.fill(0.0);
+    }
+    let mut block = Array2::zeros((EXPANDED_ROWS.min(outputs), n));
+    for first in (0..outputs).step_by(EXPANDED_ROWS) {
+        let last = (first + EXPANDED_ROWS).min(outputs);
+        slice_mut(&mut block)[..(last - first) * n]
+            .par_chunks_mut(n)
+            .with_min_len(32)
+            .enumerate()
+            .for_each(|(i, row)| expand(first + i, row));
+        let w = block.slice(s![..last - first, ..]);
+        let columns = out.slice_axis_mut(Axis(1), Slice::from(first..last));
+        gemm::accumulate(x, &w.t(), 0.0, columns, Threads::Pool);
+    }
+}
+
+/// `out = y^T`, from what the kernels for few rows write.
+pub(crate) fn write_transposed(y: &[f32], mut out: ArrayViewMut2<f32>) {
+    let rows = out.nrows();
+    for (mut column, y) in out.columns_mut().into_iter().zip(y.chunks_exact(rows)) {
+        column.iter_mut().zip(y).for_each(|(out, &y)| *out = y);
+    }
+}
+
+/// The shapes of `out = x W^T` fit.
+///
+/// # Panics
+/// If not; the message names them.
+pub(crate) fn check(
+    op: &str,
+    x: &ArrayRef2<f32>,
+    weight: (usize, usize),
+    out: &ArrayViewMut2<f32>,
+) {
+    assert!(
+        x.ncols() == weight.1 && out.dim() == (x.nrows(), weight.0),
+        "{op}: input {:?}, weight {weight:?} and output {:?} don't fit",
+        x.dim(),
+        out.dim()
+    );
+}
