@@ -45,10 +45,8 @@ fn end_of_blank(text: &[char], at: usize) -> usize {
     if text[at] == '"' {
         return end_of_string(text, at + 1);
     }
-    if text[at] == 'r' && !word_before || text[at] == 'b' && !word_before {
-        if let Some(end) = end_of_raw_string(text, at) {
-            return end;
-        }
+    if !word_before && let Some(end) = end_of_raw_string(text, at) {
+        return end;
     }
     if text[at] == '\'' {
         // A character literal closes after one character or an escape; a lifetime doesn't close.

@@ -116,21 +116,21 @@ fn b6(_: &Lab) -> Result<Vec<Finding>> {
     )])
 }
 
-/// The document's loop: it makes the ids and drops them.
-fn generate_without_return(model: &GptModel, prompt: &Array2<u32>) -> Result<()> {
+/// The document's loop: it makes the ids and drops them, and a Python function without `return` gives `None`.
+fn generate_without_return(model: &GptModel, prompt: &Array2<u32>) -> Result<Option<Array2<u32>>> {
     generate_text_simple(model, prompt.clone(), 4, 8)?;
-    Ok(())
+    Ok(None)
 }
 
 fn b10(_: &Lab) -> Result<Vec<Finding>> {
     let model = GptModel::new(SMALL, &mut TorchRng::manual_seed(123))?;
     let prompt = array![[1, 2, 3]];
-    let nothing = generate_without_return(&model, &prompt)?;
-    let ids = generate_text_simple(&model, prompt, 4, 8)?;
+    let wrong = generate_without_return(&model, &prompt)?;
+    let right = generate_text_simple(&model, prompt, 4, 8)?;
     Ok(vec![Finding::new(
         "result of generating 4 tokens after [1, 2, 3]",
-        format!("{nothing:?} (Python: None)"),
-        format!("{:?}", ids.row(0).to_vec()),
+        format!("{wrong:?}"),
+        format!("{:?}", right.row(0).to_vec()),
     )])
 }
 
