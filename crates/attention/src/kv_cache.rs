@@ -78,29 +78,25 @@ impl KvCache {
         self.lens[sequence] = self.lens[sequence].min(len);
     }
 
-    /// Makes each sequence `i` a copy of what `sources[i]` was, as beam search needs.
+    /// Makes sequence `i` a copy of what `sources[i]` was, as beam search needs; there are as many sequences afterwards as sources.
     ///
     /// # Panics
-    /// If there is not one source a sequence, or a source is no sequence.
+    /// If a source is no sequence.
     pub fn reorder(&mut self, sources: &[usize]) {
-        assert!(
-            sources.len() == self.batch(),
-            "KvCache::reorder: {} sources for a batch of {}",
-            sources.len(),
-            self.batch()
-        );
-        if sources.iter().enumerate().all(|(i, &source)| i == source) {
+        let (batch, num_heads, capacity, head_dim) = self.keys.dim();
+        if sources.iter().copied().eq(0..batch) {
             return;
         }
-        let longest = sources.iter().map(|&source| self.lens[source]).max();
-        let longest = longest.unwrap_or(0);
+        let shape = (sources.len(), num_heads, capacity, head_dim);
         for cache in [&mut self.keys, &mut self.values] {
-            let old = cache.slice(s![.., .., ..longest, ..]).to_owned();
-            for (i, &source) in sources.iter().enumerate() {
-                cache
-                    .slice_mut(s![i, .., ..longest, ..])
-                    .assign(&old.index_axis(Axis(0), source));
+            let mut reordered = Array4::zeros(shape);
+            for (mut copy, &source) in reordered.outer_iter_mut().zip(sources) {
+                let remembered = s![.., ..self.lens[source], ..];
+                let original = cache.index_axis(Axis(0), source);
+                copy.slice_mut(remembered)
+                    .assign(&original.slice(remembered));
             }
+            *cache = reordered;
         }
         self.lens = sources.iter().map(|&source| self.lens[source]).collect();
     }

@@ -28,6 +28,42 @@ pub enum GenerateError {
         /// The most the model can take.
         context_length: usize,
     },
+    /// A sequence longer than the context, in a decoder that was told to stop there.
+    #[error("sequence {row} has {num_tokens} tokens, but the context has room for {context_size}")]
+    PastContext {
+        /// Its place in the batch.
+        row: usize,
+        /// Tokens it has.
+        num_tokens: usize,
+        /// The most there may be.
+        context_size: usize,
+    },
+    /// Not one token, or one generator, for each sequence.
+    #[error("the decoder has {expected} sequences, but {found} were given")]
+    BatchSize {
+        /// Sequences there are.
+        expected: usize,
+        /// Tokens or generators that came.
+        found: usize,
+    },
+    /// A stop string that every text holds.
+    #[error("a stop string is empty")]
+    EmptyStopString,
+    /// Beam search without a beam.
+    #[error("num_beams must be at least 1, but is 0")]
+    NoBeams,
+    /// A name that is no [`Precision`](crate::Precision).
+    #[error("unknown precision {name:?} (known: f32, bf16, int8)")]
+    UnknownPrecision {
+        /// The name handed in.
+        name: String,
+    },
+    /// A precision that decoding doesn't have yet.
+    #[error("weights can't be kept in {precision} yet")]
+    UnsupportedPrecision {
+        /// What was asked for.
+        precision: crate::Precision,
+    },
     /// `top_k` keeps no token, or more than there are.
     #[error("top_k must be from 1 to the vocabulary size {vocab_size}, but is {top_k}")]
     TopK {

@@ -1,9 +1,9 @@
-//! What stands between logits and a drawn token: temperature, top-k, the largest logit (book section 5.3).
+//! What stands between logits and a drawn token: temperature, top-k, top-p, min-p, repetition penalty, the largest logit (book section 5.3).
 //!
-//! Each function takes the logits of one position, `(vocab_size)`, and rules tokens out by minus infinity, whose probability is 0.
-//! None of them draws.
+//! Each works on the logits of one position, `(vocab_size)`, and rules tokens out by minus infinity, whose probability is 0.
+//! They take logits as they come: [`check_logits`] is for the door. None of them draws.
 
-use ndarray::{Array1, ArrayRef1, Axis};
+use ndarray::{Array1, ArrayRef1, ArrayView1, Axis};
 use tensor_ops::softmax;
 
 use crate::GenerateError;
@@ -30,38 +30,31 @@ pub fn softmax_with_temperature(
             value: temperature,
         });
     }
-    greedy_id(logits)?;
-    // Dividing by a temperature near 0 may overflow; the differences to the maximum decide alone.
-    let max = logits.fold(f32::NEG_INFINITY, |a, &b| a.max(b));
-    let scaled = if (max / temperature).is_finite() {
-        logits.mapv(|x| x / temperature)
-    } else {
-        logits.mapv(|x| (x - max) / temperature)
-    };
-    Ok(softmax(&scaled, Axis(0)))
+    check_logits(logits)?;
+    let mut scaled = logits.to_vec();
+    divide_by_temperature(&mut scaled, temperature);
+    Ok(softmax(&Array1::from(scaled), Axis(0)))
 }
 
 /// Keeps the `top_k` largest logits and sets the others to minus infinity.
 ///
-/// As `torch.where(logits < torch.topk(logits, top_k)[0][-1], -inf, logits)`: tokens that tie with the last one kept are kept too.
+/// As `torch.where(logits < torch.topk(logits, top_k)[0][-1], -inf, logits)`, the book's and transformers' filter: tokens that tie with the last one kept are kept too.
+///
+/// ```
+/// use ndarray::array;
+/// let nothing = f32::NEG_INFINITY;
+/// let kept = generate::top_k_filter(&array![4.5, 0.9, 6.8, 6.3], 2)?;
+/// assert_eq!(kept, array![nothing, nothing, 6.8, 6.3]);
+/// # Ok::<(), generate::GenerateError>(())
+/// ```
 ///
 /// # Errors
 /// If `top_k` is 0 or larger than the vocabulary.
 pub fn top_k_filter(logits: &ArrayRef1<f32>, top_k: usize) -> Result<Array1<f32>, GenerateError> {
-    let vocab_size = logits.len();
-    if top_k == 0 || top_k > vocab_size {
-        return Err(GenerateError::TopK { top_k, vocab_size });
-    }
-    let mut sorted = logits.to_vec();
-    let (_, &mut smallest_kept, _) =
-        sorted.select_nth_unstable_by(top_k - 1, |a, b| b.total_cmp(a));
-    Ok(logits.mapv(|x| {
-        if x < smallest_kept {
-            f32::NEG_INFINITY
-        } else {
-            x
-        }
-    }))
+    check_top_k(top_k, logits.len())?;
+    let mut kept = logits.to_vec();
+    keep_top_k(&mut kept, top_k);
+    Ok(kept.into())
 }
 
 /// The id of the largest logit, the first of equals: `torch.argmax`.
@@ -69,16 +62,117 @@ pub fn top_k_filter(logits: &ArrayRef1<f32>, top_k: usize) -> Result<Array1<f32>
 /// # Errors
 /// If a logit is NaN or plus infinity, all are minus infinity, or there are none.
 pub fn greedy_id(logits: &ArrayRef1<f32>) -> Result<u32, GenerateError> {
-    let (mut best, mut max) = (None, f32::NEG_INFINITY);
+    check_logits(logits)?;
+    let (mut best, mut max) = (0, f32::NEG_INFINITY);
+    for (id, &value) in logits.iter().enumerate() {
+        if value > max {
+            (best, max) = (id as u32, value);
+        }
+    }
+    Ok(best)
+}
+
+/// Checks that a token can be chosen: each logit is a number or minus infinity, and one is a number.
+///
+/// # Errors
+/// Names the first logit that is NaN or plus infinity, or says that all are minus infinity.
+pub fn check_logits(logits: &ArrayRef1<f32>) -> Result<(), GenerateError> {
+    // NaN and infinity make the sum not finite; only then is it worth looking for which.
+    let mut some = false;
     for (id, &value) in logits.iter().enumerate() {
         if value.is_nan() || value == f32::INFINITY {
             return Err(GenerateError::Logit { id, value });
         }
-        if value > max {
-            (best, max) = (Some(id as u32), value);
-        }
+        some |= value > f32::NEG_INFINITY;
     }
-    best.ok_or(GenerateError::NoCandidate {
+    if some {
+        return Ok(());
+    }
+    Err(GenerateError::NoCandidate {
         vocab_size: logits.len(),
     })
+}
+
+pub(crate) fn check_top_k(top_k: usize, vocab_size: usize) -> Result<(), GenerateError> {
+    if top_k == 0 || top_k > vocab_size {
+        return Err(GenerateError::TopK { top_k, vocab_size });
+    }
+    Ok(())
+}
+
+/// `logits / temperature`. Where that overflows, the logits are first shifted to a maximum of 0, which no softmax notices.
+pub(crate) fn divide_by_temperature(logits: &mut [f32], temperature: f32) {
+    let max = max(logits);
+    let overflows = !(max / temperature).is_finite();
+    let shift = if overflows { max } else { 0.0 };
+    for x in logits {
+        *x = (*x - shift) / temperature;
+    }
+}
+
+pub(crate) fn keep_top_k(logits: &mut [f32], top_k: usize) {
+    if top_k >= logits.len() {
+        return;
+    }
+    let mut sorted = logits.to_vec();
+    let (_, &mut smallest_kept, _) =
+        sorted.select_nth_unstable_by(top_k - 1, |a, b| b.total_cmp(a));
+    for x in logits {
+        if *x < smallest_kept {
+            *x = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Keeps the most probable tokens until their probabilities sum to `top_p`: a token goes if those before it, from the most probable down, already do.
+///
+/// Among equals the later id comes first, as in transformers, which sorts upwards and cuts from below.
+pub(crate) fn keep_top_p(logits: &mut [f32], top_p: f32) {
+    if top_p >= 1.0 {
+        return;
+    }
+    let p = softmax(&ArrayView1::from(&*logits), Axis(0));
+    // All tokens not above p_i sum to at most n p_i: if that is below 1 - top_p, token i goes, unsorted.
+    let (top_p, n) = (f64::from(top_p), p.len() as f64);
+    let can_stay = |p: f32| f64::from(p) * n >= (1.0 - top_p) * 0.999;
+    let mut order: Vec<usize> = (0..p.len()).filter(|&i| can_stay(p[i])).collect();
+    order.sort_unstable_by(|&a, &b| p[b].total_cmp(&p[a]).then(b.cmp(&a)));
+    let mut sum = 0.0;
+    let kept = order.iter().take_while(|&&i| {
+        let before = sum;
+        sum += f64::from(p[i]);
+        before < top_p
+    });
+    let kept: Vec<(usize, f32)> = kept.map(|&i| (i, logits[i])).collect();
+    logits.fill(f32::NEG_INFINITY);
+    for (i, logit) in kept {
+        logits[i] = logit;
+    }
+}
+
+/// Drops tokens less probable than `min_p` times the most probable one.
+pub(crate) fn keep_min_p(logits: &mut [f32], min_p: f32) {
+    let p = softmax(&ArrayView1::from(&*logits), Axis(0));
+    let threshold = min_p * max(p.as_slice().expect("a fresh array is contiguous"));
+    for (x, &p) in logits.iter_mut().zip(&p) {
+        if p < threshold {
+            *x = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Makes tokens that have occurred less likely: a positive logit is divided by the penalty, a negative one multiplied, once however often the token occurred.
+pub(crate) fn penalise_repetition(logits: &mut [f32], history: &[u32], penalty: f32) {
+    let mut ids: Vec<usize> = history.iter().map(|&id| id as usize).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    for id in ids {
+        if let Some(x) = logits.get_mut(id) {
+            *x = if *x < 0.0 { *x * penalty } else { *x / penalty };
+        }
+    }
+}
+
+fn max(x: &[f32]) -> f32 {
+    x.iter().copied().fold(f32::NEG_INFINITY, f32::max)
 }

@@ -1,0 +1,182 @@
+//! Beam search: the `num_beams` most probable continuations are followed at once, and the best finished one wins.
+//!
+//! As transformers' `generate(num_beams=.., do_sample=False, early_stopping=False)`: of the `2 num_beams` best candidates a step, those among the first `num_beams` that end are set aside with the score `log p / length^length_penalty`, and the best that don't end go on.
+//! It draws nothing, and it is not sure to find the most probable text.
+
+use ndarray::Axis;
+use tensor_ops::log_softmax;
+
+use crate::filters::check_logits;
+use crate::{Decoder, FinishReason, GenerateError};
+
+/// How beam search works.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BeamConfig {
+    /// Continuations followed at once; 1 is greedy.
+    pub num_beams: usize,
+    /// The most tokens to generate.
+    pub max_new_tokens: usize,
+    /// Above 0 it favours longer texts, 0 compares plain log probabilities, below 0 it favours shorter ones; transformers' default is 1.
+    pub length_penalty: f32,
+    /// Tokens that end a text.
+    pub stop_ids: Vec<u32>,
+}
+
+/// One continuation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hypothesis {
+    /// The new tokens, without the stop token.
+    pub tokens: Vec<u32>,
+    /// The sum of the tokens' log probabilities, that of the stop token included.
+    pub log_probability: f64,
+    /// `log_probability / length^length_penalty`: what hypotheses are compared by.
+    pub score: f64,
+    /// Why it ended.
+    pub finish: FinishReason,
+}
+
+/// A continuation by one token.
+#[derive(Clone, Copy)]
+struct Candidate {
+    log_probability: f64,
+    beam: usize,
+    token: u32,
+}
+
+/// Continues the one sequence that `decoder` holds; up to `num_beams` hypotheses, best first.
+///
+/// Afterwards the decoder holds the beams that were left.
+///
+/// # Errors
+/// If `num_beams` is 0, the length penalty is not finite, the decoder doesn't hold exactly one sequence, or the model's logits are not numbers.
+pub fn beam_search(
+    decoder: &mut Decoder,
+    config: &BeamConfig,
+) -> Result<Vec<Hypothesis>, GenerateError> {
+    check(decoder, config)?;
+    let prompt_len = decoder.tokens(0).len();
+    let mut beams = vec![0.0]; // log probabilities, best first; the decoder's sequences
+    let mut finished: Vec<Hypothesis> = Vec::new();
+    for length in 1..=config.max_new_tokens {
+        decoder.advance()?;
+        let candidates = best_candidates(decoder, &beams, 2 * config.num_beams)?;
+        let mut going = Vec::with_capacity(config.num_beams);
+        for (rank, candidate) in candidates.into_iter().enumerate() {
+            let stops = config.stop_ids.contains(&candidate.token);
+            if !stops && going.len() < config.num_beams {
+                going.push(candidate);
+            }
+            if rank < config.num_beams && (stops || length == config.max_new_tokens) {
+                let sequence = decoder.tokens(candidate.beam);
+                finished.push(hypothesis(
+                    &sequence[prompt_len..],
+                    candidate,
+                    stops,
+                    config,
+                ));
+            }
+        }
+        finished.sort_by(|a, b| b.score.total_cmp(&a.score));
+        finished.truncate(config.num_beams);
+        if going.is_empty() || length == config.max_new_tokens {
+            break;
+        }
+        // The best that the beams could still reach, taken at their present length, as transformers does.
+        let best = score(going[0].log_probability, length, config.length_penalty);
+        if finished.len() == config.num_beams
+            && finished.last().is_some_and(|worst| worst.score >= best)
+        {
+            break;
+        }
+        let sources: Vec<usize> = going.iter().map(|candidate| candidate.beam).collect();
+        decoder.reorder(&sources);
+        for (row, candidate) in going.iter().enumerate() {
+            decoder.push(row, &[candidate.token])?;
+        }
+        beams = going
+            .iter()
+            .map(|candidate| candidate.log_probability)
+            .collect();
+    }
+    Ok(finished)
+}
+
+fn check(decoder: &Decoder, config: &BeamConfig) -> Result<(), GenerateError> {
+    if config.num_beams == 0 {
+        return Err(GenerateError::NoBeams);
+    }
+    if !config.length_penalty.is_finite() {
+        return Err(GenerateError::Setting {
+            name: "length_penalty",
+            expected: "a finite number",
+            value: config.length_penalty,
+        });
+    }
+    if decoder.batch() != 1 {
+        return Err(GenerateError::BatchSize {
+            expected: decoder.batch(),
+            found: 1,
+        });
+    }
+    Ok(())
+}
+
+/// The most probable continuations by one token over all beams, best first; of equals, the earlier beam and id.
+fn best_candidates(
+    decoder: &Decoder,
+    beams: &[f64],
+    count: usize,
+) -> Result<Vec<Candidate>, GenerateError> {
+    let better = |a: &Candidate, b: &Candidate| {
+        (b.log_probability.total_cmp(&a.log_probability))
+            .then(a.beam.cmp(&b.beam))
+            .then(a.token.cmp(&b.token))
+    };
+    let mut best = Vec::new();
+    for (beam, &log_probability) in beams.iter().enumerate() {
+        let logits = decoder.logits(beam);
+        check_logits(&logits)?;
+        let log_p = log_softmax(&logits, Axis(0));
+        let candidates = log_p.iter().enumerate().map(|(token, &log_p)| Candidate {
+            log_probability: log_probability + f64::from(log_p),
+            beam,
+            token: token as u32,
+        });
+        let mut candidates: Vec<_> = candidates
+            .filter(|candidate| candidate.log_probability > f64::NEG_INFINITY)
+            .collect();
+        if candidates.len() > count {
+            candidates.select_nth_unstable_by(count, better);
+            candidates.truncate(count);
+        }
+        best.extend(candidates);
+    }
+    best.sort_unstable_by(better);
+    best.truncate(count);
+    Ok(best)
+}
+
+fn hypothesis(before: &[u32], last: Candidate, stops: bool, config: &BeamConfig) -> Hypothesis {
+    let mut tokens = before.to_vec();
+    if !stops {
+        tokens.push(last.token);
+    }
+    Hypothesis {
+        tokens,
+        log_probability: last.log_probability,
+        score: score(
+            last.log_probability,
+            before.len() + 1,
+            config.length_penalty,
+        ),
+        finish: if stops {
+            FinishReason::StopToken(last.token)
+        } else {
+            FinishReason::MaxNewTokens
+        },
+    }
+}
+
+fn score(log_probability: f64, length: usize, length_penalty: f32) -> f64 {
+    log_probability / (length as f64).powf(f64::from(length_penalty))
+}

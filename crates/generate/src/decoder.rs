@@ -1,0 +1,341 @@
+//! A model that remembers: each token goes through the blocks once, its keys and values stay in a cache, and a step reads the weights and the cache once.
+//!
+//! Prompts and steps are one code path: [`Decoder::advance`] computes whatever tokens the sequences have that the cache has not.
+//! The tokens of all sequences are rows of one matrix, so sequences may differ in length and nothing is padded.
+//! It does not choose tokens: that is [`Sampling`](crate::Sampling).
+
+use gpt::{GptError, GptModel};
+use ndarray::{Array2, ArrayView1, ArrayView2, s};
+
+use crate::forward::Forward;
+use crate::precision::DecoderWeights;
+use crate::{GenerateError, Precision};
+
+/// What happens when a sequence outgrows the context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PastContext {
+    /// The model sees the last `context_size` tokens, as in the book: every token's position shifts, so nothing in the cache is right any more and the whole window is computed again for each further token.
+    #[default]
+    Crop,
+    /// It is an error, [`GenerateError::PastContext`].
+    Stop,
+}
+
+/// How a [`Decoder`] works.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DecoderConfig {
+    /// The precision of the weights.
+    pub precision: Precision,
+    /// The most tokens the model may see; `None` is the model's context length.
+    pub context_size: Option<usize>,
+    /// What happens beyond.
+    pub past_context: PastContext,
+}
+
+/// What a [`Decoder`] has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecoderStats {
+    /// Tokens that went through the blocks.
+    pub tokens_computed: usize,
+    /// Tokens that a model without a cache would have computed in addition: those found in the cache, call by call.
+    pub tokens_from_cache: usize,
+    /// How often a sequence outgrew the context, so that its cache was thrown away and its window computed again.
+    pub rebuilds: usize,
+}
+
+/// Sequences of tokens, the caches of their keys and values, and the logits of what comes next.
+///
+/// ```
+/// use generate::Decoder;
+/// use gpt::{GptConfig, GptModel};
+/// use torch_rng::TorchRng;
+///
+/// let config = GptConfig { vocab_size: 50, context_length: 8, emb_dim: 8, n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M };
+/// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+/// let mut decoder = Decoder::new(&model);
+/// let logits = decoder.prompt(&[&[1, 2, 3], &[4, 5]])?; // (batch, vocab_size)
+/// assert_eq!(logits.dim(), (2, 50));
+/// decoder.step(&[7, 8])?;
+/// assert_eq!(decoder.tokens(1), [4, 5, 8]);
+/// assert_eq!(decoder.stats().tokens_computed, 5 + 2);
+/// # Ok::<(), generate::GenerateError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Decoder<'m> {
+    model: &'m GptModel,
+    config: DecoderConfig,
+    context_size: usize,
+    forward: Forward<'m>,
+    /// All tokens, also those that the model doesn't see any more.
+    sequences: Vec<Vec<u32>>,
+    /// Where the window in the cache begins, in each sequence.
+    starts: Vec<usize>,
+    /// (batch, vocab_size): the last position of each sequence
+    logits: Array2<f32>,
+    stats: DecoderStats,
+}
+
+impl<'m> Decoder<'m> {
+    /// A decoder in f32 that crops to the model's context length, as the book does.
+    pub fn new(model: &'m GptModel) -> Self {
+        Self::with_config(model, DecoderConfig::default())
+            .expect("the default configuration suits every model")
+    }
+
+    /// A decoder of another precision, context size, or end.
+    ///
+    /// # Errors
+    /// If the context size is 0 or larger than the model's.
+    pub fn with_config(model: &'m GptModel, config: DecoderConfig) -> Result<Self, GenerateError> {
+        let context_length = model.config().context_length;
+        let context_size = config.context_size.unwrap_or(context_length);
+        if context_size == 0 || context_size > context_length {
+            return Err(GenerateError::ContextSize {
+                context_size,
+                context_length,
+            });
+        }
+        let weights = DecoderWeights::new(model, config.precision)?;
+        Ok(Self {
+            model,
+            config,
+            context_size,
+            forward: Forward::new(model, weights, context_size),
+            sequences: Vec::new(),
+            starts: Vec::new(),
+            logits: Array2::zeros((0, model.config().vocab_size)),
+            stats: DecoderStats::default(),
+        })
+    }
+
+    /// The model it decodes with.
+    pub fn model(&self) -> &'m GptModel {
+        self.model
+    }
+
+    /// How it was made.
+    pub fn config(&self) -> &DecoderConfig {
+        &self.config
+    }
+
+    /// The most tokens the model may see.
+    pub fn context_size(&self) -> usize {
+        self.context_size
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> DecoderStats {
+        self.stats
+    }
+
+    /// Bytes of weights that a step reads once.
+    pub fn weight_bytes(&self) -> usize {
+        self.forward.weights.bytes()
+    }
+
+    /// How many sequences there are.
+    pub fn batch(&self) -> usize {
+        self.sequences.len()
+    }
+
+    /// All tokens of a sequence, the prompt's included.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    pub fn tokens(&self, row: usize) -> &[u32] {
+        &self.sequences[row]
+    }
+
+    /// Tokens of a sequence that the next [`advance`](Self::advance) will take in.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    pub fn pending(&self, row: usize) -> usize {
+        self.sequences[row].len() - self.starts[row] - self.forward.cached(row)
+    }
+
+    /// How many tokens a sequence can still take before it fills the context.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    pub fn room(&self, row: usize) -> usize {
+        self.context_size.saturating_sub(self.sequences[row].len())
+    }
+
+    /// Begins anew with these prompts, one sequence each, and computes nothing yet.
+    ///
+    /// # Errors
+    /// If there is no prompt, an empty one, an unknown token, or, unless it crops, a prompt longer than the context; the decoder stays as it was.
+    pub fn start(&mut self, prompts: &[&[u32]]) -> Result<(), GenerateError> {
+        if prompts.is_empty() {
+            return Err(GenerateError::NoPrompt);
+        }
+        for (row, prompt) in prompts.iter().enumerate() {
+            if prompt.is_empty() {
+                return Err(GenerateError::EmptyPrompt { row });
+            }
+            self.check_ids(row, 0, prompt)?;
+            self.check_length(row, prompt.len())?;
+        }
+        let batch = prompts.len();
+        self.sequences = prompts.iter().map(|prompt| prompt.to_vec()).collect();
+        self.starts = vec![0; batch];
+        self.forward.clear(batch);
+        self.logits = Array2::zeros((batch, self.model.config().vocab_size));
+        Ok(())
+    }
+
+    /// Appends tokens to a sequence, and computes nothing yet.
+    ///
+    /// # Errors
+    /// If a token is unknown; nothing is appended.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    pub fn push(&mut self, row: usize, tokens: &[u32]) -> Result<(), GenerateError> {
+        self.check_ids(row, self.sequences[row].len(), tokens)?;
+        self.sequences[row].extend_from_slice(tokens);
+        Ok(())
+    }
+
+    /// Takes in the tokens that are pending and returns the logits (batch, vocab_size) of each sequence's last position.
+    ///
+    /// A sequence with nothing pending keeps the logits it had.
+    ///
+    /// # Errors
+    /// Unless it crops, if a sequence is longer than the context; nothing is computed.
+    pub fn advance(&mut self) -> Result<ArrayView2<'_, f32>, GenerateError> {
+        let new = self.prepare()?;
+        if new.iter().any(|&new| new > 0) {
+            self.take_in(&new);
+            self.forward.last_logits(&new, self.logits.view_mut());
+        }
+        Ok(self.logits.view())
+    }
+
+    /// As [`advance`](Self::advance), returning the logits (tokens taken in, vocab_size) of every new position, sequence by sequence.
+    ///
+    /// Of a sequence that was cropped these are all positions of its window.
+    ///
+    /// # Errors
+    /// As [`advance`](Self::advance).
+    pub fn advance_all(&mut self) -> Result<Vec<Array2<f32>>, GenerateError> {
+        let new = self.prepare()?;
+        self.take_in(&new);
+        self.forward.last_logits(&new, self.logits.view_mut());
+        let all = self.forward.all_logits(new.iter().sum());
+        let mut first = 0;
+        let rows = |&new: &usize| {
+            first += new;
+            all.slice(s![first - new..first, ..]).to_owned()
+        };
+        Ok(new.iter().map(rows).collect())
+    }
+
+    /// [`start`](Self::start) and [`advance`](Self::advance).
+    ///
+    /// # Errors
+    /// As those.
+    pub fn prompt(&mut self, prompts: &[&[u32]]) -> Result<ArrayView2<'_, f32>, GenerateError> {
+        self.start(prompts)?;
+        self.advance()
+    }
+
+    /// Appends one token to each sequence, and [`advance`](Self::advance)s.
+    ///
+    /// # Errors
+    /// As [`advance`](Self::advance), or if there is not one token a sequence, or one is unknown.
+    pub fn step(&mut self, tokens: &[u32]) -> Result<ArrayView2<'_, f32>, GenerateError> {
+        if tokens.len() != self.batch() {
+            return Err(GenerateError::BatchSize {
+                expected: self.batch(),
+                found: tokens.len(),
+            });
+        }
+        for (row, token) in tokens.iter().enumerate() {
+            self.check_ids(row, self.sequences[row].len(), &[*token])?;
+        }
+        for (sequence, &token) in self.sequences.iter_mut().zip(tokens) {
+            sequence.push(token);
+        }
+        self.advance()
+    }
+
+    /// The logits (vocab_size) of a sequence's last position, as of the last [`advance`](Self::advance).
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    pub fn logits(&self, row: usize) -> ArrayView1<'_, f32> {
+        self.logits.row(row)
+    }
+
+    /// Makes sequence `i` a copy of what `sources[i]` was, cache and all, as beam search needs; there are as many sequences afterwards as sources.
+    ///
+    /// # Panics
+    /// If a source is no sequence.
+    pub fn reorder(&mut self, sources: &[usize]) {
+        self.forward.reorder(sources);
+        self.sequences = sources.iter().map(|&i| self.sequences[i].clone()).collect();
+        self.starts = sources.iter().map(|&i| self.starts[i]).collect();
+        self.logits = self.logits.select(ndarray::Axis(0), sources);
+    }
+
+    /// How many tokens of each sequence are to be computed, after a window that moved has been thrown away.
+    fn prepare(&mut self) -> Result<Vec<usize>, GenerateError> {
+        if self.sequences.is_empty() {
+            return Err(GenerateError::NoPrompt);
+        }
+        for (row, sequence) in self.sequences.iter().enumerate() {
+            self.check_length(row, sequence.len())?;
+        }
+        for (row, sequence) in self.sequences.iter().enumerate() {
+            let start = sequence.len().saturating_sub(self.context_size);
+            if start != self.starts[row] {
+                self.stats.rebuilds += usize::from(self.forward.cached(row) > 0);
+                self.forward.forget(row);
+                self.starts[row] = start;
+            }
+        }
+        let new: Vec<_> = (0..self.batch()).map(|row| self.pending(row)).collect();
+        for (row, &new) in new.iter().enumerate() {
+            if new > 0 {
+                self.stats.tokens_computed += new;
+                self.stats.tokens_from_cache += self.forward.cached(row);
+            }
+        }
+        Ok(new)
+    }
+
+    fn take_in(&mut self, new: &[usize]) {
+        let tokens: Vec<&[u32]> = (self.sequences.iter().zip(new))
+            .map(|(sequence, &new)| &sequence[sequence.len() - new..])
+            .collect();
+        self.forward.take_in(self.model, &tokens);
+    }
+
+    fn check_ids(&self, row: usize, first: usize, tokens: &[u32]) -> Result<(), GenerateError> {
+        let vocab_size = self.model.config().vocab_size;
+        match tokens.iter().position(|&id| id as usize >= vocab_size) {
+            Some(i) => Err(GptError::TokenOutOfRange {
+                id: tokens[i],
+                row,
+                column: first + i,
+                vocab_size,
+            }
+            .into()),
+            None => Ok(()),
+        }
+    }
+
+    fn check_length(&self, row: usize, num_tokens: usize) -> Result<(), GenerateError> {
+        let context_size = self.context_size;
+        if self.config.past_context == PastContext::Stop && num_tokens > context_size {
+            return Err(GenerateError::PastContext {
+                row,
+                num_tokens,
+                context_size,
+            });
+        }
+        Ok(())
+    }
+}

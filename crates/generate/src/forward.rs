@@ -1,0 +1,196 @@
+//! The model's forward pass over new tokens alone, against caches, in buffers that are kept from call to call.
+//!
+//! The same operations as `GptModel::forward` in the same order; only where numbers are kept differs.
+
+use attention::KvCache;
+use gpt::{GptModel, TransformerBlock};
+use ndarray::{Array2, ArrayViewMut2, Axis, s};
+use tensor_ops::{LayerNorm, gelu};
+
+use crate::precision::{BlockWeights, DecoderWeights};
+
+/// Weights, caches and buffers; it knows nothing of windows or of what tokens were.
+#[derive(Clone, Debug)]
+pub(crate) struct Forward<'m> {
+    pub(crate) weights: DecoderWeights<'m>,
+    blocks: &'m [TransformerBlock],
+    final_norm: &'m LayerNorm,
+    /// One a block.
+    caches: Vec<KvCache>,
+    num_heads: usize,
+    capacity: usize,
+    buffers: Buffers,
+}
+
+/// Room for the rows of a call; they grow to the largest call so far.
+#[derive(Clone, Debug, Default)]
+struct Buffers {
+    /// (rows, emb_dim): between blocks
+    x: Array2<f32>,
+    /// (rows, emb_dim)
+    queries: Array2<f32>,
+    /// (rows, emb_dim)
+    keys: Array2<f32>,
+    /// (rows, emb_dim)
+    values: Array2<f32>,
+    /// (rows, emb_dim): the heads' outputs, side by side
+    context: Array2<f32>,
+    /// (rows, emb_dim): what a branch adds to its shortcut
+    branch: Array2<f32>,
+    /// (rows, hidden_dim)
+    hidden: Array2<f32>,
+}
+
+impl<'m> Forward<'m> {
+    pub(crate) fn new(model: &'m GptModel, weights: DecoderWeights<'m>, capacity: usize) -> Self {
+        Self {
+            weights,
+            blocks: &model.trf_blocks,
+            final_norm: &model.final_norm,
+            caches: Vec::new(),
+            num_heads: model.config().n_heads,
+            capacity,
+            buffers: Buffers::default(),
+        }
+    }
+
+    /// Empty caches for this many sequences.
+    pub(crate) fn clear(&mut self, batch: usize) {
+        if self.caches.first().map(KvCache::batch) == Some(batch) {
+            (0..batch).for_each(|row| self.forget(row));
+            return;
+        }
+        let head_dim = self.final_norm.scale.len() / self.num_heads;
+        self.caches = (0..self.blocks.len())
+            .map(|_| KvCache::new(batch, self.num_heads, self.capacity, head_dim))
+            .collect();
+    }
+
+    /// Empties the cache of one sequence.
+    pub(crate) fn forget(&mut self, row: usize) {
+        for cache in &mut self.caches {
+            cache.truncate(row, 0);
+        }
+    }
+
+    /// How many tokens of a sequence the caches hold.
+    pub(crate) fn cached(&self, row: usize) -> usize {
+        self.caches.first().map_or(0, |cache| cache.len(row))
+    }
+
+    pub(crate) fn reorder(&mut self, sources: &[usize]) {
+        for cache in &mut self.caches {
+            cache.reorder(sources);
+        }
+    }
+
+    /// Runs the new tokens of each sequence through the blocks; each sequence's first has the position that its cache has reached.
+    pub(crate) fn take_in(&mut self, model: &GptModel, tokens: &[&[u32]]) {
+        let new: Vec<usize> = tokens.iter().map(|tokens| tokens.len()).collect();
+        let rows = new.iter().sum();
+        self.buffers.make_room(rows, model);
+        let mut row = 0;
+        for (sequence, tokens) in tokens.iter().enumerate() {
+            let past = self.cached(sequence);
+            for (i, &id) in tokens.iter().enumerate() {
+                let mut x = self.buffers.x.row_mut(row);
+                x.assign(&model.tok_emb.weight.row(id as usize));
+                x += &model.pos_emb.weight.row(past + i);
+                row += 1;
+            }
+        }
+        for ((block, weights), cache) in
+            (self.blocks.iter().zip(&self.weights.blocks)).zip(&mut self.caches)
+        {
+            self.buffers.block(block, weights, cache, &new, rows);
+        }
+    }
+
+    /// The logits of the last new token of each sequence, into the rows of the sequences that have one.
+    pub(crate) fn last_logits(&self, new: &[usize], mut logits: ArrayViewMut2<f32>) {
+        let mut end = 0;
+        let (mut sequences, mut rows) = (Vec::new(), Vec::new());
+        for (sequence, &new) in new.iter().enumerate() {
+            end += new;
+            if new > 0 {
+                sequences.push(sequence);
+                rows.push(end - 1);
+            }
+        }
+        let x = self.buffers.x.select(Axis(0), &rows); // (sequences with new tokens, emb_dim)
+        let normed = self.final_norm.forward(&x);
+        if sequences.len() == logits.nrows() {
+            return self.weights.head.forward(&normed, logits);
+        }
+        let mut out = Array2::zeros((sequences.len(), logits.ncols()));
+        self.weights.head.forward(&normed, out.view_mut());
+        for (&sequence, out) in sequences.iter().zip(out.rows()) {
+            logits.row_mut(sequence).assign(&out);
+        }
+    }
+
+    /// The logits (rows, vocab_size) of all tokens of the last call.
+    pub(crate) fn all_logits(&self, rows: usize) -> Array2<f32> {
+        let normed = self
+            .final_norm
+            .forward(&self.buffers.x.slice(s![..rows, ..]));
+        let vocab_size = self.weights.head.out_features();
+        let mut logits = Array2::zeros((rows, vocab_size));
+        self.weights.head.forward(&normed, logits.view_mut());
+        logits
+    }
+}
+
+impl Buffers {
+    fn make_room(&mut self, rows: usize, model: &GptModel) {
+        if self.x.nrows() >= rows {
+            return;
+        }
+        let emb_dim = model.config().emb_dim;
+        let hidden_dim = model.trf_blocks.first();
+        let hidden_dim = hidden_dim.map_or(0, |block| block.ff.expand.out_features());
+        let room = |width| Array2::zeros((rows, width));
+        *self = Self {
+            x: room(emb_dim),
+            queries: room(emb_dim),
+            keys: room(emb_dim),
+            values: room(emb_dim),
+            context: room(emb_dim),
+            branch: room(emb_dim),
+            hidden: room(hidden_dim),
+        };
+    }
+
+    /// `x += att(norm1(x))`, then `x += ff(norm2(x))`, of the first `rows` rows.
+    fn block(
+        &mut self,
+        block: &TransformerBlock,
+        weights: &BlockWeights,
+        cache: &mut KvCache,
+        new: &[usize],
+        rows: usize,
+    ) {
+        let used = s![..rows, ..];
+        let mut x = self.x.slice_mut(used);
+        let mut queries = self.queries.slice_mut(used);
+        let mut keys = self.keys.slice_mut(used);
+        let mut values = self.values.slice_mut(used);
+        let mut context = self.context.slice_mut(used);
+        let mut branch = self.branch.slice_mut(used);
+        let mut hidden = self.hidden.slice_mut(used);
+
+        let normed = block.norm1.forward(&x);
+        weights.w_query.forward(&normed, queries.view_mut());
+        weights.w_key.forward(&normed, keys.view_mut());
+        weights.w_value.forward(&normed, values.view_mut());
+        cache.attend(new, &queries, (&keys, &values), context.view_mut());
+        weights.out_proj.forward(&context, branch.view_mut());
+        x += &branch;
+
+        let normed = block.norm2.forward(&x);
+        weights.expand.forward(&normed, hidden.view_mut()); // (rows, hidden_dim)
+        let activated = gelu(&hidden);
+        weights.contract.forward(&activated, branch.view_mut());
+        x += &branch;
+    }
+}

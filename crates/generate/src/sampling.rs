@@ -1,0 +1,178 @@
+//! From logits to the next token: repetition penalty, temperature, top-k, top-p, min-p, then the draw, in the order of transformers' logits processors.
+//!
+//! The draw is `torch.multinomial` with PyTorch's own random numbers; at temperature 0 the largest logit is taken and nothing is drawn.
+//! Beam search, which keeps several continuations at once, is in `beam.rs`.
+
+use ndarray::{Array1, ArrayRef1, ArrayView1, Axis};
+use tensor_ops::softmax;
+use torch_rng::TorchRng;
+
+use crate::GenerateError;
+use crate::filters::{
+    check_logits, check_top_k, divide_by_temperature, greedy_id, keep_min_p, keep_top_k,
+    keep_top_p, penalise_repetition,
+};
+
+/// How a token is chosen. The default is greedy: each other setting does nothing until it is set.
+///
+/// ```
+/// use generate::Sampling;
+/// use ndarray::array;
+/// use torch_rng::TorchRng;
+///
+/// let logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79]; // book section 5.3.1
+/// let mut rng = TorchRng::manual_seed(123);
+/// assert_eq!(Sampling::GREEDY.choose(&logits, &[], &mut rng)?, 3);
+/// let top_3 = Sampling { temperature: 1.0, top_k: Some(3), ..Sampling::GREEDY };
+/// let p = top_3.probabilities(&logits, &[])?; // section 5.3.2 prints 0.0615, 0.5775, 0.3610 at 0, 3 and 7
+/// assert!((p[0] - 0.0615).abs() < 5e-5 && (p[3] - 0.5775).abs() < 5e-5 && (p[7] - 0.3610).abs() < 5e-5);
+/// # Ok::<(), generate::GenerateError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// The logits are divided by it; below 1 sharper, above 1 flatter, 0 greedy.
+    ///
+    /// transformers' `TemperatureLogitsWarper`, which has no 0: there greedy is `do_sample=False`.
+    pub temperature: f32,
+    /// Only the `top_k` largest logits can be drawn, and those that tie with the last of them; `None` keeps all.
+    ///
+    /// transformers' `TopKLogitsWarper`, and the book's filter.
+    pub top_k: Option<usize>,
+    /// Only the most probable tokens can be drawn whose probabilities together first reach `top_p`, at least one; 1 keeps all.
+    ///
+    /// transformers' `TopPLogitsWarper` ("nucleus sampling", Holtzman et al., 2019).
+    pub top_p: f32,
+    /// Only tokens at least `min_p` times as probable as the most probable one can be drawn; 0 keeps all.
+    ///
+    /// transformers' `MinPLogitsWarper`.
+    pub min_p: f32,
+    /// The logit of a token that the prompt or the text so far holds is divided by it if positive, multiplied if negative; 1 changes nothing.
+    ///
+    /// transformers' `RepetitionPenaltyLogitsProcessor` (Keskar et al., 2019). It acts at temperature 0 too.
+    pub repetition_penalty: f32,
+}
+
+impl Sampling {
+    /// The largest logit, always.
+    pub const GREEDY: Self = Self {
+        temperature: 0.0,
+        top_k: None,
+        top_p: 1.0,
+        min_p: 0.0,
+        repetition_penalty: 1.0,
+    };
+
+    /// Checks every setting against its range.
+    ///
+    /// # Errors
+    /// Names the first setting outside its range, and its value.
+    pub fn check(&self, vocab_size: usize) -> Result<(), GenerateError> {
+        for (name, expected, value, fits) in [
+            (
+                "temperature",
+                "a finite number of at least 0",
+                self.temperature,
+                self.temperature.is_finite() && self.temperature >= 0.0,
+            ),
+            (
+                "top_p",
+                "above 0 and at most 1",
+                self.top_p,
+                self.top_p > 0.0 && self.top_p <= 1.0,
+            ),
+            (
+                "min_p",
+                "from 0 to 1",
+                self.min_p,
+                (0.0..=1.0).contains(&self.min_p),
+            ),
+            (
+                "repetition_penalty",
+                "a finite number above 0",
+                self.repetition_penalty,
+                self.repetition_penalty.is_finite() && self.repetition_penalty > 0.0,
+            ),
+        ] {
+            if !fits {
+                return Err(GenerateError::Setting {
+                    name,
+                    expected,
+                    value,
+                });
+            }
+        }
+        self.top_k
+            .map_or(Ok(()), |top_k| check_top_k(top_k, vocab_size))
+    }
+
+    /// The probability of each token to be chosen (vocab_size); `history` is the prompt and the text so far.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), or if a logit is NaN or plus infinity, or all are minus infinity.
+    pub fn probabilities(
+        &self,
+        logits: &ArrayRef1<f32>,
+        history: &[u32],
+    ) -> Result<Array1<f32>, GenerateError> {
+        let logits = self.penalised(logits, history)?;
+        if self.temperature == 0.0 {
+            let mut p = Array1::zeros(logits.len());
+            p[greedy_id(&logits)? as usize] = 1.0;
+            return Ok(p);
+        }
+        let mut logits = logits.to_vec();
+        divide_by_temperature(&mut logits, self.temperature);
+        if let Some(top_k) = self.top_k {
+            keep_top_k(&mut logits, top_k);
+        }
+        if self.top_p < 1.0 {
+            keep_top_p(&mut logits, self.top_p);
+        }
+        if self.min_p > 0.0 {
+            keep_min_p(&mut logits, self.min_p);
+        }
+        Ok(softmax(&ArrayView1::from(&logits), Axis(0)))
+    }
+
+    /// Chooses the next token; draws once for each token of the vocabulary unless the temperature is 0.
+    ///
+    /// # Errors
+    /// As [`probabilities`](Self::probabilities).
+    pub fn choose(
+        &self,
+        logits: &ArrayRef1<f32>,
+        history: &[u32],
+        rng: &mut TorchRng,
+    ) -> Result<u32, GenerateError> {
+        if self.temperature == 0.0 {
+            return greedy_id(&self.penalised(logits, history)?);
+        }
+        let p = self.probabilities(logits, history)?;
+        let p = p.as_slice().expect("a fresh array is contiguous");
+        Ok(rng.try_multinomial(p)? as u32)
+    }
+
+    /// The logits, checked, after the repetition penalty.
+    fn penalised(
+        &self,
+        logits: &ArrayRef1<f32>,
+        history: &[u32],
+    ) -> Result<Array1<f32>, GenerateError> {
+        self.check(logits.len())?;
+        check_logits(logits)?;
+        let mut logits = logits.to_vec();
+        if self.repetition_penalty != 1.0 {
+            penalise_repetition(&mut logits, history, self.repetition_penalty);
+        }
+        let logits = Array1::from(logits);
+        // A penalty near 0 can overflow.
+        check_logits(&logits)?;
+        Ok(logits)
+    }
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self::GREEDY
+    }
+}
