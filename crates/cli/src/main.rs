@@ -1,2 +1,49 @@
-//! The binary `gpt`.
-fn main() {}
+//! The command `gpt`: one match, one file a subcommand.
+//!
+//! Standard output holds what was asked for, standard error everything else; a failure is one line.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod convert;
+mod eval;
+mod failure;
+mod generate;
+mod ids;
+mod info;
+mod logits;
+mod memory;
+mod model;
+mod nearest;
+mod output;
+mod presets;
+mod runs;
+mod threads;
+mod tokenize;
+mod train;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse_from(args::with_dashes(std::env::args_os())) {
+        Ok(cli) => cli,
+        Err(error) => return failure::usage(&error),
+    };
+    let done = match cli.command {
+        Command::Train(args) => train::run(&args),
+        Command::Generate(args) => generate::run(&args),
+        Command::Eval(args) => eval::run(&args),
+        Command::Tokenize(args) => tokenize::run(&args),
+        Command::Info(args) => info::run(&args),
+        Command::Convert(args) => convert::run(&args),
+        Command::Logits(args) => logits::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::failure(&error),
+    }
+}

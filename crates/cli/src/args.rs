@@ -1,0 +1,80 @@
+//! The command line's outline; each subcommand's arguments stand in its own file.
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+use crate::convert::ConvertArgs;
+use crate::eval::EvalArgs;
+use crate::generate::GenerateArgs;
+use crate::info::InfoArgs;
+use crate::logits::LogitsArgs;
+use crate::tokenize::TokenizeArgs;
+use crate::train::TrainArgs;
+
+/// Train GPT models, and write with them: the book "Build a Large Language Model (From Scratch)", in Rust
+#[derive(Debug, Parser)]
+#[command(name = "gpt", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Train a model on a text; without arguments a small one on a short story, in about a minute
+    Train(Box<TrainArgs>),
+    /// Continue a text
+    Generate(Box<GenerateArgs>),
+    /// Measure how well a model predicts a text
+    Eval(EvalArgs),
+    /// Show the token ids of a text, or the text of ids
+    Tokenize(TokenizeArgs),
+    /// Show a model's shapes, parameters and memory
+    Info(InfoArgs),
+    /// Turn a model folder into Hugging Face's layout or the book's
+    Convert(ConvertArgs),
+    /// Show the scores of the token that comes next
+    Logits(LogitsArgs),
+}
+
+/// The arguments, with flags as nanoGPT writes them (`--n_layer=4`) turned into ours (`--n-layer=4`).
+pub(crate) fn with_dashes(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut only_values_follow = false;
+    args.map(|arg| {
+        let Some(text) = arg.to_str() else {
+            return arg;
+        };
+        only_values_follow |= text == "--";
+        if only_values_follow || !text.starts_with("--") {
+            return arg;
+        }
+        let (flag, value) = text.split_at(text.find('=').unwrap_or(text.len()));
+        if flag.contains(char::is_whitespace) {
+            return arg; // a text that begins with two dashes
+        }
+        (flag.replace('_', "-") + value).into()
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn underscores_of_flags_become_dashes() {
+        let args = ["gpt", "--n_layer=4", "--data=a_b", "a_b", "--", "--c_d"];
+        let ours = ["gpt", "--n-layer=4", "--data=a_b", "a_b", "--", "--c_d"];
+        assert_eq!(
+            with_dashes(args.map(OsString::from).into_iter()),
+            ours.map(OsString::from)
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! `gpt eval`: the mean cross-entropy of a text under a model, and its perplexity.
+//!
+//! The text goes through windows of the model's context, one every `stride` tokens.
+//! Every token but the first is predicted once: by the first window in which it is a target, so with a smaller stride it has more text before it.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use dataloader::Corpus;
+use gpt::GptModel;
+use ndarray::{ArrayView2, Axis};
+use serde::Serialize;
+use tensor_ops::cross_entropy;
+use train::perplexity;
+
+use crate::failure::Usage;
+use crate::ids::{TokenList, corpus_of_file, ids_of_text, read_stdin};
+use crate::model::ModelArgs;
+use crate::output::{print, print_json};
+use crate::threads::ThreadArgs;
+
+/// Rows of logits that exist at once: 51 MB at GPT-2's vocabulary.
+const LOGIT_ROWS: usize = 256;
+
+#[derive(Args, Debug)]
+pub(crate) struct EvalArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Text (UTF-8) or token ids (.bin, u16); - reads a text from standard input
+    #[arg(
+        long,
+        short = 'f',
+        value_name = "FILE",
+        visible_alias = "file",
+        required_unless_present = "tokens",
+        conflicts_with = "tokens"
+    )]
+    data: Option<PathBuf>,
+    /// Ids in place of a text, in one window: the loss of predicting all but the first
+    #[arg(long, value_name = "1,2,3")]
+    tokens: Option<TokenList>,
+    /// Tokens between the starts of two windows [default: the window's length]
+    #[arg(long, value_name = "N", conflicts_with = "tokens")]
+    stride: Option<usize>,
+    /// Tokens in a window [default: the model's context length]
+    #[arg(short = 'c', long, value_name = "N", aliases = ["max-length", "block-size"], conflicts_with = "tokens")]
+    context_size: Option<usize>,
+    /// Print one JSON object: loss, perplexity, tokens
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    threads: ThreadArgs,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report {
+    /// Mean cross-entropy of a predicted token, in nats.
+    loss: f64,
+    /// e^loss
+    perplexity: f64,
+    /// Tokens that were predicted.
+    tokens: usize,
+}
+
+pub(crate) fn run(args: &EvalArgs) -> Result<()> {
+    args.threads.apply()?;
+    for (name, value) in [
+        ("--stride", args.stride),
+        ("--context-size", args.context_size),
+    ] {
+        if value == Some(0) {
+            return Err(Usage(format!("{name} must be at least 1, got 0")).into());
+        }
+    }
+    let ids = match (&args.tokens, &args.data) {
+        (Some(TokenList(ids)), _) => ids.clone(),
+        (None, Some(path)) if path.as_os_str() == "-" => ids_of_text(&read_stdin()?)?,
+        (None, Some(path)) => corpus_of_file(path)?.ids().to_vec(),
+        (None, None) => unreachable!("clap requires one of them"),
+    };
+    if ids.len() < 2 {
+        bail!(
+            "a loss needs at least 2 tokens, one to predict from and one to predict, got {}",
+            ids.len()
+        );
+    }
+    let model = args.model.load()?;
+    let vocabulary = Corpus::from_ids(ids.as_slice()).check_ids(model.config().vocab_size);
+    vocabulary.with_context(|| match &args.data {
+        Some(path) => path.display().to_string(),
+        None => "--tokens".to_owned(),
+    })?;
+    let context_length = model.config().context_length;
+    let (window, stride) = match &args.tokens {
+        Some(_) => (ids.len() - 1, ids.len()),
+        None => {
+            let window = args.context_size.unwrap_or(context_length);
+            (window, args.stride.unwrap_or(window))
+        }
+    };
+    if window > context_length {
+        bail!(
+            "a window of {window} tokens is longer than the model's context length {context_length}"
+        );
+    }
+    if stride > window && args.tokens.is_none() {
+        bail!("--stride {stride} would leave out tokens: windows have {window}");
+    }
+    let loss = mean_loss(&model, &ids, window, stride)?;
+    let report = Report {
+        loss,
+        perplexity: perplexity(loss),
+        tokens: ids.len() - 1,
+    };
+    if args.json {
+        return print_json(&report);
+    }
+    let Report {
+        loss,
+        perplexity,
+        tokens,
+    } = report;
+    Ok(print(format!(
+        "loss        {loss:.6}\nperplexity  {perplexity:.4}\ntokens      {tokens}\n"
+    ))?)
+}
+
+/// The mean loss of predicting each of `ids` but the first.
+fn mean_loss(model: &GptModel, ids: &[u32], window: usize, stride: usize) -> Result<f64> {
+    let targets = ids.len() - 1;
+    let mut total = 0.0;
+    let mut done = 0; // targets that have been predicted
+    let mut start = 0;
+    while done < targets {
+        let end = (start + window).min(targets);
+        let inputs = ArrayView2::from_shape((1, end - start), &ids[start..end])
+            .expect("one row of as many ids");
+        let hidden = model.forward_hidden(&inputs)?; // (1, end - start, emb_dim)
+        // Input i predicts id i + 1.
+        while done < end {
+            let last = (done + LOGIT_ROWS).min(end);
+            let rows = hidden.slice_axis(Axis(1), (done - start..last - start).into());
+            let logits = model.logits(&rows).remove_axis(Axis(0)); // (last - done, vocab_size)
+            let loss = cross_entropy(&logits, &ids[done + 1..=last]);
+            total += f64::from(loss) * (last - done) as f64;
+            done = last;
+        }
+        start += stride;
+    }
+    Ok(total / targets as f64)
+}

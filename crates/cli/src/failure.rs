@@ -1,0 +1,117 @@
+//! How the program fails: one line on standard error, and an exit code that says whose mistake it was.
+//!
+//! 1: something went wrong; 2: the command line is wrong; 130: interrupted twice.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::builder::styling::AnsiColor;
+use clap::error::ErrorKind;
+
+use crate::output::{coloured, is_closed};
+
+/// Shows a clap error: help and version as they are, mistakes in one line.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // Nobody is left to tell if this fails.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(2);
+    }
+    report(&one_line(&error.to_string()));
+    ExitCode::from(2)
+}
+
+/// Shows any other error, with its causes; a reader that has gone is none.
+pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
+    if is_closed(error) {
+        return ExitCode::SUCCESS;
+    }
+    if let Some(usage) = error.downcast_ref::<Usage>() {
+        report(&usage.0);
+        return ExitCode::from(2);
+    }
+    report(&chain(error));
+    ExitCode::FAILURE
+}
+
+/// A combination of arguments that clap can't see to be wrong.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+fn report(message: &str) {
+    // Standard error may be closed: then nobody is left to tell.
+    let _ = writeln!(
+        io::stderr(),
+        "{} {message}",
+        coloured("error:", AnsiColor::Red)
+    );
+}
+
+/// An error and its causes, without those that the one before already tells (as transparent errors do).
+fn chain(error: &anyhow::Error) -> String {
+    let mut message = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if message.ends_with(&cause) {
+            continue;
+        }
+        if !message.is_empty() {
+            message.push_str(": ");
+        }
+        message.push_str(&cause);
+    }
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Clap's paragraphs as one line: what is wrong, the tip in parentheses, where there is help.
+fn one_line(message: &str) -> String {
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    let mut parts = Vec::new();
+    for paragraph in message.split("\n\n") {
+        let words: Vec<&str> = paragraph.split_whitespace().collect();
+        match words.first() {
+            None | Some(&"Usage:") => {}
+            Some(&"For") => parts.push("(see --help)".to_owned()),
+            Some(&"tip:") => parts.push(format!("({})", words.join(" "))),
+            Some(_) => parts.push(words.join(" ")),
+        }
+    }
+    parts.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::{Context, anyhow};
+
+    #[test]
+    fn a_clap_error_becomes_one_line() {
+        let message = "error: unexpected argument '--sed' found\n\n  tip: a similar argument exists: '--seed'\n\nUsage: gpt train --seed <N>\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            one_line(message),
+            "unexpected argument '--sed' found (tip: a similar argument exists: '--seed') (see --help)"
+        );
+    }
+
+    #[test]
+    fn causes_are_told_once() {
+        let error = anyhow!("no such file").context("a.txt: no such file");
+        assert_eq!(chain(&error), "a.txt: no such file");
+        let error = Err::<(), _>(anyhow!("no such\nfile"))
+            .context("reading a.txt")
+            .unwrap_err();
+        assert_eq!(chain(&error), "reading a.txt: no such file");
+    }
+}

@@ -1,0 +1,129 @@
+//! Token ids from whatever the user has: a text, a file, standard input, or `--tokens 1,2,3`.
+//!
+//! `<|endoftext|>` in a text is the token of that name, as in the book.
+
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use dataloader::{Corpus, DataLoaderError};
+use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+
+/// A list as `--tokens` takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TokenList(pub(crate) Vec<u32>);
+
+impl std::str::FromStr for TokenList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ids = text.split([',', ' ', '\n']).filter(|id| !id.is_empty());
+        let ids: Result<Vec<u32>, String> = ids
+            .map(|id| {
+                id.parse().map_err(|_| {
+                    format!("{id:?} is no token id: expected whole numbers with commas")
+                })
+            })
+            .collect();
+        Ok(Self(ids?))
+    }
+}
+
+/// The ids of a text.
+pub(crate) fn ids_of_text(text: &str) -> Result<Vec<u32>> {
+    Ok(Gpt2Tokenizer::new().encode(text, AllowedSpecial::All)?)
+}
+
+/// The ids of a file: UTF-8 text, or u16 token ids if it ends in `.bin`.
+pub(crate) fn corpus_of_file(path: &Path) -> Result<Corpus, DataLoaderError> {
+    if path.extension().is_some_and(|extension| extension == "bin") {
+        Corpus::from_u16_file(path)
+    } else {
+        Corpus::from_text_file(path, &Gpt2Tokenizer::new(), AllowedSpecial::All)
+    }
+}
+
+/// A UTF-8 text file.
+pub(crate) fn read_text(path: &Path) -> Result<String> {
+    if path.is_dir() {
+        bail!("{}: expected a file, got a folder", path.display());
+    }
+    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => anyhow::anyhow!("{}: no such file", path.display()),
+        io::ErrorKind::PermissionDenied => {
+            anyhow::anyhow!("{}: permission denied", path.display())
+        }
+        _ => anyhow::Error::new(error).context(path.display().to_string()),
+    })?;
+    utf8(bytes, &path.display().to_string())
+}
+
+/// All of standard input.
+pub(crate) fn read_stdin() -> Result<String> {
+    let mut bytes = Vec::new();
+    io::stdin()
+        .lock()
+        .read_to_end(&mut bytes)
+        .context("standard input")?;
+    utf8(bytes, "standard input")
+}
+
+fn utf8(bytes: Vec<u8>, name: &str) -> Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let position = error.utf8_error().valid_up_to();
+        anyhow::anyhow!("{name}: expected UTF-8 text, byte {position} begins no character")
+    })
+}
+
+/// Where a text may come from, in the order in which they win.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TextSource<'a> {
+    pub(crate) tokens: Option<&'a TokenList>,
+    pub(crate) file: Option<&'a PathBuf>,
+    /// `-` is standard input.
+    pub(crate) text: Option<&'a str>,
+}
+
+impl TextSource<'_> {
+    /// A text as it is, from the argument, a file or a pipe; `None` for tokens, or if nothing was given and nothing is piped in.
+    pub(crate) fn text(&self) -> Result<Option<String>> {
+        match (self.tokens, self.file, self.text) {
+            (Some(_), _, _) => Ok(None),
+            (_, Some(path), _) => read_text(path).map(Some),
+            (_, _, Some("-")) => read_stdin().map(Some),
+            (_, _, Some(text)) => Ok(Some(text.to_owned())),
+            _ if !io::stdin().is_terminal() => read_stdin().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The ids of a prompt; the line end that files and `echo` put behind a text is not part of it.
+    pub(crate) fn prompt(&self) -> Result<Option<Vec<u32>>> {
+        if let Some(TokenList(ids)) = self.tokens {
+            return Ok(Some(ids.clone()));
+        }
+        let typed = self.file.is_none() && self.text.is_some_and(|text| text != "-");
+        let Some(text) = self.text()? else {
+            return Ok(None);
+        };
+        let text = match text.strip_suffix('\n') {
+            Some(line) if !typed => line.strip_suffix('\r').unwrap_or(line),
+            _ => &text,
+        };
+        ids_of_text(text).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_list_is_numbers_with_commas() {
+        assert_eq!("1,2, 3".parse(), Ok(TokenList(vec![1, 2, 3])));
+        assert_eq!("".parse(), Ok(TokenList(vec![])));
+        for bad in ["1,x", "-1", "4294967296", "1.5"] {
+            assert!(bad.parse::<TokenList>().is_err(), "{bad}");
+        }
+    }
+}

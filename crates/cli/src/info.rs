@@ -1,0 +1,282 @@
+//! `gpt info`: the shapes, parameters and memory of a model, without loading or making one.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use gpt::GptConfig;
+use gpt::checkpoint::load_config;
+use serde::Serialize;
+
+use crate::memory::{bytes, count};
+use crate::output::{print, print_json};
+use crate::presets::preset;
+use crate::runs;
+
+#[derive(Args, Debug)]
+pub(crate) struct InfoArgs {
+    /// A model folder, its config.json, or a run [default: the newest run in runs/]
+    #[arg(value_name = "MODEL")]
+    model: Option<PathBuf>,
+    /// As the argument
+    #[arg(
+        short = 'm',
+        long = "model",
+        value_name = "DIR",
+        conflicts_with = "model",
+        id = "model-flag"
+    )]
+    model_flag: Option<PathBuf>,
+    /// A model by name in place of a folder: gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m, book-124m, story
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["model", "model-flag"])]
+    preset: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// One weight.
+#[derive(Serialize)]
+struct Tensor {
+    name: String,
+    shape: Vec<usize>,
+    parameters: usize,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report {
+    name: String,
+    vocab_size: usize,
+    context_length: usize,
+    emb_dim: usize,
+    n_heads: usize,
+    n_layers: usize,
+    hidden_dim: usize,
+    drop_rate: f64,
+    qkv_bias: bool,
+    tied: bool,
+    parameters: usize,
+    parameters_without_out_head: usize,
+    memory: Memory,
+    tensors: Vec<Tensor>,
+}
+
+/// Bytes.
+#[derive(Serialize)]
+struct Memory {
+    f32: usize,
+    f16: usize,
+    bf16: usize,
+    int8: usize,
+    /// Weights, gradients and AdamW's two moments in f32, without activations.
+    training: usize,
+    /// Keys and values of a full context in f32.
+    kv_cache: usize,
+}
+
+pub(crate) fn run(args: &InfoArgs) -> Result<()> {
+    let (name, config) = match (
+        &args.preset,
+        args.model.as_ref().or(args.model_flag.as_ref()),
+    ) {
+        (Some(name), _) => {
+            let preset = preset(name)?;
+            (preset.names[0].to_owned(), preset.model)
+        }
+        (None, Some(path)) => named(path)?,
+        (None, None) => named(&runs::newest(Path::new(runs::RUNS))?)?,
+    };
+    let report = report(name, &config)?;
+    if args.json {
+        print_json(&report)
+    } else {
+        Ok(print(text(&report))?)
+    }
+}
+
+fn named(path: &Path) -> Result<(String, GptConfig)> {
+    let model = runs::model_folder(path)?;
+    Ok((path.display().to_string(), load_config(model)?))
+}
+
+fn report(name: String, config: &GptConfig) -> Result<Report> {
+    let size = config.size()?;
+    let parameters = size.total();
+    Ok(Report {
+        name,
+        vocab_size: config.vocab_size,
+        context_length: config.context_length,
+        emb_dim: config.emb_dim,
+        n_heads: config.n_heads,
+        n_layers: config.n_layers,
+        hidden_dim: config.feed_forward_dim(),
+        drop_rate: config.drop_rates.emb,
+        qkv_bias: config.qkv_bias,
+        tied: config.tied,
+        parameters,
+        parameters_without_out_head: size.without_out_head(),
+        memory: Memory {
+            f32: 4 * parameters,
+            f16: 2 * parameters,
+            bf16: 2 * parameters,
+            int8: parameters,
+            training: parameters.saturating_mul(16),
+            kv_cache: 8 * config.n_layers * config.context_length * config.emb_dim,
+        },
+        tensors: tensors(config),
+    })
+}
+
+/// The book's names and shapes, those of one block standing for all: `trf_blocks.{i}` is as often there as there are layers.
+fn tensors(config: &GptConfig) -> Vec<Tensor> {
+    let (emb, hidden) = (config.emb_dim, config.feed_forward_dim());
+    let mut all: Vec<(String, Vec<usize>)> = vec![
+        ("tok_emb.weight".into(), vec![config.vocab_size, emb]),
+        ("pos_emb.weight".into(), vec![config.context_length, emb]),
+    ];
+    let mut block = |name: &str, shape: &[usize]| {
+        all.push((format!("trf_blocks.{{i}}.{name}"), shape.to_vec()))
+    };
+    for projection in ["W_query", "W_key", "W_value"] {
+        block(&format!("att.{projection}.weight"), &[emb, emb]);
+        if config.qkv_bias {
+            block(&format!("att.{projection}.bias"), &[emb]);
+        }
+    }
+    block("att.out_proj.weight", &[emb, emb]);
+    block("att.out_proj.bias", &[emb]);
+    block("ff.layers.0.weight", &[hidden, emb]);
+    block("ff.layers.0.bias", &[hidden]);
+    block("ff.layers.2.weight", &[emb, hidden]);
+    block("ff.layers.2.bias", &[emb]);
+    for norm in ["norm1", "norm2"] {
+        block(&format!("{norm}.scale"), &[emb]);
+        block(&format!("{norm}.shift"), &[emb]);
+    }
+    all.push(("final_norm.scale".into(), vec![emb]));
+    all.push(("final_norm.shift".into(), vec![emb]));
+    if !config.tied {
+        all.push(("out_head.weight".into(), vec![config.vocab_size, emb]));
+    }
+    all.into_iter()
+        .map(|(name, shape)| {
+            let times = if name.contains("{i}") {
+                config.n_layers
+            } else {
+                1
+            };
+            let parameters = times * shape.iter().product::<usize>();
+            Tensor {
+                name,
+                shape,
+                parameters,
+            }
+        })
+        .collect()
+}
+
+fn text(report: &Report) -> String {
+    let Report { memory, .. } = report;
+    let mut lines = vec![
+        format!("model           {}", report.name),
+        format!("layers          {}", report.n_layers),
+        format!(
+            "heads           {} of {} features",
+            report.n_heads,
+            report.emb_dim / report.n_heads
+        ),
+        format!(
+            "features        {}, {} inside the feed-forward network",
+            report.emb_dim, report.hidden_dim
+        ),
+        format!("context         {} tokens", report.context_length),
+        format!("vocabulary      {} tokens", report.vocab_size),
+        format!("dropout         {}", report.drop_rate),
+        format!(
+            "biases          {}",
+            if report.qkv_bias {
+                "query, key and value have them"
+            } else {
+                "query, key and value have none"
+            }
+        ),
+        format!(
+            "output head     {}",
+            if report.tied {
+                "tied to the token embedding"
+            } else {
+                "its own"
+            }
+        ),
+        format!(
+            "parameters      {} ({})",
+            thousands(report.parameters),
+            count(report.parameters as f64)
+        ),
+        format!(
+            "  without head  {}",
+            thousands(report.parameters_without_out_head)
+        ),
+        String::new(),
+        "memory of the weights".to_owned(),
+        format!("  f32           {}", bytes(memory.f32 as f64)),
+        format!("  f16, bf16     {}", bytes(memory.bf16 as f64)),
+        format!("  int8          {}", bytes(memory.int8 as f64)),
+        format!(
+            "key-value cache {} for a full context in f32",
+            bytes(memory.kv_cache as f64)
+        ),
+        format!(
+            "training        {} and activations",
+            bytes(memory.training as f64)
+        ),
+        String::new(),
+        format!("tensors (i is 0 to {})", report.n_layers - 1),
+    ];
+    for tensor in &report.tensors {
+        lines.push(format!(
+            "  {:<34} {:<16} {:>13}",
+            tensor.name,
+            format!("{:?}", tensor.shape),
+            thousands(tensor.parameters)
+        ));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// `124,412,160`
+fn thousands(n: usize) -> String {
+    let digits = n.to_string();
+    let mut shown = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tensors_add_up_to_the_parameters_of_the_book() {
+        let small = GptConfig::GPT2_124M;
+        for config in [
+            small,
+            GptConfig {
+                tied: true,
+                qkv_bias: true,
+                ..small
+            },
+        ] {
+            let report = report("small".into(), &config).unwrap();
+            let sum: usize = report.tensors.iter().map(|tensor| tensor.parameters).sum();
+            assert_eq!(sum, report.parameters);
+        }
+        assert_eq!(thousands(163_009_536), "163,009,536");
+    }
+}

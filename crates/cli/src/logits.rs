@@ -1,0 +1,80 @@
+//! `gpt logits`: the scores of the token that comes after a text, all of them or the best.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use generate::{Decoder, DecoderConfig, PastContext, softmax_with_temperature};
+use serde::Serialize;
+
+use crate::failure::Usage;
+use crate::ids::{TextSource, TokenList};
+use crate::model::{ModelArgs, text_of};
+use crate::output::{print, print_json};
+use crate::threads::ThreadArgs;
+
+#[derive(Args, Debug)]
+pub(crate) struct LogitsArgs {
+    /// The text; - or nothing with a pipe reads standard input
+    text: Option<String>,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Read the text from a file
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
+    file: Option<PathBuf>,
+    /// Ids in place of a text
+    #[arg(long, value_name = "1,2,3", conflicts_with = "text")]
+    tokens: Option<TokenList>,
+    /// How many of the best tokens to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// Print one JSON object with all logits of the last position
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    threads: ThreadArgs,
+}
+
+/// What `--json` prints: an f32 read back from it is the same f32.
+#[derive(Serialize)]
+struct Report {
+    /// (vocab_size)
+    logits: Vec<f32>,
+}
+
+pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
+    args.threads.apply()?;
+    let source = TextSource {
+        tokens: args.tokens.as_ref(),
+        file: args.file.as_ref(),
+        text: args.text.as_deref(),
+    };
+    let Some(ids) = source.prompt()? else {
+        let message = "no text: give one, a file with -f, ids with --tokens, or pipe a text in";
+        return Err(Usage(message.to_owned()).into());
+    };
+    let model = args.model.load()?;
+    let config = DecoderConfig {
+        past_context: PastContext::Stop,
+        ..DecoderConfig::default()
+    };
+    let mut decoder = Decoder::with_config(&model, config)?;
+    decoder.prompt(&[&ids])?;
+    let logits = decoder.logits(0); // (vocab_size)
+    if args.json {
+        return print_json(&Report {
+            logits: logits.to_vec(),
+        });
+    }
+    let vocab_size = logits.len();
+    let probabilities = softmax_with_temperature(&logits, 1.0)?; // (vocab_size)
+    let mut order: Vec<usize> = (0..vocab_size).collect();
+    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+    let mut table = String::from("    id     logit  probability  token\n");
+    for &id in order.iter().take(args.top) {
+        let (logit, probability) = (logits[id], probabilities[id]);
+        let token = text_of(&[id as u32], vocab_size);
+        table += &format!("{id:>6}  {logit:>8.4}  {probability:>11.5}  {token:?}\n");
+    }
+    Ok(print(table)?)
+}

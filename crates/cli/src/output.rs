@@ -1,0 +1,47 @@
+//! Standard output, whose reader may leave at any time (`gpt generate | head`), and colours for terminals.
+//!
+//! A closed pipe is an [`io::Error`] here, never a panic as with `println!`; `main` ends quietly on it.
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::Result;
+use clap::builder::styling::{AnsiColor, Style};
+use serde::Serialize;
+
+/// Writes to standard output at once.
+///
+/// # Errors
+/// If standard output is closed or its disk is full.
+pub(crate) fn print(text: impl AsRef<[u8]>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_ref())?;
+    out.flush()
+}
+
+/// One JSON object on one line. What is no number in JSON (NaN, infinity) becomes `null`.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    Ok(print(line)?)
+}
+
+/// Whether `error` says that the reader of our output has gone.
+pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// `text` in a colour, if standard error is a terminal that wants colours.
+pub(crate) fn coloured(text: &str, colour: AnsiColor) -> String {
+    let wanted = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    if !wanted {
+        return text.to_owned();
+    }
+    let style = Style::new().bold().fg_color(Some(colour.into()));
+    format!("{style}{text}{style:#}")
+}

@@ -1,0 +1,129 @@
+//! Models by name, with the settings that suit them.
+//!
+//! `story` is the default run: small enough to learn a short story in a minute on two cores.
+
+use anyhow::Result;
+use gpt::{DropRates, GptConfig};
+
+use crate::failure::Usage;
+use crate::nearest::nearest;
+
+/// A model and how to train it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Preset {
+    /// The first is shown, the others are known too.
+    pub(crate) names: &'static [&'static str],
+    pub(crate) model: GptConfig,
+    pub(crate) training: Training,
+}
+
+/// Training settings that depend on the model's size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Training {
+    pub(crate) batch_size: usize,
+    pub(crate) max_steps: usize,
+    pub(crate) learning_rate: f64,
+    pub(crate) warmup_steps: usize,
+    pub(crate) eval_interval: usize,
+    pub(crate) eval_iters: usize,
+}
+
+const GPT2: Training = Training {
+    batch_size: 4,
+    max_steps: 1000,
+    learning_rate: 6e-4,
+    warmup_steps: 100,
+    eval_interval: 50,
+    eval_iters: 5,
+};
+
+/// All presets, the default first.
+pub(crate) const PRESETS: [Preset; 6] = [
+    Preset {
+        names: &["story", "default"],
+        model: GptConfig {
+            context_length: 64,
+            emb_dim: 128,
+            n_heads: 4,
+            n_layers: 4,
+            drop_rates: DropRates::all(0.2),
+            tied: true,
+            ..GptConfig::GPT2_124M
+        },
+        training: Training {
+            batch_size: 8,
+            max_steps: 300,
+            learning_rate: 1e-3,
+            warmup_steps: 20,
+            eval_interval: 50,
+            eval_iters: 8,
+        },
+    },
+    Preset {
+        names: &["gpt2-124m", "gpt2", "gpt2-small"],
+        model: GptConfig::GPT2_124M,
+        training: GPT2,
+    },
+    Preset {
+        names: &["gpt2-355m", "gpt2-medium"],
+        model: GptConfig::GPT2_MEDIUM,
+        training: Training {
+            learning_rate: 3e-4,
+            ..GPT2
+        },
+    },
+    Preset {
+        names: &["gpt2-774m", "gpt2-large"],
+        model: GptConfig::GPT2_LARGE,
+        training: Training {
+            learning_rate: 2.5e-4,
+            ..GPT2
+        },
+    },
+    Preset {
+        names: &["gpt2-1558m", "gpt2-xl"],
+        model: GptConfig::GPT2_XL,
+        training: Training {
+            learning_rate: 2e-4,
+            ..GPT2
+        },
+    },
+    // Chapter 5 of the book shortens the context.
+    Preset {
+        names: &["book-124m", "book"],
+        model: GptConfig {
+            context_length: 256,
+            ..GptConfig::GPT2_124M
+        },
+        training: Training {
+            batch_size: 2,
+            max_steps: 100,
+            learning_rate: 4e-4,
+            warmup_steps: 0,
+            eval_interval: 5,
+            eval_iters: 5,
+        },
+    },
+];
+
+/// The preset of a name, in any case.
+///
+/// # Errors
+/// Names the nearest preset.
+pub(crate) fn preset(name: &str) -> Result<&'static Preset> {
+    let wanted = name.to_ascii_lowercase();
+    let found = PRESETS
+        .iter()
+        .find(|preset| preset.names.contains(&wanted.as_str()));
+    found.ok_or_else(|| {
+        let known: Vec<&str> = PRESETS.iter().map(|preset| preset.names[0]).collect();
+        let all = PRESETS.iter().flat_map(|preset| preset.names).copied();
+        let meant =
+            nearest(&wanted, all).map_or(String::new(), |near| format!(", did you mean {near:?}?"));
+        Usage(format!(
+            "unknown preset {name:?}{meant} (known: {})",
+            known.join(", ")
+        ))
+        .into()
+    })
+}

@@ -1,0 +1,42 @@
+//! `--threads`: the size of rayon's pool, in which all the arithmetic runs.
+//!
+//! The results don't depend on it: the same seed gives the same bits with any number of threads.
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+/// More threads than any machine has use for.
+const MOST_THREADS: usize = 1024;
+
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct ThreadArgs {
+    /// Threads to compute with (the results don't depend on it) [default: one for each core]
+    #[arg(short = 't', long, value_name = "N", value_parser = parse_threads)]
+    pub(crate) threads: Option<usize>,
+}
+
+impl ThreadArgs {
+    /// Builds the pool; to be called before anything computes.
+    pub(crate) fn apply(self) -> Result<()> {
+        use_threads(self.threads)
+    }
+}
+
+/// Builds rayon's global pool, with one thread for each core unless told otherwise.
+pub(crate) fn use_threads(threads: Option<usize>) -> Result<()> {
+    let Some(threads) = threads else {
+        return Ok(()); // rayon builds it on first use and reads RAYON_NUM_THREADS
+    };
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build_global()
+        .with_context(|| format!("could not start {threads} threads"))
+}
+
+/// A number of threads from text.
+pub(crate) fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads) if (1..=MOST_THREADS).contains(&threads) => Ok(threads),
+        _ => Err(format!("expected a whole number from 1 to {MOST_THREADS}")),
+    }
+}

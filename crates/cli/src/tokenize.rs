@@ -1,0 +1,148 @@
+//! `gpt tokenize`: a text to GPT-2's ids and pieces, ids to text, and token files (`.bin`, u16) out of either.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use dataloader::Corpus;
+use serde::Serialize;
+use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+
+use crate::failure::Usage;
+use crate::ids::{TextSource, TokenList};
+use crate::output::{print, print_json};
+
+#[derive(Args, Debug)]
+pub(crate) struct TokenizeArgs {
+    /// The text, taken as it is; - or nothing with a pipe reads standard input
+    text: Option<String>,
+    /// Read the text from a file; a .bin file holds ids
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
+    file: Option<PathBuf>,
+    /// Ids in place of a text
+    #[arg(long, value_name = "1,2,3", conflicts_with = "text")]
+    tokens: Option<TokenList>,
+    /// What <|endoftext|> in the text is: a token, a mistake, or plain text
+    #[arg(long, value_enum, default_value = "token")]
+    special: Special,
+    /// Write the ids to a file of little-endian u16, as nanoGPT does
+    #[arg(short = 'o', long, value_name = "FILE.bin")]
+    output: Option<PathBuf>,
+    /// Print the ids alone, with commas
+    #[arg(long, conflicts_with_all = ["count", "json"])]
+    ids: bool,
+    /// Print the number of tokens alone
+    #[arg(long, conflicts_with = "json")]
+    count: bool,
+    /// Print one JSON object: tokens, pieces, text, count, characters, bytes
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a special token in a text is.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Special {
+    /// The token of that name
+    Token,
+    /// A mistake
+    Refuse,
+    /// The characters it is written with
+    Text,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    tokens: &'a [u32],
+    pieces: Vec<String>,
+    text: &'a str,
+    count: usize,
+    characters: usize,
+    bytes: usize,
+}
+
+pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
+    let tokenizer = Gpt2Tokenizer::new();
+    let (ids, text) = read(args, &tokenizer)?;
+    if let Some(path) = &args.output {
+        Corpus::from_ids(ids.as_slice()).write_u16_file(path)?;
+    }
+    if args.json {
+        return print_json(&Report {
+            pieces: pieces(&ids, &tokenizer)?,
+            tokens: &ids,
+            count: ids.len(),
+            characters: text.chars().count(),
+            bytes: text.len(),
+            text: &text,
+        });
+    }
+    if args.count {
+        print(format!("{}\n", ids.len()))?;
+    } else if args.ids {
+        let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+        print(ids.join(",") + "\n")?;
+    } else if let Some(path) = &args.output {
+        print(format!("{} tokens to {}\n", ids.len(), path.display()))?;
+    } else {
+        print(table(&ids, &text, &tokenizer)?)?;
+    }
+    Ok(())
+}
+
+/// The ids and the text they stand for.
+fn read(args: &TokenizeArgs, tokenizer: &Gpt2Tokenizer) -> Result<(Vec<u32>, String)> {
+    let given = match (&args.tokens, &args.file) {
+        (Some(TokenList(ids)), _) => Some(ids.clone()),
+        (_, Some(path)) if path.extension().is_some_and(|extension| extension == "bin") => {
+            Some(Corpus::from_u16_file(path)?.ids().to_vec())
+        }
+        _ => None,
+    };
+    if let Some(ids) = given {
+        let text = tokenizer.decode_lossy(&ids)?;
+        return Ok((ids, text));
+    }
+    let source = TextSource {
+        tokens: None,
+        file: args.file.as_ref(),
+        text: args.text.as_deref(),
+    };
+    let Some(text) = source.text()? else {
+        let message = "no text: give one, a file with -f, ids with --tokens, or pipe a text in";
+        return Err(Usage(message.to_owned()).into());
+    };
+    let ids = match args.special {
+        Special::Token => tokenizer.encode(&text, AllowedSpecial::All)?,
+        Special::Refuse => tokenizer.encode(&text, AllowedSpecial::None)?,
+        Special::Text => tokenizer.encode_ordinary(&text),
+    };
+    Ok((ids, text))
+}
+
+/// The text of each id, with U+FFFD where a character is cut.
+fn pieces(ids: &[u32], tokenizer: &Gpt2Tokenizer) -> Result<Vec<String>> {
+    let pieces = tokenizer.pieces(ids)?;
+    Ok(pieces
+        .into_iter()
+        .map(|piece| String::from_utf8_lossy(piece).into_owned())
+        .collect())
+}
+
+/// One line a token: its id, and its bytes as text.
+fn table(ids: &[u32], text: &str, tokenizer: &Gpt2Tokenizer) -> Result<String> {
+    let mut table = String::new();
+    for (id, piece) in ids.iter().zip(tokenizer.pieces(ids)?) {
+        let shown = match std::str::from_utf8(piece) {
+            Ok(piece) => format!("{piece:?}"),
+            Err(_) => format!("\"{}\"", piece.escape_ascii()),
+        };
+        table += &format!("{id:>6}  {shown}\n");
+    }
+    let (characters, bytes) = (text.chars().count(), text.len());
+    table += &format!(
+        "{} tokens, {characters} characters, {bytes} bytes\n",
+        ids.len()
+    );
+    Ok(table)
+}

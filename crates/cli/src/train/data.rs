@@ -1,0 +1,179 @@
+//! The texts of a run: a story that comes with the program, a file, or a folder, in a training and a validation part.
+//!
+//! A folder holds `train.bin` and `val.bin` (as nanoGPT makes them), or `train.txt` and `val.txt`, or texts that are joined in the order of their names.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use dataloader::{Corpus, DataLoader, DataLoaderError, GptDataset, train_validation_split};
+use tokenizer::ENDOFTEXT;
+
+use super::settings::Settings;
+use crate::ids::{corpus_of_file, ids_of_text, read_text};
+
+/// "The Answering Bell", written for this project.
+const STORY: &str = include_str!("../../data/the-answering-bell.txt");
+
+/// The shortest window that is chosen when a model's context is longer than the text.
+const SHORTEST_WINDOW: usize = 64;
+
+/// What a run reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Data {
+    /// Where it came from, for people.
+    pub(crate) name: String,
+    pub(crate) train: Corpus,
+    /// None if all of it is trained on.
+    pub(crate) validation: Option<Corpus>,
+}
+
+/// Reads a run's data and checks each id against the vocabulary.
+pub(crate) fn read(settings: &Settings) -> Result<Data> {
+    let data = match &settings.data {
+        None => from_text(
+            "the story \"The Answering Bell\"".to_owned(),
+            STORY,
+            settings.train_ratio,
+        )?,
+        Some(path) if path.is_dir() => from_folder(path, settings.train_ratio)?,
+        Some(path) => from_file(path, settings.train_ratio)?,
+    };
+    for corpus in [Some(&data.train), data.validation.as_ref()]
+        .into_iter()
+        .flatten()
+    {
+        corpus
+            .check_ids(settings.model.vocab_size)
+            .with_context(|| data.name.clone())?;
+    }
+    Ok(data)
+}
+
+fn from_text(name: String, text: &str, train_ratio: f64) -> Result<Data> {
+    let (train, validation) = train_validation_split(text, train_ratio)?;
+    let corpus = |text: &str| -> Result<Corpus> { Ok(Corpus::from_ids(ids_of_text(text)?)) };
+    Ok(Data {
+        name,
+        train: corpus(train)?,
+        validation: (train_ratio < 1.0)
+            .then(|| corpus(validation))
+            .transpose()?,
+    })
+}
+
+fn from_ids(name: String, corpus: &Corpus, train_ratio: f64) -> Data {
+    let (train, validation) = corpus
+        .ids()
+        .split_at((train_ratio * corpus.len() as f64) as usize);
+    Data {
+        name,
+        train: Corpus::from_ids(train),
+        validation: (train_ratio < 1.0).then(|| Corpus::from_ids(validation)),
+    }
+}
+
+fn from_file(path: &Path, train_ratio: f64) -> Result<Data> {
+    let name = path.display().to_string();
+    if is(path, "bin") {
+        return Ok(from_ids(name, &corpus_of_file(path)?, train_ratio));
+    }
+    let text = read_text(path)?;
+    from_text(name, &text, train_ratio)
+}
+
+fn from_folder(folder: &Path, train_ratio: f64) -> Result<Data> {
+    let name = folder.display().to_string();
+    for extension in ["bin", "txt"] {
+        let train = folder.join("train").with_extension(extension);
+        if !train.is_file() {
+            continue;
+        }
+        let names = ["val", "validation", "valid"];
+        let mut candidates = names
+            .map(|name| folder.join(name).with_extension(extension))
+            .into_iter();
+        return match candidates.find(|path| path.is_file()) {
+            Some(validation) => Ok(Data {
+                name,
+                train: corpus_of_file(&train)?,
+                validation: Some(corpus_of_file(&validation)?),
+            }),
+            None => from_file(&train, train_ratio),
+        };
+    }
+    let texts = texts_in(folder)?;
+    if texts.is_empty() {
+        bail!("{name}: expected train.bin and val.bin, or .txt files, found none");
+    }
+    let texts: Result<Vec<String>> = texts.iter().map(|path| read_text(path)).collect();
+    from_text(name, &texts?.join(ENDOFTEXT), train_ratio)
+}
+
+/// The `.txt` files of a folder by name.
+fn texts_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(|| folder.display().to_string())?.path();
+        if is(&path, "txt") && path.is_file() {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn is(path: &Path, extension: &str) -> bool {
+    path.extension() == Some(OsStr::new(extension))
+}
+
+/// The loaders of both parts.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaders {
+    pub(crate) train: DataLoader,
+    pub(crate) validation: Option<DataLoader>,
+    /// Tokens in a window.
+    pub(crate) max_length: usize,
+}
+
+/// Windows of both parts, in batches: training shuffled and full, validation in order and complete.
+///
+/// A context that is longer than the text gets shorter windows, unless the user asked for their length.
+pub(crate) fn loaders(data: &Data, settings: &Settings) -> Result<Loaders> {
+    let longest = [Some(&data.train), data.validation.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(|corpus| corpus.len().saturating_sub(1))
+        .min()
+        .expect("there is a training part");
+    let mut max_length = settings.max_length;
+    if !settings.max_length_is_fixed && longest < max_length && longest >= 2 * SHORTEST_WINDOW {
+        max_length = longest / SHORTEST_WINDOW * SHORTEST_WINDOW;
+    }
+    let loader = |part: &str, corpus: &Corpus, training: bool| -> Result<DataLoader> {
+        let stride = settings.stride.unwrap_or(max_length);
+        let loader = GptDataset::new(corpus, max_length, stride)
+            .and_then(|dataset| DataLoader::new(dataset, settings.batch_size, training, training));
+        loader.map_err(|error| {
+            let tip = match error {
+                DataLoaderError::CorpusTooShort { .. } => {
+                    "; a longer text or a smaller --context-length fits"
+                }
+                DataLoaderError::BatchLargerThanDataset { .. } => {
+                    "; a smaller --batch-size or --stride fits"
+                }
+                _ => "",
+            };
+            anyhow!("{}, {part} part: {error}{tip}", data.name)
+        })
+    };
+    Ok(Loaders {
+        train: loader("training", &data.train, true)?,
+        validation: match &data.validation {
+            Some(corpus) => Some(loader("validation", corpus, false)?),
+            None => None,
+        },
+        max_length,
+    })
+}

@@ -1,0 +1,247 @@
+//! The run itself: what is shown before, meanwhile and after.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+use dataloader::DataLoader;
+use rayon::current_num_threads;
+use tensor_ops::Parameters;
+use torch_rng::TorchRng;
+use train::{
+    Evaluation, Event, Outcome, Signal, TrainError, Trainer, calc_loss_loader, latest_checkpoint,
+};
+
+use super::data::Loaders;
+use super::interrupt::Interrupt;
+use super::log::{Line, Log};
+use super::plot::{self, PNG, SVG};
+use super::progress::Progress;
+use super::start::Started;
+use crate::memory::count;
+use crate::model::text_of;
+
+pub(crate) fn run(started: Started) -> Result<()> {
+    let interrupt = Interrupt::listen()?;
+    let began = Instant::now();
+    let Started {
+        mut trainer,
+        folder,
+        options,
+        settings,
+        data,
+        loaders,
+    } = started;
+    let path = folder.path().to_owned();
+    let vocab_size = settings.model.vocab_size;
+    let tokens_per_step =
+        settings.training.accumulation * (settings.batch_size * loaders.max_length) as u64;
+    let max_steps = settings.training.max_steps;
+    let steps_before = trainer.steps_done();
+    let mut progress = Progress::new(
+        steps_before,
+        max_steps,
+        tokens_per_step,
+        settings.log_interval as u64,
+    );
+
+    let parameters = trainer.model().num_parameters();
+    let model = settings.model;
+    progress.line(&format!(
+        "model     {} layers, {} heads, {} features, context {}, vocabulary {}: {} parameters{}",
+        model.n_layers,
+        model.n_heads,
+        model.emb_dim,
+        model.context_length,
+        model.vocab_size,
+        count(parameters as f64),
+        if model.tied { ", tied head" } else { "" }
+    ));
+    progress.line(&format!(
+        "data      {}: {} tokens to train on, {} to validate",
+        data.name,
+        data.train.len(),
+        data.validation.as_ref().map_or(0, |corpus| corpus.len())
+    ));
+    let accumulation = settings.training.accumulation;
+    progress.line(&format!(
+        "steps     {max_steps} of {tokens_per_step} tokens an iteration ({} windows of {} tokens{}), {:.1} epochs",
+        settings.batch_size,
+        loaders.max_length,
+        if accumulation > 1 { format!(" x {accumulation} batches") } else { String::new() },
+        (max_steps * accumulation) as f64 / loaders.train.len() as f64
+    ));
+    progress.line(&format!(
+        "settings  learning rate {}, warmup {} steps, weight decay {}, clip {}, dropout {} ({}), seed {}, {} threads",
+        settings.training.optimizer.lr,
+        options.warmup_steps.unwrap_or(0),
+        settings.training.optimizer.weight_decay,
+        settings.training.max_grad_norm.map_or("none".to_owned(), |norm| norm.to_string()),
+        model.drop_rates.emb,
+        settings.dropout_build,
+        settings.seed,
+        current_num_threads()
+    ));
+    if loaders.max_length < model.context_length {
+        progress.line(&format!(
+            "note      windows of {} tokens are shorter than the context of {}",
+            loaders.max_length, model.context_length
+        ));
+    }
+    progress.line(&format!("folder    {}", path.display()));
+    if steps_before > 0 {
+        progress.line(&format!("resumed   after step {steps_before}"));
+    }
+    progress.line("");
+
+    let mut log = Log::open(&path, steps_before)?;
+    log.write(&Line::Start {
+        steps_done: steps_before,
+        parameters,
+        tokens_per_step,
+        options: serde_json::to_value(&options)?,
+    })?;
+
+    progress.pause_over();
+    let mut log_error = None;
+    let mut sampled_at = None;
+    let outcome = trainer.run(Some(&folder), &mut |event| {
+        let line = match event {
+            Event::Step(report) => Some(Line::step(report, progress.step(report))),
+            Event::Evaluation(evaluation) => {
+                progress.evaluation(evaluation);
+                Some(Line::eval(evaluation))
+            }
+            Event::Sample { steps_done, ids } => {
+                sampled_at = Some(steps_done);
+                let text = text_of(ids, vocab_size);
+                progress.line(&format!("sample: {}", one_line(&text)));
+                Some(Line::Sample { steps_done, text })
+            }
+            Event::Saved { steps_done, path } => Some(Line::Saved {
+                steps_done,
+                path: path.to_owned(),
+            }),
+            _ => None,
+        };
+        let is_batch = matches!(event, Event::Batch(_));
+        if let Some(line) = line {
+            if !matches!(event, Event::Step(_)) {
+                progress.pause_over();
+            }
+            log_error = log_error.take().or(log.write(&line).err());
+        }
+        // A batch may be in the middle of a step, which is finished first.
+        match !is_batch && (interrupt.asked() || log_error.is_some()) {
+            true => Signal::Stop,
+            false => Signal::Continue,
+        }
+    });
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            progress.finish();
+            return Err(with_what_is_kept(error, &path));
+        }
+    };
+    if let Some(error) = log_error {
+        progress.finish();
+        return Err(error);
+    }
+
+    if outcome == Outcome::Finished {
+        finish(&trainer, &loaders, &mut progress, &mut log, sampled_at)?;
+    }
+    progress.finish();
+    plot::draw(&path)?;
+    summary(&trainer, &progress, &path, outcome, began);
+    Ok(())
+}
+
+/// An evaluation of the finished model that leaves the run as it is: a longer one goes on as if it had not been.
+fn last_evaluation(trainer: &Trainer, loaders: &Loaders) -> Result<Evaluation, TrainError> {
+    let (model, batches) = (trainer.model(), Some(trainer.config().eval_batches));
+    let mut rng = TorchRng::manual_seed(0);
+    let mut loss = |loader: &DataLoader| calc_loss_loader(loader, model, batches, &mut rng);
+    let last = trainer.steps().last();
+    Ok(Evaluation {
+        step: trainer.steps_done().saturating_sub(1),
+        epoch: last.map_or(0, |step| step.epoch),
+        train_loss: loss(&loaders.train)?,
+        val_loss: loaders.validation.as_ref().map(loss).transpose()?,
+        tokens_seen: trainer.tokens_seen(),
+    })
+}
+
+/// The last evaluation and the last sample, unless they were due anyway; neither changes the run.
+fn finish(
+    trainer: &Trainer,
+    loaders: &Loaders,
+    progress: &mut Progress,
+    log: &mut Log,
+    sampled_at: Option<u64>,
+) -> Result<()> {
+    let steps_done = trainer.steps_done();
+    let evaluated = trainer.evaluations().last();
+    if evaluated.is_none_or(|last| last.step + 1 < steps_done) {
+        let evaluation = last_evaluation(trainer, loaders)?;
+        progress.evaluation(&evaluation);
+        log.write(&Line::eval(&evaluation))?;
+    }
+    if let Some(sample) = &trainer.config().sample
+        && sampled_at != Some(steps_done)
+    {
+        let ids = trainer.sample(sample)?;
+        let text = text_of(&ids, trainer.model().config().vocab_size);
+        progress.line(&format!("sample: {}", one_line(&text)));
+        log.write(&Line::Sample { steps_done, text })?;
+    }
+    Ok(())
+}
+
+fn summary(trainer: &Trainer, progress: &Progress, path: &Path, outcome: Outcome, began: Instant) {
+    let name = path.display();
+    progress.line("");
+    if outcome == Outcome::Stopped {
+        progress.line(&format!(
+            "stopped after step {} and saved; to go on: gpt train --resume {name}",
+            trainer.steps_done()
+        ));
+        return;
+    }
+    let losses: Vec<f64> = trainer
+        .evaluations()
+        .iter()
+        .filter_map(|evaluation| evaluation.val_loss)
+        .collect();
+    let validation = match losses.as_slice() {
+        [first, .., last] => format!(", validation loss {first:.3} to {last:.3}"),
+        _ => String::new(),
+    };
+    progress.line(&format!(
+        "trained {} steps in {:.0} s{validation}",
+        trainer.steps_done(),
+        began.elapsed().as_secs_f64()
+    ));
+    let checkpoint = latest_checkpoint(path).unwrap_or_else(|_| path.to_owned());
+    progress.line(&format!("model   {}", checkpoint.display()));
+    progress.line(&format!("curve   {name}/{SVG}, {name}/{PNG}"));
+    progress.line(&format!("log     {name}/log.jsonl"));
+    progress.line(&format!("write   gpt generate \"Once\" --model {name}"));
+}
+
+/// What failed, and which checkpoint there is to go back to.
+fn with_what_is_kept(error: TrainError, path: &Path) -> anyhow::Error {
+    match latest_checkpoint(path) {
+        Ok(checkpoint) => anyhow!(
+            "{error}; the last checkpoint is kept: {}",
+            checkpoint.display()
+        ),
+        Err(_) => error.into(),
+    }
+}
+
+/// A text on one line of the screen.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
