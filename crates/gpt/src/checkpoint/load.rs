@@ -30,10 +30,16 @@ pub fn load_model(path: impl AsRef<Path>) -> Result<GptModel, CheckpointError> {
     }
     let (layout, mut config) = read_config(&folder.config)?;
     let weights = Weights::open(&folder, layout)?;
-    if layout == Layout::HuggingFace && config.tied {
-        config.tied = is_tied(&weights, &config)?;
+    // What the files hold: that of a tied model may have the head too.
+    let has_head = layout == Layout::HuggingFace && weights.get("lm_head.weight").is_some();
+    let filed = GptConfig {
+        tied: config.tied && !has_head,
+        ..config
+    };
+    weights.check(layout.tensors(&filed))?;
+    if config.tied && has_head {
+        config.tied = head_is_token_embedding(&weights)?;
     }
-    check(&weights, layout, &config)?;
     let mut model =
         GptModel::zeros(config).map_err(|e| in_config(&folder.config)(ConfigProblem::Model(e)))?;
     let mut parameters: HashMap<String, ArrayViewMutD<'_, f32>> =
@@ -55,32 +61,11 @@ pub fn load_model(path: impl AsRef<Path>) -> Result<GptModel, CheckpointError> {
     Ok(model)
 }
 
-/// Whether the head of a model that is said to be tied is the token embedding.
-fn is_tied(weights: &Weights, config: &GptConfig) -> Result<bool, CheckpointError> {
-    let Some(head) = weights.get("lm_head.weight") else {
-        return Ok(true);
-    };
-    // Everything must be in order before the two are read.
-    let untied = GptConfig {
-        tied: false,
-        ..*config
-    };
-    check(weights, Layout::HuggingFace, &untied)?;
-    match weights.get("wte.weight") {
-        Some(tok_emb) => TensorFile::read_equal(head, tok_emb),
-        None => Ok(true),
-    }
-}
-
-fn check(weights: &Weights, layout: Layout, config: &GptConfig) -> Result<(), CheckpointError> {
-    // A tied model's file may have the head too, if it is the same.
-    let with_head = GptConfig {
-        tied: config.tied && weights.get("lm_head.weight").is_none(),
-        ..*config
-    };
-    match layout {
-        Layout::Book => weights.check(layout.tensors(config)),
-        Layout::HuggingFace => weights.check(layout.tensors(&with_head)),
+/// Whether a head that is said to be tied has the token embedding's numbers.
+fn head_is_token_embedding(weights: &Weights) -> Result<bool, CheckpointError> {
+    match (weights.get("lm_head.weight"), weights.get("wte.weight")) {
+        (Some(head), Some(tok_emb)) => TensorFile::read_equal(head, tok_emb),
+        _ => Ok(true),
     }
 }
 
