@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use crate::workspace;
 
 mod code;
+mod documented;
 mod layers;
 mod links;
 mod manifests;
@@ -25,6 +26,10 @@ const RULES: &[Rule] = &[
     ("no package can be published", manifests::faults),
     ("sources keep the house style", sources::faults),
     ("links of the documentation lead somewhere", links::faults),
+    (
+        "items and cases that the documentation names exist",
+        documented::faults,
+    ),
 ];
 
 /// Checks every rule and prints the faults.
