@@ -86,18 +86,23 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let mut unnoticed = 0;
     for mutant in &mutants {
-        let noticed = copy.notices(mutant)?;
-        println!(
-            "{} {:<20} {}",
-            if noticed { "noticed " } else { "UNNOTICED" },
-            mutant.case,
-            mutant.what
-        );
-        unnoticed += usize::from(!noticed);
+        let mark = match copy.notices(mutant) {
+            Ok(true) => "noticed",
+            Ok(false) => "UNNOTICED",
+            Err(error) => {
+                println!("{error:#}");
+                "NO RESULT"
+            }
+        };
+        println!("{mark:<10} {:<20} {}", mutant.case, mutant.what);
+        unnoticed += usize::from(mark != "noticed");
     }
-    println!("\n{} changes, {unnoticed} unnoticed", mutants.len());
+    println!(
+        "\n{} changes, {unnoticed} unnoticed or without a result",
+        mutants.len()
+    );
     if unnoticed > 0 {
-        bail!("{unnoticed} changes went unnoticed");
+        bail!("{unnoticed} changes went unnoticed or gave no result");
     }
     Ok(())
 }
