@@ -31,8 +31,6 @@ pub(crate) struct Settings {
     pub(crate) stride: Option<usize>,
     pub(crate) data: Option<PathBuf>,
     pub(crate) train_ratio: f64,
-    /// A model folder to start from.
-    pub(crate) init_from: Option<PathBuf>,
     pub(crate) seed: u64,
     pub(crate) dropout_build: Build,
     pub(crate) prompt: String,
@@ -149,7 +147,6 @@ pub(crate) fn resolve(options: &TrainOptions, base: Option<GptConfig>) -> Result
         stride: options.stride,
         data: options.data.clone(),
         train_ratio: options.train_ratio.expect(given),
-        init_from: options.init_from.clone(),
         seed: options.seed.expect(given),
         dropout_build: options.dropout_build.unwrap_or_default(),
         prompt: options.prompt.clone().expect(given),

@@ -1,0 +1,169 @@
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::support::{command, gpt, gpt_reading, ok, trained};
+
+#[test]
+fn standard_output_is_the_text_alone_and_timings_are_on_standard_error() {
+    let ran = ok(trained(), "generate Once --temp 0 -n 5");
+    assert!(
+        ran.stdout.starts_with("Once") && ran.stdout.ends_with('\n'),
+        "{:?}",
+        ran.stdout
+    );
+    assert!(ran.stderr.contains("tokens/s"), "{}", ran.stderr);
+    let alone = ok(trained(), "generate Once --temp 0 -n 5 --no-display-prompt");
+    assert_eq!(format!("Once{}", alone.stdout), ran.stdout);
+}
+
+#[test]
+fn the_prompt_may_come_from_a_flag_a_file_a_pipe_or_as_ids() {
+    let folder = trained();
+    let expected = ok(folder, "generate Once --temp 0 -n 4").stdout;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "Once\n").unwrap();
+    for args in [
+        "-p Once".to_owned(),
+        format!("-f {}", file.path().display()),
+        "--tokens 7454".to_owned(),
+    ] {
+        assert_eq!(
+            ok(folder, &format!("generate {args} --temp 0 -n 4")).stdout,
+            expected,
+            "{args}"
+        );
+    }
+    for args in ["generate - --temp 0 -n 4", "generate --temp 0 -n 4"] {
+        assert_eq!(
+            gpt_reading(folder, args, "Once\n").stdout,
+            expected,
+            "{args}"
+        );
+    }
+}
+
+#[test]
+fn json_is_one_object_with_the_new_ids_alone() {
+    let ran = ok(trained(), "generate --tokens 1,2,3 --temp 0 -n 5 --json");
+    let report = ran.json();
+    assert_eq!(report["tokens"].as_array().unwrap().len(), 5);
+    assert!(report["text"].is_string());
+    assert_eq!(report["timings"]["prompt_tokens"], 3);
+    assert!(ran.stderr.is_empty(), "{}", ran.stderr);
+    let again = ok(trained(), "generate --tokens 1,2,3 --top-k 1 -n 5 --json").json();
+    assert_eq!(again["tokens"], report["tokens"], "top-k 1 is greedy");
+    let beams = ok(trained(), "generate --tokens 1,2,3 --beams 1 -n 5 --json").json();
+    assert_eq!(beams["tokens"], report["tokens"], "one beam is greedy");
+}
+
+#[test]
+fn the_same_seed_draws_the_same_text() {
+    let draw = |args: &str| {
+        ok(trained(), &format!("generate Once -n 12 {args} --json")).json()["tokens"].clone()
+    };
+    assert_eq!(
+        draw("--seed 7 --temp 1"),
+        draw("-s 7 --temperature 1 --threads 2")
+    );
+    assert_ne!(draw("--seed 7 --temp 1"), draw("--seed 8 --temp 1"));
+    assert_ne!(
+        draw("--seed 7 --temp 1"),
+        draw("--seed 7 --temp 1 --build mkl")
+    );
+}
+
+#[test]
+fn a_full_context_is_cropped_or_ends_the_text() {
+    let tokens = |args: &str| {
+        ok(
+            trained(),
+            &format!("generate --tokens 1,2,3 --temp 0 --json {args}"),
+        )
+        .json()
+    };
+    assert_eq!(tokens("-n 30")["tokens"].as_array().unwrap().len(), 30);
+    let stopped = tokens("-n 30 --past-context stop");
+    assert_eq!(stopped["finish"], "context");
+    assert!(stopped["tokens"].as_array().unwrap().len() <= 14);
+    let long = vec!["5"; 40].join(",");
+    ok(
+        trained(),
+        &format!("generate --tokens {long} --temp 0 -n 2 --past-context crop"),
+    );
+}
+
+#[test]
+fn a_stop_string_ends_the_text_before_it() {
+    let ran = ok(trained(), "generate Once --temp 0 -n 6 --json").json();
+    let text = ran["text"].as_str().unwrap();
+    let stop: String = text
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric())
+        .take(1)
+        .collect();
+    let stopped = ok(
+        trained(),
+        &format!("generate Once --temp 0 -n 6 --json --stop {stop}"),
+    )
+    .json();
+    assert_eq!(
+        stopped["text"].as_str().unwrap(),
+        text.split(&stop).next().unwrap()
+    );
+    assert_eq!(stopped["finish"], "stop");
+}
+
+#[test]
+fn an_interactive_session_continues_one_text_turn_by_turn() {
+    let ran = gpt_reading(trained(), "generate -i --temp 0 -n 3", "Once\n\n upon\n");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("decode").count(), 3, "{}", ran.stderr);
+}
+
+#[test]
+fn a_closed_standard_output_is_no_error() {
+    for args in [
+        "generate Once -n 50 --temp 0",
+        "logits Once --json",
+        "info",
+        "train --help",
+        "tokenize a",
+    ] {
+        let mut child = command(trained(), args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let mut stderr = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut stderr)
+            .unwrap();
+        assert_eq!(
+            child.wait().unwrap().code(),
+            Some(0),
+            "gpt {args}: {stderr}"
+        );
+        assert!(
+            !stderr.contains("panicked") && !stderr.contains("error"),
+            "gpt {args}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn precisions_other_than_f32_write_text_or_say_that_they_do_not() {
+    for precision in ["bf16", "int8"] {
+        let ran = gpt(
+            trained(),
+            &format!("generate Once --temp 0 -n 3 --precision {precision}"),
+        );
+        assert!(
+            ran.code == Some(0) || ran.stderr.contains(precision),
+            "{}",
+            ran.stderr
+        );
+    }
+}

@@ -1,0 +1,96 @@
+#![cfg(unix)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command};
+
+use crate::support::{TINY, checkpoint, command, folder, ok};
+
+/// Starts a long run and waits for a line that begins like this.
+fn started(folder: &Path, args: &str, beginning: &str) -> (Child, BufReader<ChildStdout>) {
+    let mut child = command(folder, args).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with(beginning) {
+        line.clear();
+        assert!(
+            lines.read_line(&mut line).unwrap() > 0,
+            "it ended too early"
+        );
+    }
+    (child, lines)
+}
+
+fn interrupt(child: &Child) {
+    let sent = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+}
+
+#[test]
+fn ctrl_c_saves_and_the_resumed_run_has_the_same_bits() {
+    let folder = folder();
+    let path = folder.path();
+    let (mut child, mut lines) = started(
+        path,
+        &format!(
+            "train {TINY} --max-steps 100000 --lr-decay-steps 100 --log-interval 1 --out-dir run"
+        ),
+        "step ",
+    );
+    interrupt(&child);
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(
+        rest.contains("stopped after step") && rest.contains("gpt train --resume run"),
+        "{rest}"
+    );
+    assert!(path.join("run/loss.svg").exists());
+    let done: u64 = rest
+        .split("stopped after step ")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let end = done + 3;
+    ok(path, &format!("train --resume run --max-steps {end}"));
+    ok(
+        path,
+        &format!("train {TINY} --max-steps {end} --lr-decay-steps 100 --out-dir whole"),
+    );
+    let model =
+        |run: &str| fs::read(checkpoint(&path.join(run)).join("model.safetensors")).unwrap();
+    assert!(model("run") == model("whole"));
+}
+
+#[test]
+fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
+    let folder = folder();
+    let path = folder.path();
+    // A step takes so long that the second Ctrl-C comes before its end.
+    let flags = format!("{TINY} --gradient-accumulation-steps 4000 --lr-decay-steps 100");
+    ok(path, &format!("train {flags} --max-steps 1 --out-dir run"));
+    let before = checkpoint(&path.join("run"));
+    let (mut child, _stdout) = started(path, "train --resume run --max-steps 100", "resumed");
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    interrupt(&child);
+    let mut line = String::new();
+    while !line.contains("stopping after this step") {
+        line.clear();
+        assert!(
+            stderr.read_line(&mut line).unwrap() > 0,
+            "no word of stopping"
+        );
+    }
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(checkpoint(&path.join("run")), before);
+    ok(path, "train --resume run --max-steps 1");
+}

@@ -1,0 +1,10 @@
+//! The command `gpt` as users run it: what it prints, what it writes, how it fails.
+
+mod generate;
+mod help;
+mod interrupt;
+mod refusals;
+mod resume;
+mod support;
+mod tools;
+mod train;

@@ -1,0 +1,153 @@
+use std::fs;
+
+use crate::support::{TINY, checkpoint, folder, log, logged_losses, ok};
+
+#[test]
+fn a_run_leaves_a_model_a_log_and_a_loss_curve() {
+    let folder = folder();
+    let ran = ok(folder.path(), &format!("train {TINY} --max-steps 12"));
+    let run = folder.path().join("runs/0001");
+    let svg = fs::read_to_string(run.join("loss.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("validation"));
+    assert!(
+        fs::read(run.join("loss.png"))
+            .unwrap()
+            .starts_with(b"\x89PNG")
+    );
+    assert_eq!(logged_losses(&run).len(), 12);
+    let losses: Vec<f64> = log(&run)
+        .iter()
+        .filter(|line| line["event"] == "eval")
+        .map(|line| line["val_loss"].as_f64().unwrap())
+        .collect();
+    assert_eq!(losses.len(), 4, "after steps 1, 6, 11 and 12");
+    assert!(losses[3] < losses[0], "{losses:?}");
+    assert!(checkpoint(&run).join("model.safetensors").exists());
+    for shown in [
+        "tokens an iteration",
+        "seed 123",
+        "step 12/12: loss",
+        "tokens/s",
+        "left",
+        "sample: ",
+        "runs/0001",
+    ] {
+        assert!(ran.stdout.contains(shown), "{shown:?} in {}", ran.stdout);
+    }
+    assert!(
+        !ran.stdout.contains('\u{1b}') && ran.stderr.is_empty(),
+        "a pipe gets plain lines"
+    );
+}
+
+#[test]
+fn each_run_has_its_own_folder() {
+    let folder = folder();
+    for _ in 0..2 {
+        ok(folder.path(), &format!("train {TINY} --max-steps 1"));
+    }
+    assert!(folder.path().join("runs/0002/latest.json").exists());
+}
+
+#[test]
+fn a_config_file_and_nanogpts_names_say_the_same_as_our_flags_and_flags_win() {
+    let folder = folder();
+    let path = folder.path();
+    ok(path, &format!("train {TINY} --max-steps 4 --out-dir ours"));
+    ok(
+        path,
+        "train --data=data.bin --vocab_size=61 --n_layer=1 --n_head=2 --n_embd=8 --block_size=8 --batch_size=4 \
+         --threads=1 --learning_rate=0.01 --warmup_iters=2 --eval_interval=5 --eval_iters=2 --max_iters=4 \
+         --sample_tokens=3 --out_dir=theirs",
+    );
+    let config = "data = 'data.bin'\nvocab_size = 61\nn_layers = 1\nn_heads = 2\nn_embd = 8\r\nblock-size = 8\n\
+        batch_size = 4\nthreads = 1\nlr = 0.01\nwarmup_iters = 2\neval_interval = 5\neval_iters = 2\n\
+        sample_tokens = 3\nmax_steps = 9\nseed = 5\n";
+    fs::write(path.join("config.toml"), config).unwrap();
+    ok(
+        path,
+        "train --config config.toml --max-steps 4 --seed 123 --out-dir file",
+    );
+    let model =
+        |run: &str| fs::read(checkpoint(&path.join(run)).join("model.safetensors")).unwrap();
+    assert!(model("ours") == model("theirs"));
+    assert!(model("ours") == model("file"));
+    // The options that a run keeps make the same run again.
+    ok(path, "train --config ours/options.toml --out-dir again");
+    assert!(model("ours") == model("again"));
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit_and_the_seed_does() {
+    let folder = folder();
+    let path = folder.path();
+    let flags = TINY.replace("--threads 1", "");
+    let model = |more: &str| {
+        let run = more.replace([' ', '-'], "");
+        ok(
+            path,
+            &format!("train {flags} --max-steps 3 {more} --out-dir {run}"),
+        );
+        fs::read(checkpoint(&path.join(run)).join("model.safetensors")).unwrap()
+    };
+    let one = model("--threads 1");
+    assert!(one == model("--threads 3"));
+    assert!(one != model("--seed 7"));
+    assert!(one != model("--dropout-build mkl"));
+}
+
+#[test]
+fn folders_of_tokens_and_of_texts_are_data() {
+    let folder = folder();
+    let path = folder.path();
+    fs::create_dir_all(path.join("tokens")).unwrap();
+    fs::copy(path.join("data.bin"), path.join("tokens/train.bin")).unwrap();
+    fs::copy(path.join("data.bin"), path.join("tokens/val.bin")).unwrap();
+    fs::create_dir_all(path.join("texts")).unwrap();
+    fs::write(
+        path.join("texts/a.txt"),
+        "One day the boat was gone. ".repeat(20),
+    )
+    .unwrap();
+    fs::write(
+        path.join("texts/b.txt"),
+        "The next day it was back. ".repeat(20),
+    )
+    .unwrap();
+    let tokens = ok(
+        path,
+        &format!("train {} --max-steps 1", TINY.replace("data.bin", "tokens")),
+    );
+    assert!(
+        tokens
+            .stdout
+            .contains("400 tokens to train on, 400 to validate"),
+        "{}",
+        tokens.stdout
+    );
+    let flags = TINY
+        .replace("data.bin", "texts")
+        .replace("--vocab-size 61", "");
+    ok(path, &format!("train {flags} --max-steps 1"));
+    ok(
+        path,
+        &format!("train {TINY} --train-ratio 1 --epochs 1 --gradient-accumulation-steps 3"),
+    );
+}
+
+#[test]
+fn a_run_can_start_from_another_models_weights() {
+    let folder = folder();
+    let path = folder.path();
+    ok(path, &format!("train {TINY} --max-steps 3 --out-dir first"));
+    let ran = ok(
+        path,
+        "train --init-from first --data data.bin --max-steps 1 --batch-size 4 --dropout 0 --sample-tokens 1",
+    );
+    assert!(
+        ran.stdout
+            .contains("1 layers, 2 heads, 8 features, context 8, vocabulary 61"),
+        "{}",
+        ran.stdout
+    );
+}
