@@ -95,7 +95,7 @@ impl<'m> Decoder<'m> {
                 context_length,
             });
         }
-        let weights = DecoderWeights::new(model, config.precision)?;
+        let weights = DecoderWeights::new(model, config.precision);
         Ok(Self {
             model,
             config,
@@ -188,12 +188,14 @@ impl<'m> Decoder<'m> {
     /// Appends tokens to a sequence, and computes nothing yet.
     ///
     /// # Errors
-    /// If a token is unknown; nothing is appended.
+    /// If a token is unknown or, unless it crops, the sequence would outgrow the context; nothing is appended.
     ///
     /// # Panics
     /// If there is no such sequence.
     pub fn push(&mut self, row: usize, tokens: &[u32]) -> Result<(), GenerateError> {
-        self.check_ids(row, self.sequences[row].len(), tokens)?;
+        let len = self.sequences[row].len();
+        self.check_ids(row, len, tokens)?;
+        self.check_length(row, len + tokens.len())?;
         self.sequences[row].extend_from_slice(tokens);
         Ok(())
     }
@@ -203,7 +205,7 @@ impl<'m> Decoder<'m> {
     /// A sequence with nothing pending keeps the logits it had.
     ///
     /// # Errors
-    /// Unless it crops, if a sequence is longer than the context; nothing is computed.
+    /// If there is no sequence.
     pub fn advance(&mut self) -> Result<ArrayView2<'_, f32>, GenerateError> {
         let new = self.prepare()?;
         if new.iter().any(|&new| new > 0) {
@@ -244,7 +246,7 @@ impl<'m> Decoder<'m> {
     /// Appends one token to each sequence, and [`advance`](Self::advance)s.
     ///
     /// # Errors
-    /// As [`advance`](Self::advance), or if there is not one token a sequence, or one is unknown.
+    /// As [`push`](Self::push), or if there is not one token a sequence; nothing is appended.
     pub fn step(&mut self, tokens: &[u32]) -> Result<ArrayView2<'_, f32>, GenerateError> {
         if tokens.len() != self.batch() {
             return Err(GenerateError::BatchSize {
@@ -253,7 +255,9 @@ impl<'m> Decoder<'m> {
             });
         }
         for (row, token) in tokens.iter().enumerate() {
-            self.check_ids(row, self.sequences[row].len(), &[*token])?;
+            let len = self.sequences[row].len();
+            self.check_ids(row, len, &[*token])?;
+            self.check_length(row, len + 1)?;
         }
         for (sequence, &token) in self.sequences.iter_mut().zip(tokens) {
             sequence.push(token);
@@ -284,9 +288,6 @@ impl<'m> Decoder<'m> {
     fn prepare(&mut self) -> Result<Vec<usize>, GenerateError> {
         if self.sequences.is_empty() {
             return Err(GenerateError::NoPrompt);
-        }
-        for (row, sequence) in self.sequences.iter().enumerate() {
-            self.check_length(row, sequence.len())?;
         }
         for (row, sequence) in self.sequences.iter().enumerate() {
             let start = sequence.len().saturating_sub(self.context_size);

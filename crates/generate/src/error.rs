@@ -58,12 +58,6 @@ pub enum GenerateError {
         /// The name handed in.
         name: String,
     },
-    /// A precision that decoding doesn't have yet.
-    #[error("weights can't be kept in {precision} yet")]
-    UnsupportedPrecision {
-        /// What was asked for.
-        precision: crate::Precision,
-    },
     /// `top_k` keeps no token, or more than there are.
     #[error("top_k must be from 1 to the vocabulary size {vocab_size}, but is {top_k}")]
     TopK {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use gpt::{GptModel, TransformerBlock};
 use ndarray::{ArrayRef2, ArrayView1, ArrayView2, ArrayViewMut2};
-use tensor_ops::{Linear, matmul_into};
+use tensor_ops::{Bf16Matrix, Int8Matrix, Linear, matmul_into};
 
 use crate::GenerateError;
 
@@ -52,14 +52,19 @@ impl FromStr for Precision {
 
 /// One matrix of a model, and its bias.
 #[derive(Clone, Debug)]
-pub(crate) enum Projection<'m> {
+pub(crate) struct Projection<'m> {
+    weight: Weight<'m>,
+    /// (out_features)
+    bias: Option<ArrayView1<'m, f32>>,
+}
+
+/// (out_features, in_features)
+#[derive(Clone, Debug)]
+enum Weight<'m> {
     /// The model's own.
-    F32 {
-        /// (out_features, in_features)
-        weight: ArrayView2<'m, f32>,
-        /// (out_features)
-        bias: Option<ArrayView1<'m, f32>>,
-    },
+    F32(ArrayView2<'m, f32>),
+    Bf16(Bf16Matrix),
+    Int8(Int8Matrix),
 }
 
 impl<'m> Projection<'m> {
@@ -67,45 +72,54 @@ impl<'m> Projection<'m> {
         weight: ArrayView2<'m, f32>,
         bias: Option<ArrayView1<'m, f32>>,
         precision: Precision,
-    ) -> Result<Self, GenerateError> {
-        match precision {
-            Precision::F32 => Ok(Self::F32 { weight, bias }),
-            Precision::Bf16 | Precision::Int8 => {
-                Err(GenerateError::UnsupportedPrecision { precision })
-            }
-        }
+    ) -> Self {
+        let weight = match precision {
+            Precision::F32 => Weight::F32(weight),
+            Precision::Bf16 => Weight::Bf16(Bf16Matrix::from_f32(&weight)),
+            Precision::Int8 => Weight::Int8(Int8Matrix::from_f32(&weight)),
+        };
+        Self { weight, bias }
     }
 
-    fn of(layer: &'m Linear, precision: Precision) -> Result<Self, GenerateError> {
+    fn of(layer: &'m Linear, precision: Precision) -> Self {
         let bias = layer.bias.as_ref().map(|bias| bias.view());
         Self::new(layer.weight.view(), bias, precision)
     }
 
     /// Writes `x W^T + b` (rows, out_features) of `x` (rows, in_features) to `out`.
     pub(crate) fn forward(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
-        match self {
-            Self::F32 { weight, bias } => match bias {
-                None => matmul_into(x, &weight.t(), 0.0, out),
-                Some(bias) => {
-                    out.assign(bias);
-                    matmul_into(x, &weight.t(), 1.0, out);
-                }
-            },
+        match (&self.weight, &self.bias) {
+            (Weight::F32(weight), None) => return matmul_into(x, &weight.t(), 0.0, out),
+            (Weight::F32(weight), Some(bias)) => {
+                // As `Linear` does it, to the bit.
+                out.assign(bias);
+                return matmul_into(x, &weight.t(), 1.0, out);
+            }
+            (Weight::Bf16(weight), _) => weight.matmul_rows(x, out.view_mut()),
+            (Weight::Int8(weight), _) => weight.matmul_rows(x, out.view_mut()),
+        }
+        if let Some(bias) = &self.bias {
+            out += bias;
         }
     }
 
     /// The width of `forward`'s output.
     pub(crate) fn out_features(&self) -> usize {
-        match self {
-            Self::F32 { weight, .. } => weight.nrows(),
+        match &self.weight {
+            Weight::F32(weight) => weight.nrows(),
+            Weight::Bf16(weight) => weight.dim().0,
+            Weight::Int8(weight) => weight.dim().0,
         }
     }
 
     /// Bytes read to use it once.
     fn bytes(&self) -> usize {
-        match self {
-            Self::F32 { weight, bias } => 4 * (weight.len() + bias.map_or(0, |bias| bias.len())),
-        }
+        let weight = match &self.weight {
+            Weight::F32(weight) => 4 * weight.len(),
+            Weight::Bf16(weight) => weight.bytes(),
+            Weight::Int8(weight) => weight.bytes(),
+        };
+        weight + 4 * self.bias.map_or(0, |bias| bias.len())
     }
 }
 
@@ -129,28 +143,22 @@ pub(crate) struct DecoderWeights<'m> {
 }
 
 impl<'m> DecoderWeights<'m> {
-    pub(crate) fn new(model: &'m GptModel, precision: Precision) -> Result<Self, GenerateError> {
-        let block = |block: &'m TransformerBlock| {
-            Ok(BlockWeights {
-                w_query: Projection::of(&block.att.w_query, precision)?,
-                w_key: Projection::of(&block.att.w_key, precision)?,
-                w_value: Projection::of(&block.att.w_value, precision)?,
-                out_proj: Projection::of(&block.att.out_proj, precision)?,
-                expand: Projection::of(&block.ff.expand, precision)?,
-                contract: Projection::of(&block.ff.contract, precision)?,
-            })
+    pub(crate) fn new(model: &'m GptModel, precision: Precision) -> Self {
+        let block = |block: &'m TransformerBlock| BlockWeights {
+            w_query: Projection::of(&block.att.w_query, precision),
+            w_key: Projection::of(&block.att.w_key, precision),
+            w_value: Projection::of(&block.att.w_value, precision),
+            out_proj: Projection::of(&block.att.out_proj, precision),
+            expand: Projection::of(&block.ff.expand, precision),
+            contract: Projection::of(&block.ff.contract, precision),
         };
-        Ok(Self {
-            blocks: model
-                .trf_blocks
-                .iter()
-                .map(block)
-                .collect::<Result<_, GenerateError>>()?,
+        Self {
+            blocks: model.trf_blocks.iter().map(block).collect(),
             head: match &model.out_head {
-                Some(out_head) => Projection::of(out_head, precision)?,
-                None => Projection::new(model.tok_emb.weight.view(), None, precision)?,
+                Some(out_head) => Projection::of(out_head, precision),
+                None => Projection::new(model.tok_emb.weight.view(), None, precision),
             },
-        })
+        }
     }
 
     /// Bytes that one step of one sequence reads: the floor of its time is this over the bandwidth of memory.

@@ -1,0 +1,275 @@
+//! Prompts, settings and logits that make no sense: each a typed error that names them.
+
+use crate::common::scripted;
+use generate::{
+    BeamConfig, BookSampling, Decoder, DecoderConfig, GenerateError, GenerateOptions, Sampling,
+    StopStrings, TokenStream, beam_search, complete, generate, generate_text_simple,
+};
+use ndarray::{Array1, Array2, array};
+use torch_rng::TorchRng;
+
+fn rng() -> TorchRng {
+    TorchRng::manual_seed(1)
+}
+
+/// What the sampler says of these settings for five plain logits.
+fn refusal(sampling: Sampling) -> String {
+    let logits = array![1.0, 2.0, 3.0, 4.0, 5.0];
+    let error = sampling.choose(&logits, &[], &mut rng()).unwrap_err();
+    // As text, since a NaN that is named equals nothing.
+    assert_eq!(
+        sampling.check(5).unwrap_err().to_string(),
+        error.to_string()
+    );
+    error.to_string()
+}
+
+#[test]
+fn settings_outside_their_range_are_named_with_their_value() {
+    let plain = Sampling::GREEDY;
+    for (temperature, shown) in [(-0.5, "-0.5"), (f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+        assert_eq!(
+            refusal(Sampling {
+                temperature,
+                ..plain
+            }),
+            format!("temperature must be a finite number of at least 0, but is {shown}")
+        );
+    }
+    for (top_p, shown) in [(0.0, "0"), (-1.0, "-1"), (1.5, "1.5"), (f32::NAN, "NaN")] {
+        assert_eq!(
+            refusal(Sampling { top_p, ..plain }),
+            format!("top_p must be above 0 and at most 1, but is {shown}")
+        );
+    }
+    for (min_p, shown) in [(-0.1, "-0.1"), (1.1, "1.1"), (f32::NAN, "NaN")] {
+        assert_eq!(
+            refusal(Sampling { min_p, ..plain }),
+            format!("min_p must be from 0 to 1, but is {shown}")
+        );
+    }
+    for (repetition_penalty, shown) in [
+        (0.0, "0"),
+        (-2.0, "-2"),
+        (f32::NAN, "NaN"),
+        (f32::INFINITY, "inf"),
+    ] {
+        assert_eq!(
+            refusal(Sampling {
+                repetition_penalty,
+                ..plain
+            }),
+            format!("repetition_penalty must be a finite number above 0, but is {shown}")
+        );
+    }
+    for top_k in [0, 6] {
+        assert_eq!(
+            refusal(Sampling {
+                top_k: Some(top_k),
+                ..plain
+            }),
+            format!("top_k must be from 1 to the vocabulary size 5, but is {top_k}")
+        );
+    }
+}
+
+#[test]
+fn logits_of_which_no_token_can_be_chosen_are_refused_greedy_or_not() {
+    for temperature in [0.0, 1.0] {
+        let sampling = Sampling {
+            temperature,
+            ..Sampling::GREEDY
+        };
+        let error = |logits: &Array1<f32>| {
+            sampling
+                .choose(logits, &[], &mut rng())
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            error(&Array1::from_elem(3, f32::NEG_INFINITY)),
+            "all 3 logits are minus infinity: no token can be chosen"
+        );
+        assert_eq!(
+            error(&array![0.0, f32::NAN]),
+            "the logit of token 1 is NaN: the model's weights or activations overflowed"
+        );
+        assert_eq!(
+            error(&array![f32::INFINITY, 0.0]),
+            "the logit of token 0 is inf: the model's weights or activations overflowed"
+        );
+        assert!(matches!(
+            sampling.choose(&Array1::from(vec![]), &[], &mut rng()),
+            Err(GenerateError::NoCandidate { vocab_size: 0 })
+        ));
+    }
+}
+
+#[test]
+fn prompts_that_cannot_be_continued_are_refused_by_the_decoder_and_by_the_books_loops() {
+    let model = scripted(&[1, 2, 3]); // context 4
+    let mut decoder = Decoder::new(&model);
+    assert_eq!(decoder.start(&[]), Err(GenerateError::NoPrompt));
+    assert_eq!(decoder.advance().unwrap_err(), GenerateError::NoPrompt);
+    assert_eq!(
+        decoder.start(&[&[1], &[]]),
+        Err(GenerateError::EmptyPrompt { row: 1 })
+    );
+    assert_eq!(
+        decoder.start(&[&[1], &[2, 50257]]).unwrap_err().to_string(),
+        "token id 50257 at (1, 1) is out of range for a vocabulary of 50257"
+    );
+    decoder.prompt(&[&[1]]).unwrap();
+    assert!(decoder.push(0, &[50257]).is_err());
+    assert!(decoder.step(&[50257]).is_err());
+    assert_eq!(decoder.tokens(0), [1]);
+    assert_eq!(
+        decoder.step(&[1, 2]).unwrap_err(),
+        GenerateError::BatchSize {
+            expected: 1,
+            found: 2
+        }
+    );
+
+    let simple =
+        |idx, context_size| generate_text_simple(&model, idx, 5, context_size).unwrap_err();
+    assert_eq!(simple(Array2::zeros((0, 3)), 4), GenerateError::NoPrompt);
+    assert_eq!(
+        simple(Array2::zeros((1, 0)), 4),
+        GenerateError::EmptyPrompt { row: 0 }
+    );
+    assert!(matches!(simple(array![[50257]], 4), GenerateError::Gpt(_)));
+    for context_size in [0, 5] {
+        assert_eq!(
+            simple(array![[1, 2, 3]], context_size).to_string(),
+            format!(
+                "context_size must be from 1 to the model's context length 4, but is {context_size}"
+            )
+        );
+    }
+}
+
+#[test]
+fn the_books_generate_refuses_its_settings_before_it_computes() {
+    let model = scripted(&[1, 2, 3]);
+    let good = BookSampling {
+        max_new_tokens: 1,
+        context_size: 4,
+        temperature: 1.0,
+        top_k: Some(2),
+        eos_id: None,
+    };
+    let error = |sampling| generate(&model, array![[1]], sampling, &mut rng()).unwrap_err();
+    for top_k in [0, 50258] {
+        let error = error(BookSampling {
+            top_k: Some(top_k),
+            ..good
+        });
+        assert_eq!(
+            error,
+            GenerateError::TopK {
+                top_k,
+                vocab_size: 50257
+            }
+        );
+    }
+    for temperature in [-1.0, f32::NAN, f32::INFINITY] {
+        let error = error(BookSampling {
+            temperature,
+            ..good
+        });
+        assert!(matches!(
+            error,
+            GenerateError::Setting {
+                name: "temperature",
+                ..
+            }
+        ));
+    }
+}
+
+#[test]
+fn a_model_that_answers_nan_is_an_error_and_ends_the_stream() {
+    let mut model = scripted(&[1, 2, 3]);
+    model.final_norm.scale.fill(f32::NAN);
+    let mut decoder = Decoder::new(&model);
+    decoder.start(&[&[1]]).unwrap();
+    let mut rng = rng();
+    let options = GenerateOptions {
+        max_new_tokens: 3,
+        ..GenerateOptions::default()
+    };
+    let mut stream = TokenStream::new(&mut decoder, options, &mut rng).unwrap();
+    assert!(matches!(
+        stream.next(),
+        Some(Err(GenerateError::Logit { id: 0, .. }))
+    ));
+    assert!(stream.next().is_none());
+    let error = generate_text_simple(&model, array![[1]], 1, 4).unwrap_err();
+    assert!(matches!(error, GenerateError::Logit { .. }));
+}
+
+#[test]
+fn what_does_not_fit_the_decoder_is_refused() {
+    let model = scripted(&[1, 2, 3]);
+    for context_size in [0, 5] {
+        let config = DecoderConfig {
+            context_size: Some(context_size),
+            ..DecoderConfig::default()
+        };
+        let error = Decoder::with_config(&model, config).unwrap_err();
+        assert_eq!(
+            error,
+            GenerateError::ContextSize {
+                context_size,
+                context_length: 4
+            }
+        );
+    }
+    let mut decoder = Decoder::new(&model);
+    let options = GenerateOptions::default();
+    assert_eq!(
+        complete(&mut decoder, &options, &mut []),
+        Err(GenerateError::NoPrompt)
+    );
+    decoder.start(&[&[1], &[2]]).unwrap();
+    assert_eq!(
+        complete(&mut decoder, &options, &mut [rng()])
+            .unwrap_err()
+            .to_string(),
+        "the decoder has 2 sequences, but 1 were given"
+    );
+    assert!(TokenStream::new(&mut decoder, options, &mut rng()).is_err());
+    let beams = BeamConfig {
+        num_beams: 2,
+        max_new_tokens: 2,
+        length_penalty: 1.0,
+        stop_ids: vec![],
+    };
+    assert!(matches!(
+        beam_search(&mut decoder, &beams),
+        Err(GenerateError::BatchSize { .. })
+    ));
+    decoder.start(&[&[1]]).unwrap();
+    let error = |beams: BeamConfig| {
+        beam_search(&mut decoder.clone(), &beams)
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        error(BeamConfig {
+            num_beams: 0,
+            ..beams.clone()
+        }),
+        "num_beams must be at least 1, but is 0"
+    );
+    assert_eq!(
+        error(BeamConfig {
+            length_penalty: f32::NAN,
+            ..beams
+        }),
+        "length_penalty must be a finite number, but is NaN"
+    );
+    let error = StopStrings::new(["a".into(), String::new()]).unwrap_err();
+    assert_eq!(error.to_string(), "a stop string is empty");
+}

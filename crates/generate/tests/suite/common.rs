@@ -1,0 +1,77 @@
+//! Models for tests: random ones of any small shape, and one that says what it is told to.
+
+use gpt::{DropRates, GptConfig, GptModel};
+use proptest::prelude::*;
+use torch_rng::TorchRng;
+
+/// Small models of every kind: tied or not, biased or not, one head or several.
+pub(crate) fn models() -> impl Strategy<Value = GptModel> {
+    (
+        (1..4usize, 1..9usize, 1..4usize, 2..60usize),
+        4..24usize,
+        any::<[bool; 2]>(),
+        any::<u64>(),
+    )
+        .prop_map(
+            |(
+                (n_heads, head_dim, n_layers, vocab_size),
+                context_length,
+                [tied, qkv_bias],
+                seed,
+            )| {
+                let config = GptConfig {
+                    vocab_size,
+                    context_length,
+                    emb_dim: n_heads * head_dim,
+                    n_heads,
+                    n_layers,
+                    drop_rates: DropRates::all(0.1),
+                    qkv_bias,
+                    tied,
+                    ..GptConfig::GPT2_124M
+                };
+                GptModel::new(config, &mut TorchRng::manual_seed(seed)).unwrap()
+            },
+        )
+}
+
+/// A model and one to four prompts of different lengths, some longer than its context.
+pub(crate) fn models_and_prompts() -> impl Strategy<Value = (GptModel, Vec<Vec<u32>>)> {
+    models().prop_flat_map(|model| {
+        let vocab_size = model.config().vocab_size as u32;
+        let longest = model.config().context_length + 3;
+        let prompt = prop::collection::vec(0..vocab_size, 1..=longest);
+        (Just(model), prop::collection::vec(prompt, 1..5))
+    })
+}
+
+pub(crate) fn slices(prompts: &[Vec<u32>]) -> Vec<&[u32]> {
+    prompts.iter().map(Vec::as_slice).collect()
+}
+
+/// A model of GPT-2's vocabulary whose most probable token after position `i` is `script[i]`, whatever came before.
+pub(crate) fn scripted(script: &[u32]) -> GptModel {
+    let size = script.len() + 1;
+    let config = GptConfig {
+        context_length: size,
+        emb_dim: size,
+        n_heads: 1,
+        n_layers: 1,
+        ..GptConfig::GPT2_124M
+    };
+    let mut model = GptModel::zeros(config).unwrap();
+    model.final_norm.scale.fill(1.0);
+    let head = model.out_head.as_mut().unwrap();
+    for (position, &token) in script.iter().enumerate() {
+        model.pos_emb.weight[[position, position]] = 1.0;
+        head.weight[[token as usize, position]] = 10.0;
+    }
+    model
+}
+
+/// Whether rounding can't change which logit is the largest.
+pub(crate) fn has_clear_winner(logits: &ndarray::ArrayRef1<f32>) -> bool {
+    let mut sorted = logits.to_vec();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    sorted.len() < 2 || sorted[0] - sorted[1] > 1e-4
+}

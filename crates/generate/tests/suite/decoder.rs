@@ -1,0 +1,252 @@
+//! A decoder with its cache says what the model says without one.
+
+use crate::common::{has_clear_winner, models, models_and_prompts, scripted, slices};
+use generate::{
+    Decoder, DecoderConfig, DecoderStats, GenerateError, GenerateOptions, PastContext, Sampling,
+    complete, generate_text_simple, greedy_id,
+};
+use gpt::GptModel;
+use ndarray::{Array1, Array2, Axis, s};
+use proptest::prelude::*;
+use test_support::{Tolerance, assert_close};
+use torch_rng::TorchRng;
+
+const TOLERANCE: Tolerance = Tolerance {
+    absolute: 1e-5,
+    relative: 1e-5,
+};
+
+/// The logits of the last position, computed from nothing: what the book's loop sees.
+fn uncached(model: &GptModel, tokens: &[u32]) -> Array1<f32> {
+    let first = tokens.len().saturating_sub(model.config().context_length);
+    let idx = Array2::from_shape_vec((1, tokens.len() - first), tokens[first..].to_vec()).unwrap();
+    model.forward(&idx).unwrap().slice_move(s![0, -1, ..])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn cached_logits_equal_uncached_ones_for_every_sequence_of_a_batch_at_every_step(
+        (model, prompts) in models_and_prompts(), steps in 0..20usize, seed in any::<u64>(),
+    ) {
+        let mut rng = TorchRng::manual_seed(seed);
+        let mut decoder = Decoder::new(&model);
+        let mut sequences = prompts.clone();
+        decoder.prompt(&slices(&prompts)).unwrap();
+        for _ in 0..=steps {
+            for (row, tokens) in sequences.iter_mut().enumerate() {
+                assert_close(&decoder.logits(row), &uncached(&model, tokens), TOLERANCE);
+                tokens.push(rng.randint(0, model.config().vocab_size as i64) as u32);
+            }
+            let next: Vec<u32> = sequences.iter().map(|tokens| tokens[tokens.len() - 1]).collect();
+            decoder.step(&next).unwrap();
+        }
+    }
+
+    #[test]
+    fn greedy_ids_are_those_of_the_books_loop_and_the_cache_was_used(
+        (model, prompts) in models_and_prompts(), max_new_tokens in 1..16usize,
+    ) {
+        let context_size = model.config().context_length;
+        let mut decoder = Decoder::new(&model);
+        decoder.start(&slices(&prompts)).unwrap();
+        let options = GenerateOptions { max_new_tokens, ..GenerateOptions::default() };
+        let mut rngs = vec![TorchRng::manual_seed(0); prompts.len()];
+        let completions = complete(&mut decoder, &options, &mut rngs).unwrap();
+        let mut expected_stats = DecoderStats::default();
+        for (prompt, completion) in prompts.iter().zip(&completions) {
+            let idx = Array2::from_shape_vec((1, prompt.len()), prompt.clone()).unwrap();
+            let book = generate_text_simple(&model, idx, max_new_tokens, context_size).unwrap();
+            let book = book.row(0).to_vec();
+            for (i, &token) in completion.tokens.iter().enumerate() {
+                let before = &book[..prompt.len() + i];
+                if !has_clear_winner(&uncached(&model, before)) {
+                    return Ok(()); // rounding may choose, and then all that follows differs
+                }
+                prop_assert_eq!(token, book[before.len()], "token {} of {:?}", i, prompt);
+            }
+            prop_assert_eq!(completion.tokens.len(), max_new_tokens);
+            // What each call has to compute: the prompt, then one token a call while the window stands still.
+            for call in 0..max_new_tokens {
+                let len = prompt.len() + call;
+                let window = len.min(context_size);
+                if call == 0 {
+                    expected_stats.tokens_computed += window;
+                } else if len > context_size {
+                    expected_stats.tokens_computed += window;
+                    expected_stats.rebuilds += 1;
+                } else {
+                    expected_stats.tokens_computed += 1;
+                    expected_stats.tokens_from_cache += window - 1;
+                }
+            }
+        }
+        prop_assert_eq!(decoder.stats(), expected_stats);
+    }
+
+    #[test]
+    fn a_sequence_in_a_batch_gets_the_logits_it_gets_alone(
+        (model, prompts) in models_and_prompts(), steps in 0..6usize,
+    ) {
+        let vocab_size = model.config().vocab_size as u32;
+        let next = |row: usize, step: usize| (7 * row + step) as u32 % vocab_size;
+        let mut together = Decoder::new(&model);
+        together.prompt(&slices(&prompts)).unwrap();
+        for step in 0..steps {
+            let tokens: Vec<u32> = (0..prompts.len()).map(|row| next(row, step)).collect();
+            together.step(&tokens).unwrap();
+        }
+        for (row, prompt) in prompts.iter().enumerate() {
+            let mut alone = Decoder::new(&model);
+            alone.prompt(&[prompt]).unwrap();
+            for step in 0..steps {
+                alone.step(&[next(row, step)]).unwrap();
+            }
+            assert_close(&together.logits(row), &alone.logits(0), TOLERANCE);
+        }
+    }
+
+    #[test]
+    fn all_logits_of_a_prompt_are_those_of_the_model(model in models(), seed in any::<u64>()) {
+        let mut rng = TorchRng::manual_seed(seed);
+        let config = *model.config();
+        let mut ids = |n: usize| -> Vec<u32> {
+            (0..n).map(|_| rng.randint(0, config.vocab_size as i64) as u32).collect()
+        };
+        let prompts = [ids(config.context_length), ids(2)];
+        let mut decoder = Decoder::new(&model);
+        decoder.start(&slices(&prompts)).unwrap();
+        let all = decoder.advance_all().unwrap();
+        for (row, (prompt, all)) in prompts.iter().zip(all).enumerate() {
+            let idx = Array2::from_shape_vec((1, prompt.len()), prompt.clone()).unwrap();
+            let expected = model.forward(&idx).unwrap();
+            assert_close(&all, &expected.index_axis(Axis(0), 0), TOLERANCE);
+            assert_close(&decoder.logits(row), &all.row(prompt.len() - 1), TOLERANCE);
+        }
+    }
+
+    #[test]
+    fn text_pushed_in_turns_is_the_text_pushed_at_once(
+        (model, prompts) in models_and_prompts(), cut in any::<prop::sample::Index>(),
+    ) {
+        let prompt = &prompts[0];
+        let cut = 1 + cut.index(prompt.len());
+        let mut turns = Decoder::new(&model);
+        turns.prompt(&[&prompt[..cut]]).unwrap();
+        turns.push(0, &prompt[cut..]).unwrap();
+        prop_assert_eq!(turns.pending(0) > 0, cut < prompt.len());
+        turns.advance().unwrap();
+        assert_close(&turns.logits(0), &uncached(&model, prompt), TOLERANCE);
+        prop_assert_eq!(turns.tokens(0), prompt.as_slice());
+    }
+
+    #[test]
+    fn reordered_sequences_go_on_as_those_they_copy((model, prompts) in models_and_prompts()) {
+        let mut decoder = Decoder::new(&model);
+        decoder.prompt(&slices(&prompts)).unwrap();
+        let last = prompts.len() - 1;
+        decoder.reorder(&[last, 0, last]);
+        prop_assert_eq!(decoder.batch(), 3);
+        decoder.step(&[0, 1, 1]).unwrap();
+        for (row, (source, token)) in [(last, 0), (0, 1), (last, 1)].into_iter().enumerate() {
+            let mut tokens = prompts[source].clone();
+            tokens.push(token);
+            assert_close(&decoder.logits(row), &uncached(&model, &tokens), TOLERANCE);
+        }
+    }
+
+    #[test]
+    fn a_smaller_context_is_the_books_cropping_to_it(
+        (model, prompts) in models_and_prompts(), steps in 1..8usize,
+    ) {
+        let context_size = model.config().context_length / 2;
+        let config = DecoderConfig { context_size: Some(context_size), ..DecoderConfig::default() };
+        let mut decoder = Decoder::with_config(&model, config).unwrap();
+        let mut tokens = prompts[0].clone();
+        decoder.prompt(&[&tokens]).unwrap();
+        for _ in 0..steps {
+            let window = &tokens[tokens.len().saturating_sub(context_size)..];
+            assert_close(&decoder.logits(0), &uncached(&model, window), TOLERANCE);
+            tokens.push(greedy_id(&decoder.logits(0)).unwrap());
+            decoder.step(&tokens[tokens.len() - 1..]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_decoder_told_to_stop_refuses_to_outgrow_its_context_and_stays_as_it_was() {
+    let model = scripted(&[1, 2, 3]); // context 4
+    let config = DecoderConfig {
+        past_context: PastContext::Stop,
+        ..DecoderConfig::default()
+    };
+    let mut decoder = Decoder::with_config(&model, config).unwrap();
+    let error = decoder.start(&[&[0], &[0; 5]]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "sequence 1 has 5 tokens, but the context has room for 4"
+    );
+    decoder.prompt(&[&[0; 3]]).unwrap();
+    assert_eq!(decoder.room(0), 1);
+    decoder.step(&[9]).unwrap();
+    let before = (decoder.logits(0).to_owned(), decoder.stats());
+    let full = GenerateError::PastContext {
+        row: 0,
+        num_tokens: 5,
+        context_size: 4,
+    };
+    assert_eq!(decoder.step(&[9]).unwrap_err(), full);
+    assert_eq!(decoder.push(0, &[9]).unwrap_err(), full);
+    decoder.advance().unwrap();
+    assert_eq!((decoder.logits(0).to_owned(), decoder.stats()), before);
+    assert_eq!(decoder.tokens(0), [0, 0, 0, 9]);
+}
+
+#[test]
+fn a_second_prompt_starts_from_nothing() {
+    let model = scripted(&[5, 6, 7, 8]);
+    let mut decoder = Decoder::new(&model);
+    decoder.prompt(&[&[1, 2, 3]]).unwrap();
+    let expected = Decoder::new(&model).prompt(&[&[4]]).unwrap().to_owned();
+    assert_eq!(decoder.prompt(&[&[4]]).unwrap(), expected);
+    assert_eq!(decoder.tokens(0), [4]);
+}
+
+#[test]
+fn sampling_with_a_cache_draws_what_the_books_loop_draws() {
+    let config = gpt::GptConfig {
+        vocab_size: 40,
+        context_length: 12,
+        emb_dim: 24,
+        n_heads: 3,
+        n_layers: 2,
+        ..gpt::GptConfig::GPT2_124M
+    };
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(123)).unwrap();
+    let book = generate::BookSampling {
+        max_new_tokens: 20,
+        context_size: 12,
+        temperature: 1.4,
+        top_k: Some(25),
+        eos_id: None,
+    };
+    let options = GenerateOptions {
+        sampling: Sampling {
+            temperature: 1.4,
+            top_k: Some(25),
+            ..Sampling::GREEDY
+        },
+        max_new_tokens: 20,
+        stop_ids: vec![],
+    };
+    for build in [torch_rng::Build::Portable, torch_rng::Build::Mkl] {
+        let rng = TorchRng::manual_seed(123).with_build(build);
+        let idx = ndarray::array![[1, 2, 3]];
+        let expected = generate::generate(&model, idx, book, &mut rng.clone()).unwrap();
+        let mut decoder = Decoder::new(&model);
+        decoder.start(&[&[1, 2, 3]]).unwrap();
+        let completions = complete(&mut decoder, &options, &mut [rng]).unwrap();
+        assert_eq!(completions[0].tokens, expected.row(0).to_vec()[3..]);
+    }
+}

@@ -1,0 +1,254 @@
+//! Samplers: what they keep, what they can draw, and the special cases in which they are one another.
+
+use generate::{Sampling, greedy_id, softmax_with_temperature, top_k_filter};
+use ndarray::{Array1, Axis};
+use proptest::prelude::*;
+use tensor_ops::softmax;
+use torch_rng::{Build, TorchRng};
+
+/// Logits, all of them or none alike, some impossible.
+fn logits() -> impl Strategy<Value = Array1<f32>> {
+    let one = prop_oneof![
+        8 => -12.0f32..12.0,
+        2 => (-3..3i32).prop_map(|x| x as f32), // ties
+        1 => Just(f32::NEG_INFINITY),
+    ];
+    prop::collection::vec(one, 1..60)
+        .prop_filter("some token must be possible", |x| {
+            x.iter().any(|x| x.is_finite())
+        })
+        .prop_map(Array1::from)
+}
+
+prop_compose! {
+    fn samplings()(
+        temperature in prop_oneof![Just(0.0f32), 0.05f32..5.0],
+        top_k in prop::option::of(any::<prop::sample::Index>()),
+        top_p in prop_oneof![Just(1.0f32), 0.01f32..1.0],
+        min_p in prop_oneof![Just(0.0f32), 0.0f32..=1.0],
+        repetition_penalty in prop_oneof![Just(1.0f32), 0.5f32..2.0],
+    ) -> (Sampling, Option<prop::sample::Index>) {
+        (Sampling { temperature, top_k: None, top_p, min_p, repetition_penalty }, top_k)
+    }
+}
+
+fn with_top_k(
+    (sampling, top_k): (Sampling, Option<prop::sample::Index>),
+    vocab_size: usize,
+) -> Sampling {
+    let top_k = top_k.map(|top_k| 1 + top_k.index(vocab_size));
+    Sampling { top_k, ..sampling }
+}
+
+/// The ids that can be drawn.
+fn kept(p: &Array1<f32>) -> Vec<usize> {
+    (0..p.len()).filter(|&i| p[i] > 0.0).collect()
+}
+
+const DRAWING: Sampling = Sampling {
+    temperature: 1.0,
+    ..Sampling::GREEDY
+};
+
+proptest! {
+    #[test]
+    fn probabilities_sum_to_1_and_only_kept_tokens_are_drawn(
+        logits in logits(), sampling in samplings(), history in prop::collection::vec(0..80u32, 0..10),
+        seed in any::<u64>(), mkl in any::<bool>(),
+    ) {
+        let sampling = with_top_k(sampling, logits.len());
+        let p = sampling.probabilities(&logits, &history).unwrap();
+        prop_assert!(p.iter().all(|p| (0.0..=1.0).contains(p)), "{:?}", p);
+        let sum: f64 = p.iter().map(|&p| f64::from(p)).sum();
+        prop_assert!((sum - 1.0).abs() < 1e-5, "the sum is {}", sum);
+        let kept = kept(&p);
+        let build = if mkl { Build::Mkl } else { Build::Portable };
+        let mut rng = TorchRng::manual_seed(seed).with_build(build);
+        for _ in 0..20 {
+            let drawn = sampling.choose(&logits, &history, &mut rng).unwrap();
+            prop_assert!(kept.contains(&(drawn as usize)), "{} is not in {:?}", drawn, kept);
+        }
+    }
+
+    #[test]
+    fn temperature_0_is_greedy_and_draws_nothing(
+        logits in logits(), sampling in samplings(), seed in any::<u64>(),
+    ) {
+        let sampling = with_top_k(sampling, logits.len());
+        let greedy = Sampling { temperature: 0.0, repetition_penalty: 1.0, ..sampling };
+        let mut rng = TorchRng::manual_seed(seed);
+        let before = rng.clone();
+        prop_assert_eq!(greedy.choose(&logits, &[], &mut rng).unwrap(), greedy_id(&logits).unwrap());
+        prop_assert_eq!(rng, before);
+    }
+
+    #[test]
+    fn top_k_1_is_greedy_up_to_ties(logits in logits(), temperature in 0.1f32..5.0, seed in any::<u64>()) {
+        let sampling = Sampling { temperature, top_k: Some(1), ..Sampling::GREEDY };
+        let drawn = sampling.choose(&logits, &[], &mut TorchRng::manual_seed(seed)).unwrap();
+        prop_assert_eq!(logits[drawn as usize], logits[greedy_id(&logits).unwrap() as usize]);
+    }
+
+    #[test]
+    fn a_temperature_near_0_is_greedy_up_to_ties(logits in logits(), seed in any::<u64>()) {
+        for temperature in [1e-6, f32::MIN_POSITIVE, 1e-45] {
+            let sampling = Sampling { temperature, ..Sampling::GREEDY };
+            let drawn = sampling.choose(&logits, &[], &mut TorchRng::manual_seed(seed)).unwrap();
+            let best = logits[greedy_id(&logits).unwrap() as usize];
+            prop_assert!(best - logits[drawn as usize] < 1e-3);
+        }
+    }
+
+    #[test]
+    fn filters_that_are_off_change_nothing(logits in logits()) {
+        let plain = softmax(&logits, Axis(0));
+        prop_assert_eq!(&DRAWING.probabilities(&logits, &[0, 1, 2]).unwrap(), &plain);
+        let all = Sampling { top_k: Some(logits.len()), ..DRAWING };
+        prop_assert_eq!(&all.probabilities(&logits, &[]).unwrap(), &plain);
+        prop_assert_eq!(&softmax_with_temperature(&logits, 1.0).unwrap(), &plain);
+    }
+
+    #[test]
+    fn top_k_keeps_exactly_what_is_not_below_the_kth_largest(logits in logits(), k in any::<prop::sample::Index>()) {
+        let k = 1 + k.index(logits.len());
+        let filtered = top_k_filter(&logits, k).unwrap();
+        let mut sorted = logits.to_vec();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        for (before, after) in logits.iter().zip(&filtered) {
+            let expected = if *before < sorted[k - 1] { f32::NEG_INFINITY } else { *before };
+            prop_assert_eq!(expected, *after);
+        }
+    }
+
+    #[test]
+    fn top_p_keeps_the_fewest_most_probable_tokens_that_reach_it(logits in logits(), top_p in 0.01f32..0.99) {
+        let plain = softmax(&logits, Axis(0));
+        let p = Sampling { top_p, ..DRAWING }.probabilities(&logits, &[]).unwrap();
+        let kept = kept(&p);
+        let sum: f64 = kept.iter().map(|&i| f64::from(plain[i])).sum();
+        prop_assert!(sum >= f64::from(top_p) - 1e-6, "{} is below {}", sum, top_p);
+        let least = kept.iter().map(|&i| plain[i]).fold(f32::INFINITY, f32::min);
+        prop_assert!(sum - f64::from(least) < f64::from(top_p) + 1e-6, "{:?} are more than needed", kept);
+        for (i, &q) in plain.iter().enumerate() {
+            prop_assert!(kept.contains(&i) || q <= least, "{} was dropped, but is above {}", q, least);
+        }
+    }
+
+    #[test]
+    fn min_p_keeps_exactly_what_is_probable_enough(logits in logits(), min_p in 0.0f32..=1.0) {
+        let plain = softmax(&logits, Axis(0));
+        let largest = plain.iter().copied().fold(0.0, f32::max);
+        let p = Sampling { min_p, ..DRAWING }.probabilities(&logits, &[]).unwrap();
+        for (i, &q) in plain.iter().enumerate() {
+            prop_assert_eq!(p[i] > 0.0, q > 0.0 && q >= min_p * largest);
+        }
+    }
+
+    #[test]
+    fn kept_tokens_keep_their_relative_probabilities(logits in logits(), sampling in samplings()) {
+        let sampling = Sampling { temperature: 1.0, repetition_penalty: 1.0, ..with_top_k(sampling, logits.len()) };
+        let plain = softmax(&logits, Axis(0));
+        let p = sampling.probabilities(&logits, &[]).unwrap();
+        let kept = kept(&p);
+        let sum: f32 = kept.iter().map(|&i| plain[i]).sum();
+        for &i in &kept {
+            prop_assert!((p[i] - plain[i] / sum).abs() < 1e-5);
+        }
+    }
+
+    #[test]
+    fn a_repetition_penalty_lowers_what_has_occurred_and_nothing_else(
+        logits in logits(), history in prop::collection::vec(0..60u32, 1..10), penalty in 1.0f32..3.0,
+    ) {
+        let p = Sampling { repetition_penalty: penalty, ..DRAWING }.probabilities(&logits, &history).unwrap();
+        let mut expected = logits.clone();
+        for id in 0..logits.len() {
+            if history.contains(&(id as u32)) {
+                let x = logits[id];
+                expected[id] = if x < 0.0 { x * penalty } else { x / penalty };
+                prop_assert!(expected[id] <= x);
+            }
+        }
+        prop_assert_eq!(p, softmax(&expected, Axis(0)));
+    }
+}
+
+#[test]
+fn each_filter_does_what_its_definition_says_on_a_small_example() {
+    let p = [0.5f32, 0.2, 0.15, 0.1, 0.05];
+    let logits = Array1::from_iter(p.map(f32::ln));
+    let kept = |sampling: Sampling| kept(&sampling.probabilities(&logits, &[]).unwrap());
+    assert_eq!(kept(DRAWING), [0, 1, 2, 3, 4]);
+    assert_eq!(
+        kept(Sampling {
+            top_k: Some(2),
+            ..DRAWING
+        }),
+        [0, 1]
+    );
+    assert_eq!(
+        kept(Sampling {
+            top_p: 0.4,
+            ..DRAWING
+        }),
+        [0]
+    );
+    assert_eq!(
+        kept(Sampling {
+            top_p: 0.6,
+            ..DRAWING
+        }),
+        [0, 1]
+    );
+    assert_eq!(
+        kept(Sampling {
+            top_p: 0.8,
+            ..DRAWING
+        }),
+        [0, 1, 2]
+    );
+    assert_eq!(
+        kept(Sampling {
+            min_p: 0.25,
+            ..DRAWING
+        }),
+        [0, 1, 2]
+    );
+    // The order counts: of the two that top-k keeps, the first has 5/7 of the probability.
+    let both = Sampling {
+        top_k: Some(2),
+        top_p: 0.7,
+        ..DRAWING
+    };
+    assert_eq!(kept(both), [0]);
+}
+
+#[test]
+fn tokens_that_tie_with_the_last_one_of_top_k_are_kept() {
+    let logits = ndarray::array![1.0, 3.0, 2.0, 2.0, 2.0];
+    let kept_of = |top_k| {
+        kept(
+            &Sampling {
+                top_k: Some(top_k),
+                ..DRAWING
+            }
+            .probabilities(&logits, &[])
+            .unwrap(),
+        )
+    };
+    assert_eq!(kept_of(1), [1]);
+    assert_eq!(kept_of(2), [1, 2, 3, 4]);
+    assert_eq!(kept_of(4), [1, 2, 3, 4]);
+    assert_eq!(kept_of(5), [0, 1, 2, 3, 4]);
+}
+
+/// Book section 5.3: the toy vocabulary's token 3 is "forward".
+#[test]
+fn the_toy_vocabulary_answers_as_the_book_prints() {
+    let logits = ndarray::array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
+    assert_eq!(greedy_id(&logits), Ok(3));
+    let mut rng = TorchRng::manual_seed(123);
+    assert_eq!(DRAWING.choose(&logits, &[], &mut rng), Ok(3));
+    let flat = softmax_with_temperature(&logits, 5.0).unwrap();
+    assert!((flat[6] - 0.0430).abs() < 5e-5, "P(pizza) = {}", flat[6]); // exercise 5.1
+}
