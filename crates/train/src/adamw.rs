@@ -2,7 +2,7 @@
 //!
 //! The moments are values of the model's own struct. The arithmetic is `tensor_ops::adamw_update`'s; there are no groups of weights and no amsgrad.
 
-use gpt::{GptConfig, GptError, GptModel};
+use gpt::{GptConfig, GptModel};
 use serde::{Deserialize, Serialize};
 use tensor_ops::{AdamWStep, Parameters, adamw_update};
 
@@ -78,7 +78,7 @@ impl AdamW {
     /// If one of the configurations is not valid.
     pub fn new(config: AdamWConfig, model: &GptConfig) -> Result<Self, TrainError> {
         config.validate()?;
-        let zeros = || GptModel::zeros(*model).map_err(GptError::from);
+        let zeros = || GptModel::zeros(*model);
         Ok(Self {
             config,
             steps: 0,

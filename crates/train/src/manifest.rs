@@ -64,7 +64,6 @@ impl Manifest {
         }
     }
 
-
     /// That each of `files` is there as it was written.
     pub(crate) fn verify(&self, folder: &Path, files: &[&'static str]) -> Result<(), TrainError> {
         for &file in files {

@@ -100,6 +100,7 @@ impl Trainer {
             });
         }
         check_windows(&model, &train_loader, val_loader.as_ref())?;
+        check_prompt(&model, config.sample.as_ref())?;
         Ok(Self {
             grads: GptModel::zeros(*model.config())?,
             config,
@@ -228,6 +229,16 @@ impl Trainer {
         &self.model
     }
 
+    /// The optimizer as it is now.
+    pub fn optimizer(&self) -> &AdamW {
+        &self.optimizer
+    }
+
+    /// The generator as it is now.
+    pub fn rng(&self) -> &TorchRng {
+        &self.rng
+    }
+
     /// Optimizer steps so far.
     pub fn steps_done(&self) -> u64 {
         self.steps_done
@@ -316,12 +327,26 @@ fn check_windows(
     for loader in std::iter::once(train_loader).chain(val_loader) {
         let num_tokens = loader.dataset().max_length();
         if num_tokens > context_length {
-            return Err(GptError::TooLong {
+            return Err(TrainError::Gpt(GptError::TooLong {
                 num_tokens,
                 context_length,
-            }
-            .into());
+            }));
         }
     }
     Ok(())
+}
+
+/// That the model knows the sample's prompt.
+fn check_prompt(model: &GptModel, sample: Option<&SampleConfig>) -> Result<(), TrainError> {
+    let vocab_size = model.config().vocab_size;
+    let prompt = sample.map_or(&[][..], |sample| &sample.prompt);
+    match prompt.iter().position(|&id| id as usize >= vocab_size) {
+        None => Ok(()),
+        Some(column) => Err(TrainError::Gpt(GptError::TokenOutOfRange {
+            id: prompt[column],
+            row: 0,
+            column,
+            vocab_size,
+        })),
+    }
 }

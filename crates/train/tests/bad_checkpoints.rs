@@ -1,0 +1,311 @@
+//! A checkpoint that is damaged, or belongs to another run, is refused in one line that names what is wrong.
+#![allow(clippy::unwrap_used)] // a test that can't begin panics
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{config, finish, loaders, model_config, resume, stop_after, trainer};
+use gpt::GptConfig;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use train::{AdamWConfig, RunFolder, Schedule, TrainConfig, TrainError, Trainer};
+
+/// A run of four steps and two batches, in its second epoch, and its checkpoint.
+fn saved() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    stop_after(
+        &mut trainer(config(9)),
+        &RunFolder::open(&folder).unwrap(),
+        14,
+    );
+    let checkpoint = train::latest_checkpoint(&folder).unwrap();
+    assert!(checkpoint.ends_with("step-00000004-batch-2"));
+    (folder, checkpoint)
+}
+
+/// Why the checkpoint is refused.
+fn refusal(checkpoint: &Path) -> String {
+    let error = resume(checkpoint, config(9)).expect_err("a bad checkpoint");
+    let line = error.to_string();
+    assert!(!line.contains('\n'), "{line}");
+    line
+}
+
+/// Makes the manifest agree with a file that was changed.
+fn forge(checkpoint: &Path, file: &str) {
+    let manifest = checkpoint.join("manifest.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+    let bytes = fs::read(checkpoint.join(file)).unwrap();
+    let hash: String = Sha256::digest(&bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    json["files"][file]["bytes"] = bytes.len().into();
+    json["files"][file]["sha256"] = hash.into();
+    fs::write(manifest, json.to_string()).unwrap();
+}
+
+/// Changes the text of a JSON file, manifest included.
+fn edit(checkpoint: &Path, file: &str, change: impl FnOnce(&mut Value)) {
+    let path = checkpoint.join(file);
+    let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    change(&mut json);
+    fs::write(path, json.to_string()).unwrap();
+    if file != "manifest.json" {
+        forge(checkpoint, file);
+    }
+}
+
+/// Replaces bytes of a file once, by as many others.
+fn replace(path: &Path, from: &[u8], to: &[u8]) {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = fs::read(path).unwrap();
+    let at = bytes.windows(from.len()).position(|window| window == from);
+    let at = at.expect("the bytes are there");
+    bytes[at..at + to.len()].copy_from_slice(to);
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn every_file_is_checked_for_its_length_and_every_byte() {
+    for file in [
+        "config.json",
+        "model.safetensors",
+        "optimizer.safetensors",
+        "gradients.safetensors",
+        "state.json",
+    ] {
+        let (_folder, checkpoint) = saved();
+        let path = checkpoint.join(file);
+        let good = fs::read(&path).unwrap();
+        fs::write(&path, &good[..good.len() - 1]).unwrap();
+        let line = refusal(&checkpoint);
+        assert!(
+            line.contains(file) && line.contains(&good.len().to_string()),
+            "{line}"
+        );
+        let mut bad = good.clone();
+        bad[good.len() / 2] ^= 1;
+        fs::write(&path, &bad).unwrap();
+        let line = refusal(&checkpoint);
+        assert!(line.contains(file) && line.contains("SHA-256"), "{line}");
+        fs::remove_file(&path).unwrap();
+        assert!(refusal(&checkpoint).contains(file));
+    }
+}
+
+#[test]
+fn a_manifest_that_is_damaged_or_forgets_a_file_is_refused() {
+    let (_folder, checkpoint) = saved();
+    edit(&checkpoint, "manifest.json", |json| {
+        json["files"].as_object_mut().unwrap().remove("state.json");
+    });
+    assert!(refusal(&checkpoint).contains("does not name state.json"));
+    edit(&checkpoint, "manifest.json", |json| {
+        json["version"] = 9.into()
+    });
+    assert!(refusal(&checkpoint).contains("version 9, this program reads version 1"));
+    fs::write(checkpoint.join("manifest.json"), "{").unwrap();
+    assert!(refusal(&checkpoint).contains("manifest.json"));
+    fs::remove_file(checkpoint.join("manifest.json")).unwrap();
+    assert!(refusal(&checkpoint).contains("there is no checkpoint here"));
+}
+
+#[test]
+fn a_state_that_no_run_leaves_is_refused() {
+    type Change = fn(&mut Value);
+    let changes: [(&str, Change); 7] = [
+        ("version 2", |json| json["version"] = 2.into()),
+        ("micro_step", |json| json["micro_step"] = 3.into()),
+        ("random state", |json| json["rng"] = "00".into()),
+        ("random state", |json| {
+            json["epoch_in_progress"]["rng"] = "é".into()
+        }),
+        ("batch 12 of an epoch of 11", |json| {
+            json["epoch_in_progress"]["position"] = 12.into()
+        }),
+        ("unknown field `more`", |json| json["more"] = 1.into()),
+        ("accumulation must be at least 1, but is 0", |json| {
+            json["config"]["accumulation"] = 0.into()
+        }),
+    ];
+    for (expected, change) in changes {
+        let (_folder, checkpoint) = saved();
+        edit(&checkpoint, "state.json", change);
+        let line = refusal(&checkpoint);
+        assert!(line.contains(expected), "{line}, expected {expected}");
+    }
+}
+
+#[test]
+fn a_tensor_of_another_shape_is_refused_with_its_name_and_both_shapes() {
+    let (_folder, checkpoint) = saved();
+    let model = checkpoint.join("model.safetensors");
+    // (context_length, emb_dim) = (6, 8)
+    replace(&model, b"[6,8]", b"[8,6]");
+    forge(&checkpoint, "model.safetensors");
+    let line = refusal(&checkpoint);
+    for part in ["model.safetensors", "pos_emb.weight", "[8, 6]", "[6, 8]"] {
+        assert!(line.contains(part), "{line}, expected {part}");
+    }
+}
+
+#[test]
+fn a_missing_and_an_unknown_tensor_are_named() {
+    let (_folder, checkpoint) = saved();
+    replace(
+        &checkpoint.join("optimizer.safetensors"),
+        b"m.tok_emb.weight",
+        b"m.tok_emb.weighs",
+    );
+    forge(&checkpoint, "optimizer.safetensors");
+    let line = refusal(&checkpoint);
+    assert!(line.contains("tok_emb.weigh"), "{line}");
+    let (_folder, checkpoint) = saved();
+    replace(
+        &checkpoint.join("model.safetensors"),
+        b"final_norm.scale",
+        b"final_norm.smile",
+    );
+    forge(&checkpoint, "model.safetensors");
+    let line = refusal(&checkpoint);
+    assert!(line.contains("final_norm.s"), "{line}");
+}
+
+#[test]
+fn a_value_that_is_not_a_number_is_refused_in_each_tensor_file() {
+    for file in [
+        "model.safetensors",
+        "optimizer.safetensors",
+        "gradients.safetensors",
+    ] {
+        let (_folder, checkpoint) = saved();
+        let path = checkpoint.join(file);
+        let mut bytes = fs::read(&path).unwrap();
+        let last = bytes.len() - 4;
+        bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+        fs::write(&path, bytes).unwrap();
+        forge(&checkpoint, file);
+        let line = refusal(&checkpoint);
+        assert!(line.contains(file) && line.contains("NaN"), "{line}");
+    }
+}
+
+#[test]
+fn other_settings_another_model_and_other_data_are_refused() {
+    let (_folder, checkpoint) = saved();
+    let refused = |config: TrainConfig, model: GptConfig, swap: bool| {
+        let (mut train, validation) = loaders();
+        if swap {
+            train = validation.clone().unwrap();
+        }
+        let error = Trainer::resume(&checkpoint, config, &model, train, validation);
+        match error.expect_err("another run") {
+            TrainError::OtherConfig { name, .. } => name,
+            other => panic!("{other}"),
+        }
+    };
+    let model = model_config();
+    let ours = || config(9);
+    let lr = AdamWConfig {
+        lr: 1e-3,
+        ..AdamWConfig::default()
+    };
+    let optimizer = TrainConfig {
+        optimizer: lr,
+        ..ours()
+    };
+    assert_eq!(refused(optimizer, model, false), "optimizer");
+    let warmup = Schedule::WarmupCosine {
+        warmup_steps: 2,
+        total_steps: 9,
+        initial_lr: 0.0,
+        min_lr: 0.0,
+    };
+    assert_eq!(
+        refused(
+            TrainConfig {
+                schedule: warmup,
+                ..ours()
+            },
+            model,
+            false
+        ),
+        "schedule"
+    );
+    assert_eq!(
+        refused(
+            TrainConfig {
+                max_grad_norm: None,
+                ..ours()
+            },
+            model,
+            false
+        ),
+        "max_grad_norm"
+    );
+    assert_eq!(
+        refused(
+            TrainConfig {
+                accumulation: 4,
+                ..ours()
+            },
+            model,
+            false
+        ),
+        "accumulation"
+    );
+    assert_eq!(
+        refused(
+            TrainConfig {
+                eval_every: None,
+                ..ours()
+            },
+            model,
+            false
+        ),
+        "eval_every"
+    );
+    assert_eq!(
+        refused(
+            ours(),
+            GptConfig {
+                n_heads: 4,
+                ..model
+            },
+            false
+        ),
+        "the model"
+    );
+    assert_eq!(refused(ours(), model, true), "the training data");
+    // More steps, and what draws nothing, may change.
+    let longer = TrainConfig {
+        max_steps: 12,
+        sample: None,
+        keep: 3,
+        ..ours()
+    };
+    let mut longer = resume(&checkpoint, longer).unwrap();
+    finish(&mut longer, None);
+    assert_eq!(longer.steps_done(), 12);
+}
+
+#[test]
+fn the_settings_of_a_checkpoint_can_be_read_before_its_tensors() {
+    let (_folder, checkpoint) = saved();
+    let settings = train::read_settings(&checkpoint).unwrap();
+    assert_eq!(settings.model, model_config());
+    assert_eq!(settings.train, config(9));
+    assert_eq!(settings.steps_done, 4);
+}
+
+#[test]
+fn a_checkpoint_is_a_model_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trainer = trainer(config(2));
+    finish(&mut trainer, Some(&RunFolder::open(&folder).unwrap()));
+    let loaded = gpt::checkpoint::load_model(train::latest_checkpoint(&folder).unwrap()).unwrap();
+    assert_eq!(&loaded, trainer.model());
+}

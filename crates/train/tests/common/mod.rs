@@ -1,0 +1,100 @@
+//! A model and a corpus that train in milliseconds, with everything that draws switched on.
+#![allow(dead_code, clippy::unwrap_used)] // each test binary uses a part; a test that can't begin panics
+
+use std::path::Path;
+
+use dataloader::{Corpus, DataLoader, GptDataset};
+use gpt::{DropRates, GptConfig, GptModel};
+use torch_rng::TorchRng;
+use train::{Event, RunFolder, SampleConfig, Signal, TrainConfig, Trainer};
+
+/// 2 blocks of width 8 over 13 tokens, dropout at all sites.
+pub(crate) fn model_config() -> GptConfig {
+    GptConfig {
+        vocab_size: 13,
+        context_length: 6,
+        emb_dim: 8,
+        n_heads: 2,
+        n_layers: 2,
+        drop_rates: DropRates::all(0.1),
+        ..GptConfig::GPT2_124M
+    }
+}
+
+/// 11 training batches an epoch, shuffled, and 2 to validate with.
+pub(crate) fn loaders() -> (DataLoader, Option<DataLoader>) {
+    let corpus =
+        |n: u32, k: u32| Corpus::from_ids((0..n).map(|i| i * i * k % 13).collect::<Vec<_>>());
+    let train = GptDataset::new(&corpus(140, 1), 6, 6).unwrap();
+    let validation = GptDataset::new(&corpus(30, 3), 6, 6).unwrap();
+    (
+        DataLoader::new(train, 2, true, true).unwrap(),
+        Some(DataLoader::new(validation, 2, false, false).unwrap()),
+    )
+}
+
+/// Three batches a step, an evaluation every four steps, clipping.
+pub(crate) fn config(max_steps: u64) -> TrainConfig {
+    TrainConfig {
+        max_steps,
+        accumulation: 3,
+        eval_every: Some(4),
+        eval_batches: 2,
+        max_grad_norm: Some(1.0),
+        sample: Some(SampleConfig {
+            prompt: vec![1, 2],
+            max_new_tokens: 4,
+            every: None,
+        }),
+        ..TrainConfig::default()
+    }
+}
+
+/// A new run whose generator holds back a normal value.
+pub(crate) fn trainer(config: TrainConfig) -> Trainer {
+    let mut rng = TorchRng::manual_seed(123);
+    let model = GptModel::new(model_config(), &mut rng).unwrap();
+    let (train, validation) = loaders();
+    rng.randn(3);
+    assert!(rng.state().pending_normal.is_some());
+    Trainer::new(config, model, train, validation, rng).unwrap()
+}
+
+/// The run that the newest checkpoint in `folder` continues.
+pub(crate) fn resume(
+    folder: impl AsRef<Path>,
+    config: TrainConfig,
+) -> Result<Trainer, train::TrainError> {
+    let checkpoint = train::latest_checkpoint(folder)?;
+    let (train, validation) = loaders();
+    Trainer::resume(checkpoint, config, &model_config(), train, validation)
+}
+
+/// Trains to the end.
+pub(crate) fn finish(trainer: &mut Trainer, folder: Option<&RunFolder>) {
+    trainer.run(folder, &mut |_| Signal::Continue).unwrap();
+}
+
+/// Trains until `n` batches have been through the model, and saves.
+pub(crate) fn stop_after(trainer: &mut Trainer, folder: &RunFolder, n: usize) {
+    let mut batches = 0;
+    trainer
+        .run(Some(folder), &mut |event| {
+            batches += usize::from(matches!(event, Event::Batch(_)));
+            match batches < n {
+                true => Signal::Continue,
+                false => Signal::Stop,
+            }
+        })
+        .unwrap();
+}
+
+/// Everything that a run leaves: weights, moments, generator, logs, all to be compared bit for bit.
+pub(crate) fn assert_same_run(one: &Trainer, other: &Trainer) {
+    assert_eq!(one.steps(), other.steps());
+    assert_eq!(one.evaluations(), other.evaluations());
+    assert_eq!(one.tokens_seen(), other.tokens_seen());
+    assert!(one.model() == other.model(), "the weights differ");
+    assert!(one.optimizer() == other.optimizer(), "the moments differ");
+    assert!(one.rng() == other.rng(), "the generators differ");
+}

@@ -1,0 +1,140 @@
+//! A process that trains and saves after every step is killed at random moments, and the run still ends with the bits of one that was left alone.
+//!
+//! Five kills by default; `TRAIN_KILLS=100 cargo test -p train --test kill` does more.
+//! The process is this test binary itself, told by an environment variable to be the victim.
+#![cfg(unix)] // where killing is SIGKILL
+#![allow(clippy::unwrap_used)] // a test that can't begin panics
+
+mod common;
+
+use std::env;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{assert_same_run, config, finish, resume, trainer};
+use train::{RunFolder, TrainConfig, TrainError, latest_checkpoint, read_settings};
+
+const FOLDER: &str = "TRAIN_KILL_FOLDER";
+const STEPS: &str = "TRAIN_KILL_STEPS";
+const KILLS: &str = "TRAIN_KILLS";
+
+fn saving_every_step(max_steps: u64) -> TrainConfig {
+    TrainConfig {
+        save_every: Some(1),
+        ..config(max_steps)
+    }
+}
+
+/// The victim: goes on from the newest checkpoint, or begins. Without the variables it has nothing to do.
+#[test]
+fn victim() {
+    let (Ok(folder), Ok(steps)) = (env::var(FOLDER), env::var(STEPS)) else {
+        return;
+    };
+    let config = saving_every_step(steps.parse().unwrap());
+    let run = RunFolder::open(&folder).unwrap();
+    let mut trainer = match resume(&folder, config.clone()) {
+        Err(TrainError::NoCheckpoint { .. }) => trainer(config),
+        resumed => resumed.unwrap(),
+    };
+    finish(&mut trainer, Some(&run));
+}
+
+fn spawn(folder: &Path, steps: u64) -> Child {
+    Command::new(env::current_exe().unwrap())
+        .args(["victim", "--exact", "--test-threads=1"])
+        .env(FOLDER, folder)
+        .env(STEPS, steps.to_string())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Steps that the newest checkpoint has; 0 without one.
+fn steps_saved(folder: &Path) -> u64 {
+    match latest_checkpoint(folder) {
+        Ok(checkpoint) => read_settings(checkpoint).unwrap().steps_done,
+        Err(TrainError::NoCheckpoint { .. }) => 0,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
+    let kills: u64 = env::var(KILLS).map_or(5, |kills| kills.parse().unwrap());
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path();
+    let mut random = 0x9e37_79b9_7f4a_7c15u64 ^ u64::from(std::process::id());
+    let mut steps = 0;
+    for kill in 0..kills {
+        let mut victim = spawn(folder, 1_000_000);
+        // Let it begin to save, then strike at any moment of a save or a step.
+        let patience = Instant::now();
+        while steps_saved_while_running(folder) <= steps
+            && patience.elapsed() < Duration::from_secs(20)
+        {
+            sleep(Duration::from_millis(1));
+        }
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        sleep(Duration::from_micros((random >> 33) % 40_000));
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        let now = steps_saved(folder);
+        assert!(now >= steps, "kill {kill}: {now} steps after {steps}");
+        resume(folder, saving_every_step(1_000_000))
+            .map(drop)
+            .or_else(no_checkpoint_yet)
+            .unwrap();
+        steps = now;
+    }
+    let end = steps + 5;
+    assert!(spawn(folder, end).wait().unwrap().success());
+    let killed = resume(folder, saving_every_step(end)).unwrap();
+    assert_eq!(killed.steps_done(), end);
+    let mut left_alone = trainer(saving_every_step(end));
+    finish(&mut left_alone, None);
+    assert_same_run(&left_alone, &killed);
+    // The last process deleted what the others left half-written.
+    for entry in walk(folder) {
+        assert!(!entry.contains("tmp"), "{entry}");
+    }
+    println!("{kills} kills, {steps} steps saved between them");
+}
+
+/// As [`steps_saved`], by the folder's name alone: the victim may be deleting the checkpoint at this moment.
+fn steps_saved_while_running(folder: &Path) -> u64 {
+    let Ok(checkpoint) = latest_checkpoint(folder) else {
+        return 0;
+    };
+    let name = checkpoint
+        .file_name()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
+    let digits = name.strip_prefix("step-").and_then(|rest| rest.get(..8));
+    digits.map_or(0, |digits| digits.parse().unwrap())
+}
+
+fn no_checkpoint_yet(error: TrainError) -> Result<(), TrainError> {
+    match error {
+        TrainError::NoCheckpoint { .. } => Ok(()),
+        error => Err(error),
+    }
+}
+
+/// The names of all files below `folder`.
+fn walk(folder: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        names.push(entry.file_name().to_string_lossy().into_owned());
+        if entry.file_type().unwrap().is_dir() {
+            names.extend(walk(&entry.path()));
+        }
+    }
+    names
+}

@@ -1,0 +1,338 @@
+//! Training does what it is for, gives the same bits on any number of threads, and stops when the loss is no number.
+#![allow(clippy::unwrap_used)] // a test that can't begin panics
+
+mod common;
+
+use common::{config, finish, loaders, model_config, trainer};
+use dataloader::{Corpus, DataLoader, GptDataset};
+use gpt::{DropRates, GptConfig, GptModel};
+use tensor_ops::Parameters;
+use tokenizer::Gpt2Tokenizer;
+use torch_rng::TorchRng;
+use train::{
+    AdamW, AdamWConfig, RunFolder, Schedule, Signal, SimpleTraining, TrainConfig, TrainError,
+    Trainer, calc_loss_loader, grad_norm, train_model_simple,
+};
+
+#[test]
+fn one_batch_can_be_learned_by_heart() {
+    let model_config = GptConfig {
+        vocab_size: 50,
+        context_length: 16,
+        emb_dim: 32,
+        drop_rates: DropRates::all(0.0),
+        ..model_config()
+    };
+    let ids: Vec<u32> = (0..65).map(|i: u32| i * i * 7 % 50).collect();
+    let dataset = GptDataset::new(&Corpus::from_ids(ids), 16, 16).unwrap();
+    let loader = DataLoader::new(dataset, 4, false, true).unwrap();
+    assert_eq!(loader.len(), 1);
+    let mut rng = TorchRng::manual_seed(123);
+    let model = GptModel::new(model_config, &mut rng).unwrap();
+    let config = TrainConfig {
+        max_steps: 200,
+        optimizer: AdamWConfig {
+            lr: 3e-3,
+            weight_decay: 0.0,
+            ..AdamWConfig::default()
+        },
+        eval_every: None,
+        ..TrainConfig::default()
+    };
+    let mut trainer = Trainer::new(config, model, loader, None, rng).unwrap();
+    finish(&mut trainer, None);
+    let losses: Vec<f32> = trainer.steps().iter().map(|step| step.loss).collect();
+    assert!(losses[0] > 3.0, "the first loss is {}", losses[0]);
+    assert!(losses[199] < 0.01, "the last loss is {}", losses[199]);
+}
+
+#[test]
+fn three_accumulated_batches_are_one_three_times_as_large() {
+    let model_config = GptConfig {
+        drop_rates: DropRates::all(0.0),
+        ..model_config()
+    };
+    let corpus = Corpus::from_ids((0..200u32).map(|i| i * i % 13).collect::<Vec<_>>());
+    let run = |batch_size: usize, accumulation: u64| {
+        let dataset = GptDataset::new(&corpus, 6, 6).unwrap();
+        let loader = DataLoader::new(dataset, batch_size, false, true).unwrap();
+        let mut rng = TorchRng::manual_seed(5);
+        let model = GptModel::new(model_config, &mut rng).unwrap();
+        let config = TrainConfig {
+            max_steps: 5,
+            accumulation,
+            eval_every: None,
+            ..TrainConfig::default()
+        };
+        let mut trainer = Trainer::new(config, model, loader, None, rng).unwrap();
+        finish(&mut trainer, None);
+        trainer
+    };
+    let (small, large) = (run(2, 3), run(6, 1));
+    assert_eq!(small.tokens_seen(), large.tokens_seen());
+    for (small, large) in small.steps().iter().zip(large.steps()) {
+        assert!(
+            (small.loss - large.loss).abs() < 1e-5,
+            "{small:?}, {large:?}"
+        );
+        assert!(
+            (small.grad_norm / large.grad_norm - 1.0).abs() < 1e-4,
+            "{small:?}, {large:?}"
+        );
+    }
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    // Wide enough that products, norms and the optimizer split their work.
+    let model_config = GptConfig {
+        vocab_size: 300,
+        context_length: 32,
+        emb_dim: 128,
+        n_heads: 4,
+        n_layers: 2,
+        ..GptConfig::GPT2_124M
+    };
+    let corpus = Corpus::from_ids((0..2000u32).map(|i| i * i % 300).collect::<Vec<_>>());
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| {
+            let loader =
+                DataLoader::new(GptDataset::new(&corpus, 32, 32).unwrap(), 4, true, true).unwrap();
+            let mut rng = TorchRng::manual_seed(9);
+            let model = GptModel::new(model_config, &mut rng).unwrap();
+            let config = TrainConfig {
+                max_steps: 6,
+                ..config(6)
+            };
+            let mut trainer =
+                Trainer::new(config, model, loader.clone(), Some(loader), rng).unwrap();
+            finish(&mut trainer, None);
+            trainer
+        })
+    };
+    let one = run(1);
+    for threads in [2, 3, 4] {
+        let other = run(threads);
+        assert_eq!(one.steps(), other.steps(), "{threads} threads");
+        assert_eq!(one.evaluations(), other.evaluations(), "{threads} threads");
+        assert!(
+            one.model() == other.model(),
+            "{threads} threads: the weights differ"
+        );
+    }
+}
+
+/// A run whose third step has a learning rate that sends the weights to infinity.
+fn exploding(max_steps: u64) -> TrainConfig {
+    TrainConfig {
+        max_steps,
+        optimizer: AdamWConfig {
+            lr: 1e38,
+            weight_decay: 0.0,
+            ..AdamWConfig::default()
+        },
+        schedule: Schedule::WarmupCosine {
+            warmup_steps: 3,
+            total_steps: 50,
+            initial_lr: 1e-3,
+            min_lr: 0.0,
+        },
+        save_every: Some(1),
+        eval_every: None,
+        sample: None,
+        ..config(max_steps)
+    }
+}
+
+#[test]
+fn a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunFolder::open(&folder).unwrap();
+    let mut trainer = trainer(exploding(30));
+    let error = trainer
+        .run(Some(&run), &mut |_| Signal::Continue)
+        .unwrap_err();
+    let line = error.to_string();
+    assert!(
+        matches!(
+            error,
+            TrainError::NonFiniteLoss { .. } | TrainError::NonFiniteGradient { .. }
+        ),
+        "{line}"
+    );
+    let step = trainer.steps_done();
+    assert!(
+        line.contains(&format!("step {step}")) && line.contains("try a learning rate below"),
+        "{line}"
+    );
+    // The newest checkpoint is from before the step that failed, and all of it is finite.
+    let settings = train::read_settings(train::latest_checkpoint(&folder).unwrap()).unwrap();
+    assert_eq!(settings.steps_done, step);
+    let resumed = common::resume(&folder, exploding(30)).unwrap();
+    assert!(resumed.model() == trainer.model());
+    assert!(grad_norm(resumed.model()).is_finite());
+}
+
+#[test]
+fn settings_outside_their_range_are_named() {
+    let refused = |config: TrainConfig, expected: &str| {
+        let line = config.validate().expect_err(expected).to_string();
+        assert!(line.contains(expected), "{line}, expected {expected}");
+    };
+    let lr = |lr| AdamWConfig {
+        lr,
+        ..AdamWConfig::default()
+    };
+    refused(
+        TrainConfig {
+            max_steps: 0,
+            ..config(1)
+        },
+        "max_steps must be at least 1, but is 0",
+    );
+    refused(
+        TrainConfig {
+            optimizer: lr(-1.0),
+            ..config(1)
+        },
+        "lr must be a finite number of at least 0, but is -1",
+    );
+    refused(
+        TrainConfig {
+            optimizer: lr(f64::NAN),
+            ..config(1)
+        },
+        "but is NaN",
+    );
+    refused(
+        TrainConfig {
+            accumulation: 0,
+            ..config(1)
+        },
+        "accumulation",
+    );
+    refused(
+        TrainConfig {
+            eval_every: Some(0),
+            ..config(1)
+        },
+        "eval_every",
+    );
+    refused(
+        TrainConfig {
+            max_grad_norm: Some(0.0),
+            ..config(1)
+        },
+        "max_grad_norm",
+    );
+    let schedule = Schedule::WarmupCosine {
+        warmup_steps: 5,
+        total_steps: 5,
+        initial_lr: 0.0,
+        min_lr: 0.0,
+    };
+    refused(
+        TrainConfig {
+            schedule,
+            ..config(1)
+        },
+        "total_steps is 5 and warmup_steps is 5",
+    );
+}
+
+#[test]
+fn windows_longer_than_the_context_are_refused_before_the_first_step() {
+    let config_of_model = GptConfig {
+        context_length: 5,
+        ..model_config()
+    };
+    let mut rng = TorchRng::manual_seed(1);
+    let model = GptModel::new(config_of_model, &mut rng).unwrap();
+    let (train, validation) = loaders();
+    let error = Trainer::new(config(1), model, train, validation, rng).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the input has 6 tokens, but the context length is 5"
+    );
+}
+
+#[test]
+fn a_prompt_that_the_model_does_not_know_is_refused_before_the_first_step() {
+    let mut rng = TorchRng::manual_seed(1);
+    let model = GptModel::new(model_config(), &mut rng).unwrap();
+    let (train, validation) = loaders();
+    let mut config = config(1);
+    config.sample.as_mut().unwrap().prompt = vec![1, 13];
+    let error = Trainer::new(config, model, train, validation, rng).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("token id 13 at (0, 1) is out of range"),
+        "{error}"
+    );
+}
+
+/// The book's listing 5.3 written out with the plain parts.
+#[test]
+fn the_books_function_draws_and_computes_as_its_listing() {
+    let (train_loader, validation) = loaders();
+    let val_loader = validation.unwrap();
+    let small = model_config();
+    let (num_epochs, eval_freq, eval_iter) = (2, 5, 3);
+
+    let mut rng = TorchRng::manual_seed(123);
+    let mut model = GptModel::new(small, &mut rng).unwrap();
+    let mut optimizer = AdamW::new(AdamWConfig::default(), &small).unwrap();
+    let mut grads = GptModel::zeros(small).unwrap();
+    let (mut train_losses, mut val_losses, mut track_tokens_seen) = (vec![], vec![], vec![]);
+    let (mut tokens_seen, mut global_step) = (0, 0);
+    for _ in 0..num_epochs {
+        for batch in train_loader.epoch(&mut rng) {
+            grads.fill_zero();
+            let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
+            model
+                .loss_and_grads(inputs, targets, 1.0, &mut rng, &mut grads)
+                .unwrap();
+            optimizer.step(&mut model, &mut grads, 4e-4, 1.0);
+            tokens_seen += inputs.len() as u64;
+            if global_step % eval_freq == 0 {
+                let n = Some(eval_iter);
+                train_losses.push(calc_loss_loader(&train_loader, &model, n, &mut rng).unwrap());
+                val_losses.push(calc_loss_loader(&val_loader, &model, n, &mut rng).unwrap());
+                track_tokens_seen.push(tokens_seen);
+            }
+            global_step += 1;
+        }
+    }
+
+    let mut rng_again = TorchRng::manual_seed(123);
+    let model_again = GptModel::new(small, &mut rng_again).unwrap();
+    let optimizer_again = AdamW::new(AdamWConfig::default(), &small).unwrap();
+    let tokenizer = Gpt2Tokenizer::new();
+    let training = SimpleTraining {
+        num_epochs,
+        eval_freq,
+        eval_iter,
+        start_context: "!", // id 0
+        tokenizer: &tokenizer,
+    };
+    let (trained, moments, history) = train_model_simple(
+        model_again,
+        optimizer_again,
+        (&train_loader, &val_loader),
+        &training,
+        &mut rng_again,
+        &mut |_| Signal::Continue,
+    )
+    .unwrap();
+    assert_eq!(history.train_losses, train_losses);
+    assert_eq!(history.val_losses, val_losses);
+    assert_eq!(history.track_tokens_seen, track_tokens_seen);
+    assert_eq!(history.samples.len(), 2);
+    assert_eq!(history.samples[0].len(), 51);
+    assert!(trained == model && moments == optimizer && rng_again == rng);
+}

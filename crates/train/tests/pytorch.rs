@@ -1,0 +1,120 @@
+//! AdamW, clipping and the schedule against PyTorch's own figures (`fixtures/pytorch.py` writes them).
+#![allow(clippy::unwrap_used)] // a test that can't begin panics
+
+mod common;
+
+use gpt::{GptConfig, GptModel};
+use serde::Deserialize;
+use tensor_ops::Parameters;
+use train::{AdamW, AdamWConfig, Schedule, clip_grad_norm};
+
+#[derive(Deserialize)]
+struct Fixture {
+    n: usize,
+    watched: Vec<usize>,
+    steps: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+struct Step {
+    lr: f64,
+    norm: f64,
+    weights: Vec<f32>,
+}
+
+/// Sets parameter after parameter to `f(i)` for its first `n` numbers, the rest to 0.
+fn fill(model: &mut GptModel, n: usize, f: impl Fn(usize) -> f32) {
+    let mut i = 0;
+    model.visit_mut("", &mut |_, mut view| {
+        for value in &mut view {
+            *value = if i < n { f(i) } else { 0.0 };
+            i += 1;
+        }
+    });
+    assert!(i >= n);
+}
+
+#[test]
+fn thirty_steps_of_adamw_with_clipping_and_warmup_are_pytorchs() {
+    let fixture: Fixture = serde_json::from_str(include_str!("fixtures/pytorch.json")).unwrap();
+    let n = fixture.n;
+    let config = GptConfig {
+        emb_dim: 8,
+        n_heads: 2,
+        ..common::model_config()
+    };
+    let mut model = GptModel::zeros(config).unwrap();
+    let mut grads = GptModel::zeros(config).unwrap();
+    let settings = AdamWConfig {
+        lr: 1e-2,
+        ..AdamWConfig::default()
+    };
+    let mut optimizer = AdamW::new(settings, &config).unwrap();
+    let schedule = Schedule::WarmupCosine {
+        warmup_steps: 6,
+        total_steps: 30,
+        initial_lr: 1e-4,
+        min_lr: 1e-5,
+    };
+    fill(&mut model, n, |i| {
+        ((i * 37 + 11) % 101) as f32 / 64.0 - 50.0 / 64.0
+    });
+    for (step, expected) in fixture.steps.iter().enumerate() {
+        let lr = schedule.learning_rate(step as u64, settings.lr);
+        assert!(
+            (lr / expected.lr - 1.0).abs() < 1e-12,
+            "step {step}: lr {lr}, expected {}",
+            expected.lr
+        );
+        let size = if step % 3 == 0 { 4.0 } else { 0.0078125 };
+        fill(&mut grads, n, |i| {
+            (((i * 29 + step * 13) % 97) as f32 - 48.0) / 64.0 * size
+        });
+        let norm = clip_grad_norm(&mut grads, 1.0);
+        assert!(
+            (norm / expected.norm - 1.0).abs() < 1e-6,
+            "step {step}: norm {norm}, expected {}",
+            expected.norm
+        );
+        optimizer.step(&mut model, &mut grads, lr, 1.0);
+        let mut weights = Vec::new();
+        model.visit("", &mut |_, view| weights.extend(view.iter().copied()));
+        for (&i, &expected) in fixture.watched.iter().zip(&expected.weights) {
+            let (got, allowed) = (weights[i], 2e-6 * expected.abs().max(0.1));
+            assert!(
+                (got - expected).abs() <= allowed,
+                "step {step}, weight {i}: {got}, expected {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn clipping_in_the_optimizers_pass_is_clipping_before_it() {
+    let config = common::model_config();
+    let settings = AdamWConfig::default();
+    let (mut one, mut other) = (
+        GptModel::zeros(config).unwrap(),
+        GptModel::zeros(config).unwrap(),
+    );
+    let mut grads = GptModel::zeros(config).unwrap();
+    fill(&mut grads, 500, |i| i as f32 - 250.0);
+    let mut clipped = grads.clone();
+    // A power of two: multiplying early or late rounds alike.
+    let norm = clip_grad_norm(&mut clipped, 0.25);
+    assert!(norm > 2000.0);
+    let scale = (0.25 / (norm + 1e-6)) as f32;
+    AdamW::new(settings, &config)
+        .unwrap()
+        .step(&mut one, &mut clipped, 1e-3, 1.0);
+    AdamW::new(settings, &config)
+        .unwrap()
+        .step(&mut other, &mut grads, 1e-3, scale);
+    assert_eq!(one, other);
+    assert!(
+        grads
+            .named_parameters()
+            .iter()
+            .all(|(_, view)| view.iter().all(|&g| g == 0.0))
+    );
+}

@@ -1,0 +1,142 @@
+//! A run that is stopped and resumed has the bits of one that never stopped.
+#![allow(clippy::unwrap_used)] // a test that can't begin panics
+
+mod common;
+
+use std::fs;
+
+use common::{assert_same_run, config, finish, resume, stop_after, trainer};
+use train::{Event, Outcome, RunFolder, Signal, TrainError};
+
+#[test]
+fn two_hundred_steps_are_a_hundred_and_a_hundred_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut whole = trainer(config(200));
+    finish(&mut whole, None);
+
+    let mut first = trainer(config(100));
+    finish(&mut first, Some(&RunFolder::open(&folder).unwrap()));
+    let mut second = resume(&folder, config(200)).unwrap();
+    assert_eq!(second.steps_done(), 100);
+    finish(&mut second, None);
+    assert_same_run(&whole, &second);
+}
+
+#[test]
+fn a_run_may_stop_at_any_batch_of_an_epoch_and_of_a_step() {
+    let mut whole = trainer(config(12));
+    finish(&mut whole, None);
+    // 36 batches of 3 epochs and a bit: mid-epoch, mid-accumulation, both, and neither.
+    for n in 1..36 {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::open(&folder).unwrap();
+        stop_after(&mut trainer(config(12)), &run, n);
+        let mut resumed = resume(&folder, config(12)).unwrap();
+        finish(&mut resumed, None);
+        assert_same_run(&whole, &resumed);
+    }
+}
+
+#[test]
+fn a_run_may_stop_at_every_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunFolder::open(&folder).unwrap();
+    let mut whole = trainer(config(9));
+    finish(&mut whole, None);
+    stop_after(&mut trainer(config(9)), &run, 1);
+    let mut resumed = resume(&folder, config(9)).unwrap();
+    while resumed.steps_done() < 9 {
+        stop_after(&mut resumed, &run, 1);
+        resumed = resume(&folder, config(9)).unwrap();
+    }
+    assert_same_run(&whole, &resumed);
+}
+
+#[test]
+fn only_the_newest_checkpoints_are_kept_and_debris_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let keeping = train::TrainConfig {
+        save_every: Some(2),
+        keep: 2,
+        ..config(7)
+    };
+    let run = RunFolder::open(&folder).unwrap();
+    let mut saved = Vec::new();
+    let outcome = trainer(keeping)
+        .run(Some(&run), &mut |event| {
+            if let Event::Saved { steps_done, path } = event {
+                assert!(path.join(train::MANIFEST_FILE).exists());
+                saved.push(steps_done);
+            }
+            Signal::Continue
+        })
+        .unwrap();
+    assert_eq!(outcome, Outcome::Finished);
+    assert_eq!(saved, [2, 4, 6, 7]);
+    let checkpoints = folder.path().join("checkpoints");
+    assert_eq!(names(&checkpoints), ["step-00000006", "step-00000007"]);
+
+    // What a killed save leaves: a folder without a manifest.
+    fs::create_dir(checkpoints.join("step-00000008")).unwrap();
+    fs::write(checkpoints.join("step-00000008/model.safetensors"), "half").unwrap();
+    fs::write(checkpoints.join("notes.txt"), "not ours").unwrap();
+    drop(run);
+    let run = RunFolder::open(&folder).unwrap();
+    assert_eq!(
+        names(&checkpoints),
+        ["notes.txt", "step-00000006", "step-00000007"]
+    );
+    assert!(run.newest().unwrap().unwrap().ends_with("step-00000007"));
+    // Without latest.json the complete checkpoints still count.
+    fs::remove_file(folder.path().join("latest.json")).unwrap();
+    assert!(run.newest().unwrap().unwrap().ends_with("step-00000007"));
+}
+
+#[test]
+fn a_run_that_goes_back_saves_the_same_step_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunFolder::open(&folder).unwrap();
+    let mut run_once = trainer(config(3));
+    finish(&mut run_once, Some(&run));
+    let mut run_again = trainer(config(3));
+    finish(&mut run_again, Some(&run));
+    assert_eq!(
+        names(&folder.path().join("checkpoints")),
+        ["step-00000003.2"]
+    );
+    assert_same_run(&run_once, &resume(&folder, config(3)).unwrap());
+}
+
+#[test]
+fn two_runs_cannot_share_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = RunFolder::open(&folder).unwrap();
+    assert!(matches!(
+        RunFolder::open(&folder),
+        Err(TrainError::Locked { .. })
+    ));
+    drop(first);
+    RunFolder::open(&folder).unwrap();
+}
+
+#[test]
+fn a_file_is_no_folder_to_keep_a_run_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run");
+    fs::write(&file, "").unwrap();
+    let error = RunFolder::open(&file).unwrap_err();
+    assert!(matches!(error, TrainError::NotAFolder { .. }), "{error}");
+    assert!(matches!(
+        resume(&folder, config(1)),
+        Err(TrainError::NoCheckpoint { .. })
+    ));
+}
+
+fn names(folder: &std::path::Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
