@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod golden_doc;
 mod mutants;
 mod tidy;
@@ -28,6 +29,8 @@ enum Command {
     Tidy,
     /// Change one constant at a time and show that a named case fails.
     Mutants(mutants::Options),
+    /// Measure our speed beside that of PyTorch and transformers.
+    Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Command::GoldenDoc => golden_doc::write(),
         Command::Tidy => tidy::run(),
         Command::Mutants(options) => mutants::run(&options),
+        Command::Bench(options) => bench::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

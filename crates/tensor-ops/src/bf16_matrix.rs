@@ -30,6 +30,11 @@ impl Bf16Matrix {
         self.shape
     }
 
+    /// Bytes that a product reads.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.values[..])
+    }
+
     /// Writes row `i` as f32: an embedding's lookup.
     ///
     /// # Panics

@@ -46,6 +46,11 @@ impl Int8Matrix {
         self.shape
     }
 
+    /// Bytes that a product reads.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.blocks[..]) + 4 * self.scales.len()
+    }
+
     /// Writes row `i` as f32: an embedding's lookup.
     ///
     /// # Panics
