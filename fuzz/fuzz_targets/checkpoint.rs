@@ -1,0 +1,63 @@
+//! Arbitrary bytes as a model folder: it is loaded or refused, without a panic and without memory that the files don't justify.
+//!
+//! Input: a mode, the length of config.json (2 bytes), config.json, and the rest.
+//! Mode 0: the rest is the length of a header (2 bytes), the header and the tensors, so that the fuzzer need not guess the length in the file.
+//! Mode 1: the rest is the whole of model.safetensors.
+//! Mode 2: the rest is the index of shards.
+
+#![no_main]
+
+use std::fs;
+use std::sync::LazyLock;
+
+use gpt::checkpoint::{load_config, load_model, load_tensors};
+use libfuzzer_sys::fuzz_target;
+use tempfile::TempDir;
+
+static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((mode, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let (config, rest) = take(bytes);
+    let folder = FOLDER.path();
+    let (weights, index) = (
+        folder.join("model.safetensors"),
+        folder.join("model.safetensors.index.json"),
+    );
+    fs::write(folder.join("config.json"), config).expect("written");
+    let _ = fs::remove_file(&index);
+    match mode % 3 {
+        0 => {
+            let (header, data) = take(rest);
+            let length = (header.len() as u64).to_le_bytes();
+            fs::write(&weights, [&length, header, data].concat()).expect("written");
+        }
+        1 => fs::write(&weights, rest).expect("written"),
+        _ => {
+            let _ = fs::remove_file(&weights);
+            fs::write(&index, rest).expect("written");
+        }
+    }
+    let _ = load_config(folder);
+    let _ = load_tensors(&weights);
+    match load_model(folder) {
+        Ok(model) => {
+            let id = ndarray::Array2::zeros((1, 1));
+            model.forward(&id).expect("a loaded model takes the first id");
+        }
+        Err(error) => {
+            let message = error.to_string();
+            assert!(!message.contains('\n') && message.len() < 2000, "{message}");
+        }
+    }
+});
+
+/// Two bytes of length and as many bytes, if there are; and the rest.
+fn take(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let Some((length, bytes)) = bytes.split_first_chunk::<2>() else {
+        return (&[], bytes);
+    };
+    bytes.split_at(bytes.len().min(usize::from(u16::from_le_bytes(*length))))
+}

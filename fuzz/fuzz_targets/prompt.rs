@@ -1,0 +1,76 @@
+//! Arbitrary bytes as settings and a prompt: a few tokens are generated or the input is refused, without a panic; and any text comes back from its tokens.
+//!
+//! Input: temperature, top-p, min-p and repetition penalty (4 bytes each, any bits), top-k (2 bytes), the length of a stop string (1 byte), the stop string, and the prompt.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use generate::{Decoder, GenerateOptions, Sampling, StopStrings, TextStream, TokenStream};
+use gpt::{GptConfig, GptModel};
+use libfuzzer_sys::fuzz_target;
+use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use torch_rng::TorchRng;
+
+/// GPT-2's vocabulary over almost nothing.
+static MODEL: LazyLock<GptModel> = LazyLock::new(|| {
+    let config = GptConfig {
+        context_length: 8,
+        emb_dim: 4,
+        n_heads: 2,
+        n_layers: 1,
+        tied: true,
+        ..GptConfig::GPT2_124M
+    };
+    GptModel::new(config, &mut TorchRng::manual_seed(123)).expect("a valid configuration")
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut rest = bytes;
+    let mut number = || {
+        let (bits, after) = rest.split_first_chunk::<4>()?;
+        rest = after;
+        Some(f32::from_le_bytes(*bits))
+    };
+    let (Some(temperature), Some(top_p), Some(min_p), Some(repetition_penalty)) =
+        (number(), number(), number(), number())
+    else {
+        return;
+    };
+    let Some((&[low, high, stop_length], rest)) = rest.split_first_chunk::<3>() else {
+        return;
+    };
+    let top_k = usize::from(u16::from_le_bytes([low, high]));
+    let (stop, prompt) = rest.split_at(rest.len().min(usize::from(stop_length)));
+
+    let tokenizer = Gpt2Tokenizer::new();
+    let text = String::from_utf8_lossy(prompt);
+    let ordinary = tokenizer.encode_ordinary(&text);
+    assert_eq!(tokenizer.decode(&ordinary).expect("ids of a text"), text);
+    let Ok(ids) = tokenizer.encode(&text, AllowedSpecial::All) else {
+        return;
+    };
+
+    let sampling = Sampling {
+        temperature,
+        top_k: (top_k < u16::MAX.into()).then_some(top_k),
+        top_p,
+        min_p,
+        repetition_penalty,
+    };
+    let options = GenerateOptions {
+        sampling,
+        max_new_tokens: 3,
+        stop_ids: vec![tokenizer::ENDOFTEXT_ID],
+    };
+    let stops = StopStrings::new([String::from_utf8_lossy(stop).into_owned()]);
+    let mut decoder = Decoder::new(&MODEL);
+    let mut rng = TorchRng::manual_seed(0);
+    if decoder.start(&[&ids]).is_err() {
+        return;
+    }
+    if let Ok(tokens) = TokenStream::new(&mut decoder, options, &mut rng) {
+        let stream = TextStream::new(tokens, &tokenizer, stops.unwrap_or_default());
+        let _ = stream.finish();
+    }
+});
