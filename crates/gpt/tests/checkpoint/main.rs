@@ -1,5 +1,7 @@
 //! Model folders, in and out: against transformers, round trips, and files that lie.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
 mod hostile_config;
 mod hostile_weights;
 mod mutations;
