@@ -61,7 +61,7 @@ fn is_case(name: &str) -> bool {
     let known = head.len() > digits.len() && !digits.is_empty();
     known
         && digits.chars().all(|character| character.is_ascii_digit())
-        && rest != ""
+        && !rest.is_empty()
         && rest != "ipynb"
 }
 

@@ -1,8 +1,9 @@
 //! Runs the chosen cases, those that share a large model one after the other.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow};
 
 use super::compare::{Verdict, compare};
 use super::lab::Lab;
@@ -93,8 +94,63 @@ fn run_one(case: Case, check: Option<&Check>, lab: &mut Lab) -> Line {
     }
 }
 
+/// A panic of the code under test is that case's failure, and the others still run.
 fn recompute(case: &Case, check: Option<&Check>, lab: &mut Lab) -> Result<Verdict> {
-    let check = check.ok_or_else(|| anyhow::anyhow!("no function recomputes it"))?;
-    let computed = (check.recompute)(case, lab)?;
-    compare(case, &computed)
+    let check = check.context("no function recomputes it")?;
+    let computed = catch_unwind(AssertUnwindSafe(|| (check.recompute)(case, lab)));
+    let computed = computed.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        anyhow!(
+            "panicked: {}",
+            text.or(panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no message")
+        )
+    })?;
+    compare(case, &computed?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::compare::Computed;
+    use super::*;
+
+    fn case() -> Case {
+        let text = "id = 'x'\nsource = 's'\nwhat = 'w'\n[[figure]]\nname = 'n'\nkind = 'count'\nprinted = '3'";
+        toml::from_str(text).unwrap()
+    }
+
+    fn status(check: &Check) -> Status {
+        run_one(case(), Some(check), &mut Lab::new(None).unwrap()).status
+    }
+
+    #[test]
+    fn a_wrong_number_an_error_and_a_panic_each_fail_their_case_alone() {
+        assert_eq!(
+            status(&Check::new("x", |_, _| Ok(Computed::new().count("n", 3)))),
+            Status::Passed
+        );
+        for wrong in [
+            Check::new("x", |_, _| Ok(Computed::new().count("n", 4))),
+            Check::new("x", |_, _| anyhow::bail!("no")),
+            Check::new("x", |_, _| panic!("no")),
+        ] {
+            assert!(matches!(status(&wrong), Status::Failed(faults) if faults.len() == 1));
+        }
+        assert!(matches!(
+            run_one(case(), None, &mut Lab::new(None).unwrap()).status,
+            Status::Failed(_)
+        ));
+    }
+
+    #[test]
+    fn a_tier_runs_only_when_it_is_named() {
+        let mut tiered = case();
+        tiered.tier = Some("train".to_owned());
+        assert!(chosen(&case(), None) && chosen(&case(), Some("x")) && !chosen(&case(), Some("y")));
+        assert!(
+            chosen(&tiered, Some("train"))
+                && !chosen(&tiered, None)
+                && !chosen(&tiered, Some("tr"))
+        );
+    }
 }
