@@ -1,13 +1,24 @@
 //! Loads a model folder and saves it again, with timings: `copy_model FROM [TO f32|f16|bf16|book]`.
 
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use gpt::checkpoint::{load_model, save_book, save_hugging_face};
 use ndarray::array;
 use tensor_ops::Parameters;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (from, to) = match &arguments[..] {
         [from] => (from, None),

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::Path;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::error::{
     CheckpointError, FormatProblem, Quoted, Shape, TensorProblem, in_file, in_tensor,
@@ -18,6 +18,9 @@ use super::precision::Precision;
 
 /// The most bytes of a header; GPT-2 XL's has 60 thousand.
 pub(super) const MOST_HEADER_BYTES: u64 = 2 << 20;
+
+/// The most dimensions of a tensor; weights have two.
+const MOST_DIMENSIONS: usize = 32;
 
 /// The key that is no tensor.
 pub(super) const METADATA: &str = "__metadata__";
@@ -233,8 +236,34 @@ impl<'de> Deserialize<'de> for Metadata {
 struct EntryJson<'a> {
     #[serde(borrow)]
     dtype: Cow<'a, str>,
-    shape: Vec<Whole>,
+    shape: Sizes,
     data_offsets: (Whole, Whole),
+}
+
+/// The sizes of a shape; a header may have room for a million of them.
+struct Sizes(Vec<u64>);
+
+impl<'de> Deserialize<'de> for Sizes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct SizesVisitor;
+        impl<'de> Visitor<'de> for SizesVisitor {
+            type Value = Sizes;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "an array of at most {MOST_DIMENSIONS} sizes")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Sizes, A::Error> {
+                let mut sizes = Vec::new();
+                while let Some(Whole(size)) = array.next_element()? {
+                    if sizes.len() == MOST_DIMENSIONS {
+                        return Err(A::Error::invalid_length(sizes.len() + 1, &self));
+                    }
+                    sizes.push(size);
+                }
+                Ok(Sizes(sizes))
+            }
+        }
+        deserializer.deserialize_seq(SizesVisitor)
+    }
 }
 
 struct EntrySeed;
@@ -249,7 +278,7 @@ impl<'de> DeserializeSeed<'de> for EntrySeed {
 
 impl EntryJson<'_> {
     fn check(self, name: String) -> Result<Entry, TensorProblem> {
-        let shape: Vec<u64> = self.shape.iter().map(|size| size.0).collect();
+        let Sizes(shape) = self.shape;
         let (begin, end) = (self.data_offsets.0.0, self.data_offsets.1.0);
         let Some(&(dtype, bits)) = DTYPES.iter().find(|(dtype, _)| *dtype == self.dtype) else {
             return Err(TensorProblem::UnknownDtype(Quoted::text(&self.dtype)));
