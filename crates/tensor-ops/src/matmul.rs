@@ -2,7 +2,9 @@
 //!
 //! Views may be strided in any way, so a transpose costs no copy. There is no broadcasting beyond the leading dimensions of [`matmul_batched`].
 
-use ndarray::{Array, Array2, ArrayRef, ArrayRef2, ArrayViewMut2, Dimension, Ix2};
+use ndarray::{
+    Array, Array2, ArrayRef, ArrayRef2, ArrayViewD, ArrayViewMut2, ArrayViewMutD, Dimension, Ix2,
+};
 
 use crate::kernels::gemm::{self, Threads};
 use crate::kernels::gemv;
@@ -81,26 +83,36 @@ pub fn matmul_batched<D: Dimension>(a: &ArrayRef<f32, D>, b: &ArrayRef<f32, D>) 
         a.shape(),
         b.shape()
     );
-    let (m, k, p) = (a.shape()[n - 2], a.shape()[n - 1], b.shape()[n - 1]);
-    let batches = a.shape()[..n - 2].iter().product();
     let mut out_dim = a.raw_dim();
-    out_dim.slice_mut()[n - 1] = p;
-    let a = a.as_standard_layout();
-    let b = b.as_standard_layout();
-    let a = a
-        .view()
-        .into_shape_with_order((batches, m, k))
-        .expect("row-major");
-    let b = b
-        .view()
-        .into_shape_with_order((batches, k, p))
-        .expect("row-major");
-    let mut out = ndarray::Array3::zeros((batches, m, p));
-    for ((a, b), c) in a.outer_iter().zip(b.outer_iter()).zip(out.outer_iter_mut()) {
-        gemm::accumulate(&a, &b, 0.0, c, Threads::Pool);
+    out_dim.slice_mut()[n - 1] = b.shape()[n - 1];
+    let mut out = Array::zeros(out_dim);
+    for_each_matrix(
+        a.view().into_dyn(),
+        b.view().into_dyn(),
+        out.view_mut().into_dyn(),
+    );
+    out
+}
+
+/// `c = a @ b` for each index of the leading dimensions; each product has the bits that [`matmul`] gives.
+fn for_each_matrix(a: ArrayViewD<f32>, b: ArrayViewD<f32>, mut c: ArrayViewMutD<f32>) {
+    if a.ndim() > 2 {
+        for ((a, b), c) in a.outer_iter().zip(b.outer_iter()).zip(c.outer_iter_mut()) {
+            for_each_matrix(a, b, c);
+        }
+        return;
     }
-    out.into_shape_with_order(out_dim)
-        .expect("as many matrices as the inputs have")
+    let matrix = "two dimensions are left";
+    let (a, b) = (
+        a.into_dimensionality::<Ix2>().expect(matrix),
+        b.into_dimensionality::<Ix2>().expect(matrix),
+    );
+    matmul_into(
+        &a,
+        &b,
+        0.0,
+        c.view_mut().into_dimensionality::<Ix2>().expect(matrix),
+    );
 }
 
 /// The elements of an `a` of few rows and of the matrix whose transpose `b` is, when both are contiguous.

@@ -111,6 +111,18 @@ fn matmul_batched_multiplies_the_last_two_dimensions() {
 }
 
 #[test]
+fn matmul_batched_gives_the_bits_of_each_product_alone() {
+    let a: ArrayD<f32> = test_array(IxDyn(&[2, 3, 5, 4]), 1.0, 1);
+    let c = matmul_batched(&a, &a.view().permuted_axes(IxDyn(&[0, 1, 3, 2])));
+    for i in 0..2 {
+        for j in 0..3 {
+            let one = a.slice(s![i, j, .., ..]);
+            assert_eq!(c.slice(s![i, j, .., ..]), matmul(&one, &one.t()));
+        }
+    }
+}
+
+#[test]
 fn linear_takes_any_number_of_leading_dimensions() {
     let linear = Linear::new(10, 20, true, &mut TorchRng::manual_seed(123));
     for shape in [
