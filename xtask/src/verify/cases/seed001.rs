@@ -379,7 +379,13 @@ fn in38(_: &Case, lab: &mut Lab) -> Result<Computed> {
         matmul(&tokens, &tokens.t())
     };
     let (first, second) = (head(0), head(1));
+    let together = matmul_batched(a, &a.view().permuted_axes([0, 1, 3, 2]));
     Ok(Computed::new()
         .numbers("first head", first.view())
-        .numbers("second head", second.view()))
+        .numbers("second head", second.view())
+        .identical(
+            "as one product of all heads, bit for bit",
+            first.iter().chain(&second),
+            &together,
+        ))
 }
