@@ -9,39 +9,7 @@ use ndarray::{Array2, ArrayView1, ArrayView2, s};
 
 use crate::forward::Forward;
 use crate::precision::DecoderWeights;
-use crate::{GenerateError, Precision};
-
-/// What happens when a sequence outgrows the context.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PastContext {
-    /// The model sees the last `context_size` tokens, as in the book: every token's position shifts, so nothing in the cache is right any more and the whole window is computed again for each further token.
-    #[default]
-    Crop,
-    /// It is an error, [`GenerateError::PastContext`].
-    Stop,
-}
-
-/// How a [`Decoder`] works.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct DecoderConfig {
-    /// The precision of the weights.
-    pub precision: Precision,
-    /// The most tokens the model may see; `None` is the model's context length.
-    pub context_size: Option<usize>,
-    /// What happens beyond.
-    pub past_context: PastContext,
-}
-
-/// What a [`Decoder`] has done since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DecoderStats {
-    /// Tokens that went through the blocks.
-    pub tokens_computed: usize,
-    /// Tokens that a model without a cache would have computed in addition: those found in the cache, call by call.
-    pub tokens_from_cache: usize,
-    /// How often a sequence outgrew the context, so that its cache was thrown away and its window computed again.
-    pub rebuilds: usize,
-}
+use crate::{DecoderConfig, DecoderStats, GenerateError, PastContext};
 
 /// Sequences of tokens, the caches of their keys and values, and the logits of what comes next.
 ///
@@ -209,8 +177,11 @@ impl<'m> Decoder<'m> {
     pub fn advance(&mut self) -> Result<ArrayView2<'_, f32>, GenerateError> {
         let new = self.prepare()?;
         if new.iter().any(|&new| new > 0) {
-            self.take_in(&new);
-            self.forward.last_logits(&new, self.logits.view_mut());
+            // Inside the pool from here on: entering it once is much cheaper than once a matrix.
+            rayon::scope(|_| {
+                self.take_in(&new);
+                self.forward.last_logits(&new, self.logits.view_mut());
+            });
         }
         Ok(self.logits.view())
     }
