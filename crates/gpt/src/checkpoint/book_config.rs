@@ -5,9 +5,10 @@
 
 use serde::Serialize;
 
-use super::error::{CheckpointError, ConfigProblem, Quoted};
+use super::error::{CheckpointError, ConfigProblem};
 use super::json::Fields;
 use super::nearest::nearest;
+use super::shown::Quoted;
 use crate::{DropRates, GptConfig};
 
 const FORMAT: &str = "book";

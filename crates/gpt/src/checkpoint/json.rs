@@ -9,8 +9,9 @@ use std::path::Path;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::error::{CheckpointError, ConfigProblem, Quoted, in_config};
+use super::error::{CheckpointError, ConfigProblem, in_config};
 use super::file::read_small;
+use super::shown::Quoted;
 
 /// The most bytes of a config.json: a usual one has a thousand.
 const MOST_CONFIG_BYTES: u64 = 256 * 1024;

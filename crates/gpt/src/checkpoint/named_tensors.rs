@@ -8,8 +8,9 @@ use std::path::Path;
 use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, CowArray};
 use tensor_ops::Parameters;
 
-use super::error::{CheckpointError, Shape, TensorProblem, in_tensor};
+use super::error::{CheckpointError, TensorProblem, in_tensor};
 use super::precision::Precision;
+use super::shown::Shape;
 use super::tensor_file::TensorFile;
 use super::writer::{Item, write};
 

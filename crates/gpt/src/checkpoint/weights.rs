@@ -5,14 +5,13 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::error::{
-    CheckpointError, ConfigProblem, Quoted, Shape, TensorProblem, in_config, in_tensor,
-};
+use super::error::{CheckpointError, ConfigProblem, TensorProblem, in_config, in_tensor};
 use super::file::read_small;
 use super::folder::{Folder, folder_of};
 use super::header::Entry;
 use super::json::Pairs;
 use super::layout::{FileTensor, Layout};
+use super::shown::{Quoted, Shape};
 use super::tensor_file::TensorFile;
 
 /// The most bytes of an index: it has a hundred a tensor.
