@@ -25,9 +25,12 @@ A figure is the printed digits, the place where they stand and the inputs; none 
 | a whole number printed as a float | within `1e-5 * max(1, abs(printed))` |
 | all digits of a float | within a relative 1e-5 |
 | rounding noise around 0 | within 1e-6 |
+| the initial losses of chapter 5's training | within one unit of the last decimal |
+| the rows of chapter 5's training table | within 5e-3 |
 
 Documents 000 to 004 are the five seed documents; \"line\" is a line of their file, \"cell\" counts a notebook's cells from 0, \"In\" is the execution count it shows.
 Cases marked \"text\" read the-verdict.txt: `cargo xtask verify --book-text FILE`.
+Cases of the tier `train` take minutes: `cargo xtask verify train --book-text FILE`.
 ";
 
 /// The titles of the sections, by the beginning of the ids.

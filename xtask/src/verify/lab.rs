@@ -11,6 +11,7 @@ use tokenizer::Gpt2Tokenizer;
 use torch_rng::TorchRng;
 
 use super::registry::Model;
+use super::train::{Trained, TrainingRun};
 
 /// The seed of all the large models.
 const SEED: u64 = 123;
@@ -22,6 +23,8 @@ pub(crate) struct Lab {
     tokenizer: Gpt2Tokenizer,
     book_text: Option<String>,
     built: Option<Built>,
+    training: TrainingRun,
+    trained: Option<Trained>,
 }
 
 /// A model and the generator as its constructor left it.
@@ -70,6 +73,8 @@ impl Lab {
             tokenizer: Gpt2Tokenizer::new(),
             book_text,
             built: None,
+            training: TrainingRun::default(),
+            trained: None,
         })
     }
 
@@ -99,6 +104,24 @@ impl Lab {
     /// It was not given.
     pub(crate) fn book_text(&self) -> Result<&str> {
         self.book_text.as_deref().context("needs --book-text")
+    }
+
+    /// A lab whose training run is another than the book's.
+    pub(crate) fn with_training(self, training: TrainingRun) -> Self {
+        Self { training, ..self }
+    }
+
+    /// Chapter 5's training, done when a case first asks for it.
+    ///
+    /// # Errors
+    /// The book's text was not given, or the run failed.
+    pub(crate) fn trained(&mut self) -> Result<&Trained> {
+        self.keep_only(Model::None);
+        if self.trained.is_none() {
+            let trained = self.training.run(self.book_text()?, &self.tokenizer)?;
+            self.trained = Some(trained);
+        }
+        self.trained.as_ref().context("it was just trained")
     }
 
     /// Drops the model that is held, unless it is `model`.

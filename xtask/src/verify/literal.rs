@@ -24,6 +24,10 @@ pub(crate) enum Rule {
     Noise,
     /// Equal as an f32.
     Exact,
+    /// One unit of the last printed decimal.
+    LastUnit,
+    /// The training table of chapter 5: absolute 5e-3.
+    TrainingTable,
 }
 
 /// One printed number.
@@ -71,6 +75,8 @@ impl Literal {
         match rule {
             Rule::FullPrecision => 1e-5 * size,
             Rule::Noise => 1e-6,
+            Rule::LastUnit => 10f64.powi(self.exponent - self.decimals),
+            Rule::TrainingTable => 5e-3,
             Rule::Exact => f64::from(f32::EPSILON) * size,
             Rule::Printed => {
                 let unit = 10f64.powi(self.exponent);

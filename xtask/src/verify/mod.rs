@@ -24,6 +24,7 @@ mod report;
 pub(crate) mod rows;
 mod runner;
 pub(crate) mod table;
+mod train;
 
 /// What to verify, and how to report it.
 #[derive(Args)]
@@ -42,6 +43,12 @@ pub(crate) struct Options {
     /// Show each bug of the documents with its number and the right one, both computed.
     #[arg(long)]
     errata: bool,
+    /// Train for fewer epochs than the book's ten (tier `train`).
+    #[arg(long, value_name = "N")]
+    epochs: Option<u64>,
+    /// Train with the dropout of another build of PyTorch, portable or mkl (tier `train`).
+    #[arg(long, value_name = "BUILD")]
+    dropout_build: Option<torch_rng::Build>,
 }
 
 /// Runs the chosen cases and prints the report.
@@ -53,6 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.errata {
         return errata::run(filter);
     }
+    let training = train::TrainingRun::new(options.epochs, options.dropout_build)?;
     let mut cases = table::load()?;
     if options.list {
         for case in cases
@@ -80,12 +88,21 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .clone()
         .or_else(book_text::from_environment);
     let book_text = book_text.as_deref().map(book_text::read).transpose()?;
-    let mut lab = lab::Lab::new(book_text)?;
+    let mut lab = lab::Lab::new(book_text)?.with_training(training);
+    if filter == Some(train::TIER) {
+        if !training.is_comparable() {
+            return train::write_run(lab.trained()?, options.json.as_deref());
+        }
+        training.shorten(&mut cases);
+    }
     let start = Instant::now();
     let lines = runner::run(cases, &mut lab);
     report::print(&lines, start.elapsed());
     if let Some(path) = &options.json {
-        report::write_json(path, &lines)?;
+        match filter {
+            Some(train::TIER) => train::write_run(lab.trained()?, Some(path))?,
+            _ => report::write_json(path, &lines)?,
+        }
     }
     match report::summary(&lines).failed {
         0 => Ok(()),

@@ -6,6 +6,7 @@ use super::cases;
 use super::compare::Computed;
 use super::lab::Lab;
 use super::table::Case;
+use super::train;
 
 /// Recomputes the figures of a case from its row of the table.
 pub(crate) type Recompute = fn(&Case, &mut Lab) -> Result<Computed>;
@@ -67,6 +68,7 @@ pub(crate) fn checks() -> impl Iterator<Item = &'static Check> {
         cases::CH02,
         cases::CH04,
         cases::CH05,
+        train::CHECKS,
     ]
     .into_iter()
     .flatten()

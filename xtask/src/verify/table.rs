@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::literal::{Literal, Rule};
 
 /// The files of the table, in the order in which reports list them.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     ("seed000", include_str!("../../goldens/seed000.toml")),
     ("seed001", include_str!("../../goldens/seed001.toml")),
     ("seed002", include_str!("../../goldens/seed002.toml")),
@@ -20,6 +20,10 @@ const FILES: [(&str, &str); 8] = [
     ("ch02", include_str!("../../goldens/ch02.toml")),
     ("ch04", include_str!("../../goldens/ch04.toml")),
     ("ch05", include_str!("../../goldens/ch05.toml")),
+    (
+        "ch05_train",
+        include_str!("../../goldens/ch05_train.toml"),
+    ),
 ];
 
 /// One cell or passage that prints figures.
@@ -156,6 +160,17 @@ impl Figure {
                     .with_context(|| format!("`{word}` is no whole number"))
             })
             .collect()
+    }
+}
+
+impl Figure {
+    /// Drops all but the first `n` of the printed numbers.
+    pub(crate) fn keep_first(&mut self, n: usize) {
+        if let Some(Printed::One(text)) = &mut self.printed {
+            let words: Vec<&str> = text.split_whitespace().take(n).collect();
+            self.shape = Some(vec![words.len()]);
+            *text = words.join(" ");
+        }
     }
 }
 
