@@ -2,8 +2,8 @@
 
 use crate::common::{has_clear_winner, models, models_and_prompts, scripted, slices};
 use generate::{
-    Decoder, DecoderConfig, DecoderStats, GenerateError, GenerateOptions, PastContext, Sampling,
-    complete, generate_text_simple, greedy_id,
+    Decoder, DecoderConfig, DecoderStats, GenerateError, GenerateOptions, PastContext, Precision,
+    Sampling, complete, generate_text_simple, greedy_id,
 };
 use gpt::GptModel;
 use ndarray::{Array1, Array2, Axis, s};
@@ -248,5 +248,28 @@ fn sampling_with_a_cache_draws_what_the_books_loop_draws() {
         decoder.start(&[&[1, 2, 3]]).unwrap();
         let completions = complete(&mut decoder, &options, &mut [rng]).unwrap();
         assert_eq!(completions[0].tokens, expected.row(0).to_vec()[3..]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn smaller_precisions_stay_near_the_models_logits_alone_or_in_a_batch(
+        (model, prompts) in models_and_prompts(),
+    ) {
+        for (precision, allowed) in [(Precision::Bf16, 0.03), (Precision::Int8, 0.06)] {
+            let config = DecoderConfig { precision, ..DecoderConfig::default() };
+            let mut together = Decoder::with_config(&model, config).unwrap();
+            together.prompt(&slices(&prompts)).unwrap();
+            for (row, prompt) in prompts.iter().enumerate() {
+                let expected = uncached(&model, prompt);
+                let size = expected.iter().fold(1.0f32, |a, b| a.max(b.abs()));
+                assert_close(&together.logits(row), &expected, f64::from(allowed * size));
+                let mut alone = Decoder::with_config(&model, config).unwrap();
+                alone.prompt(&[prompt]).unwrap();
+                assert_close(&together.logits(row), &alone.logits(0), f64::from(1e-2 * size));
+            }
+        }
     }
 }

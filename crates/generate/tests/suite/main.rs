@@ -1,5 +1,6 @@
 //! What the crate promises, through its public interface: one module a theme.
 #![allow(clippy::unwrap_used)]
+#![allow(clippy::approx_constant)] // a logit of the book looks like 2 pi
 
 mod bad_input;
 mod beam;

@@ -252,3 +252,34 @@ fn the_toy_vocabulary_answers_as_the_book_prints() {
     let flat = softmax_with_temperature(&logits, 5.0).unwrap();
     assert!((flat[6] - 0.0430).abs() < 5e-5, "P(pizza) = {}", flat[6]); // exercise 5.1
 }
+
+/// `fixtures/make_logits_processors.py` wrote the file.
+#[test]
+fn probabilities_are_those_of_the_logits_processors_of_transformers() {
+    let file = include_str!("../fixtures/logits_processors.txt");
+    let cases: Vec<&str> = file.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(cases.len(), 34);
+    for case in cases {
+        let numbers = case.split('|').map(|part| {
+            part.split_whitespace()
+                .map(|x| x.parse().unwrap())
+                .collect()
+        });
+        let [setting, history, logits, expected]: [Vec<f32>; 4] =
+            numbers.collect::<Vec<_>>().try_into().unwrap();
+        let sampling = Sampling {
+            temperature: setting[0],
+            top_k: Some(setting[1] as usize).filter(|&top_k| top_k > 0),
+            top_p: setting[2],
+            min_p: setting[3],
+            repetition_penalty: setting[4],
+        };
+        let history: Vec<u32> = history.iter().map(|&id| id as u32).collect();
+        let p = sampling
+            .probabilities(&Array1::from(logits), &history)
+            .unwrap();
+        let expected = Array1::from(expected);
+        assert_eq!(kept(&p), kept(&expected), "{sampling:?}");
+        test_support::assert_close_named(&format!("{sampling:?}"), &p, &expected, 1e-6);
+    }
+}
