@@ -11,6 +11,10 @@ mod tidy;
 mod verify;
 mod workspace;
 
+/// Training asks for the same large blocks in every step.
+#[global_allocator]
+static ALLOCATOR: tensor_ops::KeptBlocks = tensor_ops::KeptBlocks::new();
+
 /// The project's own checks.
 #[derive(Parser)]
 #[command(name = "cargo xtask", disable_help_subcommand = true)]

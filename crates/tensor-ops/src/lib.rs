@@ -30,6 +30,7 @@ pub use dropout::{Dropout, DropoutCache};
 pub use embedding::Embedding;
 pub use gelu::{gelu, gelu_backward};
 pub use int8_matrix::Int8Matrix;
+pub use kernels::kept_blocks::KeptBlocks;
 pub use layer_norm::{LayerNorm, LayerNormCache};
 pub use linear::Linear;
 pub use matmul::{matmul, matmul_batched, matmul_into, matmul_into_serial};

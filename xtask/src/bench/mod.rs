@@ -18,7 +18,7 @@ mod turns;
 
 use floors::Machine;
 use peer::Peers;
-use report::{Report, Row};
+use report::Report;
 use turns::Bench;
 
 /// What `cargo xtask bench` is asked for.

@@ -7,6 +7,7 @@ pub(crate) mod elementwise;
 pub(crate) mod gemm;
 pub(crate) mod gemv;
 pub(crate) mod int8;
+pub(crate) mod kept_blocks;
 pub(crate) mod math;
 pub(crate) mod optimizer;
 pub(crate) mod reduce;
