@@ -17,7 +17,7 @@ pub fn grad_norm(grads: &GptModel) -> f64 {
 
 /// Scales the gradients so that their norm is at most `max_norm`; returns the norm they had.
 ///
-/// A training step gives [`clip_scale`]'s factor to the optimizer instead, which saves a pass over the memory.
+/// A training step gives the factor to the optimizer instead, which saves a pass over the memory.
 pub fn clip_grad_norm(grads: &mut GptModel, max_norm: f64) -> f64 {
     let norm = grad_norm(grads);
     let scale = clip_scale(norm, max_norm);

@@ -6,6 +6,7 @@ mod checkpoint;
 mod clip;
 mod config;
 mod error;
+mod evaluate;
 mod events;
 mod loss;
 mod manifest;

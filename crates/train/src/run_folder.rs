@@ -213,3 +213,47 @@ fn sync_folder(folder: &Path) -> Result<(), TrainError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write_manifest(folder: &Path) -> Result<(), TrainError> {
+        let path = folder.join(MANIFEST_FILE);
+        fs::write(&path, "{}").map_err(TrainError::io(&path, "write"))
+    }
+
+    #[test]
+    fn a_save_that_fails_leaves_the_checkpoint_before_and_nothing_else() {
+        let temporary = tempfile::tempdir().expect("a temporary folder");
+        let folder = RunFolder::open(&temporary).expect("a new folder");
+        let good = folder.add("step-00000001", 1, write_manifest);
+        let good = good.expect("a save that works");
+        let full = |folder: &Path| {
+            write_manifest(folder)?;
+            Err(TrainError::io(folder, "write")(
+                std::io::ErrorKind::StorageFull.into(),
+            ))
+        };
+        let error = folder
+            .add("step-00000002", 1, full)
+            .expect_err("a full disk");
+        assert!(
+            error.to_string().contains("step-00000002: can't write"),
+            "{error}"
+        );
+        assert_eq!(folder.newest().expect("latest.json"), Some(good));
+        let left = step_folders(&temporary.path().join(CHECKPOINTS)).expect("a folder");
+        assert_eq!(left, ["step-00000001"]);
+    }
+
+    #[test]
+    fn names_that_are_not_ours_are_left_alone_and_refused() {
+        for ours in ["step-00000120", "step-00000120.2", "step-00000120-batch-3"] {
+            assert!(is_step_name(ours), "{ours}");
+        }
+        for other in ["step-", "step-x", "step-1/../..", "best", "step-1 "] {
+            assert!(!is_step_name(other), "{other}");
+        }
+    }
+}

@@ -1,25 +1,22 @@
-//! The core of training: batches to gradients, gradients to steps, evaluation, samples (book section 5.2).
+//! The core of training: batches to gradients, gradients to steps (book section 5.2).
 //!
 //! ```text
 //! batch:  loss and gradients (times 1 / accumulation)
 //! step:   after `accumulation` batches: clip, AdamW
 //! ```
 //!
-//! When what is due, `run.rs` knows; what a checkpoint keeps, `resume.rs`.
+//! When an evaluation, a sample or a checkpoint is due, `run.rs` knows; what a checkpoint keeps, `resume.rs`.
 
 use std::sync::OnceLock;
 
 use dataloader::{DataLoader, Epoch};
-use generate::generate_text_simple;
 use gpt::{GptError, GptModel};
-use ndarray::Array2;
 use torch_rng::TorchRng;
 
 use crate::clip::clip_scale;
 use crate::state::Fingerprint;
 use crate::{
-    AdamW, BatchReport, Evaluation, SampleConfig, StepReport, TrainConfig, TrainError,
-    calc_loss_loader, grad_norm,
+    AdamW, BatchReport, Evaluation, SampleConfig, StepReport, TrainConfig, TrainError, grad_norm,
 };
 
 /// A run: model, optimizer, data and random numbers, at one moment.
@@ -168,55 +165,6 @@ impl Trainer {
             step,
             epoch_end,
         })
-    }
-
-    /// The losses of the first batches of a new pass over each loader, nothing dropped; also logged.
-    ///
-    /// It draws, as iterating over PyTorch's loaders does.
-    ///
-    /// # Errors
-    /// If a loss is not finite.
-    pub fn evaluate(&mut self) -> Result<Evaluation, TrainError> {
-        let (n, rng) = (Some(self.config.eval_batches), &mut self.rng);
-        let train_loss = calc_loss_loader(&self.train_loader, &self.model, n, rng)?;
-        let val_loss = match &self.val_loader {
-            Some(loader) => Some(calc_loss_loader(loader, &self.model, n, rng)?),
-            None => None,
-        };
-        let last = self.steps.last();
-        let evaluation = Evaluation {
-            step: last.map_or(0, |last| last.step),
-            epoch: last.map_or(0, |last| last.epoch),
-            train_loss,
-            val_loss,
-            tokens_seen: self.tokens_seen,
-        };
-        for (which, loss) in [("training", Some(train_loss)), ("validation", val_loss)] {
-            if let Some(loss) = loss
-                && !loss.is_finite()
-            {
-                return Err(TrainError::NonFiniteEvaluation {
-                    which,
-                    step: evaluation.step,
-                    loss,
-                    learning_rate: last.map_or(self.config.optimizer.lr, |last| last.learning_rate),
-                });
-            }
-        }
-        self.evaluations.push(evaluation);
-        Ok(evaluation)
-    }
-
-    /// A greedy continuation of the prompt, prompt included; it draws nothing.
-    ///
-    /// # Errors
-    /// If the prompt has an id that the model doesn't know, or the logits are not finite.
-    pub fn sample(&self, sample: &SampleConfig) -> Result<Vec<u32>, TrainError> {
-        let prompt = Array2::from_shape_vec((1, sample.prompt.len()), sample.prompt.clone());
-        let prompt = prompt.expect("n ids fill one row of n");
-        let context = self.model.config().context_length;
-        let ids = generate_text_simple(&self.model, prompt, sample.max_new_tokens, context)?;
-        Ok(ids.into_iter().collect())
     }
 
     /// The settings.
