@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
 mod hostile_config;
+mod hostile_header;
 mod hostile_weights;
 mod mutations;
 mod round_trip;

@@ -143,3 +143,21 @@ pub(crate) fn split(bytes: &[u8]) -> (&str, &[u8]) {
 pub(crate) fn join(header: &[u8], data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header, data].concat()
 }
+
+/// Loading a Hugging Face folder whose weights' bytes were changed says all of `parts`.
+pub(crate) fn weights_refused(change: impl FnOnce(Vec<u8>) -> Vec<u8>, parts: &[&str]) {
+    let folder = Broken::hugging_face();
+    folder.change_weights(change);
+    folder.is_refused("model.safetensors", parts);
+}
+
+/// As [`weights_refused`], where the header's text was changed.
+pub(crate) fn header_refused(change: impl FnOnce(String) -> String, parts: &[&str]) {
+    let folder = Broken::hugging_face();
+    folder.change_header(|header| {
+        let changed = change(header.clone());
+        assert_ne!(header, changed, "the change changes nothing");
+        changed
+    });
+    folder.is_refused("model.safetensors", parts);
+}
