@@ -45,14 +45,14 @@ impl StopStrings {
             return String::new();
         }
         self.held.push_str(piece);
-        let hits = self.stops.iter().enumerate();
-        let first = hits
-            .filter_map(|(i, stop)| Some((self.held.find(stop)?, i)))
-            .min();
-        let shown = match first {
-            Some((at, stop)) => {
+        let hits = self.stops.iter().enumerate().filter_map(|(i, stop)| {
+            let start = self.held.find(stop)?;
+            Some((start + stop.len(), start, i))
+        });
+        let shown = match hits.min() {
+            Some((_, start, stop)) => {
                 self.found = Some(stop);
-                at
+                start
             }
             None => self.held.len() - self.unclear(),
         };
@@ -69,7 +69,7 @@ impl StopStrings {
         held
     }
 
-    /// The stop string that the text held, the first to begin; among those that begin together, the first in the list.
+    /// The stop string that the text held: the first to be complete, and of those that end together, the longest.
     pub fn found(&self) -> Option<&str> {
         self.found.map(|i| self.stops[i].as_str())
     }
