@@ -8,11 +8,11 @@ pub enum PastContext {
     /// The model sees the last `context_size` tokens, as in the book: every token's position shifts, so nothing in the cache is right any more and the whole window is computed again for each further token.
     #[default]
     Crop,
-    /// It is an error, [`GenerateError::PastContext`].
+    /// It is an error, [`GenerateError::PastContext`](crate::GenerateError::PastContext).
     Stop,
 }
 
-/// How a [`Decoder`] works.
+/// How a [`Decoder`](crate::Decoder) works.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DecoderConfig {
     /// The precision of the weights.
@@ -23,7 +23,7 @@ pub struct DecoderConfig {
     pub past_context: PastContext,
 }
 
-/// What a [`Decoder`] has done since it was made.
+/// What a [`Decoder`](crate::Decoder) has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecoderStats {
     /// Tokens that went through the blocks.
