@@ -43,7 +43,6 @@ pub(crate) struct TrainArgs {
     config: Option<PathBuf>,
     /// Go on with a run as if it had never stopped [default: the newest in runs/, or --out-dir]
     #[arg(long, value_name = "DIR", num_args = 0..=1, help_heading = "Run")]
-    #[expect(clippy::option_option, reason = "absent, without a folder, with one")]
     resume: Option<Option<PathBuf>>,
 }
 

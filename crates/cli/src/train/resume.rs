@@ -23,7 +23,6 @@ const FREE: [&str; 8] = [
 ];
 
 /// The run to go on with, if the command line asks for that.
-#[expect(clippy::option_option, reason = "absent, without a folder, with one")]
 pub(crate) fn folder(
     resume: Option<&Option<PathBuf>>,
     options: &TrainOptions,
@@ -71,10 +70,7 @@ pub(crate) fn resume(path: &Path, asked: &TrainOptions) -> Result<Started> {
     let options = overlay(&saved, &asked);
     let Some(checkpoint) = folder.newest()? else {
         // It was stopped before its first checkpoint: it begins again, to the same bits.
-        let init_from = options
-            .init_from
-            .clone()
-            .filter(|path| path != Path::new("scratch"));
+        let init_from = options.init_from.clone();
         let base = init_from
             .as_deref()
             .map(gpt::checkpoint::load_config)

@@ -14,7 +14,7 @@ use train::{
 
 use super::data::Loaders;
 use super::interrupt::Interrupt;
-use super::log::{Line, Log};
+use super::log::{LOG, Line, Log};
 use super::plot::{self, PNG, SVG};
 use super::progress::Progress;
 use super::start::Started;
@@ -149,12 +149,13 @@ pub(crate) fn run(started: Started) -> Result<()> {
         return Err(error);
     }
 
+    let mut last = None;
     if outcome == Outcome::Finished {
-        finish(&trainer, &loaders, &mut progress, &mut log, sampled_at)?;
+        last = finish(&trainer, &loaders, &mut progress, &mut log, sampled_at)?;
     }
     progress.finish();
     plot::draw(&path)?;
-    summary(&trainer, &progress, &path, outcome, began);
+    summary(&trainer, &progress, &path, (outcome, last), began);
     Ok(())
 }
 
@@ -180,13 +181,14 @@ fn finish(
     progress: &mut Progress,
     log: &mut Log,
     sampled_at: Option<u64>,
-) -> Result<()> {
+) -> Result<Option<Evaluation>> {
     let steps_done = trainer.steps_done();
-    let evaluated = trainer.evaluations().last();
-    if evaluated.is_none_or(|last| last.step + 1 < steps_done) {
+    let mut last = trainer.evaluations().last().copied();
+    if last.is_none_or(|last| last.step + 1 < steps_done) {
         let evaluation = last_evaluation(trainer, loaders)?;
         progress.evaluation(&evaluation);
         log.write(&Line::eval(&evaluation))?;
+        last = Some(evaluation);
     }
     if let Some(sample) = &trainer.config().sample
         && sampled_at != Some(steps_done)
@@ -196,37 +198,39 @@ fn finish(
         progress.line(&format!("sample: {}", one_line(&text)));
         log.write(&Line::Sample { steps_done, text })?;
     }
-    Ok(())
+    Ok(last)
 }
 
-fn summary(trainer: &Trainer, progress: &Progress, path: &Path, outcome: Outcome, began: Instant) {
+fn summary(
+    trainer: &Trainer,
+    progress: &Progress,
+    path: &Path,
+    (outcome, last): (Outcome, Option<Evaluation>),
+    began: Instant,
+) {
     let name = path.display();
+    let steps = trainer.steps_done();
     progress.line("");
     if outcome == Outcome::Stopped {
         progress.line(&format!(
-            "stopped after step {} and saved; to go on: gpt train --resume {name}",
-            trainer.steps_done()
+            "stopped after step {steps} and saved; to go on: gpt train --resume {name}"
         ));
         return;
     }
-    let losses: Vec<f64> = trainer
-        .evaluations()
-        .iter()
-        .filter_map(|evaluation| evaluation.val_loss)
-        .collect();
-    let validation = match losses.as_slice() {
-        [first, .., last] => format!(", validation loss {first:.3} to {last:.3}"),
+    let first = trainer.evaluations().first();
+    let of = |evaluation: Option<&Evaluation>| evaluation.and_then(|found| found.val_loss);
+    let validation = match (of(first), of(last.as_ref())) {
+        (Some(first), Some(last)) => format!(", validation loss {first:.3} to {last:.3}"),
         _ => String::new(),
     };
+    let seconds = began.elapsed().as_secs_f64();
     progress.line(&format!(
-        "trained {} steps in {:.0} s{validation}",
-        trainer.steps_done(),
-        began.elapsed().as_secs_f64()
+        "trained {steps} steps in {seconds:.0} s{validation}"
     ));
     let checkpoint = latest_checkpoint(path).unwrap_or_else(|_| path.to_owned());
     progress.line(&format!("model   {}", checkpoint.display()));
     progress.line(&format!("curve   {name}/{SVG}, {name}/{PNG}"));
-    progress.line(&format!("log     {name}/log.jsonl"));
+    progress.line(&format!("log     {name}/{LOG}"));
     progress.line(&format!("write   gpt generate \"Once\" --model {name}"));
 }
 

@@ -55,6 +55,10 @@ pub(crate) fn with_defaults(
     let model = base.unwrap_or(preset.model);
     let training = preset.training;
     let eval_interval = options.eval_interval.unwrap_or(training.eval_interval);
+    let prompt = match options.data {
+        None => "Marta looked at the river", // of the story that comes with the program
+        Some(_) => "Every effort moves you",
+    };
     let defaults = TrainOptions {
         train_ratio: Some(0.9),
         preset: Some(preset.names[0].to_owned()),
@@ -81,7 +85,7 @@ pub(crate) fn with_defaults(
         eval_interval: Some(eval_interval),
         eval_iters: Some(training.eval_iters),
         sample_interval: Some(eval_interval),
-        prompt: Some("Every effort moves you".to_owned()),
+        prompt: Some(prompt.to_owned()),
         sample_tokens: Some(40),
         save_interval: Some(eval_interval),
         log_interval: Some(10),

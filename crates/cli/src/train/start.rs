@@ -22,6 +22,9 @@ use crate::{model, runs};
 /// The options of a run, in its folder.
 pub(crate) const OPTIONS: &str = "options.toml";
 
+/// `--init-from scratch`: a new model.
+const SCRATCH: &str = "scratch";
+
 /// A run that is ready to train.
 #[derive(Debug)]
 pub(crate) struct Started {
@@ -93,10 +96,11 @@ pub(crate) fn start(options: &TrainOptions) -> Result<Started> {
         options.data = Some(std::path::absolute(data).with_context(|| data.display().to_string())?);
     }
     let init_from = match &options.init_from {
-        Some(path) if path == Path::new("scratch") => None,
+        Some(path) if path == Path::new(SCRATCH) => None,
         Some(path) => Some(weights_to_start_from(path)?),
         None => None,
     };
+    options.init_from = init_from.as_deref().map(std::path::absolute).transpose()?;
     let base = init_from.as_deref().map(load_config).transpose()?;
     let plan = plan(&options, base)?;
     let folder = open_folder(plan.options.out_dir.as_deref())?;

@@ -9,13 +9,13 @@ use crate::support::{TINY, checkpoint, command, folder, ok};
 
 /// Starts a long run and waits for a line that begins like this.
 fn started(folder: &Path, args: &str, beginning: &str) -> (Child, BufReader<ChildStdout>) {
-    let mut child = command(folder, args).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut child = command(folder, args).spawn().expect("gpt runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut line = String::new();
     while !line.starts_with(beginning) {
         line.clear();
         assert!(
-            lines.read_line(&mut line).unwrap() > 0,
+            lines.read_line(&mut line).expect("text") > 0,
             "it ended too early"
         );
     }
@@ -26,7 +26,7 @@ fn interrupt(child: &Child) {
     let sent = Command::new("kill")
         .args(["-INT", &child.id().to_string()])
         .status()
-        .unwrap();
+        .expect("kill runs");
     assert!(sent.success());
 }
 

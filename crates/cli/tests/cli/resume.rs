@@ -8,7 +8,7 @@ const FLAGS: &str = "--drop-rate 0.2 --gradient-accumulation-steps 3 --save-inte
 
 fn files(run: &Path) -> [Vec<u8>; 2] {
     ["model.safetensors", "optimizer.safetensors"]
-        .map(|file| fs::read(checkpoint(run).join(file)).unwrap())
+        .map(|file| fs::read(checkpoint(run).join(file)).expect("a file of the checkpoint"))
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Runs the binary in a folder of its own, and makes models that train in no time.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -23,9 +24,13 @@ pub(crate) fn folder() -> TempDir {
 
 /// `gpt` with arguments that stand apart by blanks, in a folder, without an input.
 pub(crate) fn command(folder: &Path, args: &str) -> Command {
+    command_with(folder, args.split_whitespace())
+}
+
+fn command_with(folder: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpt"));
     command
-        .args(args.split_whitespace())
+        .args(args)
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -60,6 +65,14 @@ impl Ran {
 /// Runs `gpt`.
 pub(crate) fn gpt(folder: &Path, args: &str) -> Ran {
     command(folder, args).output().expect("gpt runs").into()
+}
+
+/// Runs `gpt` with arguments that may have blanks.
+pub(crate) fn gpt_with(folder: &Path, args: &[String]) -> Ran {
+    command_with(folder, args)
+        .output()
+        .expect("gpt runs")
+        .into()
 }
 
 /// Runs `gpt`, which must succeed.

@@ -1,0 +1,47 @@
+//! The session in the README is what the program does.
+
+use crate::support::gpt_with;
+
+const README: &str = include_str!("../../README.md");
+
+/// Words as a shell separates them, with double quotes.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (i, part) in line.split('"').enumerate() {
+        match i % 2 {
+            0 => words.extend(part.split_whitespace().map(ToOwned::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
+}
+
+/// Whether `shown`, in which `...` stands for anything, is what was printed.
+fn matches(shown: &str, printed: &str) -> bool {
+    let mut rest = printed;
+    for (i, part) in shown.split("...").enumerate() {
+        match rest.find(part) {
+            Some(at) if at == 0 || i > 0 => rest = &rest[at + part.len()..],
+            _ => return false,
+        }
+    }
+    rest.is_empty() || shown.trim_end().ends_with("...")
+}
+
+#[test]
+fn the_session_in_the_readme_prints_what_it_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = README.split("```console\n").nth(1).unwrap();
+    let session = session.split("```").next().unwrap();
+    for step in session.split("$ gpt ").skip(1) {
+        let (command, shown) = step.split_once('\n').unwrap();
+        let ran = gpt_with(folder.path(), &words(command));
+        assert_eq!(ran.code, Some(0), "gpt {command}\n{}", ran.stderr);
+        let shown = shown.trim_end();
+        assert!(
+            matches(shown, ran.stdout.trim_end()),
+            "gpt {command}\nexpected:\n{shown}\ngot:\n{}",
+            ran.stdout
+        );
+    }
+}
