@@ -30,7 +30,8 @@ fn check(num_tokens: usize, dropout: f64, build: Build) {
         num_heads: 2,
         qkv_bias: true,
     };
-    let mut mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(1)).unwrap();
+    let mut mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(1))
+        .expect("a valid configuration and input");
     for (i, (_, mut view)) in mha.named_parameters_mut().into_iter().enumerate() {
         let values = test_array(view.raw_dim(), 1.0, i as u64);
         view.assign(&values);
@@ -41,12 +42,16 @@ fn check(num_tokens: usize, dropout: f64, build: Build) {
         let w = projection_weights((2, num_tokens, 6), 31);
         let objective = |mha: &MultiHeadAttention, x: &Array3<f32>| {
             project(
-                &mha.forward_train(x.clone(), &mut rng.clone()).unwrap().0,
+                &mha.forward_train(x.clone(), &mut rng.clone())
+                    .expect("a valid configuration and input")
+                    .0,
                 &w,
             )
         };
-        let mut grads = MultiHeadAttention::zeros(config).unwrap();
-        let (_, cache) = mha.forward_train(x.clone(), &mut rng.clone()).unwrap();
+        let mut grads = MultiHeadAttention::zeros(config).expect("a valid configuration and input");
+        let (_, cache) = mha
+            .forward_train(x.clone(), &mut rng.clone())
+            .expect("a valid configuration and input");
         let d_x = mha.backward(cache, &w, &mut grads);
         show(CHECK.measure_array("attention input", &x, &d_x, |x| objective(&mha, x)));
         for (i, (name, d)) in grads.named_parameters().into_iter().enumerate() {
@@ -110,14 +115,14 @@ fn gradients_of_several_blocks_of_queries_equal_those_of_the_plain_formula() {
 mod plain {
     use ndarray::{Array2, Array3, ArrayRef3, Axis, s};
 
-    pub struct Exact {
-        pub out: Array3<f64>,
-        pub d_q: Array3<f64>,
-        pub d_k: Array3<f64>,
-        pub d_v: Array3<f64>,
+    pub(super) struct Exact {
+        pub(super) out: Array3<f64>,
+        pub(super) d_q: Array3<f64>,
+        pub(super) d_k: Array3<f64>,
+        pub(super) d_v: Array3<f64>,
     }
 
-    pub fn attention(
+    pub(super) fn attention(
         q: &ArrayRef3<f32>,
         k: &ArrayRef3<f32>,
         v: &ArrayRef3<f32>,
