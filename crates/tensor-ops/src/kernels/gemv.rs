@@ -3,6 +3,9 @@
 //! Such a product reads every weight once and does two operations with it, so the tiling and packing of a general product only cost.
 //! Each thread walks its weight rows as one stream, in 64 lanes, whose order is the same for any number of rows of `x`, threads and instruction sets.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
 use multiversion::multiversion;
 use rayon::prelude::*;
 
@@ -14,12 +17,26 @@ const LANES: usize = 64;
 pub(crate) trait Weight: Copy + Send + Sync {
     /// Its value, exactly.
     fn value(self) -> f32;
+
+    /// The values of 16 of them.
+    ///
+    /// # Safety
+    /// `at` must point to 16 of them, and the CPU must have AVX-512 F.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn load16(at: *const Self) -> __m512;
 }
 
 impl Weight for f32 {
     #[inline(always)]
     fn value(self) -> f32 {
         self
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load16(at: *const Self) -> __m512 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe { _mm512_loadu_ps(at) }
     }
 }
 
@@ -32,6 +49,16 @@ impl Weight for Bf16 {
     #[inline(always)]
     fn value(self) -> f32 {
         f32::from_bits(u32::from(self.0) << 16)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load16(at: *const Self) -> __m512 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe {
+            let halves = _mm256_loadu_si256(at.cast());
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)))
+        }
     }
 }
 
@@ -79,13 +106,23 @@ pub(crate) fn for_each_task(
 }
 
 /// `y[i * stride + r] += dot(x[r], w[i])` for R rows.
-#[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
 fn block<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32], stride: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the CPU has the instructions.
+        return unsafe { avx512::block(x, w, y, stride) };
+    }
+    block_plain(x, w, y, stride);
+}
+
+/// What the AVX-512 version is tested against, and what runs without it.
+#[multiversion(targets("x86_64+avx2"))]
+fn block_plain<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32], stride: usize) {
     let n = x[0].len();
+    let whole = n - n % LANES;
     for (w, y) in w.chunks_exact(n).zip(y.chunks_mut(stride)) {
-        let (w_chunks, w_rest) = w.as_chunks::<LANES>();
         let mut lanes = [[0.0f32; LANES]; R];
-        for (c, w) in w_chunks.iter().enumerate() {
+        for (c, w) in w.as_chunks::<LANES>().0.iter().enumerate() {
             for r in 0..R {
                 let x = &x[r][c * LANES..(c + 1) * LANES];
                 for i in 0..LANES {
@@ -94,11 +131,7 @@ fn block<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32], stri
             }
         }
         for r in 0..R {
-            let x_rest = &x[r][n - w_rest.len()..];
-            for (lane, (x, w)) in lanes[r].iter_mut().zip(x_rest.iter().zip(w_rest)) {
-                *lane += x * w.value();
-            }
-            y[r] += sum(&mut lanes[r]);
+            y[r] += sum(&mut lanes[r]) + rest(&x[r][whole..], &w[whole..]);
         }
     }
 }
@@ -106,7 +139,11 @@ fn block<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32], stri
 /// Joins the lanes, halving their number each time.
 #[inline(always)]
 fn sum(lanes: &mut [f32; LANES]) -> f32 {
-    let mut width = LANES / 2;
+    let (low, high) = lanes.split_at_mut(LANES / 2);
+    low.iter_mut()
+        .zip(high)
+        .for_each(|(low, high)| *low += *high);
+    let mut width = LANES / 4;
     while width > 0 {
         for i in 0..width {
             lanes[i] += lanes[i + width];
@@ -114,6 +151,65 @@ fn sum(lanes: &mut [f32; LANES]) -> f32 {
         width /= 2;
     }
     lanes[0]
+}
+
+/// The elements after the last whole chunk, in order.
+#[inline(always)]
+fn rest<W: Weight>(x: &[f32], w: &[W]) -> f32 {
+    x.iter().zip(w).fold(0.0, |sum, (x, w)| sum + x * w.value())
+}
+
+/// By hand, as the compiler does not keep 64 lanes in registers from one end of a row to the other.
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::*;
+
+    use super::{LANES, Weight, rest};
+
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn block<W: Weight, const R: usize>(
+        x: [&[f32]; R],
+        w: &[W],
+        y: &mut [f32],
+        stride: usize,
+    ) {
+        let n = x[0].len();
+        let whole = n - n % LANES;
+        for (w, y) in w.chunks_exact(n).zip(y.chunks_mut(stride)) {
+            let mut lanes = [[_mm512_setzero_ps(); R]; LANES / 16];
+            for at in (0..whole).step_by(LANES) {
+                for (part, lanes) in lanes.iter_mut().enumerate() {
+                    let at = at + 16 * part;
+                    // SAFETY: `at + 16 <= whole <= n`, the length of `w` and of each row of `x`,
+                    // and the CPU has the instructions, or this function could not have been called.
+                    let w = unsafe { W::load16(w.as_ptr().add(at)) };
+                    for (lane, x) in lanes.iter_mut().zip(x) {
+                        // SAFETY: as above.
+                        let x = unsafe { _mm512_loadu_ps(x.as_ptr().add(at)) };
+                        *lane = _mm512_add_ps(*lane, _mm512_mul_ps(x, w));
+                    }
+                }
+            }
+            for r in 0..R {
+                let dot = sum(lanes.map(|lanes| lanes[r]));
+                y[r] += dot + rest(&x[r][whole..], &w[whole..]);
+            }
+        }
+    }
+
+    /// Joins the lanes in the order of the plain version.
+    #[target_feature(enable = "avx512f")]
+    fn sum([a, b, c, d]: [__m512; LANES / 16]) -> f32 {
+        let sixteen = _mm512_add_ps(_mm512_add_ps(a, c), _mm512_add_ps(b, d));
+        let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(sixteen)));
+        let eight = _mm256_add_ps(_mm512_castps512_ps256(sixteen), high);
+        let four = _mm_add_ps(
+            _mm256_castps256_ps128(eight),
+            _mm256_extractf128_ps::<1>(eight),
+        );
+        let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+        _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+    }
 }
 
 #[cfg(test)]
@@ -169,6 +265,18 @@ mod tests {
                     "output {i}, row {r}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn avx512_gives_the_bits_of_the_plain_loop() {
+        for (n, m) in [(1, 1), (63, 3), (64, 2), (200, 40), (768, 9)] {
+            let (x, w) = (numbers(2 * n, 13, 31), numbers(n * m, 7, 29));
+            let rows = [&x[..n], &x[n..]];
+            let (mut y, mut expected) = (vec![0.5; 2 * m], vec![0.5; 2 * m]);
+            block(rows, &w, &mut y, 2);
+            block_plain(rows, &w, &mut expected, 2);
+            assert_eq!(y, expected, "{n} x {m}");
         }
     }
 
