@@ -47,16 +47,15 @@ pub(crate) const PRESETS: [Preset; 6] = [
             n_heads: 4,
             n_layers: 4,
             drop_rates: DropRates::all(0.2),
-            tied: true,
             ..GptConfig::GPT2_124M
         },
         training: Training {
             batch_size: 8,
-            max_steps: 300,
+            max_steps: 250,
             learning_rate: 1e-3,
             warmup_steps: 20,
-            eval_interval: 50,
-            eval_iters: 8,
+            eval_interval: 25,
+            eval_iters: 3,
         },
     },
     Preset {

@@ -140,7 +140,7 @@ pub(crate) struct TrainOptions {
         help_heading = "Evaluation"
     )]
     pub(crate) eval_iters: Option<usize>,
-    /// Steps between samples of text; 0 for none before the end [default: as evaluations]
+    /// Steps between samples of text; 0 for none before the end [default: every second evaluation]
     #[arg(long, value_name = "N", help_heading = "Evaluation")]
     pub(crate) sample_interval: Option<usize>,
     /// What samples of text begin with
@@ -159,7 +159,7 @@ pub(crate) struct TrainOptions {
     /// Folder for checkpoint, log and loss curve [default: a new one in runs/]
     #[arg(short = 'o', long, value_name = "DIR", help_heading = "Run")]
     pub(crate) out_dir: Option<PathBuf>,
-    /// Steps between checkpoints; one is written at the end anyway [default: as evaluations]
+    /// Steps between checkpoints; one is written at the end anyway [default: every fourth evaluation]
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub(crate) save_interval: Option<usize>,
     /// Steps between lines of progress

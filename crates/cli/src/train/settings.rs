@@ -84,10 +84,10 @@ pub(crate) fn with_defaults(
         dropout_build: Some(Build::Portable),
         eval_interval: Some(eval_interval),
         eval_iters: Some(training.eval_iters),
-        sample_interval: Some(eval_interval),
+        sample_interval: Some(eval_interval.saturating_mul(2)),
         prompt: Some(prompt.to_owned()),
         sample_tokens: Some(40),
-        save_interval: Some(eval_interval),
+        save_interval: Some(eval_interval.saturating_mul(4)),
         log_interval: Some(10),
         ..TrainOptions::default()
     };
