@@ -2,7 +2,7 @@
 
 use attention::{MultiHeadAttention, MultiHeadAttentionCache};
 use ndarray::{Array3, ArrayRef3, ArrayViewD, ArrayViewMutD};
-use tensor_ops::{Dropout, DropoutCache, LayerNorm, LayerNormCache, Parameters};
+use tensor_ops::{Dropout, DropoutCache, LayerNorm, LayerNormCache, Parameters, add_assign};
 use torch_rng::TorchRng;
 
 use crate::{FeedForward, FeedForwardCache, GptConfig, GptError};
@@ -73,8 +73,10 @@ impl TransformerBlock {
     /// # Errors
     /// If there are more tokens than the context length, or not `emb_dim` features.
     pub fn forward(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, GptError> {
-        let mut x = self.att.forward(&self.norm1.forward(x))? + x;
-        x += &self.ff.forward(&self.norm2.forward(&x));
+        let mut shortcut = self.att.forward(&self.norm1.forward(x))?;
+        add_assign(&mut shortcut, x);
+        let mut x = self.ff.forward(&self.norm2.forward(&shortcut));
+        add_assign(&mut x, &shortcut);
         Ok(x)
     }
 
@@ -91,12 +93,12 @@ impl TransformerBlock {
         let (x, norm1) = self.norm1.forward_train(&shortcut);
         let (x, att) = self.att.forward_train(x, rng)?;
         let (mut x, drop1) = self.drop_shortcut.forward_train(x, rng);
-        x += &shortcut;
+        add_assign(&mut x, &shortcut);
         let shortcut = x;
         let (x, norm2) = self.norm2.forward_train(&shortcut);
         let (x, ff) = self.ff.forward_train(x);
         let (mut x, drop2) = self.drop_shortcut.forward_train(x, rng);
-        x += &shortcut;
+        add_assign(&mut x, &shortcut);
         Ok((
             x,
             TransformerBlockCache {
@@ -121,13 +123,16 @@ impl TransformerBlock {
         grads: &mut TransformerBlock,
     ) -> Array3<f32> {
         // x = drop(ff(norm2(shortcut))) + shortcut
-        let d_x = self.drop_shortcut.backward(cache.drop2, d_out.clone());
+        let d_x = self.drop_shortcut.backward_of(cache.drop2, &d_out);
         let d_x = self.ff.backward(cache.ff, &d_x, &mut grads.ff);
-        let d_shortcut = d_out + self.norm2.backward(cache.norm2, &d_x, &mut grads.norm2);
+        let mut d_shortcut = self.norm2.backward(cache.norm2, &d_x, &mut grads.norm2);
+        add_assign(&mut d_shortcut, &d_out);
         // x = drop(att(norm1(shortcut))) + shortcut
-        let d_x = self.drop_shortcut.backward(cache.drop1, d_shortcut.clone());
+        let d_x = self.drop_shortcut.backward_of(cache.drop1, &d_shortcut);
         let d_x = self.att.backward(cache.att, &d_x, &mut grads.att);
-        d_shortcut + self.norm1.backward(cache.norm1, &d_x, &mut grads.norm1)
+        let mut d_x = self.norm1.backward(cache.norm1, &d_x, &mut grads.norm1);
+        add_assign(&mut d_x, &d_shortcut);
+        d_x
     }
 }
 

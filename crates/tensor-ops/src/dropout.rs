@@ -7,7 +7,7 @@ use torch_rng::{KeepMask, TorchRng};
 
 use crate::kernels::elementwise;
 use crate::linear::slice_mut;
-use crate::rows::{for_each_block, into_contiguous};
+use crate::rows::{contiguous, for_each_block, fresh_rows, into_contiguous};
 
 /// The dropout of one place in a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,6 +58,31 @@ impl Dropout {
         self.apply_to(d_out, cache.0.as_ref())
     }
 
+    /// As [`backward`](Self::backward), of a gradient that is needed elsewhere too: copied and dropped in one pass.
+    ///
+    /// # Panics
+    /// If `d_out` is not as large as the input was.
+    pub fn backward_of<D: Dimension>(
+        &self,
+        cache: DropoutCache,
+        d_out: &ArrayRef<f32, D>,
+    ) -> Array<f32, D> {
+        const WIDTH: usize = 1024;
+        let d_out = contiguous(d_out);
+        let values = d_out.as_slice().expect("made contiguous above");
+        if let Some(mask) = &cache.0 {
+            check_len(mask, &d_out);
+        }
+        let d_x = fresh_rows(values.len(), WIDTH, |block, out| {
+            let first = block * WIDTH;
+            out.copy_from_slice(&values[first..first + out.len()]);
+            if let Some(mask) = &cache.0 {
+                self.apply(mask, first, out);
+            }
+        });
+        Array::from_shape_vec(d_out.raw_dim(), d_x).expect("as many numbers as `d_out`")
+    }
+
     /// Multiplies part of a tensor, whose first element is the mask's element `first`, by 0 or the scale.
     ///
     /// # Panics
@@ -93,4 +118,20 @@ fn check_len<D: Dimension>(mask: &KeepMask, x: &ArrayRef<f32, D>) {
         mask.len(),
         x.shape()
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array2;
+
+    #[test]
+    fn backward_of_a_borrowed_gradient_is_backward_of_its_copy() {
+        for p in [0.0, 0.3] {
+            let x = Array2::from_shape_fn((70, 90), |(i, j)| (i * 90 + j) as f32 / 100.0);
+            let (_, cache) = Dropout { p }.forward_train(x.clone(), &mut TorchRng::manual_seed(5));
+            let expected = Dropout { p }.backward(cache.clone(), x.clone());
+            assert!(Dropout { p }.backward_of(cache, &x) == expected, "p = {p}");
+        }
+    }
 }

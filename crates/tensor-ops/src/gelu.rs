@@ -6,7 +6,7 @@ use ndarray::{Array, ArrayRef, Dimension};
 
 use crate::kernels::elementwise;
 use crate::linear::slice_mut;
-use crate::rows::{contiguous, for_each_block, into_contiguous};
+use crate::rows::{contiguous, for_each_block, fresh_rows, into_contiguous};
 
 /// Elements a block has, as the input has no rows of its own here.
 const WIDTH: usize = 1024;
@@ -19,12 +19,12 @@ const WIDTH: usize = 1024;
 /// ```
 pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     let x = contiguous(x);
-    let mut out = Array::zeros(x.raw_dim());
+    let dim = x.raw_dim();
     let x = x.as_slice().expect("made contiguous above");
-    for_each_block(slice_mut(&mut out), WIDTH, |block, out| {
+    let out = fresh_rows(x.len(), WIDTH, |block, out| {
         elementwise::gelu(&x[block * WIDTH..][..out.len()], out);
     });
-    out
+    Array::from_shape_vec(dim, out).expect("as many numbers as the input has")
 }
 
 /// The gradient of the input: `d_out * gelu'(x)`, `x` being the input `gelu` had.

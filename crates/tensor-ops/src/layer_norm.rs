@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use crate::Parameters;
 use crate::kernels::{elementwise, reduce};
 use crate::linear::slice_mut;
-use crate::rows::{as_rows, for_each_block, rows_per_task, with_leading_dims_of};
+use crate::rows::{as_rows, for_each_block, fresh_rows, rows_per_task, with_leading_dims_of};
 
 /// The book's `LayerNorm`; also its gradient.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,17 +55,17 @@ impl LayerNorm {
     pub fn forward<D: Dimension>(&self, x: &ArrayRef<f32, D>) -> Array<f32, D> {
         self.check(x);
         let rows = as_rows(x);
-        let mut out = Array2::zeros(rows.raw_dim());
         let width = rows.ncols();
         let (scale, shift) = self.affine();
         let x_rows = rows.as_slice().expect("rows are row-major");
-        for_each_block(slice_mut(&mut out), width, |first_row, block| {
+        let out = fresh_rows(x_rows.len(), width, |first_row, block| {
             let x = &x_rows[first_row * width..];
             for (x, out) in x.chunks(width).zip(block.chunks_mut(width)) {
                 let (mean, rstd) = self.moments(x);
                 elementwise::layer_norm(x, (scale, shift), (mean, rstd), out);
             }
         });
+        let out = Array2::from_shape_vec(rows.raw_dim(), out).expect("as many numbers as `rows`");
         with_leading_dims_of(out, x)
     }
 

@@ -6,7 +6,7 @@ use ndarray::{Array, Array1, Array2, ArrayRef, ArrayRef2, ArrayViewD, ArrayViewM
 use torch_rng::TorchRng;
 
 use crate::matmul::{matmul, matmul_into};
-use crate::rows::{as_rows, with_leading_dims_of};
+use crate::rows::{as_rows, fresh_rows, with_leading_dims_of};
 use crate::{Parameters, kernels};
 
 /// A linear layer; also its gradient, and the optimizer's moments of it.
@@ -162,10 +162,12 @@ impl Parameters for Linear {
 
 /// (n) -> (rows, n), each row a copy.
 fn repeat_rows(row: &Array1<f32>, rows: usize) -> Array2<f32> {
-    let mut out = Vec::with_capacity(rows * row.len());
-    for _ in 0..rows {
-        out.extend_from_slice(row.as_slice().expect("a bias is contiguous"));
-    }
+    let row = row.as_slice().expect("a bias is contiguous");
+    let out = fresh_rows(rows * row.len(), row.len(), |_, block| {
+        block
+            .chunks_mut(row.len())
+            .for_each(|out| out.copy_from_slice(row));
+    });
     Array2::from_shape_vec((rows, row.len()), out).expect("rows * n elements")
 }
 

@@ -5,6 +5,9 @@
 use ndarray::{Array, ArrayRef, CowArray, Dimension, Ix2};
 use rayon::prelude::*;
 
+use crate::kernels::elementwise;
+use crate::kernels::fresh::fresh;
+
 /// Elements a task handles: about 64 KiB of f32, so that a block stays in the first two caches.
 const ELEMENTS_PER_TASK: usize = 16 * 1024;
 
@@ -58,6 +61,35 @@ pub(crate) fn rows_per_task(width: usize) -> usize {
     (ELEMENTS_PER_TASK / width.max(1)).max(1)
 }
 
+/// New numbers in row-major order, `n` in all: `f(first_row, block)` writes consecutive blocks of rows, on all threads.
+pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
+    let rows = rows_per_task(width);
+    fresh(n, rows * width, |i, block| f(i * rows, block))
+}
+
+/// `x += y` on all threads, for arrays of one shape.
+///
+/// # Panics
+/// If the shapes differ.
+pub fn add_assign<D: Dimension>(x: &mut Array<f32, D>, y: &ArrayRef<f32, D>) {
+    const WIDTH: usize = 1024;
+    assert!(
+        x.shape() == y.shape(),
+        "add_assign: shapes {:?} and {:?} differ",
+        x.shape(),
+        y.shape()
+    );
+    let y = contiguous(y);
+    let y = y.as_slice().expect("made contiguous above");
+    if !x.is_standard_layout() {
+        *x = into_contiguous(std::mem::take(x));
+    }
+    let x = x.as_slice_mut().expect("made contiguous above");
+    for_each_block(x, WIDTH, |block, x| {
+        elementwise::add(x, &y[block * WIDTH..][..x.len()]);
+    });
+}
+
 /// Calls `f(first_row, block)` for consecutive blocks of rows of `out`, on all threads.
 pub(crate) fn for_each_block(out: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
     if out.is_empty() || width == 0 {
@@ -70,4 +102,31 @@ pub(crate) fn for_each_block(out: &mut [f32], width: usize, f: impl Fn(usize, &m
     out.par_chunks_mut(rows * width)
         .enumerate()
         .for_each(|(i, block)| f(i * rows, block));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array3;
+
+    #[test]
+    fn add_assign_gives_the_bits_of_ndarrays_sum_in_any_memory_order() {
+        let numbers = |seed: usize| {
+            Array3::from_shape_fn((3, 50, 700), |(i, j, k)| {
+                ((i * 7 + j * 5 + k * seed) % 101) as f32 / 13.0
+            })
+        };
+        let (x, y) = (numbers(3), numbers(11));
+        let expected = &x + &y;
+        let mut sum = x.clone();
+        add_assign(&mut sum, &y);
+        assert!(sum == expected);
+        let mut turned = x
+            .reversed_axes()
+            .as_standard_layout()
+            .into_owned()
+            .reversed_axes();
+        add_assign(&mut turned, &y);
+        assert!(turned == expected);
+    }
 }

@@ -4,6 +4,7 @@
 //! Every reduction uses a fixed number of lanes and a fixed order, so a result's bits depend neither on the instruction set's width nor on the number of threads.
 
 pub(crate) mod elementwise;
+pub(crate) mod fresh;
 pub(crate) mod gemm;
 pub(crate) mod gemv;
 pub(crate) mod int8;

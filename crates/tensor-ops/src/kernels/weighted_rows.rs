@@ -48,10 +48,7 @@ pub(crate) fn weighted_sum(weights: &[f32], rows: &[f32], out: &mut [f32]) {
             out[i] += (w[0] * a[i] + w[1] * b[i]) + (w[2] * c[i] + w[3] * d[i]);
         }
     }
-    for (w, row) in last_weights
-        .iter()
-        .zip(groups.remainder().chunks_exact(n))
-    {
+    for (w, row) in last_weights.iter().zip(groups.remainder().chunks_exact(n)) {
         for (out, x) in out.iter_mut().zip(row) {
             *out += w * x;
         }
@@ -76,7 +73,10 @@ mod tests {
                 let exact: f64 = (0..n)
                     .map(|i| f64::from(x[i]) * f64::from(rows[j * n + i]))
                     .sum();
-                assert!((f64::from(got) - exact).abs() < 1e-5, "dot {j} of {count} x {n}");
+                assert!(
+                    (f64::from(got) - exact).abs() < 1e-5,
+                    "dot {j} of {count} x {n}"
+                );
             }
             for (i, sum) in sum.iter_mut().enumerate() {
                 *sum = (0..count)
@@ -86,7 +86,10 @@ mod tests {
             let mut out = vec![f32::NAN; n];
             weighted_sum(&weights, &rows, &mut out);
             for (i, (&got, exact)) in out.iter().zip(sum).enumerate() {
-                assert!((f64::from(got) - exact).abs() < 1e-4, "sum {i} of {count} x {n}");
+                assert!(
+                    (f64::from(got) - exact).abs() < 1e-4,
+                    "sum {i} of {count} x {n}"
+                );
             }
         }
     }
