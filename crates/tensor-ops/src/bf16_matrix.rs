@@ -1,10 +1,11 @@
 //! A weight matrix in bf16, the upper half of an f32: half the memory to read while decoding.
 //!
-//! Weights are rounded to 8 bits of mantissa once; the arithmetic is f32. There is no gradient.
+//! Weights are rounded to 8 bits of mantissa once; inputs keep at least 16 bits, and sums are f32. There is no gradient.
 
 use ndarray::{ArrayRef2, ArrayViewMut2};
 
-use crate::kernels::gemv::{Bf16, Weight, gemv};
+use crate::kernels::dot_bf16::gemv_bf16;
+use crate::kernels::gemv::{Bf16, Weight};
 use crate::packed_rows::{FEW_ROWS, by_expansion, check, write_transposed};
 use crate::rows::contiguous;
 
@@ -74,10 +75,10 @@ impl Bf16Matrix {
         let x_rows = x_rows.as_slice().expect("made contiguous above");
         if let (1, Some(y)) = (x.nrows(), out.as_slice_mut()) {
             y.fill(0.0);
-            return gemv(x_rows, 1, &self.values, y);
+            return gemv_bf16(x_rows, 1, &self.values, y);
         }
         let mut y = vec![0.0; out.len()]; // (outputs, rows)
-        gemv(x_rows, x.nrows(), &self.values, &mut y);
+        gemv_bf16(x_rows, x.nrows(), &self.values, &mut y);
         write_transposed(&y, out);
     }
 }
@@ -104,6 +105,7 @@ mod tests {
             (1, 70, 9),
             (4, 33, 20),
             (5, 33, 20),
+            (17, 33, 20),
             (9, 64, 2100),
         ] {
             let x = Array2::from_shape_fn((rows, n), |(i, j)| {

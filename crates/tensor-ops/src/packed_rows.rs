@@ -7,7 +7,8 @@ use crate::kernels::gemm::{self, Threads};
 use crate::linear::slice_mut;
 
 /// Up to so many rows are multiplied without expanding the weights.
-pub(crate) const FEW_ROWS: usize = 4;
+/// (Packing a matrix for a general product costs as much as several passes over it.)
+pub(crate) const FEW_ROWS: usize = 16;
 /// Weight rows expanded at a time.
 const EXPANDED_ROWS: usize = 2048;
 

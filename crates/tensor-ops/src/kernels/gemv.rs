@@ -70,8 +70,13 @@ pub(crate) fn gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut [f32]) {
     };
     for_each_task(y, rows, n * size_of::<W>(), |first, y| {
         let w = &w[first * n..][..y.len() / rows * n];
-        // Pairs of rows share what they read.
+        // Fours and pairs of rows share what they read.
         let mut r = 0;
+        while r + 4 <= rows {
+            let x = std::array::from_fn(|i| &x[(r + i) * n..][..n]);
+            block::<W, 4>(x, w, &mut y[r..], rows);
+            r += 4;
+        }
         while r + 2 <= rows {
             block::<W, 2>(
                 [&x[r * n..][..n], &x[(r + 1) * n..][..n]],
