@@ -83,7 +83,7 @@ impl Lab {
         &self.inputs
     }
 
-    /// The array of document 001, In [37]: (1, 2, 3, 4).
+    /// The array of document 001, In \[37\]: (1, 2, 3, 4).
     pub(crate) fn four_dimensional(&self) -> &Array4<f32> {
         &self.four_dimensional
     }

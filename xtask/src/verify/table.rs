@@ -20,10 +20,7 @@ const FILES: [(&str, &str); 9] = [
     ("ch02", include_str!("../../goldens/ch02.toml")),
     ("ch04", include_str!("../../goldens/ch04.toml")),
     ("ch05", include_str!("../../goldens/ch05.toml")),
-    (
-        "ch05_train",
-        include_str!("../../goldens/ch05_train.toml"),
-    ),
+    ("ch05_train", include_str!("../../goldens/ch05_train.toml")),
 ];
 
 /// One cell or passage that prints figures.

@@ -285,7 +285,7 @@ fn in29(case: &Case, lab: &mut Lab) -> Result<Computed> {
     Ok(Computed::new().numbers("scores", scores.view()))
 }
 
-/// `CausalAttention` from the same seed has the same weights, so its own attention weights are In [30]'s.
+/// `CausalAttention` from the same seed has the same weights, so its own attention weights are In \[30\]'s.
 fn causal_weights(case: &Case, lab: &Lab, rng: &mut TorchRng) -> Result<Array2<f32>> {
     let config = attention::AttentionConfig {
         d_in: case.count("d_in")?,
