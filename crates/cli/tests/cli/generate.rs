@@ -1,3 +1,5 @@
+//! `gpt generate`: what reaches standard output and standard error, samplers, stops, turns, JSON.
+
 use std::io::Read;
 use std::process::Stdio;
 

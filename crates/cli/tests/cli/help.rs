@@ -1,3 +1,5 @@
+//! The help texts, and that they name what people look for.
+
 use crate::support::{folder, gpt, ok, refused};
 
 #[test]

@@ -1,3 +1,5 @@
+//! Ctrl-C once saves and says how to go on, and the run continues to the same bits; twice stops at once.
+
 #![cfg(unix)]
 
 use std::fs;

@@ -1,3 +1,5 @@
+//! `gpt train --resume` through the binary: the same bits as a run that never stopped.
+
 use std::fs;
 use std::path::Path;
 

@@ -1,3 +1,5 @@
+//! `gpt tokenize`, `info`, `convert`, `eval` and `logits` on tiny models.
+
 use std::fs;
 
 use crate::support::{TINY, folder, gpt_reading, ok, refused, trained};

@@ -1,3 +1,5 @@
+//! `gpt train`: what a run writes, from which data, with which options.
+
 use std::fs;
 
 use crate::support::{TINY, checkpoint, folder, log, logged_losses, ok};
