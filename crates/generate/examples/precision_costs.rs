@@ -1,0 +1,55 @@
+//! What decoding in bf16 and int8 costs a model on a text: `cargo run --release -p generate --example precision_costs MODEL TEXT`.
+//!
+//! The text is cut into windows of the context; each token is predicted by a decoding step after the true tokens before it, so the kernels are those of generation.
+
+use std::error::Error;
+
+use generate::{Decoder, DecoderConfig, Precision, greedy_id};
+use gpt::checkpoint::load_model;
+use ndarray::ArrayView1;
+use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, model, text] = &arguments[..] else {
+        return Err("two arguments: a model's folder and a text".into());
+    };
+    let model = load_model(model)?;
+    let ids = Gpt2Tokenizer::new().encode(&std::fs::read_to_string(text)?, AllowedSpecial::None)?;
+    let mut exact = Vec::new();
+    for precision in Precision::ALL {
+        let config = DecoderConfig {
+            precision,
+            ..DecoderConfig::default()
+        };
+        let mut decoder = Decoder::with_config(&model, config)?;
+        let (mut loss, mut choices) = (0.0, Vec::new());
+        for window in ids.chunks(model.config().context_length) {
+            decoder.start(&[&window[..1]])?;
+            for pair in window.windows(2) {
+                decoder.advance()?;
+                loss += negative_log_probability(decoder.logits(0), pair[1]);
+                choices.push(greedy_id(&decoder.logits(0))?);
+                decoder.push(0, &pair[1..])?;
+            }
+        }
+        if precision == Precision::F32 {
+            exact.clone_from(&choices);
+        }
+        let agreeing = choices.iter().zip(&exact).filter(|(a, b)| a == b).count();
+        println!(
+            "{precision:<4} loss {:.4}, greedy ids as in f32: {:.2}% of {}",
+            loss / choices.len() as f64,
+            100.0 * agreeing as f64 / choices.len() as f64,
+            choices.len(),
+        );
+    }
+    Ok(())
+}
+
+/// `ln sum e^x - x_target`
+fn negative_log_probability(logits: ArrayView1<f32>, target: u32) -> f64 {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|&x| f64::from(x - max).exp()).sum();
+    sum.ln() - f64::from(logits[target as usize] - max)
+}
