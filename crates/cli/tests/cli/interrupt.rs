@@ -93,6 +93,13 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     }
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(checkpoint(&path.join("run")), before);
+    // The first Ctrl-C may have had the time to save within the step; either way a whole checkpoint is the newest.
+    let after = checkpoint(&path.join("run"));
+    let within_the_step = format!("{}-batch-", before.display());
+    assert!(
+        after == before || after.display().to_string().starts_with(&within_the_step),
+        "{}",
+        after.display()
+    );
     ok(path, "train --resume run --max-steps 1");
 }
