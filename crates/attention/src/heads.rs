@@ -51,11 +51,21 @@ pub fn attend_train(
     rng: &mut TorchRng,
 ) -> (Array3<f32>, HeadCache) {
     let (batch, num_tokens, _) = q.dim();
-    let mask = dropout.draw(batch * num_heads * num_tokens * num_tokens, rng);
+    let mask = draw(dropout, (batch, num_heads, num_tokens), rng);
     attend_with(q, k, v, num_heads, dropout, mask)
 }
 
-fn attend_with(
+/// Which attention weights (batch, num_heads, num_tokens, num_tokens) are kept; `None`, and no draw, without dropout.
+pub(crate) fn draw(
+    dropout: Dropout,
+    (batch, num_heads, num_tokens): (usize, usize, usize),
+    rng: &mut TorchRng,
+) -> Option<KeepMask> {
+    dropout.draw(batch * num_heads * num_tokens * num_tokens, rng)
+}
+
+/// As [`attend_train`], with a mask drawn before.
+pub(crate) fn attend_with(
     q: &ArrayRef3<f32>,
     k: &ArrayRef3<f32>,
     v: &ArrayRef3<f32>,

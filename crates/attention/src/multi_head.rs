@@ -6,7 +6,7 @@ use ndarray::{Array3, Array4, ArrayRef3, ArrayViewD, ArrayViewMutD, Axis, s};
 use tensor_ops::{Dropout, Linear, Parameters, matmul, softmax};
 use torch_rng::TorchRng;
 
-use crate::heads::{HeadCache, attend, attend_backward, attend_train};
+use crate::heads::{HeadCache, attend, attend_backward, attend_with, draw};
 use crate::{AttentionConfig, AttentionError};
 
 /// The book's `MultiHeadAttention`; also its gradient.
@@ -125,11 +125,17 @@ impl MultiHeadAttention {
         rng: &mut TorchRng,
     ) -> Result<(Array3<f32>, MultiHeadAttentionCache), AttentionError> {
         self.config.check_input(x.shape())?;
-        let queries = self.w_query.forward(&x); // (batch, num_tokens, d_out)
-        let keys = self.w_key.forward(&x);
-        let values = self.w_value.forward(&x);
+        let (batch, num_tokens, _) = x.dim();
         let num_heads = self.config.num_heads;
-        let (context, heads) = attend_train(&queries, &keys, &values, num_heads, self.dropout, rng);
+        // The draws are one sequence, so one thread's work, while the others multiply.
+        let ((queries, keys, values), mask) = rayon::join(
+            || {
+                let queries = self.w_query.forward(&x); // (batch, num_tokens, d_out)
+                (queries, self.w_key.forward(&x), self.w_value.forward(&x))
+            },
+            || draw(self.dropout, (batch, num_heads, num_tokens), rng),
+        );
+        let (context, heads) = attend_with(&queries, &keys, &values, num_heads, self.dropout, mask);
         let out = self.out_proj.forward(&context);
         let cache = MultiHeadAttentionCache {
             x,

@@ -96,8 +96,12 @@ impl TransformerBlock {
         add_assign(&mut x, &shortcut);
         let shortcut = x;
         let (x, norm2) = self.norm2.forward_train(&shortcut);
-        let (x, ff) = self.ff.forward_train(x);
-        let (mut x, drop2) = self.drop_shortcut.forward_train(x, rng);
+        // The draws are one sequence, so one thread's work, while the others multiply.
+        let ((x, ff), mask) = rayon::join(
+            || self.ff.forward_train(x),
+            || self.drop_shortcut.draw(shortcut.len(), rng),
+        );
+        let (mut x, drop2) = self.drop_shortcut.forward_with(x, mask);
         add_assign(&mut x, &shortcut);
         Ok((
             x,

@@ -42,6 +42,18 @@ impl Dropout {
         rng: &mut TorchRng,
     ) -> (Array<f32, D>, DropoutCache) {
         let mask = self.draw(x.len(), rng);
+        self.forward_with(x, mask)
+    }
+
+    /// As [`forward_train`](Self::forward_train), with what [`draw`](Self::draw) gave before, so that drawing can overlap other work.
+    ///
+    /// # Panics
+    /// If the mask is not as large as `x`.
+    pub fn forward_with<D: Dimension>(
+        &self,
+        x: Array<f32, D>,
+        mask: Option<KeepMask>,
+    ) -> (Array<f32, D>, DropoutCache) {
         let out = self.apply_to(x, mask.as_ref());
         (out, DropoutCache(mask))
     }
