@@ -1,6 +1,6 @@
 //! What the weight matrices of small numbers share: a product with few rows reads them directly, one with many expands them block by block.
 
-use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis, Slice, s};
+use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, Slice, s};
 use rayon::prelude::*;
 
 use crate::kernels::gemm::{self, Threads};
@@ -38,10 +38,8 @@ pub(crate) fn by_expansion(
 
 /// `out = y^T`, from what the kernels for few rows write.
 pub(crate) fn write_transposed(y: &[f32], mut out: ArrayViewMut2<f32>) {
-    let rows = out.nrows();
-    for (mut column, y) in out.columns_mut().into_iter().zip(y.chunks_exact(rows)) {
-        column.iter_mut().zip(y).for_each(|(out, &y)| *out = y);
-    }
+    let y = ArrayView2::from_shape((out.ncols(), out.nrows()), y).expect("as many as in `out`");
+    out.assign(&y.t());
 }
 
 /// The shapes of `out = x W^T` fit.

@@ -3,9 +3,9 @@
 use ndarray::{Array2, Array3, ArrayD, Axis, IxDyn, array, s};
 use proptest::prelude::*;
 use tensor_ops::{
-    Dropout, Embedding, LayerNorm, Linear, causal_softmax_from_log_sums, causal_softmax_rows,
-    cross_entropy, gelu, log_softmax, matmul, matmul_batched, matmul_into, matmul_into_serial,
-    softmax, softmax_naive,
+    Bf16Matrix, Dropout, Embedding, Int8Matrix, LayerNorm, Linear, causal_softmax_from_log_sums,
+    causal_softmax_rows, cross_entropy, gelu, log_softmax, matmul, matmul_batched, matmul_into,
+    matmul_into_serial, softmax, softmax_naive,
 };
 use test_support::{array2, assert_close, test_array};
 use torch_rng::TorchRng;
@@ -69,17 +69,34 @@ proptest! {
     }
 }
 
+/// Zero rows, columns and sums among them; 16 rows are the most that the kernel for few rows takes.
+const SIZES: [usize; 9] = [0, 1, 2, 3, 4, 7, 16, 17, 65];
+
 #[test]
-fn matmul_of_one_row_takes_its_own_kernel_and_agrees() {
-    for (k, n) in [(1, 1), (5, 3), (768, 1000), (100, 0)] {
-        let a: Array2<f32> = test_array((1, k), 1.0, 1);
+fn products_of_every_small_shape_agree_with_the_definition() {
+    for (m, k, n) in iproduct3(SIZES) {
+        let a: Array2<f32> = test_array((m, k), 1.0, 1);
         let w: Array2<f32> = test_array((n, k), 1.0, 2);
-        assert_close(
-            &matmul(&a, &w.t()),
-            &matmul_f64(&a, &w.t().to_owned()),
-            1e-3,
-        );
+        let expected = matmul_f64(&a, &w.t().to_owned());
+        assert_close(&matmul(&a, &w.t()), &expected, 1e-4);
+        for bias in [false, true] {
+            let mut linear = Linear::zeros(k, n, bias);
+            linear.weight.assign(&w);
+            assert_close(&linear.forward(&a), &expected, 1e-4);
+        }
+        let mut y = Array2::zeros((m, n));
+        Bf16Matrix::from_f32(&w).matmul_rows(&a, y.view_mut());
+        assert_close(&y, &expected, 1e-2 * k as f64);
+        Int8Matrix::from_f32(&w).matmul_rows(&a, y.view_mut());
+        assert_close(&y, &expected, 2e-2 * k as f64);
     }
+}
+
+fn iproduct3<T: Copy, const N: usize>(of: [T; N]) -> impl Iterator<Item = (T, T, T)> {
+    of.into_iter().flat_map(move |a| {
+        of.into_iter()
+            .flat_map(move |b| of.into_iter().map(move |c| (a, b, c)))
+    })
 }
 
 #[test]

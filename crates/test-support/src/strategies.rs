@@ -11,7 +11,10 @@ use proptest::test_runner::FileFailurePersistence;
 /// For tests in a `tests/` folder: `cases` cases, and failing ones kept in a `.txt` beside the test, to be committed.
 pub fn proptest_config(cases: u32) -> ProptestConfig {
     ProptestConfig {
-        cases,
+        cases: std::env::var("PROPTEST_CASES")
+            .ok()
+            .and_then(|asked| asked.parse().ok())
+            .unwrap_or(cases),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         ..ProptestConfig::default()
     }

@@ -99,6 +99,9 @@ pub(crate) fn for_each_task(
     bytes: usize,
     f: impl Fn(usize, &mut [f32]) + Sync,
 ) {
+    if y.is_empty() {
+        return;
+    }
     // A few tasks a thread even out what else the machine does; the results don't depend on it.
     let even = (y.len() / rows).div_ceil(4 * rayon::current_num_threads());
     let outputs = even.max(BYTES_PER_TASK / bytes.max(1)).max(1);
