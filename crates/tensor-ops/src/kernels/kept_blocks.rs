@@ -2,7 +2,8 @@
 //!
 //! A training step asks for the same hundreds of megabytes as the step before; handing them back and mapping them anew costs a page fault each 4 KiB, which is more than the arithmetic on them.
 //! Small requests go to the system's allocator. Large ones come from the system's pages on Linux; elsewhere they are the system allocator's too.
-//! It never holds more than the program did at its peak, and gives nothing back below that.
+//! It never holds more than a quarter above what the program used at its peak, and gives nothing back below that.
+//! (The quarter is for blocks of sizes that are not in use at once: without it, the largest is given back and mapped anew each step.)
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -99,9 +100,10 @@ impl State {
         Some(self.remove(at).0)
     }
 
-    /// A kept block that has to go so that no more is held than at the peak.
+    /// A kept block that has to go so that no more is held than a quarter above the peak.
     fn surplus(&mut self) -> Option<(*mut u8, usize)> {
-        (self.count > 0 && self.live + self.kept > self.peak).then(|| self.remove(0))
+        (self.count > 0 && self.live + self.kept > self.peak + self.peak / 4)
+            .then(|| self.remove(0))
     }
 
     fn remove(&mut self, at: usize) -> (*mut u8, usize) {
@@ -310,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_held_than_at_the_peak() {
+    fn no_more_is_held_than_a_quarter_above_the_peak() {
         let allocator = KeptBlocks::new();
         for megabytes in [8, 16, 4, 24, 12, 3] {
             let layout = layout(megabytes << 20);
@@ -319,7 +321,7 @@ mod tests {
             allocator.with(|state| {
                 assert_eq!(state.live, 0);
                 assert!(
-                    state.kept <= state.peak,
+                    state.kept <= state.peak + state.peak / 4,
                     "{} kept, {} at the peak",
                     state.kept,
                     state.peak
