@@ -23,7 +23,8 @@ pub(crate) fn exp(x: f32) -> f32 {
         clamped
     };
     // x = n ln 2 + r, |r| <= ln 2 / 2
-    let n = (clamped * std::f32::consts::LOG2_E + ROUND) - ROUND;
+    let rounded = clamped * std::f32::consts::LOG2_E + ROUND;
+    let n = rounded - ROUND;
     let r = (clamped - n * LN_2_HIGH) - n * LN_2_LOW;
     // e^r = 1 + r + r^2 q(r): the Taylor series, economised over the interval.
     let mut q = 1.987_569_1e-4;
@@ -34,8 +35,8 @@ pub(crate) fn exp(x: f32) -> f32 {
     q = q * r + 5e-1;
     let e_r = (q * (r * r) + r) + 1.0;
     // 2^n in two steps, as 2^128 itself does not fit the exponent of one f32.
-    // SAFETY-free conversion: `n` is an integer within ±128; NaN becomes 0 and `e_r` carries it.
-    let n = n as i32;
+    // The low bits of `rounded` are `n`; for NaN they are anything, and `e_r` carries it.
+    let n = rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
     let half = n >> 1;
     let scaled = e_r * power_of_two(half) * power_of_two(n - half);
     let scaled = if x < UNDERFLOW { 0.0 } else { scaled };
@@ -45,7 +46,7 @@ pub(crate) fn exp(x: f32) -> f32 {
 /// `2^n` for |n| <= 126.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
-    f32::from_bits(((n + 127) << 23) as u32)
+    f32::from_bits((n.wrapping_add(127) << 23) as u32)
 }
 
 /// The logistic function `1 / (1 + e^-x)`.
