@@ -7,8 +7,8 @@ use torch_rng::TorchRng;
 use crate::model::check_vocabulary;
 use crate::{GptCache, GptError, GptModel};
 
-/// Rows of logits that exist at once in [`GptModel::loss_and_grads`]: 51 MB at GPT-2's vocabulary.
-pub(crate) const LOGIT_ROWS: usize = 256;
+/// Rows of logits that exist at once in [`GptModel::loss_and_grads`]: 103 MB at GPT-2's vocabulary.
+pub(crate) const LOGIT_ROWS: usize = 512;
 
 impl GptModel {
     /// Adds the gradients of all weights to `grads`; `d_logits` is (batch, num_tokens, vocab_size).
