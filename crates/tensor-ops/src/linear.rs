@@ -5,8 +5,8 @@
 use ndarray::{Array, Array1, Array2, ArrayRef, ArrayRef2, ArrayViewD, ArrayViewMutD, Dimension};
 use torch_rng::TorchRng;
 
-use crate::matmul::{matmul, matmul_into};
-use crate::rows::{as_rows, fresh_rows, with_leading_dims_of};
+use crate::matmul::{matmul, matmul_into, matmul_plus_row};
+use crate::rows::{as_rows, with_leading_dims_of};
 use crate::{Parameters, kernels};
 
 /// A linear layer; also its gradient, and the optimizer's moments of it.
@@ -66,11 +66,7 @@ impl Linear {
         let rows = as_rows(x); // (rows, in_features)
         let y = match &self.bias {
             None => matmul(&rows, &self.weight.t()),
-            Some(bias) => {
-                let mut y = repeat_rows(bias, rows.nrows());
-                matmul_into(&rows, &self.weight.t(), 1.0, y.view_mut());
-                y
-            }
+            Some(bias) => matmul_plus_row(&rows, &self.weight.t(), bias),
         }; // (rows, out_features)
         with_leading_dims_of(y, x)
     }
@@ -158,17 +154,6 @@ impl Parameters for Linear {
             visit(format!("{prefix}bias"), bias.view_mut().into_dyn());
         }
     }
-}
-
-/// (n) -> (rows, n), each row a copy.
-fn repeat_rows(row: &Array1<f32>, rows: usize) -> Array2<f32> {
-    let row = row.as_slice().expect("a bias is contiguous");
-    let out = fresh_rows(rows * row.len(), row.len(), |_, block| {
-        block
-            .chunks_mut(row.len())
-            .for_each(|out| out.copy_from_slice(row));
-    });
-    Array2::from_shape_vec((rows, row.len()), out).expect("rows * n elements")
 }
 
 /// `sums[j] += sum_i x[i][j]`: each thread takes some columns and walks all rows in order.

@@ -3,7 +3,8 @@
 //! Views may be strided in any way, so a transpose costs no copy. There is no broadcasting beyond the leading dimensions of [`matmul_batched`].
 
 use ndarray::{
-    Array, Array2, ArrayRef, ArrayRef2, ArrayViewD, ArrayViewMut2, ArrayViewMutD, Dimension, Ix2,
+    Array, Array1, Array2, ArrayRef, ArrayRef2, ArrayViewD, ArrayViewMut2, ArrayViewMutD,
+    Dimension, Ix2,
 };
 
 use crate::kernels::gemm::{self, Threads};
@@ -22,7 +23,22 @@ pub fn matmul(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2<f32> {
         matmul_into(a, b, 1.0, c.view_mut());
         return c;
     }
-    gemm::product(a, b, Threads::Pool)
+    gemm::product(a, b, None)
+}
+
+/// `a @ b + row`, the row added to each: a linear layer with its bias.
+pub(crate) fn matmul_plus_row(
+    a: &ArrayRef2<f32>,
+    b: &ArrayRef2<f32>,
+    row: &Array1<f32>,
+) -> Array2<f32> {
+    check_inner("matmul_plus_row", a, b);
+    if few_rows_times_transposed(a, b).is_none() {
+        return gemm::product(a, b, Some(row.as_slice().expect("a vector of ours")));
+    }
+    let mut c = Array2::zeros((a.nrows(), b.ncols())) + row;
+    matmul_into(a, b, 1.0, c.view_mut());
+    c
 }
 
 /// `c = a @ b + beta * c` on all threads; `c` is not read if `beta` is 0.

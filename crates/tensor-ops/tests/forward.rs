@@ -70,7 +70,7 @@ proptest! {
 }
 
 /// Zero rows, columns and sums among them; 16 rows are the most that the kernel for few rows takes.
-const SIZES: [usize; 9] = [0, 1, 2, 3, 4, 7, 16, 17, 65];
+const SIZES: [usize; 10] = [0, 1, 2, 3, 4, 7, 16, 17, 65, 130];
 
 #[test]
 fn products_of_every_small_shape_agree_with_the_definition() {
@@ -79,10 +79,18 @@ fn products_of_every_small_shape_agree_with_the_definition() {
         let w: Array2<f32> = test_array((n, k), 1.0, 2);
         let expected = matmul_f64(&a, &w.t().to_owned());
         assert_close(&matmul(&a, &w.t()), &expected, 1e-4);
+        for b in [w.t(), w.t().as_standard_layout().view()] {
+            let mut c: Array2<f32> = test_array((m, n), 1.0, 3);
+            let plus = &expected + &c.mapv(|c| 0.5 * f64::from(c));
+            matmul_into(&a, &b, 0.5, c.view_mut());
+            assert_close(&c, &plus, 1e-4);
+        }
         for bias in [false, true] {
             let mut linear = Linear::zeros(k, n, bias);
             linear.weight.assign(&w);
-            assert_close(&linear.forward(&a), &expected, 1e-4);
+            linear.bias.iter_mut().for_each(|bias| bias.fill(0.25));
+            let plus = &expected + if bias { 0.25 } else { 0.0 };
+            assert_close(&linear.forward(&a), &plus, 1e-4);
         }
         let mut y = Array2::zeros((m, n));
         Bf16Matrix::from_f32(&w).matmul_rows(&a, y.view_mut());
@@ -97,6 +105,41 @@ fn iproduct3<T: Copy, const N: usize>(of: [T; N]) -> impl Iterator<Item = (T, T,
         of.into_iter()
             .flat_map(move |b| of.into_iter().map(move |c| (a, b, c)))
     })
+}
+
+#[test]
+fn large_products_in_tiles_agree_with_the_definition() {
+    // More than one panel, cut of rows and piece of the inner dimension, and a rest of each.
+    let (m, k, n) = (515, 1030, 131);
+    let a: Array2<f32> = test_array((m, k), 1.0, 1);
+    let w: Array2<f32> = test_array((n, k), 1.0, 2);
+    let expected = matmul_f64(&a, &w.t().to_owned());
+    assert_close(&matmul(&a, &w.t()), &expected, 1e-3);
+    assert_close(&matmul(&a, &w.t().as_standard_layout()), &expected, 1e-3);
+    let a_turned = a.t().as_standard_layout().into_owned();
+    assert_close(&matmul(&a_turned.t(), &w.t()), &expected, 1e-3);
+}
+
+#[test]
+fn products_have_the_same_bits_on_any_number_of_threads() {
+    for (m, k, n) in [
+        (515, 1030, 131),
+        (1281, 70, 40),
+        (257, 600, 129),
+        (65, 700, 300),
+    ] {
+        let a: Array2<f32> = test_array((m, k), 1.0, 1);
+        let w: Array2<f32> = test_array((n, k), 1.0, 2);
+        let on = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            pool.unwrap()
+                .install(|| (matmul(&a, &w.t()), matmul(&a, &w.t().as_standard_layout())))
+        };
+        let one = on(1);
+        for threads in [2, 3, 7, 16] {
+            assert!(on(threads) == one, "{m} x {k} x {n} on {threads} threads");
+        }
+    }
 }
 
 #[test]

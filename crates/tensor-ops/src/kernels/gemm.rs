@@ -1,9 +1,28 @@
-//! The one call of the GEMM crate: `c = a b + beta c` on strided f32 matrices.
+//! The one call of the GEMM crate: `c = a b + beta c` on strided f32 matrices, in tiles that rayon's pool shares out.
 //!
-//! The sum over the inner dimension runs in an order that depends on the sizes alone, so the bits of the result don't depend on the number of threads.
+//! An element's sum over the inner dimension runs in an order that depends on the sizes alone, so the bits of the result don't depend on the number of threads.
+
+use std::mem::MaybeUninit;
 
 use gemm::Parallelism;
-use ndarray::{Array2, ArrayRef2, ArrayViewMut2};
+use ndarray::{Array2, ArrayRef2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, Zip};
+use rayon::prelude::*;
+
+use super::transpose::transpose;
+
+/// Columns of a tile: what is packed of `b` stays in the second cache.
+const PANEL: usize = 128;
+/// Rows of a tile at least, where a panel is cut because the pool has more threads than there are panels.
+/// (The GEMM crate sums a single row in another order, so tiles must not become as small as that.)
+const FEWEST_ROWS: usize = 128;
+/// Tiles a thread, to even out what else the machine does.
+const TILES_PER_THREAD: usize = 3;
+/// Multiplications that are not worth a second thread.
+const SMALL: usize = 1 << 19;
+/// Rows of a tile from which on turning `b` over pays.
+const MANY_ROWS: usize = 64;
+/// How much of the inner dimension is turned over at a time.
+const DEPTH: usize = 512;
 
 /// Where the threads come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,18 +33,24 @@ pub(crate) enum Threads {
     Pool,
 }
 
-/// `a @ b` into fresh memory that is written once.
-pub(crate) fn product(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, threads: Threads) -> Array2<f32> {
-    let shape = (a.nrows(), b.ncols());
-    if a.ncols() == 0 {
-        return Array2::zeros(shape);
-    }
-    let mut c = Array2::<f32>::uninit(shape);
-    let strides = (c.strides()[0], c.strides()[1]);
-    // SAFETY: `c` is a fresh allocation of m x n elements with these strides, and with
-    // `read_dst = false` the product writes every element without reading one.
+/// What the product is added to.
+#[derive(Clone, Copy)]
+enum Start<'a> {
+    /// Nothing: `c` is not read.
+    Nothing,
+    /// This many times `c`, which must be initialised.
+    Times(f32),
+    /// A row, the same for all: the bias of a layer; `c` is not read.
+    Row(&'a [f32]),
+}
+
+/// `a @ b`, plus `row` to each of its rows, into fresh memory that is written once.
+pub(crate) fn product(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: Option<&[f32]>) -> Array2<f32> {
+    let mut c = Array2::<f32>::uninit((a.nrows(), b.ncols()));
+    let start = row.map_or(Start::Nothing, Start::Row);
+    // SAFETY: neither start reads `c`, and every element is written.
     unsafe {
-        raw(a, b, c.as_mut_ptr().cast(), strides, false, 0.0, threads);
+        tiles(a, b, start, c.view_mut(), Threads::Pool);
         c.assume_init()
     }
 }
@@ -38,41 +63,128 @@ pub(crate) fn accumulate(
     mut c: ArrayViewMut2<f32>,
     threads: Threads,
 ) {
-    if a.ncols() == 0 {
-        c.mapv_inplace(|x| if beta == 0.0 { 0.0 } else { x * beta });
-        return;
+    let start = match beta {
+        0.0 => Start::Nothing,
+        _ if a.ncols() == 0 => return c *= beta,
+        _ => Start::Times(beta),
+    };
+    // SAFETY: the view is of initialised elements, and nothing is written to it but f32.
+    unsafe {
+        let c = c.raw_view_mut().cast::<MaybeUninit<f32>>();
+        tiles(a, b, start, c.deref_into_view_mut(), threads);
     }
-    let strides = (c.strides()[0], c.strides()[1]);
-    // SAFETY: `c` is a mutable view, so it is valid for writes at these strides and
-    // aliases neither `a` nor `b`; the shapes were checked by `matmul`.
-    unsafe { raw(a, b, c.as_mut_ptr(), strides, beta != 0.0, beta, threads) }
+}
+
+/// All of `c`, tile by tile: panels of columns, which are cut into rows if the threads are many.
+///
+/// # Safety
+/// With [`Start::Times`], `c` must be initialised.
+unsafe fn tiles(
+    a: &ArrayRef2<f32>,
+    b: &ArrayRef2<f32>,
+    start: Start<'_>,
+    mut c: ArrayViewMut2<MaybeUninit<f32>>,
+    threads: Threads,
+) {
+    let (m, n) = c.dim();
+    if threads == Threads::One || m * n * a.ncols() < SMALL {
+        // SAFETY: the caller's promise.
+        return unsafe { tile(a.view(), b.view(), start, c) };
+    }
+    let wanted = TILES_PER_THREAD * rayon::current_num_threads();
+    let cuts = wanted
+        .div_ceil(n.div_ceil(PANEL))
+        .min(m / FEWEST_ROWS)
+        .max(1);
+    let mut tiles = Vec::new();
+    for (i, (b, mut panel)) in b
+        .axis_chunks_iter(Axis(1), PANEL)
+        .zip(c.axis_chunks_iter_mut(Axis(1), PANEL))
+        .enumerate()
+    {
+        let start = match start {
+            Start::Row(row) => Start::Row(&row[i * PANEL..][..b.ncols()]),
+            other => other,
+        };
+        let mut a = a.view();
+        for left in (1..=cuts).rev() {
+            let rows = a.nrows() / left;
+            let (a_tile, a_rest) = a.split_at(Axis(0), rows);
+            let (c_tile, c_rest) = panel.split_at(Axis(0), rows);
+            tiles.push((a_tile, b, start, c_tile));
+            (a, panel) = (a_rest, c_rest);
+        }
+    }
+    tiles
+        .into_par_iter()
+        .with_max_len(1)
+        // SAFETY: the caller's promise, for each part of `c`.
+        .for_each(|(a, b, start, c)| unsafe { tile(a, b, start, c) });
+}
+
+/// One tile on one thread.
+///
+/// A `b` that is contiguous along the inner dimension (the transpose of a weight) is turned over first: the GEMM crate packs it column by column, and if a row takes a multiple of 4 KiB, each column evicts the next from the first cache.
+///
+/// # Safety
+/// With [`Start::Times`], `c` must be initialised.
+unsafe fn tile(
+    a: ArrayView2<f32>,
+    b: ArrayView2<f32>,
+    start: Start<'_>,
+    mut c: ArrayViewMut2<MaybeUninit<f32>>,
+) {
+    let mut beta = match start {
+        Start::Times(beta) => beta,
+        Start::Row(row) => {
+            let row = ArrayView1::from(row);
+            for c in c.rows_mut() {
+                Zip::from(c).and(row).for_each(|c, &x| _ = c.write(x));
+            }
+            1.0
+        }
+        Start::Nothing if a.ncols() == 0 => {
+            return c.fill(MaybeUninit::new(0.0));
+        }
+        Start::Nothing => 0.0,
+    };
+    let transposed = b.strides()[0] == 1 && b.ncols() > 1;
+    if !transposed || a.nrows() < MANY_ROWS || b.ncols() > PANEL {
+        // SAFETY: the caller's promise.
+        return unsafe { raw(a, b, beta, c) };
+    }
+    let mut copy = vec![0.0; DEPTH.min(b.nrows()) * b.ncols()];
+    for (a, b) in a
+        .axis_chunks_iter(Axis(1), DEPTH)
+        .zip(b.axis_chunks_iter(Axis(0), DEPTH))
+    {
+        let copy = &mut copy[..b.len()];
+        transpose(&b.t(), copy);
+        let b = ArrayView2::from_shape(b.dim(), copy).expect("as many elements");
+        // SAFETY: the caller's promise; what one product has written the next may add to.
+        unsafe { raw(a, b, beta, c.view_mut()) };
+        beta = 1.0;
+    }
 }
 
 /// # Safety
-/// `c` must be valid for reads (if `read_c`) and writes of `a.nrows()` x `b.ncols()` elements at `c_strides`, and `a.ncols() == b.nrows()`.
+/// If `beta` is not 0, `c` must be initialised.
 unsafe fn raw(
-    a: &ArrayRef2<f32>,
-    b: &ArrayRef2<f32>,
-    c: *mut f32,
-    c_strides: (isize, isize),
-    read_c: bool,
+    a: ArrayView2<f32>,
+    b: ArrayView2<f32>,
     beta: f32,
-    threads: Threads,
+    mut c: ArrayViewMut2<MaybeUninit<f32>>,
 ) {
-    let parallelism = match threads {
-        Threads::One => Parallelism::None,
-        Threads::Pool => Parallelism::Rayon(0),
-    };
-    // SAFETY: the views vouch for `a` and `b`, the caller for `c` and for the shapes.
+    // SAFETY: the views vouch for their memory, the callers in this file for the shapes.
     unsafe {
         gemm::gemm(
             a.nrows(),
             b.ncols(),
             a.ncols(),
-            c,
-            c_strides.1,
-            c_strides.0,
-            read_c,
+            c.as_mut_ptr().cast::<f32>(),
+            c.strides()[1],
+            c.strides()[0],
+            beta != 0.0,
             a.as_ptr(),
             a.strides()[1],
             a.strides()[0],
@@ -84,7 +196,7 @@ unsafe fn raw(
             false,
             false,
             false,
-            parallelism,
+            Parallelism::None,
         );
     }
 }

@@ -13,4 +13,5 @@ pub(crate) mod kept_blocks;
 pub(crate) mod math;
 pub(crate) mod optimizer;
 pub(crate) mod reduce;
+pub(crate) mod transpose;
 pub(crate) mod weighted_rows;
