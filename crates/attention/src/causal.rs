@@ -1,9 +1,10 @@
 //! Causal attention: self-attention in which no token sees a later one, with dropout on the weights, for batches (book listing 3.3).
 
-use ndarray::{Array3, ArrayRef3, ArrayViewD, ArrayViewMutD, Axis, s};
-use tensor_ops::{Dropout, Linear, Parameters, matmul_batched, softmax};
+use ndarray::{Array3, ArrayRef3, ArrayViewD, ArrayViewMutD};
+use tensor_ops::{Dropout, Linear, Parameters, matmul_batched};
 use torch_rng::TorchRng;
 
+use crate::scores::{mask_future, scaled_softmax};
 use crate::{AttentionConfig, AttentionError};
 
 /// The book's `CausalAttention`, one head.
@@ -74,13 +75,8 @@ impl CausalAttention {
         let queries = self.w_query.forward(x); // (batch, num_tokens, d_out)
         let keys = self.w_key.forward(x);
         let mut scores = matmul_batched(&queries, &keys.view().permuted_axes([0, 2, 1])); // (batch, num_tokens, num_tokens)
-        for mut scores in scores.outer_iter_mut() {
-            for (i, mut row) in scores.outer_iter_mut().enumerate() {
-                row.slice_mut(s![i + 1..]).fill(f32::NEG_INFINITY);
-            }
-        }
-        scores /= (self.config.d_out as f32).sqrt();
-        Ok(softmax(&scores, Axis(2)))
+        scores.outer_iter_mut().for_each(mask_future);
+        Ok(scaled_softmax(scores, self.config.d_out))
     }
 }
 

@@ -7,6 +7,7 @@ mod error;
 mod heads;
 mod kv_cache;
 mod multi_head;
+mod scores;
 mod self_attention;
 mod simple;
 mod wrapper;

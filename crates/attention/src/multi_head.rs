@@ -2,11 +2,12 @@
 //!
 //! The heads' work itself, under the causal mask, is in `heads.rs`.
 
-use ndarray::{Array3, Array4, ArrayRef3, ArrayViewD, ArrayViewMutD, Axis, s};
-use tensor_ops::{Dropout, Linear, Parameters, matmul, softmax};
+use ndarray::{Array3, Array4, ArrayRef3, ArrayViewD, ArrayViewMutD, s};
+use tensor_ops::{Dropout, Linear, Parameters, matmul};
 use torch_rng::TorchRng;
 
 use crate::heads::{HeadCache, attend, attend_backward, attend_with, draw};
+use crate::scores::{mask_future, scaled_softmax};
 use crate::{AttentionConfig, AttentionError};
 
 /// The book's `MultiHeadAttention`; also its gradient.
@@ -201,12 +202,9 @@ impl MultiHeadAttention {
         ) {
             let columns = s![b, .., head * head_dim..(head + 1) * head_dim];
             scores.assign(&matmul(&queries.slice(columns), &keys.slice(columns).t()));
-            for (i, mut row) in scores.outer_iter_mut().enumerate() {
-                row.slice_mut(s![i + 1..]).fill(f32::NEG_INFINITY);
-            }
+            mask_future(scores);
         }
-        scores /= (head_dim as f32).sqrt();
-        Ok(softmax(&scores, Axis(3)))
+        Ok(scaled_softmax(scores, head_dim))
     }
 }
 

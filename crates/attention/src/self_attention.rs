@@ -3,14 +3,14 @@
 //! Every token sees every token, so this is not yet fit for a language model.
 
 use ndarray::{
-    Array, Array2, Array3, ArrayRef, ArrayRef2, ArrayRef3, ArrayViewD, ArrayViewMutD, Axis,
-    Dimension,
+    Array, Array2, Array3, ArrayRef, ArrayRef2, ArrayRef3, ArrayViewD, ArrayViewMutD, Dimension,
 };
-use tensor_ops::{Linear, Parameters, matmul, matmul_batched, softmax};
+use tensor_ops::{Linear, Parameters, matmul, matmul_batched};
 use torch_rng::TorchRng;
 
 use crate::AttentionError;
 use crate::config::check_features;
+use crate::scores::scaled_softmax;
 
 /// How [`SelfAttentionV1`] draws its weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,11 +197,4 @@ impl Parameters for SelfAttentionV2 {
         self.w_key.visit_mut(&format!("{prefix}W_key."), visit);
         self.w_value.visit_mut(&format!("{prefix}W_value."), visit);
     }
-}
-
-/// `softmax(scores / sqrt(d_k), dim=-1)`.
-fn scaled_softmax<D: Dimension>(mut scores: Array<f32, D>, d_k: usize) -> Array<f32, D> {
-    scores /= (d_k as f32).sqrt();
-    let last = Axis(scores.ndim() - 1);
-    softmax(&scores, last)
 }

@@ -4,12 +4,12 @@
 //! Two faults of the worksheet are mended: the position embedding has `context_length` rows, not `vocab_size`, and a sequence shorter than the context works.
 
 use attention::SelfAttentionV2;
-use ndarray::{Array3, ArrayRef2, Axis};
+use ndarray::{Array3, ArrayRef2};
 use tensor_ops::{Embedding, Linear};
 use torch_rng::TorchRng;
 
 use crate::GptError;
-use crate::model::check_ids;
+use crate::embed::embed;
 
 /// The worksheet's `BadLM`.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,16 +59,7 @@ impl BadLm {
     /// # Errors
     /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
     pub fn forward(&self, x: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
-        check_ids(
-            x,
-            self.token_embs.weight.nrows(),
-            self.pos_embs.weight.nrows(),
-        )?;
-        let mut embedding = self.token_embs.forward(x); // (batch, num_tokens, emb_dim)
-        embedding += &self
-            .pos_embs
-            .weight
-            .slice_axis(Axis(0), (..x.ncols()).into());
+        let embedding = embed(x, &self.token_embs, &self.pos_embs)?; // (batch, num_tokens, emb_dim)
         let context_embedding = self.att.forward_batch(&embedding)?; // (batch, num_tokens, att_dim)
         Ok(self.prediction_layer.forward(&context_embedding))
     }

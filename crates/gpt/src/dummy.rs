@@ -1,9 +1,10 @@
 //! The book's `DummyGPTModel` (listing 4.1): the shape of a GPT, with blocks and a norm that do nothing yet.
 
-use ndarray::{Array3, ArrayRef2, Axis};
+use ndarray::{Array3, ArrayRef2};
 use tensor_ops::{Dropout, Embedding, Linear};
 use torch_rng::TorchRng;
 
+use crate::embed::embed;
 use crate::{GptConfig, GptError};
 
 /// Stands for [`TransformerBlock`](crate::TransformerBlock): returns its input.
@@ -75,7 +76,7 @@ impl DummyGptModel {
     /// # Errors
     /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
     pub fn forward(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
-        Ok(self.above_embeddings(self.embed(in_idx)?))
+        Ok(self.above_embeddings(embed(in_idx, &self.tok_emb, &self.pos_emb)?))
     }
 
     /// As [`forward`](Self::forward), in training: what the book prints, as it never calls `eval()` on this model.
@@ -87,22 +88,10 @@ impl DummyGptModel {
         in_idx: &ArrayRef2<u32>,
         rng: &mut TorchRng,
     ) -> Result<Array3<f32>, GptError> {
-        let (x, _) = self.drop_emb.forward_train(self.embed(in_idx)?, rng);
+        let (x, _) = self
+            .drop_emb
+            .forward_train(embed(in_idx, &self.tok_emb, &self.pos_emb)?, rng);
         Ok(self.above_embeddings(x))
-    }
-
-    fn embed(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
-        crate::model::check_ids(
-            in_idx,
-            self.tok_emb.weight.nrows(),
-            self.pos_emb.weight.nrows(),
-        )?;
-        let mut x = self.tok_emb.forward(in_idx);
-        x += &self
-            .pos_emb
-            .weight
-            .slice_axis(Axis(0), (..in_idx.ncols()).into());
-        Ok(x)
     }
 
     fn above_embeddings(&self, mut x: Array3<f32>) -> Array3<f32> {

@@ -5,6 +5,7 @@ mod bad_lm;
 pub mod checkpoint;
 mod config;
 mod dummy;
+mod embed;
 mod error;
 mod feed_forward;
 mod gelu;

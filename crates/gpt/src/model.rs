@@ -1,11 +1,12 @@
 //! The GPT model: token and position embeddings, transformer blocks, a last norm, an output head (book listing 4.7).
 
-use ndarray::{Array3, ArrayRef2, ArrayRef3, ArrayViewD, ArrayViewMutD, Axis};
+use ndarray::{Array3, ArrayRef2, ArrayRef3, ArrayViewD, ArrayViewMutD};
 use tensor_ops::{
     Dropout, DropoutCache, Embedding, LayerNorm, LayerNormCache, Linear, Parameters, matmul,
 };
 use torch_rng::TorchRng;
 
+use crate::embed::embed;
 use crate::{GptConfig, GptError, TransformerBlock, TransformerBlockCache};
 
 /// The book's `GPTModel`; also its gradient, and the optimizer's moments of it.
@@ -110,7 +111,7 @@ impl GptModel {
     /// # Errors
     /// As [`forward`](Self::forward).
     pub fn forward_hidden(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
-        let mut x = self.embed(in_idx)?;
+        let mut x = embed(in_idx, &self.tok_emb, &self.pos_emb)?;
         for block in &self.trf_blocks {
             x = block.forward(&x)?;
         }
@@ -156,7 +157,9 @@ impl GptModel {
         in_idx: &ArrayRef2<u32>,
         rng: &mut TorchRng,
     ) -> Result<GptCache, GptError> {
-        let (mut x, drop_emb) = self.drop_emb.forward_train(self.embed(in_idx)?, rng);
+        let (mut x, drop_emb) = self
+            .drop_emb
+            .forward_train(embed(in_idx, &self.tok_emb, &self.pos_emb)?, rng);
         let mut blocks = Vec::with_capacity(self.trf_blocks.len());
         for block in &self.trf_blocks {
             let (out, cache) = block.forward_train(x, rng)?;
@@ -171,19 +174,6 @@ impl GptModel {
             final_norm,
             normed,
         })
-    }
-
-    /// Token plus position embeddings: (batch, num_tokens) -> (batch, num_tokens, emb_dim).
-    fn embed(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
-        check_ids(in_idx, self.config.vocab_size, self.config.context_length)?;
-        let mut x = self.tok_emb.forward(in_idx);
-        let num_tokens = in_idx.ncols();
-        let pos_embeds = self
-            .pos_emb
-            .weight
-            .slice_axis(Axis(0), (..num_tokens).into());
-        x += &pos_embeds;
-        Ok(x)
     }
 }
 
@@ -216,40 +206,5 @@ impl Parameters for GptModel {
         if let Some(out_head) = &mut self.out_head {
             out_head.visit_mut(&format!("{prefix}out_head."), visit);
         }
-    }
-}
-
-/// Checks ids (batch, num_tokens) at the door: some tokens, not too many, each in the vocabulary.
-pub(crate) fn check_ids(
-    ids: &ArrayRef2<u32>,
-    vocab_size: usize,
-    context_length: usize,
-) -> Result<(), GptError> {
-    let (batch, num_tokens) = ids.dim();
-    if batch == 0 || num_tokens == 0 {
-        return Err(GptError::Empty { batch, num_tokens });
-    }
-    if num_tokens > context_length {
-        return Err(GptError::TooLong {
-            num_tokens,
-            context_length,
-        });
-    }
-    check_vocabulary(ids, vocab_size)
-}
-
-/// Checks that each id is in the vocabulary.
-pub(crate) fn check_vocabulary(ids: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
-    match ids
-        .indexed_iter()
-        .find(|&(_, &id)| id as usize >= vocab_size)
-    {
-        Some(((row, column), &id)) => Err(GptError::TokenOutOfRange {
-            id,
-            row,
-            column,
-            vocab_size,
-        }),
-        None => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ use ndarray::{Array2, Array3, ArrayRef2, ArrayRef3, ArrayView2, ArrayViewMut2, A
 use tensor_ops::{cross_entropy_train, matmul, matmul_into};
 use torch_rng::TorchRng;
 
-use crate::model::check_vocabulary;
+use crate::embed::check_vocabulary;
 use crate::{GptCache, GptError, GptModel};
 
 /// Rows of logits that exist at once in [`GptModel::loss_and_grads`]: 103 MB at GPT-2's vocabulary.

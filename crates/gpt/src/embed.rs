@@ -1,0 +1,57 @@
+//! Token ids at the door of a model: checked, and turned into token plus position embeddings (book section 2.8).
+
+use ndarray::{Array3, ArrayRef2, Axis};
+use tensor_ops::Embedding;
+
+use crate::GptError;
+
+/// Token ids (batch, num_tokens) -> the sum of their embeddings and those of their positions (batch, num_tokens, emb_dim).
+///
+/// # Errors
+/// If there is no token, one that `tok_emb` doesn't have, or more than `pos_emb` has positions.
+pub(crate) fn embed(
+    ids: &ArrayRef2<u32>,
+    tok_emb: &Embedding,
+    pos_emb: &Embedding,
+) -> Result<Array3<f32>, GptError> {
+    check_ids(ids, tok_emb.weight.nrows(), pos_emb.weight.nrows())?;
+    let positions = (..ids.ncols()).into();
+    let mut x = tok_emb.forward(ids);
+    x += &pos_emb.weight.slice_axis(Axis(0), positions);
+    Ok(x)
+}
+
+/// Checks ids (batch, num_tokens) at the door: some tokens, not too many, each in the vocabulary.
+fn check_ids(
+    ids: &ArrayRef2<u32>,
+    vocab_size: usize,
+    context_length: usize,
+) -> Result<(), GptError> {
+    let (batch, num_tokens) = ids.dim();
+    if batch == 0 || num_tokens == 0 {
+        return Err(GptError::Empty { batch, num_tokens });
+    }
+    if num_tokens > context_length {
+        return Err(GptError::TooLong {
+            num_tokens,
+            context_length,
+        });
+    }
+    check_vocabulary(ids, vocab_size)
+}
+
+/// Checks that each id is in the vocabulary.
+pub(crate) fn check_vocabulary(ids: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
+    match ids
+        .indexed_iter()
+        .find(|&(_, &id)| id as usize >= vocab_size)
+    {
+        Some(((row, column), &id)) => Err(GptError::TokenOutOfRange {
+            id,
+            row,
+            column,
+            vocab_size,
+        }),
+        None => Ok(()),
+    }
+}
