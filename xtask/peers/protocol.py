@@ -2,7 +2,7 @@
 
 A peer prints `ready NAME VERSION`, then answers each line it reads:
 
-    run WORK    -> `seconds S` | `absent REASON`   one timed run, after a warm-up the first time
+    run WORK    -> `seconds S` | `absent REASON`   one timed run, after a warm-up the first time (but for `build` and `epochs`)
     drop        -> `ok`                            lets go of what the last work held
     peak        -> `bytes N`                       the most memory the process has held so far
     (end of input) -> the process ends
@@ -48,7 +48,7 @@ def serve(name, version, prepare):
                 current, step = work, None
                 gc.collect()
                 step = prepare(work)
-                if step is not None and not work.startswith("build"):
+                if step is not None and not work.startswith(("build", "epochs")):
                     step()
             if step is None:
                 answer(f"absent {name} does not do {work}")

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::Args;
 
+mod epochs;
 mod floors;
 mod memory;
 mod ours;
@@ -41,6 +42,12 @@ pub(crate) struct Options {
     /// Turns of each work; medians are printed
     #[arg(long, default_value_t = 5)]
     repeat: usize,
+    /// The book's text: its training run is measured too, once (some ten minutes)
+    #[arg(long, value_name = "FILE")]
+    book_text: Option<PathBuf>,
+    /// Epochs of that run
+    #[arg(long, default_value_t = 10, requires = "book_text")]
+    epochs: u64,
     /// Do one work a few times and print the bytes held at most; for the bench's own use
     #[arg(long, hide = true)]
     memory_of: Option<String>,
@@ -74,6 +81,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     };
     ours::measure(&mut bench, &machine)?;
     memory::measure(&mut bench, threads)?;
+    if let Some(text) = &options.book_text {
+        epochs::measure(&mut bench, text, options.epochs)?;
+    }
     let report = Report {
         machine,
         peers: bench.peers.versions(),

@@ -13,7 +13,7 @@ use torch_rng::{Build, TorchRng};
 use train::{AdamW, AdamWConfig};
 
 use super::floors::Machine;
-use super::peer::Name::{self, Pytorch, Tiktoken, TransformersBf16, TransformersF32};
+use super::peer::Name::{self, Candle, Pytorch, Tiktoken, TransformersBf16, TransformersF32};
 use super::turns::{Bench, Ours};
 
 /// The prompt and what follows it.
@@ -21,7 +21,7 @@ const DECODED: (usize, usize) = (16, 128);
 
 /// The two shapes of the model, each with the peers that have it.
 pub(crate) const HEADS: [(&str, GptConfig, &[Name]); 2] = [
-    ("untied", GptConfig::GPT2_124M, &[Pytorch]),
+    ("untied", GptConfig::GPT2_124M, &[Pytorch, Candle]),
     (
         "tied",
         GptConfig {

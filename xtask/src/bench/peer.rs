@@ -1,15 +1,20 @@
-//! The peers: Python programs beside this crate, each in a process of its own, asked line by line (see `peers/protocol.py`).
+//! The peers: programs beside this crate, in Python but for candle's, each in a process of its own, asked line by line (see `peers/protocol.py`).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A peer's name, its script and the script's argument.
+/// The variables that tell a peer, its OpenMP or its rayon how many threads to use.
+const THREADS: [&str; 3] = ["BENCH_THREADS", "OMP_NUM_THREADS", "RAYON_NUM_THREADS"];
+
+/// A peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Name {
     /// The book's architecture in torch.nn: untied head.
     Pytorch,
+    /// The book's architecture in candle: untied head.
+    Candle,
     /// GPT2LMHeadModel in f32: tied head.
     TransformersF32,
     /// The same in bf16.
@@ -22,6 +27,7 @@ impl Name {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Pytorch => "pytorch",
+            Self::Candle => "candle",
             Self::TransformersF32 => "transformers-f32",
             Self::TransformersBf16 => "transformers-bf16",
             Self::Tiktoken => "tiktoken",
@@ -31,18 +37,27 @@ impl Name {
     /// The precision it computes in.
     pub(crate) fn precision(self) -> &'static str {
         match self {
-            Self::Pytorch | Self::TransformersF32 => "f32",
+            Self::Pytorch | Self::Candle | Self::TransformersF32 => "f32",
             Self::TransformersBf16 => "bf16",
             Self::Tiktoken => "",
         }
     }
 
-    fn script(self) -> &'static [&'static str] {
+    /// What starts it.
+    fn command(self, python: &Path) -> Command {
+        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
+        let script = |name: &str, arguments: &[&str]| {
+            let mut command = Command::new(python);
+            command.arg("-B"); // leaves no compiled files in the repository
+            command.arg(peers.join(name)).args(arguments);
+            command
+        };
         match self {
-            Self::Pytorch => &["book.py"],
-            Self::TransformersF32 => &["huggingface.py", "f32"],
-            Self::TransformersBf16 => &["huggingface.py", "bf16"],
-            Self::Tiktoken => &["tokens.py"],
+            Self::Pytorch => script("book.py", &[]),
+            Self::Candle => Command::new(peers.join("candle/target/release/candle-peer")),
+            Self::TransformersF32 => script("huggingface.py", &["f32"]),
+            Self::TransformersBf16 => script("huggingface.py", &["bf16"]),
+            Self::Tiktoken => script("tokens.py", &[]),
         }
     }
 }
@@ -109,19 +124,16 @@ pub(crate) struct Peer {
 impl Peer {
     /// The process and its version, or why there is none.
     fn start(python: &Path, name: Name, threads: usize) -> Result<(Self, String), String> {
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
-        let (script, arguments) = name.script().split_first().ok_or("no script")?;
         let threads = threads.to_string();
-        let mut process = Command::new(python)
-            .arg("-B") // leaves no compiled files in the repository
-            .arg(scripts.join(script))
-            .args(arguments)
-            .envs([("BENCH_THREADS", &threads), ("OMP_NUM_THREADS", &threads)])
+        let mut command = name.command(python);
+        let program = PathBuf::from(command.get_program());
+        let mut process = command
+            .envs(THREADS.map(|variable| (variable, &threads)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| format!("{}: {error}", python.display()))?;
+            .map_err(|error| format!("{}: {error}", program.display()))?;
         let input = process.stdin.take();
         let output = BufReader::new(process.stdout.take().ok_or("no output")?);
         let mut peer = Self {
@@ -131,7 +143,7 @@ impl Peer {
         };
         let ready = peer
             .answer()
-            .map_err(|_| format!("{} can't import it", python.display()))?;
+            .map_err(|_| format!("{} can't import it", program.display()))?;
         match ready
             .strip_prefix("ready ")
             .and_then(|rest| rest.split_once(' '))

@@ -61,13 +61,16 @@ impl Bench {
         ours.iter_mut().for_each(|ours| (ours.step)()); // a warm-up, as the peers have
         for _ in 0..self.repeat {
             for (ours, times) in ours.iter_mut().zip(&mut times) {
+                (ours.step)();
                 times.push(time(&mut ours.step));
             }
             for (&name, times) in &mut peers {
                 let Some(peer) = self.peers.get(name) else {
                     continue;
                 };
-                if let Ok(seconds) = peer.seconds(command) {
+                if peer.seconds(command).is_ok()
+                    && let Ok(seconds) = peer.seconds(command)
+                {
                     times.push(seconds);
                 }
                 sleep(SPINNING);

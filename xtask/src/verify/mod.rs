@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::Args;
 
-mod book_text;
+pub(crate) mod book_text;
 mod cases;
 mod compare;
 #[cfg(test)]
@@ -25,6 +25,8 @@ pub(crate) mod rows;
 mod runner;
 pub(crate) mod table;
 mod train;
+
+pub(crate) use train::TrainingRun;
 
 /// What to verify, and how to report it.
 #[derive(Args)]
