@@ -1,9 +1,8 @@
 //! The book's training run (section 5.2) as a whole, ours and PyTorch's, once each: epochs, evaluations and samples.
 
-use std::fs;
 use std::path::Path;
 
-use dataloader::train_validation_split;
+use dataloader::{Corpus, train_validation_split};
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
 use super::floors::time;
@@ -28,12 +27,8 @@ pub(crate) fn measure(bench: &mut Bench, text: &Path, epochs: u64) -> anyhow::Re
     let folder = tempfile::tempdir()?;
     let (train, val) = train_validation_split(&text, 0.9)?;
     for (name, part) in [("train.bin", train), ("val.bin", val)] {
-        let ids = tokenizer.encode(part, AllowedSpecial::None)?;
-        let bytes: Vec<u8> = ids
-            .iter()
-            .flat_map(|&id| (id as u16).to_le_bytes())
-            .collect();
-        fs::write(folder.path().join(name), bytes)?;
+        let corpus = Corpus::from_text(part, &tokenizer, AllowedSpecial::None)?;
+        corpus.write_u16_file(folder.path().join(name))?;
     }
     let work = format!("epochs {epochs} {}", folder.path().display());
     let theirs = bench

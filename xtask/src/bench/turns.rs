@@ -58,8 +58,8 @@ impl Bench {
             return;
         }
         let mut times = vec![Vec::new(); ours.len()];
-        ours.iter_mut().for_each(|ours| (ours.step)()); // a warm-up, as the peers have
         for _ in 0..self.repeat {
+            // Each is executed once untimed: what it holds grew cold while the others had their turns.
             for (ours, times) in ours.iter_mut().zip(&mut times) {
                 (ours.step)();
                 times.push(time(&mut ours.step));

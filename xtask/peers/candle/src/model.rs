@@ -1,6 +1,6 @@
 //! GPT-2 124M in the book's architecture, as candle users would write it: untied head, no bias in queries, keys and values, dropout 0.1.
 
-use candle_core::{D, DType, Device, IndexOp, Result, Tensor};
+use candle_core::{D, Device, IndexOp, Result, Tensor};
 use candle_nn::{
     Dropout, Embedding, Linear, Module, VarBuilder, embedding, linear, linear_no_bias, ops,
 };
@@ -151,5 +151,5 @@ fn future(tokens: usize) -> Result<Tensor> {
             false => 0.0,
         })
         .collect();
-    Tensor::from_vec(mask, (tokens, tokens), &Device::Cpu)?.to_dtype(DType::F32)
+    Tensor::from_vec(mask, (tokens, tokens), &Device::Cpu)
 }
