@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const LIBRARIES: [&str; 8] = [
+const LIBRARIES: [&str; 10] = [
     "torch-rng",
     "tokenizer",
+    "kernels",
+    "caching-alloc",
     "tensor-ops",
     "dataloader",
     "attention",

@@ -3,17 +3,19 @@
 //! `x` is split into two bf16 whose sum has 16 of its 24 bits, so that only the weights are rounded noticeably; sums are f32.
 //! The bits differ from those of the widening loop in `gemv.rs` (by about 2^-16 of each product), not with the number of threads.
 
-use super::gemv::{Bf16, for_each_task, gemv};
+use half::bf16;
 
-/// `y[i][r] += dot(x[r], w[i])`, as [`gemv`]: the fastest way this CPU has.
-pub(crate) fn gemv_bf16(x: &[f32], rows: usize, w: &[Bf16], y: &mut [f32]) {
+use crate::gemv::{for_each_task, widening_gemv};
+
+/// `y[i][r] += dot(x[r], w[i])`, as [`widening_gemv`]: the fastest way this CPU has.
+pub(crate) fn gemv_bf16(x: &[f32], rows: usize, w: &[bf16], y: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") {
         let Some(n) = x.len().checked_div(rows).filter(|&n| n > 0) else {
             return;
         };
         let (high, low) = split(x);
-        return for_each_task(y, rows, n * size_of::<Bf16>(), |first, y| {
+        return for_each_task(y, rows, n * size_of::<bf16>(), |first, y| {
             let w = &w[first * n..][..y.len() / rows * n];
             for r in 0..rows {
                 let row = r * n..(r + 1) * n;
@@ -24,18 +26,22 @@ pub(crate) fn gemv_bf16(x: &[f32], rows: usize, w: &[Bf16], y: &mut [f32]) {
             }
         });
     }
-    gemv(x, rows, w, y);
+    widening_gemv(x, rows, w, y);
 }
 
 /// Each number as the sum of two bf16, the first its upper half.
-fn split(x: &[f32]) -> (Vec<Bf16>, Vec<Bf16>) {
+fn split(x: &[f32]) -> (Vec<bf16>, Vec<bf16>) {
     // A NaN whose upper half alone would be an infinity stays one.
     let quiet = |x: f32| if x.is_nan() { 0x40 } else { 0 };
-    let high = |x: f32| Bf16((x.to_bits() >> 16) as u16 | quiet(x));
+    let high = |x: f32| bf16::from_bits((x.to_bits() >> 16) as u16 | quiet(x));
     let low = |x: f32| {
         let rest = x - f32::from_bits(x.to_bits() & 0xffff_0000);
         // An infinity leaves NaN, which must not be added to it.
-        if rest.is_nan() { Bf16(0) } else { high(rest) }
+        if rest.is_nan() {
+            bf16::ZERO
+        } else {
+            high(rest)
+        }
     };
     (
         x.iter().map(|&x| high(x)).collect(),
@@ -47,8 +53,9 @@ fn split(x: &[f32]) -> (Vec<Bf16>, Vec<Bf16>) {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::super::gemv::Weight;
-    use super::Bf16;
+    use half::bf16;
+
+    use crate::gemv::Weight;
 
     /// Numbers a register holds, and those of one turn of the loop.
     const REGISTER: usize = 32;
@@ -56,11 +63,11 @@ mod x86 {
 
     /// `y[i * stride] += dot(x[0] + x[1], w[i])`
     #[target_feature(enable = "avx512f,avx512bf16")]
-    pub(super) fn block(x: [&[Bf16]; 2], w: &[Bf16], y: &mut [f32], stride: usize) {
+    pub(super) fn block(x: [&[bf16]; 2], w: &[bf16], y: &mut [f32], stride: usize) {
         let n = x[0].len().min(x[1].len());
         // SAFETY: called with `at + 32 <= n`, the length of every slice it is called with; the CPU has
         // the instructions, or this function could not have been called; __m512bh is any 64 bytes.
-        let load = |slice: &[Bf16], at: usize| unsafe {
+        let load = |slice: &[bf16], at: usize| unsafe {
             std::mem::transmute::<__m512i, __m512bh>(_mm512_loadu_si512(
                 slice.as_ptr().add(at).cast(),
             ))
@@ -97,7 +104,7 @@ mod x86 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::gemv::Weight;
+    use crate::gemv::Weight;
 
     #[test]
     fn the_instruction_agrees_with_the_widening_loop() {
@@ -111,12 +118,14 @@ mod tests {
             let x: Vec<f32> = (0..rows * n)
                 .map(|i| (i * 37 % 101) as f32 / 50.3 - 1.0)
                 .collect();
-            let w: Vec<Bf16> = (0..n * m)
-                .map(|i| Bf16((((i * 53 % 97) as f32 / 48.0 - 1.0).to_bits() >> 16) as u16))
+            let w: Vec<bf16> = (0..n * m)
+                .map(|i| {
+                    bf16::from_bits((((i * 53 % 97) as f32 / 48.0 - 1.0).to_bits() >> 16) as u16)
+                })
                 .collect();
             let (mut y, mut expected) = (vec![0.25; m * rows], vec![0.25; m * rows]);
             gemv_bf16(&x, rows, &w, &mut y);
-            gemv(&x, rows, &w, &mut expected);
+            widening_gemv(&x, rows, &w, &mut expected);
             let scale: f32 = w[..n].iter().map(|w| w.value().abs()).sum();
             for (i, (got, expected)) in y.iter().zip(&expected).enumerate() {
                 assert!(
@@ -129,7 +138,7 @@ mod tests {
 
     #[test]
     fn infinities_and_nan_come_through() {
-        let w = vec![Bf16(0x3f80); 64];
+        let w = vec![bf16::ONE; 64];
         let odd_nan = f32::from_bits(0x7f80_0001);
         for bad in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, odd_nan] {
             let mut x = vec![1.0; 64];

@@ -19,14 +19,14 @@ const FEWEST_ROWS: usize = 128;
 const TILES_PER_THREAD: usize = 3;
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 19;
-/// Rows of a tile from which on turning `b` over pays.
+/// Rows of a tile from which on transposing `b` pays.
 const MANY_ROWS: usize = 64;
-/// How much of the inner dimension is turned over at a time.
+/// How much of the inner dimension is transposed at a time.
 const DEPTH: usize = 512;
 
 /// Where the threads come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Threads {
+pub enum Threads {
     /// The caller already works in parallel.
     One,
     /// Rayon's pool.
@@ -44,9 +44,13 @@ enum Start<'a> {
     Row(&'a [f32]),
 }
 
-/// `a @ b`, plus `row` to each of its rows, into fresh memory that is written once.
-pub(crate) fn product(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: Option<&[f32]>) -> Array2<f32> {
+/// `a @ b`, plus `row` to each of its rows, into uninitialised memory that is written once.
+///
+/// # Panics
+/// If the shapes don't fit.
+pub fn product(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: Option<&[f32]>) -> Array2<f32> {
     let mut c = Array2::<f32>::uninit((a.nrows(), b.ncols()));
+    check(a, b, c.dim());
     let start = row.map_or(Start::Nothing, Start::Row);
     // SAFETY: neither start reads `c`, and every element is written.
     unsafe {
@@ -56,13 +60,17 @@ pub(crate) fn product(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: Option<&[f32]
 }
 
 /// `c = a @ b + beta * c`; with `beta` 0, `c` is not read.
-pub(crate) fn accumulate(
+///
+/// # Panics
+/// If the shapes don't fit.
+pub fn accumulate(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<f32>,
     beta: f32,
     mut c: ArrayViewMut2<f32>,
     threads: Threads,
 ) {
+    check(a, b, c.dim());
     let start = match beta {
         0.0 => Start::Nothing,
         _ if a.ncols() == 0 => return c *= beta,
@@ -73,6 +81,16 @@ pub(crate) fn accumulate(
         let c = c.raw_view_mut().cast::<MaybeUninit<f32>>();
         tiles(a, b, start, c.deref_into_view_mut(), threads);
     }
+}
+
+/// What the raw call relies on.
+fn check(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, c: (usize, usize)) {
+    assert!(
+        a.ncols() == b.nrows() && c == (a.nrows(), b.ncols()),
+        "gemm: {:?} @ {:?} does not give {c:?}",
+        a.dim(),
+        b.dim()
+    );
 }
 
 /// All of `c`, tile by tile: panels of columns, which are cut into rows if the threads are many.
@@ -124,7 +142,7 @@ unsafe fn tiles(
 
 /// One tile on one thread.
 ///
-/// A `b` that is contiguous along the inner dimension (the transpose of a weight) is turned over first: the GEMM crate packs it column by column, and if a row takes a multiple of 4 KiB, each column evicts the next from the first cache.
+/// A `b` that is contiguous along the inner dimension (the transpose of a weight) is transposed first: the GEMM crate packs it column by column, and if a row takes a multiple of 4 KiB, each column evicts the next from the first cache.
 ///
 /// # Safety
 /// With [`Start::Times`], `c` must be initialised.
@@ -175,7 +193,7 @@ unsafe fn raw(
     beta: f32,
     mut c: ArrayViewMut2<MaybeUninit<f32>>,
 ) {
-    // SAFETY: the views vouch for their memory, the callers in this file for the shapes.
+    // SAFETY: the views vouch for their memory, [`check`] for the shapes.
     unsafe {
         gemm::gemm(
             a.nrows(),

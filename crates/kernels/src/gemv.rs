@@ -6,8 +6,11 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
+use half::bf16;
 use multiversion::multiversion;
 use rayon::prelude::*;
+
+use crate::reduce::sum_of_lanes;
 
 /// Weights a task reads at least, in bytes: below, handing out the task costs more than it saves.
 const BYTES_PER_TASK: usize = 64 * 1024;
@@ -40,15 +43,11 @@ impl Weight for f32 {
     }
 }
 
-/// The upper half of an f32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(transparent)]
-pub(crate) struct Bf16(pub(crate) u16);
-
-impl Weight for Bf16 {
+impl Weight for bf16 {
     #[inline(always)]
     fn value(self) -> f32 {
-        f32::from_bits(u32::from(self.0) << 16)
+        // `to_f32` branches to quiet signalling NaN, which keeps the loop from vectorising.
+        f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -62,8 +61,16 @@ impl Weight for Bf16 {
     }
 }
 
+/// Up to so many rows of `x` are faster here than in a general product, whose packing of a matrix costs as much as several passes over it.
+pub const FEW_ROWS: usize = 16;
+
 /// `y[i][r] += dot(x[r], w[i])`: `x` is (rows, n), `w` (outputs, n), `y` (outputs, rows), all row-major.
-pub(crate) fn gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut [f32]) {
+pub fn gemv(x: &[f32], rows: usize, w: &[f32], y: &mut [f32]) {
+    widening_gemv(x, rows, w, y);
+}
+
+/// As [`gemv`], for weights in any format.
+pub(crate) fn widening_gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut [f32]) {
     debug_assert_eq!(x.len() * y.len(), w.len() * rows * rows);
     let Some(n) = x.len().checked_div(rows).filter(|&n| n > 0) else {
         return;
@@ -139,26 +146,9 @@ fn block_plain<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32]
             }
         }
         for r in 0..R {
-            y[r] += sum(&mut lanes[r]) + rest(&x[r][whole..], &w[whole..]);
+            y[r] += sum_of_lanes(lanes[r]) + rest(&x[r][whole..], &w[whole..]);
         }
     }
-}
-
-/// Joins the lanes, halving their number each time.
-#[inline(always)]
-fn sum(lanes: &mut [f32; LANES]) -> f32 {
-    let (low, high) = lanes.split_at_mut(LANES / 2);
-    low.iter_mut()
-        .zip(high)
-        .for_each(|(low, high)| *low += *high);
-    let mut width = LANES / 4;
-    while width > 0 {
-        for i in 0..width {
-            lanes[i] += lanes[i + width];
-        }
-        width /= 2;
-    }
-    lanes[0]
 }
 
 /// The elements after the last whole chunk, in order.
@@ -292,13 +282,13 @@ mod tests {
     fn bf16_weights_give_the_bits_of_their_f32_values() {
         let (n, m) = (130, 70);
         let x = numbers(n, 13, 31);
-        let w: Vec<Bf16> = numbers(n * m, 7, 29)
+        let w: Vec<bf16> = numbers(n * m, 7, 29)
             .iter()
-            .map(|w| Bf16((w.to_bits() >> 16) as u16))
+            .map(|w| bf16::from_bits((w.to_bits() >> 16) as u16))
             .collect();
         let exact: Vec<f32> = w.iter().map(|w| w.value()).collect();
         let (mut y, mut expected) = (vec![0.0; m], vec![0.0; m]);
-        gemv(&x, 1, &w, &mut y);
+        widening_gemv(&x, 1, &w, &mut y);
         gemv(&x, 1, &exact, &mut expected);
         assert_eq!(y, expected);
     }

@@ -1,11 +1,11 @@
-//! New arrays that are written once: no pass over the memory only to fill it with zeros.
+//! Uninitialised output buffers that are written once: no pass over the memory only to fill it with zeros.
 
 use std::mem::MaybeUninit;
 
 use rayon::prelude::*;
 
 /// `n` numbers, made a block at a time on all threads: `f(i, block)` is given block `i` filled with zeros, in the cache.
-pub(crate) fn fresh(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
+pub fn fresh(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let mut out = Vec::with_capacity(n);
     let make = |(i, block): (usize, &mut [MaybeUninit<f32>])| {
         block.fill(MaybeUninit::new(0.0));

@@ -4,32 +4,13 @@
 
 use multiversion::multiversion;
 
-const LANES: usize = 16;
+use crate::reduce::dot_in_lanes;
 
 /// `out[j] = dot(x, rows[j])`; `rows` is (out.len(), x.len()) row-major.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub(crate) fn dots(x: &[f32], rows: &[f32], out: &mut [f32]) {
-    let n = x.len();
-    let (x_chunks, x_rest) = x.as_chunks::<LANES>();
-    for (row, out) in rows.chunks_exact(n).zip(out) {
-        let (chunks, rest) = row.as_chunks::<LANES>();
-        let mut lanes = [0.0f32; LANES];
-        for (x, row) in x_chunks.iter().zip(chunks) {
-            for i in 0..LANES {
-                lanes[i] += x[i] * row[i];
-            }
-        }
-        for (lane, (x, row)) in lanes.iter_mut().zip(x_rest.iter().zip(rest)) {
-            *lane += x * row;
-        }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for i in 0..width {
-                lanes[i] += lanes[i + width];
-            }
-            width /= 2;
-        }
-        *out = lanes[0];
+    for (row, out) in rows.chunks_exact(x.len()).zip(out) {
+        *out = dot_in_lanes(x, row);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It masks nothing: the caller hands in the keys that the query may see. Many queries at once are a matrix product instead.
 
-use crate::kernels::{elementwise, weighted_rows};
+use crate::{elementwise, weighted_rows};
 
 /// Writes the context vector (head_dim) of `query` (head_dim) to `out`; `keys` and `values` are (n_keys, head_dim) row-major.
 ///

@@ -2,9 +2,11 @@
 //!
 //! `y = scale_w sum_b scale_x[b] sum_(i in b) w_i x_i` over blocks b of 64, for one scale a weight row and one a block of activations.
 //! Weights are stored with 128 added, as the instruction for AVX-512 VNNI multiplies unsigned by signed bytes; each sum starts at what takes that off again.
-//! All three versions add the same numbers in the same order, so they agree to the bit.
+//! All three versions add the same numbers in the same order, so they agree bit for bit.
 
 use multiversion::multiversion;
+
+use crate::reduce::sum_of_lanes;
 
 /// Elements that share a scale of activations; rows of weights are padded to a multiple of it.
 pub(crate) const BLOCK: usize = 64;
@@ -114,28 +116,16 @@ fn dots_plain(x: &Activations, w: &[[u8; BLOCK]], scales: &[f32], y: &mut [f32],
                 *lane += sum as f32 * x.scales[b];
             }
         }
-        y[0] += scale * join(&mut lanes);
+        y[0] += scale * sum_of_lanes(lanes);
     }
-}
-
-/// Joins the lanes, halving their number each time.
-#[inline(always)]
-fn join(lanes: &mut [f32; LANES]) -> f32 {
-    let mut width = LANES / 2;
-    while width > 0 {
-        for i in 0..width {
-            lanes[i] += lanes[i + width];
-        }
-        width /= 2;
-    }
-    lanes[0]
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{Activations, BLOCK, LANES, join};
+    use super::{Activations, BLOCK, LANES};
+    use crate::reduce::sum_of_lanes;
 
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub(super) fn dots_vnni(
@@ -168,7 +158,7 @@ mod x86 {
             let mut lanes = [0.0; LANES];
             // SAFETY: 16 floats, and the store asks for no alignment.
             unsafe { _mm512_storeu_ps(lanes.as_mut_ptr(), sums) };
-            y[0] += scale * join(&mut lanes);
+            y[0] += scale * sum_of_lanes(lanes);
         }
     }
 
@@ -218,7 +208,7 @@ mod x86 {
                 _mm256_storeu_ps(lanes.as_mut_ptr(), sums[0]);
                 _mm256_storeu_ps(lanes.as_mut_ptr().add(8), sums[1]);
             }
-            y[0] += scale * join(&mut lanes);
+            y[0] += scale * sum_of_lanes(lanes);
         }
     }
 }

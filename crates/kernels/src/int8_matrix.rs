@@ -5,10 +5,9 @@
 
 use ndarray::{Array1, ArrayRef2, ArrayViewMut2, Axis};
 
-use crate::kernels::gemv::for_each_task;
-use crate::kernels::int8::{self, Activations, BLOCK, OFFSET};
-use crate::packed_rows::{FEW_ROWS, by_expansion, check, write_transposed};
-use crate::rows::contiguous;
+use crate::gemv::{FEW_ROWS, for_each_task};
+use crate::int8::{self, Activations, BLOCK, OFFSET};
+use crate::packed_rows::{by_expansion, check, write_transposed};
 
 /// A constant (outputs, inputs) matrix of bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +72,7 @@ impl Int8Matrix {
     ///
     /// ```
     /// use ndarray::{Array2, array};
-    /// let w = tensor_ops::Int8Matrix::from_f32(&array![[1.0, 2.0], [0.5, -1.0]]);
+    /// let w = kernels::Int8Matrix::from_f32(&array![[1.0, 2.0], [0.5, -1.0]]);
     /// let mut y = Array2::zeros((1, 2));
     /// w.matmul_rows(&array![[10.0, 1.0]], y.view_mut());
     /// assert!((y[[0, 0]] - 12.0f32).abs() < 0.2 && (y[[0, 1]] - 4.0f32).abs() < 0.2);
@@ -86,7 +85,7 @@ impl Int8Matrix {
         if x.nrows() > FEW_ROWS {
             return by_expansion(x, out, |i, row| self.row_into(i, row));
         }
-        let x = contiguous(x);
+        let x = x.as_standard_layout();
         let x: Vec<_> = x
             .rows()
             .into_iter()
@@ -128,8 +127,10 @@ impl Int8Matrix {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ndarray::Array2;
+
+    use super::*;
+    use crate::gemm;
 
     #[test]
     fn few_rows_and_many_rows_are_close_to_the_exact_product() {
@@ -148,7 +149,7 @@ mod tests {
                 Array2::from_shape_fn((m, n), |(i, j)| ((i * 5 + j * 11) % 97) as f32 / 48.0 - 1.0);
             let mut y = Array2::from_elem((rows, m), f32::NAN);
             Int8Matrix::from_f32(&w).matmul_rows(&x, y.view_mut());
-            let expected = crate::matmul(&x, &w.t());
+            let expected = gemm::product(&x, &w.t(), None);
             // Half a step of 1/127 on either side, n times, some of them cancelling.
             let tolerance = 2.0 * 0.5 / 127.0 * (n as f32).sqrt() * 1.5;
             for ((at, got), expected) in y.indexed_iter().zip(&expected) {

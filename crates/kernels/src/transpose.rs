@@ -1,4 +1,4 @@
-//! A matrix turned over, in squares whose rows are whole cache lines.
+//! The transpose of a matrix, in squares whose rows are whole cache lines.
 
 use ndarray::ArrayRef2;
 

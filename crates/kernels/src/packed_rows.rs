@@ -1,14 +1,10 @@
-//! What the weight matrices of small numbers share: a product with few rows reads them directly, one with many expands them block by block.
+//! Shared code of the bf16 and int8 matrices: a product with few rows reads them directly, one with many expands them block by block.
 
-use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, Slice, s};
+use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2, Axis, Slice};
 use rayon::prelude::*;
 
-use crate::kernels::gemm::{self, Threads};
-use crate::linear::slice_mut;
+use crate::gemm::{self, Threads};
 
-/// Up to so many rows are multiplied without expanding the weights.
-/// (Packing a matrix for a general product costs as much as several passes over it.)
-pub(crate) const FEW_ROWS: usize = 16;
 /// Weight rows expanded at a time.
 const EXPANDED_ROWS: usize = 2048;
 
@@ -22,15 +18,16 @@ pub(crate) fn by_expansion(
     if n == 0 {
         return out.fill(0.0);
     }
-    let mut block = Array2::zeros((EXPANDED_ROWS.min(outputs), n));
+    let mut block = vec![0.0; EXPANDED_ROWS.min(outputs) * n];
     for first in (0..outputs).step_by(EXPANDED_ROWS) {
         let last = (first + EXPANDED_ROWS).min(outputs);
-        slice_mut(&mut block)[..(last - first) * n]
+        let block = &mut block[..(last - first) * n];
+        block
             .par_chunks_mut(n)
             .with_min_len(32)
             .enumerate()
             .for_each(|(i, row)| expand(first + i, row));
-        let w = block.slice(s![..last - first, ..]);
+        let w = ArrayView2::from_shape((last - first, n), block).expect("as many elements");
         let columns = out.slice_axis_mut(Axis(1), Slice::from(first..last));
         gemm::accumulate(x, &w.t(), 0.0, columns, Threads::Pool);
     }

@@ -1,9 +1,11 @@
-//! A global allocator that keeps large freed blocks for the next request of their size, on huge pages where the system has them.
+//! The allocator: it keeps large freed blocks for the next request of their size, on huge pages where the system has them.
 //!
 //! A training step asks for the same hundreds of megabytes as the step before; handing them back and mapping them anew costs a page fault each 4 KiB, which is more than the arithmetic on them.
 //! Small requests go to the system's allocator. Large ones come from the system's pages on Linux; elsewhere they are the system allocator's too.
 //! It never holds more than a quarter above what the program used at its peak, and gives nothing back below that.
 //! (The quarter is for blocks of sizes that are not in use at once: without it, the largest is given back and mapped anew each step.)
+
+#![allow(unsafe_code)] // an allocator is
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -14,23 +16,14 @@ const LARGE: usize = 1 << 20;
 /// Blocks kept at most; more are given back.
 const MOST: usize = 1024;
 
-/// The allocator; a program opts in with one line.
-///
-/// ```
-/// #[global_allocator]
-/// static ALLOCATOR: tensor_ops::KeptBlocks = tensor_ops::KeptBlocks::new();
-///
-/// let first = vec![1.0f32; 1 << 20].as_ptr();
-/// assert!(vec![0.0f32; 1 << 20].iter().all(|&x| x == 0.0));
-/// # let _ = first;
-/// ```
-pub struct KeptBlocks {
+/// The allocator; a program opts in with the line that the README shows.
+pub struct CachingAllocator {
     locked: AtomicBool,
     state: UnsafeCell<State>,
 }
 
 // SAFETY: `state` is only touched between taking and releasing `locked`.
-unsafe impl Sync for KeptBlocks {}
+unsafe impl Sync for CachingAllocator {}
 
 struct State {
     /// The first `count` are kept blocks, oldest first.
@@ -42,7 +35,7 @@ struct State {
     peak: usize,
 }
 
-impl KeptBlocks {
+impl CachingAllocator {
     /// An allocator that keeps nothing yet.
     #[allow(clippy::new_without_default)] // there is one a program, a static
     pub const fn new() -> Self {
@@ -139,7 +132,7 @@ fn large(layout: Layout) -> Option<usize> {
 // SAFETY: blocks come from the system's allocator or its pages, are as large and aligned as asked,
 // and are in one hand at a time: they are removed from the list before they are handed out.
 // A request's rounded size follows from its layout alone, so `dealloc` finds what `alloc` used.
-unsafe impl GlobalAlloc for KeptBlocks {
+unsafe impl GlobalAlloc for CachingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match large(layout) {
             Some(size) => self.take(size).0,
@@ -293,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_freed_block_serves_the_next_request_of_its_size_and_is_zeroed_if_asked() {
-        let allocator = KeptBlocks::new();
+        let allocator = CachingAllocator::new();
         let size = 5 << 20;
         // SAFETY: each block is used within its layout and freed with it.
         unsafe {
@@ -313,7 +306,7 @@ mod tests {
 
     #[test]
     fn no_more_is_held_than_a_quarter_above_the_peak() {
-        let allocator = KeptBlocks::new();
+        let allocator = CachingAllocator::new();
         for megabytes in [8, 16, 4, 24, 12, 3] {
             let layout = layout(megabytes << 20);
             // SAFETY: the block is not used, and freed with its layout.
@@ -332,7 +325,7 @@ mod tests {
 
     #[test]
     fn growing_and_shrinking_keeps_the_bytes() {
-        let allocator = KeptBlocks::new();
+        let allocator = CachingAllocator::new();
         let sizes = [100, 2 << 20, (2 << 20) + 5, 9 << 20, 3 << 20, 50];
         // SAFETY: each block is used within its current layout and freed with its last.
         unsafe {
@@ -348,7 +341,7 @@ mod tests {
 
     #[test]
     fn blocks_are_aligned_as_asked() {
-        let allocator = KeptBlocks::new();
+        let allocator = CachingAllocator::new();
         for align in [1, 64, 4096, 1 << 16] {
             let layout = Layout::from_size_align(3 << 20, align).expect("a power of two");
             // SAFETY: the block is not used, and freed with its layout.

@@ -17,26 +17,19 @@ macro_rules! lanes {
         for (lane, &value) in lanes.iter_mut().zip(rest) {
             *lane = $step(*lane, value);
         }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for i in 0..width {
-                lanes[i] = $join(lanes[i], lanes[i + width]);
-            }
-            width /= 2;
-        }
-        lanes[0]
+        fold(lanes, $join)
     }};
 }
 
 /// The sum of `x`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub(crate) fn sum(x: &[f32]) -> f32 {
+pub fn sum(x: &[f32]) -> f32 {
     lanes!(x, 0.0f32, |a: f32, b: f32| a + b, |a: f32, b: f32| a + b)
 }
 
 /// The sum of squared differences from `mean`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub(crate) fn sum_of_squared_deviations(x: &[f32], mean: f32) -> f32 {
+pub fn sum_of_squared_deviations(x: &[f32], mean: f32) -> f32 {
     lanes!(
         x,
         0.0f32,
@@ -47,7 +40,7 @@ pub(crate) fn sum_of_squared_deviations(x: &[f32], mean: f32) -> f32 {
 
 /// `sum e^(x - shift)`.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
-pub(crate) fn sum_of_exp(x: &[f32], shift: f32) -> f32 {
+pub fn sum_of_exp(x: &[f32], shift: f32) -> f32 {
     lanes!(
         x,
         0.0f32,
@@ -58,14 +51,20 @@ pub(crate) fn sum_of_exp(x: &[f32], shift: f32) -> f32 {
 
 /// The largest element; NaN if any is NaN; minus infinity for an empty slice.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub(crate) fn max(x: &[f32]) -> f32 {
+pub fn max(x: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if b > a || b.is_nan() { b } else { a };
     lanes!(x, f32::NEG_INFINITY, larger, larger)
 }
 
 /// The dot product of two slices of one length.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub(crate) fn dot(x: &[f32], y: &[f32]) -> f32 {
+pub fn dot(x: &[f32], y: &[f32]) -> f32 {
+    dot_in_lanes(x, y)
+}
+
+/// [`dot`], to be compiled into the loop that calls it.
+#[inline(always)]
+pub(crate) fn dot_in_lanes(x: &[f32], y: &[f32]) -> f32 {
     let mut lanes = [0.0f32; LANES];
     let (x_chunks, x_rest) = x.as_chunks::<LANES>();
     let (y_chunks, y_rest) = y.as_chunks::<LANES>();
@@ -77,10 +76,22 @@ pub(crate) fn dot(x: &[f32], y: &[f32]) -> f32 {
     for (i, (a, b)) in x_rest.iter().zip(y_rest).enumerate() {
         lanes[i] += a * b;
     }
-    let mut width = LANES / 2;
+    sum_of_lanes(lanes)
+}
+
+/// The sum of a power of two of lanes, in the order of [`fold`].
+#[inline(always)]
+pub(crate) fn sum_of_lanes<const N: usize>(lanes: [f32; N]) -> f32 {
+    fold(lanes, |a, b| a + b)
+}
+
+/// Joins the first half of the lanes with the second, and again, until one is left.
+#[inline(always)]
+fn fold<const N: usize>(mut lanes: [f32; N], join: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut width = N / 2;
     while width > 0 {
         for i in 0..width {
-            lanes[i] += lanes[i + width];
+            lanes[i] = join(lanes[i], lanes[i + width]);
         }
         width /= 2;
     }

@@ -11,7 +11,7 @@ const CUBIC: f32 = 0.044_715;
 /// tanh-form GELU in place, as `x * sigmoid(2 u)` with `u = sqrt(2/pi) (x + 0.044715 x^3)`:
 /// the same function as `0.5 x (1 + tanh u)`, since `1 + tanh u = 2 sigmoid(2 u)`.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
-pub(crate) fn gelu(x: &[f32], out: &mut [f32]) {
+pub fn gelu(x: &[f32], out: &mut [f32]) {
     for (out, &x) in out.iter_mut().zip(x) {
         let u = SQRT_2_OVER_PI * (x + CUBIC * x * x * x);
         *out = x * math::sigmoid(2.0 * u);
@@ -20,7 +20,7 @@ pub(crate) fn gelu(x: &[f32], out: &mut [f32]) {
 
 /// `d *= gelu'(x)`, with `s = sigmoid(2 u)`: `gelu' = s + x s (1 - s) 2 u'`.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
-pub(crate) fn gelu_backward(x: &[f32], d: &mut [f32]) {
+pub fn gelu_backward(x: &[f32], d: &mut [f32]) {
     for (d, &x) in d.iter_mut().zip(x) {
         let u = SQRT_2_OVER_PI * (x + CUBIC * x * x * x);
         let d_u = SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * x * x);
@@ -31,7 +31,7 @@ pub(crate) fn gelu_backward(x: &[f32], d: &mut [f32]) {
 
 /// `row = exp(scale * row - max)`, divided by its sum; returns `max + ln(sum)`, the log of the sum of exponentials.
 /// A row of minus infinities gives NaN, as PyTorch's softmax does.
-pub(crate) fn softmax(row: &mut [f32], scale: f32) -> f32 {
+pub fn softmax(row: &mut [f32], scale: f32) -> f32 {
     if row.is_empty() {
         return f32::NEG_INFINITY;
     }
@@ -44,7 +44,7 @@ pub(crate) fn softmax(row: &mut [f32], scale: f32) -> f32 {
 
 /// `row = exp(scale * row - shift)`.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
-pub(crate) fn exp_minus(row: &mut [f32], scale: f32, shift: f32) {
+pub fn exp_minus(row: &mut [f32], scale: f32, shift: f32) {
     for x in row {
         *x = math::exp(*x * scale - shift);
     }
@@ -52,7 +52,7 @@ pub(crate) fn exp_minus(row: &mut [f32], scale: f32, shift: f32) {
 
 /// `row *= factor`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub(crate) fn multiply(row: &mut [f32], factor: f32) {
+pub fn multiply(row: &mut [f32], factor: f32) {
     for x in row {
         *x *= factor;
     }
@@ -60,7 +60,7 @@ pub(crate) fn multiply(row: &mut [f32], factor: f32) {
 
 /// `x += y`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub(crate) fn add(x: &mut [f32], y: &[f32]) {
+pub fn add(x: &mut [f32], y: &[f32]) {
     for (x, &y) in x.iter_mut().zip(y) {
         *x += y;
     }
@@ -68,7 +68,7 @@ pub(crate) fn add(x: &mut [f32], y: &[f32]) {
 
 /// `x += y z`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub(crate) fn add_product(x: &mut [f32], y: &[f32], z: &[f32]) {
+pub fn add_product(x: &mut [f32], y: &[f32], z: &[f32]) {
     for ((x, &y), &z) in x.iter_mut().zip(y).zip(z) {
         *x += y * z;
     }
@@ -76,7 +76,7 @@ pub(crate) fn add_product(x: &mut [f32], y: &[f32], z: &[f32]) {
 
 /// One row of LayerNorm: `out = scale (x - mean) rstd + shift`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub(crate) fn layer_norm(
+pub fn layer_norm(
     x: &[f32],
     (scale, shift): (&[f32], &[f32]),
     (mean, rstd): (f32, f32),
@@ -90,7 +90,7 @@ pub(crate) fn layer_norm(
 
 /// As [`layer_norm`], writing `x_hat = (x - mean) rstd` too.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub(crate) fn layer_norm_train(
+pub fn layer_norm_train(
     x: &[f32],
     (scale, shift): (&[f32], &[f32]),
     (mean, rstd): (f32, f32),
@@ -107,7 +107,7 @@ pub(crate) fn layer_norm_train(
 
 /// One row of LayerNorm's backward pass: `d_x` holds `x_hat` on entry and the gradient of the input on return.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub(crate) fn layer_norm_backward(d_out: &[f32], scale: &[f32], rstd: f32, d_x: &mut [f32]) {
+pub fn layer_norm_backward(d_out: &[f32], scale: &[f32], rstd: f32, d_x: &mut [f32]) {
     let n = d_x.len() as f32;
     let (mut d_sum, mut d_dot) = ([0.0f32; 16], [0.0f32; 16]);
     let (d_out, scale) = (&d_out[..d_x.len()], &scale[..d_x.len()]);
@@ -129,7 +129,7 @@ pub(crate) fn layer_norm_backward(d_out: &[f32], scale: &[f32], rstd: f32, d_x: 
 
 /// `d = p (d - sum(d p)) scale`: one row of softmax's backward pass, `p` its output.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub(crate) fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
+pub fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
     for (d, &p) in d.iter_mut().zip(p) {
         *d = p * (*d - dot) * scale;
     }
@@ -137,7 +137,7 @@ pub(crate) fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
 
 /// Multiplies element `i` by `scale` where bit `first_bit + i` of `words` is set, by 0 elsewhere.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq", "x86_64+avx2"))]
-pub(crate) fn apply_mask(values: &mut [f32], words: &[u64], first_bit: usize, scale: f32) {
+pub fn apply_mask(values: &mut [f32], words: &[u64], first_bit: usize, scale: f32) {
     let shift = first_bit % 64;
     let words = &words[first_bit / 64..];
     for (i, chunk) in values.chunks_mut(64).enumerate() {

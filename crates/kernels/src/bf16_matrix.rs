@@ -2,18 +2,18 @@
 //!
 //! Weights are rounded to 8 bits of mantissa once; inputs keep at least 16 bits, and sums are f32. There is no gradient.
 
+use half::bf16;
 use ndarray::{ArrayRef2, ArrayViewMut2};
 
-use crate::kernels::dot_bf16::gemv_bf16;
-use crate::kernels::gemv::{Bf16, Weight};
-use crate::packed_rows::{FEW_ROWS, by_expansion, check, write_transposed};
-use crate::rows::contiguous;
+use crate::dot_bf16::gemv_bf16;
+use crate::gemv::{FEW_ROWS, Weight};
+use crate::packed_rows::{by_expansion, check, write_transposed};
 
 /// A constant (outputs, inputs) matrix of bf16, as in `nn.Linear(..., dtype=torch.bfloat16)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bf16Matrix {
     /// (outputs, inputs) row-major
-    values: Vec<Bf16>,
+    values: Vec<bf16>,
     shape: (usize, usize),
 }
 
@@ -21,7 +21,7 @@ impl Bf16Matrix {
     /// Rounds each weight to the nearest bf16, ties to even; NaN stays NaN.
     pub fn from_f32(weight: &ArrayRef2<f32>) -> Self {
         Self {
-            values: weight.iter().map(|&w| round(w)).collect(),
+            values: weight.iter().map(|&w| bf16::from_f32(w)).collect(),
             shape: weight.dim(),
         }
     }
@@ -58,7 +58,7 @@ impl Bf16Matrix {
     ///
     /// ```
     /// use ndarray::{Array2, array};
-    /// let w = tensor_ops::Bf16Matrix::from_f32(&array![[1.0, 2.0], [0.5, -1.0], [0.0, 3.0]]);
+    /// let w = kernels::Bf16Matrix::from_f32(&array![[1.0, 2.0], [0.5, -1.0], [0.0, 3.0]]);
     /// let mut y = Array2::zeros((1, 3));
     /// w.matmul_rows(&array![[10.0, 1.0]], y.view_mut());
     /// assert_eq!(y, array![[12.0, 4.0, 3.0]]);
@@ -71,7 +71,7 @@ impl Bf16Matrix {
         if x.nrows() > FEW_ROWS {
             return by_expansion(x, out, |i, row| self.row_into(i, row));
         }
-        let x_rows = contiguous(x);
+        let x_rows = x.as_standard_layout();
         let x_rows = x_rows.as_slice().expect("made contiguous above");
         if let (1, Some(y)) = (x.nrows(), out.as_slice_mut()) {
             y.fill(0.0);
@@ -83,20 +83,12 @@ impl Bf16Matrix {
     }
 }
 
-/// The nearest bf16, ties to even.
-fn round(x: f32) -> Bf16 {
-    let bits = x.to_bits();
-    if x.is_nan() {
-        // Rounding could turn its mantissa into that of an infinity.
-        return Bf16((bits >> 16) as u16 | 0x40);
-    }
-    Bf16(((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ndarray::Array2;
+
+    use super::*;
+    use crate::gemm;
 
     #[test]
     fn few_rows_and_many_rows_give_the_product_of_the_rounded_weights() {
@@ -121,7 +113,7 @@ mod tests {
             assert!((&rounded - &w).iter().all(|d| d.abs() <= 1.0 / 256.0));
             let mut y = Array2::from_elem((rows, m), f32::NAN);
             packed.matmul_rows(&x, y.view_mut());
-            let expected = crate::matmul(&x, &rounded.t());
+            let expected = gemm::product(&x, &rounded.t(), None);
             for ((at, got), expected) in y.indexed_iter().zip(&expected) {
                 assert!(
                     (got - expected).abs() < 1e-4,
@@ -129,17 +121,5 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn rounding_is_to_nearest_even_and_keeps_the_special_values() {
-        let bits = |x: f32| round(x).0;
-        assert_eq!(bits(1.0), 0x3f80);
-        assert_eq!(bits(f32::from_bits(0x3f80_8000)), 0x3f80); // a tie, down to even
-        assert_eq!(bits(f32::from_bits(0x3f81_8000)), 0x3f82); // a tie, up to even
-        assert_eq!(bits(f32::from_bits(0x3f80_8001)), 0x3f81);
-        assert_eq!(bits(f32::NEG_INFINITY), 0xff80);
-        assert_eq!(bits(f32::MAX), 0x7f80);
-        assert!(round(f32::from_bits(0x7f80_0001)).value().is_nan());
     }
 }
