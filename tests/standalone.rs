@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const LIBRARIES: [&str; 10] = [
+const LIBRARIES: [&str; 11] = [
     "torch-rng",
     "tokenizer",
     "kernels",
@@ -13,6 +13,7 @@ const LIBRARIES: [&str; 10] = [
     "dataloader",
     "attention",
     "gpt",
+    "checkpoint",
     "generate",
     "train",
 ];
