@@ -7,8 +7,7 @@ use std::f64::consts::{PI, SQRT_2};
 use ndarray::{Array, ArrayRef, Dimension};
 use rayon::prelude::*;
 
-use crate::linear::slice_mut;
-use crate::rows::{contiguous, into_contiguous};
+use crate::rows::{into_contiguous, slice_mut};
 
 /// Element by element, any shape. `nn.GELU()`.
 ///
@@ -39,7 +38,7 @@ pub fn gelu_exact_backward<D: Dimension>(
         x.shape(),
         d_out.shape()
     );
-    let x = contiguous(x);
+    let x = x.as_standard_layout();
     let mut d_x = into_contiguous(d_out);
     let x = x.as_slice().expect("made contiguous above");
     slice_mut(&mut d_x)

@@ -73,7 +73,7 @@ pub(crate) fn resume(path: &Path, asked: &TrainOptions) -> Result<Started> {
         let init_from = options.init_from.clone();
         let base = init_from
             .as_deref()
-            .map(gpt::checkpoint::load_config)
+            .map(checkpoint::load_config)
             .transpose()?;
         return start_in(folder, plan(&options, base)?, init_from.as_deref());
     };

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use gpt::checkpoint::{load_config, write_atomically};
+use checkpoint::{load_config, write_atomically};
 use gpt::{GptConfig, GptModel};
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
