@@ -14,7 +14,7 @@ use gpt::{GptError, GptModel};
 use torch_rng::TorchRng;
 
 use crate::clip::clip_scale;
-use crate::state::Fingerprint;
+use crate::state::{Counters, Fingerprint};
 use crate::{
     AdamW, BatchReport, Evaluation, SampleConfig, StepReport, TrainConfig, TrainError, grad_norm,
 };
@@ -31,15 +31,7 @@ pub struct Trainer {
     pub(crate) train_loader: DataLoader,
     pub(crate) val_loader: Option<DataLoader>,
     pub(crate) epoch_in_progress: Option<EpochInProgress>,
-    /// The epoch in progress, or the next one.
-    pub(crate) epoch: u64,
-    pub(crate) steps_done: u64,
-    /// Batches accumulated since the last step, and the sum of their losses.
-    pub(crate) micro_step: u64,
-    pub(crate) loss_sum: f64,
-    pub(crate) tokens_seen: u64,
-    pub(crate) steps: Vec<StepReport>,
-    pub(crate) evaluations: Vec<Evaluation>,
+    pub(crate) counters: Counters,
     pub(crate) fingerprints: OnceLock<(Fingerprint, Option<Fingerprint>)>,
 }
 
@@ -78,10 +70,7 @@ impl Trainer {
     }
 
     /// As [`new`](Self::new), with an optimizer that may have taken steps before; its settings replace those of `config`.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new), or if the optimizer's moments belong to another model.
-    pub fn with_optimizer(
+    pub(crate) fn with_optimizer(
         mut config: TrainConfig,
         model: GptModel,
         optimizer: AdamW,
@@ -107,13 +96,7 @@ impl Trainer {
             train_loader,
             val_loader,
             epoch_in_progress: None,
-            epoch: 0,
-            steps_done: 0,
-            micro_step: 0,
-            loss_sum: 0.0,
-            tokens_seen: 0,
-            steps: Vec::new(),
-            evaluations: Vec::new(),
+            counters: Counters::default(),
             fingerprints: OnceLock::new(),
         })
     }
@@ -135,30 +118,30 @@ impl Trainer {
         )?;
         if !loss.is_finite() {
             return Err(TrainError::NonFiniteLoss {
-                step: self.steps_done,
+                step: self.counters.steps_done,
                 loss,
                 learning_rate,
             });
         }
         let tokens = batch.input_ids.len() as u64;
         let report = BatchReport {
-            step: self.steps_done,
-            micro_step: self.micro_step,
-            epoch: self.epoch,
+            step: self.counters.steps_done,
+            micro_step: self.counters.micro_step,
+            epoch: self.counters.epoch,
             loss,
             tokens,
         };
-        self.tokens_seen += tokens;
-        self.loss_sum += f64::from(loss);
-        self.micro_step += 1;
-        let step = if self.micro_step == self.config.accumulation {
+        self.counters.tokens_seen += tokens;
+        self.counters.loss_sum += f64::from(loss);
+        self.counters.micro_step += 1;
+        let step = if self.counters.micro_step == self.config.accumulation {
             Some(self.update(learning_rate)?)
         } else {
             None
         };
         if epoch_end {
             self.epoch_in_progress = None;
-            self.epoch += 1;
+            self.counters.epoch += 1;
         }
         Ok(Progress {
             batch: report,
@@ -189,33 +172,30 @@ impl Trainer {
 
     /// Optimizer steps so far.
     pub fn steps_done(&self) -> u64 {
-        self.steps_done
+        self.counters.steps_done
     }
 
     /// Input tokens so far.
     pub fn tokens_seen(&self) -> u64 {
-        self.tokens_seen
+        self.counters.tokens_seen
     }
 
     /// Every step so far, those before a resume included.
     pub fn steps(&self) -> &[StepReport] {
-        &self.steps
+        &self.counters.steps
     }
 
     /// Every evaluation so far, those before a resume included.
     pub fn evaluations(&self) -> &[Evaluation] {
-        &self.evaluations
+        &self.counters.evaluations
     }
 
     /// The learning rate of the step in progress, or the next one.
     pub fn learning_rate(&self) -> f64 {
         let peak_lr = self.config.optimizer.lr;
-        self.config.schedule.learning_rate(self.steps_done, peak_lr)
-    }
-
-    /// The parts of a finished run.
-    pub fn into_parts(self) -> (GptModel, AdamW, TorchRng) {
-        (self.model, self.optimizer, self.rng)
+        self.config
+            .schedule
+            .learning_rate(self.counters.steps_done, peak_lr)
     }
 
     /// The next batch, of a new epoch if need be, and whether it is the last one.
@@ -238,7 +218,7 @@ impl Trainer {
         let norm = grad_norm(&self.grads);
         if !norm.is_finite() {
             return Err(TrainError::NonFiniteGradient {
-                step: self.steps_done,
+                step: self.counters.steps_done,
                 norm,
                 learning_rate,
             });
@@ -250,17 +230,17 @@ impl Trainer {
         self.optimizer
             .step(&mut self.model, &mut self.grads, learning_rate, scale);
         let report = StepReport {
-            step: self.steps_done,
-            epoch: self.epoch,
-            loss: (self.loss_sum / self.config.accumulation as f64) as f32,
+            step: self.counters.steps_done,
+            epoch: self.counters.epoch,
+            loss: (self.counters.loss_sum / self.config.accumulation as f64) as f32,
             learning_rate,
             grad_norm: norm,
-            tokens_seen: self.tokens_seen,
+            tokens_seen: self.counters.tokens_seen,
         };
-        self.steps.push(report);
-        self.steps_done += 1;
-        self.micro_step = 0;
-        self.loss_sum = 0.0;
+        self.counters.steps.push(report);
+        self.counters.steps_done += 1;
+        self.counters.micro_step = 0;
+        self.counters.loss_sum = 0.0;
         Ok(report)
     }
 }

@@ -1,5 +1,6 @@
 //! The run itself: what is shown before, meanwhile and after.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
@@ -8,9 +9,7 @@ use dataloader::DataLoader;
 use rayon::current_num_threads;
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
-use train::{
-    Evaluation, Event, Outcome, Signal, TrainError, Trainer, calc_loss_loader, latest_checkpoint,
-};
+use train::{Evaluation, Event, Outcome, TrainError, Trainer, calc_loss_loader, latest_checkpoint};
 
 use super::config_file::to_json;
 use super::data::Loaders;
@@ -135,8 +134,8 @@ pub(crate) fn run(started: Started) -> Result<()> {
         }
         // A batch may be in the middle of a step, which is finished first.
         match !is_batch && (interrupt.asked() || log_error.is_some()) {
-            true => Signal::Stop,
-            false => Signal::Continue,
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     });
     let outcome = match outcome {
