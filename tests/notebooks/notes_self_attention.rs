@@ -1,0 +1,9 @@
+//! notes_self_attention.
+
+use anyhow::Result;
+
+use crate::Notebook;
+
+pub(crate) fn run(_book: &mut Notebook) -> Result<()> {
+    Ok(())
+}
