@@ -26,7 +26,7 @@ pub enum Kind {
     Printed,
     /// Figures that a document prints and that no crate of ours computes.
     Shown,
-    /// A shape, the same bits by two ways, a refusal, a bug beside the right code.
+    /// What no document prints: a shape, the same result by two ways, a refusal, a bug beside the right code.
     Own,
 }
 
@@ -122,6 +122,29 @@ impl Notebook {
     #[track_caller]
     pub fn shows(&mut self, _cell: &str, value: &(impl Shown + ?Sized), printed: &str) {
         self.compare(Kind::Shown, value.value(), printed, None);
+    }
+
+    /// The same output as the check before, computed another way: compared with the same digits, not counted twice.
+    #[track_caller]
+    pub fn again(&mut self, _cell: &str, value: &(impl Shown + ?Sized)) {
+        let printed = self
+            .records
+            .last()
+            .and_then(|record| record.printed.clone())
+            .unwrap_or_default();
+        self.compare(Kind::Own, value.value(), &printed, None);
+    }
+
+    /// Figures that the document does not print itself, and where they come from: compared, not counted as printed.
+    #[track_caller]
+    pub fn known(
+        &mut self,
+        _cell: &str,
+        value: &(impl Shown + ?Sized),
+        figures: &str,
+        _source: &str,
+    ) {
+        self.compare(Kind::Own, value.value(), figures, None);
     }
 
     /// The array has this shape.

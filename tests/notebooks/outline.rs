@@ -117,8 +117,8 @@ impl Outline {
                     path: literal(0)?,
                     start: literal(1)?,
                 }),
-                "prints" | "prints_within" | "shows" | "shape" | "agrees" | "refuses"
-                | "erratum" => {
+                "prints" | "prints_within" | "shows" | "shape" | "again" | "known" | "agrees"
+                | "refuses" | "erratum" => {
                     ensure!(
                         !number.is_empty(),
                         "line {index}: a cell before the first section"
