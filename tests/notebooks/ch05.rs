@@ -2,7 +2,7 @@
 //!
 //! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs come from a CPU.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use dataloader::{
     Batch, DataLoader, DataLoaderConfig, create_dataloader_v1, train_validation_split,
 };
@@ -131,6 +131,11 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
     let targets_flat: Vec<u32> = targets.iter().copied().collect();
     let loss = cross_entropy(&logits_flat, &targets_flat);
     book.prints("In [14]", &loss, "tensor(10.7940)");
+    let batch = Batch {
+        input_ids: inputs,
+        target_ids: targets,
+    };
+    book.agrees("In [14]", &calc_loss_batch(&batch, &model)?, &loss);
 
     let perplexity = perplexity(f64::from(loss)) as f32;
     book.prints("In [15]", &perplexity, "tensor(48725.8203)");

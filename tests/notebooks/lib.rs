@@ -3,7 +3,7 @@
 //! `cargo test` runs every cell as a test, `cargo xtask verify` reports them, `cargo xtask notebook` prints them as the notebook does.
 //! A figure stands here once, as the digits that the document prints; none comes from our own output.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)] // not `forbid`: the slicing macro of ndarray allows its own
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,6 +11,7 @@ use anyhow::Result;
 
 mod book;
 mod ch02;
+mod ch02_bonus;
 mod ch02_exercises;
 mod ch03;
 mod ch03_exercises;
@@ -101,6 +102,7 @@ macro_rules! programs {
 
 programs! {
     ch02 "ch02" Everyday "Chapter 2: Working with Text Data (ch02.ipynb)"
+    ch02_bonus "ch02_bonus" Everyday "Chapter 2, bonus notebooks"
     ch02_exercises "ch02_exercises" Everyday "Chapter 2, exercise solutions (exercise-solutions.ipynb)"
     ch03 "ch03" Everyday "Chapter 3: Coding Attention Mechanisms (ch03.ipynb)"
     ch03_exercises "ch03_exercises" Everyday "Chapter 3, exercise solutions (exercise-solutions.ipynb)"

@@ -312,7 +312,8 @@ fn rows(text: &str, shape: &[usize]) -> Result<Vec<(Literal, usize)>> {
     for (row, line) in lines.into_iter().enumerate() {
         let words = line
             .split_whitespace()
-            .map(|word| word.trim_end_matches([',', ';']).replace(',', ""));
+            .map(|word| word.trim_start_matches("tensor("))
+            .map(|word| word.trim_end_matches([')', ',', ';']).replace(',', ""));
         let nodes: Vec<Node> = words
             .filter_map(|word| {
                 if word == "..." {
@@ -444,6 +445,8 @@ mod tests {
     fn whole_numbers_and_texts_are_exact() {
         assert!(faults(163_009_536usize, "Total number of parameters: 163,009,536").is_empty());
         assert_eq!(faults(163_009_537usize, "163,009,536").len(), 1);
+        assert!(faults(10.794f32, "tensor(10.7940)").is_empty());
+        assert_eq!(faults(10.795f32, "tensor(10.7940)").len(), 1);
         assert!(faults(vec!["It", "'s"], r#"['It', "'s"]"#).is_empty());
         assert_eq!(faults(vec!["It", "s"], r#"['It', "'s"]"#).len(), 1);
         assert_eq!(faults(vec!["It"], "['It', 's']").len(), 2);
