@@ -17,26 +17,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     embedding_against_matmul(book)?;
     dataloader_intuition(book)?;
     multi_head_attention_on_text(book)?;
-
-    book.section(
-        "bpe-from-scratch",
-        "Byte Pair Encoding (BPE) Tokenizer From Scratch",
-    );
-    book.leaves_out(
-        "In [7]",
-        1,
-        "training a tokenizer is no goal of this project",
-    );
-    book.leaves_out(
-        "In [8]",
-        1,
-        "training a tokenizer is no goal of this project",
-    );
-    book.leaves_out(
-        "In [9]",
-        20,
-        "training a tokenizer is no goal of this project",
-    );
+    bpe_from_scratch(book);
     Ok(())
 }
 
@@ -232,4 +213,27 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
         book.shape("In [8]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
     }
     Ok(())
+}
+
+/// bpe-from-scratch.ipynb trains a vocabulary of its own.
+fn bpe_from_scratch(book: &mut Notebook) {
+    book.section(
+        "bpe-from-scratch",
+        "Byte Pair Encoding (BPE) Tokenizer From Scratch",
+    );
+    book.leaves_out(
+        "In [7]",
+        1,
+        "training a tokenizer is no goal of this project",
+    );
+    book.leaves_out(
+        "In [8]",
+        1,
+        "training a tokenizer is no goal of this project",
+    );
+    book.leaves_out(
+        "In [9]",
+        20,
+        "training a tokenizer is no goal of this project",
+    );
 }

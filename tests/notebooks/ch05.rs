@@ -19,16 +19,7 @@ use crate::Notebook;
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     losses_of_the_untrained_model(book)?;
     decoding_strategies(book)?;
-
-    book.section("5.5", "Loading pretrained weights from OpenAI");
-    book.leaves_out("In [50]", 5, "OpenAI's weights are no goal of this project");
-    book.leaves_out("In [51]", 5, "OpenAI's weights are no goal of this project");
-    book.leaves_out(
-        "In [52]",
-        38,
-        "OpenAI's weights are no goal of this project",
-    );
-    book.leaves_out("In [56]", 1, "OpenAI's weights are no goal of this project");
+    what_is_no_goal(book);
     Ok(())
 }
 
@@ -124,7 +115,9 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
     let avg_log_probas = log_probas.sum() / 6.0;
     book.prints("In [10]", &avg_log_probas, "tensor(-10.7940)");
 
-    // In [11] changes its sign.
+    let neg_avg_log_probas = -avg_log_probas;
+    book.prints("In [11]", &neg_avg_log_probas, "tensor(10.7940)");
+
     let logits_flat = logits.into_shape_with_order((6, 50257))?;
     book.shape("In [13]", &logits_flat, &[6, 50257]);
 
@@ -236,6 +229,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     let vocab = [
         "closer", "every", "effort", "forward", "inches", "moves", "pizza", "toward", "you",
     ];
+    #[expect(clippy::approx_constant, reason = "6.28 is a logit")]
     let next_token_logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
     let probas = softmax(&next_token_logits, Axis(0));
     let next_token_id = greedy_id(&probas)?;
@@ -324,6 +318,35 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         "tensor([0.0615, 0.0000, 0.0000, 0.5775, 0.0000, 0.0000, 0.0000, 0.3610, 0.0000])",
     );
     Ok(())
+}
+
+fn what_is_no_goal(book: &mut Notebook) {
+    book.section("5.5", "Loading pretrained weights from OpenAI");
+    book.leaves_out("In [50]", 5, "OpenAI's weights are no goal of this project");
+    book.leaves_out("In [51]", 5, "OpenAI's weights are no goal of this project");
+    book.leaves_out(
+        "In [52]",
+        38,
+        "OpenAI's weights are no goal of this project",
+    );
+    book.leaves_out("In [56]", 1, "OpenAI's weights are no goal of this project");
+
+    book.section(
+        "appendix D",
+        "Adding Bells and Whistles to the Training Loop",
+    );
+    book.leaves_out(
+        "In [5], [11], [12], [14]",
+        72,
+        "the appendices are no goal of this project",
+    );
+
+    book.section("appendix E", "Parameter-efficient Finetuning with LoRA");
+    book.leaves_out(
+        "In [6], [11], [15], [16], [18], [19], [21]",
+        51,
+        "the appendices are no goal of this project",
+    );
 }
 
 /// The book's `print_sampled_tokens`: how often each id comes in 1,000 draws.

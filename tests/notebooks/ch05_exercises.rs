@@ -14,6 +14,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "ex5.1",
         "Temperature-scaled softmax scores and sampling probabilities",
     );
+    #[expect(clippy::approx_constant, reason = "6.28 is a logit")]
     let next_token_logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
     // Without `minlength`, `bincount` ends at the largest id that was drawn.
     let drawn = |probas| {
