@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use dataloader::{DataLoader, DataLoaderConfig, create_dataloader_v1, train_validation_split};
 use generate::{BookSampling, generate, generate_text_simple};
 use gpt::{GptConfig, GptModel};
@@ -33,11 +33,6 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
             build,
             json,
         } = book.training().clone();
-        ensure!(
-            (1..=TrainingRun::EPOCHS).contains(&epochs),
-            "--epochs must be from 1 to {}, but is {epochs}",
-            TrainingRun::EPOCHS
-        );
         let tokenizer = Gpt2Tokenizer::new();
         let config = GptConfig {
             context_length: 256,
