@@ -124,14 +124,15 @@ impl Notebook {
         self.compare(Kind::Shown, value.value(), printed, None);
     }
 
-    /// The same output as the check before, computed another way: compared with the same digits, not counted twice.
+    /// The same output as the last one printed, computed another way: compared with the same digits, not counted twice.
     #[track_caller]
     pub fn again(&mut self, _cell: &str, value: &(impl Shown + ?Sized)) {
         let printed = self
             .records
-            .last()
-            .and_then(|record| record.printed.clone())
-            .unwrap_or_default();
+            .iter()
+            .rev()
+            .find_map(|record| record.printed.clone());
+        let printed = printed.unwrap_or_default();
         self.compare(Kind::Own, value.value(), &printed, None);
     }
 

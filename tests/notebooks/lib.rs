@@ -44,7 +44,7 @@ pub struct Program {
     /// The document's title.
     pub title: &'static str,
     /// Its Rust source.
-    source: &'static str,
+    pub source: &'static str,
     run: fn(&mut Notebook) -> Result<()>,
     /// Whether it runs only when it is named.
     pub tier: Tier,
