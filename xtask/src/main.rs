@@ -6,8 +6,7 @@ use std::process::{self, ExitCode};
 use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};
 
-mod golden_doc;
-mod mutants;
+mod notebook;
 mod tidy;
 mod verify;
 mod workspace;
@@ -22,14 +21,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Recompute every printed figure of the documents and compare it.
+    /// Recompute every figure that the book's notebooks print, and compare it.
     Verify(verify::Options),
-    /// Write docs/golden.md from the table of figures.
-    GoldenDoc,
-    /// Check the layers, file headers and other house rules.
+    /// Print a notebook, a section or a cell as the book does, with the code in Rust.
+    Notebook(notebook::Options),
+    /// Check the layers, links and other house rules.
     Tidy,
-    /// Change one constant at a time and show that a named case fails.
-    Mutants(mutants::Options),
     /// Measure our speed beside that of PyTorch and transformers.
     #[command(disable_help_flag = true)]
     Bench {
@@ -42,9 +39,8 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Verify(options) => verify::run(&options),
-        Command::GoldenDoc => golden_doc::write(),
+        Command::Notebook(options) => notebook::run(&options),
         Command::Tidy => tidy::run(),
-        Command::Mutants(options) => mutants::run(&options),
         Command::Bench { arguments } => bench(&arguments),
     };
     match result {

@@ -7,7 +7,7 @@ use dataloader::{Corpus, DataLoaderConfig, create_dataloader_v1, train_validatio
 use gpt::{GptConfig, GptModel};
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 use torch_rng::TorchRng;
-use train::{SampleConfig, Signal, TrainConfig, Trainer};
+use train::{AdamW, AdamWConfig, SimpleTraining, train_model_simple};
 
 use crate::floors::time;
 use crate::peer::Name;
@@ -74,17 +74,23 @@ fn train_as_the_book(text: &str, tokenizer: &Gpt2Tokenizer, epochs: u64) -> anyh
         context_length: CONTEXT,
         ..GptConfig::GPT2_124M
     };
-    let model = GptModel::new(config, &mut rng)?;
-    let config = TrainConfig {
-        max_steps: epochs * train.len() as u64,
-        sample: Some(SampleConfig {
-            prompt: tokenizer.encode("Every effort moves you", AllowedSpecial::None)?,
-            max_new_tokens: 50,
-            every: None,
-        }),
-        ..TrainConfig::default()
+    let mut model = GptModel::new(config, &mut rng)?;
+    let mut optimizer = AdamW::new(AdamWConfig::default(), &config)?;
+    let training = SimpleTraining {
+        num_epochs: epochs,
+        eval_freq: 5,
+        eval_iter: 5,
+        start_context: "Every effort moves you",
+        tokenizer,
     };
-    let mut trainer = Trainer::new(config, model, train, Some(val), rng)?;
-    trainer.run(None, &mut |_| Signal::Continue)?;
+    let loaders = (&train, &val);
+    train_model_simple(
+        &mut model,
+        &mut optimizer,
+        loaders,
+        &training,
+        &mut rng,
+        |_| {},
+    )?;
     Ok(())
 }
