@@ -14,7 +14,7 @@ use serde_json::json;
 use tokenizer::{Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
 use torch_rng::TorchRng;
 use train::{
-    AdamW, AdamWConfig, Event, Signal, SimpleTraining, TrainingHistory, calc_loss_loader,
+    AdamW, AdamWConfig, Evaluation, Event, Signal, SimpleTraining, calc_loss_loader,
     train_model_simple,
 };
 
@@ -71,9 +71,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         book.listing("crates/train/src/simple.rs", "pub fn train_model_simple(");
         let optimizer = AdamW::new(AdamWConfig::default(), &config)?;
         let loaders = (&train_loader, &val_loader);
-        let (model, optimizer, history) =
+        let (model, optimizer, run) =
             train(model, optimizer, loaders, epochs, &tokenizer, &mut rng)?;
-        write_run(&history, [train_loss, val_loss], json.as_deref())?;
+        write_run(&run, [train_loss, val_loss], json.as_deref())?;
         if build != TrainingRun::default().build {
             book.ends("the book prints nothing of a run with this dropout");
             return Ok(());
@@ -82,22 +82,15 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         let printed = printed_losses("Train loss ", rows);
         book.prints_within(
             "In [27]",
-            &history.train_losses,
+            &run.train_losses(),
             &printed,
             5e-3,
             ROUNDING_GROWS,
         );
         let printed = printed_losses("Val loss ", rows);
-        book.prints_within(
-            "In [27]",
-            &history.val_losses,
-            &printed,
-            5e-3,
-            ROUNDING_GROWS,
-        );
+        book.prints_within("In [27]", &run.val_losses(), &printed, 5e-3, ROUNDING_GROWS);
 
-        let samples =
-            Array2::from_shape_vec((history.samples.len(), 54), history.samples.concat())?;
+        let samples = Array2::from_shape_vec((run.samples.len(), 54), run.samples.concat())?;
         let mut texts = Vec::new();
         for sample in samples.rows() {
             texts.push(tokenizer.decode(&sample.to_vec())?.replace('\n', " "));
@@ -156,25 +149,47 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
         book.section("ex5.4", "Continued pretraining");
         let mut rng = TorchRng::manual_seed(123);
-        let (_, _, history) = train(model, optimizer, loaders, 1, &tokenizer, &mut rng)?;
+        let (_, _, run) = train(model, optimizer, loaders, 1, &tokenizer, &mut rng)?;
         book.prints_within(
             "In [12]",
-            &history.train_losses,
+            &run.train_losses(),
             "0.271 0.244",
             5e-3,
             ROUNDING_GROWS,
         );
         book.prints_within(
             "In [12]",
-            &history.val_losses,
+            &run.val_losses(),
             "6.545 6.614",
             5e-3,
             ROUNDING_GROWS,
         );
-        let text = tokenizer.decode(&history.samples[0])?.replace('\n', " ");
+        let text = tokenizer.decode(&run.samples[0])?.replace('\n', " ");
         book.prints("In [12]", &text, "Every effort moves you?\"  \"Yes--quite insensible to the irony. She wanted him vindicated--and by me!\"  He laughed again, and threw back his head to look up at the sketch of the donkey. \"There were days when I");
     }
     Ok(())
+}
+
+/// What a run tells: every batch's loss, every evaluation, and the ids of each epoch's sample, prompt included.
+#[derive(Default)]
+struct Run {
+    losses: Vec<f32>,
+    evaluations: Vec<Evaluation>,
+    samples: Vec<Vec<u32>>,
+}
+
+impl Run {
+    fn train_losses(&self) -> Vec<f64> {
+        let losses = self.evaluations.iter();
+        losses.map(|evaluation| evaluation.train_loss).collect()
+    }
+
+    fn val_losses(&self) -> Vec<f64> {
+        let losses = self.evaluations.iter();
+        losses
+            .filter_map(|evaluation| evaluation.val_loss)
+            .collect()
+    }
 }
 
 /// `train_model_simple` with the arguments of In \[27\]; each evaluation is printed to standard error.
@@ -185,7 +200,7 @@ fn train(
     num_epochs: u64,
     tokenizer: &Gpt2Tokenizer,
     rng: &mut TorchRng,
-) -> Result<(GptModel, AdamW, TrainingHistory)> {
+) -> Result<(GptModel, AdamW, Run)> {
     let training = SimpleTraining {
         num_epochs,
         eval_freq: EVAL_FREQ,
@@ -193,21 +208,28 @@ fn train(
         start_context: START_CONTEXT,
         tokenizer,
     };
-    let mut print = |event: Event<'_>| {
-        if let Event::Evaluation(evaluation) = event {
-            eprintln!(
-                "Ep {} (Step {:06}): Train loss {:.3}, Val loss {:.3}",
-                evaluation.epoch + 1,
-                evaluation.step,
-                evaluation.train_loss,
-                evaluation.val_loss.unwrap_or(f64::NAN)
-            );
+    let mut run = Run::default();
+    let mut on_event = |event: Event<'_>| {
+        match event {
+            Event::Batch(batch) => run.losses.push(batch.loss),
+            Event::Evaluation(evaluation) => {
+                eprintln!(
+                    "Ep {} (Step {:06}): Train loss {:.3}, Val loss {:.3}",
+                    evaluation.epoch + 1,
+                    evaluation.step,
+                    evaluation.train_loss,
+                    evaluation.val_loss.unwrap_or(f64::NAN)
+                );
+                run.evaluations.push(*evaluation);
+            }
+            Event::Sample { ids, .. } => run.samples.push(ids.to_vec()),
+            _ => {}
         }
         Signal::Continue
     };
-    Ok(train_model_simple(
-        model, optimizer, loaders, &training, rng, &mut print,
-    )?)
+    let (model, optimizer, _) =
+        train_model_simple(model, optimizer, loaders, &training, rng, &mut on_event)?;
+    Ok((model, optimizer, run))
 }
 
 /// The numbers after `label` in the first `rows` lines of the table.
@@ -218,14 +240,14 @@ fn printed_losses(label: &str, rows: usize) -> String {
 }
 
 /// Writes every step of a run as JSON: its batch's loss, and both losses where it was evaluated.
-fn write_run(history: &TrainingHistory, initial: [f64; 2], path: Option<&Path>) -> Result<()> {
+fn write_run(run: &Run, initial: [f64; 2], path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
-    let steps: Vec<_> = history
-        .steps
-        .iter()
-        .map(|step| {
-            let mut line = json!({ "step": step.step, "batch_loss": step.loss });
-            if let Some(evaluation) = history.evaluations.iter().find(|e| e.step == step.step) {
+    let steps: Vec<_> = (0..)
+        .zip(&run.losses)
+        .map(|(step, loss)| {
+            let mut line = json!({ "step": step, "batch_loss": loss });
+            let mut evaluations = run.evaluations.iter();
+            if let Some(evaluation) = evaluations.find(|evaluation| evaluation.step == step) {
                 line["train"] = json!(evaluation.train_loss);
                 line["val"] = json!(evaluation.val_loss);
             }
@@ -233,13 +255,13 @@ fn write_run(history: &TrainingHistory, initial: [f64; 2], path: Option<&Path>) 
         })
         .collect();
     let [init_train, init_val] = initial;
-    let run = json!({
+    let report = json!({
         "init_train": init_train,
         "init_val": init_val,
         "steps": steps,
-        "samples": history.samples,
+        "samples": run.samples,
     });
-    let text = serde_json::to_string_pretty(&run).context("a run is valid JSON")?;
+    let text = serde_json::to_string_pretty(&report).context("a run is valid JSON")?;
     std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
 }
 
