@@ -21,6 +21,7 @@ mod ch05;
 mod ch05_exercises;
 mod ch05_training;
 mod errata;
+mod literal;
 mod notes_self_attention;
 mod notes_transformer;
 mod outline;
@@ -184,5 +185,69 @@ impl Program {
             cells: cells.collect(),
             left_out: book.left_out,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn every_listing_that_a_notebook_prints_is_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for program in PROGRAMS {
+            for part in program.outline().unwrap().items {
+                if let Item::Listing { path, start } = part {
+                    let source = std::fs::read_to_string(root.join(&path)).expect(&path);
+                    item(&source, &start).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_loses_the_cells_that_follow_and_no_others() {
+        fn run(book: &mut Notebook) -> Result<()> {
+            book.section("1", "One");
+            book.prints("a", &1usize, "1");
+            book.prints("b", &1usize, "2");
+            anyhow::ensure!(book.the_verdict().is_some(), "a reason");
+            book.prints("c", &1usize, "1");
+            Ok(())
+        }
+        let source = include_str!("lib.rs");
+        let line =
+            |cell: &str| 1 + source.lines().position(|line| line.contains(cell)).unwrap() as u32;
+        let mut program = Program {
+            name: "x",
+            title: "X",
+            source: "",
+            run,
+            tier: Tier::Everyday,
+        };
+        let numbered = format!(
+            "{}{}",
+            "\n".repeat(line("fn run(book: &mut Notebook)") as usize - 1),
+            &source[source.find("fn run(book").unwrap()..]
+        );
+        program.source = Box::leak(
+            numbered
+                .split("Ok(())")
+                .next()
+                .unwrap()
+                .to_owned()
+                .into_boxed_str(),
+        );
+        let outcomes: Vec<_> = program.run(None, &TrainingRun::default()).unwrap().cells;
+        let faults = |index: usize| match &outcomes[index].1 {
+            Outcome::Ran(record) => record.verdict.faults.clone(),
+            Outcome::Lost(fault) | Outcome::Skipped(fault) => vec![fault.clone()],
+        };
+        assert_eq!(outcomes.len(), 3);
+        assert_eq!(faults(0), Vec::<String>::new());
+        assert_eq!(faults(1), ["[]: printed 2, computed 1"]);
+        assert_eq!(faults(2), ["not reached: a reason"]);
     }
 }

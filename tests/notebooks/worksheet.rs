@@ -7,7 +7,7 @@ use attention::{SelfAttentionV1, SelfAttentionV2, WeightInit, scaled_softmax};
 use dataloader::{DataLoaderConfig, create_dataloader_v1};
 use generate::greedy_id;
 use gpt::BadLm;
-use ndarray::{Array, Array2, ArrayD, Axis, Dimension, Ix2, Ix3, IxDyn, array, s};
+use ndarray::{Array, Array2, ArrayD, Axis, Dimension, Ix2, Ix3, IxDyn, RemoveAxis, array, s};
 use tensor_ops::{Embedding, Linear, matmul};
 use tokenizer::Gpt2Tokenizer;
 use torch_rng::TorchRng;
@@ -255,10 +255,9 @@ fn randn<D: Dimension>(shape: D, rng: &mut TorchRng) -> Array<f32, D> {
 }
 
 /// The batches of an epoch along a new first axis.
-fn stacked<A: Clone, D: Dimension>(batches: &[Array<A, D>]) -> Result<Array<A, D::Larger>>
+fn stacked<A: Clone, D: RemoveAxis>(batches: &[Array<A, D>]) -> Result<Array<A, D::Larger>>
 where
-    D: ndarray::RemoveAxis,
-    D::Larger: ndarray::RemoveAxis,
+    D::Larger: RemoveAxis,
 {
     let views: Vec<_> = batches.iter().map(|batch| batch.view()).collect();
     Ok(ndarray::stack(Axis(0), &views)?)

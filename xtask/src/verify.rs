@@ -189,7 +189,7 @@ impl Report {
             Outcome::Skipped(why) => about.clone_from(why),
             Outcome::Lost(_) => {}
         }
-        print(&format!("    {mark} {:<28} {about}", cell.name).trim_end())?;
+        print(format!("    {mark} {:<28} {about}", cell.name).trim_end())?;
         print("\n")?;
         if let Outcome::Ran(record) = outcome
             && let Some(why) = record.why

@@ -130,3 +130,18 @@ proptest! {
         prop_assert_eq!(Corpus::from_u16_bytes(&bytes).unwrap(), corpus);
     }
 }
+
+/// Rule 9 of PyTorch's stream: one 64-bit draw for an epoch, one more if it is shuffled.
+#[test]
+fn an_epoch_draws_once_and_once_more_to_shuffle() {
+    let corpus = Corpus::from_ids((0..50).collect::<Vec<u32>>());
+    let dataset = GptDataset::new(&corpus, 4, 4).unwrap();
+    for (shuffle, draws) in [(false, 2), (true, 4)] {
+        let loader = DataLoader::new(dataset.clone(), 2, shuffle, true).unwrap();
+        let mut drawn = TorchRng::manual_seed(123);
+        drop(loader.epoch(&mut drawn));
+        let mut expected = TorchRng::manual_seed(123);
+        expected.rand(draws); // a number of 32 bits each
+        assert_eq!(drawn, expected, "shuffle = {shuffle}");
+    }
+}
