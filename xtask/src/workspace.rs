@@ -1,6 +1,9 @@
-//! Where the workspace lies, and walking its files.
+//! Where the workspace lies, walking its files, and printing to a reader who may go away.
 
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+
+use anyhow::Result;
 
 /// The root of the workspace: the folder above this package.
 pub(crate) fn root() -> PathBuf {
@@ -32,4 +35,15 @@ pub(crate) fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// Writes to standard output; a reader that has closed it (`| head`) ends the program quietly.
+///
+/// # Errors
+/// It can't be written.
+pub(crate) fn print(text: &str) -> Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        written => Ok(written?),
+    }
 }

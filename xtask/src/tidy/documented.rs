@@ -1,96 +1,104 @@
-//! Names in docs/book-map.md and docs/errata.md: each item in Rust, and each case of `verify`, exists.
+//! Names in docs/book-map.md and docs/errata.md: each item and each cell exists, and the notebooks of a row use its items.
 //!
 //! An item is looked for by name in its crate's sources; that it stands in the module the path says is not checked.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use notebooks::{PROGRAMS, Program};
 
-use super::code::{code_of, lines_with_word};
-use super::shown;
-use crate::verify::table;
+use super::read;
 use crate::workspace::files_below;
 
 const PAGES: [&str; 2] = ["docs/book-map.md", "docs/errata.md"];
 
-/// Names that nothing has.
+/// Names that nothing has, and items that the cells beside them don't use.
 pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
-    let cases: BTreeSet<String> = table::load()?.into_iter().map(|case| case.id).collect();
     let mut faults = Vec::new();
     for page in PAGES {
-        let text = std::fs::read_to_string(root.join(page)).with_context(|| page.to_owned())?;
-        for (line, name) in names(&text) {
-            if is_case(&name) {
-                if !cases.contains(&name) {
-                    faults.push(format!("{page}:{line}: there is no case `{name}`"));
+        for (index, line) in read(&root.join(page))?.lines().enumerate() {
+            let at = format!("{page}:{}", index + 1);
+            let names: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
+            let mut programs = Vec::new();
+            for (program, cell) in names.iter().filter_map(|name| cell(name)) {
+                programs.push(program);
+                let known = |part: &notebooks::Cell| {
+                    [&part.cell, &part.name, &part.section]
+                        .iter()
+                        .any(|name| *name == cell)
+                };
+                if !program.outline()?.cells().any(known) {
+                    faults.push(format!("{at}: there is no cell `{} {cell}`", program.name));
                 }
-            } else if let Some((krate, path)) = name.split_once("::") {
+            }
+            for name in names {
+                let Some((krate, path)) = name.split_once("::") else {
+                    continue;
+                };
                 let sources = root
                     .join("crates")
                     .join(krate.replace('_', "-"))
                     .join("src");
-                faults.extend(
-                    missing(root, &sources, path)
-                        .map(|fault| format!("{page}:{line}: `{name}`: {fault}")),
-                );
+                if let Some(part) = path.split("::").find(|part| !defined(&sources, part)) {
+                    faults.push(format!(
+                        "{at}: `{name}`: the sources of {krate} don't define {part}"
+                    ));
+                }
+                let last = path.rsplit("::").next().unwrap_or(path);
+                if !programs.is_empty()
+                    && !programs
+                        .iter()
+                        .any(|program| has_word(program.source, last))
+                {
+                    faults.push(format!(
+                        "{at}: `{name}`: the cells of this row don't use it"
+                    ));
+                }
             }
         }
     }
     Ok(faults)
 }
 
-/// What stands between backticks, with its line from 1.
-fn names(text: &str) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        found.extend(
-            line.split('`')
-                .skip(1)
-                .step_by(2)
-                .map(|name| (index + 1, name.to_owned())),
-        );
-    }
-    found
+/// The notebook and the cell or section that `ch03 In [36]` names.
+fn cell(name: &str) -> Option<(&'static Program, &str)> {
+    let (notebook, cell) = name.split_once(' ')?;
+    let program = PROGRAMS.iter().find(|program| program.name == notebook)?;
+    Some((program, cell))
 }
 
-/// `seed001.in23`, `ch04.ex4.1`; `ch04` alone is a filter.
-fn is_case(name: &str) -> bool {
-    let (head, rest) = name.split_once('.').unwrap_or((name, ""));
-    let digits = head.trim_start_matches("seed").trim_start_matches("ch");
-    let known = head.len() > digits.len() && !digits.is_empty();
-    known
-        && digits.chars().all(|character| character.is_ascii_digit())
-        && !rest.is_empty()
-        && rest != "ipynb"
-}
-
-/// The first part of `path` that the sources don't define.
-fn missing(root: &Path, sources: &Path, path: &str) -> Option<String> {
-    let files = files_below(sources, "rs");
-    if files.is_empty() {
-        return Some(format!("there is no {}", shown(root, sources)));
-    }
-    let code: Vec<(bool, String)> = files
+fn defined(sources: &Path, name: &str) -> bool {
+    const KEYWORDS: [&str; 8] = [
+        "fn", "struct", "enum", "trait", "const", "mod", "type", "use",
+    ];
+    files_below(sources, "rs")
         .iter()
-        .filter_map(|file| {
-            std::fs::read_to_string(file)
-                .ok()
-                .map(|text| (file.ends_with("lib.rs"), code_of(&text)))
+        .filter_map(|file| read(file).ok())
+        .any(|text| {
+            let line_defines = |line: &str| {
+                let line = line
+                    .trim_start()
+                    .trim_start_matches("pub ")
+                    .trim_start_matches("pub(crate) ");
+                KEYWORDS.iter().any(|keyword| {
+                    line.strip_prefix(keyword)
+                        .is_some_and(|rest| rest.starts_with(' ') && has_word(rest, name))
+                })
+            };
+            text.lines().any(line_defines)
         })
-        .collect();
-    let defined = |name: &str| {
-        code.iter().any(|(is_root, code)| {
-            let keywords = ["fn", "struct", "enum", "trait", "const", "mod", "type"];
-            (*is_root && !lines_with_word(code, name).is_empty())
-                || keywords
-                    .iter()
-                    .any(|keyword| !lines_with_word(code, &format!("{keyword} {name}")).is_empty())
-        })
-    };
-    path.split("::")
-        .find(|name| !defined(name))
-        .map(|name| format!("the sources don't define {name}"))
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    text.match_indices(word).any(|(start, _)| {
+        let before = text[..start].chars().next_back().is_some_and(is_word);
+        let after = text[start + word.len()..]
+            .chars()
+            .next()
+            .is_some_and(is_word);
+        !before && !after
+    })
 }
 
 #[cfg(test)]
@@ -98,32 +106,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cases_and_items_are_told_apart() {
-        assert!(is_case("seed001.in23") && is_case("ch04.ex4.1") && is_case("ch04.gpt.py"));
+    fn cells_and_items_are_told_apart() {
         assert!(
-            !is_case("errata.b1")
-                && !is_case("ch04")
-                && !is_case("gpt::GptModel")
-                && !is_case("seed")
+            cell("ch03 In [36]")
+                .is_some_and(|(program, cell)| program.name == "ch03" && cell == "In [36]")
         );
+        assert!(cell("gpt::GptModel").is_none() && cell("cargo xtask").is_none());
     }
 
     #[test]
-    fn an_item_that_is_not_there_is_a_fault() {
+    fn an_item_is_found_where_it_is_defined_and_not_where_it_is_named() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(
-            folder.path().join("lib.rs"),
-            "//! x\nmod a;\npub use a::Thing;\n// Nothing\n",
-        )
-        .unwrap();
-        std::fs::write(
             folder.path().join("a.rs"),
-            "//! x\npub struct Thing;\nimpl Thing { pub fn make() {} }\n",
+            "//! x\npub struct Thing;\nimpl Thing { \n    pub fn make() {}\n}\n// Nothing\n",
         )
         .unwrap();
-        let missing = |path| missing(folder.path(), folder.path(), path);
-        assert_eq!(missing("Thing::make"), None);
-        assert!(missing("Nothing").is_some());
-        assert!(missing("Thing::break_it").is_some());
+        assert!(defined(folder.path(), "Thing") && defined(folder.path(), "make"));
+        assert!(!defined(folder.path(), "Nothing") && !defined(folder.path(), "mak"));
     }
 }

@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::shown;
+use super::{read, shown};
 use crate::workspace::files_below;
 
 /// Links that lead nowhere.
 pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for path in files_below(root, "md") {
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let text = read(&path)?;
         for (line, link) in links(&text) {
             if let Some(reason) = broken(&path, &text, &link) {
                 faults.push(format!("{}:{line}: {link}: {reason}", shown(root, &path)));

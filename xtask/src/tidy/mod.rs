@@ -1,19 +1,16 @@
-//! `cargo xtask tidy`: the house rules that a machine can check, also run as a test.
+//! `cargo xtask tidy`: the house rules that neither rustc nor clippy knows, also run as a test.
 //!
-//! Each rule returns its faults as `path:line: what`; a rule that has an exception names it with its reason.
+//! Each rule returns its faults as `path: what`; a rule that has an exception names it with its reason.
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
-use crate::workspace;
+use crate::workspace::{files_below, root};
 
-mod code;
 mod documented;
 mod layers;
 mod links;
-mod manifests;
-mod sources;
 
 /// A rule: its name, and the faults it finds below the workspace's root.
 type Rule = (&'static str, fn(&Path) -> Result<Vec<String>>);
@@ -23,12 +20,26 @@ const RULES: &[Rule] = &[
         "the layers are those of docs/ARCHITECTURE.md",
         layers::faults,
     ),
-    ("no package can be published", manifests::faults),
-    ("sources keep the house style", sources::faults),
+    ("a file says what it is, and is short", files),
     ("links of the documentation lead somewhere", links::faults),
     (
-        "items and cases that the documentation names exist",
+        "items and cells that the documentation names exist",
         documented::faults,
+    ),
+];
+
+/// The most lines of a file.
+const MAX_LINES: usize = 400;
+
+/// Where a file may be longer, and why.
+const LONG_FILES: &[(&str, &str)] = &[
+    (
+        "crates/gpt/src/checkpoint/error.rs",
+        "one enum: every way in which a checkpoint can be wrong, with its message",
+    ),
+    (
+        "tests/notebooks/ch",
+        "a notebook is as long as its document, with what it prints",
     ),
 ];
 
@@ -39,7 +50,7 @@ const RULES: &[Rule] = &[
 pub(crate) fn run() -> Result<()> {
     let mut total = 0;
     for (name, rule) in RULES {
-        let faults = rule(&workspace::root())?;
+        let faults = rule(&root())?;
         println!("{} {name}", if faults.is_empty() { "ok  " } else { "FAIL" });
         for fault in &faults {
             println!("     {fault}");
@@ -50,6 +61,30 @@ pub(crate) fn run() -> Result<()> {
         bail!("{total} faults");
     }
     Ok(())
+}
+
+/// Files whose first line says nothing, or that are too long.
+fn files(root: &Path) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for path in files_below(root, "rs") {
+        let (text, path) = (read(&path)?, shown(root, &path));
+        if !text.starts_with("//!") && !text.starts_with("#![doc = include_str!(") {
+            faults.push(format!(
+                "{path}: a file begins with `//!`, which says what it is"
+            ));
+        }
+        let lines = text.lines().count();
+        if lines > MAX_LINES && !LONG_FILES.iter().any(|(long, _)| path.starts_with(long)) {
+            faults.push(format!(
+                "{path}: {lines} lines, over {MAX_LINES}: a file is one concept"
+            ));
+        }
+    }
+    Ok(faults)
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
 /// `path` as it is written in messages: from the root, with forward slashes.
@@ -66,7 +101,7 @@ mod tests {
     fn the_workspace_is_tidy() {
         for (name, rule) in super::RULES {
             assert_eq!(
-                rule(&crate::workspace::root()).unwrap(),
+                rule(&super::root()).unwrap(),
                 Vec::<String>::new(),
                 "{name}"
             );

@@ -17,8 +17,9 @@ mod start;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{ArgMatches, Args};
 
+use config_file::Said;
 use options::TrainOptions;
 
 /// Examples under the help.
@@ -46,15 +47,15 @@ pub(crate) struct TrainArgs {
     resume: Option<Option<PathBuf>>,
 }
 
-pub(crate) fn run(args: &TrainArgs) -> Result<()> {
-    let options = match &args.config {
-        Some(path) => config_file::overlay(&config_file::read(path)?, &args.options),
-        None => args.options.clone(),
-    };
+/// Trains; `flags` is what clap read for this subcommand.
+pub(crate) fn run(args: &TrainArgs, flags: &ArgMatches) -> Result<()> {
+    let file = args.config.as_deref();
+    let said = Said { file, flags };
+    let options = said.over(TrainOptions::default())?;
     crate::threads::use_threads(options.threads)?;
     let started = match resume::folder(args.resume.as_ref(), &options)? {
-        Some(folder) => resume::resume(&folder, &options)?,
-        None => start::start(&options)?,
+        Some(folder) => resume::resume(&folder, &said)?,
+        None => start::start(options)?,
     };
     run::run(started)
 }

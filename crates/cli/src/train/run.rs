@@ -11,6 +11,7 @@ use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 use train::{Evaluation, Event, Outcome, TrainError, Trainer, calc_loss_loader, latest_checkpoint};
 
+use super::config_file::to_json;
 use super::data::Loaders;
 use super::interrupt::Interrupt;
 use super::log::{LOG, Line, Log};
@@ -26,22 +27,23 @@ pub(crate) fn run(started: Started) -> Result<()> {
     let Started {
         mut trainer,
         folder,
-        options,
         settings,
-        data,
-        loaders,
     } = started;
+    let (data, loaders) = (&settings.data, &settings.loaders);
     let path = folder.path().to_owned();
     let vocab_size = settings.model.vocab_size;
-    let tokens_per_step =
-        settings.training.accumulation * (settings.batch_size * loaders.max_length) as u64;
+    let tokens_per_batch = (settings.batch_size * loaders.max_length) as u64;
+    let tokens_per_step = settings
+        .training
+        .accumulation
+        .saturating_mul(tokens_per_batch);
     let max_steps = settings.training.max_steps;
     let steps_before = trainer.steps_done();
     let mut progress = Progress::new(
         steps_before,
         max_steps,
         tokens_per_step,
-        settings.log_interval as u64,
+        settings.log_interval,
     );
 
     let parameters = trainer.model().num_parameters();
@@ -68,12 +70,12 @@ pub(crate) fn run(started: Started) -> Result<()> {
         settings.batch_size,
         loaders.max_length,
         if accumulation > 1 { format!(" x {accumulation} batches") } else { String::new() },
-        (max_steps * accumulation) as f64 / loaders.train.len() as f64
+        max_steps as f64 * accumulation as f64 / loaders.train.len() as f64
     ));
     progress.line(&format!(
         "settings  learning rate {}, warmup {} steps, weight decay {}, clip {}, dropout {} ({}), seed {}, {} threads",
         settings.training.optimizer.lr,
-        options.warmup_steps.unwrap_or(0),
+        settings.kept.warmup_steps.unwrap_or(0),
         settings.training.optimizer.weight_decay,
         settings.training.max_grad_norm.map_or("none".to_owned(), |norm| norm.to_string()),
         model.drop_rates.emb,
@@ -98,7 +100,7 @@ pub(crate) fn run(started: Started) -> Result<()> {
         steps_done: steps_before,
         parameters,
         tokens_per_step,
-        options: serde_json::to_value(&options)?,
+        options: to_json(&settings.kept)?.into(),
     })?;
 
     progress.pause_over();
@@ -119,7 +121,7 @@ pub(crate) fn run(started: Started) -> Result<()> {
             }
             Event::Saved { steps_done, path } => Some(Line::Saved {
                 steps_done,
-                path: path.to_owned(),
+                path: path.display().to_string(),
             }),
             _ => None,
         };
@@ -150,7 +152,7 @@ pub(crate) fn run(started: Started) -> Result<()> {
 
     let mut last = None;
     if outcome == Outcome::Finished {
-        last = finish(&trainer, &loaders, &mut progress, &mut log, sampled_at)?;
+        last = finish(&trainer, loaders, &mut progress, &mut log, sampled_at)?;
     }
     progress.finish();
     plot::draw(&path)?;

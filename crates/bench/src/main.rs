@@ -1,0 +1,105 @@
+//! `cargo xtask bench`: our speed, each installed peer's, the ratio, and the fraction of what the machine can do, in one run.
+//!
+//! Ours and the peers take turns, and medians are compared, so that what else the machine does meets all alike.
+//! It knows no figures of other machines; a peer that is not installed is named as absent.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Parser;
+
+mod epochs;
+mod floors;
+mod memory;
+mod ours;
+mod peer;
+mod report;
+mod targets;
+mod turns;
+
+use floors::Machine;
+use peer::Peers;
+use report::Report;
+use turns::Bench;
+
+/// Training asks for the same large blocks in every step, and `gpt` has this allocator too.
+#[global_allocator]
+static ALLOCATOR: caching_alloc::CachingAllocator = caching_alloc::CachingAllocator::new();
+
+/// Measure our speed beside that of PyTorch and transformers.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench")]
+struct Options {
+    /// Only work whose name contains this, such as "decode" or "train 4x256"
+    filter: Option<String>,
+    /// Write machine and rows to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Fail if a target with a present peer is missed
+    #[arg(long)]
+    check: bool,
+    /// Threads for ours and for the peers [default: all cores]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// The Python that has the peers [default: $BENCH_PYTHON, or python3]
+    #[arg(long)]
+    python: Option<PathBuf>,
+    /// Turns of each work; medians are printed
+    #[arg(long, default_value_t = 5)]
+    repeat: usize,
+    /// The book's text: its training run is measured too, once (some ten minutes)
+    #[arg(long, value_name = "FILE")]
+    book_text: Option<PathBuf>,
+    /// Epochs of that run
+    #[arg(long, default_value_t = 10, requires = "book_text")]
+    epochs: u64,
+    /// Do one work a few times and print the bytes held at most; for the bench's own use
+    #[arg(long, hide = true)]
+    memory_of: Option<String>,
+}
+
+/// Measures, prints the table, writes the JSON file, checks the targets.
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    if let Some(threads) = options.threads {
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build_global()
+            .context("the thread pool was started before the bench")?;
+    }
+    if let Some(work) = &options.memory_of {
+        return memory::of_ours(work);
+    }
+    let threads = rayon::current_num_threads();
+    let python = (options.python.clone())
+        .or_else(|| std::env::var_os("BENCH_PYTHON").map(PathBuf::from))
+        .unwrap_or_else(|| "python3".into());
+    let machine = Machine::measure(threads);
+    machine.print();
+    let mut bench = Bench {
+        peers: Peers::new(python, threads),
+        filter: options.filter.clone().unwrap_or_default(),
+        repeat: options.repeat.max(1),
+        rows: Vec::new(),
+    };
+    ours::measure(&mut bench, &machine)?;
+    memory::measure(&mut bench, threads)?;
+    if let Some(text) = &options.book_text {
+        epochs::measure(&mut bench, text, options.epochs)?;
+    }
+    let report = Report {
+        machine,
+        peers: bench.peers.versions(),
+        rows: bench.rows,
+    };
+    report.print();
+    let missed = targets::print(&report.rows);
+    if let Some(path) = &options.json {
+        let json = serde_json::to_string_pretty(&report)?;
+        std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if options.check && missed > 0 {
+        bail!("{missed} of the targets are missed");
+    }
+    Ok(())
+}

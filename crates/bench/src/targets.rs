@@ -1,0 +1,105 @@
+//! What the project promises of its speed, and whether a run kept it.
+
+use crate::report::Row;
+
+/// A promise about rows.
+struct Target {
+    /// What is promised
+    text: &'static str,
+    least: f64,
+    /// The figure; `None` if a row or a peer is absent
+    figure: fn(&[Row]) -> Option<f64>,
+}
+
+const TARGETS: &[Target] = &[
+    Target {
+        text: "forward 1x1024: times transformers f32",
+        least: 2.0,
+        figure: |rows| ratio(rows, "forward 1x1024, tied", "f32"),
+    },
+    Target {
+        text: "train 4x256: times PyTorch's book model",
+        least: 2.2,
+        figure: |rows| ratio(rows, "train 4x256, untied", "f32"),
+    },
+    Target {
+        text: "train 4x256: times transformers f32",
+        least: 2.2,
+        figure: |rows| ratio(rows, "train 4x256, tied", "f32"),
+    },
+    Target {
+        text: "epochs of the book: times PyTorch's model",
+        least: 2.0,
+        figure: |rows| {
+            let run = |row: &&Row| row.work.contains("epochs of the book");
+            rows.iter().find(run)?.ratio
+        },
+    },
+    Target {
+        text: "decode f32: times transformers f32",
+        least: 2.3,
+        figure: |rows| ratio(rows, "decode 16+128, tied", "f32"),
+    },
+    Target {
+        text: "decode f32: part of the memory floor",
+        least: 0.8,
+        figure: |rows| find(rows, "decode 16+128, tied", "f32")?.floor_fraction,
+    },
+    Target {
+        text: "decode bf16: times our f32",
+        least: 1.7,
+        figure: |rows| over_f32(rows, "bf16"),
+    },
+    Target {
+        text: "decode int8: times our f32",
+        least: 2.5,
+        figure: |rows| over_f32(rows, "int8"),
+    },
+    Target {
+        text: "build from a seed: times PyTorch",
+        least: 1.0,
+        figure: |rows| ratio(rows, "build 124M from a seed, untied", "f32"),
+    },
+    Target {
+        text: "memory of train 4x256: PyTorch's over ours",
+        least: 1.0,
+        figure: |rows| ratio(rows, "memory of train 4x256, untied", "f32"),
+    },
+];
+
+/// Prints each target and returns how many are missed; one that can't be judged is not missed.
+pub(crate) fn print(rows: &[Row]) -> usize {
+    println!("\ntargets:");
+    let mut missed = 0;
+    for Target {
+        text,
+        least,
+        figure,
+    } in TARGETS
+    {
+        let verdict = match figure(rows) {
+            None => "not measured".to_owned(),
+            Some(figure) if figure >= *least => format!("{figure:.2}, kept"),
+            Some(figure) => {
+                missed += 1;
+                format!("{figure:.2}, MISSED")
+            }
+        };
+        println!("  {text:<47} at least {least:.1}: {verdict}");
+    }
+    missed
+}
+
+fn find<'a>(rows: &'a [Row], work: &str, precision: &str) -> Option<&'a Row> {
+    rows.iter()
+        .find(|row| row.work == work && row.precision == precision)
+}
+
+fn ratio(rows: &[Row], work: &str, precision: &str) -> Option<f64> {
+    find(rows, work, precision)?.ratio
+}
+
+fn over_f32(rows: &[Row], precision: &str) -> Option<f64> {
+    let work = "decode 16+128, tied";
+    Some(find(rows, work, precision)?.ours / find(rows, work, "f32")?.ours)
+}

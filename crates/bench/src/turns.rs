@@ -1,0 +1,114 @@
+//! Ours and the peers taking turns at one work, and the medians of their times.
+
+use std::collections::BTreeMap;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::floors::time;
+use crate::peer::{Name, Peers};
+use crate::report::Row;
+
+/// The threads of OpenMP go on spinning this long after their work; ours shall not share the cores with them.
+const SPINNING: Duration = Duration::from_millis(250);
+
+/// The state of a run.
+pub(crate) struct Bench {
+    pub(crate) peers: Peers,
+    /// Only work whose name contains it is done.
+    pub(crate) filter: String,
+    pub(crate) repeat: usize,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// One of our ways to do a work.
+pub(crate) struct Ours<'a> {
+    /// The row's name
+    pub(crate) work: String,
+    pub(crate) precision: &'static str,
+    /// Does it once
+    pub(crate) step: Box<dyn FnMut() + 'a>,
+    /// The seconds that the floor allows; `None` where none is known
+    pub(crate) floor: Option<f64>,
+    /// Who is compared with it
+    pub(crate) peers: &'a [Name],
+}
+
+impl Bench {
+    /// Whether a work with this name is asked for.
+    pub(crate) fn wants(&self, work: &str) -> bool {
+        work.contains(&self.filter)
+    }
+
+    /// Measures `command` done by each of `ours` and by their peers, in turns; `amount` of `unit` an execution.
+    pub(crate) fn turns(
+        &mut self,
+        command: &str,
+        (amount, unit): (f64, &'static str),
+        ours: Vec<Ours<'_>>,
+    ) {
+        let mut ours: Vec<_> = ours
+            .into_iter()
+            .filter(|ours| self.wants(&ours.work))
+            .collect();
+        let mut peers: BTreeMap<Name, Vec<f64>> = BTreeMap::new();
+        for &name in ours.iter().flat_map(|ours| ours.peers) {
+            peers.entry(name).or_default();
+        }
+        if ours.is_empty() {
+            return;
+        }
+        let mut times = vec![Vec::new(); ours.len()];
+        for _ in 0..self.repeat {
+            // Each is executed once untimed: what it holds grew cold while the others had their turns.
+            for (ours, times) in ours.iter_mut().zip(&mut times) {
+                (ours.step)();
+                times.push(time(&mut ours.step));
+            }
+            for (&name, times) in &mut peers {
+                let Some(peer) = self.peers.get(name) else {
+                    continue;
+                };
+                if peer.seconds(command).is_ok()
+                    && let Ok(seconds) = peer.seconds(command)
+                {
+                    times.push(seconds);
+                }
+                sleep(SPINNING);
+            }
+        }
+        self.peers.drop_work();
+        for (ours, times) in ours.into_iter().zip(times) {
+            let seconds = median(times);
+            let speeds = ours.peers.iter().filter_map(|name| {
+                let times = &peers[name];
+                (!times.is_empty()).then(|| (*name, amount / median(times.clone())))
+            });
+            let row = Row::new(
+                (ours.work, ours.precision, unit),
+                amount / seconds,
+                speeds.collect(),
+                ours.floor.map(|floor| floor / seconds),
+            );
+            row.print();
+            self.rows.push(row);
+        }
+    }
+}
+
+/// The middle one, or the mean of the middle two.
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    let n = times.len();
+    (times[(n - 1) / 2] + times[n / 2]) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 9.0]), 3.0);
+        assert_eq!(median(vec![4.0, 1.0, 9.0, 2.0]), 3.0);
+    }
+}

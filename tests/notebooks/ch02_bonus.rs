@@ -1,0 +1,239 @@
+//! The bonus notebooks of chapter 2, and the one of chapter 3 that begins with a text.
+//!
+//! Cells are numbered as in revision 28c65cd of the book's repository.
+
+use anyhow::{Context, Result};
+use attention::{AttentionConfig, MultiHeadAttention, MultiHeadAttentionWrapper};
+use dataloader::{Corpus, DataLoader, DataLoaderConfig, GptDataset, create_dataloader_v1};
+use ndarray::{Array2, Array3, array};
+use tensor_ops::{Embedding, Linear};
+use tokenizer::Gpt2Tokenizer;
+use torch_rng::TorchRng;
+
+use crate::Notebook;
+
+pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    dataloader_summary(book)?;
+    embedding_against_matmul(book)?;
+    dataloader_intuition(book)?;
+    multi_head_attention_on_text(book)?;
+    bpe_from_scratch(book);
+    Ok(())
+}
+
+/// dataloader.ipynb: the chapter in one piece.
+fn dataloader_summary(book: &mut Notebook) -> Result<()> {
+    book.section("dataloader", "The Main Data Loading Pipeline Summarized");
+    if let Some(raw_text) = book.the_verdict() {
+        let input_embeddings = embed_first_batch(raw_text)?;
+        book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
+    }
+    Ok(())
+}
+
+/// In \[2\] and \[3\] of two notebooks: embeddings for GPT-2's vocabulary and 1,024 places, of the first batch of a text.
+fn embed_first_batch(raw_text: &str) -> Result<Array3<f32>> {
+    let tokenizer = Gpt2Tokenizer::new();
+    let mut rng = TorchRng::manual_seed(123);
+    let token_embedding_layer = Embedding::new(tokenizer.vocab_size(), 256, &mut rng);
+    let pos_embedding_layer = Embedding::new(1024, 256, &mut rng);
+    let config = DataLoaderConfig {
+        batch_size: 8,
+        max_length: 4,
+        stride: 4,
+        ..DataLoaderConfig::default()
+    };
+    let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
+    let batch = dataloader.epoch(&mut rng).next().context("a batch")?;
+    let token_embeddings = token_embedding_layer.forward(&batch.input_ids); // (8, 4, 256)
+    let pos_embeddings = pos_embedding_layer.forward(&array![0, 1, 2, 3]); // (4, 256)
+    Ok(token_embeddings + &pos_embeddings)
+}
+
+/// embeddings-and-linear-layers.ipynb; 4 * 5 normals are no multiple of 16, so the last ones are drawn afresh.
+fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
+    book.section(
+        "embedding-vs-matmul",
+        "Understanding the Difference Between Embedding Layers and Linear Layers",
+    );
+    let idx = array![2, 3, 1];
+    let (num_idx, out_dim) = (4, 5);
+    let embedding = Embedding::new(num_idx, out_dim, &mut TorchRng::manual_seed(123));
+    book.prints(
+        "In [4]",
+        &embedding.weight,
+        "tensor([[ 0.3374, -0.1778, -0.3035, -0.5880,  1.5810],
+        [ 1.3010,  1.2753, -0.2010, -0.1606, -0.4015],
+        [ 0.6957, -1.8061, -1.1589,  0.3255, -0.6315],
+        [-2.8400, -0.7849, -1.4096, -0.4076,  0.7953]], requires_grad=True)",
+    );
+
+    book.prints(
+        "In [5]",
+        &embedding.forward(&array![1]),
+        "tensor([[ 1.3010,  1.2753, -0.2010, -0.1606, -0.4015]],
+       grad_fn=<EmbeddingBackward0>)",
+    );
+
+    book.prints(
+        "In [6]",
+        &embedding.forward(&array![2]),
+        "tensor([[ 0.6957, -1.8061, -1.1589,  0.3255, -0.6315]],
+       grad_fn=<EmbeddingBackward0>)",
+    );
+
+    let rows = embedding.forward(&idx);
+    book.prints(
+        "In [7]",
+        &rows,
+        "tensor([[ 0.6957, -1.8061, -1.1589,  0.3255, -0.6315],
+        [-2.8400, -0.7849, -1.4096, -0.4076,  0.7953],
+        [ 1.3010,  1.2753, -0.2010, -0.1606, -0.4015]],
+       grad_fn=<EmbeddingBackward0>)",
+    );
+
+    let mut linear = Linear::new(num_idx, out_dim, false, &mut TorchRng::manual_seed(123));
+    book.prints(
+        "In [9]",
+        &linear.weight,
+        "tensor([[-0.2039,  0.0166, -0.2483,  0.1886],
+        [-0.4260,  0.3665, -0.3634, -0.3975],
+        [-0.3159,  0.2264, -0.1847,  0.1871],
+        [-0.4244, -0.3034, -0.1836, -0.0983],
+        [-0.3814,  0.3274, -0.1179,  0.1605]], requires_grad=True)",
+    );
+
+    let onehot = Array2::from_shape_fn((3, num_idx), |(row, id)| {
+        f32::from(u8::from(idx[row] as usize == id))
+    });
+    linear.weight.assign(&embedding.weight.t());
+    book.agrees("In [11]", &linear.forward(&onehot), &rows);
+    Ok(())
+}
+
+/// dataloader-intuition.ipynb: a text of the numbers 0 to 1,000, each its own id.
+fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
+    book.section(
+        "dataloader-intuition",
+        "Data sampling with a sliding window with number data",
+    );
+    let numbers = Corpus::from_ids((0..=1000).collect::<Vec<u32>>());
+    let mut rng = TorchRng::manual_seed(123);
+
+    let dataloader = DataLoader::new(GptDataset::new(&numbers, 4, 1)?, 1, false, true)?;
+    let mut data_iter = dataloader.epoch(&mut rng);
+    let first_batch = data_iter.next().context("a batch")?;
+    book.prints("In [68]", &first_batch.input_ids, "tensor([[0, 1, 2, 3]])");
+    book.prints("In [68]", &first_batch.target_ids, "tensor([[1, 2, 3, 4]])");
+
+    let second_batch = data_iter.next().context("a second batch")?;
+    book.prints("In [69]", &second_batch.input_ids, "tensor([[1, 2, 3, 4]])");
+    book.prints(
+        "In [69]",
+        &second_batch.target_ids,
+        "tensor([[2, 3, 4, 5]])",
+    );
+
+    let third_batch = data_iter.next().context("a third batch")?;
+    book.prints("In [70]", &third_batch.input_ids, "tensor([[2, 3, 4, 5]])");
+    book.prints("In [70]", &third_batch.target_ids, "tensor([[3, 4, 5, 6]])");
+
+    let last_batch = dataloader.epoch(&mut rng).last().context("a batch")?;
+    book.prints(
+        "In [71]",
+        &last_batch.input_ids,
+        "tensor([[996, 997, 998, 999]])",
+    );
+    book.prints(
+        "In [71]",
+        &last_batch.target_ids,
+        "tensor([[ 997,  998,  999, 1000]])",
+    );
+
+    let dataset = GptDataset::new(&numbers, 4, 4)?;
+    let dataloader = DataLoader::new(dataset.clone(), 2, false, true)?;
+    let batch = dataloader.epoch(&mut rng).last().context("a batch")?;
+    book.prints(
+        "In [75]",
+        &batch.input_ids,
+        "tensor([[992, 993, 994, 995],
+        [996, 997, 998, 999]])",
+    );
+    book.prints(
+        "In [75]",
+        &batch.target_ids,
+        "tensor([[ 993,  994,  995,  996],
+        [ 997,  998,  999, 1000]])",
+    );
+
+    rng.reseed(123);
+    let dataloader = DataLoader::new(dataset, 2, true, true)?;
+    let batch = dataloader.epoch(&mut rng).last().context("a batch")?;
+    book.prints(
+        "In [76]",
+        &batch.input_ids,
+        "tensor([[880, 881, 882, 883],
+        [112, 113, 114, 115]])",
+    );
+    book.prints(
+        "In [76]",
+        &batch.target_ids,
+        "tensor([[881, 882, 883, 884],
+        [113, 114, 115, 116]])",
+    );
+    Ok(())
+}
+
+/// multihead-attention.ipynb; it reads another text than the chapter, but prints shapes only.
+fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
+    book.section(
+        "multihead-attention",
+        "Multi-head Attention Plus Data Loading",
+    );
+    if let Some(raw_text) = book.the_verdict() {
+        let input_embeddings = embed_first_batch(raw_text)?;
+        book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
+
+        let config = AttentionConfig {
+            d_in: 256,
+            d_out: 256,
+            context_length: 4,
+            dropout: 0.0,
+            num_heads: 2,
+            qkv_bias: false,
+        };
+        let of_one_head = AttentionConfig {
+            d_out: 128,
+            ..config
+        };
+        let mha = MultiHeadAttentionWrapper::new(of_one_head, &mut TorchRng::manual_seed(123))?;
+        book.shape("In [6]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
+
+        let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(123))?;
+        book.shape("In [8]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
+    }
+    Ok(())
+}
+
+/// bpe-from-scratch.ipynb trains a vocabulary of its own.
+fn bpe_from_scratch(book: &mut Notebook) {
+    book.section(
+        "bpe-from-scratch",
+        "Byte Pair Encoding (BPE) Tokenizer From Scratch",
+    );
+    book.leaves_out(
+        "In [7]",
+        1,
+        "training a tokenizer is no goal of this project",
+    );
+    book.leaves_out(
+        "In [8]",
+        1,
+        "training a tokenizer is no goal of this project",
+    );
+    book.leaves_out(
+        "In [9]",
+        20,
+        "training a tokenizer is no goal of this project",
+    );
+}

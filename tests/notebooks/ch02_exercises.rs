@@ -1,0 +1,79 @@
+//! exercise-solutions.ipynb of chapter 2.
+//!
+//! Cells are numbered as in revision 28c65cd of the book's repository.
+
+use anyhow::{Context, Result};
+use dataloader::{DataLoaderConfig, create_dataloader_v1};
+use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use torch_rng::TorchRng;
+
+use crate::Notebook;
+
+pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.section("ex2.1", "Byte pair encoding of unknown words");
+    let tokenizer = Gpt2Tokenizer::new();
+    let encode = |text| tokenizer.encode(text, AllowedSpecial::None);
+    let integers = encode("Akwirw ier")?;
+    book.prints("In [3]", &integers, "[33901, 86, 343, 86, 220, 959]");
+
+    let mut lines = Vec::new();
+    for &i in &integers {
+        lines.push(format!("{i} -> {}", tokenizer.decode(&[i])?));
+    }
+    book.prints(
+        "In [4]",
+        &lines.join("\n"),
+        "33901 -> Ak\n86 -> w\n343 -> ir\n86 -> w\n220 ->  \n959 -> ier",
+    );
+
+    book.prints("In [5]", &encode("Ak")?, "[33901]");
+    book.prints("In [6]", &encode("w")?, "[86]");
+    book.prints("In [7]", &encode("ir")?, "[343]");
+    book.prints("In [8]", &encode("w")?, "[86]");
+    book.prints("In [9]", &encode(" ")?, "[220]");
+    book.prints("In [10]", &encode("ier")?, "[959]");
+
+    book.prints("In [11]", &tokenizer.decode(&integers)?, "Akwirw ier");
+
+    book.section(
+        "ex2.2",
+        "Data loaders with different strides and context sizes",
+    );
+    if let Some(raw_text) = book.the_verdict() {
+        // In order, so the seed decides nothing.
+        let mut rng = TorchRng::manual_seed(0);
+        let config = DataLoaderConfig {
+            batch_size: 4,
+            max_length: 2,
+            stride: 2,
+            shuffle: false,
+            drop_last: false,
+        };
+        let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
+        let batch = dataloader.epoch(&mut rng).next().context("a batch")?;
+        book.prints(
+            "In [13]",
+            &batch.input_ids,
+            "tensor([[  40,  367],
+        [2885, 1464],
+        [1807, 3619],
+        [ 402,  271]])",
+        );
+
+        let config = DataLoaderConfig {
+            max_length: 8,
+            ..config
+        };
+        let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
+        let batch = dataloader.epoch(&mut rng).next().context("a batch")?;
+        book.prints(
+            "In [14]",
+            &batch.input_ids,
+            "tensor([[   40,   367,  2885,  1464,  1807,  3619,   402,   271],
+        [ 2885,  1464,  1807,  3619,   402,   271, 10899,  2138],
+        [ 1807,  3619,   402,   271, 10899,  2138,   257,  7026],
+        [  402,   271, 10899,  2138,   257,  7026, 15632,   438]])",
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! exercise-solutions.ipynb of chapter 3.
+
+use anyhow::{Context, Result};
+use attention::{
+    AttentionConfig, CausalAttention, MultiHeadAttention, MultiHeadAttentionWrapper,
+    SelfAttentionV1, SelfAttentionV2, mask_future,
+};
+use ndarray::{Array3, ArrayRef3, Axis, array, concatenate, stack};
+use tensor_ops::{Parameters, matmul_batched, softmax};
+use torch_rng::TorchRng;
+
+use crate::Notebook;
+
+pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.section(
+        "ex3.1",
+        "Exercise 3.1: comparing SelfAttention_v1 and SelfAttention_v2",
+    );
+    let inputs = array![
+        [0.43, 0.15, 0.89],
+        [0.55, 0.87, 0.66],
+        [0.57, 0.85, 0.64],
+        [0.22, 0.58, 0.33],
+        [0.77, 0.25, 0.10],
+        [0.05, 0.80, 0.55],
+    ]; // (6, 3)
+    let (d_in, d_out) = (3, 2);
+    let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(123));
+    let sa_v1 = SelfAttentionV1::from_v2(&sa_v2).context("a V2 without biases")?;
+    let of_v1 = sa_v1.forward(&inputs)?;
+    book.prints(
+        "In [14]",
+        &of_v1,
+        "\
+tensor([[-0.5337, -0.1051],
+        [-0.5323, -0.1080],
+        [-0.5323, -0.1079],
+        [-0.5297, -0.1076],
+        [-0.5311, -0.1066],
+        [-0.5299, -0.1081]])",
+    );
+    let of_v2 = sa_v2.forward(&inputs)?;
+    book.prints(
+        "In [15]",
+        &of_v2,
+        "\
+tensor([[-0.5337, -0.1051],
+        [-0.5323, -0.1080],
+        [-0.5323, -0.1079],
+        [-0.5297, -0.1076],
+        [-0.5311, -0.1066],
+        [-0.5299, -0.1081]])",
+    );
+    book.agrees("v1 and v2", &of_v1, &of_v2);
+
+    book.section(
+        "ex3.2",
+        "Exercise 3.2: returning two-dimensional embedding vectors",
+    );
+    let batch = stack![Axis(0), inputs, inputs]; // (2, 6, 3)
+    let config = AttentionConfig {
+        d_in,
+        d_out: 1,
+        context_length: 6,
+        dropout: 0.0,
+        num_heads: 2,
+        qkv_bias: false,
+    };
+    let mha = MultiHeadAttentionWrapper::new(config, &mut TorchRng::manual_seed(123))?;
+    // B1: the printed digits are those of an early class, whose softmax ran over the columns.
+    let heads: Vec<_> = mha
+        .heads
+        .iter()
+        .map(|head| columns_normalised(head, &batch))
+        .collect();
+    let context_vecs = concatenate![Axis(2), heads[0], heads[1]];
+    book.prints(
+        "as printed",
+        &context_vecs,
+        "\
+tensor([[[-9.1476e-02,  3.4164e-02],
+         [-2.6796e-01, -1.3427e-03],
+         [-4.8421e-01, -4.8909e-02],
+         [-6.4808e-01, -1.0625e-01],
+         [-8.8380e-01, -1.7140e-01],
+         [-1.4744e+00, -3.4327e-01]],
+
+        [[-9.1476e-02,  3.4164e-02],
+         [-2.6796e-01, -1.3427e-03],
+         [-4.8421e-01, -4.8909e-02],
+         [-6.4808e-01, -1.0625e-01],
+         [-8.8380e-01, -1.7140e-01],
+         [-1.4744e+00, -3.4327e-01]]])",
+    );
+    let context_vecs = mha.forward(&batch)?;
+    book.shape("as printed", &context_vecs, &[2, 6, 2]);
+    book.known(
+        "rows normalised",
+        &context_vecs.index_axis(Axis(0), 0),
+        "\
+tensor([[-5.7399e-01,  2.2160e-01],
+        [-7.3199e-01,  1.5525e-02],
+        [-7.7736e-01, -5.4602e-02],
+        [-6.9786e-01, -8.1738e-02],
+        [-6.5384e-01, -9.5701e-02],
+        [-6.4238e-01, -1.0645e-01]])",
+        "computed in plain Python from the same seed",
+    );
+
+    book.section(
+        "ex3.3",
+        "Exercise 3.3: initializing GPT-2 size attention modules",
+    );
+    let config = AttentionConfig {
+        d_in: 768,
+        d_out: 768,
+        context_length: 1024,
+        dropout: 0.0,
+        num_heads: 12,
+        qkv_bias: false,
+    };
+    let mha = MultiHeadAttention::zeros(config)?;
+    book.prints("count_parameters(mha)", &mha.num_parameters(), "2360064");
+    Ok(())
+}
+
+/// Erratum B1: the softmax runs over `dim=1` of (batch, num_tokens, num_tokens), so that columns sum to 1 and not rows.
+pub(crate) fn columns_normalised(head: &CausalAttention, x: &ArrayRef3<f32>) -> Array3<f32> {
+    let queries = head.w_query.forward(x); // (batch, num_tokens, d_out)
+    let keys = head.w_key.forward(x);
+    let scores = matmul_batched(&queries, &keys.view().permuted_axes([0, 2, 1])); // (batch, num_tokens, num_tokens)
+    let scores = mask_future(&scores) / (keys.shape()[2] as f32).sqrt();
+    let weights = softmax(&scores, Axis(1)); // Axis(2) is right
+    matmul_batched(&weights, &head.w_value.forward(x))
+}

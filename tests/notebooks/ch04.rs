@@ -1,0 +1,298 @@
+//! ch04.ipynb: a GPT model from its parts, and gpt.py, the chapter in one file.
+//!
+//! Cells are numbered as in revision 28c65cd of the book's repository.
+
+use anyhow::Result;
+use generate::generate_text_simple;
+use gpt::{
+    DummyGptModel, ExampleDeepNeuralNetwork, FeedForward, GptConfig, GptModel, LayerNorm,
+    TransformerBlock,
+};
+use ndarray::{Array2, Array3, Axis, array};
+use tensor_ops::{Linear, Parameters, relu};
+use tokenizer::{AllowedSpecial, Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
+use torch_rng::{Build, TorchRng};
+
+use crate::Notebook;
+
+pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.section("4.1", "Coding an LLM architecture");
+    let tokenizer = Gpt2Tokenizer::new();
+    let txt1 = "Every effort moves you";
+    let txt2 = "Every day holds a";
+    let mut batch = tokenizer.encode(txt1, AllowedSpecial::None)?;
+    batch.extend(tokenizer.encode(txt2, AllowedSpecial::None)?);
+    let batch = Array2::from_shape_vec((2, 4), batch)?;
+    book.prints(
+        "In [4]",
+        &batch,
+        "tensor([[6109, 3626, 6100,  345],
+        [6109, 1110, 6622,  257]])",
+    );
+
+    book.listing("crates/gpt/src/dummy.rs", "fn above_embeddings(");
+    let mut rng = TorchRng::manual_seed(123);
+    let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
+    // The book doesn't call `eval()` yet, so the embeddings are dropped, by the draws that follow the weights.
+    let logits = model.forward_train(&batch, &mut rng.clone())?;
+    book.shape("In [5]", &logits, &[2, 4, 50257]);
+    book.prints(
+        "In [5]",
+        &logits,
+        "tensor([[[-1.2034,  0.3201, -0.7130,  ..., -1.5548, -0.2390, -0.4667],
+         [-0.1192,  0.4539, -0.4432,  ...,  0.2392,  1.3469,  1.2430],
+         [ 0.5307,  1.6720, -0.4695,  ...,  1.1966,  0.0111,  0.5835],
+         [ 0.0139,  1.6754, -0.3388,  ...,  1.1586, -0.0435, -1.0400]],
+
+        [[-1.0908,  0.1798, -0.9484,  ..., -1.6047,  0.2439, -0.4530],
+         [-0.7860,  0.5581, -0.0610,  ...,  0.4835, -0.0077,  1.6621],
+         [ 0.3567,  1.2698, -0.6398,  ..., -0.0162, -0.1296,  0.3717],
+         [-0.2407, -0.7349, -0.5102,  ...,  2.0057, -0.3694,  0.1814]]],
+       grad_fn=<UnsafeViewBackward0>)",
+    );
+
+    // The note below the cell has what another build of PyTorch prints.
+    let logits = model.forward_train(&batch, &mut rng.with_build(Build::Mkl))?;
+    book.shape("In [5] on Windows or Linux", &logits, &[2, 4, 50257]);
+    book.prints(
+        "In [5] on Windows or Linux",
+        &logits,
+        "tensor([[[-0.9289,  0.2748, -0.7557,  ..., -1.6070,  0.2702, -0.5888],
+         [-0.4476,  0.1726,  0.5354,  ..., -0.3932,  1.5285,  0.8557],
+         [ 0.5680,  1.6053, -0.2155,  ...,  1.1624,  0.1380,  0.7425],
+         [ 0.0447,  2.4787, -0.8843,  ...,  1.3219, -0.0864, -0.5856]],
+
+        [[-1.5474, -0.0542, -1.0571,  ..., -1.8061, -0.4494, -0.6747],
+         [-0.8422,  0.8243, -0.1098,  ..., -0.1434,  0.2079,  1.2046],
+         [ 0.1355,  1.1858, -0.1453,  ...,  0.0869, -0.1590,  0.1552],
+         [ 0.1666, -0.8138,  0.2307,  ...,  2.5035, -0.3055, -0.3083]]],
+       grad_fn=<UnsafeViewBackward0>)",
+    );
+    drop(model);
+
+    book.section("4.2", "Normalizing activations with layer normalization");
+    let mut rng = TorchRng::manual_seed(123);
+    let batch_example = Array2::from_shape_vec((2, 5), rng.randn(2 * 5))?;
+    let layer = Linear::new(5, 6, true, &mut rng);
+    let out = relu(&layer.forward(&batch_example));
+    book.prints(
+        "In [6]",
+        &out,
+        "tensor([[0.2260, 0.3470, 0.0000, 0.2216, 0.0000, 0.0000],
+        [0.2133, 0.2394, 0.0000, 0.5198, 0.3297, 0.0000]],
+       grad_fn=<ReluBackward0>)",
+    );
+
+    // Both (rows, 1); PyTorch's variance is unbiased unless told otherwise.
+    let mean_of = |x: &Array2<f32>| x.sum_axis(Axis(1)).insert_axis(Axis(1)) / x.ncols() as f32;
+    let var_of = |x: &Array2<f32>, ddof| x.var_axis(Axis(1), ddof).insert_axis(Axis(1));
+    let mean = mean_of(&out);
+    let var = var_of(&out, 1.0);
+    book.prints(
+        "In [7]",
+        &mean,
+        "tensor([[0.1324],
+        [0.2170]], grad_fn=<MeanBackward1>)",
+    );
+    book.prints(
+        "In [7]",
+        &var,
+        "tensor([[0.0231],
+        [0.0398]], grad_fn=<VarBackward0>)",
+    );
+
+    let out_norm = (&out - &mean) / var.sqrt();
+    book.prints(
+        "In [8]",
+        &out_norm,
+        "tensor([[ 0.6159,  1.4126, -0.8719,  0.5872, -0.8719, -0.8719],
+        [-0.0189,  0.1121, -1.0876,  1.5173,  0.5647, -1.0876]],
+       grad_fn=<DivBackward0>)",
+    );
+    let mean = mean_of(&out_norm);
+    let var = var_of(&out_norm, 1.0);
+    book.prints(
+        "In [8]",
+        &mean,
+        "tensor([[-5.9605e-08],
+        [ 1.9868e-08]], grad_fn=<MeanBackward1>)",
+    );
+    // In [9] prints both again, without the exponents.
+    book.prints(
+        "In [8]",
+        &var,
+        "tensor([[1.0000],
+        [1.0000]], grad_fn=<VarBackward0>)",
+    );
+
+    book.listing("crates/tensor-ops/src/layer_norm.rs", "pub fn forward<");
+    let ln = LayerNorm::new(6);
+    let out_ln = ln.forward(&out);
+    let mean = mean_of(&out_ln);
+    let var = var_of(&out_ln, 0.0);
+    book.prints(
+        "In [12]",
+        &mean,
+        "tensor([[-0.0000],
+        [-0.0000]], grad_fn=<MeanBackward1>)",
+    );
+    book.prints(
+        "In [12]",
+        &var,
+        "tensor([[0.9995],
+        [0.9997]], grad_fn=<VarBackward0>)",
+    );
+
+    book.section(
+        "4.3",
+        "Implementing a feed forward network with GELU activations",
+    );
+    book.listing("crates/tensor-ops/src/gelu.rs", "pub fn gelu<");
+    book.prints("In [16]", &GptConfig::GPT2_124M.emb_dim, "768");
+
+    book.listing("crates/gpt/src/feed_forward.rs", "pub fn forward(");
+    let ffn = FeedForward::new(GptConfig::GPT2_124M.emb_dim, &mut rng);
+    let x = Array3::from_shape_vec((2, 3, 768), rng.rand(2 * 3 * 768))?;
+    let out = ffn.forward(&x);
+    book.shape("In [17]", &out, &[2, 3, 768]);
+
+    book.section("4.4", "Adding shortcut connections");
+    book.listing("crates/gpt/src/shortcut.rs", "pub fn forward_train(");
+    let layer_sizes = [3, 3, 3, 3, 3, 1];
+    let sample_input = array![[1.0, 0.0, -1.0]];
+    let target = array![[0.0]];
+    let mut rng = TorchRng::manual_seed(123);
+    let model_without_shortcut = ExampleDeepNeuralNetwork::new(&layer_sizes, false, &mut rng)?;
+    let gradients = model_without_shortcut.mean_absolute_gradients(&sample_input, &target);
+    let (_, gradients): (Vec<String>, Vec<f32>) = gradients.into_iter().unzip();
+    book.prints(
+        "In [19]",
+        &gradients,
+        "\
+layers.0.0.weight has gradient mean of 0.00020173587836325169
+layers.1.0.weight has gradient mean of 0.00012011159560643137
+layers.2.0.weight has gradient mean of 0.0007152039906941354
+layers.3.0.weight has gradient mean of 0.0013988736318424344
+layers.4.0.weight has gradient mean of 0.005049645435065031",
+    );
+
+    rng.reseed(123);
+    let model_with_shortcut = ExampleDeepNeuralNetwork::new(&layer_sizes, true, &mut rng)?;
+    let gradients = model_with_shortcut.mean_absolute_gradients(&sample_input, &target);
+    let (_, gradients): (Vec<String>, Vec<f32>) = gradients.into_iter().unzip();
+    book.prints(
+        "In [20]",
+        &gradients,
+        "\
+layers.0.0.weight has gradient mean of 0.22169792652130127
+layers.1.0.weight has gradient mean of 0.20694106817245483
+layers.2.0.weight has gradient mean of 0.32896995544433594
+layers.3.0.weight has gradient mean of 0.2665732204914093
+layers.4.0.weight has gradient mean of 1.3258540630340576",
+    );
+
+    book.section(
+        "4.5",
+        "Connecting attention and linear layers in a transformer block",
+    );
+    book.listing("crates/gpt/src/transformer_block.rs", "pub fn forward(");
+    let mut rng = TorchRng::manual_seed(123);
+    let x = Array3::from_shape_vec((2, 4, 768), rng.rand(2 * 4 * 768))?;
+    let block = TransformerBlock::new(&GptConfig::GPT2_124M, &mut rng)?;
+    let output = block.forward(&x)?;
+    book.shape("In [22]", &output, &[2, 4, 768]);
+
+    book.section("4.6", "Coding the GPT model");
+    book.listing("crates/gpt/src/model.rs", "pub fn forward_hidden(");
+    let mut rng = TorchRng::manual_seed(123);
+    let model = GptModel::new(GptConfig::GPT2_124M, &mut rng)?;
+    let (out, _) = model.forward_train(&batch, &mut rng)?; // it still drops
+    book.shape("In [24]", &out, &[2, 4, 50257]);
+    book.prints(
+        "In [24]",
+        &out,
+        "tensor([[[ 0.3613,  0.4222, -0.0711,  ...,  0.3483,  0.4661, -0.2838],
+         [-0.1792, -0.5660, -0.9485,  ...,  0.0477,  0.5181, -0.3168],
+         [ 0.7120,  0.0332,  0.1085,  ...,  0.1018, -0.4327, -0.2553],
+         [-1.0076,  0.3418, -0.1190,  ...,  0.7195,  0.4023,  0.0532]],
+
+        [[-0.2564,  0.0900,  0.0335,  ...,  0.2659,  0.4454, -0.6806],
+         [ 0.1230,  0.3653, -0.2074,  ...,  0.7705,  0.2710,  0.2246],
+         [ 1.0558,  1.0318, -0.2800,  ...,  0.6936,  0.3205, -0.3178],
+         [-0.1565,  0.3926,  0.3288,  ...,  1.2630, -0.1858,  0.0388]]],
+       grad_fn=<UnsafeViewBackward0>)",
+    );
+
+    let total_params = model.num_parameters();
+    book.prints(
+        "In [25]",
+        &total_params,
+        "Total number of parameters: 163,009,536",
+    );
+
+    book.shape("In [26]", &model.tok_emb.weight, &[50257, 768]);
+    let out_head = model
+        .out_head
+        .as_ref()
+        .expect("the book's head is not tied");
+    book.shape("In [26]", &out_head.weight, &[50257, 768]);
+
+    let total_params_gpt2 = total_params - out_head.num_parameters();
+    book.prints(
+        "In [27]",
+        &total_params_gpt2,
+        "Number of trainable parameters considering weight tying: 124,412,160",
+    );
+
+    let size = GptConfig::GPT2_124M.size()?;
+    book.prints(
+        "In [28]",
+        &size.mebibytes(),
+        "Total size of the model: 621.83 MB",
+    );
+    book.agrees("In [28]", &size.total(), &total_params);
+    book.agrees("In [28]", &size.without_out_head(), &total_params_gpt2);
+
+    book.section("4.7", "Generating text");
+    book.listing(
+        "crates/generate/src/book.rs",
+        "pub fn generate_text_simple(",
+    );
+    let encoded = text_to_token_ids("Hello, I am", &tokenizer)?;
+    book.prints("In [30]", &encoded.row(0), "encoded: [15496, 11, 314, 716]");
+    book.shape("In [30]", &encoded, &[1, 4]);
+
+    let context_size = GptConfig::GPT2_124M.context_length;
+    let out = generate_text_simple(&model, encoded.clone(), 6, context_size)?;
+    book.prints(
+        "In [31]",
+        &out,
+        "Output: tensor([[15496,    11,   314,   716, 27018, 24086, 47843, 30961, 42348,  7267]])",
+    );
+    book.prints("In [31]", &out.ncols(), "Output length: 10");
+
+    let decoded_text = token_ids_to_text(out.view(), &tokenizer)?;
+    book.prints(
+        "In [32]",
+        &decoded_text,
+        "Hello, I am Featureiman Byeswickattribute argue",
+    );
+
+    book.section("gpt.py", "The chapter in one file, and its test");
+    // It makes the same model from the same seed.
+    let out = generate_text_simple(&model, encoded, 10, context_size)?;
+    book.prints(
+        "gpt.py",
+        &out,
+        "Output: tensor([[15496,    11,   314,   716, 27018, 24086, 47843, 30961, 42348,  7267,
+         49706, 43231, 47062, 34657]])",
+    );
+    book.prints("gpt.py", &out.ncols(), "Output length: 14");
+    let decoded_text = token_ids_to_text(out.view(), &tokenizer)?;
+    book.prints(
+        "gpt.py",
+        &decoded_text,
+        "Hello, I am Featureiman Byeswickattribute argue logger Normandy Compton analogous",
+    );
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! exercise-solutions.ipynb of chapter 4.
+//!
+//! Cells are numbered as in revision 28c65cd of the book's repository.
+
+use anyhow::Result;
+use gpt::{DropRates, GptConfig, GptModel, TransformerBlock};
+use ndarray::{Array3, array};
+use tensor_ops::Parameters;
+use torch_rng::TorchRng;
+
+use crate::Notebook;
+
+pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.section(
+        "ex4.1",
+        "Parameters in the feed forward versus attention module",
+    );
+    let block = TransformerBlock::new(&GptConfig::GPT2_124M, &mut TorchRng::manual_seed(123))?;
+    let total_params = block.ff.num_parameters();
+    book.prints(
+        "In [3]",
+        &total_params,
+        "Total number of parameters in feed forward module: 4,722,432",
+    );
+
+    let size = GptConfig::GPT2_124M.size()?;
+    book.agrees("In [3]", &size.feed_forward, &total_params);
+
+    let total_params = block.att.num_parameters();
+    book.prints(
+        "In [4]",
+        &total_params,
+        "Total number of parameters in attention module: 2,360,064",
+    );
+    book.agrees("In [4]", &size.attention, &total_params);
+
+    book.section("ex4.2", "Initialize larger GPT models");
+    // Counted from the configuration: the largest would take 6 GiB.
+    let small = GptConfig::GPT2_124M.size()?;
+    book.prints(
+        "In [6] gpt2-small",
+        &small.total(),
+        "Total number of parameters: 163,009,536",
+    );
+    book.prints(
+        "In [6] gpt2-small",
+        &small.without_out_head(),
+        "Number of trainable parameters considering weight tying: 124,412,160",
+    );
+    book.prints(
+        "In [6] gpt2-small",
+        &small.mebibytes(),
+        "Total size of the model: 621.83 MB",
+    );
+
+    let medium = GptConfig::GPT2_MEDIUM.size()?;
+    book.prints(
+        "In [6] gpt2-medium",
+        &medium.total(),
+        "Total number of parameters: 406,212,608",
+    );
+    book.prints(
+        "In [6] gpt2-medium",
+        &medium.without_out_head(),
+        "Number of trainable parameters considering weight tying: 354,749,440",
+    );
+    book.prints(
+        "In [6] gpt2-medium",
+        &medium.mebibytes(),
+        "Total size of the model: 1549.58 MB",
+    );
+
+    let large = GptConfig::GPT2_LARGE.size()?;
+    book.prints(
+        "In [6] gpt2-large",
+        &large.total(),
+        "Total number of parameters: 838,220,800",
+    );
+    book.prints(
+        "In [6] gpt2-large",
+        &large.without_out_head(),
+        "Number of trainable parameters considering weight tying: 773,891,840",
+    );
+    book.prints(
+        "In [6] gpt2-large",
+        &large.mebibytes(),
+        "Total size of the model: 3197.56 MB",
+    );
+
+    let xl = GptConfig::GPT2_XL.size()?;
+    book.prints(
+        "In [6] gpt2-xl",
+        &xl.total(),
+        "Total number of parameters: 1,637,792,000",
+    );
+    book.prints(
+        "In [6] gpt2-xl",
+        &xl.without_out_head(),
+        "Number of trainable parameters considering weight tying: 1,557,380,800",
+    );
+    book.prints(
+        "In [6] gpt2-xl",
+        &xl.mebibytes(),
+        "Total size of the model: 6247.68 MB",
+    );
+
+    book.section("ex4.3", "Using separate dropout parameters");
+    let one_rate = logits(DropRates::all(0.1))?;
+    let three_rates = logits(DropRates {
+        emb: 0.1,
+        attention: 0.1,
+        shortcut: 0.1,
+    })?;
+    book.agrees("In [9]", &three_rates, &one_rate);
+
+    let none = DropRates::all(0.0);
+    let (mut emb, mut attention, mut shortcut) = (none, none, none);
+    emb.emb = 0.5;
+    attention.attention = 0.5;
+    shortcut.shortcut = 0.5;
+    let undropped = logits(none)?;
+    let mut switched = Vec::new();
+    for (site, rates) in [
+        ("emb", emb),
+        ("attention", attention),
+        ("shortcut", shortcut),
+    ] {
+        if logits(rates)? != undropped {
+            switched.push(site);
+        }
+    }
+    book.agrees("In [9]", &switched, &["emb", "attention", "shortcut"][..]);
+    Ok(())
+}
+
+/// What a small model gives in training with these rates, from one seed: (1, 4, 50).
+fn logits(drop_rates: DropRates) -> Result<Array3<f32>> {
+    let config = GptConfig {
+        vocab_size: 50,
+        context_length: 8,
+        emb_dim: 16,
+        n_heads: 2,
+        n_layers: 2,
+        drop_rates,
+        ..GptConfig::GPT2_124M
+    };
+    let mut rng = TorchRng::manual_seed(123);
+    let model = GptModel::new(config, &mut rng)?;
+    Ok(model.forward_train(&array![[1, 2, 3, 4]], &mut rng)?.0)
+}

@@ -1,0 +1,360 @@
+//! ch05.ipynb: the losses of the untrained model, and decoding; the training run between them is ch05_training.rs.
+//!
+//! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs come from a CPU.
+
+use anyhow::Result;
+use dataloader::{
+    Batch, DataLoader, DataLoaderConfig, create_dataloader_v1, train_validation_split,
+};
+use generate::{generate_text_simple, greedy_id, softmax_with_temperature, top_k_filter};
+use gpt::{GptConfig, GptModel};
+use ndarray::{Array1, Array3, Axis, array};
+use tensor_ops::{cross_entropy, softmax};
+use tokenizer::{AllowedSpecial, Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
+use torch_rng::TorchRng;
+use train::{calc_loss_batch, calc_loss_loader, perplexity};
+
+use crate::Notebook;
+
+pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    losses_of_the_untrained_model(book)?;
+    decoding_strategies(book)?;
+    what_is_no_goal(book);
+    Ok(())
+}
+
+fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
+    book.section("5.1.1", "Using GPT to generate text");
+    book.listing("crates/tokenizer/src/ids.rs", "pub fn text_to_token_ids(");
+    book.listing("crates/tokenizer/src/ids.rs", "pub fn token_ids_to_text(");
+    let config = GptConfig {
+        context_length: 256,
+        ..GptConfig::GPT2_124M
+    };
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+    let tokenizer = Gpt2Tokenizer::new();
+    let idx = text_to_token_ids("Every effort moves you", &tokenizer)?;
+    let token_ids = generate_text_simple(&model, idx, 10, config.context_length)?;
+    let text = token_ids_to_text(token_ids.view(), &tokenizer)?;
+    book.prints(
+        "In [3]",
+        &text,
+        "Every effort moves you rentingetic wasnم refres RexMeCHicular stren",
+    );
+
+    book.section(
+        "5.1.2",
+        "Calculating the text generation loss: cross-entropy and perplexity",
+    );
+    let inputs = array![
+        [16833, 3626, 6100], // "every effort moves"
+        [40, 1107, 588]      // "I really like"
+    ];
+    let targets = array![
+        [3626, 6100, 345],  // " effort moves you"
+        [1107, 588, 11311]  // " really like chocolate"
+    ];
+    let logits = model.forward(&inputs)?;
+    let probas = softmax(&logits, Axis(2));
+    book.shape("In [5]", &probas, &[2, 3, 50257]);
+
+    let mut token_ids = Array3::zeros((2, 3, 1));
+    for (id, probas) in token_ids.iter_mut().zip(probas.lanes(Axis(2))) {
+        *id = greedy_id(&probas)?;
+    }
+    book.prints(
+        "In [6]",
+        &token_ids,
+        "tensor([[[16657],
+         [  339],
+         [42826]],
+
+        [[49906],
+         [29669],
+         [41751]]])",
+    );
+
+    let text = tokenizer.decode(&targets.row(0).to_vec())?;
+    book.prints("In [7]", &text, " effort moves you");
+    let first_row: Vec<u32> = token_ids.index_axis(Axis(0), 0).iter().copied().collect();
+    let text = tokenizer.decode(&first_row)?;
+    book.prints("In [7]", &text, " Armed heNetflix");
+
+    let of_targets = |text_idx: usize| -> Array1<f32> {
+        let ids = targets.row(text_idx).to_owned();
+        let probas = probas.index_axis(Axis(0), text_idx);
+        ids.iter()
+            .zip(probas.rows())
+            .map(|(&id, row)| row[id as usize])
+            .collect()
+    };
+    let target_probas_1 = of_targets(0);
+    book.prints(
+        "In [8]",
+        &target_probas_1,
+        "Text 1: tensor([7.4541e-05, 3.1061e-05, 1.1563e-05])",
+    );
+    let target_probas_2 = of_targets(1);
+    book.prints(
+        "In [8]",
+        &target_probas_2,
+        "Text 2: tensor([1.0337e-05, 5.6776e-05, 4.7559e-06])",
+    );
+
+    let log_probas: Array1<f32> = target_probas_1
+        .iter()
+        .chain(&target_probas_2)
+        .map(|p| p.ln())
+        .collect();
+    book.prints(
+        "In [9]",
+        &log_probas,
+        "tensor([ -9.5042, -10.3796, -11.3677, -11.4798,  -9.7764, -12.2561])",
+    );
+
+    let avg_log_probas = log_probas.sum() / 6.0;
+    book.prints("In [10]", &avg_log_probas, "tensor(-10.7940)");
+
+    let neg_avg_log_probas = -avg_log_probas;
+    book.prints("In [11]", &neg_avg_log_probas, "tensor(10.7940)");
+
+    let logits_flat = logits.into_shape_with_order((6, 50257))?;
+    book.shape("In [13]", &logits_flat, &[6, 50257]);
+
+    let targets_flat: Vec<u32> = targets.iter().copied().collect();
+    let loss = cross_entropy(&logits_flat, &targets_flat);
+    book.prints("In [14]", &loss, "tensor(10.7940)");
+    let batch = Batch {
+        input_ids: inputs,
+        target_ids: targets,
+    };
+    book.agrees("In [14]", &calc_loss_batch(&batch, &model)?, &loss);
+
+    let perplexity = perplexity(f64::from(loss)) as f32;
+    book.prints("In [15]", &perplexity, "tensor(48725.8203)");
+
+    book.section(
+        "5.1.3",
+        "Calculating the training and validation set losses",
+    );
+    if let Some(text_data) = book.the_verdict() {
+        let characters: Vec<char> = text_data.chars().collect();
+        let beginning: String = characters[..99].iter().collect();
+        book.prints("In [17]", &beginning, "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no ");
+
+        let total_characters = characters.len();
+        let end: String = characters[total_characters - 99..].iter().collect();
+        book.prints("In [18]", &end, "it for me! The Strouds stand alone, and happen once--but there's no exterminating our kind of art.\"");
+
+        let total_tokens = tokenizer.encode(text_data, AllowedSpecial::None)?.len();
+        book.prints("In [19]", &total_characters, "Characters: 20479");
+        book.prints("In [19]", &total_tokens, "Tokens: 5145");
+
+        let (train_data, val_data) = train_validation_split(text_data, 0.90)?;
+        let mut rng = TorchRng::manual_seed(123);
+        let of_training = DataLoaderConfig {
+            batch_size: 2,
+            max_length: config.context_length,
+            stride: config.context_length,
+            drop_last: true,
+            shuffle: true,
+        };
+        let of_validation = DataLoaderConfig {
+            drop_last: false,
+            shuffle: false,
+            ..of_training
+        };
+        let train_loader = create_dataloader_v1(train_data, &tokenizer, of_training)?;
+        let val_loader = create_dataloader_v1(val_data, &tokenizer, of_validation)?;
+        book.prints(
+            "In [22]",
+            &shapes(&train_loader, &mut rng),
+            "\
+torch.Size([2, 256]) torch.Size([2, 256])
+torch.Size([2, 256]) torch.Size([2, 256])
+torch.Size([2, 256]) torch.Size([2, 256])
+torch.Size([2, 256]) torch.Size([2, 256])
+torch.Size([2, 256]) torch.Size([2, 256])
+torch.Size([2, 256]) torch.Size([2, 256])
+torch.Size([2, 256]) torch.Size([2, 256])
+torch.Size([2, 256]) torch.Size([2, 256])
+torch.Size([2, 256]) torch.Size([2, 256])",
+        );
+        book.prints(
+            "In [22]",
+            &shapes(&val_loader, &mut rng),
+            "torch.Size([2, 256]) torch.Size([2, 256])",
+        );
+
+        let mut tokens_of = |loader: &DataLoader| -> usize {
+            loader
+                .epoch(&mut rng)
+                .map(|batch| batch.input_ids.len())
+                .sum()
+        };
+        let train_tokens = tokens_of(&train_loader);
+        let val_tokens = tokens_of(&val_loader);
+        book.prints("In [23]", &train_tokens, "Training tokens: 4608");
+        book.prints("In [23]", &val_tokens, "Validation tokens: 512");
+        book.prints("In [23]", &(train_tokens + val_tokens), "All tokens: 5120");
+
+        book.listing("crates/train/src/loss.rs", "pub fn calc_loss_batch(");
+        book.listing("crates/train/src/loss.rs", "pub fn calc_loss_loader(");
+        rng.reseed(123); // for the order of the training loader
+        let train_loss = calc_loss_loader(&train_loader, &model, None, &mut rng)?;
+        let val_loss = calc_loss_loader(&val_loader, &model, None, &mut rng)?;
+        book.prints("In [25]", &train_loss, "Training loss: 10.98758347829183");
+        book.prints("In [25]", &val_loss, "Validation loss: 10.98110580444336");
+    }
+    Ok(())
+}
+
+/// In \[22\]: a line a batch.
+fn shapes(loader: &DataLoader, rng: &mut TorchRng) -> String {
+    let line = |Batch {
+                    input_ids,
+                    target_ids,
+                }| {
+        format!(
+            "torch.Size({:?}) torch.Size({:?})",
+            input_ids.shape(),
+            target_ids.shape()
+        )
+    };
+    loader.epoch(rng).map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn decoding_strategies(book: &mut Notebook) -> Result<()> {
+    book.section("5.3.1", "Temperature scaling");
+    let vocab = [
+        "closer", "every", "effort", "forward", "inches", "moves", "pizza", "toward", "you",
+    ];
+    #[expect(clippy::approx_constant, reason = "6.28 is a logit")]
+    let next_token_logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
+    let probas = softmax(&next_token_logits, Axis(0));
+    let next_token_id = greedy_id(&probas)?;
+    book.prints("In [30]", vocab[next_token_id as usize], "forward");
+
+    let mut rng = TorchRng::manual_seed(123);
+    let next_token_id = rng.multinomial(&probas.to_vec());
+    book.prints("In [31]", vocab[next_token_id], "forward");
+
+    let sampled_ids = sampled_tokens(&probas);
+    book.prints(
+        "In [32]",
+        &sampled_ids,
+        "\
+73 x closer
+0 x every
+0 x effort
+582 x forward
+2 x inches
+0 x moves
+0 x pizza
+343 x toward
+0 x you",
+    );
+
+    book.listing(
+        "crates/generate/src/filters.rs",
+        "pub fn softmax_with_temperature(",
+    );
+    let colder = softmax_with_temperature(&next_token_logits, 0.1)?;
+    book.prints(
+        "In [35]",
+        &sampled_tokens(&colder),
+        "\
+0 x closer
+0 x every
+0 x effort
+985 x forward
+0 x inches
+0 x moves
+0 x pizza
+15 x toward
+0 x you",
+    );
+
+    let hotter = softmax_with_temperature(&next_token_logits, 5.0)?;
+    book.prints(
+        "In [36]",
+        &sampled_tokens(&hotter),
+        "\
+165 x closer
+75 x every
+42 x effort
+239 x forward
+71 x inches
+46 x moves
+32 x pizza
+227 x toward
+103 x you",
+    );
+
+    book.section("5.3.2", "Top-k sampling");
+    let new_logits = top_k_filter(&next_token_logits, 3)?;
+    let mut top_pos: Vec<usize> = (0..vocab.len())
+        .filter(|&id| new_logits[id].is_finite())
+        .collect();
+    top_pos.sort_by(|&one, &other| new_logits[other].total_cmp(&new_logits[one]));
+    let top_logits = new_logits.select(Axis(0), &top_pos);
+    book.prints(
+        "In [37]",
+        &top_logits,
+        "Top logits: tensor([6.7500, 6.2800, 4.5100])",
+    );
+    book.prints("In [37]", &top_pos, "Top positions: tensor([3, 7, 0])");
+
+    book.prints(
+        "In [38]",
+        &new_logits,
+        "tensor([4.5100,   -inf,   -inf, 6.7500,   -inf,   -inf,   -inf, 6.2800,   -inf])",
+    );
+
+    let topk_probas = softmax(&new_logits, Axis(0));
+    book.prints(
+        "In [39]",
+        &topk_probas,
+        "tensor([0.0615, 0.0000, 0.0000, 0.5775, 0.0000, 0.0000, 0.0000, 0.3610, 0.0000])",
+    );
+    Ok(())
+}
+
+fn what_is_no_goal(book: &mut Notebook) {
+    book.section("5.5", "Loading pretrained weights from OpenAI");
+    book.leaves_out("In [50]", 5, "OpenAI's weights are no goal of this project");
+    book.leaves_out("In [51]", 5, "OpenAI's weights are no goal of this project");
+    book.leaves_out(
+        "In [52]",
+        38,
+        "OpenAI's weights are no goal of this project",
+    );
+    book.leaves_out("In [56]", 1, "OpenAI's weights are no goal of this project");
+
+    book.section(
+        "appendix D",
+        "Adding Bells and Whistles to the Training Loop",
+    );
+    book.leaves_out(
+        "In [5], [11], [12], [14]",
+        72,
+        "the appendices are no goal of this project",
+    );
+
+    book.section("appendix E", "Parameter-efficient Finetuning with LoRA");
+    book.leaves_out(
+        "In [6], [11], [15], [16], [18], [19], [21]",
+        51,
+        "the appendices are no goal of this project",
+    );
+}
+
+/// The book's `print_sampled_tokens`: how often each id comes in 1,000 draws.
+pub(crate) fn sampled_tokens(probas: &Array1<f32>) -> Vec<u64> {
+    let mut rng = TorchRng::manual_seed(123);
+    let mut sampled_ids = vec![0; probas.len()];
+    for _ in 0..1000 {
+        sampled_ids[rng.multinomial(&probas.to_vec())] += 1;
+    }
+    sampled_ids
+}

@@ -1,0 +1,163 @@
+//! Notes on self-attention with weights, step by step, by another reader of the book.
+
+use anyhow::{Context, Result};
+use attention::{SelfAttentionV1, SelfAttentionV2, WeightInit, scaled_softmax};
+use ndarray::{Array2, array, s};
+use tensor_ops::matmul;
+use torch_rng::TorchRng;
+
+use crate::Notebook;
+
+pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.section("step-by-step", "The context vector z(2) of the input x(2)");
+    let inputs = array![
+        [0.43, 0.15, 0.89], // Your     (x^1)
+        [0.55, 0.87, 0.66], // journey  (x^2)
+        [0.57, 0.85, 0.64], // starts   (x^3)
+        [0.22, 0.58, 0.33], // with     (x^4)
+        [0.77, 0.25, 0.10], // one      (x^5)
+        [0.05, 0.80, 0.55], // step     (x^6)
+    ]; // (6, 3)
+    let x_2 = inputs.slice(s![1..2, ..]); // (1, d_in)
+    let d_in = inputs.ncols();
+    let d_out = 2;
+    book.shows("In [1]", &x_2.row(0), "tensor([0.5500, 0.8700, 0.6600])");
+
+    let mut rng = TorchRng::manual_seed(123);
+    let w_query = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
+    let w_key = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
+    let w_value = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
+    book.prints(
+        "In [2]",
+        &w_query,
+        "\
+tensor([[0.2961, 0.5166],
+        [0.2517, 0.6886],
+        [0.0740, 0.8665]])",
+    );
+
+    let query_2 = matmul(&x_2, &w_query); // (1, d_out)
+    book.prints("In [3]", &query_2.row(0), "tensor([0.4306, 1.4551])");
+
+    let queries = matmul(&inputs, &w_query); // (num_tokens, d_out)
+    let keys = matmul(&inputs, &w_key);
+    let values = matmul(&inputs, &w_value);
+    book.prints(
+        "In [4]",
+        &queries,
+        "\
+tensor([[0.2309, 1.0966],
+        [0.4306, 1.4551],
+        [0.4300, 1.4343],
+        [0.2355, 0.7990],
+        [0.2983, 0.6565],
+        [0.2568, 1.0533]])",
+    );
+    book.shape("In [4]", &keys, &[6, 2]);
+
+    let keys_2 = keys.slice(s![1..2, ..]);
+    let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
+    book.prints("In [5]", &attn_score_22[[0, 0]], "tensor(1.8524)");
+    let attn_score_2 = matmul(&query_2, &keys.t()); // (1, num_tokens)
+    book.prints(
+        "In [5]",
+        &attn_score_2.row(0),
+        "tensor([1.2705, 1.8524, 1.8111, 1.0795, 0.5577, 1.5440])",
+    );
+
+    let d_k = keys.ncols();
+    let attn_weights_2 = scaled_softmax(&attn_score_2, d_k);
+    book.prints(
+        "In [6]",
+        &attn_weights_2.row(0),
+        "tensor([0.1500, 0.2264, 0.2199, 0.1311, 0.0906, 0.1820])",
+    );
+    book.prints("In [6]", &attn_weights_2.sum(), "tensor(1.)");
+
+    let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
+    book.prints("In [7]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
+
+    book.section("SelfAttention_v1", "SelfAttention_v1");
+    book.shows(
+        "In [9]",
+        &inputs,
+        "\
+tensor([[0.4300, 0.1500, 0.8900],
+        [0.5500, 0.8700, 0.6600],
+        [0.5700, 0.8500, 0.6400],
+        [0.2200, 0.5800, 0.3300],
+        [0.7700, 0.2500, 0.1000],
+        [0.0500, 0.8000, 0.5500]])",
+    );
+    let sa_v1 = SelfAttentionV1::new(
+        d_in,
+        d_out,
+        WeightInit::Rand,
+        &mut TorchRng::manual_seed(123),
+    );
+    book.prints(
+        "In [9]",
+        &sa_v1.forward(&inputs)?,
+        "\
+tensor([[0.2996, 0.8053],
+        [0.3061, 0.8210],
+        [0.3058, 0.8203],
+        [0.2948, 0.7939],
+        [0.2927, 0.7891],
+        [0.2990, 0.8040]])",
+    );
+
+    book.section("SelfAttention_v2", "SelfAttention_v2");
+    book.shows(
+        "In [11]",
+        &inputs,
+        "\
+tensor([[0.4300, 0.1500, 0.8900],
+        [0.5500, 0.8700, 0.6600],
+        [0.5700, 0.8500, 0.6400],
+        [0.2200, 0.5800, 0.3300],
+        [0.7700, 0.2500, 0.1000],
+        [0.0500, 0.8000, 0.5500]])",
+    );
+    let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(789));
+    book.prints(
+        "In [11]",
+        &sa_v2.forward(&inputs)?,
+        "\
+tensor([[-0.0739,  0.0713],
+        [-0.0748,  0.0703],
+        [-0.0749,  0.0702],
+        [-0.0760,  0.0685],
+        [-0.0763,  0.0679],
+        [-0.0754,  0.0693]])",
+    );
+
+    book.section(
+        "exercise-3.1",
+        "Exercise 3.1: comparing SelfAttention_v1 and SelfAttention_v2",
+    );
+    book.shows(
+        "In [12]",
+        &inputs,
+        "\
+tensor([[0.4300, 0.1500, 0.8900],
+        [0.5500, 0.8700, 0.6600],
+        [0.5700, 0.8500, 0.6400],
+        [0.2200, 0.5800, 0.3300],
+        [0.7700, 0.2500, 0.1000],
+        [0.0500, 0.8000, 0.5500]])",
+    );
+    let sa_v1_v2 = SelfAttentionV1::from_v2(&sa_v2).context("a V2 without biases")?;
+    book.prints(
+        "In [12]",
+        &sa_v1_v2.forward(&inputs)?,
+        "\
+tensor([[-0.0739,  0.0713],
+        [-0.0748,  0.0703],
+        [-0.0749,  0.0702],
+        [-0.0760,  0.0685],
+        [-0.0763,  0.0679],
+        [-0.0754,  0.0693]])",
+    );
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! the-verdict.txt, the text that chapters 2 and 5 read: given by the user, checked by its hash.
+//!
+//! It is not part of this repository; without it the cells that need it are skipped and say so.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use sha2::{Digest, Sha256};
+
+/// The hash of the book's text (20,479 bytes).
+const SHA256: &str = "b41e41a68f0398a3154ae69e2e4c0e2694e17fe0d66730536837f1b01935b31f";
+
+/// The path in `$BOOK_TEXT`, if it names one.
+pub fn from_environment() -> Option<PathBuf> {
+    std::env::var_os("BOOK_TEXT")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
+}
+
+/// Reads and checks the text at `path`; it stays for as long as the process runs.
+///
+/// # Errors
+/// The file can't be read, or it is another text.
+pub fn read(path: &Path) -> Result<&'static str> {
+    let bytes =
+        std::fs::read(path).with_context(|| format!("the book's text {}", path.display()))?;
+    let hash: String = Sha256::digest(&bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    ensure!(
+        hash == SHA256,
+        "{} is not the book's text: its SHA-256 is {hash}, expected {SHA256}",
+        path.display()
+    );
+    let text = String::from_utf8(bytes).context("the book's text is UTF-8, as its hash says")?;
+    Ok(text.leak())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_text_is_refused_with_both_hashes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "not the book").unwrap();
+        let error = read(file.path()).unwrap_err().to_string();
+        assert!(
+            error.contains(SHA256) && error.contains("expected"),
+            "{error}"
+        );
+        assert!(read(Path::new("/no/such/file")).is_err());
+    }
+}

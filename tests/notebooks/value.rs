@@ -1,0 +1,137 @@
+//! What a cell can show: numbers with their shape, and texts.
+
+use ndarray::{ArrayBase, Data, Dimension};
+
+/// A computed value, ready to be compared or printed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Numbers in row-major order.
+    Numbers {
+        /// Empty for a scalar.
+        shape: Vec<usize>,
+        /// f32 and whole numbers below 2^53 are exact here.
+        values: Vec<f64>,
+        /// What they were.
+        kind: Kind,
+    },
+    /// A text.
+    Text(String),
+    /// A list of texts.
+    Texts(Vec<String>),
+}
+
+/// What numbers were before they became f64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An array or a number of f32, which prints as a tensor.
+    Tensor,
+    /// Python's floats.
+    Python,
+    /// Token ids, counts, sizes.
+    Whole,
+}
+
+/// A value that a cell can show.
+pub trait Shown {
+    /// Itself as a [`Value`].
+    fn value(&self) -> Value;
+}
+
+/// A number that an array or a list may hold.
+pub trait Element: Copy {
+    /// Of a single number and an array, and of a list.
+    const KINDS: [Kind; 2];
+    /// Without loss for what cells show.
+    fn to_f64(self) -> f64;
+}
+
+macro_rules! element {
+    ($($number:ty: $kinds:expr),*) => {$(
+        impl Element for $number {
+            const KINDS: [Kind; 2] = $kinds;
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+        }
+        impl Shown for $number {
+            fn value(&self) -> Value {
+                Value::Numbers { shape: Vec::new(), values: vec![self.to_f64()], kind: Self::KINDS[0] }
+            }
+        }
+    )*};
+}
+
+element!(
+    f32: [Kind::Tensor, Kind::Python],
+    f64: [Kind::Python, Kind::Python],
+    u32: [Kind::Whole, Kind::Whole],
+    u64: [Kind::Whole, Kind::Whole],
+    usize: [Kind::Whole, Kind::Whole]
+);
+
+impl<T: Element, S: Data<Elem = T>, D: Dimension> Shown for ArrayBase<S, D> {
+    fn value(&self) -> Value {
+        let values = self.iter().map(|&number| number.to_f64()).collect();
+        Value::Numbers {
+            shape: self.shape().to_vec(),
+            values,
+            kind: T::KINDS[0],
+        }
+    }
+}
+
+impl<T: Element> Shown for [T] {
+    fn value(&self) -> Value {
+        let values = self.iter().map(|&number| number.to_f64()).collect();
+        Value::Numbers {
+            shape: vec![self.len()],
+            values,
+            kind: T::KINDS[1],
+        }
+    }
+}
+
+impl<T: Element, const N: usize> Shown for [T; N] {
+    fn value(&self) -> Value {
+        self.as_slice().value()
+    }
+}
+
+impl<T> Shown for Vec<T>
+where
+    [T]: Shown,
+{
+    fn value(&self) -> Value {
+        self.as_slice().value()
+    }
+}
+
+impl Shown for str {
+    fn value(&self) -> Value {
+        Value::Text(self.to_owned())
+    }
+}
+
+impl Shown for String {
+    fn value(&self) -> Value {
+        self.as_str().value()
+    }
+}
+
+impl Shown for [&str] {
+    fn value(&self) -> Value {
+        Value::Texts(self.iter().map(|&text| text.to_owned()).collect())
+    }
+}
+
+impl Shown for [String] {
+    fn value(&self) -> Value {
+        Value::Texts(self.to_vec())
+    }
+}
+
+impl<T: Shown + ?Sized> Shown for &T {
+    fn value(&self) -> Value {
+        (**self).value()
+    }
+}

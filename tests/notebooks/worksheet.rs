@@ -1,0 +1,265 @@
+//! A course's worksheet on attention: concept questions, matrix products, four exercises and a bad language model.
+
+use std::panic::{catch_unwind, set_hook, take_hook};
+
+use anyhow::{Result, anyhow};
+use attention::{SelfAttentionV1, SelfAttentionV2, WeightInit, scaled_softmax};
+use dataloader::{DataLoaderConfig, create_dataloader_v1};
+use generate::greedy_id;
+use gpt::BadLm;
+use ndarray::{Array, Array2, ArrayD, Axis, Dimension, Ix2, Ix3, IxDyn, array, s};
+use tensor_ops::{Embedding, Linear, matmul};
+use tokenizer::Gpt2Tokenizer;
+use torch_rng::TorchRng;
+
+use crate::Notebook;
+
+pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.section("concepts", "Concept Questions");
+    let dot = matmul(&array![[1.0, 2.0, 3.0]], &array![[4.0], [5.0], [6.0]]); // (1, 1)
+    book.prints("1", &dot[[0, 0]], "32");
+    book.shape("2a", &product([8, 5], [5, 7])?, &[8, 7]);
+    book.refuses("2b", product([8, 6], [3, 4]), "doesn't exist");
+    book.refuses("2c", product([8, 8], [2, 8]), "doesn't exist");
+    book.shape("2d", &product([2, 8], [8, 8])?, &[2, 8]);
+    book.shape("2e", &product([4, 6], [6, 4])?, &[4, 4]);
+
+    book.section("attention", "Attention");
+    let a = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]; // 2x3
+    let b = array![[3.0], [4.0], [1.0]]; // 3x1
+    let c = matmul(&a, &b); // 2x1
+    book.prints("In [8]", &c, "tensor([[14],\n        [38]])");
+    let (d, e) = (Array2::zeros((40, 75)), Array2::zeros((75, 25)));
+    let f = matmul(&d, &e); // 40x25
+    book.shape("In [8]", &f, &[40, 25]);
+    let g = Array2::zeros((25, 83));
+    let h = matmul(&matmul(&d, &e), &g);
+    book.shape("In [8]", &h, &[40, 83]);
+    let (m1, m2) = (Array2::zeros((35, 50)), Array2::<f32>::zeros((35, 50)));
+    let m3 = matmul(&m1, &m2.t());
+    book.shape("In [8]", &m3, &[35, 35]);
+
+    // The cell has no seed: it went on after In [29], and after a first run of itself.
+    let mut rng = TorchRng::manual_seed(123);
+    for size in [6, 6, 6, 20] {
+        rng.randn(size);
+    }
+    rng.rand(20);
+    let normal = randn(Ix2(4, 5), &mut rng);
+    let uniform = Array2::from_shape_vec((4, 5), rng.rand(20))?;
+    book.prints(
+        "In [27]",
+        &normal,
+        "\
+tensor([[ 1.0720e+00,  1.5026e+00, -8.1899e-01,  2.6860e-01, -9.4053e-01],
+        [-4.6806e-01,  1.0322e+00, -2.8300e-01,  4.9275e-01, -1.4078e-02],
+        [-2.7466e-01, -7.6409e-01,  1.3966e+00, -9.9491e-01, -1.5822e-03],
+        [ 1.2471e+00, -7.7105e-02,  1.2774e+00, -1.4596e+00, -2.1595e+00]])",
+    );
+    book.prints(
+        "In [27]",
+        &uniform,
+        "\
+tensor([[0.6397, 0.8954, 0.2979, 0.6314, 0.5028],
+        [0.1239, 0.3786, 0.1661, 0.7211, 0.5449],
+        [0.5490, 0.3483, 0.5024, 0.3445, 0.6437],
+        [0.9856, 0.5757, 0.2785, 0.1946, 0.5382]])",
+    );
+
+    let x = array![
+        [0.43, 0.15, 0.89],
+        [0.55, 0.87, 0.66],
+        [0.57, 0.85, 0.64],
+        [0.22, 0.58, 0.33],
+        [0.77, 0.25, 0.10],
+        [0.05, 0.80, 0.55],
+    ]; // (n, d_in)
+    let (d_in, d_out) = (x.ncols(), 2);
+    let mut rng = TorchRng::manual_seed(123);
+    let w_q = randn(Ix2(d_in, d_out), &mut rng);
+    let w_k = randn(Ix2(d_in, d_out), &mut rng);
+    let w_v = randn(Ix2(d_in, d_out), &mut rng);
+    let q = matmul(&x, &w_q); // (n, d_out)
+    let k = matmul(&x, &w_k);
+    let v = matmul(&x, &w_v);
+    book.prints(
+        "In [29]",
+        &q,
+        "\
+tensor([[-1.1686,  0.2019],
+        [-1.1729, -0.0048],
+        [-1.1438, -0.0018],
+        [-0.6339, -0.0439],
+        [-0.2979,  0.0535],
+        [-0.9596, -0.0712]])",
+    );
+    book.prints(
+        "In [29]",
+        &k,
+        "\
+tensor([[-0.1823, -0.6888],
+        [-0.1142, -0.7676],
+        [-0.1443, -0.7728],
+        [ 0.0434, -0.3580],
+        [-0.6467, -0.6476],
+        [ 0.3262, -0.3395]])",
+    );
+    book.prints(
+        "In [29]",
+        &v,
+        "\
+tensor([[ 0.1196, -0.3566],
+        [ 0.4107,  0.6274],
+        [ 0.4091,  0.6390],
+        [ 0.2436,  0.4182],
+        [ 0.2653,  0.6668],
+        [ 0.2728,  0.3242]])",
+    );
+    let qkt = matmul(&q, &k.t()); // (n, n)
+    book.prints(
+        "In [29]",
+        &qkt,
+        "\
+tensor([[ 0.0740, -0.0216,  0.0126, -0.1230,  0.6250, -0.4498],
+        [ 0.2172,  0.1376,  0.1730, -0.0491,  0.7616, -0.3809],
+        [ 0.2098,  0.1320,  0.1665, -0.0489,  0.7408, -0.3725],
+        [ 0.1458,  0.1061,  0.1254, -0.0118,  0.4384, -0.1919],
+        [ 0.0175, -0.0071,  0.0017, -0.0321,  0.1580, -0.1153],
+        [ 0.2240,  0.1642,  0.1935, -0.0161,  0.6667, -0.2888]])",
+    );
+    let a = scaled_softmax(&qkt, d_out);
+    book.known(
+        "In [29]",
+        &a,
+        "\
+tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
+        [0.1704, 0.1611, 0.1652, 0.1412, 0.2505, 0.1117],
+        [0.1704, 0.1613, 0.1653, 0.1419, 0.2481, 0.1129],
+        [0.1704, 0.1656, 0.1679, 0.1524, 0.2095, 0.1342],
+        [0.1680, 0.1651, 0.1661, 0.1622, 0.1856, 0.1529],
+        [0.1711, 0.1640, 0.1675, 0.1444, 0.2340, 0.1191]])",
+        "the document is cut off at the first bracket: computed in plain Python",
+    );
+    book.known(
+        "In [29]",
+        &a.row(0).sum(),
+        "1.0000",
+        "as a comment of the cell says",
+    );
+    let context_vector = matmul(&a, &v);
+
+    book.section("ex1", "Exercise 1: an attention module");
+    let self_attention =
+        SelfAttentionV1::new(d_in, 2, WeightInit::Randn, &mut TorchRng::manual_seed(123));
+    book.prints(
+        "In [31]",
+        &self_attention.forward(&x)?,
+        "\
+tensor([[0.2845, 0.4071],
+        [0.2854, 0.4081],
+        [0.2854, 0.4075],
+        [0.2864, 0.3974],
+        [0.2863, 0.3910],
+        [0.2860, 0.4039]])",
+    );
+    book.again("In [31]", &context_vector);
+
+    book.section("ex2", "Exercise 2: the same with nn.Linear");
+    let linear_layer = Linear::new(10, 20, true, &mut TorchRng::manual_seed(123));
+    let zeros = |shape: &[usize]| ArrayD::zeros(IxDyn(shape));
+    book.shape("In [33]", &linear_layer.forward(&zeros(&[10])), &[20]);
+    book.shape("In [33]", &linear_layer.forward(&zeros(&[8, 10])), &[8, 20]);
+    book.shape(
+        "In [33]",
+        &linear_layer.forward(&zeros(&[2, 4, 10])),
+        &[2, 4, 20],
+    );
+    let h = linear_layer.forward(&zeros(&[5, 5, 5, 5, 5, 5, 10]));
+    book.shape("In [33]", &h, &[5, 5, 5, 5, 5, 5, 20]);
+
+    book.section("ex3", "Exercise 3: a batch of 40 context windows");
+    let mut rng = TorchRng::manual_seed(123);
+    let x_batch = randn(Ix3(40, 50, 768), &mut rng);
+    let self_attention = SelfAttentionV2::new(768, 1024, true, &mut rng);
+    let context_batch = self_attention.forward_batch(&x_batch)?;
+    book.shape("In [49]", &context_batch, &[40, 50, 1024]);
+    let x_batch_2 = x_batch.slice(s![..28, .., ..]);
+    let context_batch_2 = self_attention.forward_batch(&x_batch_2)?;
+    book.shape("In [49]", &context_batch_2, &[28, 50, 1024]);
+    let first_28 = context_batch.slice(s![..28, .., ..]);
+    book.agrees("In [49]", &first_28, &context_batch_2);
+
+    book.section("ex4", "Exercise 4: from text to context vectors");
+    let my_text = "I am currently taking a class about learning how to build LLMs";
+    let config = DataLoaderConfig {
+        batch_size: 2,
+        max_length: 4,
+        stride: 1,
+        shuffle: true,
+        drop_last: true,
+    };
+    let loader = create_dataloader_v1(my_text, &Gpt2Tokenizer::new(), config)?;
+    book.known(
+        "windows",
+        &loader.dataset().len(),
+        "9",
+        "13 ids, 4 to a window",
+    );
+    let (vocab_size, context_length) = (50257, 4);
+    let mut rng = TorchRng::manual_seed(123);
+    let token_embs = Embedding::new(vocab_size, 768, &mut rng);
+    let pos_embs = Embedding::new(context_length, 768, &mut rng);
+    let model = SelfAttentionV2::new(768, 1024, true, &mut rng);
+    let mut context_embs = Vec::new();
+    for batch in loader.epoch(&mut rng) {
+        let embedding = token_embs.forward(&batch.input_ids) + &pos_embs.weight;
+        context_embs.push(model.forward_batch(&embedding)?); // (batch, num_tokens, att_dim)
+    }
+    drop(token_embs);
+    book.shape("In [55]", &stacked(&context_embs)?, &[4, 2, 4, 1024]);
+
+    book.section("bad-lm", "Building a bad minimal language model");
+    let model = BadLm::new(4, vocab_size, 768, 1024, &mut TorchRng::manual_seed(123))?;
+    let mut predictions = Vec::new();
+    for batch in loader.epoch(&mut TorchRng::manual_seed(123)) {
+        let output = model.forward(&batch.input_ids)?; // (batch, num_tokens, vocab_size)
+        let tokens: Result<Vec<u32>, _> = output
+            .lanes(Axis(2))
+            .into_iter()
+            .map(|lane| greedy_id(&lane))
+            .collect();
+        predictions.push(Array2::from_shape_vec((2, 4), tokens?)?);
+    }
+    book.shape("In [61]", &stacked(&predictions)?, &[4, 2, 4]);
+    book.leaves_out(
+        "In [61]",
+        32,
+        "ids of a model that was drawn and a loader that was shuffled without a seed",
+    );
+    Ok(())
+}
+
+/// `a @ b` of zeros, or the words of `matmul`'s panic where the shapes don't fit.
+fn product(a: [usize; 2], b: [usize; 2]) -> Result<Array2<f32>> {
+    let hook = take_hook();
+    set_hook(Box::new(|_| {})); // the panic is expected: keep it off the report
+    let product = catch_unwind(|| matmul(&Array2::zeros(a), &Array2::zeros(b)));
+    set_hook(hook);
+    product.map_err(|_| anyhow!("a product of {a:?} and {b:?} doesn't exist"))
+}
+
+/// `torch.randn(shape)`.
+fn randn<D: Dimension>(shape: D, rng: &mut TorchRng) -> Array<f32, D> {
+    let numbers = rng.randn(shape.size());
+    Array::from_shape_vec(shape, numbers).expect("as many numbers as the shape has places")
+}
+
+/// The batches of an epoch along a new first axis.
+fn stacked<A: Clone, D: Dimension>(batches: &[Array<A, D>]) -> Result<Array<A, D::Larger>>
+where
+    D: ndarray::RemoveAxis,
+    D::Larger: ndarray::RemoveAxis,
+{
+    let views: Vec<_> = batches.iter().map(|batch| batch.view()).collect();
+    Ok(ndarray::stack(Axis(0), &views)?)
+}
