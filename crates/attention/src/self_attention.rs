@@ -47,21 +47,6 @@ impl SelfAttentionV1 {
         }
     }
 
-    /// Exercise 3.1: takes over the weights of a [`SelfAttentionV2`], which holds them transposed; its biases have no place here and must be absent.
-    ///
-    /// Returns `None` if there are biases.
-    pub fn from_v2(v2: &SelfAttentionV2) -> Option<Self> {
-        let weight = |linear: &Linear| match linear.bias {
-            None => Some(linear.weight.t().to_owned()),
-            Some(_) => None,
-        };
-        Some(Self {
-            w_query: weight(&v2.w_query)?,
-            w_key: weight(&v2.w_key)?,
-            w_value: weight(&v2.w_value)?,
-        })
-    }
-
     /// (num_tokens, d_in) -> (num_tokens, d_out)
     ///
     /// # Errors
@@ -84,6 +69,23 @@ impl SelfAttentionV1 {
         let values = matmul(x, &self.w_value);
         let attn_weights = scaled_softmax(&matmul(&queries, &keys.t()), keys.ncols());
         Ok((matmul(&attn_weights, &values), attn_weights))
+    }
+}
+
+/// Exercise 3.1: takes over the weights of a [`SelfAttentionV2`], which holds them transposed; its biases have no place here and must be absent.
+impl TryFrom<&SelfAttentionV2> for SelfAttentionV1 {
+    type Error = AttentionError;
+
+    fn try_from(v2: &SelfAttentionV2) -> Result<Self, AttentionError> {
+        let weight = |linear: &Linear| match linear.bias {
+            None => Ok(linear.weight.t().to_owned()),
+            Some(_) => Err(AttentionError::Biased),
+        };
+        Ok(Self {
+            w_query: weight(&v2.w_query)?,
+            w_key: weight(&v2.w_key)?,
+            w_value: weight(&v2.w_value)?,
+        })
     }
 }
 
