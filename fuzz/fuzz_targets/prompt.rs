@@ -6,10 +6,10 @@
 
 use std::sync::LazyLock;
 
-use generate::{Decoder, GenerateOptions, Sampling, StopStrings, TextStream, TokenStream};
+use generate::{Decoder, GenerateOptions, Sampling, StopStrings, TokenStream};
 use gpt::{GptConfig, GptModel};
 use libfuzzer_sys::fuzz_target;
-use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use tokenizer::{AllowedSpecial, Gpt2Tokenizer, StreamingDecoder};
 use torch_rng::TorchRng;
 
 /// The model's vocabulary: GPT-2's first tokens, as 50257 logits a token would leave the fuzzer 15 executions a second.
@@ -76,7 +76,14 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     }
     if let Ok(tokens) = TokenStream::new(&mut decoder, options, &mut rng) {
-        let stream = TextStream::new(tokens, &tokenizer, stops.unwrap_or_default());
-        let _ = stream.finish();
+        let (mut stops, mut text) = (stops.unwrap_or_default(), StreamingDecoder::new(&tokenizer));
+        for token in tokens {
+            let Ok(piece) = token.and_then(|token| Ok(text.push(token)?)) else {
+                return;
+            };
+            stops.push(&piece);
+        }
+        stops.push(&text.finish());
+        stops.finish();
     }
 });

@@ -1,6 +1,6 @@
 //! exercise-solutions.ipynb of chapter 3.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use attention::{
     AttentionConfig, CausalAttention, MultiHeadAttention, MultiHeadAttentionWrapper,
     SelfAttentionV1, SelfAttentionV2, mask_future,
@@ -26,7 +26,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     ]; // (6, 3)
     let (d_in, d_out) = (3, 2);
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(123));
-    let sa_v1 = SelfAttentionV1::from_v2(&sa_v2).context("a V2 without biases")?;
+    let sa_v1 = SelfAttentionV1::try_from(&sa_v2)?;
     let of_v1 = sa_v1.forward(&inputs)?;
     book.prints(
         "In [14]",

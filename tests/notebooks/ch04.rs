@@ -258,7 +258,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         "crates/generate/src/book.rs",
         "pub fn generate_text_simple(",
     );
-    let encoded = text_to_token_ids("Hello, I am", &tokenizer)?;
+    let encoded = text_to_token_ids("Hello, I am", &tokenizer);
     book.prints("In [30]", &encoded.row(0), "encoded: [15496, 11, 314, 716]");
     book.shape("In [30]", &encoded, &[1, 4]);
 
@@ -271,7 +271,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     );
     book.prints("In [31]", &out.ncols(), "Output length: 10");
 
-    let decoded_text = token_ids_to_text(out.view(), &tokenizer)?;
+    let decoded_text = token_ids_to_text(&out, &tokenizer)?;
     book.prints(
         "In [32]",
         &decoded_text,
@@ -288,7 +288,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
          49706, 43231, 47062, 34657]])",
     );
     book.prints("gpt.py", &out.ncols(), "Output length: 14");
-    let decoded_text = token_ids_to_text(out.view(), &tokenizer)?;
+    let decoded_text = token_ids_to_text(&out, &tokenizer)?;
     book.prints(
         "gpt.py",
         &decoded_text,

@@ -33,9 +33,9 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
     };
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     let tokenizer = Gpt2Tokenizer::new();
-    let idx = text_to_token_ids("Every effort moves you", &tokenizer)?;
+    let idx = text_to_token_ids("Every effort moves you", &tokenizer);
     let token_ids = generate_text_simple(&model, idx, 10, config.context_length)?;
-    let text = token_ids_to_text(token_ids.view(), &tokenizer)?;
+    let text = token_ids_to_text(&token_ids, &tokenizer)?;
     book.prints(
         "In [3]",
         &text,

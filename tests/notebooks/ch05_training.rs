@@ -122,9 +122,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         }
 
         book.section("5.3", "Decoding strategies to control randomness");
-        let idx = text_to_token_ids(START_CONTEXT, &tokenizer)?;
+        let idx = text_to_token_ids(START_CONTEXT, &tokenizer);
         let token_ids = generate_text_simple(&model, idx.clone(), 25, config.context_length)?;
-        book.prints("In [29]", &token_ids_to_text(token_ids.view(), &tokenizer)?, "Every effort moves you know,\" was one of the axioms he laid down across the Sevres and silver of an exquisitely appointed lun");
+        book.prints("In [29]", &token_ids_to_text(&token_ids, &tokenizer)?, "Every effort moves you know,\" was one of the axioms he laid down across the Sevres and silver of an exquisitely appointed lun");
         book.prints("In [29] in PyTorch", &token_ids, "6109 3626 6100 345 760 553 373 530 286 262 7877 72 3150 339 8104 866 1973 262 37918 411 290 8465 286 281 33954 271 3973 9899 14678");
 
         book.section("5.3.3", "Modifying the text generation function");
@@ -140,7 +140,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         let drawn_ids = generate(&model, idx.clone(), sampling, &mut rng)?;
         book.prints(
             "In [41]",
-            &token_ids_to_text(drawn_ids.view(), &tokenizer)?,
+            &token_ids_to_text(&drawn_ids, &tokenizer)?,
             "Every effort moves you stand to work on surprise, a one of us had gone with random-",
         );
         book.prints(

@@ -268,7 +268,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
     book.section("B17", "The module copies bare tensors from a global");
     let sa_v2 = SelfAttentionV2::new(3, 2, false, &mut TorchRng::manual_seed(789));
-    let copied = SelfAttentionV1::from_v2(&sa_v2).context("a V2 without biases")?;
+    let copied = SelfAttentionV1::try_from(&sa_v2)?;
     let drawn = SelfAttentionV1::new(3, 2, WeightInit::Rand, &mut TorchRng::manual_seed(123));
     book.erratum(
         "In [12]",

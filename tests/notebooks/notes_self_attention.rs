@@ -1,6 +1,6 @@
 //! Notes on self-attention with weights, step by step, by another reader of the book.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use attention::{SelfAttentionV1, SelfAttentionV2, WeightInit, scaled_softmax};
 use ndarray::{Array2, array, s};
 use tensor_ops::matmul;
@@ -147,7 +147,7 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.7700, 0.2500, 0.1000],
         [0.0500, 0.8000, 0.5500]])",
     );
-    let sa_v1_v2 = SelfAttentionV1::from_v2(&sa_v2).context("a V2 without biases")?;
+    let sa_v1_v2 = SelfAttentionV1::try_from(&sa_v2)?;
     book.prints(
         "In [12]",
         &sa_v1_v2.forward(&inputs)?,

@@ -1,7 +1,7 @@
 //! Causal attention: self-attention in which no token sees a later one, with dropout on the weights, for batches (book listing 3.3).
 
-use ndarray::{Array3, ArrayRef3, ArrayViewD, ArrayViewMutD};
-use tensor_ops::{Dropout, Linear, Parameters, matmul_batched};
+use ndarray::{Array3, ArrayRef3};
+use tensor_ops::{Dropout, Linear, matmul_batched, parameters};
 use torch_rng::TorchRng;
 
 use crate::scores::{mask_future, scaled_softmax};
@@ -79,20 +79,4 @@ impl CausalAttention {
     }
 }
 
-impl Parameters for CausalAttention {
-    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
-        self.w_query.visit(&format!("{prefix}W_query."), visit);
-        self.w_key.visit(&format!("{prefix}W_key."), visit);
-        self.w_value.visit(&format!("{prefix}W_value."), visit);
-    }
-
-    fn visit_mut<'a>(
-        &'a mut self,
-        prefix: &str,
-        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
-    ) {
-        self.w_query.visit_mut(&format!("{prefix}W_query."), visit);
-        self.w_key.visit_mut(&format!("{prefix}W_key."), visit);
-        self.w_value.visit_mut(&format!("{prefix}W_value."), visit);
-    }
-}
+parameters!(CausalAttention { "W_query." w_query, "W_key." w_key, "W_value." w_value });

@@ -16,6 +16,9 @@ pub enum AttentionError {
         /// The number of heads.
         num_heads: usize,
     },
+    /// Projections with biases, for a module that has no place for them.
+    #[error("the projections have biases, but SelfAttentionV1 has weights alone")]
+    Biased,
     /// A size that must be at least 1.
     #[error("{name} must be at least 1, but is 0")]
     Zero {

@@ -2,8 +2,8 @@
 //!
 //! The listing's `forward` as the book writes it is in `plain.rs`; what stands here uses the fast form of `blockwise.rs`.
 
-use ndarray::{Array3, ArrayRef3, ArrayViewD, ArrayViewMutD};
-use tensor_ops::{Dropout, Linear, Parameters};
+use ndarray::{Array3, ArrayRef3};
+use tensor_ops::{Dropout, Linear, parameters};
 use torch_rng::TorchRng;
 
 use crate::blockwise::{AttendCache, attend, attend_backward, attend_train};
@@ -175,23 +175,6 @@ impl MultiHeadAttention {
     }
 }
 
-impl Parameters for MultiHeadAttention {
-    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
-        self.w_query.visit(&format!("{prefix}W_query."), visit);
-        self.w_key.visit(&format!("{prefix}W_key."), visit);
-        self.w_value.visit(&format!("{prefix}W_value."), visit);
-        self.out_proj.visit(&format!("{prefix}out_proj."), visit);
-    }
-
-    fn visit_mut<'a>(
-        &'a mut self,
-        prefix: &str,
-        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
-    ) {
-        self.w_query.visit_mut(&format!("{prefix}W_query."), visit);
-        self.w_key.visit_mut(&format!("{prefix}W_key."), visit);
-        self.w_value.visit_mut(&format!("{prefix}W_value."), visit);
-        self.out_proj
-            .visit_mut(&format!("{prefix}out_proj."), visit);
-    }
-}
+parameters!(MultiHeadAttention {
+    "W_query." w_query, "W_key." w_key, "W_value." w_value, "out_proj." out_proj
+});

@@ -2,10 +2,8 @@
 //!
 //! Every token sees every token, so this is not yet fit for a language model.
 
-use ndarray::{
-    Array, Array2, Array3, ArrayRef, ArrayRef2, ArrayRef3, ArrayViewD, ArrayViewMutD, Dimension,
-};
-use tensor_ops::{Linear, Parameters, matmul, matmul_batched};
+use ndarray::{Array, Array2, Array3, ArrayRef, ArrayRef2, ArrayRef3, Dimension};
+use tensor_ops::{Linear, matmul, matmul_batched, parameters};
 use torch_rng::TorchRng;
 
 use crate::AttentionError;
@@ -49,21 +47,6 @@ impl SelfAttentionV1 {
         }
     }
 
-    /// Exercise 3.1: takes over the weights of a [`SelfAttentionV2`], which holds them transposed; its biases have no place here and must be absent.
-    ///
-    /// Returns `None` if there are biases.
-    pub fn from_v2(v2: &SelfAttentionV2) -> Option<Self> {
-        let weight = |linear: &Linear| match linear.bias {
-            None => Some(linear.weight.t().to_owned()),
-            Some(_) => None,
-        };
-        Some(Self {
-            w_query: weight(&v2.w_query)?,
-            w_key: weight(&v2.w_key)?,
-            w_value: weight(&v2.w_value)?,
-        })
-    }
-
     /// (num_tokens, d_in) -> (num_tokens, d_out)
     ///
     /// # Errors
@@ -89,29 +72,24 @@ impl SelfAttentionV1 {
     }
 }
 
-impl Parameters for SelfAttentionV1 {
-    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
-        visit(format!("{prefix}W_query"), self.w_query.view().into_dyn());
-        visit(format!("{prefix}W_key"), self.w_key.view().into_dyn());
-        visit(format!("{prefix}W_value"), self.w_value.view().into_dyn());
-    }
+/// Exercise 3.1: takes over the weights of a [`SelfAttentionV2`], which holds them transposed; its biases have no place here and must be absent.
+impl TryFrom<&SelfAttentionV2> for SelfAttentionV1 {
+    type Error = AttentionError;
 
-    fn visit_mut<'a>(
-        &'a mut self,
-        prefix: &str,
-        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
-    ) {
-        visit(
-            format!("{prefix}W_query"),
-            self.w_query.view_mut().into_dyn(),
-        );
-        visit(format!("{prefix}W_key"), self.w_key.view_mut().into_dyn());
-        visit(
-            format!("{prefix}W_value"),
-            self.w_value.view_mut().into_dyn(),
-        );
+    fn try_from(v2: &SelfAttentionV2) -> Result<Self, AttentionError> {
+        let weight = |linear: &Linear| match linear.bias {
+            None => Ok(linear.weight.t().to_owned()),
+            Some(_) => Err(AttentionError::Biased),
+        };
+        Ok(Self {
+            w_query: weight(&v2.w_query)?,
+            w_key: weight(&v2.w_key)?,
+            w_value: weight(&v2.w_value)?,
+        })
     }
 }
+
+parameters!(SelfAttentionV1 { "W_query" w_query, "W_key" w_key, "W_value" w_value });
 
 /// The book's `SelfAttention_v2`: the projections are [`Linear`] layers (listing 3.2).
 #[derive(Clone, Debug, PartialEq)]
@@ -181,20 +159,4 @@ impl SelfAttentionV2 {
     }
 }
 
-impl Parameters for SelfAttentionV2 {
-    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
-        self.w_query.visit(&format!("{prefix}W_query."), visit);
-        self.w_key.visit(&format!("{prefix}W_key."), visit);
-        self.w_value.visit(&format!("{prefix}W_value."), visit);
-    }
-
-    fn visit_mut<'a>(
-        &'a mut self,
-        prefix: &str,
-        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
-    ) {
-        self.w_query.visit_mut(&format!("{prefix}W_query."), visit);
-        self.w_key.visit_mut(&format!("{prefix}W_key."), visit);
-        self.w_value.visit_mut(&format!("{prefix}W_value."), visit);
-    }
-}
+parameters!(SelfAttentionV2 { "W_query." w_query, "W_key." w_key, "W_value." w_value });

@@ -2,8 +2,8 @@
 //!
 //! [`MultiHeadAttention`](crate::MultiHeadAttention) does the same work in one module and adds an output projection.
 
-use ndarray::{Array3, ArrayRef3, ArrayViewD, ArrayViewMutD, Axis, concatenate};
-use tensor_ops::Parameters;
+use ndarray::{Array3, ArrayRef3, Axis, concatenate};
+use tensor_ops::parameters;
 use torch_rng::TorchRng;
 
 use crate::{AttentionConfig, AttentionError, CausalAttention};
@@ -63,20 +63,4 @@ impl MultiHeadAttentionWrapper {
     }
 }
 
-impl Parameters for MultiHeadAttentionWrapper {
-    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
-        for (i, head) in self.heads.iter().enumerate() {
-            head.visit(&format!("{prefix}heads.{i}."), visit);
-        }
-    }
-
-    fn visit_mut<'a>(
-        &'a mut self,
-        prefix: &str,
-        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
-    ) {
-        for (i, head) in self.heads.iter_mut().enumerate() {
-            head.visit_mut(&format!("{prefix}heads.{i}."), visit);
-        }
-    }
-}
+parameters!(MultiHeadAttentionWrapper { "heads." heads });

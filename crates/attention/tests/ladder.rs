@@ -101,11 +101,14 @@ fn the_weights_asked_for_are_those_that_forward_uses() {
 #[test]
 fn v1_with_the_weights_of_v2_gives_the_same_bits() {
     let v2 = SelfAttentionV2::new(3, 2, false, &mut TorchRng::manual_seed(123));
-    let v1 = SelfAttentionV1::from_v2(&v2).expect("no biases");
+    let v1 = SelfAttentionV1::try_from(&v2).expect("no biases");
     let x: Array2<f32> = test_array((6, 3), 1.0, 1);
     assert_eq!(v1.forward(&x).unwrap(), v2.forward(&x).unwrap());
     let biased = SelfAttentionV2::new(3, 2, true, &mut TorchRng::manual_seed(123));
-    assert!(SelfAttentionV1::from_v2(&biased).is_none());
+    assert_eq!(
+        SelfAttentionV1::try_from(&biased),
+        Err(AttentionError::Biased)
+    );
 }
 
 #[test]

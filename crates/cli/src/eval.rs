@@ -9,9 +9,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use dataloader::Corpus;
 use gpt::GptModel;
-use ndarray::{ArrayView2, Axis};
+use ndarray::ArrayView2;
 use serde::Serialize;
-use tensor_ops::cross_entropy;
 use train::perplexity;
 
 use crate::ids::{TokenList, corpus_of_file, ids_of_text, read_stdin};
@@ -19,9 +18,6 @@ use crate::model::ModelArgs;
 use crate::numbers::at_least_1;
 use crate::output::{print, print_json};
 use crate::threads::ThreadArgs;
-
-/// Rows of logits that exist at once: 51 MB at GPT-2's vocabulary.
-const LOGIT_ROWS: usize = 256;
 
 #[derive(Args, Debug)]
 pub(crate) struct EvalArgs {
@@ -127,18 +123,15 @@ fn mean_loss(model: &GptModel, ids: &[u32], window: usize, stride: usize) -> Res
     let mut start = 0;
     while done < targets {
         let end = (start + window).min(targets);
-        let inputs = ArrayView2::from_shape((1, end - start), &ids[start..end])
-            .expect("one row of as many ids");
-        let hidden = model.forward_hidden(&inputs)?; // (1, end - start, emb_dim)
+        let window = |first| {
+            let ids = &ids[first..first + end - start];
+            ArrayView2::from_shape((1, ids.len()), ids).expect("one row of as many ids")
+        };
         // Input i predicts id i + 1.
-        while done < end {
-            let last = (done + LOGIT_ROWS).min(end);
-            let rows = hidden.slice_axis(Axis(1), (done - start..last - start).into());
-            let logits = model.logits(&rows).remove_axis(Axis(0)); // (last - done, vocab_size)
-            let loss = cross_entropy(&logits, &ids[done + 1..=last]);
-            total += f64::from(loss) * (last - done) as f64;
-            done = last;
-        }
+        let losses = model.token_losses(&window(start), &window(start + 1))?;
+        let new = losses[done - start..].iter();
+        total += new.map(|&loss| f64::from(loss)).sum::<f64>();
+        done = end;
         start += stride;
     }
     Ok(total / targets as f64)

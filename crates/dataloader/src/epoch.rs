@@ -1,7 +1,7 @@
 //! One pass over the windows of a loader, batch by batch, which can tell where it is.
 //!
-//! An epoch is its order and its position: kept in a checkpoint, they make the same batches again
-//! ([`DataLoader::epoch_at`](crate::DataLoader::epoch_at)). It draws nothing itself.
+//! The generator from before it was drawn and its position, kept in a checkpoint, make the same
+//! batches again ([`Epoch::seek`]). It draws nothing itself.
 
 use std::iter::FusedIterator;
 

@@ -114,26 +114,6 @@ pub enum DataLoaderError {
         windows: usize,
     },
 
-    /// An order to resume is not that of this data set.
-    #[error("the order to resume has {got} windows, the data set has {windows}")]
-    OrderLength {
-        /// How many windows there are.
-        windows: usize,
-        /// How many the order has.
-        got: usize,
-    },
-    /// An order to resume names a window twice, or one that there isn't.
-    #[error(
-        "the order to resume has window {window} at position {position}: repeated or not below {windows}"
-    )]
-    OrderEntry {
-        /// The window.
-        window: usize,
-        /// Its place in the order.
-        position: usize,
-        /// How many windows there are.
-        windows: usize,
-    },
     /// A place to resume lies behind the end of the epoch.
     #[error("cannot resume at batch {position} of an epoch of {batches}")]
     PositionPastEnd {

@@ -74,53 +74,6 @@ impl DataLoader {
     /// A new epoch: Python's `iter(loader)`, with its draws from the global generator.
     pub fn epoch(&self, rng: &mut TorchRng) -> Epoch {
         let order = rng.data_loader_order(self.dataset.len(), self.shuffle);
-        self.epoch_in(order)
-    }
-
-    /// The epoch of this order at this batch, as [`Epoch::order`] and [`Epoch::position`] told them.
-    /// Draws nothing: the epoch's draws were made when it began.
-    ///
-    /// # Errors
-    /// [`DataLoaderError::OrderLength`] or [`DataLoaderError::OrderEntry`] if the order is not one of
-    /// this data set's windows, each once;
-    /// [`DataLoaderError::PositionPastEnd`] for a batch beyond the end.
-    ///
-    /// ```
-    /// use dataloader::{Corpus, DataLoader, GptDataset};
-    /// use torch_rng::TorchRng;
-    /// let corpus = Corpus::from_ids((0..50).collect::<Vec<u32>>());
-    /// let loader = DataLoader::new(GptDataset::new(&corpus, 4, 2)?, 3, true, true)?;
-    /// let mut epoch = loader.epoch(&mut TorchRng::manual_seed(123));
-    /// epoch.next();
-    /// let (order, position) = (epoch.order().to_vec(), epoch.position()); // into a checkpoint
-    /// assert!(loader.epoch_at(order, position)?.eq(epoch)); // the same batches from here on
-    /// # Ok::<(), dataloader::DataLoaderError>(())
-    /// ```
-    pub fn epoch_at(&self, order: Vec<usize>, position: usize) -> Result<Epoch, DataLoaderError> {
-        let windows = self.dataset.len();
-        if order.len() != windows {
-            let got = order.len();
-            return Err(DataLoaderError::OrderLength { windows, got });
-        }
-        let mut seen = vec![false; windows];
-        for (position, &window) in order.iter().enumerate() {
-            match seen.get_mut(window) {
-                Some(seen) if !*seen => *seen = true,
-                _ => {
-                    return Err(DataLoaderError::OrderEntry {
-                        window,
-                        position,
-                        windows,
-                    });
-                }
-            }
-        }
-        let mut epoch = self.epoch_in(order);
-        epoch.seek(position)?;
-        Ok(epoch)
-    }
-
-    fn epoch_in(&self, order: Vec<usize>) -> Epoch {
         Epoch::new(self.dataset.clone(), order, self.batch_size, self.len())
     }
 }

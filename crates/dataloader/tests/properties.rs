@@ -112,12 +112,10 @@ proptest! {
             epoch.next();
         }
         prop_assert_eq!(epoch.position(), stop);
-        let kept = loader.epoch_at(epoch.order().to_vec(), stop).unwrap();
         let mut drawn_again = loader.epoch(&mut TorchRng::from_state(&before).unwrap());
         drawn_again.seek(stop).unwrap();
         let skipped = loader.epoch(&mut TorchRng::from_state(&before).unwrap()).skip(stop);
         let rest: Vec<Batch> = epoch.collect();
-        prop_assert!(kept.eq(rest.clone()));
         prop_assert!(drawn_again.eq(rest.clone()));
         prop_assert!(skipped.eq(rest));
     }

@@ -6,7 +6,8 @@ use std::error::Error;
 
 use checkpoint::load_model;
 use generate::{Decoder, DecoderConfig, Precision, greedy_id};
-use ndarray::ArrayView1;
+use ndarray::Axis;
+use tensor_ops::cross_entropy;
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -28,7 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             decoder.start(&[&window[..1]])?;
             for pair in window.windows(2) {
                 decoder.advance()?;
-                loss += negative_log_probability(decoder.logits(0), pair[1]);
+                let logits = decoder.logits(0).insert_axis(Axis(0)); // (1, vocab_size)
+                loss += f64::from(cross_entropy(&logits, &pair[1..]));
                 choices.push(greedy_id(&decoder.logits(0))?);
                 decoder.push(0, &pair[1..])?;
             }
@@ -45,11 +47,4 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
     Ok(())
-}
-
-/// `ln sum e^x - x_target`
-fn negative_log_probability(logits: ArrayView1<f32>, target: u32) -> f64 {
-    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = logits.iter().map(|&x| f64::from(x - max).exp()).sum();
-    sum.ln() - f64::from(logits[target as usize] - max)
 }

@@ -117,9 +117,8 @@ fn check(decoder: &Decoder, config: &BeamConfig) -> Result<(), GenerateError> {
         });
     }
     if decoder.batch() != 1 {
-        return Err(GenerateError::BatchSize {
-            expected: decoder.batch(),
-            found: 1,
+        return Err(GenerateError::NotOneSequence {
+            found: decoder.batch(),
         });
     }
     Ok(())

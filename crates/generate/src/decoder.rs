@@ -5,7 +5,7 @@
 //! It does not choose tokens: that is [`Sampling`](crate::Sampling).
 
 use gpt::{GptError, GptModel};
-use ndarray::{Array2, ArrayView1, ArrayView2, s};
+use ndarray::{Array2, ArrayView1, ArrayView2};
 
 use crate::forward::Forward;
 use crate::precision::DecoderWeights;
@@ -184,25 +184,6 @@ impl<'m> Decoder<'m> {
             });
         }
         Ok(self.logits.view())
-    }
-
-    /// As [`advance`](Self::advance), returning the logits (tokens taken in, vocab_size) of every new position, sequence by sequence.
-    ///
-    /// Of a sequence that was cropped these are all positions of its window.
-    ///
-    /// # Errors
-    /// As [`advance`](Self::advance).
-    pub fn advance_all(&mut self) -> Result<Vec<Array2<f32>>, GenerateError> {
-        let new = self.prepare()?;
-        self.take_in(&new);
-        self.forward.last_logits(&new, self.logits.view_mut());
-        let all = self.forward.all_logits(new.iter().sum());
-        let mut first = 0;
-        let rows = |&new: &usize| {
-            first += new;
-            all.slice(s![first - new..first, ..]).to_owned()
-        };
-        Ok(new.iter().map(rows).collect())
     }
 
     /// [`start`](Self::start) and [`advance`](Self::advance).

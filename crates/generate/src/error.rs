@@ -38,12 +38,18 @@ pub enum GenerateError {
         /// The most there may be.
         context_size: usize,
     },
-    /// Not one token, or one generator, for each sequence.
+    /// What continues one sequence was given a decoder that holds another number.
+    #[error("the decoder has {found} sequences, but 1 is needed here")]
+    NotOneSequence {
+        /// Sequences there are.
+        found: usize,
+    },
+    /// Not one token for each sequence.
     #[error("the decoder has {expected} sequences, but {found} were given")]
     BatchSize {
         /// Sequences there are.
         expected: usize,
-        /// Tokens or generators that came.
+        /// Tokens that came.
         found: usize,
     },
     /// A stop string that every text holds.

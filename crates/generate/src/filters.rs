@@ -77,7 +77,6 @@ pub fn greedy_id(logits: &ArrayRef1<f32>) -> Result<u32, GenerateError> {
 /// # Errors
 /// Names the first logit that is NaN or plus infinity, or says that all are minus infinity.
 pub fn check_logits(logits: &ArrayRef1<f32>) -> Result<(), GenerateError> {
-    // NaN and infinity make the sum not finite; only then is it worth looking for which.
     let mut some = false;
     for (id, &value) in logits.iter().enumerate() {
         if value.is_nan() || value == f32::INFINITY {

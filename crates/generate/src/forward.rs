@@ -128,17 +128,6 @@ impl<'m> Forward<'m> {
             logits.row_mut(sequence).assign(&out);
         }
     }
-
-    /// The logits (rows, vocab_size) of all tokens of the last call.
-    pub(crate) fn all_logits(&self, rows: usize) -> Array2<f32> {
-        let normed = self
-            .final_norm
-            .forward(&self.buffers.x.slice(s![..rows, ..]));
-        let vocab_size = self.weights.head.out_features();
-        let mut logits = Array2::zeros((rows, vocab_size));
-        self.weights.head.forward(&normed, logits.view_mut());
-        logits
-    }
 }
 
 impl Buffers {

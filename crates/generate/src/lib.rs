@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)] // not `forbid`: the slicing macro of ndarray allows its own
 
-mod batch;
 mod beam;
 mod book;
 mod decoder;
@@ -13,12 +12,10 @@ mod precision;
 mod sampling;
 mod stop;
 mod stream;
-mod text;
 
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
 pub use {gpt, ndarray, tokenizer, torch_rng};
 
-pub use batch::{Completion, complete};
 pub use beam::{BeamConfig, Hypothesis, beam_search};
 pub use book::{BookSampling, generate, generate_text_simple};
 pub use decoder::Decoder;
@@ -29,4 +26,3 @@ pub use precision::Precision;
 pub use sampling::Sampling;
 pub use stop::StopStrings;
 pub use stream::{FinishReason, GenerateOptions, Timings, TokenStream};
-pub use text::{Generated, Piece, TextStream};

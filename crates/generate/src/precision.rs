@@ -104,15 +104,6 @@ impl<'m> Projection<'m> {
         }
     }
 
-    /// The width of `forward`'s output.
-    pub(crate) fn out_features(&self) -> usize {
-        match &self.weight {
-            Weight::F32(weight) => weight.nrows(),
-            Weight::Bf16(weight) => weight.dim().0,
-            Weight::Int8(weight) => weight.dim().0,
-        }
-    }
-
     /// Bytes read to use it once.
     fn bytes(&self) -> usize {
         let weight = match &self.weight {

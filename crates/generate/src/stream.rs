@@ -1,7 +1,7 @@
 //! New tokens one at a time, until something says stop.
 //!
 //! A stream continues what its decoder holds, so a conversation is: push a turn, stream an answer, push the next turn.
-//! What tokens say as text is in `text.rs`.
+//! What tokens say as text, `tokenizer::StreamingDecoder` and [`StopStrings`](crate::StopStrings) know.
 
 use std::time::{Duration, Instant};
 
@@ -108,9 +108,8 @@ impl<'s, 'm> TokenStream<'s, 'm> {
             .sampling
             .check(decoder.model().config().vocab_size)?;
         if decoder.batch() != 1 {
-            return Err(GenerateError::BatchSize {
-                expected: decoder.batch(),
-                found: 1,
+            return Err(GenerateError::NotOneSequence {
+                found: decoder.batch(),
             });
         }
         Ok(Self {

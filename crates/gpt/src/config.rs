@@ -1,7 +1,6 @@
 //! The book's `GPT_CONFIG_124M` and its larger sisters, as a struct with the same keys.
 
 use attention::AttentionConfig;
-use tensor_ops::LayerNorm;
 
 use crate::GptError;
 
@@ -137,22 +136,6 @@ impl GptConfig {
     /// Features inside the feed-forward network: `hidden_dim`, or 4 `emb_dim`.
     pub fn feed_forward_dim(&self) -> usize {
         self.hidden_dim.unwrap_or(4 * self.emb_dim)
-    }
-
-    /// The norm of the configuration's size and epsilon, before training.
-    pub(crate) fn norm(&self) -> LayerNorm {
-        LayerNorm {
-            eps: self.norm_eps,
-            ..LayerNorm::new(self.emb_dim)
-        }
-    }
-
-    /// As [`norm`](Self::norm), all zeros.
-    pub(crate) fn norm_zeros(&self) -> LayerNorm {
-        LayerNorm {
-            eps: self.norm_eps,
-            ..LayerNorm::zeros(self.emb_dim)
-        }
     }
 
     /// The part of the configuration that a block's attention is built from.

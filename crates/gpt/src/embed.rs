@@ -1,4 +1,4 @@
-//! Token ids at the door of a model: checked, and turned into token plus position embeddings (book section 2.8).
+//! Validates token ids and turns them into token plus position embeddings (book section 2.8).
 
 use ndarray::{Array3, ArrayRef2, Axis};
 use tensor_ops::Embedding;
@@ -21,7 +21,7 @@ pub(crate) fn embed(
     Ok(x)
 }
 
-/// Checks ids (batch, num_tokens) at the door: some tokens, not too many, each in the vocabulary.
+/// Validates ids (batch, num_tokens): some tokens, not too many, each in the vocabulary.
 fn check_ids(
     ids: &ArrayRef2<u32>,
     vocab_size: usize,

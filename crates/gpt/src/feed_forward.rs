@@ -1,8 +1,10 @@
 //! The feed-forward network of a block, `Linear(4d, d)(GELU(Linear(d, 4d)(x)))` (book listing 4.4).
 
-use ndarray::{Array3, ArrayRef3, ArrayViewD, ArrayViewMutD};
-use tensor_ops::{Linear, Parameters, gelu, gelu_backward};
+use ndarray::{Array3, ArrayRef3};
+use tensor_ops::{Linear, gelu, gelu_backward, parameters};
 use torch_rng::TorchRng;
+
+use crate::maker::Maker;
 
 /// The book's `FeedForward`; also its gradient.
 ///
@@ -29,22 +31,18 @@ pub struct FeedForwardCache {
 impl FeedForward {
     /// Draws the two layers, in order, with 4 emb_dim features between them.
     pub fn new(emb_dim: usize, rng: &mut TorchRng) -> Self {
-        Self::with_hidden_dim(emb_dim, 4 * emb_dim, rng)
-    }
-
-    /// Draws the two layers, in order, with any number of features between them.
-    pub fn with_hidden_dim(emb_dim: usize, hidden_dim: usize, rng: &mut TorchRng) -> Self {
-        Self {
-            expand: Linear::new(emb_dim, hidden_dim, true, rng),
-            contract: Linear::new(hidden_dim, emb_dim, true, rng),
-        }
+        Self::build(emb_dim, 4 * emb_dim, &mut Maker(Some(rng)))
     }
 
     /// All zeros: a gradient to be accumulated into.
     pub fn zeros(emb_dim: usize, hidden_dim: usize) -> Self {
+        Self::build(emb_dim, hidden_dim, &mut Maker(None))
+    }
+
+    pub(crate) fn build(emb_dim: usize, hidden_dim: usize, maker: &mut Maker) -> Self {
         Self {
-            expand: Linear::zeros(emb_dim, hidden_dim, true),
-            contract: Linear::zeros(hidden_dim, emb_dim, true),
+            expand: maker.linear(emb_dim, hidden_dim, true),
+            contract: maker.linear(hidden_dim, emb_dim, true),
         }
     }
 
@@ -100,19 +98,4 @@ impl FeedForward {
     }
 }
 
-impl Parameters for FeedForward {
-    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
-        self.expand.visit(&format!("{prefix}layers.0."), visit);
-        self.contract.visit(&format!("{prefix}layers.2."), visit);
-    }
-
-    fn visit_mut<'a>(
-        &'a mut self,
-        prefix: &str,
-        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
-    ) {
-        self.expand.visit_mut(&format!("{prefix}layers.0."), visit);
-        self.contract
-            .visit_mut(&format!("{prefix}layers.2."), visit);
-    }
-}
+parameters!(FeedForward { "layers.0." expand, "layers.2." contract });

@@ -7,6 +7,7 @@ mod dummy;
 mod embed;
 mod error;
 mod feed_forward;
+mod maker;
 mod model;
 mod model_backward;
 mod model_loss;

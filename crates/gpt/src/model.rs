@@ -1,12 +1,13 @@
 //! The GPT model: token and position embeddings, transformer blocks, a last norm, an output head (book listing 4.7).
 
-use ndarray::{Array3, ArrayRef2, ArrayRef3, ArrayViewD, ArrayViewMutD};
+use ndarray::{Array3, ArrayRef2, ArrayRef3};
 use tensor_ops::{
-    Dropout, DropoutCache, Embedding, LayerNorm, LayerNormCache, Linear, Parameters, matmul,
+    Dropout, DropoutCache, Embedding, LayerNorm, LayerNormCache, Linear, matmul, parameters,
 };
 use torch_rng::TorchRng;
 
 use crate::embed::embed;
+use crate::maker::Maker;
 use crate::{GptConfig, GptError, TransformerBlock, TransformerBlockCache};
 
 /// The book's `GPTModel`; also its gradient, and the optimizer's moments of it.
@@ -44,26 +45,7 @@ impl GptModel {
     /// # Errors
     /// If the configuration is not valid.
     pub fn new(config: GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
-        config.validate()?;
-        let GptConfig {
-            vocab_size,
-            context_length,
-            emb_dim,
-            ..
-        } = config;
-        Ok(Self {
-            tok_emb: Embedding::new(vocab_size, emb_dim, rng),
-            pos_emb: Embedding::new(context_length, emb_dim, rng),
-            drop_emb: Dropout {
-                p: config.drop_rates.emb,
-            },
-            trf_blocks: (0..config.n_layers)
-                .map(|_| TransformerBlock::new(&config, rng))
-                .collect::<Result<_, _>>()?,
-            final_norm: config.norm(),
-            out_head: (!config.tied).then(|| Linear::new(emb_dim, vocab_size, false, rng)),
-            config,
-        })
+        Self::build(config, Maker(Some(rng)))
     }
 
     /// All zeros: a gradient to be accumulated into, or a place to load weights into.
@@ -71,6 +53,10 @@ impl GptModel {
     /// # Errors
     /// If the configuration is not valid.
     pub fn zeros(config: GptConfig) -> Result<Self, GptError> {
+        Self::build(config, Maker(None))
+    }
+
+    fn build(config: GptConfig, mut maker: Maker) -> Result<Self, GptError> {
         config.validate()?;
         let GptConfig {
             vocab_size,
@@ -79,16 +65,16 @@ impl GptModel {
             ..
         } = config;
         Ok(Self {
-            tok_emb: Embedding::zeros(vocab_size, emb_dim),
-            pos_emb: Embedding::zeros(context_length, emb_dim),
+            tok_emb: maker.embedding(vocab_size, emb_dim),
+            pos_emb: maker.embedding(context_length, emb_dim),
             drop_emb: Dropout {
                 p: config.drop_rates.emb,
             },
             trf_blocks: (0..config.n_layers)
-                .map(|_| TransformerBlock::zeros(&config))
+                .map(|_| TransformerBlock::build(&config, &mut maker))
                 .collect::<Result<_, _>>()?,
-            final_norm: config.norm_zeros(),
-            out_head: (!config.tied).then(|| Linear::zeros(emb_dim, vocab_size, false)),
+            final_norm: maker.norm(&config),
+            out_head: (!config.tied).then(|| maker.linear(emb_dim, vocab_size, false)),
             config,
         })
     }
@@ -177,34 +163,10 @@ impl GptModel {
     }
 }
 
-impl Parameters for GptModel {
-    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
-        self.tok_emb.visit(&format!("{prefix}tok_emb."), visit);
-        self.pos_emb.visit(&format!("{prefix}pos_emb."), visit);
-        for (i, block) in self.trf_blocks.iter().enumerate() {
-            block.visit(&format!("{prefix}trf_blocks.{i}."), visit);
-        }
-        self.final_norm
-            .visit(&format!("{prefix}final_norm."), visit);
-        if let Some(out_head) = &self.out_head {
-            out_head.visit(&format!("{prefix}out_head."), visit);
-        }
-    }
+parameters!(GptModel {
 
-    fn visit_mut<'a>(
-        &'a mut self,
-        prefix: &str,
-        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
-    ) {
-        self.tok_emb.visit_mut(&format!("{prefix}tok_emb."), visit);
-        self.pos_emb.visit_mut(&format!("{prefix}pos_emb."), visit);
-        for (i, block) in self.trf_blocks.iter_mut().enumerate() {
-            block.visit_mut(&format!("{prefix}trf_blocks.{i}."), visit);
-        }
-        self.final_norm
-            .visit_mut(&format!("{prefix}final_norm."), visit);
-        if let Some(out_head) = &mut self.out_head {
-            out_head.visit_mut(&format!("{prefix}out_head."), visit);
-        }
-    }
-}
+    "tok_emb." tok_emb, "pos_emb." pos_emb,
+    "trf_blocks." trf_blocks,
+    "final_norm." final_norm, "out_head." out_head,
+
+});

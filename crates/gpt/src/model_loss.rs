@@ -1,9 +1,9 @@
-//! The loss in evaluation: the mean cross-entropy of predicting each next token, with nothing dropped (book section 5.1.2).
+//! The loss in evaluation: the cross-entropy of predicting each next token and its mean, with nothing dropped (book section 5.1.2).
 //!
 //! The logits exist a few hundred rows at a time; no gradient is kept.
 
 use ndarray::{ArrayRef2, s};
-use tensor_ops::{cross_entropy, matmul};
+use tensor_ops::{cross_entropy_rows, matmul};
 
 use crate::model_backward::{LOGIT_ROWS, rows};
 use crate::{GptError, GptModel};
@@ -12,20 +12,33 @@ impl GptModel {
     /// The mean cross-entropy of predicting `targets` (batch, num_tokens) from `in_idx`: [`forward`](Self::forward) and `tensor_ops::cross_entropy` without all logits in memory.
     ///
     /// # Errors
-    /// If an id, input or target, is out of range, or there are no tokens, or more than the context length, or not one target for each.
+    /// As [`token_losses`](Self::token_losses).
     pub fn loss(&self, in_idx: &ArrayRef2<u32>, targets: &ArrayRef2<u32>) -> Result<f32, GptError> {
+        let losses = self.token_losses(in_idx, targets)?;
+        let total: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
+        Ok((total / losses.len() as f64) as f32)
+    }
+
+    /// The cross-entropy of each of `targets` (batch, num_tokens), row after row, predicted from `in_idx`.
+    ///
+    /// # Errors
+    /// If an id, input or target, is out of range, or there are no tokens, or more than the context length, or not one target for each.
+    pub fn token_losses(
+        &self,
+        in_idx: &ArrayRef2<u32>,
+        targets: &ArrayRef2<u32>,
+    ) -> Result<Vec<f32>, GptError> {
         self.check_targets(in_idx, targets)?;
         let hidden = self.forward_hidden(in_idx)?;
         let hidden = rows(&hidden); // (batch * num_tokens, emb_dim)
         let targets: Vec<u32> = targets.iter().copied().collect();
-        let mut total = 0.0f64;
+        let mut losses = Vec::with_capacity(targets.len());
         for first in (0..targets.len()).step_by(LOGIT_ROWS) {
             let last = (first + LOGIT_ROWS).min(targets.len());
             let logits = matmul(&hidden.slice(s![first..last, ..]), &self.head_weight().t());
-            let loss = cross_entropy(&logits, &targets[first..last]);
-            total += f64::from(loss) * (last - first) as f64;
+            losses.extend(cross_entropy_rows(&logits, &targets[first..last]));
         }
-        Ok((total / targets.len() as f64) as f32)
+        Ok(losses)
     }
 }
 

@@ -1,10 +1,11 @@
 //! One transformer block: `x + att(norm1(x))`, then `x + ff(norm2(x))`, each branch dropped before it is added (book listing 4.6).
 
 use attention::{MultiHeadAttention, MultiHeadAttentionCache};
-use ndarray::{Array3, ArrayRef3, ArrayViewD, ArrayViewMutD};
-use tensor_ops::{Dropout, DropoutCache, LayerNorm, LayerNormCache, Parameters, add_assign};
+use ndarray::{Array3, ArrayRef3};
+use tensor_ops::{Dropout, DropoutCache, LayerNorm, LayerNormCache, add_assign, parameters};
 use torch_rng::TorchRng;
 
+use crate::maker::Maker;
 use crate::{FeedForward, FeedForwardCache, GptConfig, GptError};
 
 /// The book's `TransformerBlock`; also its gradient.
@@ -40,15 +41,7 @@ impl TransformerBlock {
     /// If the configuration is not valid.
     pub fn new(config: &GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
         config.validate()?;
-        Ok(Self {
-            att: MultiHeadAttention::new(config.attention(), rng)?,
-            ff: FeedForward::with_hidden_dim(config.emb_dim, config.feed_forward_dim(), rng),
-            norm1: config.norm(),
-            norm2: config.norm(),
-            drop_shortcut: Dropout {
-                p: config.drop_rates.shortcut,
-            },
-        })
+        Self::build(config, &mut Maker(Some(rng)))
     }
 
     /// All zeros: a gradient to be accumulated into.
@@ -57,11 +50,16 @@ impl TransformerBlock {
     /// If the configuration is not valid.
     pub fn zeros(config: &GptConfig) -> Result<Self, GptError> {
         config.validate()?;
+        Self::build(config, &mut Maker(None))
+    }
+
+    /// Of a configuration that has been validated.
+    pub(crate) fn build(config: &GptConfig, maker: &mut Maker) -> Result<Self, GptError> {
         Ok(Self {
-            att: MultiHeadAttention::zeros(config.attention())?,
-            ff: FeedForward::zeros(config.emb_dim, config.feed_forward_dim()),
-            norm1: config.norm_zeros(),
-            norm2: config.norm_zeros(),
+            att: maker.attention(config)?,
+            ff: FeedForward::build(config.emb_dim, config.feed_forward_dim(), maker),
+            norm1: maker.norm(config),
+            norm2: maker.norm(config),
             drop_shortcut: Dropout {
                 p: config.drop_rates.shortcut,
             },
@@ -96,7 +94,7 @@ impl TransformerBlock {
         add_assign(&mut x, &shortcut);
         let shortcut = x;
         let (x, norm2) = self.norm2.forward_train(&shortcut);
-        // The draws are one sequence, so one thread's work, while the others multiply.
+        // Random draws are sequential: they overlap with the products.
         let ((x, ff), mask) = rayon::join(
             || self.ff.forward_train(x),
             || self.drop_shortcut.draw(shortcut.len(), rng),
@@ -140,22 +138,4 @@ impl TransformerBlock {
     }
 }
 
-impl Parameters for TransformerBlock {
-    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
-        self.att.visit(&format!("{prefix}att."), visit);
-        self.ff.visit(&format!("{prefix}ff."), visit);
-        self.norm1.visit(&format!("{prefix}norm1."), visit);
-        self.norm2.visit(&format!("{prefix}norm2."), visit);
-    }
-
-    fn visit_mut<'a>(
-        &'a mut self,
-        prefix: &str,
-        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
-    ) {
-        self.att.visit_mut(&format!("{prefix}att."), visit);
-        self.ff.visit_mut(&format!("{prefix}ff."), visit);
-        self.norm1.visit_mut(&format!("{prefix}norm1."), visit);
-        self.norm2.visit_mut(&format!("{prefix}norm2."), visit);
-    }
-}
+parameters!(TransformerBlock { "att." att, "ff." ff, "norm1." norm1, "norm2." norm2 });

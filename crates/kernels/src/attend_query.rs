@@ -9,7 +9,7 @@ use crate::{elementwise, weighted_rows};
 /// `scores` (n_keys) is scratch space; on return it holds the attention weights.
 ///
 /// # Panics
-/// If the lengths don't fit.
+/// If the lengths don't fit, or `scale` is negative or NaN.
 pub fn attend_query(
     query: &[f32],
     (keys, values): (&[f32], &[f32]),
@@ -24,6 +24,10 @@ pub fn attend_query(
         out.len(),
         keys.len(),
         values.len()
+    );
+    assert!(
+        scale >= 0.0,
+        "attend_query: scale is {scale}, not at least 0"
     );
     if head_dim == 0 || n_keys == 0 {
         return out.fill(0.0);

@@ -28,6 +28,15 @@ pub fn cross_entropy(logits: &ArrayRef2<f32>, targets: &[u32]) -> f32 {
     mean_loss(logits, &log_sums(logits), targets)
 }
 
+/// The loss of each row of `logits` (rows, vocab_size), whose mean is [`cross_entropy`].
+///
+/// # Panics
+/// If there is not one target a row, or a target is not below `vocab_size`.
+pub fn cross_entropy_rows(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> {
+    check(logits, targets);
+    row_losses(logits, &log_sums(logits), targets).collect()
+}
+
 /// As [`cross_entropy`], keeping what [`CrossEntropyCache::backward`] needs.
 ///
 /// # Panics
@@ -88,12 +97,17 @@ fn log_sums(logits: &ArrayRef2<f32>) -> Array1<f32> {
 }
 
 fn mean_loss(logits: &ArrayRef2<f32>, log_sums: &Array1<f32>, targets: &[u32]) -> f32 {
-    let total: f64 = targets
-        .iter()
-        .enumerate()
-        .map(|(row, &target)| f64::from(log_sums[row] - logits[[row, target as usize]]))
-        .sum();
+    let total: f64 = row_losses(logits, log_sums, targets).map(f64::from).sum();
     (total / targets.len() as f64) as f32
+}
+
+fn row_losses(
+    logits: &ArrayRef2<f32>,
+    log_sums: &Array1<f32>,
+    targets: &[u32],
+) -> impl Iterator<Item = f32> {
+    let rows = targets.iter().enumerate();
+    rows.map(|(row, &target)| log_sums[row] - logits[[row, target as usize]])
 }
 
 fn check(logits: &ArrayRef2<f32>, targets: &[u32]) {

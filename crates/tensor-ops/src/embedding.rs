@@ -2,11 +2,11 @@
 //!
 //! It does not check ids against a vocabulary for you: an id out of range panics, as an index does.
 
-use ndarray::{Array, Array2, ArrayRef, ArrayViewD, ArrayViewMutD, Axis, Dimension, RemoveAxis};
+use ndarray::{Array, Array2, ArrayRef, Axis, Dimension, RemoveAxis};
 use rayon::prelude::*;
 use torch_rng::TorchRng;
 
-use crate::Parameters;
+use crate::parameters;
 use crate::rows::{as_rows, slice_mut};
 
 /// An embedding table; also its gradient.
@@ -103,16 +103,4 @@ impl Embedding {
     }
 }
 
-impl Parameters for Embedding {
-    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
-        visit(format!("{prefix}weight"), self.weight.view().into_dyn());
-    }
-
-    fn visit_mut<'a>(
-        &'a mut self,
-        prefix: &str,
-        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
-    ) {
-        visit(format!("{prefix}weight"), self.weight.view_mut().into_dyn());
-    }
-}
+parameters!(Embedding { "weight" weight });

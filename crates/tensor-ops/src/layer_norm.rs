@@ -3,10 +3,10 @@
 //! The variance is the biased one, divided by n. There are no running statistics: it behaves the same in training and evaluation.
 
 use kernels::{elementwise, reduce};
-use ndarray::{Array, Array1, Array2, ArrayRef, ArrayViewD, ArrayViewMutD, Axis, Dimension};
+use ndarray::{Array, Array1, Array2, ArrayRef, Axis, Dimension};
 use rayon::prelude::*;
 
-use crate::Parameters;
+use crate::parameters;
 use crate::rows::{
     as_rows, for_each_block, fresh_rows, rows_per_task, slice_mut, with_leading_dims_of,
 };
@@ -198,21 +198,13 @@ impl LayerNorm {
             x.shape(),
             self.scale.len()
         );
+        assert!(
+            self.shift.len() == self.scale.len(),
+            "LayerNorm::forward: a shift of {} elements, but a scale of {}",
+            self.shift.len(),
+            self.scale.len()
+        );
     }
 }
 
-impl Parameters for LayerNorm {
-    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
-        visit(format!("{prefix}scale"), self.scale.view().into_dyn());
-        visit(format!("{prefix}shift"), self.shift.view().into_dyn());
-    }
-
-    fn visit_mut<'a>(
-        &'a mut self,
-        prefix: &str,
-        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
-    ) {
-        visit(format!("{prefix}scale"), self.scale.view_mut().into_dyn());
-        visit(format!("{prefix}shift"), self.shift.view_mut().into_dyn());
-    }
-}
+parameters!(LayerNorm { "scale" scale, "shift" shift });

@@ -2,11 +2,11 @@
 //!
 //! It keeps no copy of its input: `backward` takes the input that `forward` had, so that layers that share one input (query, key and value) share its memory.
 
-use ndarray::{Array, Array1, Array2, ArrayRef, ArrayViewD, ArrayViewMutD, Dimension};
+use ndarray::{Array, Array1, Array2, ArrayRef, Dimension};
 use torch_rng::TorchRng;
 
-use crate::Parameters;
 use crate::matmul::{matmul, matmul_into, matmul_plus_row};
+use crate::parameters;
 use crate::rows::{add_column_sums, as_rows, slice_mut, with_leading_dims_of};
 
 /// A linear layer; also its gradient, and the optimizer's moments of it.
@@ -118,6 +118,7 @@ impl Linear {
     ) {
         self.check("Linear::backward", "input", x, self.in_features());
         self.check("Linear::backward", "d_out", d_out, self.out_features());
+        check_bias("Linear::backward", grads);
         let (x, d_out) = (as_rows(x), as_rows(d_out));
         // y = x W^T  =>  d_W = d_y^T x
         matmul_into(&d_out.t(), &x, 1.0, grads.weight.view_mut());
@@ -133,25 +134,21 @@ impl Linear {
             x.shape(),
             self.weight.shape()
         );
+        check_bias(op, self);
     }
 }
 
-impl Parameters for Linear {
-    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
-        visit(format!("{prefix}weight"), self.weight.view().into_dyn());
-        if let Some(bias) = &self.bias {
-            visit(format!("{prefix}bias"), bias.view().into_dyn());
-        }
-    }
-
-    fn visit_mut<'a>(
-        &'a mut self,
-        prefix: &str,
-        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
-    ) {
-        visit(format!("{prefix}weight"), self.weight.view_mut().into_dyn());
-        if let Some(bias) = &mut self.bias {
-            visit(format!("{prefix}bias"), bias.view_mut().into_dyn());
-        }
-    }
+/// Ours or a gradient's: a shorter one would be broadcast.
+fn check_bias(op: &str, layer: &Linear) {
+    let bias = layer
+        .bias
+        .as_ref()
+        .map_or(layer.out_features(), Array1::len);
+    assert!(
+        bias == layer.out_features(),
+        "{op}: a bias of {bias} elements, but the weight has {} rows",
+        layer.out_features()
+    );
 }
+
+parameters!(Linear { "weight" weight, "bias" bias });

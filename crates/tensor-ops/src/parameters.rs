@@ -2,7 +2,7 @@
 //!
 //! It is the one shared trait of the workspace. It does not say how a module computes.
 
-use ndarray::{ArrayViewD, ArrayViewMutD};
+use ndarray::{Array, ArrayViewD, ArrayViewMutD, Dimension};
 
 /// A value that owns weights, or the gradients of weights: a gradient is another value of the same struct.
 ///
@@ -42,5 +42,98 @@ pub trait Parameters {
     /// Sets every number to zero: `zero_grad()` on a gradient.
     fn fill_zero(&mut self) {
         self.visit_mut("", &mut |_, mut view| view.fill(0.0));
+    }
+}
+
+/// Implements [`Parameters`] for a struct by naming its fields in order: the twins `visit` and `visit_mut` from one list.
+///
+/// A field is an array, a module whose names continue the one given, or an `Option` or `Vec` of such; a `Vec` puts `0.`, `1.`, ... between.
+///
+/// ```
+/// use tensor_ops::{LayerNorm, Linear, Parameters, parameters};
+///
+/// struct Norms {
+///     norms: Vec<LayerNorm>,
+///     head: Option<Linear>,
+/// }
+/// parameters!(Norms { "norms." norms, "head." head });
+///
+/// let module = Norms { norms: vec![LayerNorm::new(4)], head: None };
+/// let names: Vec<_> = module.named_parameters().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["norms.0.scale", "norms.0.shift"]);
+/// ```
+#[macro_export]
+macro_rules! parameters {
+    ($module:ty { $($name:literal $field:ident),+ $(,)? }) => {
+        impl $crate::Parameters for $module {
+            fn visit<'a>(
+                &'a self,
+                prefix: &str,
+                visit: &mut dyn FnMut(String, $crate::ndarray::ArrayViewD<'a, f32>),
+            ) {
+                $($crate::Parameters::visit(&self.$field, &format!("{prefix}{}", $name), visit);)+
+            }
+
+            fn visit_mut<'a>(
+                &'a mut self,
+                prefix: &str,
+                visit: &mut dyn FnMut(String, $crate::ndarray::ArrayViewMutD<'a, f32>),
+            ) {
+                $($crate::Parameters::visit_mut(&mut self.$field, &format!("{prefix}{}", $name), visit);)+
+            }
+        }
+    };
+}
+
+/// One weight: its name is the prefix.
+impl<D: Dimension> Parameters for Array<f32, D> {
+    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
+        visit(prefix.to_owned(), self.view().into_dyn());
+    }
+
+    fn visit_mut<'a>(
+        &'a mut self,
+        prefix: &str,
+        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
+    ) {
+        visit(prefix.to_owned(), self.view_mut().into_dyn());
+    }
+}
+
+/// Weights that may be absent, such as a bias.
+impl<P: Parameters> Parameters for Option<P> {
+    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
+        if let Some(module) = self {
+            module.visit(prefix, visit);
+        }
+    }
+
+    fn visit_mut<'a>(
+        &'a mut self,
+        prefix: &str,
+        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
+    ) {
+        if let Some(module) = self {
+            module.visit_mut(prefix, visit);
+        }
+    }
+}
+
+/// `nn.ModuleList`: the names are numbers.
+impl<P: Parameters> Parameters for Vec<P> {
+    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
+        for (i, module) in self.iter().enumerate() {
+            module.visit(&format!("{prefix}{i}."), visit);
+        }
+    }
+
+    fn visit_mut<'a>(
+        &'a mut self,
+        prefix: &str,
+        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
+    ) {
+        for (i, module) in self.iter_mut().enumerate() {
+            module.visit_mut(&format!("{prefix}{i}."), visit);
+        }
     }
 }

@@ -51,7 +51,7 @@ pub fn log_softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32,
 /// The same as filling the future with minus infinity before `torch.softmax(scores * scale, dim=-1)`, without computing what is thrown away.
 ///
 /// # Panics
-/// If rows are not contiguous, or `log_sums` has another length than there are rows.
+/// If rows are not contiguous, `log_sums` has another length than there are rows, or `scale` is negative or NaN.
 pub fn causal_softmax_rows(
     mut scores: ArrayViewMut2<f32>,
     scale: f32,
@@ -63,6 +63,10 @@ pub fn causal_softmax_rows(
         "causal_softmax_rows: {} rows, but room for {} sums",
         scores.nrows(),
         log_sums.len()
+    );
+    assert!(
+        scale >= 0.0,
+        "causal_softmax_rows: scale is {scale}, not at least 0"
     );
     for (i, (mut row, log_sum)) in scores.rows_mut().into_iter().zip(log_sums).enumerate() {
         let row = row.as_slice_mut().expect("rows of scores are contiguous");

@@ -344,3 +344,25 @@ fn applying_part_of_a_mask_equals_that_part_of_the_whole() {
         assert_eq!(y, if mask.get(i) { 2.0 } else { 0.0 });
     }
 }
+
+#[test]
+#[should_panic(expected = "a bias of 1 elements, but the weight has 2 rows")]
+fn a_bias_of_another_length_is_not_broadcast() {
+    let mut layer = tensor_ops::Linear::zeros(3, 2, true);
+    layer.bias = Some(array![1.0]);
+    layer.forward(&array![[1.0, 2.0, 3.0]]);
+}
+
+#[test]
+#[should_panic(expected = "a shift of 3 elements, but a scale of 2")]
+fn a_shift_of_another_length_is_refused() {
+    let mut norm = tensor_ops::LayerNorm::new(2);
+    norm.shift = array![0.0, 0.0, 0.0];
+    norm.forward(&array![[1.0, 2.0]]);
+}
+
+#[test]
+#[should_panic(expected = "scale is -1, not at least 0")]
+fn a_negative_scale_is_refused() {
+    causal_softmax_rows(array![[1.0, 2.0]].view_mut(), -1.0, 0, &mut [0.0]);
+}

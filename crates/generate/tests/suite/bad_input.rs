@@ -3,7 +3,7 @@
 use crate::common::scripted;
 use generate::{
     BeamConfig, BookSampling, Decoder, DecoderConfig, GenerateError, GenerateOptions, Sampling,
-    StopStrings, TokenStream, beam_search, complete, generate, generate_text_simple,
+    StopStrings, TokenStream, beam_search, generate, generate_text_simple,
 };
 use ndarray::{Array1, Array2, array};
 use torch_rng::TorchRng;
@@ -228,18 +228,13 @@ fn what_does_not_fit_the_decoder_is_refused() {
     }
     let mut decoder = Decoder::new(&model);
     let options = GenerateOptions::default();
-    assert_eq!(
-        complete(&mut decoder, &options, &mut []),
-        Err(GenerateError::NoPrompt)
-    );
+    assert_eq!(decoder.advance().unwrap_err(), GenerateError::NoPrompt);
     decoder.start(&[&[1], &[2]]).unwrap();
+    let error = TokenStream::new(&mut decoder, options, &mut rng()).unwrap_err();
     assert_eq!(
-        complete(&mut decoder, &options, &mut [rng()])
-            .unwrap_err()
-            .to_string(),
-        "the decoder has 2 sequences, but 1 were given"
+        error.to_string(),
+        "the decoder has 2 sequences, but 1 is needed here"
     );
-    assert!(TokenStream::new(&mut decoder, options, &mut rng()).is_err());
     let beams = BeamConfig {
         num_beams: 2,
         max_new_tokens: 2,
