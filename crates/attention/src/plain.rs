@@ -50,8 +50,7 @@ impl MultiHeadAttention {
 
         let context_vec = matmul_batched(&attn_weights, &values); // (b, num_heads, num_tokens, head_dim)
         let context_vec = context_vec.permuted_axes([0, 2, 1, 3]); // (b, num_tokens, num_heads, head_dim)
-        let context_vec = context_vec.as_standard_layout().into_owned(); // .contiguous()
-        let context_vec = context_vec.into_shape_with_order((b, num_tokens, d_out));
+        let context_vec = context_vec.to_shape((b, num_tokens, d_out)); // .contiguous().view(b, num_tokens, d_out)
         let context_vec = context_vec.expect("num_heads * head_dim is d_out");
         Ok((self.out_proj.forward(&context_vec), attn_weights))
     }

@@ -243,7 +243,7 @@ fn what_does_not_fit_the_decoder_is_refused() {
     };
     assert!(matches!(
         beam_search(&mut decoder, &beams),
-        Err(GenerateError::BatchSize { .. })
+        Err(GenerateError::NotOneSequence { .. })
     ));
     decoder.start(&[&[1]]).unwrap();
     let error = |beams: BeamConfig| {
