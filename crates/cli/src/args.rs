@@ -9,6 +9,7 @@ use crate::eval::EvalArgs;
 use crate::generate::GenerateArgs;
 use crate::info::InfoArgs;
 use crate::logits::LogitsArgs;
+use crate::manual::{CompletionsArgs, ManArgs};
 use crate::tokenize::TokenizeArgs;
 use crate::train::TrainArgs;
 
@@ -36,6 +37,10 @@ pub(crate) enum Command {
     Convert(ConvertArgs),
     /// Show the scores of the token that comes next
     Logits(LogitsArgs),
+    /// Print a script that completes gpt's flags in a shell
+    Completions(CompletionsArgs),
+    /// Write man pages
+    Man(ManArgs),
 }
 
 /// The whole command line; a number below 0 is a value everywhere, so that what refuses it can name it.

@@ -40,7 +40,7 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_name = "N", value_parser = at_least_1, conflicts_with = "tokens")]
     stride: Option<usize>,
     /// Tokens in a window [default: the model's context length]
-    #[arg(short = 'c', long, value_name = "N", value_parser = at_least_1, aliases = ["max-length", "block-size"], conflicts_with = "tokens")]
+    #[arg(short = 'c', long, value_name = "N", value_parser = at_least_1, visible_aliases = ["max-length", "block-size"], conflicts_with = "tokens")]
     context_size: Option<usize>,
     /// Print one JSON object: loss, perplexity, tokens
     #[arg(long)]
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
             ids.len()
         );
     }
-    let model = args.model.load()?;
+    let (model, model_name) = args.model.load()?;
     let vocabulary = Corpus::from_ids(ids.as_slice()).check_ids(model.config().vocab_size);
     vocabulary.with_context(|| match &args.data {
         Some(path) => path.display().to_string(),
@@ -105,6 +105,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     if args.json {
         return print_json(&report);
     }
+    model_name.tell();
     let Report {
         loss,
         perplexity,

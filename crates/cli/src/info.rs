@@ -1,6 +1,6 @@
 //! `gpt info`: the shapes, parameters and memory of a model, without loading or making one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use checkpoint::load_config;
@@ -9,9 +9,9 @@ use gpt::GptConfig;
 use serde::Serialize;
 
 use crate::memory::{bytes, count};
+use crate::model;
 use crate::output::{print, print_json};
 use crate::presets::Preset;
-use crate::runs;
 
 #[derive(Args, Debug)]
 pub(crate) struct InfoArgs {
@@ -76,25 +76,24 @@ struct Memory {
 }
 
 pub(crate) fn run(args: &InfoArgs) -> Result<()> {
-    let (name, config) = match (
-        &args.preset,
-        args.model.as_ref().or(args.model_flag.as_ref()),
-    ) {
-        (Some(preset), _) => (preset.name().to_owned(), preset.model),
-        (None, Some(path)) => named(path)?,
-        (None, None) => named(&runs::newest(Path::new(runs::RUNS))?)?,
-    };
-    let report = report(name, &config)?;
-    if args.json {
-        print_json(&report)
-    } else {
-        Ok(print(text(&report))?)
+    let asked = args.model.as_deref().or(args.model_flag.as_deref());
+    if let Some(preset) = args.preset {
+        return show(args, &report(preset.name().to_owned(), &preset.model)?);
     }
+    let (folder, model_name) = model::folder(asked)?;
+    let name = asked.unwrap_or(&folder).display().to_string();
+    let report = report(name, &load_config(&folder)?)?;
+    if !args.json {
+        model_name.tell();
+    }
+    show(args, &report)
 }
 
-fn named(path: &Path) -> Result<(String, GptConfig)> {
-    let model = runs::model_folder(path)?;
-    Ok((path.display().to_string(), load_config(model)?))
+fn show(args: &InfoArgs, report: &Report) -> Result<()> {
+    match args.json {
+        true => print_json(report),
+        false => Ok(print(text(report))?),
+    }
 }
 
 fn report(name: String, config: &GptConfig) -> Result<Report> {

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
         let message = "no text: give one, a file with -f, ids with --tokens, or pipe a text in";
         return Err(Usage(message.to_owned()).into());
     };
-    let model = args.model.load()?;
+    let (model, model_name) = args.model.load()?;
     let config = DecoderConfig {
         past_context: PastContext::Stop,
         ..DecoderConfig::default()
@@ -66,6 +66,7 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
             logits: logits.to_vec(),
         });
     }
+    model_name.tell();
     let vocab_size = logits.len();
     let probabilities = softmax_with_temperature(&logits, 1.0)?; // (vocab_size)
     let mut order: Vec<usize> = (0..vocab_size).collect();

@@ -11,7 +11,9 @@ mod failure;
 mod generate;
 mod ids;
 mod info;
+mod interrupt;
 mod logits;
+mod manual;
 mod memory;
 mod model;
 mod numbers;
@@ -50,6 +52,8 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Logits(args) => logits::run(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::man(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

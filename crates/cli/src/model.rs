@@ -9,6 +9,7 @@ use gpt::GptModel;
 use tokenizer::Gpt2Tokenizer;
 
 use crate::memory::{Purpose, check_fits};
+use crate::output::note;
 use crate::runs;
 
 #[derive(Args, Clone, Debug, Default)]
@@ -19,17 +20,33 @@ pub(crate) struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// The folder that is meant.
-    pub(crate) fn folder(&self) -> Result<PathBuf> {
-        match &self.model {
-            Some(path) => runs::model_folder(path),
-            None => runs::model_folder(&runs::newest(Path::new(runs::RUNS))?),
+    /// Loads the model.
+    pub(crate) fn load(&self) -> Result<(GptModel, ModelName)> {
+        let (folder, name) = folder(self.model.as_deref())?;
+        Ok((load(&folder)?, name))
+    }
+}
+
+/// The folder of the model that was asked for, or of the newest run's.
+pub(crate) fn folder(asked: Option<&Path>) -> Result<(PathBuf, ModelName)> {
+    match asked {
+        Some(path) => Ok((runs::model_folder(path)?, ModelName(None))),
+        None => {
+            let newest = runs::model_folder(&runs::newest(Path::new(runs::RUNS))?)?;
+            Ok((newest.clone(), ModelName(Some(newest))))
         }
     }
+}
 
-    /// Loads the model.
-    pub(crate) fn load(&self) -> Result<GptModel> {
-        load(&self.folder()?)
+/// Which model it is that nobody named.
+pub(crate) struct ModelName(Option<PathBuf>);
+
+impl ModelName {
+    /// Tells it on standard error, unless the user named it.
+    pub(crate) fn tell(&self) {
+        if let Some(folder) = &self.0 {
+            note(&format!("model {}", folder.display()));
+        }
     }
 }
 

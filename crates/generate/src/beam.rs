@@ -22,6 +22,30 @@ pub struct BeamConfig {
     pub stop_ids: Vec<u32>,
 }
 
+impl BeamConfig {
+    /// Checks every setting against its range.
+    ///
+    /// # Errors
+    /// If `num_beams` is 0 or larger than the vocabulary, or the length penalty is not finite.
+    pub fn check(&self, vocab_size: usize) -> Result<(), GenerateError> {
+        let num_beams = self.num_beams;
+        if num_beams == 0 || num_beams > vocab_size {
+            return Err(GenerateError::Beams {
+                num_beams,
+                vocab_size,
+            });
+        }
+        if !self.length_penalty.is_finite() {
+            return Err(GenerateError::Setting {
+                name: "length_penalty",
+                expected: "a finite number",
+                value: self.length_penalty,
+            });
+        }
+        Ok(())
+    }
+}
+
 /// One continuation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hypothesis {
@@ -48,12 +72,17 @@ struct Candidate {
 /// Afterwards the decoder holds the beams that were left.
 ///
 /// # Errors
-/// If `num_beams` is 0 or larger than the vocabulary, the length penalty is not finite, the decoder doesn't hold exactly one sequence, or the model's logits are not numbers.
+/// As [`BeamConfig::check`], or if the decoder doesn't hold exactly one sequence, or the model's logits are not numbers.
 pub fn beam_search(
     decoder: &mut Decoder,
     config: &BeamConfig,
 ) -> Result<Vec<Hypothesis>, GenerateError> {
-    check(decoder, config)?;
+    config.check(decoder.model().config().vocab_size)?;
+    if decoder.batch() != 1 {
+        return Err(GenerateError::NotOneSequence {
+            found: decoder.batch(),
+        });
+    }
     let prompt_len = decoder.tokens(0).len();
     let mut beams = vec![0.0]; // log probabilities, best first; the decoder's sequences
     let mut finished: Vec<Hypothesis> = Vec::new();
@@ -99,29 +128,6 @@ pub fn beam_search(
             .collect();
     }
     Ok(finished)
-}
-
-fn check(decoder: &Decoder, config: &BeamConfig) -> Result<(), GenerateError> {
-    let (num_beams, vocab_size) = (config.num_beams, decoder.model().config().vocab_size);
-    if num_beams == 0 || num_beams > vocab_size {
-        return Err(GenerateError::Beams {
-            num_beams,
-            vocab_size,
-        });
-    }
-    if !config.length_penalty.is_finite() {
-        return Err(GenerateError::Setting {
-            name: "length_penalty",
-            expected: "a finite number",
-            value: config.length_penalty,
-        });
-    }
-    if decoder.batch() != 1 {
-        return Err(GenerateError::NotOneSequence {
-            found: decoder.batch(),
-        });
-    }
-    Ok(())
 }
 
 /// The most probable continuations by one token over all beams, best first; of equals, the earlier beam and id.

@@ -2,26 +2,29 @@
 //!
 //! The text so far stays in the decoder's cache, so a turn computes what is new.
 //! A line is added to the text as it is; an empty line lets the model go on; the end of the input ends the session.
+//! Ctrl-C ends an answer, a second one the program.
 
-use std::io::{BufRead, IsTerminal, Write, stdin};
+use std::io::{BufRead, IsTerminal, stdin};
 
 use anyhow::{Context, Result};
+use rustyline::config::Behavior;
+use rustyline::error::ReadlineError;
+use rustyline::{Config, DefaultEditor};
 
 use super::session::Session;
 use super::timings::tell;
 use crate::ids::ids_of_text;
+use crate::interrupt::INTERRUPTED;
 use crate::output::{note, print};
 
 pub(crate) fn run(mut session: Session<'_>, prompt: Option<Vec<u32>>) -> Result<()> {
-    if stdin().is_terminal() {
-        note("each line is added to the text, an empty line lets the model go on, Ctrl-D ends");
-    }
+    let mut lines = Lines::new()?;
     let mut turn = prompt;
     loop {
         let ids = match turn.take() {
             Some(ids) => ids,
-            None => match read_turn(session.is_empty())? {
-                Some(ids) => ids,
+            None => match lines.next(if session.is_empty() { "text > " } else { "> " })? {
+                Some(line) => ids_of_text(&line)?,
                 None => return Ok(()),
             },
         };
@@ -29,22 +32,52 @@ pub(crate) fn run(mut session: Session<'_>, prompt: Option<Vec<u32>>) -> Result<
             continue; // there is nothing to go on with
         }
         session.add(&ids)?;
+        session.interrupt.set(false);
         let continued = session.go_on(&mut |text| print(text))?;
+        session.interrupt.set(true);
         print("\n")?;
         tell(&continued.timings, None);
     }
 }
 
-/// The ids of the next line; `None` at the end of the input.
-fn read_turn(is_first: bool) -> Result<Option<Vec<u32>>> {
-    if stdin().is_terminal() {
-        let prompt = if is_first { "text " } else { "" };
-        let _ = write!(std::io::stderr(), "{prompt}> ");
+/// Where turns come from.
+enum Lines {
+    /// With editing and a history.
+    Terminal(Box<DefaultEditor>),
+    Pipe,
+}
+
+impl Lines {
+    fn new() -> Result<Self> {
+        if !stdin().is_terminal() {
+            return Ok(Self::Pipe);
+        }
+        note("each line is added to the text, an empty line lets the model go on, Ctrl-D ends");
+        // What is typed goes to the terminal even if standard output is a file.
+        let config = Config::builder().behavior(Behavior::PreferTerm).build();
+        let editor = DefaultEditor::with_config(config)?;
+        Ok(Self::Terminal(Box::new(editor)))
     }
-    let mut line = String::new();
-    let read = stdin().lock().read_line(&mut line);
-    if read.context("standard input")? == 0 {
-        return Ok(None);
+
+    /// The next line; `None` at the end of the input.
+    fn next(&mut self, prompt: &str) -> Result<Option<String>> {
+        match self {
+            Self::Terminal(editor) => match editor.readline(prompt) {
+                Ok(line) => {
+                    editor.add_history_entry(&line)?;
+                    Ok(Some(line))
+                }
+                Err(ReadlineError::Eof) => Ok(None),
+                Err(ReadlineError::Interrupted) => std::process::exit(INTERRUPTED),
+                Err(error) => Err(error).context("standard input"),
+            },
+            Self::Pipe => {
+                let mut line = String::new();
+                let read = stdin().lock().read_line(&mut line);
+                let read = read.context("standard input")?;
+                let text = line.trim_end_matches(['\r', '\n']).to_owned();
+                Ok((read > 0).then_some(text))
+            }
+        }
     }
-    ids_of_text(line.trim_end_matches(['\r', '\n'])).map(Some)
 }

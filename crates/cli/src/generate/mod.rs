@@ -8,7 +8,7 @@ mod pieces;
 mod session;
 mod timings;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use generate::FinishReason;
@@ -17,10 +17,14 @@ use tokenizer::Gpt2Tokenizer;
 
 use crate::failure::Usage;
 use crate::ids::TextSource;
+use crate::interrupt::Interrupt;
 use crate::output::{print, print_json};
 pub(crate) use options::GenerateArgs;
-use session::Session;
+use session::{Continued, Session};
 use timings::{TimingsReport, tell};
+
+/// Stands between the texts of `--num-samples`, as nanoGPT prints it.
+const BETWEEN_SAMPLES: &str = "---------------\n";
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -49,10 +53,12 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         false => prompt.prompt()?,
     };
     let began = Instant::now();
-    let model = args.model.load()?;
+    let (model, model_name) = args.model.load()?;
     let load_time = began.elapsed();
     let mut session = Session::new(args, &model)?;
     if args.interactive {
+        session.interrupt = Interrupt::listen("")?;
+        model_name.tell();
         return interactive::run(session, ids);
     }
     let Some(ids) = ids else {
@@ -60,10 +66,30 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
             "no prompt: give a text, a file with -f, ids with --tokens, pipe a text in, or use -i";
         return Err(Usage(message.to_owned()).into());
     };
-    session.add(&ids)?;
-    if args.json {
-        let continued = session.go_on(&mut |_| Ok(()))?;
-        return print_json(&Report {
+    for sample in 0..args.num_samples {
+        session.begin(&ids)?;
+        if args.json {
+            let continued = session.go_on(&mut |_| Ok(()))?;
+            print_json(&Report::new(continued, load_time))?;
+            continue;
+        }
+        match sample {
+            0 => model_name.tell(),
+            _ => print(BETWEEN_SAMPLES)?,
+        }
+        if !args.no_display_prompt {
+            print(shown(&ids))?;
+        }
+        let continued = session.go_on(&mut |text| print(text))?;
+        print("\n")?;
+        tell(&continued.timings, (sample == 0).then_some(load_time));
+    }
+    Ok(())
+}
+
+impl Report {
+    fn new(continued: Continued, load_time: Duration) -> Self {
+        Self {
             timings: TimingsReport::new(&continued.timings, load_time),
             tokens: continued.tokens,
             text: continued.text,
@@ -72,15 +98,8 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
                 FinishReason::ContextFull => "context",
                 _ => "length",
             },
-        });
+        }
     }
-    if !args.no_display_prompt {
-        print(shown(&ids))?;
-    }
-    let continued = session.go_on(&mut |text| print(text))?;
-    print("\n")?;
-    tell(&continued.timings, Some(load_time));
-    Ok(())
 }
 
 /// The prompt as text.

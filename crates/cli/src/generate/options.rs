@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use generate::{Precision, Sampling};
+use generate::{BeamConfig, Precision, Sampling};
 use tokenizer::ENDOFTEXT_ID;
 use torch_rng::Build;
 
@@ -54,11 +54,14 @@ pub(crate) struct GenerateArgs {
         short = 'n',
         long,
         value_name = "N",
-        alias = "n-predict",
+        visible_alias = "n-predict",
         default_value_t = 100,
         help_heading = "Length"
     )]
     pub(crate) max_new_tokens: usize,
+    /// Write so many texts, each from the prompt
+    #[arg(long, value_name = "N", value_parser = at_least_1, default_value = "1", conflicts_with_all = ["beams", "interactive"], help_heading = "Length")]
+    pub(crate) num_samples: usize,
     /// End before this text (may be given several times)
     #[arg(long, value_name = "TEXT", help_heading = "Length")]
     pub(crate) stop: Vec<String>,
@@ -70,7 +73,7 @@ pub(crate) struct GenerateArgs {
         short = 'c',
         long,
         value_name = "N",
-        alias = "ctx-size",
+        visible_alias = "ctx-size",
         help_heading = "Length"
     )]
     pub(crate) context_size: Option<usize>,
@@ -100,7 +103,7 @@ pub(crate) struct GenerateArgs {
         long,
         value_name = "X",
         default_value_t = 1.0,
-        alias = "repetition-penalty",
+        visible_alias = "repetition-penalty",
         help_heading = "Sampling"
     )]
     pub(crate) repeat_penalty: f32,
@@ -112,12 +115,12 @@ pub(crate) struct GenerateArgs {
         long,
         value_name = "BUILD",
         default_value_t,
-        alias = "dropout-build",
+        visible_alias = "dropout-build",
         help_heading = "Sampling"
     )]
     pub(crate) build: Build,
     /// Follow N continuations at once and take the likeliest (beam search)
-    #[arg(long, value_name = "N", value_parser = at_least_1, alias = "num-beams", conflicts_with_all = ["temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed"], help_heading = "Sampling")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, visible_alias = "num-beams", conflicts_with_all = ["temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed"], help_heading = "Sampling")]
     pub(crate) beams: Option<usize>,
     /// Of beam search: over 0 favours longer texts
     #[arg(
@@ -129,7 +132,7 @@ pub(crate) struct GenerateArgs {
     )]
     pub(crate) length_penalty: f32,
 
-    /// Print one JSON object when it is done: tokens, text, timings
+    /// Print one JSON object for each text when it is done: tokens, text, timings
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
     /// Print the continuation alone
@@ -175,6 +178,16 @@ impl GenerateArgs {
             min_p: self.min_p.unwrap_or(0.0),
             repetition_penalty: self.repeat_penalty,
         }
+    }
+
+    /// How several continuations are followed, if they are.
+    pub(crate) fn beams(&self) -> Option<BeamConfig> {
+        self.beams.map(|num_beams| BeamConfig {
+            num_beams,
+            max_new_tokens: self.max_new_tokens,
+            length_penalty: self.length_penalty,
+            stop_ids: self.stop_ids(),
+        })
     }
 
     /// Whether no random number is drawn.

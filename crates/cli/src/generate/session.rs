@@ -13,6 +13,7 @@ use torch_rng::TorchRng;
 
 use super::options::{GenerateArgs, WhenFull};
 use super::pieces::Pieces;
+use crate::interrupt::Interrupt;
 use crate::output::note;
 
 /// A text and what continues it.
@@ -21,6 +22,8 @@ pub(crate) struct Session<'m> {
     decoder: Decoder<'m>,
     /// Made, and its seed told, when the first token is drawn.
     rng: Option<TorchRng>,
+    /// Ends a text that is being drawn.
+    pub(crate) interrupt: Interrupt,
 }
 
 /// A continuation that has ended.
@@ -47,11 +50,16 @@ impl<'m> Session<'m> {
             },
         };
         let vocab_size = model.config().vocab_size;
-        args.sampling(vocab_size).check(vocab_size)?; // before anything is shown
+        // Before anything is shown.
+        args.sampling(vocab_size).check(vocab_size)?;
+        if let Some(beams) = args.beams() {
+            beams.check(vocab_size)?;
+        }
         Ok(Self {
             args,
             decoder: Decoder::with_config(model, config)?,
             rng: None,
+            interrupt: Interrupt::default(),
         })
     }
 
@@ -60,14 +68,19 @@ impl<'m> Session<'m> {
         self.decoder.batch() == 0
     }
 
-    /// Adds to the text.
+    /// Adds to the text, or begins it.
+    pub(crate) fn add(&mut self, ids: &[u32]) -> Result<()> {
+        match self.is_empty() {
+            true => self.begin(ids),
+            false => Ok(self.decoder.push(0, ids)?),
+        }
+    }
+
+    /// Begins a text, in place of one that was there.
     ///
     /// # Errors
-    /// If a text would begin with no token, or with more than the context holds.
-    pub(crate) fn add(&mut self, ids: &[u32]) -> Result<()> {
-        if !self.is_empty() {
-            return Ok(self.decoder.push(0, ids)?);
-        }
+    /// If the prompt has no token, or more than the context holds.
+    pub(crate) fn begin(&mut self, ids: &[u32]) -> Result<()> {
         let room = self.decoder.context_size();
         if ids.is_empty() {
             bail!("the prompt is empty: expected at least one token");
@@ -86,9 +99,9 @@ impl<'m> Session<'m> {
         &mut self,
         show: &mut dyn FnMut(&str) -> io::Result<()>,
     ) -> Result<Continued> {
-        match self.args.beams {
-            Some(num_beams) => {
-                let best = self.beam(num_beams)?;
+        match self.args.beams() {
+            Some(config) => {
+                let best = self.beam(&config)?;
                 show(&best.text)?;
                 Ok(best)
             }
@@ -111,7 +124,7 @@ impl<'m> Session<'m> {
             let token = token?;
             tokens.push(token);
             show(pieces.push(token))?;
-            if pieces.stopped_at().is_some() {
+            if pieces.stopped_at().is_some() || self.interrupt.asked() {
                 break;
             }
         }
@@ -131,19 +144,13 @@ impl<'m> Session<'m> {
     }
 
     /// The best of several continuations; it is known at the end only.
-    fn beam(&mut self, num_beams: usize) -> Result<Continued> {
-        let config = BeamConfig {
-            num_beams,
-            max_new_tokens: self.args.max_new_tokens,
-            length_penalty: self.args.length_penalty,
-            stop_ids: self.args.stop_ids(),
-        };
+    fn beam(&mut self, config: &BeamConfig) -> Result<Continued> {
         let prompt_tokens = self.decoder.pending(0);
         let began = Instant::now();
         self.decoder.advance()?;
         let prompt_time = began.elapsed();
         let began = Instant::now();
-        let best = beam_search(&mut self.decoder, &config)?.into_iter().next();
+        let best = beam_search(&mut self.decoder, config)?.into_iter().next();
         let (tokens, finish) = match best {
             Some(best) => (best.tokens, best.finish),
             None => (Vec::new(), FinishReason::MaxNewTokens),

@@ -4,7 +4,6 @@
 
 mod config_file;
 mod data;
-mod interrupt;
 mod log;
 mod options;
 mod plot;
@@ -13,6 +12,7 @@ mod resume;
 mod run;
 mod settings;
 mod start;
+mod summary;
 
 use std::path::PathBuf;
 
@@ -45,6 +45,9 @@ pub(crate) struct TrainArgs {
     /// Go on with a run as if it had never stopped [default: the newest in runs/, or --out-dir]
     #[arg(long, value_name = "DIR", num_args = 0..=1, help_heading = "Run")]
     resume: Option<Option<PathBuf>>,
+    /// Print what happens as JSON, one object a line, as log.jsonl has it
+    #[arg(long, help_heading = "Run")]
+    json: bool,
 }
 
 /// Trains; `flags` is what clap read for this subcommand.
@@ -57,5 +60,5 @@ pub(crate) fn run(args: &TrainArgs, flags: &ArgMatches) -> Result<()> {
         Some(folder) => resume::resume(&folder, &said)?,
         None => start::start(options)?,
     };
-    run::run(started)
+    run::run(started, args.json)
 }

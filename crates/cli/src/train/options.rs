@@ -42,38 +42,53 @@ pub(crate) struct TrainOptions {
     #[arg(long, value_name = "scratch|DIR", help_heading = "Model")]
     pub(crate) init_from: Option<PathBuf>,
     /// Transformer blocks
-    #[arg(long, value_name = "N", alias = "n-layer", help_heading = "Model")]
+    #[arg(
+        long,
+        value_name = "N",
+        visible_alias = "n-layer",
+        help_heading = "Model"
+    )]
     pub(crate) n_layers: Option<usize>,
     /// Attention heads
-    #[arg(long, value_name = "N", alias = "n-head", help_heading = "Model")]
+    #[arg(
+        long,
+        value_name = "N",
+        visible_alias = "n-head",
+        help_heading = "Model"
+    )]
     pub(crate) n_heads: Option<usize>,
     /// Features of a token
-    #[arg(long, value_name = "N", alias = "n-embd", help_heading = "Model")]
+    #[arg(
+        long,
+        value_name = "N",
+        visible_alias = "n-embd",
+        help_heading = "Model"
+    )]
     pub(crate) emb_dim: Option<usize>,
     /// The most tokens the model can see
-    #[arg(long, value_name = "N", value_parser = at_least_1, alias = "block-size", help_heading = "Model")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, visible_alias = "block-size", help_heading = "Model")]
     pub(crate) context_length: Option<usize>,
     /// Tokens in the vocabulary [default: 50257, GPT-2's]
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) vocab_size: Option<usize>,
     /// Dropout rate
-    #[arg(long, value_name = "P", value_parser = below_1, alias = "dropout", help_heading = "Model")]
+    #[arg(long, value_name = "P", value_parser = below_1, visible_alias = "dropout", help_heading = "Model")]
     pub(crate) drop_rate: Option<f64>,
     /// Give query, key and value projections a bias
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Model")]
     pub(crate) qkv_bias: Option<bool>,
     /// Share the token embedding with the output head
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", aliases = ["tie-weights", "weight-tying"], help_heading = "Model")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", visible_aliases = ["tie-weights", "weight-tying"], help_heading = "Model")]
     pub(crate) tied: Option<bool>,
 
     /// Steps to train
-    #[arg(long, value_name = "N", value_parser = at_least_1, aliases = ["max-iters", "steps"], help_heading = "Training")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, visible_aliases = ["max-iters", "steps"], help_heading = "Training")]
     pub(crate) max_steps: Option<usize>,
     /// Passes over the data to train, in place of steps
     #[arg(
         long,
         value_name = "N", value_parser = at_least_1,
-        alias = "num-epochs",
+        visible_alias = "num-epochs",
         help_heading = "Training"
     )]
     pub(crate) epochs: Option<usize>,
@@ -84,7 +99,7 @@ pub(crate) struct TrainOptions {
     #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Training")]
     pub(crate) gradient_accumulation_steps: Option<usize>,
     /// Highest learning rate
-    #[arg(long, value_name = "X", value_parser = not_negative, alias = "lr", help_heading = "Training")]
+    #[arg(long, value_name = "X", value_parser = not_negative, visible_alias = "lr", help_heading = "Training")]
     pub(crate) learning_rate: Option<f64>,
     /// Learning rate at the end of the decay
     #[arg(long, value_name = "X", value_parser = not_negative, help_heading = "Training")]
@@ -96,7 +111,7 @@ pub(crate) struct TrainOptions {
     #[arg(
         long,
         value_name = "N",
-        alias = "warmup-iters",
+        visible_alias = "warmup-iters",
         help_heading = "Training"
     )]
     pub(crate) warmup_steps: Option<usize>,
@@ -104,7 +119,7 @@ pub(crate) struct TrainOptions {
     #[arg(
         long,
         value_name = "N", value_parser = at_least_1,
-        alias = "lr-decay-iters",
+        visible_alias = "lr-decay-iters",
         help_heading = "Training"
     )]
     pub(crate) lr_decay_steps: Option<usize>,
@@ -135,7 +150,7 @@ pub(crate) struct TrainOptions {
     #[arg(
         long,
         value_name = "N", value_parser = at_least_1,
-        alias = "eval-freq",
+        visible_alias = "eval-freq",
         help_heading = "Evaluation"
     )]
     pub(crate) eval_interval: Option<usize>,
@@ -143,7 +158,7 @@ pub(crate) struct TrainOptions {
     #[arg(
         long,
         value_name = "N", value_parser = at_least_1,
-        alias = "eval-iter",
+        visible_alias = "eval-iter",
         help_heading = "Evaluation"
     )]
     pub(crate) eval_iters: Option<usize>,
@@ -155,7 +170,7 @@ pub(crate) struct TrainOptions {
         short = 'p',
         long,
         value_name = "TEXT",
-        alias = "start",
+        visible_alias = "start",
         help_heading = "Evaluation"
     )]
     pub(crate) prompt: Option<String>,

@@ -4,13 +4,15 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use checkpoint::write_atomically;
-use kuva::prelude::{Layout, LegendPosition, LinePlot, Plot};
+use kuva::prelude::{Layout, LegendPosition, LinePlot, Plot, TickFormat};
 use kuva::{render_to_png, render_to_svg};
 
 use super::log::{self, Line};
+use crate::memory::count;
 
 /// The curve's names in a run's folder.
 pub(crate) const SVG: &str = "loss.svg";
@@ -22,8 +24,12 @@ type Points = Vec<(f64, f64)>;
 /// Draws the curve of the run in `folder`; a run that has logged nothing has none.
 pub(crate) fn draw(folder: &Path) -> Result<()> {
     let (mut steps, mut train, mut validation): (Points, Points, Points) = Default::default();
+    let mut tokens_per_step = 0;
     for line in log::read(folder)? {
         match line {
+            Line::Start {
+                tokens_per_step: n, ..
+            } => tokens_per_step = n,
             Line::Step { step, loss, .. } => {
                 steps.extend(loss.map(|loss| ((step + 1) as f64, f64::from(loss))));
             }
@@ -48,17 +54,21 @@ pub(crate) fn draw(folder: &Path) -> Result<()> {
         ("validation", "#d1571b", validation),
     ];
     let steps = thinned(steps);
-    let (plots, layout) = figure(&steps, &curves);
+    let (plots, layout) = figure(&steps, &curves, tokens_per_step);
     let svg = render_to_svg(plots, layout);
-    let (plots, layout) = figure(&steps, &curves);
+    let (plots, layout) = figure(&steps, &curves, tokens_per_step);
     let png = render_to_png(plots, layout, 2.0).map_err(|error| anyhow!("{PNG}: {error}"))?;
     write_atomically(folder.join(SVG), |file| file.write_all(svg.as_bytes()))?;
     write_atomically(folder.join(PNG), |file| file.write_all(&png))?;
     Ok(())
 }
 
-/// The plot of the steps' losses and of named, coloured curves.
-fn figure(steps: &Points, curves: &[(&str, &str, Points)]) -> (Vec<Plot>, Layout) {
+/// The plot of the steps' losses and of named, coloured curves, against steps and the tokens seen by then.
+fn figure(
+    steps: &Points,
+    curves: &[(&str, &str, Points)],
+    tokens_per_step: u64,
+) -> (Vec<Plot>, Layout) {
     let mut plots: Vec<Plot> = vec![
         LinePlot::new()
             .with_data(steps.clone())
@@ -80,7 +90,10 @@ fn figure(steps: &Points, curves: &[(&str, &str, Points)]) -> (Vec<Plot>, Layout
         .with_width(800.0)
         .with_height(450.0)
         .with_title("Loss")
-        .with_x_label("step")
+        .with_x_label("step (tokens seen)")
+        .with_x_tick_format(TickFormat::Custom(Arc::new(move |step| {
+            format!("{step} ({})", count(step * tokens_per_step as f64))
+        })))
         .with_y_label("cross-entropy of a token")
         .with_legend_position(LegendPosition::InsideTopRight);
     (plots, layout)

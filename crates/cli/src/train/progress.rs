@@ -5,17 +5,24 @@
 use std::io::{IsTerminal, stdout};
 use std::time::{Duration, Instant};
 
+use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use train::{Evaluation, StepReport};
 
-use crate::output::print;
+use super::log::Line;
+use crate::output::{print, print_json};
 
 /// How much of the newest step's speed goes into the shown one.
 const NEWEST: f64 = 0.1;
 
+/// Columns that bar and numbers need.
+const WIDTH_WITH_BAR: u16 = 85;
+
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
+    /// Whether standard output holds JSON and no lines for people.
+    json: bool,
     step_lines: bool,
     log_interval: u64,
     max_steps: u64,
@@ -31,18 +38,14 @@ impl Progress {
         max_steps: u64,
         tokens_per_step: u64,
         log_interval: u64,
+        json: bool,
     ) -> Self {
         let bar = ProgressBar::with_draw_target(Some(max_steps), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{bar:30.cyan/black.bright} {pos}/{len} {msg}");
-        bar.set_style(
-            style
-                .expect("the template is well formed")
-                .progress_chars("━╸─"),
-        );
         bar.set_position(steps_done);
         Self {
             step_lines: bar.is_hidden() || !stdout().is_terminal(),
             bar,
+            json,
             log_interval,
             max_steps,
             tokens_per_step,
@@ -53,10 +56,27 @@ impl Progress {
 
     /// A line above the bar.
     pub(crate) fn line(&self, text: &str) {
+        if self.json {
+            return;
+        }
         self.bar.suspend(|| {
             // A reader that has gone doesn't stop the run.
             let _ = print(format!("{text}\n"));
         });
+    }
+
+    /// A line of the log on standard output, if that is JSON.
+    pub(crate) fn json(&self, line: &Line) {
+        if self.json {
+            // As in `line`.
+            self.bar.suspend(|| drop(print_json(line)));
+        }
+    }
+
+    /// How long so many steps take.
+    pub(crate) fn time_of(&self, steps: u64) -> Option<String> {
+        let seconds = (self.pace? * steps as f64).min(1e9);
+        Some(clock(Duration::from_secs_f64(seconds)))
     }
 
     /// One optimizer step is done; tells its tokens a second.
@@ -69,18 +89,18 @@ impl Progress {
         self.pace = Some(pace);
         let done = report.step + 1;
         let speed = self.tokens_per_step as f64 / pace;
-        let left = left(Duration::from_secs_f64(
-            (pace * self.max_steps.saturating_sub(done) as f64).min(1e9),
-        ));
+        let left = self.time_of(self.max_steps.saturating_sub(done));
+        let left = left.unwrap_or_default();
         let StepReport {
             loss,
             learning_rate,
             grad_norm,
             ..
         } = report;
+        self.bar.set_style(style());
         self.bar.set_position(done);
         self.bar
-            .set_message(format!("loss {loss:.3}  {speed:.0} tokens/s  {left} left"));
+            .set_message(format!("loss {loss:.3}  {left} left  {speed:.0} tokens/s"));
         let due = done.is_multiple_of(self.log_interval) || done == 1 || done == self.max_steps;
         if self.step_lines && due {
             self.line(&format!(
@@ -116,8 +136,21 @@ impl Progress {
     }
 }
 
+/// The bar and its numbers; a narrow terminal has no bar, and a very narrow one no end of the line.
+fn style() -> ProgressStyle {
+    let (_, columns) = Term::stderr().size();
+    let template = match columns >= WIDTH_WITH_BAR {
+        true => "{bar:30.cyan/black.bright} {pos}/{len} {wide_msg}",
+        false => "{pos}/{len} {wide_msg}",
+    };
+    let style = ProgressStyle::with_template(template);
+    style
+        .expect("the templates are well formed")
+        .progress_chars("━╸─")
+}
+
 /// `1:02:03`, or `2:03`
-fn left(time: Duration) -> String {
+fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     match hours {
@@ -132,7 +165,7 @@ mod tests {
 
     #[test]
     fn time_left_is_shown_as_a_clock_does() {
-        assert_eq!(left(Duration::from_secs(7)), "0:07");
-        assert_eq!(left(Duration::from_secs(3723)), "1:02:03");
+        assert_eq!(clock(Duration::from_secs(7)), "0:07");
+        assert_eq!(clock(Duration::from_secs(3723)), "1:02:03");
     }
 }

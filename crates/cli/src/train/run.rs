@@ -1,4 +1,4 @@
-//! The run itself: what is shown before, meanwhile and after.
+//! The run itself: events to the screen and the log, evaluations beside the run's own, and a good end.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -6,162 +6,187 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use dataloader::DataLoader;
-use rayon::current_num_threads;
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
-use train::{Evaluation, Event, Outcome, TrainError, Trainer, calc_loss_loader, latest_checkpoint};
+use train::{
+    Evaluation, Event, Outcome, TrainConfig, TrainError, Trainer, calc_loss_loader,
+    latest_checkpoint,
+};
 
 use super::config_file::to_json;
 use super::data::Loaders;
-use super::interrupt::Interrupt;
-use super::log::{LOG, Line, Log};
-use super::plot::{self, PNG, SVG};
+use super::log::{Line, Log, read};
+use super::plot;
 use super::progress::Progress;
 use super::start::Started;
-use crate::memory::count;
+use super::summary::{announce, one_line, sum_up};
+use crate::interrupt::Interrupt;
 use crate::model::text_of;
 
-pub(crate) fn run(started: Started) -> Result<()> {
-    let interrupt = Interrupt::listen()?;
+/// What Ctrl-C is answered with.
+const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stops at once)\n";
+
+/// Who looks at a run and may stop it.
+struct Watch {
+    progress: Progress,
+    log: Log,
+    log_error: Option<anyhow::Error>,
+    interrupt: Interrupt,
+    vocab_size: usize,
+    sampled_at: Option<u64>,
+}
+
+pub(crate) fn run(started: Started, json: bool) -> Result<()> {
+    let interrupt = Interrupt::listen(STOPPING)?;
     let began = Instant::now();
     let Started {
         mut trainer,
         folder,
         settings,
     } = started;
-    let (data, loaders) = (&settings.data, &settings.loaders);
-    let path = folder.path().to_owned();
-    let vocab_size = settings.model.vocab_size;
-    let tokens_per_batch = (settings.batch_size * loaders.max_length) as u64;
-    let tokens_per_step = settings
-        .training
-        .accumulation
-        .saturating_mul(tokens_per_batch);
-    let max_steps = settings.training.max_steps;
+    let loaders = &settings.loaders;
+    let path = folder.path();
     let steps_before = trainer.steps_done();
-    let mut progress = Progress::new(
+    let progress = Progress::new(
         steps_before,
-        max_steps,
-        tokens_per_step,
+        settings.training.max_steps,
+        settings.tokens_per_step(),
         settings.log_interval,
+        json,
     );
-
-    let parameters = trainer.model().num_parameters();
-    let model = settings.model;
-    progress.line(&format!(
-        "model     {} layers, {} heads, {} features, context {}, vocabulary {}: {} parameters{}",
-        model.n_layers,
-        model.n_heads,
-        model.emb_dim,
-        model.context_length,
-        model.vocab_size,
-        count(parameters as f64),
-        if model.tied { ", tied head" } else { "" }
-    ));
-    progress.line(&format!(
-        "data      {}: {} tokens to train on, {} to validate",
-        data.name,
-        data.train.len(),
-        data.validation.as_ref().map_or(0, |corpus| corpus.len())
-    ));
-    let accumulation = settings.training.accumulation;
-    progress.line(&format!(
-        "steps     {max_steps} of {tokens_per_step} tokens an iteration ({} windows of {} tokens{}), {:.1} epochs",
-        settings.batch_size,
-        loaders.max_length,
-        if accumulation > 1 { format!(" x {accumulation} batches") } else { String::new() },
-        max_steps as f64 * accumulation as f64 / loaders.train.len() as f64
-    ));
-    progress.line(&format!(
-        "settings  learning rate {}, warmup {} steps, weight decay {}, clip {}, dropout {} ({}), seed {}, {} threads",
-        settings.training.optimizer.lr,
-        settings.kept.warmup_steps.unwrap_or(0),
-        settings.training.optimizer.weight_decay,
-        settings.training.max_grad_norm.map_or("none".to_owned(), |norm| norm.to_string()),
-        model.drop_rates.emb,
-        settings.dropout_build,
-        settings.seed,
-        current_num_threads()
-    ));
-    if loaders.max_length < model.context_length {
-        progress.line(&format!(
-            "note      windows of {} tokens are shorter than the context of {}",
-            loaders.max_length, model.context_length
-        ));
-    }
-    progress.line(&format!("folder    {}", path.display()));
-    if steps_before > 0 {
-        progress.line(&format!("resumed   after step {steps_before}"));
-    }
-    progress.line("");
-
-    let mut log = Log::open(&path, steps_before)?;
-    log.write(&Line::Start {
+    announce(&progress, &settings, &trainer, path);
+    let mut watch = Watch {
+        log: Log::open(path, steps_before)?,
+        progress,
+        log_error: None,
+        interrupt,
+        vocab_size: settings.model.vocab_size,
+        sampled_at: None,
+    };
+    watch.record(&Line::Start {
         steps_done: steps_before,
-        parameters,
-        tokens_per_step,
+        parameters: trainer.model().num_parameters(),
+        tokens_per_step: settings.tokens_per_step(),
         options: to_json(&settings.kept)?.into(),
     })?;
+    watch.progress.pause_over();
 
-    progress.pause_over();
-    let mut log_error = None;
-    let mut sampled_at = None;
-    let outcome = trainer.run(Some(&folder), &mut |event| {
+    let outcome = loop {
+        let look_at = next_close_look(trainer.config(), trainer.steps_done());
+        // No checkpoint is due before a close look.
+        let save_to = look_at.is_none().then_some(&folder);
+        let outcome = trainer.run(save_to, &mut |event| watch.on(event, look_at));
+        let outcome = outcome.map_err(|error| {
+            watch.progress.finish();
+            with_last_checkpoint(error, path)
+        })?;
+        if watch.wants_to_stop() {
+            if save_to.is_none() {
+                let (steps_done, path) = (trainer.steps_done(), &trainer.save(&folder)?);
+                let _ = watch.on(Event::Saved { steps_done, path }, None);
+            }
+            break outcome;
+        }
+        if look_at.is_none() {
+            break outcome;
+        }
+        let evaluation = side_evaluation(&trainer, loaders)?;
+        watch.progress.evaluation(&evaluation);
+        watch.record(&Line::eval(&evaluation))?;
+        watch.progress.pause_over();
+    };
+    if let Some(error) = watch.log_error {
+        watch.progress.finish();
+        return Err(error);
+    }
+
+    let mut last = None;
+    if outcome == Outcome::Finished {
+        last = finish(&trainer, loaders, &mut watch, path)?;
+    }
+    watch.progress.finish();
+    plot::draw(path)?;
+    let steps = (steps_before, trainer.steps_done());
+    if outcome == Outcome::Stopped {
+        watch.progress.line(&format!(
+            "\nstopped after step {} and saved; to go on: gpt train --resume {}",
+            steps.1,
+            path.display()
+        ));
+        return Ok(());
+    }
+    let first = trainer.evaluations().first().copied();
+    sum_up(
+        &watch.progress,
+        &settings,
+        path,
+        steps,
+        (first, last),
+        began,
+    );
+    Ok(())
+}
+
+impl Watch {
+    /// Shows and logs what happened; breaks to stop the run, or after the step to look at.
+    fn on(&mut self, event: Event<'_>, look_at: Option<u64>) -> ControlFlow<()> {
+        let mut due = false;
         let line = match event {
-            Event::Step(report) => Some(Line::step(report, progress.step(report))),
+            Event::Step(report) => {
+                due = look_at == Some(report.step + 1);
+                Some(Line::step(report, self.progress.step(report)))
+            }
             Event::Evaluation(evaluation) => {
-                progress.evaluation(evaluation);
+                self.progress.evaluation(evaluation);
                 Some(Line::eval(evaluation))
             }
-            Event::Sample { steps_done, ids } => {
-                sampled_at = Some(steps_done);
-                let text = text_of(ids, vocab_size);
-                progress.line(&format!("sample: {}", one_line(&text)));
-                Some(Line::Sample { steps_done, text })
-            }
+            Event::Sample { steps_done, ids } => Some(self.sample(steps_done, ids)),
             Event::Saved { steps_done, path } => Some(Line::Saved {
                 steps_done,
                 path: path.display().to_string(),
             }),
             _ => None,
         };
-        let is_batch = matches!(event, Event::Batch(_));
         if let Some(line) = line {
+            let error = self.record(&line).err();
+            self.log_error = self.log_error.take().or(error);
             if !matches!(event, Event::Step(_)) {
-                progress.pause_over();
+                self.progress.pause_over();
             }
-            log_error = log_error.take().or(log.write(&line).err());
         }
         // A batch may be in the middle of a step, which is finished first.
-        match !is_batch && (interrupt.asked() || log_error.is_some()) {
+        match !matches!(event, Event::Batch(_)) && (due || self.wants_to_stop()) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
-    });
-    let outcome = match outcome {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            progress.finish();
-            return Err(with_what_is_kept(error, &path));
-        }
-    };
-    if let Some(error) = log_error {
-        progress.finish();
-        return Err(error);
     }
 
-    let mut last = None;
-    if outcome == Outcome::Finished {
-        last = finish(&trainer, loaders, &mut progress, &mut log, sampled_at)?;
+    fn wants_to_stop(&self) -> bool {
+        self.interrupt.asked() || self.log_error.is_some()
     }
-    progress.finish();
-    plot::draw(&path)?;
-    summary(&trainer, &progress, &path, (outcome, last), began);
-    Ok(())
+
+    fn record(&mut self, line: &Line) -> Result<()> {
+        self.progress.json(line);
+        self.log.write(line)
+    }
+
+    fn sample(&mut self, steps_done: u64, ids: &[u32]) -> Line {
+        self.sampled_at = Some(steps_done);
+        let text = text_of(ids, self.vocab_size);
+        self.progress.line(&format!("sample: {}", one_line(&text)));
+        Line::Sample { steps_done, text }
+    }
 }
 
-/// An evaluation of the finished model that leaves the run as it is: a longer one goes on as if it had not been.
-fn last_evaluation(trainer: &Trainer, loaders: &Loaders) -> Result<Evaluation, TrainError> {
+/// The next step after which the loss is looked at beside the run's own evaluations, as it falls fastest at the start: 2, 4, 8 and so on, before the first evaluation or checkpoint is due.
+fn next_close_look(config: &TrainConfig, steps_done: u64) -> Option<u64> {
+    let next = (steps_done + 1).max(2).checked_next_power_of_two()?;
+    let end = config.max_steps.min(config.eval_every?);
+    (next < end.min(config.save_every?)).then_some(next)
+}
+
+/// An evaluation that leaves the run as it is: it goes on as if it had not been.
+fn side_evaluation(trainer: &Trainer, loaders: &Loaders) -> Result<Evaluation, TrainError> {
     let (model, batches) = (trainer.model(), Some(trainer.config().eval_batches));
     let mut rng = TorchRng::manual_seed(0);
     let mut loss = |loader: &DataLoader| calc_loss_loader(loader, model, batches, &mut rng);
@@ -175,68 +200,40 @@ fn last_evaluation(trainer: &Trainer, loaders: &Loaders) -> Result<Evaluation, T
     })
 }
 
-/// The last evaluation and the last sample, unless they were due anyway; neither changes the run.
+/// The last evaluation and the last sample, unless they were due anyway or are there already; neither changes the run.
 fn finish(
     trainer: &Trainer,
     loaders: &Loaders,
-    progress: &mut Progress,
-    log: &mut Log,
-    sampled_at: Option<u64>,
+    watch: &mut Watch,
+    path: &Path,
 ) -> Result<Option<Evaluation>> {
-    let steps_done = trainer.steps_done();
+    let done = trainer.steps_done();
+    let (mut evaluated, mut sampled) = (false, watch.sampled_at == Some(done));
+    for line in read(path)? {
+        match line {
+            Line::Eval { step, .. } => evaluated |= step + 1 == done,
+            Line::Sample { steps_done, .. } => sampled |= steps_done == done,
+            _ => {}
+        }
+    }
     let mut last = trainer.evaluations().last().copied();
-    if last.is_none_or(|last| last.step + 1 < steps_done) {
-        let evaluation = last_evaluation(trainer, loaders)?;
-        progress.evaluation(&evaluation);
-        log.write(&Line::eval(&evaluation))?;
+    if !evaluated {
+        let evaluation = side_evaluation(trainer, loaders)?;
+        watch.progress.evaluation(&evaluation);
+        watch.record(&Line::eval(&evaluation))?;
         last = Some(evaluation);
     }
     if let Some(sample) = &trainer.config().sample
-        && sampled_at != Some(steps_done)
+        && !sampled
     {
-        let ids = trainer.sample(sample)?;
-        let text = text_of(&ids, trainer.model().config().vocab_size);
-        progress.line(&format!("sample: {}", one_line(&text)));
-        log.write(&Line::Sample { steps_done, text })?;
+        let line = watch.sample(done, &trainer.sample(sample)?);
+        watch.record(&line)?;
     }
     Ok(last)
 }
 
-fn summary(
-    trainer: &Trainer,
-    progress: &Progress,
-    path: &Path,
-    (outcome, last): (Outcome, Option<Evaluation>),
-    began: Instant,
-) {
-    let name = path.display();
-    let steps = trainer.steps_done();
-    progress.line("");
-    if outcome == Outcome::Stopped {
-        progress.line(&format!(
-            "stopped after step {steps} and saved; to go on: gpt train --resume {name}"
-        ));
-        return;
-    }
-    let first = trainer.evaluations().first();
-    let of = |evaluation: Option<&Evaluation>| evaluation.and_then(|found| found.val_loss);
-    let validation = match (of(first), of(last.as_ref())) {
-        (Some(first), Some(last)) => format!(", validation loss {first:.3} to {last:.3}"),
-        _ => String::new(),
-    };
-    let seconds = began.elapsed().as_secs_f64();
-    progress.line(&format!(
-        "trained {steps} steps in {seconds:.0} s{validation}"
-    ));
-    let checkpoint = latest_checkpoint(path).unwrap_or_else(|_| path.to_owned());
-    progress.line(&format!("model   {}", checkpoint.display()));
-    progress.line(&format!("curve   {name}/{SVG}, {name}/{PNG}"));
-    progress.line(&format!("log     {name}/{LOG}"));
-    progress.line(&format!("write   gpt generate \"Once\" --model {name}"));
-}
-
 /// What failed, and which checkpoint there is to go back to.
-fn with_what_is_kept(error: TrainError, path: &Path) -> anyhow::Error {
+fn with_last_checkpoint(error: TrainError, path: &Path) -> anyhow::Error {
     match latest_checkpoint(path) {
         Ok(checkpoint) => anyhow!(
             "{error}; the last checkpoint is kept: {}",
@@ -246,7 +243,26 @@ fn with_what_is_kept(error: TrainError, path: &Path) -> anyhow::Error {
     }
 }
 
-/// A text on one line of the screen.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn close_looks_come_before_the_first_evaluation_and_checkpoint() {
+        let looks = |eval_every, save_every, max_steps| {
+            let config = TrainConfig {
+                eval_every: Some(eval_every),
+                save_every: Some(save_every),
+                max_steps,
+                ..TrainConfig::default()
+            };
+            (0..100)
+                .filter(|&done| next_close_look(&config, done - done.min(1)) == Some(done))
+                .collect::<Vec<u64>>()
+        };
+        assert_eq!(looks(25, 100, 250), [2, 4, 8, 16]);
+        assert_eq!(looks(25, 8, 250), [2, 4]);
+        assert_eq!(looks(25, 100, 3), [2]);
+        assert!(looks(2, 100, 250).is_empty());
+    }
 }

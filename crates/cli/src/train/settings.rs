@@ -33,6 +33,24 @@ pub(crate) struct Settings {
     pub(crate) kept: TrainOptions,
 }
 
+impl Settings {
+    pub(crate) fn tokens_per_step(&self) -> u64 {
+        let tokens_per_batch = (self.batch_size * self.loaders.max_length) as u64;
+        self.training.accumulation.saturating_mul(tokens_per_batch)
+    }
+
+    pub(crate) fn steps_per_epoch(&self) -> u64 {
+        let batches = self.loaders.train.len() as u64;
+        batches.div_ceil(self.training.accumulation)
+    }
+
+    /// Passes over the data.
+    pub(crate) fn epochs(&self) -> f64 {
+        let batches = self.training.max_steps as f64 * self.training.accumulation as f64;
+        batches / self.loaders.train.len() as f64
+    }
+}
+
 /// Fills in the defaults, reads the data, and counts steps and samples; `base` is the model that a run goes on from.
 ///
 /// # Errors

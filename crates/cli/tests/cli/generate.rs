@@ -120,6 +120,7 @@ fn an_interactive_session_continues_one_text_turn_by_turn() {
     let ran = gpt_reading(trained(), "generate -i --temp 0 -n 3", "Once\n\n upon\n");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("decode").count(), 3, "{}", ran.stderr);
+    assert!(!ran.stderr.contains("load"), "{}", ran.stderr);
 }
 
 #[test]
@@ -128,7 +129,10 @@ fn a_closed_standard_output_is_no_error() {
         "generate Once -n 50 --temp 0",
         "logits Once --json",
         "info",
+        "eval --tokens 1,2,3",
         "train --help",
+        "generate Once -n 2 --num-samples 3 --json",
+        "completions bash",
         "tokenize a",
     ] {
         let mut child = command(trained(), args)
@@ -167,5 +171,42 @@ fn precisions_other_than_f32_write_text_or_say_that_they_do_not() {
             "{}",
             ran.stderr
         );
+    }
+}
+
+#[test]
+fn several_samples_are_several_texts_of_one_seed() {
+    let args = "generate Once -n 8 --seed 7 --temp 1";
+    let ran = ok(trained(), &format!("{args} --num-samples 3"));
+    let texts: Vec<&str> = ran.stdout.split("---------------\n").collect();
+    assert_eq!(texts.len(), 3);
+    assert!(
+        texts.iter().all(|text| text.starts_with("Once")),
+        "{texts:?}"
+    );
+    assert_eq!(texts[0], ok(trained(), args).stdout);
+    assert_ne!(texts[0], texts[1]);
+    let json = ok(trained(), &format!("{args} --num_samples=2 --json")).stdout;
+    assert_eq!(json.lines().count(), 2);
+}
+
+#[test]
+fn a_model_that_nobody_named_is_told_on_standard_error() {
+    let name = "model runs/0001/checkpoints/step-00000002";
+    for args in [
+        "generate Once -n 1 --temp 0",
+        "logits Once",
+        "info",
+        "eval --tokens 1,2",
+    ] {
+        let ran = ok(trained(), args);
+        assert!(ran.stderr.contains(name), "gpt {args}: {}", ran.stderr);
+    }
+    for args in [
+        "logits Once -m runs/0001",
+        "info runs/0001",
+        "logits Once --json",
+    ] {
+        assert_eq!(ok(trained(), args).stderr, "", "gpt {args}");
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{TINY, checkpoint, folder, gpt, logged_losses, ok, refused};
+use crate::support::{TINY, checkpoint, folder, gpt, log, logged_losses, ok, refused};
 
 /// With dropout, an epoch's end on the way, and steps of three batches.
 const FLAGS: &str = "--drop-rate 0.2 --gradient-accumulation-steps 3 --save-interval 4";
@@ -27,7 +27,8 @@ fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     );
     let ran = ok(path, "train --resume parts --max-steps 12");
     assert!(
-        ran.stdout.contains("resumed   after step 5"),
+        ran.stdout.contains("resumed   after step 5")
+            && ran.stdout.contains("trained 7 steps, from 5 to 12, in"),
         "{}",
         ran.stdout
     );
@@ -61,8 +62,23 @@ fn a_run_that_is_done_can_be_resumed_and_does_nothing() {
     let path = folder.path();
     ok(path, &format!("train {TINY} --max-steps 2 --out-dir run"));
     let before = files(&path.join("run"));
-    ok(path, "train --resume run");
+    let log = log(&path.join("run"));
+    let ran = ok(path, "train --resume run");
     assert!(before == files(&path.join("run")));
+    assert!(
+        ran.stdout.contains("finished after 2 steps")
+            && ran.stdout.contains("--resume run --max-steps N"),
+        "{}",
+        ran.stdout
+    );
+    let events = |log: &[serde_json::Value]| -> Vec<serde_json::Value> {
+        let all = log.iter().filter(|line| line["event"] != "start");
+        all.cloned().collect()
+    };
+    assert_eq!(
+        events(&crate::support::log(&path.join("run"))),
+        events(&log)
+    );
 }
 
 #[test]
@@ -80,7 +96,7 @@ fn another_configuration_is_refused_by_name_with_both_values() {
         path,
         "train --resume run --learning-rate 0.5",
         1,
-        &["--learning-rate is 0.01", "0.5"],
+        &["--learning-rate is 0.01", "0.5", "--init-from run"],
     );
     refused(
         path,

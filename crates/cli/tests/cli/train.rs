@@ -22,8 +22,9 @@ fn a_run_leaves_a_model_a_log_and_a_loss_curve() {
         .filter(|line| line["event"] == "eval")
         .map(|line| line["val_loss"].as_f64().unwrap())
         .collect();
-    assert_eq!(losses.len(), 4, "after steps 1, 6, 11 and 12");
-    assert!(losses[3] < losses[0], "{losses:?}");
+    assert_eq!(losses.len(), 6, "after steps 1, 2, 4, 6, 11 and 12");
+    assert!(losses[5] < losses[0], "{losses:?}");
+    assert!(svg.contains("10 (320)"), "steps, and tokens seen");
     assert!(checkpoint(&run).join("model.safetensors").exists());
     for shown in [
         "tokens an iteration",
@@ -200,4 +201,51 @@ fn folders_may_have_any_name_but_what_a_run_keeps_must_be_text() {
         stderr.starts_with("error: ") && stderr.contains("UTF-8"),
         "{stderr}"
     );
+}
+
+#[test]
+fn evaluations_beside_the_runs_own_change_no_bit() {
+    let folder = folder();
+    let path = folder.path();
+    let model =
+        |run: &str| fs::read(checkpoint(&path.join(run)).join("model.safetensors")).unwrap();
+    // Without a checkpoint in between there are close looks at steps 2 and 4, with one at each step there are none.
+    ok(
+        path,
+        &format!("train {TINY} --drop-rate 0.1 --max-steps 8 --out-dir looks"),
+    );
+    let flags = "--drop-rate 0.1 --max-steps 8 --save-interval 1 --out-dir none";
+    ok(path, &format!("train {TINY} {flags}"));
+    assert!(model("looks") == model("none"));
+}
+
+#[test]
+fn json_is_the_log_on_standard_output() {
+    let folder = folder();
+    let path = folder.path();
+    let ran = ok(path, &format!("train {TINY} --max-steps 3 --json"));
+    let lines: Vec<serde_json::Value> = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines, log(&path.join("runs/0001")));
+    assert_eq!(lines[0]["event"], "start");
+    assert!(ran.stderr.is_empty(), "{}", ran.stderr);
+}
+
+#[test]
+fn a_run_that_does_not_see_all_of_its_data_says_so() {
+    let folder = folder();
+    let run = |steps| {
+        let flags = format!("train {TINY} --max-steps {steps}");
+        ok(folder.path(), &flags).stdout
+    };
+    let (part, whole) = (run(4), run(11));
+    assert!(
+        part.contains("sees 36% of the data; --epochs 1 sees all of it in 11 steps"),
+        "{part}"
+    );
+    assert!(part.contains("takes about 0:00"), "{part}");
+    assert!(!whole.contains("of the data"), "{whole}");
 }

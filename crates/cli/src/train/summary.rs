@@ -1,0 +1,133 @@
+//! What is said of a run before its first step and after its last.
+
+use std::path::Path;
+use std::time::Instant;
+
+use rayon::current_num_threads;
+use tensor_ops::Parameters;
+use train::{Evaluation, Trainer, latest_checkpoint};
+
+use super::log::LOG;
+use super::plot::{PNG, SVG};
+use super::progress::Progress;
+use super::settings::Settings;
+use crate::memory::count;
+
+/// Model, data, steps and settings.
+pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Trainer, path: &Path) {
+    let Settings {
+        model,
+        training,
+        data,
+        loaders,
+        ..
+    } = settings;
+    progress.line(&format!(
+        "model     {} layers, {} heads, {} features, context {}, vocabulary {}: {} parameters{}",
+        model.n_layers,
+        model.n_heads,
+        model.emb_dim,
+        model.context_length,
+        model.vocab_size,
+        count(trainer.model().num_parameters() as f64),
+        if model.tied { ", tied head" } else { "" }
+    ));
+    progress.line(&format!(
+        "data      {}: {} tokens to train on, {} to validate",
+        data.name,
+        data.train.len(),
+        data.validation.as_ref().map_or(0, |corpus| corpus.len())
+    ));
+    let batches = match training.accumulation {
+        1 => String::new(),
+        n => format!(" x {n} batches"),
+    };
+    progress.line(&format!(
+        "steps     {} of {} tokens an iteration ({} windows of {} tokens{batches}), {:.1} epochs",
+        training.max_steps,
+        settings.tokens_per_step(),
+        settings.batch_size,
+        loaders.max_length,
+        settings.epochs()
+    ));
+    progress.line(&format!(
+        "settings  learning rate {}, warmup {} steps, weight decay {}, clip {}, dropout {} ({}), seed {}, {} threads",
+        training.optimizer.lr,
+        settings.kept.warmup_steps.unwrap_or(0),
+        training.optimizer.weight_decay,
+        training.max_grad_norm.map_or("none".to_owned(), |norm| norm.to_string()),
+        model.drop_rates.emb,
+        settings.dropout_build,
+        settings.seed,
+        current_num_threads()
+    ));
+    if loaders.max_length < model.context_length {
+        progress.line(&format!(
+            "note      windows of {} tokens are shorter than the context of {}",
+            loaders.max_length, model.context_length
+        ));
+    }
+    if settings.epochs() < 1.0 {
+        progress.line(&format!(
+            "note      this sees {:.0}% of the data; --epochs 1 sees all of it in {} steps",
+            100.0 * settings.epochs(),
+            settings.steps_per_epoch()
+        ));
+    }
+    progress.line(&format!("folder    {}", path.display()));
+    if trainer.steps_done() > 0 {
+        progress.line(&format!("resumed   after step {}", trainer.steps_done()));
+    }
+    progress.line("");
+}
+
+/// What a finished run did, what it left, and what can come next.
+pub(crate) fn sum_up(
+    progress: &Progress,
+    settings: &Settings,
+    path: &Path,
+    (before, steps): (u64, u64),
+    (first, last): (Option<Evaluation>, Option<Evaluation>),
+    began: Instant,
+) {
+    let name = path.display();
+    progress.line("");
+    if before >= steps {
+        progress.line(&format!(
+            "nothing was left to do: this run is finished after {steps} steps; gpt train --resume {name} --max-steps N goes on to step N"
+        ));
+    } else {
+        let trained = match before {
+            0 => format!("trained {steps} steps"),
+            _ => format!(
+                "trained {} steps, from {before} to {steps},",
+                steps - before
+            ),
+        };
+        let of = |evaluation: Option<Evaluation>| evaluation.and_then(|found| found.val_loss);
+        let validation = match (of(first), of(last)) {
+            (Some(first), Some(last)) => format!(", validation loss {first:.3} to {last:.3}"),
+            _ => String::new(),
+        };
+        let seconds = began.elapsed().as_secs_f64();
+        progress.line(&format!("{trained} in {seconds:.0} s{validation}"));
+    }
+    if settings.epochs() < 1.0
+        && let Some(time) = progress.time_of(settings.steps_per_epoch())
+    {
+        progress.line(&format!(
+            "data    {:.0}% of it was seen; all of it (--epochs 1) takes about {time}",
+            100.0 * settings.epochs()
+        ));
+    }
+    let checkpoint = latest_checkpoint(path).unwrap_or_else(|_| path.to_owned());
+    progress.line(&format!("model   {}", checkpoint.display()));
+    progress.line(&format!("curve   {name}/{SVG}, {name}/{PNG}"));
+    progress.line(&format!("log     {name}/{LOG}"));
+    progress.line(&format!("write   gpt generate \"Once\" --model {name}"));
+}
+
+/// A text on one line of the screen.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
