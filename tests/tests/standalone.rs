@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const LIBRARIES: [&str; 11] = [
+const LIBRARIES: [&str; 12] = [
     "torch-rng",
     "tokenizer",
+    "atomic-file",
     "kernels",
     "caching-alloc",
     "tensor-ops",

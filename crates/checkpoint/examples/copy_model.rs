@@ -12,7 +12,10 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            match error.source() {
+                Some(cause) => eprintln!("{error}: {cause}"),
+                None => eprintln!("{error}"),
+            }
             ExitCode::FAILURE
         }
     }

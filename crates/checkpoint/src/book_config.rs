@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::error::{CheckpointError, ConfigProblem};
 use crate::json::Fields;
-use crate::nearest::nearest;
 use crate::shown::Quoted;
 use gpt::{DropRates, GptConfig};
 
@@ -44,7 +43,7 @@ pub(crate) fn read(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     if let Some(key) = fields.keys().find(|key| !KEYS.contains(key)) {
         return Err(fields.problem(ConfigProblem::UnknownKey {
             key: Quoted::text(key),
-            suggestion: nearest(key, &KEYS),
+            suggestion: nearest(key),
         }));
     }
     if let Some(format) = fields.get("format")
@@ -115,4 +114,29 @@ pub(crate) fn write(config: &GptConfig) -> String {
         norm_eps: config.norm_eps,
     });
     text.expect("a struct of numbers and flags is JSON") + "\n"
+}
+
+/// The key that takes the fewest changes of one letter, if that is few enough to be a slip.
+fn nearest(word: &str) -> Option<&'static str> {
+    const LONGEST: usize = 64;
+    if word.len() > LONGEST {
+        return None;
+    }
+    KEYS.into_iter()
+        .map(|key| (strsim::levenshtein(word, key), key))
+        .min()
+        .filter(|&(distance, key)| distance <= key.len() / 2)
+        .map(|(_, key)| key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_slip_is_recognised_and_another_word_is_not() {
+        assert_eq!(nearest("emd_dim"), Some("emb_dim"));
+        assert_eq!(nearest("n_head"), Some("n_heads"));
+        assert_eq!(nearest("learning_rate"), None);
+    }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use atomic_file::FileError;
 use thiserror::Error;
 
 use crate::Precision;
@@ -14,15 +15,8 @@ use gpt::GptError;
 #[non_exhaustive]
 pub enum CheckpointError {
     /// The operating system refused.
-    #[error("{}: can't {action}: {source}", .file.display())]
-    Io {
-        /// The file.
-        file: PathBuf,
-        /// What was tried: "read", "write", ...
-        action: &'static str,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
     /// A folder that lacks a file every model folder has, or something that is neither a folder nor a file.
     #[error("{}: {problem}", .path.display())]
     Folder {
@@ -78,7 +72,7 @@ pub enum FormatProblem {
         file: u64,
     },
     /// A header larger than any model's.
-    #[error("the header has {header} bytes, more than the {limit} this crate reads")]
+    #[error("the header has {header} bytes, more than the {limit} that gpt reads")]
     HeaderTooLong {
         /// As the file says.
         header: u64,
@@ -212,7 +206,7 @@ pub enum TensorProblem {
 #[non_exhaustive]
 pub enum ConfigProblem {
     /// Larger than any model's.
-    #[error("the file has {bytes} bytes, more than the {limit} this crate reads")]
+    #[error("the file has {bytes} bytes, more than the {limit} that gpt reads")]
     TooLong {
         /// What there is.
         bytes: u64,
@@ -253,7 +247,7 @@ pub enum ConfigProblem {
         found: Quoted,
     },
     /// A setting that changes the arithmetic in a way this crate doesn't have.
-    #[error("{key} is {found}, but this crate computes {supported} only")]
+    #[error("{key} is {found}, but gpt computes {supported} only")]
     Unsupported {
         /// The key.
         key: &'static str,
@@ -283,11 +277,7 @@ pub enum ConfigProblem {
 
 /// `.map_err(io(path, "read"))`
 pub(crate) fn io(file: &Path, action: &'static str) -> impl FnOnce(io::Error) -> CheckpointError {
-    move |source| CheckpointError::Io {
-        file: file.to_owned(),
-        action,
-        source,
-    }
+    move |source| FileError::at(file, action)(source).into()
 }
 
 /// `.map_err(in_file(path))` for what is wrong with a whole file.

@@ -12,7 +12,6 @@ mod json;
 mod layout;
 mod load;
 mod named_tensors;
-mod nearest;
 mod precision;
 mod save;
 mod shown;
@@ -20,11 +19,10 @@ mod tensor_file;
 mod weights;
 mod writer;
 
-// The crate whose types stand in this crate's signatures, so that a dependent needs no version of its own.
-pub use gpt;
+// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+pub use {atomic_file, gpt};
 
 pub use error::{CheckpointError, ConfigProblem, FormatProblem, TensorProblem};
-pub use file::{remove_unfinished, write_atomically};
 pub use folder::load_config;
 pub use load::load_model;
 pub use named_tensors::{load_tensors, load_tensors_into, save_tensors};

@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
+use atomic_file::replace;
 use ndarray::{CowArray, IxDyn};
 
 use crate::error::{CheckpointError, FormatProblem, TensorProblem, in_file, in_tensor, io};
-use crate::file::replace;
 use crate::header::{METADATA, MOST_HEADER_BYTES};
 use crate::precision::Precision;
 

@@ -3,8 +3,9 @@
 //! Positions count from 0.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use atomic_file::FileError;
 use tokenizer::TokenizerError;
 
 /// Everything this crate refuses, with the offending name or number.
@@ -34,13 +35,8 @@ pub enum DataLoaderError {
         path: PathBuf,
     },
     /// Reading or writing failed in another way, such as a full disk.
-    #[error("{}: {error}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    Io(FileError),
     /// A text file is not UTF-8.
     #[error("{}: expected UTF-8 text, byte {position} begins no character", path.display())]
     NotUtf8 {
@@ -131,14 +127,15 @@ pub enum DataLoaderError {
 }
 
 impl DataLoaderError {
-    /// What reading or writing `path` met.
-    pub(crate) fn io(path: &Path, error: io::Error) -> Self {
-        let path = path.to_owned();
-        match error.kind() {
-            io::ErrorKind::NotFound => DataLoaderError::NotFound { path },
-            io::ErrorKind::PermissionDenied => DataLoaderError::PermissionDenied { path },
-            io::ErrorKind::IsADirectory => DataLoaderError::IsFolder { path },
-            _ => DataLoaderError::Io { path, error },
+    /// What reading or writing a file met.
+    pub(crate) fn io(error: FileError) -> Self {
+        match error.source.kind() {
+            io::ErrorKind::NotFound => DataLoaderError::NotFound { path: error.path },
+            io::ErrorKind::PermissionDenied => {
+                DataLoaderError::PermissionDenied { path: error.path }
+            }
+            io::ErrorKind::IsADirectory => DataLoaderError::IsFolder { path: error.path },
+            _ => DataLoaderError::Io(error),
         }
     }
 }

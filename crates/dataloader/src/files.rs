@@ -3,11 +3,11 @@
 //! Text is taken byte for byte: unlike Python's text mode, "\r\n" stays what it is, and so does a
 //! byte-order mark.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::process;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
 
+use atomic_file::{FileError, write_atomically};
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
 use crate::corpus::Corpus;
@@ -67,31 +67,16 @@ impl Corpus {
         // A device or a pipe has nothing to protect, and must not be renamed over.
         let stream = path.metadata().is_ok_and(|found| !found.is_file());
         let written = if stream {
-            fs::write(path, &bytes)
+            fs::write(path, &bytes).map_err(FileError::at(path, "write"))
         } else {
-            replace(path, &bytes)
+            write_atomically(path, |out| out.write_all(&bytes))
         };
-        written.map_err(|error| DataLoaderError::io(path, error))
+        written.map_err(DataLoaderError::io)
     }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, DataLoaderError> {
-    fs::read(path).map_err(|error| DataLoaderError::io(path, error))
-}
-
-/// Writes beside `path`, makes sure that it is on the disk, then renames.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.tmp", process::id()));
-    let beside = PathBuf::from(name);
-    let write = || {
-        let mut file = File::create(&beside)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
-    };
-    write().inspect_err(|_| {
-        // The first error is the one to report; a file that was never made can't be removed.
-        let _ = fs::remove_file(&beside);
-    })
+    fs::read(path)
+        .map_err(FileError::at(path, "read"))
+        .map_err(DataLoaderError::io)
 }

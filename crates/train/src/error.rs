@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use atomic_file::FileError;
 use checkpoint::CheckpointError;
 use dataloader::DataLoaderError;
 use generate::GenerateError;
@@ -83,15 +84,8 @@ pub enum TrainError {
     },
 
     /// The operating system refused.
-    #[error("{}: can't {action}: {source}", .path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What was tried: "read", "create", ...
-        action: &'static str,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
     /// A run is kept in a folder, and this is something else.
     #[error("{}: expected a folder to keep the run in, but it is a file", .path.display())]
     NotAFolder {
@@ -139,12 +133,12 @@ pub enum TrainError {
         file: &'static str,
     },
     /// A JSON file that is not what it should be.
-    #[error("{}: {source}", .path.display())]
+    #[error("{}: {problem}", .path.display())]
     Json {
         /// The file.
         path: PathBuf,
         /// What is wrong, and where.
-        source: serde_json::Error,
+        problem: serde_json::Error,
     },
     /// A checkpoint written by another version of this crate.
     #[error("{}: version {found}, this program reads version {expected}", .path.display())]
@@ -210,17 +204,12 @@ impl TrainError {
 
     /// `.map_err(TrainError::io(path, "read"))`
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| Self::Io {
-            path,
-            action,
-            source,
-        }
+        move |source| FileError::at(path, action)(source).into()
     }
 
     /// `.map_err(TrainError::json(path))`
     pub(crate) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Json { path, source }
+        move |problem| Self::Json { path, problem }
     }
 }

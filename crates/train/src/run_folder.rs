@@ -12,7 +12,7 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use checkpoint::remove_unfinished;
+use atomic_file::{remove_unfinished, sync_folder};
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
@@ -95,8 +95,8 @@ impl RunFolder {
         let folder = checkpoints.join(&name);
         fs::create_dir(&folder).map_err(TrainError::io(&folder, "create"))?;
         let written = write(&folder)
-            .and_then(|()| sync_folder(&folder))
-            .and_then(|()| sync_folder(&checkpoints))
+            .and_then(|()| Ok(sync_folder(&folder)?))
+            .and_then(|()| Ok(sync_folder(&checkpoints)?))
             .and_then(|()| {
                 latest.checkpoints.push(name);
                 let too_many = latest.checkpoints.len().saturating_sub(keep);
@@ -203,15 +203,6 @@ pub(crate) fn step_name(steps_done: u64, micro_step: u64) -> String {
         0 => format!("{PREFIX}{steps_done:08}"),
         _ => format!("{PREFIX}{steps_done:08}-batch-{micro_step}"),
     }
-}
-
-/// Makes the names in a folder last; on systems where a folder can't be opened there is nothing to do.
-fn sync_folder(folder: &Path) -> Result<(), TrainError> {
-    if cfg!(unix) {
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(TrainError::io(folder, "sync"))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use checkpoint::write_atomically;
+use atomic_file::write_atomically;
 use kuva::prelude::{Layout, LegendPosition, LinePlot, Plot, TickFormat};
 use kuva::{render_to_png, render_to_svg};
 

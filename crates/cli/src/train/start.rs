@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use checkpoint::{load_config, write_atomically};
+use atomic_file::write_atomically;
+use checkpoint::load_config;
 use gpt::{GptConfig, GptModel};
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
