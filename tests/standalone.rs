@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const LIBRARIES: [&str; 8] = [
+const LIBRARIES: [&str; 9] = [
     "torch-rng",
     "tokenizer",
+    "model-tokenizer",
     "tensor-ops",
     "dataloader",
     "attention",
