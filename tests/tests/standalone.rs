@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const LIBRARIES: [&str; 12] = [
+const LIBRARIES: [&str; 13] = [
     "torch-rng",
     "tokenizer",
+    "model-tokenizer",
     "atomic-file",
     "kernels",
     "caching-alloc",

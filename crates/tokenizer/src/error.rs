@@ -47,6 +47,7 @@ pub enum TokenizerError {
         id_position: usize,
     },
     /// One row of ids was expected.
+    #[cfg(feature = "ndarray")]
     #[error("expected ids of shape (1, n), got {rows} rows")]
     NotOneRow {
         /// How many rows came.

@@ -3,24 +3,29 @@
 
 mod error;
 mod gpt2;
+#[cfg(feature = "ndarray")]
 mod ids;
 mod pieces;
 mod simple;
 mod split;
 mod streaming;
+mod utf8_stream;
 mod vocabulary;
 mod whitespace;
 
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+#[cfg(feature = "ndarray")]
 pub use ndarray;
 
 pub use error::TokenizerError;
 pub use gpt2::{AllowedSpecial, ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer};
+#[cfg(feature = "ndarray")]
 pub use ids::{text_to_token_ids, token_ids_to_text};
 pub use simple::{SimpleTokenizerV1, SimpleTokenizerV2};
 pub use split::{
     Separators, preprocess, split_keeping, split_text, strip_without_blanks, without_blanks,
 };
 pub use streaming::StreamingDecoder;
+pub use utf8_stream::Utf8Stream;
 pub use vocabulary::{UNK, Vocabulary, build_vocabulary};
 pub use whitespace::{is_python_whitespace, python_strip};

@@ -3,10 +3,9 @@
 //! A character's bytes may be spread over several tokens: at most three bytes wait for the rest of theirs.
 //! All strings together are [`Gpt2Tokenizer::decode_lossy`] of all ids.
 
-use std::str::from_utf8;
-
 use crate::error::TokenizerError;
 use crate::gpt2::Gpt2Tokenizer;
+use crate::utf8_stream::Utf8Stream;
 
 /// Text from ids, one id at a time.
 ///
@@ -25,8 +24,8 @@ use crate::gpt2::Gpt2Tokenizer;
 #[derive(Debug, Clone)]
 pub struct StreamingDecoder {
     tokenizer: Gpt2Tokenizer,
-    pending: Vec<u8>, // the start of a character
-    pushed: usize,    // ids so far
+    text: Utf8Stream,
+    pushed: usize, // ids so far
 }
 
 impl StreamingDecoder {
@@ -34,7 +33,7 @@ impl StreamingDecoder {
     pub fn new(tokenizer: &Gpt2Tokenizer) -> Self {
         Self {
             tokenizer: *tokenizer,
-            pending: Vec::new(),
+            text: Utf8Stream::default(),
             pushed: 0,
         }
     }
@@ -47,27 +46,11 @@ impl StreamingDecoder {
     pub fn push(&mut self, id: u32) -> Result<String, TokenizerError> {
         let piece = self.tokenizer.known_piece(id, self.pushed)?;
         self.pushed += 1;
-        self.pending.extend_from_slice(piece);
-        let whole = self.pending.len() - unfinished(&self.pending);
-        let text = String::from_utf8_lossy(&self.pending[..whole]).into_owned();
-        self.pending.drain(..whole);
-        Ok(text)
+        Ok(self.text.push(piece))
     }
 
     /// The rest: U+FFFD if the ids ended inside a character, otherwise nothing.
     pub fn finish(self) -> String {
-        String::from_utf8_lossy(&self.pending).into_owned()
+        self.text.finish()
     }
-}
-
-/// How many bytes at the end begin a character that more bytes could complete.
-fn unfinished(bytes: &[u8]) -> usize {
-    let mut rest = bytes;
-    while let Err(error) = from_utf8(rest) {
-        match error.error_len() {
-            Some(bad) => rest = &rest[error.valid_up_to() + bad..],
-            None => return rest.len() - error.valid_up_to(),
-        }
-    }
-    0
 }

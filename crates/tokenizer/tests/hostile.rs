@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokenizer::{
     AllowedSpecial, ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer, SimpleTokenizerV2, StreamingDecoder,
-    TokenizerError, UNK, Vocabulary, token_ids_to_text,
+    TokenizerError, UNK, Vocabulary,
 };
 
 const MILLION: usize = 1_000_000;
@@ -121,8 +121,11 @@ fn unknown_ids_are_named_with_their_place() {
         assert_eq!(tokenizer.decode(&ids), Err(unknown.clone()));
         assert_eq!(tokenizer.decode_lossy(&ids), Err(unknown.clone()));
         assert_eq!(tokenizer.pieces(&ids), Err(unknown.clone()));
-        let row = ndarray::arr2(&[ids]);
-        assert_eq!(token_ids_to_text(&row, &tokenizer), Err(unknown.clone()));
+        #[cfg(feature = "ndarray")]
+        assert_eq!(
+            tokenizer::token_ids_to_text(&ndarray::arr2(&[ids]), &tokenizer),
+            Err(unknown.clone())
+        );
         let mut decoder = StreamingDecoder::new(&tokenizer);
         decoder.push(15_496).unwrap();
         assert_eq!(decoder.push(id), Err(unknown));
@@ -143,11 +146,12 @@ fn half_a_character_is_an_error_when_strict_and_a_mark_when_lossy() {
     assert_eq!(tokenizer.decode_lossy(half).unwrap(), "a\u{fffd}");
 }
 
+#[cfg(feature = "ndarray")]
 #[test]
 fn a_batch_of_two_rows_is_no_text() {
     let tokenizer = Gpt2Tokenizer::new();
     let ids = ndarray::arr2(&[[0], [1]]);
-    let error = token_ids_to_text(&ids, &tokenizer).unwrap_err();
+    let error = tokenizer::token_ids_to_text(&ids, &tokenizer).unwrap_err();
     assert_eq!(error, TokenizerError::NotOneRow { rows: 2 });
 }
 

@@ -1,0 +1,29 @@
+//! Writes a tokenizer's files into a folder, for transformers and others: `gpt2 DIR`, `chars DIR FILE` or `bpe:N DIR FILE`.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use model_tokenizer::ModelTokenizer;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (tokenizer, folder) = match args[..] {
+        ["gpt2", folder] => (ModelTokenizer::gpt2(), folder),
+        ["chars", folder, file] => {
+            let text = fs::read_to_string(file)?;
+            (ModelTokenizer::train_chars(&text)?, folder)
+        }
+        [kind, folder, file] if kind.starts_with("bpe:") => {
+            let text = fs::read_to_string(file)?;
+            let vocab_size = kind["bpe:".len()..].parse()?;
+            (ModelTokenizer::train_bpe(&text, vocab_size)?, folder)
+        }
+        _ => return Err("usage: gpt2 DIR | chars DIR FILE | bpe:N DIR FILE".into()),
+    };
+    fs::create_dir_all(folder)?;
+    tokenizer.save(Path::new(folder))?;
+    println!("{} tokens in {folder}", tokenizer.vocab_size());
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! GPT-2's alphabet: each byte as a character that can be seen, in which byte-level vocabularies are written.
+
+use std::sync::LazyLock;
+
+/// The bytes that stand for themselves; the others are written as U+0100 and on, in their order.
+fn is_seen(byte: u8) -> bool {
+    matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff)
+}
+
+static CHARS: LazyLock<[char; 256]> = LazyLock::new(|| {
+    let mut next = 0x100;
+    std::array::from_fn(|byte| {
+        let byte = byte as u8;
+        if is_seen(byte) {
+            return char::from(byte);
+        }
+        next += 1;
+        char::from_u32(next - 1).expect("there are characters from U+0100 to U+0143")
+    })
+});
+
+/// The character that a byte is written as.
+pub(crate) fn char_of(byte: u8) -> char {
+    CHARS[usize::from(byte)]
+}
+
+/// The byte that a character stands for, if it is of the alphabet.
+fn byte_of(c: char) -> Option<u8> {
+    let code = u32::from(c);
+    match u8::try_from(code) {
+        Ok(byte) => is_seen(byte).then_some(byte),
+        Err(_) => (0..=255).find(|&byte| CHARS[usize::from(byte)] == c),
+    }
+}
+
+/// The bytes that a token stands for; one with a character that is not of the alphabet stands for itself.
+pub(crate) fn bytes_of(token: &str) -> Box<[u8]> {
+    let bytes: Option<Box<[u8]>> = token.chars().map(byte_of).collect();
+    bytes.unwrap_or_else(|| token.as_bytes().into())
+}
+
+/// Bytes as a token is written.
+pub(crate) fn written(bytes: &[u8]) -> String {
+    bytes.iter().map(|&byte| char_of(byte)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_its_own_character_and_back() {
+        assert_eq!(
+            (char_of(b' '), char_of(b'\n'), char_of(0xad)),
+            ('Ġ', 'Ċ', 'Ń')
+        );
+        for byte in 0..=255 {
+            assert_eq!(byte_of(char_of(byte)), Some(byte));
+        }
+        assert_eq!(byte_of(' '), None);
+        assert_eq!(*bytes_of("Ġé"), [b' ', 0xe9]);
+        assert_eq!(*bytes_of("a é"), *"a é".as_bytes());
+    }
+}

@@ -1,0 +1,213 @@
+//! `tokenizer_config.json` and the files beside it, as far as ids depend on them: the class, the named special tokens, what was added.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokenizer::ENDOFTEXT;
+use tokenizers::AddedToken;
+
+use crate::error::{ModelTokenizerError, other_kind};
+use crate::files::{ADDED_TOKENS, CONFIG, Files, SPECIAL_TOKENS, parse, parse_value};
+
+/// The special tokens that have names, in the order in which transformers gives them ids.
+const NAMED: [&str; 7] = [
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+];
+
+/// Lists of special tokens without a name of their own.
+const LISTS: [&str; 2] = ["additional_special_tokens", "extra_special_tokens"];
+
+/// What `GPT2Tokenizer` calls `<|endoftext|>` unless the files say otherwise.
+const GPT2_NAMES: [&str; 3] = ["bos_token", "eos_token", "unk_token"];
+
+/// How transformers makes a tokenizer of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// `GPT2Tokenizer`: takes the vocabulary and the merges, and divides text as GPT-2 does.
+    Gpt2,
+    /// `PreTrainedTokenizerFast`: takes tokenizer.json as it is.
+    AsWritten,
+}
+
+/// A special token as these files write it: its text, or its text and manners.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Text(String),
+    Whole(Manners),
+}
+
+/// An added token; what is not said about it is as transformers has it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Manners {
+    content: String,
+    #[serde(default)]
+    single_word: bool,
+    #[serde(default)]
+    lstrip: bool,
+    #[serde(default)]
+    rstrip: bool,
+    normalized: Option<bool>,
+    #[serde(default)]
+    special: bool,
+}
+
+impl Manners {
+    pub(crate) fn token(&self) -> AddedToken {
+        AddedToken::from(self.content.as_str(), self.special)
+            .single_word(self.single_word)
+            .lstrip(self.lstrip)
+            .rstrip(self.rstrip)
+            .normalized(self.normalized.unwrap_or(!self.special))
+    }
+}
+
+impl Written {
+    fn special_token(self) -> AddedToken {
+        match self {
+            Self::Text(content) => AddedToken::from(content, true),
+            Self::Whole(manners) => Manners {
+                special: true,
+                ..manners
+            }
+            .token(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Several {
+    List(Vec<Written>),
+    ByName(BTreeMap<String, Written>),
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ConfigFile {
+    tokenizer_class: Option<String>,
+    add_prefix_space: Option<bool>,
+    add_bos_token: Option<bool>,
+    add_eos_token: Option<bool>,
+    split_special_tokens: Option<bool>,
+    added_tokens_decoder: Option<BTreeMap<u32, Manners>>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+/// What the files beside the vocabulary say.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) class: Class,
+    pub(crate) add_prefix_space: bool,
+    /// Tokens with the id that the files give them, besides those in tokenizer.json.
+    pub(crate) added: BTreeMap<u32, AddedToken>,
+    /// The special tokens that have names and those in lists, in transformers' order.
+    pub(crate) special: Vec<AddedToken>,
+    /// The text of `eos_token`.
+    pub(crate) end_of_text: Option<String>,
+}
+
+impl Config {
+    /// What the files say; where they say nothing, what transformers takes for a GPT-2.
+    pub(crate) fn read(folder: &Path, files: &Files) -> Result<Self, ModelTokenizerError> {
+        let path = folder.join(CONFIG);
+        let file: ConfigFile = match files.get(CONFIG) {
+            Some(text) => parse(&path, text)?,
+            None => ConfigFile::default(),
+        };
+        let class = class_of(&path, file.tokenizer_class.as_deref())?;
+        let settings = [
+            ("add_bos_token", file.add_bos_token),
+            ("add_eos_token", file.add_eos_token),
+            ("split_special_tokens", file.split_special_tokens),
+        ];
+        if let Some((name, _)) = settings.iter().find(|(_, set)| *set == Some(true)) {
+            return Err(other_kind(&path, format!("one with {name}")));
+        }
+
+        let mut names = file.rest;
+        if file.added_tokens_decoder.is_none()
+            && let Some(text) = files.get(SPECIAL_TOKENS)
+        {
+            let map: Map<String, Value> = parse(&folder.join(SPECIAL_TOKENS), text)?;
+            names.extend(map);
+        }
+        if class == Class::Gpt2 {
+            for name in GPT2_NAMES {
+                names.entry(name).or_insert_with(|| ENDOFTEXT.into());
+            }
+        }
+        let special = special_tokens(&path, &names)?;
+        let end_of_text = special_token(&path, &names, "eos_token")?.map(|token| token.content);
+
+        let mut added = BTreeMap::new();
+        if let Some(tokens) = file.added_tokens_decoder {
+            added.extend(tokens.iter().map(|(&id, manners)| (id, manners.token())));
+        } else if let Some(text) = files.get(ADDED_TOKENS) {
+            let ids: BTreeMap<String, u32> = parse(&folder.join(ADDED_TOKENS), text)?;
+            added.extend(ids.into_iter().map(|(content, id)| {
+                let is_special = special.iter().any(|token| token.content == content);
+                (id, AddedToken::from(content, is_special))
+            }));
+        }
+        Ok(Self {
+            class,
+            add_prefix_space: file.add_prefix_space.unwrap_or(false),
+            added,
+            special,
+            end_of_text,
+        })
+    }
+}
+
+fn class_of(path: &Path, name: Option<&str>) -> Result<Class, ModelTokenizerError> {
+    match name {
+        None | Some("GPT2Tokenizer" | "GPT2TokenizerFast") => Ok(Class::Gpt2),
+        Some("PreTrainedTokenizerFast" | "TokenizersBackend") => Ok(Class::AsWritten),
+        Some(name) => Err(other_kind(path, format!("tokenizer_class {name:?}"))),
+    }
+}
+
+fn special_tokens(
+    path: &Path,
+    names: &Map<String, Value>,
+) -> Result<Vec<AddedToken>, ModelTokenizerError> {
+    let mut tokens = Vec::new();
+    for name in NAMED {
+        tokens.extend(special_token(path, names, name)?);
+    }
+    for name in LISTS {
+        let several = names.get(name).filter(|value| !value.is_null());
+        match several
+            .map(|value| parse_value(path, name, value))
+            .transpose()?
+        {
+            Some(Several::List(list)) => {
+                tokens.extend(list.into_iter().map(Written::special_token))
+            }
+            Some(Several::ByName(map)) => {
+                tokens.extend(map.into_values().map(Written::special_token))
+            }
+            None => {}
+        }
+    }
+    Ok(tokens)
+}
+
+fn special_token(
+    path: &Path,
+    names: &Map<String, Value>,
+    name: &str,
+) -> Result<Option<AddedToken>, ModelTokenizerError> {
+    let value = names.get(name).filter(|value| !value.is_null());
+    let written = value.map(|value| parse_value::<Written>(path, name, value));
+    Ok(written.transpose()?.map(Written::special_token))
+}

@@ -1,0 +1,132 @@
+//! What can be wrong with a tokenizer's files, a text, a list of ids or a wish for a vocabulary.
+//!
+//! Text that comes from a file is shown escaped.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Everything this crate refuses, with the offending file, name or number.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelTokenizerError {
+    /// The operating system refused.
+    #[error("{}: can't {action}: {source}", .file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// What was tried: "read", "write", ...
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A tokenizer of a kind that is not read.
+    #[error("{}: a tokenizer of another kind, {kind}; only byte-level BPE and characters are read", .file.display())]
+    OtherKind {
+        /// The file that says so.
+        file: PathBuf,
+        /// The kind, in the words of the file.
+        kind: String,
+    },
+    /// A file that is damaged, or that no tokenizer can be made of.
+    #[error("{}: {problem}", .file.display())]
+    Invalid {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong, and with which token or number.
+        problem: String,
+    },
+    /// The text has bytes that the vocabulary has no token for.
+    #[error("the text has the byte {byte:#04x}, which no token of the vocabulary stands for")]
+    UnknownByte {
+        /// The first such byte.
+        byte: u8,
+    },
+    /// White space that goes on for longer than the pattern that divides the text can look.
+    #[error(
+        "a run of {characters} white space characters from byte {position} of the text on; this vocabulary is read with at most {limit}"
+    )]
+    LongBlank {
+        /// Where it starts, in bytes.
+        position: usize,
+        /// How long it is.
+        characters: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// An id to decode is not in the vocabulary.
+    #[error("unknown id {id} at position {position}: the vocabulary has {vocab_size} tokens")]
+    UnknownId {
+        /// The id.
+        id: u32,
+        /// Its place among the ids.
+        position: usize,
+        /// One more than the largest id.
+        vocab_size: usize,
+    },
+    /// A vocabulary of byte pairs smaller than its alphabet.
+    #[error(
+        "a vocabulary of {asked} tokens: byte pairs need at least {least}, 256 bytes and the end of a text"
+    )]
+    VocabularyTooSmall {
+        /// The size asked for.
+        asked: usize,
+        /// The smallest there is.
+        least: usize,
+    },
+    /// A text without enough pairs for the vocabulary asked for.
+    #[error(
+        "the text has byte pairs for {made} tokens, not for {asked}: take more text or a smaller vocabulary"
+    )]
+    TextTooShort {
+        /// The size asked for.
+        asked: usize,
+        /// The size that the text makes.
+        made: usize,
+    },
+    /// More text than pairs can be counted in.
+    #[error(
+        "a text of {bytes} bytes: a vocabulary is trained on at most {limit}; a part of the text makes as good a one"
+    )]
+    TextTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The most.
+        limit: usize,
+    },
+    /// The library refused what was checked before: a fault of ours.
+    #[error("the tokenizer refused: {0}")]
+    Library(String),
+}
+
+/// `.map_err(io(path, "read"))`
+pub(crate) fn io(
+    file: &Path,
+    action: &'static str,
+) -> impl FnOnce(io::Error) -> ModelTokenizerError {
+    move |source| ModelTokenizerError::Io {
+        file: file.to_owned(),
+        action,
+        source,
+    }
+}
+
+/// `return Err(invalid(path, "..."))`
+pub(crate) fn invalid(file: &Path, problem: impl Into<String>) -> ModelTokenizerError {
+    ModelTokenizerError::Invalid {
+        file: file.to_owned(),
+        problem: problem.into(),
+    }
+}
+
+/// `return Err(other_kind(path, "..."))`
+pub(crate) fn other_kind(file: &Path, kind: impl Into<String>) -> ModelTokenizerError {
+    ModelTokenizerError::OtherKind {
+        file: file.to_owned(),
+        kind: kind.into(),
+    }
+}
+
+/// `.map_err(library)`: what the library says, on one line.
+pub(crate) fn library(error: Box<dyn std::error::Error + Send + Sync>) -> ModelTokenizerError {
+    ModelTokenizerError::Library(error.to_string().escape_debug().to_string())
+}

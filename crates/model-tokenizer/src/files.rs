@@ -1,0 +1,138 @@
+//! A tokenizer's files: which there are, read only if they are regular and not too long, and replaced whole.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::{ModelTokenizerError, invalid, io as io_error, other_kind};
+
+pub(crate) const TOKENIZER: &str = "tokenizer.json";
+pub(crate) const VOCABULARY: &str = "vocab.json";
+pub(crate) const MERGES: &str = "merges.txt";
+pub(crate) const CONFIG: &str = "tokenizer_config.json";
+pub(crate) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
+pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
+
+/// All that belongs to a tokenizer that is read.
+const NAMES: [&str; 6] = [
+    TOKENIZER,
+    VOCABULARY,
+    MERGES,
+    CONFIG,
+    SPECIAL_TOKENS,
+    ADDED_TOKENS,
+];
+
+/// Files of tokenizers that are not read, and what kind they are of.
+const OTHER_KINDS: [(&str, &str); 8] = [
+    ("tokenizer.model", "SentencePiece"),
+    ("spiece.model", "SentencePiece"),
+    ("sentencepiece.bpe.model", "SentencePiece"),
+    ("spm.model", "SentencePiece"),
+    ("vocab.txt", "WordPiece"),
+    ("tekken.json", "Mistral's"),
+    ("meta.pkl", "nanoGPT's, in a pickle"),
+    ("tokenizer.pkl", "a pickle"),
+];
+
+/// The longest file that is read: vocabularies of 200,000 tokens take some 20 MB.
+const LIMIT: u64 = 64 << 20; // bytes
+
+/// The text of each file by its name.
+pub(crate) type Files = BTreeMap<&'static str, String>;
+
+/// The files of a folder that belong to a tokenizer; none if it has no tokenizer.
+pub(crate) fn read_all(folder: &Path) -> Result<Files, ModelTokenizerError> {
+    let mut files = Files::new();
+    for name in NAMES {
+        if let Some(text) = read(&folder.join(name))? {
+            files.insert(name, text);
+        }
+    }
+    Ok(files)
+}
+
+/// The file of a tokenizer that is not read, and its kind.
+pub(crate) fn unread(folder: &Path) -> Option<ModelTokenizerError> {
+    let mut kinds = OTHER_KINDS.iter();
+    kinds.find_map(|(name, kind)| {
+        let file = folder.join(name);
+        file.exists().then(|| other_kind(&file, *kind))
+    })
+}
+
+/// The text of a file; `None` if there is no such file.
+pub(crate) fn read(path: &Path) -> Result<Option<String>, ModelTokenizerError> {
+    // It looks before it opens: opening a pipe would wait for its other end.
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io_error(path, "read")(error)),
+    };
+    if !metadata.is_file() {
+        return Err(invalid(path, "not a file"));
+    }
+    let mut bytes = Vec::new();
+    // The file may grow between the look and the read.
+    File::open(path)
+        .and_then(|file| file.take(LIMIT + 1).read_to_end(&mut bytes))
+        .map_err(io_error(path, "read"))?;
+    if bytes.len() as u64 > LIMIT {
+        return Err(invalid(
+            path,
+            format!("more than {LIMIT} bytes, the most that is read"),
+        ));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let position = error.utf8_error().valid_up_to();
+        invalid(path, format!("not UTF-8 text from byte {position} on"))
+    })?;
+    Ok(Some(text))
+}
+
+/// A file's JSON.
+pub(crate) fn parse<T: DeserializeOwned>(
+    path: &Path,
+    text: &str,
+) -> Result<T, ModelTokenizerError> {
+    // The parser's message may quote the file.
+    serde_json::from_str(text)
+        .map_err(|error| invalid(path, error.to_string().escape_debug().to_string()))
+}
+
+/// One value of a file's JSON.
+pub(crate) fn parse_value<T: DeserializeOwned>(
+    path: &Path,
+    name: &str,
+    value: &Value,
+) -> Result<T, ModelTokenizerError> {
+    T::deserialize(value).map_err(|error| {
+        let problem = error.to_string();
+        invalid(path, format!("{name}: {}", problem.escape_debug()))
+    })
+}
+
+/// Writes each file so that a crash at any moment leaves the old one or the new one.
+///
+/// What a crash leaves besides has the name that unfinished files of a checkpoint have.
+pub(crate) fn write_all(folder: &Path, files: &Files) -> Result<(), ModelTokenizerError> {
+    for (name, text) in files {
+        let path = folder.join(name);
+        let unfinished = folder.join(format!(".{name}.unfinished"));
+        let written = File::create(&unfinished).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&unfinished, &path)
+        });
+        written.map_err(|error| {
+            // The first failure is the one to tell; the old file is untouched.
+            let _ = fs::remove_file(&unfinished);
+            io_error(&path, "write")(error)
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! GPT-2's vocabulary and merges, from the ranks that tiktoken-rs holds, equal to the published `vocab.json` and `merges.txt`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tokenizer::{ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer};
+use tokenizers::AddedToken;
+
+use crate::byte_chars::written;
+use crate::files::VOCABULARY;
+use crate::recipe::{Form, Recipe};
+
+/// How GPT-2 divides a text.
+pub(crate) const FORM: Form = Form::ByteLevel {
+    add_prefix_space: false,
+    use_regex: true,
+    ignore_merges: false,
+};
+
+/// GPT-2's tokenizer in parts.
+pub(crate) fn recipe() -> Recipe {
+    Recipe {
+        file: VOCABULARY.into(),
+        vocabulary: vocabulary(),
+        merges: merges(),
+        added: BTreeMap::from([(ENDOFTEXT_ID, end_of_text())]),
+        special: Vec::new(),
+        end_of_text: Some(ENDOFTEXT.to_owned()),
+        form: FORM,
+    }
+}
+
+/// The one special token, without manners.
+pub(crate) fn end_of_text() -> AddedToken {
+    AddedToken::from(ENDOFTEXT, true)
+}
+
+/// Whether these are GPT-2's vocabulary, merges and special token, and no others.
+pub(crate) fn is_gpt2(recipe: &Recipe) -> bool {
+    let plain = |token: &AddedToken| token.clone().normalized(false) == end_of_text();
+    recipe.form == FORM
+        && recipe.vocabulary.len() == Gpt2Tokenizer::new().vocab_size()
+        && recipe
+            .added
+            .iter()
+            .all(|(&id, token)| id == ENDOFTEXT_ID && plain(token))
+        && recipe.special.iter().all(plain)
+        && recipe
+            .end_of_text
+            .as_deref()
+            .is_none_or(|token| token == ENDOFTEXT)
+        && recipe.vocabulary == vocabulary()
+        && recipe.merges == merges()
+}
+
+/// Each token as it is written, with its id.
+fn vocabulary() -> HashMap<String, u32> {
+    let mut tokens: HashMap<String, u32> =
+        pieces().map(|(id, piece)| (written(piece), id)).collect();
+    tokens.insert(ENDOFTEXT.to_owned(), ENDOFTEXT_ID);
+    tokens
+}
+
+/// The bytes of each token but the special one.
+fn pieces() -> impl Iterator<Item = (u32, &'static [u8])> {
+    let gpt2 = Gpt2Tokenizer::new();
+    (0..ENDOFTEXT_ID).map(move |id| {
+        (
+            id,
+            gpt2.piece(id).expect("ids below the special one's exist"),
+        )
+    })
+}
+
+/// The two tokens that each merge joins: what the merges before it make of the token.
+fn merges() -> Vec<(String, String)> {
+    let ranks: HashMap<&[u8], u32> = pieces().map(|(id, piece)| (piece, id)).collect();
+    let merged = pieces().filter(|(_, piece)| piece.len() > 1);
+    let halves = merged.map(|(id, piece)| {
+        let (left, right) = piece.split_at(halves(piece, id, &ranks));
+        (written(left), written(right))
+    });
+    halves.collect()
+}
+
+/// Where the last merge of a token joins its halves.
+fn halves(piece: &[u8], id: u32, ranks: &HashMap<&[u8], u32>) -> usize {
+    let mut ends: Vec<usize> = (0..=piece.len()).collect(); // of the parts, from 0 on
+    while ends.len() > 3 {
+        let joined = ends.windows(3).enumerate().filter_map(|(at, ends)| {
+            let rank = *ranks.get(&piece[ends[0]..ends[2]])?;
+            (rank < id).then_some((rank, at))
+        });
+        let (_, at) = joined.min().expect("a token is two older tokens joined");
+        ends.remove(at + 1);
+    }
+    ends[1]
+}
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+    use crate::files::MERGES;
+
+    /// The SHA-256 of OpenAI's encoder.json and vocab.bpe, which tiktoken checks and transformers calls vocab.json and merges.txt.
+    #[test]
+    fn the_files_are_the_published_ones_byte_for_byte() {
+        let files = recipe().into_files().unwrap();
+        let published = [
+            (
+                VOCABULARY,
+                "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+            ),
+            (
+                MERGES,
+                "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+            ),
+        ];
+        for (name, hash) in published {
+            let bytes = Sha256::digest(files[name].as_bytes());
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex, hash, "{name}");
+        }
+    }
+}

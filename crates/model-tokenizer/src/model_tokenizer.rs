@@ -1,0 +1,281 @@
+//! A model's own tokenizer: GPT-2's, or one that its folder holds or that was trained on a text.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+
+use rayon::prelude::*;
+use tokenizer::{AllowedSpecial, ENDOFTEXT_ID, Gpt2Tokenizer};
+use tokenizers::Tokenizer;
+
+use crate::byte_chars::{bytes_of, char_of};
+use crate::error::{ModelTokenizerError, library};
+use crate::files::{self, Files};
+use crate::parts::{LONG_BLANK, long_blank, parts};
+use crate::recipe::{Form, Recipe};
+use crate::streaming::StreamingDecoder;
+use crate::{gpt2, tokenizer_json};
+
+/// Text to ids and back, as a model was trained on them.
+///
+/// A special token in a text is that token, as in transformers: it is not for texts of people one doesn't trust.
+///
+/// ```
+/// use model_tokenizer::ModelTokenizer;
+/// let tokenizer = ModelTokenizer::train_chars("to be or not to be")?;
+/// let ids = tokenizer.encode("not to be")?;
+/// assert_eq!(tokenizer.decode(&ids)?, "not to be");
+/// let folder = std::env::temp_dir().join("model-tokenizer-example");
+/// std::fs::create_dir_all(&folder)?;
+/// tokenizer.save(&folder)?; // what AutoTokenizer.from_pretrained loads
+/// let again = ModelTokenizer::from_folder(&folder)?.expect("it was saved there");
+/// assert_eq!(again.encode("not to be")?, ids);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ModelTokenizer {
+    kind: Kind,
+    end_of_text: Option<u32>,
+    files: Option<Files>, // GPT-2's own are made when they are asked for
+}
+
+enum Kind {
+    Gpt2(Gpt2Tokenizer),
+    Own(Box<Own>),
+}
+
+/// A tokenizer that isn't GPT-2's.
+struct Own {
+    library: Tokenizer,
+    pieces: HashMap<u32, Box<[u8]>>, // id -> its bytes
+    vocab_size: usize,
+    /// Parts of a text may be encoded by themselves.
+    divides: bool,
+    /// The pattern looks at the text, and gives up in long white space.
+    looks: bool,
+    /// Bytes without a token, which the library leaves out without a word.
+    unknown: Vec<u8>,
+}
+
+impl ModelTokenizer {
+    /// GPT-2's own.
+    pub fn gpt2() -> Self {
+        Self {
+            kind: Kind::Gpt2(Gpt2Tokenizer::new()),
+            end_of_text: Some(ENDOFTEXT_ID),
+            files: None,
+        }
+    }
+
+    /// The tokenizer of a model folder, as transformers' `AutoTokenizer` reads it; `None` if the folder has none.
+    ///
+    /// # Errors
+    /// [`ModelTokenizerError::OtherKind`] for a tokenizer that is neither byte-level BPE nor one of characters as this crate writes it;
+    /// [`ModelTokenizerError::Invalid`] or [`Io`](ModelTokenizerError::Io) for files that are damaged or can't be read.
+    pub fn from_folder(folder: &Path) -> Result<Option<Self>, ModelTokenizerError> {
+        match Self::from_files(folder, files::read_all(folder)?)? {
+            Some(tokenizer) => Ok(Some(tokenizer)),
+            None => files::unread(folder).map_or(Ok(None), Err),
+        }
+    }
+
+    /// As [`Self::from_folder`], of files that were read or made; the folder is for errors.
+    pub(crate) fn from_files(
+        folder: &Path,
+        files: Files,
+    ) -> Result<Option<Self>, ModelTokenizerError> {
+        let Some(recipe) = tokenizer_json::read(folder, &files)? else {
+            return Ok(None);
+        };
+        let end_of_text = recipe.end_of_text.clone();
+        let kind = match gpt2::is_gpt2(&recipe) {
+            true => Kind::Gpt2(Gpt2Tokenizer::new()),
+            false => Kind::Own(Box::new(Own::new(recipe)?)),
+        };
+        let id_of = |token: String| match &kind {
+            Kind::Gpt2(_) => Some(ENDOFTEXT_ID),
+            Kind::Own(own) => own.library.token_to_id(&token),
+        };
+        Ok(Some(Self {
+            end_of_text: end_of_text.and_then(id_of),
+            kind,
+            files: Some(files),
+        }))
+    }
+
+    /// The ids of a text; special tokens in it are special.
+    ///
+    /// # Errors
+    /// [`ModelTokenizerError::UnknownByte`] if the vocabulary lacks a byte of the text: nothing is left out;
+    /// [`ModelTokenizerError::LongBlank`] for half a million white space characters, if the vocabulary's settings don't allow to cut them.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
+        let whole = match &self.kind {
+            Kind::Gpt2(_) => parts(text),
+            Kind::Own(own) if own.divides => parts(text),
+            Kind::Own(_) => vec![text],
+        };
+        let ids = whole.par_iter().map(|part| match &self.kind {
+            Kind::Gpt2(gpt2) => {
+                let ids = gpt2.encode(part, AllowedSpecial::All);
+                ids.map_err(|error| library(error.into()))
+            }
+            Kind::Own(own) => own.encode(part),
+        });
+        let ids: Vec<Vec<u32>> = ids.collect::<Result<_, _>>()?;
+        Ok(ids.concat())
+    }
+
+    /// The text that the ids stand for, with U+FFFD where a character was cut, as in Python.
+    ///
+    /// # Errors
+    /// [`ModelTokenizerError::UnknownId`] at the first id that the vocabulary lacks.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, ModelTokenizerError> {
+        let numbered = ids.iter().enumerate();
+        let pieces = numbered.map(|(position, &id)| self.known_piece(id, position));
+        let pieces: Vec<&[u8]> = pieces.collect::<Result<_, _>>()?;
+        Ok(String::from_utf8_lossy(&pieces.concat()).into_owned())
+    }
+
+    /// A decoder that takes one id at a time.
+    pub fn stream(&self) -> StreamingDecoder<'_> {
+        StreamingDecoder::new(self)
+    }
+
+    /// The bytes that one id stands for; `None` if there is no such id.
+    pub fn piece(&self, id: u32) -> Option<&[u8]> {
+        match &self.kind {
+            Kind::Gpt2(gpt2) => gpt2.piece(id),
+            Kind::Own(own) => own.pieces.get(&id).map(AsRef::as_ref),
+        }
+    }
+
+    pub(crate) fn known_piece(
+        &self,
+        id: u32,
+        position: usize,
+    ) -> Result<&[u8], ModelTokenizerError> {
+        self.piece(id).ok_or(ModelTokenizerError::UnknownId {
+            id,
+            position,
+            vocab_size: self.vocab_size(),
+        })
+    }
+
+    /// One more than the largest id.
+    pub fn vocab_size(&self) -> usize {
+        match &self.kind {
+            Kind::Gpt2(gpt2) => gpt2.vocab_size(),
+            Kind::Own(own) => own.vocab_size,
+        }
+    }
+
+    /// The id of the token that ends a text, if the tokenizer names one.
+    ///
+    /// What a model ends with, its own files say first: [`end_of_text_ids`](crate::end_of_text_ids).
+    pub fn end_of_text_id(&self) -> Option<u32> {
+        self.end_of_text
+    }
+
+    /// Whether the ids are GPT-2's.
+    pub fn is_gpt2(&self) -> bool {
+        matches!(self.kind, Kind::Gpt2(_))
+    }
+
+    /// Writes the files that transformers loads into a folder: those that were read, as they were, or those of what was trained.
+    ///
+    /// # Errors
+    /// [`ModelTokenizerError::Io`] if a file can't be written; the old one is then as it was.
+    pub fn save(&self, folder: &Path) -> Result<(), ModelTokenizerError> {
+        let files = match &self.files {
+            Some(files) => Cow::Borrowed(files),
+            None => Cow::Owned(gpt2::recipe().into_files()?),
+        };
+        files::write_all(folder, &files)
+    }
+}
+
+impl Own {
+    fn new(recipe: Recipe) -> Result<Self, ModelTokenizerError> {
+        let form = recipe.form.clone();
+        let library = recipe.build()?;
+        let tokens = library.get_vocab(true);
+        let vocab_size = tokens.values().max().map_or(0, |&id| id as usize + 1);
+        let added = library.get_added_vocabulary().get_added_tokens_decoder();
+        let plain = added.values().all(|token| {
+            !token.lstrip && !token.rstrip && !token.content.contains(char::is_whitespace)
+        });
+        let known = |byte: &u8| tokens.contains_key(&String::from(char_of(*byte)));
+        Ok(match form {
+            Form::ByteLevel {
+                add_prefix_space,
+                use_regex,
+                ..
+            } => Self {
+                vocab_size,
+                divides: plain && use_regex && !add_prefix_space,
+                looks: use_regex,
+                unknown: (0..=255).filter(|byte| !known(byte)).collect(),
+                pieces: tokens
+                    .iter()
+                    .map(|(token, &id)| (id, bytes_of(token)))
+                    .collect(),
+                library,
+            },
+            Form::Characters { .. } => Self {
+                vocab_size,
+                divides: plain,
+                looks: false,
+                unknown: Vec::new(),
+                pieces: tokens
+                    .into_iter()
+                    .map(|(token, id)| (id, token.into_bytes().into()))
+                    .collect(),
+                library,
+            },
+        })
+    }
+
+    /// The ids of a part of a text that may be encoded by itself.
+    fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
+        if self.looks
+            && !self.divides
+            && let Some((position, characters)) = long_blank(text)
+        {
+            return Err(ModelTokenizerError::LongBlank {
+                position,
+                characters,
+                limit: LONG_BLANK,
+            });
+        }
+        let encoding = self.library.encode_fast(text, false).map_err(library)?;
+        let ids = encoding.get_ids().to_vec();
+        if let Some(byte) = self.left_out(text, &ids) {
+            return Err(ModelTokenizerError::UnknownByte { byte });
+        }
+        Ok(ids)
+    }
+
+    /// A byte without a token that the ids have less often than the text. (Special tokens may have it.)
+    fn left_out(&self, text: &str, ids: &[u32]) -> Option<u8> {
+        let count = |bytes: &[u8], byte| bytes.iter().filter(|&&b| b == byte).count();
+        let mut unknown = self.unknown.iter().copied();
+        unknown.find(|&byte| {
+            let asked = count(text.as_bytes(), byte);
+            asked > 0
+                && ids
+                    .iter()
+                    .map(|id| count(&self.pieces[id], byte))
+                    .sum::<usize>()
+                    < asked
+        })
+    }
+}
+
+impl fmt::Debug for ModelTokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelTokenizer")
+            .field("vocab_size", &self.vocab_size())
+            .field("end_of_text", &self.end_of_text)
+            .finish_non_exhaustive()
+    }
+}

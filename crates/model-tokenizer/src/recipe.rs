@@ -1,0 +1,204 @@
+//! What a tokenizer is made of, checked, and the library's tokenizer made of it.
+//!
+//! The library trusts its files: it panics at a merge that leaves the vocabulary and gives an added token another id than its file says.
+//! So nothing reaches it unchecked.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tokenizer::ENDOFTEXT;
+use tokenizers::decoders::fuse::Fuse;
+use tokenizers::models::bpe::{BPE, Vocab};
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::{AddedToken, Tokenizer};
+
+use crate::error::{ModelTokenizerError, invalid, library};
+use crate::files::{CONFIG, Files, MERGES, TOKENIZER, VOCABULARY};
+
+/// Ids from here on are a damaged file's: the largest vocabularies have some 300,000 tokens.
+const MAX_ID: u32 = 1 << 24;
+
+/// The most text that all added tokens together may have: they become an automaton many times as large.
+const MAX_ADDED_BYTES: usize = 1 << 20;
+
+/// How a tokenizer divides a text before it merges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Into bytes, which are written as [`byte_chars`](crate::byte_chars) says.
+    ByteLevel {
+        /// Puts a space before a text that begins with none.
+        add_prefix_space: bool,
+        /// Divides by GPT-2's pattern; without it a text is one piece.
+        use_regex: bool,
+        /// Takes a piece that is a token as that token, whatever the merges make of it.
+        ignore_merges: bool,
+    },
+    /// Into characters; those that the vocabulary lacks are this token.
+    Characters {
+        /// The token for unknown characters.
+        unknown: String,
+    },
+}
+
+/// The parts of a tokenizer, as its files say them.
+#[derive(Debug)]
+pub(crate) struct Recipe {
+    /// The file to name in an error.
+    pub(crate) file: PathBuf,
+    pub(crate) vocabulary: HashMap<String, u32>,
+    pub(crate) merges: Vec<(String, String)>, // first merge first
+    pub(crate) added: BTreeMap<u32, AddedToken>,
+    /// Special tokens without an id of their own: that of the vocabulary, or the next.
+    pub(crate) special: Vec<AddedToken>,
+    pub(crate) end_of_text: Option<String>,
+    pub(crate) form: Form,
+}
+
+impl Recipe {
+    /// The library's tokenizer.
+    pub(crate) fn build(self) -> Result<Tokenizer, ModelTokenizerError> {
+        self.check()?;
+        let vocabulary: Vocab = self.vocabulary.into_iter().collect();
+        let mut model = BPE::builder().vocab_and_merges(vocabulary, self.merges);
+        match &self.form {
+            Form::ByteLevel { ignore_merges, .. } => model = model.ignore_merges(*ignore_merges),
+            Form::Characters { unknown } => model = model.unk_token(unknown.clone()),
+        }
+        let mut tokenizer = Tokenizer::new(model.build().map_err(library)?);
+        match self.form {
+            Form::ByteLevel {
+                add_prefix_space,
+                use_regex,
+                ..
+            } => {
+                let bytes = ByteLevel::new(add_prefix_space, false, use_regex);
+                tokenizer.with_pre_tokenizer(Some(bytes));
+                tokenizer.with_decoder(Some(bytes));
+            }
+            Form::Characters { .. } => {
+                tokenizer.with_decoder(Some(Fuse::default()));
+            }
+        }
+        tokenizer
+            .add_tokens(self.added.values().cloned())
+            .map_err(library)?;
+        for (id, token) in &self.added {
+            let given = tokenizer.token_to_id(&token.content);
+            if given != Some(*id) {
+                let content = &token.content;
+                let given = given.map_or("none".to_owned(), |id| id.to_string());
+                let problem = format!(
+                    "the added token {content:?} has the id {id}, but its place is {given}"
+                );
+                return Err(invalid(&self.file, problem));
+            }
+        }
+        let known = tokenizer.get_added_vocabulary().get_vocab();
+        let mut special = self.special;
+        special.retain(|token| !known.contains_key(&token.content));
+        tokenizer.add_special_tokens(special).map_err(library)?;
+        Ok(tokenizer)
+    }
+
+    /// The files that transformers loads: tokenizer.json and its configuration, and what GPT-2's kind has besides.
+    pub(crate) fn into_files(self) -> Result<Files, ModelTokenizerError> {
+        let mut files = Files::new();
+        let mut config = json!({
+            "bos_token": ENDOFTEXT,
+            "eos_token": ENDOFTEXT,
+            "clean_up_tokenization_spaces": false,
+        });
+        match &self.form {
+            Form::ByteLevel {
+                add_prefix_space, ..
+            } => {
+                config["tokenizer_class"] = "GPT2Tokenizer".into();
+                config["add_prefix_space"] = (*add_prefix_space).into();
+                config["unk_token"] = ENDOFTEXT.into();
+                files.insert(VOCABULARY, python_json(&self.vocabulary));
+                let lines = self
+                    .merges
+                    .iter()
+                    .map(|(left, right)| format!("{left} {right}\n"));
+                let merges: String = lines.collect();
+                files.insert(MERGES, format!("#version: 0.2\n{merges}"));
+            }
+            Form::Characters { unknown } => {
+                config["tokenizer_class"] = "PreTrainedTokenizerFast".into();
+                config["unk_token"] = unknown.as_str().into();
+            }
+        }
+        files.insert(CONFIG, format!("{config:#}\n"));
+        files.insert(TOKENIZER, self.build()?.to_string(true).map_err(library)?);
+        Ok(files)
+    }
+
+    fn check(&self) -> Result<(), ModelTokenizerError> {
+        let file = &self.file;
+        if self.vocabulary.is_empty() {
+            return Err(invalid(file, "an empty vocabulary"));
+        }
+        let mut ids = HashSet::with_capacity(self.vocabulary.len());
+        for (token, &id) in &self.vocabulary {
+            check_id(file, token, id)?;
+            if !ids.insert(id) {
+                return Err(invalid(file, format!("two tokens have the id {id}")));
+            }
+        }
+        for (left, right) in &self.merges {
+            let mut tokens = [left.clone(), right.clone(), format!("{left}{right}")].into_iter();
+            if let Some(token) = tokens.find(|token| !self.vocabulary.contains_key(token)) {
+                let problem = format!("the merge of {left:?} and {right:?}: no token {token:?}");
+                return Err(invalid(file, problem));
+            }
+        }
+        if let Form::Characters { unknown } = &self.form
+            && !self.vocabulary.contains_key(unknown)
+        {
+            return Err(invalid(
+                file,
+                format!("no token {unknown:?} for unknown characters"),
+            ));
+        }
+        for (&id, token) in &self.added {
+            check_id(file, &token.content, id)?;
+        }
+        let added = self.added.values().chain(&self.special);
+        let lengths = added.map(|token| token.content.len());
+        match lengths.fold((usize::MAX, 0), |(least, sum), n| (least.min(n), sum + n)) {
+            (0, _) => Err(invalid(file, "an added token without text")),
+            (_, MAX_ADDED_BYTES..) => Err(invalid(
+                file,
+                format!("added tokens of more than {MAX_ADDED_BYTES} bytes"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The vocabulary in the order of its ids as Python's `json.dump` writes it, which is how GPT-2's was published.
+fn python_json(vocabulary: &HashMap<String, u32>) -> String {
+    let mut tokens: Vec<(&String, &u32)> = vocabulary.iter().collect();
+    tokens.sort_unstable_by_key(|(_, id)| **id);
+    let entries = tokens.into_iter().map(|(token, id)| {
+        let escaped = token.encode_utf16().map(|unit| match u8::try_from(unit) {
+            Ok(b'"') => "\\\"".to_owned(),
+            Ok(b'\\') => "\\\\".to_owned(),
+            Ok(byte @ b' '..=b'~') => char::from(byte).to_string(),
+            _ => format!("\\u{unit:04x}"),
+        });
+        format!("\"{}\": {id}", escaped.collect::<String>())
+    });
+    format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
+}
+
+fn check_id(file: &Path, token: &str, id: u32) -> Result<(), ModelTokenizerError> {
+    if id < MAX_ID {
+        return Ok(());
+    }
+    Err(invalid(
+        file,
+        format!("the token {token:?} has the id {id}, over {MAX_ID}"),
+    ))
+}

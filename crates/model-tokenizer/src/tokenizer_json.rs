@@ -1,0 +1,264 @@
+//! `tokenizer.json`, and `vocab.json` with `merges.txt`, as far as they are read; other kinds are refused by name.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::config::{Class, Config, Manners};
+use crate::error::{ModelTokenizerError, invalid, other_kind};
+use crate::files::{Files, MERGES, TOKENIZER, VOCABULARY, parse};
+use crate::recipe::{Form, Recipe};
+
+/// A tokenizer.json without what its kind depends on.
+#[derive(Deserialize)]
+struct KindOnly {
+    model: ModelKind,
+}
+
+#[derive(Deserialize)]
+struct ModelKind {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    byte_fallback: bool,
+}
+
+#[derive(Deserialize)]
+struct Json {
+    #[serde(default)]
+    added_tokens: Vec<Added>,
+    normalizer: Option<Part>,
+    pre_tokenizer: Option<Part>,
+    post_processor: Option<Part>,
+    decoder: Option<Part>,
+    model: Bpe,
+}
+
+#[derive(Deserialize)]
+struct Added {
+    id: u32,
+    #[serde(flatten)]
+    manners: Manners,
+}
+
+/// A normalizer, a pre-tokenizer, a post-processor or a decoder.
+#[derive(Deserialize)]
+struct Part {
+    #[serde(rename = "type")]
+    kind: String,
+    add_prefix_space: Option<bool>,
+    use_regex: Option<bool>,
+    /// Of a TemplateProcessing: the text ("Sequence") and what is put around it.
+    single: Option<Vec<BTreeMap<String, IgnoredAny>>>,
+    #[serde(
+        alias = "normalizers",
+        alias = "pretokenizers",
+        alias = "processors",
+        alias = "decoders"
+    )]
+    parts: Option<Vec<Part>>,
+}
+
+#[derive(Deserialize)]
+struct Bpe {
+    vocab: HashMap<String, u32>,
+    merges: Vec<Merge>,
+    dropout: Option<f32>,
+    unk_token: Option<String>,
+    continuing_subword_prefix: Option<String>,
+    end_of_word_suffix: Option<String>,
+    #[serde(default)]
+    fuse_unk: bool,
+    #[serde(default)]
+    ignore_merges: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Merge {
+    Pair(String, String),
+    Line(String),
+}
+
+/// What the files say; `None` if they hold no vocabulary.
+pub(crate) fn read(folder: &Path, files: &Files) -> Result<Option<Recipe>, ModelTokenizerError> {
+    let config = || Config::read(folder, files);
+    if let Some(text) = files.get(TOKENIZER) {
+        return from_json(&folder.join(TOKENIZER), text, config()?).map(Some);
+    }
+    match (files.get(VOCABULARY), files.get(MERGES)) {
+        (Some(vocabulary), Some(merges)) => {
+            let vocabulary = parse(&folder.join(VOCABULARY), vocabulary)?;
+            let merges = lines_of(&folder.join(MERGES), merges)?;
+            Ok(Some(from_config(folder, vocabulary, merges, config()?)))
+        }
+        (Some(_), None) => Err(invalid(
+            &folder.join(VOCABULARY),
+            "merges.txt is not beside it",
+        )),
+        (None, Some(_)) => Err(invalid(&folder.join(MERGES), "vocab.json is not beside it")),
+        (None, None) => Ok(None),
+    }
+}
+
+/// GPT-2's way with a vocabulary and merges.
+fn from_config(
+    folder: &Path,
+    vocabulary: HashMap<String, u32>,
+    merges: Vec<(String, String)>,
+    config: Config,
+) -> Recipe {
+    Recipe {
+        file: folder.join(VOCABULARY),
+        vocabulary,
+        merges,
+        added: config.added,
+        special: config.special,
+        end_of_text: config.end_of_text,
+        form: Form::ByteLevel {
+            add_prefix_space: config.add_prefix_space,
+            use_regex: true,
+            ignore_merges: false,
+        },
+    }
+}
+
+fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTokenizerError> {
+    let KindOnly { model } = parse(path, text)?;
+    match model.kind.as_deref() {
+        None | Some("BPE") if model.byte_fallback => {
+            return Err(other_kind(
+                path,
+                "BPE with byte_fallback, as SentencePiece has it",
+            ));
+        }
+        None | Some("BPE") => {}
+        Some("Unigram") => return Err(other_kind(path, "Unigram, as SentencePiece has it")),
+        Some(kind) => return Err(other_kind(path, kind.escape_debug().to_string())),
+    }
+    let json: Json = parse(path, text)?;
+    let form = form_of(path, &json, &config)?;
+    let merges = json.model.merges.into_iter().map(|merge| match merge {
+        Merge::Pair(left, right) => Ok((left, right)),
+        Merge::Line(line) => pair_of(path, &line),
+    });
+    let mut added = config.added;
+    let tokens = json.added_tokens.iter();
+    added.extend(tokens.map(|token| (token.id, token.manners.token())));
+    Ok(Recipe {
+        file: path.to_owned(),
+        vocabulary: json.model.vocab,
+        merges: merges.collect::<Result<_, _>>()?,
+        added,
+        special: config.special,
+        end_of_text: config.end_of_text,
+        form,
+    })
+}
+
+/// How the tokenizer divides a text, or the name of what it does that is not read.
+fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelTokenizerError> {
+    let refused = |what: &str| Err(other_kind(path, format!("BPE with {what}")));
+    let model = &json.model;
+    let is_set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+    if model.dropout.is_some_and(|dropout| dropout != 0.0) {
+        return refused("dropout");
+    }
+    if is_set(&model.continuing_subword_prefix) {
+        return refused("continuing_subword_prefix");
+    }
+    if is_set(&model.end_of_word_suffix) {
+        return refused("end_of_word_suffix");
+    }
+    if let Some(part) = &json.normalizer {
+        return refused(&format!("the normalizer {}", part.name()));
+    }
+    if let Some(part) = &json.post_processor
+        && !part.adds_nothing()
+    {
+        return refused(&format!("the post-processor {}", part.name()));
+    }
+    let decoder = json
+        .decoder
+        .as_ref()
+        .map_or("none", |part| part.kind.as_str());
+    match (&json.pre_tokenizer, decoder, &model.unk_token) {
+        (Some(part), "ByteLevel", _) if part.kind == "ByteLevel" => {
+            let use_regex = part.use_regex.unwrap_or(true);
+            // The class says how text is divided, whatever stands in the file; older versions did as the file says.
+            if config.class == Class::Gpt2 && (!use_regex || model.ignore_merges) {
+                return refused("use_regex or ignore_merges other than GPT2Tokenizer's");
+            }
+            Ok(Form::ByteLevel {
+                add_prefix_space: match config.class {
+                    Class::Gpt2 => config.add_prefix_space,
+                    Class::AsWritten => part.add_prefix_space.unwrap_or(true),
+                },
+                use_regex,
+                ignore_merges: model.ignore_merges,
+            })
+        }
+        (None, "Fuse", Some(unknown))
+            if config.class == Class::AsWritten && model.merges.is_empty() && !model.fuse_unk =>
+        {
+            Ok(Form::Characters {
+                unknown: unknown.clone(),
+            })
+        }
+        (part, decoder, _) => {
+            let part = part.as_ref().map_or("none".to_owned(), Part::name);
+            let decoder = decoder.escape_debug();
+            refused(&format!(
+                "the pre-tokenizer {part} and the decoder {decoder}"
+            ))
+        }
+    }
+}
+
+impl Part {
+    /// Its kind, with the kinds of its parts.
+    fn name(&self) -> String {
+        let kind = self.kind.escape_debug();
+        match &self.parts {
+            None => kind.to_string(),
+            Some(parts) => {
+                let parts: Vec<String> = parts.iter().map(Self::name).collect();
+                format!("{kind}({})", parts.join(", "))
+            }
+        }
+    }
+
+    /// Whether this post-processor leaves the ids as they are.
+    fn adds_nothing(&self) -> bool {
+        match self.kind.as_str() {
+            "ByteLevel" => true,
+            "Sequence" => self.parts.iter().flatten().all(Self::adds_nothing),
+            "TemplateProcessing" => self.single.as_ref().is_some_and(|template| {
+                template.len() == 1 && template[0].contains_key("Sequence")
+            }),
+            _ => false,
+        }
+    }
+}
+
+/// The pairs of a merges.txt, after the line with its version.
+fn lines_of(path: &Path, text: &str) -> Result<Vec<(String, String)>, ModelTokenizerError> {
+    let lines = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with("#version"));
+    lines.map(|line| pair_of(path, line)).collect()
+}
+
+fn pair_of(path: &Path, line: &str) -> Result<(String, String), ModelTokenizerError> {
+    match line.split_once(' ') {
+        Some((left, right)) if !left.is_empty() && !right.is_empty() && !right.contains(' ') => {
+            Ok((left.to_owned(), right.to_owned()))
+        }
+        _ => Err(invalid(
+            path,
+            format!("the merge {line:?} is not two tokens with a space between"),
+        )),
+    }
+}

@@ -1,0 +1,377 @@
+//! Files and texts that are damaged or worse: refused in one line that names the file, never a panic.
+#![allow(clippy::unwrap_used)] // a test that can't begin panics
+
+use std::fs;
+use std::path::Path;
+
+use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// A vocabulary of all bytes, with a merge and a special token, as `PreTrainedTokenizerFast` reads it.
+fn small() -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer = ModelTokenizer::train_bpe("aa aa", 258).unwrap();
+    tokenizer.save(folder.path()).unwrap();
+    let text = fs::read_to_string(folder.path().join("tokenizer.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn read(files: &[(&str, &str)]) -> Result<Option<ModelTokenizer>, String> {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let prefix = format!("{}/", folder.path().display());
+    ModelTokenizer::from_folder(folder.path()).map_err(|error| {
+        let message = error.to_string();
+        assert!(!message.chars().any(char::is_control), "{message:?}");
+        message.replace(&prefix, "")
+    })
+}
+
+fn refusal(files: &[(&str, &str)]) -> String {
+    read(files).unwrap_err()
+}
+
+/// What is said of the small tokenizer.json with one value replaced.
+fn with(pointer: &str, value: Value) -> String {
+    let mut json = small();
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    json.pointer_mut(parent).unwrap()[key] = value;
+    let config = r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#;
+    let error = refusal(&[
+        ("tokenizer.json", &json.to_string()),
+        ("tokenizer_config.json", config),
+    ]);
+    let message = error.strip_prefix("tokenizer.json: ").unwrap();
+    message.to_owned()
+}
+
+const OTHER: &str = "a tokenizer of another kind, ";
+const READ: &str = "; only byte-level BPE and characters are read";
+
+#[test]
+fn other_kinds_are_refused_by_name() {
+    let kinds = [
+        (
+            "/model",
+            json!({"type": "Unigram", "vocab": [["a", -1.0]]}),
+            "Unigram, as SentencePiece has it",
+        ),
+        (
+            "/model",
+            json!({"type": "WordPiece", "vocab": {"a": 0}}),
+            "WordPiece",
+        ),
+        ("/model", json!({"type": "Word\nLevel"}), "Word\\nLevel"),
+        (
+            "/model/byte_fallback",
+            json!(true),
+            "BPE with byte_fallback, as SentencePiece has it",
+        ),
+        ("/model/dropout", json!(0.1), "BPE with dropout"),
+        (
+            "/model/end_of_word_suffix",
+            json!("</w>"),
+            "BPE with end_of_word_suffix",
+        ),
+        (
+            "/model/continuing_subword_prefix",
+            json!("##"),
+            "BPE with continuing_subword_prefix",
+        ),
+        (
+            "/normalizer",
+            json!({"type": "NFC"}),
+            "BPE with the normalizer NFC",
+        ),
+        (
+            "/pre_tokenizer",
+            json!({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "(a+)+$"}}, {"type": "ByteLevel"}]}),
+            "BPE with the pre-tokenizer Sequence(Split, ByteLevel) and the decoder ByteLevel",
+        ),
+        (
+            "/decoder",
+            json!({"type": "Metaspace"}),
+            "BPE with the pre-tokenizer ByteLevel and the decoder Metaspace",
+        ),
+        (
+            "/post_processor",
+            json!({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]}),
+            "BPE with the post-processor TemplateProcessing",
+        ),
+    ];
+    for (pointer, value, name) in kinds {
+        assert_eq!(with(pointer, value), format!("{OTHER}{name}{READ}"));
+    }
+    for (file, kind) in [
+        ("tokenizer.model", "SentencePiece"),
+        ("vocab.txt", "WordPiece"),
+        ("meta.pkl", "nanoGPT's, in a pickle"),
+    ] {
+        assert_eq!(
+            refusal(&[(file, "")]),
+            format!("{file}: {OTHER}{kind}{READ}")
+        );
+    }
+    let config = r#"{"tokenizer_class": "Llama\u001bTokenizer"}"#;
+    let error = refusal(&[
+        ("tokenizer_config.json", config),
+        ("tokenizer.json", &small().to_string()),
+    ]);
+    let kind = r#"tokenizer_class "Llama\u{1b}Tokenizer""#;
+    assert_eq!(error, format!("tokenizer_config.json: {OTHER}{kind}{READ}"));
+    let config = r#"{"add_bos_token": true}"#;
+    let error = refusal(&[
+        ("tokenizer_config.json", config),
+        ("tokenizer.json", &small().to_string()),
+    ]);
+    assert_eq!(
+        error,
+        format!("tokenizer_config.json: {OTHER}one with add_bos_token{READ}")
+    );
+}
+
+#[test]
+fn damaged_vocabularies_are_refused_with_the_token() {
+    assert_eq!(with("/model/vocab", json!({})), "an empty vocabulary");
+    assert_eq!(
+        with("/model/vocab/aa", json!(3)),
+        "two tokens have the id 3"
+    );
+    let over = with("/model/vocab/aa", json!(u32::MAX));
+    assert_eq!(
+        over,
+        r#"the token "aa" has the id 4294967295, over 16777216"#
+    );
+    // Longer than any token: the library would write behind its buffer.
+    let long = with("/model/merges", json!([["aa", "<|endoftext|>"]]));
+    assert_eq!(
+        long,
+        r#"the merge of "aa" and "<|endoftext|>": no token "aa<|endoftext|>""#
+    );
+    let line = with("/model/merges", json!(["a  b"]));
+    assert_eq!(
+        line,
+        r#"the merge "a  b" is not two tokens with a space between"#
+    );
+    let gap = with("/added_tokens/0/content", json!("<\n>"));
+    assert_eq!(
+        gap,
+        r#"the added token "<\n>" has the id 257, but its place is 258"#
+    );
+    assert_eq!(
+        with("/added_tokens/0/content", json!("")),
+        "an added token without text"
+    );
+    let long = with("/added_tokens/0/content", json!("x".repeat(1 << 20)));
+    assert_eq!(long, "added tokens of more than 1048576 bytes");
+    assert!(with("/added_tokens/0/id", json!(-1)).starts_with("invalid value: integer `-1`"));
+    assert!(with("/model/vocab", json!(["\u{1b}"])).starts_with("invalid type: sequence"));
+}
+
+#[test]
+fn damaged_files_are_refused_with_their_name() {
+    assert!(read(&[]).unwrap().is_none());
+    assert!(read(&[("config.json", "{}")]).unwrap().is_none());
+    assert_eq!(
+        refusal(&[("vocab.json", "{}")]),
+        "vocab.json: merges.txt is not beside it"
+    );
+    assert_eq!(
+        refusal(&[("merges.txt", "")]),
+        "merges.txt: vocab.json is not beside it"
+    );
+    assert_eq!(
+        refusal(&[("vocab.json", "{}"), ("merges.txt", "")]),
+        "vocab.json: an empty vocabulary"
+    );
+    assert!(refusal(&[("tokenizer.json", "")]).starts_with("tokenizer.json: EOF"));
+    let deep = "[".repeat(100_000);
+    assert!(refusal(&[("tokenizer.json", &deep)]).starts_with("tokenizer.json: "));
+    let config = format!("{{\"x\": {deep}");
+    let error = refusal(&[("tokenizer_config.json", &config), ("tokenizer.json", "{}")]);
+    assert!(
+        error.starts_with("tokenizer_config.json: recursion limit"),
+        "{error}"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("tokenizer.json");
+    fs::create_dir(&name).unwrap();
+    let message = ModelTokenizer::from_folder(folder.path())
+        .unwrap_err()
+        .to_string();
+    assert_eq!(message, format!("{}: not a file", name.display()));
+    fs::remove_dir(&name).unwrap();
+    fs::write(&name, b"{\"a\": \xff}").unwrap();
+    let message = ModelTokenizer::from_folder(folder.path())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.ends_with("not UTF-8 text from byte 6 on"),
+        "{message}"
+    );
+    let file = fs::File::create(&name).unwrap();
+    file.set_len((64 << 20) + 1).unwrap();
+    let message = ModelTokenizer::from_folder(folder.path())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.ends_with("more than 67108864 bytes, the most that is read"),
+        "{message}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("vocab.json");
+    let made = std::process::Command::new("mkfifo")
+        .arg(&pipe)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let message = ModelTokenizer::from_folder(folder.path())
+        .unwrap_err()
+        .to_string();
+    assert!(message.ends_with("vocab.json: not a file"), "{message}");
+}
+
+#[test]
+fn bytes_without_a_token_are_named_and_nothing_is_left_out() {
+    let mut json = small();
+    let vocabulary = json["model"]["vocab"].as_object_mut().unwrap();
+    // 0xf0, with which emoji begin, and a character that the special token has, too.
+    for token in ["ð", "|"] {
+        let id = vocabulary.remove(token).unwrap();
+        vocabulary.insert(format!("instead of {token}"), id);
+    }
+    let text = json.to_string();
+    let tokenizer = read(&[("tokenizer.json", &text)]).unwrap().unwrap();
+    let text = "aa<|endoftext|>é";
+    assert_eq!(
+        tokenizer.decode(&tokenizer.encode(text).unwrap()).unwrap(),
+        text
+    );
+    let error = tokenizer.encode("aa🙂").unwrap_err();
+    assert!(
+        matches!(error, ModelTokenizerError::UnknownByte { byte: 0xf0 }),
+        "{error}"
+    );
+    let error = tokenizer.encode("<|endoftext|>|").unwrap_err();
+    assert!(
+        matches!(error, ModelTokenizerError::UnknownByte { byte: b'|' }),
+        "{error}"
+    );
+}
+
+/// The library's pattern gives up in a run of a million and takes the rest of the text as one piece.
+#[test]
+fn long_white_space_is_divided_or_refused() {
+    let blank = " ".repeat(1_500_000);
+    let text = format!("a{blank}b aa");
+    let json = small();
+    let tokenizer = read(&[("tokenizer.json", &json.to_string())])
+        .unwrap()
+        .unwrap();
+    let ids = tokenizer.encode(&text).unwrap();
+    let end = tokenizer.encode(" b aa").unwrap();
+    assert!(ids.ends_with(&end));
+    assert_eq!(tokenizer.decode(&ids).unwrap(), text);
+
+    let config = r#"{"add_prefix_space": true}"#;
+    let files = [
+        ("tokenizer.json", json.to_string()),
+        ("tokenizer_config.json", config.to_owned()),
+    ];
+    let tokenizer = read(&files.each_ref().map(|(name, text)| (*name, text.as_str())))
+        .unwrap()
+        .unwrap();
+    let error = tokenizer.encode(&text).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "a run of 1500000 white space characters from byte 1 of the text on; this vocabulary is read with at most 500000"
+    );
+}
+
+#[test]
+fn unknown_ids_are_named_with_their_place() {
+    let tokenizer = ModelTokenizer::train_chars("abc").unwrap();
+    assert_eq!(tokenizer.vocab_size(), 5);
+    let error = tokenizer.decode(&[0, 5]).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "unknown id 5 at position 1: the vocabulary has 5 tokens"
+    );
+    let mut stream = tokenizer.stream();
+    assert_eq!(stream.push(0).unwrap(), "a");
+    assert_eq!(stream.push(5).unwrap_err().to_string(), error);
+    assert_eq!(stream.push(1).unwrap(), "b");
+}
+
+#[test]
+fn vocabularies_that_a_text_cannot_make_are_refused() {
+    let too_small = ModelTokenizer::train_bpe("aa aa", 256)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        too_small,
+        "a vocabulary of 256 tokens: byte pairs need at least 257, 256 bytes and the end of a text"
+    );
+    let too_short = ModelTokenizer::train_bpe("aa aa", 300).unwrap_err();
+    // "aa" and " aa": the space before the second is a token's, too, but occurs once.
+    assert!(
+        matches!(
+            too_short,
+            ModelTokenizerError::TextTooShort {
+                asked: 300,
+                made: 258
+            }
+        ),
+        "{too_short}"
+    );
+    assert!(ModelTokenizer::train_bpe("", 257).is_ok());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Any value anywhere in the file: read or refused.
+    #[test]
+    fn a_changed_file_never_panics(
+        name in "(added_tokens|normalizer|pre_tokenizer|post_processor|decoder|model|vocab|merges|type|[a-z_]{1,12})",
+        value in prop_oneof![
+            Just(Value::Null),
+            any::<i64>().prop_map(Value::from),
+            "\\PC{0,8}".prop_map(Value::from),
+            Just(json!([["a", "a"], ["aa", "aa"]])),
+            Just(json!({"type": "Sequence"})),
+            Just(json!([{"id": 258, "content": "a"}])),
+        ],
+        inside in any::<bool>(),
+    ) {
+        let mut json = small();
+        match inside {
+            true => json["model"][name] = value,
+            false => json[name] = value,
+        }
+        if let Ok(Some(tokenizer)) = read(&[("tokenizer.json", &json.to_string())])
+            && let Ok(ids) = tokenizer.encode("aa aaé <|endoftext|>")
+        {
+            prop_assert!(tokenizer.decode(&ids).is_ok());
+        }
+    }
+
+    /// Any bytes as any file.
+    #[test]
+    fn any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json"] {
+            fs::write(folder.path().join(name), &bytes).unwrap();
+            let _ = ModelTokenizer::from_folder(Path::new(folder.path()));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What holds for every text and every vocabulary.
+#![allow(clippy::unwrap_used)] // a test that can't begin panics
+
+use std::sync::LazyLock;
+
+use model_tokenizer::{ModelTokenizer, UNK};
+use proptest::prelude::*;
+
+const TEXT: &str = "the bell rang once, and the bell's keeper went up the stairs to the bell";
+
+static BPE: LazyLock<ModelTokenizer> =
+    LazyLock::new(|| ModelTokenizer::train_bpe(&TEXT.repeat(2), 270).unwrap());
+static CHARS: LazyLock<ModelTokenizer> =
+    LazyLock::new(|| ModelTokenizer::train_chars(TEXT).unwrap());
+static GPT2: LazyLock<ModelTokenizer> = LazyLock::new(ModelTokenizer::gpt2);
+
+/// The same with an added token that looks at the white space around it, so that texts aren't divided.
+static UNDIVIDED: LazyLock<ModelTokenizer> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    BPE.save(folder.path()).unwrap();
+    let path = folder.path().join("tokenizer.json");
+    let mut json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let mut token = json["added_tokens"][0].clone();
+    token["id"] = 270.into();
+    token["content"] = "0 0".into();
+    json["added_tokens"].as_array_mut().unwrap().push(token);
+    std::fs::write(&path, json.to_string()).unwrap();
+    ModelTokenizer::from_folder(folder.path()).unwrap().unwrap()
+});
+
+/// Any characters, and texts dense in what the pattern looks at.
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        proptest::collection::vec(any::<char>(), 0..60).prop_map(String::from_iter),
+        "(  ?[a-zA-Zé界]{1,8}|'(s|t|re|ve|m|ll|d)|[0-9]{1,4}|[ \n\r]{1,5}|<\\|endoftext\\|>|--){0,20}",
+    ]
+}
+
+fn streamed(tokenizer: &ModelTokenizer, ids: &[u32]) -> String {
+    let mut stream = tokenizer.stream();
+    let mut text: String = ids.iter().map(|&id| stream.push(id).unwrap()).collect();
+    text.push_str(&stream.finish());
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn byte_pairs_give_every_text_back(text in any_text()) {
+        for tokenizer in [&*BPE, &*GPT2] {
+            let ids = tokenizer.encode(&text).unwrap();
+            prop_assert_eq!(tokenizer.decode(&ids).unwrap(), text.clone());
+            prop_assert_eq!(streamed(tokenizer, &ids), text.clone());
+        }
+    }
+
+    #[test]
+    fn characters_give_a_text_back_with_a_mark_for_unknown_ones(text in any_text()) {
+        let ids = CHARS.encode(&text).unwrap();
+        let known = |c: char| if TEXT.contains(c) { c.to_string() } else { UNK.to_owned() };
+        let expected: Vec<String> = text.split("<|endoftext|>").map(|part| part.chars().map(known).collect()).collect();
+        let expected = expected.join("<|endoftext|>");
+        prop_assert_eq!(CHARS.decode(&ids).unwrap(), expected.clone());
+        prop_assert_eq!(streamed(&CHARS, &ids), expected);
+    }
+
+    /// Half a character stays half a character.
+    #[test]
+    fn streaming_equals_decoding_for_any_ids(ids in proptest::collection::vec(0u32..270, 0..40)) {
+        prop_assert_eq!(streamed(&BPE, &ids), BPE.decode(&ids).unwrap());
+    }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Long texts are encoded in parts, on several threads.
+    #[test]
+    fn parts_change_no_id(unit in "[a-z]{0,9}[ \n]{0,4}<?[a-z'é]{0,5}") {
+        let text = unit.repeat(200_000 / unit.len().max(1));
+        prop_assert!(BPE.encode(&text).unwrap() == UNDIVIDED.encode(&text).unwrap());
+    }
+}
+
+#[test]
+fn training_gives_the_same_tokens_on_any_number_of_threads() {
+    let text: String = (0..40_000).map(|n| format!("{} ", n * n % 7919)).collect();
+    let trained = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        let tokenizer = pool
+            .install(|| ModelTokenizer::train_bpe(&text, 600))
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        tokenizer.save(folder.path()).unwrap();
+        std::fs::read_to_string(folder.path().join("tokenizer.json")).unwrap()
+    };
+    let once = trained(1);
+    assert!(once == trained(4) && once == trained(3));
+}

@@ -1,0 +1,125 @@
+//! The ids and texts of transformers' AutoTokenizer, for folders that it or we wrote: fixtures/make.py made them all.
+#![allow(clippy::unwrap_used)] // a test that can't begin panics
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use model_tokenizer::ModelTokenizer;
+use serde::Deserialize;
+
+/// What transformers made of the texts.
+#[derive(Deserialize)]
+struct Expected {
+    length: usize,
+    end_of_text: Option<u32>,
+    ids: Vec<Vec<u32>>,
+    decoded: Vec<String>,
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+fn json<T: for<'de> Deserialize<'de>>(name: &str) -> T {
+    let text = fs::read_to_string(fixtures().join(name)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn from_folder(folder: &Path) -> ModelTokenizer {
+    ModelTokenizer::from_folder(folder).unwrap().unwrap()
+}
+
+fn assert_equal(tokenizer: &ModelTokenizer, name: &str) {
+    let expected: Expected = json(&format!("{name}.json"));
+    let texts: Vec<String> = json("texts.json");
+    assert_eq!(texts.len(), expected.ids.len());
+    for (number, text) in texts.iter().enumerate() {
+        let ids = tokenizer.encode(text).unwrap();
+        assert_eq!(ids, expected.ids[number], "{name}, {text:?}");
+        let decoded = tokenizer.decode(&ids).unwrap();
+        assert_eq!(decoded, expected.decoded[number], "{name}, {text:?}");
+    }
+    assert_eq!(tokenizer.vocab_size(), expected.length, "{name}");
+    assert_eq!(tokenizer.end_of_text_id(), expected.end_of_text, "{name}");
+}
+
+#[test]
+fn folders_of_others_are_read_as_transformers_reads_them() {
+    for name in [
+        "own_end",
+        "vocab_merges",
+        "legacy",
+        "mask_and_literal",
+        "library_file",
+    ] {
+        assert_equal(&from_folder(&fixtures().join(name)), name);
+    }
+}
+
+#[test]
+fn what_we_train_and_write_is_what_transformers_loaded() {
+    let story = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../cli/data/the-answering-bell.txt"
+    );
+    let story = fs::read_to_string(story).unwrap();
+    let trained = [
+        ("chars", ModelTokenizer::train_chars(&story).unwrap()),
+        ("bpe", ModelTokenizer::train_bpe(&story, 400).unwrap()),
+    ];
+    for (name, tokenizer) in trained {
+        assert_equal(&tokenizer, name);
+        let folder = tempfile::tempdir().unwrap();
+        tokenizer.save(folder.path()).unwrap();
+        for entry in fs::read_dir(fixtures().join(name)).unwrap() {
+            let path = entry.unwrap().path();
+            let ours = fs::read_to_string(folder.path().join(path.file_name().unwrap())).unwrap();
+            assert_eq!(
+                ours,
+                fs::read_to_string(&path).unwrap(),
+                "{}",
+                path.display()
+            );
+        }
+    }
+}
+
+/// The special token and white space go through tiktoken-rs here, and through `tokenizers` in the other folders.
+#[test]
+fn gpt2s_own_files_are_known_again_and_equal() {
+    let folder = tempfile::tempdir().unwrap();
+    let gpt2 = ModelTokenizer::gpt2();
+    gpt2.save(folder.path()).unwrap();
+    assert_equal(&gpt2, "gpt2");
+    let whole = from_folder(folder.path());
+    assert!(whole.is_gpt2());
+    assert_equal(&whole, "gpt2");
+    fs::remove_file(folder.path().join("tokenizer.json")).unwrap();
+    fs::remove_file(folder.path().join("tokenizer_config.json")).unwrap();
+    assert!(from_folder(folder.path()).is_gpt2());
+
+    // One merge less, and it isn't GPT-2's.
+    let merges = folder.path().join("merges.txt");
+    let text = fs::read_to_string(&merges).unwrap();
+    let (all_but_one, _) = text.trim_end().rsplit_once('\n').unwrap();
+    fs::write(&merges, all_but_one).unwrap();
+    let other = from_folder(folder.path());
+    assert!(!other.is_gpt2());
+    let text = "The bell rang <|endoftext|> once.";
+    assert_eq!(other.encode(text).unwrap(), gpt2.encode(text).unwrap());
+}
+
+#[test]
+fn a_folder_that_was_read_is_written_as_it_was() {
+    for name in ["own_end", "legacy", "mask_and_literal"] {
+        let folder = tempfile::tempdir().unwrap();
+        from_folder(&fixtures().join(name))
+            .save(folder.path())
+            .unwrap();
+        for entry in fs::read_dir(fixtures().join(name)).unwrap() {
+            let path = entry.unwrap().path();
+            let ours = fs::read(folder.path().join(path.file_name().unwrap())).unwrap();
+            assert_eq!(ours, fs::read(&path).unwrap(), "{}", path.display());
+        }
+    }
+}
