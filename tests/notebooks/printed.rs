@@ -72,6 +72,10 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
             for (literal, place) in places {
                 let computed = values[place];
                 verdict.note(literal.difference(computed), allowed(&literal), || {
+                    let computed = match kind {
+                        Kind::Tensor => (computed as f32).to_string(),
+                        _ => computed.to_string(),
+                    };
                     format!(
                         "[{}]: printed {}, computed {computed}",
                         indices(place, shape),

@@ -285,6 +285,9 @@ impl Report {
         if self.shown > 0 {
             lines += &format!(", {} more by ndarray alone", self.shown);
         }
+        if self.skipped > 0 {
+            lines += " (those of the skipped cells not counted)";
+        }
         lines += &format!(", {left_out} left out, in {seconds:.1} s{memory}\n");
         for (notebook, LeftOut { cell, figures, why }) in &self.left_out {
             lines += &format!("left out: {notebook} {cell}, {figures} figures: {why}\n");
