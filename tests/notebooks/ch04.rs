@@ -195,7 +195,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         "4.5",
         "Connecting attention and linear layers in a transformer block",
     );
-    book.listing("crates/gpt/src/transformer_block.rs", "pub fn forward(");
+    book.listing("crates/gpt/src/transformer_block.rs", "pub(crate) fn pass(");
     let mut rng = TorchRng::manual_seed(123);
     let x = Array3::from_shape_vec((2, 4, 768), rng.rand(2 * 4 * 768))?;
     let block = TransformerBlock::new(&GptConfig::GPT2_124M, &mut rng)?;

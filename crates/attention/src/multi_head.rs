@@ -6,7 +6,7 @@ use ndarray::{Array3, ArrayRef3};
 use tensor_ops::{Dropout, Linear, parameters};
 use torch_rng::TorchRng;
 
-use crate::blockwise::{AttendCache, attend, attend_backward, attend_train};
+use crate::blockwise::{AttendCache, attend_backward, attend_train};
 use crate::{AttentionConfig, AttentionError};
 
 /// The book's `MultiHeadAttention`; also its gradient.
@@ -98,12 +98,7 @@ impl MultiHeadAttention {
     /// # Errors
     /// If there are more tokens than the context length, or not `d_in` features.
     pub fn forward(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, AttentionError> {
-        self.config.check_input(x.shape())?;
-        let queries = self.w_query.forward(x); // (batch, num_tokens, d_out)
-        let keys = self.w_key.forward(x);
-        let values = self.w_value.forward(x);
-        let context = attend(&queries, &keys, &values, self.config.num_heads);
-        Ok(self.out_proj.forward(&context))
+        Ok(self.pass(x.to_owned(), None)?.0)
     }
 
     /// As [`forward`](Self::forward), in training: drops attention weights, and keeps what [`backward`](Self::backward) needs.
@@ -114,6 +109,18 @@ impl MultiHeadAttention {
         &self,
         x: Array3<f32>,
         rng: &mut TorchRng,
+    ) -> Result<(Array3<f32>, MultiHeadAttentionCache), AttentionError> {
+        self.pass(x, Some(rng))
+    }
+
+    /// The one body of [`forward`](Self::forward), without a generator, and of [`forward_train`](Self::forward_train), with one.
+    ///
+    /// # Errors
+    /// If there are more tokens than the context length, or not `d_in` features.
+    pub fn pass(
+        &self,
+        x: Array3<f32>,
+        rng: Option<&mut TorchRng>,
     ) -> Result<(Array3<f32>, MultiHeadAttentionCache), AttentionError> {
         self.config.check_input(x.shape())?;
         let (batch, num_tokens, _) = x.dim();
@@ -126,7 +133,7 @@ impl MultiHeadAttention {
             },
             || {
                 let n_weights = batch * num_heads * num_tokens * num_tokens;
-                self.dropout.draw(n_weights, rng)
+                rng.and_then(|rng| self.dropout.draw(n_weights, rng))
             },
         );
         let dropout = (self.dropout, mask);

@@ -99,7 +99,7 @@ impl GptModel {
     pub fn forward_hidden(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
         let mut x = embed(in_idx, &self.tok_emb, &self.pos_emb)?;
         for block in &self.trf_blocks {
-            x = block.forward(&x)?;
+            x = block.pass(x, None)?.0; // its cache is dropped here
         }
         Ok(self.final_norm.forward(&x))
     }

@@ -71,11 +71,7 @@ impl TransformerBlock {
     /// # Errors
     /// If there are more tokens than the context length, or not `emb_dim` features.
     pub fn forward(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, GptError> {
-        let mut shortcut = self.att.forward(&self.norm1.forward(x))?;
-        add_assign(&mut shortcut, x);
-        let mut x = self.ff.forward(&self.norm2.forward(&shortcut));
-        add_assign(&mut x, &shortcut);
-        Ok(x)
+        Ok(self.pass(x.to_owned(), None)?.0)
     }
 
     /// As [`forward`](Self::forward), in training: drops, and keeps what [`backward`](Self::backward) needs.
@@ -87,18 +83,28 @@ impl TransformerBlock {
         x: Array3<f32>,
         rng: &mut TorchRng,
     ) -> Result<(Array3<f32>, TransformerBlockCache), GptError> {
+        self.pass(x, Some(rng))
+    }
+
+    /// Listing 4.6: with a generator as in training, without one as in evaluation.
+    pub(crate) fn pass(
+        &self,
+        x: Array3<f32>, // (batch, num_tokens, emb_dim)
+        mut rng: Option<&mut TorchRng>,
+    ) -> Result<(Array3<f32>, TransformerBlockCache), GptError> {
+        let draw =
+            |n, rng: Option<&mut TorchRng>| rng.and_then(|rng| self.drop_shortcut.draw(n, rng));
         let shortcut = x;
         let (x, norm1) = self.norm1.forward_train(&shortcut);
-        let (x, att) = self.att.forward_train(x, rng)?;
-        let (mut x, drop1) = self.drop_shortcut.forward_train(x, rng);
+        let (x, att) = self.att.pass(x, rng.as_deref_mut())?;
+        let mask = draw(x.len(), rng.as_deref_mut());
+        let (mut x, drop1) = self.drop_shortcut.forward_with(x, mask);
         add_assign(&mut x, &shortcut);
         let shortcut = x;
         let (x, norm2) = self.norm2.forward_train(&shortcut);
         // Random draws are sequential: they overlap with the products.
-        let ((x, ff), mask) = rayon::join(
-            || self.ff.forward_train(x),
-            || self.drop_shortcut.draw(shortcut.len(), rng),
-        );
+        let ((x, ff), mask) =
+            rayon::join(|| self.ff.forward_train(x), || draw(shortcut.len(), rng));
         let (mut x, drop2) = self.drop_shortcut.forward_with(x, mask);
         add_assign(&mut x, &shortcut);
         Ok((
