@@ -14,8 +14,16 @@
 use multiversion::multiversion;
 use rayon::prelude::*;
 
+use crate::math::flush;
+
 /// Elements a task handles: the four slices of a block are 256 KiB.
 const BLOCK: usize = 16 * 1024;
+
+/// 2^-56, 2^-96 and 2^-120: gradients, first and second moments below them count as 0.
+/// None of them moves a weight, as eps is far above; but moments of weights that have no gradient any more shrink step by step until they are no normal numbers, which many processors are slow with.
+const GRADIENT: f32 = 1.387_778_8e-17;
+const MOMENT1: f32 = 1.262_177_4e-29;
+const MOMENT2: f32 = 7.523_164e-37;
 
 /// The numbers of one update, the same for every weight, rounded to f32 as PyTorch rounds its scalars.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,10 +102,10 @@ fn update_block(p: &mut [f32], grad: &mut [f32], m: &mut [f32], v: &mut [f32], s
     let n = p.len();
     let (grad, m, v) = (&mut grad[..n], &mut m[..n], &mut v[..n]);
     for i in 0..n {
-        let g = grad[i] * grad_scale;
+        let g = flush(grad[i] * grad_scale, GRADIENT);
         grad[i] = 0.0;
-        m[i] += one_minus_beta1 * (g - m[i]);
-        v[i] = v[i] * beta2 + one_minus_beta2 * g * g;
+        m[i] = flush(m[i] + one_minus_beta1 * (g - m[i]), MOMENT1);
+        v[i] = flush(v[i] * beta2 + one_minus_beta2 * g * g, MOMENT2);
         let denom = v[i].sqrt() / sqrt_bias_correction2 + eps;
         p[i] = p[i] * keep - step_size * m[i] / denom;
     }

@@ -2,6 +2,7 @@
 //!
 //! It masks nothing: the caller hands in the keys that the query may see. Many queries at once are a matrix product instead.
 
+use crate::elementwise::NEGLIGIBLE;
 use crate::{elementwise, weighted_rows};
 
 /// Writes the context vector (head_dim) of `query` (head_dim) to `out`; `keys` and `values` are (n_keys, head_dim) row-major.
@@ -33,6 +34,6 @@ pub fn attend_query(
         return out.fill(0.0);
     }
     weighted_rows::dots(query, keys, scores); // (n_keys)
-    elementwise::softmax(scores, scale);
+    elementwise::softmax(scores, scale, NEGLIGIBLE);
     weighted_rows::weighted_sum(scores, values, out);
 }

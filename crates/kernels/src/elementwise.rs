@@ -4,9 +4,14 @@ use multiversion::multiversion;
 
 use super::{math, reduce};
 
+pub use super::math::NEGLIGIBLE;
+
 /// sqrt(2 / pi)
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
+/// 2^-96: a gradient that moves no weight, as AdamW adds 1e-8 to what it divides by.
+/// Smaller ones would be multiplied into numbers that are not normal, which many processors are slow with.
+const TINY_GRADIENT: f32 = 1.262_177_4e-29;
 
 /// tanh-form GELU in place, as `x * sigmoid(2 u)` with `u = sqrt(2/pi) (x + 0.044715 x^3)`:
 /// the same function as `0.5 x (1 + tanh u)`, since `1 + tanh u = 2 sigmoid(2 u)`.
@@ -29,32 +34,32 @@ pub fn gelu_backward(x: &[f32], d: &mut [f32]) {
     }
 }
 
-/// `row = exp(scale * row - max)`, divided by its sum; returns `max + ln(sum)`, the log of the sum of exponentials.
+/// `row = exp(scale * row - max)`, 0 below `floor`, divided by its sum; returns `max + ln(sum)`, the log of the sum of exponentials.
 /// A row of minus infinities gives NaN, as PyTorch's softmax does.
-pub fn softmax(row: &mut [f32], scale: f32) -> f32 {
+pub fn softmax(row: &mut [f32], scale: f32, floor: f32) -> f32 {
     if row.is_empty() {
         return f32::NEG_INFINITY;
     }
     let max = reduce::max(row) * scale;
-    exp_minus(row, scale, max);
+    exp_minus(row, scale, max, floor);
     let sum = reduce::sum(row);
     multiply(row, 1.0 / sum);
     max + sum.ln()
 }
 
-/// `row = exp(scale * row - shift)`.
+/// `row = exp(scale * row - shift)`, 0 where that is below `floor`.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
-pub fn exp_minus(row: &mut [f32], scale: f32, shift: f32) {
+pub fn exp_minus(row: &mut [f32], scale: f32, shift: f32, floor: f32) {
     for x in row {
-        *x = math::exp(*x * scale - shift);
+        *x = math::flush(math::exp(*x * scale - shift), floor);
     }
 }
 
-/// `row *= factor`.
+/// `row *= factor`, 0 where that is not a normal number.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn multiply(row: &mut [f32], factor: f32) {
     for x in row {
-        *x *= factor;
+        *x = math::flush(*x * factor, f32::MIN_POSITIVE);
     }
 }
 
@@ -127,11 +132,11 @@ pub fn layer_norm_backward(d_out: &[f32], scale: &[f32], rstd: f32, d_x: &mut [f
     }
 }
 
-/// `d = p (d - sum(d p)) scale`: one row of softmax's backward pass, `p` its output.
+/// `d = p (d - sum(d p)) scale`: one row of softmax's backward pass, `p` its output; 0 where that is below [`TINY_GRADIENT`].
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
     for (d, &p) in d.iter_mut().zip(p) {
-        *d = p * (*d - dot) * scale;
+        *d = math::flush(p * (*d - dot) * scale, TINY_GRADIENT);
     }
 }
 

@@ -13,6 +13,18 @@ const OVERFLOW: f32 = 88.722_84;
 /// Below this `exp` is not a normal f32.
 const UNDERFLOW: f32 = -87.336_54;
 
+/// 2^-64: exponentials of softmax below this count as 0.
+/// Their share in a sum of at least 1 is 2^-40 of its rounding, and what they are multiplied with on the way to the weights' gradients would end below the smallest normal number, where many processors take a hundred times as long.
+pub const NEGLIGIBLE: f32 = 5.421_011e-20;
+/// ln of [`NEGLIGIBLE`]
+const LN_NEGLIGIBLE: f32 = -44.361_42;
+
+/// `x`, or 0 where its magnitude is below `floor`. NaN stays.
+#[inline(always)]
+pub(crate) fn flush(x: f32, floor: f32) -> f32 {
+    if x.abs() < floor { 0.0 } else { x }
+}
+
 /// `e^x`.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
@@ -49,10 +61,12 @@ fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) << 23) as u32)
 }
 
-/// The logistic function `1 / (1 + e^-x)`.
+/// The logistic function `1 / (1 + e^-x)`; 0 where it is below [`NEGLIGIBLE`].
 #[inline(always)]
 pub(crate) fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + exp(-x))
+    let clamped = if x < LN_NEGLIGIBLE { LN_NEGLIGIBLE } else { x };
+    let y = 1.0 / (1.0 + exp(-clamped));
+    if x < LN_NEGLIGIBLE { 0.0 } else { y }
 }
 
 #[cfg(test)]

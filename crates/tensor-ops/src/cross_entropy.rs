@@ -2,6 +2,7 @@
 //!
 //! The sum over rows runs in f64 in order. There is no label smoothing, no weights and no ignored index.
 
+use kernels::elementwise::NEGLIGIBLE;
 use kernels::{elementwise, reduce};
 use ndarray::{Array1, Array2, ArrayRef2};
 use rayon::prelude::*;
@@ -57,7 +58,7 @@ pub fn cross_entropy_train(logits: Array2<f32>, targets: Vec<u32>) -> (f32, Cros
 }
 
 impl CrossEntropyCache {
-    /// The gradient of the logits (rows, vocab_size), written over them: `(softmax(x) - one_hot(target)) d_loss / rows`.
+    /// The gradient of the logits (rows, vocab_size), written over them: `(softmax(x) - one_hot(target)) d_loss / rows`; probabilities below 2^-64 count as 0.
     pub fn backward(self, d_loss: f32) -> Array2<f32> {
         let Self {
             logits: mut d_logits,
@@ -68,7 +69,7 @@ impl CrossEntropyCache {
         let scale = d_loss / rows as f32;
         for_each_block(slice_mut(&mut d_logits), width, |first_row, block| {
             for (i, row) in block.chunks_mut(width).enumerate() {
-                elementwise::exp_minus(row, 1.0, log_sums[first_row + i]);
+                elementwise::exp_minus(row, 1.0, log_sums[first_row + i], NEGLIGIBLE);
                 row[targets[first_row + i] as usize] -= 1.0;
                 elementwise::multiply(row, scale);
             }

@@ -1,5 +1,6 @@
 //! Softmax, `e^x_i / sum_j e^x_j`, naive and stable, and the causal form that attention uses (book section 3.3).
 
+use kernels::elementwise::NEGLIGIBLE;
 use kernels::{elementwise, reduce};
 use ndarray::{Array, ArrayRef, ArrayViewMut2, Axis, Dimension, RemoveAxis};
 
@@ -30,7 +31,7 @@ pub fn softmax_naive<D: RemoveAxis>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f
 /// If there is no such axis.
 pub fn softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> {
     map_lanes(x, axis, |lane| {
-        elementwise::softmax(lane, 1.0);
+        elementwise::softmax(lane, 1.0, 0.0);
     })
 }
 
@@ -40,7 +41,7 @@ pub fn softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> 
 /// If there is no such axis.
 pub fn log_softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> {
     map_lanes(x, axis, |lane| {
-        let log_sum = elementwise::softmax(&mut lane.to_vec(), 1.0);
+        let log_sum = elementwise::softmax(&mut lane.to_vec(), 1.0, 0.0);
         lane.iter_mut().for_each(|x| *x -= log_sum);
     })
 }
@@ -49,6 +50,7 @@ pub fn log_softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32,
 ///
 /// `scores` is (n_queries, n_keys). Writes the logarithm of each row's sum of exponentials to `log_sums`, from which a backward pass finds the weights again.
 /// The same as filling the future with minus infinity before `torch.softmax(scores * scale, dim=-1)`, without computing what is thrown away.
+/// Weights below some 2^-64 are 0: they change no sum, and what follows would underflow.
 ///
 /// # Panics
 /// If rows are not contiguous, `log_sums` has another length than there are rows, or `scale` is negative or NaN.
@@ -72,7 +74,7 @@ pub fn causal_softmax_rows(
         let row = row.as_slice_mut().expect("rows of scores are contiguous");
         let visible = (first_query + i + 1).min(row.len());
         let (past, future) = row.split_at_mut(visible);
-        *log_sum = elementwise::softmax(past, scale);
+        *log_sum = elementwise::softmax(past, scale, NEGLIGIBLE);
         future.fill(0.0);
     }
 }
@@ -97,7 +99,7 @@ pub fn causal_softmax_from_log_sums(
         let row = row.as_slice_mut().expect("rows of scores are contiguous");
         let visible = (first_query + i + 1).min(row.len());
         let (past, future) = row.split_at_mut(visible);
-        elementwise::exp_minus(past, scale, log_sum);
+        elementwise::exp_minus(past, scale, log_sum, NEGLIGIBLE);
         future.fill(0.0);
     }
 }
