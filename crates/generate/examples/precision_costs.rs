@@ -1,4 +1,4 @@
-//! What decoding in bf16 and int8 costs a model on a text: `cargo run --release -p generate --example precision_costs MODEL TEXT`.
+//! What decoding in fewer bits costs a model on a text: `cargo run --release -p generate --example precision_costs MODEL TEXT`.
 //!
 //! The text is cut into windows of the context; each token is predicted by a decoding step after the true tokens before it, so the kernels are those of generation.
 

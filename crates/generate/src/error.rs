@@ -64,7 +64,7 @@ pub enum GenerateError {
         vocab_size: usize,
     },
     /// A name that is no [`Precision`](crate::Precision).
-    #[error("unknown precision {name:?} (known: f32, bf16, int8)")]
+    #[error("unknown precision {name:?} (known: f32, f16, bf16, int8, int4)")]
     UnknownPrecision {
         /// The name handed in.
         name: String,

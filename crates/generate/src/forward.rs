@@ -27,12 +27,8 @@ pub(crate) struct Forward<'m> {
 struct Buffers {
     /// (rows, emb_dim): between blocks
     x: Array2<f32>,
-    /// (rows, emb_dim)
-    queries: Array2<f32>,
-    /// (rows, emb_dim)
-    keys: Array2<f32>,
-    /// (rows, emb_dim)
-    values: Array2<f32>,
+    /// (rows, 3 emb_dim): queries, keys and values, side by side
+    qkv: Array2<f32>,
     /// (rows, emb_dim): the heads' outputs, side by side
     context: Array2<f32>,
     /// (rows, emb_dim): what a branch adds to its shortcut
@@ -141,9 +137,7 @@ impl Buffers {
         let room = |width| Array2::zeros((rows, width));
         *self = Self {
             x: room(emb_dim),
-            queries: room(emb_dim),
-            keys: room(emb_dim),
-            values: room(emb_dim),
+            qkv: room(3 * emb_dim),
             context: room(emb_dim),
             branch: room(emb_dim),
             hidden: room(hidden_dim),
@@ -161,17 +155,15 @@ impl Buffers {
     ) {
         let used = s![..rows, ..];
         let mut x = self.x.slice_mut(used);
-        let mut queries = self.queries.slice_mut(used);
-        let mut keys = self.keys.slice_mut(used);
-        let mut values = self.values.slice_mut(used);
+        let mut qkv = self.qkv.slice_mut(used);
         let mut context = self.context.slice_mut(used);
         let mut branch = self.branch.slice_mut(used);
         let mut hidden = self.hidden.slice_mut(used);
 
         let normed = block.norm1.forward(&x);
-        weights.w_query.forward(&normed, queries.view_mut());
-        weights.w_key.forward(&normed, keys.view_mut());
-        weights.w_value.forward(&normed, values.view_mut());
+        weights.qkv.forward(&normed, qkv.view_mut());
+        let (queries, rest) = qkv.view().split_at(Axis(1), x.ncols());
+        let (keys, values) = rest.split_at(Axis(1), x.ncols());
         cache.attend(new, &queries, (&keys, &values), context.view_mut());
         weights.out_proj.forward(&context, branch.view_mut());
         x += &branch;

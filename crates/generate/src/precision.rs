@@ -6,9 +6,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use attention::MultiHeadAttention;
 use gpt::{GptModel, TransformerBlock};
-use kernels::{Bf16Matrix, Int8Matrix};
-use ndarray::{ArrayRef2, ArrayView1, ArrayView2, ArrayViewMut2};
+use kernels::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix};
+use ndarray::{ArrayRef2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, CowArray, Ix1, concatenate};
 use tensor_ops::{Linear, matmul_into};
 
 use crate::GenerateError;
@@ -19,23 +20,29 @@ pub enum Precision {
     /// The model's own numbers.
     #[default]
     F32,
+    /// IEEE's half precision, 11 bits of mantissa: half the memory.
+    F16,
     /// The upper half of each number's bits: half the memory.
     Bf16,
     /// Whole numbers from -127 to 127 with a scale a row: a quarter of the memory.
     Int8,
+    /// Whole numbers from -8 to 7 with a scale for 32 of them: a seventh of the memory.
+    Int4,
 }
 
 impl Precision {
     /// Every precision, most exact first.
-    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::Int8];
+    pub const ALL: [Self; 5] = [Self::F32, Self::F16, Self::Bf16, Self::Int8, Self::Int4];
 }
 
 impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::F32 => "f32",
+            Self::F16 => "f16",
             Self::Bf16 => "bf16",
             Self::Int8 => "int8",
+            Self::Int4 => "int4",
         })
     }
 }
@@ -56,7 +63,7 @@ impl FromStr for Precision {
 pub(crate) struct Projection<'m> {
     weight: Weight<'m>,
     /// (out_features)
-    bias: Option<ArrayView1<'m, f32>>,
+    bias: Option<CowArray<'m, f32, Ix1>>,
 }
 
 /// (out_features, in_features)
@@ -64,8 +71,23 @@ pub(crate) struct Projection<'m> {
 enum Weight<'m> {
     /// The model's own.
     F32(ArrayView2<'m, f32>),
+    F16(F16Matrix),
     Bf16(Bf16Matrix),
     Int8(Int8Matrix),
+    Int4(Int4Matrix),
+}
+
+impl Weight<'_> {
+    /// A copy in fewer bits; `None` in f32.
+    fn rounded(weight: &ArrayRef2<f32>, precision: Precision) -> Option<Self> {
+        Some(match precision {
+            Precision::F32 => return None,
+            Precision::F16 => Self::F16(F16Matrix::from_f32(weight)),
+            Precision::Bf16 => Self::Bf16(Bf16Matrix::from_f32(weight)),
+            Precision::Int8 => Self::Int8(Int8Matrix::from_f32(weight)),
+            Precision::Int4 => Self::Int4(Int4Matrix::from_f32(weight)),
+        })
+    }
 }
 
 impl<'m> Projection<'m> {
@@ -74,17 +96,33 @@ impl<'m> Projection<'m> {
         bias: Option<ArrayView1<'m, f32>>,
         precision: Precision,
     ) -> Self {
-        let weight = match precision {
-            Precision::F32 => Weight::F32(weight),
-            Precision::Bf16 => Weight::Bf16(Bf16Matrix::from_f32(&weight)),
-            Precision::Int8 => Weight::Int8(Int8Matrix::from_f32(&weight)),
-        };
+        let weight = Weight::rounded(&weight, precision).unwrap_or(Weight::F32(weight));
+        let bias = bias.map(CowArray::from);
         Self { weight, bias }
     }
 
     fn of(layer: &'m Linear, precision: Precision) -> Self {
         let bias = layer.bias.as_ref().map(|bias| bias.view());
         Self::new(layer.weight.view(), bias, precision)
+    }
+
+    /// Layers with one input, one below the other: one product instead of three. `None` in f32, where it would take a copy.
+    fn stacked(layers: [&Linear; 3], precision: Precision) -> Option<Self> {
+        let weights = layers.map(|layer| layer.weight.view());
+        if precision == Precision::F32 {
+            return None;
+        }
+        let weights = concatenate(Axis(0), &weights).expect("query, key and value have one shape");
+        let weight = Weight::rounded(&weights, precision)?;
+        let biases = layers.map(|layer| Some(layer.bias.as_ref()?.view()));
+        let bias = match biases {
+            [Some(query), Some(key), Some(value)] => {
+                let biases = concatenate(Axis(0), &[query, key, value]);
+                Some(biases.expect("vectors").into())
+            }
+            _ => None,
+        };
+        Some(Self { weight, bias })
     }
 
     /// Writes `x W^T + b` (rows, out_features) of `x` (rows, in_features) to `out`.
@@ -96,8 +134,10 @@ impl<'m> Projection<'m> {
                 out.assign(bias);
                 return matmul_into(x, &weight.t(), 1.0, out);
             }
+            (Weight::F16(weight), _) => weight.matmul_rows(x, out.view_mut()),
             (Weight::Bf16(weight), _) => weight.matmul_rows(x, out.view_mut()),
             (Weight::Int8(weight), _) => weight.matmul_rows(x, out.view_mut()),
+            (Weight::Int4(weight), _) => weight.matmul_rows(x, out.view_mut()),
         }
         if let Some(bias) = &self.bias {
             out += bias;
@@ -108,22 +148,62 @@ impl<'m> Projection<'m> {
     fn bytes(&self) -> usize {
         let weight = match &self.weight {
             Weight::F32(weight) => 4 * weight.len(),
+            Weight::F16(weight) => weight.bytes(),
             Weight::Bf16(weight) => weight.bytes(),
             Weight::Int8(weight) => weight.bytes(),
+            Weight::Int4(weight) => weight.bytes(),
         };
-        weight + 4 * self.bias.map_or(0, |bias| bias.len())
+        weight + 4 * self.bias.as_ref().map_or(0, |bias| bias.len())
     }
 }
 
 /// The matrices of one transformer block.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockWeights<'m> {
-    pub(crate) w_query: Projection<'m>,
-    pub(crate) w_key: Projection<'m>,
-    pub(crate) w_value: Projection<'m>,
+    pub(crate) qkv: Qkv<'m>,
     pub(crate) out_proj: Projection<'m>,
     pub(crate) expand: Projection<'m>,
     pub(crate) contract: Projection<'m>,
+}
+
+/// The projections to queries, keys and values.
+#[derive(Clone, Debug)]
+pub(crate) enum Qkv<'m> {
+    Apart(Box<[Projection<'m>; 3]>),
+    Stacked(Projection<'m>),
+}
+
+impl<'m> Qkv<'m> {
+    fn of(att: &'m MultiHeadAttention, precision: Precision) -> Self {
+        let layers = [&att.w_query, &att.w_key, &att.w_value];
+        match Projection::stacked(layers, precision) {
+            Some(stacked) => Self::Stacked(stacked),
+            None => Self::Apart(Box::new(
+                layers.map(|layer| Projection::of(layer, precision)),
+            )),
+        }
+    }
+
+    /// Writes queries, keys and values of `x` (rows, emb_dim) side by side to `out` (rows, 3 emb_dim).
+    pub(crate) fn forward(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
+        match self {
+            Self::Stacked(projection) => projection.forward(x, out),
+            Self::Apart(projections) => {
+                let width = out.ncols() / 3;
+                let parts = out.axis_chunks_iter_mut(Axis(1), width);
+                for (projection, out) in projections.iter().zip(parts) {
+                    projection.forward(x, out);
+                }
+            }
+        }
+    }
+
+    fn projections(&self) -> &[Projection<'m>] {
+        match self {
+            Self::Apart(projections) => &projections[..],
+            Self::Stacked(projection) => std::slice::from_ref(projection),
+        }
+    }
 }
 
 /// All matrices of a model that a step multiplies by.
@@ -137,9 +217,7 @@ pub(crate) struct DecoderWeights<'m> {
 impl<'m> DecoderWeights<'m> {
     pub(crate) fn new(model: &'m GptModel, precision: Precision) -> Self {
         let block = |block: &'m TransformerBlock| BlockWeights {
-            w_query: Projection::of(&block.att.w_query, precision),
-            w_key: Projection::of(&block.att.w_key, precision),
-            w_value: Projection::of(&block.att.w_value, precision),
+            qkv: Qkv::of(&block.att, precision),
             out_proj: Projection::of(&block.att.out_proj, precision),
             expand: Projection::of(&block.ff.expand, precision),
             contract: Projection::of(&block.ff.contract, precision),
@@ -157,14 +235,13 @@ impl<'m> DecoderWeights<'m> {
     pub(crate) fn bytes(&self) -> usize {
         let blocks = self.blocks.iter().flat_map(|block| {
             let BlockWeights {
-                w_query,
-                w_key,
-                w_value,
+                qkv,
                 out_proj,
                 expand,
                 contract,
             } = block;
-            [w_query, w_key, w_value, out_proj, expand, contract]
+            let projections = qkv.projections().iter();
+            projections.chain([out_proj, expand, contract])
         });
         blocks.chain([&self.head]).map(Projection::bytes).sum()
     }
@@ -179,10 +256,10 @@ mod tests {
         for precision in Precision::ALL {
             assert_eq!(precision.to_string().parse(), Ok(precision));
         }
-        let error = "f16".parse::<Precision>().unwrap_err();
+        let error = "f64".parse::<Precision>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown precision \"f16\" (known: f32, bf16, int8)"
+            "unknown precision \"f64\" (known: f32, f16, bf16, int8, int4)"
         );
     }
 }

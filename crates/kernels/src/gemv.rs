@@ -1,4 +1,4 @@
-//! The product of a few rows with a matrix, `y = x W^T`, at the speed of memory, for weights in f32 or bf16.
+//! The product of a few rows with a matrix, `y = x W^T`, at the speed of memory, for weights in f32, bf16 or f16.
 //!
 //! Such a product reads every weight once and does two operations with it, so the tiling and packing of a general product only cost.
 //! Each thread walks its weight rows as one stream, in 64 lanes, whose order is the same for any number of rows of `x`, threads and instruction sets.
@@ -6,7 +6,7 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use half::bf16;
+use half::{bf16, f16};
 use multiversion::multiversion;
 use rayon::prelude::*;
 
@@ -58,6 +58,29 @@ impl Weight for bf16 {
             let halves = _mm256_loadu_si256(at.cast());
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)))
         }
+    }
+}
+
+impl Weight for f16 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        // Without a branch, so that the loop vectorises.
+        let sign = u32::from(self.to_bits() & 0x8000) << 16;
+        let rest = u32::from(self.to_bits() & 0x7fff);
+        let normal = (rest << 13) + (112 << 23); // the exponents' biases are 127 and 15
+        let magnitude = match rest {
+            0..0x400 => (rest as f32 / 16_777_216.0).to_bits(), // multiples of 2^-24
+            0x400..0x7c00 => normal,
+            _ => normal + (112 << 23), // infinity and NaN
+        };
+        f32::from_bits(sign | magnitude)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load16(at: *const Self) -> __m512 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(at.cast())) }
     }
 }
 
@@ -163,6 +186,7 @@ mod avx512 {
     use std::arch::x86_64::*;
 
     use super::{LANES, Weight, rest};
+    use crate::prefetch;
 
     #[target_feature(enable = "avx512f")]
     pub(super) fn block<W: Weight, const R: usize>(
@@ -173,9 +197,13 @@ mod avx512 {
     ) {
         let n = x[0].len();
         let whole = n - n % LANES;
+        let ahead = prefetch::distance();
         for (w, y) in w.chunks_exact(n).zip(y.chunks_mut(stride)) {
             let mut lanes = [[_mm512_setzero_ps(); R]; LANES / 16];
             for at in (0..whole).step_by(LANES) {
+                for line in (0..LANES).step_by(64 / size_of::<W>()) {
+                    prefetch::line(w.as_ptr().wrapping_add(at + line), ahead);
+                }
                 for (part, lanes) in lanes.iter_mut().enumerate() {
                     let at = at + 16 * part;
                     // SAFETY: `at + 16 <= whole <= n`, the length of `w` and of each row of `x`,
@@ -275,6 +303,30 @@ mod tests {
             block(rows, &w, &mut y, 2);
             block_plain(rows, &w, &mut expected, 2);
             assert_eq!(y, expected, "{n} x {m}");
+        }
+    }
+
+    #[test]
+    fn every_f16_has_its_value_in_both_forms() {
+        let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        for w in all.chunks(16) {
+            #[cfg(target_arch = "x86_64")]
+            let loaded: Option<[f32; 16]> = is_x86_feature_detected!("avx512f").then(|| {
+                // SAFETY: 16 numbers, the CPU has the instructions, and a register is 16 floats.
+                unsafe { std::mem::transmute(f16::load16(w.as_ptr())) }
+            });
+            #[cfg(not(target_arch = "x86_64"))]
+            let loaded: Option<[f32; 16]> = None;
+            for (i, w) in w.iter().enumerate() {
+                let expected = w.to_f32();
+                for got in std::iter::once(w.value()).chain(loaded.map(|loaded| loaded[i])) {
+                    assert!(
+                        got == expected || (got.is_nan() && expected.is_nan()),
+                        "{w:?}: {got}"
+                    );
+                    assert_eq!(got.is_sign_negative(), expected.is_sign_negative(), "{w:?}");
+                }
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use crate::reduce::sum_of_lanes;
 
 /// Elements that share a scale of activations; rows of weights are padded to a multiple of it.
 pub(crate) const BLOCK: usize = 64;
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 /// What is added to stored weights: a stored 128 is a weight of 0.
 pub(crate) const OFFSET: u8 = 128;
 /// 1.5 * 2^23: adding and subtracting it rounds to the nearest integer.
@@ -21,11 +21,11 @@ const TINY: f32 = 1e-30;
 /// One row of activations, in blocks of 64 bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Activations {
-    values: Vec<[i8; BLOCK]>,
+    pub(crate) values: Vec<[i8; BLOCK]>,
     /// One a block: value = scale * byte.
-    scales: Vec<f32>,
+    pub(crate) scales: Vec<f32>,
     /// `-128 (x_4l + .. + x_(4l+3))` for each lane l of each block: where the sums begin.
-    starts: Vec<[i32; LANES]>,
+    pub(crate) starts: Vec<[i32; LANES]>,
 }
 
 impl Activations {
@@ -125,6 +125,7 @@ mod x86 {
     use std::arch::x86_64::*;
 
     use super::{Activations, BLOCK, LANES};
+    use crate::prefetch;
     use crate::reduce::sum_of_lanes;
 
     #[target_feature(enable = "avx512f,avx512vnni")]
@@ -135,6 +136,7 @@ mod x86 {
         y: &mut [f32],
         stride: usize,
     ) {
+        let ahead = prefetch::distance();
         for ((w, scale), y) in w
             .chunks_exact(x.values.len())
             .zip(scales)
@@ -144,6 +146,7 @@ mod x86 {
             for (((w, x_values), start), &x_scale) in
                 w.iter().zip(&x.values).zip(&x.starts).zip(&x.scales)
             {
+                prefetch::line(w.as_ptr(), ahead);
                 // SAFETY: each is an array of 64 bytes, and the loads ask for no alignment.
                 let (w, x_values, start) = unsafe {
                     (

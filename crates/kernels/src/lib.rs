@@ -2,16 +2,18 @@
 
 mod adamw;
 mod attend_query;
-mod bf16_matrix;
-mod dot_bf16;
 pub mod elementwise;
 mod fresh;
 pub mod gemm;
 pub mod gemv;
+mod half_matrix;
+mod int4;
+mod int4_matrix;
 mod int8;
 mod int8_matrix;
 mod math;
 mod packed_rows;
+mod prefetch;
 pub mod reduce;
 mod transpose;
 mod weighted_rows;
@@ -21,6 +23,8 @@ pub use ndarray;
 
 pub use adamw::{AdamWStep, adamw_update, sum_of_squares};
 pub use attend_query::attend_query;
-pub use bf16_matrix::Bf16Matrix;
 pub use fresh::fresh;
+pub use half_matrix::{Bf16Matrix, F16Matrix, HalfMatrix};
+pub use int4_matrix::Int4Matrix;
 pub use int8_matrix::Int8Matrix;
+pub use prefetch::sum_of_words;

@@ -1,4 +1,4 @@
-//! Shared code of the bf16 and int8 matrices: a product with few rows reads them directly, one with many expands them block by block.
+//! Shared code of the 16-bit, int8 and int4 matrices: a product with few rows reads them directly, one with many expands them block by block.
 
 use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2, Axis, Slice};
 use rayon::prelude::*;

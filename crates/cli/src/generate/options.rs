@@ -138,7 +138,7 @@ pub(crate) struct GenerateArgs {
     /// Print the continuation alone
     #[arg(long, help_heading = "Output")]
     pub(crate) no_display_prompt: bool,
-    /// How exactly weights are kept: f32, bf16 or int8
+    /// How exactly weights are kept: f32, f16, bf16, int8 or int4
     #[arg(long, value_name = "P", default_value_t, help_heading = "Output")]
     pub(crate) precision: Precision,
     #[command(flatten, next_help_heading = "Output")]

@@ -239,7 +239,12 @@ proptest! {
     fn smaller_precisions_stay_near_the_models_logits_alone_or_in_a_batch(
         (model, prompts) in models_and_prompts(),
     ) {
-        for (precision, allowed) in [(Precision::Bf16, 0.05), (Precision::Int8, 0.15)] {
+        for (precision, allowed) in [
+            (Precision::F16, 0.01),
+            (Precision::Bf16, 0.05),
+            (Precision::Int8, 0.15),
+            (Precision::Int4, 0.5),
+        ] {
             let config = DecoderConfig { precision, ..DecoderConfig::default() };
             let mut together = Decoder::with_config(&model, config).unwrap();
             together.prompt(&slices(&prompts)).unwrap();

@@ -1,21 +1,26 @@
-//! A weight matrix in bf16, the upper half of an f32: half the memory to read while decoding.
+//! A weight matrix in 16 bits, bf16 or f16: half the memory to read while decoding.
 //!
-//! Weights are rounded to 8 bits of mantissa once; inputs keep at least 16 bits, and sums are f32. There is no gradient.
+//! Weights are rounded once, to 8 bits of mantissa in bf16 and to 11 in f16; inputs and sums are f32. There is no gradient.
 
-use half::bf16;
+use half::{bf16, f16};
 use ndarray::{ArrayRef2, ArrayViewMut2};
 
-use crate::dot_bf16::gemv_bf16;
-use crate::gemv::{FEW_ROWS, Weight};
+use crate::gemv::{FEW_ROWS, Weight, widening_gemv};
 use crate::packed_rows::{by_expansion, check, write_transposed};
 
-/// A constant (outputs, inputs) matrix of bf16, as in `nn.Linear(..., dtype=torch.bfloat16)`.
+/// A constant (outputs, inputs) matrix of 16-bit numbers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Bf16Matrix {
+pub struct HalfMatrix<T> {
     /// (outputs, inputs) row-major
-    values: Vec<bf16>,
+    values: Vec<T>,
     shape: (usize, usize),
 }
+
+/// The upper halves of f32, as in `nn.Linear(..., dtype=torch.bfloat16)`.
+pub type Bf16Matrix = HalfMatrix<bf16>;
+
+/// IEEE's half precision, as in `nn.Linear(..., dtype=torch.float16)`.
+pub type F16Matrix = HalfMatrix<f16>;
 
 impl Bf16Matrix {
     /// Rounds each weight to the nearest bf16, ties to even; NaN stays NaN.
@@ -25,7 +30,22 @@ impl Bf16Matrix {
             shape: weight.dim(),
         }
     }
+}
 
+impl F16Matrix {
+    /// Rounds each weight to the nearest f16, ties to even; NaN stays NaN, and magnitudes above 65504 become 65504.
+    pub fn from_f32(weight: &ArrayRef2<f32>) -> Self {
+        let largest = f16::MAX.to_f32();
+        let round = |&w: &f32| f16::from_f32(w.clamp(-largest, largest));
+        Self {
+            values: weight.iter().map(round).collect(),
+            shape: weight.dim(),
+        }
+    }
+}
+
+#[expect(private_bounds, reason = "the two formats are named above")]
+impl<T: Weight> HalfMatrix<T> {
     /// (outputs, inputs)
     pub fn dim(&self) -> (usize, usize) {
         self.shape
@@ -44,7 +64,7 @@ impl Bf16Matrix {
         let n = self.shape.1;
         assert!(
             i < self.shape.0 && out.len() == n,
-            "Bf16Matrix::row_into: row {i} of {:?} into {} numbers",
+            "HalfMatrix::row_into: row {i} of {:?} into {} numbers",
             self.shape,
             out.len()
         );
@@ -67,7 +87,7 @@ impl Bf16Matrix {
     /// # Panics
     /// If the shapes don't fit.
     pub fn matmul_rows(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
-        check("Bf16Matrix::matmul_rows", x, self.shape, &out);
+        check("HalfMatrix::matmul_rows", x, self.shape, &out);
         if x.nrows() > FEW_ROWS {
             return by_expansion(x, out, |i, row| self.row_into(i, row));
         }
@@ -75,10 +95,10 @@ impl Bf16Matrix {
         let x_rows = x_rows.as_slice().expect("made contiguous above");
         if let (1, Some(y)) = (x.nrows(), out.as_slice_mut()) {
             y.fill(0.0);
-            return gemv_bf16(x_rows, 1, &self.values, y);
+            return widening_gemv(x_rows, 1, &self.values, y);
         }
         let mut y = vec![0.0; out.len()]; // (outputs, rows)
-        gemv_bf16(x_rows, x.nrows(), &self.values, &mut y);
+        widening_gemv(x_rows, x.nrows(), &self.values, &mut y);
         write_transposed(&y, out);
     }
 }
@@ -90,8 +110,7 @@ mod tests {
     use super::*;
     use crate::gemm;
 
-    #[test]
-    fn few_rows_and_many_rows_give_the_product_of_the_rounded_weights() {
+    fn check_product<T: Weight>(round: impl Fn(&ArrayRef2<f32>) -> HalfMatrix<T>, rounding: f32) {
         for (rows, n, m) in [
             (1, 1, 1),
             (1, 70, 9),
@@ -105,12 +124,12 @@ mod tests {
             });
             let w =
                 Array2::from_shape_fn((m, n), |(i, j)| ((i * 5 + j * 11) % 97) as f32 / 48.0 - 1.0);
-            let packed = Bf16Matrix::from_f32(&w);
+            let packed = round(&w);
             let mut rounded = Array2::zeros((m, n));
             for (i, mut row) in rounded.rows_mut().into_iter().enumerate() {
                 packed.row_into(i, row.as_slice_mut().expect("row-major"));
             }
-            assert!((&rounded - &w).iter().all(|d| d.abs() <= 1.0 / 256.0));
+            assert!((&rounded - &w).iter().all(|d| d.abs() <= rounding));
             let mut y = Array2::from_elem((rows, m), f32::NAN);
             packed.matmul_rows(&x, y.view_mut());
             let expected = gemm::product(&x, &rounded.t(), None);
@@ -121,5 +140,20 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn few_rows_and_many_rows_give_the_product_of_the_rounded_weights() {
+        check_product(Bf16Matrix::from_f32, 1.0 / 256.0);
+        check_product(F16Matrix::from_f32, 1.0 / 2048.0);
+    }
+
+    #[test]
+    fn weights_too_large_for_f16_stay_finite() {
+        let w = F16Matrix::from_f32(&ndarray::array![[1e6, -1e30, f32::NAN]]);
+        let mut row = [0.0; 3];
+        w.row_into(0, &mut row);
+        assert_eq!(row[..2], [65504.0, -65504.0]);
+        assert!(row[2].is_nan());
     }
 }

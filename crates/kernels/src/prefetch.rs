@@ -1,0 +1,72 @@
+//! Asking for memory before it is read, where that helps.
+//!
+//! Intel's processors stop fetching ahead at the end of a page of 4 KiB; asked by the program, they read a tenth to a half faster.
+//! It has been measured on those alone, so it is off on others.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{__cpuid, _MM_HINT_T0, _mm_prefetch};
+#[cfg(target_arch = "x86_64")]
+use std::sync::OnceLock;
+
+use multiversion::multiversion;
+
+/// How many bytes ahead of its reading a loop over weights asks for them: 0 where that was not found to help.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn distance() -> usize {
+    static DISTANCE: OnceLock<usize> = OnceLock::new();
+    *DISTANCE.get_or_init(|| {
+        let vendor = __cpuid(0);
+        let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+        if name.as_flattened() == b"GenuineIntel" {
+            4096
+        } else {
+            0
+        }
+    })
+}
+
+/// Asks for the line of memory `ahead` bytes after `at`, which may be anywhere.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn line<T>(at: *const T, ahead: usize) {
+    // SAFETY: a prefetch reads nothing and never faults, whatever the address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(ahead)) };
+}
+
+/// Nothing, on processors whose own prefetching is left alone.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn line<T>(_at: *const T, _ahead: usize) {}
+
+/// The sum of `words`, read in order in wide loads: what a bench times to know how fast memory can be read.
+///
+/// If `ahead` is not 0, each line is asked for so many bytes before it is read.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub fn sum_of_words(words: &[u64], ahead: usize) -> u64 {
+    let mut lanes = [0u64; 32];
+    let (chunks, rest) = words.as_chunks::<32>();
+    for chunk in chunks {
+        if ahead > 0 {
+            chunk.chunks(8).for_each(|l| line(l.as_ptr(), ahead));
+        }
+        for (lane, word) in lanes.iter_mut().zip(chunk) {
+            *lane = lane.wrapping_add(*word);
+        }
+    }
+    let words = lanes.iter().chain(rest);
+    words.fold(0, |sum, word| sum.wrapping_add(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_read_once() {
+        for n in [0, 1, 31, 32, 100] {
+            let words: Vec<u64> = (1..=n).collect();
+            for ahead in [0, 4096] {
+                assert_eq!(sum_of_words(&words, ahead), n * (n + 1) / 2);
+            }
+        }
+    }
+}
