@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
-use ndarray::{ArrayView2, ArrayViewMut2, s};
+use ndarray::{Array1, ArrayView2, ArrayViewMut2, s};
 use tensor_ops::{
-    Dropout, attend_query, causal_softmax_from_log_sums, causal_softmax_rows, matmul_into_serial,
-    softmax_backward_row,
+    Dropout, attend_query, buffer, causal_softmax_from_log_sums, causal_softmax_rows,
+    matmul_into_serial, recycle, softmax_backward_row,
 };
 use torch_rng::KeepMask;
 
@@ -109,7 +109,7 @@ impl Head<'_> {
         grads: &mut HeadGradients,
     ) {
         let largest = BLOCK.min(self.queries.nrows()) * self.keys.nrows();
-        let [mut scores, mut dropped, mut d_scores] = [0; 3].map(|_| Vec::with_capacity(largest));
+        let [mut scores, mut dropped, mut d_scores] = [0; 3].map(|_| buffer(largest));
         for rows in self.blocks() {
             let Head {
                 past,
@@ -145,6 +145,7 @@ impl Head<'_> {
             matmul_into_serial(&d_p, &keys, 0.0, d_queries);
             matmul_into_serial(&d_p.t(), &queries, 1.0, grads.keys.slice_mut(visible));
         }
+        recycle([scores, dropped, d_scores].map(Array1::from));
     }
 
     /// The queries of each block.

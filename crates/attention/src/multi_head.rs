@@ -3,7 +3,7 @@
 //! The listing's `forward` as the book writes it is in `plain.rs`; what stands here uses the fast form of `blockwise.rs`.
 
 use ndarray::{Array3, ArrayRef3};
-use tensor_ops::{Dropout, Linear, parameters};
+use tensor_ops::{Dropout, Linear, parameters, recycle};
 use torch_rng::TorchRng;
 
 use crate::blockwise::{AttendCache, attend_backward, attend_train};
@@ -178,6 +178,7 @@ impl MultiHeadAttention {
             .backward_adding_to(&x, &d_k, &mut grads.w_key, &mut d_x);
         self.w_query
             .backward_adding_to(&x, &d_q, &mut grads.w_query, &mut d_x);
+        recycle([x, queries, keys, values, context, d_context, d_q, d_k, d_v]);
         d_x
     }
 }

@@ -1,7 +1,7 @@
 //! The feed-forward network of a block, `Linear(4d, d)(GELU(Linear(d, 4d)(x)))` (book listing 4.4).
 
 use ndarray::{Array3, ArrayRef3};
-use tensor_ops::{Linear, gelu, gelu_backward, parameters};
+use tensor_ops::{Linear, gelu, gelu_backward, parameters, recycle};
 use torch_rng::TorchRng;
 
 use crate::maker::Maker;
@@ -94,7 +94,9 @@ impl FeedForward {
         // activated = gelu(hidden)
         let d_hidden = gelu_backward(&hidden, d_activated);
         // hidden = expand(x)
-        self.expand.backward(&x, &d_hidden, &mut grads.expand)
+        let d_x = self.expand.backward(&x, &d_hidden, &mut grads.expand);
+        recycle([x, hidden, activated, d_hidden]);
+        d_x
     }
 }
 

@@ -3,6 +3,7 @@
 use ndarray::{Array3, ArrayRef2, ArrayRef3};
 use tensor_ops::{
     Dropout, DropoutCache, Embedding, LayerNorm, LayerNormCache, Linear, matmul, parameters,
+    recycle,
 };
 use torch_rng::TorchRng;
 
@@ -153,6 +154,7 @@ impl GptModel {
             x = out;
         }
         let (normed, final_norm) = self.final_norm.forward_train(&x);
+        recycle([x]);
         Ok(GptCache {
             ids: in_idx.to_owned(),
             drop_emb,

@@ -1,7 +1,7 @@
 //! The backward pass of the whole model, and the training step's loss, whose logits are never all in memory.
 
 use ndarray::{Array2, Array3, ArrayRef2, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
-use tensor_ops::{cross_entropy_train, matmul, matmul_into};
+use tensor_ops::{cross_entropy_train, matmul, matmul_into, recycle, zeros};
 use torch_rng::TorchRng;
 
 use crate::embed::check_vocabulary;
@@ -25,7 +25,7 @@ impl GptModel {
             .view()
             .into_shape_with_order(shape)
             .expect("row-major");
-        let mut d_normed = Array3::zeros(cache.normed.raw_dim());
+        let mut d_normed = zeros(cache.normed.raw_dim());
         // logits = normed head^T
         self.head_backward(
             rows(&cache.normed),
@@ -34,6 +34,7 @@ impl GptModel {
             grads,
         );
         self.backward_hidden(cache, &d_normed, grads);
+        recycle([d_normed]);
     }
 
     /// One training step's forward and backward pass: the mean cross-entropy of predicting `targets` (batch, num_tokens) from `in_idx`; adds its gradients, times `weight`, to `grads`.
@@ -52,10 +53,22 @@ impl GptModel {
         grads: &mut GptModel,
     ) -> Result<f32, GptError> {
         self.check_targets(in_idx, targets)?;
+        // Inside the pool from here on: entering it once is much cheaper than once an operation.
+        rayon::scope(|_| self.loss_and_grads_in_pool(in_idx, targets, weight, rng, grads))
+    }
+
+    fn loss_and_grads_in_pool(
+        &self,
+        in_idx: &ArrayRef2<u32>,
+        targets: &ArrayRef2<u32>,
+        weight: f32,
+        rng: &mut TorchRng,
+        grads: &mut GptModel,
+    ) -> Result<f32, GptError> {
         let cache = self.forward_hidden_train(in_idx, rng)?;
         let targets: Vec<u32> = targets.iter().copied().collect();
         let normed = rows(&cache.normed);
-        let mut d_normed = Array3::zeros(cache.normed.raw_dim());
+        let mut d_normed = zeros(cache.normed.raw_dim());
         let mut d_normed_rows = rows_mut(&mut d_normed);
         let n = targets.len();
         let mut total = 0.0f64;
@@ -73,8 +86,10 @@ impl GptModel {
                 d_normed_rows.slice_mut(s![first..last, ..]),
                 grads,
             );
+            recycle([d_logits]);
         }
         self.backward_hidden(cache, &d_normed, grads);
+        recycle([d_normed]);
         Ok((total / n as f64) as f32)
     }
 
@@ -129,6 +144,7 @@ impl GptModel {
         for d_x in d_x.outer_iter() {
             d_pos += &d_x;
         }
+        recycle([d_x, cache.normed]);
     }
 
     pub(crate) fn check_targets(

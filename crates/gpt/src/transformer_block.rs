@@ -2,7 +2,9 @@
 
 use attention::{MultiHeadAttention, MultiHeadAttentionCache};
 use ndarray::{Array3, ArrayRef3};
-use tensor_ops::{Dropout, DropoutCache, LayerNorm, LayerNormCache, add_assign, parameters};
+use tensor_ops::{
+    Dropout, DropoutCache, LayerNorm, LayerNormCache, add_assign, parameters, recycle,
+};
 use torch_rng::TorchRng;
 
 use crate::maker::Maker;
@@ -100,6 +102,7 @@ impl TransformerBlock {
         let mask = draw(x.len(), rng.as_deref_mut());
         let (mut x, drop1) = self.drop_shortcut.forward_with(x, mask);
         add_assign(&mut x, &shortcut);
+        recycle([shortcut]);
         let shortcut = x;
         let (x, norm2) = self.norm2.forward_train(&shortcut);
         // Random draws are sequential: they overlap with the products.
@@ -107,6 +110,7 @@ impl TransformerBlock {
             rayon::join(|| self.ff.forward_train(x), || draw(shortcut.len(), rng));
         let (mut x, drop2) = self.drop_shortcut.forward_with(x, mask);
         add_assign(&mut x, &shortcut);
+        recycle([shortcut]);
         Ok((
             x,
             TransformerBlockCache {
@@ -131,15 +135,19 @@ impl TransformerBlock {
         grads: &mut TransformerBlock,
     ) -> Array3<f32> {
         // x = drop(ff(norm2(shortcut))) + shortcut
-        let d_x = self.drop_shortcut.backward_of(cache.drop2, &d_out);
-        let d_x = self.ff.backward(cache.ff, &d_x, &mut grads.ff);
+        let d_branch = self.drop_shortcut.backward_of(cache.drop2, &d_out);
+        let d_x = self.ff.backward(cache.ff, &d_branch, &mut grads.ff);
         let mut d_shortcut = self.norm2.backward(cache.norm2, &d_x, &mut grads.norm2);
         add_assign(&mut d_shortcut, &d_out);
+        recycle([d_branch, d_x, d_out]);
         // x = drop(att(norm1(shortcut))) + shortcut
-        let d_x = self.drop_shortcut.backward_of(cache.drop1, &d_shortcut);
-        let d_x = self.att.backward(cache.att, &d_x, &mut grads.att);
-        let mut d_x = self.norm1.backward(cache.norm1, &d_x, &mut grads.norm1);
+        let d_branch = self.drop_shortcut.backward_of(cache.drop1, &d_shortcut);
+        let d_normed = self.att.backward(cache.att, &d_branch, &mut grads.att);
+        let mut d_x = self
+            .norm1
+            .backward(cache.norm1, &d_normed, &mut grads.norm1);
         add_assign(&mut d_x, &d_shortcut);
+        recycle([d_branch, d_normed, d_shortcut]);
         d_x
     }
 }

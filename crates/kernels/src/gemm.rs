@@ -2,17 +2,21 @@
 //!
 //! An element's sum over the inner dimension runs in an order that depends on the sizes alone, so the bits of the result don't depend on the number of threads.
 
+use std::cell::RefCell;
 use std::mem::MaybeUninit;
 
 use gemm::Parallelism;
 use ndarray::{Array2, ArrayRef2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, Zip};
 use rayon::prelude::*;
 
-use super::transpose::transpose;
+use crate::buffers::buffer;
+use crate::transpose::transpose;
 
-/// Columns of a tile: what is packed of `b` stays in the second cache.
-const PANEL: usize = 128;
-/// Rows of a tile at least, where a panel is cut because the pool has more threads than there are panels.
+/// Columns of a tile where the rows of `a` are contiguous.
+const PANEL: usize = 256;
+/// Rows and columns of a tile where the columns of `a` are: the GEMM crate packs such an `a` anew for each tile, which costs half the speed if tiles are narrow.
+const TALL: (usize, usize) = (384, 1024);
+/// Rows of a tile at least, where one is cut because the pool has more threads than there are tiles.
 /// (The GEMM crate sums a single row in another order, so tiles must not become as small as that.)
 const FEWEST_ROWS: usize = 128;
 /// Tiles a thread, to even out what else the machine does.
@@ -20,9 +24,14 @@ const TILES_PER_THREAD: usize = 3;
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 19;
 /// Rows of a tile from which on transposing `b` pays.
-const MANY_ROWS: usize = 64;
+const MANY_ROWS: usize = 128;
 /// How much of the inner dimension is transposed at a time.
 const DEPTH: usize = 512;
+
+thread_local! {
+    /// A tile's `b`, transposed: at most half a megabyte, kept from product to product.
+    static TRANSPOSED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Where the threads come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +58,18 @@ enum Start<'a> {
 /// # Panics
 /// If the shapes don't fit.
 pub fn product(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: Option<&[f32]>) -> Array2<f32> {
-    let mut c = Array2::<f32>::uninit((a.nrows(), b.ncols()));
-    check(a, b, c.dim());
+    let shape = (a.nrows(), b.ncols());
+    check(a, b, shape);
+    let mut c = buffer(shape.0 * shape.1);
+    let spare = &mut c.spare_capacity_mut()[..shape.0 * shape.1];
+    let view = ArrayViewMut2::from_shape(shape, spare).expect("as many elements");
     let start = row.map_or(Start::Nothing, Start::Row);
     // SAFETY: neither start reads `c`, and every element is written.
     unsafe {
-        tiles(a, b, start, c.view_mut(), Threads::Pool);
-        c.assume_init()
+        tiles(a, b, start, view, Threads::Pool);
+        c.set_len(shape.0 * shape.1);
     }
+    Array2::from_shape_vec(shape, c).expect("as many elements")
 }
 
 /// `c = a @ b + beta * c`; with `beta` 0, `c` is not read.
@@ -110,18 +123,21 @@ unsafe fn tiles(
         return unsafe { tile(a.view(), b.view(), start, c) };
     }
     let wanted = TILES_PER_THREAD * rayon::current_num_threads();
+    let by_columns = a.strides()[0] == 1 && a.strides()[1] != 1;
+    let (rows, columns) = if by_columns { TALL } else { (m, PANEL) };
     let cuts = wanted
-        .div_ceil(n.div_ceil(PANEL))
+        .div_ceil(n.div_ceil(columns))
         .min(m / FEWEST_ROWS)
+        .max(m.div_ceil(rows))
         .max(1);
     let mut tiles = Vec::new();
     for (i, (b, mut panel)) in b
-        .axis_chunks_iter(Axis(1), PANEL)
-        .zip(c.axis_chunks_iter_mut(Axis(1), PANEL))
+        .axis_chunks_iter(Axis(1), columns)
+        .zip(c.axis_chunks_iter_mut(Axis(1), columns))
         .enumerate()
     {
         let start = match start {
-            Start::Row(row) => Start::Row(&row[i * PANEL..][..b.ncols()]),
+            Start::Row(row) => Start::Row(&row[i * columns..][..b.ncols()]),
             other => other,
         };
         let mut a = a.view();
@@ -171,18 +187,20 @@ unsafe fn tile(
         // SAFETY: the caller's promise.
         return unsafe { raw(a, b, beta, c) };
     }
-    let mut copy = vec![0.0; DEPTH.min(b.nrows()) * b.ncols()];
-    for (a, b) in a
-        .axis_chunks_iter(Axis(1), DEPTH)
-        .zip(b.axis_chunks_iter(Axis(0), DEPTH))
-    {
-        let copy = &mut copy[..b.len()];
-        transpose(&b.t(), copy);
-        let b = ArrayView2::from_shape(b.dim(), copy).expect("as many elements");
-        // SAFETY: the caller's promise; what one product has written the next may add to.
-        unsafe { raw(a, b, beta, c.view_mut()) };
-        beta = 1.0;
-    }
+    TRANSPOSED.with_borrow_mut(|copy| {
+        copy.resize(copy.len().max(DEPTH.min(b.nrows()) * b.ncols()), 0.0);
+        for (a, b) in a
+            .axis_chunks_iter(Axis(1), DEPTH)
+            .zip(b.axis_chunks_iter(Axis(0), DEPTH))
+        {
+            let copy = &mut copy[..b.len()];
+            transpose(&b.t(), copy);
+            let b = ArrayView2::from_shape(b.dim(), copy).expect("as many elements");
+            // SAFETY: the caller's promise; what one product has written the next may add to.
+            unsafe { raw(a, b, beta, c.view_mut()) };
+            beta = 1.0;
+        }
+    });
 }
 
 /// # Safety

@@ -2,6 +2,7 @@
 
 mod adamw;
 mod attend_query;
+mod buffers;
 pub mod elementwise;
 mod fresh;
 pub mod gemm;
@@ -23,6 +24,7 @@ pub use ndarray;
 
 pub use adamw::{AdamWStep, adamw_update, sum_of_squares};
 pub use attend_query::attend_query;
+pub use buffers::{KeepBuffers, buffer, recycle};
 pub use fresh::fresh;
 pub use half_matrix::{Bf16Matrix, F16Matrix, HalfMatrix};
 pub use int4_matrix::Int4Matrix;

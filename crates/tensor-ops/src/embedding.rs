@@ -45,7 +45,7 @@ impl Embedding {
     /// If an id is not below `num_embeddings`.
     pub fn forward<D: Dimension>(&self, ids: &ArrayRef<u32, D>) -> Array<f32, D::Larger> {
         let (num_embeddings, dim) = self.weight.dim();
-        let mut out = Vec::with_capacity(ids.len() * dim);
+        let mut out = kernels::buffer(ids.len() * dim);
         for &id in ids {
             assert!(
                 (id as usize) < num_embeddings,

@@ -25,14 +25,14 @@ pub use dropout::{Dropout, DropoutCache};
 pub use embedding::Embedding;
 pub use gelu::{gelu, gelu_backward};
 pub use gelu_exact::{gelu_exact, gelu_exact_backward};
-pub use kernels::{AdamWStep, adamw_update, attend_query, sum_of_squares};
+pub use kernels::{AdamWStep, KeepBuffers, adamw_update, attend_query, buffer, sum_of_squares};
 pub use layer_norm::{LayerNorm, LayerNormCache};
 pub use linear::Linear;
 pub use matmul::{matmul, matmul_batched, matmul_into, matmul_into_serial};
 pub use mse::{mse_loss, mse_loss_backward};
 pub use parameters::Parameters;
 pub use relu::{relu, relu_backward};
-pub use rows::add_assign;
+pub use rows::{add_assign, recycle, zeros};
 pub use softmax::{
     causal_softmax_from_log_sums, causal_softmax_rows, log_softmax, softmax, softmax_backward_row,
     softmax_naive,

@@ -4,7 +4,7 @@
 
 use kernels::elementwise;
 use kernels::fresh;
-use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2};
+use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2, ShapeBuilder};
 use rayon::prelude::*;
 
 /// Elements a task handles: about 64 KiB of f32, so that a block stays in the first two caches.
@@ -50,6 +50,22 @@ pub(crate) fn rows_per_task(width: usize) -> usize {
 pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let rows = rows_per_task(width);
     fresh(n, rows * width, |i, block| f(i * rows, block))
+}
+
+/// Zeros, in memory that [`recycle`] gave back if there is some.
+pub fn zeros<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
+    let shape = shape.into_shape_with_order();
+    let n = shape.size();
+    let mut zeros = kernels::buffer(n);
+    zeros.resize(n, 0.0);
+    Array::from_shape_vec(shape, zeros).expect("as many numbers as the shape has")
+}
+
+/// Gives the memory of arrays to the next operations, while a [`KeepBuffers`](kernels::KeepBuffers) lives.
+pub fn recycle<D: Dimension, const N: usize>(arrays: [Array<f32, D>; N]) {
+    for array in arrays {
+        kernels::recycle(array.into_raw_vec_and_offset().0);
+    }
 }
 
 /// `x += y` on all threads, for arrays of one shape.

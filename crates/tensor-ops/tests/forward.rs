@@ -128,13 +128,21 @@ fn products_have_the_same_bits_on_any_number_of_threads() {
         (1281, 70, 40),
         (257, 600, 129),
         (65, 700, 300),
+        (900, 70, 1200),
     ] {
         let a: Array2<f32> = test_array((m, k), 1.0, 1);
+        let a_transposed = a.t().as_standard_layout().into_owned();
         let w: Array2<f32> = test_array((n, k), 1.0, 2);
         let on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            pool.unwrap()
-                .install(|| (matmul(&a, &w.t()), matmul(&a, &w.t().as_standard_layout())))
+            pool.unwrap().install(|| {
+                [
+                    matmul(&a, &w.t()),
+                    matmul(&a, &w.t().as_standard_layout()),
+                    matmul(&a_transposed.t(), &w.t().as_standard_layout()),
+                    matmul(&a_transposed.t(), &w.t()),
+                ]
+            })
         };
         let one = on(1);
         for threads in [2, 3, 7, 16] {

@@ -3,6 +3,7 @@
 //! The moments are values of the model's own struct. The arithmetic is `tensor_ops::adamw_update`'s; there are no groups of weights and no amsgrad.
 
 use gpt::{GptConfig, GptModel};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tensor_ops::{AdamWStep, Parameters, adamw_update};
 
@@ -120,11 +121,13 @@ impl AdamW {
             grads.len(),
             m.len()
         );
-        for (((mut p, mut grad), mut m), mut v) in weights.into_iter().zip(grads).zip(m).zip(v) {
-            let slices = [&mut p.1, &mut grad.1, &mut m.1, &mut v.1]
-                .map(|view| view.as_slice_mut().expect("weights are row-major"));
-            let [p, grad, m, v] = slices;
-            adamw_update(p, grad, m, v, &step);
-        }
+        (weights, grads, m, v)
+            .into_par_iter()
+            .for_each(|(mut p, mut grad, mut m, mut v)| {
+                let slices = [&mut p.1, &mut grad.1, &mut m.1, &mut v.1]
+                    .map(|view| view.as_slice_mut().expect("weights are row-major"));
+                let [p, grad, m, v] = slices;
+                adamw_update(p, grad, m, v, &step);
+            });
     }
 }

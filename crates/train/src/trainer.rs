@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use dataloader::{DataLoader, Epoch};
 use gpt::{GptError, GptModel};
+use tensor_ops::KeepBuffers;
 use torch_rng::TorchRng;
 
 use crate::clip::clip_scale;
@@ -33,6 +34,8 @@ pub struct Trainer {
     pub(crate) epoch_in_progress: Option<EpochInProgress>,
     pub(crate) counters: Counters,
     pub(crate) fingerprints: OnceLock<(Fingerprint, Option<Fingerprint>)>,
+    /// A step finds the memory of the one before.
+    buffers: KeepBuffers,
 }
 
 /// An epoch that has begun, and the generator from before it was drawn.
@@ -98,6 +101,7 @@ impl Trainer {
             epoch_in_progress: None,
             counters: Counters::default(),
             fingerprints: OnceLock::new(),
+            buffers: KeepBuffers::new(),
         })
     }
 
@@ -116,6 +120,7 @@ impl Trainer {
             &mut self.rng,
             &mut self.grads,
         )?;
+        self.buffers.end_step();
         if !loss.is_finite() {
             return Err(TrainError::NonFiniteLoss {
                 step: self.counters.steps_done,

@@ -1,0 +1,47 @@
+//! A training step finds the memory of the one before: with the system's allocator, as in this test, it maps no pages.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)] // a test that can't begin panics
+
+use dataloader::{Corpus, DataLoader, GptDataset};
+use gpt::{DropRates, GptConfig, GptModel};
+use torch_rng::TorchRng;
+use train::{TrainConfig, Trainer};
+
+/// Page faults of this process so far that read no file.
+fn page_faults() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let after_name = stat.rsplit_once(") ").unwrap().1;
+    after_name.split(' ').nth(7).unwrap().parse().unwrap()
+}
+
+#[test]
+fn steps_after_the_third_map_no_pages() {
+    let config = GptConfig {
+        vocab_size: 65,
+        context_length: 64,
+        emb_dim: 128,
+        n_heads: 4,
+        n_layers: 4,
+        drop_rates: DropRates::all(0.1),
+        tied: true,
+        ..GptConfig::GPT2_124M
+    };
+    let ids: Vec<u32> = (0..64 * 12 * 40u32).map(|i| i * 7919 % 65).collect();
+    let data = GptDataset::new(&Corpus::from_ids(ids), 64, 64).unwrap();
+    let loader = DataLoader::new(data, 12, true, true).unwrap();
+    let mut rng = TorchRng::manual_seed(123);
+    let model = GptModel::new(config, &mut rng).unwrap();
+    let mut trainer = Trainer::new(TrainConfig::default(), model, loader, None, rng).unwrap();
+    let mut batches = |n: usize| {
+        let before = page_faults();
+        (0..n).for_each(|_| _ = trainer.train_batch().unwrap());
+        (page_faults() - before) as f64 / n as f64
+    };
+    let (first, later) = (batches(3), batches(30));
+    // Some 20 MB a step without buffers that are kept: thousands of pages.
+    assert!(
+        first > 1000.0,
+        "{first} page faults a step, the first three"
+    );
+    assert!(later < 100.0, "{later} page faults a step, after the third");
+}
