@@ -141,6 +141,10 @@ def prepare(work):
     if kind == "epochs":
         _, epochs, folder = work.split(maxsplit=2)
         return lambda: train_epochs(int(epochs), Path(folder))
+    if kind == "product":
+        m, k, n = (int(n) for n in work.split()[1].split("x"))
+        a, b = torch.ones(m, k), torch.ones(k, n)
+        return lambda: a @ b
     model = build()
     if kind == "train":
         return training_step(model, loss_of, work)

@@ -1,12 +1,12 @@
-"""The peers `transformers-f32` and `transformers-bf16`: GPT2LMHeadModel 124M, tied head, dropout 0.1.
+"""The peers `transformers-f32`, `transformers-bf16` and `transformers-compiled`: GPT2LMHeadModel, 124M if the work names no sizes, tied head, dropout 0.1.
 
-The first argument is the precision. Decoding goes through `generate` with its cache.
+The first argument is the precision, or `compiled` for f32 after `torch.compile`. Decoding goes through `generate` with its cache.
 """
 
 import math
 import sys
 
-from protocol import VOCAB, serve, sizes, threads, training_step
+from protocol import VOCAB, serve, shape, sizes, threads, training_step
 
 import torch
 import transformers
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from transformers import GPT2Config, GPT2LMHeadModel
 
 PRECISION = sys.argv[1] if len(sys.argv) > 1 else "f32"
-DTYPE = {"f32": torch.float32, "bf16": torch.bfloat16}[PRECISION]
+DTYPE = torch.bfloat16 if PRECISION == "bf16" else torch.float32
 
 
 def loss_of(model, inputs, targets):
@@ -22,17 +22,29 @@ def loss_of(model, inputs, targets):
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
-def build():
+def build(work="build"):
     torch.manual_seed(123)
+    vocab, context, emb, heads, layers = shape(work)
     # Its dropout rates are 0.1 by default.
-    return GPT2LMHeadModel(GPT2Config()).to(DTYPE)
+    config = GPT2Config(
+        vocab_size=vocab,
+        n_positions=context,
+        n_embd=emb,
+        n_head=heads,
+        n_layer=layers,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return GPT2LMHeadModel(config).to(DTYPE)
 
 
 def prepare(work):
     kind = work.split()[0]
     if kind == "build":
         return build
-    model = build()
+    model = build(work)
+    if PRECISION == "compiled":
+        model = torch.compile(model)
     if kind == "train":
         return training_step(model, loss_of, work)
     model.eval()

@@ -8,6 +8,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 use tensor_ops::matmul;
 
+use crate::peer::{Name, Peers};
+
 /// The machine of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
@@ -24,13 +26,13 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn measure(threads: usize) -> Self {
+    pub(crate) fn measure(threads: usize, peers: &mut Peers) -> Self {
         Self {
             cpu: cpu_name(),
             threads,
             features: features(),
-            gemm_gflops: gemm_peak() / 1e9,
-            read_gb_per_s: read_bandwidth() / 1e9,
+            gemm_gflops: gemm_peak(peers) / 1e9,
+            read_gb_per_s: read_bandwidth(threads) / 1e9,
         }
     }
 
@@ -49,8 +51,8 @@ impl Machine {
     }
 }
 
-/// The best of several sizes and turns, operations a second.
-fn gemm_peak() -> f64 {
+/// The best of several sizes and turns, ours and PyTorch's, operations a second.
+fn gemm_peak(peers: &mut Peers) -> f64 {
     let mut best = 0.0f64;
     for (m, k, n) in [
         (1024, 768, 3072),
@@ -62,25 +64,38 @@ fn gemm_peak() -> f64 {
         for _ in 0..6 {
             let seconds = time(|| drop(black_box(matmul(&a, &b))));
             best = best.max(2.0 * (m * k * n) as f64 / seconds);
+            let theirs = (peers.get(Name::Pytorch))
+                .and_then(|peer| peer.seconds(&format!("product {m}x{k}x{n}")).ok());
+            if let Some(seconds) = theirs {
+                best = best.max(2.0 * (m * k * n) as f64 / seconds);
+            }
         }
     }
     best
 }
 
-/// The best of several turns over 512 MiB, bytes a second.
-fn read_bandwidth() -> f64 {
-    const CHUNK: usize = 1 << 16;
-    let memory = vec![1u64; 64 << 20];
+/// The best of several ways and turns over 512 MiB, bytes a second: each thread reads a part of its own in order, on huge pages and small ones, asking for lines ahead of their reading or not.
+fn read_bandwidth(threads: usize) -> f64 {
+    const WORDS: usize = 64 << 20;
+    /// 512 KiB: too small for the allocator of this program, so on the system's small pages.
+    const SMALL: usize = 1 << 16;
     let mut best = 0.0f64;
-    for _ in 0..8 {
-        let seconds = time(|| {
-            let sum: u64 = memory
-                .par_chunks(CHUNK)
-                .map(|chunk| chunk.iter().sum::<u64>())
-                .sum();
-            black_box(sum);
-        });
-        best = best.max(size_of_val(&memory[..]) as f64 / seconds);
+    for piece in [WORDS.div_ceil(threads), SMALL] {
+        let pieces: Vec<Vec<u64>> = (0..WORDS / piece).map(|_| vec![1; piece]).collect();
+        for turn in 0..24 {
+            let ahead = [0, 1024, 2048, 4096][turn % 4];
+            let seconds = time(|| {
+                pieces
+                    .par_chunks(pieces.len().div_ceil(threads))
+                    .for_each(|part| {
+                        for piece in part {
+                            black_box(kernels::sum_of_words(piece, ahead));
+                        }
+                    });
+            });
+            let bytes = 8 * piece * pieces.len();
+            best = best.max(bytes as f64 / seconds);
+        }
     }
     best
 }

@@ -14,6 +14,7 @@ mod memory;
 mod ours;
 mod peer;
 mod report;
+mod small;
 mod targets;
 mod turns;
 
@@ -74,15 +75,17 @@ fn main() -> anyhow::Result<()> {
     let python = (options.python.clone())
         .or_else(|| std::env::var_os("BENCH_PYTHON").map(PathBuf::from))
         .unwrap_or_else(|| "python3".into());
-    let machine = Machine::measure(threads);
+    let mut peers = Peers::new(python, threads);
+    let machine = Machine::measure(threads, &mut peers);
     machine.print();
     let mut bench = Bench {
-        peers: Peers::new(python, threads),
+        peers,
         filter: options.filter.clone().unwrap_or_default(),
         repeat: options.repeat.max(1),
         rows: Vec::new(),
     };
     ours::measure(&mut bench, &machine)?;
+    small::measure(&mut bench, &machine)?;
     memory::measure(&mut bench, threads)?;
     if let Some(text) = &options.book_text {
         epochs::measure(&mut bench, text, options.epochs)?;

@@ -19,6 +19,16 @@ pub(crate) enum Name {
     TransformersF32,
     /// The same in bf16.
     TransformersBf16,
+    /// The same in f32 after `torch.compile`.
+    TransformersCompiled,
+    /// llama.cpp in f32: tied head.
+    LlamaF32,
+    /// The same in f16.
+    LlamaF16,
+    /// The same in 8 bits.
+    LlamaQ8,
+    /// The same in 4 bits.
+    LlamaQ4,
     /// The tokenizer.
     Tiktoken,
 }
@@ -30,6 +40,11 @@ impl Name {
             Self::Candle => "candle",
             Self::TransformersF32 => "transformers-f32",
             Self::TransformersBf16 => "transformers-bf16",
+            Self::TransformersCompiled => "transformers-compiled",
+            Self::LlamaF32 => "llama-f32",
+            Self::LlamaF16 => "llama-f16",
+            Self::LlamaQ8 => "llama-q8_0",
+            Self::LlamaQ4 => "llama-q4_0",
             Self::Tiktoken => "tiktoken",
         }
     }
@@ -38,7 +53,11 @@ impl Name {
     pub(crate) fn precision(self) -> &'static str {
         match self {
             Self::Pytorch | Self::Candle | Self::TransformersF32 => "f32",
+            Self::TransformersCompiled | Self::LlamaF32 => "f32",
             Self::TransformersBf16 => "bf16",
+            Self::LlamaF16 => "f16",
+            Self::LlamaQ8 => "int8",
+            Self::LlamaQ4 => "int4",
             Self::Tiktoken => "",
         }
     }
@@ -57,6 +76,11 @@ impl Name {
             Self::Candle => Command::new(peers.join("candle/target/release/candle-peer")),
             Self::TransformersF32 => script("huggingface.py", &["f32"]),
             Self::TransformersBf16 => script("huggingface.py", &["bf16"]),
+            Self::TransformersCompiled => script("huggingface.py", &["compiled"]),
+            Self::LlamaF32 => script("llama.py", &["f32"]),
+            Self::LlamaF16 => script("llama.py", &["f16"]),
+            Self::LlamaQ8 => script("llama.py", &["q8_0"]),
+            Self::LlamaQ4 => script("llama.py", &["q4_0"]),
             Self::Tiktoken => script("tokens.py", &[]),
         }
     }

@@ -11,6 +11,8 @@ struct Target {
     figure: fn(&[Row]) -> Option<f64>,
 }
 
+const DECODE: &str = "decode 16+128, tied";
+
 const TARGETS: &[Target] = &[
     Target {
         text: "forward 1x1024: times transformers f32",
@@ -36,24 +38,79 @@ const TARGETS: &[Target] = &[
         },
     },
     Target {
-        text: "decode f32: times transformers f32",
+        text: "decode f32: times the best peer",
         least: 2.3,
-        figure: |rows| ratio(rows, "decode 16+128, tied", "f32"),
+        figure: |rows| ratio(rows, DECODE, "f32"),
     },
     Target {
         text: "decode f32: part of the memory floor",
+        least: 0.88,
+        figure: |rows| floor(rows, DECODE, "f32"),
+    },
+    Target {
+        text: "decode bf16: part of the memory floor",
+        least: 0.82,
+        figure: |rows| floor(rows, DECODE, "bf16"),
+    },
+    Target {
+        text: "decode f16: part of the memory floor",
+        least: 0.82,
+        figure: |rows| floor(rows, DECODE, "f16"),
+    },
+    Target {
+        text: "decode f16: times llama.cpp's",
+        least: 1.0,
+        figure: |rows| ratio(rows, DECODE, "f16"),
+    },
+    Target {
+        text: "decode int8: part of the memory floor",
+        least: 0.75,
+        figure: |rows| floor(rows, DECODE, "int8"),
+    },
+    Target {
+        text: "decode int8: times llama.cpp's q8_0",
+        least: 1.3,
+        figure: |rows| ratio(rows, DECODE, "int8"),
+    },
+    Target {
+        text: "decode int4: part of the memory floor",
+        least: 0.65,
+        figure: |rows| floor(rows, DECODE, "int4"),
+    },
+    Target {
+        text: "decode int4: times llama.cpp's q4_0",
+        least: 1.0,
+        figure: |rows| ratio(rows, DECODE, "int4"),
+    },
+    Target {
+        text: "train 4x256, tied: part of the product floor",
         least: 0.8,
-        figure: |rows| find(rows, "decode 16+128, tied", "f32")?.floor_fraction,
+        figure: |rows| floor(rows, "train 4x256, tied", "f32"),
     },
     Target {
-        text: "decode bf16: times our f32",
-        least: 1.7,
-        figure: |rows| over_f32(rows, "bf16"),
+        text: "train 4x256, untied: part of the product floor",
+        least: 0.8,
+        figure: |rows| floor(rows, "train 4x256, untied", "f32"),
     },
     Target {
-        text: "decode int8: times our f32",
+        text: "forward 1x1024: part of the product floor",
+        least: 0.85,
+        figure: |rows| floor(rows, "forward 1x1024, tied", "f32"),
+    },
+    Target {
+        text: "nanoGPT for a CPU: times the best PyTorch",
         least: 2.5,
-        figure: |rows| over_f32(rows, "int8"),
+        figure: |rows| ratio(rows, "train nanoGPT for a CPU", "f32"),
+    },
+    Target {
+        text: "nanoGPT on characters: times the best PyTorch",
+        least: 2.0,
+        figure: |rows| ratio(rows, "train nanoGPT on characters", "f32"),
+    },
+    Target {
+        text: "story: times the best PyTorch",
+        least: 2.0,
+        figure: |rows| ratio(rows, "train story", "f32"),
     },
     Target {
         text: "build from a seed: times PyTorch",
@@ -99,7 +156,6 @@ fn ratio(rows: &[Row], work: &str, precision: &str) -> Option<f64> {
     find(rows, work, precision)?.ratio
 }
 
-fn over_f32(rows: &[Row], precision: &str) -> Option<f64> {
-    let work = "decode 16+128, tied";
-    Some(find(rows, work, precision)?.ours / find(rows, work, "f32")?.ours)
+fn floor(rows: &[Row], work: &str, precision: &str) -> Option<f64> {
+    find(rows, work, precision)?.floor_fraction
 }
