@@ -37,7 +37,7 @@ fn steps_after_the_third_map_no_pages() {
         (0..n).for_each(|_| _ = trainer.train_batch().unwrap());
         (page_faults() - before) as f64 / n as f64
     };
-    let (first, later) = (batches(3), batches(30));
+    let (first, later) = (batches(3), batches(10));
     // Some 20 MB a step without buffers that are kept: thousands of pages.
     assert!(
         first > 1000.0,
