@@ -9,6 +9,7 @@ use clap::builder::styling::AnsiColor;
 use clap::error::ErrorKind;
 
 use crate::output::{coloured, is_closed};
+use crate::ranks::ToldElsewhere;
 
 /// Shows a clap error: help and version as they are, mistakes in one line.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
@@ -29,6 +30,9 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
     if is_closed(error) {
         return ExitCode::SUCCESS;
+    }
+    if error.is::<ToldElsewhere>() {
+        return ExitCode::FAILURE;
     }
     if let Some(usage) = error.downcast_ref::<Usage>() {
         report(&usage.0);

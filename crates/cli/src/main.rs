@@ -14,9 +14,12 @@ mod info;
 mod logits;
 mod memory;
 mod model;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod nearest;
 mod output;
 mod presets;
+mod ranks;
 mod runs;
 mod threads;
 mod tokenize;

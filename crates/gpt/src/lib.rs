@@ -12,6 +12,7 @@ mod gelu;
 mod model;
 mod model_backward;
 mod model_loss;
+mod model_skip;
 mod shortcut;
 mod size;
 mod transformer_block;

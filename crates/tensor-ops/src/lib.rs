@@ -22,7 +22,9 @@ mod softmax;
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
 pub use {ndarray, torch_rng};
 
-pub use adamw::{AdamWStep, adamw_update, sum_of_squares};
+pub use adamw::{
+    AdamWStep, OPTIMIZER_BLOCK, adamw_update, move_into_sum, sum_of_squares, sums_of_squares,
+};
 pub use attend_query::attend_query;
 pub use bf16_matrix::Bf16Matrix;
 pub use cross_entropy::{CrossEntropyCache, cross_entropy, cross_entropy_train};

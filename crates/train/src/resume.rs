@@ -9,7 +9,7 @@ use gpt::GptConfig;
 use crate::checkpoint::{self, Checkpoint, STATE_FILE};
 use crate::run_folder::step_name;
 use crate::state::{self, EpochState, Fingerprint, TrainState, rng_from_hex, rng_to_hex};
-use crate::trainer::EpochInProgress;
+use crate::trainer::{EpochInProgress, Optimizer};
 use crate::{RunFolder, TrainConfig, TrainError, Trainer};
 
 impl Trainer {
@@ -95,18 +95,37 @@ impl Trainer {
 
     /// Saves the run as it is, between two steps or among the batches of one; returns the checkpoint's folder.
     ///
+    /// With ranks, all of them save at once, and one of them has the folder.
+    ///
     /// # Errors
     /// If it can't be written: the checkpoints from before are then as they were.
-    pub fn save(&self, folder: &RunFolder) -> Result<PathBuf, TrainError> {
+    pub fn save(&self, folder: Option<&RunFolder>) -> Result<Option<PathBuf>, TrainError> {
         let name = step_name(self.steps_done, self.micro_step);
-        let grads = (self.micro_step > 0).then_some(&self.grads);
+        let begun = self.micro_step > 0;
         let state = self.state();
-        folder.add(&name, self.config.keep, |folder| {
-            checkpoint::write(folder, &self.model, &self.optimizer, grads, &state)
-        })
+        let (whole, sum);
+        let (optimizer, grads) = match &self.optimizer {
+            Optimizer::Alone(optimizer) => (Some(optimizer), begun.then_some(&self.grads)),
+            Optimizer::Shared(share) => {
+                let (model, want) = (self.model.config(), folder.is_some());
+                whole = share.whole(model, want)?;
+                sum = match begun {
+                    true => share.gradients(model, want)?,
+                    false => None,
+                };
+                (whole.as_ref(), sum.as_ref())
+            }
+        };
+        let (Some(folder), Some(optimizer)) = (folder, optimizer) else {
+            return Ok(None);
+        };
+        let saved = folder.add(&name, self.config.keep, |folder| {
+            checkpoint::write(folder, &self.model, optimizer, grads, &state)
+        });
+        saved.map(Some)
     }
 
-    fn state(&self) -> TrainState {
+    pub(crate) fn state(&self) -> TrainState {
         let (train_data, val_data) = self.fingerprints.get_or_init(|| {
             let val_loader = self.val_loader.as_ref();
             (
@@ -120,7 +139,10 @@ impl Trainer {
             steps_done: self.steps_done,
             micro_step: self.micro_step,
             loss_sum: self.loss_sum,
-            optimizer_steps: self.optimizer.steps,
+            optimizer_steps: match &self.optimizer {
+                Optimizer::Alone(optimizer) => optimizer.steps,
+                Optimizer::Shared(share) => share.steps,
+            },
             tokens_seen: self.tokens_seen,
             epoch: self.epoch,
             epoch_in_progress: self.epoch_in_progress.as_ref().map(|epoch| EpochState {

@@ -92,7 +92,7 @@ pub fn train_model_simple(
         evaluations,
         samples,
     };
-    let (model, optimizer, generator) = trainer.into_parts();
+    let (model, optimizer, generator) = trainer.into_parts()?;
     *rng = generator;
     Ok((model, optimizer, history))
 }

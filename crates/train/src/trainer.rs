@@ -5,15 +5,18 @@
 //! step:   after `accumulation` batches: clip, AdamW
 //! ```
 //!
+//! Each batch's gradients are computed from zero and added to those before: the bits of a step don't depend on who computed which batch.
 //! When an evaluation, a sample or a checkpoint is due, `run.rs` knows; what a checkpoint keeps, `resume.rs`.
 
 use std::sync::OnceLock;
 
-use dataloader::{DataLoader, Epoch};
+use dataloader::{Batch, DataLoader, Epoch};
 use gpt::{GptError, GptModel};
+use tensor_ops::{Parameters, move_into_sum};
 use torch_rng::TorchRng;
 
 use crate::clip::clip_scale;
+use crate::share::Share;
 use crate::state::Fingerprint;
 use crate::{
     AdamW, BatchReport, Evaluation, SampleConfig, StepReport, TrainConfig, TrainError, grad_norm,
@@ -24,9 +27,11 @@ use crate::{
 pub struct Trainer {
     pub(crate) config: TrainConfig,
     pub(crate) model: GptModel,
-    pub(crate) optimizer: AdamW,
-    /// Zeros, but between the batches of one step.
+    pub(crate) optimizer: Optimizer,
+    /// The sum over the batches of one step; zeros between steps, and where ranks share the sums.
     pub(crate) grads: GptModel,
+    /// Zeros to compute a step's second batch into, and those after it.
+    batch_grads: Option<GptModel>,
     pub(crate) rng: TorchRng,
     pub(crate) train_loader: DataLoader,
     pub(crate) val_loader: Option<DataLoader>,
@@ -41,6 +46,13 @@ pub struct Trainer {
     pub(crate) steps: Vec<StepReport>,
     pub(crate) evaluations: Vec<Evaluation>,
     pub(crate) fingerprints: OnceLock<(Fingerprint, Option<Fingerprint>)>,
+}
+
+/// The optimizer, or this rank's share of it.
+#[derive(Debug)]
+pub(crate) enum Optimizer {
+    Alone(AdamW),
+    Shared(Share),
 }
 
 /// An epoch that has begun, and the generator from before it was drawn.
@@ -100,9 +112,10 @@ impl Trainer {
         check_prompt(&model, config.sample.as_ref())?;
         Ok(Self {
             grads: GptModel::zeros(*model.config())?,
+            batch_grads: None,
             config,
             model,
-            optimizer,
+            optimizer: Optimizer::Alone(optimizer),
             rng,
             train_loader,
             val_loader,
@@ -125,21 +138,13 @@ impl Trainer {
     pub fn train_batch(&mut self) -> Result<Progress, TrainError> {
         let (batch, epoch_end) = self.next_batch();
         let learning_rate = self.learning_rate();
-        let weight = 1.0 / self.config.accumulation as f32;
-        let loss = self.model.loss_and_grads(
-            &batch.input_ids,
-            &batch.target_ids,
-            weight,
-            &mut self.rng,
-            &mut self.grads,
-        )?;
-        if !loss.is_finite() {
-            return Err(TrainError::NonFiniteLoss {
-                step: self.steps_done,
-                loss,
-                learning_rate,
-            });
-        }
+        let loss = match &self.optimizer {
+            Optimizer::Shared(share) if !share.computes(self.micro_step) => {
+                self.model.skip_draws(batch.input_ids.dim(), &mut self.rng);
+                None
+            }
+            _ => Some(self.add_gradients(&batch)?),
+        };
         let tokens = batch.input_ids.len() as u64;
         let report = BatchReport {
             step: self.steps_done,
@@ -149,8 +154,8 @@ impl Trainer {
             tokens,
         };
         self.tokens_seen += tokens;
-        self.loss_sum += f64::from(loss);
         self.micro_step += 1;
+        self.add_losses(loss, learning_rate)?;
         let step = if self.micro_step == self.config.accumulation {
             Some(self.update(learning_rate)?)
         } else {
@@ -177,9 +182,12 @@ impl Trainer {
         &self.model
     }
 
-    /// The optimizer as it is now.
-    pub fn optimizer(&self) -> &AdamW {
-        &self.optimizer
+    /// The optimizer as it is now; `None` if ranks share its moments.
+    pub fn optimizer(&self) -> Option<&AdamW> {
+        match &self.optimizer {
+            Optimizer::Alone(optimizer) => Some(optimizer),
+            Optimizer::Shared(_) => None,
+        }
     }
 
     /// The generator as it is now.
@@ -213,13 +221,23 @@ impl Trainer {
         self.config.schedule.learning_rate(self.steps_done, peak_lr)
     }
 
-    /// The parts of a finished run.
-    pub fn into_parts(self) -> (GptModel, AdamW, TorchRng) {
-        (self.model, self.optimizer, self.rng)
+    /// The parts of a finished run; with ranks, each gets the whole optimizer.
+    ///
+    /// # Errors
+    /// None without ranks.
+    pub fn into_parts(self) -> Result<(GptModel, AdamW, TorchRng), TrainError> {
+        let optimizer = match self.optimizer {
+            Optimizer::Alone(optimizer) => optimizer,
+            Optimizer::Shared(share) => {
+                let whole = share.whole(self.model.config(), true)?;
+                whole.expect("each rank wants it")
+            }
+        };
+        Ok((self.model, optimizer, self.rng))
     }
 
     /// The next batch, of a new epoch if need be, and whether it is the last one.
-    fn next_batch(&mut self) -> (dataloader::Batch, bool) {
+    fn next_batch(&mut self) -> (Batch, bool) {
         let epoch = self.epoch_in_progress.get_or_insert_with(|| {
             let drawn_from = self.rng.clone();
             let batches = self.train_loader.epoch(&mut self.rng);
@@ -233,9 +251,70 @@ impl Trainer {
         (batch, epoch.batches.len() == 0)
     }
 
+    /// One batch forward and backward: adds to the step's gradients, and returns the loss.
+    fn add_gradients(&mut self, batch: &Batch) -> Result<f32, TrainError> {
+        let shared = matches!(self.optimizer, Optimizer::Shared(_));
+        let first = self.micro_step == 0 || shared;
+        if !first && self.batch_grads.is_none() {
+            self.batch_grads = Some(GptModel::zeros(*self.model.config())?);
+        }
+        let grads = match &mut self.batch_grads {
+            Some(grads) if !first => grads,
+            _ => &mut self.grads,
+        };
+        let weight = 1.0 / self.config.accumulation as f32;
+        let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
+        let loss = self
+            .model
+            .loss_and_grads(inputs, targets, weight, &mut self.rng, grads)?;
+        if let Some(grads) = self.batch_grads.as_mut().filter(|_| !first) {
+            let sums = self.grads.named_parameters_mut();
+            for ((_, mut sum), (_, mut grad)) in sums.into_iter().zip(grads.named_parameters_mut())
+            {
+                let [sum, grad] = [&mut sum, &mut grad]
+                    .map(|view| view.as_slice_mut().expect("weights are row-major"));
+                move_into_sum(sum, grad);
+            }
+        }
+        Ok(loss)
+    }
+
+    /// Adds a batch's loss to the step's; with ranks, those of a round at its end.
+    fn add_losses(&mut self, loss: Option<f32>, learning_rate: f64) -> Result<(), TrainError> {
+        let step = self.steps_done;
+        let not_finite = |loss| TrainError::NonFiniteLoss {
+            step,
+            loss,
+            learning_rate,
+        };
+        match &mut self.optimizer {
+            Optimizer::Alone(_) => {
+                let loss = loss.expect("alone, each batch is ours");
+                if !loss.is_finite() {
+                    return Err(not_finite(loss));
+                }
+                self.loss_sum += f64::from(loss);
+            }
+            Optimizer::Shared(share) => {
+                let batches = (self.micro_step, self.config.accumulation);
+                for (rank, loss) in share.batch_done(loss, batches, &mut self.grads) {
+                    if !loss.is_finite() {
+                        let source = Box::new(not_finite(loss));
+                        return Err(TrainError::OnRank { rank, source });
+                    }
+                    self.loss_sum += f64::from(loss);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Clips and takes the optimizer's step.
     fn update(&mut self, learning_rate: f64) -> Result<StepReport, TrainError> {
-        let norm = grad_norm(&self.grads);
+        let norm = match &self.optimizer {
+            Optimizer::Alone(_) => grad_norm(&self.grads),
+            Optimizer::Shared(share) => share.grad_norm(),
+        };
         if !norm.is_finite() {
             return Err(TrainError::NonFiniteGradient {
                 step: self.steps_done,
@@ -247,8 +326,12 @@ impl Trainer {
             .config
             .max_grad_norm
             .map_or(1.0, |max| clip_scale(norm, max));
-        self.optimizer
-            .step(&mut self.model, &mut self.grads, learning_rate, scale);
+        match &mut self.optimizer {
+            Optimizer::Alone(optimizer) => {
+                optimizer.step(&mut self.model, &mut self.grads, learning_rate, scale);
+            }
+            Optimizer::Shared(share) => share.step(&mut self.model, learning_rate, scale),
+        }
         let report = StepReport {
             step: self.steps_done,
             epoch: self.epoch,

@@ -15,12 +15,17 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Listens from here on (to a request to terminate, too).
-    pub(crate) fn listen() -> Result<Self> {
+    ///
+    /// Of several ranks that are asked, `tells` is one.
+    pub(crate) fn listen(tells: bool) -> Result<Self> {
         let interrupt = Self::default();
         let asked = Arc::clone(&interrupt.0);
         ctrlc::set_handler(move || {
             if asked.swap(true, Ordering::SeqCst) {
                 std::process::exit(INTERRUPTED);
+            }
+            if !tells {
+                return;
             }
             // Standard error may be closed: no reason to fail.
             let message = b"\nstopping after this step and saving (Ctrl-C again stops at once)\n";

@@ -21,6 +21,8 @@ use clap::Args;
 
 use options::TrainOptions;
 
+use crate::ranks::World;
+
 /// Examples under the help.
 const EXAMPLES: &str = "\
 Examples:
@@ -32,9 +34,19 @@ Examples:
 
 Ctrl-C finishes the step, saves, and says how to go on.";
 
+/// The examples of a build with MPI.
+#[cfg(feature = "mpi")]
+const MPI_EXAMPLES: &str = "
+
+Several processes, on one machine or many, which share out the batches of a step:
+  mpirun -n 4 gpt train --gradient-accumulation-steps 8
+The result is bit for bit that of one process; docs/distributed.md says more.";
+#[cfg(not(feature = "mpi"))]
+const MPI_EXAMPLES: &str = "";
+
 /// The command line of `gpt train`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}{MPI_EXAMPLES}"))]
 pub(crate) struct TrainArgs {
     #[command(flatten)]
     options: TrainOptions,
@@ -44,17 +56,58 @@ pub(crate) struct TrainArgs {
     /// Go on with a run as if it had never stopped [default: the newest in runs/, or --out-dir]
     #[arg(long, value_name = "DIR", num_args = 0..=1, help_heading = "Run")]
     resume: Option<Option<PathBuf>>,
+    /// Say what each of mpirun's processes is at the start, and what they exchanged at the end
+    #[cfg(feature = "mpi")]
+    #[arg(short, long, help_heading = "Run")]
+    verbose: bool,
 }
 
 pub(crate) fn run(args: &TrainArgs) -> Result<()> {
+    let world = World::join()?;
+    let done = run_in(args, &world);
+    world.leave(done)
+}
+
+fn run_in(args: &TrainArgs, world: &World) -> Result<()> {
+    let options = world.all(options(args, world))?;
+    world.agree(facts(&options))?;
+    let started = world.all(started(args, &options, world))?;
+    let started = started.share(world)?;
+    #[cfg(feature = "mpi")]
+    if args.verbose {
+        world.introduce();
+    }
+    #[cfg(feature = "mpi")]
+    let began = std::time::Instant::now();
+    run::run(started, world)?;
+    #[cfg(feature = "mpi")]
+    if args.verbose {
+        world.tell_traffic(began.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
+
+fn options(args: &TrainArgs, world: &World) -> Result<TrainOptions> {
     let options = match &args.config {
         Some(path) => config_file::overlay(&config_file::read(path)?, &args.options),
         None => args.options.clone(),
     };
-    crate::threads::use_threads(options.threads)?;
-    let started = match resume::folder(args.resume.as_ref(), &options)? {
-        Some(folder) => resume::resume(&folder, &options)?,
-        None => start::start(&options)?,
-    };
-    run::run(started)
+    crate::threads::use_threads_beside(options.threads, world.on_this_machine())?;
+    Ok(options)
+}
+
+fn started(args: &TrainArgs, options: &TrainOptions, world: &World) -> Result<start::Started> {
+    match resume::folder(args.resume.as_ref(), options)? {
+        Some(folder) => resume::resume(&folder, options, world.is_first()),
+        None => start::start(options, world.is_first()),
+    }
+}
+
+/// The options that must be the same on all ranks; paths may differ, what is read there may not.
+fn facts(options: &TrainOptions) -> Vec<(String, String)> {
+    config_file::to_table(options)
+        .into_iter()
+        .filter(|(key, _)| !["data", "init_from", "out_dir", "threads"].contains(&key.as_str()))
+        .map(|(key, value)| (format!("--{}", key.replace('_', "-")), value.to_string()))
+        .collect()
 }

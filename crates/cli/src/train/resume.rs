@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use train::{RunFolder, Trainer, latest_checkpoint, read_settings};
+use train::{RunFolder, TrainError, Trainer, latest_checkpoint, read_settings};
 
 use super::config_file::{overlay, read, to_table};
 use super::options::TrainOptions;
@@ -48,7 +48,7 @@ fn run_of(folder: &Path) -> PathBuf {
 }
 
 /// Goes on with the run in `path`, from its newest checkpoint.
-pub(crate) fn resume(path: &Path, asked: &TrainOptions) -> Result<Started> {
+pub(crate) fn resume(path: &Path, asked: &TrainOptions, saves: bool) -> Result<Started> {
     let name = path.display();
     if !path.exists() {
         bail!("{name}: no such folder, so there is no run to resume");
@@ -59,7 +59,7 @@ pub(crate) fn resume(path: &Path, asked: &TrainOptions) -> Result<Started> {
     if !path.join(OPTIONS).exists() {
         bail!("{name}: there is no run to resume: {OPTIONS} is missing");
     }
-    let folder = RunFolder::open(path)?;
+    let folder = saves.then(|| RunFolder::open(path)).transpose()?;
     let saved = read(&path.join(OPTIONS))?;
     let mut asked = asked.clone();
     asked.init_from = None;
@@ -68,7 +68,12 @@ pub(crate) fn resume(path: &Path, asked: &TrainOptions) -> Result<Started> {
     }
     refuse_changes(path, &saved, &asked)?;
     let options = overlay(&saved, &asked);
-    let Some(checkpoint) = folder.newest()? else {
+    let checkpoint = match latest_checkpoint(path) {
+        Ok(checkpoint) => Some(checkpoint),
+        Err(TrainError::NoCheckpoint { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let Some(checkpoint) = checkpoint else {
         // It was stopped before its first checkpoint: it begins again, to the same bits.
         let init_from = options.init_from.clone();
         let base = init_from
@@ -77,7 +82,6 @@ pub(crate) fn resume(path: &Path, asked: &TrainOptions) -> Result<Started> {
             .transpose()?;
         return start_in(folder, plan(&options, base)?, init_from.as_deref());
     };
-    let checkpoint = latest_checkpoint(checkpoint)?;
     let base = read_settings(&checkpoint)?.model;
     let plan = plan(&options, Some(base))?;
     let trainer = Trainer::resume(
@@ -87,7 +91,9 @@ pub(crate) fn resume(path: &Path, asked: &TrainOptions) -> Result<Started> {
         plan.loaders.train.clone(),
         plan.loaders.validation.clone(),
     )?;
-    write_options(path, &plan.options)?;
+    if saves {
+        write_options(path, &plan.options)?;
+    }
     Ok(Started {
         trainer,
         folder,

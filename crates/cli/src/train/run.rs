@@ -20,9 +20,10 @@ use super::progress::Progress;
 use super::start::Started;
 use crate::memory::count;
 use crate::model::text_of;
+use crate::ranks::{Common, World};
 
-pub(crate) fn run(started: Started) -> Result<()> {
-    let interrupt = Interrupt::listen()?;
+pub(crate) fn run(started: Started, world: &World) -> Result<()> {
+    let interrupt = Interrupt::listen(world.is_first())?;
     let began = Instant::now();
     let Started {
         mut trainer,
@@ -32,6 +33,14 @@ pub(crate) fn run(started: Started) -> Result<()> {
         data,
         loaders,
     } = started;
+    let Some(folder) = folder else {
+        // Another rank shows, logs and saves.
+        world.common(trainer.run(None, &mut |_| match interrupt.asked() {
+            true => Signal::Stop,
+            false => Signal::Continue,
+        }))?;
+        return Ok(());
+    };
     let path = folder.path().to_owned();
     let vocab_size = settings.model.vocab_size;
     let tokens_per_step =
@@ -141,7 +150,9 @@ pub(crate) fn run(started: Started) -> Result<()> {
         Ok(outcome) => outcome,
         Err(error) => {
             progress.finish();
-            return Err(with_what_is_kept(error, &path));
+            return world
+                .common(Err(error))
+                .map_err(|error| with_what_is_kept(error, &path));
         }
     };
     if let Some(error) = log_error {
@@ -235,13 +246,17 @@ fn summary(
 }
 
 /// What failed, and which checkpoint there is to go back to.
-fn with_what_is_kept(error: TrainError, path: &Path) -> anyhow::Error {
-    match latest_checkpoint(path) {
-        Ok(checkpoint) => anyhow!(
-            "{error}; the last checkpoint is kept: {}",
-            checkpoint.display()
-        ),
-        Err(_) => error.into(),
+fn with_what_is_kept(error: anyhow::Error, path: &Path) -> anyhow::Error {
+    let Ok(checkpoint) = latest_checkpoint(path) else {
+        return error;
+    };
+    let kept = anyhow!(
+        "{error}; the last checkpoint is kept: {}",
+        checkpoint.display()
+    );
+    match error.is::<Common>() {
+        true => Common(kept).into(),
+        false => kept,
     }
 }
 

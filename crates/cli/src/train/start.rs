@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use gpt::checkpoint::{load_config, write_atomically};
@@ -17,6 +18,7 @@ use super::options::TrainOptions;
 use super::settings::{self, Settings};
 use crate::ids::ids_of_text;
 use crate::memory::{Purpose, check_fits};
+use crate::ranks::World;
 use crate::{model, runs};
 
 /// The options of a run, in its folder.
@@ -29,11 +31,22 @@ const SCRATCH: &str = "scratch";
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) trainer: Trainer,
-    pub(crate) folder: RunFolder,
+    /// None on a rank that doesn't save.
+    pub(crate) folder: Option<RunFolder>,
     pub(crate) options: TrainOptions,
     pub(crate) settings: Settings,
     pub(crate) data: Data,
     pub(crate) loaders: Loaders,
+}
+
+impl Started {
+    /// Shares the run with the other ranks, if there are any.
+    pub(crate) fn share(mut self, world: &World) -> Result<Self> {
+        if let Some(ranks) = world.ranks() {
+            self.trainer = world.common(self.trainer.share(Arc::clone(ranks)))?;
+        }
+        Ok(self)
+    }
 }
 
 /// Everything of a run but its model and folder.
@@ -89,7 +102,7 @@ fn sample(settings: &Settings) -> Result<Option<SampleConfig>> {
 }
 
 /// Starts a run from its first step.
-pub(crate) fn start(options: &TrainOptions) -> Result<Started> {
+pub(crate) fn start(options: &TrainOptions, saves: bool) -> Result<Started> {
     let mut options = options.clone();
     if let Some(data) = &options.data {
         // So that the run can be resumed from another folder.
@@ -103,12 +116,18 @@ pub(crate) fn start(options: &TrainOptions) -> Result<Started> {
     options.init_from = init_from.as_deref().map(std::path::absolute).transpose()?;
     let base = init_from.as_deref().map(load_config).transpose()?;
     let plan = plan(&options, base)?;
-    let folder = open_folder(plan.options.out_dir.as_deref())?;
+    let folder = saves
+        .then(|| open_folder(plan.options.out_dir.as_deref()))
+        .transpose()?;
     start_in(folder, plan, init_from.as_deref())
 }
 
 /// The first step of `plan`, in a folder that is ours.
-pub(crate) fn start_in(folder: RunFolder, plan: Plan, init_from: Option<&Path>) -> Result<Started> {
+pub(crate) fn start_in(
+    folder: Option<RunFolder>,
+    plan: Plan,
+    init_from: Option<&Path>,
+) -> Result<Started> {
     let Plan {
         options,
         settings,
@@ -127,7 +146,9 @@ pub(crate) fn start_in(folder: RunFolder, plan: Plan, init_from: Option<&Path>) 
         loaders.validation.clone(),
         rng,
     )?;
-    write_options(folder.path(), &options)?;
+    if let Some(folder) = &folder {
+        write_options(folder.path(), &options)?;
+    }
     Ok(Started {
         trainer,
         folder,

@@ -37,6 +37,15 @@ pub(crate) fn adamw(
     }
 }
 
+/// `sum += x; x = 0`
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub(crate) fn move_into_sum(sum: &mut [f32], x: &mut [f32]) {
+    for (sum, x) in sum.iter_mut().zip(x) {
+        *sum += *x;
+        *x = 0.0;
+    }
+}
+
 /// `sum x_i^2` in f64, in eight lanes that are added up in order.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub(crate) fn sum_of_squares(x: &[f32]) -> f64 {
