@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const LIBRARIES: [&str; 8] = [
+const LIBRARIES: [&str; 11] = [
     "torch-rng",
     "tokenizer",
+    "kernels",
+    "caching-alloc",
     "tensor-ops",
     "dataloader",
     "attention",
     "gpt",
+    "checkpoint",
     "generate",
     "train",
 ];

@@ -10,7 +10,7 @@
 use std::fs;
 use std::sync::LazyLock;
 
-use gpt::checkpoint::{load_config, load_model, load_tensors};
+use checkpoint::{load_config, load_model, load_tensors};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 

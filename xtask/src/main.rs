@@ -13,7 +13,7 @@ mod workspace;
 
 /// Training asks for the same large blocks in every step.
 #[global_allocator]
-static ALLOCATOR: tensor_ops::KeptBlocks = tensor_ops::KeptBlocks::new();
+static ALLOCATOR: caching_alloc::CachingAllocator = caching_alloc::CachingAllocator::new();
 
 /// The project's own checks.
 #[derive(Parser)]

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use checkpoint::{Precision, save_book, save_hugging_face};
 use clap::{Args, ValueEnum};
-use gpt::checkpoint::{Precision, save_book, save_hugging_face};
 use tensor_ops::Parameters;
 
 use crate::failure::Usage;

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use checkpoint::load_config;
 use clap::Args;
 use gpt::GptConfig;
-use gpt::checkpoint::load_config;
 use serde::Serialize;
 
 use crate::memory::{bytes, count};

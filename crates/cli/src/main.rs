@@ -33,7 +33,7 @@ use args::{Cli, Command};
 
 /// Training and prompts ask for the same large blocks in every step.
 #[global_allocator]
-static ALLOCATOR: tensor_ops::KeptBlocks = tensor_ops::KeptBlocks::new();
+static ALLOCATOR: caching_alloc::CachingAllocator = caching_alloc::CachingAllocator::new();
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(args::with_dashes(std::env::args_os())) {

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use checkpoint::{load_config, load_model};
 use clap::Args;
 use gpt::GptModel;
-use gpt::checkpoint::{load_config, load_model};
 use tokenizer::Gpt2Tokenizer;
 
 use crate::memory::{Purpose, check_fits};

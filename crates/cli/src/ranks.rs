@@ -4,8 +4,7 @@
 //! MPI itself is in `mpi.rs`, in builds with the feature `mpi`.
 
 use std::fmt;
-use std::fs::File;
-use std::io;
+use std::fs;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
@@ -230,9 +229,7 @@ fn vectors() -> &'static str {
 /// Of the program's own file: two builds of one version may round differently.
 fn program_hash() -> Result<String> {
     let path = std::env::current_exe().context("the program's own file")?;
-    let mut hasher = Sha256::new();
-    let mut file = File::open(&path).with_context(|| path.display().to_string())?;
-    io::copy(&mut file, &mut hasher).with_context(|| path.display().to_string())?;
-    let hash = hasher.finalize();
+    let program = fs::read(&path).with_context(|| path.display().to_string())?;
+    let hash = Sha256::digest(program);
     Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -4,8 +4,8 @@
 
 use std::error::Error;
 
+use checkpoint::load_model;
 use generate::{Decoder, DecoderConfig, Precision, greedy_id};
-use gpt::checkpoint::load_model;
 use ndarray::ArrayView1;
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 

@@ -7,8 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use gpt::{GptModel, TransformerBlock};
+use kernels::{Bf16Matrix, Int8Matrix};
 use ndarray::{ArrayRef2, ArrayView1, ArrayView2, ArrayViewMut2};
-use tensor_ops::{Bf16Matrix, Int8Matrix, Linear, matmul_into};
+use tensor_ops::{Linear, matmul_into};
 
 use crate::GenerateError;
 

@@ -2,7 +2,6 @@
 #![deny(unsafe_code)] // not `forbid`: the slicing macro of ndarray allows its own
 
 mod bad_lm;
-pub mod checkpoint;
 mod config;
 mod dummy;
 mod embed;

@@ -5,10 +5,11 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use kernels::{Bf16Matrix, Int8Matrix};
 use ndarray::{Array2, ArrayView2};
 use tensor_ops::{
-    Bf16Matrix, Dropout, Embedding, Int8Matrix, LayerNorm, Linear, cross_entropy_train, gelu,
-    gelu_backward, matmul, matmul_into,
+    Dropout, Embedding, LayerNorm, Linear, cross_entropy_train, gelu, gelu_backward, matmul,
+    matmul_into,
 };
 use torch_rng::{Build, TorchRng};
 

@@ -2,12 +2,11 @@
 //!
 //! The sum over rows runs in f64 in order. There is no label smoothing, no weights and no ignored index.
 
+use kernels::{elementwise, reduce};
 use ndarray::{Array1, Array2, ArrayRef2};
 use rayon::prelude::*;
 
-use crate::kernels::{elementwise, reduce};
-use crate::linear::slice_mut;
-use crate::rows::{as_rows, for_each_block, into_contiguous, rows_per_task};
+use crate::rows::{as_rows, for_each_block, into_contiguous, rows_per_task, slice_mut};
 
 /// What `backward` needs of the forward pass.
 #[derive(Clone, Debug)]

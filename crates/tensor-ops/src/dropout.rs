@@ -2,12 +2,11 @@
 //!
 //! Which elements are kept is PyTorch's choice for the generator's seed and build. In evaluation, and for p = 0, it does nothing and draws nothing.
 
+use kernels::elementwise;
 use ndarray::{Array, ArrayRef, Dimension};
 use torch_rng::{KeepMask, TorchRng};
 
-use crate::kernels::elementwise;
-use crate::linear::slice_mut;
-use crate::rows::{contiguous, for_each_block, fresh_rows, into_contiguous};
+use crate::rows::{for_each_block, fresh_rows, into_contiguous, slice_mut};
 
 /// The dropout of one place in a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,7 +84,7 @@ impl Dropout {
         d_out: &ArrayRef<f32, D>,
     ) -> Array<f32, D> {
         const WIDTH: usize = 1024;
-        let d_out = contiguous(d_out);
+        let d_out = d_out.as_standard_layout();
         let values = d_out.as_slice().expect("made contiguous above");
         if let Some(mask) = &cache.0 {
             check_len(mask, &d_out);

@@ -6,9 +6,8 @@ use ndarray::{Array, Array2, ArrayRef, ArrayViewD, ArrayViewMutD, Axis, Dimensio
 use rayon::prelude::*;
 use torch_rng::TorchRng;
 
-use crate::linear::slice_mut;
-use crate::rows::as_rows;
-use crate::{Parameters, kernels};
+use crate::Parameters;
+use crate::rows::{as_rows, slice_mut};
 
 /// An embedding table; also its gradient.
 #[derive(Clone, Debug, PartialEq)]

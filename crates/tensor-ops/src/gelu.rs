@@ -2,11 +2,10 @@
 //!
 //! It is not the exact `x Phi(x)` of `nn.GELU()`, which differs by up to 5e-4.
 
+use kernels::elementwise;
 use ndarray::{Array, ArrayRef, Dimension};
 
-use crate::kernels::elementwise;
-use crate::linear::slice_mut;
-use crate::rows::{contiguous, for_each_block, fresh_rows, into_contiguous};
+use crate::rows::{for_each_block, fresh_rows, into_contiguous, slice_mut};
 
 /// Elements a block has, as the input has no rows of its own here.
 const WIDTH: usize = 1024;
@@ -18,7 +17,7 @@ const WIDTH: usize = 1024;
 /// assert!((y[2] - 0.841192).abs() < 1e-6);
 /// ```
 pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
-    let x = contiguous(x);
+    let x = x.as_standard_layout();
     let dim = x.raw_dim();
     let x = x.as_slice().expect("made contiguous above");
     let out = fresh_rows(x.len(), WIDTH, |block, out| {
@@ -38,7 +37,7 @@ pub fn gelu_backward<D: Dimension>(x: &ArrayRef<f32, D>, d_out: Array<f32, D>) -
         x.shape(),
         d_out.shape()
     );
-    let x = contiguous(x);
+    let x = x.as_standard_layout();
     let mut d_x = into_contiguous(d_out);
     let x = x.as_slice().expect("made contiguous above");
     for_each_block(slice_mut(&mut d_x), WIDTH, |block, d| {

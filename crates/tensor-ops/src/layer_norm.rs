@@ -2,13 +2,14 @@
 //!
 //! The variance is the biased one, divided by n. There are no running statistics: it behaves the same in training and evaluation.
 
+use kernels::{elementwise, reduce};
 use ndarray::{Array, Array1, Array2, ArrayRef, ArrayViewD, ArrayViewMutD, Axis, Dimension};
 use rayon::prelude::*;
 
 use crate::Parameters;
-use crate::kernels::{elementwise, reduce};
-use crate::linear::slice_mut;
-use crate::rows::{as_rows, for_each_block, fresh_rows, rows_per_task, with_leading_dims_of};
+use crate::rows::{
+    as_rows, for_each_block, fresh_rows, rows_per_task, slice_mut, with_leading_dims_of,
+};
 
 /// The book's `LayerNorm`; also its gradient.
 #[derive(Clone, Debug, PartialEq)]

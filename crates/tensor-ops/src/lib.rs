@@ -1,19 +1,14 @@
 #![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
-mod adamw;
-mod attend_query;
-mod bf16_matrix;
 mod cross_entropy;
 mod dropout;
 mod embedding;
 mod gelu;
-mod int8_matrix;
-mod kernels;
 mod layer_norm;
 mod linear;
 mod matmul;
 mod mse;
-mod packed_rows;
 mod parameters;
 mod relu;
 mod rows;
@@ -22,17 +17,14 @@ mod softmax;
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
 pub use {ndarray, torch_rng};
 
-pub use adamw::{
-    AdamWStep, OPTIMIZER_BLOCK, adamw_update, move_into_sum, sum_of_squares, sums_of_squares,
-};
-pub use attend_query::attend_query;
-pub use bf16_matrix::Bf16Matrix;
 pub use cross_entropy::{CrossEntropyCache, cross_entropy, cross_entropy_train};
 pub use dropout::{Dropout, DropoutCache};
 pub use embedding::Embedding;
 pub use gelu::{gelu, gelu_backward};
-pub use int8_matrix::Int8Matrix;
-pub use kernels::kept_blocks::KeptBlocks;
+pub use kernels::{
+    AdamWStep, OPTIMIZER_BLOCK, adamw_update, attend_query, move_into_sum, sum_of_squares,
+    sums_of_squares,
+};
 pub use layer_norm::{LayerNorm, LayerNormCache};
 pub use linear::Linear;
 pub use matmul::{matmul, matmul_batched, matmul_into, matmul_into_serial};

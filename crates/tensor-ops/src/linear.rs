@@ -2,12 +2,12 @@
 //!
 //! It keeps no copy of its input: `backward` takes the input that `forward` had, so that layers that share one input (query, key and value) share its memory.
 
-use ndarray::{Array, Array1, Array2, ArrayRef, ArrayRef2, ArrayViewD, ArrayViewMutD, Dimension};
+use ndarray::{Array, Array1, Array2, ArrayRef, ArrayViewD, ArrayViewMutD, Dimension};
 use torch_rng::TorchRng;
 
+use crate::Parameters;
 use crate::matmul::{matmul, matmul_into, matmul_plus_row};
-use crate::rows::{as_rows, with_leading_dims_of};
-use crate::{Parameters, kernels};
+use crate::rows::{add_column_sums, as_rows, slice_mut, with_leading_dims_of};
 
 /// A linear layer; also its gradient, and the optimizer's moments of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,26 +154,4 @@ impl Parameters for Linear {
             visit(format!("{prefix}bias"), bias.view_mut().into_dyn());
         }
     }
-}
-
-/// `sums[j] += sum_i x[i][j]`: each thread takes some columns and walks all rows in order.
-pub(crate) fn add_column_sums(x: &ArrayRef2<f32>, sums: &mut Array1<f32>) {
-    const COLUMNS_PER_TASK: usize = 256;
-    use rayon::prelude::*;
-    slice_mut(sums)
-        .par_chunks_mut(COLUMNS_PER_TASK)
-        .enumerate()
-        .for_each(|(task, sums)| {
-            let first = task * COLUMNS_PER_TASK;
-            for row in x.rows() {
-                let row = row.to_slice().expect("rows of a row-major matrix");
-                kernels::elementwise::add(sums, &row[first..first + sums.len()]);
-            }
-        });
-}
-
-/// The elements of one of our own row-major arrays.
-pub(crate) fn slice_mut<D: Dimension>(x: &mut Array<f32, D>) -> &mut [f32] {
-    x.as_slice_mut()
-        .expect("arrays made by this crate are row-major")
 }

@@ -2,15 +2,14 @@
 //!
 //! Views may be strided in any way, so a transpose costs no copy. There is no broadcasting beyond the leading dimensions of [`matmul_batched`].
 
+use kernels::gemm::{self, Threads};
+use kernels::gemv;
 use ndarray::{
     Array, Array1, Array2, ArrayRef, ArrayRef2, ArrayViewD, ArrayViewMut2, ArrayViewMutD,
     Dimension, Ix2,
 };
 
-use crate::kernels::gemm::{self, Threads};
-use crate::kernels::gemv;
-use crate::linear::slice_mut;
-use crate::packed_rows::FEW_ROWS;
+use crate::rows::slice_mut;
 
 /// `a @ b`: (m, k) @ (k, n) -> (m, n), on all threads. `torch.matmul` of two matrices.
 ///
@@ -136,7 +135,7 @@ fn few_rows_times_transposed<'a>(
     a: &'a ArrayRef2<f32>,
     b: &'a ArrayRef2<f32>,
 ) -> Option<(&'a [f32], &'a [f32])> {
-    if !(1..=FEW_ROWS).contains(&a.nrows()) || !b.t().is_standard_layout() {
+    if !(1..=gemv::FEW_ROWS).contains(&a.nrows()) || !b.t().is_standard_layout() {
         return None;
     }
     Some((a.as_slice()?, b.as_slice_memory_order()?))

@@ -2,11 +2,10 @@
 //!
 //! Blocks have a fixed size, and no sum crosses a block, so the bits don't depend on the number of threads.
 
-use ndarray::{Array, ArrayRef, CowArray, Dimension, Ix2};
+use kernels::elementwise;
+use kernels::fresh;
+use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2};
 use rayon::prelude::*;
-
-use crate::kernels::elementwise;
-use crate::kernels::fresh::fresh;
 
 /// Elements a task handles: about 64 KiB of f32, so that a block stays in the first two caches.
 const ELEMENTS_PER_TASK: usize = 16 * 1024;
@@ -15,12 +14,7 @@ const ELEMENTS_PER_TASK: usize = 16 * 1024;
 pub(crate) fn as_rows<D: Dimension>(x: &ArrayRef<f32, D>) -> CowArray<'_, f32, Ix2> {
     let n = x.shape().last().copied().unwrap_or(1);
     let rows = x.shape().iter().rev().skip(1).product();
-    let standard = if x.is_standard_layout() {
-        CowArray::from(x.view())
-    } else {
-        CowArray::from(x.as_standard_layout().into_owned())
-    };
-    standard
+    x.as_standard_layout()
         .into_shape_with_order((rows, n))
         .expect("a row-major array of rows * n elements")
 }
@@ -36,15 +30,6 @@ pub(crate) fn with_leading_dims_of<D: Dimension>(
     }
     rows.into_shape_with_order(shape)
         .expect("the same number of rows as the input")
-}
-
-/// The elements of an array in row-major order, for reading.
-pub(crate) fn contiguous<D: Dimension>(x: &ArrayRef<f32, D>) -> CowArray<'_, f32, D> {
-    if x.is_standard_layout() {
-        CowArray::from(x.view())
-    } else {
-        CowArray::from(x.as_standard_layout().into_owned())
-    }
 }
 
 /// Owned elements in row-major order.
@@ -79,12 +64,12 @@ pub fn add_assign<D: Dimension>(x: &mut Array<f32, D>, y: &ArrayRef<f32, D>) {
         x.shape(),
         y.shape()
     );
-    let y = contiguous(y);
-    let y = y.as_slice().expect("made contiguous above");
+    let y = y.as_standard_layout();
+    let y = y.as_slice().expect("standard layout is contiguous");
     if !x.is_standard_layout() {
         *x = into_contiguous(std::mem::take(x));
     }
-    let x = x.as_slice_mut().expect("made contiguous above");
+    let x = x.as_slice_mut().expect("standard layout is contiguous");
     for_each_block(x, WIDTH, |block, x| {
         elementwise::add(x, &y[block * WIDTH..][..x.len()]);
     });
@@ -102,6 +87,27 @@ pub(crate) fn for_each_block(out: &mut [f32], width: usize, f: impl Fn(usize, &m
     out.par_chunks_mut(rows * width)
         .enumerate()
         .for_each(|(i, block)| f(i * rows, block));
+}
+
+/// `sums[j] += sum_i x[i][j]`: each thread takes some columns and walks all rows in order.
+pub(crate) fn add_column_sums(x: &ArrayRef2<f32>, sums: &mut Array1<f32>) {
+    const COLUMNS_PER_TASK: usize = 256;
+    slice_mut(sums)
+        .par_chunks_mut(COLUMNS_PER_TASK)
+        .enumerate()
+        .for_each(|(task, sums)| {
+            let first = task * COLUMNS_PER_TASK;
+            for row in x.rows() {
+                let row = row.to_slice().expect("rows of a row-major matrix");
+                elementwise::add(sums, &row[first..first + sums.len()]);
+            }
+        });
+}
+
+/// The elements of one of our own row-major arrays.
+pub(crate) fn slice_mut<D: Dimension>(x: &mut Array<f32, D>) -> &mut [f32] {
+    x.as_slice_mut()
+        .expect("arrays made by this crate are row-major")
 }
 
 #[cfg(test)]

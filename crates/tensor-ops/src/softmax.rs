@@ -1,8 +1,8 @@
 //! Softmax, `e^x_i / sum_j e^x_j`, naive and stable, and the causal form that attention uses (book section 3.3).
 
+use kernels::{elementwise, reduce};
 use ndarray::{Array, ArrayRef, ArrayViewMut2, Axis, Dimension, RemoveAxis};
 
-use crate::kernels::{elementwise, reduce};
 use crate::rows::into_contiguous;
 
 /// The book's `softmax_naive` along `axis`: no maximum is subtracted, so inputs above 88 overflow to NaN.

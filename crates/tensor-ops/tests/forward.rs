@@ -1,11 +1,12 @@
 //! Forward passes against their definitions, written out in f64.
 
+use kernels::{Bf16Matrix, Int8Matrix};
 use ndarray::{Array2, Array3, ArrayD, Axis, IxDyn, array, s};
 use proptest::prelude::*;
 use tensor_ops::{
-    Bf16Matrix, Dropout, Embedding, Int8Matrix, LayerNorm, Linear, causal_softmax_from_log_sums,
-    causal_softmax_rows, cross_entropy, gelu, log_softmax, matmul, matmul_batched, matmul_into,
-    matmul_into_serial, softmax, softmax_naive,
+    Dropout, Embedding, LayerNorm, Linear, causal_softmax_from_log_sums, causal_softmax_rows,
+    cross_entropy, gelu, log_softmax, matmul, matmul_batched, matmul_into, matmul_into_serial,
+    softmax, softmax_naive,
 };
 use test_support::{array2, assert_close, test_array};
 use torch_rng::TorchRng;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! config.json              the model's configuration  \ together they are a model folder
-//! model.safetensors        the weights                / that `gpt::checkpoint` loads
+//! model.safetensors        the weights                / that `checkpoint` loads
 //! optimizer.safetensors    the moments, as m.<name> and v.<name>
 //! gradients.safetensors    only between two steps: what has been accumulated
 //! state.json               settings, counters, random state, place in the data, losses
@@ -13,7 +13,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gpt::checkpoint::{load_config, load_tensors_into, save_book, save_tensors};
+use checkpoint::{load_config, load_tensors_into, save_book, save_tensors};
 use gpt::{GptConfig, GptModel};
 use tensor_ops::Parameters;
 

@@ -3,10 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use checkpoint::CheckpointError;
 use dataloader::DataLoaderError;
 use generate::GenerateError;
 use gpt::GptError;
-use gpt::checkpoint::CheckpointError;
 use thiserror::Error;
 use tokenizer::TokenizerError;
 

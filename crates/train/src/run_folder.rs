@@ -12,7 +12,7 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use gpt::checkpoint::remove_unfinished;
+use checkpoint::remove_unfinished;
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;

@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 
 use dataloader::{Batch, DataLoader, Epoch};
 use gpt::{GptError, GptModel};
+
 use tensor_ops::{Parameters, move_into_sum};
 use torch_rng::TorchRng;
 

@@ -306,6 +306,6 @@ fn a_checkpoint_is_a_model_folder() {
     let folder = tempfile::tempdir().unwrap();
     let mut trainer = trainer(config(2));
     finish(&mut trainer, Some(&RunFolder::open(&folder).unwrap()));
-    let loaded = gpt::checkpoint::load_model(train::latest_checkpoint(&folder).unwrap()).unwrap();
+    let loaded = checkpoint::load_model(train::latest_checkpoint(&folder).unwrap()).unwrap();
     assert_eq!(&loaded, trainer.model());
 }

@@ -9,19 +9,19 @@ use super::shown;
 use crate::workspace::files_below;
 
 /// Where unsafe code may stand.
-const KERNELS: &str = "crates/tensor-ops/src/kernels/";
+const KERNELS: &str = "crates/kernels/src/";
 
 /// Other files with unsafe code, and why.
-const UNSAFE_ELSEWHERE: &[(&str, &str)] = &[];
+const UNSAFE_ELSEWHERE: &[(&str, &str)] = &[(
+    "crates/caching-alloc/src/caching_allocator.rs",
+    "an allocator, which binaries alone may choose",
+)];
 
 /// The most lines of a file that is not named below.
 const MAX_LINES: usize = 400;
 
 /// Files that may be longer, and why.
-const LONG_FILES: &[(&str, &str)] = &[(
-    "crates/gpt/src/checkpoint/error.rs",
-    "one enum: every way in which a checkpoint can be wrong, with its message",
-)];
+const LONG_FILES: &[(&str, &str)] = &[];
 
 /// What is found in the sources below `root`.
 pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(count("a/src/x.rs", "//! x\nfn f() { unsafe { g() } }\n"), 1);
         assert_eq!(
             count(
-                "crates/tensor-ops/src/kernels/x.rs",
+                "crates/kernels/src/x.rs",
                 "//! x\nfn f() { unsafe { g() } }\n"
             ),
             0
@@ -164,6 +164,5 @@ mod tests {
     fn long_files_are_named() {
         let long = format!("//! x\n{}", "// x\n".repeat(MAX_LINES));
         assert_eq!(count("a/src/x.rs", &long), 1);
-        assert_eq!(count(LONG_FILES[0].0, &long), 0);
     }
 }

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use gpt::checkpoint::write_atomically;
+use checkpoint::write_atomically;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use train::{Evaluation, StepReport};

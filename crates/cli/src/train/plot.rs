@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
-use gpt::checkpoint::write_atomically;
+use checkpoint::write_atomically;
 use kuva::prelude::{Layout, LegendPosition, LinePlot, Plot};
 use kuva::{render_to_png, render_to_svg};
 

@@ -78,7 +78,7 @@ pub(crate) fn resume(path: &Path, asked: &TrainOptions, saves: bool) -> Result<S
         let init_from = options.init_from.clone();
         let base = init_from
             .as_deref()
-            .map(gpt::checkpoint::load_config)
+            .map(checkpoint::load_config)
             .transpose()?;
         return start_in(folder, plan(&options, base)?, init_from.as_deref());
     };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use gpt::checkpoint::{load_config, write_atomically};
+use checkpoint::{load_config, write_atomically};
 use gpt::{GptConfig, GptModel};
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;

@@ -1,0 +1,49 @@
+//! Loads a model folder and saves it again, with timings: `copy_model FROM [TO f32|f16|bf16|book]`.
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use checkpoint::{load_model, save_book, save_hugging_face};
+use ndarray::array;
+use tensor_ops::Parameters;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (from, to) = match &arguments[..] {
+        [from] => (from, None),
+        [from, to, format] => (from, Some((to, format.as_str()))),
+        _ => return Err("usage: copy_model FROM [TO f32|f16|bf16|book]".into()),
+    };
+    let start = Instant::now();
+    let model = load_model(from)?;
+    eprintln!(
+        "{} parameters loaded in {:.3} s",
+        model.num_parameters(),
+        start.elapsed().as_secs_f64()
+    );
+    let logits = model.forward(&array![[0]])?;
+    eprintln!(
+        "first logits after {:.3} s; logit 0 is {}",
+        start.elapsed().as_secs_f64(),
+        logits[[0, 0, 0]]
+    );
+    let start = Instant::now();
+    match to {
+        None => return Ok(()),
+        Some((to, "book")) => save_book(&model, to)?,
+        Some((to, precision)) => save_hugging_face(&model, to, precision.parse()?)?,
+    }
+    eprintln!("saved in {:.3} s", start.elapsed().as_secs_f64());
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Where a model's files are: config.json, and model.safetensors or the index of its shards.
+
+use std::path::{Path, PathBuf};
+
+use crate::ConfigProblem;
+use crate::book_config;
+use crate::error::{CheckpointError, in_config};
+use crate::hugging_face_config;
+use crate::json::Fields;
+use crate::layout::Layout;
+use gpt::GptConfig;
+
+pub(crate) const CONFIG: &str = "config.json";
+pub(crate) const GENERATION_CONFIG: &str = "generation_config.json";
+pub(crate) const WEIGHTS: &str = "model.safetensors";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+
+/// The files of a model.
+pub(crate) struct Folder {
+    pub(crate) config: PathBuf,
+    /// A safetensors file or an index.
+    pub(crate) weights: PathBuf,
+}
+
+impl Folder {
+    /// The model at `path`: a folder, its config.json, its weights or the index of its shards.
+    pub(crate) fn find(path: &Path) -> Result<Self, CheckpointError> {
+        if !path.is_dir() {
+            let config = path.with_file_name(CONFIG);
+            return if path == config {
+                Ok(Self {
+                    weights: weights_in(folder_of(path))?,
+                    config,
+                })
+            } else {
+                Ok(Self {
+                    weights: path.to_owned(),
+                    config,
+                })
+            };
+        }
+        let config = path.join(CONFIG);
+        if !config.exists() {
+            return Err(lacks(path, "no config.json in this folder"));
+        }
+        Ok(Self {
+            weights: weights_in(path)?,
+            config,
+        })
+    }
+
+    /// Whether the weights are said to be in shards.
+    pub(crate) fn is_sharded(&self) -> bool {
+        self.weights.extension().is_some_and(|e| e == "json")
+    }
+}
+
+/// The folder that a file is in.
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn weights_in(folder: &Path) -> Result<PathBuf, CheckpointError> {
+    let found = [WEIGHTS, INDEX]
+        .map(|name| folder.join(name))
+        .into_iter()
+        .find(|path| path.exists());
+    found.ok_or_else(|| {
+        lacks(
+            folder,
+            if folder.join("pytorch_model.bin").exists() {
+                "no model.safetensors in this folder; pytorch_model.bin is a pickle, which is not read"
+            } else {
+                "no model.safetensors in this folder"
+            },
+        )
+    })
+}
+
+fn lacks(folder: &Path, problem: &'static str) -> CheckpointError {
+    CheckpointError::Folder {
+        path: folder.to_owned(),
+        problem,
+    }
+}
+
+/// Reads a configuration of either kind and checks it.
+pub(crate) fn read_config(file: &Path) -> Result<(Layout, GptConfig), CheckpointError> {
+    let fields = Fields::read(file)?;
+    let (layout, config) = if book_config::is_book(&fields) {
+        (Layout::Book, book_config::read(&fields)?)
+    } else {
+        (Layout::HuggingFace, hugging_face_config::read(&fields)?)
+    };
+    config
+        .validate()
+        .map_err(|e| in_config(file)(ConfigProblem::Model(e)))?;
+    Ok((layout, config))
+}
+
+/// Reads the configuration of the model at `path`: a folder, its config.json or its weights.
+///
+/// Whether a Hugging Face model is `tied` can depend on its weights too: [`load_model`](crate::load_model) looks.
+///
+/// # Errors
+/// If there is no config.json, or it describes no model, or one that this crate would compute wrongly.
+pub fn load_config(path: impl AsRef<Path>) -> Result<GptConfig, CheckpointError> {
+    let path = path.as_ref();
+    let file = if path.is_dir() {
+        if !path.join(CONFIG).exists() {
+            return Err(lacks(path, "no config.json in this folder"));
+        }
+        path.join(CONFIG)
+    } else {
+        path.with_file_name(CONFIG)
+    };
+    Ok(read_config(&file)?.1)
+}

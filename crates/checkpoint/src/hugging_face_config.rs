@@ -1,0 +1,188 @@
+//! Hugging Face's config.json of a GPT-2: what changes the arithmetic is honoured or refused by name, the rest is left alone.
+//!
+//! `reorder_and_upcast_attn` is left alone too: it changes where half precision is computed in f32, and everything is f32 here.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::CheckpointError;
+use crate::json::Fields;
+use crate::precision::Precision;
+use gpt::{DropRates, GptConfig};
+
+/// The id of `<|endoftext|>` in GPT-2's vocabulary.
+const ENDOFTEXT_ID: usize = 50256;
+
+/// A `GPT2Model`, which has no head of its own, is a tied model.
+pub(crate) fn read(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
+    let headless = check_architecture(fields)?;
+    check_arithmetic(fields)?;
+    let rate = |key| Ok::<_, CheckpointError>(fields.rate(key)?.unwrap_or(0.1));
+    let config = GptConfig {
+        vocab_size: fields.size("vocab_size")?,
+        context_length: size(fields, "n_positions", "max_position_embeddings")?,
+        emb_dim: size(fields, "n_embd", "hidden_size")?,
+        n_heads: size(fields, "n_head", "num_attention_heads")?,
+        n_layers: size(fields, "n_layer", "num_hidden_layers")?,
+        drop_rates: DropRates {
+            emb: rate("embd_pdrop")?,
+            attention: rate("attn_pdrop")?,
+            shortcut: rate("resid_pdrop")?,
+        },
+        qkv_bias: true,
+        tied: headless || fields.flag("tie_word_embeddings")?.unwrap_or(true),
+        hidden_dim: fields.optional_size("n_inner")?,
+        norm_eps: fields
+            .epsilon("layer_norm_epsilon")?
+            .unwrap_or(GptConfig::GPT2_124M.norm_eps),
+    };
+    fields.check_heads(("n_embd", config.emb_dim), ("n_head", config.n_heads))?;
+    Ok(config)
+}
+
+/// GPT-2's key, or transformers' general name for the same size.
+fn size(
+    fields: &Fields<'_>,
+    key: &'static str,
+    general: &'static str,
+) -> Result<usize, CheckpointError> {
+    match fields.optional_size(general)? {
+        Some(size) if fields.get(key).is_none() => Ok(size),
+        _ => fields.size(key),
+    }
+}
+
+/// Returns whether the model has no head.
+fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
+    if let Some(model_type) = fields.get("model_type")
+        && model_type != "gpt2"
+    {
+        return Err(fields.unsupported("model_type", model_type, "\"gpt2\""));
+    }
+    let Some(architectures) = fields.get("architectures") else {
+        return Ok(false);
+    };
+    let supported = "GPT2LMHeadModel and GPT2Model";
+    let names = architectures
+        .as_array()
+        .ok_or_else(|| fields.wrong("architectures", "an array of names", architectures))?;
+    if let Some(other) = names
+        .iter()
+        .find(|name| *name != "GPT2LMHeadModel" && *name != "GPT2Model")
+    {
+        return Err(fields.unsupported("architectures", other, supported));
+    }
+    Ok(!names.is_empty() && names.iter().all(|name| name == "GPT2Model"))
+}
+
+fn check_arithmetic(fields: &Fields<'_>) -> Result<(), CheckpointError> {
+    if let Some(activation) = fields.get("activation_function")
+        && activation != "gelu_new"
+        && activation != "gelu_pytorch_tanh"
+    {
+        let supported = "\"gelu_new\" and \"gelu_pytorch_tanh\"";
+        return Err(fields.unsupported("activation_function", activation, supported));
+    }
+    for (key, only, supported) in [
+        ("scale_attn_weights", true, "true"),
+        ("scale_attn_by_inverse_layer_idx", false, "false"),
+        ("add_cross_attention", false, "false"),
+    ] {
+        if fields.flag(key)?.is_some_and(|flag| flag != only) {
+            return Err(fields.unsupported(key, &Value::Bool(!only), supported));
+        }
+    }
+    if let Some(quantization) = fields.get("quantization_config") {
+        let supported = "weights in F32, F16 or BF16";
+        return Err(fields.unsupported("quantization_config", quantization, supported));
+    }
+    match fields.get("pruned_heads") {
+        Some(heads) if heads.as_object().is_none_or(|heads| !heads.is_empty()) => {
+            Err(fields.unsupported("pruned_heads", heads, "models with all their heads"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The text of a config.json for transformers.
+pub(crate) fn write(config: &GptConfig, precision: Precision) -> String {
+    #[derive(Serialize)]
+    struct Gpt2Config {
+        architectures: [&'static str; 1],
+        model_type: &'static str,
+        activation_function: &'static str,
+        vocab_size: usize,
+        n_positions: usize,
+        n_embd: usize,
+        n_layer: usize,
+        n_head: usize,
+        n_inner: Option<usize>,
+        layer_norm_epsilon: f32,
+        embd_pdrop: f64,
+        attn_pdrop: f64,
+        resid_pdrop: f64,
+        scale_attn_weights: bool,
+        scale_attn_by_inverse_layer_idx: bool,
+        reorder_and_upcast_attn: bool,
+        add_cross_attention: bool,
+        initializer_range: f32,
+        tie_word_embeddings: bool,
+        bos_token_id: Option<usize>,
+        eos_token_id: Option<usize>,
+        use_cache: bool,
+        torch_dtype: &'static str,
+    }
+    let endoftext = endoftext(config);
+    to_text(&Gpt2Config {
+        architectures: ["GPT2LMHeadModel"],
+        model_type: "gpt2",
+        activation_function: "gelu_new",
+        vocab_size: config.vocab_size,
+        n_positions: config.context_length,
+        n_embd: config.emb_dim,
+        n_layer: config.n_layers,
+        n_head: config.n_heads,
+        n_inner: config.hidden_dim,
+        layer_norm_epsilon: config.norm_eps,
+        embd_pdrop: config.drop_rates.emb,
+        attn_pdrop: config.drop_rates.attention,
+        resid_pdrop: config.drop_rates.shortcut,
+        scale_attn_weights: true,
+        scale_attn_by_inverse_layer_idx: false,
+        reorder_and_upcast_attn: false,
+        add_cross_attention: false,
+        initializer_range: 0.02,
+        tie_word_embeddings: config.tied,
+        bos_token_id: endoftext,
+        eos_token_id: endoftext,
+        use_cache: true,
+        torch_dtype: precision.torch_dtype(),
+    })
+}
+
+/// The text of a generation_config.json for transformers.
+pub(crate) fn write_generation(config: &GptConfig) -> String {
+    #[derive(Serialize)]
+    struct GenerationConfig {
+        #[serde(rename = "_from_model_config")]
+        from_model_config: bool,
+        bos_token_id: Option<usize>,
+        eos_token_id: Option<usize>,
+    }
+    let endoftext = endoftext(config);
+    to_text(&GenerationConfig {
+        from_model_config: true,
+        bos_token_id: endoftext,
+        eos_token_id: endoftext,
+    })
+}
+
+/// The token that begins and ends texts, if the vocabulary has it.
+fn endoftext(config: &GptConfig) -> Option<usize> {
+    (config.vocab_size > ENDOFTEXT_ID).then_some(ENDOFTEXT_ID)
+}
+
+fn to_text(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("a struct of numbers, names and flags is JSON")
+        + "\n"
+}

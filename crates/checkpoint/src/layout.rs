@@ -1,0 +1,225 @@
+//! Which tensors a model's files have, by layout, and which parameters each holds.
+//!
+//! Book: one tensor a parameter, by the parameter's own name.
+//! GPT-2: OpenAI's names; weights are (in, out), the transpose of `nn.Linear`'s; query, key and value are the thirds of one `c_attn`.
+
+use gpt::GptConfig;
+
+/// Whose names and shapes a folder's tensors have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// The book's `state_dict`.
+    Book,
+    /// transformers' `GPT2LMHeadModel`.
+    HuggingFace,
+}
+
+/// One tensor of a file, and the parameters of the model it holds.
+#[derive(Clone, Debug)]
+pub(crate) struct FileTensor {
+    /// Without `transformer.`
+    pub(crate) name: String,
+    /// (in, the parameters' outs side by side) if transposed; else the parameters' first dimensions one after another
+    pub(crate) shape: Vec<usize>,
+    /// Whether the parameters are (out, in) and the tensor is (in, out).
+    pub(crate) transposed: bool,
+    /// In order; all have the same size.
+    pub(crate) parameters: Vec<String>,
+}
+
+impl Layout {
+    /// The tensors of a model, made as they are asked for: a configuration may claim more layers than memory has bytes.
+    pub(crate) fn tensors(self, config: &GptConfig) -> Box<dyn Iterator<Item = FileTensor>> {
+        match self {
+            Self::Book => Box::new(book(*config)),
+            Self::HuggingFace => Box::new(gpt2(*config)),
+        }
+    }
+
+    /// Whether a file may have a tensor that isn't one of the model's: the causal masks that PyTorch keeps as buffers.
+    pub(crate) fn ignores(self, name: &str) -> bool {
+        let (block, masks): (_, &[&str]) = match self {
+            Self::Book => ("trf_blocks.", &[".att.mask"]),
+            Self::HuggingFace => ("h.", &[".attn.bias", ".attn.masked_bias"]),
+        };
+        name.strip_prefix(block)
+            .and_then(|rest| masks.iter().find_map(|mask| rest.strip_suffix(mask)))
+            .is_some_and(|layer| layer.parse::<usize>().is_ok())
+    }
+
+    /// The name without the prefix that transformers gives all but the head.
+    pub(crate) fn strip_prefix(self, name: &str) -> &str {
+        match self {
+            Self::Book => name,
+            Self::HuggingFace => name.strip_prefix("transformer.").unwrap_or(name),
+        }
+    }
+}
+
+fn book(config: GptConfig) -> impl Iterator<Item = FileTensor> {
+    let emb = config.emb_dim;
+    let same = |name: String, shape: &[usize]| FileTensor {
+        parameters: vec![name.clone()],
+        name,
+        shape: shape.to_vec(),
+        transposed: false,
+    };
+    let embeddings = [
+        same("tok_emb.weight".into(), &[config.vocab_size, emb]),
+        same("pos_emb.weight".into(), &[config.context_length, emb]),
+    ];
+    let block = move |i: usize| {
+        let tensor = |name: &str, shape: &[usize]| same(format!("trf_blocks.{i}.{name}"), shape);
+        let hidden = config.feed_forward_dim();
+        let mut tensors = Vec::with_capacity(16);
+        for name in ["W_query", "W_key", "W_value"] {
+            tensors.push(tensor(&format!("att.{name}.weight"), &[emb, emb]));
+            if config.qkv_bias {
+                tensors.push(tensor(&format!("att.{name}.bias"), &[emb]));
+            }
+        }
+        tensors.extend([
+            tensor("att.out_proj.weight", &[emb, emb]),
+            tensor("att.out_proj.bias", &[emb]),
+            tensor("ff.layers.0.weight", &[hidden, emb]),
+            tensor("ff.layers.0.bias", &[hidden]),
+            tensor("ff.layers.2.weight", &[emb, hidden]),
+            tensor("ff.layers.2.bias", &[emb]),
+            tensor("norm1.scale", &[emb]),
+            tensor("norm1.shift", &[emb]),
+            tensor("norm2.scale", &[emb]),
+            tensor("norm2.shift", &[emb]),
+        ]);
+        tensors
+    };
+    let last = [
+        same("final_norm.scale".into(), &[emb]),
+        same("final_norm.shift".into(), &[emb]),
+    ];
+    let head = (!config.tied).then(|| same("out_head.weight".into(), &[config.vocab_size, emb]));
+    embeddings
+        .into_iter()
+        .chain((0..config.n_layers).flat_map(block))
+        .chain(last)
+        .chain(head)
+}
+
+fn gpt2(config: GptConfig) -> impl Iterator<Item = FileTensor> {
+    let emb = config.emb_dim;
+    let same = |name: &str, shape: &[usize], parameter: &str| FileTensor {
+        name: name.into(),
+        shape: shape.to_vec(),
+        transposed: false,
+        parameters: vec![parameter.into()],
+    };
+    let embeddings = [
+        same("wte.weight", &[config.vocab_size, emb], "tok_emb.weight"),
+        same(
+            "wpe.weight",
+            &[config.context_length, emb],
+            "pos_emb.weight",
+        ),
+    ];
+    let block = move |i: usize| {
+        let tensor = |name: &str, shape: &[usize], parameters: &[&str]| FileTensor {
+            name: format!("h.{i}.{name}"),
+            shape: shape.to_vec(),
+            transposed: shape.len() == 2,
+            parameters: parameters
+                .iter()
+                .map(|parameter| format!("trf_blocks.{i}.{parameter}"))
+                .collect(),
+        };
+        let hidden = config.feed_forward_dim();
+        [
+            tensor("ln_1.weight", &[emb], &["norm1.scale"]),
+            tensor("ln_1.bias", &[emb], &["norm1.shift"]),
+            tensor(
+                "attn.c_attn.weight",
+                &[emb, 3 * emb],
+                &[
+                    "att.W_query.weight",
+                    "att.W_key.weight",
+                    "att.W_value.weight",
+                ],
+            ),
+            tensor(
+                "attn.c_attn.bias",
+                &[3 * emb],
+                &["att.W_query.bias", "att.W_key.bias", "att.W_value.bias"],
+            ),
+            tensor("attn.c_proj.weight", &[emb, emb], &["att.out_proj.weight"]),
+            tensor("attn.c_proj.bias", &[emb], &["att.out_proj.bias"]),
+            tensor("ln_2.weight", &[emb], &["norm2.scale"]),
+            tensor("ln_2.bias", &[emb], &["norm2.shift"]),
+            tensor("mlp.c_fc.weight", &[emb, hidden], &["ff.layers.0.weight"]),
+            tensor("mlp.c_fc.bias", &[hidden], &["ff.layers.0.bias"]),
+            tensor("mlp.c_proj.weight", &[hidden, emb], &["ff.layers.2.weight"]),
+            tensor("mlp.c_proj.bias", &[emb], &["ff.layers.2.bias"]),
+        ]
+    };
+    let last = [
+        same("ln_f.weight", &[emb], "final_norm.scale"),
+        same("ln_f.bias", &[emb], "final_norm.shift"),
+    ];
+    let head = (!config.tied).then(|| {
+        same(
+            "lm_head.weight",
+            &[config.vocab_size, emb],
+            "out_head.weight",
+        )
+    });
+    embeddings
+        .into_iter()
+        .chain((0..config.n_layers).flat_map(block))
+        .chain(last)
+        .chain(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use tensor_ops::Parameters;
+
+    use super::*;
+    use gpt::GptModel;
+
+    #[test]
+    fn both_layouts_hold_every_parameter_once_and_nothing_else() {
+        for (tied, qkv_bias, hidden_dim) in [(true, true, None), (false, false, Some(5))] {
+            let config = GptConfig {
+                vocab_size: 7,
+                context_length: 3,
+                emb_dim: 4,
+                n_heads: 2,
+                n_layers: 2,
+                tied,
+                qkv_bias,
+                hidden_dim,
+                ..GptConfig::GPT2_124M
+            };
+            let model = GptModel::zeros(config).unwrap();
+            let mut expected: Vec<_> = model
+                .named_parameters()
+                .iter()
+                .map(|(name, view)| (name.clone(), view.len()))
+                .collect();
+            let book: Vec<_> = Layout::Book
+                .tensors(&config)
+                .map(|tensor| (tensor.name, tensor.shape.iter().product::<usize>()))
+                .collect();
+            assert_eq!(book, expected);
+
+            let mut gpt2: Vec<_> = Layout::HuggingFace
+                .tensors(&config)
+                .flat_map(|tensor| {
+                    let len = tensor.shape.iter().product::<usize>() / tensor.parameters.len();
+                    tensor.parameters.into_iter().map(move |name| (name, len))
+                })
+                .filter(|(name, _)| qkv_bias || !(name.contains(".W_") && name.ends_with("bias")))
+                .collect();
+            gpt2.sort();
+            expected.sort();
+            assert_eq!(gpt2, expected);
+        }
+    }
+}

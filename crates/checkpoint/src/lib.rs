@@ -1,0 +1,33 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod book_config;
+mod error;
+mod file;
+mod folder;
+mod header;
+mod header_json;
+mod hugging_face_config;
+mod json;
+mod layout;
+mod load;
+mod named_tensors;
+mod nearest;
+mod precision;
+mod save;
+mod shown;
+mod tensor_file;
+mod weights;
+mod writer;
+
+// The crate whose types stand in this crate's signatures, so that a dependent needs no version of its own.
+pub use gpt;
+
+pub use error::{CheckpointError, ConfigProblem, FormatProblem, TensorProblem};
+pub use file::{remove_unfinished, write_atomically};
+pub use folder::load_config;
+pub use load::load_model;
+pub use named_tensors::{load_tensors, load_tensors_into, save_tensors};
+pub use precision::{Precision, UnknownPrecision};
+pub use save::{save_book, save_hugging_face};
+pub use shown::{JsonProblem, Quoted, Shape};

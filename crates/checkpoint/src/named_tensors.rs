@@ -1,0 +1,104 @@
+//! Any named arrays as one safetensors file: what an optimizer's state, or a gradient, is kept in.
+//!
+//! It knows no configuration: names and shapes are the caller's.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, CowArray};
+use tensor_ops::Parameters;
+
+use crate::error::{CheckpointError, TensorProblem, in_tensor};
+use crate::precision::Precision;
+use crate::shown::Shape;
+use crate::tensor_file::TensorFile;
+use crate::writer::{Item, write};
+
+/// Writes arrays as one safetensors file in f32: atomically, and with the same bytes for the same arrays in any order.
+///
+/// # Errors
+/// If the operating system refuses, a name is there twice, or a number is not finite.
+pub fn save_tensors(
+    path: impl AsRef<Path>,
+    tensors: &[(String, ArrayViewD<'_, f32>)],
+) -> Result<(), CheckpointError> {
+    let items = tensors
+        .iter()
+        .map(|(name, view)| Item {
+            name: name.clone(),
+            shape: view.shape().to_vec(),
+            numbers: Box::new(move || CowArray::from(view.clone())),
+        })
+        .collect();
+    write(path.as_ref(), items, Precision::F32)
+}
+
+/// Reads all tensors of a safetensors file of f32, f16 or bf16 weights.
+///
+/// # Errors
+/// If the file can't be read or is damaged, or a tensor is of another type or not finite.
+pub fn load_tensors(
+    path: impl AsRef<Path>,
+) -> Result<BTreeMap<String, ArrayD<f32>>, CheckpointError> {
+    let file = TensorFile::open(path.as_ref())?;
+    let mut tensors = BTreeMap::new();
+    for entry in &file.entries {
+        file.precision(entry)?;
+        let shape: Vec<usize> = entry.shape.iter().map(|&size| size as usize).collect();
+        let mut array = ArrayD::zeros(shape);
+        file.read(
+            entry,
+            array.as_slice_mut().expect("fresh arrays are row-major"),
+        )?;
+        tensors.insert(entry.name.clone(), array);
+    }
+    Ok(tensors)
+}
+
+/// Fills every parameter from the tensor named `prefix` + its own name; tensors that don't begin with `prefix` are left alone.
+///
+/// Nothing is written to `parameters` unless all names, shapes and types are right.
+///
+/// # Errors
+/// If the file can't be read or is damaged, or a tensor is missing, of another shape or type, not finite, or begins with `prefix` and names no parameter.
+pub fn load_tensors_into(
+    path: impl AsRef<Path>,
+    parameters: &mut impl Parameters,
+    prefix: &str,
+) -> Result<(), CheckpointError> {
+    let file = TensorFile::open(path.as_ref())?;
+    let mut views: BTreeMap<String, ArrayViewMutD<'_, f32>> = parameters
+        .named_parameters_mut()
+        .into_iter()
+        .map(|(name, view)| (format!("{prefix}{name}"), view))
+        .collect();
+    let mut found = 0;
+    for entry in file.entries.iter().filter(|e| e.name.starts_with(prefix)) {
+        let Some(view) = views.get(&entry.name) else {
+            return Err(file.problem(entry, TensorProblem::Unexpected));
+        };
+        let expected: Vec<u64> = view.shape().iter().map(|&size| size as u64).collect();
+        if entry.shape != expected {
+            let problem = TensorProblem::Shape {
+                expected: Shape::new(&expected),
+                found: Shape::new(&entry.shape),
+            };
+            return Err(file.problem(entry, problem));
+        }
+        file.precision(entry)?;
+        found += 1;
+    }
+    if found < views.len() {
+        let is_there = |name: &String| file.entries.iter().any(|entry| entry.name == *name);
+        if let Some(missing) = views.keys().find(|name| !is_there(name)) {
+            return Err(in_tensor(&file.path, missing)(TensorProblem::Missing));
+        }
+    }
+    for entry in &file.entries {
+        if let Some(view) = views.get_mut(&entry.name) {
+            let numbers = view.as_slice_mut().expect("parameters are row-major");
+            file.read(entry, numbers)?;
+        }
+    }
+    Ok(())
+}

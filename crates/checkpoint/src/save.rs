@@ -1,0 +1,114 @@
+//! Saving a model as a folder, in the book's layout or Hugging Face's.
+//!
+//! Each file is replaced atomically, config.json first and the weights last; a folder that must change as one is written anew and renamed by the caller.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use ndarray::{ArrayD, ArrayViewD, Axis, CowArray, concatenate};
+use tensor_ops::Parameters;
+
+use crate::error::CheckpointError;
+use crate::file::{create_folder, write_text};
+use crate::folder::{CONFIG, GENERATION_CONFIG, WEIGHTS};
+use crate::layout::{FileTensor, Layout};
+use crate::precision::Precision;
+use crate::writer::{Item, write};
+use crate::{book_config, hugging_face_config};
+use gpt::GptModel;
+
+/// Writes config.json and model.safetensors with the book's keys and parameter names, in f32: exactly the model.
+///
+/// # Errors
+/// If the operating system refuses, or a weight is not finite.
+pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
+    let folder = folder.as_ref();
+    create_folder(folder)?;
+    write_text(&folder.join(CONFIG), &book_config::write(model.config()))?;
+    write_weights(model, folder, Layout::Book, Precision::F32)
+}
+
+/// Writes config.json, generation_config.json and model.safetensors that `GPT2LMHeadModel.from_pretrained` loads.
+///
+/// A model without biases on query, key and value gets biases of zero, which GPT-2 always has; a head of its own is written as `lm_head.weight`.
+/// Weights are rounded to `precision`, to the nearest.
+///
+/// # Errors
+/// If the operating system refuses, or a weight is not finite in this precision.
+pub fn save_hugging_face(
+    model: &GptModel,
+    folder: impl AsRef<Path>,
+    precision: Precision,
+) -> Result<(), CheckpointError> {
+    let folder = folder.as_ref();
+    let config = model.config();
+    create_folder(folder)?;
+    write_text(
+        &folder.join(CONFIG),
+        &hugging_face_config::write(config, precision),
+    )?;
+    write_text(
+        &folder.join(GENERATION_CONFIG),
+        &hugging_face_config::write_generation(config),
+    )?;
+    write_weights(model, folder, Layout::HuggingFace, precision)
+}
+
+fn write_weights(
+    model: &GptModel,
+    folder: &Path,
+    layout: Layout,
+    precision: Precision,
+) -> Result<(), CheckpointError> {
+    let parameters: HashMap<String, ArrayViewD<'_, f32>> =
+        model.named_parameters().into_iter().collect();
+    let items = layout
+        .tensors(model.config())
+        .map(|tensor| {
+            let parts = tensor
+                .parameters
+                .iter()
+                .map(|name| parameters.get(name).cloned())
+                .collect();
+            item(tensor, layout, parts)
+        })
+        .collect();
+    write(&folder.join(WEIGHTS), items, precision)
+}
+
+/// A tensor of the file; a part that the model doesn't have is a bias of zero.
+fn item(tensor: FileTensor, layout: Layout, parts: Vec<Option<ArrayViewD<'_, f32>>>) -> Item<'_> {
+    let FileTensor {
+        name,
+        shape,
+        transposed,
+        ..
+    } = tensor;
+    let name = match layout {
+        Layout::HuggingFace if name != "lm_head.weight" => format!("transformer.{name}"),
+        _ => name,
+    };
+    let zeros_shape = vec![shape[0] / parts.len()];
+    let numbers = move || -> CowArray<'_, f32, _> {
+        if let ([Some(part)], false) = (&parts[..], transposed) {
+            return CowArray::from(part.clone());
+        }
+        let zeros = ArrayD::zeros(zeros_shape.clone());
+        let views: Vec<ArrayViewD<'_, f32>> = parts
+            .iter()
+            .map(|part| match part {
+                // (out, in) -> (in, out)
+                Some(part) if transposed => part.clone().reversed_axes(),
+                Some(part) => part.clone(),
+                None => zeros.view(),
+            })
+            .collect();
+        let axis = Axis(usize::from(transposed));
+        CowArray::from(concatenate(axis, &views).expect("the parts have the same shape"))
+    };
+    Item {
+        name,
+        shape,
+        numbers: Box::new(numbers),
+    }
+}

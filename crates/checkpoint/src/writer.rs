@@ -1,0 +1,113 @@
+//! Writing a safetensors file: tensors sorted by name, one metadata entry, so that equal weights make equal bytes.
+//!
+//! It refuses what it would refuse to read: numbers that are not finite, or aren't when they are rounded to the file's precision.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+
+use ndarray::{CowArray, IxDyn};
+
+use crate::error::{CheckpointError, FormatProblem, TensorProblem, in_file, in_tensor, io};
+use crate::file::replace;
+use crate::header::{METADATA, MOST_HEADER_BYTES};
+use crate::precision::Precision;
+
+/// A tensor to be written, whose numbers are made when its turn comes.
+pub(crate) struct Item<'a> {
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) numbers: Box<dyn Fn() -> CowArray<'a, f32, IxDyn> + 'a>,
+}
+
+/// Writes a file atomically: the header, then tensor after tensor.
+pub(crate) fn write(
+    path: &Path,
+    mut items: Vec<Item<'_>>,
+    precision: Precision,
+) -> Result<(), CheckpointError> {
+    items.sort_by(|a, b| a.name.cmp(&b.name));
+    if let Some(twins) = items.windows(2).find(|w| w[0].name == w[1].name) {
+        return Err(in_tensor(path, &twins[0].name)(TensorProblem::Twice));
+    }
+    let header = header(&items, precision);
+    let header_bytes = header.len() as u64;
+    if header_bytes > MOST_HEADER_BYTES {
+        return Err(in_file(path)(FormatProblem::HeaderTooLong {
+            header: header_bytes,
+            limit: MOST_HEADER_BYTES,
+        }));
+    }
+    replace(path, |out| {
+        let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(io(path, "write"));
+        write(&header_bytes.to_le_bytes())?;
+        write(header.as_bytes())?;
+        for item in &items {
+            let numbers = (item.numbers)();
+            assert!(
+                numbers.shape() == item.shape,
+                "tensor {} has shape {:?}, but {:?} was announced",
+                item.name,
+                numbers.shape(),
+                item.shape
+            );
+            let numbers = numbers.as_standard_layout();
+            let numbers = numbers.as_slice().expect("standard layout");
+            write_numbers(numbers, precision, &mut write, &in_tensor(path, &item.name))?;
+        }
+        Ok(())
+    })
+}
+
+fn write_numbers(
+    numbers: &[f32],
+    precision: Precision,
+    write: &mut impl FnMut(&[u8]) -> Result<(), CheckpointError>,
+    problem: &impl Fn(TensorProblem) -> CheckpointError,
+) -> Result<(), CheckpointError> {
+    const CHUNK: usize = 1 << 16;
+    let mut bytes = Vec::with_capacity(CHUNK.min(numbers.len()) * precision.bytes());
+    for (i, chunk) in numbers.chunks(CHUNK).enumerate() {
+        if let Some(at) = chunk.iter().position(|&x| !precision.holds(x)) {
+            let (index, value) = (i * CHUNK + at, chunk[at]);
+            return Err(problem(if value.is_finite() {
+                TensorProblem::Overflow {
+                    index,
+                    value,
+                    precision,
+                }
+            } else {
+                TensorProblem::NotFinite { index, value }
+            }));
+        }
+        bytes.clear();
+        precision.encode(chunk, &mut bytes);
+        write(&bytes)?;
+    }
+    Ok(())
+}
+
+/// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8.
+fn header(items: &[Item<'_>], precision: Precision) -> String {
+    // transformers wants to know which framework's layout it is.
+    let mut header = format!(r#"{{"{METADATA}":{{"format":"pt"}}"#);
+    let mut begin = 0;
+    for item in items {
+        let end = begin + item.shape.iter().product::<usize>() * precision.bytes();
+        let name = serde_json::to_string(&item.name).expect("a string is JSON");
+        let (dtype, shape) = (precision.dtype(), &item.shape);
+        let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
+        write!(
+            header,
+            r#",{name}:{{"dtype":"{dtype}","shape":[{}],"data_offsets":[{begin},{end}]}}"#,
+            sizes.join(",")
+        )
+        .expect("writing to a string can't fail");
+        begin = end;
+    }
+    header.push('}');
+    while !header.len().is_multiple_of(8) {
+        header.push(' ');
+    }
+    header
+}

@@ -1,0 +1,217 @@
+//! Weights that are not the model's, and folders that are no models: each is refused in one line that names the file and the tensor.
+
+use std::fs;
+
+use checkpoint::{load_model, load_tensors, save_book, save_hugging_face};
+use gpt::GptConfig;
+
+use crate::support::{Broken, SMALL, header_refused, join, small_model, split, weights_refused};
+
+const FILE: &str = "model.safetensors";
+
+#[test]
+fn tensors_of_another_model() {
+    let folder = Broken::hugging_face();
+    let larger = GptConfig {
+        vocab_size: 12,
+        ..SMALL
+    };
+    let other = tempfile::tempdir().unwrap();
+    save_hugging_face(&small_model(larger), other.path(), Default::default()).unwrap();
+    fs::copy(other.path().join(FILE), folder.weights()).unwrap();
+    folder.is_refused(FILE, &["wte.weight", "[12, 8]", "[11, 8]"]);
+
+    let shallower = GptConfig {
+        n_layers: 1,
+        ..SMALL
+    };
+    save_hugging_face(&small_model(shallower), other.path(), Default::default()).unwrap();
+    fs::copy(other.path().join(FILE), folder.weights()).unwrap();
+    folder.is_refused(FILE, &["h.1.ln_1.weight", "missing"]);
+
+    let deeper = GptConfig {
+        n_layers: 3,
+        ..SMALL
+    };
+    save_hugging_face(&small_model(deeper), other.path(), Default::default()).unwrap();
+    fs::copy(other.path().join(FILE), folder.weights()).unwrap();
+    folder.is_refused(FILE, &["h.2.", "unexpected"]);
+
+    save_book(&small_model(SMALL), other.path()).unwrap();
+    fs::copy(other.path().join(FILE), folder.weights()).unwrap();
+    folder.is_refused(FILE, &["wte.weight", "missing"]);
+
+    header_refused(
+        |header| header.replacen("transformer.ln_f.bias", "transformer.ln_f.bios", 1),
+        &["ln_f.bias", "missing"],
+    );
+}
+
+#[test]
+fn a_book_file_may_have_pytorchs_masks_but_nothing_else() {
+    let folder = Broken::book();
+    let (mask, other) = ("trf_blocks.0.att.mask", "trf_blocks.0.att.musk");
+    let with = |name: &str| {
+        let entry = format!(r#"{{"{name}":{{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}},"#);
+        move |header: String| header.replacen('{', &entry, 1)
+    };
+    folder.change_header(with(mask));
+    load_model(folder.path()).unwrap();
+    folder.change_header(with(other));
+    folder.is_refused(FILE, &[other, "unexpected"]);
+}
+
+#[test]
+fn weights_that_are_not_finite() {
+    for (value, word) in [
+        (f32::NAN, "NaN"),
+        (f32::INFINITY, "inf"),
+        (f32::NEG_INFINITY, "-inf"),
+    ] {
+        weights_refused(
+            |mut bytes| {
+                let len = bytes.len();
+                bytes[len - 4..].copy_from_slice(&value.to_le_bytes());
+                bytes
+            },
+            &["transformer.wte.weight", "element 87", word],
+        );
+    }
+}
+
+#[test]
+fn weights_of_other_types() {
+    header_refused(
+        |header| header.replace("F32", "I32"),
+        &["\"transformer.", "I32", "F32, F16 or BF16"],
+    );
+    // Two 4-byte numbers as one of 8 bytes: the shapes no longer fit either way.
+    for dtype in ["F64", "I64"] {
+        let entry = format!(r#"{{"dtype":"{dtype}","shape":[1],"data_offsets":[0,8]}}"#);
+        let file = join(format!(r#"{{"a":{entry}}}"#).as_bytes(), &[0; 8]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.safetensors");
+        fs::write(&path, file).unwrap();
+        let message = load_tensors(&path).unwrap_err().to_string();
+        assert!(
+            message.contains("\"a\"") && message.contains(dtype),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn other_formats_are_called_by_their_names() {
+    for (magic, name) in [
+        (&b"GGUF\x03\0\0\0\x01\0\0\0\0\0\0\0"[..], "GGUF"),
+        (b"PK\x03\x04\0\0\x08\x08\0\0\0\0", "torch.save"),
+        (b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.", "pickle"),
+        (b"\x80\x04\x95\x10\0\0\0\0\0\0\0", "pickle"),
+        (b"version https://git-lfs.github.com/spec/v1", "Git LFS"),
+        (b"{\"vocab_size\": 50257}", "JSON"),
+        (b"GGUF", "GGUF"),
+    ] {
+        weights_refused(|_| magic.to_vec(), &[name, "not a safetensors file"]);
+        // Also where there is no configuration beside it.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.bin");
+        fs::write(&path, magic).unwrap();
+        let message = load_model(&path).unwrap_err().to_string();
+        assert!(message.contains(name), "{message}");
+    }
+}
+
+#[test]
+fn a_header_length_that_begins_like_a_pickle_is_a_header_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.safetensors");
+    // 0x280 = 640 bytes of header, little-endian 80 02
+    let mut header = br#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#.to_vec();
+    header.resize(640, b' ');
+    fs::write(&path, join(&header, &1f32.to_le_bytes())).unwrap();
+    assert_eq!(load_tensors(&path).unwrap()["a"][[0]], 1.0);
+}
+
+#[test]
+fn folders_without_weights_say_what_they_lack() {
+    let folder = Broken::hugging_face();
+    fs::remove_file(folder.weights()).unwrap();
+    folder.is_refused("", &["no model.safetensors"]);
+    fs::write(folder.path().join("pytorch_model.bin"), "PK").unwrap();
+    folder.is_refused("", &["pytorch_model.bin is a pickle"]);
+    fs::create_dir(folder.weights()).unwrap();
+    folder.is_refused(FILE, &["not a file"]);
+    let missing = load_model(folder.path().join("nowhere")).unwrap_err();
+    assert!(missing.to_string().contains("nowhere"), "{missing}");
+}
+
+#[test]
+fn an_index_reaches_no_other_folder_and_agrees_with_its_shards() {
+    let folder = Broken::hugging_face();
+    let index = folder.path().join("model.safetensors.index.json");
+    let header = split(&fs::read(folder.weights()).unwrap()).0.to_owned();
+    let json: serde_json::Value = serde_json::from_str(&header).unwrap();
+    let names = json
+        .as_object()
+        .unwrap()
+        .keys()
+        .filter(|name| *name != "__metadata__");
+    let map: serde_json::Map<_, _> = names
+        .map(|name| (name.clone(), "one.safetensors".into()))
+        .collect();
+    fs::rename(folder.weights(), folder.path().join("one.safetensors")).unwrap();
+    let good = serde_json::json!({"metadata": {"total_size": 1}, "weight_map": map}).to_string();
+    let write = |text: &str| fs::write(&index, text).unwrap();
+
+    write(&good);
+    load_model(folder.path()).unwrap();
+    let file = "model.safetensors.index.json";
+    let last = "\"transformer.wte.weight\":\"one.safetensors\"";
+    for shard in [
+        "../one.safetensors",
+        "/etc/passwd",
+        "..",
+        "",
+        "a/b",
+        "./one.safetensors",
+    ] {
+        write(&good.replacen(last, &format!("\"transformer.wte.weight\":{shard:?}"), 1));
+        folder.is_refused(file, &["transformer.wte.weight", "same folder"]);
+    }
+    write(&good.replacen(last, "\"transformer.wte.weight\":\"two.safetensors\"", 1));
+    folder.is_refused(
+        "one.safetensors",
+        &["transformer.wte.weight", "index does not place it"],
+    );
+    write(&good.replacen(last, &format!("{last},{last}"), 1));
+    folder.is_refused(file, &["transformer.wte.weight", "twice"]);
+    write(&good.replacen(last, &format!("{last},\"ghost\":\"one.safetensors\""), 1));
+    folder.is_refused("one.safetensors", &["ghost", "missing"]);
+    for text in [
+        "",
+        "[]",
+        "{}",
+        "{\"weight_map\":{}}",
+        "{\"weight_map\":[]}",
+        "{\"weight_map\":{\"a\":1}}",
+    ] {
+        write(text);
+        folder.is_refused(file, &[]);
+    }
+    write(&good.replace("one.", "gone."));
+    folder.is_refused("gone.safetensors", &["can't read"]);
+}
+
+/// Reading from a pipe would wait for ever.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_not_opened() {
+    let folder = Broken::hugging_face();
+    fs::remove_file(folder.weights()).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(folder.weights())
+        .status();
+    if made.is_ok_and(|status| status.success()) {
+        folder.is_refused(FILE, &["not a file"]);
+    }
+}

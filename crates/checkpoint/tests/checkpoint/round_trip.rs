@@ -1,0 +1,213 @@
+//! What is saved is loaded again, in both layouts and every precision, and never half written.
+
+use std::fs;
+
+use checkpoint::{
+    Precision, load_config, load_model, load_tensors, load_tensors_into, remove_unfinished,
+    save_book, save_hugging_face, save_tensors, write_atomically,
+};
+use gpt::{GptConfig, GptModel};
+use ndarray::{ArrayD, IxDyn, array};
+use proptest::prelude::*;
+use safetensors::SafeTensors;
+use tensor_ops::Parameters;
+
+use crate::support::{SMALL, small_model};
+
+fn configs() -> impl Strategy<Value = GptConfig> {
+    let sizes = (1..20usize, 1..9usize, 1..4usize, 1..4usize, 1..4usize);
+    let flags = (any::<bool>(), any::<bool>(), prop::option::of(1..30usize));
+    (sizes, flags, 0.0..0.9f64, 0.0..0.1f32).prop_map(
+        |((vocab, context, heads, head_dim, layers), (qkv_bias, tied, hidden_dim), p, eps)| {
+            GptConfig {
+                vocab_size: vocab,
+                context_length: context,
+                emb_dim: heads * head_dim,
+                n_heads: heads,
+                n_layers: layers,
+                qkv_bias,
+                tied,
+                hidden_dim,
+                norm_eps: eps,
+                drop_rates: gpt::DropRates {
+                    emb: p,
+                    ..SMALL.drop_rates
+                },
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn the_books_layout_keeps_every_bit(config in configs()) {
+        let folder = tempfile::tempdir().unwrap();
+        let model = small_model(config);
+        save_book(&model, folder.path()).unwrap();
+        prop_assert_eq!(load_config(folder.path()).unwrap(), config);
+        prop_assert_eq!(load_model(folder.path()).unwrap(), model);
+    }
+
+    #[test]
+    fn hugging_faces_layout_computes_the_same(config in configs()) {
+        let folder = tempfile::tempdir().unwrap();
+        let model = small_model(config);
+        save_hugging_face(&model, folder.path(), Precision::F32).unwrap();
+        let loaded = load_model(folder.path()).unwrap();
+        let expected = GptConfig { qkv_bias: true, ..config };
+        prop_assert_eq!(*loaded.config(), expected);
+        let found: std::collections::HashMap<_, _> = loaded.named_parameters().into_iter().collect();
+        for (name, view) in model.named_parameters() {
+            prop_assert_eq!(&found[&name], &view, "{}", name);
+        }
+    }
+}
+
+#[test]
+fn half_precisions_round_to_the_nearest() {
+    let model = small_model(SMALL);
+    for (precision, bits) in [(Precision::F16, 11), (Precision::Bf16, 8)] {
+        let folder = tempfile::tempdir().unwrap();
+        save_hugging_face(&model, folder.path(), precision).unwrap();
+        let loaded = load_model(folder.path()).unwrap();
+        for ((name, x), (_, y)) in model
+            .named_parameters()
+            .iter()
+            .zip(loaded.named_parameters())
+        {
+            for (x, y) in x.iter().zip(&y) {
+                let half_a_step = x.abs().max(1e-4) * 0.5f32.powi(bits);
+                assert!(
+                    (x - y).abs() <= half_a_step,
+                    "{precision} {name}: {x} became {y}"
+                );
+            }
+        }
+        // A second rounding changes nothing.
+        let again = tempfile::tempdir().unwrap();
+        save_hugging_face(&loaded, again.path(), precision).unwrap();
+        let bytes = |folder: &tempfile::TempDir| fs::read(folder.path().join("model.safetensors"));
+        assert_eq!(bytes(&folder).unwrap(), bytes(&again).unwrap());
+    }
+}
+
+#[test]
+fn the_reference_reader_reads_what_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = small_model(SMALL);
+    save_book(&model, folder.path()).unwrap();
+    let bytes = fs::read(folder.path().join("model.safetensors")).unwrap();
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
+    assert_eq!(metadata.metadata().as_ref().unwrap()["format"], "pt");
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(tensors.len(), model.named_parameters().len());
+    for (name, view) in model.named_parameters() {
+        let tensor = tensors.tensor(&name).unwrap();
+        assert_eq!(tensor.shape(), view.shape());
+        let numbers: Vec<u8> = view.iter().flat_map(|x| x.to_le_bytes()).collect();
+        assert_eq!(tensor.data(), numbers, "{name}");
+    }
+}
+
+#[test]
+fn equal_tensors_make_equal_bytes_in_any_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (array![1.0f32, 2.0].into_dyn(), array![[3.0f32]].into_dyn());
+    let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+    save_tensors(&one, &[("a".into(), a.view()), ("b".into(), b.view())]).unwrap();
+    save_tensors(&two, &[("b".into(), b.view()), ("a".into(), a.view())]).unwrap();
+    assert_eq!(fs::read(&one).unwrap(), fs::read(&two).unwrap());
+    let loaded = load_tensors(&one).unwrap();
+    assert_eq!((&loaded["a"], &loaded["b"]), (&a, &b));
+}
+
+#[test]
+fn scalars_empty_arrays_and_odd_names_survive() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("odd.safetensors");
+    let scalar = ArrayD::from_elem(IxDyn(&[]), 7.5f32);
+    let empty = ArrayD::<f32>::zeros(IxDyn(&[0, 3]));
+    let tensors = [
+        ("a \"quoted\"\nname ß".to_owned(), scalar.view()),
+        ("empty".to_owned(), empty.view()),
+        (String::new(), scalar.view()),
+    ];
+    save_tensors(&path, &tensors).unwrap();
+    let loaded = load_tensors(&path).unwrap();
+    assert_eq!(loaded.len(), 3);
+    for (name, view) in tensors {
+        assert_eq!(loaded[&name], view);
+    }
+    save_tensors(&path, &[]).unwrap();
+    assert!(load_tensors(&path).unwrap().is_empty());
+}
+
+#[test]
+fn a_prefix_chooses_among_several_states_in_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.safetensors");
+    let (m, mut v) = (small_model(SMALL), small_model(SMALL));
+    v.visit_mut("", &mut |_, mut view| view.mapv_inplace(|x| x * x));
+    let mut tensors = Vec::new();
+    m.visit("m.", &mut |name, view| tensors.push((name, view)));
+    v.visit("v.", &mut |name, view| tensors.push((name, view)));
+    save_tensors(&path, &tensors).unwrap();
+
+    let mut loaded = GptModel::zeros(SMALL).unwrap();
+    load_tensors_into(&path, &mut loaded, "v.").unwrap();
+    assert_eq!(loaded, v);
+    load_tensors_into(&path, &mut loaded, "m.").unwrap();
+    assert_eq!(loaded, m);
+    let error = load_tensors_into(&path, &mut loaded, "x.").unwrap_err();
+    assert!(error.to_string().contains("missing"), "{error}");
+    let error = load_tensors_into(&path, &mut loaded, "").unwrap_err();
+    assert!(error.to_string().contains("unexpected"), "{error}");
+}
+
+#[test]
+fn a_failed_write_leaves_the_old_file_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let good = array![1.0f32, 2.0].into_dyn();
+    save_tensors(&path, &[("a".into(), good.view())]).unwrap();
+    let bad = array![1.0f32, f32::NAN].into_dyn();
+    let error = save_tensors(&path, &[("a".into(), bad.view())]).unwrap_err();
+    assert!(error.to_string().contains("element 1 is NaN"), "{error}");
+    let failing = write_atomically(&path, |_| Err(std::io::Error::other("the disk is full")));
+    assert!(
+        failing
+            .unwrap_err()
+            .to_string()
+            .contains("the disk is full")
+    );
+    assert_eq!(load_tensors(&path).unwrap()["a"], good);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_a_crash_left_is_removed_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = array![1.0f32].into_dyn();
+    let path = folder.path().join("model.safetensors");
+    save_tensors(&path, &[("a".into(), good.view())]).unwrap();
+    fs::write(folder.path().join(".model.safetensors.unfinished"), "half").unwrap();
+    assert_eq!(remove_unfinished(folder.path()).unwrap(), 1);
+    assert_eq!(remove_unfinished(folder.path()).unwrap(), 0);
+    assert!(path.exists());
+}
+
+#[test]
+fn a_number_too_large_for_the_precision_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = small_model(SMALL);
+    model.final_norm.shift[3] = 70000.0;
+    let error = save_hugging_face(&model, folder.path(), Precision::F16).unwrap_err();
+    let message = error.to_string();
+    assert!(
+        message.contains("ln_f.bias") && message.contains("element 3 is 70000"),
+        "{message}"
+    );
+    save_hugging_face(&model, folder.path(), Precision::Bf16).unwrap();
+}

@@ -1,0 +1,163 @@
+//! Small models, folders to break, and safetensors files written by hand.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use checkpoint::{CheckpointError, Precision, load_model, save_book, save_hugging_face};
+use gpt::{DropRates, GptConfig, GptModel};
+use tempfile::TempDir;
+use tensor_ops::Parameters;
+use torch_rng::TorchRng;
+
+pub(crate) const SMALL: GptConfig = GptConfig {
+    vocab_size: 11,
+    context_length: 6,
+    emb_dim: 8,
+    n_heads: 2,
+    n_layers: 2,
+    drop_rates: DropRates {
+        emb: 0.1,
+        attention: 0.3,
+        shortcut: 0.123456789012345,
+    },
+    qkv_bias: true,
+    tied: true,
+    hidden_dim: None,
+    norm_eps: 1e-5,
+};
+
+/// A model whose every parameter is away from its initial value.
+pub(crate) fn small_model(config: GptConfig) -> GptModel {
+    let mut rng = TorchRng::manual_seed(1);
+    let mut model = GptModel::new(config, &mut rng).expect("a valid configuration");
+    model.visit_mut("", &mut |_, mut view| {
+        let noise = rng.randn(view.len());
+        view.iter_mut()
+            .zip(noise)
+            .for_each(|(x, noise)| *x += 0.1 * noise);
+    });
+    model
+}
+
+/// Names and bytes: a save waits for the disk, so that the tests save once and copy.
+type Files = Vec<(OsString, Vec<u8>)>;
+
+fn files_of(save: impl FnOnce(&Path) -> Result<(), CheckpointError>) -> Files {
+    let folder = tempfile::tempdir().unwrap();
+    save(folder.path()).unwrap();
+    fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap()))
+        .collect()
+}
+
+/// A good folder, to be broken.
+pub(crate) struct Broken(TempDir);
+
+impl Broken {
+    pub(crate) fn hugging_face() -> Self {
+        static GOOD: LazyLock<Files> = LazyLock::new(|| {
+            files_of(|folder| save_hugging_face(&small_model(SMALL), folder, Precision::F32))
+        });
+        Self::of(&GOOD)
+    }
+
+    pub(crate) fn book() -> Self {
+        static GOOD: LazyLock<Files> =
+            LazyLock::new(|| files_of(|folder| save_book(&small_model(SMALL), folder)));
+        Self::of(&GOOD)
+    }
+
+    fn of(files: &Files) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.path().join("config.json")
+    }
+
+    pub(crate) fn weights(&self) -> PathBuf {
+        self.path().join("model.safetensors")
+    }
+
+    /// Changes the bytes of the weights.
+    pub(crate) fn change_weights(&self, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> &Self {
+        let bytes = fs::read(self.weights()).unwrap();
+        fs::write(self.weights(), change(bytes)).unwrap();
+        self
+    }
+
+    /// Changes the text of the header, and its length with it.
+    pub(crate) fn change_header(&self, change: impl FnOnce(String) -> String) -> &Self {
+        self.change_weights(|bytes| {
+            let (header, data) = split(&bytes);
+            join(change(header.to_owned()).as_bytes(), data)
+        })
+    }
+
+    /// Changes the text of the configuration.
+    pub(crate) fn change_config(&self, change: impl FnOnce(String) -> String) -> &Self {
+        let text = fs::read_to_string(self.config()).unwrap();
+        let changed = change(text.clone());
+        assert_ne!(text, changed, "the change changes nothing");
+        fs::write(self.config(), changed).unwrap();
+        self
+    }
+
+    /// What loading says: one line that names the file and has all of `parts`.
+    pub(crate) fn is_refused(&self, file: &str, parts: &[&str]) -> CheckpointError {
+        let error = match load_model(self.path()) {
+            Ok(_) => panic!("loaded, but should have been refused with {parts:?}"),
+            Err(error) => error,
+        };
+        let message = error.to_string();
+        assert!(message.contains(file), "{message}: names no {file}");
+        for part in parts {
+            assert!(message.contains(part), "{message}: has no {part:?}");
+        }
+        assert!(!message.contains('\n'), "{message}: more than a line");
+        assert!(message.len() < 700, "{message}: very long");
+        error
+    }
+}
+
+/// A file's header and data.
+pub(crate) fn split(bytes: &[u8]) -> (&str, &[u8]) {
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let (header, data) = bytes[8..].split_at(length);
+    (std::str::from_utf8(header).unwrap(), data)
+}
+
+/// A file of a header and data.
+pub(crate) fn join(header: &[u8], data: &[u8]) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes(), header, data].concat()
+}
+
+/// Loading a Hugging Face folder whose weights' bytes were changed says all of `parts`.
+pub(crate) fn weights_refused(change: impl FnOnce(Vec<u8>) -> Vec<u8>, parts: &[&str]) {
+    let folder = Broken::hugging_face();
+    folder.change_weights(change);
+    folder.is_refused("model.safetensors", parts);
+}
+
+/// As [`weights_refused`], where the header's text was changed.
+pub(crate) fn header_refused(change: impl FnOnce(String) -> String, parts: &[&str]) {
+    let folder = Broken::hugging_face();
+    folder.change_header(|header| {
+        let changed = change(header.clone());
+        assert_ne!(header, changed, "the change changes nothing");
+        changed
+    });
+    folder.is_refused("model.safetensors", parts);
+}

@@ -1,0 +1,70 @@
+//! How much memory it takes to load a model, and to refuse one, as the allocator counts it.
+//!
+//! One test, as tests run side by side and the count is the whole process's.
+
+use checkpoint::{Precision, load_model, save_book, save_hugging_face};
+use gpt::{GptConfig, GptModel};
+use peak_alloc::PeakAlloc;
+use torch_rng::TorchRng;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// For names, headers and buffers.
+const SMALL: usize = 1 << 20;
+
+/// The most bytes in use during `work`, beyond those in use before.
+fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
+    let made = work();
+    (made, ALLOCATOR.peak_usage().saturating_sub(before))
+}
+
+#[test]
+fn loading_takes_the_model_and_one_tensor_and_refusing_takes_next_to_nothing() {
+    let config = GptConfig {
+        vocab_size: 20_000,
+        context_length: 64,
+        emb_dim: 128,
+        n_heads: 4,
+        n_layers: 2,
+        tied: true,
+        qkv_bias: true,
+        ..GptConfig::GPT2_124M
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    {
+        let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
+        save_book(&model, path("book")).unwrap();
+        for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
+            save_hugging_face(&model, path(&format!("{precision:?}")), precision).unwrap();
+        }
+    }
+    let model_bytes = 4 * config.size().unwrap().total();
+    let largest_tensor = 4 * config.vocab_size * config.emb_dim;
+    for name in ["book", "F32", "Bf16", "F16"] {
+        let (model, peak) = peak_of(|| load_model(path(name)));
+        assert!(peak >= model_bytes, "{name}: {peak} bytes hold no model");
+        assert!(
+            peak <= model_bytes + largest_tensor + SMALL,
+            "{name}: {peak} bytes for a model of {model_bytes} whose largest tensor has {largest_tensor}"
+        );
+        drop(model.unwrap());
+    }
+
+    let weights = path("book").join("model.safetensors");
+    let huge = br#"{"a":{"dtype":"F32","shape":[1152921504606846976],"data_offsets":[0,4611686018427387904]}}"#;
+    let headers = [
+        (huge.len() as u64, &huge[..]),
+        (100_000_000, b"{}"),
+        (1 << 63, b"{}"),
+    ];
+    for (length, header) in headers {
+        std::fs::write(&weights, [&length.to_le_bytes(), header].concat()).unwrap();
+        let (model, peak) = peak_of(|| load_model(path("book")));
+        assert!(model.is_err());
+        assert!(peak <= SMALL, "{peak} bytes to refuse a header of {length}");
+    }
+}

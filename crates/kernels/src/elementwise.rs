@@ -1,0 +1,154 @@
+//! Loops over the elements of one block of rows; the callers split the rows over threads.
+
+use multiversion::multiversion;
+
+use super::{math, reduce};
+
+/// sqrt(2 / pi)
+const SQRT_2_OVER_PI: f32 = 0.797_884_6;
+const CUBIC: f32 = 0.044_715;
+
+/// tanh-form GELU in place, as `x * sigmoid(2 u)` with `u = sqrt(2/pi) (x + 0.044715 x^3)`:
+/// the same function as `0.5 x (1 + tanh u)`, since `1 + tanh u = 2 sigmoid(2 u)`.
+#[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
+pub fn gelu(x: &[f32], out: &mut [f32]) {
+    for (out, &x) in out.iter_mut().zip(x) {
+        let u = SQRT_2_OVER_PI * (x + CUBIC * x * x * x);
+        *out = x * math::sigmoid(2.0 * u);
+    }
+}
+
+/// `d *= gelu'(x)`, with `s = sigmoid(2 u)`: `gelu' = s + x s (1 - s) 2 u'`.
+#[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
+pub fn gelu_backward(x: &[f32], d: &mut [f32]) {
+    for (d, &x) in d.iter_mut().zip(x) {
+        let u = SQRT_2_OVER_PI * (x + CUBIC * x * x * x);
+        let d_u = SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * x * x);
+        let s = math::sigmoid(2.0 * u);
+        *d *= s + x * s * (1.0 - s) * 2.0 * d_u;
+    }
+}
+
+/// `row = exp(scale * row - max)`, divided by its sum; returns `max + ln(sum)`, the log of the sum of exponentials.
+/// A row of minus infinities gives NaN, as PyTorch's softmax does.
+pub fn softmax(row: &mut [f32], scale: f32) -> f32 {
+    if row.is_empty() {
+        return f32::NEG_INFINITY;
+    }
+    let max = reduce::max(row) * scale;
+    exp_minus(row, scale, max);
+    let sum = reduce::sum(row);
+    multiply(row, 1.0 / sum);
+    max + sum.ln()
+}
+
+/// `row = exp(scale * row - shift)`.
+#[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
+pub fn exp_minus(row: &mut [f32], scale: f32, shift: f32) {
+    for x in row {
+        *x = math::exp(*x * scale - shift);
+    }
+}
+
+/// `row *= factor`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub fn multiply(row: &mut [f32], factor: f32) {
+    for x in row {
+        *x *= factor;
+    }
+}
+
+/// `x += y`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub fn add(x: &mut [f32], y: &[f32]) {
+    for (x, &y) in x.iter_mut().zip(y) {
+        *x += y;
+    }
+}
+
+/// `x += y z`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub fn add_product(x: &mut [f32], y: &[f32], z: &[f32]) {
+    for ((x, &y), &z) in x.iter_mut().zip(y).zip(z) {
+        *x += y * z;
+    }
+}
+
+/// One row of LayerNorm: `out = scale (x - mean) rstd + shift`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub fn layer_norm(
+    x: &[f32],
+    (scale, shift): (&[f32], &[f32]),
+    (mean, rstd): (f32, f32),
+    out: &mut [f32],
+) {
+    let (scale, shift, out) = (&scale[..x.len()], &shift[..x.len()], &mut out[..x.len()]);
+    for i in 0..x.len() {
+        out[i] = scale[i] * ((x[i] - mean) * rstd) + shift[i];
+    }
+}
+
+/// As [`layer_norm`], writing `x_hat = (x - mean) rstd` too.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub fn layer_norm_train(
+    x: &[f32],
+    (scale, shift): (&[f32], &[f32]),
+    (mean, rstd): (f32, f32),
+    x_hat: &mut [f32],
+    out: &mut [f32],
+) {
+    let (scale, shift) = (&scale[..x.len()], &shift[..x.len()]);
+    let (x_hat, out) = (&mut x_hat[..x.len()], &mut out[..x.len()]);
+    for i in 0..x.len() {
+        x_hat[i] = (x[i] - mean) * rstd;
+        out[i] = scale[i] * x_hat[i] + shift[i];
+    }
+}
+
+/// One row of LayerNorm's backward pass: `d_x` holds `x_hat` on entry and the gradient of the input on return.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub fn layer_norm_backward(d_out: &[f32], scale: &[f32], rstd: f32, d_x: &mut [f32]) {
+    let n = d_x.len() as f32;
+    let (mut d_sum, mut d_dot) = ([0.0f32; 16], [0.0f32; 16]);
+    let (d_out, scale) = (&d_out[..d_x.len()], &scale[..d_x.len()]);
+    for start in (0..d_x.len()).step_by(16) {
+        let end = (start + 16).min(d_x.len());
+        for i in start..end {
+            let d_x_hat = d_out[i] * scale[i];
+            d_sum[i - start] += d_x_hat;
+            d_dot[i - start] += d_x_hat * d_x[i];
+        }
+    }
+    let mean = d_sum.iter().sum::<f32>() / n;
+    let mean_dot = d_dot.iter().sum::<f32>() / n;
+    for i in 0..d_x.len() {
+        let d_x_hat = d_out[i] * scale[i];
+        d_x[i] = rstd * (d_x_hat - mean - d_x[i] * mean_dot);
+    }
+}
+
+/// `d = p (d - sum(d p)) scale`: one row of softmax's backward pass, `p` its output.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
+    for (d, &p) in d.iter_mut().zip(p) {
+        *d = p * (*d - dot) * scale;
+    }
+}
+
+/// Multiplies element `i` by `scale` where bit `first_bit + i` of `words` is set, by 0 elsewhere.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq", "x86_64+avx2"))]
+pub fn apply_mask(values: &mut [f32], words: &[u64], first_bit: usize, scale: f32) {
+    let shift = first_bit % 64;
+    let words = &words[first_bit / 64..];
+    for (i, chunk) in values.chunks_mut(64).enumerate() {
+        let mut bits = words[i] >> shift;
+        if shift != 0 && i + 1 < words.len() {
+            bits |= words[i + 1] << (64 - shift);
+        }
+        for (lane, value) in chunk.iter_mut().enumerate() {
+            let keep = ((bits >> lane) & 1) as u32;
+            // 0 or the bits of `scale`, without a branch.
+            *value *= f32::from_bits(keep.wrapping_neg() & scale.to_bits());
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The product of a few rows with a matrix, `y = x W^T`, at the speed of memory, for weights in f32 or bf16.
+//!
+//! Such a product reads every weight once and does two operations with it, so the tiling and packing of a general product only cost.
+//! Each thread walks its weight rows as one stream, in 64 lanes, whose order is the same for any number of rows of `x`, threads and instruction sets.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+use half::bf16;
+use multiversion::multiversion;
+use rayon::prelude::*;
+
+use crate::reduce::sum_of_lanes;
+
+/// Weights a task reads at least, in bytes: below, handing out the task costs more than it saves.
+const BYTES_PER_TASK: usize = 64 * 1024;
+const LANES: usize = 64;
+
+/// A number that is stored in some format and computed with as f32.
+pub(crate) trait Weight: Copy + Send + Sync {
+    /// Its value, exactly.
+    fn value(self) -> f32;
+
+    /// The values of 16 of them.
+    ///
+    /// # Safety
+    /// `at` must point to 16 of them, and the CPU must have AVX-512 F.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn load16(at: *const Self) -> __m512;
+}
+
+impl Weight for f32 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        self
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load16(at: *const Self) -> __m512 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe { _mm512_loadu_ps(at) }
+    }
+}
+
+impl Weight for bf16 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        // `to_f32` branches to quiet signalling NaN, which keeps the loop from vectorising.
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load16(at: *const Self) -> __m512 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe {
+            let halves = _mm256_loadu_si256(at.cast());
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)))
+        }
+    }
+}
+
+/// Up to so many rows of `x` are faster here than in a general product, whose packing of a matrix costs as much as several passes over it.
+pub const FEW_ROWS: usize = 16;
+
+/// `y[i][r] += dot(x[r], w[i])`: `x` is (rows, n), `w` (outputs, n), `y` (outputs, rows), all row-major.
+pub fn gemv(x: &[f32], rows: usize, w: &[f32], y: &mut [f32]) {
+    widening_gemv(x, rows, w, y);
+}
+
+/// As [`gemv`], for weights in any format.
+pub(crate) fn widening_gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut [f32]) {
+    debug_assert_eq!(x.len() * y.len(), w.len() * rows * rows);
+    let Some(n) = x.len().checked_div(rows).filter(|&n| n > 0) else {
+        return;
+    };
+    for_each_task(y, rows, n * size_of::<W>(), |first, y| {
+        let w = &w[first * n..][..y.len() / rows * n];
+        // Fours and pairs of rows share what they read.
+        let mut r = 0;
+        while r + 4 <= rows {
+            let x = std::array::from_fn(|i| &x[(r + i) * n..][..n]);
+            block::<W, 4>(x, w, &mut y[r..], rows);
+            r += 4;
+        }
+        while r + 2 <= rows {
+            block::<W, 2>(
+                [&x[r * n..][..n], &x[(r + 1) * n..][..n]],
+                w,
+                &mut y[r..],
+                rows,
+            );
+            r += 2;
+        }
+        if r < rows {
+            block::<W, 1>([&x[r * n..][..n]], w, &mut y[r..], rows);
+        }
+    });
+}
+
+/// Splits `y` (outputs, rows) over the threads, `f(first output, part of y)`; each output costs `bytes` of weights.
+pub(crate) fn for_each_task(
+    y: &mut [f32],
+    rows: usize,
+    bytes: usize,
+    f: impl Fn(usize, &mut [f32]) + Sync,
+) {
+    if y.is_empty() {
+        return;
+    }
+    // A few tasks a thread even out what else the machine does; the results don't depend on it.
+    let even = (y.len() / rows).div_ceil(4 * rayon::current_num_threads());
+    let outputs = even.max(BYTES_PER_TASK / bytes.max(1)).max(1);
+    if y.len() <= outputs * rows {
+        return f(0, y);
+    }
+    y.par_chunks_mut(outputs * rows)
+        .enumerate()
+        .for_each(|(task, y)| f(task * outputs, y));
+}
+
+/// `y[i * stride + r] += dot(x[r], w[i])` for R rows.
+fn block<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32], stride: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the CPU has the instructions.
+        return unsafe { avx512::block(x, w, y, stride) };
+    }
+    block_plain(x, w, y, stride);
+}
+
+/// What the AVX-512 version is tested against, and what runs without it.
+#[multiversion(targets("x86_64+avx2"))]
+fn block_plain<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32], stride: usize) {
+    let n = x[0].len();
+    let whole = n - n % LANES;
+    for (w, y) in w.chunks_exact(n).zip(y.chunks_mut(stride)) {
+        let mut lanes = [[0.0f32; LANES]; R];
+        for (c, w) in w.as_chunks::<LANES>().0.iter().enumerate() {
+            for r in 0..R {
+                let x = &x[r][c * LANES..(c + 1) * LANES];
+                for i in 0..LANES {
+                    lanes[r][i] += x[i] * w[i].value();
+                }
+            }
+        }
+        for r in 0..R {
+            y[r] += sum_of_lanes(lanes[r]) + rest(&x[r][whole..], &w[whole..]);
+        }
+    }
+}
+
+/// The elements after the last whole chunk, in order.
+#[inline(always)]
+fn rest<W: Weight>(x: &[f32], w: &[W]) -> f32 {
+    x.iter().zip(w).fold(0.0, |sum, (x, w)| sum + x * w.value())
+}
+
+/// By hand, as the compiler does not keep 64 lanes in registers from one end of a row to the other.
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::*;
+
+    use super::{LANES, Weight, rest};
+
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn block<W: Weight, const R: usize>(
+        x: [&[f32]; R],
+        w: &[W],
+        y: &mut [f32],
+        stride: usize,
+    ) {
+        let n = x[0].len();
+        let whole = n - n % LANES;
+        for (w, y) in w.chunks_exact(n).zip(y.chunks_mut(stride)) {
+            let mut lanes = [[_mm512_setzero_ps(); R]; LANES / 16];
+            for at in (0..whole).step_by(LANES) {
+                for (part, lanes) in lanes.iter_mut().enumerate() {
+                    let at = at + 16 * part;
+                    // SAFETY: `at + 16 <= whole <= n`, the length of `w` and of each row of `x`,
+                    // and the CPU has the instructions, or this function could not have been called.
+                    let w = unsafe { W::load16(w.as_ptr().add(at)) };
+                    for (lane, x) in lanes.iter_mut().zip(x) {
+                        // SAFETY: as above.
+                        let x = unsafe { _mm512_loadu_ps(x.as_ptr().add(at)) };
+                        *lane = _mm512_add_ps(*lane, _mm512_mul_ps(x, w));
+                    }
+                }
+            }
+            for r in 0..R {
+                let dot = sum(lanes.map(|lanes| lanes[r]));
+                y[r] += dot + rest(&x[r][whole..], &w[whole..]);
+            }
+        }
+    }
+
+    /// Joins the lanes in the order of the plain version.
+    #[target_feature(enable = "avx512f")]
+    fn sum([a, b, c, d]: [__m512; LANES / 16]) -> f32 {
+        let sixteen = _mm512_add_ps(_mm512_add_ps(a, c), _mm512_add_ps(b, d));
+        let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(sixteen)));
+        let eight = _mm256_add_ps(_mm512_castps512_ps256(sixteen), high);
+        let four = _mm_add_ps(
+            _mm256_castps256_ps128(eight),
+            _mm256_extractf128_ps::<1>(eight),
+        );
+        let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+        _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(count: usize, step: usize, modulus: usize) -> Vec<f32> {
+        (0..count)
+            .map(|i| (i * step % modulus) as f32 / modulus as f32 - 0.5)
+            .collect()
+    }
+
+    #[test]
+    fn gemv_agrees_with_f64_dots_at_awkward_sizes() {
+        for (rows, n, m) in [
+            (1, 1, 1),
+            (2, 3, 5),
+            (3, 63, 4),
+            (1, 65, 9),
+            (5, 100, 300),
+            (1, 768, 1030),
+        ] {
+            let (x, w) = (numbers(rows * n, 13, 31), numbers(n * m, 7, 29));
+            let mut y = vec![0.5; m * rows];
+            gemv(&x, rows, &w, &mut y);
+            for (at, &got) in y.iter().enumerate() {
+                let (i, r) = (at / rows, at % rows);
+                let dot: f64 = (x[r * n..(r + 1) * n].iter().zip(&w[i * n..]))
+                    .map(|(&a, &b)| f64::from(a) * f64::from(b))
+                    .sum();
+                assert!(
+                    (f64::from(got) - 0.5 - dot).abs() < 1e-4,
+                    "output {i}, row {r} of {rows} x {n} x {m}: {got} not {}",
+                    0.5 + dot
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_same_bits_alone_and_among_others() {
+        let (rows, n, m) = (5, 200, 40);
+        let (x, w) = (numbers(rows * n, 13, 31), numbers(n * m, 7, 29));
+        let mut together = vec![0.0; m * rows];
+        gemv(&x, rows, &w, &mut together);
+        for (r, x) in x.chunks(n).enumerate() {
+            let mut alone = vec![0.0; m];
+            gemv(x, 1, &w, &mut alone);
+            for i in 0..m {
+                assert_eq!(
+                    alone[i].to_bits(),
+                    together[i * rows + r].to_bits(),
+                    "output {i}, row {r}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn avx512_gives_the_bits_of_the_plain_loop() {
+        for (n, m) in [(1, 1), (63, 3), (64, 2), (200, 40), (768, 9)] {
+            let (x, w) = (numbers(2 * n, 13, 31), numbers(n * m, 7, 29));
+            let rows = [&x[..n], &x[n..]];
+            let (mut y, mut expected) = (vec![0.5; 2 * m], vec![0.5; 2 * m]);
+            block(rows, &w, &mut y, 2);
+            block_plain(rows, &w, &mut expected, 2);
+            assert_eq!(y, expected, "{n} x {m}");
+        }
+    }
+
+    #[test]
+    fn bf16_weights_give_the_bits_of_their_f32_values() {
+        let (n, m) = (130, 70);
+        let x = numbers(n, 13, 31);
+        let w: Vec<bf16> = numbers(n * m, 7, 29)
+            .iter()
+            .map(|w| bf16::from_bits((w.to_bits() >> 16) as u16))
+            .collect();
+        let exact: Vec<f32> = w.iter().map(|w| w.value()).collect();
+        let (mut y, mut expected) = (vec![0.0; m], vec![0.0; m]);
+        widening_gemv(&x, 1, &w, &mut y);
+        gemv(&x, 1, &exact, &mut expected);
+        assert_eq!(y, expected);
+    }
+}

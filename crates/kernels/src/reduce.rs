@@ -1,0 +1,126 @@
+//! Sums and maxima of a slice with a fixed number of lanes in a fixed order.
+
+use multiversion::multiversion;
+
+const LANES: usize = 16;
+
+/// Folds `x` into 16 lanes, then the lanes pairwise: the order depends on the length alone.
+macro_rules! lanes {
+    ($x:expr, $start:expr, $step:expr, $join:expr) => {{
+        let mut lanes = [$start; LANES];
+        let (chunks, rest) = $x.as_chunks::<LANES>();
+        for chunk in chunks {
+            for (lane, &value) in lanes.iter_mut().zip(chunk) {
+                *lane = $step(*lane, value);
+            }
+        }
+        for (lane, &value) in lanes.iter_mut().zip(rest) {
+            *lane = $step(*lane, value);
+        }
+        fold(lanes, $join)
+    }};
+}
+
+/// The sum of `x`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub fn sum(x: &[f32]) -> f32 {
+    lanes!(x, 0.0f32, |a: f32, b: f32| a + b, |a: f32, b: f32| a + b)
+}
+
+/// The sum of squared differences from `mean`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub fn sum_of_squared_deviations(x: &[f32], mean: f32) -> f32 {
+    lanes!(
+        x,
+        0.0f32,
+        |a: f32, b: f32| a + (b - mean) * (b - mean),
+        |a: f32, b: f32| a + b
+    )
+}
+
+/// `sum e^(x - shift)`.
+#[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
+pub fn sum_of_exp(x: &[f32], shift: f32) -> f32 {
+    lanes!(
+        x,
+        0.0f32,
+        |a: f32, b: f32| a + super::math::exp(b - shift),
+        |a: f32, b: f32| a + b
+    )
+}
+
+/// The largest element; NaN if any is NaN; minus infinity for an empty slice.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub fn max(x: &[f32]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a || b.is_nan() { b } else { a };
+    lanes!(x, f32::NEG_INFINITY, larger, larger)
+}
+
+/// The dot product of two slices of one length.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub fn dot(x: &[f32], y: &[f32]) -> f32 {
+    dot_in_lanes(x, y)
+}
+
+/// [`dot`], to be compiled into the loop that calls it.
+#[inline(always)]
+pub(crate) fn dot_in_lanes(x: &[f32], y: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let (x_chunks, x_rest) = x.as_chunks::<LANES>();
+    let (y_chunks, y_rest) = y.as_chunks::<LANES>();
+    for (a, b) in x_chunks.iter().zip(y_chunks) {
+        for i in 0..LANES {
+            lanes[i] += a[i] * b[i];
+        }
+    }
+    for (i, (a, b)) in x_rest.iter().zip(y_rest).enumerate() {
+        lanes[i] += a * b;
+    }
+    sum_of_lanes(lanes)
+}
+
+/// The sum of a power of two of lanes, in the order of [`fold`].
+#[inline(always)]
+pub(crate) fn sum_of_lanes<const N: usize>(lanes: [f32; N]) -> f32 {
+    fold(lanes, |a, b| a + b)
+}
+
+/// Joins the first half of the lanes with the second, and again, until one is left.
+#[inline(always)]
+fn fold<const N: usize>(mut lanes: [f32; N], join: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut width = N / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] = join(lanes[i], lanes[i + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lane_sums_agree_with_f64_at_every_length() {
+        for n in 0..100 {
+            let x: Vec<f32> = (0..n).map(|i| ((i * 37 % 19) as f32 - 9.0) / 7.0).collect();
+            let exact: f64 = x.iter().map(|&v| f64::from(v)).sum();
+            assert!((f64::from(sum(&x)) - exact).abs() < 1e-5, "sum of {n}");
+            let exact: f64 = x.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
+            assert!((f64::from(dot(&x, &x)) - exact).abs() < 1e-5, "dot of {n}");
+            assert!((f64::from(sum_of_squared_deviations(&x, 0.0)) - exact).abs() < 1e-5);
+            assert_eq!(max(&x), x.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+        }
+    }
+
+    #[test]
+    fn max_carries_nan() {
+        for at in 0..40 {
+            let mut x = vec![1.0; 40];
+            x[at] = f32::NAN;
+            assert!(max(&x).is_nan(), "NaN at {at}");
+        }
+    }
+}
