@@ -1,19 +1,16 @@
 //! The project's own checks, run as `cargo xtask <command>`; `main` is one match over the commands.
 
-use std::process::ExitCode;
+use std::ffi::OsString;
+use std::process::{self, ExitCode};
 
+use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};
 
-mod bench;
 mod golden_doc;
 mod mutants;
 mod tidy;
 mod verify;
 mod workspace;
-
-/// Training asks for the same large blocks in every step.
-#[global_allocator]
-static ALLOCATOR: caching_alloc::CachingAllocator = caching_alloc::CachingAllocator::new();
 
 /// The project's own checks.
 #[derive(Parser)]
@@ -34,7 +31,12 @@ enum Command {
     /// Change one constant at a time and show that a named case fails.
     Mutants(mutants::Options),
     /// Measure our speed beside that of PyTorch and transformers.
-    Bench(bench::Options),
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// As `cargo xtask bench --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
         Command::GoldenDoc => golden_doc::write(),
         Command::Tidy => tidy::run(),
         Command::Mutants(options) => mutants::run(&options),
-        Command::Bench(options) => bench::run(&options),
+        Command::Bench { arguments } => bench(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -52,4 +54,18 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Builds and runs the package `bench`, which no other command needs.
+fn bench(arguments: &[OsString]) -> anyhow::Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = process::Command::new(cargo)
+        .args(["run", "--release", "--package", "bench", "--manifest-path"])
+        .arg(workspace::root().join("Cargo.toml"))
+        .arg("--")
+        .args(arguments)
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(status.success(), "the bench failed: {status}");
+    Ok(())
 }

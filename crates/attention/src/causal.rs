@@ -74,9 +74,8 @@ impl CausalAttention {
         self.config.check_input(x.shape())?;
         let queries = self.w_query.forward(x); // (batch, num_tokens, d_out)
         let keys = self.w_key.forward(x);
-        let mut scores = matmul_batched(&queries, &keys.view().permuted_axes([0, 2, 1])); // (batch, num_tokens, num_tokens)
-        scores.outer_iter_mut().for_each(mask_future);
-        Ok(scaled_softmax(scores, self.config.d_out))
+        let scores = matmul_batched(&queries, &keys.view().permuted_axes([0, 2, 1])); // (batch, num_tokens, num_tokens)
+        Ok(scaled_softmax(&mask_future(&scores), self.config.d_out))
     }
 }
 

@@ -6,10 +6,9 @@
 
 use ndarray::{Array4, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
-use tensor_ops::{attend_query, causal_softmax_rows, matmul_into_serial};
 
-/// Queries a block, as in the module without a cache.
-const BLOCK: usize = 64;
+use crate::head::Head;
+
 /// Cached numbers that a call reads before the heads are shared out among the threads.
 const PARALLEL_FROM: usize = 64 * 1024;
 
@@ -129,27 +128,31 @@ impl KvCache {
         let work: usize = (new_tokens.iter().zip(&pasts))
             .map(|(&new, &past)| new * (past + new) * queries.ncols())
             .sum();
-        let tasks = self.tasks(new_tokens, &pasts, queries, context);
+        let heads = self.heads(new_tokens, &pasts, queries, context);
         if work < PARALLEL_FROM {
             let mut scores = Vec::new();
-            tasks.into_iter().for_each(|task| task.run(&mut scores));
+            for (head, context) in heads {
+                head.decode(&mut scores, context);
+            }
         } else {
-            tasks
+            heads
                 .into_par_iter()
-                .for_each_init(Vec::new, |scores, task| task.run(scores));
+                .for_each_init(Vec::new, |scores, (head, context)| {
+                    head.decode(scores, context);
+                });
         }
     }
 
-    /// The work of each head of each sequence that has new tokens.
-    fn tasks<'a>(
+    /// Each head of each sequence that has new tokens, with the place (new, head_dim) of its context vectors.
+    fn heads<'a>(
         &'a self,
         new_tokens: &[usize],
         pasts: &[usize],
         queries: &'a ArrayRef2<f32>,
         mut context: ArrayViewMut2<'a, f32>,
-    ) -> Vec<HeadTask<'a>> {
+    ) -> Vec<(Head<'a>, ArrayViewMut2<'a, f32>)> {
         let (_, num_heads, _, head_dim) = self.keys.dim();
-        let mut tasks = Vec::with_capacity(new_tokens.len() * num_heads);
+        let mut heads = Vec::with_capacity(new_tokens.len() * num_heads);
         let mut first = 0;
         for (sequence, (&new, &past)) in new_tokens.iter().zip(pasts).enumerate() {
             let (mut rows, rest) = context.split_at(Axis(0), new);
@@ -162,17 +165,17 @@ impl KvCache {
                 rows = rest;
                 let columns = head * head_dim..(head + 1) * head_dim;
                 let remembered = s![sequence, head, ..past + new, ..];
-                tasks.push(HeadTask {
+                let head = Head {
                     past,
                     queries: queries.slice(s![first..first + new, columns]),
                     keys: self.keys.slice(remembered),
                     values: self.values.slice(remembered),
-                    context: head_context,
-                });
+                };
+                heads.push((head, head_context));
             }
             first += new;
         }
-        tasks
+        heads
     }
 
     fn check(
@@ -210,59 +213,6 @@ impl KvCache {
     }
 }
 
-/// One head of one sequence: its new queries against all its keys.
-struct HeadTask<'a> {
-    /// Tokens before the first new one.
-    past: usize,
-    /// (new, head_dim)
-    queries: ArrayView2<'a, f32>,
-    /// (past + new, head_dim)
-    keys: ArrayView2<'a, f32>,
-    /// (past + new, head_dim)
-    values: ArrayView2<'a, f32>,
-    /// (new, head_dim)
-    context: ArrayViewMut2<'a, f32>,
-}
-
-impl HeadTask<'_> {
-    fn run(mut self, scores: &mut Vec<f32>) {
-        let (new, head_dim) = self.queries.dim();
-        let scale = 1.0 / (head_dim as f32).sqrt();
-        let n_keys = self.past + new;
-        // Scores are written before they are read: what an earlier head left doesn't matter.
-        scores.resize(scores.len().max(BLOCK.min(new) * n_keys), 0.0);
-        if new == 1 {
-            let query = self.queries.row(0);
-            attend_query(
-                query.to_slice().expect("part of a row-major row"),
-                (whole(&self.keys), whole(&self.values)),
-                scale,
-                &mut scores[..n_keys],
-                self.context
-                    .as_slice_mut()
-                    .expect("part of a row-major row"),
-            );
-            return;
-        }
-        let mut log_sums = [0.0; BLOCK];
-        for first in (0..new).step_by(BLOCK) {
-            let last = (first + BLOCK).min(new);
-            let visible = self.past + last;
-            let scores = &mut scores[..(last - first) * visible];
-            let mut p = ArrayViewMut2::from_shape((last - first, visible), scores)
-                .expect("as many scores as queries times keys");
-            let queries = self.queries.slice(s![first..last, ..]);
-            let keys = self.keys.slice(s![..visible, ..]);
-            matmul_into_serial(&queries, &keys.t(), 0.0, p.view_mut()); // (queries, visible)
-            let log_sums = &mut log_sums[..last - first];
-            causal_softmax_rows(p.view_mut(), scale, self.past + first, log_sums);
-            let values = self.values.slice(s![..visible, ..]);
-            let context = self.context.slice_mut(s![first..last, ..]);
-            matmul_into_serial(&p, &values, 0.0, context); // (queries, head_dim)
-        }
-    }
-}
-
 /// Writes rows (new, num_heads * head_dim) head by head behind the tokens that a sequence has.
 fn store(cache: &mut Array4<f32>, (sequence, len): (usize, usize), rows: ArrayView2<f32>) {
     let head_dim = cache.len_of(Axis(3));
@@ -272,9 +222,4 @@ fn store(cache: &mut Array4<f32>, (sequence, len): (usize, usize), rows: ArrayVi
         head.slice_mut(s![len..len + rows.nrows(), ..])
             .assign(&rows);
     }
-}
-
-/// The elements of a head's remembered rows.
-fn whole<'a>(rows: &'a ArrayView2<f32>) -> &'a [f32] {
-    rows.as_slice().expect("a head's rows are one block")
 }

@@ -1,12 +1,14 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)] // not `forbid`: the slicing macro of ndarray allows its own
 
+mod blockwise;
 mod causal;
 mod config;
 mod error;
-mod heads;
+mod head;
 mod kv_cache;
 mod multi_head;
+mod plain;
 mod scores;
 mod self_attention;
 mod simple;
@@ -15,12 +17,13 @@ mod wrapper;
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
 pub use {ndarray, torch_rng};
 
+pub use blockwise::attend;
 pub use causal::CausalAttention;
 pub use config::AttentionConfig;
 pub use error::AttentionError;
-pub use heads::{HeadCache, attend, attend_backward, attend_train};
 pub use kv_cache::KvCache;
 pub use multi_head::{MultiHeadAttention, MultiHeadAttentionCache};
+pub use scores::{causal_mask, mask_future, normalize_rows, scaled_softmax};
 pub use self_attention::{SelfAttentionV1, SelfAttentionV2, WeightInit};
 pub use simple::{attention_scores, attention_weights, context_vectors, normalize_by_sum};
 pub use wrapper::MultiHeadAttentionWrapper;

@@ -1,16 +1,17 @@
 //! Multi-head attention with one projection each for all heads' queries, keys and values (book listing 3.5).
 //!
-//! The heads' work itself, under the causal mask, is in `heads.rs`.
+//! The listing's `forward` as the book writes it is in `plain.rs`; what stands here uses the fast form of `blockwise.rs`.
 
-use ndarray::{Array3, Array4, ArrayRef3, ArrayViewD, ArrayViewMutD, s};
-use tensor_ops::{Dropout, Linear, Parameters, matmul};
+use ndarray::{Array3, ArrayRef3, ArrayViewD, ArrayViewMutD};
+use tensor_ops::{Dropout, Linear, Parameters};
 use torch_rng::TorchRng;
 
-use crate::heads::{HeadCache, attend, attend_backward, attend_with, draw};
-use crate::scores::{mask_future, scaled_softmax};
+use crate::blockwise::{AttendCache, attend, attend_backward, attend_train};
 use crate::{AttentionConfig, AttentionError};
 
 /// The book's `MultiHeadAttention`; also its gradient.
+///
+/// [`forward_plain`](Self::forward_plain) is the listing line by line; [`forward`](Self::forward) computes the same by blocks of queries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultiHeadAttention {
     /// d_in -> d_out
@@ -39,7 +40,7 @@ pub struct MultiHeadAttentionCache {
     values: Array3<f32>,
     /// (batch, num_tokens, d_out): the heads' outputs, side by side
     context: Array3<f32>,
-    heads: HeadCache,
+    heads: AttendCache,
 }
 
 impl MultiHeadAttention {
@@ -48,15 +49,8 @@ impl MultiHeadAttention {
     /// # Errors
     /// If a size is 0, `num_heads` does not divide `d_out`, or the dropout rate is not within [0, 1).
     pub fn new(config: AttentionConfig, rng: &mut TorchRng) -> Result<Self, AttentionError> {
-        let AttentionConfig {
-            d_in,
-            d_out,
-            qkv_bias,
-            ..
-        } = config;
-        Self::from_layers(config, |layer| match layer {
-            Layer::Projection => Linear::new(d_in, d_out, qkv_bias, rng),
-            Layer::Output => Linear::new(d_out, d_out, true, rng),
+        Self::build(config, |d_in, d_out, bias| {
+            Linear::new(d_in, d_out, bias, rng)
         })
     }
 
@@ -65,34 +59,30 @@ impl MultiHeadAttention {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn zeros(config: AttentionConfig) -> Result<Self, AttentionError> {
-        let AttentionConfig {
-            d_in,
-            d_out,
-            qkv_bias,
-            ..
-        } = config;
-        Self::from_layers(config, |layer| match layer {
-            Layer::Projection => Linear::zeros(d_in, d_out, qkv_bias),
-            Layer::Output => Linear::zeros(d_out, d_out, true),
-        })
+        Self::build(config, Linear::zeros)
     }
 
-    fn from_layers(
+    /// `linear` makes the layers, in the book's order.
+    fn build(
         config: AttentionConfig,
-        mut layer: impl FnMut(Layer) -> Linear,
+        mut linear: impl FnMut(usize, usize, bool) -> Linear,
     ) -> Result<Self, AttentionError> {
         config.check()?;
         let AttentionConfig {
-            d_out, num_heads, ..
+            d_in,
+            d_out,
+            num_heads,
+            qkv_bias,
+            ..
         } = config;
         if !d_out.is_multiple_of(num_heads) {
             return Err(AttentionError::HeadsDontDivide { d_out, num_heads });
         }
         Ok(Self {
-            w_query: layer(Layer::Projection),
-            w_key: layer(Layer::Projection),
-            w_value: layer(Layer::Projection),
-            out_proj: layer(Layer::Output),
+            w_query: linear(d_in, d_out, qkv_bias),
+            w_key: linear(d_in, d_out, qkv_bias),
+            w_value: linear(d_in, d_out, qkv_bias),
+            out_proj: linear(d_out, d_out, true),
             dropout: Dropout { p: config.dropout },
             config,
         })
@@ -103,7 +93,7 @@ impl MultiHeadAttention {
         &self.config
     }
 
-    /// (batch, num_tokens, d_in) -> (batch, num_tokens, d_out), as in evaluation: nothing is dropped.
+    /// (batch, num_tokens, d_in) -> (batch, num_tokens, d_out), as in evaluation: nothing is dropped. [`forward_plain`](Self::forward_plain), fast.
     ///
     /// # Errors
     /// If there are more tokens than the context length, or not `d_in` features.
@@ -128,15 +118,19 @@ impl MultiHeadAttention {
         self.config.check_input(x.shape())?;
         let (batch, num_tokens, _) = x.dim();
         let num_heads = self.config.num_heads;
-        // The draws are one sequence, so one thread's work, while the others multiply.
+        // Random draws are sequential: they overlap with the projections.
         let ((queries, keys, values), mask) = rayon::join(
             || {
                 let queries = self.w_query.forward(&x); // (batch, num_tokens, d_out)
                 (queries, self.w_key.forward(&x), self.w_value.forward(&x))
             },
-            || draw(self.dropout, (batch, num_heads, num_tokens), rng),
+            || {
+                let n_weights = batch * num_heads * num_tokens * num_tokens;
+                self.dropout.draw(n_weights, rng)
+            },
         );
-        let (context, heads) = attend_with(&queries, &keys, &values, num_heads, self.dropout, mask);
+        let dropout = (self.dropout, mask);
+        let (context, heads) = attend_train(&queries, &keys, &values, num_heads, dropout);
         let out = self.out_proj.forward(&context);
         let cache = MultiHeadAttentionCache {
             x,
@@ -170,7 +164,7 @@ impl MultiHeadAttention {
         // out = out_proj(context)
         let d_context = self.out_proj.backward(&context, d_out, &mut grads.out_proj);
         // context = attend(queries, keys, values)
-        let (d_q, d_k, d_v) = attend_backward(&queries, &keys, &values, heads, &d_context);
+        let [d_q, d_k, d_v] = attend_backward(&queries, &keys, &values, heads, &d_context);
         // values = w_value(x), keys = w_key(x), queries = w_query(x)
         let mut d_x = self.w_value.backward(&x, &d_v, &mut grads.w_value);
         self.w_key
@@ -179,39 +173,6 @@ impl MultiHeadAttention {
             .backward_adding_to(&x, &d_q, &mut grads.w_query, &mut d_x);
         d_x
     }
-
-    /// The attention weights (batch, num_heads, num_tokens, num_tokens): each row sums to 1 and is 0 above the diagonal.
-    ///
-    /// It computes them the plain way, for looking at; `forward` never has them all in memory.
-    ///
-    /// # Errors
-    /// If there are more tokens than the context length, or not `d_in` features.
-    pub fn attention_weights(&self, x: &ArrayRef3<f32>) -> Result<Array4<f32>, AttentionError> {
-        self.config.check_input(x.shape())?;
-        let (batch, num_tokens, _) = x.dim();
-        let num_heads = self.config.num_heads;
-        let head_dim = self.config.d_out / num_heads;
-        let (queries, keys) = (self.w_query.forward(x), self.w_key.forward(x));
-        let mut scores = Array4::zeros((batch, num_heads, num_tokens, num_tokens));
-        for ((b, head), mut scores) in ndarray::indices((batch, num_heads)).into_iter().zip(
-            scores
-                .view_mut()
-                .into_shape_with_order((batch * num_heads, num_tokens, num_tokens))
-                .expect("fresh")
-                .outer_iter_mut(),
-        ) {
-            let columns = s![b, .., head * head_dim..(head + 1) * head_dim];
-            scores.assign(&matmul(&queries.slice(columns), &keys.slice(columns).t()));
-            mask_future(scores);
-        }
-        Ok(scaled_softmax(scores, head_dim))
-    }
-}
-
-/// Which of the module's layers is asked for.
-enum Layer {
-    Projection,
-    Output,
 }
 
 impl Parameters for MultiHeadAttention {

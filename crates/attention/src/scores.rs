@@ -1,20 +1,69 @@
 //! From scores to attention weights, the plain way: the whole matrix, then the mask, then softmax (book sections 3.4 and 3.5).
 //!
-//! `heads.rs` does the same in blocks, without the masked half.
+//! `head.rs` does the same in blocks, without the masked half.
 
-use ndarray::{Array, ArrayViewMut2, Axis, Dimension, s};
+use ndarray::{Array, Array2, ArrayRef, ArrayRef2, Axis, Dimension, Zip};
 use tensor_ops::softmax;
 
-/// Sets the scores (num_tokens, num_tokens) above the diagonal to minus infinity: no query sees a later key.
-pub(crate) fn mask_future(mut scores: ArrayViewMut2<f32>) {
-    for (i, mut row) in scores.outer_iter_mut().enumerate() {
-        row.slice_mut(s![i + 1..]).fill(f32::NEG_INFINITY);
-    }
+/// `torch.tril(torch.ones(n, n))`: 1 where query i may see key j, j <= i, and 0 elsewhere.
+pub fn causal_mask(n: usize) -> Array2<f32> {
+    Array2::from_shape_fn((n, n), |(i, j)| if j <= i { 1.0 } else { 0.0 })
 }
 
-/// `softmax(scores / sqrt(d_k), dim=-1)`.
-pub(crate) fn scaled_softmax<D: Dimension>(mut scores: Array<f32, D>, d_k: usize) -> Array<f32, D> {
-    scores /= (d_k as f32).sqrt();
+/// `x / x.sum(dim=-1, keepdim=True)`: section 3.5.1 makes masked weights sum to 1 again with it.
+pub fn normalize_rows(x: &ArrayRef2<f32>) -> Array2<f32> {
+    let sums = x.sum_axis(Axis(1)).insert_axis(Axis(1)); // (rows, 1)
+    &x.view() / &sums // (rows, columns)
+}
+
+/// `scores.masked_fill(mask, -torch.inf)`: scores (..., num_tokens, num_tokens) with minus infinity above the diagonal, so that no query sees a later key.
+///
+/// ```
+/// use ndarray::array;
+/// let masked = attention::mask_future(&array![[1.0, 2.0], [3.0, 4.0]]);
+/// assert_eq!(masked, array![[1.0, f32::NEG_INFINITY], [3.0, 4.0]]);
+/// ```
+///
+/// # Panics
+/// If the last two dimensions differ, or there is only one.
+pub fn mask_future<D: Dimension>(scores: &ArrayRef<f32, D>) -> Array<f32, D> {
+    let num_tokens = scores.shape().last().copied().unwrap_or(0);
+    let mask = causal_mask(num_tokens);
+    let Some(mask) = mask.broadcast(scores.raw_dim()) else {
+        let shape = scores.shape();
+        panic!("mask_future: scores have shape {shape:?}, but as many queries as keys are needed");
+    };
+    Zip::from(scores).and(&mask).map_collect(|&score, &mask| {
+        if mask == 1.0 {
+            score
+        } else {
+            f32::NEG_INFINITY
+        }
+    })
+}
+
+/// `torch.softmax(scores / d_k**0.5, dim=-1)`: scores (..., queries, keys) to weights; `d_k` is the size of a key.
+pub fn scaled_softmax<D: Dimension>(scores: &ArrayRef<f32, D>, d_k: usize) -> Array<f32, D> {
     let last = Axis(scores.ndim() - 1);
-    softmax(&scores, last)
+    softmax(&(scores / (d_k as f32).sqrt()), last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array3, array};
+
+    #[test]
+    fn the_mask_renormalised_is_the_softmax_of_masked_scores() {
+        let scores = array![[0.3, 2.0, -1.0], [0.1, 0.7, 5.0], [-0.4, 0.2, 0.9]];
+        let weights = scaled_softmax(&scores, 2) * causal_mask(3);
+        let expected = scaled_softmax(&mask_future(&scores), 2);
+        test_support::assert_close(&normalize_rows(&weights), &expected, 1e-6);
+    }
+
+    #[test]
+    #[should_panic(expected = "scores have shape [2, 3, 4]")]
+    fn more_keys_than_queries_are_refused() {
+        mask_future(&Array3::zeros((2, 3, 4)));
+    }
 }

@@ -84,7 +84,7 @@ impl SelfAttentionV1 {
         let queries = matmul(x, &self.w_query); // (num_tokens, d_out)
         let keys = matmul(x, &self.w_key);
         let values = matmul(x, &self.w_value);
-        let attn_weights = scaled_softmax(matmul(&queries, &keys.t()), keys.ncols());
+        let attn_weights = scaled_softmax(&matmul(&queries, &keys.t()), keys.ncols());
         Ok((matmul(&attn_weights, &values), attn_weights))
     }
 }
@@ -151,7 +151,7 @@ impl SelfAttentionV2 {
         x: &ArrayRef2<f32>,
     ) -> Result<(Array2<f32>, Array2<f32>), AttentionError> {
         let (queries, keys, values) = self.project(x)?; // (num_tokens, d_out) each
-        let attn_weights = scaled_softmax(matmul(&queries, &keys.t()), keys.ncols());
+        let attn_weights = scaled_softmax(&matmul(&queries, &keys.t()), keys.ncols());
         Ok((matmul(&attn_weights, &values), attn_weights))
     }
 
@@ -162,7 +162,7 @@ impl SelfAttentionV2 {
     pub fn forward_batch(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, AttentionError> {
         let (queries, keys, values) = self.project(x)?; // (batch, num_tokens, d_out) each
         let scores = matmul_batched(&queries, &keys.view().permuted_axes([0, 2, 1])); // (batch, num_tokens, num_tokens)
-        let attn_weights = scaled_softmax(scores, self.w_key.out_features());
+        let attn_weights = scaled_softmax(&scores, self.w_key.out_features());
         Ok(matmul_batched(&attn_weights, &values))
     }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::convert::ConvertArgs;
 use crate::eval::EvalArgs;
@@ -38,6 +38,16 @@ pub(crate) enum Command {
     Logits(LogitsArgs),
 }
 
+/// The whole command line; a number below 0 is a value everywhere, so that what refuses it can name it.
+pub(crate) fn command() -> clap::Command {
+    Cli::command().mut_subcommands(|subcommand| {
+        subcommand.mut_args(|arg| {
+            let takes_values = arg.get_action().takes_values();
+            arg.allow_negative_numbers(takes_values)
+        })
+    })
+}
+
 /// The arguments, with flags as nanoGPT writes them (`--n_layer=4`) turned into ours (`--n-layer=4`).
 pub(crate) fn with_dashes(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut only_values_follow = false;
@@ -61,11 +71,10 @@ pub(crate) fn with_dashes(args: impl Iterator<Item = OsString>) -> Vec<OsString>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

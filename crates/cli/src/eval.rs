@@ -14,9 +14,9 @@ use serde::Serialize;
 use tensor_ops::cross_entropy;
 use train::perplexity;
 
-use crate::failure::Usage;
 use crate::ids::{TokenList, corpus_of_file, ids_of_text, read_stdin};
 use crate::model::ModelArgs;
+use crate::numbers::at_least_1;
 use crate::output::{print, print_json};
 use crate::threads::ThreadArgs;
 
@@ -41,10 +41,10 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_name = "1,2,3")]
     tokens: Option<TokenList>,
     /// Tokens between the starts of two windows [default: the window's length]
-    #[arg(long, value_name = "N", conflicts_with = "tokens")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, conflicts_with = "tokens")]
     stride: Option<usize>,
     /// Tokens in a window [default: the model's context length]
-    #[arg(short = 'c', long, value_name = "N", aliases = ["max-length", "block-size"], conflicts_with = "tokens")]
+    #[arg(short = 'c', long, value_name = "N", value_parser = at_least_1, aliases = ["max-length", "block-size"], conflicts_with = "tokens")]
     context_size: Option<usize>,
     /// Print one JSON object: loss, perplexity, tokens
     #[arg(long)]
@@ -66,14 +66,6 @@ struct Report {
 
 pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     args.threads.apply()?;
-    for (name, value) in [
-        ("--stride", args.stride),
-        ("--context-size", args.context_size),
-    ] {
-        if value == Some(0) {
-            return Err(Usage(format!("{name} must be at least 1, got 0")).into());
-        }
-    }
     let ids = match (&args.tokens, &args.data) {
         (Some(TokenList(ids)), _) => ids.clone(),
         (None, Some(path)) if path.as_os_str() == "-" => ids_of_text(&read_stdin()?)?,

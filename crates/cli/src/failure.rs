@@ -22,7 +22,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(2);
     }
-    report(&one_line(&error.to_string()));
+    report(&one_line(error));
     ExitCode::from(2)
 }
 
@@ -81,7 +81,11 @@ fn chain(error: &anyhow::Error) -> String {
 }
 
 /// Clap's paragraphs as one line: what is wrong, the tip in parentheses, where there is help.
-fn one_line(message: &str) -> String {
+pub(crate) fn one_line(error: &clap::Error) -> String {
+    joined(&error.to_string())
+}
+
+fn joined(message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let mut parts = Vec::new();
     for paragraph in message.split("\n\n") {
@@ -105,7 +109,7 @@ mod tests {
     fn a_clap_error_becomes_one_line() {
         let message = "error: unexpected argument '--sed' found\n\n  tip: a similar argument exists: '--seed'\n\nUsage: gpt train --seed <N>\n\nFor more information, try '--help'.\n";
         assert_eq!(
-            one_line(message),
+            joined(message),
             "unexpected argument '--sed' found (tip: a similar argument exists: '--seed') (see --help)"
         );
     }

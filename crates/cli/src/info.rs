@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::memory::{bytes, count};
 use crate::output::{print, print_json};
-use crate::presets::preset;
+use crate::presets::Preset;
 use crate::runs;
 
 #[derive(Args, Debug)]
@@ -27,9 +27,9 @@ pub(crate) struct InfoArgs {
         id = "model-flag"
     )]
     model_flag: Option<PathBuf>,
-    /// A model by name in place of a folder: gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m, book-124m, story
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["model", "model-flag"])]
-    preset: Option<String>,
+    /// A model by name in place of a folder
+    #[arg(long, value_name = "NAME", value_enum, ignore_case = true, conflicts_with_all = ["model", "model-flag"])]
+    preset: Option<Preset>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -80,10 +80,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
         &args.preset,
         args.model.as_ref().or(args.model_flag.as_ref()),
     ) {
-        (Some(name), _) => {
-            let preset = preset(name)?;
-            (preset.names[0].to_owned(), preset.model)
-        }
+        (Some(preset), _) => (preset.name().to_owned(), preset.model),
         (None, Some(path)) => named(path)?,
         (None, None) => named(&runs::newest(Path::new(runs::RUNS))?)?,
     };

@@ -16,7 +16,7 @@ mod memory;
 mod model;
 #[cfg(feature = "mpi")]
 mod mpi;
-mod nearest;
+mod numbers;
 mod output;
 mod presets;
 mod ranks;
@@ -27,7 +27,7 @@ mod train;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use args::{Cli, Command};
 
@@ -36,12 +36,17 @@ use args::{Cli, Command};
 static ALLOCATOR: caching_alloc::CachingAllocator = caching_alloc::CachingAllocator::new();
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(args::with_dashes(std::env::args_os())) {
-        Ok(cli) => cli,
+    let args = args::with_dashes(std::env::args_os());
+    let parsed = args::command()
+        .try_get_matches_from(args)
+        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return failure::usage(&error),
     };
+    let (_, flags) = matches.subcommand().expect("clap asks for a subcommand");
     let done = match cli.command {
-        Command::Train(args) => train::run(&args),
+        Command::Train(args) => train::run(&args, flags),
         Command::Generate(args) => generate::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),

@@ -28,6 +28,12 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(print(line)?)
 }
 
+/// A grey line on standard error, which may be closed.
+pub(crate) fn note(text: &str) {
+    let text = coloured(text, AnsiColor::BrightBlack);
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// Whether `error` says that the reader of our output has gone.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error

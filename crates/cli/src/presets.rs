@@ -2,11 +2,10 @@
 //!
 //! `story` is the default run: small enough to learn a short story in a minute on two cores.
 
-use anyhow::Result;
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use gpt::{DropRates, GptConfig};
-
-use crate::failure::Usage;
-use crate::nearest::nearest;
+use serde::{Serialize, Serializer};
 
 /// A model and how to train it.
 #[derive(Clone, Copy, Debug)]
@@ -105,24 +104,26 @@ pub(crate) const PRESETS: [Preset; 6] = [
     },
 ];
 
-/// The preset of a name, in any case.
-///
-/// # Errors
-/// Names the nearest preset.
-pub(crate) fn preset(name: &str) -> Result<&'static Preset> {
-    let wanted = name.to_ascii_lowercase();
-    let found = PRESETS
-        .iter()
-        .find(|preset| preset.names.contains(&wanted.as_str()));
-    found.ok_or_else(|| {
-        let known: Vec<&str> = PRESETS.iter().map(|preset| preset.names[0]).collect();
-        let all = PRESETS.iter().flat_map(|preset| preset.names).copied();
-        let meant =
-            nearest(&wanted, all).map_or(String::new(), |near| format!(", did you mean {near:?}?"));
-        Usage(format!(
-            "unknown preset {name:?}{meant} (known: {})",
-            known.join(", ")
-        ))
-        .into()
-    })
+impl Preset {
+    /// What it is called.
+    pub(crate) fn name(&self) -> &'static str {
+        self.names[0]
+    }
+}
+
+impl ValueEnum for Preset {
+    fn value_variants<'a>() -> &'a [Self] {
+        &PRESETS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).aliases(&self.names[1..]))
+    }
+}
+
+/// Its name.
+impl Serialize for Preset {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
 }

@@ -12,7 +12,7 @@ use crate::{Decoder, FinishReason, GenerateError};
 /// How beam search works.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BeamConfig {
-    /// Continuations followed at once; 1 is greedy.
+    /// Continuations followed at once, at most as many as the vocabulary has tokens; 1 is greedy.
     pub num_beams: usize,
     /// The most tokens to generate.
     pub max_new_tokens: usize,
@@ -48,7 +48,7 @@ struct Candidate {
 /// Afterwards the decoder holds the beams that were left.
 ///
 /// # Errors
-/// If `num_beams` is 0, the length penalty is not finite, the decoder doesn't hold exactly one sequence, or the model's logits are not numbers.
+/// If `num_beams` is 0 or larger than the vocabulary, the length penalty is not finite, the decoder doesn't hold exactly one sequence, or the model's logits are not numbers.
 pub fn beam_search(
     decoder: &mut Decoder,
     config: &BeamConfig,
@@ -102,8 +102,12 @@ pub fn beam_search(
 }
 
 fn check(decoder: &Decoder, config: &BeamConfig) -> Result<(), GenerateError> {
-    if config.num_beams == 0 {
-        return Err(GenerateError::NoBeams);
+    let (num_beams, vocab_size) = (config.num_beams, decoder.model().config().vocab_size);
+    if num_beams == 0 || num_beams > vocab_size {
+        return Err(GenerateError::Beams {
+            num_beams,
+            vocab_size,
+        });
     }
     if !config.length_penalty.is_finite() {
         return Err(GenerateError::Setting {

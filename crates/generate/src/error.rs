@@ -49,9 +49,14 @@ pub enum GenerateError {
     /// A stop string that every text holds.
     #[error("a stop string is empty")]
     EmptyStopString,
-    /// Beam search without a beam.
-    #[error("num_beams must be at least 1, but is 0")]
-    NoBeams,
+    /// Beam search without a beam, or with more than one step can tell apart.
+    #[error("num_beams must be from 1 to the vocabulary size {vocab_size}, but is {num_beams}")]
+    Beams {
+        /// What it was.
+        num_beams: usize,
+        /// Tokens there are.
+        vocab_size: usize,
+    },
     /// A name that is no [`Precision`](crate::Precision).
     #[error("unknown precision {name:?} (known: f32, bf16, int8)")]
     UnknownPrecision {

@@ -5,6 +5,7 @@ mod cross_entropy;
 mod dropout;
 mod embedding;
 mod gelu;
+mod gelu_exact;
 mod layer_norm;
 mod linear;
 mod matmul;
@@ -21,6 +22,7 @@ pub use cross_entropy::{CrossEntropyCache, cross_entropy, cross_entropy_train};
 pub use dropout::{Dropout, DropoutCache};
 pub use embedding::Embedding;
 pub use gelu::{gelu, gelu_backward};
+pub use gelu_exact::{gelu_exact, gelu_exact_backward};
 pub use kernels::{
     AdamWStep, OPTIMIZER_BLOCK, adamw_update, attend_query, move_into_sum, sum_of_squares,
     sums_of_squares,

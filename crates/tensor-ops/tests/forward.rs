@@ -228,6 +228,27 @@ fn embedding_names_the_id_out_of_range() {
 }
 
 #[test]
+fn exact_gelu_is_x_times_the_normal_distribution() {
+    // Phi of a table of the normal distribution.
+    for (x, phi) in [
+        (-3.0f64, 0.001349898),
+        (-1.0, 0.158655254),
+        (0.0, 0.5),
+        (0.5, 0.691462461),
+        (1.0, 0.841344746),
+        (4.0, 0.999968329),
+    ] {
+        let got = f64::from(tensor_ops::gelu_exact(&array![x as f32])[0]);
+        let expected = x * phi;
+        assert!(
+            (got - expected).abs() <= 1e-6 * expected.abs(),
+            "gelu_exact({x}) = {got}, not {expected}"
+        );
+    }
+    assert!(tensor_ops::gelu_exact(&array![f32::NAN])[0].is_nan());
+}
+
+#[test]
 fn gelu_is_the_tanh_form() {
     for i in -800..=800 {
         let x = i as f32 / 100.0;

@@ -5,7 +5,8 @@
 use ndarray::{Array1, Array2, Array3, array};
 use tensor_ops::{
     Dropout, Embedding, LayerNorm, Linear, causal_softmax_rows, cross_entropy, cross_entropy_train,
-    gelu, gelu_backward, mse_loss, mse_loss_backward, relu, relu_backward, softmax_backward_row,
+    gelu, gelu_backward, gelu_exact, gelu_exact_backward, mse_loss, mse_loss_backward, relu,
+    relu_backward, softmax_backward_row,
 };
 use test_support::{
     GradientReport, INPUT_SCALES, away_from_zero, check_gradient_array, project,
@@ -164,6 +165,20 @@ fn gelu_gradient_is_right() {
             &x,
             &gelu_backward(&x, w.clone()),
             |x| project(&gelu(x), &w),
+        ));
+    }
+}
+
+#[test]
+fn exact_gelu_gradient_is_right() {
+    for scale in INPUT_SCALES {
+        let x: Array2<f32> = test_array((9, 11), scale, 1);
+        let w = projection_weights((9, 11), 2);
+        show(check_gradient_array(
+            "exact gelu",
+            &x,
+            &gelu_exact_backward(&x, w.clone()),
+            |x| project(&gelu_exact(x), &w),
         ));
     }
 }

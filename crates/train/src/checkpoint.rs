@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use checkpoint::{load_config, load_tensors_into, save_book, save_tensors};
 use gpt::{GptConfig, GptModel};
+use serde::de::Error as _;
 use tensor_ops::Parameters;
 
 use crate::manifest::{MANIFEST_FILE, Manifest, read_json, write_json};
@@ -98,7 +99,7 @@ pub(crate) fn read(folder: &Path) -> Result<Checkpoint, TrainError> {
     load_tensors_into(&moments, &mut checkpoint.optimizer.m, "m.")?;
     load_tensors_into(&moments, &mut checkpoint.optimizer.v, "v.")?;
     checkpoint.optimizer.steps = checkpoint.state.optimizer_steps;
-    if checkpoint.state.micro_step > 0 {
+    if checkpoint.state.counters.micro_step > 0 {
         manifest.verify(folder, &[GRADIENTS])?;
         load_tensors_into(folder.join(GRADIENTS), &mut checkpoint.grads, "")?;
     }
@@ -108,6 +109,10 @@ pub(crate) fn read(folder: &Path) -> Result<Checkpoint, TrainError> {
 fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
     let path = folder.join(STATE_FILE);
     let state: TrainState = read_json(&path)?;
+    if let Some(name) = state.unknown.keys().next() {
+        let unknown = serde_json::Error::custom(format!("unknown field `{name}`"));
+        return Err(TrainError::json(&path)(unknown));
+    }
     if state.version != state::VERSION {
         return Err(TrainError::Version {
             path,
@@ -116,7 +121,7 @@ fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
         });
     }
     state.config.validate()?;
-    if state.micro_step >= state.config.accumulation {
+    if state.counters.micro_step >= state.config.accumulation {
         let what = "micro_step is not below accumulation";
         return Err(TrainError::State { path, what });
     }
@@ -134,7 +139,7 @@ pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<SavedSettings, Trai
     Ok(SavedSettings {
         model: load_config(folder)?,
         train: state.config,
-        steps_done: state.steps_done,
+        steps_done: state.counters.steps_done,
     })
 }
 

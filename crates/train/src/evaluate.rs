@@ -4,6 +4,7 @@
 
 use dataloader::DataLoader;
 use generate::generate_text_simple;
+use gpt::GptModel;
 use ndarray::Array2;
 
 use crate::trainer::Optimizer;
@@ -35,13 +36,13 @@ impl Trainer {
         };
         let train_loss = loss(&self.train_loader)?;
         let val_loss = self.val_loader.as_ref().map(loss).transpose()?;
-        let last = self.steps.last();
+        let last = self.counters.steps.last();
         let evaluation = Evaluation {
             step: last.map_or(0, |last| last.step),
             epoch: last.map_or(0, |last| last.epoch),
             train_loss,
             val_loss,
-            tokens_seen: self.tokens_seen,
+            tokens_seen: self.counters.tokens_seen,
         };
         for (which, loss) in [("training", Some(train_loss)), ("validation", val_loss)] {
             if let Some(loss) = loss
@@ -55,7 +56,7 @@ impl Trainer {
                 });
             }
         }
-        self.evaluations.push(evaluation);
+        self.counters.evaluations.push(evaluation);
         Ok(evaluation)
     }
 
@@ -64,10 +65,19 @@ impl Trainer {
     /// # Errors
     /// If the prompt has an id that the model doesn't know, or the logits are not finite.
     pub fn sample(&self, sample: &SampleConfig) -> Result<Vec<u32>, TrainError> {
-        let prompt = Array2::from_shape_vec((1, sample.prompt.len()), sample.prompt.clone());
-        let prompt = prompt.expect("n ids fill one row of n");
-        let context = self.model.config().context_length;
-        let ids = generate_text_simple(&self.model, prompt, sample.max_new_tokens, context)?;
-        Ok(ids.into_iter().collect())
+        generate_sample(&self.model, &sample.prompt, sample.max_new_tokens)
     }
+}
+
+/// A greedy continuation of the ids, which are part of it (the book's `generate_and_print_sample`, without printing).
+pub(crate) fn generate_sample(
+    model: &GptModel,
+    prompt: &[u32],
+    max_new_tokens: usize,
+) -> Result<Vec<u32>, TrainError> {
+    let context_size = model.config().context_length;
+    let encoded = Array2::from_shape_vec((1, prompt.len()), prompt.to_vec());
+    let encoded = encoded.expect("n ids fill one row of n");
+    let ids = generate_text_simple(model, encoded, max_new_tokens, context_size)?;
+    Ok(ids.into_iter().collect())
 }

@@ -5,6 +5,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 /// Something that has just happened; given to the closure of [`Trainer::run`](crate::Trainer::run).
+///
+/// The closure goes on with `ControlFlow::Continue(())`; after `Break(())` the run finishes what is due after this batch or step, saves, and returns [`Outcome::Stopped`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -33,16 +35,6 @@ pub enum Event<'a> {
         /// Its folder.
         path: &'a Path,
     },
-}
-
-/// What the closure wants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Signal {
-    /// Go on.
-    #[default]
-    Continue,
-    /// Finish what is due after this batch or step, save, and return [`Outcome::Stopped`].
-    Stop,
 }
 
 /// How [`Trainer::run`](crate::Trainer::run) ended.

@@ -30,11 +30,11 @@ pub use checkpoint::{STATE_FILE, SavedSettings, latest_checkpoint, read_settings
 pub use clip::{clip_grad_norm, grad_norm};
 pub use config::{SampleConfig, TrainConfig};
 pub use error::TrainError;
-pub use events::{BatchReport, Evaluation, Event, Outcome, Signal, StepReport};
+pub use events::{BatchReport, Evaluation, Event, Outcome, StepReport};
 pub use loss::{calc_loss_batch, calc_loss_loader, perplexity};
 pub use manifest::MANIFEST_FILE;
 pub use ranks::{Ranks, agree, gather_texts};
 pub use run_folder::RunFolder;
 pub use schedule::Schedule;
-pub use simple::{SimpleTraining, TrainingHistory, train_model_simple};
+pub use simple::{SimpleTraining, TrainingHistory, evaluate_model, train_model_simple};
 pub use trainer::{Progress, Trainer};

@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use ndarray::ArrayViewMutD;
+use rayon::prelude::*;
 use tensor_ops::OPTIMIZER_BLOCK;
 
 /// Neighbouring blocks of one weight.
@@ -94,7 +95,7 @@ pub(crate) fn read(
     let mut at = 0;
     for piece in pieces {
         let values = elements_mut(weights, piece);
-        out[at..at + values.len()].copy_from_slice(values);
+        copy(values, &mut out[at..at + values.len()]);
         at += values.len();
     }
 }
@@ -107,7 +108,8 @@ pub(crate) fn take(
 ) {
     read(weights, pieces, out);
     for piece in pieces {
-        elements_mut(weights, piece).fill(0.0);
+        let blocks = elements_mut(weights, piece).par_chunks_mut(OPTIMIZER_BLOCK);
+        blocks.for_each(|block| block.fill(0.0));
     }
 }
 
@@ -120,9 +122,16 @@ pub(crate) fn write(
     let mut at = 0;
     for piece in pieces {
         let place = elements_mut(weights, piece);
-        place.copy_from_slice(&values[at..at + place.len()]);
+        copy(&values[at..at + place.len()], place);
         at += place.len();
     }
+}
+
+/// `to = from`, on all threads.
+fn copy(from: &[f32], to: &mut [f32]) {
+    to.par_chunks_mut(OPTIMIZER_BLOCK)
+        .zip(from.par_chunks(OPTIMIZER_BLOCK))
+        .for_each(|(to, from)| to.copy_from_slice(from));
 }
 
 /// A piece of `weights`.

@@ -52,24 +52,30 @@ pub fn agree(ranks: &dyn Ranks, facts: &[(String, String)]) -> Result<(), TrainE
         .map(|(name, value)| format!("{name}\t{}\n", value.escape_debug()))
         .collect();
     let texts = gather_texts(ranks, &lines.concat());
-    let first: Vec<&str> = texts[0].lines().collect();
-    for (rank, text) in texts.iter().enumerate() {
-        let lines: Vec<&str> = text.lines().collect();
-        let at = (0..first.len().max(lines.len())).find(|&i| first.get(i) != lines.get(i));
-        let Some(at) = at else { continue };
-        let fact = |lines: &[&str]| -> (String, String) {
-            let line = lines.get(at).and_then(|line| line.split_once('\t'));
-            line.map_or_else(Default::default, |(name, value)| {
-                (name.to_owned(), value.to_owned())
-            })
-        };
-        let ((name, first), (_, other)) = (fact(&first), fact(&lines));
-        return Err(TrainError::RanksDiffer {
-            name,
-            rank,
-            other,
-            first,
-        });
+    let all: Vec<Vec<(&str, &str)>> = texts
+        .iter()
+        .map(|text| {
+            text.lines()
+                .filter_map(|line| line.split_once('\t'))
+                .collect()
+        })
+        .collect();
+    let value = |facts: &[(&str, &str)], name: &str| -> String {
+        let fact = facts.iter().find(|(other, _)| *other == name);
+        fact.map_or("nothing", |(_, value)| value).to_owned()
+    };
+    for (rank, facts) in all.iter().enumerate() {
+        for (name, _) in all[0].iter().chain(facts) {
+            let (first, other) = (value(&all[0], name), value(facts, name));
+            if first != other {
+                return Err(TrainError::RanksDiffer {
+                    name: (*name).to_owned(),
+                    rank,
+                    other,
+                    first,
+                });
+            }
+        }
     }
     Ok(())
 }

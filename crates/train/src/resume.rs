@@ -1,5 +1,6 @@
 //! A run into a checkpoint and out of it again, bit for bit.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -8,7 +9,7 @@ use gpt::GptConfig;
 
 use crate::checkpoint::{self, Checkpoint, STATE_FILE};
 use crate::run_folder::step_name;
-use crate::state::{self, EpochState, Fingerprint, TrainState, rng_from_hex, rng_to_hex};
+use crate::state::{self, Counters, EpochState, Fingerprint, TrainState, rng_from_hex, rng_to_hex};
 use crate::trainer::{EpochInProgress, Optimizer};
 use crate::{RunFolder, TrainConfig, TrainError, Trainer};
 
@@ -82,13 +83,7 @@ impl Trainer {
             }
         };
         trainer.grads = grads;
-        trainer.epoch = state.epoch;
-        trainer.steps_done = state.steps_done;
-        trainer.micro_step = state.micro_step;
-        trainer.loss_sum = state.loss_sum;
-        trainer.tokens_seen = state.tokens_seen;
-        trainer.steps = state.steps;
-        trainer.evaluations = state.evaluations;
+        trainer.counters = state.counters;
         trainer.fingerprints = OnceLock::from(data);
         Ok(trainer)
     }
@@ -100,8 +95,13 @@ impl Trainer {
     /// # Errors
     /// If it can't be written: the checkpoints from before are then as they were.
     pub fn save(&self, folder: Option<&RunFolder>) -> Result<Option<PathBuf>, TrainError> {
-        let name = step_name(self.steps_done, self.micro_step);
-        let begun = self.micro_step > 0;
+        let Counters {
+            steps_done,
+            micro_step,
+            ..
+        } = self.counters;
+        let name = step_name(steps_done, micro_step);
+        let begun = micro_step > 0;
         let state = self.state();
         let (whole, sum);
         let (optimizer, grads) = match &self.optimizer {
@@ -136,15 +136,11 @@ impl Trainer {
         TrainState {
             version: state::VERSION,
             config: self.config.clone(),
-            steps_done: self.steps_done,
-            micro_step: self.micro_step,
-            loss_sum: self.loss_sum,
+            counters: self.counters.clone(),
             optimizer_steps: match &self.optimizer {
                 Optimizer::Alone(optimizer) => optimizer.steps,
                 Optimizer::Shared(share) => share.steps,
             },
-            tokens_seen: self.tokens_seen,
-            epoch: self.epoch,
             epoch_in_progress: self.epoch_in_progress.as_ref().map(|epoch| EpochState {
                 rng: rng_to_hex(&epoch.drawn_from),
                 position: epoch.batches.position(),
@@ -152,8 +148,7 @@ impl Trainer {
             rng: rng_to_hex(&self.rng),
             train_data: train_data.clone(),
             val_data: val_data.clone(),
-            steps: self.steps.clone(),
-            evaluations: self.evaluations.clone(),
+            unknown: BTreeMap::new(),
         }
     }
 }

@@ -1,15 +1,14 @@
-//! The book's `train_model_simple` (listing 5.3), on the same core as every other run.
+//! The book's `train_model_simple` (listing 5.3), its loop as it stands there.
 //!
-//! The same draws in the same order: the order of an epoch when it begins, dropout, and a pass over both loaders at each evaluation.
+//! [`Trainer`](crate::Trainer) is the one for real runs: it accumulates, clips, schedules, saves and resumes, and gives the same bits.
 
 use dataloader::DataLoader;
 use gpt::GptModel;
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 use torch_rng::TorchRng;
 
-use crate::{
-    AdamW, Evaluation, Event, SampleConfig, Signal, StepReport, TrainConfig, TrainError, Trainer,
-};
+use crate::evaluate::generate_sample;
+use crate::{AdamW, BatchReport, Evaluation, Event, TrainError, calc_loss_loader};
 
 /// Tokens of the sample after each epoch, as in the book's `generate_and_print_sample`.
 const SAMPLE_TOKENS: usize = 50;
@@ -29,70 +28,92 @@ pub struct SimpleTraining<'a> {
     pub tokenizer: &'a Gpt2Tokenizer,
 }
 
-/// What the book's function returns, and what it prints.
+/// What the book's function returns, one number per evaluation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrainingHistory {
-    /// One an evaluation.
+    /// Mean losses of the training loader.
     pub train_losses: Vec<f64>,
-    /// One an evaluation.
+    /// Mean losses of the validation loader.
     pub val_losses: Vec<f64>,
-    /// Input tokens before each evaluation.
+    /// Input tokens so far.
     pub track_tokens_seen: Vec<u64>,
-    /// Every step.
-    pub steps: Vec<StepReport>,
-    /// Every evaluation, with its step.
-    pub evaluations: Vec<Evaluation>,
-    /// The ids of each epoch's sample, prompt included.
-    pub samples: Vec<Vec<u32>>,
 }
 
-/// Trains for some epochs with a constant learning rate; what happens is also told to `on_event`, which may stop it.
+/// Trains for some epochs at the optimizer's learning rate; what the book prints, `on_event` gets: evaluations and samples, and every batch.
+///
+/// It draws in the book's order: the order of an epoch when it begins, dropout, and a pass over both loaders at each evaluation.
 ///
 /// # Errors
-/// As [`Trainer::run`]; model and optimizer are then lost.
+/// If the model can't take a batch or the start context, the optimizer's settings are wrong, or logits of a sample are not finite.
+///
+/// # Panics
+/// If the optimizer's moments are those of another model.
 pub fn train_model_simple(
-    model: GptModel,
-    optimizer: AdamW,
+    model: &mut GptModel,
+    optimizer: &mut AdamW,
     (train_loader, val_loader): (&DataLoader, &DataLoader),
     training: &SimpleTraining<'_>,
     rng: &mut TorchRng,
-    on_event: &mut dyn FnMut(Event<'_>) -> Signal,
-) -> Result<(GptModel, AdamW, TrainingHistory), TrainError> {
-    let prompt = training
-        .tokenizer
-        .encode(training.start_context, AllowedSpecial::All)?;
-    let config = TrainConfig {
-        max_steps: training
-            .num_epochs
-            .saturating_mul(train_loader.len() as u64),
-        eval_every: Some(training.eval_freq),
-        eval_batches: training.eval_iter,
-        sample: Some(SampleConfig {
-            prompt,
-            max_new_tokens: SAMPLE_TOKENS,
-            every: None,
-        }),
-        ..TrainConfig::default()
-    };
-    let loaders = (train_loader.clone(), Some(val_loader.clone()));
-    let mut trainer = Trainer::with_optimizer(config, model, optimizer, loaders, rng.clone())?;
-    let mut samples = Vec::new();
-    trainer.run(None, &mut |event| {
-        if let Event::Sample { ids, .. } = event {
-            samples.push(ids.to_vec());
+    mut on_event: impl FnMut(Event<'_>),
+) -> Result<TrainingHistory, TrainError> {
+    let start_context = (training.tokenizer).encode(training.start_context, AllowedSpecial::All)?;
+    let mut history = TrainingHistory::default();
+    let mut grads = GptModel::zeros(*model.config())?;
+    let (mut tokens_seen, mut step) = (0, 0);
+
+    for epoch in 0..training.num_epochs {
+        for batch in train_loader.epoch(rng) {
+            let (inputs, targets) = (&batch.input_ids, &batch.target_ids); // (batch, num_tokens)
+            let loss = model.loss_and_grads(inputs, targets, 1.0, rng, &mut grads)?;
+            optimizer.step(model, &mut grads, optimizer.config.lr, 1.0); // and zero_grad()
+            let tokens = inputs.len() as u64;
+            tokens_seen += tokens;
+            on_event(Event::Batch(&BatchReport {
+                step,
+                micro_step: 0,
+                epoch,
+                loss: Some(loss),
+                tokens,
+            }));
+
+            if step.is_multiple_of(training.eval_freq) {
+                let loaders = (train_loader, val_loader);
+                let (train_loss, val_loss) =
+                    evaluate_model(model, loaders, training.eval_iter, rng)?;
+                history.train_losses.push(train_loss);
+                history.val_losses.push(val_loss);
+                history.track_tokens_seen.push(tokens_seen);
+                on_event(Event::Evaluation(&Evaluation {
+                    step,
+                    epoch,
+                    train_loss,
+                    val_loss: Some(val_loss),
+                    tokens_seen,
+                }));
+            }
+            step += 1;
         }
-        on_event(event)
-    })?;
-    let evaluations = trainer.evaluations().to_vec();
-    let history = TrainingHistory {
-        train_losses: evaluations.iter().map(|e| e.train_loss).collect(),
-        val_losses: evaluations.iter().filter_map(|e| e.val_loss).collect(),
-        track_tokens_seen: evaluations.iter().map(|e| e.tokens_seen).collect(),
-        steps: trainer.steps().to_vec(),
-        evaluations,
-        samples,
-    };
-    let (model, optimizer, generator) = trainer.into_parts()?;
-    *rng = generator;
-    Ok((model, optimizer, history))
+
+        let ids = &generate_sample(model, &start_context, SAMPLE_TOKENS)?;
+        on_event(Event::Sample {
+            steps_done: step,
+            ids,
+        });
+    }
+    Ok(history)
+}
+
+/// The losses of the first `eval_iter` batches of a new pass over each loader, nothing dropped (the book's `evaluate_model`).
+///
+/// # Errors
+/// As [`calc_loss_loader`].
+pub fn evaluate_model(
+    model: &GptModel,
+    (train_loader, val_loader): (&DataLoader, &DataLoader),
+    eval_iter: usize,
+    rng: &mut TorchRng,
+) -> Result<(f64, f64), TrainError> {
+    let train_loss = calc_loss_loader(train_loader, model, Some(eval_iter), rng)?;
+    let val_loss = calc_loss_loader(val_loader, model, Some(eval_iter), rng)?;
+    Ok((train_loss, val_loss))
 }

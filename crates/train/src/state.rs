@@ -2,7 +2,10 @@
 //!
 //! An epoch is kept as the random state it was drawn from, not as its order, which a large corpus makes long; hashes of orders and data notice when that would lead elsewhere.
 
+use std::collections::BTreeMap;
+
 use dataloader::DataLoader;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use torch_rng::{RngState, TorchRng};
@@ -15,27 +18,35 @@ pub(crate) const VERSION: u32 = 1;
 
 /// state.json.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct TrainState {
     pub(crate) version: u32,
     pub(crate) config: TrainConfig,
+    #[serde(flatten)]
+    pub(crate) counters: Counters,
+    /// Steps of the optimizer, which may have had some before the run.
+    pub(crate) optimizer_steps: u64,
+    pub(crate) epoch_in_progress: Option<EpochState>,
+    /// The generator, in hexadecimal.
+    pub(crate) rng: String,
+    pub(crate) train_data: Fingerprint,
+    pub(crate) val_data: Option<Fingerprint>,
+    /// What no version has: flattening and `deny_unknown_fields` exclude each other.
+    #[serde(flatten, skip_serializing)]
+    pub(crate) unknown: BTreeMap<String, IgnoredAny>,
+}
+
+/// How far a run is, and what it has logged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Counters {
     /// Optimizer steps of the run.
     pub(crate) steps_done: u64,
     /// Batches accumulated since the last step.
     pub(crate) micro_step: u64,
     /// The sum of their losses.
     pub(crate) loss_sum: f64,
-    /// Steps of the optimizer, which may have had some before the run.
-    pub(crate) optimizer_steps: u64,
     pub(crate) tokens_seen: u64,
     /// The epoch in progress, or the next one.
     pub(crate) epoch: u64,
-    pub(crate) epoch_in_progress: Option<EpochState>,
-    /// The generator, in hexadecimal.
-    pub(crate) rng: String,
-    pub(crate) train_data: Fingerprint,
-    pub(crate) val_data: Option<Fingerprint>,
-    /// What the run has logged.
     pub(crate) steps: Vec<StepReport>,
     pub(crate) evaluations: Vec<Evaluation>,
 }

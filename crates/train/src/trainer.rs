@@ -12,13 +12,12 @@ use std::sync::OnceLock;
 
 use dataloader::{Batch, DataLoader, Epoch};
 use gpt::{GptError, GptModel};
-
 use tensor_ops::{Parameters, move_into_sum};
 use torch_rng::TorchRng;
 
 use crate::clip::clip_scale;
 use crate::share::Share;
-use crate::state::Fingerprint;
+use crate::state::{Counters, Fingerprint};
 use crate::{
     AdamW, BatchReport, Evaluation, SampleConfig, StepReport, TrainConfig, TrainError, grad_norm,
 };
@@ -37,15 +36,7 @@ pub struct Trainer {
     pub(crate) train_loader: DataLoader,
     pub(crate) val_loader: Option<DataLoader>,
     pub(crate) epoch_in_progress: Option<EpochInProgress>,
-    /// The epoch in progress, or the next one.
-    pub(crate) epoch: u64,
-    pub(crate) steps_done: u64,
-    /// Batches accumulated since the last step, and the sum of their losses.
-    pub(crate) micro_step: u64,
-    pub(crate) loss_sum: f64,
-    pub(crate) tokens_seen: u64,
-    pub(crate) steps: Vec<StepReport>,
-    pub(crate) evaluations: Vec<Evaluation>,
+    pub(crate) counters: Counters,
     pub(crate) fingerprints: OnceLock<(Fingerprint, Option<Fingerprint>)>,
 }
 
@@ -91,10 +82,7 @@ impl Trainer {
     }
 
     /// As [`new`](Self::new), with an optimizer that may have taken steps before; its settings replace those of `config`.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new), or if the optimizer's moments belong to another model.
-    pub fn with_optimizer(
+    pub(crate) fn with_optimizer(
         mut config: TrainConfig,
         model: GptModel,
         optimizer: AdamW,
@@ -121,13 +109,7 @@ impl Trainer {
             train_loader,
             val_loader,
             epoch_in_progress: None,
-            epoch: 0,
-            steps_done: 0,
-            micro_step: 0,
-            loss_sum: 0.0,
-            tokens_seen: 0,
-            steps: Vec::new(),
-            evaluations: Vec::new(),
+            counters: Counters::default(),
             fingerprints: OnceLock::new(),
         })
     }
@@ -140,7 +122,7 @@ impl Trainer {
         let (batch, epoch_end) = self.next_batch();
         let learning_rate = self.learning_rate();
         let loss = match &self.optimizer {
-            Optimizer::Shared(share) if !share.computes(self.micro_step) => {
+            Optimizer::Shared(share) if !share.computes(self.counters.micro_step) => {
                 self.model.skip_draws(batch.input_ids.dim(), &mut self.rng);
                 None
             }
@@ -148,23 +130,23 @@ impl Trainer {
         };
         let tokens = batch.input_ids.len() as u64;
         let report = BatchReport {
-            step: self.steps_done,
-            micro_step: self.micro_step,
-            epoch: self.epoch,
+            step: self.counters.steps_done,
+            micro_step: self.counters.micro_step,
+            epoch: self.counters.epoch,
             loss,
             tokens,
         };
-        self.tokens_seen += tokens;
-        self.micro_step += 1;
+        self.counters.tokens_seen += tokens;
+        self.counters.micro_step += 1;
         self.add_losses(loss, learning_rate)?;
-        let step = if self.micro_step == self.config.accumulation {
+        let step = if self.counters.micro_step == self.config.accumulation {
             Some(self.update(learning_rate)?)
         } else {
             None
         };
         if epoch_end {
             self.epoch_in_progress = None;
-            self.epoch += 1;
+            self.counters.epoch += 1;
         }
         Ok(Progress {
             batch: report,
@@ -198,43 +180,30 @@ impl Trainer {
 
     /// Optimizer steps so far.
     pub fn steps_done(&self) -> u64 {
-        self.steps_done
+        self.counters.steps_done
     }
 
     /// Input tokens so far.
     pub fn tokens_seen(&self) -> u64 {
-        self.tokens_seen
+        self.counters.tokens_seen
     }
 
     /// Every step so far, those before a resume included.
     pub fn steps(&self) -> &[StepReport] {
-        &self.steps
+        &self.counters.steps
     }
 
     /// Every evaluation so far, those before a resume included.
     pub fn evaluations(&self) -> &[Evaluation] {
-        &self.evaluations
+        &self.counters.evaluations
     }
 
     /// The learning rate of the step in progress, or the next one.
     pub fn learning_rate(&self) -> f64 {
         let peak_lr = self.config.optimizer.lr;
-        self.config.schedule.learning_rate(self.steps_done, peak_lr)
-    }
-
-    /// The parts of a finished run; with ranks, each gets the whole optimizer.
-    ///
-    /// # Errors
-    /// None without ranks.
-    pub fn into_parts(self) -> Result<(GptModel, AdamW, TorchRng), TrainError> {
-        let optimizer = match self.optimizer {
-            Optimizer::Alone(optimizer) => optimizer,
-            Optimizer::Shared(share) => {
-                let whole = share.whole(self.model.config(), true)?;
-                whole.expect("each rank wants it")
-            }
-        };
-        Ok((self.model, optimizer, self.rng))
+        self.config
+            .schedule
+            .learning_rate(self.counters.steps_done, peak_lr)
     }
 
     /// The next batch, of a new epoch if need be, and whether it is the last one.
@@ -255,7 +224,7 @@ impl Trainer {
     /// One batch forward and backward: adds to the step's gradients, and returns the loss.
     fn add_gradients(&mut self, batch: &Batch) -> Result<f32, TrainError> {
         let shared = matches!(self.optimizer, Optimizer::Shared(_));
-        let first = self.micro_step == 0 || shared;
+        let first = self.counters.micro_step == 0 || shared;
         if !first && self.batch_grads.is_none() {
             self.batch_grads = Some(GptModel::zeros(*self.model.config())?);
         }
@@ -282,7 +251,7 @@ impl Trainer {
 
     /// Adds a batch's loss to the step's; with ranks, those of a round at its end.
     fn add_losses(&mut self, loss: Option<f32>, learning_rate: f64) -> Result<(), TrainError> {
-        let step = self.steps_done;
+        let step = self.counters.steps_done;
         let not_finite = |loss| TrainError::NonFiniteLoss {
             step,
             loss,
@@ -294,16 +263,16 @@ impl Trainer {
                 if !loss.is_finite() {
                     return Err(not_finite(loss));
                 }
-                self.loss_sum += f64::from(loss);
+                self.counters.loss_sum += f64::from(loss);
             }
             Optimizer::Shared(share) => {
-                let batches = (self.micro_step, self.config.accumulation);
+                let batches = (self.counters.micro_step, self.config.accumulation);
                 for (rank, loss) in share.batch_done(loss, batches, &mut self.grads) {
                     if !loss.is_finite() {
                         let source = Box::new(not_finite(loss));
                         return Err(TrainError::OnRank { rank, source });
                     }
-                    self.loss_sum += f64::from(loss);
+                    self.counters.loss_sum += f64::from(loss);
                 }
             }
         }
@@ -318,7 +287,7 @@ impl Trainer {
         };
         if !norm.is_finite() {
             return Err(TrainError::NonFiniteGradient {
-                step: self.steps_done,
+                step: self.counters.steps_done,
                 norm,
                 learning_rate,
             });
@@ -334,17 +303,17 @@ impl Trainer {
             Optimizer::Shared(share) => share.step(&mut self.model, learning_rate, scale),
         }
         let report = StepReport {
-            step: self.steps_done,
-            epoch: self.epoch,
-            loss: (self.loss_sum / self.config.accumulation as f64) as f32,
+            step: self.counters.steps_done,
+            epoch: self.counters.epoch,
+            loss: (self.counters.loss_sum / self.config.accumulation as f64) as f32,
             learning_rate,
             grad_norm: norm,
-            tokens_seen: self.tokens_seen,
+            tokens_seen: self.counters.tokens_seen,
         };
-        self.steps.push(report);
-        self.steps_done += 1;
-        self.micro_step = 0;
-        self.loss_sum = 0.0;
+        self.counters.steps.push(report);
+        self.counters.steps_done += 1;
+        self.counters.micro_step = 0;
+        self.counters.loss_sum = 0.0;
         Ok(report)
     }
 }

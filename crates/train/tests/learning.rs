@@ -3,15 +3,16 @@
 
 mod common;
 
+use std::ops::ControlFlow;
+
 use common::{config, finish, loaders, model_config, trainer};
 use dataloader::{Corpus, DataLoader, GptDataset};
 use gpt::{DropRates, GptConfig, GptModel};
-use tensor_ops::Parameters;
 use tokenizer::Gpt2Tokenizer;
 use torch_rng::TorchRng;
 use train::{
-    AdamW, AdamWConfig, RunFolder, Schedule, Signal, SimpleTraining, TrainConfig, TrainError,
-    Trainer, calc_loss_loader, grad_norm, train_model_simple,
+    AdamW, AdamWConfig, Event, Outcome, RunFolder, SampleConfig, Schedule, SimpleTraining,
+    TrainConfig, TrainError, Trainer, grad_norm, train_model_simple,
 };
 
 #[test]
@@ -154,7 +155,7 @@ fn a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpoint() 
     let run = RunFolder::open(&folder).unwrap();
     let mut trainer = trainer(exploding(30));
     let error = trainer
-        .run(Some(&run), &mut |_| Signal::Continue)
+        .run(Some(&run), &mut |_| ControlFlow::Continue(()))
         .unwrap_err();
     let line = error.to_string();
     assert!(
@@ -276,63 +277,79 @@ fn a_prompt_that_the_model_does_not_know_is_refused_before_the_first_step() {
     );
 }
 
-/// The book's listing 5.3 written out with the plain parts.
 #[test]
-fn the_books_function_draws_and_computes_as_its_listing() {
-    let (train_loader, validation) = loaders();
-    let val_loader = validation.unwrap();
-    let small = model_config();
+fn the_trainer_gives_the_bits_of_the_books_loop() {
+    let (train_loader, val_loader) = loaders();
+    let val_loader = val_loader.unwrap();
     let (num_epochs, eval_freq, eval_iter) = (2, 5, 3);
+    let new_model = || {
+        let mut rng = TorchRng::manual_seed(123);
+        (GptModel::new(model_config(), &mut rng).unwrap(), rng)
+    };
 
-    let mut rng = TorchRng::manual_seed(123);
-    let mut model = GptModel::new(small, &mut rng).unwrap();
-    let mut optimizer = AdamW::new(AdamWConfig::default(), &small).unwrap();
-    let mut grads = GptModel::zeros(small).unwrap();
-    let (mut train_losses, mut val_losses, mut track_tokens_seen) = (vec![], vec![], vec![]);
-    let (mut tokens_seen, mut global_step) = (0, 0);
-    for _ in 0..num_epochs {
-        for batch in train_loader.epoch(&mut rng) {
-            grads.fill_zero();
-            let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
-            model
-                .loss_and_grads(inputs, targets, 1.0, &mut rng, &mut grads)
-                .unwrap();
-            optimizer.step(&mut model, &mut grads, 4e-4, 1.0);
-            tokens_seen += inputs.len() as u64;
-            if global_step % eval_freq == 0 {
-                let n = Some(eval_iter);
-                train_losses.push(calc_loss_loader(&train_loader, &model, n, &mut rng).unwrap());
-                val_losses.push(calc_loss_loader(&val_loader, &model, n, &mut rng).unwrap());
-                track_tokens_seen.push(tokens_seen);
-            }
-            global_step += 1;
-        }
-    }
-
-    let mut rng_again = TorchRng::manual_seed(123);
-    let model_again = GptModel::new(small, &mut rng_again).unwrap();
-    let optimizer_again = AdamW::new(AdamWConfig::default(), &small).unwrap();
-    let tokenizer = Gpt2Tokenizer::new();
+    let (mut model, mut rng) = new_model();
+    let mut optimizer = AdamW::new(AdamWConfig::default(), &model_config()).unwrap();
     let training = SimpleTraining {
         num_epochs,
         eval_freq,
         eval_iter,
         start_context: "!", // id 0
-        tokenizer: &tokenizer,
+        tokenizer: &Gpt2Tokenizer::new(),
     };
-    let (trained, moments, history) = train_model_simple(
-        model_again,
-        optimizer_again,
+    let (mut batches, mut samples) = (Vec::new(), Vec::new());
+    let history = train_model_simple(
+        &mut model,
+        &mut optimizer,
         (&train_loader, &val_loader),
         &training,
-        &mut rng_again,
-        &mut |_| Signal::Continue,
+        &mut rng,
+        |event| match event {
+            Event::Batch(batch) => batches.push(*batch),
+            Event::Sample { ids, .. } => samples.push(ids.to_vec()),
+            _ => {}
+        },
     )
     .unwrap();
-    assert_eq!(history.train_losses, train_losses);
-    assert_eq!(history.val_losses, val_losses);
-    assert_eq!(history.track_tokens_seen, track_tokens_seen);
-    assert_eq!(history.samples.len(), 2);
-    assert_eq!(history.samples[0].len(), 51);
-    assert!(trained == model && moments == optimizer && rng_again == rng);
+    assert_eq!(samples.len(), 2);
+    assert_eq!(samples[0].len(), 51);
+
+    let (model_again, rng_again) = new_model();
+    let config = TrainConfig {
+        max_steps: num_epochs * train_loader.len() as u64,
+        eval_every: Some(eval_freq),
+        eval_batches: eval_iter,
+        sample: Some(SampleConfig {
+            prompt: vec![0],
+            max_new_tokens: 50,
+            every: None,
+        }),
+        ..TrainConfig::default()
+    };
+    let loader = train_loader.clone();
+    let mut trainer =
+        Trainer::new(config, model_again, loader, Some(val_loader), rng_again).unwrap();
+    let (mut batches_again, mut samples_again) = (Vec::new(), Vec::new());
+    let outcome = trainer.run(None, &mut |event| {
+        match event {
+            Event::Batch(batch) => batches_again.push(*batch),
+            Event::Sample { ids, .. } => samples_again.push(ids.to_vec()),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(outcome.unwrap(), Outcome::Finished);
+    assert_eq!(batches_again, batches);
+    assert_eq!(samples_again, samples);
+    let evaluations = trainer.evaluations().iter();
+    let numbers: Vec<_> = evaluations
+        .map(|e| (e.train_loss, e.val_loss.unwrap(), e.tokens_seen))
+        .collect();
+    let expected: Vec<_> = (history.train_losses.into_iter())
+        .zip(history.val_losses)
+        .zip(history.track_tokens_seen)
+        .map(|((train_loss, val_loss), tokens)| (train_loss, val_loss, tokens))
+        .collect();
+    assert_eq!(numbers, expected);
+    assert!(*trainer.model() == model && *trainer.optimizer() == optimizer);
+    assert!(*trainer.rng() == rng);
 }

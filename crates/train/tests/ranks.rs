@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
@@ -10,9 +11,7 @@ use common::{assert_same_run, finish, loaders, model_config, resume};
 use dataloader::DataLoader;
 use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::{Build, TorchRng};
-use train::{
-    AdamWConfig, Event, Outcome, Ranks, RunFolder, Signal, TrainConfig, TrainError, Trainer,
-};
+use train::{AdamWConfig, Event, Outcome, Ranks, RunFolder, TrainConfig, TrainError, Trainer};
 
 /// One of several threads that exchange bytes through one place.
 #[derive(Clone, Debug)]
@@ -96,26 +95,6 @@ fn trainer(config: TrainConfig, model: GptConfig, build: Build) -> Trainer {
     Trainer::new(config, weights, train, validation, rng).unwrap()
 }
 
-/// The run with a whole optimizer, as one process has it.
-fn whole(trainer: Trainer) -> Trainer {
-    let (train, validation) = loaders();
-    let (steps, evaluations) = (trainer.steps().to_vec(), trainer.evaluations().to_vec());
-    let config = trainer.config().clone();
-    let (model, optimizer, rng) = trainer.into_parts().unwrap();
-    let whole =
-        Trainer::with_optimizer(config, model, optimizer, (train, validation), rng).unwrap();
-    assert_eq!(steps.len() as u64, whole.optimizer().unwrap().steps);
-    assert!(!evaluations.is_empty());
-    whole
-}
-
-/// All of it but the logs.
-fn assert_same(one: &Trainer, other: &Trainer) {
-    assert!(one.model() == other.model(), "the weights differ");
-    assert!(one.optimizer() == other.optimizer(), "the moments differ");
-    assert!(one.rng() == other.rng(), "the generators differ");
-}
-
 #[test]
 fn any_number_of_ranks_gives_the_bits_of_one_process() {
     let plain = model_config();
@@ -141,19 +120,20 @@ fn any_number_of_ranks_gives_the_bits_of_one_process() {
         let mut one = trainer(config(10), model, build);
         finish(&mut one, None);
         for size in [2, 3, 4, 6] {
-            let all = on_ranks(size, |ranks| {
-                let mut trainer = trainer(config(10), model, build)
-                    .share(Arc::new(ranks))
-                    .unwrap();
-                finish(&mut trainer, None);
-                assert_eq!(trainer.steps(), one.steps());
+            let folder = tempfile::tempdir().unwrap();
+            on_ranks(size, |ranks| {
+                let run = (ranks.rank == 0).then(|| RunFolder::open(&folder).unwrap());
+                let trainer = trainer(config(10), model, build);
+                let mut trainer = trainer.share(Arc::new(ranks)).unwrap();
+                finish(&mut trainer, run.as_ref());
+                assert!(trainer.model() == one.model(), "the weights differ");
                 assert_eq!(trainer.evaluations(), one.evaluations());
-                assert_eq!(trainer.tokens_seen(), one.tokens_seen());
-                whole(trainer)
+                assert_eq!(trainer.rng(), one.rng());
             });
-            for rank in &all {
-                assert_same(rank, &one);
-            }
+            let checkpoint = train::latest_checkpoint(&folder).unwrap();
+            let (train, validation) = loaders();
+            let saved = Trainer::resume(checkpoint, config(10), &model, train, validation);
+            assert_same_run(&one, &saved.unwrap());
         }
     }
 }
@@ -177,8 +157,10 @@ fn a_run_goes_on_with_another_number_of_ranks_from_any_batch() {
                 let resumed = resume(&folder, config(6)).unwrap();
                 let mut trainer = resumed.share(Arc::new(ranks)).unwrap();
                 let outcome = trainer.run(run.as_ref(), &mut |event| match event {
-                    Event::Step(step) if last && step.step == stop_after_step => Signal::Stop,
-                    _ => Signal::Continue,
+                    Event::Step(step) if last && step.step == stop_after_step => {
+                        ControlFlow::Break(())
+                    }
+                    _ => ControlFlow::Continue(()),
                 });
                 assert_eq!(trainer.steps_done(), stop_after_step + 1);
                 let expected = match stop_after_step {
@@ -200,6 +182,10 @@ fn ranks_that_would_train_different_things_are_refused_alike() {
             shared.unwrap_err().to_string()
         })
     };
+    let weights = || {
+        let mut rng = TorchRng::manual_seed(123);
+        (GptModel::new(model_config(), &mut rng).unwrap(), rng)
+    };
     let start = |config| trainer(config, model_config(), Build::Portable);
     type Case<'a> = (&'a (dyn Fn(usize) -> Trainer + Sync), &'a [&'a str]);
     let cases: [Case<'_>; 5] = [
@@ -218,11 +204,10 @@ fn ranks_that_would_train_different_things_are_refused_alike() {
         ),
         (
             &|rank| {
-                let model = trainer(config(4), model_config(), Build::Portable);
-                let (weights, _, rng) = model.into_parts().unwrap();
-                let (train, validation) = loaders();
+                let (train, _) = loaders();
                 let loader = DataLoader::new(train.dataset().clone(), 2, rank == 0, true);
-                Trainer::new(config(4), weights, loader.unwrap(), validation, rng).unwrap()
+                let (weights, rng) = weights();
+                Trainer::new(config(4), weights, loader.unwrap(), None, rng).unwrap()
             },
             &["rank 1 differs from rank 0 in train_data"],
         ),
@@ -235,12 +220,11 @@ fn ranks_that_would_train_different_things_are_refused_alike() {
         ),
         (
             &|rank| {
-                let (mut weights, _, rng) = start(config(4)).into_parts().unwrap();
+                let (mut weights, rng) = weights();
                 if rank == 1 {
                     weights.final_norm.scale[3] += 1e-6;
                 }
-                let (train, validation) = loaders();
-                Trainer::new(config(4), weights, train, validation, rng).unwrap()
+                Trainer::new(config(4), weights, loaders().0, None, rng).unwrap()
             },
             &["rank 1 differs from rank 0 in the weights"],
         ),
@@ -270,7 +254,9 @@ fn all_ranks_learn_which_of_them_met_a_loss_that_is_not_finite() {
         };
         let trainer = trainer(hot, model_config(), Build::Portable);
         let mut trainer = trainer.share(Arc::new(ranks)).unwrap();
-        let error = trainer.run(None, &mut |_| Signal::Continue).unwrap_err();
+        let error = trainer
+            .run(None, &mut |_| ControlFlow::Continue(()))
+            .unwrap_err();
         assert!(matches!(error, TrainError::OnRank { .. }), "{error}");
         error.to_string()
     });

@@ -4,9 +4,10 @@
 mod common;
 
 use std::fs;
+use std::ops::ControlFlow;
 
 use common::{assert_same_run, config, finish, resume, stop_after, trainer};
-use train::{Event, Outcome, RunFolder, Signal, TrainError};
+use train::{Event, Outcome, RunFolder, TrainError};
 
 #[test]
 fn two_hundred_steps_are_a_hundred_and_a_hundred_more() {
@@ -68,7 +69,7 @@ fn only_the_newest_checkpoints_are_kept_and_debris_is_removed() {
                 assert!(path.join(train::MANIFEST_FILE).exists());
                 saved.push(steps_done);
             }
-            Signal::Continue
+            ControlFlow::Continue(())
         })
         .unwrap();
     assert_eq!(outcome, Outcome::Finished);

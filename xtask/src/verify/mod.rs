@@ -26,8 +26,6 @@ mod runner;
 pub(crate) mod table;
 mod train;
 
-pub(crate) use train::TrainingRun;
-
 /// What to verify, and how to report it.
 #[derive(Args)]
 pub(crate) struct Options {

@@ -13,8 +13,7 @@ use serde_json::json;
 use tokenizer::{Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
 use torch_rng::{Build, TorchRng};
 use train::{
-    AdamW, AdamWConfig, Event, Signal, SimpleTraining, TrainingHistory, calc_loss_loader,
-    train_model_simple,
+    AdamW, AdamWConfig, Evaluation, Event, SimpleTraining, calc_loss_loader, train_model_simple,
 };
 
 use super::compare::Computed;
@@ -50,7 +49,10 @@ pub(crate) struct TrainingRun {
 /// A run that is done.
 pub(crate) struct Trained {
     model: GptModel,
-    history: TrainingHistory,
+    batch_losses: Vec<f32>,
+    evaluations: Vec<Evaluation>,
+    /// The ids of each epoch's sample, prompt included.
+    samples: Vec<Vec<u32>>,
     /// Training and validation loss of the untrained model.
     initial: [f64; 2],
 }
@@ -134,14 +136,14 @@ impl TrainingRun {
             context_length: CONTEXT,
             ..GptConfig::GPT2_124M
         };
-        let model = GptModel::new(config, &mut rng)?;
+        let mut model = GptModel::new(config, &mut rng)?;
         // Cell 71 seeds before it iterates over the loaders; the training run is not touched by it.
         let mut other = TorchRng::manual_seed(SEED);
         let initial = [
             calc_loss_loader(&loader, &model, None, &mut other)?,
             calc_loss_loader(&validation, &model, None, &mut other)?,
         ];
-        let optimizer = AdamW::new(AdamWConfig::default(), &config)?;
+        let mut optimizer = AdamW::new(AdamWConfig::default(), &config)?;
         let training = SimpleTraining {
             num_epochs: self.epochs,
             eval_freq: EVAL_FREQ,
@@ -150,40 +152,55 @@ impl TrainingRun {
             tokenizer,
         };
         let loaders = (&loader, &validation);
-        let (model, _, history) =
-            train_model_simple(model, optimizer, loaders, &training, &mut rng, &mut print)?;
+        let (mut batch_losses, mut evaluations, mut samples) = (vec![], vec![], vec![]);
+        let on_event = |event: Event<'_>| match event {
+            Event::Batch(batch) => batch_losses.push(batch.loss),
+            Event::Evaluation(evaluation) => {
+                print(evaluation);
+                evaluations.push(*evaluation);
+            }
+            Event::Sample { ids, .. } => samples.push(ids.to_vec()),
+            _ => {}
+        };
+        let (model_ref, optimizer) = (&mut model, &mut optimizer);
+        train_model_simple(model_ref, optimizer, loaders, &training, &mut rng, on_event)?;
         Ok(Trained {
             model,
-            history,
+            batch_losses,
+            evaluations,
+            samples,
             initial,
         })
     }
 }
 
 /// One line an evaluation, as the book prints them.
-fn print(event: Event<'_>) -> Signal {
-    if let Event::Evaluation(evaluation) = event {
-        eprintln!(
-            "Ep {} (Step {:06}): Train loss {:.3}, Val loss {:.3}",
-            evaluation.epoch + 1,
-            evaluation.step,
-            evaluation.train_loss,
-            evaluation.val_loss.unwrap_or(f64::NAN)
-        );
-    }
-    Signal::Continue
+fn print(evaluation: &Evaluation) {
+    eprintln!(
+        "Ep {} (Step {:06}): Train loss {:.3}, Val loss {:.3}",
+        evaluation.epoch + 1,
+        evaluation.step,
+        evaluation.train_loss,
+        evaluation.val_loss.unwrap_or(f64::NAN)
+    );
 }
 
 fn n77(_: &Case, lab: &mut Lab) -> Result<Computed> {
     let Trained {
-        history, initial, ..
+        evaluations,
+        samples,
+        initial,
+        ..
     } = lab.trained()?;
     let mut computed = Computed::new()
         .number("initial training loss", initial[0])
         .number("initial validation loss", initial[1])
-        .series("training losses", history.train_losses.iter().copied())
-        .series("validation losses", history.val_losses.iter().copied());
-    for (epoch, ids) in history.samples.iter().enumerate() {
+        .series("training losses", evaluations.iter().map(|e| e.train_loss))
+        .series(
+            "validation losses",
+            evaluations.iter().filter_map(|e| e.val_loss),
+        );
+    for (epoch, ids) in samples.iter().enumerate() {
         computed = computed.ids(
             &format!("sample after epoch {}", epoch + 1),
             ids.iter().copied(),
@@ -220,13 +237,11 @@ fn n115(case: &Case, lab: &mut Lab) -> Result<Computed> {
 /// The file can't be written.
 pub(crate) fn write_run(trained: &Trained, path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
-    let history = &trained.history;
-    let steps: Vec<_> = history
-        .steps
-        .iter()
-        .map(|step| {
-            let mut line = json!({ "step": step.step, "batch_loss": step.loss });
-            if let Some(evaluation) = history.evaluations.iter().find(|e| e.step == step.step) {
+    let steps: Vec<_> = (0..)
+        .zip(&trained.batch_losses)
+        .map(|(step, loss)| {
+            let mut line = json!({ "step": step, "batch_loss": loss });
+            if let Some(evaluation) = trained.evaluations.iter().find(|e| e.step == step) {
                 line["train"] = json!(evaluation.train_loss);
                 line["val"] = json!(evaluation.val_loss);
             }
@@ -238,7 +253,7 @@ pub(crate) fn write_run(trained: &Trained, path: Option<&Path>) -> Result<()> {
         "init_train": init_train,
         "init_val": init_val,
         "steps": steps,
-        "samples": history.samples,
+        "samples": trained.samples,
     });
     let text = serde_json::to_string_pretty(&run).context("a run is valid JSON")?;
     std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))

@@ -6,16 +6,13 @@
 use std::io::{BufRead, IsTerminal, Write, stdin};
 
 use anyhow::{Context, Result};
-use generate::Decoder;
-use gpt::GptModel;
 
-use super::{GenerateArgs, decoder, note, rng, start, stream, tell};
+use super::session::Session;
+use super::timings::tell;
 use crate::ids::ids_of_text;
-use crate::output::print;
+use crate::output::{note, print};
 
-pub(super) fn run(args: &GenerateArgs, model: &GptModel, prompt: Option<Vec<u32>>) -> Result<()> {
-    let mut decoder = decoder(args, model)?;
-    let mut rng = rng(args);
+pub(crate) fn run(mut session: Session<'_>, prompt: Option<Vec<u32>>) -> Result<()> {
     if stdin().is_terminal() {
         note("each line is added to the text, an empty line lets the model go on, Ctrl-D ends");
     }
@@ -23,46 +20,30 @@ pub(super) fn run(args: &GenerateArgs, model: &GptModel, prompt: Option<Vec<u32>
     loop {
         let ids = match turn.take() {
             Some(ids) => ids,
-            None => match read_turn(decoder.batch() == 0)? {
+            None => match read_turn(session.is_empty())? {
                 Some(ids) => ids,
                 None => return Ok(()),
             },
         };
-        if !add(args, &mut decoder, &ids)? {
-            continue;
+        if session.is_empty() && ids.is_empty() {
+            continue; // there is nothing to go on with
         }
-        let continued = stream::text(args, &mut decoder, &mut rng, &mut |text| print(text))?;
+        session.add(&ids)?;
+        let continued = session.go_on(&mut |text| print(text))?;
         print("\n")?;
-        tell(&continued.timings, std::time::Duration::ZERO);
+        tell(&continued.timings, None);
     }
-}
-
-/// Adds a turn to the text; whether there is a text to continue.
-fn add(args: &GenerateArgs, decoder: &mut Decoder, ids: &[u32]) -> Result<bool> {
-    if decoder.batch() > 0 {
-        decoder.push(0, ids)?;
-    } else if !ids.is_empty() {
-        start(args, decoder, ids)?;
-    }
-    Ok(decoder.batch() > 0)
 }
 
 /// The ids of the next line; `None` at the end of the input.
 fn read_turn(is_first: bool) -> Result<Option<Vec<u32>>> {
     if stdin().is_terminal() {
-        let _ = write!(
-            std::io::stderr(),
-            "{}> ",
-            if is_first { "text " } else { "" }
-        );
+        let prompt = if is_first { "text " } else { "" };
+        let _ = write!(std::io::stderr(), "{prompt}> ");
     }
     let mut line = String::new();
-    if stdin()
-        .lock()
-        .read_line(&mut line)
-        .context("standard input")?
-        == 0
-    {
+    let read = stdin().lock().read_line(&mut line);
+    if read.context("standard input")? == 0 {
         return Ok(None);
     }
     ids_of_text(line.trim_end_matches(['\r', '\n'])).map(Some)

@@ -11,6 +11,7 @@ use torch_rng::Build;
 use crate::failure::Usage;
 use crate::ids::TokenList;
 use crate::model::ModelArgs;
+use crate::numbers::at_least_1;
 use crate::threads::ThreadArgs;
 
 /// Examples under the help.
@@ -82,28 +83,17 @@ pub(crate) struct GenerateArgs {
         long,
         value_name = "X",
         visible_alias = "temp",
-        allow_negative_numbers = true,
         help_heading = "Sampling"
     )]
     pub(crate) temperature: Option<f32>,
     /// Draw among the N likeliest tokens [default: 40 if no other option of these is given]
-    #[arg(long, value_name = "N", help_heading = "Sampling")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Sampling")]
     pub(crate) top_k: Option<usize>,
     /// Draw among the likeliest tokens that together have this probability
-    #[arg(
-        long,
-        value_name = "P",
-        allow_negative_numbers = true,
-        help_heading = "Sampling"
-    )]
+    #[arg(long, value_name = "P", help_heading = "Sampling")]
     pub(crate) top_p: Option<f32>,
     /// Draw among tokens at least this likely, relative to the likeliest
-    #[arg(
-        long,
-        value_name = "P",
-        allow_negative_numbers = true,
-        help_heading = "Sampling"
-    )]
+    #[arg(long, value_name = "P", help_heading = "Sampling")]
     pub(crate) min_p: Option<f32>,
     /// Make tokens that have been there less likely: over 1
     #[arg(
@@ -111,7 +101,6 @@ pub(crate) struct GenerateArgs {
         value_name = "X",
         default_value_t = 1.0,
         alias = "repetition-penalty",
-        allow_negative_numbers = true,
         help_heading = "Sampling"
     )]
     pub(crate) repeat_penalty: f32,
@@ -128,7 +117,7 @@ pub(crate) struct GenerateArgs {
     )]
     pub(crate) build: Build,
     /// Follow N continuations at once and take the likeliest (beam search)
-    #[arg(long, value_name = "N", alias = "num-beams", conflicts_with_all = ["temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed"], help_heading = "Sampling")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, alias = "num-beams", conflicts_with_all = ["temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed"], help_heading = "Sampling")]
     pub(crate) beams: Option<usize>,
     /// Of beam search: over 0 favours longer texts
     #[arg(
@@ -136,7 +125,6 @@ pub(crate) struct GenerateArgs {
         value_name = "X",
         default_value_t = 1.0,
         requires = "beams",
-        allow_negative_numbers = true,
         help_heading = "Sampling"
     )]
     pub(crate) length_penalty: f32,
@@ -166,13 +154,10 @@ pub(crate) enum WhenFull {
 impl GenerateArgs {
     /// What can be refused before a model is loaded.
     pub(crate) fn check(&self) -> Result<()> {
-        let vocab_size = usize::MAX; // `top_k` is checked against it once the model is there
+        let vocab_size = usize::MAX; // the session checks `top_k` against the model's
         let checked = self.sampling(vocab_size).check(vocab_size);
         if let Err(error) = checked {
             return Err(Usage(error.to_string()).into());
-        }
-        if self.beams == Some(0) {
-            return Err(Usage("--beams must be at least 1, got 0".to_owned()).into());
         }
         if self.stop.iter().any(String::is_empty) {
             return Err(Usage("--stop must be a text, got an empty one".to_owned()).into());

@@ -1,30 +1,47 @@
-//! `--config FILE.toml`: the flags of `gpt train` as keys, and what wins when both say something.
+//! Options as TOML: `--config FILE.toml`, and the `options.toml` that a run keeps.
 //!
-//! The table of known keys is clap's own, so that a flag and its key can't drift apart.
+//! A key is a flag's name or alias, with `_` for `-`; its value is what one would type behind the flag, and clap reads both.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::{Args, Command};
-use serde::Deserialize;
-use serde::de::IntoDeserializer;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use super::options::TrainOptions;
+use crate::failure::one_line;
 use crate::ids::read_text;
-use crate::nearest::nearest;
 
-/// Reads a file of options.
+/// What a user says in a file, and over it on the command line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said<'a> {
+    pub(crate) file: Option<&'a Path>,
+    pub(crate) flags: &'a ArgMatches,
+}
+
+impl Said<'_> {
+    /// What is said, over options that held before.
+    pub(crate) fn over(&self, mut options: TrainOptions) -> Result<TrainOptions> {
+        if let Some(path) = self.file {
+            read(path, &mut options)?;
+        }
+        options.update_from_arg_matches(self.flags)?;
+        Ok(options)
+    }
+}
+
+/// Replaces in `options` what a file says.
 ///
 /// # Errors
 /// Names the file, the line or key, and for an unknown key the nearest known one.
-pub(crate) fn read(path: &Path) -> Result<TrainOptions> {
-    let text = read_text(path)?;
-    parse(&text).with_context(|| path.display().to_string())
+pub(crate) fn read(path: &Path, options: &mut TrainOptions) -> Result<()> {
+    parse(&read_text(path)?, options).with_context(|| path.display().to_string())
 }
 
-fn parse(text: &str) -> Result<TrainOptions> {
+fn parse(text: &str, options: &mut TrainOptions) -> Result<()> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let table: Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| {
@@ -32,71 +49,85 @@ fn parse(text: &str) -> Result<TrainOptions> {
         });
         anyhow!("line {line}: {}", error.message())
     })?;
-    let names = names();
-    let mut options = Table::new();
+    let command = Command::new("train")
+        .no_binary_name(true)
+        .disable_help_flag(true);
+    let command = TrainOptions::augment_args(command);
+    let mut said = HashSet::new();
     for (key, value) in table {
-        let Some(id) = names.get(&key.replace('-', "_")) else {
-            bail!(match nearest(&key, names.keys().map(String::as_str)) {
-                Some(near) => format!("unknown key {key:?}, did you mean {near:?}?"),
-                None =>
-                    format!("unknown key {key:?} (see gpt train --help: a key is a flag's name)"),
-            });
+        let value = match value {
+            Value::String(text) => text,
+            Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => value.to_string(),
+            _ => bail!("key {key:?}: expected a number, a text, true or false"),
         };
-        check(id, &value).with_context(|| format!("key {key:?}"))?;
-        if options.insert(id.clone(), value).is_some() {
+        let flag = format!("--{}={value}", key.replace('_', "-"));
+        let matches = command.clone().try_get_matches_from([flag]);
+        let matches = matches.map_err(|error| mistake(&key, &error))?;
+        if !matches.ids().all(|id| said.insert(id.clone())) {
             bail!("key {key:?} is there twice, as itself and as an alias");
         }
+        options.update_from_arg_matches(&matches)?;
     }
-    from_table(options)
+    Ok(())
 }
 
-/// One value against its field's type, so that an error can name the key.
-fn check(id: &str, value: &Value) -> Result<()> {
-    let alone = Table::from_iter([(id.to_owned(), value.clone())]);
-    from_table(alone).map(|_| ())
-}
-
-fn from_table(table: Table) -> Result<TrainOptions> {
-    TrainOptions::deserialize(table.into_deserializer())
-        .map_err(|error: toml::de::Error| anyhow!("{}", error.message()))
-}
-
-/// `over` where it says something, else `under`.
-pub(crate) fn overlay(under: &TrainOptions, over: &TrainOptions) -> TrainOptions {
-    let mut table = to_table(under);
-    table.extend(to_table(over));
-    from_table(table).expect("both came from options")
+fn mistake(key: &str, error: &clap::Error) -> anyhow::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return anyhow!("key {key:?}: {}", one_line(error));
+    }
+    match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(flag)) => {
+            let near = flag.trim_start_matches('-').replace('-', "_");
+            anyhow!("unknown key {key:?}, did you mean {near:?}?")
+        }
+        _ => anyhow!("unknown key {key:?} (see gpt train --help: a key is a flag's name)"),
+    }
 }
 
 /// The options that are set, by name.
-pub(crate) fn to_table(options: &TrainOptions) -> Table {
-    Table::try_from(options).expect("options are numbers, names and paths")
+pub(crate) fn to_json(options: &TrainOptions) -> Result<serde_json::Map<String, Json>> {
+    match serde_json::to_value(options)? {
+        Json::Object(mut all) => {
+            all.retain(|_, value| !value.is_null());
+            Ok(all)
+        }
+        other => bail!("expected options by name, got {other}"),
+    }
 }
 
-/// Every key that a file may have -> the name of the option.
-fn names() -> BTreeMap<String, String> {
-    let command = TrainOptions::augment_args(Command::new("train"));
-    let mut names = BTreeMap::new();
-    for arg in command.get_arguments() {
-        let id = arg.get_id().to_string();
-        let aliases = arg.get_all_aliases().unwrap_or_default();
-        for name in aliases.into_iter().chain(arg.get_long()) {
-            names.insert(name.replace('-', "_"), id.clone());
-        }
+/// The options that are set, as a file that [`read`] takes.
+pub(crate) fn to_toml(options: &TrainOptions) -> Result<String> {
+    let mut table = Table::new();
+    for (key, value) in to_json(options)? {
+        let value = match value.as_u64() {
+            // TOML's integers end at 2^63 - 1.
+            Some(n) if i64::try_from(n).is_err() => Value::String(n.to_string()),
+            _ => Value::try_from(value)?,
+        };
+        table.insert(key, value);
     }
-    names
+    Ok(toml::to_string(&table)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn parsed(text: &str) -> Result<TrainOptions> {
+        let mut options = TrainOptions::default();
+        parse(text, &mut options).map(|()| options)
+    }
+
     #[test]
     fn keys_are_flags_and_their_aliases() {
-        let options =
-            parse("\u{feff}n_embd = 64\r\nn-layer = 2\r\nlr = 1\ndropout_build = 'mkl'").unwrap();
+        let text =
+            "\u{feff}n_embd = 64\r\nn-layer = 2\r\nlr = 1\ndropout_build = 'mkl'\ntied = true";
+        let options = parsed(text).unwrap();
         assert_eq!((options.emb_dim, options.n_layers), (Some(64), Some(2)));
-        assert_eq!(options.learning_rate, Some(1.0));
+        assert_eq!(
+            (options.learning_rate, options.tied),
+            (Some(1.0), Some(true))
+        );
         assert_eq!(options.dropout_build, Some(torch_rng::Build::Mkl));
     }
 
@@ -107,31 +138,46 @@ mod tests {
                 "learnign_rate = 1",
                 "unknown key \"learnign_rate\", did you mean \"learning_rate\"?",
             ),
-            ("n_layers = -1", "key \"n_layers\": "),
-            ("n_layers = 1.5", "key \"n_layers\": "),
-            ("n_layers = '3'", "key \"n_layers\": "),
+            ("zzz = 1", "unknown key \"zzz\" (see"),
+            ("n_layers = -1", "key \"n_layers\": invalid value '-1'"),
+            ("n_layers = 1.5", "key \"n_layers\": invalid value '1.5'"),
+            ("n_layers = [1]", "key \"n_layers\": expected a number"),
+            ("max_steps = 0", "key \"max_steps\": invalid value '0'"),
+            ("beta1 = nan", "key \"beta1\": invalid value 'nan'"),
             ("n_layers = 1\nn_layer = 1", "is there twice"),
             ("a = 1\nb = = 2", "line 2: "),
             ("seed = 99999999999999999999", ""),
-            ("[model]\nn_layers = 1", "unknown key \"model\""),
+            ("[model]\nn_layers = 1", "key \"model\""),
         ] {
-            let error = format!("{:#}", parse(text).unwrap_err());
+            let error = format!("{:#}", parsed(text).unwrap_err());
             assert!(error.contains(expected), "{text}: {error}");
         }
     }
 
     #[test]
-    fn flags_win_over_the_file_and_nothing_else_changes() {
-        let file = parse("n_layers = 2\nseed = 7").unwrap();
-        let flags = TrainOptions {
-            seed: Some(8),
-            ..TrainOptions::default()
-        };
-        let both = overlay(&file, &flags);
+    fn what_is_said_later_wins_and_nothing_else_changes() {
+        let mut options = parsed("n_layers = 2\nseed = 7").unwrap();
+        parse("seed = 8", &mut options).unwrap();
         assert_eq!(
-            (both.n_layers, both.seed, both.n_heads),
+            (options.n_layers, options.seed, options.n_heads),
             (Some(2), Some(8), None)
         );
-        assert_eq!(overlay(&both, &TrainOptions::default()), both);
+    }
+
+    #[test]
+    fn what_is_written_reads_back_the_same_whatever_its_size() {
+        let options = TrainOptions {
+            seed: Some(u64::MAX),
+            eval_interval: Some(usize::MAX),
+            learning_rate: Some(1e-300),
+            prompt: Some("\"\\\u{1}\n= 'x'".to_owned()),
+            tied: Some(false),
+            preset: Some(crate::presets::PRESETS[1]),
+            dropout_build: Some(torch_rng::Build::Mkl),
+            ..TrainOptions::default()
+        };
+        let read = parsed(&to_toml(&options).unwrap()).unwrap();
+        assert_eq!(to_json(&read).unwrap(), to_json(&options).unwrap());
+        assert_eq!(to_json(&read).unwrap().len(), 7);
     }
 }

@@ -9,7 +9,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use dataloader::{Corpus, DataLoader, DataLoaderError, GptDataset, train_validation_split};
 use tokenizer::ENDOFTEXT;
 
-use super::settings::Settings;
 use crate::ids::{corpus_of_file, ids_of_text, read_text};
 
 /// "The Answering Bell", written for this project.
@@ -28,23 +27,22 @@ pub(crate) struct Data {
     pub(crate) validation: Option<Corpus>,
 }
 
-/// Reads a run's data and checks each id against the vocabulary.
-pub(crate) fn read(settings: &Settings) -> Result<Data> {
-    let data = match &settings.data {
-        None => from_text(
-            "the story \"The Answering Bell\"".to_owned(),
-            STORY,
-            settings.train_ratio,
-        )?,
-        Some(path) if path.is_dir() => from_folder(path, settings.train_ratio)?,
-        Some(path) => from_file(path, settings.train_ratio)?,
+/// Reads a run's data, or the story, and checks each id against the vocabulary.
+pub(crate) fn read(path: Option<&Path>, train_ratio: f64, vocab_size: usize) -> Result<Data> {
+    let data = match path {
+        None => {
+            let name = "the story \"The Answering Bell\"".to_owned();
+            from_text(name, STORY, train_ratio)?
+        }
+        Some(path) if path.is_dir() => from_folder(path, train_ratio)?,
+        Some(path) => from_file(path, train_ratio)?,
     };
     for corpus in [Some(&data.train), data.validation.as_ref()]
         .into_iter()
         .flatten()
     {
         corpus
-            .check_ids(settings.model.vocab_size)
+            .check_ids(vocab_size)
             .with_context(|| data.name.clone())?;
     }
     Ok(data)
@@ -128,6 +126,16 @@ fn is(path: &Path, extension: &str) -> bool {
     path.extension() == Some(OsStr::new(extension))
 }
 
+/// How texts are cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Windows {
+    pub(crate) context_length: usize,
+    /// The length the user asked for.
+    pub(crate) max_length: Option<usize>,
+    pub(crate) stride: Option<usize>,
+    pub(crate) batch_size: usize,
+}
+
 /// The loaders of both parts.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaders {
@@ -140,21 +148,23 @@ pub(crate) struct Loaders {
 /// Windows of both parts, in batches: training shuffled and full, validation in order and complete.
 ///
 /// A context that is longer than the text gets shorter windows, unless the user asked for their length.
-pub(crate) fn loaders(data: &Data, settings: &Settings) -> Result<Loaders> {
-    let longest = [Some(&data.train), data.validation.as_ref()]
-        .into_iter()
-        .flatten()
-        .map(|corpus| corpus.len().saturating_sub(1))
-        .min()
-        .expect("there is a training part");
-    let mut max_length = settings.max_length;
-    if !settings.max_length_is_fixed && longest < max_length && longest >= 2 * SHORTEST_WINDOW {
-        max_length = longest / SHORTEST_WINDOW * SHORTEST_WINDOW;
-    }
+pub(crate) fn loaders(data: &Data, windows: Windows) -> Result<Loaders> {
+    let shortest = data
+        .validation
+        .as_ref()
+        .map_or(usize::MAX, |corpus| corpus.len());
+    let longest = shortest.min(data.train.len()).saturating_sub(1);
+    let max_length = windows.max_length.unwrap_or_else(|| {
+        let context = windows.context_length;
+        match longest < context && longest >= 2 * SHORTEST_WINDOW {
+            true => longest / SHORTEST_WINDOW * SHORTEST_WINDOW,
+            false => context,
+        }
+    });
     let loader = |part: &str, corpus: &Corpus, training: bool| -> Result<DataLoader> {
-        let stride = settings.stride.unwrap_or(max_length);
+        let stride = windows.stride.unwrap_or(max_length);
         let loader = GptDataset::new(corpus, max_length, stride)
-            .and_then(|dataset| DataLoader::new(dataset, settings.batch_size, training, training));
+            .and_then(|dataset| DataLoader::new(dataset, windows.batch_size, training, training));
         loader.map_err(|error| {
             let tip = match error {
                 DataLoaderError::CorpusTooShort { .. } => {

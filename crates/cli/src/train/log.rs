@@ -48,7 +48,7 @@ pub(crate) enum Line {
     /// A sample of text, after so many steps.
     Sample { steps_done: u64, text: String },
     /// A checkpoint, after so many steps.
-    Saved { steps_done: u64, path: PathBuf },
+    Saved { steps_done: u64, path: String },
 }
 
 impl Line {

@@ -17,8 +17,9 @@ mod start;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{ArgMatches, Args};
 
+use config_file::Said;
 use options::TrainOptions;
 
 use crate::ranks::World;
@@ -62,23 +63,26 @@ pub(crate) struct TrainArgs {
     verbose: bool,
 }
 
-pub(crate) fn run(args: &TrainArgs) -> Result<()> {
+/// Trains; `flags` is what clap read for this subcommand.
+pub(crate) fn run(args: &TrainArgs, flags: &ArgMatches) -> Result<()> {
     let world = World::join()?;
-    let done = run_in(args, &world);
+    let done = run_in(args, flags, &world);
     world.leave(done)
 }
 
-fn run_in(args: &TrainArgs, world: &World) -> Result<()> {
-    let options = world.all(options(args, world))?;
-    world.agree(facts(&options))?;
-    let started = world.all(started(args, &options, world))?;
+fn run_in(args: &TrainArgs, flags: &ArgMatches, world: &World) -> Result<()> {
+    let file = args.config.as_deref();
+    let said = Said { file, flags };
+    let options = world.all(options(&said, world))?;
+    world.agree(facts(&options)?)?;
+    let started = world.all(started(args, &said, options, world))?;
     let started = started.share(world)?;
+    #[cfg(feature = "mpi")]
+    let began = std::time::Instant::now();
     #[cfg(feature = "mpi")]
     if args.verbose {
         world.introduce();
     }
-    #[cfg(feature = "mpi")]
-    let began = std::time::Instant::now();
     run::run(started, world)?;
     #[cfg(feature = "mpi")]
     if args.verbose {
@@ -87,27 +91,29 @@ fn run_in(args: &TrainArgs, world: &World) -> Result<()> {
     Ok(())
 }
 
-fn options(args: &TrainArgs, world: &World) -> Result<TrainOptions> {
-    let options = match &args.config {
-        Some(path) => config_file::overlay(&config_file::read(path)?, &args.options),
-        None => args.options.clone(),
-    };
+fn options(said: &Said<'_>, world: &World) -> Result<TrainOptions> {
+    let options = said.over(TrainOptions::default())?;
     crate::threads::use_threads_beside(options.threads, world.on_this_machine())?;
     Ok(options)
 }
 
-fn started(args: &TrainArgs, options: &TrainOptions, world: &World) -> Result<start::Started> {
-    match resume::folder(args.resume.as_ref(), options)? {
-        Some(folder) => resume::resume(&folder, options, world.is_first()),
+fn started(
+    args: &TrainArgs,
+    said: &Said<'_>,
+    options: TrainOptions,
+    world: &World,
+) -> Result<start::Started> {
+    match resume::folder(args.resume.as_ref(), &options)? {
+        Some(folder) => resume::resume(&folder, said, world.is_first()),
         None => start::start(options, world.is_first()),
     }
 }
 
 /// The options that must be the same on all ranks; paths may differ, what is read there may not.
-fn facts(options: &TrainOptions) -> Vec<(String, String)> {
-    config_file::to_table(options)
-        .into_iter()
+fn facts(options: &TrainOptions) -> Result<Vec<(String, String)>> {
+    let options = config_file::to_json(options)?.into_iter();
+    Ok(options
         .filter(|(key, _)| !["data", "init_from", "out_dir", "threads"].contains(&key.as_str()))
         .map(|(key, value)| (format!("--{}", key.replace('_', "-")), value.to_string()))
-        .collect()
+        .collect())
 }

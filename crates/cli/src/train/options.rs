@@ -1,36 +1,43 @@
-//! The options of `gpt train`: each a flag, a key of `--config FILE.toml`, and a line of the run's `options.toml`.
+//! The options of `gpt train` as they are said: each a flag, a key of `--config FILE.toml`, and a line of the run's `options.toml`.
 //!
-//! All are optional here: `settings.rs` has the defaults.
-//! A key of a file is the flag's name or alias, with `_` for `-`.
+//! All are optional, and each value that is there is in its range; what holds where nothing is said is `settings.rs`'s.
 
 use std::path::PathBuf;
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
 use torch_rng::Build;
 
+use crate::numbers::{at_least_1, below_1, not_negative, part};
+use crate::presets::Preset;
 use crate::threads::parse_threads;
 
-/// What a user can ask of a training run.
-#[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+/// What a user says about a training run.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+#[group(skip)]
 pub(crate) struct TrainOptions {
     /// Text (UTF-8) or token ids (.bin, u16) to train on, or a folder of them [default: a story that comes with the program]
     #[arg(long, value_name = "FILE|DIR", help_heading = "Data")]
     pub(crate) data: Option<PathBuf>,
     /// The part of the text that is trained on; the rest validates [default: 0.9]
-    #[arg(long, value_name = "X", help_heading = "Data")]
+    #[arg(long, value_name = "X", value_parser = part, help_heading = "Data")]
     pub(crate) train_ratio: Option<f64>,
     /// Tokens in a training window [default: the context length]
-    #[arg(long, value_name = "N", help_heading = "Data")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Data")]
     pub(crate) max_length: Option<usize>,
     /// Tokens between the starts of two windows [default: the window's length]
-    #[arg(long, value_name = "N", help_heading = "Data")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Data")]
     pub(crate) stride: Option<usize>,
 
-    /// Sizes by name: story, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m, book-124m [default: story]
-    #[arg(long, value_name = "NAME", help_heading = "Model")]
-    pub(crate) preset: Option<String>,
+    /// Sizes by name [default: story]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_enum,
+        ignore_case = true,
+        help_heading = "Model"
+    )]
+    pub(crate) preset: Option<Preset>,
     /// Where the weights come from: scratch, or a model folder to go on from [default: scratch]
     #[arg(long, value_name = "scratch|DIR", help_heading = "Model")]
     pub(crate) init_from: Option<PathBuf>,
@@ -44,13 +51,13 @@ pub(crate) struct TrainOptions {
     #[arg(long, value_name = "N", alias = "n-embd", help_heading = "Model")]
     pub(crate) emb_dim: Option<usize>,
     /// The most tokens the model can see
-    #[arg(long, value_name = "N", alias = "block-size", help_heading = "Model")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, alias = "block-size", help_heading = "Model")]
     pub(crate) context_length: Option<usize>,
     /// Tokens in the vocabulary [default: 50257, GPT-2's]
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) vocab_size: Option<usize>,
     /// Dropout rate
-    #[arg(long, value_name = "P", alias = "dropout", help_heading = "Model")]
+    #[arg(long, value_name = "P", value_parser = below_1, alias = "dropout", help_heading = "Model")]
     pub(crate) drop_rate: Option<f64>,
     /// Give query, key and value projections a bias
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Model")]
@@ -60,30 +67,30 @@ pub(crate) struct TrainOptions {
     pub(crate) tied: Option<bool>,
 
     /// Steps to train
-    #[arg(long, value_name = "N", aliases = ["max-iters", "steps"], help_heading = "Training")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, aliases = ["max-iters", "steps"], help_heading = "Training")]
     pub(crate) max_steps: Option<usize>,
     /// Passes over the data to train, in place of steps
     #[arg(
         long,
-        value_name = "N",
+        value_name = "N", value_parser = at_least_1,
         alias = "num-epochs",
         help_heading = "Training"
     )]
     pub(crate) epochs: Option<usize>,
     /// Windows in a batch
-    #[arg(long, value_name = "N", help_heading = "Training")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Training")]
     pub(crate) batch_size: Option<usize>,
     /// Batches whose gradients make one step [default: 1]
-    #[arg(long, value_name = "N", help_heading = "Training")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Training")]
     pub(crate) gradient_accumulation_steps: Option<usize>,
     /// Highest learning rate
-    #[arg(long, value_name = "X", alias = "lr", help_heading = "Training")]
+    #[arg(long, value_name = "X", value_parser = not_negative, alias = "lr", help_heading = "Training")]
     pub(crate) learning_rate: Option<f64>,
     /// Learning rate at the end of the decay
-    #[arg(long, value_name = "X", help_heading = "Training")]
+    #[arg(long, value_name = "X", value_parser = not_negative, help_heading = "Training")]
     pub(crate) min_lr: Option<f64>,
     /// Learning rate of the first step of the warmup [default: one warmup step's share of the highest]
-    #[arg(long, value_name = "X", help_heading = "Training")]
+    #[arg(long, value_name = "X", value_parser = not_negative, help_heading = "Training")]
     pub(crate) initial_lr: Option<f64>,
     /// Steps in which the learning rate rises
     #[arg(
@@ -96,7 +103,7 @@ pub(crate) struct TrainOptions {
     /// The step at which the decay ends [default: the last]
     #[arg(
         long,
-        value_name = "N",
+        value_name = "N", value_parser = at_least_1,
         alias = "lr-decay-iters",
         help_heading = "Training"
     )]
@@ -105,29 +112,29 @@ pub(crate) struct TrainOptions {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Training")]
     pub(crate) decay_lr: Option<bool>,
     /// AdamW's weight decay [default: 0.1]
-    #[arg(long, value_name = "X", help_heading = "Training")]
+    #[arg(long, value_name = "X", value_parser = not_negative, help_heading = "Training")]
     pub(crate) weight_decay: Option<f64>,
     /// AdamW's beta 1 [default: 0.9]
-    #[arg(long, value_name = "X", help_heading = "Training")]
+    #[arg(long, value_name = "X", value_parser = below_1, help_heading = "Training")]
     pub(crate) beta1: Option<f64>,
     /// AdamW's beta 2 [default: 0.999]
-    #[arg(long, value_name = "X", help_heading = "Training")]
+    #[arg(long, value_name = "X", value_parser = below_1, help_heading = "Training")]
     pub(crate) beta2: Option<f64>,
     /// Largest gradient norm; 0 leaves gradients as they are [default: 1]
-    #[arg(long, value_name = "X", help_heading = "Training")]
+    #[arg(long, value_name = "X", value_parser = not_negative, help_heading = "Training")]
     pub(crate) grad_clip: Option<f64>,
     /// Where the random numbers start [default: 123]
     #[arg(short = 's', long, value_name = "N", help_heading = "Training")]
     pub(crate) seed: Option<u64>,
     /// The PyTorch build whose dropout is drawn: portable or mkl [default: portable]
     #[arg(long, value_name = "BUILD", help_heading = "Training")]
-    #[serde(with = "build_name", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "name")]
     pub(crate) dropout_build: Option<Build>,
 
     /// Steps between evaluations
     #[arg(
         long,
-        value_name = "N",
+        value_name = "N", value_parser = at_least_1,
         alias = "eval-freq",
         help_heading = "Evaluation"
     )]
@@ -135,7 +142,7 @@ pub(crate) struct TrainOptions {
     /// Batches of each part in an evaluation
     #[arg(
         long,
-        value_name = "N",
+        value_name = "N", value_parser = at_least_1,
         alias = "eval-iter",
         help_heading = "Evaluation"
     )]
@@ -158,12 +165,13 @@ pub(crate) struct TrainOptions {
 
     /// Folder for checkpoint, log and loss curve [default: a new one in runs/]
     #[arg(short = 'o', long, value_name = "DIR", help_heading = "Run")]
+    #[serde(skip)] // the folder may be moved
     pub(crate) out_dir: Option<PathBuf>,
     /// Steps between checkpoints; one is written at the end anyway [default: every fourth evaluation]
-    #[arg(long, value_name = "N", help_heading = "Run")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Run")]
     pub(crate) save_interval: Option<usize>,
     /// Steps between lines of progress
-    #[arg(long, value_name = "N", help_heading = "Run")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Run")]
     pub(crate) log_interval: Option<usize>,
     /// Threads to compute with (the results don't depend on it) [default: one for each core]
     #[arg(short = 't', long, value_name = "N", value_parser = parse_threads, help_heading = "Run")]
@@ -171,25 +179,9 @@ pub(crate) struct TrainOptions {
 }
 
 /// A build of PyTorch by its name.
-mod build_name {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-    use torch_rng::Build;
-
-    pub(super) fn serialize<S: Serializer>(
-        build: &Option<Build>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        match build {
-            Some(build) => to.collect_str(build),
-            None => to.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Build>, D::Error> {
-        let name = Option::<String>::deserialize(from)?;
-        name.map(|name| name.parse().map_err(D::Error::custom))
-            .transpose()
+fn name<S: Serializer>(build: &Option<Build>, to: S) -> Result<S::Ok, S::Error> {
+    match build {
+        Some(build) => to.collect_str(build),
+        None => to.serialize_none(),
     }
 }

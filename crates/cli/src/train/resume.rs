@@ -2,19 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use train::{RunFolder, TrainError, Trainer, latest_checkpoint, read_settings};
 
-use super::config_file::{overlay, read, to_table};
+use super::config_file::{Said, read, to_json};
 use super::options::TrainOptions;
-use super::start::{OPTIONS, Started, plan, start_in, write_options};
+use super::settings::{kept_path, settle};
+use super::start::{OPTIONS, Started, base, start_in, write_options};
 use crate::runs;
 
 /// Options that may be other than at the start: they say how long, how fast and what is shown.
-const FREE: [&str; 8] = [
+const FREE: [&str; 7] = [
     "log_interval",
     "max_steps",
-    "out_dir",
     "prompt",
     "sample_interval",
     "sample_tokens",
@@ -25,10 +25,10 @@ const FREE: [&str; 8] = [
 /// The run to go on with, if the command line asks for that.
 pub(crate) fn folder(
     resume: Option<&Option<PathBuf>>,
-    options: &TrainOptions,
+    said: &TrainOptions,
 ) -> Result<Option<PathBuf>> {
-    let by_name = options.init_from.as_deref() == Some(Path::new("resume")); // nanoGPT's habit
-    match (resume, &options.out_dir) {
+    let by_name = said.init_from.as_deref() == Some(Path::new("resume")); // nanoGPT's habit
+    match (resume, &said.out_dir) {
         (Some(Some(folder)), _) => Ok(Some(run_of(folder))),
         (Some(None), Some(folder)) => Ok(Some(run_of(folder))),
         (None, Some(folder)) if by_name => Ok(Some(run_of(folder))),
@@ -48,7 +48,7 @@ fn run_of(folder: &Path) -> PathBuf {
 }
 
 /// Goes on with the run in `path`, from its newest checkpoint.
-pub(crate) fn resume(path: &Path, asked: &TrainOptions, saves: bool) -> Result<Started> {
+pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Started> {
     let name = path.display();
     if !path.exists() {
         bail!("{name}: no such folder, so there is no run to resume");
@@ -60,14 +60,15 @@ pub(crate) fn resume(path: &Path, asked: &TrainOptions, saves: bool) -> Result<S
         bail!("{name}: there is no run to resume: {OPTIONS} is missing");
     }
     let folder = saves.then(|| RunFolder::open(path)).transpose()?;
-    let saved = read(&path.join(OPTIONS))?;
-    let mut asked = asked.clone();
-    asked.init_from = None;
-    if let Some(data) = &asked.data {
-        asked.data = Some(std::path::absolute(data).with_context(|| data.display().to_string())?);
-    }
-    refuse_changes(path, &saved, &asked)?;
-    let options = overlay(&saved, &asked);
+    let mut before = TrainOptions::default();
+    read(&path.join(OPTIONS), &mut before)?;
+    let now = said.over(before.clone())?;
+    let now = TrainOptions {
+        data: now.data.as_deref().map(kept_path).transpose()?,
+        init_from: before.init_from.clone(),
+        ..now
+    };
+    refuse_changes(path, &before, &now)?;
     let checkpoint = match latest_checkpoint(path) {
         Ok(checkpoint) => Some(checkpoint),
         Err(TrainError::NoCheckpoint { .. }) => None,
@@ -75,46 +76,37 @@ pub(crate) fn resume(path: &Path, asked: &TrainOptions, saves: bool) -> Result<S
     };
     let Some(checkpoint) = checkpoint else {
         // It was stopped before its first checkpoint: it begins again, to the same bits.
-        let init_from = options.init_from.clone();
-        let base = init_from
-            .as_deref()
-            .map(checkpoint::load_config)
-            .transpose()?;
-        return start_in(folder, plan(&options, base)?, init_from.as_deref());
+        let settings = settle(&now, base(&now)?)?;
+        return start_in(folder, settings);
     };
-    let base = read_settings(&checkpoint)?.model;
-    let plan = plan(&options, Some(base))?;
+    let settings = settle(&now, Some(read_settings(&checkpoint)?.model))?;
     let trainer = Trainer::resume(
         &checkpoint,
-        plan.settings.training.clone(),
-        &plan.settings.model,
-        plan.loaders.train.clone(),
-        plan.loaders.validation.clone(),
+        settings.training.clone(),
+        &settings.model,
+        settings.loaders.train.clone(),
+        settings.loaders.validation.clone(),
     )?;
     if saves {
-        write_options(path, &plan.options)?;
+        write_options(path, &settings.kept)?;
     }
     Ok(Started {
         trainer,
         folder,
-        options: plan.options,
-        settings: plan.settings,
-        data: plan.data,
-        loaders: plan.loaders,
+        settings,
     })
 }
 
 /// That nothing is asked for that would make it another run.
-fn refuse_changes(path: &Path, saved: &TrainOptions, asked: &TrainOptions) -> Result<()> {
-    let saved = to_table(saved);
-    for (key, value) in to_table(asked) {
-        let before = saved.get(&key);
-        if before != Some(&value) && !FREE.contains(&key.as_str()) {
+fn refuse_changes(path: &Path, before: &TrainOptions, now: &TrainOptions) -> Result<()> {
+    let (path, before) = (path.display(), to_json(before)?);
+    for (key, value) in to_json(now)? {
+        let kept = before.get(&key);
+        if kept != Some(&value) && !FREE.contains(&key.as_str()) {
             let flag = key.replace('_', "-");
-            let before = before.map_or("not set".to_owned(), ToString::to_string);
+            let kept = kept.map_or("not set".to_owned(), ToString::to_string);
             bail!(
-                "{}: --{flag} is {before} in the run, but {value} was asked for: a resumed run keeps its settings",
-                path.display()
+                "{path}: --{flag} is {kept} in the run, but {value} was asked for: a resumed run keeps its settings; --init-from {path} begins another run with its weights"
             );
         }
     }

@@ -1,5 +1,6 @@
 //! The run itself: what is shown before, meanwhile and after.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
@@ -8,10 +9,9 @@ use dataloader::DataLoader;
 use rayon::current_num_threads;
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
-use train::{
-    Evaluation, Event, Outcome, Signal, TrainError, Trainer, calc_loss_loader, latest_checkpoint,
-};
+use train::{Evaluation, Event, Outcome, TrainError, Trainer, calc_loss_loader, latest_checkpoint};
 
+use super::config_file::to_json;
 use super::data::Loaders;
 use super::interrupt::Interrupt;
 use super::log::{LOG, Line, Log};
@@ -28,30 +28,31 @@ pub(crate) fn run(started: Started, world: &World) -> Result<()> {
     let Started {
         mut trainer,
         folder,
-        options,
         settings,
-        data,
-        loaders,
     } = started;
     let Some(folder) = folder else {
         // Another rank shows, logs and saves.
         world.common(trainer.run(None, &mut |_| match interrupt.asked() {
-            true => Signal::Stop,
-            false => Signal::Continue,
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }))?;
         return Ok(());
     };
+    let (data, loaders) = (&settings.data, &settings.loaders);
     let path = folder.path().to_owned();
     let vocab_size = settings.model.vocab_size;
-    let tokens_per_step =
-        settings.training.accumulation * (settings.batch_size * loaders.max_length) as u64;
+    let tokens_per_batch = (settings.batch_size * loaders.max_length) as u64;
+    let tokens_per_step = settings
+        .training
+        .accumulation
+        .saturating_mul(tokens_per_batch);
     let max_steps = settings.training.max_steps;
     let steps_before = trainer.steps_done();
     let mut progress = Progress::new(
         steps_before,
         max_steps,
         tokens_per_step,
-        settings.log_interval as u64,
+        settings.log_interval,
     );
 
     let parameters = trainer.model().num_parameters();
@@ -78,12 +79,12 @@ pub(crate) fn run(started: Started, world: &World) -> Result<()> {
         settings.batch_size,
         loaders.max_length,
         if accumulation > 1 { format!(" x {accumulation} batches") } else { String::new() },
-        (max_steps * accumulation) as f64 / loaders.train.len() as f64
+        max_steps as f64 * accumulation as f64 / loaders.train.len() as f64
     ));
     progress.line(&format!(
         "settings  learning rate {}, warmup {} steps, weight decay {}, clip {}, dropout {} ({}), seed {}, {} threads",
         settings.training.optimizer.lr,
-        options.warmup_steps.unwrap_or(0),
+        settings.kept.warmup_steps.unwrap_or(0),
         settings.training.optimizer.weight_decay,
         settings.training.max_grad_norm.map_or("none".to_owned(), |norm| norm.to_string()),
         model.drop_rates.emb,
@@ -108,7 +109,7 @@ pub(crate) fn run(started: Started, world: &World) -> Result<()> {
         steps_done: steps_before,
         parameters,
         tokens_per_step,
-        options: serde_json::to_value(&options)?,
+        options: to_json(&settings.kept)?.into(),
     })?;
 
     progress.pause_over();
@@ -129,7 +130,7 @@ pub(crate) fn run(started: Started, world: &World) -> Result<()> {
             }
             Event::Saved { steps_done, path } => Some(Line::Saved {
                 steps_done,
-                path: path.to_owned(),
+                path: path.display().to_string(),
             }),
             _ => None,
         };
@@ -142,17 +143,16 @@ pub(crate) fn run(started: Started, world: &World) -> Result<()> {
         }
         // A batch may be in the middle of a step, which is finished first.
         match !is_batch && (interrupt.asked() || log_error.is_some()) {
-            true => Signal::Stop,
-            false => Signal::Continue,
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     });
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(error) => {
             progress.finish();
-            return world
-                .common(Err(error))
-                .map_err(|error| with_what_is_kept(error, &path));
+            let done = world.common(Err(error));
+            return done.map_err(|error| with_what_is_kept(error, &path));
         }
     };
     if let Some(error) = log_error {
@@ -162,7 +162,7 @@ pub(crate) fn run(started: Started, world: &World) -> Result<()> {
 
     let mut last = None;
     if outcome == Outcome::Finished {
-        last = finish(&trainer, &loaders, &mut progress, &mut log, sampled_at)?;
+        last = finish(&trainer, loaders, &mut progress, &mut log, sampled_at)?;
     }
     progress.finish();
     plot::draw(&path)?;

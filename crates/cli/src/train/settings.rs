@@ -1,67 +1,131 @@
-//! What a run does, with every default filled in: options in, checked settings out.
-//!
-//! Later ones win: the program's defaults, the preset's, the file's, the flags'.
+//! What holds in a run: what was said over the preset over the program's defaults, with what the data decides.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use gpt::{DropRates, GptConfig};
 use torch_rng::Build;
-use train::{AdamWConfig, Schedule, TrainConfig};
+use train::{AdamWConfig, SampleConfig, Schedule, TrainConfig};
 
-use super::config_file::overlay;
+use super::data::{self, Data, Loaders, Windows};
 use super::options::TrainOptions;
 use crate::failure::Usage;
-use crate::presets::{PRESETS, preset};
+use crate::ids::ids_of_text;
+use crate::memory::{Purpose, check_fits};
+use crate::model::is_gpt2_vocabulary;
+use crate::presets::PRESETS;
 
 /// The seed of the book.
 const SEED: u64 = 123;
 
-/// A run, before it has its data.
+/// A run before its first step, but for its weights.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) model: GptConfig,
     pub(crate) training: TrainConfig,
-    /// `None` if `max_steps` was given in epochs, which only the data can tell.
-    pub(crate) epochs: Option<usize>,
     pub(crate) batch_size: usize,
-    /// Tokens in a window, and whether the user asked for that many.
-    pub(crate) max_length: usize,
-    pub(crate) max_length_is_fixed: bool,
-    pub(crate) stride: Option<usize>,
-    pub(crate) data: Option<PathBuf>,
-    pub(crate) train_ratio: f64,
     pub(crate) seed: u64,
     pub(crate) dropout_build: Build,
-    pub(crate) prompt: String,
-    pub(crate) sample_tokens: usize,
-    /// Steps between samples; 0 for none before the end.
-    pub(crate) sample_interval: usize,
-    pub(crate) log_interval: usize,
+    pub(crate) log_interval: u64,
+    pub(crate) data: Data,
+    pub(crate) loaders: Loaders,
+    /// All of it as options, for whoever wants the same run again.
+    pub(crate) kept: TrainOptions,
 }
 
-/// The options with the preset's and the program's defaults under them; `base` is the model that a run goes on from.
+/// Fills in the defaults, reads the data, and counts steps and samples; `base` is the model that a run goes on from.
 ///
 /// # Errors
-/// If there is no preset of that name.
-pub(crate) fn with_defaults(
-    options: &TrainOptions,
-    base: Option<GptConfig>,
-) -> Result<TrainOptions> {
-    let preset = match &options.preset {
-        Some(name) => preset(name)?,
-        None => &PRESETS[0],
+/// If the model can't be or doesn't fit the memory, or the data can't be read or doesn't fit the model.
+pub(crate) fn settle(said: &TrainOptions, base: Option<GptConfig>) -> Result<Settings> {
+    let preset = said.preset.unwrap_or(PRESETS[0]);
+    let model = model(said, base.unwrap_or(preset.model));
+    check_fits(&model, Purpose::Training)?;
+    if let Some(length) = said.max_length
+        && length > model.context_length
+    {
+        let most = model.context_length;
+        let message =
+            format!("--max-length must be at most the context length {most}, got {length}");
+        return Err(Usage(message).into());
+    }
+    let train_ratio = said.train_ratio.unwrap_or(0.9);
+    let batch_size = said.batch_size.unwrap_or(preset.training.batch_size);
+    let data = data::read(said.data.as_deref(), train_ratio, model.vocab_size)?;
+    let windows = Windows {
+        context_length: model.context_length,
+        max_length: said.max_length,
+        stride: said.stride,
+        batch_size,
     };
-    let model = base.unwrap_or(preset.model);
-    let training = preset.training;
-    let eval_interval = options.eval_interval.unwrap_or(training.eval_interval);
-    let prompt = match options.data {
-        None => "Marta looked at the river", // of the story that comes with the program
-        Some(_) => "Every effort moves you",
+    let loaders = data::loaders(&data, windows)?;
+
+    let accumulation = said.gradient_accumulation_steps.unwrap_or(1);
+    let max_steps = match (said.max_steps, said.epochs) {
+        (Some(steps), _) => steps,
+        (None, Some(epochs)) => {
+            let batches = epochs.saturating_mul(loaders.train.len());
+            batches.div_ceil(accumulation)
+        }
+        (None, None) => preset.training.max_steps,
     };
-    let defaults = TrainOptions {
-        train_ratio: Some(0.9),
-        preset: Some(preset.names[0].to_owned()),
+    let learning_rate = said.learning_rate.unwrap_or(preset.training.learning_rate);
+    let warmup_steps = said.warmup_steps.unwrap_or(preset.training.warmup_steps);
+    let schedule = schedule(said, learning_rate, warmup_steps as u64, max_steps as u64);
+    let optimizer = AdamWConfig {
+        lr: learning_rate,
+        betas: (said.beta1.unwrap_or(0.9), said.beta2.unwrap_or(0.999)),
+        weight_decay: said.weight_decay.unwrap_or(0.1),
+        ..AdamWConfig::default()
+    };
+    let grad_clip = said.grad_clip.unwrap_or(1.0);
+    let eval_interval = said.eval_interval.unwrap_or(preset.training.eval_interval);
+    let eval_iters = said.eval_iters.unwrap_or(preset.training.eval_iters);
+    let sample_interval = said
+        .sample_interval
+        .unwrap_or(eval_interval.saturating_mul(2));
+    let sample_tokens = said.sample_tokens.unwrap_or(40);
+    let save_interval = said
+        .save_interval
+        .unwrap_or(eval_interval.saturating_mul(4));
+    let prompt = said.prompt.clone().unwrap_or_else(|| {
+        match said.data {
+            None => "Marta looked at the river", // of the story that comes with the program
+            Some(_) => "Every effort moves you",
+        }
+        .to_owned()
+    });
+    let prompt_ids = match is_gpt2_vocabulary(model.vocab_size) {
+        true => ids_of_text(&prompt)?,
+        false => vec![0], // another tokenizer's ids: there is no text to begin with
+    };
+    let training = TrainConfig {
+        max_steps: max_steps as u64,
+        optimizer,
+        schedule,
+        max_grad_norm: (grad_clip > 0.0).then_some(grad_clip),
+        accumulation: accumulation as u64,
+        eval_every: Some(eval_interval as u64),
+        eval_batches: eval_iters,
+        sample: (sample_tokens > 0 && !prompt_ids.is_empty()).then_some(SampleConfig {
+            prompt: prompt_ids,
+            max_new_tokens: sample_tokens,
+            every: Some(match sample_interval {
+                0 => u64::MAX, // the last one is made by hand
+                steps => steps as u64,
+            }),
+        }),
+        save_every: Some(save_interval as u64),
+        keep: 1,
+    };
+
+    let seed = said.seed.unwrap_or(SEED);
+    let dropout_build = said.dropout_build.unwrap_or_default();
+    let log_interval = said.log_interval.unwrap_or(10);
+    let kept = TrainOptions {
+        train_ratio: Some(train_ratio),
+        max_length: Some(loaders.max_length),
+        preset: Some(preset),
         n_layers: Some(model.n_layers),
         n_heads: Some(model.n_heads),
         emb_dim: Some(model.emb_dim),
@@ -70,191 +134,102 @@ pub(crate) fn with_defaults(
         drop_rate: Some(model.drop_rates.emb),
         qkv_bias: Some(model.qkv_bias),
         tied: Some(model.tied),
-        max_steps: options.epochs.is_none().then_some(training.max_steps),
-        batch_size: Some(training.batch_size),
-        gradient_accumulation_steps: Some(1),
-        learning_rate: Some(training.learning_rate),
-        warmup_steps: Some(training.warmup_steps),
-        decay_lr: Some(true),
-        weight_decay: Some(0.1),
-        beta1: Some(0.9),
-        beta2: Some(0.999),
-        grad_clip: Some(1.0),
-        seed: Some(SEED),
-        dropout_build: Some(Build::Portable),
+        max_steps: Some(max_steps),
+        batch_size: Some(batch_size),
+        gradient_accumulation_steps: Some(accumulation),
+        learning_rate: Some(learning_rate),
+        decay_lr: Some(said.decay_lr.unwrap_or(true)),
+        weight_decay: Some(optimizer.weight_decay),
+        beta1: Some(optimizer.betas.0),
+        beta2: Some(optimizer.betas.1),
+        grad_clip: Some(grad_clip),
+        seed: Some(seed),
+        dropout_build: Some(dropout_build),
         eval_interval: Some(eval_interval),
-        eval_iters: Some(training.eval_iters),
-        sample_interval: Some(eval_interval.saturating_mul(2)),
-        prompt: Some(prompt.to_owned()),
-        sample_tokens: Some(40),
-        save_interval: Some(eval_interval.saturating_mul(4)),
-        log_interval: Some(10),
-        ..TrainOptions::default()
-    };
-    Ok(overlay(&defaults, options))
-}
-
-/// Options with defaults as a run's settings.
-///
-/// # Errors
-/// Names the option whose value can't be.
-///
-/// # Panics
-/// If the options didn't come from [`with_defaults`].
-pub(crate) fn resolve(options: &TrainOptions, base: Option<GptConfig>) -> Result<Settings> {
-    check_numbers(options)?;
-    let given = "with_defaults fills it";
-    let model = GptConfig {
-        vocab_size: options.vocab_size.expect(given),
-        context_length: options.context_length.expect(given),
-        emb_dim: options.emb_dim.expect(given),
-        n_heads: options.n_heads.expect(given),
-        n_layers: options.n_layers.expect(given),
-        drop_rates: DropRates::all(options.drop_rate.expect(given)),
-        qkv_bias: options.qkv_bias.expect(given),
-        tied: options.tied.expect(given),
-        ..base.unwrap_or(GptConfig::GPT2_124M)
-    };
-    model.validate()?;
-    let max_length = options.max_length.unwrap_or(model.context_length);
-    if max_length > model.context_length {
-        return refuse(format!(
-            "--max-length must be at most the context length {}, got {max_length}",
-            model.context_length
-        ));
-    }
-    let max_steps = options.max_steps.unwrap_or(1);
-    let training = TrainConfig {
-        max_steps: max_steps as u64,
-        optimizer: AdamWConfig {
-            lr: options.learning_rate.expect(given),
-            betas: (options.beta1.expect(given), options.beta2.expect(given)),
-            weight_decay: options.weight_decay.expect(given),
-            ..AdamWConfig::default()
-        },
-        schedule: Schedule::Constant, // see `schedule`: it may need the number of steps in an epoch
-        max_grad_norm: options.grad_clip.filter(|&norm| norm > 0.0),
-        accumulation: options.gradient_accumulation_steps.expect(given) as u64,
-        eval_every: options.eval_interval.map(|steps| steps as u64),
-        eval_batches: options.eval_iters.expect(given),
-        sample: None, // made of `prompt`, which needs the tokenizer
-        save_every: options.save_interval.map(|steps| steps as u64),
-        keep: 1,
+        eval_iters: Some(eval_iters),
+        sample_interval: Some(sample_interval),
+        prompt: Some(prompt),
+        sample_tokens: Some(sample_tokens),
+        save_interval: Some(save_interval),
+        log_interval: Some(log_interval),
+        warmup_steps: Some(warmup_steps),
+        ..said.clone()
     };
     Ok(Settings {
         model,
         training,
-        epochs: options.epochs.filter(|_| options.max_steps.is_none()),
-        batch_size: options.batch_size.expect(given),
-        max_length,
-        max_length_is_fixed: options.max_length.is_some(),
-        stride: options.stride,
-        data: options.data.clone(),
-        train_ratio: options.train_ratio.expect(given),
-        seed: options.seed.expect(given),
-        dropout_build: options.dropout_build.unwrap_or_default(),
-        prompt: options.prompt.clone().expect(given),
-        sample_tokens: options.sample_tokens.expect(given),
-        sample_interval: options.sample_interval.expect(given),
-        log_interval: options.log_interval.expect(given),
+        batch_size,
+        seed,
+        dropout_build,
+        log_interval: log_interval as u64,
+        data,
+        loaders,
+        kept: with_schedule(kept, schedule),
     })
 }
 
-/// How the learning rate changes in a run of `max_steps`; fills the options it depends on, so that a run keeps them.
-pub(crate) fn schedule(options: &mut TrainOptions, max_steps: u64) -> Schedule {
-    let peak = options.learning_rate.expect("with_defaults fills it");
-    let warmup = options.warmup_steps.unwrap_or(0) as u64;
-    let decays = options.decay_lr.unwrap_or(true);
-    if !decays && warmup == 0 {
+fn model(said: &TrainOptions, base: GptConfig) -> GptConfig {
+    GptConfig {
+        vocab_size: said.vocab_size.unwrap_or(base.vocab_size),
+        context_length: said.context_length.unwrap_or(base.context_length),
+        emb_dim: said.emb_dim.unwrap_or(base.emb_dim),
+        n_heads: said.n_heads.unwrap_or(base.n_heads),
+        n_layers: said.n_layers.unwrap_or(base.n_layers),
+        drop_rates: DropRates::all(said.drop_rate.unwrap_or(base.drop_rates.emb)),
+        qkv_bias: said.qkv_bias.unwrap_or(base.qkv_bias),
+        tied: said.tied.unwrap_or(base.tied),
+        ..base
+    }
+}
+
+/// How the learning rate changes in a run of `max_steps`.
+fn schedule(said: &TrainOptions, peak: f64, warmup_steps: u64, max_steps: u64) -> Schedule {
+    let decays = said.decay_lr.unwrap_or(true);
+    if !decays && warmup_steps == 0 {
         return Schedule::Constant;
     }
+    let total_steps = said.lr_decay_steps.map_or(max_steps, |steps| steps as u64);
     // A preset's warmup may be longer than a short run.
-    let total = options
-        .lr_decay_steps
-        .map_or(max_steps, |steps| steps as u64)
-        .max(1);
-    let warmup = warmup.min(total - 1);
-    let first_step = peak / (warmup + 1) as f64;
-    let initial_lr = *options.initial_lr.get_or_insert(first_step);
-    let lowest = if decays { peak / 10.0 } else { peak };
-    let min_lr = if decays {
-        *options.min_lr.get_or_insert(lowest)
-    } else {
-        peak
-    };
-    options.lr_decay_steps = Some(total as usize);
-    options.warmup_steps = Some(warmup as usize);
+    let warmup_steps = warmup_steps.min(total_steps - 1);
     Schedule::WarmupCosine {
-        warmup_steps: warmup,
-        total_steps: total,
-        initial_lr,
-        min_lr,
+        warmup_steps,
+        total_steps,
+        initial_lr: said.initial_lr.unwrap_or(peak / (warmup_steps + 1) as f64),
+        min_lr: match decays {
+            true => said.min_lr.unwrap_or(peak / 10.0),
+            false => peak,
+        },
     }
 }
 
-/// Numbers outside their range, told by the flag's name.
-fn check_numbers(options: &TrainOptions) -> Result<()> {
-    let counts = [
-        ("--max-steps", options.max_steps),
-        ("--epochs", options.epochs),
-        ("--batch-size", options.batch_size),
-        (
-            "--gradient-accumulation-steps",
-            options.gradient_accumulation_steps,
-        ),
-        ("--lr-decay-steps", options.lr_decay_steps),
-        ("--max-length", options.max_length),
-        ("--stride", options.stride),
-        ("--context-length", options.context_length),
-        ("--eval-interval", options.eval_interval),
-        ("--eval-iters", options.eval_iters),
-        ("--save-interval", options.save_interval),
-        ("--log-interval", options.log_interval),
-        ("--threads", options.threads),
-    ];
-    for (name, count) in counts {
-        if count == Some(0) {
-            return refuse(format!("{name} must be at least 1, got 0"));
-        }
-    }
-    let rates = [
-        ("--learning-rate", options.learning_rate),
-        ("--min-lr", options.min_lr),
-        ("--initial-lr", options.initial_lr),
-        ("--weight-decay", options.weight_decay),
-        ("--grad-clip", options.grad_clip),
-    ];
-    for (name, rate) in rates {
-        if let Some(rate) = rate
-            && !(rate >= 0.0 && rate.is_finite())
-        {
-            return refuse(format!(
-                "{name} must be a finite number of at least 0, got {rate}"
-            ));
-        }
-    }
-    let fractions = [
-        ("--beta1", options.beta1),
-        ("--beta2", options.beta2),
-        ("--drop-rate", options.drop_rate),
-    ];
-    for (name, fraction) in fractions {
-        if let Some(fraction) = fraction
-            && !(0.0..1.0).contains(&fraction)
-        {
-            return refuse(format!(
-                "{name} must be at least 0 and below 1, got {fraction}"
-            ));
-        }
-    }
-    match options.train_ratio {
-        Some(ratio) if !(ratio > 0.0 && ratio <= 1.0) => refuse(format!(
-            "--train-ratio must be over 0 and at most 1, got {ratio}"
-        )),
-        _ => Ok(()),
+/// The options with what the schedule depends on, so that a longer run has the same.
+fn with_schedule(options: TrainOptions, schedule: Schedule) -> TrainOptions {
+    match schedule {
+        Schedule::Constant => options,
+        Schedule::WarmupCosine {
+            warmup_steps,
+            total_steps,
+            initial_lr,
+            min_lr,
+        } => TrainOptions {
+            warmup_steps: Some(warmup_steps as usize),
+            lr_decay_steps: Some(total_steps as usize),
+            initial_lr: Some(initial_lr),
+            min_lr: Some(min_lr),
+            ..options
+        },
     }
 }
 
-fn refuse<T>(message: String) -> Result<T> {
-    Err(Usage(message).into())
+/// A path that a run can keep: absolute, so that it can be resumed from another folder, and text.
+///
+/// # Errors
+/// If the path is not UTF-8, which a file of options can't hold.
+pub(crate) fn kept_path(path: &Path) -> Result<std::path::PathBuf> {
+    let name = path.display();
+    let absolute = std::path::absolute(path).with_context(|| name.to_string())?;
+    if absolute.to_str().is_none() {
+        bail!("{name}: expected a path in UTF-8, as the run's options.toml keeps it");
+    }
+    Ok(absolute)
 }

@@ -10,14 +10,11 @@ use checkpoint::{load_config, write_atomically};
 use gpt::{GptConfig, GptModel};
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
-use train::{RunFolder, SampleConfig, Trainer};
+use train::{RunFolder, Trainer};
 
-use super::config_file::to_table;
-use super::data::{self, Data, Loaders};
+use super::config_file::to_toml;
 use super::options::TrainOptions;
-use super::settings::{self, Settings};
-use crate::ids::ids_of_text;
-use crate::memory::{Purpose, check_fits};
+use super::settings::{Settings, kept_path, settle};
 use crate::ranks::World;
 use crate::{model, runs};
 
@@ -33,10 +30,7 @@ pub(crate) struct Started {
     pub(crate) trainer: Trainer,
     /// None on a rank that doesn't save.
     pub(crate) folder: Option<RunFolder>,
-    pub(crate) options: TrainOptions,
     pub(crate) settings: Settings,
-    pub(crate) data: Data,
-    pub(crate) loaders: Loaders,
 }
 
 impl Started {
@@ -49,113 +43,50 @@ impl Started {
     }
 }
 
-/// Everything of a run but its model and folder.
-pub(crate) struct Plan {
-    pub(crate) options: TrainOptions,
-    pub(crate) settings: Settings,
-    pub(crate) data: Data,
-    pub(crate) loaders: Loaders,
-}
-
-/// Fills in the defaults, reads the data, and counts steps and samples.
-pub(crate) fn plan(options: &TrainOptions, base: Option<GptConfig>) -> Result<Plan> {
-    let mut options = settings::with_defaults(options, base)?;
-    let mut settings = settings::resolve(&options, base)?;
-    check_fits(&settings.model, Purpose::Training)?;
-    let data = data::read(&settings)?;
-    let loaders = data::loaders(&data, &settings)?;
-    if let Some(epochs) = settings.epochs {
-        let batches = epochs.saturating_mul(loaders.train.len()) as u64;
-        settings.training.max_steps = batches.div_ceil(settings.training.accumulation);
-        options.max_steps = Some(settings.training.max_steps as usize);
-    }
-    settings.training.schedule = settings::schedule(&mut options, settings.training.max_steps);
-    options.max_length = Some(loaders.max_length);
-    settings.training.sample = sample(&settings)?;
-    Ok(Plan {
-        options,
-        settings,
-        data,
-        loaders,
-    })
-}
-
-/// The samples of text that the options ask for.
-fn sample(settings: &Settings) -> Result<Option<SampleConfig>> {
-    let vocab_size = settings.model.vocab_size;
-    let prompt = match model::is_gpt2_vocabulary(vocab_size) {
-        true => ids_of_text(&settings.prompt)?,
-        false => vec![0], // another tokenizer's ids: there is no text to begin with
-    };
-    if settings.sample_tokens == 0 || prompt.is_empty() {
-        return Ok(None);
-    }
-    let every = match settings.sample_interval {
-        0 => u64::MAX, // the last one is made by hand
-        steps => steps as u64,
-    };
-    Ok(Some(SampleConfig {
-        prompt,
-        max_new_tokens: settings.sample_tokens,
-        every: Some(every),
-    }))
-}
-
-/// Starts a run from its first step.
-pub(crate) fn start(options: &TrainOptions, saves: bool) -> Result<Started> {
-    let mut options = options.clone();
-    if let Some(data) = &options.data {
-        // So that the run can be resumed from another folder.
-        options.data = Some(std::path::absolute(data).with_context(|| data.display().to_string())?);
-    }
-    let init_from = match &options.init_from {
-        Some(path) if path == Path::new(SCRATCH) => None,
-        Some(path) => Some(weights_to_start_from(path)?),
+/// Starts a run from its first step; it is kept in a folder if this process `saves`.
+pub(crate) fn start(said: TrainOptions, saves: bool) -> Result<Started> {
+    let init_from = match said.init_from.as_deref() {
         None => None,
+        Some(path) if path == Path::new(SCRATCH) => None,
+        Some(path) => Some(kept_path(&weights_to_start_from(path)?)?),
     };
-    options.init_from = init_from.as_deref().map(std::path::absolute).transpose()?;
-    let base = init_from.as_deref().map(load_config).transpose()?;
-    let plan = plan(&options, base)?;
-    let folder = saves
-        .then(|| open_folder(plan.options.out_dir.as_deref()))
-        .transpose()?;
-    start_in(folder, plan, init_from.as_deref())
+    let out_dir = said.out_dir.clone();
+    let said = TrainOptions {
+        data: said.data.as_deref().map(kept_path).transpose()?,
+        init_from,
+        ..said
+    };
+    let settings = settle(&said, base(&said)?)?;
+    let folder = saves.then(|| open_folder(out_dir.as_deref())).transpose()?;
+    start_in(folder, settings)
 }
 
-/// The first step of `plan`, in a folder that is ours.
-pub(crate) fn start_in(
-    folder: Option<RunFolder>,
-    plan: Plan,
-    init_from: Option<&Path>,
-) -> Result<Started> {
-    let Plan {
-        options,
-        settings,
-        data,
-        loaders,
-    } = plan;
+/// What the model of a run is like that begins with a folder's weights.
+pub(crate) fn base(said: &TrainOptions) -> Result<Option<GptConfig>> {
+    Ok(said.init_from.as_deref().map(load_config).transpose()?)
+}
+
+/// The first step of a run, in a folder that is ours.
+pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<Started> {
     let mut rng = TorchRng::manual_seed(settings.seed).with_build(settings.dropout_build);
-    let model = match init_from {
+    let model = match &settings.kept.init_from {
         Some(path) => with_config(&model::load(path)?, settings.model)?,
         None => GptModel::new(settings.model, &mut rng)?,
     };
     let trainer = Trainer::new(
         settings.training.clone(),
         model,
-        loaders.train.clone(),
-        loaders.validation.clone(),
+        settings.loaders.train.clone(),
+        settings.loaders.validation.clone(),
         rng,
     )?;
     if let Some(folder) = &folder {
-        write_options(folder.path(), &options)?;
+        write_options(folder.path(), &settings.kept)?;
     }
     Ok(Started {
         trainer,
         folder,
-        options,
         settings,
-        data,
-        loaders,
     })
 }
 
@@ -218,11 +149,9 @@ fn with_config(model: &GptModel, config: GptConfig) -> Result<GptModel> {
 
 /// Keeps the options in the run's folder.
 pub(crate) fn write_options(folder: &Path, options: &TrainOptions) -> Result<()> {
-    let mut table = to_table(options);
-    table.remove("out_dir"); // the folder may be moved
     let text = format!(
         "# The options of this run; `gpt train --config` takes them.\n{}",
-        toml::to_string(&table)?
+        to_toml(options)?
     );
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     write_atomically(folder.join(OPTIONS), |file| file.write_all(text.as_bytes()))?;

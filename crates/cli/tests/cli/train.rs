@@ -153,3 +153,51 @@ fn a_run_can_start_from_another_models_weights() {
         ran.stdout
     );
 }
+
+#[test]
+fn numbers_of_any_size_that_a_flag_takes_are_kept_and_resumed() {
+    let folder = folder();
+    let path = folder.path();
+    let most = u64::MAX;
+    let flags = TINY.replace("--eval-interval 5", &format!("--eval-interval {most}"));
+    let flags = format!(
+        "train {flags} --seed {most} --log-interval {most} --warmup-steps {most} --lr-decay-steps {most} \
+         --eval-iters {most} --out-dir run"
+    )
+    .replace("--warmup-steps 2", "")
+    .replace("--eval-iters 2", "");
+    ok(path, &format!("{flags} --max-steps 2"));
+    ok(path, "train --resume run --max-steps 3");
+    ok(
+        path,
+        "train --config run/options.toml --max-steps 3 --out-dir again",
+    );
+    let model =
+        |run: &str| fs::read(checkpoint(&path.join(run)).join("model.safetensors")).unwrap();
+    assert!(model("run") == model("again"));
+}
+
+#[cfg(unix)]
+#[test]
+fn folders_may_have_any_name_but_what_a_run_keeps_must_be_text() {
+    use crate::support::command;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let folder = folder();
+    let path = folder.path();
+    let odd = OsStr::from_bytes(b"odd\xff");
+    let train = |flag: &str, name: &OsStr| {
+        let mut command = command(path, &format!("train {TINY} --max-steps 1 {flag}"));
+        let output = command.arg(name).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), stderr)
+    };
+    assert_eq!(train("--out-dir", odd), (Some(0), String::new()));
+    assert!(path.join(odd).join("latest.json").exists());
+    let (code, stderr) = train("--init-from", odd);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(
+        stderr.starts_with("error: ") && stderr.contains("UTF-8"),
+        "{stderr}"
+    );
+}

@@ -256,13 +256,18 @@ fn what_does_not_fit_the_decoder_is_refused() {
             .unwrap_err()
             .to_string()
     };
-    assert_eq!(
-        error(BeamConfig {
-            num_beams: 0,
-            ..beams.clone()
-        }),
-        "num_beams must be at least 1, but is 0"
-    );
+    let vocab_size = decoder.model().config().vocab_size;
+    for num_beams in [0, vocab_size + 1, usize::MAX] {
+        assert_eq!(
+            error(BeamConfig {
+                num_beams,
+                ..beams.clone()
+            }),
+            format!(
+                "num_beams must be from 1 to the vocabulary size {vocab_size}, but is {num_beams}"
+            )
+        );
+    }
     assert_eq!(
         error(BeamConfig {
             length_penalty: f32::NAN,

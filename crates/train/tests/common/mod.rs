@@ -1,12 +1,13 @@
 //! A model and a corpus that train in milliseconds, with everything that draws switched on.
 #![allow(dead_code, clippy::unwrap_used)] // each test binary uses a part; a test that can't begin panics
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use dataloader::{Corpus, DataLoader, GptDataset};
 use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::TorchRng;
-use train::{Event, RunFolder, SampleConfig, Signal, TrainConfig, Trainer};
+use train::{Event, RunFolder, SampleConfig, TrainConfig, Trainer};
 
 /// 2 blocks of width 8 over 13 tokens, dropout at all sites.
 pub(crate) fn model_config() -> GptConfig {
@@ -72,7 +73,9 @@ pub(crate) fn resume(
 
 /// Trains to the end.
 pub(crate) fn finish(trainer: &mut Trainer, folder: Option<&RunFolder>) {
-    trainer.run(folder, &mut |_| Signal::Continue).unwrap();
+    trainer
+        .run(folder, &mut |_| ControlFlow::Continue(()))
+        .unwrap();
 }
 
 /// Trains until `n` batches have been through the model, and saves.
@@ -82,8 +85,8 @@ pub(crate) fn stop_after(trainer: &mut Trainer, folder: &RunFolder, n: usize) {
         .run(Some(folder), &mut |event| {
             batches += usize::from(matches!(event, Event::Batch(_)));
             match batches < n {
-                true => Signal::Continue,
-                false => Signal::Stop,
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
             }
         })
         .unwrap();

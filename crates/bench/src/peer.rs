@@ -1,4 +1,4 @@
-//! The peers: programs beside this crate, in Python but for candle's, each in a process of its own, asked line by line (see `peers/protocol.py`).
+//! The peers: programs beside this one, in Python but for candle's, each in a process of its own, asked line by line (see `peers/protocol.py`).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

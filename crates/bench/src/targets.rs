@@ -1,6 +1,6 @@
 //! What the project promises of its speed, and whether a run kept it.
 
-use super::report::Row;
+use crate::report::Row;
 
 /// A promise about rows.
 struct Target {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::floors::Machine;
-use super::peer::Name;
+use crate::floors::Machine;
+use crate::peer::Name;
 
 /// A whole run.
 #[derive(Debug, Serialize)]

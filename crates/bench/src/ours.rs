@@ -12,9 +12,9 @@ use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 use torch_rng::{Build, TorchRng};
 use train::{AdamW, AdamWConfig};
 
-use super::floors::Machine;
-use super::peer::Name::{self, Candle, Pytorch, Tiktoken, TransformersBf16, TransformersF32};
-use super::turns::{Bench, Ours};
+use crate::floors::Machine;
+use crate::peer::Name::{self, Candle, Pytorch, Tiktoken, TransformersBf16, TransformersF32};
+use crate::turns::{Bench, Ours};
 
 /// The prompt and what follows it.
 const DECODED: (usize, usize) = (16, 128);

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::Parser;
 
 mod epochs;
 mod floors;
@@ -22,9 +22,14 @@ use peer::Peers;
 use report::Report;
 use turns::Bench;
 
-/// What `cargo xtask bench` is asked for.
-#[derive(Args)]
-pub(crate) struct Options {
+/// Training asks for the same large blocks in every step, and `gpt` has this allocator too.
+#[global_allocator]
+static ALLOCATOR: caching_alloc::CachingAllocator = caching_alloc::CachingAllocator::new();
+
+/// Measure our speed beside that of PyTorch and transformers.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench")]
+struct Options {
     /// Only work whose name contains this, such as "decode" or "train 4x256"
     filter: Option<String>,
     /// Write machine and rows to this file
@@ -54,10 +59,8 @@ pub(crate) struct Options {
 }
 
 /// Measures, prints the table, writes the JSON file, checks the targets.
-///
-/// # Errors
-/// If a measurement of ours fails, the file can't be written, or `--check` finds a target missed.
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
     if let Some(threads) = options.threads {
         rayon::ThreadPoolBuilder::new()
             .num_threads(threads)

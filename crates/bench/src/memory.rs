@@ -7,9 +7,9 @@ use gpt::GptModel;
 use ndarray::Array2;
 use torch_rng::TorchRng;
 
-use super::ours::{HEADS, Training};
-use super::report::Row;
-use super::turns::Bench;
+use crate::ours::{HEADS, Training};
+use crate::report::Row;
+use crate::turns::Bench;
 
 const WORKS: [&str; 2] = ["train 4x256", "forward 1x1024"];
 /// Turns before the peak is read.
@@ -25,7 +25,6 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> anyhow::Result<()> {
             }
             let ours = Command::new(std::env::current_exe()?)
                 .args([
-                    "bench",
                     "--threads",
                     &threads.to_string(),
                     "--memory-of",

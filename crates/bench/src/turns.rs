@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::floors::time;
-use super::peer::{Name, Peers};
-use super::report::Row;
+use crate::floors::time;
+use crate::peer::{Name, Peers};
+use crate::report::Row;
 
 /// The threads of OpenMP go on spinning this long after their work; ours shall not share the cores with them.
 const SPINNING: Duration = Duration::from_millis(250);

@@ -1,0 +1,243 @@
+//! Scaled dot-product attention of all heads under the causal mask, the fast form of what `plain.rs` spells out: forward and backward.
+//!
+//! What is done for a head is in `head.rs`; here the heads are cut out of (batch, num_tokens, d_out) and shared out among the threads.
+//! Within a head all sums run in order, so the bits don't depend on the number of threads.
+
+use ndarray::{Array3, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
+use rayon::prelude::*;
+use tensor_ops::Dropout;
+use torch_rng::KeepMask;
+
+use crate::head::{Head, HeadDropout, HeadGradients};
+
+/// What the backward pass needs of the forward pass.
+#[derive(Clone, Debug)]
+pub(crate) struct AttendCache {
+    /// (batch, num_heads, num_tokens): the logarithm of the sum of exponentials of each row of scores
+    log_sums: Array3<f32>,
+    /// (batch, num_heads, num_tokens, num_tokens), `None` without dropout
+    mask: Option<KeepMask>,
+    dropout: Dropout,
+}
+
+/// Queries, keys and values (batch, num_tokens, d_out) -> context vectors (batch, num_tokens, d_out), head by head.
+///
+/// The causal `torch.nn.functional.scaled_dot_product_attention`: blocks of queries, no stored weights.
+///
+/// # Panics
+/// If the shapes differ, `num_heads` is 0, or it does not divide `d_out`.
+pub fn attend(
+    q: &ArrayRef3<f32>,
+    k: &ArrayRef3<f32>,
+    v: &ArrayRef3<f32>,
+    num_heads: usize,
+) -> Array3<f32> {
+    attend_train(q, k, v, num_heads, (Dropout { p: 0.0 }, None)).0
+}
+
+/// As [`attend`], in training: drops weights, those that the mask (batch, num_heads, num_tokens, num_tokens) does not keep.
+pub(crate) fn attend_train(
+    q: &ArrayRef3<f32>,
+    k: &ArrayRef3<f32>,
+    v: &ArrayRef3<f32>,
+    num_heads: usize,
+    (dropout, mask): (Dropout, Option<KeepMask>),
+) -> (Array3<f32>, AttendCache) {
+    check(q, k, v, num_heads);
+    let (batch, num_tokens, d_out) = q.dim();
+    let mut context = Array3::zeros((batch, num_tokens, d_out));
+    let mut log_sums = Array3::zeros((batch, num_heads, num_tokens));
+    let contexts = split_heads_mut(&mut context, num_heads);
+    let rows: Vec<_> = (log_sums.as_slice_mut().expect("row-major"))
+        .chunks_mut(num_tokens.max(1)) // per head
+        .collect();
+    (heads(q, k, v, num_heads), contexts, rows)
+        .into_par_iter()
+        .enumerate()
+        .for_each_init(Vec::new, |scores, (i, (head, context, log_sums))| {
+            let dropout = head_dropout(mask.as_ref(), dropout, i, num_tokens);
+            head.forward(dropout.as_ref(), scores, log_sums, context);
+        });
+    let cache = AttendCache {
+        log_sums,
+        mask,
+        dropout,
+    };
+    (context, cache)
+}
+
+/// The gradients of queries, keys and values, from that of the context vectors (batch, num_tokens, d_out).
+///
+/// # Panics
+/// If the shapes differ from those of the forward pass.
+pub(crate) fn attend_backward(
+    q: &ArrayRef3<f32>,
+    k: &ArrayRef3<f32>,
+    v: &ArrayRef3<f32>,
+    cache: AttendCache,
+    d_context: &ArrayRef3<f32>,
+) -> [Array3<f32>; 3] {
+    let AttendCache {
+        log_sums,
+        mask,
+        dropout,
+    } = cache;
+    let (_, num_heads, num_tokens) = log_sums.dim();
+    let log_sums = log_sums.as_slice().expect("made by the forward pass");
+    let mut grads = [0; 3].map(|_| Array3::zeros(q.raw_dim()));
+    let [d_q, d_k, d_v] = grads.each_mut().map(|d| split_heads_mut(d, num_heads));
+    (heads(q, k, v, num_heads), d_q, d_k, d_v)
+        .into_par_iter()
+        .enumerate()
+        .for_each(|(i, (head, queries, keys, values))| {
+            let dropout = head_dropout(mask.as_ref(), dropout, i, num_tokens);
+            let log_sums = &log_sums[i * num_tokens..(i + 1) * num_tokens];
+            let d_context = head_of(d_context, i, num_heads);
+            let mut grads = HeadGradients {
+                queries,
+                keys,
+                values,
+            };
+            head.backward(dropout.as_ref(), log_sums, d_context, &mut grads);
+        });
+    grads
+}
+
+/// The part of the batch's dropout that belongs to its head `i`.
+fn head_dropout(
+    mask: Option<&KeepMask>,
+    dropout: Dropout,
+    head: usize,
+    num_tokens: usize,
+) -> Option<HeadDropout<'_>> {
+    mask.map(|mask| HeadDropout {
+        dropout,
+        mask,
+        head,
+        num_tokens,
+    })
+}
+
+/// The batch * num_heads heads of queries, keys and values (batch, num_tokens, d_out).
+fn heads<'a>(
+    q: &'a ArrayRef3<f32>,
+    k: &'a ArrayRef3<f32>,
+    v: &'a ArrayRef3<f32>,
+    num_heads: usize,
+) -> Vec<Head<'a>> {
+    let head = |i| Head {
+        past: 0,
+        queries: head_of(q, i, num_heads),
+        keys: head_of(k, i, num_heads),
+        values: head_of(v, i, num_heads),
+    };
+    (0..q.dim().0 * num_heads).map(head).collect()
+}
+
+/// Head `i` (num_tokens, head_dim) of the batch's heads in (batch, num_tokens, d_out).
+fn head_of(x: &ArrayRef3<f32>, i: usize, num_heads: usize) -> ArrayView2<'_, f32> {
+    let (sequence, head, head_dim) = (i / num_heads, i % num_heads, x.dim().2 / num_heads);
+    x.slice(s![sequence, .., head * head_dim..(head + 1) * head_dim])
+}
+
+/// All heads (num_tokens, head_dim) of (batch, num_tokens, d_out), to be written.
+fn split_heads_mut(x: &mut Array3<f32>, num_heads: usize) -> Vec<ArrayViewMut2<'_, f32>> {
+    let head_dim = x.dim().2 / num_heads;
+    let mut views = Vec::with_capacity(x.dim().0 * num_heads);
+    for mut rest in x.axis_iter_mut(Axis(0)) {
+        for _ in 0..num_heads {
+            let (head, others) = rest.split_at(Axis(1), head_dim);
+            views.push(head);
+            rest = others;
+        }
+    }
+    views
+}
+
+fn check(q: &ArrayRef3<f32>, k: &ArrayRef3<f32>, v: &ArrayRef3<f32>, num_heads: usize) {
+    let (q, k, v) = (q.dim(), k.dim(), v.dim());
+    assert!(
+        q == k && q == v,
+        "attend: queries {q:?}, keys {k:?} and values {v:?} have different shapes"
+    );
+    assert!(
+        num_heads > 0 && q.2.is_multiple_of(num_heads),
+        "attend: {num_heads} heads don't divide d_out = {}",
+        q.2
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use test_support::test_array;
+
+    /// 150 tokens are more than two blocks of queries, so sums over blocks are checked too.
+    #[test]
+    fn gradients_of_several_blocks_of_queries_equal_those_of_the_plain_formula() {
+        let [q, k, v, d]: [Array3<f32>; 4] =
+            [1, 2, 3, 4].map(|seed| test_array((1, 150, 4), 1.0, seed));
+        let dropout = (Dropout { p: 0.0 }, None);
+        let (out, cache) = attend_train(&q, &k, &v, 1, dropout);
+        let [d_q, d_k, d_v] = attend_backward(&q, &k, &v, cache, &d);
+        let exact = plain::attention(&q, &k, &v, &d);
+        test_support::assert_close_named("context", &out, &exact.out, 1e-5);
+        test_support::assert_close_named("d_q", &d_q, &exact.d_q, 1e-4);
+        test_support::assert_close_named("d_k", &d_k, &exact.d_k, 1e-4);
+        test_support::assert_close_named("d_v", &d_v, &exact.d_v, 1e-4);
+    }
+
+    #[test]
+    #[should_panic(expected = "3 heads don't divide d_out = 4")]
+    fn heads_that_do_not_divide_the_features_are_refused() {
+        let x = Array3::zeros((1, 2, 4));
+        attend(&x, &x, &x, 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "0 heads don't divide d_out = 4")]
+    fn no_heads_are_refused() {
+        let x = Array3::zeros((1, 2, 4));
+        attend(&x, &x, &x, 0);
+    }
+
+    /// The formula written out in f64 with whole matrices.
+    mod plain {
+        use ndarray::{Array2, Array3, ArrayRef3, Axis, s};
+
+        pub(super) struct Exact {
+            pub(super) out: Array3<f64>,
+            pub(super) d_q: Array3<f64>,
+            pub(super) d_k: Array3<f64>,
+            pub(super) d_v: Array3<f64>,
+        }
+
+        pub(super) fn attention(
+            q: &ArrayRef3<f32>,
+            k: &ArrayRef3<f32>,
+            v: &ArrayRef3<f32>,
+            d: &ArrayRef3<f32>,
+        ) -> Exact {
+            let [q, k, v, d] = [q, k, v, d].map(|x| x.slice(s![0, .., ..]).mapv(f64::from));
+            let scale = 1.0 / (q.ncols() as f64).sqrt();
+            let mut p: Array2<f64> = q.dot(&k.t()) * scale;
+            for ((i, j), p) in p.indexed_iter_mut() {
+                *p = if j <= i { p.exp() } else { 0.0 };
+            }
+            for mut row in p.rows_mut() {
+                let sum = row.sum();
+                row /= sum;
+            }
+            let d_p = d.dot(&v.t());
+            let dots = (&d_p * &p).sum_axis(Axis(1)).insert_axis(Axis(1));
+            let d_s = &p * (&d_p - &dots) * scale;
+            let batched = |x: Array2<f64>| x.insert_axis(Axis(0));
+            Exact {
+                out: batched(p.dot(&v)),
+                d_q: batched(d_s.dot(&k)),
+                d_k: batched(d_s.t().dot(&q)),
+                d_v: batched(p.t().dot(&d)),
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The book's training run (section 5.2) as a whole, ours and PyTorch's, once each: epochs, evaluations and samples.
+
+use std::path::Path;
+
+use anyhow::Context;
+use dataloader::{Corpus, DataLoaderConfig, create_dataloader_v1, train_validation_split};
+use gpt::{GptConfig, GptModel};
+use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use torch_rng::TorchRng;
+use train::{SampleConfig, Signal, TrainConfig, Trainer};
+
+use crate::floors::time;
+use crate::peer::Name;
+use crate::report::Row;
+use crate::turns::Bench;
+
+const CONTEXT: usize = 256;
+
+/// The row, if the book's text is at hand.
+pub(crate) fn measure(bench: &mut Bench, text: &Path, epochs: u64) -> anyhow::Result<()> {
+    let name = format!("{epochs} epochs of the book, untied");
+    if !bench.wants(&name) {
+        return Ok(());
+    }
+    let text = std::fs::read_to_string(text)
+        .with_context(|| format!("the book's text {}", text.display()))?;
+    let tokenizer = Gpt2Tokenizer::new();
+    let mut trained = Ok(());
+    let ours = time(|| trained = train_as_the_book(&text, &tokenizer, epochs));
+    trained?;
+
+    let folder = tempfile::tempdir()?;
+    let (train, val) = train_validation_split(&text, 0.9)?;
+    for (name, part) in [("train.bin", train), ("val.bin", val)] {
+        let corpus = Corpus::from_text(part, &tokenizer, AllowedSpecial::None)?;
+        corpus.write_u16_file(folder.path().join(name))?;
+    }
+    let work = format!("epochs {epochs} {}", folder.path().display());
+    let theirs = bench
+        .peers
+        .get(Name::Pytorch)
+        .and_then(|peer| peer.seconds(&work).ok())
+        .map(|seconds| (Name::Pytorch, epochs as f64 * 60.0 / seconds));
+    let row = Row::new(
+        (name, "f32", "epochs/min"),
+        epochs as f64 * 60.0 / ours,
+        theirs.into_iter().collect(),
+        None,
+    );
+    row.print();
+    bench.rows.push(row);
+    Ok(())
+}
+
+/// Listing 5.3 and the cells before it: each fifth step is evaluated, each epoch ends with a sample.
+fn train_as_the_book(text: &str, tokenizer: &Gpt2Tokenizer, epochs: u64) -> anyhow::Result<()> {
+    let (train, val) = train_validation_split(text, 0.9)?;
+    let config = DataLoaderConfig {
+        batch_size: 2,
+        max_length: CONTEXT,
+        stride: CONTEXT,
+        shuffle: true,
+        drop_last: true,
+    };
+    let train = create_dataloader_v1(train, tokenizer, config)?;
+    let config = DataLoaderConfig {
+        shuffle: false,
+        drop_last: false,
+        ..config
+    };
+    let val = create_dataloader_v1(val, tokenizer, config)?;
+    let mut rng = TorchRng::manual_seed(123);
+    let config = GptConfig {
+        context_length: CONTEXT,
+        ..GptConfig::GPT2_124M
+    };
+    let model = GptModel::new(config, &mut rng)?;
+    let config = TrainConfig {
+        max_steps: epochs * train.len() as u64,
+        sample: Some(SampleConfig {
+            prompt: tokenizer.encode("Every effort moves you", AllowedSpecial::None)?,
+            max_new_tokens: 50,
+            every: None,
+        }),
+        ..TrainConfig::default()
+    };
+    let mut trainer = Trainer::new(config, model, train, Some(val), rng)?;
+    trainer.run(None, &mut |_| Signal::Continue)?;
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! One text that a model continues: its decoder, the random numbers, and how tokens are chosen and ended.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use generate::{
+    BeamConfig, Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext, Timings,
+    TokenStream, beam_search,
+};
+use gpt::GptModel;
+use torch_rng::TorchRng;
+
+use super::options::{GenerateArgs, WhenFull};
+use super::pieces::Pieces;
+use crate::output::note;
+
+/// A text and what continues it.
+pub(crate) struct Session<'m> {
+    args: &'m GenerateArgs,
+    decoder: Decoder<'m>,
+    /// Made, and its seed told, when the first token is drawn.
+    rng: Option<TorchRng>,
+}
+
+/// A continuation that has ended.
+pub(crate) struct Continued {
+    pub(crate) tokens: Vec<u32>,
+    /// What they say, up to a stop string.
+    pub(crate) text: String,
+    pub(crate) finish: FinishReason,
+    pub(crate) timings: Timings,
+}
+
+impl<'m> Session<'m> {
+    /// No text yet.
+    ///
+    /// # Errors
+    /// If the options don't suit the model.
+    pub(crate) fn new(args: &'m GenerateArgs, model: &'m GptModel) -> Result<Self> {
+        let config = DecoderConfig {
+            precision: args.precision,
+            context_size: args.context_size,
+            past_context: match args.past_context {
+                Some(WhenFull::Stop) => PastContext::Stop,
+                Some(WhenFull::Crop) | None => PastContext::Crop,
+            },
+        };
+        let vocab_size = model.config().vocab_size;
+        args.sampling(vocab_size).check(vocab_size)?; // before anything is shown
+        Ok(Self {
+            args,
+            decoder: Decoder::with_config(model, config)?,
+            rng: None,
+        })
+    }
+
+    /// Whether there is no text yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.decoder.batch() == 0
+    }
+
+    /// Adds to the text.
+    ///
+    /// # Errors
+    /// If a text would begin with no token, or with more than the context holds.
+    pub(crate) fn add(&mut self, ids: &[u32]) -> Result<()> {
+        if !self.is_empty() {
+            return Ok(self.decoder.push(0, ids)?);
+        }
+        let room = self.decoder.context_size();
+        if ids.is_empty() {
+            bail!("the prompt is empty: expected at least one token");
+        }
+        if ids.len() > room && self.args.past_context != Some(WhenFull::Crop) {
+            bail!(
+                "the prompt has {} tokens, but the context has room for {room}; with --past-context crop the model sees its end",
+                ids.len()
+            );
+        }
+        Ok(self.decoder.start(&[ids])?)
+    }
+
+    /// Continues the text as the options say; `show` gets each piece as soon as it is known.
+    pub(crate) fn go_on(
+        &mut self,
+        show: &mut dyn FnMut(&str) -> io::Result<()>,
+    ) -> Result<Continued> {
+        match self.args.beams {
+            Some(num_beams) => {
+                let best = self.beam(num_beams)?;
+                show(&best.text)?;
+                Ok(best)
+            }
+            None => self.draw(show),
+        }
+    }
+
+    /// Draws token after token.
+    fn draw(&mut self, show: &mut dyn FnMut(&str) -> io::Result<()>) -> Result<Continued> {
+        let options = GenerateOptions {
+            sampling: self.args.sampling(self.decoder.model().config().vocab_size),
+            max_new_tokens: self.args.max_new_tokens,
+            stop_ids: self.args.stop_ids(),
+        };
+        let rng = self.rng.get_or_insert_with(|| rng(self.args));
+        let mut stream = TokenStream::new(&mut self.decoder, options, rng)?;
+        let mut pieces = Pieces::new(&self.args.stop)?;
+        let mut tokens = Vec::new();
+        for token in &mut stream {
+            let token = token?;
+            tokens.push(token);
+            show(pieces.push(token))?;
+            if pieces.stopped_at().is_some() {
+                break;
+            }
+        }
+        show(pieces.finish())?;
+        let stopped = pieces.stopped_at().map(ToOwned::to_owned);
+        let finish = match (stopped, stream.finish_reason()) {
+            (Some(stop), _) => FinishReason::StopString(stop),
+            (None, Some(reason)) => reason.clone(),
+            (None, None) => FinishReason::MaxNewTokens,
+        };
+        Ok(Continued {
+            tokens,
+            text: pieces.text,
+            finish,
+            timings: stream.timings(),
+        })
+    }
+
+    /// The best of several continuations; it is known at the end only.
+    fn beam(&mut self, num_beams: usize) -> Result<Continued> {
+        let config = BeamConfig {
+            num_beams,
+            max_new_tokens: self.args.max_new_tokens,
+            length_penalty: self.args.length_penalty,
+            stop_ids: self.args.stop_ids(),
+        };
+        let prompt_tokens = self.decoder.pending(0);
+        let began = Instant::now();
+        self.decoder.advance()?;
+        let prompt_time = began.elapsed();
+        let began = Instant::now();
+        let best = beam_search(&mut self.decoder, &config)?.into_iter().next();
+        let (tokens, finish) = match best {
+            Some(best) => (best.tokens, best.finish),
+            None => (Vec::new(), FinishReason::MaxNewTokens),
+        };
+        let mut pieces = Pieces::new(&self.args.stop)?;
+        for &token in &tokens {
+            pieces.push(token);
+        }
+        pieces.finish();
+        Ok(Continued {
+            text: pieces.text,
+            timings: Timings {
+                prompt_tokens,
+                prompt_time,
+                decoded_tokens: tokens.len(),
+                decode_time: began.elapsed(),
+            },
+            tokens,
+            finish,
+        })
+    }
+}
+
+/// The generator that draws tokens: of the seed asked for, or one that is told.
+fn rng(args: &GenerateArgs) -> TorchRng {
+    let seed = args.seed.unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let seed = u64::from(now.unwrap_or(Duration::ZERO).subsec_nanos());
+        if !args.is_greedy() && !args.json {
+            note(&format!("seed {seed}"));
+        }
+        seed
+    });
+    TorchRng::manual_seed(seed).with_build(args.build)
+}

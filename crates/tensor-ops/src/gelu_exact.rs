@@ -1,0 +1,58 @@
+//! GELU as it is defined, `x Phi(x) = x (1 + erf(x / sqrt(2))) / 2` with Phi the normal distribution's (Hendrycks and Gimpel, 2016; book section 4.3 names it beside the tanh form).
+//!
+//! It is computed in f64 and rounded once. GPT-2 was trained with the tanh form of `gelu.rs`.
+
+use std::f64::consts::{PI, SQRT_2};
+
+use ndarray::{Array, ArrayRef, Dimension};
+use rayon::prelude::*;
+
+use crate::rows::{into_contiguous, slice_mut};
+
+/// Element by element, any shape. `nn.GELU()`.
+///
+/// ```
+/// let y = tensor_ops::gelu_exact(&ndarray::array![-1.0, 0.0, 1.0]);
+/// assert!((y[2] - 0.841345).abs() < 1e-6); // 0.841192 in the tanh form
+/// ```
+pub fn gelu_exact<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
+    let mut y = into_contiguous(x.to_owned());
+    slice_mut(&mut y).par_iter_mut().for_each(|y| {
+        let x = f64::from(*y);
+        *y = (x * phi(x)) as f32;
+    });
+    y
+}
+
+/// The gradient of the input: `d_out * (Phi(x) + x Phi'(x))`, `x` being the input `gelu_exact` had.
+///
+/// # Panics
+/// If the shapes differ.
+pub fn gelu_exact_backward<D: Dimension>(
+    x: &ArrayRef<f32, D>,
+    d_out: Array<f32, D>,
+) -> Array<f32, D> {
+    assert!(
+        x.shape() == d_out.shape(),
+        "gelu_exact_backward: input {:?} and d_out {:?} differ",
+        x.shape(),
+        d_out.shape()
+    );
+    let x = x.as_standard_layout();
+    let mut d_x = into_contiguous(d_out);
+    let x = x.as_slice().expect("made contiguous above");
+    slice_mut(&mut d_x)
+        .par_iter_mut()
+        .zip(x)
+        .for_each(|(d, &x)| {
+            let x = f64::from(x);
+            let density = (-x * x / 2.0).exp() / (2.0 * PI).sqrt();
+            *d *= (phi(x) + x * density) as f32;
+        });
+    d_x
+}
+
+/// The normal distribution function; `erfc` keeps the digits of its small values.
+fn phi(x: f64) -> f64 {
+    libm::erfc(-x / SQRT_2) / 2.0
+}
