@@ -130,3 +130,44 @@ impl Ranks for World {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// What each process of the test below does.
+    #[test]
+    #[ignore = "needs to be started by mpirun"]
+    fn rank_1_panics_while_the_others_wait() {
+        let mpi = Mpi::start().unwrap();
+        let ranks = mpi.ranks();
+        assert!(ranks.rank() != 1, "a panic on purpose");
+        ranks.all_gather(&[0], &mut [0; 3]);
+    }
+
+    #[test]
+    fn a_rank_that_panics_ends_the_job_and_is_named() {
+        let this = std::env::current_exe().unwrap();
+        let began = Instant::now();
+        let output = Command::new("mpirun")
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .args(["--oversubscribe", "-n", "3"])
+            .arg(this)
+            .args(["rank_1_panics", "--ignored", "--nocapture"])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success());
+        assert!(began.elapsed() < Duration::from_secs(20), "{errors}");
+        let panics = errors.matches("a panic on purpose").count();
+        assert_eq!(
+            (panics, errors.matches("rank 1: ").count()),
+            (1, 1),
+            "{errors}"
+        );
+    }
+}

@@ -49,7 +49,8 @@ impl Share {
         let rank = ranks.rank();
         let part_of = |model: &mut GptModel| {
             let mut part = vec![0.0; parts.len(rank)];
-            parts::take(&mut model.named_parameters_mut(), parts.of(rank), &mut part);
+            // Moments of zero have never been in memory, and are not touched here.
+            parts::read(&mut model.named_parameters_mut(), parts.of(rank), &mut part);
             part
         };
         let (m, v, sum) = (
@@ -57,7 +58,9 @@ impl Share {
             part_of(&mut optimizer.v),
             part_of(grads),
         );
-        grads.fill_zero();
+        if micro_step > 0 {
+            grads.fill_zero();
+        }
         Self {
             config: optimizer.config,
             steps: optimizer.steps,
