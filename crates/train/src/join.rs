@@ -32,7 +32,7 @@ impl Trainer {
             });
         }
         if let Optimizer::Alone(optimizer) = self.optimizer {
-            let share = Share::new(ranks, optimizer, &mut self.grads, self.counters.micro_step);
+            let share = Share::new(ranks, *optimizer, &mut self.grads, self.counters.micro_step);
             self.optimizer = Optimizer::Shared(share);
         }
         Ok(self)

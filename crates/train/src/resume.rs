@@ -105,7 +105,7 @@ impl Trainer {
         let state = self.state();
         let (whole, sum);
         let (optimizer, grads) = match &self.optimizer {
-            Optimizer::Alone(optimizer) => (Some(optimizer), begun.then_some(&self.grads)),
+            Optimizer::Alone(optimizer) => (Some(&**optimizer), begun.then_some(&self.grads)),
             Optimizer::Shared(share) => {
                 let (model, want) = (self.model.config(), folder.is_some());
                 whole = share.whole(model, want)?;

@@ -43,7 +43,7 @@ pub struct Trainer {
 /// The optimizer, or this rank's share of it.
 #[derive(Debug)]
 pub(crate) enum Optimizer {
-    Alone(AdamW),
+    Alone(Box<AdamW>),
     Shared(Share),
 }
 
@@ -104,7 +104,7 @@ impl Trainer {
             batch_grads: None,
             config,
             model,
-            optimizer: Optimizer::Alone(optimizer),
+            optimizer: Optimizer::Alone(Box::new(optimizer)),
             rng,
             train_loader,
             val_loader,

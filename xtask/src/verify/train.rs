@@ -154,7 +154,7 @@ impl TrainingRun {
         let loaders = (&loader, &validation);
         let (mut batch_losses, mut evaluations, mut samples) = (vec![], vec![], vec![]);
         let on_event = |event: Event<'_>| match event {
-            Event::Batch(batch) => batch_losses.push(batch.loss),
+            Event::Batch(batch) => batch_losses.extend(batch.loss),
             Event::Evaluation(evaluation) => {
                 print(evaluation);
                 evaluations.push(*evaluation);
