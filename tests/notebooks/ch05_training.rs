@@ -211,7 +211,7 @@ fn train(
     };
     let mut printout = Printout::default();
     let on_event = |event: Event<'_>| match event {
-        Event::Batch(batch) => printout.batch_losses.push(batch.loss),
+        Event::Batch(batch) => printout.batch_losses.extend(batch.loss),
         Event::Evaluation(evaluation) => {
             eprintln!(
                 "Ep {} (Step {:06}): Train loss {:.3}, Val loss {:.3}",

@@ -9,6 +9,7 @@ use clap::builder::styling::AnsiColor;
 use clap::error::ErrorKind;
 
 use crate::output::{coloured, is_closed};
+use crate::ranks::ToldElsewhere;
 
 /// Shows a clap error: help and version as they are, mistakes in one line.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
@@ -28,6 +29,10 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 /// Shows any other error, with its causes; a reader that has gone is none.
 pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
     if is_closed(error) {
+        return ExitCode::SUCCESS;
+    }
+    if error.is::<ToldElsewhere>() {
+        // The launcher ends all ranks at the first failure: that is the one that tells.
         return ExitCode::SUCCESS;
     }
     if let Some(usage) = error.downcast_ref::<Usage>() {

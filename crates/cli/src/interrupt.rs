@@ -15,6 +15,8 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Listens from here on (to a request to terminate, too), and answers the first with `message`.
+    ///
+    /// Of several ranks that are asked, one has a message.
     pub(crate) fn listen(message: &'static str) -> Result<Self> {
         let interrupt = Self::default();
         let asked = Arc::clone(&interrupt.0);

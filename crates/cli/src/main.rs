@@ -16,9 +16,12 @@ mod logits;
 mod manual;
 mod memory;
 mod model;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod numbers;
 mod output;
 mod presets;
+mod ranks;
 mod runs;
 mod threads;
 mod tokenize;

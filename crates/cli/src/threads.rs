@@ -22,6 +22,15 @@ impl ThreadArgs {
     }
 }
 
+/// As [`use_threads`], on a machine that several processes of one run share.
+pub(crate) fn use_threads_beside(threads: Option<usize>, processes: usize) -> Result<()> {
+    if threads.is_some() || processes == 1 || std::env::var_os("RAYON_NUM_THREADS").is_some() {
+        return use_threads(threads);
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    use_threads(Some((cores / processes).max(1)))
+}
+
 /// Builds rayon's global pool, with one thread for each core unless told otherwise.
 pub(crate) fn use_threads(threads: Option<usize>) -> Result<()> {
     let Some(threads) = threads else {

@@ -11,6 +11,7 @@ mod maker;
 mod model;
 mod model_backward;
 mod model_loss;
+mod model_skip;
 mod shortcut;
 mod size;
 mod transformer_block;

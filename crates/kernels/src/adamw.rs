@@ -16,8 +16,8 @@ use rayon::prelude::*;
 
 use crate::math::flush;
 
-/// Elements a task handles: the four slices of a block are 256 KiB.
-const BLOCK: usize = 16 * 1024;
+/// Elements a task handles (the four slices of a block are 256 KiB), and of which [`sums_of_squares`] makes one sum.
+pub const OPTIMIZER_BLOCK: usize = 16 * 1024;
 
 /// 2^-56, 2^-96 and 2^-120: gradients, first and second moments below them count as 0.
 /// None of them moves a weight, as eps is far above; but moments of weights that have no gradient any more shrink step by step until they are no normal numbers, which many processors are slow with.
@@ -65,23 +65,48 @@ pub fn adamw_update(
         m.len(),
         v.len()
     );
-    if p.len() <= BLOCK {
+    if p.len() <= OPTIMIZER_BLOCK {
         return update_block(p, grad, m, v, step);
     }
-    p.par_chunks_mut(BLOCK)
-        .zip(grad.par_chunks_mut(BLOCK))
-        .zip(m.par_chunks_mut(BLOCK))
-        .zip(v.par_chunks_mut(BLOCK))
+    p.par_chunks_mut(OPTIMIZER_BLOCK)
+        .zip(grad.par_chunks_mut(OPTIMIZER_BLOCK))
+        .zip(m.par_chunks_mut(OPTIMIZER_BLOCK))
+        .zip(v.par_chunks_mut(OPTIMIZER_BLOCK))
         .for_each(|(((p, grad), m), v)| update_block(p, grad, m, v, step));
 }
 
-/// `sum x_i^2` in f64: block by block on all threads, the blocks added up in order.
+/// `sum x_i^2` in f64: that of each block, added up in order.
 pub fn sum_of_squares(x: &[f32]) -> f64 {
-    if x.len() <= BLOCK {
-        return sum_of_squares_of_block(x);
+    sums_of_squares(x).iter().sum()
+}
+
+/// `sum x_i^2` in f64 of each block of [`OPTIMIZER_BLOCK`] elements, on all threads.
+pub fn sums_of_squares(x: &[f32]) -> Vec<f64> {
+    if x.len() <= OPTIMIZER_BLOCK {
+        return vec![sum_of_squares_of_block(x)];
     }
-    let blocks: Vec<f64> = x.par_chunks(BLOCK).map(sum_of_squares_of_block).collect();
-    blocks.iter().sum()
+    x.par_chunks(OPTIMIZER_BLOCK)
+        .map(sum_of_squares_of_block)
+        .collect()
+}
+
+/// `sum += x; x = 0` in one pass over the memory.
+///
+/// # Panics
+/// If the two slices are not of one length.
+pub fn move_into_sum(sum: &mut [f32], x: &mut [f32]) {
+    assert!(
+        sum.len() == x.len(),
+        "move_into_sum: {} numbers into {}",
+        x.len(),
+        sum.len()
+    );
+    if sum.len() <= OPTIMIZER_BLOCK {
+        return move_block_into_sum(sum, x);
+    }
+    sum.par_chunks_mut(OPTIMIZER_BLOCK)
+        .zip(x.par_chunks_mut(OPTIMIZER_BLOCK))
+        .for_each(|(sum, x)| move_block_into_sum(sum, x));
 }
 
 /// One AdamW update of a block; the gradient is zero afterwards.
@@ -108,6 +133,15 @@ fn update_block(p: &mut [f32], grad: &mut [f32], m: &mut [f32], v: &mut [f32], s
         v[i] = flush(v[i] * beta2 + one_minus_beta2 * g * g, MOMENT2);
         let denom = v[i].sqrt() / sqrt_bias_correction2 + eps;
         p[i] = p[i] * keep - step_size * m[i] / denom;
+    }
+}
+
+/// `sum += x; x = 0`
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+fn move_block_into_sum(sum: &mut [f32], x: &mut [f32]) {
+    for (sum, x) in sum.iter_mut().zip(x) {
+        *sum += *x;
+        *x = 0.0;
     }
 }
 
@@ -156,7 +190,7 @@ mod tests {
 
     #[test]
     fn blocks_on_all_threads_give_the_bits_of_one_loop() {
-        let n = 3 * BLOCK + 17;
+        let n = 3 * OPTIMIZER_BLOCK + 17;
         let values = |k: usize| -> Vec<f32> {
             (0..n)
                 .map(|i| ((i * k % 1009) as f32 - 500.0) / 300.0)
@@ -178,10 +212,22 @@ mod tests {
 
     #[test]
     fn the_sum_of_squares_is_exact_to_f64() {
-        for n in [0, 1, 7, 8, 9, BLOCK + 5] {
+        for n in [0, 1, 7, 8, 9, OPTIMIZER_BLOCK + 5] {
             let x: Vec<f32> = (0..n).map(|i| (i % 50) as f32).collect();
             let exact: f64 = x.iter().map(|&x| f64::from(x * x)).sum();
             assert_eq!(sum_of_squares(&x), exact, "{n} elements");
+        }
+    }
+
+    #[test]
+    fn a_moved_gradient_is_added_and_gone() {
+        for n in [0, 5, 2 * OPTIMIZER_BLOCK + 3] {
+            let mut sum: Vec<f32> = (0..n).map(|i| i as f32 / 7.0).collect();
+            let mut x: Vec<f32> = (0..n).map(|i| 3.0 - i as f32 / 11.0).collect();
+            let expected: Vec<f32> = sum.iter().zip(&x).map(|(sum, x)| sum + x).collect();
+            move_into_sum(&mut sum, &mut x);
+            assert_eq!(sum, expected);
+            assert!(x.iter().all(|&x| x == 0.0));
         }
     }
 

@@ -22,7 +22,9 @@ mod weighted_rows;
 // The crate whose types stand in this crate's signatures, so that a dependent needs no version of its own.
 pub use ndarray;
 
-pub use adamw::{AdamWStep, adamw_update, sum_of_squares};
+pub use adamw::{
+    AdamWStep, OPTIMIZER_BLOCK, adamw_update, move_into_sum, sum_of_squares, sums_of_squares,
+};
 pub use attend_query::attend_query;
 pub use buffers::{KeepBuffers, buffer, recycle};
 pub use fresh::fresh;

@@ -34,6 +34,11 @@ impl Dropout {
         (self.p > 0.0).then(|| rng.keep_mask(n, self.p))
     }
 
+    /// The draws of [`draw`](Self::draw), without their result.
+    pub fn skip(&self, n: usize, rng: &mut TorchRng) {
+        rng.skip_mask(n, self.p);
+    }
+
     /// In training: drops elements of `x` in row-major order, in place.
     pub fn forward_train<D: Dimension>(
         &self,

@@ -37,6 +37,17 @@ impl TorchRng {
             Build::Mkl => mkl_mask(Mcg31m1::new(self.engine.next_u32()), n, keep),
         }
     }
+
+    /// The generator after [`keep_mask`](Self::keep_mask) of the same arguments, without the mask: in training on several machines each draws its own.
+    pub fn skip_mask(&mut self, n: usize, p: f64) {
+        if p == 0.0 || p == 1.0 || n == 0 {
+            return;
+        }
+        self.engine.skip(match self.build {
+            Build::Portable => 2 * n as u64,
+            Build::Mkl => 1,
+        });
+    }
 }
 
 fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
@@ -121,6 +132,19 @@ mod tests {
             assert_eq!(rng.keep_mask(70, 1.0).count_kept(), 0);
             assert!(rng.keep_mask(0, 0.5).is_empty());
             assert_eq!(rng, fresh);
+        }
+    }
+
+    #[test]
+    fn a_skipped_mask_leaves_the_generator_that_a_drawn_one_leaves() {
+        for build in [Build::Portable, Build::Mkl] {
+            for (n, p) in [(0, 0.5), (1, 0.5), (70, 0.0), (70, 1.0), (5_000, 0.1)] {
+                let mut drawn = TorchRng::manual_seed(5).with_build(build);
+                let mut skipped = drawn.clone();
+                drawn.keep_mask(n, p);
+                skipped.skip_mask(n, p);
+                assert_eq!(skipped, drawn, "{build}, {n} elements, p = {p}");
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! MT19937 (Matsumoto and Nishimura, 1998), made a block of 624 words at a time.
 //!
 //! `x[k+624] = x[k+397] ^ twist(x[k] high bit | x[k+1] low bits)`, then each word is tempered.
-//! What it does not do: seed from a key array, or jump ahead; PyTorch does neither.
+//! What it does not do: seed from a key array, which PyTorch doesn't either.
 
 use std::fmt;
 
@@ -90,8 +90,26 @@ impl Mt19937 {
         }
     }
 
+    /// As drawing `n` words; blocks of which none is handed out are not tempered.
+    pub(crate) fn skip(&mut self, mut n: u64) {
+        while n > (WORDS - self.position) as u64 {
+            n -= (WORDS - self.position) as u64;
+            self.twist_block();
+        }
+        if self.position == 0 {
+            temper(&self.words, &mut self.tempered);
+        }
+        self.position += n as usize;
+    }
+
     #[cold]
     fn next_block(&mut self) {
+        self.twist_block();
+        temper(&self.words, &mut self.tempered);
+    }
+
+    /// The next 624 words, not tempered yet.
+    fn twist_block(&mut self) {
         let old = self.words;
         // Reading from a copy and writing in two ranges leaves each loop free of a dependence
         // shorter than a vector: the first reads old words only, the second is 227 words behind.
@@ -110,7 +128,6 @@ impl Mt19937 {
         }
         // The last word wraps around to the first new one.
         last[0] = near[far.len()] ^ twist(old[WORDS - 1], first[0]);
-        temper(&self.words, &mut self.tempered);
         self.position = 0;
     }
 }
@@ -169,6 +186,21 @@ mod tests {
         let mut draws = [0; 10_000];
         engine.fill(&mut draws, |draw| draw);
         assert_eq!(draws[9_999], 4_123_659_995);
+    }
+
+    #[test]
+    fn skipped_draws_are_as_good_as_drawn() {
+        for start in [0, 1, 623, 624] {
+            for n in [0, 1, 2, 622, 623, 624, 625, 1_247, 1_248, 10_000] {
+                let mut drawn = Mt19937::new(7);
+                drawn.fill(&mut vec![0; start], |draw| draw);
+                let mut skipped = drawn.clone();
+                drawn.fill(&mut vec![0; n], |draw| draw);
+                skipped.skip(n as u64);
+                assert_eq!(skipped, drawn, "{n} from {start}");
+                assert_eq!(skipped.next_u64(), drawn.next_u64(), "{n} from {start}");
+            }
+        }
     }
 
     #[test]

@@ -36,6 +36,27 @@ impl Default for AdamWConfig {
 }
 
 impl AdamWConfig {
+    /// The numbers of step `steps`, counted from 1.
+    pub(crate) fn step(&self, steps: u64, lr: f64, grad_scale: f32) -> AdamWStep {
+        let Self {
+            betas: (beta1, beta2),
+            eps,
+            weight_decay,
+            ..
+        } = *self;
+        let t = steps as f64;
+        AdamWStep {
+            keep: (1.0 - lr * weight_decay) as f32,
+            step_size: (lr / (1.0 - beta1.powf(t))) as f32,
+            one_minus_beta1: (1.0 - beta1) as f32,
+            beta2: beta2 as f32,
+            one_minus_beta2: (1.0 - beta2) as f32,
+            sqrt_bias_correction2: (1.0 - beta2.powf(t)).sqrt() as f32,
+            eps: eps as f32,
+            grad_scale,
+        }
+    }
+
     pub(crate) fn validate(&self) -> Result<(), TrainError> {
         for (name, value) in [
             ("lr", self.lr),
@@ -95,23 +116,7 @@ impl AdamW {
     /// If model, gradients and moments are not of one configuration.
     pub fn step(&mut self, model: &mut GptModel, grads: &mut GptModel, lr: f64, grad_scale: f32) {
         self.steps += 1;
-        let AdamWConfig {
-            betas: (beta1, beta2),
-            eps,
-            weight_decay,
-            ..
-        } = self.config;
-        let t = self.steps as f64;
-        let step = AdamWStep {
-            keep: (1.0 - lr * weight_decay) as f32,
-            step_size: (lr / (1.0 - beta1.powf(t))) as f32,
-            one_minus_beta1: (1.0 - beta1) as f32,
-            beta2: beta2 as f32,
-            one_minus_beta2: (1.0 - beta2) as f32,
-            sqrt_bias_correction2: (1.0 - beta2.powf(t)).sqrt() as f32,
-            eps: eps as f32,
-            grad_scale,
-        };
+        let step = self.config.step(self.steps, lr, grad_scale);
         let (weights, grads) = (model.named_parameters_mut(), grads.named_parameters_mut());
         let (m, v) = (self.m.named_parameters_mut(), self.v.named_parameters_mut());
         assert!(

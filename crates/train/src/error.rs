@@ -83,6 +83,37 @@ pub enum TrainError {
         learning_rate: f64,
     },
 
+    /// What went wrong in another process than this one's, or in this one's share of common work.
+    #[error("rank {rank}: {source}")]
+    OnRank {
+        /// Which of the processes, counted from 0.
+        rank: usize,
+        /// What went wrong there.
+        source: Box<TrainError>,
+    },
+    /// More processes than there are batches in a step.
+    #[error(
+        "{ranks} ranks share out the batches of a step, so accumulation must be at least {ranks}, but is {accumulation}"
+    )]
+    MoreRanksThanBatches {
+        /// The processes.
+        ranks: usize,
+        /// The batches.
+        accumulation: u64,
+    },
+    /// Processes that would train different things.
+    #[error("rank {rank} differs from rank 0 in {name}: {other} there, {first} here")]
+    RanksDiffer {
+        /// In what.
+        name: String,
+        /// Which process, counted from 0.
+        rank: usize,
+        /// What it has.
+        other: String,
+        /// What rank 0 has.
+        first: String,
+    },
+
     /// The operating system refused.
     #[error(transparent)]
     Io(#[from] FileError),
@@ -189,6 +220,18 @@ pub enum TrainError {
 }
 
 impl TrainError {
+    /// Whether all ranks of a shared run meet this error at the same moment; other errors are those of one rank, which the others wait for.
+    pub fn is_common(&self) -> bool {
+        matches!(
+            self,
+            Self::OnRank { .. }
+                | Self::NonFiniteGradient { .. }
+                | Self::NonFiniteEvaluation { .. }
+                | Self::MoreRanksThanBatches { .. }
+                | Self::RanksDiffer { .. }
+        )
+    }
+
     pub(crate) fn config(
         name: &'static str,
         value: impl Into<f64>,

@@ -1,10 +1,14 @@
 //! What a run looks at while it trains: the losses of both loaders, and a sample (book's `evaluate_model`, `generate_and_print_sample`).
+//!
+//! Ranks share out the batches of an evaluation.
 
+use dataloader::DataLoader;
 use generate::generate_text_simple;
 use gpt::GptModel;
 use ndarray::Array2;
 
-use crate::{Evaluation, SampleConfig, TrainError, Trainer, calc_loss_loader};
+use crate::trainer::Optimizer;
+use crate::{Evaluation, SampleConfig, TrainError, Trainer, calc_loss_batch, calc_loss_loader};
 
 impl Trainer {
     /// The losses of the first batches of a new pass over each loader, nothing dropped; also logged.
@@ -14,12 +18,24 @@ impl Trainer {
     /// # Errors
     /// If a loss is not finite.
     pub fn evaluate(&mut self) -> Result<Evaluation, TrainError> {
-        let (n, rng) = (Some(self.config.eval_batches), &mut self.rng);
-        let train_loss = calc_loss_loader(&self.train_loader, &self.model, n, rng)?;
-        let val_loss = match &self.val_loader {
-            Some(loader) => Some(calc_loss_loader(loader, &self.model, n, rng)?),
-            None => None,
+        let (n, model, optimizer) = (self.config.eval_batches, &self.model, &self.optimizer);
+        let mut loss = |loader: &DataLoader| match optimizer {
+            Optimizer::Alone(_) => calc_loss_loader(loader, model, Some(n), &mut self.rng),
+            Optimizer::Shared(share) => {
+                let n = n.min(loader.len());
+                let mut losses = vec![0.0; n];
+                for (i, batch) in loader.epoch(&mut self.rng).take(n).enumerate() {
+                    if share.computes(i as u64) {
+                        losses[i] = f64::from(calc_loss_batch(&batch, model)?);
+                    }
+                }
+                let (size, losses) = (share.ranks.size(), share.gather(&losses));
+                let total: f64 = (0..n).map(|i| losses[i % size * n + i]).sum();
+                Ok(total / n as f64)
+            }
         };
+        let train_loss = loss(&self.train_loader)?;
+        let val_loss = self.val_loader.as_ref().map(loss).transpose()?;
         let last = self.counters.steps.last();
         let evaluation = Evaluation {
             step: last.map_or(0, |last| last.step),

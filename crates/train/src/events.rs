@@ -55,8 +55,8 @@ pub struct BatchReport {
     pub micro_step: u64,
     /// The epoch, counted from 0.
     pub epoch: u64,
-    /// The batch's mean loss, with dropout.
-    pub loss: f32,
+    /// The batch's mean loss, with dropout; `None` if another rank computed it.
+    pub loss: Option<f32>,
     /// Input tokens of the batch.
     pub tokens: u64,
 }

@@ -10,7 +10,7 @@ use gpt::GptConfig;
 use crate::checkpoint::{self, Checkpoint, STATE_FILE};
 use crate::run_folder::step_name;
 use crate::state::{self, Counters, EpochState, Fingerprint, TrainState, rng_from_hex, rng_to_hex};
-use crate::trainer::EpochInProgress;
+use crate::trainer::{EpochInProgress, Optimizer};
 use crate::{RunFolder, TrainConfig, TrainError, Trainer};
 
 impl Trainer {
@@ -90,23 +90,42 @@ impl Trainer {
 
     /// Saves the run as it is, between two steps or among the batches of one; returns the checkpoint's folder.
     ///
+    /// With ranks, all of them save at once, and one of them has the folder.
+    ///
     /// # Errors
     /// If it can't be written: the checkpoints from before are then as they were.
-    pub fn save(&self, folder: &RunFolder) -> Result<PathBuf, TrainError> {
+    pub fn save(&self, folder: Option<&RunFolder>) -> Result<Option<PathBuf>, TrainError> {
         let Counters {
             steps_done,
             micro_step,
             ..
         } = self.counters;
         let name = step_name(steps_done, micro_step);
-        let grads = (micro_step > 0).then_some(&self.grads);
+        let begun = micro_step > 0;
         let state = self.state();
-        folder.add(&name, self.config.keep, |folder| {
-            checkpoint::write(folder, &self.model, &self.optimizer, grads, &state)
-        })
+        let (whole, sum);
+        let (optimizer, grads) = match &self.optimizer {
+            Optimizer::Alone(optimizer) => (Some(&**optimizer), begun.then_some(&self.grads)),
+            Optimizer::Shared(share) => {
+                let (model, want) = (self.model.config(), folder.is_some());
+                whole = share.whole(model, want)?;
+                sum = match begun {
+                    true => share.gradients(model, want)?,
+                    false => None,
+                };
+                (whole.as_ref(), sum.as_ref())
+            }
+        };
+        let (Some(folder), Some(optimizer)) = (folder, optimizer) else {
+            return Ok(None);
+        };
+        let saved = folder.add(&name, self.config.keep, |folder| {
+            checkpoint::write(folder, &self.model, optimizer, grads, &state)
+        });
+        saved.map(Some)
     }
 
-    fn state(&self) -> TrainState {
+    pub(crate) fn state(&self) -> TrainState {
         let (train_data, val_data) = self.fingerprints.get_or_init(|| {
             let val_loader = self.val_loader.as_ref();
             (
@@ -118,7 +137,10 @@ impl Trainer {
             version: state::VERSION,
             config: self.config.clone(),
             counters: self.counters.clone(),
-            optimizer_steps: self.optimizer.steps,
+            optimizer_steps: match &self.optimizer {
+                Optimizer::Alone(optimizer) => optimizer.steps,
+                Optimizer::Shared(share) => share.steps,
+            },
             epoch_in_progress: self.epoch_in_progress.as_ref().map(|epoch| EpochState {
                 rng: rng_to_hex(&epoch.drawn_from),
                 position: epoch.batches.position(),

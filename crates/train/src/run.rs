@@ -4,11 +4,13 @@
 
 use std::ops::ControlFlow;
 
-use crate::trainer::Progress;
+use crate::trainer::{Optimizer, Progress};
 use crate::{Event, Outcome, RunFolder, TrainError, Trainer};
 
 impl Trainer {
     /// Trains until `max_steps` are done or the closure breaks; saves to `folder` as the settings say, and at the end.
+    ///
+    /// With ranks, rank 0 has the folder and makes the samples; all stop after the step in which the closure of one breaks.
     ///
     /// # Errors
     /// If a loss is not finite (the last checkpoint stays), a batch doesn't suit the model, or a checkpoint can't be written.
@@ -17,25 +19,38 @@ impl Trainer {
         folder: Option<&RunFolder>,
         on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Outcome, TrainError> {
+        let saves = self.any_rank(folder.is_some());
+        let alone = matches!(self.optimizer, Optimizer::Alone(_));
+        let mut stop = false;
         while self.counters.steps_done < self.config.max_steps {
             let progress = self.train_batch()?;
-            let mut stop = self.emit_events(&progress, on_event)?.is_break();
+            stop |= self.emit_events(&progress, on_event)?.is_break();
+            let mut leave = (alone || progress.step.is_some()) && self.any_rank(stop);
             let finished = self.counters.steps_done >= self.config.max_steps;
             let every = self.config.save_every;
             let due = progress.step.is_some()
                 && every.is_some_and(|n| self.counters.steps_done.is_multiple_of(n));
-            if let Some(folder) = folder
-                && (due || finished || stop)
+            if saves
+                && (due || finished || leave)
+                && let Some(path) = &self.save(folder)?
             {
-                let path = &self.save(folder)?;
                 let steps_done = self.counters.steps_done;
                 stop |= on_event(Event::Saved { steps_done, path }).is_break();
+                leave |= alone && stop;
             }
-            if stop && !finished {
+            if leave && !finished {
                 return Ok(Outcome::Stopped);
             }
         }
         Ok(Outcome::Finished)
+    }
+
+    /// Whether any rank says yes.
+    fn any_rank(&self, yes: bool) -> bool {
+        match &self.optimizer {
+            Optimizer::Alone(_) => yes,
+            Optimizer::Shared(share) => share.any(yes),
+        }
     }
 
     /// The events of a batch, with the evaluation and the sample that are due after it.
@@ -55,6 +70,7 @@ impl Trainer {
         }
         if let Some(sample) = &self.config.sample
             && is_due(sample.every, progress)
+            && self.is_first_rank()
         {
             let (steps_done, ids) = (self.counters.steps_done, &self.sample(sample)?[..]);
             stop |= on_event(Event::Sample { steps_done, ids }).is_break();

@@ -75,7 +75,7 @@ pub fn train_model_simple(
                 step,
                 micro_step: 0,
                 epoch,
-                loss,
+                loss: Some(loss),
                 tokens,
             }));
 

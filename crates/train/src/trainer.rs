@@ -5,16 +5,18 @@
 //! step:   after `accumulation` batches: clip, AdamW
 //! ```
 //!
+//! Each batch's gradients are computed from zero and added to those before: the bits of a step don't depend on who computed which batch.
 //! When an evaluation, a sample or a checkpoint is due, `run.rs` knows; what a checkpoint keeps, `resume.rs`.
 
 use std::sync::OnceLock;
 
-use dataloader::{DataLoader, Epoch};
+use dataloader::{Batch, DataLoader, Epoch};
 use gpt::{GptError, GptModel};
-use tensor_ops::KeepBuffers;
+use tensor_ops::{KeepBuffers, Parameters, move_into_sum};
 use torch_rng::TorchRng;
 
 use crate::clip::clip_scale;
+use crate::share::Share;
 use crate::state::{Counters, Fingerprint};
 use crate::{
     AdamW, BatchReport, Evaluation, SampleConfig, StepReport, TrainConfig, TrainError, grad_norm,
@@ -25,9 +27,11 @@ use crate::{
 pub struct Trainer {
     pub(crate) config: TrainConfig,
     pub(crate) model: GptModel,
-    pub(crate) optimizer: AdamW,
-    /// Zeros, but between the batches of one step.
+    pub(crate) optimizer: Optimizer,
+    /// The sum over the batches of one step; zeros between steps, and where ranks share the sums.
     pub(crate) grads: GptModel,
+    /// Zeros to compute a step's second batch into, and those after it.
+    batch_grads: Option<GptModel>,
     pub(crate) rng: TorchRng,
     pub(crate) train_loader: DataLoader,
     pub(crate) val_loader: Option<DataLoader>,
@@ -36,6 +40,13 @@ pub struct Trainer {
     pub(crate) fingerprints: OnceLock<(Fingerprint, Option<Fingerprint>)>,
     /// A step finds the memory of the one before.
     buffers: KeepBuffers,
+}
+
+/// The optimizer, or this rank's share of it.
+#[derive(Debug)]
+pub(crate) enum Optimizer {
+    Alone(Box<AdamW>),
+    Shared(Share),
 }
 
 /// An epoch that has begun, and the generator from before it was drawn.
@@ -92,9 +103,10 @@ impl Trainer {
         check_prompt(&model, config.sample.as_ref())?;
         Ok(Self {
             grads: GptModel::zeros(*model.config())?,
+            batch_grads: None,
             config,
             model,
-            optimizer,
+            optimizer: Optimizer::Alone(Box::new(optimizer)),
             rng,
             train_loader,
             val_loader,
@@ -112,22 +124,14 @@ impl Trainer {
     pub fn train_batch(&mut self) -> Result<Progress, TrainError> {
         let (batch, epoch_end) = self.next_batch();
         let learning_rate = self.learning_rate();
-        let weight = 1.0 / self.config.accumulation as f32;
-        let loss = self.model.loss_and_grads(
-            &batch.input_ids,
-            &batch.target_ids,
-            weight,
-            &mut self.rng,
-            &mut self.grads,
-        )?;
+        let loss = match &self.optimizer {
+            Optimizer::Shared(share) if !share.computes(self.counters.micro_step) => {
+                self.model.skip_draws(batch.input_ids.dim(), &mut self.rng);
+                None
+            }
+            _ => Some(self.add_gradients(&batch)?),
+        };
         self.buffers.end_step();
-        if !loss.is_finite() {
-            return Err(TrainError::NonFiniteLoss {
-                step: self.counters.steps_done,
-                loss,
-                learning_rate,
-            });
-        }
         let tokens = batch.input_ids.len() as u64;
         let report = BatchReport {
             step: self.counters.steps_done,
@@ -137,8 +141,8 @@ impl Trainer {
             tokens,
         };
         self.counters.tokens_seen += tokens;
-        self.counters.loss_sum += f64::from(loss);
         self.counters.micro_step += 1;
+        self.add_losses(loss, learning_rate)?;
         let step = if self.counters.micro_step == self.config.accumulation {
             Some(self.update(learning_rate)?)
         } else {
@@ -165,9 +169,12 @@ impl Trainer {
         &self.model
     }
 
-    /// The optimizer as it is now.
-    pub fn optimizer(&self) -> &AdamW {
-        &self.optimizer
+    /// The optimizer as it is now; `None` if ranks share its moments.
+    pub fn optimizer(&self) -> Option<&AdamW> {
+        match &self.optimizer {
+            Optimizer::Alone(optimizer) => Some(optimizer),
+            Optimizer::Shared(_) => None,
+        }
     }
 
     /// The generator as it is now.
@@ -204,7 +211,7 @@ impl Trainer {
     }
 
     /// The next batch, of a new epoch if need be, and whether it is the last one.
-    fn next_batch(&mut self) -> (dataloader::Batch, bool) {
+    fn next_batch(&mut self) -> (Batch, bool) {
         let epoch = self.epoch_in_progress.get_or_insert_with(|| {
             let drawn_from = self.rng.clone();
             let batches = self.train_loader.epoch(&mut self.rng);
@@ -218,9 +225,70 @@ impl Trainer {
         (batch, epoch.batches.len() == 0)
     }
 
+    /// One batch forward and backward: adds to the step's gradients, and returns the loss.
+    fn add_gradients(&mut self, batch: &Batch) -> Result<f32, TrainError> {
+        let shared = matches!(self.optimizer, Optimizer::Shared(_));
+        let first = self.counters.micro_step == 0 || shared;
+        if !first && self.batch_grads.is_none() {
+            self.batch_grads = Some(GptModel::zeros(*self.model.config())?);
+        }
+        let grads = match &mut self.batch_grads {
+            Some(grads) if !first => grads,
+            _ => &mut self.grads,
+        };
+        let weight = 1.0 / self.config.accumulation as f32;
+        let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
+        let loss = self
+            .model
+            .loss_and_grads(inputs, targets, weight, &mut self.rng, grads)?;
+        if let Some(grads) = self.batch_grads.as_mut().filter(|_| !first) {
+            let sums = self.grads.named_parameters_mut();
+            for ((_, mut sum), (_, mut grad)) in sums.into_iter().zip(grads.named_parameters_mut())
+            {
+                let [sum, grad] = [&mut sum, &mut grad]
+                    .map(|view| view.as_slice_mut().expect("weights are row-major"));
+                move_into_sum(sum, grad);
+            }
+        }
+        Ok(loss)
+    }
+
+    /// Adds a batch's loss to the step's; with ranks, those of a round at its end.
+    fn add_losses(&mut self, loss: Option<f32>, learning_rate: f64) -> Result<(), TrainError> {
+        let step = self.counters.steps_done;
+        let not_finite = |loss| TrainError::NonFiniteLoss {
+            step,
+            loss,
+            learning_rate,
+        };
+        match &mut self.optimizer {
+            Optimizer::Alone(_) => {
+                let loss = loss.expect("alone, each batch is ours");
+                if !loss.is_finite() {
+                    return Err(not_finite(loss));
+                }
+                self.counters.loss_sum += f64::from(loss);
+            }
+            Optimizer::Shared(share) => {
+                let batches = (self.counters.micro_step, self.config.accumulation);
+                for (rank, loss) in share.batch_done(loss, batches, &mut self.grads) {
+                    if !loss.is_finite() {
+                        let source = Box::new(not_finite(loss));
+                        return Err(TrainError::OnRank { rank, source });
+                    }
+                    self.counters.loss_sum += f64::from(loss);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Clips and takes the optimizer's step.
     fn update(&mut self, learning_rate: f64) -> Result<StepReport, TrainError> {
-        let norm = grad_norm(&self.grads);
+        let norm = match &self.optimizer {
+            Optimizer::Alone(_) => grad_norm(&self.grads),
+            Optimizer::Shared(share) => share.grad_norm(),
+        };
         if !norm.is_finite() {
             return Err(TrainError::NonFiniteGradient {
                 step: self.counters.steps_done,
@@ -232,8 +300,12 @@ impl Trainer {
             .config
             .max_grad_norm
             .map_or(1.0, |max| clip_scale(norm, max));
-        self.optimizer
-            .step(&mut self.model, &mut self.grads, learning_rate, scale);
+        match &mut self.optimizer {
+            Optimizer::Alone(optimizer) => {
+                optimizer.step(&mut self.model, &mut self.grads, learning_rate, scale);
+            }
+            Optimizer::Shared(share) => share.step(&mut self.model, learning_rate, scale),
+        }
         let report = StepReport {
             step: self.counters.steps_done,
             epoch: self.counters.epoch,

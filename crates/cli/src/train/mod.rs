@@ -22,6 +22,8 @@ use clap::{ArgMatches, Args};
 use config_file::Said;
 use options::TrainOptions;
 
+use crate::ranks::World;
+
 /// Examples under the help.
 const EXAMPLES: &str = "\
 Examples:
@@ -33,9 +35,19 @@ Examples:
 
 Ctrl-C finishes the step, saves, and says how to go on.";
 
+/// The examples of a build with MPI.
+#[cfg(feature = "mpi")]
+const MPI_EXAMPLES: &str = "
+
+Several processes, on one machine or many, which share out the batches of a step:
+  mpirun -n 4 gpt train --gradient-accumulation-steps 8
+The result is bit for bit that of one process; docs/distributed.md says more.";
+#[cfg(not(feature = "mpi"))]
+const MPI_EXAMPLES: &str = "";
+
 /// The command line of `gpt train`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}{MPI_EXAMPLES}"))]
 pub(crate) struct TrainArgs {
     #[command(flatten)]
     options: TrainOptions,
@@ -48,17 +60,63 @@ pub(crate) struct TrainArgs {
     /// Print what happens as JSON, one object a line, as log.jsonl has it
     #[arg(long, help_heading = "Run")]
     json: bool,
+    /// Say what each of mpirun's processes is at the start, and what they exchanged at the end
+    #[cfg(feature = "mpi")]
+    #[arg(short, long, help_heading = "Run")]
+    verbose: bool,
 }
 
 /// Trains; `flags` is what clap read for this subcommand.
 pub(crate) fn run(args: &TrainArgs, flags: &ArgMatches) -> Result<()> {
+    let world = World::join()?;
+    let done = run_in(args, flags, &world);
+    world.leave(done)
+}
+
+fn run_in(args: &TrainArgs, flags: &ArgMatches, world: &World) -> Result<()> {
     let file = args.config.as_deref();
     let said = Said { file, flags };
+    let options = world.all(options(&said, world))?;
+    world.agree(facts(&options)?)?;
+    let started = world.all(started(args, &said, options, world))?;
+    let started = started.share(world)?;
+    #[cfg(feature = "mpi")]
+    let began = std::time::Instant::now();
+    #[cfg(feature = "mpi")]
+    if args.verbose {
+        world.introduce();
+    }
+    run::run(started, args.json, world)?;
+    #[cfg(feature = "mpi")]
+    if args.verbose {
+        world.tell_traffic(began.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
+
+fn options(said: &Said<'_>, world: &World) -> Result<TrainOptions> {
     let options = said.over(TrainOptions::default())?;
-    crate::threads::use_threads(options.threads)?;
-    let started = match resume::folder(args.resume.as_ref(), &options)? {
-        Some(folder) => resume::resume(&folder, &said)?,
-        None => start::start(options)?,
-    };
-    run::run(started, args.json)
+    crate::threads::use_threads_beside(options.threads, world.on_this_machine())?;
+    Ok(options)
+}
+
+fn started(
+    args: &TrainArgs,
+    said: &Said<'_>,
+    options: TrainOptions,
+    world: &World,
+) -> Result<start::Started> {
+    match resume::folder(args.resume.as_ref(), &options)? {
+        Some(folder) => resume::resume(&folder, said, world.is_first()),
+        None => start::start(options, world.is_first()),
+    }
+}
+
+/// The options that must be the same on all ranks; paths may differ, what is read there may not.
+fn facts(options: &TrainOptions) -> Result<Vec<(String, String)>> {
+    let options = config_file::to_json(options)?.into_iter();
+    Ok(options
+        .filter(|(key, _)| !["data", "init_from", "out_dir", "threads"].contains(&key.as_str()))
+        .map(|(key, value)| (format!("--{}", key.replace('_', "-")), value.to_string()))
+        .collect())
 }

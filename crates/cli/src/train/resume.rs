@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use train::{RunFolder, Trainer, latest_checkpoint, read_settings};
+use train::{RunFolder, TrainError, Trainer, latest_checkpoint, read_settings};
 
 use super::config_file::{Said, read, to_json};
 use super::options::TrainOptions;
@@ -48,7 +48,7 @@ fn run_of(folder: &Path) -> PathBuf {
 }
 
 /// Goes on with the run in `path`, from its newest checkpoint.
-pub(crate) fn resume(path: &Path, said: &Said<'_>) -> Result<Started> {
+pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Started> {
     let name = path.display();
     if !path.exists() {
         bail!("{name}: no such folder, so there is no run to resume");
@@ -59,7 +59,7 @@ pub(crate) fn resume(path: &Path, said: &Said<'_>) -> Result<Started> {
     if !path.join(OPTIONS).exists() {
         bail!("{name}: there is no run to resume: {OPTIONS} is missing");
     }
-    let folder = RunFolder::open(path)?;
+    let folder = saves.then(|| RunFolder::open(path)).transpose()?;
     let mut before = TrainOptions::default();
     read(&path.join(OPTIONS), &mut before)?;
     let now = said.over(before.clone())?;
@@ -69,12 +69,16 @@ pub(crate) fn resume(path: &Path, said: &Said<'_>) -> Result<Started> {
         ..now
     };
     refuse_changes(path, &before, &now)?;
-    let Some(checkpoint) = folder.newest()? else {
+    let checkpoint = match latest_checkpoint(path) {
+        Ok(checkpoint) => Some(checkpoint),
+        Err(TrainError::NoCheckpoint { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let Some(checkpoint) = checkpoint else {
         // It was stopped before its first checkpoint: it begins again, to the same bits.
         let settings = settle(&now, base(&now)?)?;
         return start_in(folder, settings);
     };
-    let checkpoint = latest_checkpoint(checkpoint)?;
     let settings = settle(&now, Some(read_settings(&checkpoint)?.model))?;
     let trainer = Trainer::resume(
         &checkpoint,
@@ -83,7 +87,9 @@ pub(crate) fn resume(path: &Path, said: &Said<'_>) -> Result<Started> {
         settings.loaders.train.clone(),
         settings.loaders.validation.clone(),
     )?;
-    write_options(path, &settings.kept)?;
+    if saves {
+        write_options(path, &settings.kept)?;
+    }
     Ok(Started {
         trainer,
         folder,

@@ -22,6 +22,7 @@ use super::start::Started;
 use super::summary::{announce, one_line, sum_up};
 use crate::interrupt::Interrupt;
 use crate::model::text_of;
+use crate::ranks::{Common, World};
 
 /// What Ctrl-C is answered with.
 const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stops at once)\n";
@@ -36,14 +37,22 @@ struct Watch {
     sampled_at: Option<u64>,
 }
 
-pub(crate) fn run(started: Started, json: bool) -> Result<()> {
-    let interrupt = Interrupt::listen(STOPPING)?;
+pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
+    let interrupt = Interrupt::listen(if world.is_first() { STOPPING } else { "" })?;
     let began = Instant::now();
     let Started {
         mut trainer,
         folder,
         settings,
     } = started;
+    let Some(folder) = folder else {
+        // Another rank shows, logs and saves.
+        world.common(trainer.run(None, &mut |_| match interrupt.asked() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }))?;
+        return Ok(());
+    };
     let loaders = &settings.loaders;
     let path = folder.path();
     let steps_before = trainer.steps_done();
@@ -72,17 +81,22 @@ pub(crate) fn run(started: Started, json: bool) -> Result<()> {
     watch.progress.pause_over();
 
     let outcome = loop {
-        let look_at = next_close_look(trainer.config(), trainer.steps_done());
+        let look_at = match world.ranks() {
+            None => next_close_look(trainer.config(), trainer.steps_done()),
+            Some(_) => None, // the others would not wait for it
+        };
         // No checkpoint is due before a close look.
         let save_to = look_at.is_none().then_some(&folder);
         let outcome = trainer.run(save_to, &mut |event| watch.on(event, look_at));
-        let outcome = outcome.map_err(|error| {
+        let outcome = world.common(outcome).map_err(|error| {
             watch.progress.finish();
             with_last_checkpoint(error, path)
         })?;
         if watch.wants_to_stop() {
-            if save_to.is_none() {
-                let (steps_done, path) = (trainer.steps_done(), &trainer.save(&folder)?);
+            if save_to.is_none()
+                && let Some(path) = &trainer.save(Some(&folder))?
+            {
+                let steps_done = trainer.steps_done();
                 let _ = watch.on(Event::Saved { steps_done, path }, None);
             }
             break outcome;
@@ -233,13 +247,17 @@ fn finish(
 }
 
 /// What failed, and which checkpoint there is to go back to.
-fn with_last_checkpoint(error: TrainError, path: &Path) -> anyhow::Error {
-    match latest_checkpoint(path) {
-        Ok(checkpoint) => anyhow!(
-            "{error}; the last checkpoint is kept: {}",
-            checkpoint.display()
-        ),
-        Err(_) => error.into(),
+fn with_last_checkpoint(error: anyhow::Error, path: &Path) -> anyhow::Error {
+    let Ok(checkpoint) = latest_checkpoint(path) else {
+        return error;
+    };
+    let kept = anyhow!(
+        "{error}; the last checkpoint is kept: {}",
+        checkpoint.display()
+    );
+    match error.is::<Common>() {
+        true => Common(kept).into(),
+        false => kept,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use atomic_file::write_atomically;
@@ -15,6 +16,7 @@ use train::{RunFolder, Trainer};
 use super::config_file::to_toml;
 use super::options::TrainOptions;
 use super::settings::{Settings, kept_path, settle};
+use crate::ranks::World;
 use crate::{model, runs};
 
 /// The options of a run, in its folder.
@@ -27,12 +29,23 @@ const SCRATCH: &str = "scratch";
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) trainer: Trainer,
-    pub(crate) folder: RunFolder,
+    /// None on a rank that doesn't save.
+    pub(crate) folder: Option<RunFolder>,
     pub(crate) settings: Settings,
 }
 
-/// Starts a run from its first step.
-pub(crate) fn start(said: TrainOptions) -> Result<Started> {
+impl Started {
+    /// Shares the run with the other ranks, if there are any.
+    pub(crate) fn share(mut self, world: &World) -> Result<Self> {
+        if let Some(ranks) = world.ranks() {
+            self.trainer = world.common(self.trainer.share(Arc::clone(ranks)))?;
+        }
+        Ok(self)
+    }
+}
+
+/// Starts a run from its first step; it is kept in a folder if this process `saves`.
+pub(crate) fn start(said: TrainOptions, saves: bool) -> Result<Started> {
     let init_from = match said.init_from.as_deref() {
         None => None,
         Some(path) if path == Path::new(SCRATCH) => None,
@@ -45,7 +58,8 @@ pub(crate) fn start(said: TrainOptions) -> Result<Started> {
         ..said
     };
     let settings = settle(&said, base(&said)?)?;
-    start_in(open_folder(out_dir.as_deref())?, settings)
+    let folder = saves.then(|| open_folder(out_dir.as_deref())).transpose()?;
+    start_in(folder, settings)
 }
 
 /// What the model of a run is like that begins with a folder's weights.
@@ -54,7 +68,7 @@ pub(crate) fn base(said: &TrainOptions) -> Result<Option<GptConfig>> {
 }
 
 /// The first step of a run, in a folder that is ours.
-pub(crate) fn start_in(folder: RunFolder, settings: Settings) -> Result<Started> {
+pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<Started> {
     let mut rng = TorchRng::manual_seed(settings.seed).with_build(settings.dropout_build);
     let model = match &settings.kept.init_from {
         Some(path) => with_config(&model::load(path)?, settings.model)?,
@@ -67,7 +81,9 @@ pub(crate) fn start_in(folder: RunFolder, settings: Settings) -> Result<Started>
         settings.loaders.validation.clone(),
         rng,
     )?;
-    write_options(folder.path(), &settings.kept)?;
+    if let Some(folder) = &folder {
+        write_options(folder.path(), &settings.kept)?;
+    }
     Ok(Started {
         trainer,
         folder,

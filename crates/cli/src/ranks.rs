@@ -1,0 +1,235 @@
+//! The processes that `mpirun -n N gpt train` started, as one program: who tells, what all must have in common, how an error ends all of them.
+//!
+//! Without a launcher there is one process, for which all of this does nothing.
+//! MPI itself is in `mpi.rs`, in builds with the feature `mpi`.
+
+use std::fmt;
+use std::fs;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use sha2::{Digest, Sha256};
+use train::{Ranks, TrainError, agree, gather_texts};
+
+#[cfg(feature = "mpi")]
+use crate::{memory::bytes, output::print};
+
+/// All processes of this run.
+#[derive(Debug)]
+pub(crate) struct World {
+    ranks: Option<Arc<dyn Ranks>>,
+    #[cfg(feature = "mpi")]
+    mpi: Option<crate::mpi::Mpi>,
+}
+
+/// An error that every rank has met, or been told of: one of them tells it.
+#[derive(Debug)]
+pub(crate) struct Common(pub(crate) anyhow::Error);
+
+impl fmt::Display for Common {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+impl std::error::Error for Common {}
+
+/// An error that another rank tells.
+#[derive(Debug)]
+pub(crate) struct ToldElsewhere;
+
+impl fmt::Display for ToldElsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("told by another rank")
+    }
+}
+
+impl std::error::Error for ToldElsewhere {}
+
+impl World {
+    /// Joins the processes that a launcher has started together with this one.
+    ///
+    /// # Errors
+    /// If there are some, but this build has no MPI, or another one than the launcher's.
+    pub(crate) fn join() -> Result<Self> {
+        #[cfg(feature = "mpi")]
+        let mpi = launched().map(|_| crate::mpi::Mpi::start()).transpose()?;
+        #[cfg(feature = "mpi")]
+        let ranks = mpi.as_ref().map(|mpi| mpi.ranks());
+        #[cfg(not(feature = "mpi"))]
+        let ranks: Option<Arc<dyn Ranks>> = None;
+        let ranks = ranks.filter(|ranks| ranks.size() > 1);
+        if let (Some((rank, size)), None) = (launched(), &ranks)
+            && size > 1
+        {
+            // One of them says so; the others must not end the job before it has.
+            let why = match cfg!(feature = "mpi") {
+                true => format!(
+                    "{size} processes were started, but each finds itself alone: the launcher is of another MPI than this build"
+                ),
+                false => format!(
+                    "{size} processes were started, but this build has no MPI: each would train alone; cargo build --release -p cli --features mpi makes one that has"
+                ),
+            };
+            return Err(match rank {
+                0 => anyhow!(why),
+                _ => ToldElsewhere.into(),
+            });
+        }
+        Ok(Self {
+            ranks,
+            #[cfg(feature = "mpi")]
+            mpi,
+        })
+    }
+
+    /// The ranks, if there is more than one.
+    pub(crate) fn ranks(&self) -> Option<&Arc<dyn Ranks>> {
+        self.ranks.as_ref()
+    }
+
+    /// Whether this process shows, logs and saves.
+    pub(crate) fn is_first(&self) -> bool {
+        self.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0)
+    }
+
+    /// How many of the processes share this machine.
+    pub(crate) fn on_this_machine(&self) -> usize {
+        #[cfg(feature = "mpi")]
+        if let (Some(mpi), Some(_)) = (&self.mpi, &self.ranks) {
+            return mpi.on_this_machine();
+        }
+        1
+    }
+
+    /// What all ranks have done: if one of them failed, all have.
+    pub(crate) fn all<T>(&self, done: Result<T>) -> Result<T> {
+        let Some(ranks) = &self.ranks else {
+            return done;
+        };
+        let own = match &done {
+            Ok(_) => String::new(),
+            Err(error) => format!("{error:#}"),
+        };
+        let errors = gather_texts(&**ranks, &own);
+        let Some(rank) = errors.iter().position(|error| !error.is_empty()) else {
+            return done;
+        };
+        let error = match done {
+            Err(error) if errors.iter().all(|error| *error == errors[0]) => error,
+            _ => anyhow!("rank {rank}: {}", errors[rank]),
+        };
+        Err(Common(error).into())
+    }
+
+    /// That all ranks run this program in the same way, with the same `options`.
+    pub(crate) fn agree(&self, options: Vec<(String, String)>) -> Result<()> {
+        let Some(ranks) = &self.ranks else {
+            return Ok(());
+        };
+        let program = self.all(program_hash())?;
+        let mut facts = vec![
+            ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+            ("the program's SHA-256".to_owned(), program),
+            ("the processor's vectors".to_owned(), vectors().to_owned()),
+            (
+                "--threads".to_owned(),
+                rayon::current_num_threads().to_string(),
+            ),
+        ];
+        facts.extend(options);
+        self.common(agree(&**ranks, &facts))
+    }
+
+    /// A result that is the same on all ranks, if its error is one that all of them meet.
+    pub(crate) fn common<T>(&self, done: Result<T, TrainError>) -> Result<T> {
+        done.map_err(|error| match error.is_common() && self.ranks.is_some() {
+            true => Common(error.into()).into(),
+            false => error.into(),
+        })
+    }
+
+    /// Has the first rank say what each of them is.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn introduce(&self) {
+        let Some(ranks) = &self.ranks else { return };
+        let own = format!(
+            "rank {} of {}: process {} on {}, {} threads, {}\n",
+            ranks.rank(),
+            ranks.size(),
+            std::process::id(),
+            crate::mpi::machine(),
+            rayon::current_num_threads(),
+            vectors()
+        );
+        let all = gather_texts(&**ranks, &own);
+        if self.is_first() {
+            // A reader that has gone doesn't stop the run.
+            let _ = print(all.concat());
+        }
+    }
+
+    /// Has the first rank say what it exchanged with the others in the `seconds` of a run.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn tell_traffic(&self, seconds: f64) {
+        let (Some(_), Some(mpi), true) = (&self.ranks, &self.mpi, self.is_first()) else {
+            return;
+        };
+        let (sent, waited) = mpi.traffic();
+        let _ = print(format!(
+            "mpi     {} sent by rank 0, {waited:.1} s of {seconds:.1} s in MPI (waiting included)\n",
+            bytes(sent as f64)
+        ));
+    }
+
+    /// Ends this process' part; an error of this rank alone ends all the others too.
+    pub(crate) fn leave(self, done: Result<()>) -> Result<()> {
+        let (Some(_), Err(error)) = (&self.ranks, &done) else {
+            return done;
+        };
+        if error.is::<Common>() {
+            return match self.is_first() {
+                true => done,
+                false => Err(ToldElsewhere.into()),
+            };
+        }
+        #[cfg(feature = "mpi")]
+        if let Some(mpi) = &self.mpi {
+            mpi.abort(error);
+        }
+        done
+    }
+}
+
+/// This process' place and the number of those that Open MPI's or MPICH's launcher started.
+fn launched() -> Option<(usize, usize)> {
+    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+    [
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+    ]
+    .into_iter()
+    .find_map(|(rank, size)| Some((number(rank)?, number(size)?)))
+}
+
+/// Which instructions matrix products use: with others, their last bits are others.
+fn vectors() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            return "AVX-512";
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            return "AVX2";
+        }
+    }
+    std::env::consts::ARCH
+}
+
+/// Of the program's own file: two builds of one version may round differently.
+fn program_hash() -> Result<String> {
+    let path = std::env::current_exe().context("the program's own file")?;
+    let program = fs::read(&path).with_context(|| path.display().to_string())?;
+    let hash = Sha256::digest(program);
+    Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,81 @@
+//! What training asks of the processes that share its work, and how they find out that they are about to do the same.
+//!
+//! It knows nothing of MPI: the program that has it brings an implementation, the tests have one of threads.
+
+use std::fmt::Debug;
+
+use crate::TrainError;
+
+/// This process among those that train one model together; every method is called by all of them, in the same order.
+pub trait Ranks: Debug + Send + Sync {
+    /// Which one this is, counted from 0.
+    fn rank(&self) -> usize;
+
+    /// How many there are.
+    fn size(&self) -> usize;
+
+    /// `send` is one equal part for each rank; `receive` becomes the parts that the ranks had for this one, in their order.
+    fn all_to_all(&self, send: &[u8], receive: &mut [u8]);
+
+    /// `all` becomes what each rank calls `own`, in their order; all are of one length.
+    fn all_gather(&self, own: &[u8], all: &mut [u8]);
+}
+
+/// A text of each rank, in their order.
+pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
+    let mut lengths = vec![0; 8 * ranks.size()];
+    ranks.all_gather(&(text.len() as u64).to_le_bytes(), &mut lengths);
+    let lengths: Vec<usize> = lengths
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|&bytes| u64::from_le_bytes(bytes) as usize)
+        .collect();
+    let longest = lengths.iter().copied().max().unwrap_or(0).max(1);
+    let mut own = text.as_bytes().to_vec();
+    own.resize(longest, 0);
+    let mut all = vec![0; longest * ranks.size()];
+    ranks.all_gather(&own, &mut all);
+    all.chunks(longest)
+        .zip(lengths)
+        .map(|(bytes, length)| String::from_utf8_lossy(&bytes[..length]).into_owned())
+        .collect()
+}
+
+/// That every rank has the same facts, given as names and values.
+///
+/// # Errors
+/// [`TrainError::RanksDiffer`], on all ranks alike: the first fact in which a rank differs from rank 0.
+pub fn agree(ranks: &dyn Ranks, facts: &[(String, String)]) -> Result<(), TrainError> {
+    let lines: Vec<String> = facts
+        .iter()
+        .map(|(name, value)| format!("{name}\t{}\n", value.escape_debug()))
+        .collect();
+    let texts = gather_texts(ranks, &lines.concat());
+    let all: Vec<Vec<(&str, &str)>> = texts
+        .iter()
+        .map(|text| {
+            text.lines()
+                .filter_map(|line| line.split_once('\t'))
+                .collect()
+        })
+        .collect();
+    let value = |facts: &[(&str, &str)], name: &str| -> String {
+        let fact = facts.iter().find(|(other, _)| *other == name);
+        fact.map_or("nothing", |(_, value)| value).to_owned()
+    };
+    for (rank, facts) in all.iter().enumerate() {
+        for (name, _) in all[0].iter().chain(facts) {
+            let (first, other) = (value(&all[0], name), value(facts, name));
+            if first != other {
+                return Err(TrainError::RanksDiffer {
+                    name: (*name).to_owned(),
+                    rank,
+                    other,
+                    first,
+                });
+            }
+        }
+    }
+    Ok(())
+}

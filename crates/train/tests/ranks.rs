@@ -1,0 +1,269 @@
+//! A run shared by ranks (threads of this process here) has the bits of one process, for any number of them.
+#![allow(clippy::unwrap_used)] // a test that can't begin panics
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+
+use common::{assert_same_run, finish, loaders, model_config, resume};
+use dataloader::DataLoader;
+use gpt::{DropRates, GptConfig, GptModel};
+use torch_rng::{Build, TorchRng};
+use train::{AdamWConfig, Event, Outcome, Ranks, RunFolder, TrainConfig, TrainError, Trainer};
+
+/// One of several threads that exchange bytes through one place.
+#[derive(Clone, Debug)]
+struct Threads {
+    rank: usize,
+    size: usize,
+    sent: Arc<Mutex<Vec<Vec<u8>>>>,
+    barrier: Arc<Barrier>,
+}
+
+impl Threads {
+    fn all(size: usize) -> Vec<Self> {
+        let sent = Arc::new(Mutex::new(vec![Vec::new(); size]));
+        let barrier = Arc::new(Barrier::new(size));
+        (0..size)
+            .map(|rank| Self {
+                rank,
+                size,
+                sent: Arc::clone(&sent),
+                barrier: Arc::clone(&barrier),
+            })
+            .collect()
+    }
+
+    fn exchange(&self, send: &[u8], receive: impl FnOnce(&[Vec<u8>])) {
+        self.sent.lock().unwrap()[self.rank] = send.to_vec();
+        self.barrier.wait();
+        receive(&self.sent.lock().unwrap());
+        self.barrier.wait();
+    }
+}
+
+impl Ranks for Threads {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn all_to_all(&self, send: &[u8], receive: &mut [u8]) {
+        let part = send.len() / self.size;
+        self.exchange(send, |sent| {
+            for (receive, sent) in receive.chunks_mut(part).zip(sent) {
+                receive.copy_from_slice(&sent[self.rank * part..][..part]);
+            }
+        });
+    }
+
+    fn all_gather(&self, own: &[u8], all: &mut [u8]) {
+        self.exchange(own, |sent| all.copy_from_slice(&sent.concat()));
+    }
+}
+
+/// What each of `size` ranks makes, in their order.
+fn on_ranks<T: Send>(size: usize, run: impl Fn(Threads) -> T + Sync) -> Vec<T> {
+    thread::scope(|scope| {
+        let run = &run;
+        let ranks = Threads::all(size).into_iter();
+        let threads: Vec<_> = ranks.map(|rank| scope.spawn(move || run(rank))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    })
+}
+
+/// Six batches a step, an evaluation every four steps, clipping, a sample after each epoch.
+fn config(max_steps: u64) -> TrainConfig {
+    TrainConfig {
+        accumulation: 6,
+        ..common::config(max_steps)
+    }
+}
+
+fn trainer(config: TrainConfig, model: GptConfig, build: Build) -> Trainer {
+    let mut rng = TorchRng::manual_seed(123).with_build(build);
+    let weights = GptModel::new(model, &mut rng).unwrap();
+    let (train, validation) = loaders();
+    Trainer::new(config, weights, train, validation, rng).unwrap()
+}
+
+#[test]
+fn any_number_of_ranks_gives_the_bits_of_one_process() {
+    let plain = model_config();
+    let dry = GptConfig {
+        drop_rates: DropRates::all(0.0),
+        ..plain
+    };
+    let tied = GptConfig {
+        tied: true,
+        ..plain
+    };
+    let wide = GptConfig {
+        vocab_size: 3000, // weights of more than one block of the optimizer
+        ..plain
+    };
+    for (model, build) in [
+        (plain, Build::Portable),
+        (plain, Build::Mkl),
+        (dry, Build::Portable),
+        (tied, Build::Portable),
+        (wide, Build::Portable),
+    ] {
+        let mut one = trainer(config(10), model, build);
+        finish(&mut one, None);
+        for size in [2, 3, 4, 6] {
+            let folder = tempfile::tempdir().unwrap();
+            on_ranks(size, |ranks| {
+                let run = (ranks.rank == 0).then(|| RunFolder::open(&folder).unwrap());
+                let trainer = trainer(config(10), model, build);
+                let mut trainer = trainer.share(Arc::new(ranks)).unwrap();
+                finish(&mut trainer, run.as_ref());
+                assert!(trainer.model() == one.model(), "the weights differ");
+                assert_eq!(trainer.evaluations(), one.evaluations());
+                assert_eq!(trainer.rng(), one.rng());
+            });
+            let checkpoint = train::latest_checkpoint(&folder).unwrap();
+            let (train, validation) = loaders();
+            let saved = Trainer::resume(checkpoint, config(10), &model, train, validation);
+            assert_same_run(&one, &saved.unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_run_goes_on_with_another_number_of_ranks_from_any_batch() {
+    let mut one = trainer(config(6), model_config(), Build::Portable);
+    finish(&mut one, None);
+    // A stop among the batches of a step, by one process; ranks stop between steps.
+    for stop_at in [6, 8, 13] {
+        let folder = tempfile::tempdir().unwrap();
+        common::stop_after(
+            &mut trainer(config(6), model_config(), Build::Portable),
+            &RunFolder::open(&folder).unwrap(),
+            stop_at,
+        );
+        for (size, stop_after_step) in [(2, 3), (3, 4), (4, 5)] {
+            on_ranks(size, |ranks| {
+                let run = (ranks.rank == 0).then(|| RunFolder::open(&folder).unwrap());
+                let last = ranks.rank == size - 1;
+                let resumed = resume(&folder, config(6)).unwrap();
+                let mut trainer = resumed.share(Arc::new(ranks)).unwrap();
+                let outcome = trainer.run(run.as_ref(), &mut |event| match event {
+                    Event::Step(step) if last && step.step == stop_after_step => {
+                        ControlFlow::Break(())
+                    }
+                    _ => ControlFlow::Continue(()),
+                });
+                assert_eq!(trainer.steps_done(), stop_after_step + 1);
+                let expected = match stop_after_step {
+                    5 => Outcome::Finished,
+                    _ => Outcome::Stopped,
+                };
+                assert_eq!(outcome.unwrap(), expected);
+            });
+        }
+        assert_same_run(&one, &resume(&folder, config(6)).unwrap());
+    }
+}
+
+#[test]
+fn ranks_that_would_train_different_things_are_refused_alike() {
+    let refusals = |trainer: &(dyn Fn(usize) -> Trainer + Sync)| -> Vec<String> {
+        on_ranks(3, |ranks| {
+            let shared = trainer(ranks.rank).share(Arc::new(ranks));
+            shared.unwrap_err().to_string()
+        })
+    };
+    let weights = || {
+        let mut rng = TorchRng::manual_seed(123);
+        (GptModel::new(model_config(), &mut rng).unwrap(), rng)
+    };
+    let start = |config| trainer(config, model_config(), Build::Portable);
+    type Case<'a> = (&'a (dyn Fn(usize) -> Trainer + Sync), &'a [&'a str]);
+    let cases: [Case<'_>; 5] = [
+        (
+            &|_| {
+                start(TrainConfig {
+                    accumulation: 2,
+                    ..config(4)
+                })
+            },
+            &["3 ranks", "at least 3, but is 2"],
+        ),
+        (
+            &|rank| start(config(if rank == 2 { 5 } else { 4 })),
+            &["rank 2 differs from rank 0 in config", "5", "4"],
+        ),
+        (
+            &|rank| {
+                let (train, _) = loaders();
+                let loader = DataLoader::new(train.dataset().clone(), 2, rank == 0, true);
+                let (weights, rng) = weights();
+                Trainer::new(config(4), weights, loader.unwrap(), None, rng).unwrap()
+            },
+            &["rank 1 differs from rank 0 in train_data"],
+        ),
+        (
+            &|rank| {
+                let build = [Build::Portable, Build::Mkl, Build::Portable][rank];
+                trainer(config(4), model_config(), build)
+            },
+            &["rank 1 differs from rank 0 in rng"],
+        ),
+        (
+            &|rank| {
+                let (mut weights, rng) = weights();
+                if rank == 1 {
+                    weights.final_norm.scale[3] += 1e-6;
+                }
+                Trainer::new(config(4), weights, loaders().0, None, rng).unwrap()
+            },
+            &["rank 1 differs from rank 0 in the weights"],
+        ),
+    ];
+    for (trainer, expected) in cases {
+        let all = refusals(trainer);
+        for line in &all {
+            assert_eq!(line, &all[0]);
+            for part in expected {
+                assert!(line.contains(part), "{line}, expected {part}");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_ranks_learn_which_of_them_met_a_loss_that_is_not_finite() {
+    let errors = on_ranks(3, |ranks| {
+        let hot = TrainConfig {
+            optimizer: AdamWConfig {
+                lr: 1e30,
+                ..AdamWConfig::default()
+            },
+            max_grad_norm: None,
+            eval_every: None,
+            ..config(50)
+        };
+        let trainer = trainer(hot, model_config(), Build::Portable);
+        let mut trainer = trainer.share(Arc::new(ranks)).unwrap();
+        let error = trainer
+            .run(None, &mut |_| ControlFlow::Continue(()))
+            .unwrap_err();
+        assert!(matches!(error, TrainError::OnRank { .. }), "{error}");
+        error.to_string()
+    });
+    assert!(
+        errors[0].starts_with("rank 0: the loss of step "),
+        "{}",
+        errors[0]
+    );
+    assert!(errors.iter().all(|error| *error == errors[0]));
+}
