@@ -3,8 +3,6 @@
 //! `cargo test` runs every cell as a test, `cargo xtask verify` reports them, `cargo xtask notebook` prints them as the notebook does.
 //! A figure stands here once, as the digits that the document prints; none comes from our own output.
 
-#![deny(unsafe_code)] // not `forbid`: the slicing macro of ndarray allows its own
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::Result;

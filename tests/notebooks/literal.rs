@@ -70,7 +70,7 @@ impl Literal {
         }
     }
 
-    /// How far `computed` lies from the printed value: 0 for equal infinities, infinite for no number.
+    /// How far `computed` lies from the printed value: 0 for equal infinities, infinite for NaN.
     pub(crate) fn difference(&self, computed: f64) -> f64 {
         let difference = (computed - self.value).abs();
         match computed == self.value {

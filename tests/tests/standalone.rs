@@ -50,6 +50,22 @@ fn each_library_works_as_the_only_dependency_of_a_package_outside_the_workspace(
     }
 }
 
+#[test]
+fn the_model_alone_compiles_no_serde() {
+    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["tree", "--package", "gpt", "--edges", "normal"])
+        .args(["--prefix", "none", "--locked", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    let tree = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && tree.starts_with("gpt "),
+        "{tree}"
+    );
+    assert!(!tree.contains("serde"), "{tree}");
+}
+
 fn write_package(package: &Path, library_path: &Path, library: &str, example: &str) {
     let manifest = format!(
         "[package]\nname = \"uses-{library}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\

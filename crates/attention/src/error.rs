@@ -31,7 +31,7 @@ pub enum AttentionError {
     /// More tokens than the mask and the position embeddings were made for.
     #[error("the input has {num_tokens} tokens, but the context length is {context_length}")]
     TooLong {
-        /// Tokens a sequence of the input.
+        /// Tokens per sequence of the input.
         num_tokens: usize,
         /// The most there may be.
         context_length: usize,

@@ -12,7 +12,7 @@ use crate::head::Head;
 /// Cached numbers that a call reads before the heads are shared out among the threads.
 const PARALLEL_FROM: usize = 64 * 1024;
 
-/// One layer's keys and values, with room for `capacity` tokens a sequence.
+/// One layer's keys and values, with room for `capacity` tokens per sequence.
 ///
 /// ```
 /// use attention::KvCache;

@@ -1,5 +1,4 @@
 #![doc = include_str!("../README.md")]
-#![deny(unsafe_code)] // not `forbid`: the slicing macro of ndarray allows its own
 
 mod blockwise;
 mod causal;

@@ -53,7 +53,7 @@ impl CachingAllocator {
 
     /// Runs `f` alone. It must not allocate.
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        // Some hundreds of requests a step come here, each for a few nanoseconds.
+        // Some hundreds of requests per step come here, each for a few nanoseconds.
         while self.locked.swap(true, Ordering::Acquire) {
             std::hint::spin_loop();
         }

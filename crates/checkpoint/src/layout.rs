@@ -57,51 +57,12 @@ impl Layout {
 }
 
 fn book(config: GptConfig) -> impl Iterator<Item = FileTensor> {
-    let emb = config.emb_dim;
-    let same = |name: String, shape: &[usize]| FileTensor {
+    config.parameters().map(|(name, shape)| FileTensor {
         parameters: vec![name.clone()],
         name,
-        shape: shape.to_vec(),
+        shape,
         transposed: false,
-    };
-    let embeddings = [
-        same("tok_emb.weight".into(), &[config.vocab_size, emb]),
-        same("pos_emb.weight".into(), &[config.context_length, emb]),
-    ];
-    let block = move |i: usize| {
-        let tensor = |name: &str, shape: &[usize]| same(format!("trf_blocks.{i}.{name}"), shape);
-        let hidden = config.feed_forward_dim();
-        let mut tensors = Vec::with_capacity(16);
-        for name in ["W_query", "W_key", "W_value"] {
-            tensors.push(tensor(&format!("att.{name}.weight"), &[emb, emb]));
-            if config.qkv_bias {
-                tensors.push(tensor(&format!("att.{name}.bias"), &[emb]));
-            }
-        }
-        tensors.extend([
-            tensor("att.out_proj.weight", &[emb, emb]),
-            tensor("att.out_proj.bias", &[emb]),
-            tensor("ff.layers.0.weight", &[hidden, emb]),
-            tensor("ff.layers.0.bias", &[hidden]),
-            tensor("ff.layers.2.weight", &[emb, hidden]),
-            tensor("ff.layers.2.bias", &[emb]),
-            tensor("norm1.scale", &[emb]),
-            tensor("norm1.shift", &[emb]),
-            tensor("norm2.scale", &[emb]),
-            tensor("norm2.shift", &[emb]),
-        ]);
-        tensors
-    };
-    let last = [
-        same("final_norm.scale".into(), &[emb]),
-        same("final_norm.shift".into(), &[emb]),
-    ];
-    let head = (!config.tied).then(|| same("out_head.weight".into(), &[config.vocab_size, emb]));
-    embeddings
-        .into_iter()
-        .chain((0..config.n_layers).flat_map(block))
-        .chain(last)
-        .chain(head)
+    })
 }
 
 fn gpt2(config: GptConfig) -> impl Iterator<Item = FileTensor> {

@@ -27,7 +27,7 @@ pub enum Precision {
 pub struct UnknownPrecision(String);
 
 impl Precision {
-    /// Bytes an element.
+    /// Bytes per element.
     pub fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,

@@ -126,50 +126,26 @@ fn report(name: String, config: &GptConfig) -> Result<Report> {
 
 /// The book's names and shapes, those of one block standing for all: `trf_blocks.{i}` is as often there as there are layers.
 fn tensors(config: &GptConfig) -> Vec<Tensor> {
-    let (emb, hidden) = (config.emb_dim, config.feed_forward_dim());
-    let mut all: Vec<(String, Vec<usize>)> = vec![
-        ("tok_emb.weight".into(), vec![config.vocab_size, emb]),
-        ("pos_emb.weight".into(), vec![config.context_length, emb]),
-    ];
-    let mut block = |name: &str, shape: &[usize]| {
-        all.push((format!("trf_blocks.{{i}}.{name}"), shape.to_vec()))
+    let of_one_block = GptConfig {
+        n_layers: 1,
+        ..*config
     };
-    for projection in ["W_query", "W_key", "W_value"] {
-        block(&format!("att.{projection}.weight"), &[emb, emb]);
-        if config.qkv_bias {
-            block(&format!("att.{projection}.bias"), &[emb]);
-        }
-    }
-    block("att.out_proj.weight", &[emb, emb]);
-    block("att.out_proj.bias", &[emb]);
-    block("ff.layers.0.weight", &[hidden, emb]);
-    block("ff.layers.0.bias", &[hidden]);
-    block("ff.layers.2.weight", &[emb, hidden]);
-    block("ff.layers.2.bias", &[emb]);
-    for norm in ["norm1", "norm2"] {
-        block(&format!("{norm}.scale"), &[emb]);
-        block(&format!("{norm}.shift"), &[emb]);
-    }
-    all.push(("final_norm.scale".into(), vec![emb]));
-    all.push(("final_norm.shift".into(), vec![emb]));
-    if !config.tied {
-        all.push(("out_head.weight".into(), vec![config.vocab_size, emb]));
-    }
-    all.into_iter()
-        .map(|(name, shape)| {
-            let times = if name.contains("{i}") {
-                config.n_layers
-            } else {
-                1
-            };
-            let parameters = times * shape.iter().product::<usize>();
-            Tensor {
+    let tensor = |(name, shape): (String, Vec<usize>)| {
+        let parameters = shape.iter().product();
+        match name.strip_prefix("trf_blocks.0.") {
+            Some(rest) => Tensor {
+                name: format!("trf_blocks.{{i}}.{rest}"),
+                shape,
+                parameters: config.n_layers * parameters,
+            },
+            None => Tensor {
                 name,
                 shape,
                 parameters,
-            }
-        })
-        .collect()
+            },
+        }
+    };
+    of_one_block.parameters().map(tensor).collect()
 }
 
 fn text(report: &Report) -> String {

@@ -1,4 +1,4 @@
-//! The command `gpt`: one match, one file a subcommand.
+//! The command `gpt`: one match, one file per subcommand.
 //!
 //! Standard output holds what was asked for, standard error everything else; a failure is one line.
 

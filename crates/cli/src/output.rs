@@ -18,7 +18,7 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> io::Result<()> {
     out.flush()
 }
 
-/// One JSON object on one line. What is no number in JSON (NaN, infinity) becomes `null`.
+/// One JSON object on one line. What JSON has no number for (NaN, infinity) becomes `null`.
 ///
 /// # Errors
 /// As [`print`].

@@ -129,7 +129,7 @@ fn pieces(ids: &[u32], tokenizer: &Gpt2Tokenizer) -> Result<Vec<String>> {
         .collect())
 }
 
-/// One line a token: its id, and its bytes as text.
+/// One line per token: its id, and its bytes as text.
 fn table(ids: &[u32], text: &str, tokenizer: &Gpt2Tokenizer) -> Result<String> {
     let mut table = String::new();
     for (id, piece) in ids.iter().zip(tokenizer.pieces(ids)?) {

@@ -9,7 +9,7 @@ use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 use crate::error::DataLoaderError;
 
 /// Token ids in the order of the text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Corpus {
     pub(crate) ids: Arc<[u32]>, // (n_tokens)
 }
@@ -61,7 +61,7 @@ impl Corpus {
         Ok(bytes)
     }
 
-    /// That every id is below `vocab_size`: a model's embedding has one row a token and no more.
+    /// That every id is below `vocab_size`: a model's embedding has one row per token and no more.
     ///
     /// # Errors
     /// [`DataLoaderError::IdOutOfVocabulary`] at the first id that isn't.

@@ -1,5 +1,4 @@
-//! The book's `GPTDatasetV1` (listing 2.5): windows of `max_length` tokens, one every `stride` tokens,
-//! each with a target that is the same window one token further on.
+//! The book's `GPTDatasetV1` (listing 2.5): windows of `max_length` tokens, one every `stride` tokens, each with a target that is the same window one token further on.
 //!
 //! Window i starts at token i * stride, for `i in range(0, n_tokens - max_length, stride)`.
 //! Windows are views into the corpus: nothing is copied before a batch is made.
@@ -21,7 +20,7 @@ use crate::error::DataLoaderError;
 /// assert_eq!(window.target_ids, [12, 13, 14, 15]);
 /// # Ok::<(), dataloader::DataLoaderError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GptDataset {
     ids: Arc<[u32]>, // (n_tokens), shared with the corpus
     max_length: usize,
@@ -29,7 +28,7 @@ pub struct GptDataset {
 }
 
 /// One window of a data set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window<'a> {
     /// What the model reads, (max_length).
     pub input_ids: &'a [u32],

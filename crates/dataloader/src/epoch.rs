@@ -1,7 +1,7 @@
 //! One pass over the windows of a loader, batch by batch, which can tell where it is.
 //!
-//! The generator from before it was drawn and its position, kept in a checkpoint, make the same
-//! batches again ([`Epoch::seek`]). It draws nothing itself.
+//! The generator from before it was drawn and its position, kept in a checkpoint, make the same batches again ([`Epoch::seek`]).
+//! It draws nothing itself.
 
 use std::iter::FusedIterator;
 
@@ -11,7 +11,7 @@ use crate::dataset::GptDataset;
 use crate::error::DataLoaderError;
 
 /// Some windows as two matrices.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// What the model reads, (batch, max_length).
     pub input_ids: Array2<u32>,
@@ -20,7 +20,7 @@ pub struct Batch {
 }
 
 /// An iterator over the batches of one epoch.
-#[derive(Debug, Clone)]
+#[derive(Clone, Debug)]
 pub struct Epoch {
     dataset: GptDataset, // shares the corpus's buffer
     order: Vec<usize>,   // (n_windows)

@@ -46,7 +46,7 @@ pub enum DataLoaderError {
         position: usize,
     },
     /// A file of u16 token ids has half an id at its end.
-    #[error("{}: expected 2 bytes a token, got an odd number of bytes, {bytes}", path.display())]
+    #[error("{}: expected 2 bytes per token, got an odd number of bytes, {bytes}", path.display())]
     OddFileLength {
         /// The file.
         path: PathBuf,
@@ -54,7 +54,7 @@ pub enum DataLoaderError {
         bytes: usize,
     },
     /// Bytes of u16 token ids have half an id at their end.
-    #[error("expected 2 bytes a token, got an odd number of bytes, {bytes}")]
+    #[error("expected 2 bytes per token, got an odd number of bytes, {bytes}")]
     OddLength {
         /// How many bytes came.
         bytes: usize,

@@ -1,7 +1,6 @@
 //! A corpus from and to files: UTF-8 text, and token ids as little-endian u16 (nanoGPT's `.bin`).
 //!
-//! Text is taken byte for byte: unlike Python's text mode, "\r\n" stays what it is, and so does a
-//! byte-order mark.
+//! Text is taken byte for byte: unlike Python's text mode, "\r\n" stays what it is, and so does a byte-order mark.
 
 use std::fs;
 use std::io::Write;
@@ -54,8 +53,7 @@ impl Corpus {
     /// Writes the ids to a file of little-endian u16, which replaces an old one only when it is whole.
     ///
     /// # Errors
-    /// [`DataLoaderError::IdOverU16`] before anything is written;
-    /// as [`Self::from_text_file`] if it can't be written: an old file is then as it was.
+    /// [`DataLoaderError::IdOverU16`] before anything is written; as [`Self::from_text_file`] if it can't be written: an old file is then as it was.
     pub fn write_u16_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
         let path = path.as_ref();
         let bytes = self.to_u16_bytes()?;

@@ -1,8 +1,7 @@
-//! Batches of windows in PyTorch's order: `DataLoader(dataset, batch_size, shuffle, drop_last)`
-//! with `num_workers=0`, and the book's `create_dataloader_v1` (listing 2.6).
+//! Batches of windows in PyTorch's order: `DataLoader(dataset, batch_size, shuffle, drop_last)` with `num_workers=0`, and the book's `create_dataloader_v1` (listing 2.6).
 //!
-//! Each epoch draws from the generator as PyTorch's iterator does, without shuffling too: how often a
-//! loader is iterated, an evaluation included, is part of what a seed means. There are no workers.
+//! Each epoch draws from the generator as PyTorch's iterator does, without shuffling too: how often a loader is iterated, an evaluation included, is part of what a seed means.
+//! There are no workers.
 
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 use torch_rng::TorchRng;
@@ -13,7 +12,7 @@ use crate::epoch::Epoch;
 use crate::error::DataLoaderError;
 
 /// Makes epochs of batches; each has at least one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataLoader {
     dataset: GptDataset,
     batch_size: usize,
@@ -22,8 +21,7 @@ pub struct DataLoader {
 }
 
 impl DataLoader {
-    /// Batches of `batch_size` windows, in a new order each epoch if `shuffle`, without the last batch
-    /// if that is smaller and `drop_last`.
+    /// Batches of `batch_size` windows, in a new order each epoch if `shuffle`, without the last batch if that is smaller and `drop_last`.
     ///
     /// # Errors
     /// [`DataLoaderError::ZeroBatchSize`];
@@ -79,7 +77,7 @@ impl DataLoader {
 }
 
 /// The arguments of the book's `create_dataloader_v1`, and their defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataLoaderConfig {
     /// Windows in a batch.
     pub batch_size: usize,

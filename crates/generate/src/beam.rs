@@ -1,6 +1,6 @@
 //! Beam search: the `num_beams` most probable continuations are followed at once, and the best finished one wins.
 //!
-//! As transformers' `generate(num_beams=.., do_sample=False, early_stopping=False)`: of the `2 num_beams` best candidates a step, those among the first `num_beams` that end are set aside with the score `log p / length^length_penalty`, and the best that don't end go on.
+//! As transformers' `generate(num_beams=.., do_sample=False, early_stopping=False)`: of the `2 num_beams` best candidates per step, those among the first `num_beams` that end are set aside with the score `log p / length^length_penalty`, and the best that don't end go on.
 //! It draws nothing, and it is not sure to find the most probable text.
 
 use ndarray::Axis;

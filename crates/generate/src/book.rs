@@ -105,7 +105,7 @@ pub fn generate(
                 break;
             }
         }
-        let next = Array2::from_shape_vec((idx.nrows(), 1), next).expect("one token a row");
+        let next = Array2::from_shape_vec((idx.nrows(), 1), next).expect("one token per row");
         idx = concatenate(Axis(1), &[idx.view(), next.view()]).expect("as many rows as before");
     }
     Ok(idx)

@@ -198,7 +198,7 @@ impl<'m> Decoder<'m> {
     /// Appends one token to each sequence, and [`advance`](Self::advance)s.
     ///
     /// # Errors
-    /// As [`push`](Self::push), or if there is not one token a sequence; nothing is appended.
+    /// As [`push`](Self::push), or if there is not one token per sequence; nothing is appended.
     pub fn step(&mut self, tokens: &[u32]) -> Result<ArrayView2<'_, f32>, GenerateError> {
         if tokens.len() != self.batch() {
             return Err(GenerateError::BatchSize {

@@ -135,7 +135,7 @@ impl GptConfig {
 
     /// Features inside the feed-forward network: `hidden_dim`, or 4 `emb_dim`.
     pub fn feed_forward_dim(&self) -> usize {
-        self.hidden_dim.unwrap_or(4 * self.emb_dim)
+        self.hidden_dim.unwrap_or(self.emb_dim.saturating_mul(4))
     }
 
     /// The part of the configuration that a block's attention is built from.

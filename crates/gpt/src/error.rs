@@ -42,7 +42,7 @@ pub enum GptError {
     Empty {
         /// Sequences.
         batch: usize,
-        /// Tokens a sequence.
+        /// Tokens per sequence.
         num_tokens: usize,
     },
     /// A token id that the vocabulary doesn't have.
@@ -60,7 +60,7 @@ pub enum GptError {
     /// A sequence longer than the position embeddings.
     #[error("the input has {num_tokens} tokens, but the context length is {context_length}")]
     TooLong {
-        /// Tokens a sequence of the input.
+        /// Tokens per sequence of the input.
         num_tokens: usize,
         /// The most there may be.
         context_length: usize,

@@ -1,5 +1,4 @@
 #![doc = include_str!("../README.md")]
-#![deny(unsafe_code)] // not `forbid`: the slicing macro of ndarray allows its own
 
 mod bad_lm;
 mod config;
@@ -12,6 +11,7 @@ mod model;
 mod model_backward;
 mod model_loss;
 mod model_skip;
+mod parameter_shapes;
 mod shortcut;
 mod size;
 mod transformer_block;

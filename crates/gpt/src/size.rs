@@ -3,7 +3,7 @@
 use crate::{GptConfig, GptError};
 
 /// Parameters of a model, by part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelSize {
     /// Token embeddings: vocab_size * emb_dim.
     pub tok_emb: usize,
@@ -58,35 +58,29 @@ impl GptConfig {
     }
 
     fn checked_size(&self) -> Option<ModelSize> {
-        let emb = self.emb_dim;
-        let square = emb.checked_mul(emb)?;
-        let hidden = match self.hidden_dim {
-            Some(hidden) => hidden,
-            None => emb.checked_mul(4)?,
-        };
-        let qkv_bias = if self.qkv_bias {
-            emb.checked_mul(3)?
-        } else {
-            0
-        };
-        let tok_emb = self.vocab_size.checked_mul(emb)?;
-        let size = ModelSize {
-            tok_emb,
-            pos_emb: self.context_length.checked_mul(emb)?,
-            attention: square
-                .checked_mul(4)?
-                .checked_add(qkv_bias)?
-                .checked_add(emb)?,
-            feed_forward: emb
-                .checked_mul(hidden)?
-                .checked_mul(2)?
-                .checked_add(hidden)?
-                .checked_add(emb)?,
-            norms: emb.checked_mul(4)?,
+        let mut size = ModelSize {
             n_layers: self.n_layers,
-            final_norm: emb.checked_mul(2)?,
-            out_head: if self.tied { 0 } else { tok_emb },
+            ..ModelSize::default()
         };
+        let of_one_block = Self {
+            n_layers: 1,
+            ..*self
+        };
+        for (name, shape) in of_one_block.parameters() {
+            let part = match name.trim_start_matches("trf_blocks.0.") {
+                name if name.starts_with("tok_emb.") => &mut size.tok_emb,
+                name if name.starts_with("pos_emb.") => &mut size.pos_emb,
+                name if name.starts_with("att.") => &mut size.attention,
+                name if name.starts_with("ff.") => &mut size.feed_forward,
+                name if name.starts_with("final_norm.") => &mut size.final_norm,
+                name if name.starts_with("out_head.") => &mut size.out_head,
+                _ => &mut size.norms,
+            };
+            let len = shape
+                .iter()
+                .try_fold(1usize, |len, &n| len.checked_mul(n))?;
+            *part = part.checked_add(len)?;
+        }
         let block = size
             .attention
             .checked_add(size.feed_forward)?
@@ -94,7 +88,7 @@ impl GptConfig {
         let total = self
             .n_layers
             .checked_mul(block)?
-            .checked_add(tok_emb)?
+            .checked_add(size.tok_emb)?
             .checked_add(size.pos_emb)?
             .checked_add(size.final_norm)?
             .checked_add(size.out_head)?;

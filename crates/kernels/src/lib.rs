@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![allow(unsafe_code)] // vector instructions, and output that is written before it is read
 
 mod adamw;
 mod attend_query;

@@ -29,7 +29,7 @@ const LISTS: [&str; 2] = ["additional_special_tokens", "extra_special_tokens"];
 const GPT2_NAMES: [&str; 3] = ["bos_token", "eos_token", "unk_token"];
 
 /// How transformers makes a tokenizer of the files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// `GPT2Tokenizer`: takes the vocabulary and the merges, and divides text as GPT-2 does.
     Gpt2,

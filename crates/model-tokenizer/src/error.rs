@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum ModelTokenizerError {
     /// The operating system refused.
-    #[error("{}: can't {action}: {source}", .file.display())]
+    #[error("{}: can't {action}", .file.display())]
     Io {
         /// The file.
         file: PathBuf,

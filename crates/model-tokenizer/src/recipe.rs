@@ -23,7 +23,7 @@ const MAX_ID: u32 = 1 << 24;
 const MAX_ADDED_BYTES: usize = 1 << 20;
 
 /// How a tokenizer divides a text before it merges.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Into bytes, which are written as [`byte_chars`](crate::byte_chars) says.
     ByteLevel {

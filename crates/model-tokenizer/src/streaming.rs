@@ -20,7 +20,7 @@ use crate::model_tokenizer::ModelTokenizer;
 /// assert_eq!(decoder.finish(), "");
 /// # Ok::<(), model_tokenizer::ModelTokenizerError>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone, Debug)]
 pub struct StreamingDecoder<'t> {
     tokenizer: &'t ModelTokenizer,
     text: Utf8Stream,

@@ -20,10 +20,10 @@ pub struct CrossEntropyCache {
     targets: Vec<u32>,
 }
 
-/// The mean loss of `logits` (rows, vocab_size) against one target id a row; NaN for no rows, as in PyTorch.
+/// The mean loss of `logits` (rows, vocab_size) against one target id per row; NaN for no rows, as in PyTorch.
 ///
 /// # Panics
-/// If there is not one target a row, or a target is not below `vocab_size`.
+/// If there is not one target per row, or a target is not below `vocab_size`.
 pub fn cross_entropy(logits: &ArrayRef2<f32>, targets: &[u32]) -> f32 {
     check(logits, targets);
     mean_loss(logits, &log_sums(logits), targets)
@@ -32,7 +32,7 @@ pub fn cross_entropy(logits: &ArrayRef2<f32>, targets: &[u32]) -> f32 {
 /// The loss of each row of `logits` (rows, vocab_size), whose mean is [`cross_entropy`].
 ///
 /// # Panics
-/// If there is not one target a row, or a target is not below `vocab_size`.
+/// If there is not one target per row, or a target is not below `vocab_size`.
 pub fn cross_entropy_rows(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> {
     check(logits, targets);
     row_losses(logits, &log_sums(logits), targets).collect()
@@ -41,7 +41,7 @@ pub fn cross_entropy_rows(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> 
 /// As [`cross_entropy`], keeping what [`CrossEntropyCache::backward`] needs.
 ///
 /// # Panics
-/// If there is not one target a row, or a target is not below `vocab_size`.
+/// If there is not one target per row, or a target is not below `vocab_size`.
 pub fn cross_entropy_train(logits: Array2<f32>, targets: Vec<u32>) -> (f32, CrossEntropyCache) {
     check(&logits, &targets);
     let logits = into_contiguous(logits);

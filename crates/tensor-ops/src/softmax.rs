@@ -82,7 +82,7 @@ pub fn causal_softmax_rows(
 /// The weights that [`causal_softmax_rows`] gave, found again from the scores and the `log_sums` it wrote.
 ///
 /// # Panics
-/// If rows are not contiguous, or there is not one sum a row.
+/// If rows are not contiguous, or there is not one sum per row.
 pub fn causal_softmax_from_log_sums(
     mut scores: ArrayViewMut2<f32>,
     scale: f32,

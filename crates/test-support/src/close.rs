@@ -1,5 +1,6 @@
-//! Element-wise closeness, `|got - expected| <= absolute + relative * |expected|`: the rule of PyTorch's
-//! `torch.allclose`. A NaN is close to nothing, an infinity only to itself. It does NOT broadcast:
+//! Element-wise closeness, `|got - expected| <= absolute + relative * |expected|`: the rule of PyTorch's `torch.allclose`.
+//! A NaN is close to nothing, an infinity only to itself.
+//! It does NOT broadcast:
 //! both shapes must be the same.
 
 use ndarray::{ArrayRef, Dimension};
@@ -48,8 +49,7 @@ impl Tolerance {
 ///
 /// # Panics
 ///
-/// If the shapes differ, or a number is not close; the message has the element furthest beyond its
-/// tolerance: its index, the expected and the actual number, the difference.
+/// If the shapes differ, or a number is not close; the message has the element furthest beyond its tolerance: its index, the expected and the actual number, the difference.
 #[track_caller]
 pub fn assert_close<A, B, D1, D2>(
     actual: &ArrayRef<A, D1>,

@@ -1,11 +1,11 @@
-//! The derivative of a function of one `f32`, by central differences `(f(x + h) - f(x - h)) / 2h` at steps
-//! h, h/2, h/4, ... extrapolated to h = 0 (Ridders' method). It is NOT exact near a kink (ReLU at 0):
+//! The derivative of a function of one `f32`, by central differences `(f(x + h) - f(x - h)) / 2h` at steps h, h/2, h/4, ... extrapolated to h = 0 (Ridders' method).
+//! It is NOT exact near a kink (ReLU at 0):
 //! keep inputs away from it, or read the uncertainty.
 //!
-//! Why not one step? A large step has a truncation error, of order h^2, and a small one drowns in the
-//! rounding of f (about 1e-7 of it, divided by h). With one step of 1e-3, as is usual in f64, an operation
-//! computed in f32 gets two or three correct digits. Extrapolation removes the h^2, h^4, ... terms, so the
-//! steps can stay large, where rounding does no harm: five or six correct digits are usual.
+//! Why not one step?
+//! A large step has a truncation error, of order h^2, and a small one drowns in the rounding of f (about 1e-7 of it, divided by h).
+//! With one step of 1e-3, as is usual in f64, an operation computed in f32 gets two or three correct digits.
+//! Extrapolation removes the h^2, h^4, ... terms, so the steps can stay large, where rounding does no harm: five or six correct digits are usual.
 
 /// Steps tried: h, h/2, ... h/2^(LEVELS - 1).
 const LEVELS: usize = 5;
@@ -15,8 +15,8 @@ const LEVELS: usize = 5;
 pub struct Derivative {
     /// The best estimate.
     pub value: f64,
-    /// An estimate of its error, from how well neighbouring extrapolations agree and from the rounding of
-    /// an `f32` computation. Large beside a kink.
+    /// An estimate of its error, from how well neighbouring extrapolations agree and from the rounding of an `f32` computation.
+    /// Large beside a kink.
     pub uncertainty: f64,
     /// The largest `|f|` seen.
     pub magnitude: f64,

@@ -1,30 +1,22 @@
-//! Gradient checking: a hand-written gradient against central differences of the objective, element by
-//! element; `error_i = |analytic_i - numeric_i| / max(|analytic_i|, |numeric_i|, gradient_scale)`.
+//! Gradient checking: a hand-written gradient against central differences of the objective, element by element; `error_i = |analytic_i - numeric_i| / max(|analytic_i|, |numeric_i|, gradient_scale)`.
 //! It does NOT run the backward pass: hand it the gradient.
 //!
 //! # The objective
 //!
-//! An operation has many outputs, a gradient check needs one number: `objective = sum(out * weights)` with
-//! fixed random weights ([`projection_weights`](crate::projection_weights)), summed in f64
-//! ([`project`](crate::project)). Its gradient is what `backward` gives for `d_out = weights`. Random weights
-//! matter: with all ones, softmax (rows sum to 1) and LayerNorm (rows sum to 0) have a gradient of zero and
-//! a wrong backward pass looks right.
+//! An operation has many outputs, a gradient check needs one number: `objective = sum(out * weights)` with fixed random weights ([`projection_weights`](crate::projection_weights)), summed in f64 ([`project`](crate::project)).
+//! Its gradient is what `backward` gives for `d_out = weights`.
+//! Random weights matter: with all ones, softmax (rows sum to 1) and LayerNorm (rows sum to 0) have a gradient of zero and a wrong backward pass looks right.
 //!
 //! # The tolerance
 //!
-//! The operation itself runs in f32, so its outputs carry rounding errors near 1e-7 of their size, and a
-//! difference quotient divides them by the step. Three habits keep the noise near 1e-5 of the gradient:
-//! the step follows the size of the parameters (an eighth of their root mean square: at scale 0.1 LayerNorm
-//! bends ten times as fast as at scale 1), extrapolation allows such large steps
-//! ([`central_difference`]), and an element is measured against the root mean square of the whole gradient,
-//! not against itself alone: an element that happens to be 1e-6 among ones has no correct digits to compare.
+//! The operation itself runs in f32, so its outputs carry rounding errors near 1e-7 of their size, and a difference quotient divides them by the step.
+//! Three habits keep the noise near 1e-5 of the gradient:
+//! the step follows the size of the parameters (an eighth of their root mean square: at scale 0.1 LayerNorm bends ten times as fast as at scale 1), extrapolation allows such large steps ([`central_difference`]), and an element is measured against the root mean square of the whole gradient, not against itself alone: an element that happens to be 1e-6 among ones has no correct digits to compare.
 //!
-//! Some gradients are zero by their nature (a bias of the keys shifts all scores of a row alike), and then
-//! there is only noise. So `gradient_scale` is never under the size at which the noise,
-//! `4 * f32::EPSILON * max|objective| / step`, is exactly the tolerance.
+//! Some gradients are zero by their nature (a bias of the keys shifts all scores of a row alike), and then there is only noise.
+//! So `gradient_scale` is never under the size at which the noise, `4 * f32::EPSILON * max|objective| / step`, is exactly the tolerance.
 //!
-//! The default tolerance of 1e-3 leaves a margin of some 10 to 100 over the noise, while the mistakes that
-//! happen (a lost factor, a missing term, a wrong sign, a transposed matrix) are errors of 0.01 and up.
+//! The default tolerance of 1e-3 leaves a margin of some 10 to 100 over the noise, while the mistakes that happen (a lost factor, a missing term, a wrong sign, a transposed matrix) are errors of 0.01 and up.
 
 use std::fmt;
 
@@ -134,8 +126,8 @@ impl fmt::Display for GradientReport {
 }
 
 impl GradientCheck {
-    /// Compares `analytic` with the differences of `objective` at `parameters`; does not panic on a wrong
-    /// gradient. The objective sees the parameters with one element moved.
+    /// Compares `analytic` with the differences of `objective` at `parameters`; does not panic on a wrong gradient.
+    /// The objective sees the parameters with one element moved.
     ///
     /// # Panics
     ///

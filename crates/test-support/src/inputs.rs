@@ -1,11 +1,9 @@
-//! Test inputs that are the same in every run and on every machine: a 64-bit linear congruential generator,
-//! `state = state * a + c`, of which the high bits are used. NOT for anything but tests: the numbers of the
-//! model come from `torch-rng`.
+//! Test inputs that are the same in every run and on every machine: a 64-bit linear congruential generator, `state = state * a + c`, of which the high bits are used.
+//! NOT for anything but tests: the numbers of the model come from `torch-rng`.
 
 use ndarray::{Array, ArrayRef, Dimension, ShapeBuilder};
 
-/// The input scales at which every backward pass is checked: the flat part of an activation, the bend, and
-/// the saturated ends.
+/// The input scales at which every backward pass is checked: the flat part of an activation, the bend, and the saturated ends.
 pub const INPUT_SCALES: [f32; 3] = [0.1, 1.0, 3.0];
 
 /// A linear congruential generator (Knuth's MMIX constants).

@@ -3,7 +3,7 @@
 //! Positions of words and bytes count UTF-8 bytes of the text, positions of ids count ids; both from 0.
 
 /// Everything this crate refuses, with the offending word or number.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenizerError {
     /// [`SimpleTokenizerV1`](crate::SimpleTokenizerV1) met a word that its vocabulary lacks.

@@ -1,4 +1,4 @@
-//! GPT-2's byte pair encoding over tiktoken-rs, with the manners of Python's tiktoken (book section 2.5).
+//! GPT-2's byte pair encoding over tiktoken-rs, with the rules for special tokens of Python's tiktoken (book section 2.5).
 //!
 //! A special token in the text that the caller did not allow is an error, not silently text.
 //! Every text can be encoded and no text makes it panic; other vocabularies than GPT-2's are not read.
@@ -20,7 +20,7 @@ pub const ENDOFTEXT_ID: u32 = 50_256;
 const LONG_BLANK: usize = 256; // bytes
 
 /// Which special tokens a text may contain, as tiktoken's `allowed_special`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllowedSpecial<'a> {
     /// None: the default of tiktoken's `encode`.
     #[default]
@@ -187,11 +187,9 @@ impl fmt::Debug for Gpt2Tokenizer {
 
 /// Cuts a text inside its long white space runs, before the last character of each, if text follows.
 ///
-/// GPT-2's pattern takes a run followed by text as two pieces, all but the last character
-/// (`\s+(?!\S)`) and the last, which may go with the word after it (` ?\p{L}+`).
-/// So it divides there anyway, and the ids stay the same; but `\s+(?!\S)` backtracks, and beyond a
-/// million characters gives up with an error. After the cut the run ends its part,
-/// where `\s++$` takes it without a step back.
+/// GPT-2's pattern takes a run followed by text as two pieces, all but the last character (`\s+(?!\S)`) and the last, which may go with the word after it (` ?\p{L}+`).
+/// So it divides there anyway, and the ids stay the same; but `\s+(?!\S)` backtracks, and beyond a million characters gives up with an error.
+/// After the cut the run ends its part, where `\s++$` takes it without a step back.
 fn cut_long_blanks(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0; // of the part

@@ -1,7 +1,6 @@
 //! The book's two word tokenizers over a vocabulary (sections 2.3 and 2.4).
 //!
-//! Both split a text with [`preprocess`](crate::preprocess) and decode by joining with single spaces,
-//! then dropping the white space before some punctuation: `, . ? ! " ( ) '` in V1, also `: ;` in V2.
+//! Both split a text with [`preprocess`](crate::preprocess) and decode by joining with single spaces, then dropping the white space before some punctuation: `, . ? ! " ( ) '` in V1, also `: ;` in V2.
 //! Decoding is not the inverse of encoding: "It's" comes back as "It' s", and neither `_` nor `--` is joined.
 
 use crate::error::TokenizerError;
@@ -20,7 +19,7 @@ use crate::whitespace::{is_python_whitespace, python_strip};
 /// assert!(matches!(tokenizer.encode("Hello"), Err(TokenizerError::UnknownToken { .. })));
 /// # Ok::<(), TokenizerError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimpleTokenizerV1 {
     vocabulary: Vocabulary,
 }
@@ -75,7 +74,7 @@ impl SimpleTokenizerV1 {
 /// assert_eq!(tokenizer.decode(&ids)?, "<|unk|> <|unk|> do you like tea?");
 /// # Ok::<(), tokenizer::TokenizerError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimpleTokenizerV2 {
     vocabulary: Vocabulary,
     unk_id: u32,

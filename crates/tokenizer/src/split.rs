@@ -1,5 +1,4 @@
-//! Splitting text into words and punctuation with the separators kept, as Python's
-//! `re.split` does with one capturing group (book section 2.2).
+//! Splitting text into words and punctuation with the separators kept, as Python's `re.split` does with one capturing group (book section 2.2).
 //!
 //! Two separators side by side have an empty string between them, and so has a separator at either end:
 //! the pieces always alternate piece, separator, piece, ..., and joined they give the text back.
@@ -8,14 +7,13 @@
 use crate::whitespace::{is_python_whitespace, python_strip};
 
 /// What counts as a separator; `\s` is Python's white space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Separators {
     /// `(\s)`
     Whitespace,
     /// `([,.]|\s)`
     CommasPeriods,
-    /// `([,.?_!"()\']|--|\s)`: an early form that forgets `:` and `;`, which a vocabulary
-    /// built with [`Separators::Full`] therefore can't cover ("word;" is one piece).
+    /// `([,.?_!"()\']|--|\s)`: an early form that forgets `:` and `;`, which a vocabulary built with [`Separators::Full`] therefore can't cover ("word;" is one piece).
     WithoutColons,
     /// `([,.:;?_!"()\']|--|\s)`: the pattern of both tokenizers.
     Full,

@@ -21,7 +21,7 @@ use crate::utf8_stream::Utf8Stream;
 /// assert_eq!(decoder.finish(), "");
 /// # Ok::<(), tokenizer::TokenizerError>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone, Debug)]
 pub struct StreamingDecoder {
     tokenizer: Gpt2Tokenizer,
     text: Utf8Stream,
@@ -38,8 +38,7 @@ impl StreamingDecoder {
         }
     }
 
-    /// Takes the next id; returns the characters that it completes, with U+FFFD for bytes that
-    /// can't begin or go on a character.
+    /// Takes the next id; returns the characters that it completes, with U+FFFD for bytes that can't begin or go on a character.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownId`] for an id at or over 50,257: the decoder stays as it was.

@@ -12,14 +12,13 @@ use std::str::from_utf8;
 /// assert_eq!(stream.push(&[0xa9]), "é");
 /// assert_eq!(stream.finish(), "");
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Utf8Stream {
     pending: Vec<u8>, // the start of a character
 }
 
 impl Utf8Stream {
-    /// Takes the next bytes; returns the characters that they complete, with U+FFFD for bytes that
-    /// can't begin or go on a character.
+    /// Takes the next bytes; returns the characters that they complete, with U+FFFD for bytes that can't begin or go on a character.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);
         let whole = self.pending.len() - unfinished(&self.pending);

@@ -18,7 +18,7 @@ pub const UNK: &str = "<|unk|>";
 /// assert_eq!(vocabulary.tokens(), [",", "cat", "dog", "the", "<|endoftext|>", "<|unk|>"]);
 /// assert_eq!(vocabulary.id("the"), Some(3));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vocabulary {
     tokens: Vec<String>,       // id -> token
     ids: HashMap<String, u32>, // token -> id

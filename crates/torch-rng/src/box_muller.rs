@@ -1,10 +1,8 @@
 //! Box-Muller over blocks of 16: eight radii from the first half, eight angles from the second.
 //!
-//! `u1 = 1 - d[j]`, `u2 = d[j + 8]`, `radius = sqrt(-2 ln u1)`, `theta = 2 pi u2`,
-//! `d[j] = radius cos theta * std + mean`, `d[j + 8] = radius sin theta * std + mean`.
+//! `u1 = 1 - d[j]`, `u2 = d[j + 8]`, `radius = sqrt(-2 ln u1)`, `theta = 2 pi u2`, `d[j] = radius cos theta * std + mean`, `d[j + 8] = radius sin theta * std + mean`.
 //!
-//! The roundings to f32 are those of PyTorch's scalar code; `ln`, `sin` and `cos` are series in f64,
-//! which round to the nearest f32 nearly always and let the loops be vectorised.
+//! The roundings to f32 are those of PyTorch's scalar code; `ln`, `sin` and `cos` are series in f64, which round to the nearest f32 nearly always and let the loops be vectorised.
 //! They hold for the arguments that occur here, (0, 1] and [0, 2 pi], and for no others.
 
 use std::f64::consts::{FRAC_PI_2, LN_2, PI};

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use crate::UnknownBuild;
 
 /// A build of PyTorch, as far as its random numbers go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Build {
     /// PyTorch without Intel's MKL generators (macOS, ARM, later x86 releases): what the book's notebooks print.
     #[default]

@@ -91,7 +91,7 @@ pub enum ProbabilityError {
     Ragged {
         /// Probabilities handed in.
         len: usize,
-        /// Categories a row.
+        /// Categories per row.
         n_categories: usize,
     },
 }

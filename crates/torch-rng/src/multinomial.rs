@@ -2,7 +2,7 @@
 //!
 //! An exponential race, not a walk along the cumulated probabilities: `e_i` exponential, the result is `argmax p_i / e_i`.
 //! Portable: `e_i = -ln(1 - u)`, u of 53 bits. MKL: `e_i = -ln(u)`, u the f32 nearest to `x_i / (2^31 - 1)`, x of MCG31m1.
-//! Every category draws, those of probability 0 too. More than one sample a row is not offered.
+//! Every category draws, those of probability 0 too. More than one sample per row is not offered.
 
 use crate::mcg31m1::{Mcg31m1, unit_f32};
 use crate::{Build, ProbabilityError, TorchRng};
@@ -35,7 +35,7 @@ impl TorchRng {
         Ok(rows[0])
     }
 
-    /// `torch.multinomial(probabilities, num_samples=1)` for a tensor (n_rows, n_categories), row-major: one category a row.
+    /// `torch.multinomial(probabilities, num_samples=1)` for a tensor (n_rows, n_categories), row-major: one category per row.
     ///
     /// Rows draw one after the other; with MKL one sequence runs through all of them.
     ///

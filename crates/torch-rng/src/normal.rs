@@ -2,8 +2,7 @@
 //!
 //! PyTorch has two algorithms, and the size of the tensor chooses.
 //! Fewer than 16: Box-Muller in f64, one pair at a time, the second value of a pair kept for the next call.
-//! From 16 on: uniforms everywhere, then Box-Muller over blocks of 16 (see `box_muller`);
-//! where the size is no multiple of 16, the last 16 elements are drawn once more.
+//! From 16 on: uniforms everywhere, then Box-Muller over blocks of 16 (see `box_muller`); where the size is no multiple of 16, the last 16 elements are drawn once more.
 
 use std::f64::consts::PI;
 

@@ -24,8 +24,7 @@ impl TorchRng {
 
     /// The order in which `DataLoader(.., shuffle, num_workers=0)` visits `n` items, as iterating over it draws it.
     ///
-    /// Shuffled: a base seed for workers that do not exist (two draws), then the seed of a new generator (two more)
-    /// whose [`randperm`](Self::randperm) is the order.
+    /// Shuffled: a base seed for workers that do not exist (two draws), then the seed of a new generator (two more) whose [`randperm`](Self::randperm) is the order.
     /// In order: the base seed is drawn all the same.
     pub fn data_loader_order(&mut self, n: usize, shuffle: bool) -> Vec<usize> {
         let _base_seed = self.engine.next_u64();

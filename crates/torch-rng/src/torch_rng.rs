@@ -1,7 +1,6 @@
 //! The generator: an MT19937 engine, the normal it may hold back, and the build it imitates.
 //!
-//! The draws themselves stand in the files named after them: uniform, normal, dropout,
-//! multinomial, permutation.
+//! The draws themselves stand in the files named after them: uniform, normal, dropout, multinomial, permutation.
 
 use crate::Build;
 use crate::mt19937::Mt19937;

@@ -1,4 +1,4 @@
-//! Training does what it is for, gives the same bits on any number of threads, and stops when the loss is no number.
+//! Training does what it is for, gives the same bits on any number of threads, and stops when the loss is not a number.
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 mod common;

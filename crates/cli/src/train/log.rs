@@ -1,4 +1,4 @@
-//! `log.jsonl`: what happened in a run, one JSON object a line, whole after a crash but for a last half line.
+//! `log.jsonl`: what happened in a run, one JSON object per line, whole after a crash but for a last half line.
 //!
 //! `{"event":"step",...}`, `"eval"`, `"sample"`, `"saved"`, and `"start"` at each start.
 //! What a resumed run does again is taken out first, so its losses are those of a run that never stopped.

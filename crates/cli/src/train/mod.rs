@@ -57,7 +57,7 @@ pub(crate) struct TrainArgs {
     /// Go on with a run as if it had never stopped [default: the newest in runs/, or --out-dir]
     #[arg(long, value_name = "DIR", num_args = 0..=1, help_heading = "Run")]
     resume: Option<Option<PathBuf>>,
-    /// Print what happens as JSON, one object a line, as log.jsonl has it
+    /// Print what happens as JSON, one object per line, as log.jsonl has it
     #[arg(long, help_heading = "Run")]
     json: bool,
     /// Say what each of mpirun's processes is at the start, and what they exchanged at the end

@@ -28,7 +28,7 @@ pub(crate) struct Progress {
     max_steps: u64,
     tokens_per_step: u64,
     last: Instant,
-    /// Seconds a step, smoothed.
+    /// Seconds per step, smoothed.
     pace: Option<f64>,
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn loaders() -> (DataLoader, Option<DataLoader>) {
     )
 }
 
-/// Three batches a step, an evaluation every four steps, clipping.
+/// Three batches per step, an evaluation every four steps, clipping.
 pub(crate) fn config(max_steps: u64) -> TrainConfig {
     TrainConfig {
         max_steps,

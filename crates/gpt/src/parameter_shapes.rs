@@ -1,0 +1,86 @@
+//! The names and shapes of a model's parameters, told from its configuration without allocating one.
+
+use crate::GptConfig;
+
+impl GptConfig {
+    /// Name and shape of each parameter, as `Parameters::named_parameters` of the model has them and in its order.
+    ///
+    /// They are made as they are asked for: an untrusted configuration may claim more layers than memory has bytes.
+    ///
+    /// ```
+    /// let (name, shape) = gpt::GptConfig::GPT2_124M.parameters().next().unwrap();
+    /// assert_eq!((name.as_str(), shape), ("tok_emb.weight", vec![50257, 768]));
+    /// ```
+    pub fn parameters(self) -> impl Iterator<Item = (String, Vec<usize>)> {
+        let (emb, hidden) = (self.emb_dim, self.feed_forward_dim());
+        let named = |(name, shape): (&str, Vec<usize>)| (name.to_owned(), shape);
+        let embeddings = [
+            ("tok_emb.weight", vec![self.vocab_size, emb]),
+            ("pos_emb.weight", vec![self.context_length, emb]),
+        ];
+        let block = move |i: usize| {
+            [
+                ("att.W_query.weight", vec![emb, emb]),
+                ("att.W_query.bias", vec![emb]),
+                ("att.W_key.weight", vec![emb, emb]),
+                ("att.W_key.bias", vec![emb]),
+                ("att.W_value.weight", vec![emb, emb]),
+                ("att.W_value.bias", vec![emb]),
+                ("att.out_proj.weight", vec![emb, emb]),
+                ("att.out_proj.bias", vec![emb]),
+                ("ff.layers.0.weight", vec![hidden, emb]),
+                ("ff.layers.0.bias", vec![hidden]),
+                ("ff.layers.2.weight", vec![emb, hidden]),
+                ("ff.layers.2.bias", vec![emb]),
+                ("norm1.scale", vec![emb]),
+                ("norm1.shift", vec![emb]),
+                ("norm2.scale", vec![emb]),
+                ("norm2.shift", vec![emb]),
+            ]
+            .into_iter()
+            .filter(move |(name, _)| {
+                self.qkv_bias || !(name.starts_with("att.W_") && name.ends_with("bias"))
+            })
+            .map(move |(name, shape)| (format!("trf_blocks.{i}.{name}"), shape))
+        };
+        let last = [
+            ("final_norm.scale", vec![emb]),
+            ("final_norm.shift", vec![emb]),
+        ];
+        let head = (!self.tied).then(|| ("out_head.weight", vec![self.vocab_size, emb]));
+        (embeddings.into_iter().map(named))
+            .chain((0..self.n_layers).flat_map(block))
+            .chain(last.into_iter().chain(head).map(named))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tensor_ops::Parameters;
+
+    use super::*;
+    use crate::GptModel;
+
+    #[test]
+    fn they_are_those_of_the_model_in_its_order() {
+        for (tied, qkv_bias, hidden_dim) in [(true, true, None), (false, false, Some(5))] {
+            let config = GptConfig {
+                vocab_size: 7,
+                context_length: 3,
+                emb_dim: 4,
+                n_heads: 2,
+                n_layers: 2,
+                tied,
+                qkv_bias,
+                hidden_dim,
+                ..GptConfig::GPT2_124M
+            };
+            let model = GptModel::zeros(config).expect("a small configuration");
+            let expected = model.named_parameters();
+            let expected = expected
+                .iter()
+                .map(|(name, view)| (name.clone(), view.shape().to_vec()));
+            assert!(config.parameters().eq(expected));
+        }
+    }
+}
