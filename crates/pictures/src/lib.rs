@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![deny(unsafe_code)] // not `forbid`: the slicing macro of ndarray allows its own
+#![forbid(unsafe_code)]
 
 mod bars;
 mod chart;
