@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
+use pictures::Picture;
+
 use crate::TrainingRun;
 use crate::printed::{Verdict, compare};
 use crate::torch_form;
@@ -17,6 +19,8 @@ pub struct Notebook {
     pub(crate) records: Vec<Record>,
     pub(crate) left_out: Vec<LeftOut>,
     pub(crate) ended: Option<String>,
+    /// Each with the line of its call; `None` where no page is asked for.
+    pub(crate) pictures: Option<Vec<(u32, Picture)>>,
 }
 
 /// What a record counts as.
@@ -61,7 +65,7 @@ pub struct LeftOut {
 }
 
 impl Notebook {
-    pub(crate) fn new(text: Option<&'static str>, training: TrainingRun) -> Self {
+    pub(crate) fn new(text: Option<&'static str>, training: TrainingRun, draws: bool) -> Self {
         Self {
             text,
             training,
@@ -69,6 +73,7 @@ impl Notebook {
             records: Vec::new(),
             left_out: Vec::new(),
             ended: None,
+            pictures: draws.then(Vec::new),
         }
     }
 
@@ -83,6 +88,16 @@ impl Notebook {
     ///
     /// The outline reads both from the source, and a test that there is such an item.
     pub fn listing(&mut self, _path: &str, _start: &str) {}
+
+    /// A picture of what was computed, for the notebook's page; costs nothing where no page is asked for.
+    ///
+    /// What only the picture needs is computed inside `picture`.
+    #[track_caller]
+    pub fn draws(&mut self, _name: &str, picture: impl FnOnce() -> Picture) {
+        if let Some(pictures) = &mut self.pictures {
+            pictures.push((Location::caller().line(), picture()));
+        }
+    }
 
     /// The book's text, if it was given.
     pub fn the_verdict(&self) -> Option<&'static str> {

@@ -5,6 +5,7 @@
 use anyhow::{Context, Result};
 use dataloader::{Corpus, DataLoaderConfig, GptDataset, create_dataloader_v1};
 use ndarray::{Array1, array};
+use pictures::windows;
 use tensor_ops::Embedding;
 use tokenizer::{
     AllowedSpecial, ENDOFTEXT, Gpt2Tokenizer, Separators, SimpleTokenizerV1, SimpleTokenizerV2,
@@ -190,6 +191,15 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "Hello, do you like tea? <|endoftext|> In the sunlit terracesof someunknownPlace.",
     );
 
+    book.draws("The tokens of In [28]", || {
+        let pieces: Vec<String> = integers
+            .iter()
+            .map(|&id| tokenizer.decode_lossy(&[id]).unwrap_or_default())
+            .collect();
+        let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+        windows("A text's tokens", &pieces, &[], 0)
+    });
+
     book.section("2.6", "Data sampling with a sliding window");
     if let Some(raw_text) = book.the_verdict() {
         let enc_text = Corpus::from_text(raw_text, &tokenizer, AllowedSpecial::None)?;
@@ -232,6 +242,14 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
  and established himself ---->  in
  and established himself in ---->  a",
         );
+        book.draws("Windows of four tokens, and their targets", || {
+            let pieces: Vec<String> = enc_sample.ids()[..10]
+                .iter()
+                .map(|&id| tokenizer.decode_lossy(&[id]).unwrap_or_default())
+                .collect();
+            let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+            windows("Windows of 4 tokens, stride 1", &pieces, &[0, 1, 2], 4)
+        });
 
         book.listing(
             "crates/dataloader/src/loader.rs",

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use attention::{AttentionConfig, MultiHeadAttention, MultiHeadAttentionWrapper};
 use dataloader::{Corpus, DataLoader, DataLoaderConfig, GptDataset, create_dataloader_v1};
 use ndarray::{Array2, Array3, array};
+use pictures::windows;
 use tensor_ops::{Embedding, Linear};
 use tokenizer::Gpt2Tokenizer;
 use torch_rng::TorchRng;
@@ -150,6 +151,16 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
         "tensor([[ 997,  998,  999, 1000]])",
     );
 
+    book.draws("Windows of four numbers, stride 1 and stride 4", || {
+        let names: Vec<String> = numbers.ids()[..13].iter().map(u32::to_string).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        windows(
+            "Windows of 4: two with stride 1, then with stride 4",
+            &names,
+            &[0, 1, 4, 8],
+            4,
+        )
+    });
     let dataset = GptDataset::new(&numbers, 4, 4)?;
     let dataloader = DataLoader::new(dataset.clone(), 2, false, true)?;
     let batch = dataloader.epoch(&mut rng).last().context("a batch")?;

@@ -7,6 +7,7 @@ use attention::{
     context_vectors, mask_future, normalize_by_sum, normalize_rows, scaled_softmax,
 };
 use ndarray::{Array1, Array2, Axis, array, s, stack};
+use pictures::{HeatMap, heat_map};
 use tensor_ops::{Dropout, matmul, matmul_batched, softmax, softmax_naive};
 use torch_rng::TorchRng;
 
@@ -110,6 +111,15 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         [0.1526, 0.1958, 0.1975, 0.1367, 0.1879, 0.1295],
         [0.1385, 0.2184, 0.2128, 0.1420, 0.0988, 0.1896]])",
     );
+    book.draws("Attention without trainable weights", || {
+        heat_map(
+            &attn_weights,
+            of_tokens(
+                "Weights without trainable matrices",
+                "attention weight (rows sum to 1)",
+            ),
+        )
+    });
 
     let row_2_sum: f64 = [0.1385, 0.2379, 0.2333, 0.1240, 0.1082, 0.1581]
         .iter()
@@ -246,6 +256,12 @@ tensor([[1., 0., 0., 0., 0., 0.],
         [1., 1., 1., 1., 1., 0.],
         [1., 1., 1., 1., 1., 1.]])",
     );
+    book.draws("The causal mask", || {
+        heat_map(
+            &mask_simple,
+            of_tokens("The causal mask", "1: seen, 0: masked"),
+        )
+    });
 
     let masked_simple = &attn_weights * &mask_simple;
     book.prints(
@@ -285,6 +301,15 @@ tensor([[0.2899,   -inf,   -inf,   -inf,   -inf,   -inf],
         [0.2183, 0.0874, 0.0882, 0.0177, 0.0786,   -inf],
         [0.3408, 0.1270, 0.1290, 0.0198, 0.1290, 0.0078]])",
     );
+    book.draws("Scores with a masked future", || {
+        heat_map(
+            &masked,
+            of_tokens(
+                "Scores, the future masked",
+                "attention score q·k (-∞: masked)",
+            ),
+        )
+    });
 
     let attn_weights = scaled_softmax(&masked, keys.ncols());
     book.prints(
@@ -298,6 +323,15 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.2175, 0.1983, 0.1984, 0.1888, 0.1971, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
+    book.draws("Causal attention weights", || {
+        heat_map(
+            &attn_weights,
+            of_tokens(
+                "Causal attention weights",
+                "attention weight (rows sum to 1)",
+            ),
+        )
+    });
 
     book.section("3.5.2", "Masking additional attention weights with dropout");
     let dropout = Dropout { p: 0.5 };
@@ -326,6 +360,15 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.0000, 0.3966, 0.0000, 0.3775, 0.0000, 0.0000],
         [0.0000, 0.3327, 0.3331, 0.3084, 0.3331, 0.0000]])",
     );
+    book.draws("Causal attention weights after dropout", || {
+        heat_map(
+            &dropped,
+            of_tokens(
+                "After dropout of one half",
+                "attention weight, those kept times 2",
+            ),
+        )
+    });
 
     book.section(
         "3.5.3",
@@ -407,7 +450,7 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
     );
     book.listing("crates/attention/src/plain.rs", "pub fn forward_plain");
     let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(123))?;
-    let (context_vecs, _weights) = mha.forward_plain(&batch, None)?;
+    let (context_vecs, weights) = mha.forward_plain(&batch, None)?; // weights (2, num_heads, 6, 6)
     book.prints(
         "In [36]",
         &context_vecs,
@@ -429,6 +472,21 @@ tensor([[[0.3190, 0.4858],
     book.shape("In [36]", &context_vecs, &[2, 6, 2]);
     let fast = mha.forward(&batch)?; // block by block
     book.again("In [36]", &fast);
+
+    book.draws("Multi-head attention: the first head", || {
+        let head = weights.slice(s![0, 0, .., ..]);
+        heat_map(
+            &head,
+            of_tokens("Head 0 of two", "attention weight (rows sum to 1)"),
+        )
+    });
+    book.draws("Multi-head attention: the second head", || {
+        let head = weights.slice(s![0, 1, .., ..]);
+        heat_map(
+            &head,
+            of_tokens("Head 1 of two", "attention weight (rows sum to 1)"),
+        )
+    });
 
     // (b, num_heads, num_tokens, head_dim) = (1, 2, 3, 4)
     let a = array![[
@@ -484,4 +542,17 @@ tensor([[0.4391, 0.7003, 0.5903],
         &product.index_axis(Axis(0), 0),
     );
     Ok(())
+}
+
+/// The six tokens of the chapter on both axes.
+fn of_tokens(title: &'static str, unit: &'static str) -> HeatMap<'static> {
+    const TOKENS: &[&str] = &["Your", "journey", "starts", "with", "one", "step"];
+    HeatMap {
+        title,
+        rows: TOKENS,
+        row_axis: "query",
+        columns: TOKENS,
+        column_axis: "key",
+        unit,
+    }
 }

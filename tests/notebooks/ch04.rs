@@ -8,8 +8,9 @@ use gpt::{
     DummyGptModel, ExampleDeepNeuralNetwork, FeedForward, GptConfig, GptModel, LayerNorm,
     TransformerBlock,
 };
-use ndarray::{Array2, Array3, Axis, array};
-use tensor_ops::{Linear, Parameters, relu};
+use ndarray::{Array1, Array2, Array3, Axis, array};
+use pictures::{Chart, Line, PLAIN, chart};
+use tensor_ops::{Linear, Parameters, gelu, gelu_backward, relu, relu_backward};
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
 use torch_rng::{Build, TorchRng};
 
@@ -148,6 +149,30 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "Implementing a feed forward network with GELU activations",
     );
     book.listing("crates/tensor-ops/src/gelu.rs", "pub fn gelu<");
+    book.draws("GELU and ReLU, with their derivatives", || {
+        let x = Array1::linspace(-3.0, 3.0, 241);
+        let one = Array1::ones(x.len());
+        let line = |name: &str, y: Array1<f32>, dashed| Line {
+            name: name.to_owned(),
+            points: points(&x, &y),
+            dashed,
+            ..Line::default()
+        };
+        let lines = vec![
+            line("GELU", gelu(&x), false),
+            line("ReLU", relu(&x), false),
+            line("GELU's derivative", gelu_backward(&x, one.clone()), true),
+            line("ReLU's derivative", relu_backward(&x, one.clone()), true),
+        ];
+        let activations = Chart {
+            title: "Activation functions",
+            x: "x",
+            y: "f(x), f'(x)",
+            lines,
+            log_y: false,
+        };
+        chart(&activations, PLAIN)
+    });
     book.prints("In [16]", &GptConfig::GPT2_124M.emb_dim, "768");
 
     book.listing("crates/gpt/src/feed_forward.rs", "pub fn forward(");
@@ -164,10 +189,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     let mut rng = TorchRng::manual_seed(123);
     let model_without_shortcut = ExampleDeepNeuralNetwork::new(&layer_sizes, false, &mut rng)?;
     let gradients = model_without_shortcut.mean_absolute_gradients(&sample_input, &target);
-    let (_, gradients): (Vec<String>, Vec<f32>) = gradients.into_iter().unzip();
+    let (_, without_shortcut): (Vec<String>, Vec<f32>) = gradients.into_iter().unzip();
     book.prints(
         "In [19]",
-        &gradients,
+        &without_shortcut,
         "\
 layers.0.0.weight has gradient mean of 0.00020173587836325169
 layers.1.0.weight has gradient mean of 0.00012011159560643137
@@ -190,6 +215,26 @@ layers.2.0.weight has gradient mean of 0.32896995544433594
 layers.3.0.weight has gradient mean of 0.2665732204914093
 layers.4.0.weight has gradient mean of 1.3258540630340576",
     );
+
+    book.draws("Gradients with and without shortcuts", || {
+        let layers: Array1<f32> = (0..5u8).map(f32::from).collect();
+        let line = |name: &str, gradients: &[f32]| Line {
+            name: name.to_owned(),
+            points: points(&layers, &gradients.to_vec().into()),
+            ..Line::default()
+        };
+        let by_layer = Chart {
+            title: "Mean absolute gradient by layer",
+            x: "layer (0 is the input's)",
+            y: "mean |gradient| of the weights",
+            lines: vec![
+                line("with shortcuts", &gradients),
+                line("without", &without_shortcut),
+            ],
+            log_y: true,
+        };
+        chart(&by_layer, PLAIN)
+    });
 
     book.section(
         "4.5",
@@ -295,4 +340,10 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         "Hello, I am Featureiman Byeswickattribute argue logger Normandy Compton analogous",
     );
     Ok(())
+}
+
+/// As a chart takes them.
+fn points(x: &Array1<f32>, y: &Array1<f32>) -> Vec<(f64, f64)> {
+    let pairs = x.iter().zip(y);
+    pairs.map(|(&x, &y)| (f64::from(x), f64::from(y))).collect()
 }

@@ -9,6 +9,7 @@ use dataloader::{
 use generate::{generate_text_simple, greedy_id, softmax_with_temperature, top_k_filter};
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array1, Array3, Axis, array};
+use pictures::{Bars, bars};
 use tensor_ops::{cross_entropy, softmax};
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
 use torch_rng::TorchRng;
@@ -291,6 +292,19 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 103 x you",
     );
 
+    book.draws("Probabilities at three temperatures", || {
+        let groups = [("0.1", &colder), ("1", &probas), ("5", &hotter)];
+        bars(&Bars {
+            title: "Temperature scaling",
+            x: "next token",
+            y: "probability",
+            labels: &vocab,
+            groups: &groups.map(|(temperature, probas)| {
+                (temperature, probas.iter().map(|&p| f64::from(p)).collect())
+            }),
+        })
+    });
+
     book.section("5.3.2", "Top-k sampling");
     let new_logits = top_k_filter(&next_token_logits, 3)?;
     let mut top_pos: Vec<usize> = (0..vocab.len())
@@ -317,6 +331,17 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         &topk_probas,
         "tensor([0.0615, 0.0000, 0.0000, 0.5775, 0.0000, 0.0000, 0.0000, 0.3610, 0.0000])",
     );
+    book.draws("Probabilities before and after top-k", || {
+        let groups = [("all tokens", &probas), ("top 3", &topk_probas)];
+        bars(&Bars {
+            title: "Top-k sampling, k = 3",
+            x: "next token",
+            y: "probability",
+            labels: &vocab,
+            groups: &groups
+                .map(|(name, probas)| (name, probas.iter().map(|&p| f64::from(p)).collect())),
+        })
+    });
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use dataloader::{DataLoader, DataLoaderConfig, create_dataloader_v1, train_valid
 use generate::{BookSampling, generate, generate_text_simple};
 use gpt::{GptConfig, GptModel};
 use ndarray::Array2;
+use pictures::{Chart, Line, Picture, chart};
 use serde_json::json;
 use tokenizer::{Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
 use torch_rng::TorchRng;
@@ -101,6 +102,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
             5e-3,
             ROUNDING_GROWS,
         );
+
+        book.draws("Losses over steps and tokens seen", || losses(&printout));
 
         let samples =
             Array2::from_shape_vec((printout.samples.len(), 54), printout.samples.concat())?;
@@ -227,6 +230,39 @@ fn train(
     };
     let history = train_model_simple(model, optimizer, loaders, &training, rng, on_event)?;
     Ok((history, printout))
+}
+
+/// The book's figure of both losses, with every batch's behind them.
+fn losses(printout: &Printout) -> Picture {
+    let line = |name: &str, points: Vec<(f64, f64)>, faint| Line {
+        name: name.to_owned(),
+        points,
+        faint,
+        ..Line::default()
+    };
+    let batches = printout.batch_losses.iter().zip(0u32..);
+    let batches = batches.map(|(&loss, step)| (f64::from(step), f64::from(loss)));
+    let evaluated = |loss: fn(&Evaluation) -> Option<f64>| -> Vec<(f64, f64)> {
+        let points = printout.evaluations.iter();
+        points
+            .filter_map(|e| Some((e.step as f64, loss(e)?)))
+            .collect()
+    };
+    let losses = Chart {
+        title: "Losses of the training run",
+        x: "step (tokens seen)",
+        y: "cross-entropy of a token",
+        lines: vec![
+            line("each batch", batches.collect(), true),
+            line("training", evaluated(|e| Some(e.train_loss)), false),
+            line("validation", evaluated(|e| e.val_loss), false),
+        ],
+        log_y: false,
+    };
+    chart(
+        &losses,
+        Some(|step| format!("{step} ({})", (step + 1.0) * 512.0)),
+    )
 }
 
 /// The numbers after `label` in the first `rows` lines of the table.

@@ -6,6 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::Result;
+use pictures::Picture;
 
 mod book;
 mod ch02;
@@ -42,6 +43,8 @@ pub struct Program {
     pub name: &'static str,
     /// The document's title.
     pub title: &'static str,
+    /// Its file in the repository.
+    pub path: &'static str,
     /// Its Rust source.
     pub source: &'static str,
     run: fn(&mut Notebook) -> Result<()>,
@@ -92,6 +95,7 @@ macro_rules! programs {
         pub const PROGRAMS: &[Program] = &[$(Program {
             name: $name,
             title: $title,
+            path: concat!("tests/notebooks/", stringify!($module), ".rs"),
             source: include_str!(concat!(stringify!($module), ".rs")),
             run: $module::run,
             tier: Tier::$tier,
@@ -133,6 +137,8 @@ pub struct Finished {
     pub cells: Vec<(Cell, Outcome)>,
     /// Figures that are not compared.
     pub left_out: Vec<LeftOut>,
+    /// Each with the line of its call; none unless they were asked for.
+    pub pictures: Vec<(u32, Picture)>,
 }
 
 impl Program {
@@ -144,12 +150,17 @@ impl Program {
         Outline::read(self.source).map_err(|error| error.context(format!("notebook {}", self.name)))
     }
 
-    /// Runs it from top to bottom; a panic or an error loses the cells that follow.
+    /// Runs it from top to bottom, drawing its pictures if `draws`; a panic or an error loses the cells that follow.
     ///
     /// # Errors
     /// The source does not keep to the form that [`Outline::read`] knows.
-    pub fn run(&self, text: Option<&'static str>, training: &TrainingRun) -> Result<Finished> {
-        let mut book = Notebook::new(text, training.clone());
+    pub fn run(
+        &self,
+        text: Option<&'static str>,
+        training: &TrainingRun,
+        draws: bool,
+    ) -> Result<Finished> {
+        let mut book = Notebook::new(text, training.clone(), draws);
         let result = catch_unwind(AssertUnwindSafe(|| (self.run)(&mut book)));
         let fault = match result {
             Ok(Ok(())) => "not reached".to_owned(),
@@ -182,6 +193,7 @@ impl Program {
         Ok(Finished {
             cells: cells.collect(),
             left_out: book.left_out,
+            pictures: book.pictures.unwrap_or_default(),
         })
     }
 }
@@ -221,6 +233,7 @@ mod tests {
         let mut program = Program {
             name: "x",
             title: "X",
+            path: "x.rs",
             source: "",
             run,
             tier: Tier::Everyday,
@@ -238,7 +251,10 @@ mod tests {
                 .to_owned()
                 .into_boxed_str(),
         );
-        let outcomes: Vec<_> = program.run(None, &TrainingRun::default()).unwrap().cells;
+        let outcomes: Vec<_> = program
+            .run(None, &TrainingRun::default(), false)
+            .unwrap()
+            .cells;
         let faults = |index: usize| match &outcomes[index].1 {
             Outcome::Ran(record) => record.verdict.faults.clone(),
             Outcome::Lost(fault) | Outcome::Skipped(fault) => vec![fault.clone()],

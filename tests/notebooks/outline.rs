@@ -28,6 +28,15 @@ pub enum Item {
         /// How its first line begins.
         start: String,
     },
+    /// A picture of what was computed.
+    Picture {
+        /// What it is of.
+        name: String,
+        /// The line of its call.
+        line: u32,
+        /// How it is computed and drawn.
+        code: String,
+    },
     /// Something is compared or shown.
     Cell(Cell),
 }
@@ -117,6 +126,25 @@ impl Outline {
                     path: literal(0)?,
                     start: literal(1)?,
                 }),
+                "draws" => {
+                    let lost = lines[code_from.min(from)..from]
+                        .iter()
+                        .map(|line| line.trim())
+                        .find(|line| !line.is_empty() && *line != "}" && !line.starts_with("//"));
+                    if let Some(lost) = lost {
+                        bail!(
+                            "line {index}: a picture computes what it needs inside, but `{lost}` stands before it"
+                        );
+                    }
+                    let body = shown(&arguments, 1);
+                    outline.items.push(Item::Picture {
+                        name: literal(0)?,
+                        line: u32::try_from(from + 1)?,
+                        code: code(&body.lines().skip(1).collect::<Vec<_>>(), "")
+                            .trim_end_matches(['}', '\n'])
+                            .to_owned(),
+                    });
+                }
                 "prints" | "prints_within" | "shows" | "shape" | "again" | "known" | "agrees"
                 | "refuses" | "erratum" => {
                     ensure!(
@@ -279,6 +307,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         let n = text.len();
         book.prints("In [4]", &n, "3");
     }
+    book.draws("a picture", || {
+        let y = x + 2;
+        draw(&y)
+    });
     let y = x + 1;
     book.shape("In [5]", &y, &[2]);
     Ok(())
@@ -305,9 +337,12 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
                 ("In [3]", 6, "let x = array![1.0, 2.0];\nx", false),
                 ("In [3] (2)", 7, "x.map(|x| (x, \")\"))", false),
                 ("In [4]", 14, "let n = text.len();\nn", true),
-                ("In [5]", 17, "let y = x + 1;\ny.shape()", false),
+                ("In [5]", 21, "let y = x + 1;\ny.shape()", false),
             ]
         );
+        assert!(outline.items.iter().any(|item| matches!(item,
+            Item::Picture { name, line: 16, code } if name == "a picture" && code == "let y = x + 2;\ndraw(&y)"
+        )));
         assert!(matches!(&outline.items[0], Item::Section { title, .. } if title == "A \"title\""));
     }
 
@@ -315,5 +350,6 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     fn a_cell_without_a_name_or_a_section_is_refused() {
         assert!(Outline::read("book.prints(name, &x, \"\");").is_err());
         assert!(Outline::read("book.prints(\"In [1]\", &x, \"\");").is_err());
+        assert!(Outline::read("let x = 1;\nbook.draws(\"x\", || x);").is_err());
     }
 }

@@ -26,7 +26,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 let result = finished.get_or_init(|| {
                     let _one = RUNNING.lock();
                     program
-                        .run(text, &TrainingRun::default())
+                        .run(text, &TrainingRun::default(), false)
                         .map_err(|error| format!("{error:#}"))
                 });
                 verdict(&result.as_ref()?.cells[index].1)

@@ -7,6 +7,7 @@ use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};
 
 mod notebook;
+mod page;
 mod tidy;
 mod verify;
 mod workspace;

@@ -1,4 +1,4 @@
-//! `cargo xtask notebook`: prints a chapter or a section as its notebook does, the code in Rust, the output in PyTorch's form.
+//! `cargo xtask notebook`: prints a chapter or a section as its notebook does, the code in Rust, the output in PyTorch's form; `--html` is page/'s.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use notebooks::{Cell, Item, Outcome, Record, Selection, TrainingRun, item, select};
 
+use crate::page::{self, digits::Difference};
 use crate::verify::book_text;
-use crate::workspace::{print, root};
+use crate::workspace::{print, root, undented};
 
 /// What to print.
 #[derive(Args)]
@@ -17,6 +18,9 @@ pub(crate) struct Options {
     /// The book's text (the-verdict.txt), which some cells need; `$BOOK_TEXT` names it too.
     #[arg(long, value_name = "FILE")]
     book_text: Option<PathBuf>,
+    /// Write the chosen notebooks as pages into this folder, with pictures and an index, instead of printing.
+    #[arg(long, value_name = "DIR")]
+    html: Option<PathBuf>,
 }
 
 /// Runs the chosen notebooks and prints the chosen cells.
@@ -25,10 +29,13 @@ pub(crate) struct Options {
 /// Nothing was chosen, a file could not be read, or a cell did not run.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let text = book_text(options.book_text.as_deref())?;
+    if let Some(folder) = &options.html {
+        return page::write(folder, options.filter.as_deref(), text);
+    }
     let mut lost = 0;
     for Selection { program, cells } in select(options.filter.as_deref(), false)? {
         let outline = program.outline()?;
-        let finished = program.run(text, &TrainingRun::default())?;
+        let finished = program.run(text, &TrainingRun::default(), false)?;
         print(&format!("# {}\n", program.title))?;
         let chosen = |cell: &Cell| cells.iter().any(|chosen| chosen.line == cell.line);
         let mut outcomes = finished.cells.iter();
@@ -38,6 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             match part {
                 Item::Section { number, .. } => (section, listings) = (number, Vec::new()),
                 Item::Listing { path, start } => listings.push((path, start)),
+                Item::Picture { .. } => {}
                 Item::Cell(cell) => {
                     let (_, outcome) = outcomes
                         .next()
@@ -89,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
     if let Some(printed) = &record.printed
-        && differ(&record.ours, printed)
+        && !Difference::of(&record.ours, printed).is_none()
     {
         output += &format!("\nthe document prints:\n{printed}\n");
     }
@@ -97,24 +105,6 @@ fn output(record: &Record) -> String {
         output += &format!("FAIL {fault}\n");
     }
     output
-}
-
-/// Whether two outputs have other numbers, or other words if they have none.
-fn differ(ours: &str, printed: &str) -> bool {
-    let numbers = |text: &str| -> Vec<f64> {
-        let separator = |c: char| c.is_whitespace() || "[](),'\"".contains(c);
-        let thousands = if text.contains('[') {
-            text.to_owned()
-        } else {
-            text.replace(',', "")
-        };
-        thousands
-            .split(separator)
-            .filter_map(|word| word.parse().ok())
-            .collect()
-    };
-    let (of_ours, of_printed) = (numbers(ours), numbers(printed));
-    of_ours != of_printed || (of_ours.is_empty() && ours != printed)
 }
 
 /// Code stands four columns in, so that output is told from it; a blank line ends it.
@@ -127,35 +117,4 @@ fn indented(code: &str) -> String {
         }
     });
     lines.collect::<Vec<_>>().join("\n") + "\n\n"
-}
-
-/// The lines without their common indentation.
-fn undented(text: &str) -> String {
-    let indentation = |line: &str| line.len() - line.trim_start().len();
-    let least = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .map(indentation)
-        .min()
-        .unwrap_or(0);
-    text.lines()
-        .map(|line| line.get(least..).unwrap_or(""))
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_printed_output_stands_beside_ours_where_a_digit_differs() {
-        assert!(!differ(
-            "tensor([0.1000,  2.0000])",
-            "tensor([0.1000, 2.0000], grad_fn=<X>)"
-        ));
-        assert!(differ("tensor([0.1000])", "tensor([0.1001])"));
-        assert!(!differ("163009536", "163,009,536"));
-        assert!(differ("forward", "toward"));
-    }
 }

@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let start = Instant::now();
     let mut report = Report::default();
     for selection in &selections {
-        let finished = selection.program.run(text, &training)?;
+        let finished = selection.program.run(text, &training, false)?;
         if options.errata {
             report.errata(selection, &finished)?;
         } else {

@@ -8,6 +8,7 @@ use crate::convert::ConvertArgs;
 use crate::eval::EvalArgs;
 use crate::generate::GenerateArgs;
 use crate::info::InfoArgs;
+use crate::inspect::InspectArgs;
 use crate::logits::LogitsArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
 use crate::tokenize::TokenizeArgs;
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Convert(ConvertArgs),
     /// Show the scores of the token that comes next
     Logits(LogitsArgs),
+    /// Show what a model does with a text: candidates, losses, attention
+    Inspect(InspectArgs),
     /// Print a script that completes gpt's flags in a shell
     Completions(CompletionsArgs),
     /// Write man pages

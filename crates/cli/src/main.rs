@@ -11,6 +11,7 @@ mod failure;
 mod generate;
 mod ids;
 mod info;
+mod inspect;
 mod interrupt;
 mod logits;
 mod manual;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Logits(args) => logits::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),
     };

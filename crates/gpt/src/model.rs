@@ -1,6 +1,6 @@
 //! The GPT model: token and position embeddings, transformer blocks, a last norm, an output head (book listing 4.7).
 
-use ndarray::{Array3, ArrayRef2, ArrayRef3};
+use ndarray::{Array3, Array4, ArrayRef2, ArrayRef3};
 use tensor_ops::{
     Dropout, DropoutCache, Embedding, LayerNorm, LayerNormCache, Linear, matmul, parameters,
     recycle,
@@ -103,6 +103,20 @@ impl GptModel {
             x = block.pass(x, None)?.0; // its cache is dropped here
         }
         Ok(self.final_norm.forward(&x))
+    }
+
+    /// Where each block's attention looks: weights (batch, num_heads, num_tokens, num_tokens) a block, as [`MultiHeadAttention::attention_weights`](attention::MultiHeadAttention::attention_weights) gives them for its input.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn attention_weights(&self, in_idx: &ArrayRef2<u32>) -> Result<Vec<Array4<f32>>, GptError> {
+        let mut x = embed(in_idx, &self.tok_emb, &self.pos_emb)?;
+        let mut weights = Vec::with_capacity(self.trf_blocks.len());
+        for block in &self.trf_blocks {
+            weights.push(block.att.attention_weights(&block.norm1.forward(&x))?);
+            x = block.forward(&x)?;
+        }
+        Ok(weights)
     }
 
     /// The head alone: (batch, num_tokens, emb_dim) -> (batch, num_tokens, vocab_size).

@@ -1,15 +1,13 @@
 //! The loss curve of a run as `loss.svg` and `loss.png`, made of its log.
 //!
-//! The loss of each step (with dropout) is a thin line, the evaluations' are thick ones with a value at their end.
+//! The loss of each step (with dropout) is a thin line, the evaluations' are thick ones with their last value in the legend.
 
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use atomic_file::write_atomically;
-use kuva::prelude::{Layout, LegendPosition, LinePlot, Plot, TickFormat};
-use kuva::{render_to_png, render_to_svg};
+use pictures::{Chart, Line as Curve, chart};
 
 use super::log::{self, Line};
 use crate::memory::count;
@@ -49,54 +47,36 @@ pub(crate) fn draw(folder: &Path) -> Result<()> {
     if steps.is_empty() {
         return Ok(());
     }
-    let curves = [
-        ("training", "#2563a8", train),
-        ("validation", "#d1571b", validation),
-    ];
-    let steps = thinned(steps);
-    let (plots, layout) = figure(&steps, &curves, tokens_per_step);
-    let svg = render_to_svg(plots, layout);
-    let (plots, layout) = figure(&steps, &curves, tokens_per_step);
-    let png = render_to_png(plots, layout, 2.0).map_err(|error| anyhow!("{PNG}: {error}"))?;
+    let evaluated = |name: &str, points: Points| Curve {
+        name: match points.last() {
+            Some((_, last)) => format!("{name} ({last:.3})"),
+            None => name.to_owned(),
+        },
+        points,
+        ..Curve::default()
+    };
+    let losses = Chart {
+        title: "Loss",
+        x: "step (tokens seen)",
+        y: "cross-entropy of a token",
+        lines: vec![
+            Curve {
+                name: "each step".to_owned(),
+                points: thinned(steps),
+                faint: true,
+                ..Curve::default()
+            },
+            evaluated("training", train),
+            evaluated("validation", validation),
+        ],
+        log_y: false,
+    };
+    let x_tick = move |step| format!("{step} ({})", count(step * tokens_per_step as f64));
+    let picture = chart(&losses, Some(x_tick));
+    let (svg, png) = (picture.svg(), picture.png()?);
     write_atomically(folder.join(SVG), |file| file.write_all(svg.as_bytes()))?;
     write_atomically(folder.join(PNG), |file| file.write_all(&png))?;
     Ok(())
-}
-
-/// The plot of the steps' losses and of named, coloured curves, against steps and the tokens seen by then.
-fn figure(
-    steps: &Points,
-    curves: &[(&str, &str, Points)],
-    tokens_per_step: u64,
-) -> (Vec<Plot>, Layout) {
-    let mut plots: Vec<Plot> = vec![
-        LinePlot::new()
-            .with_data(steps.clone())
-            .with_color("#c3c9d4")
-            .with_stroke_width(1.0)
-            .with_legend("each step")
-            .into(),
-    ];
-    for (name, colour, points) in curves {
-        if let Some((_, last)) = points.last() {
-            let line = LinePlot::new()
-                .with_data(points.clone())
-                .with_color(*colour);
-            let label = format!("{name} ({last:.3})");
-            plots.push(line.with_stroke_width(2.5).with_legend(label).into());
-        }
-    }
-    let layout = Layout::auto_from_plots(&plots)
-        .with_width(800.0)
-        .with_height(450.0)
-        .with_title("Loss")
-        .with_x_label("step (tokens seen)")
-        .with_x_tick_format(TickFormat::Custom(Arc::new(move |step| {
-            format!("{step} ({})", count(step * tokens_per_step as f64))
-        })))
-        .with_y_label("cross-entropy of a token")
-        .with_legend_position(LegendPosition::InsideTopRight);
-    (plots, layout)
 }
 
 /// At most some thousand points: means of equal stretches.

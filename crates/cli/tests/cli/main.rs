@@ -2,6 +2,7 @@
 
 mod generate;
 mod help;
+mod inspect;
 mod interrupt;
 mod readme;
 mod refusals;

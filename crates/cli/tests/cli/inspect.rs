@@ -1,0 +1,88 @@
+//! `gpt inspect` on a tiny model: in the terminal, as JSON, and as a page in a real browser.
+
+use crate::support::{ok, trained};
+
+#[test]
+fn rows_sum_to_one_and_losses_are_those_of_the_logits() {
+    let report = ok(trained(), "inspect --tokens 1,2,3,4 --top 2 --json").json();
+    for row in report["attention"][0][1].as_array().unwrap() {
+        let sum: f64 = row
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|weight| weight.as_f64())
+            .sum();
+        assert!((sum - 1.0).abs() < 1e-6, "{row}");
+    }
+    assert_eq!(report["attention"][0][1][1][2], 0.0);
+    let logits = ok(trained(), "logits --tokens 1,2,3 --json").json();
+    let logits: Vec<f64> = logits["logits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|x| x.as_f64())
+        .collect();
+    let loss = logits.iter().map(|x| x.exp()).sum::<f64>().ln() - logits[4];
+    let token = &report["tokens"][3];
+    assert!(
+        (token["loss"].as_f64().unwrap() - loss).abs() < 1e-4,
+        "{token}"
+    );
+    assert_eq!(token["next"].as_array().unwrap().len(), 2);
+    assert!(report["tokens"][0]["loss"].is_null());
+}
+
+#[test]
+fn the_terminal_shows_the_weights_of_json() {
+    let report = ok(trained(), "inspect --tokens 1,2,3,4 --json").json();
+    let shown = ok(trained(), "inspect --tokens 1,2,3,4 --layer 0 --head 1").stdout;
+    let last = shown.lines().last().unwrap();
+    let weights: Vec<String> = report["attention"][0][1][3]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|weight| format!("{:.4}", weight.as_f64().unwrap()))
+        .collect();
+    assert!(last.ends_with(&weights.join(" ")), "{last}: {weights:?}");
+    let all = ok(trained(), "inspect --tokens 1,2,3,4").stdout;
+    assert!(
+        all.contains("head 0") && all.contains("head 1") && all.contains('█'),
+        "{all}"
+    );
+}
+
+#[test]
+fn the_page_shows_the_weights_of_json_in_a_browser() {
+    let report = ok(trained(), "inspect --tokens 1,2,3,4 --json").json();
+    ok(trained(), "inspect --tokens 1,2,3,4 --html inspect.html");
+    let Some(opened) = test_support::browser::open(&trained().join("inspect.html")) else {
+        return;
+    };
+    assert_eq!(opened.console, Vec::<String>::new());
+    let status = opened
+        .dom
+        .split("id=\"weight\"")
+        .nth(1)
+        .unwrap()
+        .split("</p>")
+        .next()
+        .unwrap();
+    let weight = report["attention"][0][0][3][0].as_f64().unwrap();
+    assert!(
+        status.ends_with(&format!(": {weight:.4}")),
+        "{status}: {weight}"
+    );
+    for token in report["tokens"].as_array().unwrap() {
+        if let Some(loss) = token["loss"].as_f64() {
+            assert!(
+                opened.dom.contains(&format!("<td>{loss:.4}</td>")),
+                "{loss}"
+            );
+        }
+    }
+    let next = report["tokens"][3]["next"][0]["probability"]
+        .as_f64()
+        .unwrap();
+    let expected = opened.dom.split("id=\"next\"").nth(1).unwrap();
+    assert!(expected.contains(&format!("<td>{next:.4}</td>")), "{next}");
+}

@@ -1,0 +1,111 @@
+//! Bars beside each other: probabilities of tokens at several temperatures, before and after top-k (book section 5.3).
+
+use kuva::prelude::{BarPlot, Layout, LegendPosition, Plot};
+use kuva::render::render::render_multiple;
+
+use crate::Picture;
+use crate::picture::COLOURS;
+
+/// What a bar chart shows.
+#[derive(Clone, Debug)]
+pub struct Bars<'a> {
+    /// Above it.
+    pub title: &'a str,
+    /// What the labels are.
+    pub x: &'a str,
+    /// What runs upwards, with its unit.
+    pub y: &'a str,
+    /// Below each group of bars.
+    pub labels: &'a [&'a str],
+    /// A name for the legend, and a value a label.
+    pub groups: &'a [(&'a str, Vec<f64>)],
+}
+
+/// Draws at most five bars a label.
+///
+/// # Panics
+/// If a group has not one value a label, or there are more than five groups.
+pub fn bars(bars: &Bars) -> Picture {
+    assert!(
+        bars.groups.len() <= COLOURS.len()
+            && bars
+                .groups
+                .iter()
+                .all(|(_, values)| values.len() == bars.labels.len()),
+        "bars: {} groups (at most {}) of {:?} values for {} labels",
+        bars.groups.len(),
+        COLOURS.len(),
+        bars.groups
+            .iter()
+            .map(|(_, values)| values.len())
+            .collect::<Vec<_>>(),
+        bars.labels.len()
+    );
+    let mut plot = BarPlot::new();
+    for (index, label) in bars.labels.iter().enumerate() {
+        let values = bars.groups.iter().zip(COLOURS);
+        plot = plot.with_group(
+            *label,
+            values.map(|((_, values), colour)| (values[index], colour)),
+        );
+    }
+    let plots: Vec<Plot> = vec![
+        plot.with_legend(bars.groups.iter().map(|(name, _)| *name).collect())
+            .into(),
+    ];
+    let layout = Layout::auto_from_plots(&plots)
+        .with_width(800.0)
+        .with_height(450.0)
+        .with_title(bars.title)
+        .with_x_label(bars.x)
+        .with_y_label(bars.y)
+        .with_legend_position(LegendPosition::OutsideRightTop);
+    Picture::new(bars.title, render_multiple(plots, layout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(values: Vec<f64>) -> Picture {
+        bars(&Bars {
+            title: "Temperature",
+            x: "token",
+            y: "probability",
+            labels: &["closer", "every"],
+            groups: &[
+                ("temperature 1", vec![0.06, 0.01]),
+                ("temperature 5", values),
+            ],
+        })
+    }
+
+    #[test]
+    fn a_taller_bar_is_a_larger_value() {
+        let svg = picture(vec![0.16, 0.08]).svg();
+        let heights: Vec<f64> = svg
+            .split("<rect")
+            .filter(|rect| rect.contains(COLOURS[0]) || rect.contains(COLOURS[1]))
+            .filter_map(|rect| {
+                rect.split(" height=\"")
+                    .nth(1)?
+                    .split('"')
+                    .next()?
+                    .parse()
+                    .ok()
+            })
+            .collect();
+        // Two bars a label; the legend has a patch for each group, too.
+        assert!(
+            heights[1] > heights[0] && heights[0] > heights[2],
+            "{heights:?}"
+        );
+        assert!(svg.contains("temperature 5") && svg.contains("probability"));
+    }
+
+    #[test]
+    #[should_panic(expected = "values for 2 labels")]
+    fn each_group_has_a_value_a_label() {
+        let _ = picture(vec![0.16]);
+    }
+}

@@ -1,0 +1,300 @@
+//! A grid of values with a token on each row and column: attention weights, masks (book sections 3.3 to 3.6).
+//!
+//! Rows run from top to bottom as in the printed matrix; kuva's own heat map runs upwards and writes black on dark cells.
+
+use kuva::render::color::Color;
+use kuva::render::render::{Primitive, Scene, TextAnchor};
+use ndarray::ArrayRef2;
+
+use crate::Picture;
+use crate::picture::{INK, rect, text, width};
+
+/// What a heat map says beside its values.
+#[derive(Clone, Copy, Debug)]
+pub struct HeatMap<'a> {
+    /// Above it.
+    pub title: &'a str,
+    /// Of each row, from the top.
+    pub rows: &'a [&'a str],
+    /// What the rows are: `query`.
+    pub row_axis: &'a str,
+    /// Of each column.
+    pub columns: &'a [&'a str],
+    /// What the columns are: `key`.
+    pub column_axis: &'a str,
+    /// What a value is, with its unit: `attention weight (rows sum to 1)`.
+    pub unit: &'a str,
+}
+
+const CELL: f64 = 46.0;
+/// Cells of larger grids are smaller, and bare.
+const SMALL_CELL: f64 = 14.0;
+const MOST_LABELLED: usize = 16;
+const FONT: u32 = 12;
+
+/// Draws values (rows, columns): white is 0 or the least, blue the largest; what is not finite is grey.
+///
+/// # Panics
+/// If there is not one label for each row and column.
+pub fn heat_map(values: &ArrayRef2<f32>, labels: HeatMap) -> Picture {
+    let (rows, columns) = values.dim();
+    assert!(
+        labels.rows.len() == rows && labels.columns.len() == columns,
+        "heat_map: {rows} rows and {columns} columns, but {} and {} labels",
+        labels.rows.len(),
+        labels.columns.len()
+    );
+    let cell = if rows.max(columns) <= MOST_LABELLED {
+        CELL
+    } else {
+        SMALL_CELL
+    };
+    let longest = |labels: &[&str]| {
+        labels
+            .iter()
+            .map(|label| width(label, FONT))
+            .fold(0.0, f64::max)
+    };
+    let slanted = longest(labels.columns) > cell;
+    let left = 34.0 + longest(labels.rows);
+    let above = if slanted {
+        64.0 + 0.75 * longest(labels.columns)
+    } else {
+        78.0
+    };
+    let aside = if slanted {
+        0.75 * longest(labels.columns)
+    } else {
+        14.0
+    };
+    let grid = (columns as f64 * cell, rows as f64 * cell);
+    let total = (left + grid.0 + aside).max(width(labels.title, 15) + 20.0);
+    let total = total.max(left + width(labels.unit, FONT) + 170.0);
+    let mut scene = Scene::new(total, above + grid.1 + 58.0);
+
+    text(
+        &mut scene,
+        (10.0, 24.0),
+        labels.title,
+        15,
+        TextAnchor::Start,
+        None,
+        INK,
+    );
+    let middle = (left + grid.0 / 2.0, above + grid.1 / 2.0);
+    text(
+        &mut scene,
+        (middle.0, 46.0),
+        labels.column_axis,
+        FONT,
+        TextAnchor::Middle,
+        None,
+        INK,
+    );
+    text(
+        &mut scene,
+        (16.0, middle.1),
+        labels.row_axis,
+        FONT,
+        TextAnchor::Middle,
+        Some(-90.0),
+        INK,
+    );
+    for (column, label) in labels.columns.iter().enumerate() {
+        let x = left + (column as f64 + 0.5) * cell;
+        let (anchor, rotate) = if slanted {
+            (TextAnchor::Start, Some(-45.0))
+        } else {
+            (TextAnchor::Middle, None)
+        };
+        text(
+            &mut scene,
+            (x, above - 8.0),
+            label,
+            FONT,
+            anchor,
+            rotate,
+            INK,
+        );
+    }
+    for (row, label) in labels.rows.iter().enumerate() {
+        let y = above + (row as f64 + 0.5) * cell + 4.0;
+        text(
+            &mut scene,
+            (left - 7.0, y),
+            label,
+            FONT,
+            TextAnchor::End,
+            None,
+            INK,
+        );
+    }
+
+    let finite = || values.iter().copied().filter(|value| value.is_finite());
+    let least = finite().fold(0.0, f32::min);
+    let largest = finite().fold(least, f32::max);
+    let share = |value: f32| {
+        if largest > least {
+            (value - least) / (largest - least)
+        } else {
+            0.0
+        }
+    };
+    for ((row, column), &value) in values.indexed_iter() {
+        let corner = (left + column as f64 * cell, above + row as f64 * cell);
+        let about = format!(
+            "{} → {}: {value:.4}",
+            labels.rows[row], labels.columns[column]
+        );
+        let (fill, ink) = if value.is_finite() {
+            let share = share(value);
+            (
+                shade(share),
+                if share > 0.55 {
+                    Color::Rgb(255, 255, 255)
+                } else {
+                    INK
+                },
+            )
+        } else {
+            (Color::Rgb(0xe4, 0xe4, 0xe4), INK)
+        };
+        rect(&mut scene, corner, (cell, cell), fill, Some(about));
+        if cell == CELL {
+            let place = (corner.0 + cell / 2.0, corner.1 + cell / 2.0 + 4.0);
+            text(
+                &mut scene,
+                place,
+                &figure(value),
+                12,
+                TextAnchor::Middle,
+                None,
+                ink,
+            );
+        }
+    }
+    scale(
+        &mut scene,
+        (left, above + grid.1 + 16.0),
+        (least, largest),
+        labels.unit,
+    );
+    Picture::new(labels.title, scene)
+}
+
+/// At most five characters.
+fn figure(value: f32) -> String {
+    if !value.is_finite() {
+        value.to_string().replace("inf", "∞")
+    } else if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+/// From white to blue; `share` is within [0, 1].
+fn shade(share: f32) -> Color {
+    let between = |from: f32, to: f32| (from + (to - from) * share).round() as u8;
+    Color::Rgb(
+        between(255.0, 8.0),
+        between(255.0, 64.0),
+        between(255.0, 129.0),
+    )
+}
+
+/// What the colours mean.
+fn scale(scene: &mut Scene, (x, y): (f64, f64), (least, largest): (f32, f32), unit: &str) {
+    const STEPS: usize = 24;
+    let end = |value: f32| {
+        if value.fract() == 0.0 {
+            format!("{value:.0}")
+        } else {
+            format!("{value:.4}")
+        }
+    };
+    let from = x + width(&end(least), 11) + 6.0;
+    text(
+        scene,
+        (x, y + 10.0),
+        &end(least),
+        11,
+        TextAnchor::Start,
+        None,
+        INK,
+    );
+    for step in 0..STEPS {
+        scene.add(Primitive::Rect {
+            x: from + 4.0 * step as f64,
+            y,
+            width: 4.5,
+            height: 12.0,
+            fill: shade(step as f32 / (STEPS - 1) as f32),
+            stroke: None,
+            stroke_width: None,
+            opacity: None,
+        });
+    }
+    let to = from + 4.0 * STEPS as f64 + 6.0;
+    text(
+        scene,
+        (to, y + 10.0),
+        &end(largest),
+        11,
+        TextAnchor::Start,
+        None,
+        INK,
+    );
+    text(
+        scene,
+        (x, y + 30.0),
+        unit,
+        FONT,
+        TextAnchor::Start,
+        None,
+        INK,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+
+    const LABELS: HeatMap = HeatMap {
+        title: "Weights of <one> head",
+        rows: &["Your", "journey"],
+        row_axis: "query",
+        columns: &["Your", "journey"],
+        column_axis: "key",
+        unit: "attention weight",
+    };
+
+    #[test]
+    fn the_first_row_is_on_top_and_figures_are_readable_on_dark_cells() {
+        let picture = heat_map(&array![[1.0, 0.0], [0.25, f32::NEG_INFINITY]], LABELS);
+        let svg = picture.svg();
+        let y_of = |about: &str| -> f64 {
+            let rest = &svg[svg.find(about).expect(about)..];
+            let y = rest.split(" y=\"").nth(1).unwrap();
+            y[..y.find('"').unwrap()].parse().unwrap()
+        };
+        assert!(y_of("Your → journey: 0.0000") < y_of("journey → Your: 0.2500"));
+        assert!(svg.contains("Weights of &lt;one&gt; head") && svg.contains("query"));
+        let figure = |text: &str| {
+            let end = svg.find(&format!(">{text}</text>")).expect(text);
+            svg[..end].rsplit('<').next().unwrap().to_owned()
+        };
+        assert!(figure("1").contains("#ffffff"), "{}", figure("1"));
+        assert!(figure("-∞").contains("#222222"), "{}", figure("-∞"));
+        assert!(figure("0.25").contains("#222222"));
+        assert!(picture.png().unwrap().starts_with(b"\x89PNG"));
+    }
+
+    #[test]
+    #[should_panic(expected = "3 rows and 1 columns, but 2 and 2 labels")]
+    fn labels_are_one_a_row() {
+        let _ = heat_map(&array![[1.0], [0.0], [0.5]], LABELS);
+    }
+}

@@ -1,0 +1,72 @@
+//! The frame of a page that stands alone: no network, light and dark, a phone or paper.
+
+use std::fmt::Write;
+
+/// `text` between tags or in an attribute.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            character => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+/// A whole page: `body` stands in its main part; `style` is added to what all pages have.
+pub fn page(title: &str, style: &str, body: &str) -> String {
+    let mut page = String::with_capacity(body.len() + 4096);
+    let title = escape(title);
+    let written = write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
+         <title>{title}</title>\n<style>{}{style}</style>\n</head>\n<body>\n\
+         <a class=\"skip\" href=\"#main\">Skip to the content</a>\n<main id=\"main\" tabindex=\"-1\">\n\
+         {body}</main>\n</body>\n</html>\n",
+        include_str!("page.css")
+    );
+    written.expect("a string takes any text");
+    page
+}
+
+/// A picture in the page, as wide as there is room; its title is read out.
+pub fn figure(picture: &crate::Picture) -> String {
+    let title = escape(picture.title());
+    let svg = picture.svg();
+    let (size, rest) = svg
+        .strip_prefix("<svg ")
+        .and_then(|svg| svg.split_once('>'))
+        .expect("an SVG begins with its tag");
+    let sizes: Vec<&str> = ["width", "height"]
+        .iter()
+        .filter_map(|name| size.split(&format!(" {name}=\"")).nth(1)?.split('"').next())
+        .collect();
+    format!(
+        "<figure><svg {size} viewBox=\"0 0 {}\" role=\"img\" aria-label=\"{title}\">{rest}</figure>\n",
+        sizes.join(" ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_whole_and_names_nothing_outside() {
+        let page = page(
+            "a < b",
+            "",
+            &figure(&crate::windows("t", &["a", "b"], &[0], 1)),
+        );
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+        assert!(page.contains("<title>a &lt; b</title>") && page.contains("viewBox=\"0 0 "));
+        let outside = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!outside.contains("http") && !outside.contains("src="));
+    }
+}

@@ -1,0 +1,124 @@
+//! Tokens in a row and the windows that a data loader cuts from them (book section 2.6).
+
+use kuva::render::color::Color;
+use kuva::render::render::{Scene, TextAnchor};
+
+use crate::Picture;
+use crate::picture::{INK, rect, text, width};
+
+const ROW: f64 = 34.0;
+const FONT: u32 = 12;
+
+/// Draws the tokens, and below them each window's inputs (blue) and targets (orange) under the tokens they are.
+///
+/// A window is the place of its first input; inputs are `max_length` tokens, targets the same one further.
+///
+/// # Panics
+/// If a window does not lie within the tokens.
+pub fn windows(title: &str, tokens: &[&str], starts: &[usize], max_length: usize) -> Picture {
+    assert!(
+        starts.iter().all(|start| start + max_length < tokens.len()),
+        "windows: {starts:?} of {max_length} and their targets do not lie within {} tokens",
+        tokens.len()
+    );
+    let sizes = tokens.iter().map(|token| width(token, FONT) + 14.0);
+    let mut edges = vec![110.0];
+    for size in sizes {
+        edges.push(edges[edges.len() - 1] + size);
+    }
+    let right = edges[edges.len() - 1];
+    let height = 44.0 + ROW + starts.len() as f64 * (2.0 * ROW + 12.0) + 10.0;
+    let mut scene = Scene::new((right + 10.0).max(width(title, 15) + 20.0), height);
+    text(
+        &mut scene,
+        (10.0, 24.0),
+        title,
+        15,
+        TextAnchor::Start,
+        None,
+        INK,
+    );
+    let mut y = 44.0;
+    let row = |scene: &mut Scene, y: f64, name: &str, from: usize, to: usize, fill: Color| {
+        text(
+            scene,
+            (10.0, y + 20.0),
+            name,
+            FONT,
+            TextAnchor::Start,
+            None,
+            INK,
+        );
+        for place in from..to {
+            let size = edges[place + 1] - edges[place];
+            rect(
+                scene,
+                (edges[place], y),
+                (size, ROW - 4.0),
+                fill.clone(),
+                None,
+            );
+            let middle = (edges[place] + size / 2.0, y + 20.0);
+            text(
+                scene,
+                middle,
+                tokens[place],
+                FONT,
+                TextAnchor::Middle,
+                None,
+                INK,
+            );
+        }
+    };
+    row(
+        &mut scene,
+        y,
+        "tokens",
+        0,
+        tokens.len(),
+        Color::Rgb(0xf3, 0xf3, 0xf3),
+    );
+    y += ROW + 8.0;
+    for (window, &start) in starts.iter().enumerate() {
+        let end = start + max_length;
+        let name = format!("{}. inputs", window + 1);
+        row(
+            &mut scene,
+            y,
+            &name,
+            start,
+            end,
+            Color::Rgb(0xcf, 0xe1, 0xf5),
+        );
+        row(
+            &mut scene,
+            y + ROW,
+            "    targets",
+            start + 1,
+            end + 1,
+            Color::Rgb(0xfb, 0xdd, 0xc8),
+        );
+        y += 2.0 * ROW + 12.0;
+    }
+    Picture::new(title, scene)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_the_inputs_one_further() {
+        let tokens = ["I", " HAD", " always", " thought", " Jack"];
+        let svg = windows("Windows of 3", &tokens, &[0, 1], 3).svg();
+        let texts = |token: &str| svg.matches(&format!(">{token}</text>")).count();
+        // In the row of tokens, then as inputs and as targets of both windows.
+        assert_eq!([texts("I"), texts(" HAD"), texts(" Jack")], [2, 4, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "do not lie within 3 tokens")]
+    fn a_window_needs_a_target_for_its_last_input() {
+        let _ = windows("", &["a", "b", "c"], &[0], 3);
+    }
+}

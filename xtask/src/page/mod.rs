@@ -1,0 +1,175 @@
+//! `cargo xtask notebook --html DIR`: a page a notebook and an index, which need nothing but themselves.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use notebooks::{Finished, Outcome, PROGRAMS, Program, Tier, TrainingRun, select};
+
+use crate::workspace::{print, root};
+
+pub(crate) mod digits;
+mod documents;
+mod highlight;
+mod index;
+mod notebook;
+
+/// Runs the notebooks that `filter` chooses and writes their pages, those of the errata, and the index.
+///
+/// # Errors
+/// Nothing was chosen, a file could not be read or written, or a cell did not run.
+pub(crate) fn write(folder: &Path, filter: Option<&str>, text: Option<&'static str>) -> Result<()> {
+    let mut chosen: Vec<&str> = match filter {
+        Some("errata") => Vec::new(),
+        filter => select(filter, false)?
+            .iter()
+            .map(|selection| selection.program.name)
+            .collect(),
+    };
+    chosen.push("errata"); // which the others refer to
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let book = Book {
+        to_root: way_to_root(folder)?,
+        map: documents::map()?,
+        errata: documents::errata()?,
+    };
+    let mut lost = 0;
+    for program in PROGRAMS {
+        let named = chosen.contains(&program.name);
+        // The index names a long notebook, too.
+        if !named && !(filter.is_none() && program.tier == Tier::Long) {
+            continue;
+        }
+        let finished = if named {
+            program.run(text, &TrainingRun::default(), true)?
+        } else {
+            not_run(program)?
+        };
+        let lost_cells = finished
+            .cells
+            .iter()
+            .filter(|(_, outcome)| matches!(outcome, Outcome::Lost(_)));
+        lost += lost_cells.count();
+        save(
+            &folder.join(file_name(program)),
+            &notebook::page(program, &finished, &book)?,
+        )?;
+    }
+    let exists = |program: &Program| folder.join(file_name(program)).exists();
+    save(&folder.join("index.html"), &index::page(&book, &exists)?)?;
+    if lost > 0 {
+        bail!("{lost} cells did not run");
+    }
+    Ok(())
+}
+
+/// What all pages refer to.
+struct Book {
+    /// From the folder of the pages to the repository, `../../`.
+    to_root: String,
+    map: Vec<documents::Row>,
+    errata: Vec<documents::Erratum>,
+}
+
+impl Book {
+    /// A link to a line of a file of the repository.
+    fn source(&self, path: &str, line: usize) -> String {
+        format!(
+            "<a class=\"source\" href=\"{}{path}#L{line}\">{path}:{line}</a>",
+            self.to_root
+        )
+    }
+
+    /// A link to an item's documentation.
+    fn item(&self, item: &str) -> Result<String> {
+        let place = documents::documentation(item)?;
+        Ok(format!(
+            "<a href=\"{}target/doc/{place}\"><code>{item}</code></a>",
+            self.to_root
+        ))
+    }
+}
+
+fn file_name(program: &Program) -> String {
+    format!("{}.html", program.name)
+}
+
+/// A name in a page: `c-3.6.2-In--36-`.
+fn anchor(kind: char, parts: &[&str]) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '.' {
+            c
+        } else {
+            '-'
+        }
+    };
+    let names = parts.iter().map(|part| part.chars().map(plain).collect());
+    format!("{kind}-{}", names.collect::<Vec<String>>().join("-"))
+}
+
+/// The code of a notebook that takes minutes, without what it gives.
+fn not_run(program: &Program) -> Result<Finished> {
+    let why = format!(
+        "not run, as it takes minutes: cargo xtask notebook --html DIR {}",
+        program.name
+    );
+    let cells = program.outline()?.cells().cloned().collect::<Vec<_>>();
+    Ok(Finished {
+        cells: cells
+            .into_iter()
+            .map(|cell| (cell, Outcome::Skipped(why.clone())))
+            .collect(),
+        left_out: Vec::new(),
+        pictures: Vec::new(),
+    })
+}
+
+/// From `folder`, which exists, up to what it shares with the repository, and down to it.
+fn way_to_root(folder: &Path) -> Result<String> {
+    let (folder, root) = (folder.canonicalize()?, root().canonicalize()?);
+    let shared = folder
+        .components()
+        .zip(root.components())
+        .take_while(|(one, other)| one == other)
+        .count();
+    let up = folder.components().count() - shared;
+    let down: PathBuf = root.components().skip(shared).collect();
+    let mut way = "../".repeat(up);
+    for part in &down {
+        way += &format!("{}/", part.to_string_lossy());
+    }
+    Ok(way)
+}
+
+fn save(path: &PathBuf, page: &str) -> Result<()> {
+    std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    print(&format!(
+        "{} ({} KB)\n",
+        path.display(),
+        page.len().div_ceil(1000)
+    ))
+}
+
+/// What the pages of notebooks add to the style of all pages.
+const STYLE: &str = ".keyword{color:var(--keyword)}.type{color:var(--type)}.text{color:var(--text)}\
+.number{color:var(--number)}.comment{color:var(--comment)}\
+.outputs{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:0 1rem}\
+.outputs>div{min-width:0}.outputs pre{background:none}\
+h4{margin:.5rem 0 0;font-size:.85rem;color:var(--dim);font-weight:600}\
+.erratum{border-left:4px solid var(--text);padding:.1rem .8rem;margin:.8rem 0;background:var(--panel)}\
+.fault{color:#c22;font-weight:600}nav ol{list-style:none;padding:0;columns:20rem}nav li{margin:.15rem 0}\
+a.source{font-weight:400;font-size:.8rem}.table{overflow-x:auto}\
+@media print{nav,.skip{display:none}}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_finds_the_repository_wherever_it_is() {
+        assert_eq!(way_to_root(&root().join("xtask/src")).unwrap(), "../../");
+        assert_eq!(way_to_root(&root()).unwrap(), "");
+        let elsewhere = tempfile::tempdir().unwrap();
+        let way = way_to_root(elsewhere.path()).unwrap();
+        assert!(elsewhere.path().join(way).join("xtask/Cargo.toml").exists());
+    }
+}
