@@ -5,7 +5,7 @@
 use attention::KvCache;
 use gpt::{GptModel, TransformerBlock};
 use ndarray::{Array2, ArrayViewMut2, Axis, s};
-use tensor_ops::{LayerNorm, gelu};
+use tensor_ops::LayerNorm;
 
 use crate::precision::{BlockWeights, DecoderWeights};
 
@@ -170,6 +170,7 @@ impl Buffers {
 
         let normed = block.norm1.forward(&x);
         weights.w_query.forward(&normed, queries.view_mut());
+        block.att.scale_queries(&mut queries);
         weights.w_key.forward(&normed, keys.view_mut());
         weights.w_value.forward(&normed, values.view_mut());
         cache.attend(new, &queries, (&keys, &values), context.view_mut());
@@ -178,7 +179,7 @@ impl Buffers {
 
         let normed = block.norm2.forward(&x);
         weights.expand.forward(&normed, hidden.view_mut()); // (rows, hidden_dim)
-        let activated = gelu(&hidden);
+        let activated = block.ff.activation.forward(&hidden);
         weights.contract.forward(&activated, branch.view_mut());
         x += &branch;
     }
