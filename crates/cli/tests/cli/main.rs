@@ -9,3 +9,4 @@ mod resume;
 mod support;
 mod tools;
 mod train;
+mod vocabularies;
