@@ -19,6 +19,20 @@ pub struct AttentionConfig {
     pub qkv_bias: bool,
 }
 
+/// The book's example: three features to two (section 3.5), here with one head, six tokens and nothing dropped.
+impl Default for AttentionConfig {
+    fn default() -> Self {
+        Self {
+            d_in: 3,
+            d_out: 2,
+            context_length: 6,
+            dropout: 0.0,
+            num_heads: 1,
+            qkv_bias: false,
+        }
+    }
+}
+
 impl AttentionConfig {
     pub(crate) fn check(&self) -> Result<(), AttentionError> {
         for (name, value) in [

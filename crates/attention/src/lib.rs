@@ -25,4 +25,5 @@ pub use multi_head::{MultiHeadAttention, MultiHeadAttentionCache};
 pub use scores::{causal_mask, mask_future, normalize_rows, scaled_softmax};
 pub use self_attention::{SelfAttentionV1, SelfAttentionV2, WeightInit};
 pub use simple::{attention_scores, attention_weights, context_vectors, normalize_by_sum};
+pub use tensor_ops::Parameters;
 pub use wrapper::MultiHeadAttentionWrapper;

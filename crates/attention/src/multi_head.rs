@@ -2,7 +2,7 @@
 //!
 //! The listing's `forward` as the book writes it is in `plain.rs`; what stands here uses the fast form of `blockwise.rs`.
 
-use ndarray::{Array3, ArrayRef3};
+use ndarray::{Array3, ArrayRef, ArrayRef3, Dimension};
 use tensor_ops::{Dropout, Linear, parameters, recycle};
 use torch_rng::TorchRng;
 
@@ -24,6 +24,8 @@ pub struct MultiHeadAttention {
     pub out_proj: Linear,
     /// On the attention weights, in training only.
     pub dropout: Dropout,
+    /// What scores are multiplied by beside `1 / sqrt(head_dim)`: 1 in the book.
+    pub score_scale: f32,
     config: AttentionConfig,
 }
 
@@ -84,6 +86,7 @@ impl MultiHeadAttention {
             w_value: linear(d_in, d_out, qkv_bias),
             out_proj: linear(d_out, d_out, true),
             dropout: Dropout { p: config.dropout },
+            score_scale: 1.0,
             config,
         })
     }
@@ -91,6 +94,13 @@ impl MultiHeadAttention {
     /// What it was built from.
     pub fn config(&self) -> &AttentionConfig {
         &self.config
+    }
+
+    /// Makes `queries . keys / sqrt(head_dim)` the scores: multiplies the queries, or the gradient of them, by `score_scale`.
+    pub fn scale_queries<D: Dimension>(&self, queries: &mut ArrayRef<f32, D>) {
+        if self.score_scale != 1.0 {
+            queries.map_inplace(|x| *x *= self.score_scale);
+        }
     }
 
     /// (batch, num_tokens, d_in) -> (batch, num_tokens, d_out), as in evaluation: nothing is dropped. [`forward_plain`](Self::forward_plain), fast.
@@ -128,7 +138,8 @@ impl MultiHeadAttention {
         // Random draws are sequential: they overlap with the projections.
         let ((queries, keys, values), mask) = rayon::join(
             || {
-                let queries = self.w_query.forward(&x); // (batch, num_tokens, d_out)
+                let mut queries = self.w_query.forward(&x); // (batch, num_tokens, d_out)
+                self.scale_queries(&mut queries);
                 (queries, self.w_key.forward(&x), self.w_value.forward(&x))
             },
             || {
@@ -171,8 +182,9 @@ impl MultiHeadAttention {
         // out = out_proj(context)
         let d_context = self.out_proj.backward(&context, d_out, &mut grads.out_proj);
         // context = attend(queries, keys, values)
-        let [d_q, d_k, d_v] = attend_backward(&queries, &keys, &values, heads, &d_context);
-        // values = w_value(x), keys = w_key(x), queries = w_query(x)
+        let [mut d_q, d_k, d_v] = attend_backward(&queries, &keys, &values, heads, &d_context);
+        // values = w_value(x), keys = w_key(x), queries = score_scale * w_query(x)
+        self.scale_queries(&mut d_q);
         let mut d_x = self.w_value.backward(&x, &d_v, &mut grads.w_value);
         self.w_key
             .backward_adding_to(&x, &d_k, &mut grads.w_key, &mut d_x);

@@ -28,7 +28,8 @@ impl MultiHeadAttention {
         let head_dim = d_out / num_heads;
 
         let keys = self.w_key.forward(x); // (b, num_tokens, d_out)
-        let queries = self.w_query.forward(x);
+        let mut queries = self.w_query.forward(x);
+        self.scale_queries(&mut queries);
         let values = self.w_value.forward(x);
 
         // Split the last dimension: (b, num_tokens, d_out) -> (b, num_tokens, num_heads, head_dim),

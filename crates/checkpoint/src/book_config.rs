@@ -1,18 +1,19 @@
 //! Our own config.json: the book's `GPT_CONFIG_124M` with its keys, read strictly.
 //!
 //! The dictionary of the book, written with `json.dump`, is one too.
-//! Beyond the book's keys there are `"format": "book"`, the rates by site (`drop_rate_emb`, `drop_rate_attn`, `drop_rate_shortcut`), `tied`, `hidden_dim` and `norm_eps`.
+//! Beyond the book's keys there are `"format": "book"`, the rates by site (`drop_rate_emb`, `drop_rate_attn`, `drop_rate_shortcut`), `tied`, `hidden_dim`, `norm_eps`, and what only models of others have: `activation`, `scale_scores` and `scale_scores_by_block`.
 
 use serde::Serialize;
 
 use crate::error::{CheckpointError, ConfigProblem};
+use crate::hugging_face_config::{activation, activation_name};
 use crate::json::Fields;
 use crate::shown::Quoted;
-use gpt::{DropRates, GptConfig};
+use gpt::{Activation, DropRates, GptConfig};
 
 const FORMAT: &str = "book";
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 17] = [
     "format",
     "vocab_size",
     "context_length",
@@ -27,6 +28,9 @@ const KEYS: [&str; 14] = [
     "tied",
     "hidden_dim",
     "norm_eps",
+    "activation",
+    "scale_scores",
+    "scale_scores_by_block",
 ];
 
 /// Whether a configuration is of this kind: it has a key that only the book's has, or says so.
@@ -74,6 +78,9 @@ pub(crate) fn read(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
         norm_eps: fields
             .epsilon("norm_eps")?
             .unwrap_or(GptConfig::GPT2_124M.norm_eps),
+        activation: activation(fields, "activation")?,
+        scale_scores: fields.flag("scale_scores")?.unwrap_or(true),
+        scale_scores_by_block: fields.flag("scale_scores_by_block")?.unwrap_or(false),
     };
     fields.check_heads(("emb_dim", config.emb_dim), ("n_heads", config.n_heads))?;
     Ok(config)
@@ -97,6 +104,13 @@ pub(crate) fn write(config: &GptConfig) -> String {
         #[serde(skip_serializing_if = "Option::is_none")]
         hidden_dim: Option<usize>,
         norm_eps: f32,
+        // A model of the book has the keys that it has always had.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        activation: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        scale_scores: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        scale_scores_by_block: Option<bool>,
     }
     let text = serde_json::to_string_pretty(&BookConfig {
         format: FORMAT,
@@ -112,6 +126,10 @@ pub(crate) fn write(config: &GptConfig) -> String {
         tied: config.tied,
         hidden_dim: config.hidden_dim,
         norm_eps: config.norm_eps,
+        activation: (config.activation != Activation::default())
+            .then(|| activation_name(config.activation)),
+        scale_scores: (!config.scale_scores).then_some(false),
+        scale_scores_by_block: config.scale_scores_by_block.then_some(true),
     });
     text.expect("a struct of numbers and flags is JSON") + "\n"
 }

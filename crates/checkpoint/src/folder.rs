@@ -15,6 +15,18 @@ pub(crate) const GENERATION_CONFIG: &str = "generation_config.json";
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
+/// What pickles are called, and how a folder is made of them that is read.
+const PICKLES: [(&str, &str); 4] = [
+    ("pytorch_model.bin", SAVE_AGAIN),
+    ("pytorch_model.bin.index.json", SAVE_AGAIN),
+    ("model.pth", BOOK_AGAIN),
+    ("model_and_optimizer.pth", STATE_AGAIN),
+];
+const SAVE_AGAIN: &str = "no model.safetensors in this folder; pytorch_model.bin is a pickle, which is not read: in Python, AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW) makes a folder that is";
+const BOOK_AGAIN: &str = "no model.safetensors in this folder; a .pth file is a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model.pth\", weights_only=True), \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
+
+const STATE_AGAIN: &str = "no model.safetensors in this folder; a .pth file is a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model_and_optimizer.pth\", weights_only=True)[\"model_state_dict\"], \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
+
 /// The files of a model.
 pub(crate) struct Folder {
     pub(crate) config: PathBuf,
@@ -40,11 +52,13 @@ impl Folder {
             };
         }
         let config = path.join(CONFIG);
-        if !config.exists() {
+        // Without weights that are read, a configuration is of no use either.
+        let weights = weights_in(path);
+        if !config.exists() && (weights.is_ok() || !has_pickle(path)) {
             return Err(lacks(path, "no config.json in this folder"));
         }
         Ok(Self {
-            weights: weights_in(path)?,
+            weights: weights?,
             config,
         })
     }
@@ -69,15 +83,23 @@ fn weights_in(folder: &Path) -> Result<PathBuf, CheckpointError> {
         .into_iter()
         .find(|path| path.exists());
     found.ok_or_else(|| {
+        let pickles = PICKLES.into_iter();
+        let mut problems = pickles.filter_map(|(name, problem)| {
+            let is_there = folder.join(name).exists();
+            is_there.then_some(problem)
+        });
         lacks(
             folder,
-            if folder.join("pytorch_model.bin").exists() {
-                "no model.safetensors in this folder; pytorch_model.bin is a pickle, which is not read"
-            } else {
-                "no model.safetensors in this folder"
-            },
+            problems
+                .next()
+                .unwrap_or("no model.safetensors in this folder"),
         )
     })
+}
+
+fn has_pickle(folder: &Path) -> bool {
+    let mut names = PICKLES.into_iter();
+    names.any(|(name, _)| folder.join(name).exists())
 }
 
 fn lacks(folder: &Path, problem: &'static str) -> CheckpointError {
@@ -111,6 +133,9 @@ pub fn load_config(path: impl AsRef<Path>) -> Result<GptConfig, CheckpointError>
     let path = path.as_ref();
     let file = if path.is_dir() {
         if !path.join(CONFIG).exists() {
+            if has_pickle(path) {
+                weights_in(path)?;
+            }
             return Err(lacks(path, "no config.json in this folder"));
         }
         path.join(CONFIG)

@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::error::CheckpointError;
 use crate::json::Fields;
 use crate::precision::Precision;
-use gpt::{DropRates, GptConfig};
+use gpt::{Activation, DropRates, GptConfig};
 
 /// The id of `<|endoftext|>` in GPT-2's vocabulary.
-const ENDOFTEXT_ID: usize = 50256;
+const ENDOFTEXT_ID: u32 = 50256;
 
 /// A `GPT2Model`, which has no head of its own, is a tied model.
 pub(crate) fn read(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
@@ -32,6 +32,11 @@ pub(crate) fn read(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
         qkv_bias: true,
         tied: headless || fields.flag("tie_word_embeddings")?.unwrap_or(true),
         hidden_dim: fields.optional_size("n_inner")?,
+        activation: activation(fields, "activation_function")?,
+        scale_scores: fields.flag("scale_attn_weights")?.unwrap_or(true),
+        scale_scores_by_block: fields
+            .flag("scale_attn_by_inverse_layer_idx")?
+            .unwrap_or(false),
         norm_eps: fields
             .epsilon("layer_norm_epsilon")?
             .unwrap_or(GptConfig::GPT2_124M.norm_eps),
@@ -76,21 +81,9 @@ fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
 }
 
 fn check_arithmetic(fields: &Fields<'_>) -> Result<(), CheckpointError> {
-    if let Some(activation) = fields.get("activation_function")
-        && activation != "gelu_new"
-        && activation != "gelu_pytorch_tanh"
-    {
-        let supported = "\"gelu_new\" and \"gelu_pytorch_tanh\"";
-        return Err(fields.unsupported("activation_function", activation, supported));
-    }
-    for (key, only, supported) in [
-        ("scale_attn_weights", true, "true"),
-        ("scale_attn_by_inverse_layer_idx", false, "false"),
-        ("add_cross_attention", false, "false"),
-    ] {
-        if fields.flag(key)?.is_some_and(|flag| flag != only) {
-            return Err(fields.unsupported(key, &Value::Bool(!only), supported));
-        }
+    let cross = "add_cross_attention";
+    if fields.flag(cross)?.unwrap_or(false) {
+        return Err(fields.unsupported(cross, &Value::Bool(true), "false"));
     }
     if let Some(quantization) = fields.get("quantization_config") {
         let supported = "weights in F32, F16 or BF16";
@@ -102,6 +95,38 @@ fn check_arithmetic(fields: &Fields<'_>) -> Result<(), CheckpointError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Each activation by its names; the first is written.
+const ACTIVATIONS: [(Activation, &[&str]); 3] = [
+    (Activation::GeluTanh, &["gelu_new", "gelu_pytorch_tanh"]),
+    (Activation::Gelu, &["gelu"]),
+    (Activation::Relu, &["relu"]),
+];
+
+/// The activation that a key names, or GPT-2's.
+pub(crate) fn activation(
+    fields: &Fields<'_>,
+    key: &'static str,
+) -> Result<Activation, CheckpointError> {
+    let Some(name) = fields.get(key) else {
+        return Ok(Activation::default());
+    };
+    let mut all = ACTIVATIONS.into_iter();
+    match all.find(|(_, names)| names.iter().any(|known| name == known)) {
+        Some((activation, _)) => Ok(activation),
+        None => {
+            let supported = "\"gelu_new\", \"gelu_pytorch_tanh\", \"gelu\" and \"relu\"";
+            Err(fields.unsupported(key, name, supported))
+        }
+    }
+}
+
+/// Its name in Hugging Face's configurations.
+pub(crate) fn activation_name(activation: Activation) -> &'static str {
+    let mut all = ACTIVATIONS.into_iter();
+    let found = all.find(|(known, _)| *known == activation);
+    found.expect("all are there").1[0]
 }
 
 /// The text of a config.json for transformers.
@@ -127,16 +152,16 @@ pub(crate) fn write(config: &GptConfig, precision: Precision) -> String {
         add_cross_attention: bool,
         initializer_range: f32,
         tie_word_embeddings: bool,
-        bos_token_id: Option<usize>,
-        eos_token_id: Option<usize>,
+        bos_token_id: Option<u32>,
+        eos_token_id: Option<u32>,
         use_cache: bool,
         torch_dtype: &'static str,
     }
-    let endoftext = endoftext(config);
+    let endoftext = end_of_text(config).first().copied();
     to_text(&Gpt2Config {
         architectures: ["GPT2LMHeadModel"],
         model_type: "gpt2",
-        activation_function: "gelu_new",
+        activation_function: activation_name(config.activation),
         vocab_size: config.vocab_size,
         n_positions: config.context_length,
         n_embd: config.emb_dim,
@@ -147,8 +172,8 @@ pub(crate) fn write(config: &GptConfig, precision: Precision) -> String {
         embd_pdrop: config.drop_rates.emb,
         attn_pdrop: config.drop_rates.attention,
         resid_pdrop: config.drop_rates.shortcut,
-        scale_attn_weights: true,
-        scale_attn_by_inverse_layer_idx: false,
+        scale_attn_weights: config.scale_scores,
+        scale_attn_by_inverse_layer_idx: config.scale_scores_by_block,
         reorder_and_upcast_attn: false,
         add_cross_attention: false,
         initializer_range: 0.02,
@@ -161,25 +186,33 @@ pub(crate) fn write(config: &GptConfig, precision: Precision) -> String {
 }
 
 /// The text of a generation_config.json for transformers.
-pub(crate) fn write_generation(config: &GptConfig) -> String {
+pub(crate) fn write_generation(end_of_text: &[u32]) -> String {
     #[derive(Serialize)]
     struct GenerationConfig {
-        #[serde(rename = "_from_model_config")]
-        from_model_config: bool,
-        bos_token_id: Option<usize>,
-        eos_token_id: Option<usize>,
+        bos_token_id: Option<u32>,
+        eos_token_id: Ids,
     }
-    let endoftext = endoftext(config);
+    #[derive(Serialize)]
+    #[serde(untagged)]
+    enum Ids {
+        One(Option<u32>),
+        Several(Vec<u32>),
+    }
     to_text(&GenerationConfig {
-        from_model_config: true,
-        bos_token_id: endoftext,
-        eos_token_id: endoftext,
+        bos_token_id: end_of_text.first().copied(),
+        eos_token_id: match end_of_text {
+            [] | [_] => Ids::One(end_of_text.first().copied()),
+            several => Ids::Several(several.to_vec()),
+        },
     })
 }
 
-/// The token that begins and ends texts, if the vocabulary has it.
-fn endoftext(config: &GptConfig) -> Option<usize> {
-    (config.vocab_size > ENDOFTEXT_ID).then_some(ENDOFTEXT_ID)
+/// The token that begins and ends texts, if the vocabulary has GPT-2's.
+pub(crate) fn end_of_text(config: &GptConfig) -> Vec<u32> {
+    match config.vocab_size > ENDOFTEXT_ID as usize {
+        true => vec![ENDOFTEXT_ID],
+        false => Vec::new(),
+    }
 }
 
 fn to_text(value: &impl Serialize) -> String {

@@ -47,11 +47,22 @@ pub fn save_hugging_face(
         &folder.join(CONFIG),
         &hugging_face_config::write(config, precision),
     )?;
-    write_text(
-        &folder.join(GENERATION_CONFIG),
-        &hugging_face_config::write_generation(config),
-    )?;
+    save_generation_config(folder, &hugging_face_config::end_of_text(config))?;
     write_weights(model, folder, Layout::HuggingFace, precision)
+}
+
+/// Writes generation_config.json: the ids that end the model's texts, if any do.
+///
+/// [`save_hugging_face`] writes GPT-2's into a model with GPT-2's vocabulary; this is for others.
+///
+/// # Errors
+/// If the operating system refuses.
+pub fn save_generation_config(
+    folder: impl AsRef<Path>,
+    end_of_text: &[u32],
+) -> Result<(), CheckpointError> {
+    let text = hugging_face_config::write_generation(end_of_text);
+    write_text(&folder.as_ref().join(GENERATION_CONFIG), &text)
 }
 
 fn write_weights(

@@ -13,11 +13,12 @@ use ndarray::ArrayView2;
 use serde::Serialize;
 use train::perplexity;
 
-use crate::ids::{TokenList, corpus_of_file, ids_of_text, read_stdin};
+use crate::ids::{Given, TokenList, read_given, read_stdin};
 use crate::model::ModelArgs;
 use crate::numbers::at_least_1;
 use crate::output::{print, print_json};
 use crate::threads::ThreadArgs;
+use crate::vocabulary::Vocabulary;
 
 #[derive(Args, Debug)]
 pub(crate) struct EvalArgs {
@@ -58,23 +59,32 @@ struct Report {
     perplexity: f64,
     /// Tokens that were predicted.
     tokens: usize,
+    /// The loss of a byte in bits, which models of other vocabularies can be compared by; of a text alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bits_per_byte: Option<f64>,
 }
 
 pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     args.threads.apply()?;
-    let ids = match (&args.tokens, &args.data) {
-        (Some(TokenList(ids)), _) => ids.clone(),
-        (None, Some(path)) if path.as_os_str() == "-" => ids_of_text(&read_stdin()?)?,
-        (None, Some(path)) => corpus_of_file(path)?.ids().to_vec(),
+    let given = match (&args.tokens, &args.data) {
+        (Some(TokenList(ids)), _) => Given::Ids(ids.clone()),
+        (None, Some(path)) if path.as_os_str() == "-" => Given::Text(read_stdin()?),
+        (None, Some(path)) => read_given(path)?,
         (None, None) => unreachable!("clap requires one of them"),
     };
+    let found = args.model.find()?;
+    let text_bytes = match &given {
+        Given::Text(text) => Some(text.len()),
+        Given::Ids(_) => None,
+    };
+    let ids = found.vocabulary.ids(given)?;
     if ids.len() < 2 {
         bail!(
             "a loss needs at least 2 tokens, one to predict from and one to predict, got {}",
             ids.len()
         );
     }
-    let (model, model_name) = args.model.load()?;
+    let model = found.load()?;
     let vocabulary = Corpus::from_ids(ids.as_slice()).check_ids(model.config().vocab_size);
     vocabulary.with_context(|| match &args.data {
         Some(path) => path.display().to_string(),
@@ -101,19 +111,34 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         loss,
         perplexity: perplexity(loss),
         tokens: ids.len() - 1,
+        bits_per_byte: bits_per_byte(&found.vocabulary, &ids, text_bytes, loss),
     };
     if args.json {
         return print_json(&report);
     }
-    model_name.tell();
+    found.name.tell();
     let Report {
         loss,
         perplexity,
         tokens,
+        bits_per_byte,
     } = report;
+    let bits = bits_per_byte.map_or(String::new(), |bits| format!("bits/byte   {bits:.4}\n"));
     Ok(print(format!(
-        "loss        {loss:.6}\nperplexity  {perplexity:.4}\ntokens      {tokens}\n"
+        "loss        {loss:.6}\nperplexity  {perplexity:.4}\n{bits}tokens      {tokens}\n"
     ))?)
+}
+
+/// The bits that a byte of the text takes, but for the first token, which is not predicted.
+fn bits_per_byte(
+    vocabulary: &Vocabulary,
+    ids: &[u32],
+    text_bytes: Option<usize>,
+    loss: f64,
+) -> Option<f64> {
+    let first = vocabulary.tokenizer().ok()?.piece(ids[0])?.len();
+    let bytes = text_bytes?.checked_sub(first).filter(|&bytes| bytes > 0)?;
+    Some(loss * (ids.len() - 1) as f64 / (bytes as f64 * std::f64::consts::LN_2))
 }
 
 /// The mean loss of predicting each of `ids` but the first.

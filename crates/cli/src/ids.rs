@@ -6,8 +6,7 @@ use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use dataloader::{Corpus, DataLoaderError};
-use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use dataloader::Corpus;
 
 /// A list as `--tokens` takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,18 +28,24 @@ impl std::str::FromStr for TokenList {
     }
 }
 
-/// The ids of a text.
-pub(crate) fn ids_of_text(text: &str) -> Result<Vec<u32>> {
-    Ok(Gpt2Tokenizer::new().encode(text, AllowedSpecial::All)?)
+/// A text, or ids in its place.
+#[derive(Clone, Debug)]
+pub(crate) enum Given {
+    Ids(Vec<u32>),
+    Text(String),
 }
 
-/// The ids of a file: UTF-8 text, or u16 token ids if it ends in `.bin`.
-pub(crate) fn corpus_of_file(path: &Path) -> Result<Corpus, DataLoaderError> {
-    if path.extension().is_some_and(|extension| extension == "bin") {
-        Corpus::from_u16_file(path)
-    } else {
-        Corpus::from_text_file(path, &Gpt2Tokenizer::new(), AllowedSpecial::All)
-    }
+/// Whether a file holds u16 token ids.
+pub(crate) fn is_token_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "bin")
+}
+
+/// A file: UTF-8 text, or token ids.
+pub(crate) fn read_given(path: &Path) -> Result<Given> {
+    Ok(match is_token_file(path) {
+        true => Given::Ids(Corpus::from_u16_file(path)?.ids().to_vec()),
+        false => Given::Text(read_text(path)?),
+    })
 }
 
 /// A UTF-8 text file.
@@ -97,10 +102,10 @@ impl TextSource<'_> {
         }
     }
 
-    /// The ids of a prompt; the line end that files and `echo` put behind a text is not part of it.
-    pub(crate) fn prompt(&self) -> Result<Option<Vec<u32>>> {
+    /// A prompt; the line end that files and `echo` put behind a text is not part of it.
+    pub(crate) fn prompt(&self) -> Result<Option<Given>> {
         if let Some(TokenList(ids)) = self.tokens {
-            return Ok(Some(ids.clone()));
+            return Ok(Some(Given::Ids(ids.clone())));
         }
         let typed = self.file.is_none() && self.text.is_some_and(|text| text != "-");
         let Some(text) = self.text()? else {
@@ -110,7 +115,7 @@ impl TextSource<'_> {
             Some(line) if !typed => line.strip_suffix('\r').unwrap_or(line),
             _ => &text,
         };
-        ids_of_text(text).map(Some)
+        Ok(Some(Given::Text(text.to_owned())))
     }
 }
 

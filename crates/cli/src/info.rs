@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use checkpoint::load_config;
 use clap::Args;
-use gpt::GptConfig;
+use gpt::{GptConfig, thousands};
 use serde::Serialize;
 
-use crate::memory::{bytes, count};
+use crate::memory::bytes;
 use crate::model;
 use crate::output::{print, print_json};
 use crate::presets::Preset;
@@ -78,21 +78,22 @@ struct Memory {
 pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     let asked = args.model.as_deref().or(args.model_flag.as_deref());
     if let Some(preset) = args.preset {
-        return show(args, &report(preset.name().to_owned(), &preset.model)?);
+        return show(args, preset.name().to_owned(), &preset.model);
     }
     let (folder, model_name) = model::folder(asked)?;
     let name = asked.unwrap_or(&folder).display().to_string();
-    let report = report(name, &load_config(&folder)?)?;
+    let config = load_config(&folder)?;
     if !args.json {
         model_name.tell();
     }
-    show(args, &report)
+    show(args, name, &config)
 }
 
-fn show(args: &InfoArgs, report: &Report) -> Result<()> {
+fn show(args: &InfoArgs, name: String, config: &GptConfig) -> Result<()> {
+    let report = report(name, config)?;
     match args.json {
-        true => print_json(report),
-        false => Ok(print(text(report))?),
+        true => print_json(&report),
+        false => Ok(print(text(&report, config))?),
     }
 }
 
@@ -148,48 +149,11 @@ fn tensors(config: &GptConfig) -> Vec<Tensor> {
     of_one_block.parameters().map(tensor).collect()
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &Report, config: &GptConfig) -> String {
     let Report { memory, .. } = report;
     let mut lines = vec![
         format!("model           {}", report.name),
-        format!("layers          {}", report.n_layers),
-        format!(
-            "heads           {} of {} features",
-            report.n_heads,
-            report.emb_dim / report.n_heads
-        ),
-        format!(
-            "features        {}, {} inside the feed-forward network",
-            report.emb_dim, report.hidden_dim
-        ),
-        format!("context         {} tokens", report.context_length),
-        format!("vocabulary      {} tokens", report.vocab_size),
-        format!("dropout         {}", report.drop_rate),
-        format!(
-            "biases          {}",
-            if report.qkv_bias {
-                "query, key and value have them"
-            } else {
-                "query, key and value have none"
-            }
-        ),
-        format!(
-            "output head     {}",
-            if report.tied {
-                "tied to the token embedding"
-            } else {
-                "its own"
-            }
-        ),
-        format!(
-            "parameters      {} ({})",
-            thousands(report.parameters),
-            count(report.parameters as f64)
-        ),
-        format!(
-            "  without head  {}",
-            thousands(report.parameters_without_out_head)
-        ),
+        config.to_string(),
         String::new(),
         "memory of the weights".to_owned(),
         format!("  f32           {}", bytes(memory.f32 as f64)),
@@ -217,19 +181,6 @@ fn text(report: &Report) -> String {
     lines.join("\n") + "\n"
 }
 
-/// `124,412,160`
-fn thousands(n: usize) -> String {
-    let digits = n.to_string();
-    let mut shown = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,6 +200,5 @@ mod tests {
             let sum: usize = report.tensors.iter().map(|tensor| tensor.parameters).sum();
             assert_eq!(sum, report.parameters);
         }
-        assert_eq!(thousands(163_009_536), "163,009,536");
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::failure::Usage;
 use crate::ids::{TextSource, TokenList};
-use crate::model::{ModelArgs, text_of};
+use crate::model::ModelArgs;
 use crate::output::{print, print_json};
 use crate::threads::ThreadArgs;
 
@@ -49,11 +49,13 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
         file: args.file.as_ref(),
         text: args.text.as_deref(),
     };
-    let Some(ids) = source.prompt()? else {
+    let Some(given) = source.prompt()? else {
         let message = "no text: give one, a file with -f, ids with --tokens, or pipe a text in";
         return Err(Usage(message.to_owned()).into());
     };
-    let (model, model_name) = args.model.load()?;
+    let found = args.model.find()?;
+    let ids = found.vocabulary.ids(given)?;
+    let model = found.load()?;
     let config = DecoderConfig {
         past_context: PastContext::Stop,
         ..DecoderConfig::default()
@@ -66,7 +68,7 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
             logits: logits.to_vec(),
         });
     }
-    model_name.tell();
+    found.name.tell();
     let vocab_size = logits.len();
     let probabilities = softmax_with_temperature(&logits, 1.0)?; // (vocab_size)
     let mut order: Vec<usize> = (0..vocab_size).collect();
@@ -74,7 +76,7 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
     let mut table = String::from("    id     logit  probability  token\n");
     for &id in order.iter().take(args.top) {
         let (logit, probability) = (logits[id], probabilities[id]);
-        let token = text_of(&[id as u32], vocab_size);
+        let token = found.vocabulary.text_of(&[id as u32]);
         table += &format!("{id:>6}  {logit:>8.4}  {probability:>11.5}  {token:?}\n");
     }
     Ok(print(table)?)

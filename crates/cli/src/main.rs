@@ -27,6 +27,7 @@ mod runs;
 mod threads;
 mod tokenize;
 mod train;
+mod vocabulary;
 
 use std::process::ExitCode;
 

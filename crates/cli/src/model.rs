@@ -1,4 +1,4 @@
-//! `--model`: the model that a subcommand reads, and texts of ids that may be another tokenizer's.
+//! `--model`: the model that a subcommand reads.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,11 @@ use anyhow::Result;
 use checkpoint::{load_config, load_model};
 use clap::Args;
 use gpt::GptModel;
-use tokenizer::Gpt2Tokenizer;
 
 use crate::memory::{Purpose, check_fits};
 use crate::output::note;
 use crate::runs;
+use crate::vocabulary::Vocabulary;
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ModelArgs {
@@ -20,10 +20,29 @@ pub(crate) struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// Loads the model.
-    pub(crate) fn load(&self) -> Result<(GptModel, ModelName)> {
+    /// Finds the model, and reads what it is.
+    pub(crate) fn find(&self) -> Result<Found> {
         let (folder, name) = folder(self.model.as_deref())?;
-        Ok((load(&folder)?, name))
+        let vocab_size = load_config(&folder)?.vocab_size;
+        Ok(Found {
+            vocabulary: Vocabulary::of_model(&folder, vocab_size)?,
+            folder,
+            name,
+        })
+    }
+}
+
+/// A model that is there; its weights haven't been read.
+pub(crate) struct Found {
+    folder: PathBuf,
+    pub(crate) name: ModelName,
+    pub(crate) vocabulary: Vocabulary,
+}
+
+impl Found {
+    /// Loads the model.
+    pub(crate) fn load(&self) -> Result<GptModel> {
+        load(&self.folder)
     }
 }
 
@@ -54,20 +73,4 @@ impl ModelName {
 pub(crate) fn load(folder: &Path) -> Result<GptModel> {
     check_fits(&load_config(folder)?, Purpose::Inference)?;
     Ok(load_model(folder)?)
-}
-
-/// Whether a model of this vocabulary can have been trained on GPT-2's tokens.
-pub(crate) fn is_gpt2_vocabulary(vocab_size: usize) -> bool {
-    vocab_size >= Gpt2Tokenizer::new().vocab_size()
-}
-
-/// The text of ids; of a model with another vocabulary the ids themselves.
-pub(crate) fn text_of(ids: &[u32], vocab_size: usize) -> String {
-    if is_gpt2_vocabulary(vocab_size)
-        && let Ok(text) = Gpt2Tokenizer::new().decode_lossy(ids)
-    {
-        return text;
-    }
-    let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
-    ids.join(" ")
 }

@@ -13,6 +13,8 @@ pub(crate) struct Preset {
     /// The first is shown, the others are known too.
     pub(crate) names: &'static [&'static str],
     pub(crate) model: GptConfig,
+    /// So many byte pairs trained on the data; none: GPT-2's tokens.
+    pub(crate) bpe: Option<usize>,
     pub(crate) training: Training,
 }
 
@@ -41,30 +43,34 @@ pub(crate) const PRESETS: [Preset; 6] = [
     Preset {
         names: &["story", "default"],
         model: GptConfig {
+            vocab_size: 1024,
             context_length: 64,
             emb_dim: 128,
             n_heads: 4,
             n_layers: 4,
-            drop_rates: DropRates::all(0.2),
+            drop_rates: DropRates::all(0.1),
             ..GptConfig::GPT2_124M
         },
+        bpe: Some(1024),
         training: Training {
-            batch_size: 8,
-            max_steps: 250,
+            batch_size: 16,
+            max_steps: 500,
             learning_rate: 1e-3,
             warmup_steps: 20,
-            eval_interval: 25,
+            eval_interval: 50,
             eval_iters: 3,
         },
     },
     Preset {
         names: &["gpt2-124m", "gpt2", "gpt2-small"],
         model: GptConfig::GPT2_124M,
+        bpe: None,
         training: GPT2,
     },
     Preset {
         names: &["gpt2-355m", "gpt2-medium"],
         model: GptConfig::GPT2_MEDIUM,
+        bpe: None,
         training: Training {
             learning_rate: 3e-4,
             ..GPT2
@@ -73,6 +79,7 @@ pub(crate) const PRESETS: [Preset; 6] = [
     Preset {
         names: &["gpt2-774m", "gpt2-large"],
         model: GptConfig::GPT2_LARGE,
+        bpe: None,
         training: Training {
             learning_rate: 2.5e-4,
             ..GPT2
@@ -81,6 +88,7 @@ pub(crate) const PRESETS: [Preset; 6] = [
     Preset {
         names: &["gpt2-1558m", "gpt2-xl"],
         model: GptConfig::GPT2_XL,
+        bpe: None,
         training: Training {
             learning_rate: 2e-4,
             ..GPT2
@@ -93,6 +101,7 @@ pub(crate) const PRESETS: [Preset; 6] = [
             context_length: 256,
             ..GptConfig::GPT2_124M
         },
+        bpe: None,
         training: Training {
             batch_size: 2,
             max_steps: 100,

@@ -1,21 +1,26 @@
-//! `gpt tokenize`: a text to GPT-2's ids and pieces, ids to text, and token files (`.bin`, u16) out of either.
+//! `gpt tokenize`: a text to ids and pieces, ids to text, and token files (`.bin`, u16) out of either; GPT-2's, or a model's own.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use dataloader::Corpus;
+use model_tokenizer::ModelTokenizer;
 use serde::Serialize;
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
 use crate::failure::Usage;
-use crate::ids::{TextSource, TokenList};
+use crate::ids::{Given, TextSource, TokenList, is_token_file, read_given};
+use crate::model::ModelArgs;
 use crate::output::{print, print_json};
 
 #[derive(Args, Debug)]
 pub(crate) struct TokenizeArgs {
     /// The text, taken as it is; - or nothing with a pipe reads standard input
     text: Option<String>,
+    /// The model whose tokenizer it is: a folder or a run [default: GPT-2's]
+    #[arg(short = 'm', long, value_name = "DIR", conflicts_with = "special")]
+    model: Option<PathBuf>,
     /// Read the text from a file; a .bin file holds ids
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
     file: Option<PathBuf>,
@@ -62,14 +67,27 @@ struct Report<'a> {
 }
 
 pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
-    let tokenizer = Gpt2Tokenizer::new();
-    let (ids, text) = read(args, &tokenizer)?;
+    let found = match &args.model {
+        Some(_) => Some(
+            ModelArgs {
+                model: args.model.clone(),
+            }
+            .find()?,
+        ),
+        None => None,
+    };
+    let gpt2 = ModelTokenizer::gpt2();
+    let tokenizer = match &found {
+        Some(found) => found.vocabulary.tokenizer()?,
+        None => &gpt2,
+    };
+    let (ids, text) = read(args, tokenizer)?;
     if let Some(path) = &args.output {
         Corpus::from_ids(ids.as_slice()).write_u16_file(path)?;
     }
     if args.json {
         return print_json(&Report {
-            pieces: pieces(&ids, &tokenizer)?,
+            pieces: pieces(&ids, tokenizer),
             tokens: &ids,
             count: ids.len(),
             characters: text.chars().count(),
@@ -85,22 +103,20 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
     } else if let Some(path) = &args.output {
         print(format!("{} tokens to {}\n", ids.len(), path.display()))?;
     } else {
-        print(table(&ids, &text, &tokenizer)?)?;
+        print(table(&ids, &text, tokenizer))?;
     }
     Ok(())
 }
 
 /// The ids and the text they stand for.
-fn read(args: &TokenizeArgs, tokenizer: &Gpt2Tokenizer) -> Result<(Vec<u32>, String)> {
+fn read(args: &TokenizeArgs, tokenizer: &ModelTokenizer) -> Result<(Vec<u32>, String)> {
     let given = match (&args.tokens, &args.file) {
-        (Some(TokenList(ids)), _) => Some(ids.clone()),
-        (_, Some(path)) if path.extension().is_some_and(|extension| extension == "bin") => {
-            Some(Corpus::from_u16_file(path)?.ids().to_vec())
-        }
+        (Some(TokenList(ids)), _) => Some(Given::Ids(ids.clone())),
+        (_, Some(path)) if is_token_file(path) => Some(read_given(path)?),
         _ => None,
     };
-    if let Some(ids) = given {
-        let text = tokenizer.decode_lossy(&ids)?;
+    if let Some(Given::Ids(ids)) = given {
+        let text = tokenizer.decode(&ids)?;
         return Ok((ids, text));
     }
     let source = TextSource {
@@ -113,26 +129,28 @@ fn read(args: &TokenizeArgs, tokenizer: &Gpt2Tokenizer) -> Result<(Vec<u32>, Str
         return Err(Usage(message.to_owned()).into());
     };
     let ids = match args.special {
-        Special::Token => tokenizer.encode(&text, AllowedSpecial::All)?,
-        Special::Refuse => tokenizer.encode(&text, AllowedSpecial::None)?,
-        Special::Text => tokenizer.encode_ordinary(&text),
+        Special::Token => tokenizer.encode(&text)?,
+        Special::Refuse => Gpt2Tokenizer::new().encode(&text, AllowedSpecial::None)?,
+        Special::Text => Gpt2Tokenizer::new().encode_ordinary(&text),
     };
     Ok((ids, text))
 }
 
 /// The text of each id, with U+FFFD where a character is cut.
-fn pieces(ids: &[u32], tokenizer: &Gpt2Tokenizer) -> Result<Vec<String>> {
-    let pieces = tokenizer.pieces(ids)?;
-    Ok(pieces
-        .into_iter()
+fn pieces(ids: &[u32], tokenizer: &ModelTokenizer) -> Vec<String> {
+    let pieces = ids.iter().filter_map(|&id| tokenizer.piece(id));
+    pieces
         .map(|piece| String::from_utf8_lossy(piece).into_owned())
-        .collect())
+        .collect()
 }
 
 /// One line per token: its id, and its bytes as text.
-fn table(ids: &[u32], text: &str, tokenizer: &Gpt2Tokenizer) -> Result<String> {
+fn table(ids: &[u32], text: &str, tokenizer: &ModelTokenizer) -> String {
     let mut table = String::new();
-    for (id, piece) in ids.iter().zip(tokenizer.pieces(ids)?) {
+    let pieces = ids
+        .iter()
+        .filter_map(|&id| Some((id, tokenizer.piece(id)?)));
+    for (id, piece) in pieces {
         let shown = match std::str::from_utf8(piece) {
             Ok(piece) => format!("{piece:?}"),
             Err(_) => format!("\"{}\"", piece.escape_ascii()),
@@ -144,5 +162,5 @@ fn table(ids: &[u32], text: &str, tokenizer: &Gpt2Tokenizer) -> Result<String> {
         "{} tokens, {characters} characters, {bytes} bytes\n",
         ids.len()
     );
-    Ok(table)
+    table
 }

@@ -2,6 +2,7 @@
 //!
 //! Copies of a corpus share the buffer. How it comes from files is in `files.rs`.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
@@ -9,7 +10,7 @@ use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 use crate::error::DataLoaderError;
 
 /// Token ids in the order of the text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Corpus {
     pub(crate) ids: Arc<[u32]>, // (n_tokens)
 }
@@ -90,5 +91,14 @@ impl Corpus {
     /// Whether there is no token at all.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
+    }
+}
+
+/// The number of tokens: all of them would fill a screen.
+impl fmt::Debug for Corpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Corpus")
+            .field("tokens", &self.len())
+            .finish_non_exhaustive()
     }
 }

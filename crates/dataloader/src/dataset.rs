@@ -3,6 +3,7 @@
 //! Window i starts at token i * stride, for `i in range(0, n_tokens - max_length, stride)`.
 //! Windows are views into the corpus: nothing is copied before a batch is made.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::corpus::Corpus;
@@ -20,7 +21,7 @@ use crate::error::DataLoaderError;
 /// assert_eq!(window.target_ids, [12, 13, 14, 15]);
 /// # Ok::<(), dataloader::DataLoaderError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct GptDataset {
     ids: Arc<[u32]>, // (n_tokens), shared with the corpus
     max_length: usize,
@@ -96,5 +97,16 @@ impl GptDataset {
     /// All windows in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Window<'_>> {
         (0..self.len()).map(|i| self.get(i).expect("i is below the number of windows"))
+    }
+}
+
+/// The sizes: all ids would fill a screen.
+impl fmt::Debug for GptDataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GptDataset")
+            .field("tokens", &self.ids.len())
+            .field("max_length", &self.max_length)
+            .field("stride", &self.stride)
+            .finish()
     }
 }

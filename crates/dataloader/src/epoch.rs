@@ -3,6 +3,7 @@
 //! The generator from before it was drawn and its position, kept in a checkpoint, make the same batches again ([`Epoch::seek`]).
 //! It draws nothing itself.
 
+use std::fmt;
 use std::iter::FusedIterator;
 
 use ndarray::Array2;
@@ -20,7 +21,7 @@ pub struct Batch {
 }
 
 /// An iterator over the batches of one epoch.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Epoch {
     dataset: GptDataset, // shares the corpus's buffer
     order: Vec<usize>,   // (n_windows)
@@ -117,3 +118,15 @@ impl Iterator for Epoch {
 
 impl ExactSizeIterator for Epoch {}
 impl FusedIterator for Epoch {}
+
+/// Without the order, which would fill a screen.
+impl fmt::Debug for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Epoch")
+            .field("dataset", &self.dataset)
+            .field("batch_size", &self.batch_size)
+            .field("batches", &self.batches)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}

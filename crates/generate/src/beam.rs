@@ -22,6 +22,18 @@ pub struct BeamConfig {
     pub stop_ids: Vec<u32>,
 }
 
+/// Four beams, 50 tokens, and lengths compared as transformers does.
+impl Default for BeamConfig {
+    fn default() -> Self {
+        Self {
+            num_beams: 4,
+            max_new_tokens: 50,
+            length_penalty: 1.0,
+            stop_ids: Vec::new(),
+        }
+    }
+}
+
 impl BeamConfig {
     /// Checks every setting against its range.
     ///

@@ -2,7 +2,7 @@
 //!
 //! Each new token is computed from the whole window again, as in the book: simple, and the reference that the cached decoder is tested against.
 
-use gpt::GptModel;
+use gpt::{GptConfig, GptModel};
 use ndarray::{Array2, Axis, concatenate, s};
 use torch_rng::TorchRng;
 
@@ -22,6 +22,19 @@ pub struct BookSampling {
     pub top_k: Option<usize>,
     /// Stop when this token comes; it is not appended.
     pub eos_id: Option<u32>,
+}
+
+/// The book's defaults: greedy, to the end; 50 tokens, with the context of the 124M model.
+impl Default for BookSampling {
+    fn default() -> Self {
+        Self {
+            max_new_tokens: 50,
+            context_size: GptConfig::GPT2_124M.context_length,
+            temperature: 0.0,
+            top_k: None,
+            eos_id: None,
+        }
+    }
 }
 
 /// Appends to each row of `idx` (batch, num_tokens) the most probable next token, `max_new_tokens` times (book section 4.7).
@@ -49,9 +62,7 @@ pub fn generate_text_simple(
     let greedy = BookSampling {
         max_new_tokens,
         context_size,
-        temperature: 0.0,
-        top_k: None,
-        eos_id: None,
+        ..BookSampling::default()
     };
     generate(model, idx, greedy, &mut TorchRng::manual_seed(0))
 }

@@ -5,7 +5,7 @@
 use attention::KvCache;
 use gpt::{GptModel, TransformerBlock};
 use ndarray::{Array2, ArrayViewMut2, Axis, s};
-use tensor_ops::{LayerNorm, gelu};
+use tensor_ops::LayerNorm;
 
 use crate::precision::{BlockWeights, DecoderWeights};
 
@@ -162,15 +162,16 @@ impl Buffers {
 
         let normed = block.norm1.forward(&x);
         weights.qkv.forward(&normed, qkv.view_mut());
-        let (queries, rest) = qkv.view().split_at(Axis(1), x.ncols());
+        let (mut queries, rest) = qkv.view_mut().split_at(Axis(1), x.ncols());
         let (keys, values) = rest.split_at(Axis(1), x.ncols());
+        block.att.scale_queries(&mut queries);
         cache.attend(new, &queries, (&keys, &values), context.view_mut());
         weights.out_proj.forward(&context, branch.view_mut());
         x += &branch;
 
         let normed = block.norm2.forward(&x);
         weights.expand.forward(&normed, hidden.view_mut()); // (rows, hidden_dim)
-        let activated = gelu(&hidden);
+        let activated = block.ff.activation.forward(&hidden);
         weights.contract.forward(&activated, branch.view_mut());
         x += &branch;
     }

@@ -2,7 +2,7 @@
 
 use attention::AttentionConfig;
 
-use crate::GptError;
+use crate::{Activation, GptError};
 
 /// Dropout rates by site (exercise 4.3); the book's `drop_rate` sets all three.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,6 +23,13 @@ impl DropRates {
             attention: rate,
             shortcut: rate,
         }
+    }
+}
+
+/// GPT-2 "small", as the book has it.
+impl Default for GptConfig {
+    fn default() -> Self {
+        Self::GPT2_124M
     }
 }
 
@@ -49,6 +56,12 @@ pub struct GptConfig {
     pub hidden_dim: Option<usize>,
     /// What the norms add to the variance.
     pub norm_eps: f32,
+    /// Between the layers of the feed-forward network.
+    pub activation: Activation,
+    /// Whether attention scores are divided by the root of a head's features, as in the book and in GPT-2.
+    pub scale_scores: bool,
+    /// Whether they are also divided by the number of their block, counted from 1: not in the book, nor in GPT-2.
+    pub scale_scores_by_block: bool,
 }
 
 impl GptConfig {
@@ -64,6 +77,9 @@ impl GptConfig {
         tied: false,
         hidden_dim: None,
         norm_eps: 1e-5,
+        activation: Activation::GeluTanh,
+        scale_scores: true,
+        scale_scores_by_block: false,
     };
 
     /// GPT-2 "medium", 355M parameters when tied (exercise 4.2).
@@ -136,6 +152,18 @@ impl GptConfig {
     /// Features inside the feed-forward network: `hidden_dim`, or 4 `emb_dim`.
     pub fn feed_forward_dim(&self) -> usize {
         self.hidden_dim.unwrap_or(self.emb_dim.saturating_mul(4))
+    }
+
+    /// What the scores of a block's attention are multiplied by beside `1 / sqrt(head_dim)`; blocks are counted from 0.
+    pub(crate) fn score_scale(&self, block: usize) -> f32 {
+        let scale = match self.scale_scores {
+            true => 1.0,
+            false => ((self.emb_dim / self.n_heads) as f32).sqrt(),
+        };
+        match self.scale_scores_by_block {
+            true => scale / (block + 1) as f32,
+            false => scale,
+        }
     }
 
     /// The part of the configuration that a block's attention is built from.

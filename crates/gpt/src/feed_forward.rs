@@ -1,9 +1,10 @@
-//! The feed-forward network of a block, `Linear(4d, d)(GELU(Linear(d, 4d)(x)))` (book listing 4.4).
+//! The feed-forward network of a block, `Linear(4d, d)(GELU(Linear(d, 4d)(x)))` (book listing 4.4); other models have another activation.
 
 use ndarray::{Array3, ArrayRef3};
-use tensor_ops::{Linear, gelu, gelu_backward, parameters, recycle};
+use tensor_ops::{Linear, parameters, recycle};
 use torch_rng::TorchRng;
 
+use crate::Activation;
 use crate::maker::Maker;
 
 /// The book's `FeedForward`; also its gradient.
@@ -15,6 +16,8 @@ pub struct FeedForward {
     pub expand: Linear,
     /// hidden_dim -> emb_dim
     pub contract: Linear,
+    /// Between them: GELU in the book.
+    pub activation: Activation,
 }
 
 /// What [`FeedForward::backward`] needs of the forward pass.
@@ -22,9 +25,9 @@ pub struct FeedForward {
 pub struct FeedForwardCache {
     /// (batch, num_tokens, emb_dim)
     x: Array3<f32>,
-    /// (batch, num_tokens, hidden_dim), before GELU
+    /// (batch, num_tokens, hidden_dim), before the activation
     hidden: Array3<f32>,
-    /// (batch, num_tokens, hidden_dim), after GELU
+    /// (batch, num_tokens, hidden_dim), after the activation
     activated: Array3<f32>,
 }
 
@@ -43,6 +46,7 @@ impl FeedForward {
         Self {
             expand: maker.linear(emb_dim, hidden_dim, true),
             contract: maker.linear(hidden_dim, emb_dim, true),
+            activation: Activation::default(),
         }
     }
 
@@ -51,7 +55,8 @@ impl FeedForward {
     /// # Panics
     /// If the last dimension is not `emb_dim`.
     pub fn forward(&self, x: &ArrayRef3<f32>) -> Array3<f32> {
-        self.contract.forward(&gelu(&self.expand.forward(x)))
+        let hidden = self.expand.forward(x); // (batch, num_tokens, hidden_dim)
+        self.contract.forward(&self.activation.forward(&hidden))
     }
 
     /// As [`forward`](Self::forward), keeping what [`backward`](Self::backward) needs.
@@ -60,7 +65,7 @@ impl FeedForward {
     /// If the last dimension is not `emb_dim`.
     pub fn forward_train(&self, x: Array3<f32>) -> (Array3<f32>, FeedForwardCache) {
         let hidden = self.expand.forward(&x);
-        let activated = gelu(&hidden);
+        let activated = self.activation.forward(&hidden);
         let out = self.contract.forward(&activated);
         (
             out,
@@ -91,8 +96,8 @@ impl FeedForward {
         let d_activated = self
             .contract
             .backward(&activated, d_out, &mut grads.contract);
-        // activated = gelu(hidden)
-        let d_hidden = gelu_backward(&hidden, d_activated);
+        // activated = activation(hidden)
+        let d_hidden = self.activation.backward(&hidden, d_activated);
         // hidden = expand(x)
         let d_x = self.expand.backward(&x, &d_hidden, &mut grads.expand);
         recycle([x, hidden, activated, d_hidden]);

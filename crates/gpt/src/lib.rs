@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
+mod activation;
 mod bad_lm;
 mod config;
+mod display;
 mod dummy;
 mod embed;
 mod error;
@@ -19,13 +21,15 @@ mod transformer_block;
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
 pub use {ndarray, torch_rng};
 
+pub use activation::Activation;
 pub use bad_lm::BadLm;
 pub use config::{DropRates, GptConfig};
+pub use display::thousands;
 pub use dummy::{DummyGptModel, DummyLayerNorm, DummyTransformerBlock};
 pub use error::GptError;
 pub use feed_forward::{FeedForward, FeedForwardCache};
 pub use model::{GptCache, GptModel};
 pub use shortcut::{ExampleDeepNeuralNetwork, ShortcutCache};
 pub use size::ModelSize;
-pub use tensor_ops::LayerNorm;
+pub use tensor_ops::{LayerNorm, Parameters};
 pub use transformer_block::{TransformerBlock, TransformerBlockCache};

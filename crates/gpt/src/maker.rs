@@ -24,11 +24,18 @@ impl Maker<'_> {
         }
     }
 
-    pub(crate) fn attention(&mut self, config: &GptConfig) -> Result<MultiHeadAttention, GptError> {
-        Ok(match &mut self.0 {
+    /// The attention of one of a model's blocks, counted from 0.
+    pub(crate) fn attention(
+        &mut self,
+        config: &GptConfig,
+        block: usize,
+    ) -> Result<MultiHeadAttention, GptError> {
+        let mut attention = match &mut self.0 {
             Some(rng) => MultiHeadAttention::new(config.attention(), rng),
             None => MultiHeadAttention::zeros(config.attention()),
-        }?)
+        }?;
+        attention.score_scale = config.score_scale(block);
+        Ok(attention)
     }
 
     /// A norm draws nothing, but begins with a scale of 1.

@@ -72,7 +72,7 @@ impl GptModel {
                 p: config.drop_rates.emb,
             },
             trf_blocks: (0..config.n_layers)
-                .map(|_| TransformerBlock::build(&config, &mut maker))
+                .map(|block| TransformerBlock::build(&config, block, &mut maker))
                 .collect::<Result<_, _>>()?,
             final_norm: maker.norm(&config),
             out_head: (!config.tied).then(|| maker.linear(emb_dim, vocab_size, false)),

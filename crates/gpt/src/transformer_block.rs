@@ -37,13 +37,13 @@ pub struct TransformerBlockCache {
 }
 
 impl TransformerBlock {
-    /// Draws attention, then the feed-forward network; the norms draw nothing.
+    /// A model's first block: draws attention, then the feed-forward network; the norms draw nothing.
     ///
     /// # Errors
     /// If the configuration is not valid.
     pub fn new(config: &GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
         config.validate()?;
-        Self::build(config, &mut Maker(Some(rng)))
+        Self::build(config, 0, &mut Maker(Some(rng)))
     }
 
     /// All zeros: a gradient to be accumulated into.
@@ -52,14 +52,21 @@ impl TransformerBlock {
     /// If the configuration is not valid.
     pub fn zeros(config: &GptConfig) -> Result<Self, GptError> {
         config.validate()?;
-        Self::build(config, &mut Maker(None))
+        Self::build(config, 0, &mut Maker(None))
     }
 
-    /// Of a configuration that has been validated.
-    pub(crate) fn build(config: &GptConfig, maker: &mut Maker) -> Result<Self, GptError> {
+    /// One of a model's blocks, counted from 0, of a configuration that has been validated.
+    pub(crate) fn build(
+        config: &GptConfig,
+        block: usize,
+        maker: &mut Maker,
+    ) -> Result<Self, GptError> {
         Ok(Self {
-            att: maker.attention(config)?,
-            ff: FeedForward::build(config.emb_dim, config.feed_forward_dim(), maker),
+            att: maker.attention(config, block)?,
+            ff: FeedForward {
+                activation: config.activation,
+                ..FeedForward::build(config.emb_dim, config.feed_forward_dim(), maker)
+            },
             norm1: maker.norm(config),
             norm2: maker.norm(config),
             drop_shortcut: Dropout {

@@ -116,7 +116,7 @@ pub(crate) fn parse_value<T: DeserializeOwned>(
     })
 }
 
-/// Writes each file so that a crash at any moment leaves the old one or the new one.
+/// Writes each file so that a crash at any moment leaves the old one or the new one, then deletes those of a tokenizer that was there before.
 ///
 /// What a crash leaves besides has the name that unfinished files of a checkpoint have.
 pub(crate) fn write_all(folder: &Path, files: &Files) -> Result<(), ModelTokenizerError> {
@@ -133,6 +133,15 @@ pub(crate) fn write_all(folder: &Path, files: &Files) -> Result<(), ModelTokeniz
             let _ = fs::remove_file(&unfinished);
             io_error(&path, "write")(error)
         })?;
+    }
+    for name in NAMES.iter().filter(|name| !files.contains_key(*name)) {
+        let path = folder.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(io_error(&path, "delete")(error));
+            }
+            _ => {}
+        }
     }
     Ok(())
 }

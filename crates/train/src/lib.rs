@@ -25,6 +25,8 @@ mod trainer;
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
 pub use {dataloader, gpt, tokenizer, torch_rng};
 
+pub use gpt::Parameters;
+
 pub use adamw::{AdamW, AdamWConfig};
 pub use checkpoint::{STATE_FILE, SavedSettings, latest_checkpoint, read_settings};
 pub use clip::{clip_grad_norm, grad_norm};

@@ -3,6 +3,7 @@
 //! ```text
 //! latest.json                       the checkpoints that count, the newest last
 //! checkpoints/step-00000120/        one checkpoint
+//! tokenizer/                        copied into every checkpoint
 //! .lock                             held by the run that writes here
 //! ```
 //!
@@ -22,6 +23,9 @@ const LATEST: &str = "latest.json";
 const CHECKPOINTS: &str = "checkpoints";
 const LOCK: &str = ".lock";
 const PREFIX: &str = "step-";
+
+/// Files here are copied into every checkpoint: a tokenizer, for instance.
+const BESIDE: &str = "tokenizer";
 
 /// A run's folder, locked as long as this lives.
 #[derive(Debug)]
@@ -74,6 +78,11 @@ impl RunFolder {
         &self.path
     }
 
+    /// The folder, in the run at `path`, of files that every checkpoint gets a copy of; it may not be there.
+    pub fn beside(path: &Path) -> PathBuf {
+        path.join(BESIDE)
+    }
+
     /// The newest checkpoint; none if nothing has been saved.
     ///
     /// # Errors
@@ -94,7 +103,8 @@ impl RunFolder {
         let name = free_name(&checkpoints, name);
         let folder = checkpoints.join(&name);
         fs::create_dir(&folder).map_err(TrainError::io(&folder, "create"))?;
-        let written = write(&folder)
+        let written = copy_files(&Self::beside(&self.path), &folder)
+            .and_then(|()| write(&folder))
             .and_then(|()| Ok(sync_folder(&folder)?))
             .and_then(|()| Ok(sync_folder(&checkpoints)?))
             .and_then(|()| {
@@ -131,6 +141,19 @@ impl RunFolder {
         }
         Ok(())
     }
+}
+
+/// Copies the files of a folder, if it is there.
+fn copy_files(from: &Path, to: &Path) -> Result<(), TrainError> {
+    if !from.is_dir() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(from).map_err(TrainError::io(from, "read"))? {
+        let entry = entry.map_err(TrainError::io(from, "read"))?;
+        let file = to.join(entry.file_name());
+        fs::copy(entry.path(), &file).map_err(TrainError::io(&file, "write"))?;
+    }
+    Ok(())
 }
 
 /// The newest checkpoint of the run kept in `path`.

@@ -193,24 +193,19 @@ fn settings_that_change_the_arithmetic_are_refused_by_name() {
     for (from, to, parts) in [
         (
             "\"gelu_new\"",
-            "\"relu\"",
-            ["activation_function", "\"relu\""],
-        ),
-        (
-            "\"gelu_new\"",
-            "\"gelu\"",
-            ["activation_function", "\"gelu\""],
+            "\"silu\"",
+            ["activation_function", "\"silu\""],
         ),
         ("\"gelu_new\"", "7", ["activation_function", "7"]),
         (
             "\"scale_attn_weights\": true",
-            "\"scale_attn_weights\": false",
-            ["scale_attn_weights", "false"],
+            "\"scale_attn_weights\": 3",
+            ["scale_attn_weights", "3"],
         ),
         (
             "\"scale_attn_by_inverse_layer_idx\": false",
-            "\"scale_attn_by_inverse_layer_idx\": true",
-            ["scale_attn_by_inverse_layer_idx", "true"],
+            "\"scale_attn_by_inverse_layer_idx\": 3",
+            ["scale_attn_by_inverse_layer_idx", "3"],
         ),
         (
             "\"add_cross_attention\": false",

@@ -137,8 +137,16 @@ fn folders_without_weights_say_what_they_lack() {
     let folder = Broken::hugging_face();
     fs::remove_file(folder.weights()).unwrap();
     folder.is_refused("", &["no model.safetensors"]);
-    fs::write(folder.path().join("pytorch_model.bin"), "PK").unwrap();
-    folder.is_refused("", &["pytorch_model.bin is a pickle"]);
+    for (name, recipe) in [
+        ("pytorch_model.bin", "save_pretrained(NEW)"),
+        ("pytorch_model.bin.index.json", "save_pretrained(NEW)"),
+        ("model.pth", "safetensors.torch.save_file"),
+    ] {
+        let pickle = folder.path().join(name);
+        fs::write(&pickle, "PK").unwrap();
+        folder.is_refused("", &["is a pickle, which is not read", recipe]);
+        fs::remove_file(pickle).unwrap();
+    }
     fs::create_dir(folder.weights()).unwrap();
     folder.is_refused(FILE, &["not a file"]);
     let missing = load_model(folder.path().join("nowhere")).unwrap_err();

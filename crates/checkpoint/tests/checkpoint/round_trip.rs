@@ -6,7 +6,7 @@ use checkpoint::{
     Precision, load_config, load_model, load_tensors, load_tensors_into, save_book,
     save_hugging_face, save_tensors,
 };
-use gpt::{GptConfig, GptModel};
+use gpt::{Activation, GptConfig, GptModel};
 use ndarray::{ArrayD, IxDyn, array};
 use proptest::prelude::*;
 use safetensors::SafeTensors;
@@ -29,6 +29,9 @@ fn configs() -> impl Strategy<Value = GptConfig> {
                 tied,
                 hidden_dim,
                 norm_eps: eps,
+                activation: [Activation::GeluTanh, Activation::Gelu, Activation::Relu][layers % 3],
+                scale_scores: qkv_bias,
+                scale_scores_by_block: tied != qkv_bias,
                 drop_rates: gpt::DropRates {
                     emb: p,
                     ..SMALL.drop_rates

@@ -26,6 +26,7 @@ pub(crate) const SMALL: GptConfig = GptConfig {
     tied: true,
     hidden_dim: None,
     norm_eps: 1e-5,
+    ..GptConfig::GPT2_124M
 };
 
 /// A model whose every parameter is away from its initial value.

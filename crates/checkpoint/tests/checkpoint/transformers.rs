@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use checkpoint::{load_config, load_model};
-use gpt::{DropRates, GptModel};
+use gpt::{Activation, DropRates, GptModel};
 use ndarray::{Array2, Axis, s};
 use serde::Deserialize;
 use tensor_ops::cross_entropy;
@@ -104,6 +104,21 @@ fn any_shape_hidden_size_and_epsilon_is_honoured() {
             ..DropRates::all(0.1)
         }
     );
+}
+
+#[test]
+fn other_activations_and_scales_of_attention_are_honoured() {
+    assert_eq!(
+        computes_the_same("relu").config().activation,
+        Activation::Relu
+    );
+    let config = *computes_the_same("gelu").config();
+    assert_eq!(config.activation, Activation::Gelu);
+    assert!(config.scale_scores && config.scale_scores_by_block);
+    let config = *computes_the_same("unscaled").config();
+    assert!(!config.scale_scores && !config.scale_scores_by_block);
+    let config = *computes_the_same("unscaled_by_block").config();
+    assert!(!config.scale_scores && config.scale_scores_by_block);
 }
 
 #[test]

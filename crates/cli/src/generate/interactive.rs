@@ -13,7 +13,6 @@ use rustyline::{Config, DefaultEditor};
 
 use super::session::Session;
 use super::timings::tell;
-use crate::ids::ids_of_text;
 use crate::interrupt::INTERRUPTED;
 use crate::output::{note, print};
 
@@ -24,7 +23,7 @@ pub(crate) fn run(mut session: Session<'_>, prompt: Option<Vec<u32>>) -> Result<
         let ids = match turn.take() {
             Some(ids) => ids,
             None => match lines.next(if session.is_empty() { "text > " } else { "> " })? {
-                Some(line) => ids_of_text(&line)?,
+                Some(line) => session.vocabulary.encode(&line)?,
                 None => return Ok(()),
             },
         };

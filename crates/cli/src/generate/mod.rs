@@ -10,15 +10,15 @@ mod timings;
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use generate::FinishReason;
 use serde::Serialize;
-use tokenizer::Gpt2Tokenizer;
 
 use crate::failure::Usage;
 use crate::ids::TextSource;
 use crate::interrupt::Interrupt;
 use crate::output::{print, print_json};
+use crate::vocabulary::Vocabulary;
 pub(crate) use options::GenerateArgs;
 use session::{Continued, Session};
 use timings::{TimingsReport, tell};
@@ -47,25 +47,32 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         text: args.text.as_deref().or(args.prompt.as_deref()),
     };
     // An interactive session reads its turns from standard input.
-    let given = args.tokens.is_some() || args.file.is_some() || prompt.text.is_some();
-    let ids = match args.interactive && !given {
+    let is_given = args.tokens.is_some() || args.file.is_some() || prompt.text.is_some();
+    let given = match args.interactive && !is_given {
         true => None,
         false => prompt.prompt()?,
     };
-    let began = Instant::now();
-    let (model, model_name) = args.model.load()?;
-    let load_time = began.elapsed();
-    let mut session = Session::new(args, &model)?;
-    if args.interactive {
-        session.interrupt = Interrupt::listen("")?;
-        model_name.tell();
-        return interactive::run(session, ids);
-    }
-    let Some(ids) = ids else {
+    if given.is_none() && !args.interactive {
         let message =
             "no prompt: give a text, a file with -f, ids with --tokens, pipe a text in, or use -i";
         return Err(Usage(message.to_owned()).into());
-    };
+    }
+    let began = Instant::now();
+    let found = args.model.find()?;
+    let vocabulary = &found.vocabulary;
+    if !args.stop.is_empty() {
+        vocabulary.tokenizer().context("--stop")?;
+    }
+    let ids = given.map(|given| vocabulary.ids(given)).transpose()?;
+    let model = found.load()?;
+    let load_time = began.elapsed();
+    let mut session = Session::new(args, &model, vocabulary)?;
+    if args.interactive {
+        session.interrupt = Interrupt::listen("")?;
+        found.name.tell();
+        return interactive::run(session, ids);
+    }
+    let ids = ids.unwrap_or_default();
     for sample in 0..args.num_samples {
         session.begin(&ids)?;
         if args.json {
@@ -74,11 +81,11 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
             continue;
         }
         match sample {
-            0 => model_name.tell(),
+            0 => found.name.tell(),
             _ => print(BETWEEN_SAMPLES)?,
         }
         if !args.no_display_prompt {
-            print(shown(&ids))?;
+            print(shown(&ids, vocabulary))?;
         }
         let continued = session.go_on(&mut |text| print(text))?;
         print("\n")?;
@@ -102,8 +109,12 @@ impl Report {
     }
 }
 
-/// The prompt as text.
-fn shown(ids: &[u32]) -> String {
-    let text = Gpt2Tokenizer::new().decode_lossy(ids);
-    text.unwrap_or_else(|_| format!("{ids:?}"))
+/// The prompt as text; as ids they stand apart from those that follow.
+fn shown(ids: &[u32], vocabulary: &Vocabulary) -> String {
+    let apart = if vocabulary.tokenizer().is_ok() {
+        ""
+    } else {
+        " "
+    };
+    vocabulary.text_of(ids) + apart
 }

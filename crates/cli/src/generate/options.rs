@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use generate::{BeamConfig, Precision, Sampling};
-use tokenizer::ENDOFTEXT_ID;
 use torch_rng::Build;
 
 use crate::failure::Usage;
@@ -13,6 +12,7 @@ use crate::ids::TokenList;
 use crate::model::ModelArgs;
 use crate::numbers::at_least_1;
 use crate::threads::ThreadArgs;
+use crate::vocabulary::Vocabulary;
 
 /// Examples under the help.
 const EXAMPLES: &str = "\
@@ -65,7 +65,7 @@ pub(crate) struct GenerateArgs {
     /// End before this text (may be given several times)
     #[arg(long, value_name = "TEXT", help_heading = "Length")]
     pub(crate) stop: Vec<String>,
-    /// Go on after <|endoftext|>
+    /// Go on after the token that ends a text
     #[arg(long, help_heading = "Length")]
     pub(crate) ignore_eos: bool,
     /// The most tokens the model may see [default: its context length]
@@ -181,12 +181,12 @@ impl GenerateArgs {
     }
 
     /// How several continuations are followed, if they are.
-    pub(crate) fn beams(&self) -> Option<BeamConfig> {
+    pub(crate) fn beams(&self, vocabulary: &Vocabulary) -> Option<BeamConfig> {
         self.beams.map(|num_beams| BeamConfig {
             num_beams,
             max_new_tokens: self.max_new_tokens,
             length_penalty: self.length_penalty,
-            stop_ids: self.stop_ids(),
+            stop_ids: self.stop_ids(vocabulary),
         })
     }
 
@@ -196,10 +196,10 @@ impl GenerateArgs {
     }
 
     /// Tokens that end the text.
-    pub(crate) fn stop_ids(&self) -> Vec<u32> {
+    pub(crate) fn stop_ids(&self, vocabulary: &Vocabulary) -> Vec<u32> {
         match self.ignore_eos {
             true => Vec::new(),
-            false => vec![ENDOFTEXT_ID],
+            false => vocabulary.end_of_text.clone(),
         }
     }
 }

@@ -2,24 +2,27 @@
 
 use anyhow::Result;
 use generate::StopStrings;
-use tokenizer::{Gpt2Tokenizer, StreamingDecoder};
+use model_tokenizer::{ModelTokenizer, StreamingDecoder};
 
-/// Shown for a token that GPT-2's vocabulary doesn't have (a model's may be padded).
+use crate::vocabulary::Vocabulary;
+
+/// Shown for a token that the tokenizer doesn't have (a model's vocabulary may be padded).
 const UNKNOWN: &str = "\u{fffd}";
 
 /// Tokens on their way to text.
-pub(crate) struct Pieces {
-    decoder: StreamingDecoder,
+pub(crate) struct Pieces<'v> {
+    /// Without one, ids are shown.
+    decoder: Option<StreamingDecoder<'v>>,
     stops: StopStrings,
     pub(crate) text: String,
 }
 
-impl Pieces {
+impl<'v> Pieces<'v> {
     /// # Errors
     /// If a stop string is empty.
-    pub(crate) fn new(stops: &[String]) -> Result<Self> {
+    pub(crate) fn new(vocabulary: &'v Vocabulary, stops: &[String]) -> Result<Self> {
         Ok(Self {
-            decoder: StreamingDecoder::new(&Gpt2Tokenizer::new()),
+            decoder: vocabulary.tokenizer().ok().map(ModelTokenizer::stream),
             stops: StopStrings::new(stops.iter().cloned())?,
             text: String::new(),
         })
@@ -32,15 +35,19 @@ impl Pieces {
 
     /// What one more token adds to the text.
     pub(crate) fn push(&mut self, token: u32) -> &str {
-        let piece = self.decoder.push(token);
-        let shown = self.stops.push(&piece.unwrap_or_else(|_| UNKNOWN.into()));
+        let piece = match &mut self.decoder {
+            Some(decoder) => decoder.push(token).unwrap_or_else(|_| UNKNOWN.into()),
+            None if self.text.is_empty() => token.to_string(),
+            None => format!(" {token}"),
+        };
+        let shown = self.stops.push(&piece);
         self.add(&shown)
     }
 
     /// What was held back.
     pub(crate) fn finish(&mut self) -> &str {
-        let decoder = StreamingDecoder::new(&Gpt2Tokenizer::new());
-        let rest = std::mem::replace(&mut self.decoder, decoder).finish();
+        let decoder = self.decoder.take();
+        let rest = decoder.map_or_else(String::new, StreamingDecoder::finish);
         let shown = self.stops.push(&rest) + &self.stops.finish();
         self.add(&shown)
     }

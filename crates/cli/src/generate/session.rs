@@ -15,10 +15,12 @@ use super::options::{GenerateArgs, WhenFull};
 use super::pieces::Pieces;
 use crate::interrupt::Interrupt;
 use crate::output::note;
+use crate::vocabulary::Vocabulary;
 
 /// A text and what continues it.
 pub(crate) struct Session<'m> {
     args: &'m GenerateArgs,
+    pub(crate) vocabulary: &'m Vocabulary,
     decoder: Decoder<'m>,
     /// Made, and its seed told, when the first token is drawn.
     rng: Option<TorchRng>,
@@ -40,7 +42,11 @@ impl<'m> Session<'m> {
     ///
     /// # Errors
     /// If the options don't suit the model.
-    pub(crate) fn new(args: &'m GenerateArgs, model: &'m GptModel) -> Result<Self> {
+    pub(crate) fn new(
+        args: &'m GenerateArgs,
+        model: &'m GptModel,
+        vocabulary: &'m Vocabulary,
+    ) -> Result<Self> {
         let config = DecoderConfig {
             precision: args.precision,
             context_size: args.context_size,
@@ -52,11 +58,12 @@ impl<'m> Session<'m> {
         let vocab_size = model.config().vocab_size;
         // Before anything is shown.
         args.sampling(vocab_size).check(vocab_size)?;
-        if let Some(beams) = args.beams() {
+        if let Some(beams) = args.beams(vocabulary) {
             beams.check(vocab_size)?;
         }
         Ok(Self {
             args,
+            vocabulary,
             decoder: Decoder::with_config(model, config)?,
             rng: None,
             interrupt: Interrupt::default(),
@@ -99,7 +106,7 @@ impl<'m> Session<'m> {
         &mut self,
         show: &mut dyn FnMut(&str) -> io::Result<()>,
     ) -> Result<Continued> {
-        match self.args.beams() {
+        match self.args.beams(self.vocabulary) {
             Some(config) => {
                 let best = self.beam(&config)?;
                 show(&best.text)?;
@@ -114,11 +121,11 @@ impl<'m> Session<'m> {
         let options = GenerateOptions {
             sampling: self.args.sampling(self.decoder.model().config().vocab_size),
             max_new_tokens: self.args.max_new_tokens,
-            stop_ids: self.args.stop_ids(),
+            stop_ids: self.args.stop_ids(self.vocabulary),
         };
         let rng = self.rng.get_or_insert_with(|| rng(self.args));
         let mut stream = TokenStream::new(&mut self.decoder, options, rng)?;
-        let mut pieces = Pieces::new(&self.args.stop)?;
+        let mut pieces = Pieces::new(self.vocabulary, &self.args.stop)?;
         let mut tokens = Vec::new();
         for token in &mut stream {
             let token = token?;
@@ -155,7 +162,7 @@ impl<'m> Session<'m> {
             Some(best) => (best.tokens, best.finish),
             None => (Vec::new(), FinishReason::MaxNewTokens),
         };
-        let mut pieces = Pieces::new(&self.args.stop)?;
+        let mut pieces = Pieces::new(self.vocabulary, &self.args.stop)?;
         for &token in &tokens {
             pieces.push(token);
         }

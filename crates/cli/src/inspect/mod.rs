@@ -17,9 +17,10 @@ use tensor_ops::cross_entropy_rows;
 
 use crate::failure::Usage;
 use crate::ids::{TextSource, TokenList};
-use crate::model::{ModelArgs, text_of};
+use crate::model::ModelArgs;
 use crate::output::{print, print_json};
 use crate::threads::ThreadArgs;
+use crate::vocabulary::Vocabulary;
 
 #[derive(Args, Debug)]
 pub(crate) struct InspectArgs {
@@ -92,11 +93,13 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
         file: args.file.as_ref(),
         text: args.text.as_deref(),
     };
-    let Some(ids) = source.prompt()? else {
+    let Some(given) = source.prompt()? else {
         let message = "no text: give one, a file with -f, ids with --tokens, or pipe a text in";
         return Err(Usage(message.to_owned()).into());
     };
-    let (model, model_name) = args.model.load()?;
+    let found = args.model.find()?;
+    let ids = found.vocabulary.ids(given)?;
+    let model = found.load()?;
     let (layers, heads) = (model.config().n_layers, model.config().n_heads);
     for (flag, value, count) in [("layer", args.layer, layers), ("head", args.head, heads)] {
         if let Some(value) = value
@@ -106,11 +109,11 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
             return Err(Usage(message).into());
         }
     }
-    let inspection = Inspection::of(&model, &ids, args.top)?;
+    let inspection = Inspection::of(&model, &found.vocabulary, &ids, args.top)?;
     if args.json {
         return print_json(&inspection.report());
     }
-    model_name.tell();
+    found.name.tell();
     if let Some(path) = &args.html {
         let page = page::page(&inspection)?;
         write_atomically(path, |file| file.write_all(page.as_bytes()))?;
@@ -121,10 +124,9 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
 }
 
 impl Inspection {
-    fn of(model: &GptModel, ids: &[u32], top: usize) -> Result<Self> {
+    fn of(model: &GptModel, vocabulary: &Vocabulary, ids: &[u32], top: usize) -> Result<Self> {
         let input = Array2::from_shape_vec((1, ids.len()), ids.to_vec())?;
         let logits = model.forward(&input)?.remove_axis(Axis(0)); // (num_tokens, vocab_size)
-        let vocab_size = logits.ncols();
         let predicted = cross_entropy_rows(
             &logits.slice_axis(Axis(0), (..ids.len() - 1).into()),
             &ids[1..],
@@ -136,12 +138,12 @@ impl Inspection {
             let likeliest = likeliest(&probabilities, top).into_iter();
             let next = likeliest.map(|next| Candidate {
                 id: next,
-                text: text_of(&[next], vocab_size),
+                text: vocabulary.text_of(&[next]),
                 probability: probabilities[next as usize],
             });
             tokens.push(Token {
                 id,
-                text: text_of(&[id], vocab_size),
+                text: vocabulary.text_of(&[id]),
                 loss,
                 next: next.collect(),
             });
@@ -204,7 +206,9 @@ mod tests {
         };
         let model = GptModel::new(config, &mut torch_rng::TorchRng::manual_seed(5)).unwrap();
         let ids = [3, 14, 15, 9, 2, 6, 5];
-        let inspection = Inspection::of(&model, &ids, 3).unwrap();
+        let no_tokenizer = tempfile::tempdir().unwrap();
+        let vocabulary = Vocabulary::of_folder(no_tokenizer.path(), 30);
+        let inspection = Inspection::of(&model, &vocabulary, &ids, 3).unwrap();
         let input = Array2::from_shape_vec((1, 7), ids.to_vec()).unwrap();
 
         // The first block's input is the sum of both embeddings, the second's the first's output.

@@ -9,7 +9,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use dataloader::{Corpus, DataLoader, DataLoaderError, GptDataset, train_validation_split};
 use tokenizer::ENDOFTEXT;
 
-use crate::ids::{corpus_of_file, ids_of_text, read_text};
+use crate::ids::{Given, read_given, read_text};
+use crate::vocabulary::Vocabulary;
 
 /// "The Answering Bell", written for this project.
 const STORY: &str = include_str!("../../data/the-answering-bell.txt");
@@ -27,60 +28,115 @@ pub(crate) struct Data {
     pub(crate) validation: Option<Corpus>,
 }
 
-/// Reads a run's data, or the story, and checks each id against the vocabulary.
-pub(crate) fn read(path: Option<&Path>, train_ratio: f64, vocab_size: usize) -> Result<Data> {
-    let data = match path {
-        None => {
-            let name = "the story \"The Answering Bell\"".to_owned();
-            from_text(name, STORY, train_ratio)?
+/// A run's data as it was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    name: String,
+    parts: Parts,
+}
+
+#[derive(Clone, Debug)]
+enum Parts {
+    Text {
+        text: String,
+        /// Where the validation part begins, if there is one.
+        validation_at: Option<usize>,
+    },
+    Ids {
+        train: Corpus,
+        validation: Option<Corpus>,
+        /// Where they came from.
+        folder: PathBuf,
+    },
+}
+
+impl Source {
+    /// Reads a run's data, or the story.
+    pub(crate) fn read(path: Option<&Path>, train_ratio: f64) -> Result<Self> {
+        match path {
+            None => {
+                let name = "the story \"The Answering Bell\"".to_owned();
+                from_text(name, STORY.to_owned(), train_ratio)
+            }
+            Some(path) if path.is_dir() => from_folder(path, train_ratio),
+            Some(path) => from_file(path, train_ratio),
         }
-        Some(path) if path.is_dir() => from_folder(path, train_ratio)?,
-        Some(path) => from_file(path, train_ratio)?,
+    }
+
+    /// All of the text, if it is one.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.parts {
+            Parts::Text { text, .. } => Some(text),
+            Parts::Ids { .. } => None,
+        }
+    }
+
+    /// The folder that ids came from, which may have their tokenizer.
+    pub(crate) fn folder_of_ids(&self) -> Option<&Path> {
+        match &self.parts {
+            Parts::Text { .. } => None,
+            Parts::Ids { folder, .. } => Some(folder),
+        }
+    }
+
+    /// The ids of both parts, each checked against the model's vocabulary.
+    pub(crate) fn encode(self, vocabulary: &Vocabulary, vocab_size: usize) -> Result<Data> {
+        let name = self.name;
+        let (train, validation) = match self.parts {
+            Parts::Text {
+                text,
+                validation_at,
+            } => {
+                let corpus = |text: &str| -> Result<Corpus> {
+                    let ids = vocabulary.encode(text).with_context(|| name.clone())?;
+                    Ok(Corpus::from_ids(ids))
+                };
+                let train = corpus(&text[..validation_at.unwrap_or(text.len())])?;
+                let validation = validation_at.map(|at| corpus(&text[at..])).transpose()?;
+                (train, validation)
+            }
+            Parts::Ids {
+                train, validation, ..
+            } => (train, validation),
+        };
+        for corpus in [Some(&train), validation.as_ref()].into_iter().flatten() {
+            corpus.check_ids(vocab_size).with_context(|| name.clone())?;
+        }
+        Ok(Data {
+            name,
+            train,
+            validation,
+        })
+    }
+}
+
+fn from_text(name: String, text: String, train_ratio: f64) -> Result<Source> {
+    let (train, _) = train_validation_split(&text, train_ratio)?;
+    let validation_at = (train_ratio < 1.0).then_some(train.len());
+    let parts = Parts::Text {
+        text,
+        validation_at,
     };
-    for corpus in [Some(&data.train), data.validation.as_ref()]
-        .into_iter()
-        .flatten()
-    {
-        corpus
-            .check_ids(vocab_size)
-            .with_context(|| data.name.clone())?;
-    }
-    Ok(data)
+    Ok(Source { name, parts })
 }
 
-fn from_text(name: String, text: &str, train_ratio: f64) -> Result<Data> {
-    let (train, validation) = train_validation_split(text, train_ratio)?;
-    let corpus = |text: &str| -> Result<Corpus> { Ok(Corpus::from_ids(ids_of_text(text)?)) };
-    Ok(Data {
-        name,
-        train: corpus(train)?,
-        validation: (train_ratio < 1.0)
-            .then(|| corpus(validation))
-            .transpose()?,
-    })
-}
-
-fn from_ids(name: String, corpus: &Corpus, train_ratio: f64) -> Data {
-    let (train, validation) = corpus
-        .ids()
-        .split_at((train_ratio * corpus.len() as f64) as usize);
-    Data {
-        name,
-        train: Corpus::from_ids(train),
-        validation: (train_ratio < 1.0).then(|| Corpus::from_ids(validation)),
-    }
-}
-
-fn from_file(path: &Path, train_ratio: f64) -> Result<Data> {
+fn from_file(path: &Path, train_ratio: f64) -> Result<Source> {
     let name = path.display().to_string();
-    if is(path, "bin") {
-        return Ok(from_ids(name, &corpus_of_file(path)?, train_ratio));
+    match read_given(path)? {
+        Given::Text(text) => from_text(name, text, train_ratio),
+        Given::Ids(ids) => {
+            let (train, validation) = ids.split_at((train_ratio * ids.len() as f64) as usize);
+            let parts = Parts::Ids {
+                train: Corpus::from_ids(train),
+                validation: (train_ratio < 1.0).then(|| Corpus::from_ids(validation)),
+                folder: path.parent().unwrap_or(path).to_owned(),
+            };
+            Ok(Source { name, parts })
+        }
     }
-    let text = read_text(path)?;
-    from_text(name, &text, train_ratio)
 }
 
-fn from_folder(folder: &Path, train_ratio: f64) -> Result<Data> {
+fn from_folder(folder: &Path, train_ratio: f64) -> Result<Source> {
     let name = folder.display().to_string();
     for extension in ["bin", "txt"] {
         let train = folder.join("train").with_extension(extension);
@@ -91,21 +147,29 @@ fn from_folder(folder: &Path, train_ratio: f64) -> Result<Data> {
         let mut candidates = names
             .map(|name| folder.join(name).with_extension(extension))
             .into_iter();
-        return match candidates.find(|path| path.is_file()) {
-            Some(validation) => Ok(Data {
-                name,
-                train: corpus_of_file(&train)?,
-                validation: Some(corpus_of_file(&validation)?),
-            }),
-            None => from_file(&train, train_ratio),
+        let Some(validation) = candidates.find(|path| path.is_file()) else {
+            return from_file(&train, train_ratio);
         };
+        let parts = match (read_given(&train)?, read_given(&validation)?) {
+            (Given::Text(train), Given::Text(validation)) => Parts::Text {
+                validation_at: Some(train.len()),
+                text: train + &validation,
+            },
+            (Given::Ids(train), Given::Ids(validation)) => Parts::Ids {
+                train: Corpus::from_ids(train),
+                validation: Some(Corpus::from_ids(validation)),
+                folder: folder.to_owned(),
+            },
+            _ => unreachable!("both files have one extension"),
+        };
+        return Ok(Source { name, parts });
     }
     let texts = texts_in(folder)?;
     if texts.is_empty() {
         bail!("{name}: expected train.bin and val.bin, or .txt files, found none");
     }
     let texts: Result<Vec<String>> = texts.iter().map(|path| read_text(path)).collect();
-    from_text(name, &texts?.join(ENDOFTEXT), train_ratio)
+    from_text(name, texts?.join(ENDOFTEXT), train_ratio)
 }
 
 /// The `.txt` files of a folder by name.

@@ -13,6 +13,7 @@ mod run;
 mod settings;
 mod start;
 mod summary;
+mod tokenizer;
 
 use std::path::PathBuf;
 
@@ -29,6 +30,7 @@ const EXAMPLES: &str = "\
 Examples:
   gpt train                                     a small model on a short story, about a minute
   gpt train --data book.txt --max-steps 2000    your own text
+  gpt train --tokenizer chars --data book.txt   a model of characters
   gpt train --preset gpt2-124m --data DIR       GPT-2's smallest size on train.bin and val.bin
   gpt train --config my.toml --seed 7           options from a file, flags win
   gpt train --resume                            go on with the newest run

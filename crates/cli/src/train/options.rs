@@ -2,12 +2,14 @@
 //!
 //! All are optional, and each value that is there is in its range; what holds where nothing is said is `settings.rs`'s.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::{Serialize, Serializer};
 use torch_rng::Build;
 
+use super::tokenizer::TokenizerChoice;
 use crate::numbers::{at_least_1, below_1, not_negative, part};
 use crate::presets::Preset;
 use crate::threads::parse_threads;
@@ -68,7 +70,11 @@ pub(crate) struct TrainOptions {
     /// The most tokens the model can see
     #[arg(long, value_name = "N", value_parser = at_least_1, visible_alias = "block-size", help_heading = "Model")]
     pub(crate) context_length: Option<usize>,
-    /// Tokens in the vocabulary [default: 50257, GPT-2's]
+    /// What the tokens of a new model are: GPT-2's, the data's characters, N byte pairs of the data, or a folder's [default: bpe:1024 for the preset story, gpt2 for the others and for token ids]
+    #[arg(long, value_name = "gpt2|chars|bpe:N|FILE", help_heading = "Model")]
+    #[serde(serialize_with = "name")]
+    pub(crate) tokenizer: Option<TokenizerChoice>,
+    /// Tokens in the vocabulary [default: the tokenizer's]
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) vocab_size: Option<usize>,
     /// Dropout rate
@@ -193,10 +199,10 @@ pub(crate) struct TrainOptions {
     pub(crate) threads: Option<usize>,
 }
 
-/// A build of PyTorch by its name.
-fn name<S: Serializer>(build: &Option<Build>, to: S) -> Result<S::Ok, S::Error> {
-    match build {
-        Some(build) => to.collect_str(build),
+/// A choice by its name.
+fn name<S: Serializer>(choice: &Option<impl Display>, to: S) -> Result<S::Ok, S::Error> {
+    match choice {
+        Some(choice) => to.collect_str(choice),
         None => to.serialize_none(),
     }
 }

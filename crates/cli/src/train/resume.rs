@@ -7,9 +7,11 @@ use train::{RunFolder, TrainError, Trainer, latest_checkpoint, read_settings};
 
 use super::config_file::{Said, read, to_json};
 use super::options::TrainOptions;
-use super::settings::{kept_path, settle};
+use super::settings::{Base, kept_path, settle};
 use super::start::{OPTIONS, Started, base, start_in, write_options};
+use super::tokenizer::TokenizerChoice;
 use crate::runs;
+use crate::vocabulary::Vocabulary;
 
 /// Options that may be other than at the start: they say how long, how fast and what is shown.
 const FREE: [&str; 7] = [
@@ -66,6 +68,7 @@ pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Starte
     let now = TrainOptions {
         data: now.data.as_deref().map(kept_path).transpose()?,
         init_from: before.init_from.clone(),
+        tokenizer: now.tokenizer.map(TokenizerChoice::kept).transpose()?,
         ..now
     };
     refuse_changes(path, &before, &now)?;
@@ -79,7 +82,14 @@ pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Starte
         let settings = settle(&now, base(&now)?)?;
         return start_in(folder, settings);
     };
-    let settings = settle(&now, Some(read_settings(&checkpoint)?.model))?;
+    let model = read_settings(&checkpoint)?.model;
+    // A run from before there were tokenizers to choose has none beside its checkpoints.
+    let beside = RunFolder::beside(path);
+    let vocabulary = match beside.is_dir() {
+        true => Vocabulary::of_model(&beside, model.vocab_size)?,
+        false => Vocabulary::of_model(&checkpoint, model.vocab_size)?,
+    };
+    let settings = settle(&now, Some(Base { model, vocabulary }))?;
     let trainer = Trainer::resume(
         &checkpoint,
         settings.training.clone(),

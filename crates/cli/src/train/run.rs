@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
+use checkpoint::{Precision, save_hugging_face};
 use dataloader::DataLoader;
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
@@ -21,8 +22,11 @@ use super::progress::Progress;
 use super::start::Started;
 use super::summary::{announce, one_line, sum_up};
 use crate::interrupt::Interrupt;
-use crate::model::text_of;
 use crate::ranks::{Common, World};
+use crate::vocabulary::Vocabulary;
+
+/// The folder that transformers loads, beside the checkpoints.
+pub(crate) const MODEL: &str = "model";
 
 /// What Ctrl-C is answered with.
 const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stops at once)\n";
@@ -33,7 +37,7 @@ struct Watch {
     log: Log,
     log_error: Option<anyhow::Error>,
     interrupt: Interrupt,
-    vocab_size: usize,
+    vocabulary: Vocabulary,
     sampled_at: Option<u64>,
 }
 
@@ -69,7 +73,7 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
         progress,
         log_error: None,
         interrupt,
-        vocab_size: settings.model.vocab_size,
+        vocabulary: settings.vocabulary.clone(),
         sampled_at: None,
     };
     watch.record(&Line::Start {
@@ -120,6 +124,9 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
     }
     watch.progress.finish();
     plot::draw(path)?;
+    let model = path.join(MODEL);
+    save_hugging_face(trainer.model(), &model, Precision::F32)?;
+    settings.vocabulary.save(&model)?;
     let steps = (steps_before, trainer.steps_done());
     if outcome == Outcome::Stopped {
         watch.progress.line(&format!(
@@ -186,7 +193,7 @@ impl Watch {
 
     fn sample(&mut self, steps_done: u64, ids: &[u32]) -> Line {
         self.sampled_at = Some(steps_done);
-        let text = text_of(ids, self.vocab_size);
+        let text = self.vocabulary.text_of(ids);
         self.progress.line(&format!("sample: {}", one_line(&text)));
         Line::Sample { steps_done, text }
     }

@@ -7,21 +7,29 @@ use gpt::{DropRates, GptConfig};
 use torch_rng::Build;
 use train::{AdamWConfig, SampleConfig, Schedule, TrainConfig};
 
-use super::data::{self, Data, Loaders, Windows};
+use super::data::{self, Data, Loaders, Source, Windows};
 use super::options::TrainOptions;
+use super::tokenizer::{TokenizerChoice, bpe_at_most};
 use crate::failure::Usage;
-use crate::ids::ids_of_text;
 use crate::memory::{Purpose, check_fits};
-use crate::model::is_gpt2_vocabulary;
-use crate::presets::PRESETS;
+use crate::presets::{PRESETS, Preset};
+use crate::vocabulary::{Vocabulary, is_gpt2_size};
 
 /// The seed of the book.
 const SEED: u64 = 123;
+
+/// The model that a run goes on from.
+#[derive(Clone, Debug)]
+pub(crate) struct Base {
+    pub(crate) model: GptConfig,
+    pub(crate) vocabulary: Vocabulary,
+}
 
 /// A run before its first step, but for its weights.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) model: GptConfig,
+    pub(crate) vocabulary: Vocabulary,
     pub(crate) training: TrainConfig,
     pub(crate) batch_size: usize,
     pub(crate) seed: u64,
@@ -55,10 +63,9 @@ impl Settings {
 ///
 /// # Errors
 /// If the model can't be or doesn't fit the memory, or the data can't be read or doesn't fit the model.
-pub(crate) fn settle(said: &TrainOptions, base: Option<GptConfig>) -> Result<Settings> {
+pub(crate) fn settle(said: &TrainOptions, base: Option<Base>) -> Result<Settings> {
     let preset = said.preset.unwrap_or(PRESETS[0]);
-    let model = model(said, base.unwrap_or(preset.model));
-    check_fits(&model, Purpose::Training)?;
+    let mut model = model(said, base.as_ref().map_or(preset.model, |base| base.model));
     if let Some(length) = said.max_length
         && length > model.context_length
     {
@@ -69,7 +76,23 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<GptConfig>) -> Result<Set
     }
     let train_ratio = said.train_ratio.unwrap_or(0.9);
     let batch_size = said.batch_size.unwrap_or(preset.training.batch_size);
-    let data = data::read(said.data.as_deref(), train_ratio, model.vocab_size)?;
+    // Before the data is encoded, and after it is known how many tokens there are.
+    check_fits(&model, Purpose::Training)?;
+    let source = Source::read(said.data.as_deref(), train_ratio)?;
+    let (tokenizer, vocabulary) = match base {
+        Some(base) if said.tokenizer.is_none() || base.vocabulary.tokenizer().is_ok() => {
+            (said.tokenizer.clone(), base.vocabulary)
+        }
+        _ => choose(said, &preset, &source)?,
+    };
+    if said.vocab_size.is_none()
+        && said.init_from.is_none()
+        && let Ok(tokenizer) = vocabulary.tokenizer()
+    {
+        model.vocab_size = tokenizer.vocab_size();
+        check_fits(&model, Purpose::Training)?;
+    }
+    let data = source.encode(&vocabulary, model.vocab_size)?;
     let windows = Windows {
         context_length: model.context_length,
         max_length: said.max_length,
@@ -113,9 +136,9 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<GptConfig>) -> Result<Set
         }
         .to_owned()
     });
-    let prompt_ids = match is_gpt2_vocabulary(model.vocab_size) {
-        true => ids_of_text(&prompt)?,
-        false => vec![0], // another tokenizer's ids: there is no text to begin with
+    let prompt_ids = match vocabulary.tokenizer() {
+        Ok(tokenizer) => tokenizer.encode(&prompt)?,
+        Err(_) => vec![0], // there is no text to begin with
     };
     let training = TrainConfig {
         max_steps: max_steps as u64,
@@ -144,6 +167,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<GptConfig>) -> Result<Set
         train_ratio: Some(train_ratio),
         max_length: Some(loaders.max_length),
         preset: Some(preset),
+        tokenizer,
         n_layers: Some(model.n_layers),
         n_heads: Some(model.n_heads),
         emb_dim: Some(model.emb_dim),
@@ -175,6 +199,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<GptConfig>) -> Result<Set
     };
     Ok(Settings {
         model,
+        vocabulary,
         training,
         batch_size,
         seed,
@@ -184,6 +209,32 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<GptConfig>) -> Result<Set
         loaders,
         kept: with_schedule(kept, schedule),
     })
+}
+
+/// The tokenizer of a new model, and what is kept of the choice.
+fn choose(
+    said: &TrainOptions,
+    preset: &Preset,
+    source: &Source,
+) -> Result<(Option<TokenizerChoice>, Vocabulary)> {
+    let choice = match (&said.tokenizer, source.folder_of_ids(), said.vocab_size) {
+        (Some(choice), ..) => choice.clone(),
+        (None, Some(folder), size) => {
+            let size = size.unwrap_or(GptConfig::GPT2_124M.vocab_size);
+            return Ok((None, Vocabulary::of_folder(folder, size)));
+        }
+        (None, None, Some(size)) if is_gpt2_size(size) => TokenizerChoice::Gpt2,
+        (None, None, _) => match (preset.bpe, source.text()) {
+            (Some(most), Some(text)) => bpe_at_most(text, most)?,
+            _ => TokenizerChoice::Gpt2,
+        },
+    };
+    let vocabulary = choice.make(source.text())?;
+    let (size, least) = (said.vocab_size, vocabulary.tokenizer()?.vocab_size());
+    if let Some(size) = size.filter(|&size| size < least) {
+        bail!("--vocab-size {size}: the tokenizer {choice} has {least} tokens");
+    }
+    Ok((Some(choice), vocabulary))
 }
 
 fn model(said: &TrainOptions, base: GptConfig) -> GptConfig {

@@ -15,8 +15,10 @@ use train::{RunFolder, Trainer};
 
 use super::config_file::to_toml;
 use super::options::TrainOptions;
-use super::settings::{Settings, kept_path, settle};
+use super::settings::{Base, Settings, kept_path, settle};
+use super::tokenizer::TokenizerChoice;
 use crate::ranks::World;
+use crate::vocabulary::Vocabulary;
 use crate::{model, runs};
 
 /// The options of a run, in its folder.
@@ -55,16 +57,28 @@ pub(crate) fn start(said: TrainOptions, saves: bool) -> Result<Started> {
     let said = TrainOptions {
         data: said.data.as_deref().map(kept_path).transpose()?,
         init_from,
+        tokenizer: said.tokenizer.map(TokenizerChoice::kept).transpose()?,
         ..said
     };
-    let settings = settle(&said, base(&said)?)?;
+    let base = base(&said)?;
+    if let (Some(base), Some(choice)) = (&base, &said.tokenizer)
+        && base.vocabulary.tokenizer().is_ok()
+    {
+        bail!("--tokenizer {choice}: the model of --init-from has its own tokenizer");
+    }
+    let settings = settle(&said, base)?;
     let folder = saves.then(|| open_folder(out_dir.as_deref())).transpose()?;
     start_in(folder, settings)
 }
 
 /// What the model of a run is like that begins with a folder's weights.
-pub(crate) fn base(said: &TrainOptions) -> Result<Option<GptConfig>> {
-    Ok(said.init_from.as_deref().map(load_config).transpose()?)
+pub(crate) fn base(said: &TrainOptions) -> Result<Option<Base>> {
+    let Some(path) = &said.init_from else {
+        return Ok(None);
+    };
+    let model = load_config(path)?;
+    let vocabulary = Vocabulary::of_model(path, model.vocab_size)?;
+    Ok(Some(Base { model, vocabulary }))
 }
 
 /// The first step of a run, in a folder that is ours.
@@ -83,6 +97,9 @@ pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<
     )?;
     if let Some(folder) = &folder {
         write_options(folder.path(), &settings.kept)?;
+        let beside = RunFolder::beside(folder.path());
+        fs::create_dir_all(&beside).with_context(|| beside.display().to_string())?;
+        settings.vocabulary.save(&beside)?;
     }
     Ok(Started {
         trainer,

@@ -10,6 +10,7 @@ use train::{Evaluation, Trainer, latest_checkpoint};
 use super::log::LOG;
 use super::plot::{PNG, SVG};
 use super::progress::Progress;
+use super::run::MODEL;
 use super::settings::Settings;
 use crate::memory::count;
 
@@ -122,9 +123,10 @@ pub(crate) fn sum_up(
     }
     let checkpoint = latest_checkpoint(path).unwrap_or_else(|_| path.to_owned());
     progress.line(&format!("model   {}", checkpoint.display()));
+    progress.line(&format!("        {name}/{MODEL} for transformers"));
     progress.line(&format!("curve   {name}/{SVG}, {name}/{PNG}"));
     progress.line(&format!("log     {name}/{LOG}"));
-    progress.line(&format!("write   gpt generate \"Once\" --model {name}"));
+    progress.line(&format!("write   gpt generate \"The bell\" --model {name}"));
 }
 
 /// A text on one line of the screen.

@@ -10,3 +10,4 @@ mod resume;
 mod support;
 mod tools;
 mod train;
+mod vocabularies;

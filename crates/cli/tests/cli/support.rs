@@ -147,7 +147,7 @@ pub(crate) fn trained() -> &'static Path {
         let folder = tempfile::tempdir().expect("a temporary folder");
         ok(
             folder.path(),
-            "train --n-layers 1 --n-heads 2 --emb-dim 8 --context-length 16 --batch-size 2 --max-steps 2 \
+            "train --tokenizer gpt2 --n-layers 1 --n-heads 2 --emb-dim 8 --context-length 16 --batch-size 2 --max-steps 2 \
              --eval-iters 1 --threads 1 --sample-tokens 2",
         );
         folder

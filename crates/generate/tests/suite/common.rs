@@ -1,25 +1,27 @@
 //! Models for tests: random ones of any small shape, and one that says what it is told to.
 
 use generate::{Decoder, GenerateOptions};
-use gpt::{DropRates, GptConfig, GptModel};
+use gpt::{Activation, DropRates, GptConfig, GptModel};
 use proptest::prelude::*;
 use torch_rng::TorchRng;
 
-/// Small models of every kind: tied or not, biased or not, one head or several.
+/// Small models of every kind: tied or not, biased or not, one head or several, of any activation and scale of scores.
 ///
 /// At least 8 features: with two, a norm all but divides by their difference, and rounding errors grow without bound.
 pub(crate) fn models() -> impl Strategy<Value = GptModel> {
     (
         (1..4usize, 8..17usize, 1..4usize, 2..60usize),
         4..24usize,
-        any::<[bool; 2]>(),
+        any::<[bool; 4]>(),
+        0..3usize,
         any::<u64>(),
     )
         .prop_map(
             |(
                 (n_heads, head_dim, n_layers, vocab_size),
                 context_length,
-                [tied, qkv_bias],
+                [tied, qkv_bias, scale_scores, scale_scores_by_block],
+                activation,
                 seed,
             )| {
                 let config = GptConfig {
@@ -31,6 +33,10 @@ pub(crate) fn models() -> impl Strategy<Value = GptModel> {
                     drop_rates: DropRates::all(0.1),
                     qkv_bias,
                     tied,
+                    activation: [Activation::GeluTanh, Activation::Gelu, Activation::Relu]
+                        [activation],
+                    scale_scores,
+                    scale_scores_by_block,
                     ..GptConfig::GPT2_124M
                 };
                 GptModel::new(config, &mut TorchRng::manual_seed(seed)).unwrap()

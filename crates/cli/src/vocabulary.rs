@@ -1,0 +1,158 @@
+//! A model's vocabulary: its tokenizer, or the reason why it has ids alone, and the ids that end its texts.
+//!
+//! Nothing is decoded with a vocabulary that isn't the model's.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use checkpoint::save_generation_config;
+use model_tokenizer::{ModelTokenizer, end_of_text_ids};
+
+use crate::ids::Given;
+
+/// GPT-2's 50257 tokens, and as nanoGPT pads them.
+const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
+
+/// What a model's ids mean.
+#[derive(Clone, Debug)]
+pub(crate) struct Vocabulary {
+    /// Or why there is none.
+    tokenizer: Result<Arc<ModelTokenizer>, String>,
+    /// Ids that end a text.
+    pub(crate) end_of_text: Vec<u32>,
+}
+
+impl Vocabulary {
+    /// A tokenizer's, with its own end of a text.
+    pub(crate) fn new(tokenizer: ModelTokenizer) -> Self {
+        Self {
+            end_of_text: tokenizer.end_of_text_id().into_iter().collect(),
+            tokenizer: Ok(Arc::new(tokenizer)),
+        }
+    }
+
+    /// That of the model at `path`: what its folder has, or GPT-2's if it has no tokenizer but as many tokens.
+    ///
+    /// # Errors
+    /// If the files that name the end of a text are damaged.
+    pub(crate) fn of_model(path: &Path, vocab_size: usize) -> Result<Self> {
+        let folder = match path.is_dir() {
+            true => path,
+            false => path.parent().unwrap_or(path),
+        };
+        let mut vocabulary = Self::of_folder(folder, vocab_size);
+        if let Some(ids) = end_of_text_ids(folder)? {
+            vocabulary.end_of_text = ids;
+        }
+        let known = |&id: &u32| (id as usize) < vocab_size;
+        vocabulary.end_of_text.retain(known);
+        Ok(vocabulary)
+    }
+
+    /// That of the tokenizer in a folder, or GPT-2's if there is none but as many tokens.
+    pub(crate) fn of_folder(folder: &Path, vocab_size: usize) -> Self {
+        let reason = match ModelTokenizer::from_folder(folder) {
+            Ok(Some(tokenizer)) => return Self::new(tokenizer),
+            Ok(None) if is_gpt2_size(vocab_size) => return Self::new(ModelTokenizer::gpt2()),
+            Ok(None) => format!(
+                "{}: no tokenizer in this folder, and {vocab_size} tokens are not GPT-2's",
+                folder.display()
+            ),
+            Err(error) => error.to_string(),
+        };
+        Self {
+            tokenizer: Err(reason),
+            end_of_text: Vec::new(),
+        }
+    }
+
+    /// The tokenizer.
+    ///
+    /// # Errors
+    /// Says why there is none, and what goes without.
+    pub(crate) fn tokenizer(&self) -> Result<&ModelTokenizer> {
+        match &self.tokenizer {
+            Ok(tokenizer) => Ok(tokenizer),
+            Err(reason) => Err(anyhow!("{reason}; ids (--tokens, .bin) go without")),
+        }
+    }
+
+    /// The ids of a text.
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        Ok(self.tokenizer()?.encode(text)?)
+    }
+
+    /// The ids of what was given.
+    pub(crate) fn ids(&self, given: Given) -> Result<Vec<u32>> {
+        match given {
+            Given::Ids(ids) => Ok(ids),
+            Given::Text(text) => self.encode(&text),
+        }
+    }
+
+    /// The text of ids, or the ids themselves.
+    pub(crate) fn text_of(&self, ids: &[u32]) -> String {
+        let text = self.tokenizer.as_ref().ok();
+        match text.and_then(|tokenizer| tokenizer.decode(ids).ok()) {
+            Some(text) => text,
+            None => {
+                let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+                ids.join(" ")
+            }
+        }
+    }
+
+    /// Writes it into a model's folder, as transformers loads it.
+    pub(crate) fn save(&self, folder: &Path) -> Result<()> {
+        if let Ok(tokenizer) = &self.tokenizer {
+            tokenizer.save(folder)?;
+        }
+        Ok(save_generation_config(folder, &self.end_of_text)?)
+    }
+}
+
+/// Whether a model of so many tokens can have GPT-2's.
+pub(crate) fn is_gpt2_size(vocab_size: usize) -> bool {
+    GPT2_SIZES.contains(&vocab_size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_tokenizer_gpt2s_size_is_gpt2_and_any_other_is_ids() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |size| Vocabulary::of_model(folder.path(), size).unwrap();
+        for size in [50257, 50304] {
+            assert_eq!(of(size).text_of(&[15496]), "Hello");
+            assert_eq!(of(size).end_of_text, [50256]);
+        }
+        for size in [512, 50256, 50305, 151_936] {
+            assert_eq!(of(size).text_of(&[15496, 11]), "15496 11");
+            assert!(of(size).end_of_text.is_empty());
+            let error = of(size).encode("Hello").unwrap_err().to_string();
+            assert!(
+                error.contains("no tokenizer") && error.contains("--tokens"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_tokenizer_that_is_not_read_is_named_and_the_models_own_end_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("spiece.model"), [0]).unwrap();
+        std::fs::write(
+            folder.path().join("config.json"),
+            r#"{"eos_token_id": [7, 900]}"#,
+        )
+        .unwrap();
+        let vocabulary = Vocabulary::of_model(folder.path(), 512).unwrap();
+        let error = vocabulary.encode("Hello").unwrap_err().to_string();
+        assert!(error.contains("SentencePiece"), "{error}");
+        assert_eq!(vocabulary.end_of_text, [7]);
+    }
+}

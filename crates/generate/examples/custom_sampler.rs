@@ -1,0 +1,38 @@
+//! A sampler of one's own: `cargo run --release -p generate --example custom_sampler`.
+//!
+//! The decoder gives the scores of the next token; which one it is, any program can say.
+//! This one takes the likeliest token that isn't among the last three.
+
+use std::error::Error;
+
+use generate::Decoder;
+use generate::gpt::{GptConfig, GptModel};
+use generate::tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use generate::torch_rng::TorchRng;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let config = GptConfig {
+        context_length: 64,
+        emb_dim: 48,
+        n_heads: 4,
+        n_layers: 2,
+        ..GptConfig::GPT2_124M
+    };
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?; // or checkpoint::load_model
+    let tokenizer = Gpt2Tokenizer::new();
+    let mut ids = tokenizer.encode("Every effort moves you", AllowedSpecial::All)?;
+
+    let mut decoder = Decoder::new(&model);
+    decoder.prompt(&[&ids])?;
+    for _ in 0..12 {
+        let logits = decoder.logits(0); // (vocab_size)
+        let last = &ids[ids.len().saturating_sub(3)..];
+        let candidates = (0..logits.len() as u32).filter(|id| !last.contains(id));
+        let best = candidates.max_by(|&a, &b| logits[a as usize].total_cmp(&logits[b as usize]));
+        let id = best.ok_or("a vocabulary of more than three tokens")?;
+        ids.push(id);
+        decoder.step(&[id])?;
+    }
+    println!("{}", tokenizer.decode_lossy(&ids)?);
+    Ok(())
+}

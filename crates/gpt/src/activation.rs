@@ -1,0 +1,45 @@
+//! What stands between the two layers of a feed-forward network.
+//!
+//! The book and GPT-2 have GELU in the tanh form; models that others made have its exact form or ReLU.
+
+use ndarray::{Array, ArrayRef, Dimension};
+use tensor_ops::{gelu, gelu_backward, gelu_exact, gelu_exact_backward, relu, relu_backward};
+
+/// Element by element, any shape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// GELU in the tanh form (book listing 4.3): `gelu_new` in Hugging Face's configurations.
+    #[default]
+    GeluTanh,
+    /// GELU as it is defined: `gelu`.
+    Gelu,
+    /// `max(0, x)`: `relu`.
+    Relu,
+}
+
+impl Activation {
+    /// Each number activated.
+    pub fn forward<D: Dimension>(self, x: &ArrayRef<f32, D>) -> Array<f32, D> {
+        match self {
+            Self::GeluTanh => gelu(x),
+            Self::Gelu => gelu_exact(x),
+            Self::Relu => relu(x),
+        }
+    }
+
+    /// The gradient of the input `x` that [`forward`](Self::forward) had.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    pub fn backward<D: Dimension>(
+        self,
+        x: &ArrayRef<f32, D>,
+        d_out: Array<f32, D>,
+    ) -> Array<f32, D> {
+        match self {
+            Self::GeluTanh => gelu_backward(x, d_out),
+            Self::Gelu => gelu_exact_backward(x, d_out),
+            Self::Relu => relu_backward(x, d_out),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What people are shown of a model: its shapes and how many parameters it has, as lines of a name and a value.
+
+use std::fmt;
+
+use tensor_ops::Parameters;
+
+use crate::{Activation, GptConfig, GptModel, ModelSize};
+
+/// The shapes, and if they can be counted the parameters.
+impl fmt::Display for GptConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head_dim = self.emb_dim.checked_div(self.n_heads).unwrap_or(0);
+        let hidden_dim = self.hidden_dim.unwrap_or(self.emb_dim.saturating_mul(4));
+        writeln!(f, "layers          {}", self.n_layers)?;
+        writeln!(f, "heads           {} of {head_dim} features", self.n_heads)?;
+        writeln!(
+            f,
+            "features        {}, {hidden_dim} inside the feed-forward network",
+            self.emb_dim
+        )?;
+        writeln!(f, "context         {} tokens", self.context_length)?;
+        writeln!(f, "vocabulary      {} tokens", self.vocab_size)?;
+        writeln!(f, "dropout         {}", self.drop_rates.emb)?;
+        let biases = if self.qkv_bias { "them" } else { "none" };
+        writeln!(f, "biases          query, key and value have {biases}")?;
+        match self.activation {
+            Activation::GeluTanh => {}
+            Activation::Gelu => writeln!(f, "activation      GELU, not in the tanh form")?,
+            Activation::Relu => writeln!(f, "activation      ReLU")?,
+        }
+        match (self.scale_scores, self.scale_scores_by_block) {
+            (true, false) => {}
+            (true, true) => writeln!(f, "scores          are divided by the block's number, too")?,
+            (false, true) => writeln!(f, "scores          are divided by the block's number")?,
+            (false, false) => writeln!(f, "scores          are not scaled")?,
+        }
+        let head = match self.tied {
+            true => "tied to the token embedding",
+            false => "its own",
+        };
+        write!(f, "output head     {head}")?;
+        match self.size() {
+            Ok(size) => write!(f, "\n{size}"),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// The sum.
+impl fmt::Display for ModelSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (total, without) = (self.total(), self.without_out_head());
+        writeln!(f, "parameters      {}", thousands(total))?;
+        write!(f, "  without head  {}", thousands(without))
+    }
+}
+
+/// The configuration, and each tensor's name, shape and number of parameters.
+impl fmt::Display for GptModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.config())?;
+        for (name, tensor) in self.named_parameters() {
+            let shape = format!("{:?}", tensor.shape());
+            write!(
+                f,
+                "\n  {name:<34} {shape:<16} {:>13}",
+                thousands(tensor.len())
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// `124,412,160`
+///
+/// ```
+/// assert_eq!(gpt::thousands(163_009_536), "163,009,536");
+/// ```
+pub fn thousands(n: usize) -> String {
+    let digits = n.to_string();
+    let mut shown = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_shows_its_shapes_and_every_tensor() {
+        let config = GptConfig {
+            vocab_size: 1000,
+            context_length: 8,
+            emb_dim: 12,
+            n_heads: 3,
+            n_layers: 2,
+            activation: Activation::Relu,
+            ..GptConfig::GPT2_124M
+        };
+        let shown = GptModel::zeros(config).unwrap().to_string();
+        for line in [
+            "heads           3 of 4 features",
+            "activation      ReLU",
+            "output head     its own",
+            "parameters      27,756",
+            "  without head  15,756",
+            "  tok_emb.weight                     [1000, 12]              12,000",
+            "  trf_blocks.1.att.W_query.weight    [12, 12]                   144",
+        ] {
+            assert!(
+                shown.lines().any(|shown| shown == line),
+                "{line:?} in\n{shown}"
+            );
+        }
+    }
+}

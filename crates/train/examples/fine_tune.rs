@@ -1,0 +1,42 @@
+//! Goes on training a model folder on a text, and saves it: `cargo run --release -p train --example fine_tune FOLDER FILE NEW_FOLDER`.
+//!
+//! For a folder with GPT-2's vocabulary; `gpt train --init-from` reads any folder's own tokenizer, and can be stopped and resumed.
+
+use std::error::Error;
+
+use checkpoint::{Precision, load_model, save_hugging_face};
+use train::dataloader::{DataLoaderConfig, create_dataloader_v1};
+use train::gpt::GptModel;
+use train::tokenizer::Gpt2Tokenizer;
+use train::torch_rng::TorchRng;
+use train::{AdamW, AdamWConfig};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [from, file, to] = &args[..] else {
+        return Err("expected FOLDER FILE NEW_FOLDER".into());
+    };
+    let mut model = load_model(from)?;
+    let config = *model.config();
+    let length = config.context_length.min(128);
+    let windows = DataLoaderConfig {
+        batch_size: 2,
+        max_length: length,
+        stride: length,
+        ..DataLoaderConfig::default()
+    };
+    let text = std::fs::read_to_string(file)?;
+    let loader = create_dataloader_v1(&text, &Gpt2Tokenizer::new(), windows)?;
+
+    let rng = &mut TorchRng::manual_seed(123);
+    let mut grads = GptModel::zeros(config)?;
+    let mut optimizer = AdamW::new(AdamWConfig::default(), &config)?;
+    for batch in loader.epoch(rng) {
+        let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
+        let loss = model.loss_and_grads(inputs, targets, 1.0, rng, &mut grads)?;
+        optimizer.step(&mut model, &mut grads, 5e-5, 1.0);
+        println!("loss {loss:.3}");
+    }
+    save_hugging_face(&model, to, Precision::F32)?;
+    Ok(())
+}
