@@ -1,19 +1,45 @@
 //! Files: opened only if they are files, read at a position, and replaced so that a crash leaves the old or the new one.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{CheckpointError, ConfigProblem, in_config, io as io_error};
 
-/// What the name of a file being written begins and ends with; the file's own name is between.
-const UNFINISHED: (&str, &str) = (".", ".unfinished");
+/// What the name of a file being written ends with; it begins with a dot, the file's own name, and who writes.
+const UNFINISHED: &str = ".unfinished";
+
+/// Writes that this process has begun.
+static WRITES: AtomicU64 = AtomicU64::new(0);
+
+/// Whether there is a file at `path`.
+///
+/// # Errors
+/// If the system doesn't tell, which doesn't mean that there is none; if there is something that is not a file.
+pub fn is_file(path: impl AsRef<Path>) -> Result<bool, CheckpointError> {
+    let path = path.as_ref();
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => Ok(true),
+        Ok(_) => Err(CheckpointError::Folder {
+            path: path.to_owned(),
+            problem: "not a file",
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(io_error(path, "read")(error)),
+    }
+}
 
 /// Opens a file to be read and returns its size.
 ///
 /// It looks before it opens: opening a pipe would wait for its other end.
-pub(crate) fn open(path: &Path) -> Result<(File, u64), CheckpointError> {
+///
+/// # Errors
+/// If it can't be read, or is not a file.
+pub fn open_file(path: impl AsRef<Path>) -> Result<(File, u64), CheckpointError> {
+    let path = path.as_ref();
     let metadata = fs::metadata(path).map_err(io_error(path, "read"))?;
     if !metadata.is_file() {
         return Err(CheckpointError::Folder {
@@ -47,18 +73,28 @@ pub(crate) fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) ->
     Ok(())
 }
 
-/// The text of a JSON file that may not have more than `limit` bytes.
-pub(crate) fn read_small(path: &Path, limit: u64) -> Result<String, CheckpointError> {
-    let problem = in_config(path);
-    let (file, bytes) = open(path)?;
+/// The bytes of a file that may not have more than `limit`.
+///
+/// # Errors
+/// If it can't be read, is not a file, or is longer.
+pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, CheckpointError> {
+    let path = path.as_ref();
+    let (file, bytes) = open_file(path)?;
     if bytes > limit {
-        return Err(problem(ConfigProblem::TooLong { bytes, limit }));
+        return Err(in_config(path)(ConfigProblem::TooLong { bytes, limit }));
     }
     let mut text = Vec::new();
     // The file may grow between the look and the read.
     file.take(limit)
         .read_to_end(&mut text)
         .map_err(io_error(path, "read"))?;
+    Ok(text)
+}
+
+/// The text of a JSON file that may not have more than `limit` bytes.
+pub(crate) fn read_small(path: &Path, limit: u64) -> Result<String, CheckpointError> {
+    let problem = in_config(path);
+    let text = read_small_file(path, limit)?;
     if text.starts_with(b"\xef\xbb\xbf") {
         return Err(problem(ConfigProblem::ByteOrderMark));
     }
@@ -68,7 +104,8 @@ pub(crate) fn read_small(path: &Path, limit: u64) -> Result<String, CheckpointEr
 
 /// Writes a file so that a crash at any moment leaves the old one or the new one: a temporary file beside it, `sync_all`, rename, sync of the folder.
 ///
-/// A failure deletes the temporary file; a crash leaves it for [`remove_unfinished`].
+/// A failure deletes the temporary file; a crash leaves it for the next write of that file, or [`remove_unfinished`].
+/// An error of the last step, the sync of the folder, comes when the new file is already in its place.
 ///
 /// # Errors
 /// If the operating system refuses, or `write` does.
@@ -87,9 +124,13 @@ pub(crate) fn replace(
 ) -> Result<(), CheckpointError> {
     const BUFFER: usize = 1 << 20;
     let unfinished = unfinished_path(path)?;
-    let result = File::create(&unfinished)
+    // What a crash left takes room, but is no reason to fail.
+    let _ = remove_unfinished(path);
+    let result = File::create_new(&unfinished)
         .map_err(io_error(&unfinished, "create"))
         .and_then(|file| {
+            // Tells others that somebody still writes here; where files can't be locked nobody asks.
+            let _ = file.try_lock();
             let mut out = BufWriter::with_capacity(BUFFER, file);
             write(&mut out)?;
             let file = out
@@ -106,45 +147,70 @@ pub(crate) fn replace(
     sync_folder(path)
 }
 
-/// Deletes the temporary files that a crash during a save left in a folder, and returns how many there were.
+/// Deletes the temporary files that killed writers of the file `path` left beside it, and returns how many there were.
 ///
 /// # Errors
 /// If the folder can't be read or a file can't be deleted.
-pub fn remove_unfinished(folder: impl AsRef<Path>) -> Result<usize, CheckpointError> {
-    let folder = folder.as_ref();
+pub fn remove_unfinished(path: impl AsRef<Path>) -> Result<usize, CheckpointError> {
+    let path = path.as_ref();
+    let folder = folder_of(path);
+    let Some(name) = path.file_name().and_then(OsStr::to_str) else {
+        return Ok(0);
+    };
     let mut removed = 0;
     for entry in fs::read_dir(folder).map_err(io_error(folder, "read"))? {
-        let path = entry.map_err(io_error(folder, "read"))?.path();
-        let is_unfinished = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .is_some_and(|name| name.starts_with(UNFINISHED.0) && name.ends_with(UNFINISHED.1));
-        if is_unfinished && path.is_file() {
-            fs::remove_file(&path).map_err(io_error(&path, "delete"))?;
+        let found = entry.map_err(io_error(folder, "read"))?;
+        let is_file = found.file_type().is_ok_and(|kind| kind.is_file());
+        if !is_file || found.file_name().to_str().and_then(unfinished_of) != Some(name) {
+            continue;
+        }
+        let found = found.path();
+        // A writer that lives holds its lock.
+        let dead = File::open(&found).is_ok_and(|file| file.try_lock().is_ok());
+        if dead {
+            fs::remove_file(&found).map_err(io_error(&found, "delete"))?;
             removed += 1;
         }
     }
     Ok(removed)
 }
 
+/// The name of the file that a temporary file of this name becomes; none if it is no such name.
+pub fn unfinished_of(name: &str) -> Option<&str> {
+    let (file, writer) = name
+        .strip_prefix('.')?
+        .strip_suffix(UNFINISHED)?
+        .rsplit_once('.')?;
+    let (process, write) = writer.split_once('-')?;
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    (!file.is_empty() && digits(process) && digits(write)).then_some(file)
+}
+
+/// `.config.json.4711-0.unfinished`: by process and write, so that two that write the same file don't meet.
 fn unfinished_path(path: &Path) -> Result<PathBuf, CheckpointError> {
     let name = path.file_name().ok_or(CheckpointError::Folder {
         path: path.to_owned(),
         problem: "not a file's path",
     })?;
-    let mut unfinished = OsString::from(UNFINISHED.0);
+    let write = WRITES.fetch_add(1, Ordering::Relaxed);
+    let mut unfinished = OsString::from(".");
     unfinished.push(name);
-    unfinished.push(UNFINISHED.1);
+    unfinished.push(format!(".{}-{write}{UNFINISHED}", process::id()));
     Ok(path.with_file_name(unfinished))
+}
+
+/// The folder that a file is in.
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 /// A rename is on the disk when the folder is.
 fn sync_folder(path: &Path) -> Result<(), CheckpointError> {
     if cfg!(unix) {
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let folder = folder_of(path);
         File::open(folder)
             .and_then(|folder| folder.sync_all())
             .map_err(io_error(folder, "sync"))?;

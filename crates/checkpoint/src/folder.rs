@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::ConfigProblem;
 use crate::book_config;
 use crate::error::{CheckpointError, in_config};
+use crate::file::{folder_of, is_file};
 use crate::hugging_face_config;
 use crate::json::Fields;
 use crate::layout::Layout;
@@ -40,7 +41,7 @@ impl Folder {
             };
         }
         let config = path.join(CONFIG);
-        if !config.exists() {
+        if !is_file(&config)? {
             return Err(lacks(path, "no config.json in this folder"));
         }
         Ok(Self {
@@ -55,29 +56,21 @@ impl Folder {
     }
 }
 
-/// The folder that a file is in.
-pub(crate) fn folder_of(file: &Path) -> &Path {
-    match file.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
 fn weights_in(folder: &Path) -> Result<PathBuf, CheckpointError> {
-    let found = [WEIGHTS, INDEX]
-        .map(|name| folder.join(name))
-        .into_iter()
-        .find(|path| path.exists());
-    found.ok_or_else(|| {
-        lacks(
-            folder,
-            if folder.join("pytorch_model.bin").exists() {
-                "no model.safetensors in this folder; pytorch_model.bin is a pickle, which is not read"
-            } else {
-                "no model.safetensors in this folder"
-            },
-        )
-    })
+    for name in [WEIGHTS, INDEX] {
+        let path = folder.join(name);
+        if is_file(&path)? {
+            return Ok(path);
+        }
+    }
+    Err(lacks(
+        folder,
+        if folder.join("pytorch_model.bin").exists() {
+            "no model.safetensors in this folder; pytorch_model.bin is a pickle, which is not read"
+        } else {
+            "no model.safetensors in this folder"
+        },
+    ))
 }
 
 fn lacks(folder: &Path, problem: &'static str) -> CheckpointError {
@@ -110,7 +103,7 @@ pub(crate) fn read_config(file: &Path) -> Result<(Layout, GptConfig), Checkpoint
 pub fn load_config(path: impl AsRef<Path>) -> Result<GptConfig, CheckpointError> {
     let path = path.as_ref();
     let file = if path.is_dir() {
-        if !path.join(CONFIG).exists() {
+        if !is_file(path.join(CONFIG))? {
             return Err(lacks(path, "no config.json in this folder"));
         }
         path.join(CONFIG)

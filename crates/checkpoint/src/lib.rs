@@ -24,7 +24,9 @@ mod writer;
 pub use gpt;
 
 pub use error::{CheckpointError, ConfigProblem, FormatProblem, TensorProblem};
-pub use file::{remove_unfinished, write_atomically};
+pub use file::{
+    is_file, open_file, read_small_file, remove_unfinished, unfinished_of, write_atomically,
+};
 pub use folder::load_config;
 pub use load::load_model;
 pub use named_tensors::{load_tensors, load_tensors_into, save_tensors};

@@ -97,6 +97,9 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         bail!("--stride {stride} would leave out tokens: windows have {window}");
     }
     let loss = mean_loss(&model, &ids, window, stride)?;
+    if !loss.is_finite() {
+        bail!("the loss is {loss}: the model's weights are no good, whatever the text");
+    }
     let report = Report {
         loss,
         perplexity: perplexity(loss),

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use checkpoint::read_small_file;
 use dataloader::{Corpus, DataLoaderError};
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
@@ -43,19 +44,17 @@ pub(crate) fn corpus_of_file(path: &Path) -> Result<Corpus, DataLoaderError> {
     }
 }
 
-/// A UTF-8 text file.
-pub(crate) fn read_text(path: &Path) -> Result<String> {
-    if path.is_dir() {
-        bail!("{}: expected a file, got a folder", path.display());
-    }
-    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => anyhow::anyhow!("{}: no such file", path.display()),
-        io::ErrorKind::PermissionDenied => {
-            anyhow::anyhow!("{}: permission denied", path.display())
-        }
-        _ => anyhow::Error::new(error).context(path.display().to_string()),
+/// A UTF-8 text file of at most `limit` bytes.
+pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
+    let name = path.display();
+    let kind = std::fs::metadata(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => anyhow::anyhow!("{name}: no such file"),
+        _ => anyhow::Error::new(error).context(name.to_string()),
     })?;
-    utf8(bytes, &path.display().to_string())
+    if kind.is_dir() {
+        bail!("{name}: expected a file, got a folder");
+    }
+    utf8(read_small_file(path, limit)?, &name.to_string())
 }
 
 /// All of standard input.
@@ -89,7 +88,7 @@ impl TextSource<'_> {
     pub(crate) fn text(&self) -> Result<Option<String>> {
         match (self.tokens, self.file, self.text) {
             (Some(_), _, _) => Ok(None),
-            (_, Some(path), _) => read_text(path).map(Some),
+            (_, Some(path), _) => read_text(path, u64::MAX).map(Some),
             (_, _, Some("-")) => read_stdin().map(Some),
             (_, _, Some(text)) => Ok(Some(text.to_owned())),
             _ if !io::stdin().is_terminal() => read_stdin().map(Some),

@@ -27,9 +27,20 @@ impl ModelArgs {
         }
     }
 
-    /// Loads the model.
+    /// Loads the model; if its run saves meanwhile and deletes this checkpoint, the next one.
     pub(crate) fn load(&self) -> Result<GptModel> {
-        load(&self.folder()?)
+        let mut folder = self.folder()?;
+        loop {
+            let failure = match load(&folder) {
+                Ok(model) => return Ok(model),
+                Err(failure) => failure,
+            };
+            let now = self.folder()?;
+            if now == folder {
+                return Err(failure);
+            }
+            folder = now;
+        }
     }
 }
 

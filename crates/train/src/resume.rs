@@ -8,7 +8,7 @@ use dataloader::DataLoader;
 use gpt::GptConfig;
 
 use crate::checkpoint::{self, Checkpoint, STATE_FILE};
-use crate::run_folder::step_name;
+use crate::latest::step_name;
 use crate::state::{self, Counters, EpochState, Fingerprint, TrainState, rng_from_hex, rng_to_hex};
 use crate::trainer::EpochInProgress;
 use crate::{RunFolder, TrainConfig, TrainError, Trainer};
@@ -90,9 +90,21 @@ impl Trainer {
 
     /// Saves the run as it is, between two steps or among the batches of one; returns the checkpoint's folder.
     ///
+    /// The model is evaluated first, without drawing: what has no finite loss is no checkpoint, and the best stays.
+    ///
     /// # Errors
-    /// If it can't be written: the checkpoints from before are then as they were.
+    /// If the loss is not finite, or the files can't be written: the checkpoints from before are then as they were.
     pub fn save(&self, folder: &RunFolder) -> Result<PathBuf, TrainError> {
+        let val_loss = self.check_loss(self.config.eval_batches)?;
+        self.save_with(folder, val_loss)
+    }
+
+    /// As [`save`](Self::save), of a model whose loss is finite; its validation loss decides whether it is the best.
+    pub(crate) fn save_with(
+        &self,
+        folder: &RunFolder,
+        val_loss: Option<f64>,
+    ) -> Result<PathBuf, TrainError> {
         let Counters {
             steps_done,
             micro_step,
@@ -101,7 +113,7 @@ impl Trainer {
         let name = step_name(steps_done, micro_step);
         let grads = (micro_step > 0).then_some(&self.grads);
         let state = self.state();
-        folder.add(&name, self.config.keep, |folder| {
+        folder.add(&name, self.config.keep, val_loss, |folder| {
             checkpoint::write(folder, &self.model, &self.optimizer, grads, &state)
         })
     }

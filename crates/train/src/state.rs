@@ -16,6 +16,9 @@ use crate::{Evaluation, StepReport, TrainConfig};
 /// The version of state.json that this crate writes and reads.
 pub(crate) const VERSION: u32 = 1;
 
+/// More of anything no run counts, and above it f64 doesn't count in ones.
+const MOST: u64 = 1 << 53;
+
 /// state.json.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TrainState {
@@ -49,6 +52,31 @@ pub(crate) struct Counters {
     pub(crate) epoch: u64,
     pub(crate) steps: Vec<StepReport>,
     pub(crate) evaluations: Vec<Evaluation>,
+}
+
+impl TrainState {
+    /// What no run could have left, if there is something.
+    pub(crate) fn contradiction(&self) -> Option<&'static str> {
+        let Counters {
+            steps_done,
+            micro_step,
+            tokens_seen,
+            epoch,
+            steps,
+            ..
+        } = &self.counters;
+        let numbered = steps.iter().zip(0..).all(|(report, i)| report.step == i);
+        let counts = [self.optimizer_steps, *tokens_seen, *epoch];
+        if *micro_step >= self.config.accumulation {
+            Some("micro_step is not below accumulation")
+        } else if steps.len() as u64 != *steps_done || !numbered {
+            Some("steps_done is not the number of steps that are listed")
+        } else if self.optimizer_steps < *steps_done || counts.iter().any(|&n| n > MOST) {
+            Some("a counter is too small or too large")
+        } else {
+            None
+        }
+    }
 }
 
 /// An epoch that has begun.

@@ -192,9 +192,27 @@ fn what_a_crash_left_is_removed_and_nothing_else() {
     let good = array![1.0f32].into_dyn();
     let path = folder.path().join("model.safetensors");
     save_tensors(&path, &[("a".into(), good.view())]).unwrap();
-    fs::write(folder.path().join(".model.safetensors.unfinished"), "half").unwrap();
-    assert_eq!(remove_unfinished(folder.path()).unwrap(), 1);
-    assert_eq!(remove_unfinished(folder.path()).unwrap(), 0);
+    let beside = |name: &str| folder.path().join(name);
+    let left = beside(".model.safetensors.4711-0.unfinished");
+    let written = beside(".model.safetensors.4711-1.unfinished");
+    let foreign = [
+        beside(".model.safetensors.unfinished"),
+        beside(".draft.unfinished"),
+        beside(".config.json.4711-0.unfinished"),
+    ];
+    for path in foreign.iter().chain([&left, &written]) {
+        fs::write(path, "half").unwrap();
+    }
+    let writer = fs::File::open(&written).unwrap();
+    writer.lock().unwrap();
+    assert_eq!(remove_unfinished(&path).unwrap(), 1);
+    assert_eq!(remove_unfinished(&path).unwrap(), 0);
+    assert!(!left.exists() && written.exists());
+    assert!(foreign.iter().all(|path| path.exists()));
+    drop(writer);
+    // The next write of the file finds the other one.
+    save_tensors(&path, &[("a".into(), good.view())]).unwrap();
+    assert!(!written.exists());
     assert!(path.exists());
 }
 

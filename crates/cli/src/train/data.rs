@@ -76,7 +76,7 @@ fn from_file(path: &Path, train_ratio: f64) -> Result<Data> {
     if is(path, "bin") {
         return Ok(from_ids(name, &corpus_of_file(path)?, train_ratio));
     }
-    let text = read_text(path)?;
+    let text = read_text(path, u64::MAX)?;
     from_text(name, &text, train_ratio)
 }
 
@@ -104,7 +104,7 @@ fn from_folder(folder: &Path, train_ratio: f64) -> Result<Data> {
     if texts.is_empty() {
         bail!("{name}: expected train.bin and val.bin, or .txt files, found none");
     }
-    let texts: Result<Vec<String>> = texts.iter().map(|path| read_text(path)).collect();
+    let texts: Result<Vec<String>> = texts.iter().map(|path| read_text(path, u64::MAX)).collect();
     from_text(name, &texts?.join(ENDOFTEXT), train_ratio)
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use train::{Evaluation, StepReport};
 
-use crate::output::print;
+use crate::output::{escaped, print};
 
 /// How much of the newest step's speed goes into the shown one.
 const NEWEST: f64 = 0.1;
@@ -55,7 +55,7 @@ impl Progress {
     pub(crate) fn line(&self, text: &str) {
         self.bar.suspend(|| {
             // A reader that has gone doesn't stop the run.
-            let _ = print(format!("{text}\n"));
+            let _ = print(format!("{}\n", escaped(text)));
         });
     }
 

@@ -1,15 +1,13 @@
 //! The run itself: what is shown before, meanwhile and after.
 
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
-use dataloader::DataLoader;
+use anyhow::{Result, anyhow, bail};
 use rayon::current_num_threads;
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
-use train::{Evaluation, Event, Outcome, TrainError, Trainer, calc_loss_loader, latest_checkpoint};
+use train::{Evaluation, Event, Outcome, RunFolder, Trainer, latest_checkpoint, loss_until};
 
 use super::config_file::to_json;
 use super::data::Loaders;
@@ -142,7 +140,7 @@ pub(crate) fn run(started: Started) -> Result<()> {
         Ok(outcome) => outcome,
         Err(error) => {
             progress.finish();
-            return Err(with_what_is_kept(error, &path));
+            return Err(with_what_is_kept(error.into(), &folder));
         }
     };
     if let Some(error) = log_error {
@@ -152,49 +150,67 @@ pub(crate) fn run(started: Started) -> Result<()> {
 
     let mut last = None;
     if outcome == Outcome::Finished {
-        last = finish(&trainer, loaders, &mut progress, &mut log, sampled_at)?;
+        let stop = &mut || interrupt.asked();
+        let shown = (&mut progress, &mut log);
+        last = finish(&trainer, loaders, shown, sampled_at, stop)
+            .map_err(|error| with_what_is_kept(error, &folder))?;
     }
     progress.finish();
     plot::draw(&path)?;
-    summary(&trainer, &progress, &path, (outcome, last), began);
+    summary(&trainer, &progress, &folder, (outcome, last), began);
     Ok(())
 }
 
 /// An evaluation of the finished model that leaves the run as it is: a longer one goes on as if it had not been.
-fn last_evaluation(trainer: &Trainer, loaders: &Loaders) -> Result<Evaluation, TrainError> {
+///
+/// None if `stop` says so meanwhile.
+fn last_evaluation(
+    trainer: &Trainer,
+    loaders: &Loaders,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Option<Evaluation>> {
     let (model, batches) = (trainer.model(), Some(trainer.config().eval_batches));
     let mut rng = TorchRng::manual_seed(0);
-    let mut loss = |loader: &DataLoader| calc_loss_loader(loader, model, batches, &mut rng);
+    let mut losses = Vec::new();
+    for loader in std::iter::once(&loaders.train).chain(&loaders.validation) {
+        match loss_until(loader, model, batches, &mut rng, stop)? {
+            Some(loss) if loss.is_finite() => losses.push(loss),
+            Some(loss) => bail!("the loss after the last step is {loss}"),
+            None => return Ok(None),
+        }
+    }
     let last = trainer.steps().last();
-    Ok(Evaluation {
+    Ok(Some(Evaluation {
         step: trainer.steps_done().saturating_sub(1),
         epoch: last.map_or(0, |step| step.epoch),
-        train_loss: loss(&loaders.train)?,
-        val_loss: loaders.validation.as_ref().map(loss).transpose()?,
+        train_loss: losses[0],
+        val_loss: losses.get(1).copied(),
         tokens_seen: trainer.tokens_seen(),
-    })
+    }))
 }
 
-/// The last evaluation and the last sample, unless they were due anyway; neither changes the run.
+/// The last evaluation and the last sample, unless they were due anyway or `stop` says so; neither changes the run.
 fn finish(
     trainer: &Trainer,
     loaders: &Loaders,
-    progress: &mut Progress,
-    log: &mut Log,
+    (progress, log): (&mut Progress, &mut Log),
     sampled_at: Option<u64>,
+    stop: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Evaluation>> {
     let steps_done = trainer.steps_done();
     let mut last = trainer.evaluations().last().copied();
     if last.is_none_or(|last| last.step + 1 < steps_done) {
-        let evaluation = last_evaluation(trainer, loaders)?;
+        let Some(evaluation) = last_evaluation(trainer, loaders, stop)? else {
+            return Ok(last);
+        };
         progress.evaluation(&evaluation);
         log.write(&Line::eval(&evaluation))?;
         last = Some(evaluation);
     }
     if let Some(sample) = &trainer.config().sample
         && sampled_at != Some(steps_done)
+        && let Some(ids) = trainer.sample_until(sample, stop)?
     {
-        let ids = trainer.sample(sample)?;
         let text = text_of(&ids, trainer.model().config().vocab_size);
         progress.line(&format!("sample: {}", one_line(&text)));
         log.write(&Line::Sample { steps_done, text })?;
@@ -205,10 +221,11 @@ fn finish(
 fn summary(
     trainer: &Trainer,
     progress: &Progress,
-    path: &Path,
+    folder: &RunFolder,
     (outcome, last): (Outcome, Option<Evaluation>),
     began: Instant,
 ) {
+    let path = folder.path();
     let name = path.display();
     let steps = trainer.steps_done();
     progress.line("");
@@ -230,20 +247,35 @@ fn summary(
     ));
     let checkpoint = latest_checkpoint(path).unwrap_or_else(|_| path.to_owned());
     progress.line(&format!("model   {}", checkpoint.display()));
+    if let Ok(Some((best, loss))) = folder.best()
+        && best != checkpoint
+    {
+        let best = best.display();
+        progress.line(&format!("best    {best}, validation loss {loss:.3}"));
+    }
     progress.line(&format!("curve   {name}/{SVG}, {name}/{PNG}"));
     progress.line(&format!("log     {name}/{LOG}"));
     progress.line(&format!("write   gpt generate \"Once\" --model {name}"));
 }
 
-/// What failed, and which checkpoint there is to go back to.
-fn with_what_is_kept(error: TrainError, path: &Path) -> anyhow::Error {
-    match latest_checkpoint(path) {
-        Ok(checkpoint) => anyhow!(
-            "{error}; the last checkpoint is kept: {}",
-            checkpoint.display()
-        ),
-        Err(_) => error.into(),
-    }
+/// What failed, and which checkpoints there are to go back to.
+fn with_what_is_kept(error: anyhow::Error, folder: &RunFolder) -> anyhow::Error {
+    let Ok(checkpoint) = latest_checkpoint(folder.path()) else {
+        return error;
+    };
+    let best = match folder.best() {
+        Ok(Some((best, loss))) if best != checkpoint => {
+            format!(
+                ", and the best, {}, validation loss {loss:.3}",
+                best.display()
+            )
+        }
+        _ => String::new(),
+    };
+    anyhow!(
+        "{error:#}; the last checkpoint is kept: {}{best}",
+        checkpoint.display()
+    )
 }
 
 /// A text on one line of the screen.

@@ -18,6 +18,9 @@ use crate::presets::PRESETS;
 /// The seed of the book.
 const SEED: u64 = 123;
 
+/// Checkpoints to keep: one to go back to if the newest is damaged.
+const KEEP: usize = 2;
+
 /// A run before its first step, but for its weights.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -88,6 +91,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<GptConfig>) -> Result<Set
     let save_interval = said
         .save_interval
         .unwrap_or(eval_interval.saturating_mul(4));
+    let keep = said.keep.unwrap_or(KEEP);
     let prompt = said.prompt.clone().unwrap_or_else(|| {
         match said.data {
             None => "Marta looked at the river", // of the story that comes with the program
@@ -116,7 +120,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<GptConfig>) -> Result<Set
             }),
         }),
         save_every: Some(save_interval as u64),
-        keep: 1,
+        keep,
     };
 
     let seed = said.seed.unwrap_or(SEED);
@@ -151,6 +155,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<GptConfig>) -> Result<Set
         prompt: Some(prompt),
         sample_tokens: Some(sample_tokens),
         save_interval: Some(save_interval),
+        keep: Some(keep),
         log_interval: Some(log_interval),
         warmup_steps: Some(warmup_steps),
         ..said.clone()

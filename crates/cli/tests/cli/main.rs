@@ -3,6 +3,7 @@
 mod generate;
 mod help;
 mod interrupt;
+mod keeps;
 mod readme;
 mod refusals;
 mod resume;
