@@ -63,9 +63,11 @@ struct Report {
 pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     args.threads.apply()?;
     let ids = match (&args.tokens, &args.data) {
-        (Some(TokenList(ids)), _) => ids.clone(),
-        (None, Some(path)) if path.as_os_str() == "-" => ids_of_text(&read_stdin()?)?,
-        (None, Some(path)) => corpus_of_file(path)?.ids().to_vec(),
+        (Some(TokenList(ids)), _) => Corpus::from_ids(ids.as_slice()),
+        (None, Some(path)) if path.as_os_str() == "-" => {
+            Corpus::from_ids(ids_of_text(&read_stdin()?)?)
+        }
+        (None, Some(path)) => corpus_of_file(path)?,
         (None, None) => unreachable!("clap requires one of them"),
     };
     if ids.len() < 2 {
@@ -75,7 +77,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         );
     }
     let model = args.model.load()?;
-    let vocabulary = Corpus::from_ids(ids.as_slice()).check_ids(model.config().vocab_size);
+    let vocabulary = ids.check_ids(model.config().vocab_size);
     vocabulary.with_context(|| match &args.data {
         Some(path) => path.display().to_string(),
         None => "--tokens".to_owned(),
@@ -119,19 +121,20 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
 }
 
 /// The mean loss of predicting each of `ids` but the first.
-fn mean_loss(model: &GptModel, ids: &[u32], window: usize, stride: usize) -> Result<f64> {
+fn mean_loss(model: &GptModel, ids: &Corpus, window: usize, stride: usize) -> Result<f64> {
     let targets = ids.len() - 1;
     let mut total = 0.0;
     let mut done = 0; // targets that have been predicted
     let mut start = 0;
     while done < targets {
         let end = (start + window).min(targets);
+        let ids = ids.read(start..end + 1)?;
         let window = |first| {
             let ids = &ids[first..first + end - start];
             ArrayView2::from_shape((1, ids.len()), ids).expect("one row of as many ids")
         };
         // Input i predicts id i + 1.
-        let losses = model.token_losses(&window(start), &window(start + 1))?;
+        let losses = model.token_losses(&window(0), &window(1))?;
         let new = losses[done - start..].iter();
         total += new.map(|&loss| f64::from(loss)).sum::<f64>();
         done = end;

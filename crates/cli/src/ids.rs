@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use checkpoint::read_small_file;
-use dataloader::{Corpus, DataLoaderError};
+use dataloader::Corpus;
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+
+use crate::memory::check_free;
 
 /// A list as `--tokens` takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,12 +38,11 @@ pub(crate) fn ids_of_text(text: &str) -> Result<Vec<u32>> {
 }
 
 /// The ids of a file: UTF-8 text, or u16 token ids if it ends in `.bin`.
-pub(crate) fn corpus_of_file(path: &Path) -> Result<Corpus, DataLoaderError> {
+pub(crate) fn corpus_of_file(path: &Path) -> Result<Corpus> {
     if path.extension().is_some_and(|extension| extension == "bin") {
-        Corpus::from_u16_file(path)
-    } else {
-        Corpus::from_text_file(path, &Gpt2Tokenizer::new(), AllowedSpecial::All)
+        return Ok(Corpus::from_u16_file(path)?);
     }
+    Ok(Corpus::from_ids(ids_of_text(&read_text(path, u64::MAX)?)?))
 }
 
 /// A UTF-8 text file of at most `limit` bytes.
@@ -54,7 +55,13 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     if kind.is_dir() {
         bail!("{name}: expected a file, got a folder");
     }
+    check_text(&name.to_string(), kind.len())?;
     utf8(read_small_file(path, limit)?, &name.to_string())
+}
+
+/// That a text and its ids fit the memory: a token has some four bytes of text, its id has four, and a copy of all ids is made.
+fn check_text(name: &str, bytes: u64) -> Result<()> {
+    check_free(3.0 * bytes as f64, "a text and its tokens").with_context(|| name.to_owned())
 }
 
 /// All of standard input.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use dataloader::Corpus;
 use serde::Serialize;
@@ -10,6 +10,7 @@ use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
 use crate::failure::Usage;
 use crate::ids::{TextSource, TokenList};
+use crate::memory::check_free;
 use crate::output::{print, print_json};
 
 #[derive(Args, Debug)]
@@ -95,7 +96,11 @@ fn read(args: &TokenizeArgs, tokenizer: &Gpt2Tokenizer) -> Result<(Vec<u32>, Str
     let given = match (&args.tokens, &args.file) {
         (Some(TokenList(ids)), _) => Some(ids.clone()),
         (_, Some(path)) if path.extension().is_some_and(|extension| extension == "bin") => {
-            Some(Corpus::from_u16_file(path)?.ids().to_vec())
+            let corpus = Corpus::from_u16_file(path)?;
+            // An id has four bytes, and its text about as many; the table and its pieces a few more.
+            let name = path.display().to_string();
+            check_free(16.0 * corpus.len() as f64, "tokens and their text").context(name)?;
+            Some(corpus.read(0..corpus.len())?.into_owned())
         }
         _ => None,
     };

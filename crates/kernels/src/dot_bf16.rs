@@ -5,7 +5,9 @@
 
 use half::bf16;
 
-use crate::gemv::{for_each_task, widening_gemv};
+#[cfg(target_arch = "x86_64")]
+use crate::gemv::for_each_task;
+use crate::gemv::widening_gemv;
 
 /// `y[i][r] += dot(x[r], w[i])`, as [`widening_gemv`]: the fastest way this CPU has.
 pub(crate) fn gemv_bf16(x: &[f32], rows: usize, w: &[bf16], y: &mut [f32]) {
@@ -30,6 +32,7 @@ pub(crate) fn gemv_bf16(x: &[f32], rows: usize, w: &[bf16], y: &mut [f32]) {
 }
 
 /// Each number as the sum of two bf16, the first its upper half.
+#[cfg(target_arch = "x86_64")]
 fn split(x: &[f32]) -> (Vec<bf16>, Vec<bf16>) {
     // A NaN whose upper half alone would be an infinity stays one.
     let quiet = |x: f32| if x.is_nan() { 0x40 } else { 0 };

@@ -90,8 +90,8 @@ pub(crate) fn write(
     Manifest::of(folder, &files)?.write(folder)
 }
 
-/// Reads a checkpoint and checks all of it: lengths and hashes first, then what the files say.
-pub(crate) fn read(folder: &Path) -> Result<Checkpoint, TrainError> {
+/// Reads a checkpoint of a model that is known, and checks all of it: lengths and hashes first, then what the files say.
+pub(crate) fn read(folder: &Path, model: &GptConfig) -> Result<Checkpoint, TrainError> {
     if !is_file(folder.join(MANIFEST_FILE))? {
         let path = folder.to_owned();
         return Err(TrainError::NoCheckpoint { path });
@@ -100,6 +100,14 @@ pub(crate) fn read(folder: &Path) -> Result<Checkpoint, TrainError> {
     manifest.verify(folder, &ALWAYS)?;
     let state = read_state(folder)?;
     let config = load_config(folder)?;
+    if config != *model {
+        return Err(TrainError::OtherConfig {
+            path: folder.to_owned(),
+            name: "the model",
+            saved: format!("{config:?}"),
+            asked: format!("{model:?}"),
+        });
+    }
     let zeros = || GptModel::zeros(config);
     let mut checkpoint = Checkpoint {
         model: zeros()?,

@@ -49,10 +49,12 @@ pub fn loss_until(
         return Err(TrainError::config("num_batches", 0, "at least 1"));
     }
     let mut total_loss = 0.0;
-    for batch in loader.epoch(rng).take(num_batches) {
+    let mut epoch = loader.epoch(rng);
+    for _ in 0..num_batches {
         if stop() {
             return Ok(None);
         }
+        let batch = epoch.try_next()?.expect("an epoch has as many batches");
         total_loss += f64::from(calc_loss_batch(&batch, model)?);
     }
     Ok(Some(total_loss / num_batches as f64))

@@ -29,7 +29,7 @@ impl Trainer {
     ) -> Result<Self, TrainError> {
         config.validate()?;
         let path = checkpoint.as_ref();
-        let saved = checkpoint::read(path)?;
+        let saved = checkpoint::read(path, model)?;
         let other = |name, saved: String, asked: String| TrainError::OtherConfig {
             path: path.to_owned(),
             name,
@@ -39,14 +39,7 @@ impl Trainer {
         if let Some((name, saved, asked)) = saved.state.config.first_difference(&config) {
             return Err(other(name, saved, asked));
         }
-        if saved.model.config() != model {
-            let saved = format!("{:?}", saved.model.config());
-            return Err(other("the model", saved, format!("{model:?}")));
-        }
-        let data = (
-            Fingerprint::of(&train_loader),
-            val_loader.as_ref().map(Fingerprint::of),
-        );
+        let data = fingerprints(&train_loader, val_loader.as_ref())?;
         if data.0 != saved.state.train_data {
             let saved = format!("{:?}", saved.state.train_data);
             return Err(other("the training data", saved, format!("{:?}", data.0)));
@@ -112,21 +105,22 @@ impl Trainer {
         } = self.counters;
         let name = step_name(steps_done, micro_step);
         let grads = (micro_step > 0).then_some(&self.grads);
-        let state = self.state();
+        let state = self.state()?;
         folder.add(&name, self.config.keep, val_loss, |folder| {
             checkpoint::write(folder, &self.model, &self.optimizer, grads, &state)
         })
     }
 
-    fn state(&self) -> TrainState {
-        let (train_data, val_data) = self.fingerprints.get_or_init(|| {
-            let val_loader = self.val_loader.as_ref();
-            (
-                Fingerprint::of(&self.train_loader),
-                val_loader.map(Fingerprint::of),
-            )
-        });
-        TrainState {
+    fn state(&self) -> Result<TrainState, TrainError> {
+        let known = match self.fingerprints.get() {
+            Some(known) => known,
+            None => {
+                let known = fingerprints(&self.train_loader, self.val_loader.as_ref())?;
+                self.fingerprints.get_or_init(|| known)
+            }
+        };
+        let (train_data, val_data) = known.clone();
+        Ok(TrainState {
             version: state::VERSION,
             config: self.config.clone(),
             counters: self.counters.clone(),
@@ -136,9 +130,18 @@ impl Trainer {
                 position: epoch.batches.position(),
             }),
             rng: rng_to_hex(&self.rng),
-            train_data: train_data.clone(),
-            val_data: val_data.clone(),
+            train_data,
+            val_data,
             unknown: BTreeMap::new(),
-        }
+        })
     }
+}
+
+/// By what the loaders are known again.
+fn fingerprints(
+    train_loader: &DataLoader,
+    val_loader: Option<&DataLoader>,
+) -> Result<(Fingerprint, Option<Fingerprint>), TrainError> {
+    let val_data = val_loader.map(Fingerprint::of).transpose()?;
+    Ok((Fingerprint::of(train_loader)?, val_data))
 }

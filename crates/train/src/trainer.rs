@@ -106,7 +106,7 @@ impl Trainer {
     /// # Errors
     /// If loss or gradient are not finite: the weights are then those from before the step.
     pub fn train_batch(&mut self) -> Result<Progress, TrainError> {
-        let (batch, epoch_end) = self.next_batch();
+        let (batch, epoch_end) = self.next_batch()?;
         let learning_rate = self.learning_rate();
         let weight = 1.0 / self.config.accumulation as f32;
         let loss = self.model.loss_and_grads(
@@ -199,7 +199,7 @@ impl Trainer {
     }
 
     /// The next batch, of a new epoch if need be, and whether it is the last one.
-    fn next_batch(&mut self) -> (dataloader::Batch, bool) {
+    fn next_batch(&mut self) -> Result<(dataloader::Batch, bool), TrainError> {
         let epoch = self.epoch_in_progress.get_or_insert_with(|| {
             let drawn_from = self.rng.clone();
             let batches = self.train_loader.epoch(&mut self.rng);
@@ -208,9 +208,9 @@ impl Trainer {
                 drawn_from,
             }
         });
-        let batch = epoch.batches.next();
+        let batch = epoch.batches.try_next()?;
         let batch = batch.expect("an epoch has a batch, and a used up one is put away");
-        (batch, epoch.batches.len() == 0)
+        Ok((batch, epoch.batches.len() == 0))
     }
 
     /// Clips and takes the optimizer's step.

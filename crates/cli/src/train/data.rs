@@ -61,13 +61,11 @@ fn from_text(name: String, text: &str, train_ratio: f64) -> Result<Data> {
 }
 
 fn from_ids(name: String, corpus: &Corpus, train_ratio: f64) -> Data {
-    let (train, validation) = corpus
-        .ids()
-        .split_at((train_ratio * corpus.len() as f64) as usize);
+    let (train, validation) = corpus.split_at((train_ratio * corpus.len() as f64) as usize);
     Data {
         name,
-        train: Corpus::from_ids(train),
-        validation: (train_ratio < 1.0).then(|| Corpus::from_ids(validation)),
+        train,
+        validation: (train_ratio < 1.0).then_some(validation),
     }
 }
 

@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use checkpoint::{is_file, open_file, write_atomically};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,6 +15,9 @@ use train::{Evaluation, StepReport};
 
 /// The log's name in a run's folder.
 pub(crate) const LOG: &str = "log.jsonl";
+
+/// The most bytes of a log, which has some two hundred a step.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// The most bytes of a line; a sample is the longest.
 const MOST_LINE_BYTES: u64 = 16 << 20;
@@ -153,6 +156,12 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Line>> {
         return Ok(Vec::new());
     }
     let (file, length) = open_file(&path)?;
+    if length > MOST_BYTES {
+        bail!(
+            "{}: the file has {length} bytes, more than the {MOST_BYTES} of any log",
+            path.display()
+        );
+    }
     let mut file = BufReader::new(file.take(length));
     let (mut all, mut line) = (Vec::new(), Vec::new());
     loop {

@@ -16,7 +16,7 @@ use super::log::{LOG, Line, Log};
 use super::plot::{self, PNG, SVG};
 use super::progress::Progress;
 use super::start::Started;
-use crate::memory::count;
+use crate::memory::{bytes, count};
 use crate::model::text_of;
 
 pub(crate) fn run(started: Started) -> Result<()> {
@@ -81,6 +81,8 @@ pub(crate) fn run(started: Started) -> Result<()> {
         settings.seed,
         current_num_threads()
     ));
+    let need = settings.need;
+    progress.line(&format!("memory    about {}: {need}", bytes(need.total())));
     if loaders.max_length < model.context_length {
         progress.line(&format!(
             "note      windows of {} tokens are shorter than the context of {}",

@@ -11,7 +11,7 @@ use super::data::{self, Data, Loaders, Windows};
 use super::options::TrainOptions;
 use crate::failure::Usage;
 use crate::ids::ids_of_text;
-use crate::memory::{Purpose, check_fits};
+use crate::memory::{Purpose, TrainingNeed, check_fits};
 use crate::model::is_gpt2_vocabulary;
 use crate::presets::PRESETS;
 
@@ -32,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) log_interval: u64,
     pub(crate) data: Data,
     pub(crate) loaders: Loaders,
+    /// The memory that it takes.
+    pub(crate) need: TrainingNeed,
     /// All of it as options, for whoever wants the same run again.
     pub(crate) kept: TrainOptions,
 }
@@ -62,6 +64,9 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<GptConfig>) -> Result<Set
         batch_size,
     };
     let loaders = data::loaders(&data, windows)?;
+    let windows = loaders.train.dataset().len();
+    let need = TrainingNeed::of(&model, (batch_size, loaders.max_length, windows))?;
+    need.check()?;
 
     let accumulation = said.gradient_accumulation_steps.unwrap_or(1);
     let max_steps = match (said.max_steps, said.epochs) {
@@ -169,6 +174,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<GptConfig>) -> Result<Set
         log_interval: log_interval as u64,
         data,
         loaders,
+        need,
         kept: with_schedule(kept, schedule),
     })
 }
