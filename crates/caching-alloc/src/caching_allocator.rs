@@ -97,8 +97,7 @@ impl State {
     /// A kept block that has to go so that no more is held than a quarter above the peak.
     fn surplus(&mut self) -> Option<(*mut u8, usize)> {
         let peak = self.peak.max(self.live);
-        (self.count > 0 && self.live + self.kept > peak + peak / 4)
-            .then(|| self.remove(0))
+        (self.count > 0 && self.live + self.kept > peak + peak / 4).then(|| self.remove(0))
     }
 
     fn remove(&mut self, at: usize) -> (*mut u8, usize) {
