@@ -1,4 +1,4 @@
-"""Makes the seeds of both targets: small valid inputs, from which the fuzzer starts. Needs nothing but Python."""
+"""Makes the seeds: small valid inputs, from which the fuzzer starts. Needs nothing but Python."""
 
 import json
 import pathlib
@@ -66,10 +66,23 @@ BOOK_CONFIG = {
     "drop_rate": 0.1, "qkv_bias": False,
 }
 
-for folder in ("checkpoint", "prompt"):
+def run(name, which, *files):
+    (HERE / "run" / name).write_bytes(bytes([which]) + b"".join(sized(file.encode()) for file in files))
+
+
+for folder in ("checkpoint", "prompt", "run"):
     (HERE / folder).mkdir(exist_ok=True)
 checkpoint("gpt2", GPT2_CONFIG, GPT2)
 checkpoint("gpt2_half", GPT2_CONFIG, {f"transformer.{n}": s for n, s in GPT2.items()}, dtype="BF16", size=2)
 checkpoint("book", BOOK_CONFIG, BOOK)
 prompt("greedy", (0, 1, 0, 1), 0xFFFF, b"", "Every effort moves you")
 prompt("sampled", (1.4, 0.9, 0.05, 1.1), 25, b"\n", "Hello <|endoftext|> wörld 12345   \n\t  def f(x): 🙂")
+run("latest", 1, json.dumps({"checkpoints": ["step-00000001"], "best": {"checkpoint": "step-00000001.2", "val_loss": 1.5}}))
+run("manifest", 2, json.dumps({"version": 1, "files": {"state.json": {"bytes": 2, "sha256": "00" * 32}}}))
+run("config", 8, json.dumps(BOOK_CONFIG))
+STEP = {"step": 0, "epoch": 0, "loss": 1.5, "learning_rate": 1e-3, "grad_norm": 0.5, "tokens_seen": 2}
+run("state", 4, json.dumps({
+    "version": 1, "config": {"max_steps": 1}, "steps_done": 1, "micro_step": 0, "loss_sum": 0.0, "tokens_seen": 2, "epoch": 0,
+    "steps": [STEP], "evaluations": [], "optimizer_steps": 1, "epoch_in_progress": {"rng": "", "position": 1}, "rng": "",
+    "train_data": {"windows": 3, "max_length": 2, "stride": 2, "batch_size": 1, "batches": 3, "sha256": ""}, "val_data": None,
+}))

@@ -210,7 +210,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         let context_size = 4;
         let dataset = GptDataset::new(&enc_sample, context_size, 1)?;
         let window = dataset.get(0).context("a window")?;
-        let (x, y) = (window.input_ids, window.target_ids);
+        let (x, y) = (&window.input_ids[..], &window.target_ids[..]);
         book.prints("In [32]", x, "x: [290, 4920, 2241, 287]");
         book.prints("In [32]", y, "y:      [4920, 2241, 287, 257]");
 

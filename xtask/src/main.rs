@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 mod notebook;
 mod page;
 mod tidy;
+mod torture;
 mod verify;
 mod workspace;
 
@@ -28,6 +29,8 @@ enum Command {
     Notebook(notebook::Options),
     /// Check the layers, links and other house rules.
     Tidy,
+    /// Attack the command `gpt`: its files, flags and system calls, and kills; writes docs/errors.md.
+    Torture(torture::Options),
     /// Measure our speed beside that of PyTorch and transformers.
     #[command(disable_help_flag = true)]
     Bench {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Verify(options) => verify::run(&options),
         Command::Notebook(options) => notebook::run(&options),
         Command::Tidy => tidy::run(),
+        Command::Torture(options) => torture::run(&options),
         Command::Bench { arguments } => bench(&arguments),
     };
     match result {

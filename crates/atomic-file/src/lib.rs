@@ -5,4 +5,4 @@ mod error;
 mod replace;
 
 pub use error::FileError;
-pub use replace::{remove_unfinished, replace, sync_folder, write_atomically};
+pub use replace::{remove_unfinished, replace, sync_folder, unfinished_of, write_atomically};

@@ -74,9 +74,10 @@ impl CachingAllocator {
             unsafe { pages::unmap(block, size) };
         }
         let block = pages::map(size);
-        if block.is_null() {
-            self.with(|state| state.live -= size);
-        }
+        self.with(|state| match block.is_null() {
+            true => state.live -= size,
+            false => state.peak = state.peak.max(state.live),
+        });
         (block, true)
     }
 }
@@ -85,18 +86,18 @@ impl State {
     /// Counts `size` bytes as used, and hands out a kept block of just this size.
     fn take(&mut self, size: usize) -> Option<*mut u8> {
         self.live += size;
-        self.peak = self.peak.max(self.live);
         // The youngest is the likeliest to be in a cache.
         let at = self.blocks[..self.count]
             .iter()
             .rposition(|&(_, kept)| kept == size)?;
+        self.peak = self.peak.max(self.live);
         Some(self.remove(at).0)
     }
 
     /// A kept block that has to go so that no more is held than a quarter above the peak.
     fn surplus(&mut self) -> Option<(*mut u8, usize)> {
-        (self.count > 0 && self.live + self.kept > self.peak + self.peak / 4)
-            .then(|| self.remove(0))
+        let peak = self.peak.max(self.live);
+        (self.count > 0 && self.live + self.kept > peak + peak / 4).then(|| self.remove(0))
     }
 
     fn remove(&mut self, at: usize) -> (*mut u8, usize) {
@@ -321,6 +322,15 @@ mod tests {
                 );
             });
         }
+    }
+
+    #[test]
+    fn a_request_that_fails_does_not_count_for_the_peak() {
+        let allocator = CachingAllocator::new();
+        // SAFETY: no block comes of it.
+        let block = unsafe { allocator.alloc(layout(1 << 60)) };
+        assert!(block.is_null(), "a machine with a petabyte");
+        allocator.with(|state| assert_eq!((state.live, state.peak), (0, 0)));
     }
 
     #[test]

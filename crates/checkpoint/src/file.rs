@@ -8,10 +8,31 @@ use atomic_file::write_atomically;
 
 use crate::error::{CheckpointError, ConfigProblem, in_config, io as io_error};
 
+/// Whether there is a file at `path`.
+///
+/// # Errors
+/// If the system doesn't tell, which doesn't mean that there is none; if there is something that is not a file.
+pub fn is_file(path: impl AsRef<Path>) -> Result<bool, CheckpointError> {
+    let path = path.as_ref();
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => Ok(true),
+        Ok(_) => Err(CheckpointError::Folder {
+            path: path.to_owned(),
+            problem: "not a file",
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(io_error(path, "read")(error)),
+    }
+}
+
 /// Opens a file to be read and returns its size.
 ///
 /// It looks before it opens: opening a pipe would wait for its other end.
-pub(crate) fn open(path: &Path) -> Result<(File, u64), CheckpointError> {
+///
+/// # Errors
+/// If it can't be read, or is not a file.
+pub fn open_file(path: impl AsRef<Path>) -> Result<(File, u64), CheckpointError> {
+    let path = path.as_ref();
     let metadata = fs::metadata(path).map_err(io_error(path, "read"))?;
     if !metadata.is_file() {
         return Err(CheckpointError::Folder {
@@ -45,23 +66,41 @@ pub(crate) fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) ->
     Ok(())
 }
 
-/// The text of a JSON file that may not have more than `limit` bytes.
-pub(crate) fn read_small(path: &Path, limit: u64) -> Result<String, CheckpointError> {
-    let problem = in_config(path);
-    let (file, bytes) = open(path)?;
+/// The bytes of a file that may not have more than `limit`.
+///
+/// # Errors
+/// If it can't be read, is not a file, or is longer.
+pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, CheckpointError> {
+    let path = path.as_ref();
+    let (file, bytes) = open_file(path)?;
     if bytes > limit {
-        return Err(problem(ConfigProblem::TooLong { bytes, limit }));
+        return Err(in_config(path)(ConfigProblem::TooLong { bytes, limit }));
     }
     let mut text = Vec::new();
     // The file may grow between the look and the read.
     file.take(limit)
         .read_to_end(&mut text)
         .map_err(io_error(path, "read"))?;
+    Ok(text)
+}
+
+/// The text of a JSON file that may not have more than `limit` bytes.
+pub(crate) fn read_small(path: &Path, limit: u64) -> Result<String, CheckpointError> {
+    let problem = in_config(path);
+    let text = read_small_file(path, limit)?;
     if text.starts_with(b"\xef\xbb\xbf") {
         return Err(problem(ConfigProblem::ByteOrderMark));
     }
     String::from_utf8(text)
         .map_err(|e| problem(ConfigProblem::NotUtf8(e.utf8_error().valid_up_to())))
+}
+
+/// The folder that a file is in.
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 /// Makes a folder for files to be written into, if it isn't there.

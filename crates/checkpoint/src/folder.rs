@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::ConfigProblem;
 use crate::book_config;
 use crate::error::{CheckpointError, in_config};
+use crate::file::{folder_of, is_file};
 use crate::hugging_face_config;
 use crate::json::Fields;
 use crate::layout::Layout;
@@ -54,7 +55,7 @@ impl Folder {
         let config = path.join(CONFIG);
         // Without weights that are read, a configuration is of no use either.
         let weights = weights_in(path);
-        if !config.exists() && (weights.is_ok() || !has_pickle(path)) {
+        if !is_file(&config)? && (weights.is_ok() || !has_pickle(path)) {
             return Err(lacks(path, "no config.json in this folder"));
         }
         Ok(Self {
@@ -69,32 +70,22 @@ impl Folder {
     }
 }
 
-/// The folder that a file is in.
-pub(crate) fn folder_of(file: &Path) -> &Path {
-    match file.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
 fn weights_in(folder: &Path) -> Result<PathBuf, CheckpointError> {
-    let found = [WEIGHTS, INDEX]
-        .map(|name| folder.join(name))
-        .into_iter()
-        .find(|path| path.exists());
-    found.ok_or_else(|| {
-        let pickles = PICKLES.into_iter();
-        let mut problems = pickles.filter_map(|(name, problem)| {
-            let is_there = folder.join(name).exists();
-            is_there.then_some(problem)
-        });
-        lacks(
-            folder,
-            problems
-                .next()
-                .unwrap_or("no model.safetensors in this folder"),
-        )
-    })
+    for name in [WEIGHTS, INDEX] {
+        let path = folder.join(name);
+        if is_file(&path)? {
+            return Ok(path);
+        }
+    }
+    let mut problems = PICKLES.into_iter().filter_map(|(name, problem)| {
+        let is_there = folder.join(name).exists();
+        is_there.then_some(problem)
+    });
+    let problem = problems.next();
+    Err(lacks(
+        folder,
+        problem.unwrap_or("no model.safetensors in this folder"),
+    ))
 }
 
 fn has_pickle(folder: &Path) -> bool {
@@ -132,7 +123,7 @@ pub(crate) fn read_config(file: &Path) -> Result<(Layout, GptConfig), Checkpoint
 pub fn load_config(path: impl AsRef<Path>) -> Result<GptConfig, CheckpointError> {
     let path = path.as_ref();
     let file = if path.is_dir() {
-        if !path.join(CONFIG).exists() {
+        if !is_file(path.join(CONFIG))? {
             if has_pickle(path) {
                 weights_in(path)?;
             }

@@ -23,6 +23,7 @@ mod writer;
 pub use {atomic_file, gpt};
 
 pub use error::{CheckpointError, ConfigProblem, FormatProblem, TensorProblem};
+pub use file::{is_file, open_file, read_small_file};
 pub use folder::load_config;
 pub use load::load_model;
 pub use named_tensors::{load_tensors, load_tensors_into, save_tensors};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use crate::error::{CheckpointError, TensorProblem, in_tensor, io};
-use crate::file::{open, read_exact_at};
+use crate::file::{open_file, read_exact_at};
 use crate::header::{Entry, header_length, parse};
 use crate::precision::Precision;
 
@@ -28,7 +28,7 @@ pub(crate) struct TensorFile {
 
 impl TensorFile {
     pub(crate) fn open(path: &Path) -> Result<Self, CheckpointError> {
-        let (file, size) = open(path)?;
+        let (file, size) = open_file(path)?;
         let mut first = [0; 8];
         let first = &mut first[..size.min(8) as usize];
         read_exact_at(&file, first, 0).map_err(io(path, "read"))?;

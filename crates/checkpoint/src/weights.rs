@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use serde::Deserialize;
 
 use crate::error::{CheckpointError, ConfigProblem, TensorProblem, in_config, in_tensor};
-use crate::file::read_small;
-use crate::folder::{Folder, folder_of};
+use crate::file::{folder_of, read_small};
+use crate::folder::Folder;
 use crate::header::Entry;
 use crate::json::Pairs;
 use crate::layout::{FileTensor, Layout};
@@ -142,5 +142,5 @@ fn is_plain_name(name: &str) -> bool {
     matches!(
         (components.next(), components.next()),
         (Some(Component::Normal(only)), None) if only == name
-    )
+    ) && !name.contains(char::is_control)
 }

@@ -67,7 +67,7 @@ struct Report {
 pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     args.threads.apply()?;
     let given = match (&args.tokens, &args.data) {
-        (Some(TokenList(ids)), _) => Given::Ids(ids.clone()),
+        (Some(TokenList(ids)), _) => Given::Ids(Corpus::from_ids(ids.as_slice())),
         (None, Some(path)) if path.as_os_str() == "-" => Given::Text(read_stdin()?),
         (None, Some(path)) => read_given(path)?,
         (None, None) => unreachable!("clap requires one of them"),
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         Given::Text(text) => Some(text.len()),
         Given::Ids(_) => None,
     };
-    let ids = found.vocabulary.ids(given)?;
+    let ids = found.vocabulary.corpus(given)?;
     if ids.len() < 2 {
         bail!(
             "a loss needs at least 2 tokens, one to predict from and one to predict, got {}",
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         );
     }
     let model = found.load()?;
-    let vocabulary = Corpus::from_ids(ids.as_slice()).check_ids(model.config().vocab_size);
+    let vocabulary = ids.check_ids(model.config().vocab_size);
     vocabulary.with_context(|| match &args.data {
         Some(path) => path.display().to_string(),
         None => "--tokens".to_owned(),
@@ -107,6 +107,9 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         bail!("--stride {stride} would leave out tokens: windows have {window}");
     }
     let loss = mean_loss(&model, &ids, window, stride)?;
+    if !loss.is_finite() {
+        bail!("the loss is {loss}: the model's weights are no good, whatever the text");
+    }
     let report = Report {
         loss,
         perplexity: perplexity(loss),
@@ -132,29 +135,31 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
 /// The bits that a byte of the text takes, but for the first token, which is not predicted.
 fn bits_per_byte(
     vocabulary: &Vocabulary,
-    ids: &[u32],
+    ids: &Corpus,
     text_bytes: Option<usize>,
     loss: f64,
 ) -> Option<f64> {
-    let first = vocabulary.tokenizer().ok()?.piece(ids[0])?.len();
+    let first = ids.read(0..1).ok()?[0];
+    let first = vocabulary.tokenizer().ok()?.piece(first)?.len();
     let bytes = text_bytes?.checked_sub(first).filter(|&bytes| bytes > 0)?;
     Some(loss * (ids.len() - 1) as f64 / (bytes as f64 * std::f64::consts::LN_2))
 }
 
 /// The mean loss of predicting each of `ids` but the first.
-fn mean_loss(model: &GptModel, ids: &[u32], window: usize, stride: usize) -> Result<f64> {
+fn mean_loss(model: &GptModel, ids: &Corpus, window: usize, stride: usize) -> Result<f64> {
     let targets = ids.len() - 1;
     let mut total = 0.0;
     let mut done = 0; // targets that have been predicted
     let mut start = 0;
     while done < targets {
         let end = (start + window).min(targets);
+        let ids = ids.read(start..end + 1)?;
         let window = |first| {
             let ids = &ids[first..first + end - start];
             ArrayView2::from_shape((1, ids.len()), ids).expect("one row of as many ids")
         };
         // Input i predicts id i + 1.
-        let losses = model.token_losses(&window(start), &window(start + 1))?;
+        let losses = model.token_losses(&window(0), &window(1))?;
         let new = losses[done - start..].iter();
         total += new.map(|&loss| f64::from(loss)).sum::<f64>();
         done = end;

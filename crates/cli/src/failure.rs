@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::builder::styling::AnsiColor;
 use clap::error::ErrorKind;
 
-use crate::output::{coloured, is_closed};
+use crate::output::{coloured, escaped, is_closed};
 use crate::ranks::ToldElsewhere;
 
 /// Shows a clap error: help and version as they are, mistakes in one line.
@@ -59,8 +59,9 @@ fn report(message: &str) {
     // Standard error may be closed: then nobody is left to tell.
     let _ = writeln!(
         io::stderr(),
-        "{} {message}",
-        coloured("error:", AnsiColor::Red)
+        "{} {}",
+        coloured("error:", AnsiColor::Red),
+        escaped(message)
     );
 }
 

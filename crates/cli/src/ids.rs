@@ -6,7 +6,10 @@ use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use checkpoint::read_small_file;
 use dataloader::Corpus;
+
+use crate::memory::check_free;
 
 /// A list as `--tokens` takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +34,7 @@ impl std::str::FromStr for TokenList {
 /// A text, or ids in its place.
 #[derive(Clone, Debug)]
 pub(crate) enum Given {
-    Ids(Vec<u32>),
+    Ids(Corpus),
     Text(String),
 }
 
@@ -43,24 +46,31 @@ pub(crate) fn is_token_file(path: &Path) -> bool {
 /// A file: UTF-8 text, or token ids.
 pub(crate) fn read_given(path: &Path) -> Result<Given> {
     Ok(match is_token_file(path) {
-        true => Given::Ids(Corpus::from_u16_file(path)?.ids().to_vec()),
-        false => Given::Text(read_text(path)?),
+        true => Given::Ids(Corpus::from_u16_file(path)?),
+        false => Given::Text(read_text(path, u64::MAX)?),
     })
 }
 
-/// A UTF-8 text file.
-pub(crate) fn read_text(path: &Path) -> Result<String> {
-    if path.is_dir() {
-        bail!("{}: expected a file, got a folder", path.display());
-    }
-    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => anyhow::anyhow!("{}: no such file", path.display()),
-        io::ErrorKind::PermissionDenied => {
-            anyhow::anyhow!("{}: permission denied", path.display())
-        }
-        _ => anyhow::Error::new(error).context(path.display().to_string()),
+/// A UTF-8 text file of at most `limit` bytes.
+pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
+    let name = path.display();
+    let kind = std::fs::metadata(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => anyhow::anyhow!("{name}: no such file"),
+        _ => anyhow::Error::new(error).context(name.to_string()),
     })?;
-    utf8(bytes, &path.display().to_string())
+    if kind.is_dir() {
+        bail!("{name}: expected a file, got a folder");
+    }
+    // What is too long is refused for that, however much memory there is.
+    if kind.len() <= limit {
+        check_text(&name.to_string(), kind.len())?;
+    }
+    utf8(read_small_file(path, limit)?, &name.to_string())
+}
+
+/// That a text and its ids fit the memory: a token has some four bytes of text, its id has four, and a copy of all ids is made.
+fn check_text(name: &str, bytes: u64) -> Result<()> {
+    check_free(3.0 * bytes as f64, "a text and its tokens").with_context(|| name.to_owned())
 }
 
 /// All of standard input.
@@ -94,7 +104,7 @@ impl TextSource<'_> {
     pub(crate) fn text(&self) -> Result<Option<String>> {
         match (self.tokens, self.file, self.text) {
             (Some(_), _, _) => Ok(None),
-            (_, Some(path), _) => read_text(path).map(Some),
+            (_, Some(path), _) => read_text(path, u64::MAX).map(Some),
             (_, _, Some("-")) => read_stdin().map(Some),
             (_, _, Some(text)) => Ok(Some(text.to_owned())),
             _ if !io::stdin().is_terminal() => read_stdin().map(Some),
@@ -105,7 +115,7 @@ impl TextSource<'_> {
     /// A prompt; the line end that files and `echo` put behind a text is not part of it.
     pub(crate) fn prompt(&self) -> Result<Option<Given>> {
         if let Some(TokenList(ids)) = self.tokens {
-            return Ok(Some(Given::Ids(ids.clone())));
+            return Ok(Some(Given::Ids(Corpus::from_ids(ids.as_slice()))));
         }
         let typed = self.file.is_none() && self.text.is_some_and(|text| text != "-");
         let Some(text) = self.text()? else {

@@ -12,6 +12,83 @@ pub(crate) enum Purpose {
     Training,
 }
 
+/// What the training of a model takes besides its weights, gradients and moments.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TrainingNeed {
+    /// Bytes of the weights, their gradients and two moments.
+    pub(crate) model: f64,
+    /// Bytes of what a batch leaves in each layer for the backward pass, and of some rows of logits.
+    pub(crate) batch: f64,
+    /// Bytes of the order of the windows in an epoch, and of the copy that is shuffled.
+    pub(crate) order: f64,
+}
+
+impl TrainingNeed {
+    /// By the model, the windows in a batch, the tokens in a window, and the windows of an epoch.
+    pub(crate) fn of(
+        config: &GptConfig,
+        (batch_size, max_length, windows): (usize, usize, usize),
+    ) -> Result<Self> {
+        /// Rows of features that a block keeps of a token: two norms' inputs, the projections' three outputs and input, the context, the feed-forward network's input, and its hidden rows before and after GELU, which count four each.
+        const ROWS: f64 = 16.0;
+        /// Rows of logits that exist at once.
+        const LOGITS: f64 = 512.0;
+        let [layers, features, heads, vocabulary, length] = [
+            config.n_layers,
+            config.emb_dim,
+            config.n_heads,
+            config.vocab_size,
+            max_length,
+        ]
+        .map(|n| n as f64);
+        let tokens = batch_size as f64 * length;
+        let masks = match config.drop_rates.attention > 0.0 {
+            true => tokens * length * heads * layers / 8.0,
+            false => 0.0,
+        };
+        Ok(Self {
+            model: 4.0 * 4.0 * config.size()?.total() as f64,
+            batch: 4.0 * (tokens * ROWS * layers * features + tokens.min(LOGITS) * vocabulary)
+                + masks,
+            order: 2.0 * 8.0 * windows as f64,
+        })
+    }
+
+    /// All of it, in bytes.
+    pub(crate) fn total(&self) -> f64 {
+        self.model + self.batch + self.order
+    }
+
+    /// # Errors
+    /// If that is more than the memory that is free.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_free(self.total(), &self.to_string())
+    }
+}
+
+impl std::fmt::Display for TrainingNeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [model, batch, order] = [self.model, self.batch, self.order].map(bytes);
+        write!(
+            f,
+            "weights, gradients and moments {model}, a batch {batch}, the order of the windows {order}"
+        )
+    }
+}
+
+/// # Errors
+/// If more than the memory that is free is needed.
+pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
+    match available() {
+        Some(free) if needed > free as f64 => bail!(
+            "about {} of memory are needed ({what}), but {} are free",
+            bytes(needed),
+            bytes(free as f64)
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// # Errors
 /// If the configuration is not valid, or the weights don't fit the memory that is free.
 pub(crate) fn check_fits(config: &GptConfig, purpose: Purpose) -> Result<()> {
@@ -33,12 +110,33 @@ pub(crate) fn check_fits(config: &GptConfig, purpose: Purpose) -> Result<()> {
     }
 }
 
-/// Bytes of memory that are free, where the system tells.
+/// Bytes of memory that are free, and that this process may have, where the system tells.
 fn available() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
+    let free = free()?;
+    Some(allowed().map_or(free, |allowed| allowed.min(free)))
+}
+
+/// Bytes of address space that this process has left, if it has a limit (`ulimit -v`).
+fn allowed() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits
         .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        .find_map(|line| line.strip_prefix("Max address space"))?;
+    let limit: u64 = line.split_whitespace().next()?.parse().ok()?; // or "unlimited"
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    Some(limit.saturating_sub(kibibytes(&status, "VmSize:")?))
+}
+
+fn free() -> Option<u64> {
+    kibibytes(
+        &std::fs::read_to_string("/proc/meminfo").ok()?,
+        "MemAvailable:",
+    )
+}
+
+/// The bytes in a line `NAME 12 kB`.
+fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(1024 * kibibytes)
 }

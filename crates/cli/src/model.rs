@@ -25,6 +25,7 @@ impl ModelArgs {
         let (folder, name) = folder(self.model.as_deref())?;
         let vocab_size = load_config(&folder)?.vocab_size;
         Ok(Found {
+            asked: self.model.clone(),
             vocabulary: Vocabulary::of_model(&folder, vocab_size)?,
             folder,
             name,
@@ -34,15 +35,28 @@ impl ModelArgs {
 
 /// A model that is there; its weights haven't been read.
 pub(crate) struct Found {
+    /// What the user named.
+    asked: Option<PathBuf>,
     folder: PathBuf,
     pub(crate) name: ModelName,
     pub(crate) vocabulary: Vocabulary,
 }
 
 impl Found {
-    /// Loads the model.
+    /// Loads the model; if its run saves meanwhile and deletes this checkpoint, the next one.
     pub(crate) fn load(&self) -> Result<GptModel> {
-        load(&self.folder)
+        let mut from = self.folder.clone();
+        loop {
+            let failure = match load(&from) {
+                Ok(model) => return Ok(model),
+                Err(failure) => failure,
+            };
+            let (now, _) = folder(self.asked.as_deref())?;
+            if now == from {
+                return Err(failure);
+            }
+            from = now;
+        }
     }
 }
 

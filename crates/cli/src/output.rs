@@ -28,9 +28,27 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(print(line)?)
 }
 
+/// A line for people, without what would steer their terminal: names and texts from outside may hold anything.
+pub(crate) fn escaped(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    for character in line.chars() {
+        match character.is_control() || BIDIRECTIONAL.contains(&character) {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
+/// Characters that show the text behind them in another order.
+const BIDIRECTIONAL: [char; 9] = [
+    '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}', '\u{2068}',
+    '\u{2069}',
+];
+
 /// A grey line on standard error, which may be closed.
 pub(crate) fn note(text: &str) {
-    let text = coloured(text, AnsiColor::BrightBlack);
+    let text = coloured(&escaped(text), AnsiColor::BrightBlack);
     let _ = writeln!(io::stderr(), "{text}");
 }
 

@@ -6,14 +6,21 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
-use train::latest_checkpoint;
+use atomic_file::unfinished_of;
+use checkpoint::{is_file, read_small_file};
+use train::{CHECKPOINTS, LATEST, LOCK, TrainError, latest_checkpoint};
+
+use crate::train::config_file::MOST_OPTIONS_BYTES;
+use crate::train::log::LOG;
+use crate::train::plot::{PNG, SVG};
+use crate::train::start::{OPTIONS, OPTIONS_BEGIN};
 
 /// Where runs are kept, under the current folder.
 pub(crate) const RUNS: &str = "runs";
 
 /// Makes the next free folder: `runs/0001`, `runs/0002`, ...
 pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
-    if runs.exists() && !runs.is_dir() {
+    if fs::metadata(runs).is_ok_and(|found| !found.is_dir()) {
         bail!(
             "{}: expected a folder for runs, but it is a file",
             runs.display()
@@ -62,14 +69,67 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
 
 /// The folder with the weights: `path` itself, or a run's newest checkpoint.
 pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
-    if !path.exists() {
-        bail!("{}: no such folder", path.display());
+    let name = || path.display().to_string();
+    match fs::metadata(path) {
+        Ok(found) if !found.is_dir() => return Ok(path.to_owned()),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("{}: no such folder", name()),
+        Err(error) => return Err(error).with_context(name),
     }
-    let is_model = !path.is_dir() || path.join("config.json").exists();
+    if is_file(path.join("config.json"))? {
+        return Ok(path.to_owned());
+    }
     match latest_checkpoint(path) {
-        Ok(checkpoint) if !is_model => Ok(checkpoint),
-        _ => Ok(path.to_owned()), // loading it says what is missing
+        Ok(checkpoint) => Ok(checkpoint),
+        Err(TrainError::NoCheckpoint { .. }) => Ok(path.to_owned()), // loading it says what is missing
+        Err(error) => Err(error.into()),
     }
+}
+
+/// That a new run in this folder would be alone: it is new, empty, or a run's.
+///
+/// # Errors
+/// Names what is there besides.
+pub(crate) fn refuse_foreign(folder: &Path) -> Result<()> {
+    let name = || folder.display().to_string();
+    let entries = match fs::read_dir(folder) {
+        Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
+            return Ok(()); // to be made, or refused as a file
+        }
+        entries => entries.with_context(name)?,
+    };
+    // A run that was killed before its options were written has these two, and nothing in them.
+    let mut ours = vec![LOCK, CHECKPOINTS];
+    let options = folder.join(OPTIONS);
+    let is_run = is_file(&options)? && {
+        let text = read_small_file(&options, MOST_OPTIONS_BYTES)?;
+        text.starts_with(OPTIONS_BEGIN.as_bytes())
+    };
+    if is_run {
+        ours.extend([LATEST, OPTIONS, LOG, SVG, PNG]);
+    } else if let Ok(mut inside) = fs::read_dir(folder.join(CHECKPOINTS))
+        && inside.next().is_some()
+    {
+        ours.pop();
+    }
+    for entry in entries {
+        let found = entry.with_context(name)?.file_name();
+        let found = found.to_string_lossy();
+        let becomes = unfinished_of(&found).unwrap_or(&found);
+        if !ours.contains(&becomes) && becomes != OPTIONS {
+            bail!(
+                "{}: expected a new or empty folder, or a run's, but {found:?} is in it",
+                name()
+            );
+        }
+        if found == OPTIONS && !is_run {
+            bail!(
+                "{}: expected a run's options, as gpt train writes them",
+                options.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 fn names(folder: &Path) -> Result<Vec<String>> {

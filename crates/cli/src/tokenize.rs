@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use dataloader::Corpus;
 use model_tokenizer::ModelTokenizer;
@@ -10,7 +10,8 @@ use serde::Serialize;
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
 use crate::failure::Usage;
-use crate::ids::{Given, TextSource, TokenList, is_token_file, read_given};
+use crate::ids::{TextSource, TokenList, is_token_file};
+use crate::memory::check_free;
 use crate::model::ModelArgs;
 use crate::output::{print, print_json};
 
@@ -111,11 +112,17 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
 /// The ids and the text they stand for.
 fn read(args: &TokenizeArgs, tokenizer: &ModelTokenizer) -> Result<(Vec<u32>, String)> {
     let given = match (&args.tokens, &args.file) {
-        (Some(TokenList(ids)), _) => Some(Given::Ids(ids.clone())),
-        (_, Some(path)) if is_token_file(path) => Some(read_given(path)?),
+        (Some(TokenList(ids)), _) => Some(ids.clone()),
+        (_, Some(path)) if is_token_file(path) => {
+            let corpus = Corpus::from_u16_file(path)?;
+            // An id has four bytes, and its text about as many; the table and its pieces a few more.
+            let name = path.display().to_string();
+            check_free(16.0 * corpus.len() as f64, "tokens and their text").context(name)?;
+            Some(corpus.read(0..corpus.len())?.into_owned())
+        }
         _ => None,
     };
-    if let Some(Given::Ids(ids)) = given {
+    if let Some(ids) = given {
         let text = tokenizer.decode(&ids)?;
         return Ok((ids, text));
     }

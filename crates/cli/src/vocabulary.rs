@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use checkpoint::save_generation_config;
+use dataloader::Corpus;
 use model_tokenizer::{ModelTokenizer, end_of_text_ids};
 
 use crate::ids::Given;
@@ -84,12 +85,18 @@ impl Vocabulary {
         Ok(self.tokenizer()?.encode(text)?)
     }
 
-    /// The ids of what was given.
-    pub(crate) fn ids(&self, given: Given) -> Result<Vec<u32>> {
+    /// The ids of what was given, which may be in a file.
+    pub(crate) fn corpus(&self, given: Given) -> Result<Corpus> {
         match given {
             Given::Ids(ids) => Ok(ids),
-            Given::Text(text) => self.encode(&text),
+            Given::Text(text) => Ok(Corpus::from_ids(self.encode(&text)?)),
         }
+    }
+
+    /// The ids of what was given.
+    pub(crate) fn ids(&self, given: Given) -> Result<Vec<u32>> {
+        let ids = self.corpus(given)?;
+        Ok(ids.read(0..ids.len())?.into_owned())
     }
 
     /// The text of ids, or the ids themselves.

@@ -1,24 +1,32 @@
-//! A corpus: the token ids of a whole text, in one buffer that every window looks into.
+//! A corpus: the token ids of a whole text, which every window looks into.
 //!
-//! Copies of a corpus share the buffer. How it comes from files is in `files.rs`.
+//! Copies of a corpus share its buffer or file. How it comes from files is in `files.rs`.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
 use crate::error::DataLoaderError;
+use crate::tokens::Tokens;
+
+/// How many ids are looked at in one go.
+const PIECE: usize = 1 << 20;
 
 /// Token ids in the order of the text.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Corpus {
-    pub(crate) ids: Arc<[u32]>, // (n_tokens)
+    pub(crate) tokens: Tokens, // (n_tokens)
 }
 
 impl Corpus {
     /// The ids themselves, as any tokenizer gives them.
     pub fn from_ids(ids: impl Into<Arc<[u32]>>) -> Self {
-        Self { ids: ids.into() }
+        Self {
+            tokens: Tokens::in_memory(ids.into()),
+        }
     }
 
     /// GPT-2's ids of a text; the book allows `<|endoftext|>` ([`AllowedSpecial::All`]).
@@ -45,16 +53,16 @@ impl Corpus {
         let ids = pairs
             .iter()
             .map(|&pair| u32::from(u16::from_le_bytes(pair)));
-        Ok(Self { ids: ids.collect() })
+        Ok(Self::from_ids(ids.collect::<Vec<u32>>()))
     }
 
     /// The ids as little-endian u16, what [`Self::from_u16_bytes`] reads.
     ///
     /// # Errors
-    /// [`DataLoaderError::IdOverU16`] at the first id over 65,535.
+    /// [`DataLoaderError::IdOverU16`] at the first id over 65,535; if a file can't be read.
     pub fn to_u16_bytes(&self) -> Result<Vec<u8>, DataLoaderError> {
         let mut bytes = Vec::with_capacity(2 * self.len());
-        for (position, &id) in self.ids.iter().enumerate() {
+        for (position, &id) in self.read(0..self.len())?.iter().enumerate() {
             let short = u16::try_from(id);
             let short = short.map_err(|_| DataLoaderError::IdOverU16 { id, position })?;
             bytes.extend(short.to_le_bytes());
@@ -65,32 +73,63 @@ impl Corpus {
     /// That every id is below `vocab_size`: a model's embedding has one row per token and no more.
     ///
     /// # Errors
-    /// [`DataLoaderError::IdOutOfVocabulary`] at the first id that isn't.
+    /// [`DataLoaderError::IdOutOfVocabulary`] at the first id that isn't; if a file can't be read.
     pub fn check_ids(&self, vocab_size: usize) -> Result<(), DataLoaderError> {
         let outside = |id: u32| usize::try_from(id).is_ok_and(|id| id >= vocab_size);
-        match self.ids.iter().position(|&id| outside(id)) {
-            None => Ok(()),
-            Some(position) => Err(DataLoaderError::IdOutOfVocabulary {
-                id: self.ids[position],
-                position,
-                vocab_size,
-            }),
+        for start in (0..self.len()).step_by(PIECE) {
+            let ids = self.read(start..self.len().min(start + PIECE))?;
+            if let Some(i) = ids.iter().position(|&id| outside(id)) {
+                return Err(DataLoaderError::IdOutOfVocabulary {
+                    id: ids[i],
+                    position: start + i,
+                    vocab_size,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// All ids, (n_tokens): a view, or, of a file, a copy in memory.
+    ///
+    /// # Panics
+    /// If the file can no longer be read; [`read`](Self::read) returns that as an error.
+    pub fn ids(&self) -> Cow<'_, [u32]> {
+        match self.read(0..self.len()) {
+            Ok(ids) => ids,
+            Err(error) => panic!("{error}"),
         }
     }
 
-    /// All ids, (n_tokens).
-    pub fn ids(&self) -> &[u32] {
-        &self.ids
+    /// Some of the ids: a view, or, of a file, a copy in memory.
+    ///
+    /// # Errors
+    /// If the file can no longer be read.
+    ///
+    /// # Panics
+    /// If there are not as many, as with slices.
+    pub fn read(&self, range: Range<usize>) -> Result<Cow<'_, [u32]>, DataLoaderError> {
+        self.tokens.read(range)
+    }
+
+    /// The first `n` tokens and the rest, which share the corpus's buffer or file.
+    ///
+    /// # Panics
+    /// If there are not as many, as with slices.
+    pub fn split_at(&self, n: usize) -> (Self, Self) {
+        let part = |range| Self {
+            tokens: self.tokens.part(range),
+        };
+        (part(0..n), part(n..self.len()))
     }
 
     /// How many tokens there are.
     pub fn len(&self) -> usize {
-        self.ids.len()
+        self.tokens.len()
     }
 
     /// Whether there is no token at all.
     pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
+        self.len() == 0
     }
 }
 
@@ -102,3 +141,12 @@ impl fmt::Debug for Corpus {
             .finish_non_exhaustive()
     }
 }
+
+/// The same ids, wherever they are.
+impl PartialEq for Corpus {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.ids() == other.ids()
+    }
+}
+
+impl Eq for Corpus {}

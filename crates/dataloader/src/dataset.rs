@@ -1,10 +1,10 @@
 //! The book's `GPTDatasetV1` (listing 2.5): windows of `max_length` tokens, one every `stride` tokens, each with a target that is the same window one token further on.
 //!
 //! Window i starts at token i * stride, for `i in range(0, n_tokens - max_length, stride)`.
-//! Windows are views into the corpus: nothing is copied before a batch is made.
+//! Windows are views into the corpus: nothing is copied before a batch is made, unless it is read from a file.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 
 use crate::corpus::Corpus;
 use crate::error::DataLoaderError;
@@ -17,24 +17,24 @@ use crate::error::DataLoaderError;
 /// let dataset = GptDataset::new(&corpus, 4, 1)?;
 /// assert_eq!(dataset.len(), 2);
 /// let window = dataset.get(1).expect("there are two");
-/// assert_eq!(window.input_ids, [11, 12, 13, 14]);
-/// assert_eq!(window.target_ids, [12, 13, 14, 15]);
+/// assert_eq!(window.input_ids[..], [11, 12, 13, 14]);
+/// assert_eq!(window.target_ids[..], [12, 13, 14, 15]);
 /// # Ok::<(), dataloader::DataLoaderError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct GptDataset {
-    ids: Arc<[u32]>, // (n_tokens), shared with the corpus
+    corpus: Corpus, // (n_tokens)
     max_length: usize,
     stride: usize,
 }
 
 /// One window of a data set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window<'a> {
     /// What the model reads, (max_length).
-    pub input_ids: &'a [u32],
+    pub input_ids: Cow<'a, [u32]>,
     /// What it should answer at each place: the next token, (max_length).
-    pub target_ids: &'a [u32],
+    pub target_ids: Cow<'a, [u32]>,
 }
 
 impl GptDataset {
@@ -60,7 +60,7 @@ impl GptDataset {
             });
         }
         Ok(Self {
-            ids: Arc::clone(&corpus.ids),
+            corpus: corpus.clone(),
             max_length,
             stride,
         })
@@ -69,7 +69,7 @@ impl GptDataset {
     /// How many windows there are: at least one, so there is no `is_empty`.
     #[expect(clippy::len_without_is_empty, reason = "never empty, by construction")]
     pub fn len(&self) -> usize {
-        (self.ids.len() - self.max_length).div_ceil(self.stride)
+        (self.corpus.len() - self.max_length).div_ceil(self.stride)
     }
 
     /// How many tokens a window has.
@@ -83,18 +83,43 @@ impl GptDataset {
     }
 
     /// Window `i`; `None` from [`Self::len`] on.
+    ///
+    /// # Panics
+    /// If the corpus's file can no longer be read; [`read`](Self::read) returns that as an error.
     pub fn get(&self, i: usize) -> Option<Window<'_>> {
         if i >= self.len() {
             return None;
         }
-        let start = i * self.stride;
+        let (input_ids, target_ids) = match self.read(i) {
+            Err(error) => panic!("{error}"),
+            Ok(Cow::Borrowed(ids)) => (ids[..self.max_length].into(), ids[1..].into()),
+            Ok(Cow::Owned(ids)) => (
+                ids[..self.max_length].to_vec().into(),
+                ids[1..].to_vec().into(),
+            ),
+        };
         Some(Window {
-            input_ids: &self.ids[start..start + self.max_length],
-            target_ids: &self.ids[start + 1..start + 1 + self.max_length],
+            input_ids,
+            target_ids,
         })
     }
 
+    /// The ids of window `i` and the one behind it, (max_length + 1): inputs without the last, targets without the first.
+    ///
+    /// # Errors
+    /// If the corpus's file can no longer be read.
+    ///
+    /// # Panics
+    /// If there is no such window, as with slices.
+    pub fn read(&self, i: usize) -> Result<Cow<'_, [u32]>, DataLoaderError> {
+        let start = i * self.stride;
+        self.corpus.read(start..start + self.max_length + 1)
+    }
+
     /// All windows in order.
+    ///
+    /// # Panics
+    /// As [`get`](Self::get).
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Window<'_>> {
         (0..self.len()).map(|i| self.get(i).expect("i is below the number of windows"))
     }
@@ -104,7 +129,7 @@ impl GptDataset {
 impl fmt::Debug for GptDataset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GptDataset")
-            .field("tokens", &self.ids.len())
+            .field("tokens", &self.corpus.len())
             .field("max_length", &self.max_length)
             .field("stride", &self.stride)
             .finish()

@@ -71,37 +71,49 @@ impl Epoch {
         Ok(())
     }
 
+    /// The next batch; none after the last.
+    ///
+    /// # Errors
+    /// If the corpus's file can no longer be read; the epoch stays where it was.
+    pub fn try_next(&mut self) -> Result<Option<Batch>, DataLoaderError> {
+        if self.position == self.batches {
+            return Ok(None);
+        }
+        let start = self.position * self.batch_size;
+        let end = start.saturating_add(self.batch_size).min(self.order.len());
+        let batch = self.batch(&self.order[start..end])?;
+        self.position += 1;
+        Ok(Some(batch))
+    }
+
     /// The batch of these windows.
-    fn batch(&self, windows: &[usize]) -> Batch {
+    fn batch(&self, windows: &[usize]) -> Result<Batch, DataLoaderError> {
         let shape = (windows.len(), self.dataset.max_length()); // (batch, max_length)
         let mut inputs = Vec::with_capacity(shape.0 * shape.1);
         let mut targets = Vec::with_capacity(shape.0 * shape.1);
         for &i in windows {
-            let window = self.dataset.get(i);
-            let window = window.expect("an order names windows of its data set");
-            inputs.extend_from_slice(window.input_ids);
-            targets.extend_from_slice(window.target_ids);
+            let ids = self.dataset.read(i)?;
+            inputs.extend_from_slice(&ids[..shape.1]);
+            targets.extend_from_slice(&ids[1..]);
         }
         let matrix =
             |ids| Array2::from_shape_vec(shape, ids).expect("each window has max_length tokens");
-        Batch {
+        Ok(Batch {
             input_ids: matrix(inputs),
             target_ids: matrix(targets),
-        }
+        })
     }
 }
 
+/// As [`try_next`](Epoch::try_next), for corpora in memory: it panics if a file can no longer be read.
 impl Iterator for Epoch {
     type Item = Batch;
 
     fn next(&mut self) -> Option<Batch> {
-        if self.position == self.batches {
-            return None;
+        match self.try_next() {
+            Ok(batch) => batch,
+            Err(error) => panic!("{error}"),
         }
-        let start = self.position * self.batch_size;
-        let end = start.saturating_add(self.batch_size).min(self.order.len());
-        self.position += 1;
-        Some(self.batch(&self.order[start..end]))
     }
 
     /// Skips without making the batches in between.

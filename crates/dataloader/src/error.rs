@@ -34,6 +34,12 @@ pub enum DataLoaderError {
         /// The folder.
         path: PathBuf,
     },
+    /// The path is a pipe's or a device's, which may never end.
+    #[error("{}: not a file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
     /// Reading or writing failed in another way, such as a full disk.
     #[error(transparent)]
     Io(FileError),

@@ -2,8 +2,8 @@
 //!
 //! Text is taken byte for byte: unlike Python's text mode, "\r\n" stays what it is, and so does a byte-order mark.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use atomic_file::{FileError, write_atomically};
@@ -11,6 +11,7 @@ use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
 use crate::corpus::Corpus;
 use crate::error::DataLoaderError;
+use crate::tokens::Tokens;
 
 impl Corpus {
     /// GPT-2's ids of a UTF-8 text file.
@@ -36,17 +37,22 @@ impl Corpus {
     /// The ids in a file of little-endian u16. (Which vocabulary they are of, the file doesn't say:
     /// see [`Corpus::check_ids`].)
     ///
+    /// They stay in the file, which must not change, and are read when they are needed.
+    ///
     /// # Errors
     /// As [`Self::from_text_file`] if it can't be read;
     /// [`DataLoaderError::OddFileLength`] if the last id is cut in half.
     pub fn from_u16_file(path: impl AsRef<Path>) -> Result<Self, DataLoaderError> {
-        let path = path.as_ref();
-        Self::from_u16_bytes(&read(path)?).map_err(|error| match error {
-            DataLoaderError::OddLength { bytes } => DataLoaderError::OddFileLength {
-                path: path.to_owned(),
-                bytes,
-            },
-            other => other,
+        let path = path.as_ref().to_owned();
+        let (file, bytes) = open(&path)?;
+        if bytes % 2 != 0 {
+            return Err(DataLoaderError::OddFileLength {
+                path,
+                bytes: bytes as usize,
+            });
+        }
+        Ok(Self {
+            tokens: Tokens::in_file(path, file, (bytes / 2) as usize),
         })
     }
 
@@ -74,7 +80,24 @@ impl Corpus {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, DataLoaderError> {
-    fs::read(path)
-        .map_err(FileError::at(path, "read"))
-        .map_err(DataLoaderError::io)
+    let (mut file, _) = open(path)?;
+    let mut bytes = Vec::new();
+    match file.read_to_end(&mut bytes) {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(DataLoaderError::io(FileError::at(path, "read")(error))),
+    }
+}
+
+/// A file to be read, and its length in bytes. It looks before it opens: opening a pipe would wait for its other end.
+fn open(path: &Path) -> Result<(File, u64), DataLoaderError> {
+    let io = |error| DataLoaderError::io(FileError::at(path, "read")(error));
+    let found = fs::metadata(path).map_err(io)?;
+    if found.is_dir() {
+        return Err(io(io::ErrorKind::IsADirectory.into()));
+    }
+    if !found.is_file() {
+        let path = path.to_owned();
+        return Err(DataLoaderError::NotAFile { path });
+    }
+    Ok((File::open(path).map_err(io)?, found.len()))
 }

@@ -8,6 +8,7 @@ mod error;
 mod files;
 mod loader;
 mod split;
+mod tokens;
 
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
 pub use {ndarray, tokenizer, torch_rng};

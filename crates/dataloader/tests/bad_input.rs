@@ -88,7 +88,7 @@ fn a_special_token_that_is_not_allowed_is_refused() {
     assert_eq!(
         Corpus::from_text(text, &tokenizer, AllowedSpecial::All)
             .unwrap()
-            .ids(),
+            .ids()[..],
         [64, 50256]
     );
 }
@@ -233,4 +233,27 @@ fn a_text_is_split_between_nothing_and_everything() {
     for ratio in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
         assert!(train_validation_split("abc", ratio).is_err(), "{ratio}");
     }
+}
+
+#[test]
+fn a_token_file_that_shrinks_is_an_error_where_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.bin");
+    numbers(40).write_u16_file(&path).unwrap();
+    let dataset = GptDataset::new(&Corpus::from_u16_file(&path).unwrap(), 4, 4).unwrap();
+    let loader = DataLoader::new(dataset, 2, false, true).unwrap();
+    let mut epoch = loader.epoch(&mut TorchRng::manual_seed(0));
+    assert!(epoch.try_next().unwrap().is_some());
+    fs::File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(6)
+        .unwrap();
+    let error = epoch.try_next().unwrap_err();
+    assert!(
+        error.to_string().starts_with(&path.display().to_string()),
+        "{error}"
+    );
+    assert_eq!(epoch.position(), 1);
 }

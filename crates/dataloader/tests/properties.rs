@@ -40,8 +40,8 @@ proptest! {
         let range = (0..ids.len() - max_length).step_by(dataset.stride());
         prop_assert_eq!(dataset.len(), range.len());
         for (start, window) in range.zip(dataset.iter()) {
-            prop_assert_eq!(window.input_ids, &ids[start..start + max_length]);
-            prop_assert_eq!(window.target_ids, &ids[start + 1..=start + max_length]);
+            prop_assert_eq!(&window.input_ids[..], &ids[start..start + max_length]);
+            prop_assert_eq!(&window.target_ids[..], &ids[start + 1..=start + max_length]);
         }
         prop_assert_eq!(dataset.get(dataset.len()), None);
     }
@@ -52,8 +52,8 @@ proptest! {
         prop_assume!(dataset.stride() <= dataset.max_length());
         let last = (dataset.len() - 1) * dataset.stride() + dataset.max_length();
         let mut seen = vec![false; corpus.len()];
-        for id in dataset.iter().flat_map(|window| window.input_ids) {
-            seen[*id as usize] = true;
+        for id in dataset.iter().flat_map(|window| window.input_ids.into_owned()) {
+            seen[id as usize] = true;
         }
         prop_assert!(seen[..last].iter().all(|&seen| seen));
         prop_assert!(corpus.len() - last <= dataset.stride());
@@ -64,6 +64,18 @@ proptest! {
         for (i, window) in dataset.iter().enumerate() {
             prop_assert!(std::ptr::eq(&window.input_ids[0], &corpus.ids()[i * dataset.stride()]));
         }
+    }
+
+    /// Where the ids are doesn't matter, nor that a part of a corpus shares its file.
+    #[test]
+    fn a_file_gives_the_windows_of_a_corpus_in_memory((corpus, dataset) in any_dataset(), at in 0usize..92) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        corpus.write_u16_file(file.path()).unwrap();
+        let in_file = Corpus::from_u16_file(file.path()).unwrap();
+        let again = GptDataset::new(&in_file, dataset.max_length(), dataset.stride()).unwrap();
+        prop_assert!(dataset.iter().eq(again.iter()));
+        let at = at.min(corpus.len());
+        prop_assert_eq!(in_file.split_at(at), corpus.split_at(at));
     }
 
     #[test]

@@ -132,7 +132,7 @@ pub fn layer_norm_backward(d_out: &[f32], scale: &[f32], rstd: f32, d_x: &mut [f
     }
 }
 
-/// `d = p (d - sum(d p)) scale`: one row of softmax's backward pass, `p` its output; 0 where that is below [`TINY_GRADIENT`].
+/// `d = p (d - sum(d p)) scale`: one row of softmax's backward pass, `p` its output; 0 where that is below `TINY_GRADIENT`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
     for (d, &p) in d.iter_mut().zip(p) {

@@ -13,14 +13,14 @@
 
 use std::path::{Path, PathBuf};
 
-use checkpoint::{load_config, load_tensors_into, save_book, save_tensors};
+use checkpoint::{is_file, load_config, load_tensors_into, save_book, save_tensors};
 use gpt::{GptConfig, GptModel};
 use serde::de::Error as _;
 use tensor_ops::Parameters;
 
 use crate::manifest::{MANIFEST_FILE, Manifest, read_json, write_json};
 use crate::state::{self, TrainState};
-use crate::{AdamW, TrainConfig, TrainError, run_folder};
+use crate::{AdamW, TrainConfig, TrainError, latest};
 
 /// The state's name in a checkpoint's folder.
 pub const STATE_FILE: &str = "state.json";
@@ -30,6 +30,19 @@ const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const GRADIENTS: &str = "gradients.safetensors";
 const ALWAYS: [&str; 4] = [CONFIG, MODEL, OPTIMIZER, STATE_FILE];
+
+/// All files that a checkpoint can have: an unfinished one with any other is not deleted.
+pub(crate) const FILES: [&str; 6] = [
+    CONFIG,
+    MODEL,
+    OPTIMIZER,
+    STATE_FILE,
+    GRADIENTS,
+    MANIFEST_FILE,
+];
+
+/// The most bytes of state.json, which has some two hundred a step.
+const MOST_STATE_BYTES: u64 = 1 << 30;
 
 /// What a checkpoint holds.
 pub(crate) struct Checkpoint {
@@ -77,9 +90,9 @@ pub(crate) fn write(
     Manifest::of(folder, &files)?.write(folder)
 }
 
-/// Reads a checkpoint and checks all of it: lengths and hashes first, then what the files say.
-pub(crate) fn read(folder: &Path) -> Result<Checkpoint, TrainError> {
-    if !folder.join(MANIFEST_FILE).exists() {
+/// Reads a checkpoint of a model that is known, and checks all of it: lengths and hashes first, then what the files say.
+pub(crate) fn read(folder: &Path, model: &GptConfig) -> Result<Checkpoint, TrainError> {
+    if !is_file(folder.join(MANIFEST_FILE))? {
         let path = folder.to_owned();
         return Err(TrainError::NoCheckpoint { path });
     }
@@ -87,6 +100,14 @@ pub(crate) fn read(folder: &Path) -> Result<Checkpoint, TrainError> {
     manifest.verify(folder, &ALWAYS)?;
     let state = read_state(folder)?;
     let config = load_config(folder)?;
+    if config != *model {
+        return Err(TrainError::OtherConfig {
+            path: folder.to_owned(),
+            name: "the model",
+            saved: format!("{config:?}"),
+            asked: format!("{model:?}"),
+        });
+    }
     let zeros = || GptModel::zeros(config);
     let mut checkpoint = Checkpoint {
         model: zeros()?,
@@ -108,7 +129,7 @@ pub(crate) fn read(folder: &Path) -> Result<Checkpoint, TrainError> {
 
 fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
     let path = folder.join(STATE_FILE);
-    let state: TrainState = read_json(&path)?;
+    let state: TrainState = read_json(&path, MOST_STATE_BYTES)?;
     if let Some(name) = state.unknown.keys().next() {
         let unknown = serde_json::Error::custom(format!("unknown field `{name}`"));
         return Err(TrainError::json(&path)(unknown));
@@ -121,11 +142,10 @@ fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
         });
     }
     state.config.validate()?;
-    if state.counters.micro_step >= state.config.accumulation {
-        let what = "micro_step is not below accumulation";
-        return Err(TrainError::State { path, what });
+    match state.contradiction() {
+        Some(what) => Err(TrainError::State { path, what }),
+        None => Ok(state),
     }
-    Ok(state)
 }
 
 /// The settings a checkpoint was made with, without its tensors: what a run needs to make its loaders before it resumes.
@@ -149,10 +169,10 @@ pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<SavedSettings, Trai
 /// [`TrainError::NoCheckpoint`] if there is none.
 pub fn latest_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
     let path = path.as_ref();
-    if path.join(MANIFEST_FILE).exists() {
+    if is_file(path.join(MANIFEST_FILE))? {
         return Ok(path.to_owned());
     }
-    run_folder::newest(path)?.ok_or_else(|| TrainError::NoCheckpoint {
+    latest::newest(path)?.ok_or_else(|| TrainError::NoCheckpoint {
         path: path.to_owned(),
     })
 }

@@ -28,7 +28,7 @@ pub struct TrainConfig {
     pub sample: Option<SampleConfig>,
     /// Save after every so many steps, counted from 1, and at the end; `None` only at the end.
     pub save_every: Option<u64>,
-    /// How many checkpoints to keep, the newest; at least 1.
+    /// How many checkpoints to keep, the newest; at least 1. The one with the lowest validation loss stays too.
     pub keep: usize,
 }
 

@@ -28,6 +28,8 @@ pub enum Event<'a> {
         /// Counted from 0.
         epoch: u64,
     },
+    /// A batch of an evaluation or a token of a sample comes next; breaking here leaves a sample out, and an evaluation to the resumed run.
+    Waiting,
     /// A checkpoint is complete and on the disk.
     Saved {
         /// Optimizer steps so far.

@@ -24,7 +24,7 @@ impl Trainer {
         if ranks.size() == 1 {
             return Ok(self);
         }
-        agree(&*ranks, &self.facts())?;
+        agree(&*ranks, &self.facts()?)?;
         if self.config.accumulation < ranks.size() as u64 {
             return Err(TrainError::MoreRanksThanBatches {
                 ranks: ranks.size(),
@@ -47,8 +47,8 @@ impl Trainer {
     }
 
     /// All that decides the numbers of the run, by names for people.
-    fn facts(&self) -> Vec<(String, String)> {
-        let state = serde_json::to_value(self.state()).expect("a state is plain data");
+    fn facts(&self) -> Result<Vec<(String, String)>, TrainError> {
+        let state = serde_json::to_value(self.state()?).expect("a state is plain data");
         let Value::Object(state) = state else {
             unreachable!("a struct is an object");
         };
@@ -63,7 +63,7 @@ impl Trainer {
             let moments = hash([&optimizer.m, &optimizer.v]);
             facts.push(("the moments".to_owned(), moments));
         }
-        facts
+        Ok(facts)
     }
 }
 

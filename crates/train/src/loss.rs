@@ -29,15 +29,35 @@ pub fn calc_loss_loader(
     num_batches: Option<usize>,
     rng: &mut TorchRng,
 ) -> Result<f64, TrainError> {
+    let loss = loss_until(loader, model, num_batches, rng, &mut || false)?;
+    Ok(loss.expect("nothing stops it"))
+}
+
+/// As [`calc_loss_loader`]; none as soon as `stop` says so, which is asked before each batch.
+///
+/// # Errors
+/// As [`calc_loss_loader`].
+pub fn loss_until(
+    loader: &DataLoader,
+    model: &GptModel,
+    num_batches: Option<usize>,
+    rng: &mut TorchRng,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Option<f64>, TrainError> {
     let num_batches = num_batches.unwrap_or(loader.len()).min(loader.len());
     if num_batches == 0 {
         return Err(TrainError::config("num_batches", 0, "at least 1"));
     }
     let mut total_loss = 0.0;
-    for batch in loader.epoch(rng).take(num_batches) {
+    let mut epoch = loader.epoch(rng);
+    for _ in 0..num_batches {
+        if stop() {
+            return Ok(None);
+        }
+        let batch = epoch.try_next()?.expect("an epoch has as many batches");
         total_loss += f64::from(calc_loss_batch(&batch, model)?);
     }
-    Ok(total_loss / num_batches as f64)
+    Ok(Some(total_loss / num_batches as f64))
 }
 
 /// `e^loss`: among how many equally likely tokens the model is undecided.

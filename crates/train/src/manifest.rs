@@ -3,11 +3,11 @@
 //! A folder without one is no checkpoint.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
 use atomic_file::write_atomically;
+use checkpoint::{open_file, read_small_file};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -16,6 +16,9 @@ use crate::TrainError;
 
 /// The manifest's name in a checkpoint's folder.
 pub const MANIFEST_FILE: &str = "manifest.json";
+
+/// The most bytes of a JSON file that lists names.
+pub(crate) const MOST_LIST_BYTES: u64 = 16 << 20;
 
 /// The version of manifest.json that this crate writes and reads.
 const VERSION: u32 = 1;
@@ -53,7 +56,7 @@ impl Manifest {
 
     pub(crate) fn read(folder: &Path) -> Result<Self, TrainError> {
         let path = folder.join(MANIFEST_FILE);
-        let manifest: Self = read_json(&path)?;
+        let manifest: Self = read_json(&path, MOST_LIST_BYTES)?;
         match manifest.version {
             VERSION => Ok(manifest),
             found => Err(TrainError::Version {
@@ -64,6 +67,11 @@ impl Manifest {
         }
     }
 
+    /// Whether the file is one of the checkpoint's.
+    pub(crate) fn names(&self, file: &str) -> bool {
+        self.files.contains_key(file)
+    }
+
     /// That each of `files` is there as it was written.
     pub(crate) fn verify(&self, folder: &Path, files: &[&'static str]) -> Result<(), TrainError> {
         for &file in files {
@@ -72,12 +80,12 @@ impl Manifest {
                 let path = folder.join(MANIFEST_FILE);
                 return Err(TrainError::NotInManifest { path, file });
             };
-            let found = fs::metadata(&path).map_err(TrainError::io(&path, "read"))?;
-            if found.len() != expected.bytes {
+            let (_, found) = open_file(&path)?;
+            if found != expected.bytes {
                 return Err(TrainError::Length {
                     path,
                     expected: expected.bytes,
-                    found: found.len(),
+                    found,
                 });
             }
             let found = FileEntry::of(&path)?;
@@ -95,7 +103,7 @@ impl Manifest {
 
 impl FileEntry {
     fn of(path: &Path) -> Result<Self, TrainError> {
-        let mut file = File::open(path).map_err(TrainError::io(path, "read"))?;
+        let (mut file, _) = open_file(path)?;
         let (mut hasher, mut bytes) = (Sha256::new(), 0);
         let mut buffer = vec![0; 1 << 20];
         loop {
@@ -123,9 +131,9 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Trai
     })?)
 }
 
-/// Reads what [`write_json`] wrote.
-pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TrainError> {
-    let text = fs::read(path).map_err(TrainError::io(path, "read"))?;
+/// Reads what [`write_json`] wrote, if it has no more bytes than `limit`.
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path, limit: u64) -> Result<T, TrainError> {
+    let text = read_small_file(path, limit)?;
     serde_json::from_slice(&text).map_err(TrainError::json(path))
 }
 

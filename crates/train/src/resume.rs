@@ -8,7 +8,7 @@ use dataloader::DataLoader;
 use gpt::GptConfig;
 
 use crate::checkpoint::{self, Checkpoint, STATE_FILE};
-use crate::run_folder::step_name;
+use crate::latest::step_name;
 use crate::state::{self, Counters, EpochState, Fingerprint, TrainState, rng_from_hex, rng_to_hex};
 use crate::trainer::{EpochInProgress, Optimizer};
 use crate::{RunFolder, TrainConfig, TrainError, Trainer};
@@ -29,7 +29,7 @@ impl Trainer {
     ) -> Result<Self, TrainError> {
         config.validate()?;
         let path = checkpoint.as_ref();
-        let saved = checkpoint::read(path)?;
+        let saved = checkpoint::read(path, model)?;
         let other = |name, saved: String, asked: String| TrainError::OtherConfig {
             path: path.to_owned(),
             name,
@@ -39,14 +39,7 @@ impl Trainer {
         if let Some((name, saved, asked)) = saved.state.config.first_difference(&config) {
             return Err(other(name, saved, asked));
         }
-        if saved.model.config() != model {
-            let saved = format!("{:?}", saved.model.config());
-            return Err(other("the model", saved, format!("{model:?}")));
-        }
-        let data = (
-            Fingerprint::of(&train_loader),
-            val_loader.as_ref().map(Fingerprint::of),
-        );
+        let data = fingerprints(&train_loader, val_loader.as_ref())?;
         if data.0 != saved.state.train_data {
             let saved = format!("{:?}", saved.state.train_data);
             return Err(other("the training data", saved, format!("{:?}", data.0)));
@@ -90,11 +83,22 @@ impl Trainer {
 
     /// Saves the run as it is, between two steps or among the batches of one; returns the checkpoint's folder.
     ///
+    /// The model is evaluated first, without drawing: what has no finite loss is no checkpoint, and the best stays.
     /// With ranks, all of them save at once, and one of them has the folder.
     ///
     /// # Errors
-    /// If it can't be written: the checkpoints from before are then as they were.
+    /// If the loss is not finite, or the files can't be written: the checkpoints from before are then as they were.
     pub fn save(&self, folder: Option<&RunFolder>) -> Result<Option<PathBuf>, TrainError> {
+        let val_loss = self.check_loss(self.config.eval_batches)?;
+        self.save_with(folder, val_loss)
+    }
+
+    /// As [`save`](Self::save), of a model whose loss is finite; its validation loss decides whether it is the best.
+    pub(crate) fn save_with(
+        &self,
+        folder: Option<&RunFolder>,
+        val_loss: Option<f64>,
+    ) -> Result<Option<PathBuf>, TrainError> {
         let Counters {
             steps_done,
             micro_step,
@@ -102,7 +106,7 @@ impl Trainer {
         } = self.counters;
         let name = step_name(steps_done, micro_step);
         let begun = micro_step > 0;
-        let state = self.state();
+        let state = self.state()?;
         let (whole, sum);
         let (optimizer, grads) = match &self.optimizer {
             Optimizer::Alone(optimizer) => (Some(&**optimizer), begun.then_some(&self.grads)),
@@ -119,21 +123,22 @@ impl Trainer {
         let (Some(folder), Some(optimizer)) = (folder, optimizer) else {
             return Ok(None);
         };
-        let saved = folder.add(&name, self.config.keep, |folder| {
+        let saved = folder.add(&name, self.config.keep, val_loss, |folder| {
             checkpoint::write(folder, &self.model, optimizer, grads, &state)
         });
         saved.map(Some)
     }
 
-    pub(crate) fn state(&self) -> TrainState {
-        let (train_data, val_data) = self.fingerprints.get_or_init(|| {
-            let val_loader = self.val_loader.as_ref();
-            (
-                Fingerprint::of(&self.train_loader),
-                val_loader.map(Fingerprint::of),
-            )
-        });
-        TrainState {
+    pub(crate) fn state(&self) -> Result<TrainState, TrainError> {
+        let known = match self.fingerprints.get() {
+            Some(known) => known,
+            None => {
+                let known = fingerprints(&self.train_loader, self.val_loader.as_ref())?;
+                self.fingerprints.get_or_init(|| known)
+            }
+        };
+        let (train_data, val_data) = known.clone();
+        Ok(TrainState {
             version: state::VERSION,
             config: self.config.clone(),
             counters: self.counters.clone(),
@@ -146,9 +151,18 @@ impl Trainer {
                 position: epoch.batches.position(),
             }),
             rng: rng_to_hex(&self.rng),
-            train_data: train_data.clone(),
-            val_data: val_data.clone(),
+            train_data,
+            val_data,
             unknown: BTreeMap::new(),
-        }
+        })
     }
+}
+
+/// By what the loaders are known again.
+fn fingerprints(
+    train_loader: &DataLoader,
+    val_loader: Option<&DataLoader>,
+) -> Result<(Fingerprint, Option<Fingerprint>), TrainError> {
+    let val_data = val_loader.map(Fingerprint::of).transpose()?;
+    Ok((Fingerprint::of(train_loader)?, val_data))
 }

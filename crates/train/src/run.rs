@@ -13,7 +13,7 @@ impl Trainer {
     /// With ranks, rank 0 has the folder and makes the samples; all stop after the step in which the closure of one breaks.
     ///
     /// # Errors
-    /// If a loss is not finite (the last checkpoint stays), a batch doesn't suit the model, or a checkpoint can't be written.
+    /// If a loss is not finite, of a step or of the model that is to be saved (the checkpoints from before stay), a batch doesn't suit the model, or a checkpoint can't be written.
     pub fn run(
         &mut self,
         folder: Option<&RunFolder>,
@@ -21,7 +21,10 @@ impl Trainer {
     ) -> Result<Outcome, TrainError> {
         let saves = self.any_rank(folder.is_some());
         let alone = matches!(self.optimizer, Optimizer::Alone(_));
-        let mut stop = false;
+        let mut stop = self.evaluate_if_due(on_event)?.is_break();
+        if alone && stop {
+            return Ok(Outcome::Stopped);
+        }
         while self.counters.steps_done < self.config.max_steps {
             let progress = self.train_batch()?;
             stop |= self.emit_events(&progress, on_event)?.is_break();
@@ -30,15 +33,21 @@ impl Trainer {
             let every = self.config.save_every;
             let due = progress.step.is_some()
                 && every.is_some_and(|n| self.counters.steps_done.is_multiple_of(n));
-            if saves
-                && (due || finished || leave)
-                && let Some(path) = &self.save(folder)?
-            {
+            // Who asked to stop doesn't wait for a whole evaluation: one batch shows that there is a loss.
+            let saved = match saves && (due || finished || leave) {
+                true if leave && !due => {
+                    self.check_loss(1)?;
+                    self.save_with(folder, None)?
+                }
+                true => self.save(folder)?,
+                false => None,
+            };
+            if let Some(path) = &saved {
                 let steps_done = self.counters.steps_done;
                 stop |= on_event(Event::Saved { steps_done, path }).is_break();
                 leave |= alone && stop;
             }
-            if leave && !finished {
+            if leave && (!finished || self.is_evaluation_due()) {
                 return Ok(Outcome::Stopped);
             }
         }
@@ -53,6 +62,32 @@ impl Trainer {
         }
     }
 
+    fn is_evaluation_due(&self) -> bool {
+        let last = self.counters.steps.last().map(|step| step.step);
+        let done = self.counters.evaluations.last().map(|found| found.step);
+        let every = self.config.eval_every;
+        self.counters.micro_step == 0
+            && done != last
+            && last
+                .zip(every)
+                .is_some_and(|(last, n)| last.is_multiple_of(n))
+    }
+
+    /// The evaluation of the last step, if one belongs to it and there is none: after the step, or, if it was interrupted, after a resume.
+    fn evaluate_if_due(
+        &mut self,
+        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, TrainError> {
+        if !self.is_evaluation_due() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let mut asked = || on_event(Event::Waiting).is_break();
+        Ok(match self.evaluate_until(&mut asked)? {
+            Some(evaluation) => on_event(Event::Evaluation(&evaluation)),
+            None => ControlFlow::Break(()),
+        })
+    }
+
     /// The events of a batch, with the evaluation and the sample that are due after it.
     fn emit_events(
         &mut self,
@@ -62,18 +97,22 @@ impl Trainer {
         let mut stop = on_event(Event::Batch(&progress.batch)).is_break();
         if let Some(step) = &progress.step {
             stop |= on_event(Event::Step(step)).is_break();
-            let every = self.config.eval_every;
-            if every.is_some_and(|n| step.step.is_multiple_of(n)) {
-                let evaluation = self.evaluate()?;
-                stop |= on_event(Event::Evaluation(&evaluation)).is_break();
-            }
+            stop |= self.evaluate_if_due(on_event)?.is_break();
         }
         if let Some(sample) = &self.config.sample
             && is_due(sample.every, progress)
             && self.is_first_rank()
         {
-            let (steps_done, ids) = (self.counters.steps_done, &self.sample(sample)?[..]);
-            stop |= on_event(Event::Sample { steps_done, ids }).is_break();
+            let steps_done = self.counters.steps_done;
+            let mut asked = || on_event(Event::Waiting).is_break();
+            stop |= match self.sample_until(sample, &mut asked)? {
+                Some(ids) => on_event(Event::Sample {
+                    steps_done,
+                    ids: &ids,
+                })
+                .is_break(),
+                None => true,
+            };
         }
         if progress.epoch_end {
             let epoch = progress.batch.epoch;

@@ -1,28 +1,31 @@
 //! The folder that a run is kept in: its checkpoints, which of them count, and a lock.
 //!
 //! ```text
-//! latest.json                       the checkpoints that count, the newest last
-//! checkpoints/step-00000120/        one checkpoint
-//! tokenizer/                        copied into every checkpoint
-//! .lock                             held by the run that writes here
+//! latest.json                             the checkpoints that count, the newest last, and the best
+//! checkpoints/step-00000120/              one checkpoint
+//! checkpoints/.step-00000120.unfinished/  one that is being written or deleted
+//! tokenizer/                              copied into every checkpoint
+//! .lock                                   held by the run that writes here
 //! ```
 //!
-//! A save writes a new folder, then latest.json, then deletes what that no longer names.
-//! So a kill at any moment leaves latest.json naming complete checkpoints; what it interrupted is deleted at the next start.
+//! A save writes an unfinished folder, renames it, then replaces latest.json, then deletes what that no longer names.
+//! So after a kill, or a failure of any call, latest.json names complete checkpoints.
+//! Nothing is deleted but files that a manifest of ours names, and unfinished ones by their names.
 
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use atomic_file::{remove_unfinished, sync_folder};
-use serde::{Deserialize, Serialize};
+use atomic_file::{remove_unfinished, sync_folder, unfinished_of};
+use checkpoint::is_file;
 
 use crate::TrainError;
-use crate::manifest::{MANIFEST_FILE, read_json, write_json};
+use crate::checkpoint::FILES;
+use crate::latest::{CHECKPOINTS, LATEST, hidden, newest, order, read_latest, step_folders};
+use crate::manifest::{MANIFEST_FILE, Manifest, write_json};
 
-const LATEST: &str = "latest.json";
-const CHECKPOINTS: &str = "checkpoints";
-const LOCK: &str = ".lock";
-const PREFIX: &str = "step-";
+/// The file that a run locks, by its name in the run's folder.
+pub const LOCK: &str = ".lock";
 
 /// Files here are copied into every checkpoint: a tokenizer, for instance.
 const BESIDE: &str = "tokenizer";
@@ -34,14 +37,6 @@ pub struct RunFolder {
     _lock: File,
 }
 
-/// latest.json.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Latest {
-    /// Names of folders, the newest last.
-    checkpoints: Vec<String>,
-}
-
 impl RunFolder {
     /// Makes the folder if there is none, locks it, and deletes what a killed run left half-written.
     ///
@@ -49,12 +44,17 @@ impl RunFolder {
     /// [`TrainError::NotAFolder`], [`TrainError::Locked`], or what the system says.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TrainError> {
         let path = path.as_ref().to_owned();
-        if path.exists() && !path.is_dir() {
-            return Err(TrainError::NotAFolder { path });
+        match fs::metadata(&path) {
+            Ok(found) if !found.is_dir() => return Err(TrainError::NotAFolder { path }),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(TrainError::io(&path, "read")(error));
+            }
+            _ => {}
         }
         let checkpoints = path.join(CHECKPOINTS);
         fs::create_dir_all(&checkpoints).map_err(TrainError::io(&checkpoints, "create"))?;
         let lock_path = path.join(LOCK);
+        is_file(&lock_path)?; // opening a pipe would wait for its other end
         let lock = File::options()
             .create(true)
             .truncate(false)
@@ -91,52 +91,79 @@ impl RunFolder {
         newest(&self.path)
     }
 
-    /// Lets `write` fill a new folder, makes that the newest checkpoint, and deletes all but the `keep` newest.
+    /// The checkpoint with the lowest validation loss when it was saved, and that loss; none without validation.
+    ///
+    /// # Errors
+    /// If the folder can't be read.
+    pub fn best(&self) -> Result<Option<(PathBuf, f64)>, TrainError> {
+        let best = read_latest(&self.path)?.best;
+        Ok(best.map(|best| {
+            let folder = self.path.join(CHECKPOINTS).join(best.checkpoint);
+            (folder, best.val_loss)
+        }))
+    }
+
+    /// Lets `write` fill a new folder, makes that the newest checkpoint, and deletes all but the `keep` newest and the best.
+    ///
+    /// # Errors
+    /// If a call fails: the checkpoints from before are then as they were, and the new one is there if latest.json names it.
     pub(crate) fn add(
         &self,
         name: &str,
         keep: usize,
+        val_loss: Option<f64>,
         write: impl FnOnce(&Path) -> Result<(), TrainError>,
     ) -> Result<PathBuf, TrainError> {
         let checkpoints = self.path.join(CHECKPOINTS);
-        let mut latest = read_latest(&self.path)?;
-        let name = free_name(&checkpoints, name);
-        let folder = checkpoints.join(&name);
-        fs::create_dir(&folder).map_err(TrainError::io(&folder, "create"))?;
-        let written = copy_files(&Self::beside(&self.path), &folder)
-            .and_then(|()| write(&folder))
-            .and_then(|()| Ok(sync_folder(&folder)?))
-            .and_then(|()| Ok(sync_folder(&checkpoints)?))
+        let before = read_latest(&self.path)?;
+        let name = free_name(&checkpoints, name)?;
+        let (unfinished, folder) = (checkpoints.join(hidden(&name)), checkpoints.join(&name));
+        fs::create_dir(&unfinished).map_err(TrainError::io(&unfinished, "create"))?;
+        let written = copy_files(&Self::beside(&self.path), &unfinished)
+            .and_then(|()| write(&unfinished))
+            .and_then(|()| Ok(sync_folder(&unfinished)?))
             .and_then(|()| {
-                latest.checkpoints.push(name);
-                let too_many = latest.checkpoints.len().saturating_sub(keep);
-                latest.checkpoints.drain(..too_many);
-                write_json(&self.path.join(LATEST), &latest)
+                fs::rename(&unfinished, &folder).map_err(TrainError::io(&folder, "create"))
             });
         if let Err(error) = written {
             // A full disk, most likely: the error to report is the first one.
-            let _ = fs::remove_dir_all(&folder);
+            let _ = remove_hidden(&unfinished);
             return Err(error);
         }
-        for name in step_folders(&checkpoints)? {
-            if !latest.checkpoints.contains(&name) {
-                let old = checkpoints.join(&name);
-                fs::remove_dir_all(&old).map_err(TrainError::io(&old, "delete"))?;
+        let latest = before.with(&name, keep, val_loss);
+        let named = sync_folder(&checkpoints)
+            .map_err(TrainError::from)
+            .and_then(|()| write_json(&self.path.join(LATEST), &latest));
+        if let Err(error) = named {
+            // A sync may have failed behind the rename of latest.json: what that names, or may name, stays.
+            if read_latest(&self.path).is_ok_and(|found| !found.names(&name)) {
+                let _ = remove(&checkpoints, &name);
             }
+            return Err(error);
+        }
+        for old in before.all().filter(|old| !latest.names(old)) {
+            remove(&checkpoints, old)?;
         }
         Ok(folder)
     }
 
-    /// Deletes temporary files, and folders of checkpoints that were never completed.
+    /// Deletes what a killed save left: temporary files, unfinished checkpoints, and older ones that latest.json no longer names.
     fn clean_up(&self) -> Result<(), TrainError> {
-        remove_unfinished(&self.path)?;
+        let latest_path = self.path.join(LATEST);
+        remove_unfinished(&latest_path)?;
         let checkpoints = self.path.join(CHECKPOINTS);
-        for name in step_folders(&checkpoints)? {
-            let folder = checkpoints.join(&name);
-            if folder.join(MANIFEST_FILE).exists() {
-                remove_unfinished(&folder)?;
-            } else {
-                fs::remove_dir_all(&folder).map_err(TrainError::io(&folder, "delete"))?;
+        let (finished, unfinished) = step_folders(&checkpoints)?;
+        for name in unfinished {
+            remove_hidden(&checkpoints.join(name))?;
+        }
+        if !is_file(&latest_path)? {
+            return Ok(());
+        }
+        let latest = read_latest(&self.path)?;
+        let newest = latest.checkpoints.last().and_then(|name| order(name));
+        for name in finished {
+            if !latest.names(&name) && order(&name) < newest {
+                remove(&checkpoints, &name)?;
             }
         }
         Ok(())
@@ -156,118 +183,189 @@ fn copy_files(from: &Path, to: &Path) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// The newest checkpoint of the run kept in `path`.
-pub(crate) fn newest(path: &Path) -> Result<Option<PathBuf>, TrainError> {
-    let latest = read_latest(path)?;
-    let name = latest.checkpoints.last();
-    Ok(name.map(|name| path.join(CHECKPOINTS).join(name)))
-}
-
-/// What latest.json names; without one, all complete checkpoints in the order of their steps.
-fn read_latest(path: &Path) -> Result<Latest, TrainError> {
-    let file = path.join(LATEST);
-    if file.exists() {
-        let latest: Latest = read_json(&file)?;
-        return match latest.checkpoints.iter().all(|name| is_step_name(name)) {
-            true => Ok(latest),
-            false => Err(TrainError::State {
-                path: file,
-                what: "a checkpoint's name does not look like step-00000120",
-            }),
-        };
-    }
-    let checkpoints = path.join(CHECKPOINTS);
-    if !checkpoints.is_dir() {
-        return Ok(Latest::default());
-    }
-    let mut names = step_folders(&checkpoints)?;
-    names.retain(|name| checkpoints.join(name).join(MANIFEST_FILE).exists());
-    Ok(Latest { checkpoints: names })
-}
-
-/// The names of the folders in `checkpoints` that are ours, sorted.
-fn step_folders(checkpoints: &Path) -> Result<Vec<String>, TrainError> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(checkpoints).map_err(TrainError::io(checkpoints, "read"))? {
-        let entry = entry.map_err(TrainError::io(checkpoints, "read"))?;
-        if let Ok(name) = entry.file_name().into_string()
-            && is_step_name(&name)
-        {
-            names.push(name);
-        }
-    }
-    names.sort();
-    Ok(names)
-}
-
-fn is_step_name(name: &str) -> bool {
-    name.strip_prefix(PREFIX).is_some_and(|rest| {
-        rest.starts_with(|c: char| c.is_ascii_digit())
-            && rest
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
-    })
-}
-
 /// `name`, or `name.2` and so on if that is there already: a run that went back saves the same step again.
-fn free_name(checkpoints: &Path, name: &str) -> String {
+fn free_name(checkpoints: &Path, name: &str) -> Result<String, TrainError> {
     let mut free = name.to_owned();
     let mut copy = 2;
-    while checkpoints.join(&free).exists() {
+    loop {
+        let path = checkpoints.join(&free);
+        if !path.try_exists().map_err(TrainError::io(&path, "read"))? {
+            return Ok(free);
+        }
         free = format!("{name}.{copy}");
         copy += 1;
     }
-    free
 }
 
-/// The name of a checkpoint after so many steps, and so many batches accumulated since.
-pub(crate) fn step_name(steps_done: u64, micro_step: u64) -> String {
-    match micro_step {
-        0 => format!("{PREFIX}{steps_done:08}"),
-        _ => format!("{PREFIX}{steps_done:08}-batch-{micro_step}"),
+/// Deletes a complete checkpoint, if it is ours and holds nothing else; it is out of sight from the first moment.
+fn remove(checkpoints: &Path, name: &str) -> Result<(), TrainError> {
+    let folder = checkpoints.join(name);
+    let Ok(manifest) = Manifest::read(&folder) else {
+        return Ok(()); // not demonstrably ours
+    };
+    let ours = |file: &str| file == MANIFEST_FILE || manifest.names(file) || is_copy(&folder, file);
+    if !holds_only(&folder, ours)? {
+        return Ok(());
     }
+    let hidden = checkpoints.join(hidden(name));
+    fs::rename(&folder, &hidden).map_err(TrainError::io(&folder, "delete"))?;
+    remove_hidden(&hidden)
+}
+
+/// Deletes an unfinished checkpoint, if it holds nothing but files that a save writes.
+fn remove_hidden(folder: &Path) -> Result<(), TrainError> {
+    let ours =
+        |name: &str| FILES.contains(&unfinished_of(name).unwrap_or(name)) || is_copy(folder, name);
+    if holds_only(folder, ours)? {
+        fs::remove_dir_all(folder).map_err(TrainError::io(folder, "delete"))?;
+    }
+    Ok(())
+}
+
+/// Whether a checkpoint's file is one that every checkpoint of its run gets.
+fn is_copy(checkpoint: &Path, file: &str) -> bool {
+    let run = checkpoint.ancestors().nth(2);
+    run.is_some_and(|run| RunFolder::beside(run).join(file).is_file())
+}
+
+/// Whether all that is in a folder are files of these names.
+fn holds_only(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<bool, TrainError> {
+    for entry in fs::read_dir(folder).map_err(TrainError::io(folder, "read"))? {
+        let entry = entry.map_err(TrainError::io(folder, "read"))?;
+        let kind = entry.file_type().map_err(TrainError::io(folder, "read"))?;
+        if !kind.is_file() || !entry.file_name().to_str().is_some_and(&ours) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::latest::step_name;
 
-    fn write_manifest(folder: &Path) -> Result<(), TrainError> {
-        let path = folder.join(MANIFEST_FILE);
-        fs::write(&path, "{}").map_err(TrainError::io(&path, "write"))
+    fn write(folder: &Path) -> Result<(), TrainError> {
+        let path = folder.join(FILES[0]);
+        fs::write(&path, "{}").map_err(TrainError::io(&path, "write"))?;
+        Manifest::of(folder, &FILES[..1])?.write(folder)
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder.join(CHECKPOINTS)).expect("a folder");
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.expect("an entry").file_name().into_string())
+            .collect::<Result<_, _>>()
+            .expect("text");
+        names.sort();
+        names
     }
 
     #[test]
     fn a_save_that_fails_leaves_the_checkpoint_before_and_nothing_else() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
-        let good = folder.add("step-00000001", 1, write_manifest);
+        let good = folder.add("step-00000001", 1, None, write);
         let good = good.expect("a save that works");
         let full = |folder: &Path| {
-            write_manifest(folder)?;
+            write(folder)?;
             Err(TrainError::io(folder, "write")(
                 std::io::ErrorKind::StorageFull.into(),
             ))
         };
         let error = folder
-            .add("step-00000002", 1, full)
+            .add("step-00000002", 1, None, full)
             .expect_err("a full disk");
         assert!(
-            error.to_string().contains("step-00000002: can't write"),
+            error
+                .to_string()
+                .contains("step-00000002.unfinished: can't write"),
             "{error}"
         );
         assert_eq!(folder.newest().expect("latest.json"), Some(good));
-        let left = step_folders(&temporary.path().join(CHECKPOINTS)).expect("a folder");
-        assert_eq!(left, ["step-00000001"]);
+        assert_eq!(names(temporary.path()), ["step-00000001"]);
     }
 
     #[test]
-    fn names_that_are_not_ours_are_left_alone_and_refused() {
-        for ours in ["step-00000120", "step-00000120.2", "step-00000120-batch-3"] {
-            assert!(is_step_name(ours), "{ours}");
+    fn the_newest_and_the_best_stay() {
+        let temporary = tempfile::tempdir().expect("a temporary folder");
+        let folder = RunFolder::open(&temporary).expect("a new folder");
+        for (step, val_loss) in [(1, 3.0), (2, 2.0), (3, 5.0), (4, 4.0)] {
+            let saved = folder.add(&step_name(step, 0), 1, Some(val_loss), write);
+            saved.expect("a save that works");
         }
-        for other in ["step-", "step-x", "step-1/../..", "best", "step-1 "] {
-            assert!(!is_step_name(other), "{other}");
+        assert_eq!(names(temporary.path()), ["step-00000002", "step-00000004"]);
+        let best = folder.best().expect("latest.json").expect("a best one");
+        assert!(
+            best.0.ends_with("step-00000002") && best.1 == 2.0,
+            "{best:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_demonstrably_ours_is_never_deleted() {
+        let temporary = tempfile::tempdir().expect("a temporary folder");
+        let checkpoints = temporary.path().join(CHECKPOINTS);
+        let foreign = [
+            "step-1000/lit_model.pth",
+            "step-00000001/model.safetensors", // without a manifest
+            ".step-00000002.unfinished/thesis.txt",
+            ".step-draft.unfinished/config.json",
+            ".notes.unfinished",
+        ];
+        for path in foreign {
+            let path = checkpoints.join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, "x").expect("a file");
         }
+        fs::create_dir(checkpoints.join(".step-00000003.unfinished")).expect("a folder");
+        let half = ".step-00000003.unfinished/.config.json.7-0.unfinished";
+        fs::write(checkpoints.join(half), "x").expect("a file");
+        let folder = RunFolder::open(&temporary).expect("a folder with other things");
+        for step in [5, 6, 7] {
+            let saved = folder.add(&step_name(step, 0), 1, None, write);
+            // A note in a checkpoint makes it the user's.
+            let saved = saved.expect("a save that works");
+            if step == 5 {
+                fs::write(saved.join("notes.txt"), "good one").expect("a file");
+            }
+        }
+        drop(folder);
+        RunFolder::open(&temporary).expect("the same folder");
+        for path in foreign.iter().chain(&["step-00000005/notes.txt"]) {
+            assert!(checkpoints.join(path).exists(), "{path}");
+        }
+        assert!(!checkpoints.join(".step-00000003.unfinished").exists());
+        assert!(!checkpoints.join("step-00000006").exists());
+    }
+
+    #[test]
+    fn an_older_checkpoint_that_a_kill_left_goes_at_the_next_start_and_a_newer_one_stays() {
+        let temporary = tempfile::tempdir().expect("a temporary folder");
+        let folder = RunFolder::open(&temporary).expect("a new folder");
+        for step in [1, 2, 3] {
+            let saved = folder.add(&step_name(step, 0), 3, None, write);
+            saved.expect("a save that works");
+        }
+        drop(folder);
+        let latest = br#"{"checkpoints": ["step-00000002"]}"#;
+        fs::write(temporary.path().join(LATEST), latest).expect("a file");
+        RunFolder::open(&temporary).expect("the same folder");
+        assert_eq!(names(temporary.path()), ["step-00000002", "step-00000003"]);
+    }
+
+    #[test]
+    fn not_knowing_is_no_licence_to_delete() {
+        let temporary = tempfile::tempdir().expect("a temporary folder");
+        let folder = RunFolder::open(&temporary).expect("a new folder");
+        let saved = folder.add("step-00000001", 1, None, write);
+        let manifest = saved.expect("a save that works").join(MANIFEST_FILE);
+        drop(folder);
+        fs::remove_file(&manifest).expect("deleted");
+        fs::create_dir(&manifest).expect("a folder in its place");
+        let folder = RunFolder::open(&temporary).expect("the same folder");
+        let saved = folder.add("step-00000002", 1, None, write);
+        saved.expect("a save that works");
+        assert_eq!(names(temporary.path()), ["step-00000001", "step-00000002"]);
     }
 }

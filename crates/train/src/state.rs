@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use dataloader::DataLoader;
+use dataloader::{DataLoader, DataLoaderError};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -15,6 +15,9 @@ use crate::{Evaluation, StepReport, TrainConfig};
 
 /// The version of state.json that this crate writes and reads.
 pub(crate) const VERSION: u32 = 1;
+
+/// More of anything no run counts, and above it f64 doesn't count in ones.
+const MOST: u64 = 1 << 53;
 
 /// state.json.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,6 +54,31 @@ pub(crate) struct Counters {
     pub(crate) evaluations: Vec<Evaluation>,
 }
 
+impl TrainState {
+    /// What no run could have left, if there is something.
+    pub(crate) fn contradiction(&self) -> Option<&'static str> {
+        let Counters {
+            steps_done,
+            micro_step,
+            tokens_seen,
+            epoch,
+            steps,
+            ..
+        } = &self.counters;
+        let numbered = steps.iter().zip(0..).all(|(report, i)| report.step == i);
+        let counts = [self.optimizer_steps, *tokens_seen, *epoch];
+        if *micro_step >= self.config.accumulation {
+            Some("micro_step is not below accumulation")
+        } else if steps.len() as u64 != *steps_done || !numbered {
+            Some("steps_done is not the number of steps that are listed")
+        } else if self.optimizer_steps < *steps_done || counts.iter().any(|&n| n > MOST) {
+            Some("a counter is too small or too large")
+        } else {
+            None
+        }
+    }
+}
+
 /// An epoch that has begun.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,34 +103,35 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
-    pub(crate) fn of(loader: &DataLoader) -> Self {
+    pub(crate) fn of(loader: &DataLoader) -> Result<Self, DataLoaderError> {
         let dataset = loader.dataset();
         let mut hasher = Sha256::new();
         let mut bytes = Vec::new();
         let fresh = dataset.stride().min(dataset.max_length());
-        for (i, window) in dataset.iter().enumerate() {
+        for i in 0..dataset.len() {
+            let window = dataset.read(i)?; // (max_length + 1)
             // A window's first `stride` ids: the rest comes again in the next one, but for the last.
             let ids = if i + 1 < dataset.len() {
-                &window.input_ids[..fresh]
+                &window[..fresh]
             } else {
-                window.input_ids
+                &window[..dataset.max_length()]
             };
             bytes.clear();
             bytes.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
-            bytes.extend(window.target_ids[dataset.max_length() - 1].to_le_bytes());
+            bytes.extend(window[dataset.max_length()].to_le_bytes());
             hasher.update(&bytes);
         }
         for &window in loader.epoch(&mut TorchRng::manual_seed(0)).order() {
             hasher.update((window as u64).to_le_bytes());
         }
-        Self {
+        Ok(Self {
             windows: dataset.len(),
             max_length: dataset.max_length(),
             stride: dataset.stride(),
             batch_size: loader.batch_size(),
             batches: loader.len(),
             sha256: hex(&hasher.finalize()),
-        }
+        })
     }
 }
 

@@ -122,7 +122,7 @@ impl Trainer {
     /// # Errors
     /// If loss or gradient are not finite: the weights are then those from before the step.
     pub fn train_batch(&mut self) -> Result<Progress, TrainError> {
-        let (batch, epoch_end) = self.next_batch();
+        let (batch, epoch_end) = self.next_batch()?;
         let learning_rate = self.learning_rate();
         let loss = match &self.optimizer {
             Optimizer::Shared(share) if !share.computes(self.counters.micro_step) => {
@@ -211,7 +211,7 @@ impl Trainer {
     }
 
     /// The next batch, of a new epoch if need be, and whether it is the last one.
-    fn next_batch(&mut self) -> (Batch, bool) {
+    fn next_batch(&mut self) -> Result<(Batch, bool), TrainError> {
         let epoch = self.epoch_in_progress.get_or_insert_with(|| {
             let drawn_from = self.rng.clone();
             let batches = self.train_loader.epoch(&mut self.rng);
@@ -220,9 +220,9 @@ impl Trainer {
                 drawn_from,
             }
         });
-        let batch = epoch.batches.next();
+        let batch = epoch.batches.try_next()?;
         let batch = batch.expect("an epoch has a batch, and a used up one is put away");
-        (batch, epoch.batches.len() == 0)
+        Ok((batch, epoch.batches.len() == 0))
     }
 
     /// One batch forward and backward: adds to the step's gradients, and returns the loss.

@@ -116,9 +116,12 @@ fn a_manifest_that_is_damaged_or_forgets_a_file_is_refused() {
 #[test]
 fn a_state_that_no_run_leaves_is_refused() {
     type Change = fn(&mut Value);
-    let changes: [(&str, Change); 7] = [
+    let changes: [(&str, Change); 10] = [
         ("version 2", |json| json["version"] = 2.into()),
         ("micro_step", |json| json["micro_step"] = 3.into()),
+        ("steps_done", |json| json["steps_done"] = u64::MAX.into()),
+        ("counter", |json| json["optimizer_steps"] = u64::MAX.into()),
+        ("counter", |json| json["tokens_seen"] = u64::MAX.into()),
         ("random state", |json| json["rng"] = "00".into()),
         ("random state", |json| {
             json["epoch_in_progress"]["rng"] = "é".into()

@@ -12,7 +12,7 @@ use tokenizer::Gpt2Tokenizer;
 use torch_rng::TorchRng;
 use train::{
     AdamW, AdamWConfig, Event, Outcome, RunFolder, SampleConfig, Schedule, SimpleTraining,
-    TrainConfig, TrainError, Trainer, grad_norm, train_model_simple,
+    TrainConfig, TrainError, Trainer, calc_loss_loader, train_model_simple,
 };
 
 #[test]
@@ -151,11 +151,10 @@ fn exploding(max_steps: u64) -> TrainConfig {
 
 #[test]
 fn a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpoint() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = RunFolder::open(&folder).unwrap();
+    // Without a folder nothing is saved, so nothing but the step itself shows the loss.
     let mut trainer = trainer(exploding(30));
     let error = trainer
-        .run(Some(&run), &mut |_| ControlFlow::Continue(()))
+        .run(None, &mut |_| ControlFlow::Continue(()))
         .unwrap_err();
     let line = error.to_string();
     assert!(
@@ -170,12 +169,57 @@ fn a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpoint() 
         line.contains(&format!("step {step}")) && line.contains("try a learning rate below"),
         "{line}"
     );
-    // The newest checkpoint is from before the step that failed, and all of it is finite.
-    let settings = train::read_settings(train::latest_checkpoint(&folder).unwrap()).unwrap();
-    assert_eq!(settings.steps_done, step);
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunFolder::open(&folder).unwrap();
+    let error = common::trainer(exploding(30))
+        .run(Some(&run), &mut |_| ControlFlow::Continue(()))
+        .unwrap_err();
+    assert!(error.to_string().contains("try a learning rate below"));
+    // Each checkpoint had a finite loss when it was saved: one whose weights are finite but whose loss is not is none.
+    let newest = train::latest_checkpoint(&folder).unwrap();
+    let settings = train::read_settings(&newest).unwrap();
+    assert!(settings.steps_done <= step, "{}", settings.steps_done);
     let resumed = common::resume(&folder, exploding(30)).unwrap();
-    assert!(resumed.model() == trainer.model());
-    assert!(grad_norm(resumed.model()).is_finite());
+    let (loader, _) = common::loaders();
+    let mut rng = TorchRng::manual_seed(0);
+    let loss = calc_loss_loader(&loader, resumed.model(), None, &mut rng).unwrap();
+    assert!(loss.is_finite(), "{loss}");
+}
+
+/// A run whose weights stay finite, but so large that its logits don't.
+#[test]
+fn a_model_without_a_finite_loss_is_not_saved_over_a_good_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunFolder::open(&folder).unwrap();
+    let wild = |max_steps| TrainConfig {
+        accumulation: 1,
+        optimizer: AdamWConfig {
+            lr: 1e25,
+            ..AdamWConfig::default()
+        },
+        schedule: Schedule::WarmupCosine {
+            warmup_steps: 3,
+            total_steps: 50,
+            initial_lr: 1e-3,
+            min_lr: 0.0,
+        },
+        save_every: Some(1),
+        ..exploding(max_steps)
+    };
+    // The last step of this run is the first wild one: no further step shows its loss.
+    let mut good = trainer(wild(1));
+    finish(&mut good, Some(&run));
+    let error = common::resume(&folder, wild(2))
+        .unwrap()
+        .run(Some(&run), &mut |_| ControlFlow::Continue(()))
+        .unwrap_err();
+    assert!(
+        matches!(error, TrainError::NonFiniteEvaluation { step: 1, .. }),
+        "{error}"
+    );
+    let newest = train::latest_checkpoint(&folder).unwrap();
+    assert_eq!(train::read_settings(&newest).unwrap().steps_done, 1);
+    assert!(common::resume(&folder, wild(2)).unwrap().model() == good.model());
 }
 
 #[test]

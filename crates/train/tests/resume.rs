@@ -50,6 +50,8 @@ fn a_run_may_stop_at_every_batch() {
         stop_after(&mut resumed, &run, 1);
         resumed = resume(&folder, config(9)).unwrap();
     }
+    // The last evaluation may have been asked to stop, too.
+    finish(&mut resumed, None);
     assert_same_run(&whole, &resumed);
 }
 
@@ -77,9 +79,10 @@ fn only_the_newest_checkpoints_are_kept_and_debris_is_removed() {
     let checkpoints = folder.path().join("checkpoints");
     assert_eq!(names(&checkpoints), ["step-00000006", "step-00000007"]);
 
-    // What a killed save leaves: a folder without a manifest.
-    fs::create_dir(checkpoints.join("step-00000008")).unwrap();
-    fs::write(checkpoints.join("step-00000008/model.safetensors"), "half").unwrap();
+    // What a killed save leaves.
+    let unfinished = checkpoints.join(".step-00000008.unfinished");
+    fs::create_dir(&unfinished).unwrap();
+    fs::write(unfinished.join("model.safetensors"), "half").unwrap();
     fs::write(checkpoints.join("notes.txt"), "not ours").unwrap();
     drop(run);
     let run = RunFolder::open(&folder).unwrap();
@@ -140,4 +143,28 @@ fn names(folder: &std::path::Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+#[test]
+fn an_evaluation_or_sample_that_was_interrupted_changes_no_bit_of_the_resumed_run() {
+    let mut whole = trainer(config(9));
+    finish(&mut whole, None);
+    // At each place where a run waits: the evaluations' batches and the samples' tokens.
+    for place in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::open(&folder).unwrap();
+        let mut waits = 0;
+        let mut stopped = trainer(config(9));
+        let ended = stopped.run(Some(&run), &mut |event| {
+            waits += u32::from(matches!(event, Event::Waiting));
+            match waits > place {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        ended.unwrap();
+        let mut resumed = resume(&folder, config(9)).unwrap();
+        finish(&mut resumed, None);
+        assert_same_run(&whole, &resumed);
+    }
 }

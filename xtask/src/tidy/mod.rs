@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::{files_below, root};
+use crate::workspace::{files_below, print, root};
 
 mod documented;
 mod layers;
@@ -45,9 +45,10 @@ pub(crate) fn run() -> Result<()> {
     let mut total = 0;
     for (name, rule) in RULES {
         let faults = rule(&root())?;
-        println!("{} {name}", if faults.is_empty() { "ok  " } else { "FAIL" });
+        let verdict = if faults.is_empty() { "ok  " } else { "FAIL" };
+        print(&format!("{verdict} {name}\n"))?;
         for fault in &faults {
-            println!("     {fault}");
+            print(&format!("     {fault}\n"))?;
         }
         total += faults.len();
     }

@@ -33,12 +33,16 @@ impl Said<'_> {
     }
 }
 
+/// The most bytes of a file of options.
+pub(crate) const MOST_OPTIONS_BYTES: u64 = 1 << 20;
+
 /// Replaces in `options` what a file says.
 ///
 /// # Errors
 /// Names the file, the line or key, and for an unknown key the nearest known one.
 pub(crate) fn read(path: &Path, options: &mut TrainOptions) -> Result<()> {
-    parse(&read_text(path)?, options).with_context(|| path.display().to_string())
+    let text = read_text(path, MOST_OPTIONS_BYTES)?;
+    parse(&text, options).with_context(|| path.display().to_string())
 }
 
 fn parse(text: &str, options: &mut TrainOptions) -> Result<()> {

@@ -127,8 +127,8 @@ fn from_file(path: &Path, train_ratio: f64) -> Result<Source> {
         Given::Ids(ids) => {
             let (train, validation) = ids.split_at((train_ratio * ids.len() as f64) as usize);
             let parts = Parts::Ids {
-                train: Corpus::from_ids(train),
-                validation: (train_ratio < 1.0).then(|| Corpus::from_ids(validation)),
+                train,
+                validation: (train_ratio < 1.0).then_some(validation),
                 folder: path.parent().unwrap_or(path).to_owned(),
             };
             Ok(Source { name, parts })
@@ -156,8 +156,8 @@ fn from_folder(folder: &Path, train_ratio: f64) -> Result<Source> {
                 text: train + &validation,
             },
             (Given::Ids(train), Given::Ids(validation)) => Parts::Ids {
-                train: Corpus::from_ids(train),
-                validation: Some(Corpus::from_ids(validation)),
+                train,
+                validation: Some(validation),
                 folder: folder.to_owned(),
             },
             _ => unreachable!("both files have one extension"),
@@ -168,7 +168,7 @@ fn from_folder(folder: &Path, train_ratio: f64) -> Result<Source> {
     if texts.is_empty() {
         bail!("{name}: expected train.bin and val.bin, or .txt files, found none");
     }
-    let texts: Result<Vec<String>> = texts.iter().map(|path| read_text(path)).collect();
+    let texts: Result<Vec<String>> = texts.iter().map(|path| read_text(path, u64::MAX)).collect();
     from_text(name, texts?.join(ENDOFTEXT), train_ratio)
 }
 

@@ -4,17 +4,24 @@
 //! What a resumed run does again is taken out first, so its losses are those of a run that never stopped.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use atomic_file::write_atomically;
+use checkpoint::{is_file, open_file};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use train::{Evaluation, StepReport};
 
 /// The log's name in a run's folder.
 pub(crate) const LOG: &str = "log.jsonl";
+
+/// The most bytes of a log, which has some two hundred a step.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// The most bytes of a line; a sample is the longest.
+const MOST_LINE_BYTES: u64 = 16 << 20;
 
 /// A line of the log; numbers that are not finite become `null`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,6 +101,8 @@ fn finite<T: Copy>(value: T, is_finite: fn(T) -> bool) -> Option<T> {
 pub(crate) struct Log {
     file: File,
     path: PathBuf,
+    /// What a run that goes on from its end would log again.
+    at_the_end: Vec<Line>,
 }
 
 impl Log {
@@ -116,11 +125,24 @@ impl Log {
         })?;
         let file = OpenOptions::new().append(true).open(&path);
         let file = file.with_context(|| path.display().to_string())?;
-        Ok(Self { file, path })
+        let mut at_the_end = kept;
+        at_the_end.retain(|line| match *line {
+            Line::Eval { step, .. } => step + 1 == steps_done,
+            Line::Sample { steps_done: at, .. } => at == steps_done,
+            _ => false,
+        });
+        Ok(Self {
+            file,
+            path,
+            at_the_end,
+        })
     }
 
-    /// Adds a line, at once.
+    /// Adds a line, at once; but not what a finished run logged before it was resumed.
     pub(crate) fn write(&mut self, line: &Line) -> Result<()> {
+        if self.at_the_end.contains(line) {
+            return Ok(());
+        }
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
         let written = self.file.write_all(&text);
@@ -131,16 +153,28 @@ impl Log {
 /// All lines of a run's log that are whole; none if there is no log.
 pub(crate) fn read(folder: &Path) -> Result<Vec<Line>> {
     let path = folder.join(LOG);
-    let Ok(file) = File::open(&path) else {
+    if !is_file(&path)? {
         return Ok(Vec::new());
-    };
-    let lines = BufReader::new(file).split(b'\n');
-    let mut all = Vec::new();
-    for line in lines {
-        let line = line.with_context(|| path.display().to_string())?;
+    }
+    let (file, length) = open_file(&path)?;
+    if length > MOST_BYTES {
+        bail!(
+            "{}: the file has {length} bytes, more than the {MOST_BYTES} of any log",
+            path.display()
+        );
+    }
+    let mut file = BufReader::new(file.take(length));
+    let (mut all, mut line) = (Vec::new(), Vec::new());
+    loop {
+        line.clear();
+        let mut start = (&mut file).take(MOST_LINE_BYTES);
+        let n = start.read_until(b'\n', &mut line);
+        if n.with_context(|| path.display().to_string())? == 0 {
+            return Ok(all);
+        }
+        // What is longer than any line is none, and neither are its parts.
         all.extend(serde_json::from_slice::<Line>(&line).ok());
     }
-    Ok(all)
 }
 
 #[cfg(test)]

@@ -2,16 +2,16 @@
 //!
 //! The loop itself is the crate `train`'s; here is what people see of it.
 
-mod config_file;
+pub(crate) mod config_file;
 mod data;
-mod log;
+pub(crate) mod log;
 mod options;
-mod plot;
+pub(crate) mod plot;
 mod progress;
 mod resume;
 mod run;
 mod settings;
-mod start;
+pub(crate) mod start;
 mod summary;
 mod tokenizer;
 

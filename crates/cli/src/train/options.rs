@@ -191,6 +191,9 @@ pub(crate) struct TrainOptions {
     /// Steps between checkpoints; one is written at the end anyway [default: every fourth evaluation]
     #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Run")]
     pub(crate) save_interval: Option<usize>,
+    /// Newest checkpoints to keep; the one with the lowest validation loss stays too [default: 2]
+    #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Run")]
+    pub(crate) keep: Option<usize>,
     /// Steps between lines of progress
     #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Run")]
     pub(crate) log_interval: Option<usize>,

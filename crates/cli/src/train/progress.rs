@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use train::{Evaluation, StepReport};
 
 use super::log::Line;
-use crate::output::{print, print_json};
+use crate::output::{escaped, print, print_json};
 
 /// How much of the newest step's speed goes into the shown one.
 const NEWEST: f64 = 0.1;
@@ -61,7 +61,7 @@ impl Progress {
         }
         self.bar.suspend(|| {
             // A reader that has gone doesn't stop the run.
-            let _ = print(format!("{text}\n"));
+            let _ = print(format!("{}\n", escaped(text)));
         });
     }
 

@@ -1,8 +1,11 @@
 //! A run that goes on as if it had never stopped: its own options, and of new ones only those that change no number.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use checkpoint::is_file;
 use train::{RunFolder, TrainError, Trainer, latest_checkpoint, read_settings};
 
 use super::config_file::{Said, read, to_json};
@@ -14,7 +17,8 @@ use crate::runs;
 use crate::vocabulary::Vocabulary;
 
 /// Options that may be other than at the start: they say how long, how fast and what is shown.
-const FREE: [&str; 7] = [
+const FREE: [&str; 8] = [
+    "keep",
     "log_interval",
     "max_steps",
     "prompt",
@@ -24,41 +28,47 @@ const FREE: [&str; 7] = [
     "threads",
 ];
 
-/// The run to go on with, if the command line asks for that.
+/// The run to go on with, or the checkpoint of it, if the command line asks for that.
 pub(crate) fn folder(
     resume: Option<&Option<PathBuf>>,
     said: &TrainOptions,
 ) -> Result<Option<PathBuf>> {
     let by_name = said.init_from.as_deref() == Some(Path::new("resume")); // nanoGPT's habit
     match (resume, &said.out_dir) {
-        (Some(Some(folder)), _) => Ok(Some(run_of(folder))),
-        (Some(None), Some(folder)) => Ok(Some(run_of(folder))),
-        (None, Some(folder)) if by_name => Ok(Some(run_of(folder))),
+        (Some(Some(folder)), _) | (Some(None), Some(folder)) => Ok(Some(folder.clone())),
+        (None, Some(folder)) if by_name => Ok(Some(folder.clone())),
         (Some(None), None) => runs::newest(Path::new(runs::RUNS)).map(Some),
         (None, None) if by_name => runs::newest(Path::new(runs::RUNS)).map(Some),
         (None, _) => Ok(None),
     }
 }
 
-/// The run that a checkpoint's folder belongs to, or the folder itself.
-fn run_of(folder: &Path) -> PathBuf {
+/// The run that a checkpoint's folder belongs to; none if the folder is not in a run.
+fn run_of(folder: &Path) -> Result<Option<PathBuf>> {
     let run = folder.parent().and_then(Path::parent);
-    match run {
-        Some(run) if !folder.join(OPTIONS).exists() && run.join(OPTIONS).exists() => run.to_owned(),
-        _ => folder.to_owned(),
-    }
+    Ok(match run {
+        Some(run) if !is_file(folder.join(OPTIONS))? && is_file(run.join(OPTIONS))? => {
+            Some(run.to_owned())
+        }
+        _ => None,
+    })
 }
 
-/// Goes on with the run in `path`, from its newest checkpoint.
+/// Goes on with the run in `path` from its newest checkpoint, or from the checkpoint that `path` is.
 pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Started> {
     let name = path.display();
-    if !path.exists() {
-        bail!("{name}: no such folder, so there is no run to resume");
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => bail!("{name}: expected a run's folder, but it is a file"),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!("{name}: no such folder, so there is no run to resume")
+        }
+        Err(error) => return Err(error).with_context(|| name.to_string()),
     }
-    if !path.is_dir() {
-        bail!("{name}: expected a run's folder, but it is a file");
-    }
-    if !path.join(OPTIONS).exists() {
+    let run = run_of(path)?;
+    let chosen = run.is_some().then(|| path.to_owned());
+    let path = run.as_deref().unwrap_or(path);
+    if !is_file(path.join(OPTIONS))? {
         bail!("{name}: there is no run to resume: {OPTIONS} is missing");
     }
     let folder = saves.then(|| RunFolder::open(path)).transpose()?;
@@ -72,12 +82,12 @@ pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Starte
         ..now
     };
     refuse_changes(path, &before, &now)?;
-    let checkpoint = match latest_checkpoint(path) {
+    let newest = match latest_checkpoint(path) {
         Ok(checkpoint) => Some(checkpoint),
         Err(TrainError::NoCheckpoint { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let Some(checkpoint) = checkpoint else {
+    let Some(checkpoint) = chosen.or(newest) else {
         // It was stopped before its first checkpoint: it begins again, to the same bits.
         let settings = settle(&now, base(&now)?)?;
         return start_in(folder, settings);

@@ -4,14 +4,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use checkpoint::{Precision, save_hugging_face};
-use dataloader::DataLoader;
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 use train::{
-    Evaluation, Event, Outcome, TrainConfig, TrainError, Trainer, calc_loss_loader,
-    latest_checkpoint,
+    Evaluation, Event, Outcome, RunFolder, TrainConfig, Trainer, latest_checkpoint, loss_until,
 };
 
 use super::config_file::to_json;
@@ -94,7 +92,7 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
         let outcome = trainer.run(save_to, &mut |event| watch.on(event, look_at));
         let outcome = world.common(outcome).map_err(|error| {
             watch.progress.finish();
-            with_last_checkpoint(error, path)
+            with_last_checkpoint(error, &folder)
         })?;
         if watch.wants_to_stop() {
             if save_to.is_none()
@@ -108,10 +106,12 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
         if look_at.is_none() {
             break outcome;
         }
-        let evaluation = side_evaluation(&trainer, loaders)?;
-        watch.progress.evaluation(&evaluation);
-        watch.record(&Line::eval(&evaluation))?;
-        watch.progress.pause_over();
+        let stop = &mut || watch.interrupt.asked();
+        if let Some(evaluation) = side_evaluation(&trainer, loaders, stop)? {
+            watch.progress.evaluation(&evaluation);
+            watch.record(&Line::eval(&evaluation))?;
+            watch.progress.pause_over();
+        }
     };
     if let Some(error) = watch.log_error {
         watch.progress.finish();
@@ -120,7 +120,8 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
 
     let mut last = None;
     if outcome == Outcome::Finished {
-        last = finish(&trainer, loaders, &mut watch, path)?;
+        last = finish(&trainer, loaders, &mut watch, path)
+            .map_err(|error| with_last_checkpoint(error, &folder))?;
     }
     watch.progress.finish();
     plot::draw(path)?;
@@ -140,7 +141,7 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
     sum_up(
         &watch.progress,
         &settings,
-        path,
+        &folder,
         steps,
         (first, last),
         began,
@@ -207,21 +208,34 @@ fn next_close_look(config: &TrainConfig, steps_done: u64) -> Option<u64> {
 }
 
 /// An evaluation that leaves the run as it is: it goes on as if it had not been.
-fn side_evaluation(trainer: &Trainer, loaders: &Loaders) -> Result<Evaluation, TrainError> {
+///
+/// None if `stop` says so meanwhile.
+fn side_evaluation(
+    trainer: &Trainer,
+    loaders: &Loaders,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Option<Evaluation>> {
     let (model, batches) = (trainer.model(), Some(trainer.config().eval_batches));
     let mut rng = TorchRng::manual_seed(0);
-    let mut loss = |loader: &DataLoader| calc_loss_loader(loader, model, batches, &mut rng);
+    let mut losses = Vec::new();
+    for loader in std::iter::once(&loaders.train).chain(&loaders.validation) {
+        match loss_until(loader, model, batches, &mut rng, stop)? {
+            Some(loss) if loss.is_finite() => losses.push(loss),
+            Some(loss) => bail!("the loss after the last step is {loss}"),
+            None => return Ok(None),
+        }
+    }
     let last = trainer.steps().last();
-    Ok(Evaluation {
+    Ok(Some(Evaluation {
         step: trainer.steps_done().saturating_sub(1),
         epoch: last.map_or(0, |step| step.epoch),
-        train_loss: loss(&loaders.train)?,
-        val_loss: loaders.validation.as_ref().map(loss).transpose()?,
+        train_loss: losses[0],
+        val_loss: losses.get(1).copied(),
         tokens_seen: trainer.tokens_seen(),
-    })
+    }))
 }
 
-/// The last evaluation and the last sample, unless they were due anyway or are there already; neither changes the run.
+/// The last evaluation and the last sample, unless they were due anyway or are there already, or the user wants to stop; neither changes the run.
 fn finish(
     trainer: &Trainer,
     loaders: &Loaders,
@@ -238,28 +252,42 @@ fn finish(
         }
     }
     let mut last = trainer.evaluations().last().copied();
+    let interrupt = watch.interrupt.clone();
+    let stop = &mut || interrupt.asked();
     if !evaluated {
-        let evaluation = side_evaluation(trainer, loaders)?;
+        let Some(evaluation) = side_evaluation(trainer, loaders, stop)? else {
+            return Ok(last);
+        };
         watch.progress.evaluation(&evaluation);
         watch.record(&Line::eval(&evaluation))?;
         last = Some(evaluation);
     }
     if let Some(sample) = &trainer.config().sample
         && !sampled
+        && let Some(ids) = trainer.sample_until(sample, stop)?
     {
-        let line = watch.sample(done, &trainer.sample(sample)?);
+        let line = watch.sample(done, &ids);
         watch.record(&line)?;
     }
     Ok(last)
 }
 
-/// What failed, and which checkpoint there is to go back to.
-fn with_last_checkpoint(error: anyhow::Error, path: &Path) -> anyhow::Error {
-    let Ok(checkpoint) = latest_checkpoint(path) else {
+/// What failed, and which checkpoints there are to go back to.
+fn with_last_checkpoint(error: anyhow::Error, folder: &RunFolder) -> anyhow::Error {
+    let Ok(checkpoint) = latest_checkpoint(folder.path()) else {
         return error;
     };
+    let best = match folder.best() {
+        Ok(Some((best, loss))) if best != checkpoint => {
+            format!(
+                ", and the best, {}, validation loss {loss:.3}",
+                best.display()
+            )
+        }
+        _ => String::new(),
+    };
     let kept = anyhow!(
-        "{error}; the last checkpoint is kept: {}",
+        "{error:#}; the last checkpoint is kept: {}{best}",
         checkpoint.display()
     );
     match error.is::<Common>() {

@@ -11,7 +11,7 @@ use super::data::{self, Data, Loaders, Source, Windows};
 use super::options::TrainOptions;
 use super::tokenizer::{TokenizerChoice, bpe_at_most};
 use crate::failure::Usage;
-use crate::memory::{Purpose, check_fits};
+use crate::memory::{Purpose, TrainingNeed, check_fits};
 use crate::presets::{PRESETS, Preset};
 use crate::vocabulary::{Vocabulary, is_gpt2_size};
 
@@ -25,6 +25,9 @@ pub(crate) struct Base {
     pub(crate) vocabulary: Vocabulary,
 }
 
+/// Checkpoints to keep: one to go back to if the newest is damaged.
+const KEEP: usize = 2;
+
 /// A run before its first step, but for its weights.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -37,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) log_interval: u64,
     pub(crate) data: Data,
     pub(crate) loaders: Loaders,
+    /// The memory that it takes.
+    pub(crate) need: TrainingNeed,
     /// All of it as options, for whoever wants the same run again.
     pub(crate) kept: TrainOptions,
 }
@@ -100,6 +105,9 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<Base>) -> Result<Settings
         batch_size,
     };
     let loaders = data::loaders(&data, windows)?;
+    let windows = loaders.train.dataset().len();
+    let need = TrainingNeed::of(&model, (batch_size, loaders.max_length, windows))?;
+    need.check()?;
 
     let accumulation = said.gradient_accumulation_steps.unwrap_or(1);
     let max_steps = match (said.max_steps, said.epochs) {
@@ -129,6 +137,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<Base>) -> Result<Settings
     let save_interval = said
         .save_interval
         .unwrap_or(eval_interval.saturating_mul(4));
+    let keep = said.keep.unwrap_or(KEEP);
     let prompt = said.prompt.clone().unwrap_or_else(|| {
         match said.data {
             None => "Marta looked at the river", // of the story that comes with the program
@@ -157,7 +166,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<Base>) -> Result<Settings
             }),
         }),
         save_every: Some(save_interval as u64),
-        keep: 1,
+        keep,
     };
 
     let seed = said.seed.unwrap_or(SEED);
@@ -193,6 +202,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<Base>) -> Result<Settings
         prompt: Some(prompt),
         sample_tokens: Some(sample_tokens),
         save_interval: Some(save_interval),
+        keep: Some(keep),
         log_interval: Some(log_interval),
         warmup_steps: Some(warmup_steps),
         ..said.clone()
@@ -207,6 +217,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<Base>) -> Result<Settings
         log_interval: log_interval as u64,
         data,
         loaders,
+        need,
         kept: with_schedule(kept, schedule),
     })
 }

@@ -24,6 +24,10 @@ use crate::{model, runs};
 /// The options of a run, in its folder.
 pub(crate) const OPTIONS: &str = "options.toml";
 
+/// Its first line, by which a run's folder is known.
+pub(crate) const OPTIONS_BEGIN: &str =
+    "# The options of this run; `gpt train --config` takes them.";
+
 /// `--init-from scratch`: a new model.
 const SCRATCH: &str = "scratch";
 
@@ -111,7 +115,10 @@ pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<
 /// The folder of a model to start from.
 fn weights_to_start_from(path: &Path) -> Result<PathBuf> {
     let name = path.to_string_lossy();
-    if !path.exists() {
+    if !path
+        .try_exists()
+        .with_context(|| path.display().to_string())?
+    {
         let tip = match name.starts_with("gpt2") {
             true => {
                 ": nothing is downloaded; a folder with its config.json and model.safetensors works, as transformers' save_pretrained writes it"
@@ -129,6 +136,7 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
         Some(path) => path.to_owned(),
         None => runs::create(Path::new(runs::RUNS))?,
     };
+    runs::refuse_foreign(&path)?;
     let folder = RunFolder::open(&path)?;
     if folder.newest()?.is_some() {
         let path = path.display();
@@ -167,10 +175,7 @@ fn with_config(model: &GptModel, config: GptConfig) -> Result<GptModel> {
 
 /// Keeps the options in the run's folder.
 pub(crate) fn write_options(folder: &Path, options: &TrainOptions) -> Result<()> {
-    let text = format!(
-        "# The options of this run; `gpt train --config` takes them.\n{}",
-        to_toml(options)?
-    );
+    let text = format!("{OPTIONS_BEGIN}\n{}", to_toml(options)?);
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     write_atomically(folder.join(OPTIONS), |file| file.write_all(text.as_bytes()))?;
     Ok(())

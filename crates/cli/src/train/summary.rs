@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use rayon::current_num_threads;
 use tensor_ops::Parameters;
-use train::{Evaluation, Trainer, latest_checkpoint};
+use train::{Evaluation, RunFolder, Trainer, latest_checkpoint};
 
 use super::log::LOG;
 use super::plot::{PNG, SVG};
 use super::progress::Progress;
 use super::run::MODEL;
 use super::settings::Settings;
-use crate::memory::count;
+use crate::memory::{bytes, count};
 
 /// Model, data, steps and settings.
 pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Trainer, path: &Path) {
@@ -62,6 +62,8 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
         settings.seed,
         current_num_threads()
     ));
+    let need = settings.need;
+    progress.line(&format!("memory    about {}: {need}", bytes(need.total())));
     if loaders.max_length < model.context_length {
         progress.line(&format!(
             "note      windows of {} tokens are shorter than the context of {}",
@@ -86,11 +88,12 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
 pub(crate) fn sum_up(
     progress: &Progress,
     settings: &Settings,
-    path: &Path,
+    folder: &RunFolder,
     (before, steps): (u64, u64),
     (first, last): (Option<Evaluation>, Option<Evaluation>),
     began: Instant,
 ) {
+    let path = folder.path();
     let name = path.display();
     progress.line("");
     if before >= steps {
@@ -123,6 +126,12 @@ pub(crate) fn sum_up(
     }
     let checkpoint = latest_checkpoint(path).unwrap_or_else(|_| path.to_owned());
     progress.line(&format!("model   {}", checkpoint.display()));
+    if let Ok(Some((best, loss))) = folder.best()
+        && best != checkpoint
+    {
+        let best = best.display();
+        progress.line(&format!("best    {best}, validation loss {loss:.3}"));
+    }
     progress.line(&format!("        {name}/{MODEL} for transformers"));
     progress.line(&format!("curve   {name}/{SVG}, {name}/{PNG}"));
     progress.line(&format!("log     {name}/{LOG}"));

@@ -103,3 +103,18 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     );
     ok(path, "train --resume run --max-steps 1");
 }
+
+#[test]
+fn ctrl_c_is_heard_within_a_sample() {
+    let folder = folder();
+    let path = folder.path();
+    // A sample that would take hours.
+    let flags = TINY.replace("--sample-tokens 3", "--sample-tokens 100000000");
+    let flags = format!("{flags} --sample-interval 1 --max-steps 9 --out-dir run");
+    let (mut child, mut lines) = started(path, &format!("train {flags}"), "step 1/9");
+    interrupt(&child);
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    assert!(rest.contains("stopped after step 1 and saved"), "{rest}");
+}

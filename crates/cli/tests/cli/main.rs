@@ -4,6 +4,7 @@ mod generate;
 mod help;
 mod inspect;
 mod interrupt;
+mod keeps;
 mod readme;
 mod refusals;
 mod resume;

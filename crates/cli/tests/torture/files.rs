@@ -1,0 +1,139 @@
+//! Every file of a run, and what a command is given, replaced by what should not be there.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+
+use crate::sandbox::{
+    PATIENCE, copy, files_below, folder_with_a_run, gpt, is_long, report, train, typed, words,
+};
+
+/// A name, and what makes it where a file was.
+type Replacement = (&'static str, fn(&Path));
+
+/// What a file is replaced by.
+pub(crate) const REPLACEMENTS: [Replacement; 8] = [
+    ("nothing", |_| {}),
+    ("an empty file", |path| fs::write(path, "").expect("a file")),
+    ("half of itself", |_| {}), // see `replace`
+    ("a folder", |path| fs::create_dir(path).expect("a folder")),
+    ("a pipe", |path| {
+        let made = Command::new("mkfifo").arg(path).status();
+        assert!(made.expect("mkfifo runs").success());
+    }),
+    ("a device", |path| {
+        std::os::unix::fs::symlink("/dev/zero", path).expect("a link");
+    }),
+    ("noise", |path| {
+        let noise: Vec<u8> = (0..4096u32).map(|i| ((i * i * 31) >> 3) as u8).collect();
+        fs::write(path, noise).expect("a file");
+    }),
+    ("5 GB of nothing", |path| {
+        let file = File::create(path).expect("a file");
+        file.set_len(5_000_000_000).expect("a sparse file");
+    }),
+];
+
+/// Replaces a file.
+pub(crate) fn replace(path: &Path, (name, make): Replacement) {
+    let old = fs::read(path).expect("a file");
+    fs::remove_file(path).expect("a file");
+    make(path);
+    if name == "half of itself" {
+        fs::write(path, &old[..old.len() / 2]).expect("a file");
+    }
+}
+
+/// Commands that read a run, and whether the short form has them too.
+pub(crate) fn commands() -> Vec<(Vec<OsString>, bool)> {
+    let resume = "train --resume run --max-steps 3";
+    let long = [
+        "eval --data data.bin -m run --threads 1",
+        "convert run model",
+        "generate --tokens 1 -n 2 -m run --threads 1",
+        "logits --tokens 1 -m run --threads 1",
+    ];
+    let quick = [(words(resume), true), (words("info run"), true)];
+    let long = long.into_iter().map(|command| (words(command), false));
+    quick.into_iter().chain(long).collect()
+}
+
+#[test]
+fn a_replaced_file_of_a_run_is_refused_in_a_line_and_costs_no_other() {
+    let good = folder_with_a_run();
+    let files = files_below(&good.path().join("run"));
+    let newest = "checkpoints/step-00000002";
+    let (mut cases, mut faults) = (0, Vec::new());
+    for file in &files {
+        if !is_long() && file.starts_with("checkpoints/") && !file.starts_with(newest) {
+            continue;
+        }
+        for replacement in REPLACEMENTS {
+            for (command, quick) in commands() {
+                if !is_long() && !quick {
+                    continue;
+                }
+                cases += 1;
+                let folder = tempfile::tempdir().expect("a temporary folder");
+                copy(good.path(), folder.path());
+                replace(&folder.path().join("run").join(file), replacement);
+                let ended = gpt(folder.path(), &command, PATIENCE);
+                let case = format!("{file} is {}, {}", replacement.0, typed(&command));
+                if let Some(fault) = ended.fault() {
+                    faults.push(format!("{case}: {fault}"));
+                }
+                // The curve is drawn when all is saved.
+                if ended.is_ok() || file.starts_with("loss.") {
+                    continue;
+                }
+                for other in files.iter().filter(|other| *other != file) {
+                    let contents = |root: &Path| fs::read(root.join("run").join(other)).ok();
+                    let is_kept = other.starts_with("checkpoints/") || other == "latest.json";
+                    if is_kept && contents(folder.path()) != contents(good.path()) {
+                        faults.push(format!("{case}: {other} is no longer what it was"));
+                    }
+                }
+            }
+        }
+    }
+    report("files of a run replaced", cases, &faults);
+}
+
+#[test]
+fn a_file_that_is_given_to_a_command_may_be_anything() {
+    let good = folder_with_a_run();
+    let text = |flag: &str, file: &str| {
+        let mut arguments = train("--data");
+        arguments.extend(words(&format!("{flag} {file} --out-dir new")));
+        arguments
+    };
+    let commands = [
+        ("data.bin", text("--data", "data.bin")),
+        ("data.txt", text("--data", "data.txt")),
+        ("c.toml", text("--config", "c.toml")),
+        ("data.bin", words("eval --data data.bin -m run --threads 1")),
+        ("data.txt", words("eval --data data.txt -m run --threads 1")),
+        ("data.txt", words("tokenize --file data.txt")),
+    ];
+    let (mut cases, mut faults) = (0, Vec::new());
+    for (file, command) in commands {
+        for replacement in REPLACEMENTS {
+            cases += 1;
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            copy(good.path(), folder.path());
+            replace(&folder.path().join(file), replacement);
+            let ended = gpt(folder.path(), &command, PATIENCE);
+            // 2.5 billion tokens of id 0 are a corpus, which takes its time but no memory.
+            let runs_on = file == "data.bin" && replacement.0.starts_with("5 GB");
+            if ended.status.is_none() && runs_on {
+                continue;
+            }
+            if let Some(fault) = ended.fault() {
+                let case = format!("{file} is {}, {}", replacement.0, typed(&command));
+                faults.push(format!("{case}: {fault}"));
+            }
+        }
+    }
+    report("files given to a command", cases, &faults);
+}

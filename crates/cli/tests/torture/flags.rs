@@ -1,0 +1,136 @@
+//! Every flag that the help lists: numbers at their edges, texts and paths that are no UTF-8 and would steer a terminal.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::sandbox::{folder_with_a_run, gpt, is_long, report, train, typed, words};
+
+/// Where numbers end, for some type or other.
+const EDGES: [&str; 17] = [
+    "0",
+    "1",
+    "-1",
+    "18446744073709551615",
+    "9223372036854775808",
+    "NaN",
+    "9223372036854775807",
+    "18446744073709551616",
+    "4294967295",
+    "4294967296",
+    "9007199254740993",
+    "1000000007",
+    "inf",
+    "-0",
+    "1e308",
+    "5e-324",
+    "",
+];
+
+/// Edges that the short form tries.
+const QUICK_EDGES: usize = 4;
+
+/// How long a value that is taken may run on: what it asks for may take hours.
+const RUNS_ON: Duration = Duration::from_secs(2);
+
+/// The commands, with what they need beside the flag.
+fn commands(flag: &str) -> [Vec<OsString>; 3] {
+    let mut training = train(flag);
+    if flag != "--out-dir" {
+        training.extend(words("--out-dir new"));
+    }
+    let generate = match flag {
+        "--tokens" => words("generate -m run"),
+        "--model" => words("generate --tokens 1 -n 2"),
+        "--max-new-tokens" => words("generate --tokens 1 -m run"),
+        _ => words("generate --tokens 1 -n 2 -m run"),
+    };
+    let eval = match flag {
+        "--data" => words("eval -m run"),
+        "--model" => words("eval --data data.bin"),
+        _ => words("eval --data data.bin -m run"),
+    };
+    [training, generate, eval]
+}
+
+/// The flags of a command that take a value of one of these kinds, by its help.
+fn flags(command: &str, kinds: &[&str]) -> Vec<String> {
+    let help = Command::new(env!("CARGO_BIN_EXE_gpt"))
+        .args([command, "--help"])
+        .output()
+        .expect("gpt runs");
+    let help = String::from_utf8(help.stdout).expect("text");
+    let mut flags = Vec::new();
+    for line in help.lines() {
+        let Some((flag, rest)) = line
+            .split_once("--")
+            .and_then(|(_, rest)| rest.split_once(' '))
+        else {
+            continue;
+        };
+        let is_flag = line.trim_start().starts_with('-');
+        if is_flag
+            && kinds
+                .iter()
+                .any(|kind| rest.starts_with(&format!("<{kind}>")))
+        {
+            flags.push(format!("--{flag}"));
+        }
+    }
+    flags
+}
+
+/// All flags of these kinds with all these values.
+fn sweep(what: &str, kinds: &[&str], values: &[OsString], least: usize) {
+    let (mut cases, mut faults) = (0, Vec::new());
+    let good = folder_with_a_run();
+    for (i, command) in ["train", "generate", "eval"].into_iter().enumerate() {
+        for flag in flags(command, kinds) {
+            for value in values {
+                cases += 1;
+                let mut arguments = commands(&flag)[i].clone();
+                let mut word = OsString::from(format!("{flag}="));
+                word.push(value);
+                arguments.push(word);
+                let ended = gpt(good.path(), &arguments, RUNS_ON);
+                // A value that is taken may ask for much.
+                let runs_on = ended.status.is_none();
+                if let (Some(fault), false) = (ended.fault(), runs_on) {
+                    faults.push(format!("{}: {fault}", typed(&arguments)));
+                }
+                let _ = std::fs::remove_dir_all(good.path().join("new"));
+            }
+        }
+    }
+    assert!(cases >= least, "the help lists only {cases} cases");
+    report(what, cases, &faults);
+}
+
+#[test]
+fn numbers_at_their_edges_are_taken_or_refused_in_a_line() {
+    let edges = match is_long() {
+        true => &EDGES[..],
+        false => &EDGES[..QUICK_EDGES],
+    };
+    let values: Vec<OsString> = edges.iter().map(OsString::from).collect();
+    sweep("numbers", &["N", "X", "P"], &values, 30 * values.len());
+}
+
+#[test]
+fn texts_that_are_no_utf8_are_taken_or_refused_in_a_line() {
+    let values = [b"o\xff".to_vec(), b"o\n\x1b[31mEVIL\x07".to_vec()];
+    let values = values.map(OsString::from_vec);
+    let kinds = [
+        "FILE",
+        "DIR",
+        "FILE|DIR",
+        "scratch|DIR",
+        "NAME",
+        "TEXT",
+        "FILE.toml",
+        "BUILD",
+        "1,2,3",
+    ];
+    sweep("texts", &kinds, &values, 12);
+}

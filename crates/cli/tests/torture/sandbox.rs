@@ -1,0 +1,206 @@
+//! Runs `gpt` within limits of time and memory, and judges how it ended.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Longer than this is a hang.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// KiB of address space: what a model of some hundred parameters needs, the threads' stacks, and 64 MiB.
+const ADDRESS_SPACE: u32 = 300 << 10;
+
+/// A model of some hundred parameters on `data.bin`, as flags and values.
+pub(crate) const TINY: &[(&str, &str)] = &[
+    ("--data", "data.bin"),
+    ("--vocab-size", "61"),
+    ("--n-layers", "1"),
+    ("--n-heads", "2"),
+    ("--emb-dim", "8"),
+    ("--context-length", "8"),
+    ("--batch-size", "4"),
+    ("--threads", "1"),
+    ("--warmup-steps", "1"),
+    ("--eval-iters", "1"),
+    ("--sample-tokens", "2"),
+    ("--max-steps", "2"),
+];
+
+/// Whether all cases are asked for.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("TORTURE").is_some()
+}
+
+/// How a process ended.
+pub(crate) struct Ended {
+    /// None if it was ended because it took too long.
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    pub(crate) fn is_ok(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// What is wrong with the way it ended; a refusal in one line is right.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let Some(status) = self.status else {
+            return Some("it hangs".to_owned());
+        };
+        if let Some(signal) = status.signal() {
+            return Some(format!("signal {signal}: {}", self.stderr));
+        }
+        if self.stderr.contains("panicked") {
+            return Some(self.stderr.clone());
+        }
+        let lines: Vec<&str> = self
+            .stderr
+            .lines()
+            .filter(|line| !line.is_empty())
+            .collect();
+        match status.code() {
+            Some(0) => None,
+            Some(1 | 2) if lines.len() == 1 && lines[0].starts_with("error: ") => {
+                let steers = lines[0].contains(char::is_control);
+                steers.then(|| format!("{:?}", lines[0]))
+            }
+            _ => Some(format!("{status}: {}", self.stderr)),
+        }
+    }
+}
+
+/// Runs `gpt` in a folder, without an input.
+pub(crate) fn gpt(folder: &Path, arguments: &[OsString], patience: Duration) -> Ended {
+    gpt_under(&[], folder, arguments, patience)
+}
+
+/// Runs `gpt` as the arguments of another program.
+pub(crate) fn gpt_under(
+    program: &[&str],
+    folder: &Path,
+    arguments: &[OsString],
+    patience: Duration,
+) -> Ended {
+    let stderr = tempfile::tempfile().expect("a temporary file");
+    let limit = match program {
+        [] => format!("ulimit -v {ADDRESS_SPACE};"),
+        _ => String::new(), // strace needs more
+    };
+    let mut child = Command::new("sh")
+        .args(["-c", &format!("{limit} exec \"$@\""), "sh"])
+        .args(program)
+        .arg(env!("CARGO_BIN_EXE_gpt"))
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(stderr.try_clone().expect("a handle"))
+        .spawn()
+        .expect("sh runs");
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is ours") {
+            break Some(status);
+        }
+        if began.elapsed() > patience {
+            child.kill().expect("it is ours");
+            child.wait().expect("it is ours");
+            break None;
+        }
+        sleep(Duration::from_millis(2));
+    };
+    let mut stderr = stderr;
+    let mut text = Vec::new();
+    std::io::Seek::rewind(&mut stderr).expect("a file");
+    std::io::Read::read_to_end(&mut stderr, &mut text).expect("a file");
+    Ended {
+        status,
+        stderr: String::from_utf8_lossy(&text).into_owned(),
+    }
+}
+
+/// Words as arguments.
+pub(crate) fn words(text: &str) -> Vec<OsString> {
+    text.split_whitespace().map(OsString::from).collect()
+}
+
+/// `train` with the flags of [`TINY`], but for those in `without`.
+pub(crate) fn train(without: &str) -> Vec<OsString> {
+    let flags = TINY.iter().filter(|(flag, _)| *flag != without);
+    let flags = flags.flat_map(|&(flag, value)| [flag, value]);
+    std::iter::once("train")
+        .chain(flags)
+        .map(OsString::from)
+        .collect()
+}
+
+/// A folder with `data.bin`, 400 ids below 61, `data.txt`, `options.toml`, and a finished run.
+pub(crate) fn folder_with_a_run() -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path();
+    let ids = (0..400u32).map(|i| (i * i / 7 + 3 * i) % 61);
+    let bytes: Vec<u8> = ids.flat_map(|id| (id as u16).to_le_bytes()).collect();
+    fs::write(path.join("data.bin"), bytes).expect("a file");
+    fs::write(
+        path.join("data.txt"),
+        "Marta looked at the river. ".repeat(40),
+    )
+    .expect("a file");
+    let mut arguments = train("");
+    arguments.extend(words("--save-interval 1 --out-dir run"));
+    let ended = gpt(path, &arguments, PATIENCE);
+    assert!(ended.is_ok(), "{}", ended.stderr);
+    fs::copy(path.join("run/options.toml"), path.join("c.toml")).expect("a file");
+    folder
+}
+
+/// A copy of a folder and all that is in it.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        match entry.file_type().expect("a type").is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).expect("a file")),
+        }
+    }
+}
+
+/// The paths of all files below a folder, from there.
+pub(crate) fn files_below(folder: &Path) -> Vec<String> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name().to_string_lossy().into_owned();
+        match entry.file_type().expect("a type").is_dir() {
+            true => {
+                let below = files_below(&entry.path()).into_iter();
+                files.extend(below.map(|file| format!("{name}/{file}")));
+            }
+            false => files.push(name),
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Arguments as one would type them.
+pub(crate) fn typed(arguments: &[OsString]) -> String {
+    let shown = arguments.iter().map(|word| OsStr::to_string_lossy(word));
+    format!("gpt {}", shown.collect::<Vec<_>>().join(" "))
+}
+
+/// Fails with all faults; tells the figures.
+#[track_caller]
+pub(crate) fn report(what: &str, cases: usize, faults: &[String]) {
+    println!("{what}: {cases} cases, {} faults", faults.len());
+    assert!(faults.is_empty(), "{what}:\n{}", faults.join("\n"));
+}

@@ -1,0 +1,55 @@
+//! Arbitrary bytes as texts, vocabularies and ids: what is encoded comes back, ids that are none are refused, without a panic.
+//!
+//! Input: the length of a text (2 bytes), the text that makes the vocabulary, and the rest, which is a text and ids (4 bytes each) at once.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use tokenizer::{
+    AllowedSpecial, Gpt2Tokenizer, SimpleTokenizerV1, SimpleTokenizerV2, StreamingDecoder,
+    Vocabulary, preprocess,
+};
+
+static GPT2: LazyLock<Gpt2Tokenizer> = LazyLock::new(Gpt2Tokenizer::new);
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((length, bytes)) = bytes.split_first_chunk::<2>() else {
+        return;
+    };
+    let (first, rest) = bytes.split_at(bytes.len().min(usize::from(u16::from_le_bytes(*length))));
+    let (first, text) = (String::from_utf8_lossy(first), String::from_utf8_lossy(rest));
+    let ids = rest.as_chunks::<4>().0.iter();
+    let ids: Vec<u32> = ids.map(|&bytes| u32::from_le_bytes(bytes)).collect();
+
+    let v1 = SimpleTokenizerV1::new(Vocabulary::from_text(&first));
+    let words = preprocess(&first);
+    let encoded = v1.encode(&first).expect("the words of its own text");
+    assert_eq!(encoded.len(), words.len());
+    v1.decode(&encoded).expect("its own ids");
+    let _ = (v1.encode(&text), v1.decode(&ids));
+    let mut vocabulary = Vocabulary::from_text(&first);
+    vocabulary.extend(["<|endoftext|>", "<|unk|>"]);
+    if let Ok(v2) = SimpleTokenizerV2::new(vocabulary) {
+        v2.decode(&v2.encode(&text)).expect("its own ids");
+        let _ = v2.decode(&ids);
+    }
+
+    let encoded = GPT2.encode_ordinary(&text);
+    assert_eq!(GPT2.decode(&encoded).expect("ids of a text"), text);
+    let mut stream = StreamingDecoder::new(&GPT2);
+    let mut streamed = String::new();
+    for &id in &encoded {
+        streamed += &stream.push(id).expect("ids of a text");
+    }
+    assert_eq!(streamed + &stream.finish(), text);
+    for allowed in [AllowedSpecial::All, AllowedSpecial::None] {
+        if let Ok(encoded) = GPT2.encode(&text, allowed) {
+            assert_eq!(GPT2.decode(&encoded).expect("ids of a text"), text);
+        }
+    }
+    if let (Ok(bytes), Ok(lossy)) = (GPT2.decode_bytes(&ids), GPT2.decode_lossy(&ids)) {
+        assert_eq!(String::from_utf8_lossy(&bytes), lossy);
+    }
+});
