@@ -1,5 +1,7 @@
 //! The project's own checks, run as `cargo xtask <command>`; `main` is one match over the commands.
 
+#![allow(rustdoc::broken_intra_doc_links)] // help texts name cells, "In [36]"
+
 use std::ffi::OsString;
 use std::process::{self, ExitCode};
 
