@@ -293,7 +293,11 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     );
 
     book.draws("Probabilities at three temperatures", || {
-        let groups = [("0.1", &colder), ("1", &probas), ("5", &hotter)];
+        let groups = [
+            ("temperature 0.1", &colder),
+            ("temperature 1", &probas),
+            ("temperature 5", &hotter),
+        ];
         bars(&Bars {
             title: "Temperature scaling",
             x: "next token",

@@ -136,13 +136,16 @@ impl Outline {
                             "line {index}: a picture computes what it needs inside, but `{lost}` stands before it"
                         );
                     }
-                    let body = shown(&arguments, 1);
+                    let closure = shown(&arguments, 1);
+                    let body = closure.trim_start_matches("||").trim();
+                    let body = body
+                        .strip_prefix('{')
+                        .and_then(|body| body.strip_suffix('}'));
+                    let lines: Vec<&str> = body.unwrap_or(&closure).lines().collect();
                     outline.items.push(Item::Picture {
                         name: literal(0)?,
                         line: u32::try_from(from + 1)?,
-                        code: code(&body.lines().skip(1).collect::<Vec<_>>(), "")
-                            .trim_end_matches(['}', '\n'])
-                            .to_owned(),
+                        code: code(&lines, ""),
                     });
                 }
                 "prints" | "prints_within" | "shows" | "shape" | "again" | "known" | "agrees"

@@ -9,7 +9,7 @@ use std::process::Command;
 pub struct Opened {
     /// The document as HTML, scripts run.
     pub dom: String,
-    /// The console's lines: errors of scripts, resources that are missing, and whatever a page writes there.
+    /// The console's lines: errors of scripts, whatever a page writes there, and `missing NAME` for each resource that is not there.
     pub console: Vec<String>,
 }
 
@@ -19,7 +19,16 @@ pub struct Opened {
 /// If the browser fails.
 pub fn open(page: &Path) -> Option<Opened> {
     let profile = tempfile::tempdir().expect("a temporary folder");
-    let page = page.canonicalize().expect("the page exists");
+    // Chromium's console is silent about files that are missing.
+    let source = std::fs::read_to_string(page).expect("the page exists");
+    let source = source.replacen(
+        "<head>",
+        "<head><script>addEventListener('error', ({ target }) => { \
+         if (target !== window) console.error('missing ' + (target.src || target.href)) }, true)</script>",
+        1,
+    );
+    let page = profile.path().join("page.html");
+    std::fs::write(&page, source).expect("a temporary file");
     for browser in ["chromium", "chromium-browser", "google-chrome"] {
         let output = Command::new(browser)
             .args("--headless --no-sandbox --disable-gpu --no-first-run --disable-sync".split(' '))
@@ -60,13 +69,16 @@ mod tests {
     fn errors_and_missing_resources_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let page = folder.path().join("page.html");
-        let source = "<p></p><script>document.querySelector('p').textContent = 6 * 7</script>\
+        let source = "<head></head><p></p><script>document.querySelector('p').textContent = 6 * 7</script>\
                       <img src=\"none.png\"><script>nothing()</script>";
         std::fs::write(&page, source).unwrap();
         let Some(opened) = open(&page) else { return };
         assert!(opened.dom.contains("<p>42</p>"), "{opened:?}");
         let console = opened.console.join("\n");
-        assert!(console.contains("ERR_FILE_NOT_FOUND"), "{console}");
+        assert!(
+            console.contains("missing file://") && console.contains("none.png"),
+            "{console}"
+        );
         assert!(console.contains("nothing is not defined"), "{console}");
     }
 }

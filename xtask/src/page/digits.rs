@@ -11,6 +11,8 @@ use pictures::html::escape;
 pub(crate) struct Difference {
     of_ours: Vec<Range<usize>>,
     of_printed: Vec<Range<usize>>,
+    /// There are more numbers in one than in the other.
+    other_form: bool,
 }
 
 impl Difference {
@@ -27,6 +29,7 @@ impl Difference {
         if ours_words.len() != printed_words.len() {
             difference.of_ours.push(0..ours.len());
             difference.of_printed.push(0..printed.len());
+            difference.other_form = true;
             return difference;
         }
         for ((one, at), (other, place)) in ours_words.into_iter().zip(printed_words) {
@@ -40,6 +43,11 @@ impl Difference {
     /// Whether both say the same.
     pub(crate) fn is_none(&self) -> bool {
         self.of_ours.is_empty() && self.of_printed.is_empty()
+    }
+
+    /// Whether nothing but the form differs, given that the values agree: a list for a table, say.
+    pub(super) fn is_form_alone(&self) -> bool {
+        self.other_form
     }
 
     /// From the first character that differs to the end of both parts.

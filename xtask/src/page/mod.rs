@@ -36,7 +36,8 @@ pub(crate) fn write(folder: &Path, filter: Option<&str>, text: Option<&'static s
     for program in PROGRAMS {
         let named = chosen.contains(&program.name);
         // The index names a long notebook, too.
-        if !named && (filter.is_some() || program.tier != Tier::Long) {
+        let in_index = filter.is_none() && program.tier == Tier::Long;
+        if !named && !in_index {
             continue;
         }
         let finished = if named {

@@ -275,7 +275,10 @@ fn output(record: &Record) -> String {
     match &record.printed {
         None => html += &block("computed", &escape(&record.ours)),
         Some(printed) => {
-            let difference = Difference::of(&record.ours, printed);
+            let mut difference = Difference::of(&record.ours, printed);
+            if record.verdict.faults.is_empty() && difference.is_form_alone() {
+                difference = Difference::default();
+            }
             let [ours, theirs] = difference.html(&record.ours, printed);
             html += &block("computed", &ours);
             html += &block("the document prints", &theirs);

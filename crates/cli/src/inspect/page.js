@@ -3,6 +3,10 @@ const data = JSON.parse(document.getElementById('data').textContent);
 const by = id => document.getElementById(id);
 const n = data.names.length, canvas = by('map'), status = by('weight');
 const cell = Math.max(2, Math.min(28, Math.floor(640 / n)));
+const paint = canvas.getContext('2d');
+// Room for the tokens on both axes, where they can be read.
+paint.font = '12px sans-serif';
+const margin = cell < 14 ? 0 : 8 + Math.ceil(Math.max(...data.names.map(name => paint.measureText(name).width)));
 let bytes, query = n - 1, key = 0;
 // Ten thousandths.
 const weight = (q, k) => {
@@ -15,8 +19,20 @@ const tell = () => {
 };
 const draw = () => {
   bytes = atob(data.attention[by('layer').value][by('head').value]);
-  canvas.width = canvas.height = n * cell;
-  const paint = canvas.getContext('2d');
+  canvas.width = canvas.height = margin + n * cell;
+  paint.translate(margin, margin);
+  paint.font = '12px sans-serif';
+  paint.fillStyle = '#222';
+  if (margin) data.names.forEach((name, place) => {
+    const middle = (place + .5) * cell + 4;
+    paint.textAlign = 'right';
+    paint.fillText(name, -6, middle);
+    paint.save();
+    paint.rotate(-Math.PI / 2);
+    paint.textAlign = 'left';
+    paint.fillText(name, 6, middle);
+    paint.restore();
+  });
   for (let q = 0; q < n; q++) {
     let most = 1;
     for (let k = 0; k <= q; k++) most = Math.max(most, weight(q, k));
@@ -56,7 +72,8 @@ for (const button of document.querySelectorAll('.tokens button'))
 for (const id of ['layer', 'head']) by(id).addEventListener('change', draw);
 canvas.addEventListener('pointermove', event => {
   const box = canvas.getBoundingClientRect();
-  go(Math.floor((event.clientY - box.top) / cell), Math.floor((event.clientX - box.left) / cell));
+  const at = place => Math.floor((place - margin) / cell);
+  go(at(event.clientY - box.top), at(event.clientX - box.left));
 });
 canvas.addEventListener('keydown', event => {
   const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] || [];

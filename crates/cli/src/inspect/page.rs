@@ -129,7 +129,7 @@ fn visible(text: &str) -> String {
 const STYLE: &str = ".tokens{line-height:2.1}\
 .tokens button{font:15px ui-monospace,monospace;color:inherit;border:1px solid var(--line);border-radius:4px;margin:0 2px;padding:.1rem .3rem;cursor:pointer;white-space:pre}\
 .tokens button[aria-pressed=true]{outline:2px solid var(--link)}\
-#next{min-height:6rem}#next td{padding-right:1rem;font-variant-numeric:tabular-nums}.bar{background:var(--link);height:.7rem;display:inline-block}\
+#next{min-height:6rem}caption{white-space:nowrap;text-align:left;font-weight:600}#next td{padding-right:1rem;font-variant-numeric:tabular-nums}.bar{background:var(--link);height:.7rem;display:inline-block}\
 label{margin-right:1rem}select{font:inherit}.map{overflow-x:auto}#weight{font-variant-numeric:tabular-nums}\
 canvas{border:1px solid var(--line);background:#fff;image-rendering:pixelated}";
 
