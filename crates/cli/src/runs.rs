@@ -8,11 +8,12 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, bail};
 use atomic_file::unfinished_of;
 use checkpoint::{is_file, read_small_file};
-use train::{CHECKPOINTS, LATEST, LOCK, TrainError, latest_checkpoint};
+use train::{BESIDE, CHECKPOINTS, LATEST, LOCK, TrainError, latest_checkpoint};
 
 use crate::train::config_file::MOST_OPTIONS_BYTES;
 use crate::train::log::LOG;
 use crate::train::plot::{PNG, SVG};
+use crate::train::run::MODEL;
 use crate::train::start::{OPTIONS, OPTIONS_BEGIN};
 
 /// Where runs are kept, under the current folder.
@@ -106,7 +107,7 @@ pub(crate) fn refuse_foreign(folder: &Path) -> Result<()> {
         text.starts_with(OPTIONS_BEGIN.as_bytes())
     };
     if is_run {
-        ours.extend([LATEST, OPTIONS, LOG, SVG, PNG]);
+        ours.extend([LATEST, OPTIONS, LOG, SVG, PNG, MODEL, BESIDE]);
     } else if let Ok(mut inside) = fs::read_dir(folder.join(CHECKPOINTS))
         && inside.next().is_some()
     {

@@ -108,8 +108,8 @@ mod tests {
             "heads           3 of 4 features",
             "activation      ReLU",
             "output head     its own",
-            "parameters      27,756",
-            "  without head  15,756",
+            "parameters      27,816",
+            "  without head  15,816",
             "  tok_emb.weight                     [1000, 12]              12,000",
             "  trf_blocks.1.att.W_query.weight    [12, 12]                   144",
         ] {

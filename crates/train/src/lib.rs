@@ -38,7 +38,7 @@ pub use latest::{CHECKPOINTS, LATEST};
 pub use loss::{calc_loss_batch, calc_loss_loader, loss_until, perplexity};
 pub use manifest::MANIFEST_FILE;
 pub use ranks::{Ranks, agree, gather_texts};
-pub use run_folder::{LOCK, RunFolder};
+pub use run_folder::{BESIDE, LOCK, RunFolder};
 pub use schedule::Schedule;
 pub use simple::{SimpleTraining, TrainingHistory, evaluate_model, train_model_simple};
 pub use trainer::{Progress, Trainer};

@@ -27,8 +27,8 @@ use crate::manifest::{MANIFEST_FILE, Manifest, write_json};
 /// The file that a run locks, by its name in the run's folder.
 pub const LOCK: &str = ".lock";
 
-/// Files here are copied into every checkpoint: a tokenizer, for instance.
-const BESIDE: &str = "tokenizer";
+/// The folder in a run whose files are copied into every checkpoint: its tokenizer.
+pub const BESIDE: &str = "tokenizer";
 
 /// A run's folder, locked as long as this lives.
 #[derive(Debug)]
@@ -144,6 +144,8 @@ impl RunFolder {
         for old in before.all().filter(|old| !latest.names(old)) {
             remove(&checkpoints, old)?;
         }
+        // A save that was killed before it was named has left one, too.
+        self.clean_up()?;
         Ok(folder)
     }
 

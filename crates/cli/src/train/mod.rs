@@ -9,7 +9,7 @@ mod options;
 pub(crate) mod plot;
 mod progress;
 mod resume;
-mod run;
+pub(crate) mod run;
 mod settings;
 pub(crate) mod start;
 mod summary;

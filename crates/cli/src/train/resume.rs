@@ -92,6 +92,7 @@ pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Starte
         let settings = settle(&now, base(&now)?)?;
         return start_in(folder, settings);
     };
+    let checkpoint = latest_checkpoint(checkpoint)?;
     let model = read_settings(&checkpoint)?.model;
     // A run from before there were tokenizers to choose has none beside its checkpoints.
     let beside = RunFolder::beside(path);

@@ -1,10 +1,12 @@
 //! The run itself: events to the screen and the log, evaluations beside the run's own, and a good end.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use checkpoint::{Precision, save_hugging_face};
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
@@ -57,6 +59,7 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
     };
     let loaders = &settings.loaders;
     let path = folder.path();
+    check_export(&path.join(MODEL))?;
     let steps_before = trainer.steps_done();
     let progress = Progress::new(
         steps_before,
@@ -146,6 +149,21 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
         (first, last),
         began,
     );
+    Ok(())
+}
+
+/// That the model can be written at the end, before the run begins.
+fn check_export(model: &Path) -> Result<()> {
+    let entries = match fs::read_dir(model) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.with_context(|| model.display().to_string())?,
+    };
+    for entry in entries {
+        let entry = entry.with_context(|| model.display().to_string())?;
+        if !entry.file_type()?.is_file() {
+            bail!("{}: expected a file", entry.path().display());
+        }
+    }
     Ok(())
 }
 
