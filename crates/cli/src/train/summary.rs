@@ -126,13 +126,13 @@ pub(crate) fn sum_up(
     }
     let checkpoint = latest_checkpoint(path).unwrap_or_else(|_| path.to_owned());
     progress.line(&format!("model   {}", checkpoint.display()));
+    progress.line(&format!("        {name}/{MODEL} for transformers"));
     if let Ok(Some((best, loss))) = folder.best()
         && best != checkpoint
     {
         let best = best.display();
         progress.line(&format!("best    {best}, validation loss {loss:.3}"));
     }
-    progress.line(&format!("        {name}/{MODEL} for transformers"));
     progress.line(&format!("curve   {name}/{SVG}, {name}/{PNG}"));
     progress.line(&format!("log     {name}/{LOG}"));
     progress.line(&format!("write   gpt generate \"The bell\" --model {name}"));
