@@ -1,4 +1,4 @@
-//! What the machine can do at best, measured in the run itself: f32 products and reading memory.
+//! What the machine can do at best: f32 products and reading memory, measured in each turn, because clocks and memory change from minute to minute.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -19,20 +19,14 @@ pub(crate) struct Machine {
     threads: usize,
     /// Features that the kernels choose by
     features: Vec<&'static str>,
-    /// The fastest f32 matrix product seen, 10^9 operations a second
-    pub(crate) gemm_gflops: f64,
-    /// The fastest reading of memory seen, 10^9 bytes a second
-    pub(crate) read_gb_per_s: f64,
 }
 
 impl Machine {
-    pub(crate) fn measure(threads: usize, peers: &mut Peers) -> Self {
+    pub(crate) fn new(threads: usize) -> Self {
         Self {
             cpu: cpu_name(),
             threads,
             features: features(),
-            gemm_gflops: gemm_peak(peers) / 1e9,
-            read_gb_per_s: read_bandwidth(threads) / 1e9,
         }
     }
 
@@ -41,29 +35,64 @@ impl Machine {
             cpu,
             threads,
             features,
-            gemm_gflops,
-            read_gb_per_s,
         } = self;
-        println!("{cpu}, {threads} threads ({})", features.join(", "));
-        println!(
-            "floors: f32 products {gemm_gflops:.0} GFLOP/s, reading memory {read_gb_per_s:.1} GB/s\n"
-        );
+        println!("{cpu}, {threads} threads ({})\n", features.join(", "));
     }
 }
 
-/// The best of several sizes and turns, ours and PyTorch's, operations a second.
-fn gemm_peak(peers: &mut Peers) -> f64 {
+/// What a work can't do without, and so what bounds its speed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Floor {
+    /// So many operations of f32 matrix products
+    Products(f64),
+    /// So many bytes that are read from memory
+    Reading(f64),
+}
+
+impl Floor {
+    /// The seconds that it takes at the speeds of a turn.
+    pub(crate) fn seconds(self, speeds: &Speeds) -> f64 {
+        match self {
+            Self::Products(operations) => operations / speeds.products,
+            Self::Reading(bytes) => bytes / speeds.reading,
+        }
+    }
+}
+
+/// The machine's speeds in one turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Speeds {
+    /// The fastest f32 matrix product, ours or PyTorch's, operations a second; 0 where it was not asked for
+    pub(crate) products: f64,
+    /// The fastest way to read memory, bytes a second; 0 where it was not asked for
+    pub(crate) reading: f64,
+}
+
+impl Speeds {
+    /// Measures what `floors` ask for.
+    pub(crate) fn measure(floors: &[Floor], memory: &mut Memory, peers: &mut Peers) -> Self {
+        let mut speeds = Self::default();
+        for floor in floors {
+            match floor {
+                Floor::Products(_) if speeds.products == 0.0 => speeds.products = products(peers),
+                Floor::Reading(_) if speeds.reading == 0.0 => speeds.reading = memory.read(),
+                _ => {}
+            }
+        }
+        speeds
+    }
+}
+
+/// The best of several sizes, ours and PyTorch's, operations a second.
+fn products(peers: &mut Peers) -> f64 {
     let mut best = 0.0f64;
-    for (m, k, n) in [
-        (1024, 768, 3072),
-        (1024, 768, 768),
-        (2048, 2048, 2048),
-        (3072, 1024, 768),
-    ] {
+    for (m, k, n) in [(1024, 768, 3072), (1024, 3072, 768), (2048, 2048, 2048)] {
         let (a, b) = (Array2::<f32>::ones((m, k)), Array2::<f32>::ones((k, n)));
-        for _ in 0..6 {
+        for _ in 0..3 {
             let seconds = time(|| drop(black_box(matmul(&a, &b))));
             best = best.max(2.0 * (m * k * n) as f64 / seconds);
+        }
+        for _ in 0..3 {
             let theirs = (peers.get(Name::Pytorch))
                 .and_then(|peer| peer.seconds(&format!("product {m}x{k}x{n}")).ok());
             if let Some(seconds) = theirs {
@@ -74,30 +103,42 @@ fn gemm_peak(peers: &mut Peers) -> f64 {
     best
 }
 
-/// The best of several ways and turns over 512 MiB, bytes a second: each thread reads a part of its own in order, on huge pages and small ones, asking for lines ahead of their reading or not.
-fn read_bandwidth(threads: usize) -> f64 {
-    const WORDS: usize = 64 << 20;
-    /// 512 KiB: too small for the allocator of this program, so on the system's small pages.
-    const SMALL: usize = 1 << 16;
-    let mut best = 0.0f64;
-    for piece in [WORDS.div_ceil(threads), SMALL] {
-        let pieces: Vec<Vec<u64>> = (0..WORDS / piece).map(|_| vec![1; piece]).collect();
-        for turn in 0..24 {
-            let ahead = [0, 1024, 2048, 4096][turn % 4];
-            let seconds = time(|| {
-                pieces
-                    .par_chunks(pieces.len().div_ceil(threads))
-                    .for_each(|part| {
-                        for piece in part {
-                            black_box(kernels::sum_of_words(piece, ahead));
-                        }
-                    });
-            });
-            let bytes = 8 * piece * pieces.len();
-            best = best.max(bytes as f64 / seconds);
+/// 512 MiB on huge pages and as many on small ones, made when they are first read.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pieces: Vec<Vec<Vec<u64>>>,
+}
+
+impl Memory {
+    /// The best of several ways, bytes a second: each thread reads a part of its own in order, asking for lines ahead of their reading or not.
+    fn read(&mut self) -> f64 {
+        const WORDS: usize = 64 << 20;
+        /// 512 KiB: too small for the allocator of this program, so on the system's small pages.
+        const SMALL: usize = 1 << 16;
+        let threads = rayon::current_num_threads();
+        if self.pieces.is_empty() {
+            let of = |piece: usize| (0..WORDS / piece).map(|_| vec![1; piece]).collect();
+            self.pieces = vec![of(WORDS.div_ceil(threads)), of(SMALL)];
         }
+        let mut best = 0.0f64;
+        for pieces in &self.pieces {
+            for turn in 0..8 {
+                let ahead = [0, 1024, 2048, 4096][turn % 4];
+                let seconds = time(|| {
+                    pieces
+                        .par_chunks(pieces.len().div_ceil(threads))
+                        .for_each(|part| {
+                            for piece in part {
+                                black_box(kernels::sum_of_words(piece, ahead));
+                            }
+                        });
+                });
+                let bytes = 8 * pieces.iter().map(Vec::len).sum::<usize>();
+                best = best.max(bytes as f64 / seconds);
+            }
+        }
+        best
     }
-    best
 }
 
 /// How long `work` takes, in seconds.
@@ -123,7 +164,6 @@ fn features() -> Vec<&'static str> {
         let known = [
             ("avx2", is_x86_feature_detected!("avx2")),
             ("avx512f", is_x86_feature_detected!("avx512f")),
-            ("avx512bf16", is_x86_feature_detected!("avx512bf16")),
             ("avx512vnni", is_x86_feature_detected!("avx512vnni")),
         ];
         known

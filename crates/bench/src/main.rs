@@ -18,7 +18,7 @@ mod small;
 mod targets;
 mod turns;
 
-use floors::Machine;
+use floors::{Machine, Memory};
 use peer::Peers;
 use report::Report;
 use turns::Bench;
@@ -75,17 +75,17 @@ fn main() -> anyhow::Result<()> {
     let python = (options.python.clone())
         .or_else(|| std::env::var_os("BENCH_PYTHON").map(PathBuf::from))
         .unwrap_or_else(|| "python3".into());
-    let mut peers = Peers::new(python, threads);
-    let machine = Machine::measure(threads, &mut peers);
+    let machine = Machine::new(threads);
     machine.print();
     let mut bench = Bench {
-        peers,
+        peers: Peers::new(python, threads),
         filter: options.filter.clone().unwrap_or_default(),
         repeat: options.repeat.max(1),
         rows: Vec::new(),
+        memory: Memory::default(),
     };
-    ours::measure(&mut bench, &machine)?;
-    small::measure(&mut bench, &machine)?;
+    ours::measure(&mut bench)?;
+    small::measure(&mut bench)?;
     memory::measure(&mut bench, threads)?;
     if let Some(text) = &options.book_text {
         epochs::measure(&mut bench, text, options.epochs)?;

@@ -13,7 +13,7 @@ use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 use torch_rng::{Build, TorchRng};
 use train::{AdamW, AdamWConfig};
 
-use crate::floors::Machine;
+use crate::floors::Floor;
 use crate::peer::Name::{
     self, Candle, LlamaF16, LlamaF32, LlamaQ4, LlamaQ8, Pytorch, Tiktoken, TransformersBf16,
     TransformersF32,
@@ -45,14 +45,13 @@ pub(crate) const HEADS: [(&str, GptConfig, &[Name]); 2] = [
 ];
 
 /// All rows but those of memory.
-pub(crate) fn measure(bench: &mut Bench, machine: &Machine) -> anyhow::Result<()> {
+pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     for (head, config, peers) in HEADS {
         let wanted = ["forward 1x256", "forward 1x1024", "prefill 1x1024"]
             .map(|work| format!("{work}, {head}"));
         if wanted.iter().any(|work| bench.wants(work)) {
             forward(
                 bench,
-                machine,
                 head,
                 &GptModel::new(config, &mut TorchRng::manual_seed(123))?,
                 peers,
@@ -62,7 +61,6 @@ pub(crate) fn measure(bench: &mut Bench, machine: &Machine) -> anyhow::Result<()
         if bench.wants(&decode) {
             decoding(
                 bench,
-                machine,
                 &decode,
                 &GptModel::new(config, &mut TorchRng::manual_seed(123))?,
                 peers,
@@ -73,13 +71,7 @@ pub(crate) fn measure(bench: &mut Bench, machine: &Machine) -> anyhow::Result<()
             let names = ["", ", MKL draws", ", small embeddings"]
                 .map(|variant| format!("{work}, {head}{variant}"));
             if names.iter().any(|name| bench.wants(name)) {
-                training(
-                    bench,
-                    machine,
-                    (&work, head),
-                    (batch, num_tokens),
-                    (config, peers),
-                )?;
+                training(bench, (&work, head), (batch, num_tokens), (config, peers))?;
             }
         }
         build(bench, head, config, peers);
@@ -87,7 +79,7 @@ pub(crate) fn measure(bench: &mut Bench, machine: &Machine) -> anyhow::Result<()
     encode(bench)
 }
 
-fn forward(bench: &mut Bench, machine: &Machine, head: &str, model: &GptModel, peers: &[Name]) {
+fn forward(bench: &mut Bench, head: &str, model: &GptModel, peers: &[Name]) {
     for (work, num_tokens, last_only) in [
         ("forward 1x256", 256, false),
         ("forward 1x1024", 1024, false),
@@ -110,20 +102,14 @@ fn forward(bench: &mut Bench, machine: &Machine, head: &str, model: &GptModel, p
             work: format!("{work}, {head}"),
             precision: "f32",
             step: Box::new(step),
-            floor: Some(operations(model, 1, num_tokens, positions) / (machine.gemm_gflops * 1e9)),
+            floor: Some(Floor::Products(operations(model, 1, num_tokens, positions))),
             peers,
         };
         bench.turns(work, (num_tokens as f64, "tokens/s"), vec![ours]);
     }
 }
 
-fn decoding(
-    bench: &mut Bench,
-    machine: &Machine,
-    work: &str,
-    model: &GptModel,
-    peers: &[Name],
-) -> anyhow::Result<()> {
+fn decoding(bench: &mut Bench, work: &str, model: &GptModel, peers: &[Name]) -> anyhow::Result<()> {
     let (prompt, new_tokens) = DECODED;
     let prompt: Vec<u32> = ids(1, prompt).into_iter().collect();
     let mut decoders = Vec::new();
@@ -144,9 +130,9 @@ fn decoding(
             Precision::Int4 => "int4",
         },
         // Each token reads every weight once, the prompt's tokens together.
-        floor: Some(
-            decoder.weight_bytes() as f64 * new_tokens as f64 / (machine.read_gb_per_s * 1e9),
-        ),
+        floor: Some(Floor::Reading(
+            decoder.weight_bytes() as f64 * new_tokens as f64,
+        )),
         step: Box::new(|| decode(decoder, &prompt, new_tokens)),
         peers,
     });
@@ -175,7 +161,6 @@ fn decode(decoder: &mut Decoder<'_>, prompt: &[u32], new_tokens: usize) {
 
 fn training(
     bench: &mut Bench,
-    machine: &Machine,
     (work, head): (&str, &str),
     (batch, num_tokens): (usize, usize),
     (config, peers): (GptConfig, &[Name]),
@@ -191,7 +176,7 @@ fn training(
         };
         small.borrow_mut().model.visit_mut("", shrink);
     }
-    let seconds = trainer.borrow().operations() / (machine.gemm_gflops * 1e9);
+    let operations = trainer.borrow().operations();
     let variants = [
         ("", Build::Portable, &trainer),
         (", MKL draws", Build::Mkl, &trainer),
@@ -203,7 +188,7 @@ fn training(
             work: format!("{work}, {head}{variant}"),
             precision: "f32",
             step: Box::new(move || trainer.borrow_mut().step(&mut rng)),
-            floor: Some(seconds),
+            floor: Some(Floor::Products(operations)),
             peers,
         }
     });

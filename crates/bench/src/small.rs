@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use gpt::GptConfig;
 use torch_rng::TorchRng;
 
-use crate::floors::Machine;
+use crate::floors::Floor;
 use crate::ours::Training;
 use crate::peer::Name::{self, TransformersCompiled, TransformersF32};
 use crate::turns::{Bench, Ours};
@@ -21,7 +21,7 @@ const MODELS: [(&str, [usize; 5], usize); 4] = [
 ];
 
 /// The rows of small models.
-pub(crate) fn measure(bench: &mut Bench, machine: &Machine) -> anyhow::Result<()> {
+pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     for (name, sizes, batch) in MODELS {
         let work = format!("train {name}");
         if !bench.wants(&work) {
@@ -40,7 +40,7 @@ pub(crate) fn measure(bench: &mut Bench, machine: &Machine) -> anyhow::Result<()
         };
         let training = RefCell::new(Training::new(config, batch, context_length)?);
         let mut rng = TorchRng::manual_seed(1);
-        let seconds = training.borrow().operations() / (machine.gemm_gflops * 1e9);
+        let operations = training.borrow().operations();
         let ours = Ours {
             work,
             precision: "f32",
@@ -48,7 +48,7 @@ pub(crate) fn measure(bench: &mut Bench, machine: &Machine) -> anyhow::Result<()
                 // As many steps as make a turn long enough to be timed.
                 (0..STEPS).for_each(|_| training.borrow_mut().step(&mut rng));
             }),
-            floor: Some(STEPS as f64 * seconds),
+            floor: Some(Floor::Products(STEPS as f64 * operations)),
             peers: PEERS,
         };
         let sizes = sizes.map(|n| n.to_string()).join(",");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::floors::time;
+use crate::floors::{Floor, Memory, Speeds, time};
 use crate::peer::{Name, Peers};
 use crate::report::Row;
 
@@ -18,6 +18,7 @@ pub(crate) struct Bench {
     pub(crate) filter: String,
     pub(crate) repeat: usize,
     pub(crate) rows: Vec<Row>,
+    pub(crate) memory: Memory,
 }
 
 /// One of our ways to do a work.
@@ -27,8 +28,8 @@ pub(crate) struct Ours<'a> {
     pub(crate) precision: &'static str,
     /// Does it once
     pub(crate) step: Box<dyn FnMut() + 'a>,
-    /// The seconds that the floor allows; `None` where none is known
-    pub(crate) floor: Option<f64>,
+    /// `None` where none is known
+    pub(crate) floor: Option<Floor>,
     /// Who is compared with it
     pub(crate) peers: &'a [Name],
 }
@@ -58,7 +59,11 @@ impl Bench {
             return;
         }
         let mut times = vec![Vec::new(); ours.len()];
+        let floors: Vec<Floor> = ours.iter().filter_map(|ours| ours.floor).collect();
+        let mut speeds = Vec::new();
         for _ in 0..self.repeat {
+            speeds.push(Speeds::measure(&floors, &mut self.memory, &mut self.peers));
+            sleep(SPINNING);
             // Each is executed once untimed: what it holds grew cold while the others had their turns.
             for (ours, times) in ours.iter_mut().zip(&mut times) {
                 (ours.step)();
@@ -78,16 +83,24 @@ impl Bench {
         }
         self.peers.drop_work();
         for (ours, times) in ours.into_iter().zip(times) {
+            let fraction = ours.floor.map(|floor| {
+                let of_turns = speeds.iter().zip(&times);
+                median(
+                    of_turns
+                        .map(|(speeds, seconds)| floor.seconds(speeds) / seconds)
+                        .collect(),
+                )
+            });
             let seconds = median(times);
-            let speeds = ours.peers.iter().filter_map(|name| {
+            let theirs = ours.peers.iter().filter_map(|name| {
                 let times = &peers[name];
                 (!times.is_empty()).then(|| (*name, amount / median(times.clone())))
             });
             let row = Row::new(
                 (ours.work, ours.precision, unit),
                 amount / seconds,
-                speeds.collect(),
-                ours.floor.map(|floor| floor / seconds),
+                theirs.collect(),
+                fraction,
             );
             row.print();
             self.rows.push(row);

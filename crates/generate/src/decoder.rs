@@ -6,6 +6,7 @@
 
 use gpt::{GptError, GptModel};
 use ndarray::{Array2, ArrayView1, ArrayView2};
+use tensor_ops::awake;
 
 use crate::forward::Forward;
 use crate::precision::DecoderWeights;
@@ -178,7 +179,7 @@ impl<'m> Decoder<'m> {
         let new = self.prepare()?;
         if new.iter().any(|&new| new > 0) {
             // Inside the pool from here on: entering it once is much cheaper than once a matrix.
-            rayon::scope(|_| {
+            awake(|| {
                 self.take_in(&new);
                 self.forward.last_logits(&new, self.logits.view_mut());
             });

@@ -2,7 +2,7 @@
 
 use ndarray::{Array3, Array4, ArrayRef2, ArrayRef3};
 use tensor_ops::{
-    Dropout, DropoutCache, Embedding, LayerNorm, LayerNormCache, Linear, matmul, parameters,
+    Dropout, DropoutCache, Embedding, LayerNorm, LayerNormCache, Linear, awake, matmul, parameters,
     recycle,
 };
 use torch_rng::TorchRng;
@@ -99,10 +99,12 @@ impl GptModel {
     /// As [`forward`](Self::forward).
     pub fn forward_hidden(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
         let mut x = embed(in_idx, &self.tok_emb, &self.pos_emb)?;
-        for block in &self.trf_blocks {
-            x = block.pass(x, None)?.0; // its cache is dropped here
-        }
-        Ok(self.final_norm.forward(&x))
+        awake(|| {
+            for block in &self.trf_blocks {
+                x = block.pass(x, None)?.0; // its cache is dropped here
+            }
+            Ok(self.final_norm.forward(&x))
+        })
     }
 
     /// Where each block's attention looks: weights (batch, num_heads, num_tokens, num_tokens) a block, as [`MultiHeadAttention::attention_weights`](attention::MultiHeadAttention::attention_weights) gives them for its input.

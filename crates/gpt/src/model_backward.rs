@@ -1,7 +1,7 @@
 //! The backward pass of the whole model, and the training step's loss, whose logits are never all in memory.
 
 use ndarray::{Array2, Array3, ArrayRef2, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
-use tensor_ops::{cross_entropy_train, matmul, matmul_into, recycle, zeros};
+use tensor_ops::{awake, cross_entropy_train, matmul, matmul_into, recycle, zeros};
 use torch_rng::TorchRng;
 
 use crate::embed::check_vocabulary;
@@ -54,7 +54,7 @@ impl GptModel {
     ) -> Result<f32, GptError> {
         self.check_targets(in_idx, targets)?;
         // Inside the pool from here on: entering it once is much cheaper than once an operation.
-        rayon::scope(|_| self.loss_and_grads_in_pool(in_idx, targets, weight, rng, grads))
+        awake(|| self.loss_and_grads_in_pool(in_idx, targets, weight, rng, grads))
     }
 
     fn loss_and_grads_in_pool(

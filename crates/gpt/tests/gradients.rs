@@ -164,7 +164,7 @@ fn away_from_kinks(ff: &mut FeedForward) {
         let bias = ff.expand.bias.as_mut().expect("the layers have biases");
         bias.iter_mut()
             .enumerate()
-            .for_each(|(i, bias)| *bias = if i % 2 == 0 { 6.0 } else { -6.0 });
+            .for_each(|(i, bias)| *bias = if i % 2 == 0 { 3.0 } else { -3.0 });
     }
 }
 
@@ -194,7 +194,10 @@ fn the_models_gradients_agree_with_finite_differences() {
         model.backward(cache, &w, &mut grads);
         for (i, (name, d)) in grads.named_parameters().into_iter().enumerate() {
             let parameter = model.named_parameters()[i].1.to_owned();
-            let report = CHECK.measure_array(&name, &parameter, &d, |p| {
+            // The scores move the objective little: a small step would measure its rounding.
+            let step = name.contains("att.W_").then_some(0.06);
+            let check = GradientCheck { step, ..CHECK };
+            let report = check.measure_array(&name, &parameter, &d, |p| {
                 let mut moved = model.clone();
                 moved.named_parameters_mut()[i].1.assign(p);
                 project(&moved.forward_train(&ids, &mut rng.clone()).unwrap().0, &w)

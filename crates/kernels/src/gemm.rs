@@ -1,37 +1,29 @@
-//! The one call of the GEMM crate: `c = a b + beta c` on strided f32 matrices, in tiles that rayon's pool shares out.
+//! The dense f32 product, `c = a b + beta c` on strided matrices: packed panels, as in Goto and van de Geijn's "Anatomy of High-Performance Matrix Multiplication", in tiles that rayon's pool shares out.
 //!
-//! An element's sum over the inner dimension runs in an order that depends on the sizes alone, so the bits of the result don't depend on the number of threads.
+//! An element's sum runs along the inner dimension in blocks of [`DEPTH`], so its bits depend on its row of `a` and its column of `b` alone: not on the tiles, the threads or the other rows.
 
-use std::cell::RefCell;
 use std::mem::MaybeUninit;
 
-use gemm::Parallelism;
-use ndarray::{Array2, ArrayRef2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, Zip};
+use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
 use crate::buffers::buffer;
-use crate::transpose::transpose;
+use crate::gemm_kernel::{self, DEPTH, Kernel, ROW_STRIDE, RowPanel};
+use crate::gemm_pack::{A_PANELS, B_PANELS, pack_columns, pack_rows, with_panels};
 
-/// Columns of a tile where the rows of `a` are contiguous.
-const PANEL: usize = 256;
-/// Rows and columns of a tile where the columns of `a` are: the GEMM crate packs such an `a` anew for each tile, which costs half the speed if tiles are narrow.
-const TALL: (usize, usize) = (384, 1024);
-/// Rows of a tile at least, where one is cut because the pool has more threads than there are tiles.
-/// (The GEMM crate sums a single row in another order, so tiles must not become as small as that.)
-const FEWEST_ROWS: usize = 128;
-/// Tiles a thread, to even out what else the machine does.
-const TILES_PER_THREAD: usize = 3;
+/// Rows of a task at most: its panels of `a`, 210 KB, stay in the second cache beside [`WIDTH`] columns of `b`.
+const ROWS: usize = 196;
+/// Columns that a task walks through before it goes on to its next rows: half a megabyte of panels of `b`.
+const WIDTH: usize = 512;
+/// Columns of a task at least, where there are too few rows for all threads: each packs its rows of `a` anew.
+const FEWEST_COLUMNS: usize = 256;
+/// Numbers of `b` that are packed at a time, 16 MiB, and how much of the inner dimension at most.
+const PACKED: usize = 1 << 22;
+const DEEPEST: usize = 16 * DEPTH;
+/// Tasks a thread, to even out what else the machine does.
+const TASKS_PER_THREAD: usize = 3;
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 19;
-/// Rows of a tile from which on transposing `b` pays.
-const MANY_ROWS: usize = 128;
-/// How much of the inner dimension is transposed at a time.
-const DEPTH: usize = 512;
-
-thread_local! {
-    /// A tile's `b`, transposed: at most half a megabyte, kept from product to product.
-    static TRANSPOSED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-}
 
 /// Where the threads come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +45,17 @@ enum Start<'a> {
     Row(&'a [f32]),
 }
 
+impl Start<'_> {
+    /// For the columns from `j` on.
+    fn at_column(self, j: usize) -> gemm_kernel::Start {
+        match self {
+            Self::Nothing => gemm_kernel::Start::Nothing,
+            Self::Times(beta) => gemm_kernel::Start::Times(beta),
+            Self::Row(row) => gemm_kernel::Start::Row(row[j..].as_ptr()),
+        }
+    }
+}
+
 /// `a @ b`, plus `row` to each of its rows, into uninitialised memory that is written once.
 ///
 /// # Panics
@@ -66,7 +69,7 @@ pub fn product(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: Option<&[f32]>) -> A
     let start = row.map_or(Start::Nothing, Start::Row);
     // SAFETY: neither start reads `c`, and every element is written.
     unsafe {
-        tiles(a, b, start, view, Threads::Pool);
+        multiply(a, b, start, view, Threads::Pool);
         c.set_len(shape.0 * shape.1);
     }
     Array2::from_shape_vec(shape, c).expect("as many elements")
@@ -84,15 +87,19 @@ pub fn accumulate(
     threads: Threads,
 ) {
     check(a, b, c.dim());
+    if c.nrows() > 0 && c.ncols() > 1 && c.strides()[1] != 1 {
+        let mut rows = c.as_standard_layout().into_owned(); // the kernels store whole registers
+        accumulate(a, b, beta, rows.view_mut(), threads);
+        return c.assign(&rows);
+    }
     let start = match beta {
         0.0 => Start::Nothing,
-        _ if a.ncols() == 0 => return c *= beta,
         _ => Start::Times(beta),
     };
     // SAFETY: the view is of initialised elements, and nothing is written to it but f32.
     unsafe {
         let c = c.raw_view_mut().cast::<MaybeUninit<f32>>();
-        tiles(a, b, start, c.deref_into_view_mut(), threads);
+        multiply(a, b, start, c.deref_into_view_mut(), threads);
     }
 }
 
@@ -106,133 +113,308 @@ fn check(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, c: (usize, usize)) {
     );
 }
 
-/// All of `c`, tile by tile: panels of columns, which are cut into rows if the threads are many.
+/// The product by the kernel of this processor.
 ///
 /// # Safety
-/// With [`Start::Times`], `c` must be initialised.
-unsafe fn tiles(
+/// With [`Start::Times`], `c` must be initialised; its rows must be contiguous.
+unsafe fn multiply(
+    a: &ArrayRef2<f32>,
+    b: &ArrayRef2<f32>,
+    start: Start<'_>,
+    c: ArrayViewMut2<MaybeUninit<f32>>,
+    threads: Threads,
+) {
+    if c.is_empty() {
+        return;
+    }
+    // SAFETY: the caller's promise, and the CPU has the instructions.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") {
+                return multiply_by::<gemm_kernel::Avx512>(a, b, start, c, threads);
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                return multiply_by::<gemm_kernel::Avx2>(a, b, start, c, threads);
+            }
+        }
+        multiply_by::<gemm_kernel::Plain>(a, b, start, c, threads);
+    }
+}
+
+/// # Safety
+/// As [`multiply`], and the CPU must have the kernel's instructions.
+unsafe fn multiply_by<K: Kernel>(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<f32>,
     start: Start<'_>,
     mut c: ArrayViewMut2<MaybeUninit<f32>>,
     threads: Threads,
 ) {
-    let (m, n) = c.dim();
-    if threads == Threads::One || m * n * a.ncols() < SMALL {
-        // SAFETY: the caller's promise.
-        return unsafe { tile(a.view(), b.view(), start, c) };
-    }
-    let wanted = TILES_PER_THREAD * rayon::current_num_threads();
-    let by_columns = a.strides()[0] == 1 && a.strides()[1] != 1;
-    let (rows, columns) = if by_columns { TALL } else { (m, PANEL) };
-    let cuts = wanted
-        .div_ceil(n.div_ceil(columns))
-        .min(m / FEWEST_ROWS)
-        .max(m.div_ceil(rows))
-        .max(1);
-    let mut tiles = Vec::new();
-    for (i, (b, mut panel)) in b
-        .axis_chunks_iter(Axis(1), columns)
-        .zip(c.axis_chunks_iter_mut(Axis(1), columns))
-        .enumerate()
-    {
-        let start = match start {
-            Start::Row(row) => Start::Row(&row[i * columns..][..b.ncols()]),
-            other => other,
-        };
-        let mut a = a.view();
-        for left in (1..=cuts).rev() {
-            let rows = a.nrows() / left;
-            let (a_tile, a_rest) = a.split_at(Axis(0), rows);
-            let (c_tile, c_rest) = panel.split_at(Axis(0), rows);
-            tiles.push((a_tile, b, start, c_tile));
-            (a, panel) = (a_rest, c_rest);
-        }
-    }
-    tiles
-        .into_par_iter()
-        .with_max_len(1)
-        // SAFETY: the caller's promise, for each part of `c`.
-        .for_each(|(a, b, start, c)| unsafe { tile(a, b, start, c) });
+    let ((m, n), inner) = (c.dim(), a.ncols());
+    let many = if threads == Threads::One || m * n * inner < SMALL {
+        1
+    } else {
+        rayon::current_num_threads()
+    };
+    let deep = inner.clamp(1, DEEPEST);
+    let wide = (PACKED / deep.next_multiple_of(DEPTH) / K::COLUMNS * K::COLUMNS).min(n);
+    with_panels(
+        &B_PANELS,
+        deep.div_ceil(DEPTH) * DEPTH * wide.next_multiple_of(K::COLUMNS),
+        |panels| {
+            for j in (0..n).step_by(wide) {
+                // Once without an inner dimension, for what the product is added to.
+                for k in (0..inner.max(1)).step_by(deep) {
+                    let (columns, depths) = (j..n.min(j + wide), k..inner.min(k + deep));
+                    let a = a.slice(s![.., depths.clone()]);
+                    let b = b.slice(s![depths, columns.clone()]);
+                    let start = match start {
+                        _ if k > 0 => Start::Times(1.0),
+                        Start::Row(row) => Start::Row(&row[columns.clone()]),
+                        other => other,
+                    };
+                    pack_columns(&b, K::COLUMNS, panels, many > 1);
+                    // SAFETY: the caller's promise; what one product has written the next may add to.
+                    unsafe {
+                        share_out::<K>(&a, panels, start, c.slice_mut(s![.., columns]), many)
+                    };
+                }
+            }
+        },
+    );
 }
 
-/// One tile on one thread.
-///
-/// A `b` that is contiguous along the inner dimension (the transpose of a weight) is transposed first: the GEMM crate packs it column by column, and if a row takes a multiple of 4 KiB, each column evicts the next from the first cache.
+/// Tasks of some rows, and of some columns where the rows are too few for so many threads.
 ///
 /// # Safety
-/// With [`Start::Times`], `c` must be initialised.
-unsafe fn tile(
+/// As [`multiply_by`].
+unsafe fn share_out<K: Kernel>(
+    a: &ArrayView2<f32>,
+    b: &[f32],
+    start: Start<'_>,
+    c: ArrayViewMut2<MaybeUninit<f32>>,
+    many: usize,
+) {
+    let (m, n) = c.dim();
+    let rows = ROWS / K::ROWS * K::ROWS;
+    let wanted = if many == 1 {
+        1
+    } else {
+        many * TASKS_PER_THREAD
+    };
+    let cuts = wanted
+        .div_ceil(m.div_ceil(rows))
+        .min(n / FEWEST_COLUMNS)
+        .max(1);
+    let columns = n.div_ceil(cuts).next_multiple_of(K::COLUMNS);
+    // Where there are few tasks, of equal size.
+    let rows = m.div_ceil(m.div_ceil(rows)).next_multiple_of(K::ROWS);
+    let mut tasks = Vec::new();
+    let mut c = c;
+    for a in a.axis_chunks_iter(Axis(0), rows) {
+        let (mut row, rest) = c.split_at(Axis(0), a.nrows());
+        c = rest;
+        for j in (0..n).step_by(columns) {
+            let (part, rest) = row.split_at(Axis(1), columns.min(n - j));
+            row = rest;
+            tasks.push((a, j, part));
+        }
+    }
+    // SAFETY: the caller's promise, for each part of `c`.
+    let work = |(a, j, c)| unsafe { task::<K>(a, b, n, j, start, c) };
+    if many == 1 {
+        tasks.into_iter().for_each(work);
+    } else {
+        tasks.into_par_iter().with_max_len(1).for_each(work);
+    }
+}
+
+/// Some rows of `a` with the columns of `b` from `j` on, of `n` that are packed.
+///
+/// # Safety
+/// As [`multiply_by`].
+unsafe fn task<K: Kernel>(
     a: ArrayView2<f32>,
-    b: ArrayView2<f32>,
+    b: &[f32],
+    n: usize,
+    j: usize,
     start: Start<'_>,
     mut c: ArrayViewMut2<MaybeUninit<f32>>,
 ) {
-    let mut beta = match start {
-        Start::Times(beta) => beta,
-        Start::Row(row) => {
-            let row = ArrayView1::from(row);
-            for c in c.rows_mut() {
-                Zip::from(c).and(row).for_each(|c, &x| _ = c.write(x));
+    let (m, columns) = c.dim();
+    let inner = a.ncols();
+    let stride = c.strides()[0];
+    let c = c.as_mut_ptr().cast::<f32>();
+    let panels_across = n.div_ceil(K::COLUMNS);
+    let a_panel = K::ROWS * ROW_STRIDE;
+    with_panels(&A_PANELS, m.div_ceil(K::ROWS) * a_panel, |a_panels| {
+        for k in (0..inner.max(1)).step_by(DEPTH) {
+            let depth = DEPTH.min(inner - k);
+            let start = if k == 0 { start } else { Start::Times(1.0) };
+            let a = a.slice(s![.., k..k + depth]);
+            let by_columns = pack_rows(&a, K::ROWS, a_panels);
+            for across in (0..columns).step_by(WIDTH) {
+                for (i, a) in a_panels
+                    .chunks_exact(a_panel)
+                    .enumerate()
+                    .take(m.div_ceil(K::ROWS))
+                {
+                    let i = i * K::ROWS;
+                    let a = RowPanel {
+                        start: a.as_ptr(),
+                        rows: K::ROWS.min(m - i),
+                        by_columns,
+                    };
+                    for at in (across..columns.min(across + WIDTH)).step_by(K::COLUMNS) {
+                        let panel = k / DEPTH * panels_across + (j + at) / K::COLUMNS;
+                        let b = b[panel * DEPTH * K::COLUMNS..].as_ptr();
+                        let start = start.at_column(j + at);
+                        // SAFETY: the panels are as the kernel wants them, `c` has these rows and columns, and the caller vouches for the rest.
+                        unsafe {
+                            let c = c.offset(i as isize * stride).add(at);
+                            if at + K::COLUMNS <= columns {
+                                K::run(a, b, depth, c, stride, start);
+                            } else {
+                                edge::<K>(a, b, depth, c, stride, start, columns - at);
+                            }
+                        }
+                    }
+                }
             }
-            1.0
-        }
-        Start::Nothing if a.ncols() == 0 => {
-            return c.fill(MaybeUninit::new(0.0));
-        }
-        Start::Nothing => 0.0,
-    };
-    let transposed = b.strides()[0] == 1 && b.ncols() > 1;
-    if !transposed || a.nrows() < MANY_ROWS || b.ncols() > PANEL {
-        // SAFETY: the caller's promise.
-        return unsafe { raw(a, b, beta, c) };
-    }
-    TRANSPOSED.with_borrow_mut(|copy| {
-        copy.resize(copy.len().max(DEPTH.min(b.nrows()) * b.ncols()), 0.0);
-        for (a, b) in a
-            .axis_chunks_iter(Axis(1), DEPTH)
-            .zip(b.axis_chunks_iter(Axis(0), DEPTH))
-        {
-            let copy = &mut copy[..b.len()];
-            transpose(&b.t(), copy);
-            let b = ArrayView2::from_shape(b.dim(), copy).expect("as many elements");
-            // SAFETY: the caller's promise; what one product has written the next may add to.
-            unsafe { raw(a, b, beta, c.view_mut()) };
-            beta = 1.0;
         }
     });
 }
 
+/// The last columns, fewer than the kernel's, by way of a block that has them all.
+///
 /// # Safety
-/// If `beta` is not 0, `c` must be initialised.
-unsafe fn raw(
-    a: ArrayView2<f32>,
-    b: ArrayView2<f32>,
-    beta: f32,
-    mut c: ArrayViewMut2<MaybeUninit<f32>>,
+/// As [`Kernel::run`], for `columns` columns of `c` and of a row of `start`.
+unsafe fn edge<K: Kernel>(
+    a: RowPanel,
+    b: *const f32,
+    depth: usize,
+    c: *mut f32,
+    stride: isize,
+    start: gemm_kernel::Start,
+    columns: usize,
 ) {
-    // SAFETY: the views vouch for their memory, [`check`] for the shapes.
+    let mut block = [0.0f32; gemm_kernel::LARGEST];
+    let mut row_of_start = [0.0f32; gemm_kernel::LARGEST];
+    let rows = (0..a.rows).map(|r| (r * K::COLUMNS, r as isize * stride));
+    // SAFETY: as the caller's promise says, for as many columns.
     unsafe {
-        gemm::gemm(
-            a.nrows(),
-            b.ncols(),
-            a.ncols(),
-            c.as_mut_ptr().cast::<f32>(),
-            c.strides()[1],
-            c.strides()[0],
-            beta != 0.0,
-            a.as_ptr(),
-            a.strides()[1],
-            a.strides()[0],
-            b.as_ptr(),
-            b.strides()[1],
-            b.strides()[0],
-            beta,
-            1.0,
-            false,
-            false,
-            false,
-            Parallelism::None,
+        let mut start = start;
+        match &mut start {
+            gemm_kernel::Start::Nothing => {}
+            gemm_kernel::Start::Times(_) => {
+                for (at, offset) in rows.clone() {
+                    let row = block[at..].as_mut_ptr();
+                    row.copy_from_nonoverlapping(c.offset(offset), columns);
+                }
+            }
+            gemm_kernel::Start::Row(row) => {
+                row_of_start
+                    .as_mut_ptr()
+                    .copy_from_nonoverlapping(*row, columns);
+                *row = row_of_start.as_ptr();
+            }
+        }
+        K::run(a, b, depth, block.as_mut_ptr(), K::COLUMNS as isize, start);
+        for (at, offset) in rows {
+            c.offset(offset)
+                .copy_from_nonoverlapping(block[at..].as_ptr(), columns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sums of `start + a b` in the order that is promised, `add_product(x, y, sum)` for each step.
+    fn plain(
+        (a, b): (&Array2<f32>, &Array2<f32>),
+        start: Start<'_>,
+        c: &Array2<f32>,
+        add_product: fn(f32, f32, f32) -> f32,
+    ) -> Array2<f32> {
+        Array2::from_shape_fn(c.dim(), |(i, j)| {
+            let mut total = match start {
+                Start::Nothing => 0.0,
+                Start::Times(beta) => beta * c[[i, j]],
+                Start::Row(row) => row[j],
+            };
+            for k in (0..a.ncols()).step_by(DEPTH) {
+                let block = k..a.ncols().min(k + DEPTH);
+                total += block.fold(0.0, |sum, k| add_product(a[[i, k]], b[[k, j]], sum));
+            }
+            total
+        })
+    }
+
+    fn check_kernel<K: Kernel>(add_product: fn(f32, f32, f32) -> f32) {
+        let numbers = |shape, step: usize| {
+            Array2::from_shape_fn(shape, |(i, j)| {
+                ((i * 7 + j * step) % 23) as f32 / 11.0 - 1.0
+            })
+        };
+        for (m, inner, n) in [
+            (1, 1, 1),
+            (3, 0, 5),
+            (14, 300, 33),
+            (29, 17, 64),
+            (40, 520, 31),
+            (400, 260, 70),
+        ] {
+            let (a, b) = (numbers((m, inner), 5), numbers((inner, n), 3));
+            let row = vec![0.25; n];
+            for start in [Start::Nothing, Start::Times(2.0), Start::Row(&row)] {
+                let before = numbers((m, n), 13);
+                let expected = plain((&a, &b), start, &before, add_product);
+                let (a_t, b_t) = (a.t().to_owned(), b.t().to_owned());
+                for (a, b) in [(&a.view(), &b.view()), (&a_t.t(), &b_t.t())] {
+                    for threads in [Threads::One, Threads::Pool] {
+                        let mut c = before.clone();
+                        let view = c.raw_view_mut().cast::<MaybeUninit<f32>>();
+                        // SAFETY: `c` is initialised, and the caller has looked for the instructions.
+                        unsafe {
+                            multiply_by::<K>(a, b, start, view.deref_into_view_mut(), threads);
+                        }
+                        assert_eq!(c, expected, "{m} x {inner} x {n}, {threads:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_kernel_adds_in_the_order_that_is_promised() {
+        check_kernel::<gemm_kernel::Plain>(|x, y, sum| {
+            if cfg!(target_arch = "aarch64") {
+                x.mul_add(y, sum)
+            } else {
+                x * y + sum
+            }
+        });
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            check_kernel::<gemm_kernel::Avx2>(f32::mul_add);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512f") {
+            check_kernel::<gemm_kernel::Avx512>(f32::mul_add);
+        }
+    }
+
+    #[test]
+    fn a_result_that_is_not_row_major_is_written_all_the_same() {
+        let (a, b) = (
+            Array2::from_elem((3, 4), 2.0),
+            Array2::from_elem((4, 5), 0.5),
         );
+        let mut c = Array2::from_elem((5, 3), 1.0);
+        accumulate(&a, &b, 1.0, c.view_mut().reversed_axes(), Threads::Pool);
+        assert!(c.iter().all(|&x| x == 5.0));
     }
 }

@@ -3,10 +3,13 @@
 
 mod adamw;
 mod attend_query;
+mod awake;
 mod buffers;
 pub mod elementwise;
 mod fresh;
 pub mod gemm;
+mod gemm_kernel;
+mod gemm_pack;
 pub mod gemv;
 mod half_matrix;
 mod int4;
@@ -27,6 +30,7 @@ pub use adamw::{
     AdamWStep, OPTIMIZER_BLOCK, adamw_update, move_into_sum, sum_of_squares, sums_of_squares,
 };
 pub use attend_query::attend_query;
+pub use awake::awake;
 pub use buffers::{KeepBuffers, buffer, recycle};
 pub use fresh::fresh;
 pub use half_matrix::{Bf16Matrix, F16Matrix, HalfMatrix};

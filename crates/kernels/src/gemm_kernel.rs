@@ -1,0 +1,268 @@
+//! The innermost loop of a matrix product: a small block of `c` that stays in registers while a panel of `a` meets a panel of `b`.
+//!
+//! One text for all instruction sets, which differ in how many numbers a register has and in how many registers there are.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+use crate::prefetch;
+
+/// What a product is added to, as the loop meets it.
+#[derive(Clone, Copy)]
+pub(crate) enum Start {
+    /// Nothing: `c` is not read.
+    Nothing,
+    /// This many times `c`.
+    Times(f32),
+    /// A row of numbers, the same for each row of `c`, which is not read.
+    Row(*const f32),
+}
+
+/// Some rows of `a`, in the first cache.
+#[derive(Clone, Copy)]
+pub(crate) struct RowPanel {
+    pub(crate) start: *const f32,
+    /// At most [`Kernel::ROWS`]
+    pub(crate) rows: usize,
+    /// Whether the numbers of a column stand side by side, [`Kernel::ROWS`] of them for each step along the inner dimension; else those of a row, [`ROW_STRIDE`] for each row
+    pub(crate) by_columns: bool,
+}
+
+/// The inner dimension of a panel at most.
+pub(crate) const DEPTH: usize = 256;
+/// From one row of a panel to the next: no multiple of 4 KiB, which would put all rows into the same few lines of the first cache.
+pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
+
+/// How many bytes ahead of its reading a panel of `b` is asked for.
+const AHEAD: usize = 6 * 1024;
+
+/// The loop for one instruction set.
+pub(crate) trait Kernel {
+    /// Rows of `c` that fit the registers
+    const ROWS: usize;
+    /// Columns of `c` that do
+    const COLUMNS: usize;
+
+    /// `c = start + a b` for [`Self::COLUMNS`] columns, `stride` from row to row.
+    ///
+    /// Each element's sum runs along the inner dimension, in order, and `start` is added at its end.
+    ///
+    /// # Safety
+    /// `a` has `depth` columns and `b` is (`depth`, [`Self::COLUMNS`]) row-major; `c` can be written, and read if `start` reads it; a row of `start` has as many columns; the CPU has the instructions.
+    unsafe fn run(
+        a: RowPanel,
+        b: *const f32,
+        depth: usize,
+        c: *mut f32,
+        stride: isize,
+        start: Start,
+    );
+}
+
+/// Numbers of the largest block.
+pub(crate) const LARGEST: usize = 14 * 32;
+
+/// A register of f32.
+trait Register: Copy {
+    const LANES: usize;
+    unsafe fn splat(x: f32) -> Self;
+    unsafe fn load(at: *const f32) -> Self;
+    unsafe fn store(self, at: *mut f32);
+    /// `self + a b`
+    unsafe fn add_product(self, a: Self, b: Self) -> Self;
+}
+
+/// As [`Kernel::run`], for `R` rows and two registers of columns; `ROWS` is what a column of a panel has.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn block<V: Register, const ROWS: usize, const R: usize, const BY_COLUMNS: bool>(
+    a: *const f32,
+    b: *const f32,
+    depth: usize,
+    c: *mut f32,
+    stride: isize,
+    start: Start,
+) {
+    let (down, along) = if BY_COLUMNS {
+        (1, ROWS)
+    } else {
+        (ROW_STRIDE, 1)
+    };
+    for r in 0..R {
+        let row = c.wrapping_offset(r as isize * stride);
+        prefetch::line(row, 0);
+        prefetch::line(row, size_of::<V>());
+    }
+    // SAFETY: all offsets are inside of what the caller vouches for.
+    unsafe {
+        let mut sums = [[V::splat(0.0); 2]; R];
+        for k in 0..depth {
+            let b = b.add(2 * V::LANES * k);
+            // Some way ahead: the second cache is too far away to wait for.
+            prefetch::line(b, AHEAD);
+            prefetch::line(b, AHEAD + size_of::<V>());
+            let b = [V::load(b), V::load(b.add(V::LANES))];
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let a = V::splat(*a.add(r * down + k * along));
+                *sums = [sums[0].add_product(a, b[0]), sums[1].add_product(a, b[1])];
+            }
+        }
+        let one = V::splat(1.0);
+        for (r, sums) in sums.into_iter().enumerate() {
+            for (half, sum) in sums.into_iter().enumerate() {
+                let at = c.offset(r as isize * stride).add(half * V::LANES);
+                let sum = match start {
+                    Start::Nothing => sum,
+                    Start::Times(beta) => sum.add_product(V::splat(beta), V::load(at)),
+                    Start::Row(row) => sum.add_product(one, V::load(row.add(half * V::LANES))),
+                };
+                sum.store(at);
+            }
+        }
+    }
+}
+
+/// A [`Kernel`] of so many rows, those that are left over in the parts that are named.
+macro_rules! kernel {
+    ($name:ident, $register:ty, $rows:literal, [$($part:literal)*], $(#[$features:meta])?) => {
+        pub(crate) struct $name;
+
+        impl Kernel for $name {
+            const ROWS: usize = $rows;
+            const COLUMNS: usize = 2 * <$register>::LANES;
+
+            #[inline]
+            unsafe fn run(
+                a: RowPanel,
+                b: *const f32,
+                depth: usize,
+                mut c: *mut f32,
+                stride: isize,
+                start: Start,
+            ) {
+                $(#[$features])?
+                unsafe fn part<const R: usize, const BY_COLUMNS: bool>(
+                    a: *const f32,
+                    b: *const f32,
+                    depth: usize,
+                    c: *mut f32,
+                    stride: isize,
+                    start: Start,
+                ) {
+                    // SAFETY: the caller's promise.
+                    unsafe { block::<$register, $rows, R, BY_COLUMNS>(a, b, depth, c, stride, start) }
+                }
+                let (mut at, mut rows) = (a.start, a.rows);
+                // SAFETY: the caller's promise; parts of rows follow each other.
+                unsafe {
+                    $(
+                        while rows >= $part {
+                            if a.by_columns {
+                                part::<$part, true>(at, b, depth, c, stride, start);
+                                at = at.add($part);
+                            } else {
+                                part::<$part, false>(at, b, depth, c, stride, start);
+                                at = at.add($part * ROW_STRIDE);
+                            }
+                            c = c.offset($part * stride);
+                            rows -= $part;
+                        }
+                    )*
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+kernel!(Avx512, __m512, 14, [14 8 4 2 1], #[target_feature(enable = "avx512f")]);
+#[cfg(target_arch = "x86_64")]
+kernel!(Avx2, __m256, 6, [6 2 1], #[target_feature(enable = "avx2,fma")]);
+kernel!(Plain, [f32; 4], 6, [6 2 1],);
+
+#[cfg(target_arch = "x86_64")]
+impl Register for __m512 {
+    const LANES: usize = 16;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller\'s promise.
+        unsafe { _mm512_set1_ps(x) }
+    }
+    #[inline(always)]
+    unsafe fn load(at: *const f32) -> Self {
+        // SAFETY: the caller\'s promise.
+        unsafe { _mm512_loadu_ps(at) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, at: *mut f32) {
+        // SAFETY: the caller\'s promise.
+        unsafe { _mm512_storeu_ps(at, self) }
+    }
+    #[inline(always)]
+    unsafe fn add_product(self, a: Self, b: Self) -> Self {
+        // SAFETY: the caller\'s promise.
+        unsafe { _mm512_fmadd_ps(a, b, self) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Register for __m256 {
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller\'s promise.
+        unsafe { _mm256_set1_ps(x) }
+    }
+    #[inline(always)]
+    unsafe fn load(at: *const f32) -> Self {
+        // SAFETY: the caller\'s promise.
+        unsafe { _mm256_loadu_ps(at) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, at: *mut f32) {
+        // SAFETY: the caller\'s promise.
+        unsafe { _mm256_storeu_ps(at, self) }
+    }
+    #[inline(always)]
+    unsafe fn add_product(self, a: Self, b: Self) -> Self {
+        // SAFETY: the caller\'s promise.
+        unsafe { _mm256_fmadd_ps(a, b, self) }
+    }
+}
+
+/// What the compiler makes registers of on other processors.
+impl Register for [f32; 4] {
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        [x; 4]
+    }
+    #[inline(always)]
+    unsafe fn load(at: *const f32) -> Self {
+        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller\'s promise.
+        unsafe { at.cast::<Self>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(self, at: *mut f32) {
+        // SAFETY: the caller\'s promise.
+        unsafe { at.cast::<Self>().write_unaligned(self) }
+    }
+    #[inline(always)]
+    unsafe fn add_product(self, a: Self, b: Self) -> Self {
+        std::array::from_fn(|l| {
+            if cfg!(target_arch = "aarch64") {
+                a[l].mul_add(b[l], self[l]) // one instruction there
+            } else {
+                a[l] * b[l] + self[l]
+            }
+        })
+    }
+}

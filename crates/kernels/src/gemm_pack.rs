@@ -1,0 +1,89 @@
+//! The operands of a matrix product in the order in which its kernel reads them, in memory that each thread keeps.
+
+use std::cell::Cell;
+use std::thread::LocalKey;
+
+use ndarray::{ArrayView1, ArrayView2, Axis, s};
+use rayon::prelude::*;
+
+use crate::gemm_kernel::{DEPTH, ROW_STRIDE};
+use crate::transpose::transpose;
+
+/// Numbers whose packing is not worth a second thread.
+const SMALL: usize = 1 << 15;
+const LINE: usize = 16;
+
+/// A cache line, so that no register is loaded from two.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Line(#[expect(dead_code, reason = "read as numbers")] [f32; LINE]);
+
+thread_local! {
+    /// A thread's panels of `a`, and of `b`, kept from product to product.
+    pub(crate) static A_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    pub(crate) static B_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+/// Room for `n` numbers, taken out of the thread's place for it: a thread that waits inside may do another product meanwhile.
+pub(crate) fn with_panels(
+    key: &'static LocalKey<Cell<Vec<Line>>>,
+    n: usize,
+    f: impl FnOnce(&mut [f32]),
+) {
+    let mut lines = key.take();
+    if lines.len() * LINE < n {
+        lines.resize(n.div_ceil(LINE), Line([0.0; LINE]));
+    }
+    // SAFETY: a line is nothing but its numbers.
+    f(unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), LINE * lines.len()) });
+    key.set(lines);
+}
+
+/// Packs `b` into panels of [`DEPTH`] rows and `width` columns, each row-major, panel after panel across and then down; what the last across lacks is 0.
+pub(crate) fn pack_columns(b: &ArrayView2<f32>, width: usize, panels: &mut [f32], many: bool) {
+    let across = b.ncols().div_ceil(width);
+    let count = across * b.nrows().div_ceil(DEPTH);
+    let pack = |(i, panel): (usize, &mut [f32])| {
+        let (k, j) = (i / across * DEPTH, i % across * width);
+        let rows = k..b.nrows().min(k + DEPTH);
+        let b = b.slice(s![rows, j..b.ncols().min(j + width)]);
+        if b.ncols() == width && b.strides()[0] == 1 {
+            return transpose(&b.t(), &mut panel[..b.len()]);
+        }
+        for (b, row) in b.rows().into_iter().zip(panel.chunks_exact_mut(width)) {
+            let (row, rest) = row.split_at_mut(b.len());
+            copy(b, row);
+            rest.fill(0.0);
+        }
+    };
+    if many && b.len() > SMALL {
+        let panels = panels.par_chunks_exact_mut(DEPTH * width);
+        panels.take(count).enumerate().for_each(pack);
+    } else {
+        let panels = panels.chunks_exact_mut(DEPTH * width);
+        panels.take(count).enumerate().for_each(pack);
+    }
+}
+
+/// Packs `a` (rows, at most [`DEPTH`]) into panels of `height` rows, along whichever dimension it is contiguous; returns [`RowPanel::by_columns`].
+pub(crate) fn pack_rows(a: &ArrayView2<f32>, height: usize, panels: &mut [f32]) -> bool {
+    let by_columns = a.strides()[0] == 1 && a.strides()[1] != 1;
+    let stride = if by_columns { height } else { ROW_STRIDE };
+    for (a, panel) in a
+        .axis_chunks_iter(Axis(0), height)
+        .zip(panels.chunks_exact_mut(height * ROW_STRIDE))
+    {
+        let lanes = a.lanes(Axis(if by_columns { 0 } else { 1 }));
+        for (a, to) in lanes.into_iter().zip(panel.chunks_exact_mut(stride)) {
+            copy(a, &mut to[..a.len()]);
+        }
+    }
+    by_columns
+}
+
+fn copy(from: ArrayView1<f32>, to: &mut [f32]) {
+    match from.as_slice() {
+        Some(from) => to.copy_from_slice(from),
+        None => to.iter_mut().zip(from).for_each(|(to, x)| *to = *x),
+    }
+}
