@@ -276,7 +276,7 @@ unsafe fn task<K: Kernel>(
                             if at + K::COLUMNS <= columns {
                                 K::run(a, b, depth, c, stride, start);
                             } else {
-                                edge::<K>(a, b, depth, c, stride, start, columns - at);
+                                gemm_kernel::edge::<K>(a, b, depth, c, stride, start, columns - at);
                             }
                         }
                     }
@@ -284,48 +284,6 @@ unsafe fn task<K: Kernel>(
             }
         }
     });
-}
-
-/// The last columns, fewer than the kernel's, by way of a block that has them all.
-///
-/// # Safety
-/// As [`Kernel::run`], for `columns` columns of `c` and of a row of `start`.
-unsafe fn edge<K: Kernel>(
-    a: RowPanel,
-    b: *const f32,
-    depth: usize,
-    c: *mut f32,
-    stride: isize,
-    start: gemm_kernel::Start,
-    columns: usize,
-) {
-    let mut block = [0.0f32; gemm_kernel::LARGEST];
-    let mut row_of_start = [0.0f32; gemm_kernel::LARGEST];
-    let rows = (0..a.rows).map(|r| (r * K::COLUMNS, r as isize * stride));
-    // SAFETY: as the caller's promise says, for as many columns.
-    unsafe {
-        let mut start = start;
-        match &mut start {
-            gemm_kernel::Start::Nothing => {}
-            gemm_kernel::Start::Times(_) => {
-                for (at, offset) in rows.clone() {
-                    let row = block[at..].as_mut_ptr();
-                    row.copy_from_nonoverlapping(c.offset(offset), columns);
-                }
-            }
-            gemm_kernel::Start::Row(row) => {
-                row_of_start
-                    .as_mut_ptr()
-                    .copy_from_nonoverlapping(*row, columns);
-                *row = row_of_start.as_ptr();
-            }
-        }
-        K::run(a, b, depth, block.as_mut_ptr(), K::COLUMNS as isize, start);
-        for (at, offset) in rows {
-            c.offset(offset)
-                .copy_from_nonoverlapping(block[at..].as_ptr(), columns);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -60,7 +60,49 @@ pub(crate) trait Kernel {
 }
 
 /// Numbers of the largest block.
-pub(crate) const LARGEST: usize = 14 * 32;
+const LARGEST: usize = 14 * 32;
+
+/// The last columns, fewer than the kernel's, by way of a block that has them all.
+///
+/// # Safety
+/// As [`Kernel::run`], for `columns` columns of `c` and of a row of `start`.
+pub(crate) unsafe fn edge<K: Kernel>(
+    a: RowPanel,
+    b: *const f32,
+    depth: usize,
+    c: *mut f32,
+    stride: isize,
+    start: Start,
+    columns: usize,
+) {
+    let mut block = [0.0f32; LARGEST];
+    let mut row_of_start = [0.0f32; LARGEST];
+    let rows = (0..a.rows).map(|r| (r * K::COLUMNS, r as isize * stride));
+    // SAFETY: as the caller's promise says, for as many columns.
+    unsafe {
+        let mut start = start;
+        match &mut start {
+            Start::Nothing => {}
+            Start::Times(_) => {
+                for (at, offset) in rows.clone() {
+                    let row = block[at..].as_mut_ptr();
+                    row.copy_from_nonoverlapping(c.offset(offset), columns);
+                }
+            }
+            Start::Row(row) => {
+                row_of_start
+                    .as_mut_ptr()
+                    .copy_from_nonoverlapping(*row, columns);
+                *row = row_of_start.as_ptr();
+            }
+        }
+        K::run(a, b, depth, block.as_mut_ptr(), K::COLUMNS as isize, start);
+        for (at, offset) in rows {
+            c.offset(offset)
+                .copy_from_nonoverlapping(block[at..].as_ptr(), columns);
+        }
+    }
+}
 
 /// A register of f32.
 trait Register: Copy {
