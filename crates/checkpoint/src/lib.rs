@@ -30,3 +30,4 @@ pub use named_tensors::{load_tensors, load_tensors_into, save_tensors};
 pub use precision::{Precision, UnknownPrecision};
 pub use save::{save_book, save_generation_config, save_hugging_face};
 pub use shown::{JsonProblem, Quoted, Shape};
+pub use writer::LazyTensor;

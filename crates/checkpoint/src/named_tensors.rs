@@ -5,32 +5,25 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, CowArray};
+use ndarray::{ArrayD, ArrayViewMutD};
 use tensor_ops::Parameters;
 
 use crate::error::{CheckpointError, TensorProblem, in_tensor};
 use crate::precision::Precision;
 use crate::shown::Shape;
 use crate::tensor_file::TensorFile;
-use crate::writer::{Item, write};
+use crate::writer::{LazyTensor, write};
 
 /// Writes arrays as one safetensors file in f32: atomically, and with the same bytes for the same arrays in any order.
 ///
 /// # Errors
 /// If the operating system refuses, a name is there twice, or a number is not finite.
-pub fn save_tensors(
+pub fn save_tensors<'a>(
     path: impl AsRef<Path>,
-    tensors: &[(String, ArrayViewD<'_, f32>)],
+    tensors: impl IntoIterator<Item: Into<LazyTensor<'a>>>,
 ) -> Result<(), CheckpointError> {
-    let items = tensors
-        .iter()
-        .map(|(name, view)| Item {
-            name: name.clone(),
-            shape: view.shape().to_vec(),
-            numbers: Box::new(move || CowArray::from(view.clone())),
-        })
-        .collect();
-    write(path.as_ref(), items, Precision::F32)
+    let tensors = tensors.into_iter().map(Into::into).collect();
+    write(path.as_ref(), tensors, Precision::F32)
 }
 
 /// Reads all tensors of a safetensors file of f32, f16 or bf16 weights.

@@ -13,7 +13,7 @@ use crate::file::{create_folder, write_text};
 use crate::folder::{CONFIG, GENERATION_CONFIG, WEIGHTS};
 use crate::layout::{FileTensor, Layout};
 use crate::precision::Precision;
-use crate::writer::{Item, write};
+use crate::writer::{LazyTensor, write};
 use crate::{book_config, hugging_face_config};
 use gpt::GptModel;
 
@@ -88,7 +88,11 @@ fn write_weights(
 }
 
 /// A tensor of the file; a part that the model doesn't have is a bias of zero.
-fn item(tensor: FileTensor, layout: Layout, parts: Vec<Option<ArrayViewD<'_, f32>>>) -> Item<'_> {
+fn item(
+    tensor: FileTensor,
+    layout: Layout,
+    parts: Vec<Option<ArrayViewD<'_, f32>>>,
+) -> LazyTensor<'_> {
     let FileTensor {
         name,
         shape,
@@ -117,7 +121,7 @@ fn item(tensor: FileTensor, layout: Layout, parts: Vec<Option<ArrayViewD<'_, f32
         let axis = Axis(usize::from(transposed));
         CowArray::from(concatenate(axis, &views).expect("the parts have the same shape"))
     };
-    Item {
+    LazyTensor {
         name,
         shape,
         numbers: Box::new(numbers),

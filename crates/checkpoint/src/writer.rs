@@ -2,28 +2,47 @@
 //!
 //! It refuses what it would refuse to read: numbers that are not finite, or aren't when they are rounded to the file's precision.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::path::Path;
 
 use atomic_file::replace;
-use ndarray::{CowArray, IxDyn};
+use ndarray::{ArrayViewD, CowArray, IxDyn};
 
 use crate::error::{CheckpointError, FormatProblem, TensorProblem, in_file, in_tensor, io};
 use crate::header::{METADATA, MOST_HEADER_BYTES};
 use crate::precision::Precision;
 
-/// A tensor to be written, whose numbers are made when its turn comes.
-pub(crate) struct Item<'a> {
-    pub(crate) name: String,
-    pub(crate) shape: Vec<usize>,
-    pub(crate) numbers: Box<dyn Fn() -> CowArray<'a, f32, IxDyn> + 'a>,
+/// A tensor to be written, whose numbers are made when its turn comes: in the order of the names.
+pub struct LazyTensor<'a> {
+    /// Its name in the file.
+    pub name: String,
+    /// Its shape in the file.
+    pub shape: Vec<usize>,
+    /// Makes an array of this shape.
+    pub numbers: Box<dyn Fn() -> CowArray<'a, f32, IxDyn> + 'a>,
+}
+
+impl fmt::Debug for LazyTensor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.name, self.shape)
+    }
+}
+
+impl<'a> From<(String, ArrayViewD<'a, f32>)> for LazyTensor<'a> {
+    fn from((name, view): (String, ArrayViewD<'a, f32>)) -> Self {
+        Self {
+            name,
+            shape: view.shape().to_vec(),
+            numbers: Box::new(move || CowArray::from(view.clone())),
+        }
+    }
 }
 
 /// Writes a file atomically: the header, then tensor after tensor.
 pub(crate) fn write(
     path: &Path,
-    mut items: Vec<Item<'_>>,
+    mut items: Vec<LazyTensor<'_>>,
     precision: Precision,
 ) -> Result<(), CheckpointError> {
     items.sort_by(|a, b| a.name.cmp(&b.name));
@@ -88,7 +107,7 @@ fn write_numbers(
 }
 
 /// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8.
-fn header(items: &[Item<'_>], precision: Precision) -> String {
+fn header(items: &[LazyTensor<'_>], precision: Precision) -> String {
     // transformers wants to know which framework's layout it is.
     let mut header = format!(r#"{{"{METADATA}":{{"format":"pt"}}"#);
     let mut begin = 0;

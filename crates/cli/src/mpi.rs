@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use mpi::Threading;
 use mpi::environment::Universe;
 use mpi::topology::SimpleCommunicator;
-use mpi::traits::{Communicator, CommunicatorCollectives};
+use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Source};
 use train::Ranks;
 
 /// What MPI gives back when this is dropped.
@@ -129,6 +129,16 @@ impl Ranks for World {
             world.all_gather_into(own, all);
         });
     }
+
+    fn send_to_first(&self, bytes: &[u8]) {
+        self.count(bytes.len(), |world| world.process_at_rank(0).send(bytes));
+    }
+
+    fn receive(&self, from: usize, bytes: &mut [u8]) {
+        self.count(0, |world| {
+            world.process_at_rank(from as i32).receive_into(bytes);
+        });
+    }
 }
 
 #[cfg(test)]
@@ -155,7 +165,8 @@ mod tests {
         let output = Command::new("mpirun")
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-            .args(["--oversubscribe", "-n", "3"])
+            .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+            .args(["-n", "3"])
             .arg(this)
             .args(["rank_1_panics", "--ignored", "--nocapture"])
             .output()

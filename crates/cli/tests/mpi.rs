@@ -41,7 +41,8 @@ fn mpirun(folder: &Path, contexts: &[(usize, &str)]) -> Command {
         .env("OMPI_MCA_btl", "self,vader")
         .env("OMPI_MCA_oob_tcp_if_include", "lo")
         .env("OMPI_MCA_odls_base_sigkill_timeout", "4")
-        .arg("--oversubscribe");
+        // More ranks than cores, as MPICH has it without being told.
+        .env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     for (i, (ranks, options)) in contexts.iter().enumerate() {
         if i > 0 {
             command.arg(":");
@@ -187,17 +188,16 @@ fn signal(kind: &str, process: u32) {
     assert!(status.unwrap().success());
 }
 
-/// The ranks that an mpirun has started.
-fn ranks_of(mpirun: &Child) -> Vec<u32> {
-    let id = mpirun.id().to_string();
-    let found = Command::new("ps")
-        .args(["-o", "pid=", "--ppid", &id])
-        .output();
-    let found = texts(&found.unwrap()).0;
-    found
-        .split_whitespace()
-        .map(|id| id.parse().unwrap())
-        .collect()
+/// The ranks that train in a folder.
+fn ranks_in(folder: &Path) -> Vec<u32> {
+    let folder = fs::canonicalize(folder).unwrap();
+    let processes = fs::read_dir("/proc").unwrap();
+    let id = |entry: fs::DirEntry| {
+        let link = |name| fs::read_link(entry.path().join(name)).ok();
+        let here = link("cwd")? == folder && link("exe")? == Path::new(GPT);
+        entry.file_name().to_str()?.parse().ok().filter(|_| here)
+    };
+    processes.flatten().filter_map(id).collect()
 }
 
 #[test]
@@ -212,11 +212,11 @@ fn a_killed_rank_ends_the_job_and_the_run_goes_on_from_its_last_checkpoint() {
             _ => "--resume run".to_owned(),
         };
         let mut job = begin(path, 3, &options);
-        while ranks_of(&job).len() < 3 {
+        while ranks_in(path).len() < 3 {
             sleep(Duration::from_millis(20));
         }
         sleep(Duration::from_millis(500 + moment));
-        signal("-9", ranks_of(&job)[i % 3]);
+        signal("-9", ranks_in(path)[i % 3]);
         let killed = Instant::now();
         assert!(!job.wait().unwrap().success());
         let seconds = killed.elapsed().as_secs_f64();
@@ -233,12 +233,38 @@ fn a_killed_rank_ends_the_job_and_the_run_goes_on_from_its_last_checkpoint() {
         path,
         &format!("{data} --max-steps {last} --save-interval 1 -o plain"),
     );
-    let weights = |run: &str| {
-        let checkpoint = train::latest_checkpoint(path.join(run)).unwrap();
-        ["model.safetensors", "optimizer.safetensors"]
-            .map(|file| fs::read(checkpoint.join(file)).unwrap())
-    };
-    assert!(weights("run") == weights("plain"), "after {last} steps");
+    let same = tensors(&path.join("run")) == tensors(&path.join("plain"));
+    assert!(same, "after {last} steps");
+}
+
+/// Weights and moments of a run's newest checkpoint, byte for byte.
+fn tensors(run: &Path) -> [Vec<u8>; 2] {
+    let checkpoint = train::latest_checkpoint(run).unwrap();
+    ["model.safetensors", "optimizer.safetensors"]
+        .map(|file| fs::read(checkpoint.join(file)).unwrap())
+}
+
+#[test]
+fn a_loss_that_is_not_finite_ends_the_job_with_rank_and_step() {
+    let folder = folder();
+    let path = folder.path();
+    // One sane step, which is saved; then a learning rate that no weight survives.
+    let start = "--data data.bin --learning-rate 1e-3 --min-lr 1e30 --lr-decay-steps 4 \
+        --max-steps 1 -o run";
+    run(&mut mpirun(path, &[(3, start)]));
+    let (run, good) = (path.join("run"), manifest(&path.join("run")));
+    let saved = tensors(&run);
+    let began = Instant::now();
+    let resumed = mpirun(path, &[(3, "--resume run --max-steps 9")]).output();
+    let output = resumed.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert!(!output.status.success());
+    let (_, errors) = texts(&output);
+    let expected = "error: rank 0: the loss of step 2 is NaN";
+    assert_eq!(errors.matches("error:").count(), 1, "{errors}");
+    assert!(errors.contains(expected), "{errors}, expected {expected}");
+    assert!(errors.contains("step-00000001"), "{errors}");
+    assert!(manifest(&run) == good && tensors(&run) == saved);
 }
 
 #[test]
@@ -289,7 +315,8 @@ fn a_build_without_mpi_refuses_to_train_several_times() {
         .current_dir(folder.path())
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .args(["--oversubscribe", "-n", "4"])
+        .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+        .args(["-n", "4"])
         .arg(plain)
         .args(["train", "--max-steps", "1", "-o", "run"]);
     let output = command.output().unwrap();

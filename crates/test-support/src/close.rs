@@ -25,12 +25,12 @@ impl From<f64> for Tolerance {
 
 impl Tolerance {
     /// The largest difference allowed at this expected value.
-    pub fn allowed(self, expected: f64) -> f64 {
+    fn allowed(self, expected: f64) -> f64 {
         self.absolute + self.relative * expected.abs()
     }
 
     /// True if `got` is close enough to `expected`.
-    pub fn accepts(self, got: f64, expected: f64) -> bool {
+    fn accepts(self, got: f64, expected: f64) -> bool {
         // Equality first: the difference of two equal infinities is NaN.
         got == expected
             || (expected.is_finite() && (got - expected).abs() <= self.allowed(expected))
@@ -81,7 +81,12 @@ pub fn assert_close_named<A, B, D1, D2>(
     D1: Dimension,
     D2: Dimension,
 {
-    same_shape(name, actual, expected);
+    assert!(
+        actual.shape() == expected.shape(),
+        "{name}: expected shape {:?}, got {:?}",
+        expected.shape(),
+        actual.shape(),
+    );
     let tolerance = tolerance.into();
     let mut far = 0;
     let mut worst: Option<(usize, f64, f64, f64)> = None; // position, got, expected, excess
@@ -113,34 +118,6 @@ pub fn assert_close_named<A, B, D1, D2>(
     }
 }
 
-/// The largest `|actual - expected|`; 0 for empty arrays, NaN as soon as one difference is NaN.
-///
-/// # Panics
-///
-/// If the shapes differ.
-#[track_caller]
-pub fn max_abs_diff<A, B, D1, D2>(actual: &ArrayRef<A, D1>, expected: &ArrayRef<B, D2>) -> f64
-where
-    A: Copy + Into<f64>,
-    B: Copy + Into<f64>,
-    D1: Dimension,
-    D2: Dimension,
-{
-    same_shape("array", actual, expected);
-    let differences = actual.iter().zip(expected).map(|(&got, &want)| {
-        let (got, want): (f64, f64) = (got.into(), want.into());
-        if got == want { 0.0 } else { (got - want).abs() }
-    });
-    // f64::max drops a NaN; a comparison helper must not.
-    differences.fold(0.0, |largest, difference| {
-        if difference > largest || difference.is_nan() {
-            difference
-        } else {
-            largest
-        }
-    })
-}
-
 /// The index, row-major, of the element at `position`.
 pub(crate) fn index_at(shape: &[usize], position: usize) -> Vec<usize> {
     let mut rest = position;
@@ -155,20 +132,6 @@ pub(crate) fn index_at(shape: &[usize], position: usize) -> Vec<usize> {
         .collect();
     index.reverse();
     index
-}
-
-#[track_caller]
-fn same_shape<A, B, D1: Dimension, D2: Dimension>(
-    name: &str,
-    actual: &ArrayRef<A, D1>,
-    expected: &ArrayRef<B, D2>,
-) {
-    assert!(
-        actual.shape() == expected.shape(),
-        "{name}: expected shape {:?}, got {:?}",
-        expected.shape(),
-        actual.shape(),
-    );
 }
 
 #[cfg(test)]
@@ -190,14 +153,12 @@ mod tests {
     fn equal_infinities_are_close() {
         let masked = array![f32::NEG_INFINITY, 1.0];
         assert_close(&masked, &masked, 0.0);
-        assert_eq!(max_abs_diff(&masked, &masked), 0.0);
     }
 
     #[test]
     #[should_panic(expected = "1 of 2 numbers")]
     fn nan_is_close_to_nothing() {
         let a = array![f32::NAN, 1.0];
-        assert!(max_abs_diff(&a, &a).is_nan());
         assert_close(&a, &a, 1e9);
     }
 

@@ -12,19 +12,19 @@ const LEVELS: usize = 5;
 
 /// A derivative and how far it can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Derivative {
+pub(crate) struct Derivative {
     /// The best estimate.
-    pub value: f64,
+    pub(crate) value: f64,
     /// An estimate of its error, from how well neighbouring extrapolations agree and from the rounding of an `f32` computation.
     /// Large beside a kink.
-    pub uncertainty: f64,
+    pub(crate) uncertainty: f64,
     /// The largest `|f|` seen.
-    pub magnitude: f64,
+    pub(crate) magnitude: f64,
 }
 
 /// The derivative of `f` at `x`; `step` is the largest distance from `x` at which `f` is asked (2 x 5 calls).
 /// If `f` gives a number that is not finite, so is the result.
-pub fn central_difference(x: f32, step: f64, mut f: impl FnMut(f32) -> f64) -> Derivative {
+pub(crate) fn central_difference(x: f32, step: f64, mut f: impl FnMut(f32) -> f64) -> Derivative {
     let mut magnitude = 0.0_f64;
     let mut previous: Vec<f64> = Vec::new();
     let mut best = (f64::NAN, f64::INFINITY); // value, uncertainty

@@ -7,14 +7,13 @@ use ndarray::{Array, ArrayRef, Dimension, ShapeBuilder};
 pub const INPUT_SCALES: [f32; 3] = [0.1, 1.0, 3.0];
 
 /// A linear congruential generator (Knuth's MMIX constants).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Lcg {
+struct Lcg {
     state: u64,
 }
 
 impl Lcg {
     /// A generator; different seeds give unrelated numbers.
-    pub fn new(seed: u64) -> Self {
+    fn new(seed: u64) -> Self {
         // Nearby seeds differ in the low bits only, which reach the high bits after some steps.
         let mut lcg = Self {
             state: seed ^ 0x9e37_79b9_7f4a_7c15,
@@ -26,7 +25,7 @@ impl Lcg {
     }
 
     /// The next 32 bits.
-    pub fn next_u32(&mut self) -> u32 {
+    fn next_u32(&mut self) -> u32 {
         self.state = self
             .state
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -35,20 +34,10 @@ impl Lcg {
     }
 
     /// The next number, uniform in `-scale..scale` and never exactly 0.
-    pub fn uniform(&mut self, scale: f32) -> f32 {
+    fn uniform(&mut self, scale: f32) -> f32 {
         // An odd multiple of 2^-24: exact in f32, symmetric, neither 0 nor +-1.
         let odd = i64::from(self.next_u32() >> 8) * 2 + 1 - (1 << 24);
         odd as f32 / (1 << 24) as f32 * scale
-    }
-
-    /// The next id in `0..vocab_size`.
-    ///
-    /// # Panics
-    ///
-    /// If `vocab_size` is 0.
-    pub fn token_id(&mut self, vocab_size: u32) -> u32 {
-        assert!(vocab_size > 0, "token_id: an empty vocabulary has no ids");
-        ((u64::from(self.next_u32()) * u64::from(vocab_size)) >> 32) as u32
     }
 }
 
@@ -147,16 +136,6 @@ mod tests {
         let x = away_from_zero(1000, 1.0, 0.25, 3);
         assert!(x.iter().all(|x| (0.25..=1.0).contains(&x.abs())));
         assert!(x.iter().any(|&x| x < 0.0) && x.iter().any(|&x| x > 0.0));
-    }
-
-    #[test]
-    fn ids_stay_in_the_vocabulary_and_reach_all_of_it() {
-        let mut lcg = Lcg::new(1);
-        let mut seen = [false; 5];
-        for _ in 0..200 {
-            seen[lcg.token_id(5) as usize] = true;
-        }
-        assert_eq!(seen, [true; 5]);
     }
 
     #[test]

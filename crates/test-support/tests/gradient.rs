@@ -1,9 +1,9 @@
 //! The gradient check itself, on operations written here in f32: right gradients pass at every scale, the mistakes that happen are caught.
 
-use ndarray::{Array2, Axis, array};
+use ndarray::{Array1, Array2, Axis, array};
 use test_support::{
-    GradientCheck, INPUT_SCALES, away_from_zero, check_gradient, check_gradient_array, project,
-    projection_weights, test_array,
+    GradientCheck, INPUT_SCALES, away_from_zero, check_gradient_array, project, projection_weights,
+    test_array,
 };
 
 const EPS: f32 = 1e-5;
@@ -128,9 +128,9 @@ fn a_gradient_of_zero_passes_although_the_differences_are_noise() {
 fn a_missing_gradient_is_caught_however_small_the_loss_makes_it() {
     // A mean over many elements: gradients near 1e-4.
     let x = test_array(1000, 1.0, 5);
-    let x = x.as_slice().expect("one dimension");
-    let objective = |x: &[f32]| x.iter().map(|&x| f64::from(x * x)).sum::<f64>() / 1000.0;
-    let report = GradientCheck::default().measure("mean square", x, &[0.0; 1000], objective);
+    let objective = |x: &Array1<f32>| x.iter().map(|&x| f64::from(x * x)).sum::<f64>() / 1000.0;
+    let report =
+        GradientCheck::default().measure_array("mean square", &x, &Array1::zeros(1000), objective);
     assert!(report.max_rel_error > 0.5, "{report}");
 }
 
@@ -145,48 +145,48 @@ fn the_layout_of_the_array_does_not_matter() {
 
 #[test]
 fn a_sample_of_a_large_model_is_spread_over_it() {
-    let x = vec![1.0_f32; 1000];
-    let mut wrong = vec![2.0_f32; 1000];
+    let x = Array1::ones(1000);
+    let mut wrong = Array1::from_elem(1000, 2.0);
     wrong[900] = 9.0;
     let check = GradientCheck {
         max_elements: 10,
         ..Default::default()
     };
-    let squares = |x: &[f32]| x.iter().map(|&x| f64::from(x * x)).sum();
-    let report = check.measure("squares", &x, &wrong, squares);
+    let squares = |x: &Array1<f32>| x.iter().map(|&x| f64::from(x * x)).sum();
+    let report = check.measure_array("squares", &x, &wrong, squares);
     assert_eq!(report.checked, 10);
     assert_eq!(report.worst.expect("ten elements").index, [900]);
 }
 
 #[test]
 fn parameters_that_are_all_zero_still_move() {
-    check_gradient("bias", &[0.0; 3], &[1.0, 1.0, 1.0], |b| {
+    check_gradient_array("bias", &Array1::zeros(3), &Array1::ones(3), |b| {
         b.iter().map(|&b| f64::from(b)).sum()
     });
 }
 
 #[test]
 fn no_parameters_have_no_error() {
-    let report = check_gradient("nothing", &[], &[], |_| 1.0);
+    let report = check_gradient_array("nothing", &Array1::zeros(0), &Array1::zeros(0), |_| 1.0);
     assert_eq!((report.checked, report.max_rel_error), (0, 0.0));
 }
 
 #[test]
 #[should_panic(expected = "wrong gradient: nan")]
 fn a_gradient_that_is_not_a_number_fails() {
-    check_gradient("nan", &[1.0], &[f32::NAN], |x| f64::from(x[0]));
+    check_gradient_array("nan", &array![1.0], &array![f32::NAN], |x| f64::from(x[0]));
 }
 
 #[test]
 #[should_panic(expected = "wrong gradient: log")]
 fn an_objective_that_is_not_finite_fails() {
-    check_gradient("log", &[0.0, 1.0], &[1.0, 1.0], |x| {
+    check_gradient_array("log", &array![0.0, 1.0], &array![1.0, 1.0], |x| {
         x.iter().map(|&x| f64::from(x).ln()).sum()
     });
 }
 
 #[test]
-#[should_panic(expected = "two: 2 parameters, a gradient of 3 elements")]
-fn lengths_must_agree() {
-    check_gradient("two", &[1.0, 2.0], &[1.0, 2.0, 3.0], |_| 0.0);
+#[should_panic(expected = "two: parameters of shape [2], gradient of shape [3]")]
+fn shapes_must_agree() {
+    check_gradient_array("two", &array![1.0, 2.0], &array![1.0, 2.0, 3.0], |_| 0.0);
 }

@@ -2,6 +2,7 @@
 //!
 //! The moments are values of the model's own struct. The arithmetic is `tensor_ops::adamw_update`'s; there are no groups of weights and no amsgrad.
 
+use checkpoint::LazyTensor;
 use gpt::{GptConfig, GptModel};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,15 @@ impl AdamW {
             m: zeros()?,
             v: zeros()?,
         })
+    }
+
+    /// The moments as the tensors of a file: `m.<name>` and `v.<name>`.
+    pub(crate) fn tensors(&self) -> Vec<LazyTensor<'_>> {
+        let mut tensors = Vec::new();
+        for (prefix, moment) in [("m.", &self.m), ("v.", &self.v)] {
+            moment.visit(prefix, &mut |name, view| tensors.push((name, view).into()));
+        }
+        tensors
     }
 
     /// One step at learning rate `lr`, each gradient first multiplied by `grad_scale` (1, or what clipping leaves).

@@ -13,7 +13,7 @@
 
 use std::path::{Path, PathBuf};
 
-use checkpoint::{is_file, load_config, load_tensors_into, save_book, save_tensors};
+use checkpoint::{LazyTensor, is_file, load_config, load_tensors_into, save_book, save_tensors};
 use gpt::{GptConfig, GptModel};
 use serde::de::Error as _;
 use tensor_ops::Parameters;
@@ -68,22 +68,15 @@ pub struct SavedSettings {
 pub(crate) fn write(
     folder: &Path,
     model: &GptModel,
-    optimizer: &AdamW,
+    moments: Vec<LazyTensor<'_>>,
     grads: Option<&GptModel>,
     state: &TrainState,
 ) -> Result<(), TrainError> {
     save_book(model, folder)?;
-    let mut moments = Vec::new();
-    optimizer
-        .m
-        .visit("m.", &mut |name, view| moments.push((name, view)));
-    optimizer
-        .v
-        .visit("v.", &mut |name, view| moments.push((name, view)));
-    save_tensors(folder.join(OPTIMIZER), &moments)?;
+    save_tensors(folder.join(OPTIMIZER), moments)?;
     let mut files = ALWAYS.to_vec();
     if let Some(grads) = grads {
-        save_tensors(folder.join(GRADIENTS), &grads.named_parameters())?;
+        save_tensors(folder.join(GRADIENTS), grads.named_parameters())?;
         files.push(GRADIENTS);
     }
     write_json(&folder.join(STATE_FILE), state)?;

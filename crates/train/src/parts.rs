@@ -60,6 +60,19 @@ impl Parts {
         self.of(rank).iter().map(|piece| piece.elements.len()).sum()
     }
 
+    /// A rank's piece of a weight, and where that stands in its part.
+    pub(crate) fn piece(&self, rank: usize, weight: usize) -> Option<(Range<usize>, Range<usize>)> {
+        let mut before = 0;
+        for piece in self.of(rank) {
+            let n = piece.elements.len();
+            if piece.weight == weight {
+                return Some((piece.elements.clone(), before..before + n));
+            }
+            before += n;
+        }
+        None
+    }
+
     /// Elements of the largest part.
     pub(crate) fn longest(&self) -> usize {
         let lengths = (0..self.0.len()).map(|rank| self.len(rank));

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use crate::TrainError;
 
-/// This process among those that train one model together; every method is called by all of them, in the same order.
+/// This process among those that train one model together; all of them exchange the same things in the same order.
 pub trait Ranks: Debug + Send + Sync {
     /// Which one this is, counted from 0.
     fn rank(&self) -> usize;
@@ -19,6 +19,12 @@ pub trait Ranks: Debug + Send + Sync {
 
     /// `all` becomes what each rank calls `own`, in their order; all are of one length.
     fn all_gather(&self, own: &[u8], all: &mut [u8]);
+
+    /// Sends rank 0, which this one is not, what it [receives](Self::receive).
+    fn send_to_first(&self, bytes: &[u8]);
+
+    /// Receives, as rank 0, what another rank sends.
+    fn receive(&self, from: usize, bytes: &mut [u8]);
 }
 
 /// A text of each rank, in their order.

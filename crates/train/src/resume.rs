@@ -84,10 +84,13 @@ impl Trainer {
     /// Saves the run as it is, between two steps or among the batches of one; returns the checkpoint's folder.
     ///
     /// The model is evaluated first, without drawing: what has no finite loss is no checkpoint, and the best stays.
-    /// With ranks, all of them save at once, and one of them has the folder.
+    /// With ranks, all of them save at once, and rank 0 has the folder.
     ///
     /// # Errors
     /// If the loss is not finite, or the files can't be written: the checkpoints from before are then as they were.
+    ///
+    /// # Panics
+    /// With ranks, among the batches of a step, or if another rank has the folder.
     pub fn save(&self, folder: Option<&RunFolder>) -> Result<Option<PathBuf>, TrainError> {
         let val_loss = self.check_loss(self.config.eval_batches)?;
         self.save_with(folder, val_loss)
@@ -106,25 +109,23 @@ impl Trainer {
         } = self.counters;
         let name = step_name(steps_done, micro_step);
         let begun = micro_step > 0;
-        let state = self.state()?;
-        let (whole, sum);
-        let (optimizer, grads) = match &self.optimizer {
-            Optimizer::Alone(optimizer) => (Some(&**optimizer), begun.then_some(&self.grads)),
+        let moments = match &self.optimizer {
+            Optimizer::Alone(optimizer) => optimizer.tensors(),
             Optimizer::Shared(share) => {
-                let (model, want) = (self.model.config(), folder.is_some());
-                whole = share.whole(model, want)?;
-                sum = match begun {
-                    true => share.gradients(model, want)?,
-                    false => None,
-                };
-                (whole.as_ref(), sum.as_ref())
+                assert!(!begun, "ranks save between steps");
+                assert!(folder.is_some() == self.is_first_rank(), "rank 0 saves");
+                if folder.is_none() {
+                    share.send_moments(&self.model);
+                }
+                share.tensors(&self.model)
             }
         };
-        let (Some(folder), Some(optimizer)) = (folder, optimizer) else {
+        let Some(folder) = folder else {
             return Ok(None);
         };
+        let (state, grads) = (self.state()?, begun.then_some(&self.grads));
         let saved = folder.add(&name, self.config.keep, val_loss, |folder| {
-            checkpoint::write(folder, &self.model, optimizer, grads, &state)
+            checkpoint::write(folder, &self.model, moments, grads, &state)
         });
         saved.map(Some)
     }

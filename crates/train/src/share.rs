@@ -10,11 +10,13 @@
 use std::sync::Arc;
 
 use bytemuck::cast_slice;
-use gpt::{GptConfig, GptModel};
+use checkpoint::LazyTensor;
+use gpt::GptModel;
+use ndarray::{ArrayD, IxDyn};
 use tensor_ops::{Parameters, adamw_update, move_into_sum, sums_of_squares};
 
 use crate::parts::{self, Parts};
-use crate::{AdamW, AdamWConfig, Ranks, TrainError};
+use crate::{AdamW, AdamWConfig, Ranks};
 
 /// Elements of each part that travel at once.
 const CHUNK: usize = 1 << 18;
@@ -182,56 +184,78 @@ impl Share {
             (sum, m, v) = (sum_rest, m_rest, v_rest);
         }
         drop(weights);
-        self.collect(None, Some(model));
+        self.collect(model);
     }
 
-    /// The whole optimizer, for a model of this configuration, on the ranks that `want` it.
-    pub(crate) fn whole(&self, model: &GptConfig, want: bool) -> Result<Option<AdamW>, TrainError> {
-        let mut whole = want.then(|| AdamW::new(self.config, model)).transpose()?;
-        self.collect(Some(&self.m), whole.as_mut().map(|whole| &mut whole.m));
-        self.collect(Some(&self.v), whole.as_mut().map(|whole| &mut whole.v));
-        if let Some(whole) = &mut whole {
-            whole.steps = self.steps;
+    /// All ranks' moments as the tensors of a file, for rank 0: it receives each when that is written, which takes no more memory than the largest.
+    ///
+    /// The other ranks [send](Self::send_moments) them meanwhile.
+    pub(crate) fn tensors<'a>(&'a self, model: &GptModel) -> Vec<LazyTensor<'a>> {
+        let mut tensors = Vec::new();
+        for (prefix, part) in [("m.", &self.m), ("v.", &self.v)] {
+            let mut weight = 0;
+            model.visit(prefix, &mut |name, view| {
+                let (shape, at) = (view.raw_dim(), weight);
+                weight += 1;
+                tensors.push(LazyTensor {
+                    name,
+                    shape: view.shape().to_vec(),
+                    numbers: Box::new(move || self.receive(part, at, shape.clone()).into()),
+                });
+            });
         }
-        Ok(whole)
+        tensors
     }
 
-    /// The sum of the gradients of the step's batches so far, on the ranks that `want` it.
-    pub(crate) fn gradients(
-        &self,
-        model: &GptConfig,
-        want: bool,
-    ) -> Result<Option<GptModel>, TrainError> {
-        let mut whole = want.then(|| GptModel::zeros(*model)).transpose()?;
-        self.collect(Some(&self.sum), whole.as_mut());
-        Ok(whole)
+    /// A weight's numbers of all ranks' parts.
+    fn receive(&self, part: &[f32], weight: usize, shape: IxDyn) -> ArrayD<f32> {
+        let mut whole = ArrayD::zeros(shape);
+        let values = whole.as_slice_mut().expect("fresh arrays are row-major");
+        for rank in 0..self.ranks.size() {
+            let Some((elements, own)) = self.parts.piece(rank, weight) else {
+                continue;
+            };
+            let values = &mut values[elements];
+            if rank == self.ranks.rank() {
+                values.copy_from_slice(&part[own]);
+                continue;
+            }
+            for chunk in values.chunks_mut(CHUNK) {
+                self.ranks.receive(rank, bytemuck::cast_slice_mut(chunk));
+            }
+        }
+        whole
     }
 
-    /// Puts all ranks' parts together in `whole`, where each rank's own part is already if `part` is none.
-    fn collect(&self, part: Option<&[f32]>, whole: Option<&mut GptModel>) {
+    /// Sends rank 0 this rank's part of the moments, in the order of the names in a file.
+    pub(crate) fn send_moments(&self, model: &GptModel) {
+        let names = model.named_parameters().into_iter().map(|(name, _)| name);
+        let mut names: Vec<(String, usize)> = names.zip(0..).collect();
+        names.sort();
+        for part in [&self.m, &self.v] {
+            for &(_, weight) in &names {
+                let piece = self.parts.piece(self.ranks.rank(), weight);
+                let own = piece.map_or(0..0, |(_, own)| own);
+                for chunk in part[own].chunks(CHUNK) {
+                    self.ranks.send_to_first(cast_slice(chunk));
+                }
+            }
+        }
+    }
+
+    /// Puts all ranks' parts of the weights together.
+    fn collect(&self, model: &mut GptModel) {
         let (size, longest) = (self.ranks.size(), self.parts.longest());
-        let mut whole = whole.map(|whole| whole.named_parameters_mut());
+        let mut weights = model.named_parameters_mut();
         let chunk = longest.min(CHUNK);
         let (mut own, mut all) = (vec![0.0f32; chunk], vec![0.0f32; size * chunk]);
         for start in (0..longest).step_by(chunk) {
-            match (part, &mut whole) {
-                (Some(part), _) => {
-                    let part = part.get(start..).unwrap_or_default();
-                    let n = part.len().min(chunk);
-                    own[..n].copy_from_slice(&part[..n]);
-                }
-                (None, Some(whole)) => {
-                    let pieces = self.parts.window(self.ranks.rank(), start..start + chunk);
-                    parts::read(whole, &pieces, &mut own);
-                }
-                (None, None) => unreachable!("a part is in one of them"),
-            }
+            let window = |rank| self.parts.window(rank, start..start + chunk);
+            parts::read(&mut weights, &window(self.ranks.rank()), &mut own);
             self.ranks
                 .all_gather(cast_slice(&own), bytemuck::cast_slice_mut(&mut all));
-            let Some(whole) = &mut whole else { continue };
             for (rank, values) in all.chunks(chunk).enumerate() {
-                let pieces = self.parts.window(rank, start..start + chunk);
-                parts::write(whole, &pieces, values);
+                parts::write(&mut weights, &window(rank), values);
             }
         }
     }
