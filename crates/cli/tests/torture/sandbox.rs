@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Longer than this is a hang: the machine may be busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than this is a hang: a process waits for what never comes, or the machine is very busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// More seconds of computing than this are a hang, too.
 const COMPUTING: u32 = 5;
