@@ -16,7 +16,12 @@ static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("
 fuzz_target!(|bytes: &[u8]| {
     let folder = FOLDER.path();
     let mut rest = bytes;
-    for name in ["tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json"] {
+    for name in [
+        "tokenizer.json",
+        "vocab.json",
+        "merges.txt",
+        "tokenizer_config.json",
+    ] {
         let Some((length, bytes)) = rest.split_first_chunk::<2>() else {
             return;
         };
@@ -35,7 +40,10 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(None) => return,
         Err(error) => {
             let message = error.to_string();
-            assert!(!message.contains('\n') && message.len() < 100_000, "{message}");
+            assert!(
+                !message.contains('\n') && message.len() < 100_000,
+                "{message}"
+            );
             return;
         }
     };
