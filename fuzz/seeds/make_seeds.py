@@ -70,7 +70,7 @@ def run(name, which, *files):
     (HERE / "run" / name).write_bytes(bytes([which]) + b"".join(sized(file.encode()) for file in files))
 
 
-for folder in ("checkpoint", "prompt", "run"):
+for folder in ("checkpoint", "prompt", "run", "options", "tokenizer_files"):
     (HERE / folder).mkdir(exist_ok=True)
 checkpoint("gpt2", GPT2_CONFIG, GPT2)
 checkpoint("gpt2_half", GPT2_CONFIG, {f"transformer.{n}": s for n, s in GPT2.items()}, dtype="BF16", size=2)
@@ -86,3 +86,40 @@ run("state", 4, json.dumps({
     "steps": [STEP], "evaluations": [], "optimizer_steps": 1, "epoch_in_progress": {"rng": "", "position": 1}, "rng": "",
     "train_data": {"windows": 3, "max_length": 2, "stride": 2, "batch_size": 1, "batches": 3, "sha256": ""}, "val_data": None,
 }))
+
+
+def options(name, toml, *lines):
+    log = "".join(json.dumps(line) + "\n" for line in lines)
+    (HERE / "options" / name).write_bytes(sized(toml.encode()) + log.encode())
+
+
+options("aliases", "\ufeffn_embd = 64\r\nn-layer = 2\nlr = 1e-3\ndropout_build = 'mkl'\ntied = true\ntokenizer = 'bpe:300'\n")
+options(
+    "run", "preset = \"story\"\nseed = \"18446744073709551615\"\nprompt = \"a\\nb\"\nthreads = 1\nweight_decay = 0.1\n",
+    {"event": "start", "steps_done": 0, "parameters": 9, "tokens_per_step": 8, "options": {"seed": 1}},
+    {"event": "step", "tokens_per_second": 9.5, **STEP},
+    {"event": "eval", "step": 0, "epoch": 0, "train_loss": 1.5, "val_loss": None, "tokens_seen": 2},
+    {"event": "sample", "steps_done": 1, "text": "a\n"},
+    {"event": "saved", "steps_done": 1, "path": "run/checkpoints/step-00000001"},
+)
+
+
+def tokenizer_files(name, tokenizer="", vocabulary="", merges="", config="", text=""):
+    files = [file if isinstance(file, str) else json.dumps(file) for file in (tokenizer, vocabulary, merges, config)]
+    (HERE / "tokenizer_files" / name).write_bytes(b"".join(sized(file.encode()) for file in files) + text.encode())
+
+
+VOCABULARY = {"a": 0, "b": 1, "\u0120": 2, "ab": 3, "\u0120ab": 4, "<|endoftext|>": 5}
+MERGES = ["a b", "\u0120 ab"]
+END = {"id": 5, "content": "<|endoftext|>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+CONFIG = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"}
+tokenizer_files("bpe", {
+    "added_tokens": [END], "normalizer": None, "pre_tokenizer": BYTES, "post_processor": None, "decoder": BYTES,
+    "model": {"type": "BPE", "vocab": VOCABULARY, "merges": MERGES},
+}, config=CONFIG, text="ab ab<|endoftext|>ba")
+tokenizer_files("chars", {
+    "added_tokens": [], "pre_tokenizer": None, "decoder": {"type": "Fuse"},
+    "model": {"type": "BPE", "unk_token": "?", "vocab": {"?": 0, "a": 1, "\u00e9": 2}, "merges": []},
+}, config=CONFIG, text="a\u00e9b")
+tokenizer_files("legacy", "", VOCABULARY, "#version: 0.2\n" + "\n".join(MERGES) + "\n", {"tokenizer_class": "GPT2Tokenizer"}, "ab ab")

@@ -3,7 +3,7 @@
 //! A key is a flag's name or alias, with `_` for `-`; its value is what one would type behind the flag, and clap reads both.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -111,6 +111,19 @@ pub(crate) fn to_toml(options: &TrainOptions) -> Result<String> {
         table.insert(key, value);
     }
     Ok(toml::to_string(&table)?)
+}
+
+/// A path that a run can keep: absolute, so that it can be resumed from another folder, and text.
+///
+/// # Errors
+/// If the path is not UTF-8, which a file of options can't hold.
+pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
+    let name = path.display();
+    let absolute = std::path::absolute(path).with_context(|| name.to_string())?;
+    if absolute.to_str().is_none() {
+        bail!("{name}: expected a path in UTF-8, as the run's options.toml keeps it");
+    }
+    Ok(absolute)
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use anyhow::{Context, Result, bail};
 use checkpoint::is_file;
 use train::{RunFolder, TrainError, Trainer, latest_checkpoint, read_settings};
 
-use super::config_file::{Said, read, to_json};
+use super::config_file::{Said, kept_path, read, to_json};
 use super::options::TrainOptions;
-use super::settings::{Base, kept_path, settle};
+use super::settings::{Base, settle};
 use super::start::{OPTIONS, Started, base, start_in, write_options};
 use super::tokenizer::TokenizerChoice;
 use crate::runs;
@@ -74,6 +74,13 @@ pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Starte
     let folder = saves.then(|| RunFolder::open(path)).transpose()?;
     let mut before = TrainOptions::default();
     read(&path.join(OPTIONS), &mut before)?;
+    if before.weight_decay.is_none() {
+        let options = path.join(OPTIONS);
+        bail!(
+            "{}: expected the options of a run, the last of them weight_decay; the file was emptied or cut",
+            options.display()
+        );
+    }
     let now = said.over(before.clone())?;
     let now = TrainOptions {
         data: now.data.as_deref().map(kept_path).transpose()?,

@@ -1,8 +1,6 @@
 //! What holds in a run: what was said over the preset over the program's defaults, with what the data decides.
 
-use std::path::Path;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use gpt::{DropRates, GptConfig};
 use torch_rng::Build;
 use train::{AdamWConfig, SampleConfig, Schedule, TrainConfig};
@@ -299,17 +297,4 @@ fn with_schedule(options: TrainOptions, schedule: Schedule) -> TrainOptions {
             ..options
         },
     }
-}
-
-/// A path that a run can keep: absolute, so that it can be resumed from another folder, and text.
-///
-/// # Errors
-/// If the path is not UTF-8, which a file of options can't hold.
-pub(crate) fn kept_path(path: &Path) -> Result<std::path::PathBuf> {
-    let name = path.display();
-    let absolute = std::path::absolute(path).with_context(|| name.to_string())?;
-    if absolute.to_str().is_none() {
-        bail!("{name}: expected a path in UTF-8, as the run's options.toml keeps it");
-    }
-    Ok(absolute)
 }

@@ -13,9 +13,9 @@ use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 use train::{RunFolder, Trainer};
 
-use super::config_file::to_toml;
+use super::config_file::{kept_path, to_toml};
 use super::options::TrainOptions;
-use super::settings::{Base, Settings, kept_path, settle};
+use super::settings::{Base, Settings, settle};
 use super::tokenizer::TokenizerChoice;
 use crate::ranks::World;
 use crate::vocabulary::Vocabulary;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use anyhow::{Result, bail};
 use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 
-use super::settings::kept_path;
+use super::config_file::kept_path;
 use crate::vocabulary::Vocabulary;
 
 /// What a user says.

@@ -107,6 +107,26 @@ fn another_configuration_is_refused_by_name_with_both_values() {
 }
 
 #[test]
+fn options_that_were_cut_are_refused_wherever_a_line_ends() {
+    let folder = folder();
+    let path = folder.path();
+    ok(path, &format!("train {TINY} --max-steps 2 --out-dir run"));
+    let options = path.join("run/options.toml");
+    let text = fs::read_to_string(&options).unwrap();
+    for (end, _) in text.match_indices('\n').take(text.lines().count() - 1) {
+        fs::write(&options, &text[..end]).unwrap();
+        refused(
+            path,
+            "train --resume run --max-steps 3",
+            1,
+            &["run/options.toml", "emptied or cut"],
+        );
+    }
+    fs::write(&options, text).unwrap();
+    ok(path, "train --resume run --max-steps 3");
+}
+
+#[test]
 fn other_data_under_the_same_name_is_refused() {
     let folder = folder();
     let path = folder.path();

@@ -9,4 +9,5 @@ mod calls;
 mod errors;
 mod files;
 mod flags;
+mod processors;
 mod sandbox;

@@ -10,11 +10,17 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Longer than this is a hang.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than this is a hang: a process waits for what never comes, or the machine is very busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// KiB of address space: what a model of some hundred parameters needs, the threads' stacks, and 64 MiB.
-const ADDRESS_SPACE: u32 = 300 << 10;
+/// More seconds of computing than this are a hang, too.
+const COMPUTING: u32 = 5;
+
+/// The signal of a process that computes for longer.
+const SIGXCPU: i32 = 24;
+
+/// KiB of address space: the 60 MiB without which a model of some hundred parameters is not trained, and 64 MiB.
+const ADDRESS_SPACE: u32 = 124 << 10;
 
 /// A model of some hundred parameters on `data.bin`, as flags and values.
 pub(crate) const TINY: &[(&str, &str)] = &[
@@ -90,7 +96,7 @@ pub(crate) fn gpt_under(
 ) -> Ended {
     let stderr = tempfile::tempfile().expect("a temporary file");
     let limit = match program {
-        [] => format!("ulimit -v {ADDRESS_SPACE};"),
+        [] => format!("ulimit -v {ADDRESS_SPACE}; ulimit -S -t {COMPUTING};"),
         _ => String::new(), // strace needs more
     };
     let mut child = Command::new("sh")
@@ -121,7 +127,7 @@ pub(crate) fn gpt_under(
     std::io::Seek::rewind(&mut stderr).expect("a file");
     std::io::Read::read_to_end(&mut stderr, &mut text).expect("a file");
     Ended {
-        status,
+        status: status.filter(|status| status.signal() != Some(SIGXCPU)),
         stderr: String::from_utf8_lossy(&text).into_owned(),
     }
 }

@@ -1,0 +1,74 @@
+//! Arbitrary bytes as a file of options and as a run's log: they are read or refused without a panic, and what was read is written and read again the same.
+//!
+//! Input: the length of the options (2 bytes), the options, and the log.
+//! `gpt` is no library: the modules that read them are named by their paths.
+
+#![no_main]
+#![allow(dead_code, unexpected_cfgs)] // what of these modules only `gpt` uses, and its features
+
+#[path = "../../crates/cli/src/failure.rs"]
+mod failure;
+#[path = "../../crates/cli/src/ids.rs"]
+mod ids;
+#[path = "../../crates/cli/src/memory.rs"]
+mod memory;
+#[path = "../../crates/cli/src/numbers.rs"]
+mod numbers;
+#[path = "../../crates/cli/src/output.rs"]
+mod output;
+#[path = "../../crates/cli/src/presets.rs"]
+mod presets;
+#[path = "../../crates/cli/src/ranks.rs"]
+mod ranks;
+#[path = "../../crates/cli/src/threads.rs"]
+mod threads;
+#[path = "../../crates/cli/src/vocabulary.rs"]
+mod vocabulary;
+
+#[path = "../../crates/cli/src/train"]
+mod gpt_train {
+    pub(crate) mod config_file;
+    pub(crate) mod log;
+    pub(crate) mod options;
+    mod tokenizer;
+}
+
+use std::fs;
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use tempfile::TempDir;
+
+use gpt_train::config_file::{read, to_json, to_toml};
+use gpt_train::log::{self, LOG, Log};
+use gpt_train::options::TrainOptions;
+
+static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((length, bytes)) = bytes.split_first_chunk::<2>() else {
+        return;
+    };
+    let (toml, lines) = bytes.split_at(bytes.len().min(usize::from(u16::from_le_bytes(*length))));
+    let folder = FOLDER.path();
+    let path = folder.join("options.toml");
+    fs::write(&path, toml).expect("written");
+    let mut options = TrainOptions::default();
+    match read(&path, &mut options) {
+        Err(error) => drop(format!("{error:#}")),
+        Ok(()) => {
+            let text = to_toml(&options).expect("options have a form");
+            fs::write(&path, &text).expect("written");
+            let mut again = TrainOptions::default();
+            read(&path, &mut again).unwrap_or_else(|error| panic!("{text}: {error:#}"));
+            let json = |options| to_json(options).expect("options have a form");
+            assert_eq!(json(&again), json(&options));
+        }
+    }
+
+    fs::write(folder.join(LOG), lines).expect("written");
+    let before = log::read(folder).expect("a log is whole lines");
+    Log::open(folder, u64::MAX).expect("a log that can be written");
+    let after = log::read(folder).expect("its own log");
+    assert!(after == before, "a log changes as it is opened");
+});

@@ -1,0 +1,63 @@
+//! Arbitrary bytes as the files of a model's tokenizer: it is read or refused in one line, what it encodes it decodes, and what it writes it reads again, without a panic.
+//!
+//! Input: for tokenizer.json, vocab.json, merges.txt and tokenizer_config.json a length (2 bytes) and as many bytes, none for a file that isn't there; the rest is a text.
+
+#![no_main]
+
+use std::fs;
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use model_tokenizer::{ModelTokenizer, end_of_text_ids};
+use tempfile::TempDir;
+
+static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
+
+fuzz_target!(|bytes: &[u8]| {
+    let folder = FOLDER.path();
+    let mut rest = bytes;
+    for name in [
+        "tokenizer.json",
+        "vocab.json",
+        "merges.txt",
+        "tokenizer_config.json",
+    ] {
+        let Some((length, bytes)) = rest.split_first_chunk::<2>() else {
+            return;
+        };
+        let length = bytes.len().min(usize::from(u16::from_le_bytes(*length)));
+        let (file, after) = bytes.split_at(length);
+        rest = after;
+        match file.is_empty() {
+            true => drop(fs::remove_file(folder.join(name))),
+            false => fs::write(folder.join(name), file).expect("written"),
+        }
+    }
+    let text = String::from_utf8_lossy(rest);
+    let _ = end_of_text_ids(folder);
+    let tokenizer = match ModelTokenizer::from_folder(folder) {
+        Ok(Some(tokenizer)) => tokenizer,
+        Ok(None) => return,
+        Err(error) => {
+            let message = error.to_string();
+            assert!(
+                !message.contains('\n') && message.len() < 100_000,
+                "{message}"
+            );
+            return;
+        }
+    };
+    let encoded = tokenizer.encode(&text).ok();
+    if let Some(ids) = &encoded {
+        let decoded = tokenizer.decode(ids).expect("its own ids");
+        let mut stream = tokenizer.stream();
+        let mut streamed = String::new();
+        for &id in ids {
+            streamed += &stream.push(id).expect("its own ids");
+        }
+        assert_eq!(streamed + &stream.finish(), decoded);
+    }
+    tokenizer.save(folder).expect("a folder of ours");
+    let again = ModelTokenizer::from_folder(folder).expect("its own files");
+    assert_eq!(again.expect("its own files").encode(&text).ok(), encoded);
+});
