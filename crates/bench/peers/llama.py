@@ -111,7 +111,9 @@ def prepare(work):
     return None
 
 
-llama_cpp.llama_log_set(llama_cpp.llama_log_callback(lambda *_: None), None)
+# A name keeps the callback alive as long as llama.cpp may call it.
+quiet = llama_cpp.llama_log_callback(lambda *_: None)
+llama_cpp.llama_log_set(quiet, None)
 llama_cpp.llama_backend_init()
 with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
     write_model(file.name)
