@@ -210,7 +210,6 @@ fn train(
         eval_freq: EVAL_FREQ,
         eval_iter: 5,
         start_context: START_CONTEXT,
-        tokenizer,
     };
     let mut printout = Printout::default();
     let on_event = |event: Event<'_>| match event {
@@ -228,7 +227,9 @@ fn train(
         Event::Sample { ids, .. } => printout.samples.push(ids.to_vec()),
         _ => {}
     };
-    let history = train_model_simple(model, optimizer, loaders, &training, rng, on_event)?;
+    let history = train_model_simple(
+        model, optimizer, loaders, tokenizer, &training, rng, on_event,
+    )?;
     Ok((history, printout))
 }
 

@@ -181,10 +181,10 @@ tensor([[0.2845, 0.4071],
     let mut rng = TorchRng::manual_seed(123);
     let x_batch = randn(Ix3(40, 50, 768), &mut rng);
     let self_attention = SelfAttentionV2::new(768, 1024, true, &mut rng);
-    let context_batch = self_attention.forward_batch(&x_batch)?;
+    let context_batch = self_attention.forward(&x_batch)?;
     book.shape("In [49]", &context_batch, &[40, 50, 1024]);
     let x_batch_2 = x_batch.slice(s![..28, .., ..]);
-    let context_batch_2 = self_attention.forward_batch(&x_batch_2)?;
+    let context_batch_2 = self_attention.forward(&x_batch_2)?;
     book.shape("In [49]", &context_batch_2, &[28, 50, 1024]);
     let first_28 = context_batch.slice(s![..28, .., ..]);
     book.agrees("In [49]", &first_28, &context_batch_2);
@@ -213,7 +213,7 @@ tensor([[0.2845, 0.4071],
     let mut context_embs = Vec::new();
     for batch in loader.epoch(&mut rng) {
         let embedding = token_embs.forward(&batch.input_ids) + &pos_embs.weight;
-        context_embs.push(model.forward_batch(&embedding)?); // (batch, num_tokens, att_dim)
+        context_embs.push(model.forward(&embedding)?); // (batch, num_tokens, att_dim)
     }
     drop(token_embs);
     book.shape("In [55]", &stacked(&context_embs)?, &[4, 2, 4, 1024]);

@@ -1,10 +1,10 @@
-//! Causal attention: self-attention in which no token sees a later one, with dropout on the weights, for batches (book listing 3.3).
+//! Causal attention: self-attention in which no token sees a later one, with dropout on the weights (book listing 3.3).
 
-use ndarray::{Array3, ArrayRef3};
+use ndarray::{Array, ArrayRef, Dimension};
 use tensor_ops::{Dropout, Linear, matmul_batched, parameters};
 use torch_rng::TorchRng;
 
-use crate::scores::{mask_future, scaled_softmax};
+use crate::scores::{dot_products, mask_future, scaled_softmax};
 use crate::{AttentionConfig, AttentionError};
 
 /// The book's `CausalAttention`, one head.
@@ -43,11 +43,17 @@ impl CausalAttention {
         })
     }
 
-    /// (batch, num_tokens, d_in) -> (batch, num_tokens, d_out), as in evaluation: nothing is dropped.
+    /// (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or a batch of them, as in evaluation: nothing is dropped.
     ///
     /// # Errors
     /// If there are more tokens than the context length, or not `d_in` features.
-    pub fn forward(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, AttentionError> {
+    ///
+    /// # Panics
+    /// If the input has one dimension.
+    pub fn forward<D: Dimension>(
+        &self,
+        x: &ArrayRef<f32, D>,
+    ) -> Result<Array<f32, D>, AttentionError> {
         let attn_weights = self.attention_weights(x)?;
         Ok(matmul_batched(&attn_weights, &self.w_value.forward(x)))
     }
@@ -56,26 +62,38 @@ impl CausalAttention {
     ///
     /// # Errors
     /// If there are more tokens than the context length, or not `d_in` features.
-    pub fn forward_train(
+    ///
+    /// # Panics
+    /// If the input has one dimension.
+    pub fn forward_train<D: Dimension>(
         &self,
-        x: &ArrayRef3<f32>,
+        x: &ArrayRef<f32, D>,
         rng: &mut TorchRng,
-    ) -> Result<Array3<f32>, AttentionError> {
+    ) -> Result<Array<f32, D>, AttentionError> {
         let attn_weights = self.attention_weights(x)?;
         let (attn_weights, _) = self.dropout.forward_train(attn_weights, rng);
         Ok(matmul_batched(&attn_weights, &self.w_value.forward(x)))
     }
 
-    /// The attention weights (batch, num_tokens, num_tokens): each row sums to 1 and is 0 above the diagonal.
+    /// The attention weights (..., num_tokens, num_tokens): each row sums to 1 and is 0 above the diagonal.
     ///
     /// # Errors
     /// If there are more tokens than the context length, or not `d_in` features.
-    pub fn attention_weights(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, AttentionError> {
+    ///
+    /// # Panics
+    /// If the input has one dimension.
+    pub fn attention_weights<D: Dimension>(
+        &self,
+        x: &ArrayRef<f32, D>,
+    ) -> Result<Array<f32, D>, AttentionError> {
         self.config.check_input(x.shape())?;
-        let queries = self.w_query.forward(x); // (batch, num_tokens, d_out)
+        let queries = self.w_query.forward(x); // (..., num_tokens, d_out)
         let keys = self.w_key.forward(x);
-        let scores = matmul_batched(&queries, &keys.view().permuted_axes([0, 2, 1])); // (batch, num_tokens, num_tokens)
-        Ok(scaled_softmax(&mask_future(&scores), self.config.d_out))
+        let attn_scores = dot_products(&queries, &keys); // (..., num_tokens, num_tokens)
+        Ok(scaled_softmax(
+            &mask_future(&attn_scores),
+            self.config.d_out,
+        ))
     }
 }
 

@@ -53,7 +53,9 @@ impl AttentionConfig {
 
     pub(crate) fn check_input(&self, shape: &[usize]) -> Result<(), AttentionError> {
         check_features(shape, self.d_in)?;
-        let num_tokens = shape[shape.len() - 2];
+        let &[.., num_tokens, _] = shape else {
+            panic!("attention: the input has shape {shape:?}, but needs tokens and features");
+        };
         if num_tokens > self.context_length {
             let context_length = self.context_length;
             return Err(AttentionError::TooLong {

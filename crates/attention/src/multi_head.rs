@@ -2,7 +2,7 @@
 //!
 //! The listing's `forward` as the book writes it is in `plain.rs`; what stands here uses the fast form of `blockwise.rs`.
 
-use ndarray::{Array3, ArrayRef, ArrayRef3, Dimension};
+use ndarray::{Array, Array3, ArrayRef, ArrayRef3, Dimension};
 use tensor_ops::{Dropout, Linear, parameters, recycle};
 use torch_rng::TorchRng;
 
@@ -103,12 +103,26 @@ impl MultiHeadAttention {
         }
     }
 
-    /// (batch, num_tokens, d_in) -> (batch, num_tokens, d_out), as in evaluation: nothing is dropped. [`forward_plain`](Self::forward_plain), fast.
+    /// (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or a batch of them, as in evaluation: nothing is dropped. [`forward_plain`](Self::forward_plain), fast.
     ///
     /// # Errors
     /// If there are more tokens than the context length, or not `d_in` features.
-    pub fn forward(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, AttentionError> {
-        Ok(self.pass(x.to_owned(), None)?.0)
+    ///
+    /// # Panics
+    /// If the input has one dimension.
+    pub fn forward<D: Dimension>(
+        &self,
+        x: &ArrayRef<f32, D>,
+    ) -> Result<Array<f32, D>, AttentionError> {
+        self.config.check_input(x.shape())?;
+        let (leading, sequence) = x.shape().split_at(x.ndim() - 2);
+        let batch = (leading.iter().product(), sequence[0], sequence[1]); // (batch, num_tokens, d_in)
+        let batch = x.to_shape(batch).expect("as many elements");
+        let (out, _) = self.pass(batch.into_owned(), None)?;
+        let mut shape = x.raw_dim();
+        shape[x.ndim() - 1] = self.config.d_out;
+        let out = out.into_shape_with_order(shape);
+        Ok(out.expect("as many sequences and tokens as the input"))
     }
 
     /// As [`forward`](Self::forward), in training: drops attention weights, and keeps what [`backward`](Self::backward) needs.

@@ -3,7 +3,17 @@
 //! `head.rs` does the same in blocks, without the masked half.
 
 use ndarray::{Array, Array2, ArrayRef, ArrayRef2, Axis, Dimension, Zip};
-use tensor_ops::softmax;
+use tensor_ops::{matmul_batched, softmax};
+
+/// `queries @ keys.transpose(-2, -1)`: (..., num_tokens, d_k) each -> (..., num_tokens, num_tokens)
+pub(crate) fn dot_products<D: Dimension>(
+    queries: &ArrayRef<f32, D>,
+    keys: &ArrayRef<f32, D>,
+) -> Array<f32, D> {
+    let (mut keys, n) = (keys.view(), keys.ndim());
+    keys.swap_axes(n - 2, n - 1);
+    matmul_batched(queries, &keys)
+}
 
 /// `torch.tril(torch.ones(n, n))`: 1 where query i may see key j, j <= i, and 0 elsewhere.
 pub fn causal_mask(n: usize) -> Array2<f32> {

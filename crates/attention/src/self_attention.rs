@@ -2,13 +2,13 @@
 //!
 //! Every token sees every token, so this is not yet fit for a language model.
 
-use ndarray::{Array, Array2, Array3, ArrayRef, ArrayRef2, ArrayRef3, Dimension};
-use tensor_ops::{Linear, matmul, matmul_batched, parameters};
+use ndarray::{Array, Array2, ArrayRef, Dimension};
+use tensor_ops::{Linear, matmul_batched, parameters};
 use torch_rng::TorchRng;
 
 use crate::AttentionError;
 use crate::config::check_features;
-use crate::scores::scaled_softmax;
+use crate::scores::{dot_products, scaled_softmax};
 
 /// How [`SelfAttentionV1`] draws its weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,28 +47,30 @@ impl SelfAttentionV1 {
         }
     }
 
-    /// (num_tokens, d_in) -> (num_tokens, d_out)
+    /// (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or a batch of them.
     ///
     /// # Errors
     /// If the input does not have `d_in` features.
-    pub fn forward(&self, x: &ArrayRef2<f32>) -> Result<Array2<f32>, AttentionError> {
-        Ok(self.forward_with_weights(x)?.0)
-    }
-
-    /// As [`forward`](Self::forward), with the attention weights (num_tokens, num_tokens) that it used.
     ///
-    /// # Errors
-    /// If the input does not have `d_in` features.
-    pub fn forward_with_weights(
+    /// # Panics
+    /// If the input has one dimension.
+    pub fn forward<D: Dimension>(
         &self,
-        x: &ArrayRef2<f32>,
-    ) -> Result<(Array2<f32>, Array2<f32>), AttentionError> {
+        x: &ArrayRef<f32, D>,
+    ) -> Result<Array<f32, D>, AttentionError> {
         check_features(x.shape(), self.w_query.nrows())?;
-        let queries = matmul(x, &self.w_query); // (num_tokens, d_out)
-        let keys = matmul(x, &self.w_key);
-        let values = matmul(x, &self.w_value);
-        let attn_weights = scaled_softmax(&matmul(&queries, &keys.t()), keys.ncols());
-        Ok((matmul(&attn_weights, &values), attn_weights))
+        let times = |weight: &Array2<f32>| {
+            let mut shape = x.raw_dim();
+            shape[x.ndim() - 2] = weight.nrows();
+            shape[x.ndim() - 1] = weight.ncols();
+            let weight = weight.broadcast(shape).expect("its own shape, repeated");
+            matmul_batched(x, &weight) // (..., num_tokens, d_out)
+        };
+        let queries = times(&self.w_query);
+        let keys = times(&self.w_key);
+        let attn_scores = dot_products(&queries, &keys); // (..., num_tokens, num_tokens)
+        let attn_weights = scaled_softmax(&attn_scores, self.w_key.ncols());
+        Ok(matmul_batched(&attn_weights, &times(&self.w_value)))
     }
 }
 
@@ -112,50 +114,23 @@ impl SelfAttentionV2 {
         }
     }
 
-    /// (num_tokens, d_in) -> (num_tokens, d_out)
+    /// (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or a batch of them (worksheet exercise 2).
     ///
     /// # Errors
     /// If the input does not have `d_in` features.
-    pub fn forward(&self, x: &ArrayRef2<f32>) -> Result<Array2<f32>, AttentionError> {
-        Ok(self.forward_with_weights(x)?.0)
-    }
-
-    /// As [`forward`](Self::forward), with the attention weights (num_tokens, num_tokens) that it used.
     ///
-    /// # Errors
-    /// If the input does not have `d_in` features.
-    pub fn forward_with_weights(
-        &self,
-        x: &ArrayRef2<f32>,
-    ) -> Result<(Array2<f32>, Array2<f32>), AttentionError> {
-        let (queries, keys, values) = self.project(x)?; // (num_tokens, d_out) each
-        let attn_weights = scaled_softmax(&matmul(&queries, &keys.t()), keys.ncols());
-        Ok((matmul(&attn_weights, &values), attn_weights))
-    }
-
-    /// (batch, num_tokens, d_in) -> (batch, num_tokens, d_out): worksheet exercise 2.
-    ///
-    /// # Errors
-    /// If the input does not have `d_in` features.
-    pub fn forward_batch(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, AttentionError> {
-        let (queries, keys, values) = self.project(x)?; // (batch, num_tokens, d_out) each
-        let scores = matmul_batched(&queries, &keys.view().permuted_axes([0, 2, 1])); // (batch, num_tokens, num_tokens)
-        let attn_weights = scaled_softmax(&scores, self.w_key.out_features());
-        Ok(matmul_batched(&attn_weights, &values))
-    }
-
-    /// Queries, keys and values.
-    #[expect(clippy::type_complexity, reason = "three arrays of the input's rank")]
-    fn project<D: Dimension>(
+    /// # Panics
+    /// If the input has one dimension.
+    pub fn forward<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
-    ) -> Result<(Array<f32, D>, Array<f32, D>, Array<f32, D>), AttentionError> {
+    ) -> Result<Array<f32, D>, AttentionError> {
         check_features(x.shape(), self.w_query.in_features())?;
-        Ok((
-            self.w_query.forward(x),
-            self.w_key.forward(x),
-            self.w_value.forward(x),
-        ))
+        let queries = self.w_query.forward(x); // (..., num_tokens, d_out)
+        let keys = self.w_key.forward(x);
+        let attn_scores = dot_products(&queries, &keys); // (..., num_tokens, num_tokens)
+        let attn_weights = scaled_softmax(&attn_scores, self.w_key.out_features());
+        Ok(matmul_batched(&attn_weights, &self.w_value.forward(x)))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`MultiHeadAttention`](crate::MultiHeadAttention) does the same work in one module and adds an output projection.
 
-use ndarray::{Array3, ArrayRef3, Axis, concatenate};
+use ndarray::{Array, ArrayRef, Axis, RemoveAxis, concatenate};
 use tensor_ops::parameters;
 use torch_rng::TorchRng;
 
@@ -28,11 +28,17 @@ impl MultiHeadAttentionWrapper {
         Ok(Self { heads })
     }
 
-    /// (batch, num_tokens, d_in) -> (batch, num_tokens, num_heads * d_out), as in evaluation.
+    /// (..., num_tokens, d_in) -> (..., num_tokens, num_heads * d_out), a sequence or a batch of them, as in evaluation.
     ///
     /// # Errors
     /// If there are more tokens than the context length, or not `d_in` features.
-    pub fn forward(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, AttentionError> {
+    ///
+    /// # Panics
+    /// If the input has one dimension.
+    pub fn forward<D: RemoveAxis>(
+        &self,
+        x: &ArrayRef<f32, D>,
+    ) -> Result<Array<f32, D>, AttentionError> {
         self.concatenated(|head| head.forward(x))
     }
 
@@ -40,25 +46,28 @@ impl MultiHeadAttentionWrapper {
     ///
     /// # Errors
     /// If there are more tokens than the context length, or not `d_in` features.
-    pub fn forward_train(
+    ///
+    /// # Panics
+    /// If the input has one dimension.
+    pub fn forward_train<D: RemoveAxis>(
         &self,
-        x: &ArrayRef3<f32>,
+        x: &ArrayRef<f32, D>,
         rng: &mut TorchRng,
-    ) -> Result<Array3<f32>, AttentionError> {
+    ) -> Result<Array<f32, D>, AttentionError> {
         self.concatenated(|head| head.forward_train(x, rng))
     }
 
-    fn concatenated(
+    fn concatenated<D: RemoveAxis>(
         &self,
-        forward: impl FnMut(&CausalAttention) -> Result<Array3<f32>, AttentionError>,
-    ) -> Result<Array3<f32>, AttentionError> {
+        forward: impl FnMut(&CausalAttention) -> Result<Array<f32, D>, AttentionError>,
+    ) -> Result<Array<f32, D>, AttentionError> {
         let outputs = self
             .heads
             .iter()
             .map(forward)
             .collect::<Result<Vec<_>, _>>()?;
         let views: Vec<_> = outputs.iter().map(|output| output.view()).collect();
-        Ok(concatenate(Axis(2), &views)
+        Ok(concatenate(Axis(views[0].ndim() - 1), &views)
             .expect("the heads have one shape, and there is at least one"))
     }
 }

@@ -111,14 +111,29 @@ fn v1_with_the_weights_of_v2_gives_the_same_bits() {
     );
 }
 
+/// Each sequence of a batch alone, in two dimensions, against the batch in three.
+macro_rules! assert_ranks_agree {
+    ($module:expr, $x:expr) => {
+        let module = $module;
+        let batch = module.forward($x).unwrap();
+        for (x, out) in $x.outer_iter().zip(batch.outer_iter()) {
+            assert_close(&out, &module.forward(&x).unwrap(), 1e-6);
+        }
+    };
+}
+
 #[test]
 fn a_batch_gives_what_each_sequence_gives_alone() {
-    let v2 = SelfAttentionV2::new(5, 4, true, &mut TorchRng::manual_seed(1));
+    let rng = &mut TorchRng::manual_seed(1);
     let x: Array3<f32> = test_array((3, 7, 5), 1.0, 1);
-    let batch = v2.forward_batch(&x).unwrap();
-    for (x, out) in x.outer_iter().zip(batch.outer_iter()) {
-        assert_close(&out, &v2.forward(&x).unwrap(), 1e-6);
-    }
+    assert_ranks_agree!(SelfAttentionV1::new(5, 4, WeightInit::Randn, rng), &x);
+    assert_ranks_agree!(SelfAttentionV2::new(5, 4, true, rng), &x);
+    assert_ranks_agree!(CausalAttention::new(config(5, 4, 1), rng).unwrap(), &x);
+    assert_ranks_agree!(
+        MultiHeadAttentionWrapper::new(config(5, 4, 2), rng).unwrap(),
+        &x
+    );
+    assert_ranks_agree!(MultiHeadAttention::new(config(5, 4, 2), rng).unwrap(), &x);
 }
 
 #[test]

@@ -78,16 +78,14 @@ fn train_as_the_book(text: &str, tokenizer: &Gpt2Tokenizer, epochs: u64) -> anyh
     let mut optimizer = AdamW::new(AdamWConfig::default(), &config)?;
     let training = SimpleTraining {
         num_epochs: epochs,
-        eval_freq: 5,
-        eval_iter: 5,
-        start_context: "Every effort moves you",
-        tokenizer,
+        ..SimpleTraining::default()
     };
     let loaders = (&train, &val);
     train_model_simple(
         &mut model,
         &mut optimizer,
         loaders,
+        tokenizer,
         &training,
         &mut rng,
         |_| {},

@@ -32,7 +32,7 @@ impl std::str::FromStr for TokenList {
 }
 
 /// A text, or ids in its place.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum Given {
     Ids(Corpus),
     Text(String),

@@ -171,6 +171,7 @@ impl Sampling {
     }
 }
 
+/// Greedy.
 impl Default for Sampling {
     fn default() -> Self {
         Self::GREEDY

@@ -10,7 +10,7 @@ use torch_rng::TorchRng;
 use crate::{Decoder, GenerateError, PastContext, Sampling};
 
 /// When and how tokens are generated.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GenerateOptions {
     /// How each token is chosen.
     pub sampling: Sampling,
@@ -18,6 +18,17 @@ pub struct GenerateOptions {
     pub max_new_tokens: usize,
     /// Tokens that end the text, such as `<|endoftext|>`; they are not part of it.
     pub stop_ids: Vec<u32>,
+}
+
+/// The default sampling, 50 tokens, and no token that ends a text.
+impl Default for GenerateOptions {
+    fn default() -> Self {
+        Self {
+            sampling: Sampling::default(),
+            max_new_tokens: 50,
+            stop_ids: Vec::new(),
+        }
+    }
 }
 
 /// Why a text ended.

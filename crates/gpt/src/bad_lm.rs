@@ -60,7 +60,7 @@ impl BadLm {
     /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
     pub fn forward(&self, x: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
         let embedding = embed(x, &self.token_embs, &self.pos_embs)?; // (batch, num_tokens, emb_dim)
-        let context_embedding = self.att.forward_batch(&embedding)?; // (batch, num_tokens, att_dim)
+        let context_embedding = self.att.forward(&embedding)?; // (batch, num_tokens, att_dim)
         Ok(self.prediction_layer.forward(&context_embedding))
     }
 }

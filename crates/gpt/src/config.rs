@@ -26,6 +26,13 @@ impl DropRates {
     }
 }
 
+/// The book's 0.1.
+impl Default for DropRates {
+    fn default() -> Self {
+        Self::all(0.1)
+    }
+}
+
 /// GPT-2 "small", as the book has it.
 impl Default for GptConfig {
     fn default() -> Self {

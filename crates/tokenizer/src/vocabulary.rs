@@ -3,6 +3,7 @@
 //! Ids are dense, from 0: there are no holes and no two ids of one token.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 
 use crate::split::preprocess;
 
@@ -18,7 +19,7 @@ pub const UNK: &str = "<|unk|>";
 /// assert_eq!(vocabulary.tokens(), [",", "cat", "dog", "the", "<|endoftext|>", "<|unk|>"]);
 /// assert_eq!(vocabulary.id("the"), Some(3));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Vocabulary {
     tokens: Vec<String>,       // id -> token
     ids: HashMap<String, u32>, // token -> id
@@ -70,6 +71,15 @@ impl Vocabulary {
     /// Whether there is no token at all.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
+    }
+}
+
+/// How many tokens there are, as a text's can be many.
+impl fmt::Debug for Vocabulary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vocabulary")
+            .field("tokens", &self.len())
+            .finish_non_exhaustive()
     }
 }
 

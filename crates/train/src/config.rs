@@ -44,6 +44,17 @@ pub struct SampleConfig {
     pub every: Option<u64>,
 }
 
+/// The book's sample after each epoch: 50 tokens behind "Every effort moves you" in GPT-2's vocabulary.
+impl Default for SampleConfig {
+    fn default() -> Self {
+        Self {
+            prompt: vec![6109, 3626, 6100, 345],
+            max_new_tokens: 50,
+            every: None,
+        }
+    }
+}
+
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {

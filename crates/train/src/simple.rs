@@ -15,7 +15,7 @@ use crate::{AdamW, BatchReport, Evaluation, Event, TrainError, calc_loss_loader}
 const SAMPLE_TOKENS: usize = 50;
 
 /// The arguments of the book's function that are no objects of their own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimpleTraining<'a> {
     /// Passes over the training loader.
     pub num_epochs: u64,
@@ -25,8 +25,18 @@ pub struct SimpleTraining<'a> {
     pub eval_iter: usize,
     /// What each epoch's sample continues.
     pub start_context: &'a str,
-    /// For the samples.
-    pub tokenizer: &'a Gpt2Tokenizer,
+}
+
+/// The book's: ten epochs, an evaluation of 5 batches every 5 steps, and samples that begin with "Every effort moves you".
+impl Default for SimpleTraining<'_> {
+    fn default() -> Self {
+        Self {
+            num_epochs: 10,
+            eval_freq: 5,
+            eval_iter: 5,
+            start_context: "Every effort moves you",
+        }
+    }
 }
 
 /// What the book's function returns, one number per evaluation.
@@ -53,11 +63,12 @@ pub fn train_model_simple(
     model: &mut GptModel,
     optimizer: &mut AdamW,
     (train_loader, val_loader): (&DataLoader, &DataLoader),
+    tokenizer: &Gpt2Tokenizer,
     training: &SimpleTraining<'_>,
     rng: &mut TorchRng,
     mut on_event: impl FnMut(Event<'_>),
 ) -> Result<TrainingHistory, TrainError> {
-    let start_context = (training.tokenizer).encode(training.start_context, AllowedSpecial::All)?;
+    let start_context = tokenizer.encode(training.start_context, AllowedSpecial::All)?;
     let mut history = TrainingHistory::default();
     let mut grads = GptModel::zeros(*model.config())?;
     let (mut tokens_seen, mut step) = (0, 0);

@@ -338,13 +338,13 @@ fn the_trainer_gives_the_bits_of_the_books_loop() {
         eval_freq,
         eval_iter,
         start_context: "!", // id 0
-        tokenizer: &Gpt2Tokenizer::new(),
     };
     let (mut batches, mut samples) = (Vec::new(), Vec::new());
     let history = train_model_simple(
         &mut model,
         &mut optimizer,
         (&train_loader, &val_loader),
+        &Gpt2Tokenizer::new(),
         &training,
         &mut rng,
         |event| match event {
@@ -364,8 +364,7 @@ fn the_trainer_gives_the_bits_of_the_books_loop() {
         eval_batches: eval_iter,
         sample: Some(SampleConfig {
             prompt: vec![0],
-            max_new_tokens: 50,
-            every: None,
+            ..SampleConfig::default()
         }),
         ..TrainConfig::default()
     };

@@ -29,13 +29,13 @@ pub(crate) struct Data {
 }
 
 /// A run's data as it was found.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Source {
     name: String,
     parts: Parts,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Parts {
     Text {
         text: String,

@@ -1,0 +1,161 @@
+"""A model of one's own text in a given time: `gpt train` and nanoGPT's recipe for a CPU in PyTorch, in bits per byte of the same held-out text.
+
+    python own_text.py target/release/gpt TEXT [--seconds 300] [--tokenizers chars bpe:1024] [--threads 2]
+
+Both have nanoGPT's size and settings (its README's lines for a CPU) and the same tokens, those of the tokenizer in the run's folder.
+Each is timed for a while first, and then trains for as many steps as the time allows: the learning rate ends at its least.
+It is no peer of `cargo xtask bench`, which measures speed alone.
+"""
+
+import argparse
+import json
+import math
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import AutoTokenizer
+
+LAYERS, HEADS, EMB, CONTEXT, BATCH = 4, 4, 128, 64, 12
+PEAK, LEAST, WARMUP, BETAS, DECAY, CLIP = 1e-3, 1e-4, 100, (0.9, 0.99), 0.1, 1.0
+TIMED = 300  # steps of the start that is timed
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(EMB, bias=False), nn.LayerNorm(EMB, bias=False)
+        self.qkv, self.out = nn.Linear(EMB, 3 * EMB, bias=False), nn.Linear(EMB, EMB, bias=False)
+        self.up, self.down = nn.Linear(EMB, 4 * EMB, bias=False), nn.Linear(4 * EMB, EMB, bias=False)
+
+    def forward(self, x):
+        split = (*x.shape[:2], HEADS, EMB // HEADS)  # (batch, tokens, heads, head_dim)
+        q, k, v = (y.view(split).transpose(1, 2) for y in self.qkv(self.norm1(x)).split(EMB, dim=2))
+        context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(context.transpose(1, 2).reshape(x.shape))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class NanoGpt(nn.Module):
+    """nanoGPT's model.py: no biases, no dropout, tied head, N(0, 0.02) weights, less where a shortcut is added."""
+
+    def __init__(self, vocab):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocab, EMB), nn.Embedding(CONTEXT, EMB)
+        self.blocks = nn.Sequential(*[Block() for _ in range(LAYERS)])
+        self.norm = nn.LayerNorm(EMB, bias=False)
+        for name, weight in self.named_parameters():
+            if weight.dim() == 2:
+                shortcut = name.endswith(("out.weight", "down.weight"))
+                nn.init.normal_(weight, std=0.02 / math.sqrt(2 * LAYERS) if shortcut else 0.02)
+
+    def loss(self, ids, targets, reduction="mean"):
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
+        logits = F.linear(self.norm(self.blocks(x)), self.tokens.weight)
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction=reduction)
+
+
+def train_nano(vocab, ids, steps):
+    """nanoGPT's loop: windows that begin anywhere."""
+    torch.manual_seed(1337)
+    model = NanoGpt(vocab)
+    groups = [
+        {"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": DECAY},
+        {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=PEAK, betas=BETAS, fused=True)
+    window = torch.arange(CONTEXT + 1)
+    for step in range(steps):
+        done = (step - WARMUP) / max(1, steps - WARMUP)
+        rate = LEAST + 0.5 * (1 + math.cos(math.pi * done)) * (PEAK - LEAST)
+        for group in optimizer.param_groups:
+            group["lr"] = rate if step >= WARMUP else PEAK * (step + 1) / (WARMUP + 1)
+        batch = ids[torch.randint(len(ids) - CONTEXT, (BATCH, 1)) + window]
+        model.loss(batch[:, :-1], batch[:, 1:]).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return model
+
+
+@torch.inference_mode()
+def nats(model, ids):
+    """The loss of all ids but the first, in windows that don't overlap, as `gpt eval` has it."""
+    whole = (len(ids) - 1) // CONTEXT * CONTEXT
+    batches = [*zip(*(part.view(-1, CONTEXT).split(64) for part in (ids[:whole], ids[1 : whole + 1])))]
+    if whole < len(ids) - 1:
+        batches.append((ids[None, whole:-1], ids[None, whole + 1 :]))
+    return sum(model.loss(*batch, "sum").item() for batch in batches)
+
+
+def train_ours(args, tokenizer, data, out, steps):
+    """Runs `gpt train`; the tokens a second of its last steps."""
+    flags = {
+        "data": data, "tokenizer": tokenizer, "out-dir": out, "threads": args.threads,
+        "n-layers": LAYERS, "n-heads": HEADS, "emb-dim": EMB, "context-length": CONTEXT, "batch-size": BATCH,
+        "drop-rate": 0, "max-steps": steps, "learning-rate": PEAK, "min-lr": LEAST,
+        "warmup-steps": WARMUP, "beta2": BETAS[1], "weight-decay": DECAY, "grad-clip": CLIP,
+        "eval-interval": 1000, "sample-interval": 0, "log-interval": 100,
+    }  # fmt: skip
+    command = [args.gpt, "train", "--json", *(f"--{name}={value}" for name, value in flags.items())]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    lines = map(json.loads, (out / "log.jsonl").read_text().splitlines())
+    return [line["tokens_per_second"] for line in lines if "tokens_per_second" in line][-1]
+
+
+def timed(work, *arguments):
+    start = time.perf_counter()
+    done = work(*arguments)
+    return done, time.perf_counter() - start
+
+
+def compare(args, tokenizer, folder):
+    data, held_out = folder / "data", folder / "data" / "val.txt"
+    speed = train_ours(args, tokenizer, data, folder / "start", TIMED)
+    steps = int(args.seconds * speed / (BATCH * CONTEXT))
+    _, seconds = timed(train_ours, args, tokenizer, data, folder / "run", steps)
+    report = [args.gpt, "eval", "--json", f"--model={folder / 'run'}", f"--data={held_out}"]
+    report = json.loads(subprocess.check_output([*report, f"--threads={args.threads}"]))
+    print(f"{tokenizer:10} gpt train  {seconds:6.0f} {steps:8} {report['bits_per_byte']:15.4f}", flush=True)
+
+    tokens = AutoTokenizer.from_pretrained(folder / "run" / "model")
+    train, val = (
+        torch.tensor(tokens((data / name).read_bytes().decode())["input_ids"])
+        for name in ("train.txt", "val.txt")
+    )
+    assert len(val) == report["tokens"] + 1, "the tokenizer in transformers gives other tokens"
+    _, seconds = timed(train_nano, len(tokens), train, TIMED)
+    steps = int(args.seconds * TIMED / seconds)
+    model, seconds = timed(train_nano, len(tokens), train, steps)
+    size = held_out.stat().st_size - len(tokens.decode(val[:1]).encode())
+    bits = nats(model, val) / math.log(2) / size
+    print(f"{'':10} nanoGPT    {seconds:6.0f} {steps:8} {bits:15.4f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("gpt", help="the program gpt")
+    parser.add_argument("text", type=Path, help="a text in UTF-8; its last tenth is held out")
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--tokenizers", nargs="+", default=["chars", "bpe:1024"])
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    text = args.text.read_bytes().decode()
+    cut = len(text) * 9 // 10
+    print(f"{'tokens':10} by        seconds    steps  bits per byte")
+    for tokenizer in args.tokenizers:
+        with tempfile.TemporaryDirectory() as folder:
+            data = Path(folder) / "data"
+            data.mkdir()
+            (data / "train.txt").write_bytes(text[:cut].encode())
+            (data / "val.txt").write_bytes(text[cut:].encode())
+            compare(args, tokenizer, Path(folder))
+
+
+if __name__ == "__main__":
+    main()
