@@ -55,7 +55,7 @@ pub(crate) const PRESETS: [Preset; 6] = [
         training: Training {
             batch_size: 16,
             max_steps: 500,
-            learning_rate: 1e-3,
+            learning_rate: 3e-3,
             warmup_steps: 20,
             eval_interval: 50,
             eval_iters: 3,

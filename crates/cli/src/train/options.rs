@@ -27,7 +27,7 @@ pub(crate) struct TrainOptions {
     /// Tokens in a training window [default: the context length]
     #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Data")]
     pub(crate) max_length: Option<usize>,
-    /// Tokens between the starts of two windows [default: the window's length]
+    /// Tokens between the starts of two windows [default: the window's length, 8 for the story that comes with the program]
     #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Data")]
     pub(crate) stride: Option<usize>,
 

@@ -15,6 +15,8 @@ use crate::vocabulary::{Vocabulary, is_gpt2_size};
 
 /// The seed of the book.
 const SEED: u64 = 123;
+/// Tokens between the windows of the story that comes with the program.
+const STORY_STRIDE: usize = 8;
 
 /// The model that a run goes on from.
 #[derive(Clone, Debug)]
@@ -96,10 +98,16 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<Base>) -> Result<Settings
         check_fits(&model, Purpose::Training)?;
     }
     let data = source.encode(&vocabulary, model.vocab_size)?;
+    // The story is so short that windows which begin anywhere teach much more; options of older runs name `max_length` and keep their windows.
+    let overlapping = said.data.is_none() && said.max_length.is_none();
+    let stride = match said.stride {
+        None if overlapping => Some(STORY_STRIDE.min(model.context_length)),
+        said => said,
+    };
     let windows = Windows {
         context_length: model.context_length,
         max_length: said.max_length,
-        stride: said.stride,
+        stride,
         batch_size,
     };
     let loaders = data::loaders(&data, windows)?;
@@ -173,6 +181,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<Base>) -> Result<Settings
     let kept = TrainOptions {
         train_ratio: Some(train_ratio),
         max_length: Some(loaders.max_length),
+        stride,
         preset: Some(preset),
         tokenizer,
         n_layers: Some(model.n_layers),

@@ -90,7 +90,7 @@ pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<
     let mut rng = TorchRng::manual_seed(settings.seed).with_build(settings.dropout_build);
     let model = match &settings.kept.init_from {
         Some(path) => with_config(&model::load(path)?, settings.model)?,
-        None => GptModel::new(settings.model, &mut rng)?,
+        None => new_model(settings.model, &mut rng)?,
     };
     let trainer = Trainer::new(
         settings.training.clone(),
@@ -110,6 +110,16 @@ pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<
         folder,
         settings,
     })
+}
+
+/// The book's model; embeddings that are the head's weights too begin with GPT-2's deviation of 0.02, as with N(0, 1) the first losses are ten times those of a guess.
+fn new_model(config: GptConfig, rng: &mut TorchRng) -> Result<GptModel> {
+    let mut model = GptModel::new(config, rng)?;
+    if config.tied {
+        model.tok_emb.weight *= 0.02;
+        model.pos_emb.weight *= 0.02;
+    }
+    Ok(model)
 }
 
 /// The folder of a model to start from.
