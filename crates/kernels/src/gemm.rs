@@ -1,6 +1,6 @@
 //! The dense f32 product, `c = a b + beta c` on strided matrices: packed panels, as in Goto and van de Geijn's "Anatomy of High-Performance Matrix Multiplication", in tiles that rayon's pool shares out.
 //!
-//! An element's sum runs along the inner dimension in blocks of [`DEPTH`], so its bits depend on its row of `a` and its column of `b` alone: not on the tiles, the threads or the other rows.
+//! An element's sum runs along the inner dimension in blocks of 256, so its bits depend on its row of `a` and its column of `b` alone: not on the tiles, the threads or the other rows.
 
 use std::mem::MaybeUninit;
 
