@@ -19,8 +19,11 @@ const COMPUTING: u32 = 5;
 /// The signal of a process that computes for longer.
 const SIGXCPU: i32 = 24;
 
-/// KiB of address space: the 60 MiB without which a model of some hundred parameters is not trained, and 64 MiB.
-const ADDRESS_SPACE: u32 = 124 << 10;
+/// KiB of writable memory: the 40 MiB without which a model of some hundred parameters is not trained, and 64 MiB.
+///
+/// Address space is no measure: each new thread of glibc's malloc reserves 64 MiB of it for a moment,
+/// and an allocation of a few bytes in another thread fails meanwhile.
+const MEMORY: u32 = 104 << 10;
 
 /// A model of some hundred parameters on `data.bin`, as flags and values.
 pub(crate) const TINY: &[(&str, &str)] = &[
@@ -96,7 +99,7 @@ pub(crate) fn gpt_under(
 ) -> Ended {
     let stderr = tempfile::tempfile().expect("a temporary file");
     let limit = match program {
-        [] => format!("ulimit -v {ADDRESS_SPACE}; ulimit -S -t {COMPUTING};"),
+        [] => format!("ulimit -d {MEMORY}; ulimit -S -t {COMPUTING};"),
         _ => String::new(), // strace needs more
     };
     let mut child = Command::new("sh")
