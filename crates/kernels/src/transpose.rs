@@ -46,9 +46,9 @@ fn in_squares(
             let lines = lines.map(|line| line[j..].first_chunk().expect("a whole square is left"));
             if j % 16 == 0 {
                 // The next squares' rows, whose pages no processor fetches by itself.
-                lines.map(|line: &[f32; SIDE]| {
-                    prefetch::line(line.as_ptr().wrapping_offset(SIDE as isize * stride), 0)
-                });
+                for line in lines {
+                    prefetch::line(line.as_ptr().wrapping_offset(SIDE as isize * stride), 0);
+                }
             }
             square(lines, &mut out[j * rows + i..], rows);
         }
