@@ -1,7 +1,6 @@
 //! What is not ours is left alone, and what is good stays: folders of others, checkpoints of a run that goes wrong.
 
 use std::fs;
-use std::path::Path;
 
 use crate::support::{TINY, checkpoint, checkpoints, folder, gpt, log, ok, refused};
 
