@@ -4,6 +4,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::huge_pages::room;
+
 /// Numbers from which on a buffer is kept: the allocator is fast with less.
 const SMALLEST: usize = 4 * 1024;
 
@@ -70,7 +72,7 @@ pub fn buffer(n: usize) -> Vec<f32> {
             return buffer;
         }
     }
-    Vec::with_capacity(n)
+    room(n)
 }
 
 /// Lets [`buffer`] hand out this memory again.

@@ -7,6 +7,7 @@ use ndarray::ArrayRef2;
 
 use crate::PackedMatrix;
 use crate::gemv::{Weight, widening_gemv};
+use crate::huge_pages::room;
 use crate::packed_matrix::Format;
 
 /// The upper halves of f32, as in `nn.Linear(..., dtype=torch.bfloat16)`; NaN stays NaN.
@@ -21,7 +22,9 @@ pub struct Halves<T>(Vec<T>);
 
 impl<T: Weight> Format for Halves<T> {
     fn from_f32(weight: &ArrayRef2<f32>) -> Self {
-        Self(weight.iter().map(|&w| T::nearest(w)).collect())
+        let mut values = room(weight.len());
+        values.extend(weight.iter().map(|&w| T::nearest(w)));
+        Self(values)
     }
 
     fn bytes(&self) -> usize {

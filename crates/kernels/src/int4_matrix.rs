@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use crate::PackedMatrix;
 use crate::gemv::for_each_task;
+use crate::huge_pages::room;
 use crate::int4::{self, BLOCK, Block};
 use crate::int8::Activations;
 use crate::packed_matrix::Format;
@@ -24,8 +25,9 @@ impl Format for Nibbles {
         let weight = weight.as_standard_layout();
         let values = weight.as_slice().expect("standard layout is contiguous");
         let rows = values.par_chunks(weight.ncols().max(1));
-        let blocks = rows.flat_map_iter(|row| row.chunks(BLOCK).map(Block::quantise));
-        Self(blocks.collect())
+        let mut blocks = room(weight.nrows() * weight.ncols().div_ceil(BLOCK));
+        blocks.par_extend(rows.flat_map_iter(|row| row.chunks(BLOCK).map(Block::quantise)));
+        Self(blocks)
     }
 
     fn bytes(&self) -> usize {

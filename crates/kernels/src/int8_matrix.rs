@@ -6,6 +6,7 @@ use ndarray::{ArrayRef2, Axis};
 
 use crate::PackedMatrix;
 use crate::gemv::for_each_task;
+use crate::huge_pages::room;
 use crate::int8::{self, Activations, BLOCK, OFFSET};
 use crate::packed_matrix::Format;
 
@@ -24,7 +25,8 @@ pub struct Bytes {
 impl Format for Bytes {
     fn from_f32(weight: &ArrayRef2<f32>) -> Self {
         let blocks_a_row = weight.ncols().div_ceil(BLOCK);
-        let mut blocks = vec![[OFFSET; BLOCK]; weight.nrows() * blocks_a_row];
+        let mut blocks = room(weight.nrows() * blocks_a_row);
+        blocks.resize(weight.nrows() * blocks_a_row, [OFFSET; BLOCK]);
         let mut scales = vec![0.0; weight.nrows()];
         let mut bytes = vec![0i8; weight.ncols()];
         for (i, row) in weight.axis_iter(Axis(0)).enumerate() {

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use torch_rng::TorchRng;
 
 use crate::parameters;
-use crate::rows::{as_rows, slice_mut};
+use crate::rows::{as_rows, slice_mut, zero_weights};
 
 /// An embedding table; also its gradient.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ impl Embedding {
     /// All zeros: a gradient to be accumulated into.
     pub fn zeros(num_embeddings: usize, embedding_dim: usize) -> Self {
         Self {
-            weight: Array2::zeros((num_embeddings, embedding_dim)),
+            weight: zero_weights((num_embeddings, embedding_dim)),
         }
     }
 

@@ -7,7 +7,7 @@ use torch_rng::TorchRng;
 
 use crate::matmul::{matmul, matmul_into, matmul_plus_row};
 use crate::parameters;
-use crate::rows::{add_column_sums, as_rows, slice_mut, with_leading_dims_of};
+use crate::rows::{add_column_sums, as_rows, slice_mut, with_leading_dims_of, zero_weights};
 
 /// A linear layer; also its gradient, and the optimizer's moments of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ impl Linear {
     /// All zeros: a gradient to be accumulated into.
     pub fn zeros(in_features: usize, out_features: usize, bias: bool) -> Self {
         Self {
-            weight: Array2::zeros((out_features, in_features)),
+            weight: zero_weights((out_features, in_features)),
             bias: bias.then(|| Array1::zeros(out_features)),
         }
     }

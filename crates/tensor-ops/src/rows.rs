@@ -61,6 +61,11 @@ pub fn zeros<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
     Array::from_shape_vec(shape, zeros).expect("as many numbers as the shape has")
 }
 
+/// A matrix of zeros that lives long and is read often.
+pub(crate) fn zero_weights((rows, columns): (usize, usize)) -> Array<f32, Ix2> {
+    Array::from_shape_vec((rows, columns), kernels::zeros(rows * columns)).expect("as many")
+}
+
 /// Gives the memory of arrays to the next operations, while a [`KeepBuffers`](kernels::KeepBuffers) lives.
 pub fn recycle<D: Dimension, const N: usize>(arrays: [Array<f32, D>; N]) {
     for array in arrays {
