@@ -1,6 +1,6 @@
 //! What the project promises of its speed, and whether a run kept it.
 
-use crate::report::Row;
+use crate::report::{Row, say};
 
 /// A promise about rows.
 struct Target {
@@ -131,7 +131,7 @@ const TARGETS: &[Target] = &[
 
 /// Prints each target and returns how many are missed; one that can't be judged is not missed.
 pub(crate) fn print(rows: &[Row]) -> usize {
-    println!("\ntargets:");
+    say("\ntargets:");
     let mut missed = 0;
     for Target {
         text,
@@ -147,7 +147,7 @@ pub(crate) fn print(rows: &[Row]) -> usize {
                 format!("{figure:.2}, MISSED")
             }
         };
-        println!("  {text:<47} at least {least:.2}: {verdict}");
+        say(&format!("  {text:<47} at least {least:.2}: {verdict}"));
     }
     missed
 }
