@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use generate::{Decoder, DecoderConfig, Precision, greedy_id};
-use gpt::{GptConfig, GptModel};
+use gpt::{BatchParts, GptConfig, GptModel};
 use ndarray::{Array2, ArrayViewMutD, Axis, s};
 use tensor_ops::{KeepBuffers, Parameters};
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
@@ -200,6 +200,7 @@ fn training(
 pub(crate) struct Training {
     model: GptModel,
     grads: GptModel,
+    parts: BatchParts,
     optimizer: AdamW,
     inputs: Array2<u32>,
     targets: Array2<u32>,
@@ -208,8 +209,10 @@ pub(crate) struct Training {
 
 impl Training {
     pub(crate) fn new(config: GptConfig, batch: usize, num_tokens: usize) -> anyhow::Result<Self> {
+        let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
         Ok(Self {
-            model: GptModel::new(config, &mut TorchRng::manual_seed(123))?,
+            parts: BatchParts::new(&model),
+            model,
             grads: GptModel::zeros(config)?,
             optimizer: AdamW::new(AdamWConfig::default(), &config)?,
             buffers: KeepBuffers::new(),
@@ -229,13 +232,14 @@ impl Training {
         let Self {
             model,
             grads,
+            parts,
             optimizer,
             inputs,
             targets,
             buffers,
         } = self;
-        let loss = model
-            .loss_and_grads(inputs, targets, 1.0, rng, grads)
+        let loss = parts
+            .loss_and_grads(model, inputs, targets, 1.0, rng, grads)
             .expect("ids and length suit the model");
         optimizer.step(model, grads, 4e-4, 1.0); // leaves the gradients at zero
         buffers.end_step();

@@ -3,6 +3,7 @@
 //! Each works on the logits of one position, `(vocab_size)`, and rules tokens out by minus infinity, whose probability is 0.
 //! They take logits as they come: [`check_logits`] is for the door. None of them draws.
 
+use kernels::reduce::max;
 use ndarray::{Array1, ArrayRef1, ArrayView1, Axis};
 use tensor_ops::softmax;
 
@@ -63,13 +64,9 @@ pub fn top_k_filter(logits: &ArrayRef1<f32>, top_k: usize) -> Result<Array1<f32>
 /// If a logit is NaN or plus infinity, all are minus infinity, or there are none.
 pub fn greedy_id(logits: &ArrayRef1<f32>) -> Result<u32, GenerateError> {
     check_logits(logits)?;
-    let (mut best, mut max) = (0, f32::NEG_INFINITY);
-    for (id, &value) in logits.iter().enumerate() {
-        if value > max {
-            (best, max) = (id as u32, value);
-        }
-    }
-    Ok(best)
+    let largest = largest(logits);
+    let id = logits.iter().position(|&value| value == largest);
+    Ok(id.expect("the largest is one of them") as u32)
 }
 
 /// Checks that a token can be chosen: each logit is a number or minus infinity, and one is a number.
@@ -77,18 +74,15 @@ pub fn greedy_id(logits: &ArrayRef1<f32>) -> Result<u32, GenerateError> {
 /// # Errors
 /// Names the first logit that is NaN or plus infinity, or says that all are minus infinity.
 pub fn check_logits(logits: &ArrayRef1<f32>) -> Result<(), GenerateError> {
-    let mut some = false;
-    for (id, &value) in logits.iter().enumerate() {
-        if value.is_nan() || value == f32::INFINITY {
-            return Err(GenerateError::Logit { id, value });
-        }
-        some |= value > f32::NEG_INFINITY;
-    }
-    if some {
+    if largest(logits).is_finite() {
         return Ok(());
     }
-    Err(GenerateError::NoCandidate {
-        vocab_size: logits.len(),
+    let wrong = |&(_, &value): &(usize, &f32)| value.is_nan() || value == f32::INFINITY;
+    Err(match logits.iter().enumerate().find(wrong) {
+        Some((id, &value)) => GenerateError::Logit { id, value },
+        None => GenerateError::NoCandidate {
+            vocab_size: logits.len(),
+        },
     })
 }
 
@@ -172,6 +166,10 @@ pub(crate) fn penalise_repetition(logits: &mut [f32], history: &[u32], penalty: 
     }
 }
 
-fn max(x: &[f32]) -> f32 {
-    x.iter().copied().fold(f32::NEG_INFINITY, f32::max)
+/// NaN if one is.
+fn largest(logits: &ArrayRef1<f32>) -> f32 {
+    match logits.as_slice() {
+        Some(logits) => max(logits),
+        None => max(&logits.to_vec()),
+    }
 }

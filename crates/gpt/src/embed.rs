@@ -14,7 +14,7 @@ pub(crate) fn embed(
     tok_emb: &Embedding,
     pos_emb: &Embedding,
 ) -> Result<Array3<f32>, GptError> {
-    check_ids(ids, tok_emb.weight.nrows(), pos_emb.weight.nrows())?;
+    check_ids(ids, tok_emb, pos_emb)?;
     let positions = (..ids.ncols()).into();
     let mut x = tok_emb.forward(ids);
     x += &pos_emb.weight.slice_axis(Axis(0), positions);
@@ -22,12 +22,13 @@ pub(crate) fn embed(
 }
 
 /// Validates ids (batch, num_tokens): some tokens, not too many, each in the vocabulary.
-fn check_ids(
+pub(crate) fn check_ids(
     ids: &ArrayRef2<u32>,
-    vocab_size: usize,
-    context_length: usize,
+    tok_emb: &Embedding,
+    pos_emb: &Embedding,
 ) -> Result<(), GptError> {
     let (batch, num_tokens) = ids.dim();
+    let context_length = pos_emb.weight.nrows();
     if batch == 0 || num_tokens == 0 {
         return Err(GptError::Empty { batch, num_tokens });
     }
@@ -37,7 +38,7 @@ fn check_ids(
             context_length,
         });
     }
-    check_vocabulary(ids, vocab_size)
+    check_vocabulary(ids, tok_emb.weight.nrows())
 }
 
 /// Checks that each id is in the vocabulary.

@@ -2,6 +2,7 @@
 
 mod activation;
 mod bad_lm;
+mod batch_parts;
 mod config;
 mod display;
 mod dummy;
@@ -23,6 +24,7 @@ pub use {ndarray, torch_rng};
 
 pub use activation::Activation;
 pub use bad_lm::BadLm;
+pub use batch_parts::{BatchParts, move_gradients};
 pub use config::{DropRates, GptConfig};
 pub use display::thousands;
 pub use dummy::{DummyGptModel, DummyLayerNorm, DummyTransformerBlock};

@@ -40,6 +40,7 @@ impl GptModel {
     /// One training step's forward and backward pass: the mean cross-entropy of predicting `targets` (batch, num_tokens) from `in_idx`; adds its gradients, times `weight`, to `grads`.
     ///
     /// The same as [`forward_train`](Self::forward_train), cross-entropy and [`backward`](Self::backward), with the logits made, used and overwritten a few hundred rows at a time.
+    /// [`BatchParts`](crate::BatchParts) does the same faster for small models.
     /// `weight` is 1, or 1 / n when gradients of n batches are accumulated.
     ///
     /// # Errors
@@ -57,7 +58,7 @@ impl GptModel {
         awake(|| self.loss_and_grads_in_pool(in_idx, targets, weight, rng, grads))
     }
 
-    fn loss_and_grads_in_pool(
+    pub(crate) fn loss_and_grads_in_pool(
         &self,
         in_idx: &ArrayRef2<u32>,
         targets: &ArrayRef2<u32>,

@@ -1,6 +1,6 @@
 //! The whole model's gradients: every parameter, element by element, against PyTorch, with and without dropout, tied and untied; and against finite differences.
 
-use gpt::{Activation, FeedForward, GptConfig, GptModel, TransformerBlock};
+use gpt::{Activation, BatchParts, FeedForward, GptConfig, GptModel, TransformerBlock};
 use ndarray::{Array2, Array3, array};
 use tensor_ops::{Parameters, cross_entropy_train};
 use test_support::{
@@ -272,4 +272,45 @@ fn training_without_dropout_gives_what_evaluation_gives() {
         .forward_train(&ids, &mut TorchRng::manual_seed(2))
         .unwrap();
     assert_close(&logits, &model.forward(&ids).unwrap(), 1e-6);
+}
+
+#[test]
+fn a_step_in_parts_of_the_batch_equals_the_plain_one() {
+    for (drop_rate, build) in [
+        (0.0, Build::Portable),
+        (0.2, Build::Portable),
+        (0.2, Build::Mkl),
+    ] {
+        let config = small(true, true, drop_rate);
+        let before = TorchRng::manual_seed(1).with_build(build);
+        let model = GptModel::new(config, &mut before.clone()).unwrap();
+        let mut parts = BatchParts::new(&model);
+        for batch in [1, 2, 5, 9] {
+            let ids = Array2::from_shape_fn((batch, 6), |(i, j)| ((i * 7 + j * 5) % 31) as u32);
+            let targets = ids.mapv(|id| (id * 3 + 1) % 31);
+            let (mut rng, mut plain) = (before.clone(), GptModel::zeros(config).unwrap());
+            let expected = model
+                .loss_and_grads(&ids, &targets, 0.5, &mut rng, &mut plain)
+                .unwrap();
+            let mut in_parts = |threads: usize| {
+                let (mut rng, mut sum) = (before.clone(), GptModel::zeros(config).unwrap());
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+                let loss = pool.build().unwrap().install(|| {
+                    parts.loss_and_grads(&model, &ids, &targets, 0.5, &mut rng, &mut sum)
+                });
+                (loss.unwrap(), sum, rng)
+            };
+            let (loss, sum, rng_of_parts) = in_parts(1);
+            assert!(in_parts(3) == (loss, sum.clone(), rng_of_parts.clone()));
+            assert!(
+                (loss - expected).abs() < 1e-6,
+                "{batch}: {loss}, plain {expected}"
+            );
+            assert_eq!(rng_of_parts, rng, "{batch}");
+            let (plain, sum) = (plain.named_parameters(), sum.named_parameters());
+            for ((name, a), (_, b)) in plain.into_iter().zip(sum) {
+                test_support::assert_close_named(&name, &b, &a, 1e-6);
+            }
+        }
+    }
 }

@@ -103,7 +103,7 @@ pub fn accumulate(
     }
 }
 
-/// What the raw call relies on.
+/// That the shapes fit, which [`multiply`] relies on.
 fn check(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, c: (usize, usize)) {
     assert!(
         a.ncols() == b.nrows() && c == (a.nrows(), b.ncols()),

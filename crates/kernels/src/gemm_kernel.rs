@@ -230,23 +230,22 @@ impl Register for __m512 {
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
-        // SAFETY: the caller's promise, here and below.
-        // SAFETY: the caller\'s promise.
+        // SAFETY: the caller's promise.
         unsafe { _mm512_set1_ps(x) }
     }
     #[inline(always)]
     unsafe fn load(at: *const f32) -> Self {
-        // SAFETY: the caller\'s promise.
+        // SAFETY: the caller's promise.
         unsafe { _mm512_loadu_ps(at) }
     }
     #[inline(always)]
     unsafe fn store(self, at: *mut f32) {
-        // SAFETY: the caller\'s promise.
+        // SAFETY: the caller's promise.
         unsafe { _mm512_storeu_ps(at, self) }
     }
     #[inline(always)]
     unsafe fn add_product(self, a: Self, b: Self) -> Self {
-        // SAFETY: the caller\'s promise.
+        // SAFETY: the caller's promise.
         unsafe { _mm512_fmadd_ps(a, b, self) }
     }
 }
@@ -257,23 +256,22 @@ impl Register for __m256 {
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
-        // SAFETY: the caller's promise, here and below.
-        // SAFETY: the caller\'s promise.
+        // SAFETY: the caller's promise.
         unsafe { _mm256_set1_ps(x) }
     }
     #[inline(always)]
     unsafe fn load(at: *const f32) -> Self {
-        // SAFETY: the caller\'s promise.
+        // SAFETY: the caller's promise.
         unsafe { _mm256_loadu_ps(at) }
     }
     #[inline(always)]
     unsafe fn store(self, at: *mut f32) {
-        // SAFETY: the caller\'s promise.
+        // SAFETY: the caller's promise.
         unsafe { _mm256_storeu_ps(at, self) }
     }
     #[inline(always)]
     unsafe fn add_product(self, a: Self, b: Self) -> Self {
-        // SAFETY: the caller\'s promise.
+        // SAFETY: the caller's promise.
         unsafe { _mm256_fmadd_ps(a, b, self) }
     }
 }
@@ -288,13 +286,12 @@ impl Register for [f32; 4] {
     }
     #[inline(always)]
     unsafe fn load(at: *const f32) -> Self {
-        // SAFETY: the caller's promise, here and below.
-        // SAFETY: the caller\'s promise.
+        // SAFETY: the caller's promise.
         unsafe { at.cast::<Self>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(self, at: *mut f32) {
-        // SAFETY: the caller\'s promise.
+        // SAFETY: the caller's promise.
         unsafe { at.cast::<Self>().write_unaligned(self) }
     }
     #[inline(always)]

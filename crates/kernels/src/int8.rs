@@ -53,13 +53,9 @@ impl Activations {
 /// Writes `x / scale` to the first bytes of `out` and returns `scale = max |x| / 127`; NaN or an infinity in `x` gives a scale that is not finite.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
 pub(crate) fn quantise(x: &[f32], out: &mut [i8]) -> f32 {
-    let largest = x.iter().fold(0.0f32, |max, x| {
-        if x.abs() > max || x.is_nan() {
-            x.abs()
-        } else {
-            max
-        }
-    });
+    // As bits, whose order is that of the magnitudes, with NaN above all: such a maximum vectorises.
+    let magnitudes = x.iter().map(|x| x.abs().to_bits());
+    let largest = f32::from_bits(magnitudes.max().unwrap_or(0));
     // Written so that NaN is not taken for tiny.
     if largest < TINY {
         out.fill(0);
@@ -67,7 +63,7 @@ pub(crate) fn quantise(x: &[f32], out: &mut [i8]) -> f32 {
     }
     let inverse = 127.0 / largest;
     for (out, x) in out.iter_mut().zip(x) {
-        *out = ((x * inverse + ROUND) - ROUND) as i8;
+        *out = (x * inverse + ROUND).to_bits() as i8; // the lowest bits of such a sum
     }
     largest / 127.0
 }

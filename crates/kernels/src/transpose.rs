@@ -5,6 +5,8 @@ use std::arch::x86_64::*;
 
 use ndarray::ArrayRef2;
 
+use crate::prefetch;
+
 const SIDE: usize = 8;
 
 /// Writes the transpose of `x` (rows, columns), whose rows are contiguous, to `out` (columns, rows).
@@ -27,6 +29,7 @@ fn in_squares(
     square: impl Fn([&[f32; SIDE]; SIDE], &mut [f32], usize),
 ) {
     let (rows, columns) = x.dim();
+    let stride = x.strides()[0];
     for i in (0..rows).step_by(SIDE) {
         if i + SIDE > rows {
             for (i, row) in x.rows().into_iter().enumerate().skip(i) {
@@ -41,6 +44,12 @@ fn in_squares(
         let whole = columns - columns % SIDE;
         for j in (0..whole).step_by(SIDE) {
             let lines = lines.map(|line| line[j..].first_chunk().expect("a whole square is left"));
+            if j % 16 == 0 {
+                // The next squares' rows, whose pages no processor fetches by itself.
+                for line in lines {
+                    prefetch::line(line.as_ptr().wrapping_offset(SIDE as isize * stride), 0);
+                }
+            }
             square(lines, &mut out[j * rows + i..], rows);
         }
         for j in whole..columns {

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::mcg31m1::{MODULUS, Mcg31m1, unit_f32};
 use crate::mt19937::Mt19937;
-use crate::torch_rng::low_53_bits;
+use crate::torch_rng::{Part, low_53_bits};
 use crate::{Build, KeepMask, TorchRng};
 
 /// Words of a mask (64 elements each) that one task fills.
@@ -32,9 +32,18 @@ impl TorchRng {
             return KeepMask::constant(n, p < 1.0);
         }
         let keep = 1.0 - p;
+        let [before, after] = self.others_of(n);
         match self.build {
-            Build::Portable => portable_mask(&mut self.engine, n, keep),
-            Build::Mkl => mkl_mask(Mcg31m1::new(self.engine.next_u32()), n, keep),
+            Build::Portable => {
+                self.engine.skip(2 * before);
+                let mask = portable_mask(&mut self.engine, n, keep);
+                self.engine.skip(2 * after);
+                mask
+            }
+            Build::Mkl => {
+                let whole = Mcg31m1::new(self.engine.next_u32());
+                mkl_mask(whole.skipped(before), n, keep)
+            }
         }
     }
 
@@ -43,10 +52,23 @@ impl TorchRng {
         if p == 0.0 || p == 1.0 || n == 0 {
             return;
         }
+        let [before, after] = self.others_of(n);
         self.engine.skip(match self.build {
-            Build::Portable => 2 * n as u64,
+            Build::Portable => 2 * (before + n as u64 + after),
             Build::Mkl => 1,
         });
+    }
+
+    /// Elements of a tensor before and after those `n` that belong to our part of the batch.
+    fn others_of(&self, n: usize) -> [u64; 2] {
+        let Some(Part { before, own, after }) = self.part else {
+            return [0; 2];
+        };
+        assert!(
+            n.is_multiple_of(own),
+            "keep_mask: {n} elements of {own} sequences"
+        );
+        [before, after].map(|sequences| sequences as u64 * (n / own) as u64)
     }
 }
 
@@ -57,11 +79,16 @@ fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
     let words = (0..n.div_ceil(64)).map(|i| {
         let draws = &mut draws[..2 * 64.min(n - 64 * i)];
         engine.fill(draws, |draw| draw);
-        let mut word = 0u64;
-        for (bit, pair) in draws.chunks_exact(2).enumerate() {
+        // k - bound is negative exactly when k < bound: a byte for each element, in registers, and then a bit.
+        let mut kept = [0u8; 64];
+        for (kept, pair) in kept.iter_mut().zip(draws.chunks_exact(2)) {
             let k = low_53_bits(u64::from(pair[0]) << 32 | u64::from(pair[1]));
-            // k - bound is negative exactly when k < bound.
-            word |= k.wrapping_sub(bound) >> 63 << bit;
+            *kept = (k.wrapping_sub(bound) >> 63) as u8;
+        }
+        let mut word = 0u64;
+        for (i, eight) in kept.as_chunks::<8>().0.iter().enumerate() {
+            let bits = u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+            word |= bits << (8 * i);
         }
         word
     });
@@ -103,6 +130,29 @@ fn mkl_bound(keep: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_a_batch_draw_the_batchs_mask() {
+        for build in [Build::Portable, Build::Mkl] {
+            let batch = 7;
+            let mut whole = TorchRng::manual_seed(5).with_build(build);
+            let mut parts =
+                [0..1, 1..4, 4..7].map(|own| (own.clone(), whole.of_sequences(own, batch)));
+            let mut skipping = whole.of_sequences(2..5, batch);
+            for elements in [1, 63, 1000] {
+                let mask = whole.keep_mask(batch * elements, 0.3);
+                for (own, rng) in &mut parts {
+                    let kept = rng.keep_mask(own.len() * elements, 0.3);
+                    let expected = mask.iter().skip(own.start * elements).take(kept.len());
+                    assert!(kept.iter().eq(expected), "{own:?}, {build}");
+                }
+                skipping.skip_mask(3 * elements, 0.3);
+            }
+            for rng in parts.into_iter().map(|(_, rng)| rng).chain([skipping]) {
+                assert_eq!(rng.of_sequences(0..batch, batch), whole, "{build}");
+            }
+        }
+    }
 
     #[test]
     fn threads_do_not_change_a_bit() {

@@ -62,6 +62,7 @@ impl TorchRng {
             engine,
             pending_normal: state.pending_normal,
             build: state.build,
+            part: None,
         })
     }
 }

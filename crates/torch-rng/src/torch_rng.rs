@@ -2,6 +2,8 @@
 //!
 //! The draws themselves stand in the files named after them: uniform, normal, dropout, multinomial, permutation.
 
+use std::ops::Range;
+
 use crate::Build;
 use crate::mt19937::Mt19937;
 
@@ -23,6 +25,16 @@ pub struct TorchRng {
     /// The second value of the last scalar Box-Muller pair, due at the next draw of fewer than 16 normals.
     pub(crate) pending_normal: Option<f64>,
     pub(crate) build: Build,
+    /// Which part of each mask is wanted; `None` for all of it.
+    pub(crate) part: Option<Part>,
+}
+
+/// Sequences of a batch: those before, those whose masks are drawn, and those after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) before: usize,
+    pub(crate) own: usize,
+    pub(crate) after: usize,
 }
 
 impl TorchRng {
@@ -35,6 +47,31 @@ impl TorchRng {
             engine,
             pending_normal: None,
             build: Build::default(),
+            part: None,
+        }
+    }
+
+    /// This generator for some sequences of a batch: [`keep_mask`](Self::keep_mask) gives their part of the batch's mask, and passes over the others' draws.
+    ///
+    /// With all of them it is as if nothing had been said.
+    /// All other draws are what they were, and [`state`](Self::state) does not keep the part.
+    ///
+    /// # Panics
+    /// If there are no such sequences.
+    #[must_use]
+    pub fn of_sequences(&self, own: Range<usize>, batch: usize) -> Self {
+        assert!(
+            own.start < own.end && own.end <= batch,
+            "of_sequences: {own:?} of a batch of {batch}"
+        );
+        let part = Part {
+            before: own.start,
+            own: own.len(),
+            after: batch - own.end,
+        };
+        Self {
+            part: (part.own < batch).then_some(part),
+            ..self.clone()
         }
     }
 

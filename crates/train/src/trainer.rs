@@ -11,8 +11,8 @@
 use std::sync::OnceLock;
 
 use dataloader::{Batch, DataLoader, Epoch};
-use gpt::{GptError, GptModel};
-use tensor_ops::{KeepBuffers, Parameters, move_into_sum};
+use gpt::{BatchParts, GptError, GptModel, move_gradients};
+use tensor_ops::KeepBuffers;
 use torch_rng::TorchRng;
 
 use crate::clip::clip_scale;
@@ -32,6 +32,7 @@ pub struct Trainer {
     pub(crate) grads: GptModel,
     /// Zeros to compute a step's second batch into, and those after it.
     batch_grads: Option<GptModel>,
+    parts: BatchParts,
     pub(crate) rng: TorchRng,
     pub(crate) train_loader: DataLoader,
     pub(crate) val_loader: Option<DataLoader>,
@@ -104,6 +105,7 @@ impl Trainer {
         Ok(Self {
             grads: GptModel::zeros(*model.config())?,
             batch_grads: None,
+            parts: BatchParts::new(&model),
             config,
             model,
             optimizer: Optimizer::Alone(Box::new(optimizer)),
@@ -238,17 +240,12 @@ impl Trainer {
         };
         let weight = 1.0 / self.config.accumulation as f32;
         let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
+        let (model, rng) = (&self.model, &mut self.rng);
         let loss = self
-            .model
-            .loss_and_grads(inputs, targets, weight, &mut self.rng, grads)?;
+            .parts
+            .loss_and_grads(model, inputs, targets, weight, rng, grads)?;
         if let Some(grads) = self.batch_grads.as_mut().filter(|_| !first) {
-            let sums = self.grads.named_parameters_mut();
-            for ((_, mut sum), (_, mut grad)) in sums.into_iter().zip(grads.named_parameters_mut())
-            {
-                let [sum, grad] = [&mut sum, &mut grad]
-                    .map(|view| view.as_slice_mut().expect("weights are row-major"));
-                move_into_sum(sum, grad);
-            }
+            move_gradients(grads, &mut self.grads);
         }
         Ok(loss)
     }

@@ -321,9 +321,11 @@ fn a_prompt_that_the_model_does_not_know_is_refused_before_the_first_step() {
     );
 }
 
+/// Batches of one sequence, as the trainer computes a small model's larger ones in parts.
 #[test]
 fn the_trainer_gives_the_bits_of_the_books_loop() {
     let (train_loader, val_loader) = loaders();
+    let train_loader = DataLoader::new(train_loader.dataset().clone(), 1, true, true).unwrap();
     let val_loader = val_loader.unwrap();
     let (num_epochs, eval_freq, eval_iter) = (2, 5, 3);
     let new_model = || {

@@ -1,0 +1,99 @@
+//! A training step of a small model in parts of its batch, the fast form of [`GptModel::loss_and_grads`].
+//!
+//! An operation of a small model takes hardly longer than sharing it out among threads.
+//! Here a thread takes some sequences through the whole model, forward and backward, and finds in its cache what it has just written.
+//! The parts follow from the model and the batch alone, and their gradients are added in order, so the bits don't depend on the number of threads.
+
+use ndarray::{ArrayRef2, Axis};
+use rayon::prelude::*;
+use tensor_ops::{Parameters, awake, move_into_sum};
+use torch_rng::TorchRng;
+
+use crate::embed::check_ids;
+use crate::{GptError, GptModel};
+
+/// Parts of a batch at most.
+const PARTS: usize = 4;
+
+/// Weights of a model whose batches are cut at most, 8 MB: each part has gradients of its own.
+const LARGEST: usize = 1 << 21;
+
+/// What a step in parts needs: gradients for each part but the first, which adds to the sum; they are zeros between steps.
+#[derive(Debug)]
+pub struct BatchParts(Vec<GptModel>);
+
+impl BatchParts {
+    /// For steps of `model`; the batches of one of more than two million weights stay whole.
+    pub fn new(model: &GptModel) -> Self {
+        let parts = match model.num_parameters() {
+            0..=LARGEST => PARTS,
+            _ => 1,
+        };
+        let zeros = || GptModel::zeros(*model.config()).expect("the configuration of a model");
+        Self((1..parts).map(|_| zeros()).collect())
+    }
+
+    /// As [`GptModel::loss_and_grads`], with the same random draws; its sums are in another order.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// If `model` has another configuration than the one that [`new`](Self::new) was given.
+    pub fn loss_and_grads(
+        &mut self,
+        model: &GptModel,
+        in_idx: &ArrayRef2<u32>,
+        targets: &ArrayRef2<u32>,
+        weight: f32,
+        rng: &mut TorchRng,
+        grads: &mut GptModel,
+    ) -> Result<f32, GptError> {
+        let batch = in_idx.nrows();
+        let sequences = batch.div_ceil(1 + self.0.len()).max(1); // of a part
+        if sequences >= batch {
+            return model.loss_and_grads(in_idx, targets, weight, rng, grads);
+        }
+        check_ids(in_idx, &model.tok_emb, &model.pos_emb)?; // an error names the row of the batch
+        model.check_targets(in_idx, targets)?;
+        awake(|| {
+            let parts: Vec<_> = in_idx
+                .axis_chunks_iter(Axis(0), sequences)
+                .zip(targets.axis_chunks_iter(Axis(0), sequences))
+                .zip(std::iter::once(&mut *grads).chain(&mut self.0))
+                .collect();
+            let draws = rng.clone();
+            let passes: Vec<(f64, TorchRng)> = (parts.into_par_iter().with_max_len(1).enumerate())
+                .map(|(i, ((in_idx, targets), grads))| {
+                    let own = i * sequences..batch.min((i + 1) * sequences);
+                    let share = own.len() as f64 / batch as f64;
+                    let weight = (f64::from(weight) * share) as f32;
+                    let mut rng = draws.of_sequences(own, batch);
+                    let loss = model
+                        .loss_and_grads_in_pool(&in_idx, &targets, weight, &mut rng, grads)
+                        .expect("ids and targets are checked above");
+                    (share * f64::from(loss), rng)
+                })
+                .collect();
+            for part in &mut self.0 {
+                move_gradients(part, grads);
+            }
+            *rng = passes[0].1.of_sequences(0..batch, batch);
+            Ok(passes.iter().map(|(loss, _)| loss).sum::<f64>() as f32)
+        })
+    }
+}
+
+/// Adds gradients to others, and leaves zeros.
+///
+/// # Panics
+/// If the two are of different configurations.
+pub fn move_gradients(from: &mut GptModel, to: &mut GptModel) {
+    (from.named_parameters_mut().into_par_iter())
+        .zip(to.named_parameters_mut())
+        .for_each(|((_, mut from), (_, mut to))| {
+            let [from, to] = [&mut from, &mut to]
+                .map(|view| view.as_slice_mut().expect("weights are row-major"));
+            move_into_sum(to, from);
+        });
+}
