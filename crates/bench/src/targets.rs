@@ -2,144 +2,89 @@
 
 use crate::report::{Row, say};
 
-/// A promise about rows.
-struct Target {
-    /// What is promised
-    text: &'static str,
-    least: f64,
-    /// The figure; `None` if a row or a peer is absent
-    figure: fn(&[Row]) -> Option<f64>,
+/// What of a row is promised.
+enum Of {
+    /// Times the speed of this peer, or its memory over ours
+    Times(&'static str),
+    /// The part of this floor
+    Part(&'static str),
 }
+use Of::{Part, Times};
 
+const MEMORY: Of = Part("the memory floor");
+const PRODUCT: Of = Part("the product floor");
 const DECODE: &str = "decode 16+128, tied";
 
-const TARGETS: &[Target] = &[
-    Target {
-        text: "forward 1x1024: times transformers f32",
-        least: 2.0,
-        figure: |rows| ratio(rows, "forward 1x1024, tied", "f32"),
-    },
-    Target {
-        text: "train 4x256: times PyTorch's book model",
-        least: 2.2,
-        figure: |rows| ratio(rows, "train 4x256, untied", "f32"),
-    },
-    Target {
-        text: "train 4x256: times transformers f32",
-        least: 2.2,
-        figure: |rows| ratio(rows, "train 4x256, tied", "f32"),
-    },
-    Target {
-        text: "epochs of the book: times PyTorch's model",
-        least: 2.0,
-        figure: |rows| {
-            let run = |row: &&Row| row.work.contains("epochs of the book");
-            rows.iter().find(run)?.ratio
-        },
-    },
-    Target {
-        text: "prompt 1x1024: times the best peer",
-        least: 1.0,
-        figure: |rows| ratio(rows, "prefill 1x1024, tied", "f32"),
-    },
-    Target {
-        text: "decode f32: times the best peer",
-        least: 1.0,
-        figure: |rows| ratio(rows, DECODE, "f32"),
-    },
-    Target {
-        text: "decode f32: part of the memory floor",
-        least: 0.88,
-        figure: |rows| floor(rows, DECODE, "f32"),
-    },
-    Target {
-        text: "decode bf16: part of the memory floor",
-        least: 0.82,
-        figure: |rows| floor(rows, DECODE, "bf16"),
-    },
-    Target {
-        text: "decode f16: part of the memory floor",
-        least: 0.82,
-        figure: |rows| floor(rows, DECODE, "f16"),
-    },
-    Target {
-        text: "decode f16: times llama.cpp's",
-        least: 1.0,
-        figure: |rows| ratio(rows, DECODE, "f16"),
-    },
-    Target {
-        text: "decode int8: part of the memory floor",
-        least: 0.75,
-        figure: |rows| floor(rows, DECODE, "int8"),
-    },
-    Target {
-        text: "decode int8: times llama.cpp's q8_0",
-        least: 1.3,
-        figure: |rows| ratio(rows, DECODE, "int8"),
-    },
-    Target {
-        text: "decode int4: part of the memory floor",
-        least: 0.65,
-        figure: |rows| floor(rows, DECODE, "int4"),
-    },
-    Target {
-        text: "decode int4: times llama.cpp's q4_0",
-        least: 1.0,
-        figure: |rows| ratio(rows, DECODE, "int4"),
-    },
-    Target {
-        text: "train 4x256, tied: part of the product floor",
-        least: 0.8,
-        figure: |rows| floor(rows, "train 4x256, tied", "f32"),
-    },
-    Target {
-        text: "train 4x256, untied: part of the product floor",
-        least: 0.8,
-        figure: |rows| floor(rows, "train 4x256, untied", "f32"),
-    },
-    Target {
-        text: "forward 1x1024: part of the product floor",
-        least: 0.85,
-        figure: |rows| floor(rows, "forward 1x1024, tied", "f32"),
-    },
-    Target {
-        text: "nanoGPT for a CPU: times the best PyTorch",
-        least: 2.5,
-        figure: |rows| ratio(rows, "train nanoGPT for a CPU", "f32"),
-    },
-    Target {
-        text: "nanoGPT on characters: times the best PyTorch",
-        least: 2.0,
-        figure: |rows| ratio(rows, "train nanoGPT on characters", "f32"),
-    },
-    Target {
-        text: "story: times the best PyTorch",
-        least: 2.0,
-        figure: |rows| ratio(rows, "train story", "f32"),
-    },
-    Target {
-        text: "build from a seed: times PyTorch",
-        least: 1.0,
-        figure: |rows| ratio(rows, "build 124M from a seed, untied", "f32"),
-    },
-    Target {
-        text: "memory of train 4x256: PyTorch's over ours",
-        least: 1.0,
-        figure: |rows| ratio(rows, "memory of train 4x256, untied", "f32"),
-    },
+/// A row's work and precision, what of it, and the least that is promised.
+const TARGETS: &[(&str, &str, Of, f64)] = &[
+    ("forward 1x1024, tied", "f32", Times("transformers"), 2.0),
+    (
+        "train 4x256, untied",
+        "f32",
+        Times("PyTorch's book model"),
+        2.2,
+    ),
+    ("train 4x256, tied", "f32", Times("transformers"), 2.2),
+    (
+        "epochs of the book, untied",
+        "f32",
+        Times("PyTorch's model"),
+        2.0,
+    ),
+    ("prefill 1x1024, tied", "f32", Times("the best peer"), 1.0),
+    (DECODE, "f32", Times("the best peer"), 1.0),
+    (DECODE, "f32", MEMORY, 0.88),
+    (DECODE, "bf16", MEMORY, 0.82),
+    (DECODE, "f16", MEMORY, 0.82),
+    (DECODE, "f16", Times("llama.cpp's"), 1.0),
+    (DECODE, "int8", MEMORY, 0.75),
+    (DECODE, "int8", Times("llama.cpp's q8_0"), 1.3),
+    (DECODE, "int4", MEMORY, 0.65),
+    (DECODE, "int4", Times("llama.cpp's q4_0"), 1.0),
+    ("train 4x256, tied", "f32", PRODUCT, 0.8),
+    ("train 4x256, untied", "f32", PRODUCT, 0.8),
+    ("forward 1x1024, tied", "f32", PRODUCT, 0.85),
+    (
+        "train nanoGPT for a CPU",
+        "f32",
+        Times("the best PyTorch"),
+        2.5,
+    ),
+    (
+        "train nanoGPT on characters",
+        "f32",
+        Times("the best PyTorch"),
+        2.0,
+    ),
+    ("train story", "f32", Times("the best PyTorch"), 2.0),
+    (
+        "build 124M from a seed, untied",
+        "f32",
+        Times("PyTorch"),
+        1.0,
+    ),
+    (
+        "memory of train 4x256, untied",
+        "f32",
+        Times("PyTorch"),
+        1.0,
+    ),
 ];
 
 /// Prints each target and returns how many are missed; one that can't be judged is not missed.
 pub(crate) fn print(rows: &[Row]) -> usize {
     say("\ntargets:");
     let mut missed = 0;
-    for Target {
-        text,
-        least,
-        figure,
-    } in TARGETS
-    {
-        let verdict = match figure(rows) {
+    for (work, precision, of, least) in TARGETS {
+        let row = rows.iter().find(|row| is(row, work, precision));
+        let (text, figure) = match of {
+            Times(peer) => (format!("times {peer}"), row.and_then(|row| row.ratio)),
+            Part(floor) => (
+                format!("part of {floor}"),
+                row.and_then(|row| row.floor_fraction),
+            ),
+        };
+        let verdict = match figure {
             None => "not measured".to_owned(),
             Some(figure) if figure >= *least => format!("{figure:.2}, kept"),
             Some(figure) => {
@@ -147,20 +92,14 @@ pub(crate) fn print(rows: &[Row]) -> usize {
                 format!("{figure:.2}, MISSED")
             }
         };
-        say(&format!("  {text:<47} at least {least:.2}: {verdict}"));
+        let text = format!("{work}, {precision}: {text}");
+        say(&format!("  {text:<56} at least {least:.2}: {verdict}"));
     }
     missed
 }
 
-fn find<'a>(rows: &'a [Row], work: &str, precision: &str) -> Option<&'a Row> {
-    rows.iter()
-        .find(|row| row.work == work && row.precision == precision)
-}
-
-fn ratio(rows: &[Row], work: &str, precision: &str) -> Option<f64> {
-    find(rows, work, precision)?.ratio
-}
-
-fn floor(rows: &[Row], work: &str, precision: &str) -> Option<f64> {
-    find(rows, work, precision)?.floor_fraction
+/// Whether a row is of this work; that of several epochs begins with their number.
+fn is(row: &Row, work: &str, precision: &str) -> bool {
+    let counted = |c: char| c.is_ascii_digit() || c == ' ';
+    row.work.trim_start_matches(counted) == work && row.precision == precision
 }

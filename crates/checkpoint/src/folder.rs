@@ -23,10 +23,9 @@ const PICKLES: [(&str, &str); 4] = [
     ("model.pth", BOOK_AGAIN),
     ("model_and_optimizer.pth", STATE_AGAIN),
 ];
-const SAVE_AGAIN: &str = "no model.safetensors in this folder; pytorch_model.bin is a pickle, which is not read: in Python, AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW) makes a folder that is";
-const BOOK_AGAIN: &str = "no model.safetensors in this folder; a .pth file is a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model.pth\", weights_only=True), \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
-
-const STATE_AGAIN: &str = "no model.safetensors in this folder; a .pth file is a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model_and_optimizer.pth\", weights_only=True)[\"model_state_dict\"], \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
+const SAVE_AGAIN: &str = "a pickle, which is not read: in Python, AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW) makes a folder that is";
+const BOOK_AGAIN: &str = "a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model.pth\", weights_only=True), \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
+const STATE_AGAIN: &str = "a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model_and_optimizer.pth\", weights_only=True)[\"model_state_dict\"], \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
 
 /// The files of a model.
 pub(crate) struct Folder {
@@ -39,6 +38,7 @@ impl Folder {
     /// The model at `path`: a folder, its config.json, its weights or the index of its shards.
     pub(crate) fn find(path: &Path) -> Result<Self, CheckpointError> {
         if !path.is_dir() {
+            refuse_pickle(path)?;
             let config = path.with_file_name(CONFIG);
             return if path == config {
                 Ok(Self {
@@ -55,7 +55,8 @@ impl Folder {
         let config = path.join(CONFIG);
         // Without weights that are read, a configuration is of no use either.
         let weights = weights_in(path);
-        if !is_file(&config)? && (weights.is_ok() || !has_pickle(path)) {
+        if !is_file(&config)? {
+            refuse_pickle_in(path)?;
             return Err(lacks(path, "no config.json in this folder"));
         }
         Ok(Self {
@@ -77,20 +78,21 @@ fn weights_in(folder: &Path) -> Result<PathBuf, CheckpointError> {
             return Ok(path);
         }
     }
-    let mut problems = PICKLES.into_iter().filter_map(|(name, problem)| {
-        let is_there = folder.join(name).exists();
-        is_there.then_some(problem)
-    });
-    let problem = problems.next();
-    Err(lacks(
-        folder,
-        problem.unwrap_or("no model.safetensors in this folder"),
-    ))
+    refuse_pickle_in(folder)?;
+    Err(lacks(folder, "no model.safetensors in this folder"))
 }
 
-fn has_pickle(folder: &Path) -> bool {
-    let mut names = PICKLES.into_iter();
-    names.any(|(name, _)| folder.join(name).exists())
+fn refuse_pickle_in(folder: &Path) -> Result<(), CheckpointError> {
+    let mut files = PICKLES.into_iter().map(|(name, _)| folder.join(name));
+    files
+        .find(|file| file.exists())
+        .map_or(Ok(()), |file| refuse_pickle(&file))
+}
+
+fn refuse_pickle(file: &Path) -> Result<(), CheckpointError> {
+    let mut pickles = PICKLES.into_iter();
+    let found = pickles.find(|(name, _)| file.ends_with(name));
+    found.map_or(Ok(()), |(_, problem)| Err(lacks(file, problem)))
 }
 
 fn lacks(folder: &Path, problem: &'static str) -> CheckpointError {
@@ -124,13 +126,12 @@ pub fn load_config(path: impl AsRef<Path>) -> Result<GptConfig, CheckpointError>
     let path = path.as_ref();
     let file = if path.is_dir() {
         if !is_file(path.join(CONFIG))? {
-            if has_pickle(path) {
-                weights_in(path)?;
-            }
+            refuse_pickle_in(path)?;
             return Err(lacks(path, "no config.json in this folder"));
         }
         path.join(CONFIG)
     } else {
+        refuse_pickle(path)?;
         path.with_file_name(CONFIG)
     };
     Ok(read_config(&file)?.1)

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use checkpoint::read_small_file;
+use clap::Args;
 use dataloader::Corpus;
 
+use crate::failure::Usage;
 use crate::memory::check_free;
 
 /// A list as `--tokens` takes it.
@@ -126,6 +128,32 @@ impl TextSource<'_> {
             _ => &text,
         };
         Ok(Some(Given::Text(text.to_owned())))
+    }
+}
+
+// No doc comment: it would take the place of a subcommand's own.
+#[derive(Args, Debug)]
+pub(crate) struct TextArgs {
+    /// The text; - or nothing with a pipe reads standard input
+    text: Option<String>,
+    /// Read the text from a file
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
+    file: Option<PathBuf>,
+    /// Ids in place of a text
+    #[arg(long, value_name = "1,2,3", conflicts_with = "text")]
+    tokens: Option<TokenList>,
+}
+
+impl TextArgs {
+    /// What was given; there must be something.
+    pub(crate) fn given(&self) -> Result<Given> {
+        let source = TextSource {
+            tokens: self.tokens.as_ref(),
+            file: self.file.as_ref(),
+            text: self.text.as_deref(),
+        };
+        let message = "no text: give one, a file with -f, ids with --tokens, or pipe a text in";
+        Ok(source.prompt()?.ok_or_else(|| Usage(message.to_owned()))?)
     }
 }
 

@@ -1,30 +1,21 @@
 //! `gpt logits`: the scores of the token that comes after a text, all of them or the best.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use clap::Args;
 use generate::{Decoder, DecoderConfig, PastContext, softmax_with_temperature};
 use serde::Serialize;
 
-use crate::failure::Usage;
-use crate::ids::{TextSource, TokenList};
+use crate::ids::TextArgs;
 use crate::model::ModelArgs;
 use crate::output::{print, print_json};
 use crate::threads::ThreadArgs;
 
 #[derive(Args, Debug)]
 pub(crate) struct LogitsArgs {
-    /// The text; - or nothing with a pipe reads standard input
-    text: Option<String>,
     #[command(flatten)]
     model: ModelArgs,
-    /// Read the text from a file
-    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
-    file: Option<PathBuf>,
-    /// Ids in place of a text
-    #[arg(long, value_name = "1,2,3", conflicts_with = "text")]
-    tokens: Option<TokenList>,
+    #[command(flatten)]
+    text: TextArgs,
     /// How many of the best tokens to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -44,15 +35,7 @@ struct Report {
 
 pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
     args.threads.apply()?;
-    let source = TextSource {
-        tokens: args.tokens.as_ref(),
-        file: args.file.as_ref(),
-        text: args.text.as_deref(),
-    };
-    let Some(given) = source.prompt()? else {
-        let message = "no text: give one, a file with -f, ids with --tokens, or pipe a text in";
-        return Err(Usage(message.to_owned()).into());
-    };
+    let given = args.text.given()?;
     let found = args.model.find()?;
     let ids = found.vocabulary.ids(given)?;
     let model = found.load()?;

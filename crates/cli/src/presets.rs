@@ -43,18 +43,19 @@ pub(crate) const PRESETS: [Preset; 6] = [
     Preset {
         names: &["story", "default"],
         model: GptConfig {
-            vocab_size: 1024,
+            vocab_size: 1221,
             context_length: 64,
-            emb_dim: 128,
+            emb_dim: 192,
             n_heads: 4,
-            n_layers: 4,
-            drop_rates: DropRates::all(0.1),
+            n_layers: 2,
+            drop_rates: DropRates::all(0.2),
             ..GptConfig::GPT2_124M
         },
-        bpe: Some(1024),
+        // All pairs that the story has more than once: with fewer, words of it are spelt of pieces that come out mixed.
+        bpe: Some(1221),
         training: Training {
             batch_size: 16,
-            max_steps: 500,
+            max_steps: 450,
             learning_rate: 3e-3,
             warmup_steps: 20,
             eval_interval: 50,

@@ -4,6 +4,8 @@
 //! The tokens of all sequences are rows of one matrix, so sequences may differ in length and nothing is padded.
 //! It does not choose tokens: that is [`Sampling`](crate::Sampling).
 
+use std::fmt;
+
 use gpt::{GptError, GptModel};
 use ndarray::{Array2, ArrayView1, ArrayView2};
 use tensor_ops::awake;
@@ -29,7 +31,7 @@ use crate::{DecoderConfig, DecoderStats, GenerateError, PastContext};
 /// assert_eq!(decoder.stats().tokens_computed, 5 + 2);
 /// # Ok::<(), generate::GenerateError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Decoder<'m> {
     model: &'m GptModel,
     config: DecoderConfig,
@@ -291,5 +293,16 @@ impl<'m> Decoder<'m> {
             });
         }
         Ok(())
+    }
+}
+
+/// Without the weights, the cache and the text.
+impl fmt::Debug for Decoder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decoder")
+            .field("config", &self.config)
+            .field("batch", &self.batch())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
     }
 }

@@ -87,38 +87,46 @@ fn every_gradient_equals_pytorchs() {
     }
 }
 
+/// `loss_and_grads` beside logits, loss and backward one after the other, which it must agree with to `tolerance`.
+fn check_training_step(
+    config: GptConfig,
+    (ids, targets): (Array2<u32>, Array2<u32>),
+    scale: f32,
+    tolerance: f64,
+) {
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).expect("a model");
+    let mut plain = GptModel::zeros(config).expect("a model");
+    let mut fused = plain.clone();
+    let rng = TorchRng::manual_seed(2);
+
+    let (logits, cache) = model
+        .forward_train(&ids, &mut rng.clone())
+        .expect("ids of the vocabulary");
+    let shape = logits.raw_dim();
+    let rows = logits
+        .into_shape_with_order((ids.len(), shape[2]))
+        .expect("rows");
+    let (loss, cross_entropy) = cross_entropy_train(rows, targets.iter().copied().collect());
+    let d_logits = cross_entropy.backward(scale).into_shape_with_order(shape);
+    model.backward(cache, &d_logits.expect("rows"), &mut plain);
+
+    let fused_loss = model
+        .loss_and_grads(&ids, &targets, scale, &mut rng.clone(), &mut fused)
+        .expect("ids of the vocabulary");
+    assert!(f64::from(loss - fused_loss).abs() < tolerance);
+    for ((name, a), (_, b)) in plain
+        .named_parameters()
+        .into_iter()
+        .zip(fused.named_parameters())
+    {
+        test_support::assert_close_named(&name, &b, &a, tolerance);
+    }
+}
+
 #[test]
 fn the_training_step_equals_logits_loss_and_backward_one_after_the_other() {
     for (tied, drop_rate) in [(false, 0.0), (true, 0.2)] {
-        let config = small(tied, true, drop_rate);
-        let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
-        let (ids, targets) = batch();
-        let (mut plain, mut fused) = (
-            GptModel::zeros(config).unwrap(),
-            GptModel::zeros(config).unwrap(),
-        );
-        let rng = TorchRng::manual_seed(2);
-
-        let (logits, cache) = model.forward_train(&ids, &mut rng.clone()).unwrap();
-        let rows = logits.into_shape_with_order((12, 31)).unwrap();
-        let (loss, cross_entropy) = cross_entropy_train(rows, targets.iter().copied().collect());
-        let d_logits = cross_entropy
-            .backward(0.5)
-            .into_shape_with_order((2, 6, 31))
-            .unwrap();
-        model.backward(cache, &d_logits, &mut plain);
-
-        let fused_loss = model
-            .loss_and_grads(&ids, &targets, 0.5, &mut rng.clone(), &mut fused)
-            .unwrap();
-        assert!((loss - fused_loss).abs() < 1e-6);
-        for ((name, a), (_, b)) in plain
-            .named_parameters()
-            .into_iter()
-            .zip(fused.named_parameters())
-        {
-            test_support::assert_close_named(&name, &b, &a, 1e-6);
-        }
+        check_training_step(small(tied, true, drop_rate), batch(), 0.5, 1e-6);
     }
 }
 
@@ -129,33 +137,9 @@ fn the_training_step_of_a_long_batch_equals_the_plain_one() {
         context_length: 200,
         ..small(false, false, 0.0)
     };
-    let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
     let ids = Array2::from_shape_fn((3, 200), |(i, j)| ((i * 7 + j * 5) % 31) as u32);
     let targets = Array2::from_shape_fn((3, 200), |(i, j)| ((i * 3 + j * 11) % 31) as u32);
-    let (mut plain, mut fused) = (
-        GptModel::zeros(config).unwrap(),
-        GptModel::zeros(config).unwrap(),
-    );
-    let rng = &mut TorchRng::manual_seed(2);
-    let (logits, cache) = model.forward_train(&ids, rng).unwrap();
-    let rows = logits.into_shape_with_order((600, 31)).unwrap();
-    let (loss, cross_entropy) = cross_entropy_train(rows, targets.iter().copied().collect());
-    let d_logits = cross_entropy
-        .backward(1.0)
-        .into_shape_with_order((3, 200, 31))
-        .unwrap();
-    model.backward(cache, &d_logits, &mut plain);
-    let fused_loss = model
-        .loss_and_grads(&ids, &targets, 1.0, rng, &mut fused)
-        .unwrap();
-    assert!((loss - fused_loss).abs() < 1e-5);
-    for ((name, a), (_, b)) in plain
-        .named_parameters()
-        .into_iter()
-        .zip(fused.named_parameters())
-    {
-        test_support::assert_close_named(&name, &b, &a, 1e-5);
-    }
+    check_training_step(config, (ids, targets), 1.0, 1e-5);
 }
 
 /// Differences across ReLU's kink mean nothing: biases put every second feature well above 0, and the others below.

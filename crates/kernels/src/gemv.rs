@@ -21,6 +21,9 @@ pub(crate) trait Weight: Copy + Send + Sync {
     /// Its value, exactly.
     fn value(self) -> f32;
 
+    /// The nearest to a value.
+    fn nearest(value: f32) -> Self;
+
     /// The values of 16 of them.
     ///
     /// # Safety
@@ -33,6 +36,10 @@ impl Weight for f32 {
     #[inline(always)]
     fn value(self) -> f32 {
         self
+    }
+
+    fn nearest(value: f32) -> Self {
+        value
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -48,6 +55,10 @@ impl Weight for bf16 {
     fn value(self) -> f32 {
         // `to_f32` branches to quiet signalling NaN, which keeps the loop from vectorising.
         f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+
+    fn nearest(value: f32) -> Self {
+        Self::from_f32(value)
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -74,6 +85,11 @@ impl Weight for f16 {
             _ => normal + (112 << 23), // infinity and NaN
         };
         f32::from_bits(sign | magnitude)
+    }
+
+    fn nearest(value: f32) -> Self {
+        let largest = Self::MAX.to_f32();
+        Self::from_f32(value.clamp(-largest, largest))
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -1,159 +1,43 @@
-//! A weight matrix in 16 bits, bf16 or f16: half the memory to read while decoding.
+//! Weights in 16 bits, bf16 or f16: half the memory to read while decoding.
 //!
-//! Weights are rounded once, to 8 bits of mantissa in bf16 and to 11 in f16; inputs and sums are f32. There is no gradient.
+//! They are rounded once, to 8 bits of mantissa in bf16 and to 11 in f16, ties to even; inputs and sums are f32.
 
 use half::{bf16, f16};
-use ndarray::{ArrayRef2, ArrayViewMut2};
+use ndarray::ArrayRef2;
 
-use crate::gemv::{FEW_ROWS, Weight, widening_gemv};
-use crate::packed_rows::{by_expansion, check, write_transposed};
+use crate::PackedMatrix;
+use crate::gemv::{Weight, widening_gemv};
+use crate::packed_matrix::Format;
 
-/// A constant (outputs, inputs) matrix of 16-bit numbers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HalfMatrix<T> {
-    /// (outputs, inputs) row-major
-    values: Vec<T>,
-    shape: (usize, usize),
-}
+/// The upper halves of f32, as in `nn.Linear(..., dtype=torch.bfloat16)`; NaN stays NaN.
+pub type Bf16Matrix = PackedMatrix<Halves<bf16>>;
 
-/// The upper halves of f32, as in `nn.Linear(..., dtype=torch.bfloat16)`.
-pub type Bf16Matrix = HalfMatrix<bf16>;
+/// IEEE's half precision, as in `nn.Linear(..., dtype=torch.float16)`; NaN stays NaN, and magnitudes above 65504 become 65504.
+pub type F16Matrix = PackedMatrix<Halves<f16>>;
 
-/// IEEE's half precision, as in `nn.Linear(..., dtype=torch.float16)`.
-pub type F16Matrix = HalfMatrix<f16>;
+/// (outputs, inputs) row-major
+#[derive(Clone, PartialEq)]
+pub struct Halves<T>(Vec<T>);
 
-impl Bf16Matrix {
-    /// Rounds each weight to the nearest bf16, ties to even; NaN stays NaN.
-    pub fn from_f32(weight: &ArrayRef2<f32>) -> Self {
-        Self {
-            values: weight.iter().map(|&w| bf16::from_f32(w)).collect(),
-            shape: weight.dim(),
-        }
-    }
-}
-
-impl F16Matrix {
-    /// Rounds each weight to the nearest f16, ties to even; NaN stays NaN, and magnitudes above 65504 become 65504.
-    pub fn from_f32(weight: &ArrayRef2<f32>) -> Self {
-        let largest = f16::MAX.to_f32();
-        let round = |&w: &f32| f16::from_f32(w.clamp(-largest, largest));
-        Self {
-            values: weight.iter().map(round).collect(),
-            shape: weight.dim(),
-        }
-    }
-}
-
-#[expect(private_bounds, reason = "the two formats are named above")]
-impl<T: Weight> HalfMatrix<T> {
-    /// (outputs, inputs)
-    pub fn dim(&self) -> (usize, usize) {
-        self.shape
+impl<T: Weight> Format for Halves<T> {
+    fn from_f32(weight: &ArrayRef2<f32>) -> Self {
+        Self(weight.iter().map(|&w| T::nearest(w)).collect())
     }
 
-    /// Bytes that a product reads.
-    pub fn bytes(&self) -> usize {
-        size_of_val(&self.values[..])
+    fn bytes(&self) -> usize {
+        size_of_val(&self.0[..])
     }
 
-    /// Writes row `i` as f32: an embedding's lookup.
-    ///
-    /// # Panics
-    /// If there is no such row, or `out` is not as long as a row.
-    pub fn row_into(&self, i: usize, out: &mut [f32]) {
-        let n = self.shape.1;
-        assert!(
-            i < self.shape.0 && out.len() == n,
-            "HalfMatrix::row_into: row {i} of {:?} into {} numbers",
-            self.shape,
-            out.len()
-        );
-        let row = &self.values[i * n..(i + 1) * n];
-        out.iter_mut()
-            .zip(row)
+    fn expand(&self, i: usize, row: &mut [f32]) {
+        let weights = &self.0[i * row.len()..];
+        row.iter_mut()
+            .zip(weights)
             .for_each(|(out, w)| *out = w.value());
     }
 
-    /// `out = x W^T`: (rows, inputs) -> (rows, outputs).
-    ///
-    /// ```
-    /// use ndarray::{Array2, array};
-    /// let w = kernels::Bf16Matrix::from_f32(&array![[1.0, 2.0], [0.5, -1.0], [0.0, 3.0]]);
-    /// let mut y = Array2::zeros((1, 3));
-    /// w.matmul_rows(&array![[10.0, 1.0]], y.view_mut());
-    /// assert_eq!(y, array![[12.0, 4.0, 3.0]]);
-    /// ```
-    ///
-    /// # Panics
-    /// If the shapes don't fit.
-    pub fn matmul_rows(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
-        check("HalfMatrix::matmul_rows", x, self.shape, &out);
-        if x.nrows() > FEW_ROWS {
-            return by_expansion(x, out, |i, row| self.row_into(i, row));
-        }
-        let x_rows = x.as_standard_layout();
-        let x_rows = x_rows.as_slice().expect("made contiguous above");
-        if let (1, Some(y)) = (x.nrows(), out.as_slice_mut()) {
-            y.fill(0.0);
-            return widening_gemv(x_rows, 1, &self.values, y);
-        }
-        let mut y = vec![0.0; out.len()]; // (outputs, rows)
-        widening_gemv(x_rows, x.nrows(), &self.values, &mut y);
-        write_transposed(&y, out);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ndarray::Array2;
-
-    use super::*;
-    use crate::gemm;
-
-    fn check_product<T: Weight>(round: impl Fn(&ArrayRef2<f32>) -> HalfMatrix<T>, rounding: f32) {
-        for (rows, n, m) in [
-            (1, 1, 1),
-            (1, 70, 9),
-            (4, 33, 20),
-            (5, 33, 20),
-            (17, 33, 20),
-            (9, 64, 2100),
-        ] {
-            let x = Array2::from_shape_fn((rows, n), |(i, j)| {
-                ((i * 7 + j * 3) % 13) as f32 / 6.0 - 1.0
-            });
-            let w =
-                Array2::from_shape_fn((m, n), |(i, j)| ((i * 5 + j * 11) % 97) as f32 / 48.0 - 1.0);
-            let packed = round(&w);
-            let mut rounded = Array2::zeros((m, n));
-            for (i, mut row) in rounded.rows_mut().into_iter().enumerate() {
-                packed.row_into(i, row.as_slice_mut().expect("row-major"));
-            }
-            assert!((&rounded - &w).iter().all(|d| d.abs() <= rounding));
-            let mut y = Array2::from_elem((rows, m), f32::NAN);
-            packed.matmul_rows(&x, y.view_mut());
-            let expected = gemm::product(&x, &rounded.t(), None);
-            for ((at, got), expected) in y.indexed_iter().zip(&expected) {
-                assert!(
-                    (got - expected).abs() < 1e-4,
-                    "{rows} x {n} x {m} at {at:?}: {got} not {expected}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn few_rows_and_many_rows_give_the_product_of_the_rounded_weights() {
-        check_product(Bf16Matrix::from_f32, 1.0 / 256.0);
-        check_product(F16Matrix::from_f32, 1.0 / 2048.0);
-    }
-
-    #[test]
-    fn weights_too_large_for_f16_stay_finite() {
-        let w = F16Matrix::from_f32(&ndarray::array![[1e6, -1e30, f32::NAN]]);
-        let mut row = [0.0; 3];
-        w.row_into(0, &mut row);
-        assert_eq!(row[..2], [65504.0, -65504.0]);
-        assert!(row[2].is_nan());
+    fn dots(&self, x: &ArrayRef2<f32>, y: &mut [f32]) {
+        let rows = x.as_standard_layout();
+        let rows = rows.as_slice().expect("standard layout is contiguous");
+        widening_gemv(rows, x.nrows(), &self.0, y);
     }
 }

@@ -5,6 +5,7 @@
 //! All three versions add the same numbers in the same order, so they agree bit for bit.
 
 use multiversion::multiversion;
+use ndarray::{ArrayRef2, ArrayView1};
 
 use crate::reduce::sum_of_lanes;
 
@@ -29,6 +30,16 @@ pub(crate) struct Activations {
 }
 
 impl Activations {
+    /// Those of each row, with zeros behind it up to a multiple of `block`.
+    pub(crate) fn of_rows(x: &ArrayRef2<f32>, block: usize) -> Vec<Self> {
+        let mut padded = vec![0.0; x.ncols().next_multiple_of(block)];
+        let of_row = |row: ArrayView1<f32>| {
+            padded.iter_mut().zip(row).for_each(|(to, x)| *to = *x);
+            Self::quantise(&padded)
+        };
+        x.rows().into_iter().map(of_row).collect()
+    }
+
     /// Rounds each block to multiples of its largest magnitude / 127.
     pub(crate) fn quantise(x: &[f32]) -> Self {
         let blocks = x.len().div_ceil(BLOCK);

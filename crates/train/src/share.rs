@@ -7,6 +7,7 @@
 //!
 //! So no sum depends on the number of ranks, and moments and sums of gradients are held once, not once a rank (ZeRO's stage 1).
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::cast_slice;
@@ -22,7 +23,6 @@ use crate::{AdamW, AdamWConfig, Ranks};
 const CHUNK: usize = 1 << 18;
 
 /// The optimizer of a model that several ranks train, as far as it is this rank's.
-#[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) ranks: Arc<dyn Ranks>,
     parts: Parts,
@@ -35,6 +35,16 @@ pub(crate) struct Share {
     /// The first batch of the round, by its place in the step, and the loss of this rank's.
     round: u64,
     loss: f32,
+}
+
+/// Without the moments and the sum.
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Share")
+            .field("config", &self.config)
+            .field("steps", &self.steps)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Share {

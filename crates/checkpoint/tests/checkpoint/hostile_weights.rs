@@ -144,7 +144,9 @@ fn folders_without_weights_say_what_they_lack() {
     ] {
         let pickle = folder.path().join(name);
         fs::write(&pickle, "PK").unwrap();
-        folder.is_refused("", &["is a pickle, which is not read", recipe]);
+        folder.is_refused(name, &["a pickle, which is not read", recipe]);
+        let named = load_model(&pickle).unwrap_err().to_string();
+        assert!(named.contains(name) && named.contains(recipe), "{named}");
         fs::remove_file(pickle).unwrap();
     }
     fs::create_dir(folder.weights()).unwrap();

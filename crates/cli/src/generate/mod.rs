@@ -81,7 +81,10 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
             continue;
         }
         match sample {
-            0 => found.name.tell(),
+            0 => {
+                found.name.tell();
+                session.tell_seed();
+            }
             _ => print(BETWEEN_SAMPLES)?,
         }
         if !args.no_display_prompt {

@@ -22,7 +22,7 @@ pub(crate) struct Session<'m> {
     args: &'m GenerateArgs,
     pub(crate) vocabulary: &'m Vocabulary,
     decoder: Decoder<'m>,
-    /// Made, and its seed told, when the first token is drawn.
+    /// Made, and its seed told, before the first token is drawn.
     rng: Option<TorchRng>,
     /// Ends a text that is being drawn.
     pub(crate) interrupt: Interrupt,
@@ -99,6 +99,11 @@ impl<'m> Session<'m> {
             );
         }
         Ok(self.decoder.start(&[ids])?)
+    }
+
+    /// Makes the generator, whose seed would else be told in the middle of the text.
+    pub(crate) fn tell_seed(&mut self) {
+        self.rng.get_or_insert_with(|| rng(self.args));
     }
 
     /// Continues the text as the options say; `show` gets each piece as soon as it is known.

@@ -16,7 +16,7 @@ use serde::Serialize;
 use tensor_ops::cross_entropy_rows;
 
 use crate::failure::Usage;
-use crate::ids::{TextSource, TokenList};
+use crate::ids::TextArgs;
 use crate::model::ModelArgs;
 use crate::output::{print, print_json};
 use crate::threads::ThreadArgs;
@@ -24,16 +24,10 @@ use crate::vocabulary::Vocabulary;
 
 #[derive(Args, Debug)]
 pub(crate) struct InspectArgs {
-    /// The text; - or nothing with a pipe reads standard input
-    text: Option<String>,
     #[command(flatten)]
     model: ModelArgs,
-    /// Read the text from a file
-    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
-    file: Option<PathBuf>,
-    /// Ids in place of a text
-    #[arg(long, value_name = "1,2,3", conflicts_with = "text")]
-    tokens: Option<TokenList>,
+    #[command(flatten)]
+    text: TextArgs,
     /// How many candidates to show for each token
     #[arg(long, value_name = "N", default_value_t = 3)]
     top: usize,
@@ -88,15 +82,7 @@ struct Report<'a> {
 
 pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     args.threads.apply()?;
-    let source = TextSource {
-        tokens: args.tokens.as_ref(),
-        file: args.file.as_ref(),
-        text: args.text.as_deref(),
-    };
-    let Some(given) = source.prompt()? else {
-        let message = "no text: give one, a file with -f, ids with --tokens, or pipe a text in";
-        return Err(Usage(message.to_owned()).into());
-    };
+    let given = args.text.given()?;
     let found = args.model.find()?;
     let ids = found.vocabulary.ids(given)?;
     let model = found.load()?;

@@ -70,7 +70,7 @@ pub(crate) struct TrainOptions {
     /// The most tokens the model can see
     #[arg(long, value_name = "N", value_parser = at_least_1, visible_alias = "block-size", help_heading = "Model")]
     pub(crate) context_length: Option<usize>,
-    /// What the tokens of a new model are: GPT-2's, the data's characters, N byte pairs of the data, or a folder's [default: bpe:1024 for the preset story, gpt2 for the others and for token ids]
+    /// What the tokens of a new model are: GPT-2's, the data's characters, N byte pairs of the data, or a folder's [default: bpe:1221 for the preset story, gpt2 for the others and for token ids]
     #[arg(long, value_name = "gpt2|chars|bpe:N|FILE", help_heading = "Model")]
     #[serde(serialize_with = "name")]
     pub(crate) tokenizer: Option<TokenizerChoice>,

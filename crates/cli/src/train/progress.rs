@@ -15,8 +15,9 @@ use crate::output::{escaped, print, print_json};
 /// How much of the newest step's speed goes into the shown one.
 const NEWEST: f64 = 0.1;
 
-/// Columns that bar and numbers need.
-const WIDTH_WITH_BAR: u16 = 85;
+/// The bar's columns, and those that the numbers behind it need.
+const BAR: usize = 30;
+const NUMBERS: usize = 55;
 
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -97,10 +98,17 @@ impl Progress {
             grad_norm,
             ..
         } = report;
-        self.bar.set_style(style());
+        let (style, columns) = style(usize::from(Term::stderr().size().1));
+        self.bar.set_style(style);
         self.bar.set_position(done);
-        self.bar
-            .set_message(format!("loss {loss:.3}  {left} left  {speed:.0} tokens/s"));
+        self.bar.set_message(fitting(
+            [
+                format!("{done}/{} loss {loss:.3}", self.max_steps),
+                format!("{left} left"),
+                format!("{speed:.0} tokens/s"),
+            ],
+            columns,
+        ));
         let due = done.is_multiple_of(self.log_interval) || done == 1 || done == self.max_steps;
         if self.step_lines && due {
             self.line(&format!(
@@ -136,17 +144,30 @@ impl Progress {
     }
 }
 
-/// The bar and its numbers; a narrow terminal has no bar, and a very narrow one no end of the line.
-fn style() -> ProgressStyle {
-    let (_, columns) = Term::stderr().size();
-    let template = match columns >= WIDTH_WITH_BAR {
-        true => "{bar:30.cyan/black.bright} {pos}/{len} {wide_msg}",
-        false => "{pos}/{len} {wide_msg}",
+/// How wide a terminal shows progress, a narrow one without the bar, and the columns for the numbers.
+fn style(columns: usize) -> (ProgressStyle, usize) {
+    let (template, numbers) = match columns.checked_sub(BAR + 1) {
+        Some(numbers) if numbers >= NUMBERS => (
+            &*format!("{{bar:{BAR}.cyan/black.bright}} {{wide_msg}}"),
+            numbers,
+        ),
+        _ => ("{wide_msg}", columns),
     };
     let style = ProgressStyle::with_template(template);
-    style
-        .expect("the templates are well formed")
-        .progress_chars("━╸─")
+    let style = style.expect("the templates are well formed");
+    (style.progress_chars("━╸─"), numbers)
+}
+
+/// The parts that a line has room for, from the first.
+fn fitting(parts: [String; 3], columns: usize) -> String {
+    let [mut line, rest @ ..] = parts;
+    for part in rest {
+        match line.len() + 2 + part.len() <= columns {
+            true => line = line + "  " + &part,
+            false => break,
+        }
+    }
+    line
 }
 
 /// `1:02:03`, or `2:03`
@@ -162,6 +183,19 @@ fn clock(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_does_not_fit_a_narrow_terminal_is_left_out_whole() {
+        let line = |columns| {
+            fitting(
+                ["51/60 loss 5.231", "0:00 left", "12338 tokens/s"].map(Into::into),
+                columns,
+            )
+        };
+        assert_eq!(line(43), "51/60 loss 5.231  0:00 left  12338 tokens/s");
+        assert_eq!(line(42), "51/60 loss 5.231  0:00 left");
+        assert_eq!(line(26), "51/60 loss 5.231");
+    }
 
     #[test]
     fn time_left_is_shown_as_a_clock_does() {

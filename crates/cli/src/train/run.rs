@@ -133,8 +133,9 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
     settings.vocabulary.save(&model)?;
     let steps = (steps_before, trainer.steps_done());
     if outcome == Outcome::Stopped {
+        watch.progress.line("");
         watch.progress.line(&format!(
-            "\nstopped after step {} and saved; to go on: gpt train --resume {}",
+            "stopped after step {} and saved; to go on: gpt train --resume {}",
             steps.1,
             path.display()
         ));

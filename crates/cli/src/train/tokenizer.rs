@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
+use train::BESIDE;
 
 use super::config_file::kept_path;
 use crate::vocabulary::Vocabulary;
@@ -65,7 +66,11 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
         true => path,
         false => path.parent().unwrap_or(path),
     };
-    match ModelTokenizer::from_folder(folder)? {
+    let found = match ModelTokenizer::from_folder(folder)? {
+        None => ModelTokenizer::from_folder(&folder.join(BESIDE))?, // a run's
+        found => found,
+    };
+    match found {
         Some(tokenizer) => Ok(tokenizer),
         None => bail!("--tokenizer {name}: expected tokenizer.json, or vocab.json and merges.txt"),
     }

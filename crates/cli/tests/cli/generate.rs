@@ -1,6 +1,6 @@
 //! `gpt generate`: what reaches standard output and standard error, samplers, stops, turns, JSON.
 
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::process::Stdio;
 
 use crate::support::{command, gpt, gpt_reading, ok, trained};
@@ -42,6 +42,24 @@ fn the_prompt_may_come_from_a_flag_a_file_a_pipe_or_as_ids() {
             "{args}"
         );
     }
+}
+
+#[test]
+fn the_seed_is_told_before_the_text_begins() {
+    let mut screen = tempfile::tempfile().unwrap();
+    let ran = command(trained(), "generate Once -n 3 --model runs/0001")
+        .stdout(screen.try_clone().unwrap())
+        .stderr(screen.try_clone().unwrap())
+        .status();
+    assert!(ran.unwrap().success());
+    let mut shown = String::new();
+    screen.rewind().unwrap();
+    screen.read_to_string(&mut shown).unwrap();
+    let (seed, text) = shown.split_once('\n').unwrap();
+    assert!(
+        seed.starts_with("seed ") && text.starts_with("Once"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn ctrl_c_saves_and_the_resumed_run_has_the_same_bits() {
     lines.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(
-        rest.contains("stopped after step") && rest.contains("gpt train --resume run"),
+        rest.contains("\nstopped after step") && rest.contains("gpt train --resume run"),
         "{rest}"
     );
     assert!(path.join("run/loss.svg").exists());

@@ -1,9 +1,8 @@
 //! What is not ours is left alone, and what is good stays: folders of others, checkpoints of a run that goes wrong.
 
 use std::fs;
-use std::path::Path;
 
-use crate::support::{TINY, checkpoint, folder, gpt, log, ok, refused};
+use crate::support::{TINY, checkpoint, checkpoints, folder, gpt, log, ok, refused};
 
 /// [`TINY`] with a learning rate that throws the weights away.
 fn wild() -> String {
@@ -11,16 +10,6 @@ fn wild() -> String {
         "--learning-rate 0.01 --warmup-steps 2",
         "--learning-rate 1e30 --warmup-steps 0 --decay-lr=false --grad-clip 0",
     )
-}
-
-fn checkpoints(run: &Path) -> Vec<String> {
-    let entries = fs::read_dir(run.join("checkpoints")).expect("a run");
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("an entry").file_name().into_string())
-        .collect::<Result<_, _>>()
-        .expect("text");
-    names.sort();
-    names
 }
 
 #[test]

@@ -130,14 +130,19 @@ pub(crate) fn gpt_reading(folder: &Path, args: &str, input: &str) -> Ran {
     child.wait_with_output().expect("gpt ends").into()
 }
 
+/// The names of a run's checkpoints, the newest last.
+pub(crate) fn checkpoints(run: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(run.join("checkpoints")).expect("a run");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().into_string());
+    let mut names: Vec<String> = names.collect::<Result<_, _>>().expect("text");
+    names.sort();
+    names
+}
+
 /// A run's model folder: the newest checkpoint.
 pub(crate) fn checkpoint(run: &Path) -> PathBuf {
-    let folders = std::fs::read_dir(run.join("checkpoints")).expect("a run has checkpoints");
-    let mut folders: Vec<PathBuf> = folders
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    folders.sort();
-    folders.pop().expect("a checkpoint")
+    let newest = checkpoints(run).pop().expect("a checkpoint");
+    run.join("checkpoints").join(newest)
 }
 
 /// A model of GPT-2's vocabulary in `runs/0001`, made once for all tests; nothing may write here.

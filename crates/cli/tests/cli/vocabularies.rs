@@ -79,11 +79,12 @@ fn a_tokenizer_of_the_data_is_in_the_run_and_in_every_model_that_comes_of_it() {
     assert!(ids(path, "-m letters boat").len() > ids(path, "-m pairs boat").len());
     let gpt2 = ids(path, "-f text.txt");
     assert_eq!(ids(path, "-m gpt2 -f text.txt"), gpt2);
-    ok(
-        path,
-        &format!("{SMALL} --tokenizer pairs-hf --max-steps 1 --out-dir again"),
-    );
-    assert_eq!(ids(path, "-m again boat"), ids(path, "-m pairs boat"));
+    for from in ["pairs-hf", "pairs"] {
+        let args = format!("{SMALL} --tokenizer {from} --max-steps 1 --out-dir again-{from}");
+        ok(path, &args);
+        let again = ids(path, &format!("-m again-{from} boat"));
+        assert_eq!(again, ids(path, "-m pairs boat"));
+    }
     // What was another tokenizer's is deleted.
     ok(path, "convert gpt2 pairs-hf --force");
     assert_eq!(ids(path, "-m pairs-hf -f text.txt"), gpt2);

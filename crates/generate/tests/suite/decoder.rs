@@ -5,7 +5,7 @@ use generate::{
     Decoder, DecoderConfig, DecoderStats, GenerateError, GenerateOptions, PastContext, Precision,
     Sampling, generate_text_simple, greedy_id,
 };
-use gpt::GptModel;
+use gpt::{GptConfig, GptModel};
 use ndarray::{Array1, Array2, s};
 use proptest::prelude::*;
 use test_support::{Tolerance, assert_close};
@@ -257,5 +257,31 @@ proptest! {
                 assert_close(&together.logits(row), &alone.logits(0), f64::from(3e-2 * size));
             }
         }
+    }
+}
+
+#[test]
+fn debug_shows_no_weights_and_no_text_in_any_precision() {
+    let config = GptConfig {
+        vocab_size: 64,
+        context_length: 8,
+        emb_dim: 64,
+        n_heads: 2,
+        n_layers: 1,
+        ..GptConfig::default()
+    };
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
+    for precision in Precision::ALL {
+        let config = DecoderConfig {
+            precision,
+            ..DecoderConfig::default()
+        };
+        let mut decoder = Decoder::with_config(&model, config).unwrap();
+        decoder.start(&[&[1, 2, 3]]).unwrap();
+        let shown = format!("{decoder:?}");
+        assert!(
+            shown.contains(&format!("{precision:?}")) && shown.len() < 500,
+            "{shown}"
+        );
     }
 }

@@ -1,0 +1,202 @@
+//! A constant weight matrix in fewer bits than f32, for decoding: what the formats of 16, 8 and 4 bits share.
+//!
+//! A product with few rows reads the packed weights directly, one with many expands them to f32, some rows at a time.
+//! There is no gradient.
+
+use std::fmt;
+
+use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2, Axis, Slice};
+use rayon::prelude::*;
+
+use crate::gemm::{self, Threads};
+use crate::gemv::FEW_ROWS;
+
+/// Weights (outputs, inputs) in some format.
+pub(crate) trait Format: Sync {
+    /// Rounds each weight.
+    fn from_f32(weight: &ArrayRef2<f32>) -> Self;
+
+    fn bytes(&self) -> usize;
+
+    /// Writes row `i` as f32.
+    fn expand(&self, i: usize, row: &mut [f32]);
+
+    /// `y += W x^T` (outputs, rows) for `x` (rows, inputs) of few rows, and of one at least.
+    fn dots(&self, x: &ArrayRef2<f32>, y: &mut [f32]);
+}
+
+/// A constant (outputs, inputs) matrix in one of the formats of this crate.
+#[derive(Clone, PartialEq)]
+pub struct PackedMatrix<F> {
+    weights: F,
+    shape: (usize, usize),
+}
+
+#[expect(private_bounds, reason = "the formats are those of this crate")]
+impl<F: Format> PackedMatrix<F> {
+    /// Rounds each weight.
+    pub fn from_f32(weight: &ArrayRef2<f32>) -> Self {
+        Self {
+            weights: F::from_f32(weight),
+            shape: weight.dim(),
+        }
+    }
+
+    /// Bytes that a product reads.
+    pub fn bytes(&self) -> usize {
+        self.weights.bytes()
+    }
+
+    /// `out = x W^T`: (rows, inputs) -> (rows, outputs).
+    ///
+    /// ```
+    /// use ndarray::{Array2, array};
+    /// let w = kernels::Bf16Matrix::from_f32(&array![[1.0, 2.0], [0.5, -1.0], [0.0, 3.0]]);
+    /// let mut y = Array2::zeros((1, 3));
+    /// w.matmul_rows(&array![[10.0, 1.0]], y.view_mut());
+    /// assert_eq!(y, array![[12.0, 4.0, 3.0]]);
+    /// ```
+    ///
+    /// # Panics
+    /// If the shapes don't fit.
+    pub fn matmul_rows(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
+        assert!(
+            x.ncols() == self.shape.1 && out.dim() == (x.nrows(), self.shape.0),
+            "matmul_rows: input {:?}, weight {:?} and output {:?} don't fit",
+            x.dim(),
+            self.shape,
+            out.dim()
+        );
+        if x.is_empty() {
+            return out.fill(0.0);
+        }
+        if x.nrows() > FEW_ROWS {
+            return by_expansion(x, out, |i, row| self.weights.expand(i, row));
+        }
+        if let (1, Some(y)) = (x.nrows(), out.as_slice_mut()) {
+            y.fill(0.0);
+            return self.weights.dots(x, y);
+        }
+        let mut y = vec![0.0; out.len()]; // (outputs, rows)
+        self.weights.dots(x, &mut y);
+        let y = ArrayView2::from_shape((out.ncols(), out.nrows()), &y).expect("as many elements");
+        out.assign(&y.t());
+    }
+}
+
+/// Its shape: the weights are millions.
+impl<F> fmt::Debug for PackedMatrix<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (outputs, inputs) = self.shape;
+        write!(f, "PackedMatrix({outputs} x {inputs})")
+    }
+}
+
+/// Weight rows expanded at a time.
+const EXPANDED_ROWS: usize = 2048;
+
+/// `out = x W^T` by expanding W (outputs, n) to f32, a block of rows at a time; `expand(i, row)` writes row i.
+fn by_expansion(
+    x: &ArrayRef2<f32>,
+    mut out: ArrayViewMut2<f32>,
+    expand: impl Fn(usize, &mut [f32]) + Sync,
+) {
+    let (outputs, n) = (out.ncols(), x.ncols());
+    let mut block = vec![0.0; EXPANDED_ROWS.min(outputs) * n];
+    for first in (0..outputs).step_by(EXPANDED_ROWS) {
+        let last = (first + EXPANDED_ROWS).min(outputs);
+        let block = &mut block[..(last - first) * n];
+        block
+            .par_chunks_mut(n)
+            .with_min_len(32)
+            .enumerate()
+            .for_each(|(i, row)| expand(first + i, row));
+        let w = ArrayView2::from_shape((last - first, n), block).expect("as many elements");
+        let columns = out.slice_axis_mut(Axis(1), Slice::from(first..last));
+        gemm::accumulate(x, &w.t(), 0.0, columns, Threads::Pool);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+    use crate::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix};
+
+    /// `step`: by how much a weight within ±1 may be rounded; `rounds_x`: whether activations are rounded to 1/127 of their largest, too.
+    fn check_product<F: Format>(step: f32, rounds_x: bool) {
+        for (rows, n, m) in [
+            (1, 1, 1),
+            (1, 70, 9),
+            (4, 130, 20),
+            (5, 33, 20),
+            (17, 33, 20),
+            (9, 64, 2100),
+            (3, 0, 4),
+            (0, 5, 4),
+            (2, 5, 0),
+        ] {
+            let x = Array2::from_shape_fn((rows, n), |(i, j)| {
+                ((i * 7 + j * 3) % 13) as f32 / 6.0 - 1.0
+            });
+            let w =
+                Array2::from_shape_fn((m, n), |(i, j)| ((i * 5 + j * 11) % 97) as f32 / 48.0 - 1.0);
+            let packed = PackedMatrix::<F>::from_f32(&w);
+            let mut rounded = Array2::zeros((m, n));
+            for (i, mut row) in rounded.rows_mut().into_iter().enumerate() {
+                packed
+                    .weights
+                    .expand(i, row.as_slice_mut().expect("row-major"));
+            }
+            assert!((&rounded - &w).iter().all(|d| d.abs() <= step));
+            let mut y = Array2::from_elem((rows, m), f32::NAN);
+            packed.matmul_rows(&x, y.view_mut());
+            let expected = gemm::product(&x, &rounded.t(), None);
+            // Half a step of 1/127, n times, some of them cancelling.
+            let tolerance = match rounds_x {
+                true => 0.5 / 127.0 * (n as f32).sqrt() * 1.5,
+                false => 1e-4,
+            };
+            for ((at, got), expected) in y.indexed_iter().zip(&expected) {
+                assert!(
+                    (got - expected).abs() <= tolerance,
+                    "{rows} x {n} x {m} at {at:?}: {got} not {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn few_rows_and_many_rows_give_the_product_of_the_rounded_weights() {
+        fn check<F: Format>(_: Option<PackedMatrix<F>>, step: f32, rounds_x: bool) {
+            check_product::<F>(step, rounds_x);
+        }
+        check(None::<Bf16Matrix>, 1.0 / 256.0, false);
+        check(None::<F16Matrix>, 1.0 / 2048.0, false);
+        check(None::<Int8Matrix>, 0.51 / 127.0, true);
+        // A step is at most a seventh of the largest; at the end of the range all of one may be lost.
+        check(None::<Int4Matrix>, 1.0 / 7.0, true);
+    }
+
+    #[test]
+    fn what_cannot_be_said_in_a_format_is_near_it() {
+        let expanded = |weights: &dyn Fn(&mut [f32])| {
+            let mut row = [1.0; 3];
+            weights(&mut row);
+            row
+        };
+        let large = ndarray::array![[1e6, -1e30, f32::NAN]];
+        let f16 = F16Matrix::from_f32(&large);
+        let row = expanded(&|row| f16.weights.expand(0, row));
+        assert!(row[..2] == [65504.0, -65504.0] && row[2].is_nan());
+        let zeros = Int8Matrix::from_f32(&Array2::zeros((2, 3)));
+        assert_eq!(expanded(&|row| zeros.weights.expand(1, row)), [0.0; 3]);
+    }
+
+    #[test]
+    fn debug_prints_no_weights() {
+        let matrix = Int4Matrix::from_f32(&Array2::zeros((30, 20)));
+        assert_eq!(format!("{matrix:?}"), "PackedMatrix(30 x 20)");
+    }
+}

@@ -1,0 +1,104 @@
+//! Each example of the crates runs on little input, and does what it says.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
+
+use checkpoint::{Precision, load_model, save_hugging_face};
+use gpt::{GptConfig, GptModel};
+use torch_rng::TorchRng;
+
+const TEXT: &str = "The bell rang, and the ferry came. The ferry went, and the bell was still. ";
+
+/// The numbers behind a word, one of each line that has it.
+fn numbers(text: &str, word: &str) -> Vec<f64> {
+    let behind = text.lines().filter_map(|line| line.split_once(word));
+    let number = |rest: &str| rest.split([',', ' ']).next()?.parse().ok();
+    behind.filter_map(|(_, rest)| number(rest)).collect()
+}
+
+#[test]
+fn each_example_does_what_it_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // They are built already if the whole workspace is tested.
+    let built = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--workspace", "--examples", "--quiet"])
+        .args(["--locked", "--offline"])
+        .current_dir(&root)
+        .status();
+    assert!(built.expect("cargo runs").success());
+    let this = env::current_exe().expect("a test has a path");
+    let target = this.ancestors().nth(3).expect("target/debug/deps/this");
+    let ran = RefCell::new(BTreeSet::new());
+    let run = |example: &str, arguments: &[&str]| {
+        ran.borrow_mut().insert(format!("{example}.rs"));
+        let mut program = Command::new(target.join("debug/examples").join(example));
+        let output = program.args(arguments).output().expect("it was built");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{example}: {errors}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let paths = ["model", "text", "tuned", "book", "again", "vocabulary"];
+    let paths = paths.map(|name| folder.path().join(name).display().to_string());
+    let [model, text, tuned, book, again, vocabulary] = paths.each_ref().map(String::as_str);
+    let config = GptConfig {
+        context_length: 16,
+        emb_dim: 16,
+        n_heads: 2,
+        n_layers: 1,
+        ..GptConfig::GPT2_124M
+    };
+    let small = GptModel::new(config, &mut TorchRng::manual_seed(1)).expect("a model");
+    save_hugging_face(&small, model, Precision::F32).expect("it is saved");
+    fs::write(text, TEXT.repeat(20)).expect("a file");
+
+    let said = run("own_data", &[]);
+    let errors = numbers(&said, "error ");
+    assert!(errors[4] < errors[0] / 10.0, "{said}");
+
+    let said = run("custom_sampler", &[]);
+    let new = said.strip_prefix("Every effort moves you").expect(&said);
+    assert!(new.trim().len() > 12, "{said}");
+
+    let said = run("own_loop", &[text]);
+    let losses = numbers(&said, "loss ");
+    assert!(losses[2] < losses[0] - 0.5, "{said}");
+    assert!(
+        said.lines().any(|line| line.starts_with("The bell")),
+        "{said}"
+    );
+
+    let said = run("fine_tune", &[model, text, tuned]);
+    let losses = numbers(&said, "loss ");
+    assert!(losses.len() > 5 && losses.last() < losses.first(), "{said}");
+    let before = load_model(model).expect("a model");
+    assert!(load_model(tuned).expect("a model") != before);
+
+    run("copy_model", &[model, book, "book"]);
+    run("copy_model", &[book, again, "f32"]);
+    assert!(load_model(again).expect("a model") == before);
+
+    let said = run("precision_costs", &[model, text]);
+    let losses = numbers(&said, "loss ");
+    assert_eq!(losses.len(), generate::Precision::ALL.len(), "{said}");
+    assert!(
+        losses.iter().all(|loss| (loss - losses[0]).abs() < 0.1),
+        "{said}"
+    );
+
+    let said = run("write_tokenizer", &["bpe:270", vocabulary, text]);
+    assert!(said.starts_with("270 tokens"), "{said}");
+    assert!(Path::new(vocabulary).join("tokenizer.json").exists());
+
+    let crates = fs::read_dir(root.join("crates")).expect("the crates");
+    let examples = crates.filter_map(|of| fs::read_dir(of.ok()?.path().join("examples")).ok());
+    let names = examples
+        .flatten()
+        .map(|file| file.expect("an entry").file_name());
+    let names: BTreeSet<String> = names.map(|name| name.display().to_string()).collect();
+    assert_eq!(*ran.borrow(), names);
+}
