@@ -188,6 +188,22 @@ mod tests {
     }
 
     #[test]
+    fn two_that_write_one_file_do_not_meet_and_the_last_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let write = |out: &mut BufWriter<File>| {
+            out.write_all(b"second")?;
+            // As another process does meanwhile.
+            write_atomically(&path, |out| out.write_all(b"first")).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"first");
+            Ok(())
+        };
+        write_atomically(&path, write).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
     fn a_path_without_a_name_is_refused() {
         assert!(write_atomically("/", |_| Ok(())).is_err());
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use tensor_ops::matmul;
 
 use crate::peer::{Name, Peers};
+use crate::report::say;
 
 /// The machine of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -36,7 +37,10 @@ impl Machine {
             threads,
             features,
         } = self;
-        println!("{cpu}, {threads} threads ({})\n", features.join(", "));
+        say(&format!(
+            "{cpu}, {threads} threads ({})\n",
+            features.join(", ")
+        ));
     }
 }
 

@@ -8,7 +8,7 @@ use ndarray::Array2;
 use torch_rng::TorchRng;
 
 use crate::ours::{HEADS, Training};
-use crate::report::Row;
+use crate::report::{Row, say};
 use crate::turns::Bench;
 
 const WORKS: [&str; 2] = ["train 4x256", "forward 1x1024"];
@@ -33,7 +33,9 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> anyhow::Result<()> {
                 .output()
                 .context("cannot start a process of our own")?;
             let Ok(ours) = String::from_utf8_lossy(&ours.stdout).trim().parse::<f64>() else {
-                println!("{name}: the system doesn't tell how much memory a process held");
+                say(&format!(
+                    "{name}: the system doesn't tell how much memory a process held"
+                ));
                 continue;
             };
             let mut figures = Vec::new();
@@ -90,6 +92,6 @@ pub(crate) fn of_ours(work: &str) -> anyhow::Result<()> {
         .context("no peak in /proc/self/status")?
         .trim()
         .parse()?;
-    println!("{}", kilobytes * 1024.0);
+    say(&(kilobytes * 1024.0).to_string());
     Ok(())
 }

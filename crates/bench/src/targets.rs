@@ -1,6 +1,6 @@
 //! What the project promises of its speed, and whether a run kept it.
 
-use crate::report::Row;
+use crate::report::{Row, say};
 
 /// What of a row is promised.
 enum Of {
@@ -73,7 +73,7 @@ const TARGETS: &[(&str, &str, Of, f64)] = &[
 
 /// Prints each target and returns how many are missed; one that can't be judged is not missed.
 pub(crate) fn print(rows: &[Row]) -> usize {
-    println!("\ntargets:");
+    say("\ntargets:");
     let mut missed = 0;
     for (work, precision, of, least) in TARGETS {
         let row = rows.iter().find(|row| is(row, work, precision));
@@ -93,7 +93,7 @@ pub(crate) fn print(rows: &[Row]) -> usize {
             }
         };
         let text = format!("{work}, {precision}: {text}");
-        println!("  {text:<56} at least {least:.2}: {verdict}");
+        say(&format!("  {text:<56} at least {least:.2}: {verdict}"));
     }
     missed
 }

@@ -3,17 +3,15 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use checkpoint::{Precision, load_config, save_book, save_hugging_face};
+use checkpoint::{Precision, save_book, save_hugging_face};
 use clap::{Args, ValueEnum};
 use model_tokenizer::ModelTokenizer;
 use tensor_ops::Parameters;
 
 use crate::failure::Usage;
 use crate::memory::count;
-use crate::model;
+use crate::model::ModelArgs;
 use crate::output::{note, print};
-use crate::runs;
-use crate::vocabulary::Vocabulary;
 
 #[derive(Args, Debug)]
 pub(crate) struct ConvertArgs {
@@ -55,12 +53,15 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     if !args.force && args.to.join("config.json").exists() {
         bail!("{to}: there is a model in this folder; --force replaces it");
     }
-    let from = runs::model_folder(&args.from)?;
-    let vocabulary = Vocabulary::of_model(&from, load_config(&from)?.vocab_size)?;
+    let found = ModelArgs {
+        model: Some(args.from.clone()),
+    };
+    let found = found.find()?;
+    let vocabulary = &found.vocabulary;
     if vocabulary.tokenizer().is_err() && ModelTokenizer::from_folder(&args.to)?.is_some() {
         bail!("{to}: there is another model's tokenizer in this folder");
     }
-    let model = model::load(&from)?;
+    let model = found.load()?;
     match args.layout {
         Layout::HuggingFace => save_hugging_face(&model, &args.to, args.precision)?,
         Layout::Book => save_book(&model, &args.to)?,

@@ -9,7 +9,7 @@ use gpt::{GptConfig, thousands};
 use serde::Serialize;
 
 use crate::memory::bytes;
-use crate::model;
+use crate::model::{self, ModelName};
 use crate::output::{print, print_json};
 use crate::presets::Preset;
 
@@ -80,11 +80,11 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     if let Some(preset) = args.preset {
         return show(args, preset.name().to_owned(), &preset.model);
     }
-    let (folder, model_name) = model::folder(asked)?;
+    let path = model::asked(asked)?;
+    let (config, folder) = model::read(&path, |folder| Ok(load_config(folder)?))?;
     let name = asked.unwrap_or(&folder).display().to_string();
-    let config = load_config(&folder)?;
     if !args.json {
-        model_name.tell();
+        ModelName(asked.is_none().then_some(folder)).tell();
     }
     show(args, name, &config)
 }

@@ -116,15 +116,22 @@ fn available() -> Option<u64> {
     Some(allowed().map_or(free, |allowed| allowed.min(free)))
 }
 
-/// Bytes of address space that this process has left, if it has a limit (`ulimit -v`).
+/// Bytes that this process has left of address space and of writable memory, if they have a limit (`ulimit -v`, `ulimit -d`).
 fn allowed() -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max address space"))?;
-    let limit: u64 = line.split_whitespace().next()?.parse().ok()?; // or "unlimited"
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    Some(limit.saturating_sub(kibibytes(&status, "VmSize:")?))
+    let left = |(limit, used)| {
+        let line = limits.lines().find_map(|line| line.strip_prefix(limit))?;
+        let limit: u64 = line.split_whitespace().next()?.parse().ok()?; // or "unlimited"
+        Some(limit.saturating_sub(kibibytes(&status, used)?))
+    };
+    [
+        ("Max address space", "VmSize:"),
+        ("Max data size", "VmData:"),
+    ]
+    .into_iter()
+    .filter_map(left)
+    .min()
 }
 
 fn free() -> Option<u64> {

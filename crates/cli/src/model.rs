@@ -22,57 +22,54 @@ pub(crate) struct ModelArgs {
 impl ModelArgs {
     /// Finds the model, and reads what it is.
     pub(crate) fn find(&self) -> Result<Found> {
-        let (folder, name) = folder(self.model.as_deref())?;
-        let vocab_size = load_config(&folder)?.vocab_size;
+        let asked = asked(self.model.as_deref())?;
+        let (vocabulary, folder) = read(&asked, |folder| {
+            Vocabulary::of_model(folder, load_config(folder)?.vocab_size)
+        })?;
         Ok(Found {
-            asked: self.model.clone(),
-            vocabulary: Vocabulary::of_model(&folder, vocab_size)?,
-            folder,
-            name,
+            name: ModelName(self.model.is_none().then_some(folder)),
+            asked,
+            vocabulary,
         })
     }
 }
 
 /// A model that is there; its weights haven't been read.
 pub(crate) struct Found {
-    /// What the user named.
-    asked: Option<PathBuf>,
-    folder: PathBuf,
+    /// What the user named, or the newest run.
+    asked: PathBuf,
     pub(crate) name: ModelName,
     pub(crate) vocabulary: Vocabulary,
 }
 
 impl Found {
-    /// Loads the model; if its run saves meanwhile and deletes this checkpoint, the next one.
+    /// Loads the model.
     pub(crate) fn load(&self) -> Result<GptModel> {
-        let mut from = self.folder.clone();
-        loop {
-            let failure = match load(&from) {
-                Ok(model) => return Ok(model),
-                Err(failure) => failure,
-            };
-            let (now, _) = folder(self.asked.as_deref())?;
-            if now == from {
-                return Err(failure);
-            }
-            from = now;
-        }
+        Ok(read(&self.asked, load)?.0)
     }
 }
 
-/// The folder of the model that was asked for, or of the newest run's.
-pub(crate) fn folder(asked: Option<&Path>) -> Result<(PathBuf, ModelName)> {
-    match asked {
-        Some(path) => Ok((runs::model_folder(path)?, ModelName(None))),
-        None => {
-            let newest = runs::model_folder(&runs::newest(Path::new(runs::RUNS))?)?;
-            Ok((newest.clone(), ModelName(Some(newest))))
+/// The model that was asked for, or the newest run.
+pub(crate) fn asked(path: Option<&Path>) -> Result<PathBuf> {
+    match path {
+        Some(path) => Ok(path.to_owned()),
+        None => runs::newest(Path::new(runs::RUNS)),
+    }
+}
+
+/// Reads something of the model at `path`, and says from which folder; if that is a run which saves meanwhile and deletes this checkpoint, from the next one.
+pub(crate) fn read<T>(path: &Path, read: impl Fn(&Path) -> Result<T>) -> Result<(T, PathBuf)> {
+    loop {
+        let folder = runs::model_folder(path)?;
+        let result = read(&folder);
+        if folder.exists() || runs::model_folder(path)? == folder {
+            return Ok((result?, folder));
         }
     }
 }
 
 /// Which model it is that nobody named.
-pub(crate) struct ModelName(Option<PathBuf>);
+pub(crate) struct ModelName(pub(crate) Option<PathBuf>);
 
 impl ModelName {
     /// Tells it on standard error, unless the user named it.
@@ -87,4 +84,53 @@ impl ModelName {
 pub(crate) fn load(folder: &Path) -> Result<GptModel> {
     check_fits(&load_config(folder)?, Purpose::Inference)?;
     Ok(load_model(folder)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use gpt::GptConfig;
+    use torch_rng::TorchRng;
+
+    use super::*;
+
+    #[test]
+    fn a_model_is_read_while_its_run_saves_and_deletes() {
+        let config = GptConfig {
+            vocab_size: 61,
+            context_length: 4,
+            emb_dim: 4,
+            n_heads: 1,
+            n_layers: 1,
+            ..GptConfig::GPT2_124M
+        };
+        let model = GptModel::new(config, &mut TorchRng::manual_seed(123)).unwrap();
+        let run = tempfile::tempdir().unwrap();
+        let step = |step: u32| run.path().join(format!("checkpoints/step-{step:08}"));
+        checkpoint::save_book(&model, step(0)).unwrap();
+        // As a save does: a complete folder, then its name, then the old one hidden and deleted.
+        let save = |new: u32| {
+            fs::create_dir(step(new)).unwrap();
+            for file in ["config.json", "model.safetensors"] {
+                fs::copy(step(new - 1).join(file), step(new).join(file)).unwrap();
+            }
+            let next = run.path().join("next");
+            fs::write(&next, format!(r#"{{"checkpoints": ["step-{new:08}"]}}"#)).unwrap();
+            fs::rename(next, run.path().join("latest.json")).unwrap();
+            let hidden = run.path().join("hidden");
+            fs::rename(step(new - 1), &hidden).unwrap();
+            fs::remove_dir_all(hidden).unwrap();
+        };
+        save(1);
+        std::thread::scope(|scope| {
+            let saver = scope.spawn(|| (2..300).for_each(save));
+            let args = ModelArgs {
+                model: Some(run.path().to_owned()),
+            };
+            while !saver.is_finished() {
+                args.find().unwrap().load().unwrap();
+            }
+        });
+    }
 }

@@ -56,7 +56,7 @@ fn parse(text: &str, options: &mut TrainOptions) -> Result<()> {
     let command = Command::new("train")
         .no_binary_name(true)
         .disable_help_flag(true);
-    let command = TrainOptions::augment_args(command);
+    let mut command = TrainOptions::augment_args(command);
     let mut said = HashSet::new();
     for (key, value) in table {
         let value = match value {
@@ -65,7 +65,7 @@ fn parse(text: &str, options: &mut TrainOptions) -> Result<()> {
             _ => bail!("key {key:?}: expected a number, a text, true or false"),
         };
         let flag = format!("--{}={value}", key.replace('_', "-"));
-        let matches = command.clone().try_get_matches_from([flag]);
+        let matches = command.try_get_matches_from_mut([flag]);
         let matches = matches.map_err(|error| mistake(&key, &error))?;
         if !matches.ids().all(|id| said.insert(id.clone())) {
             bail!("key {key:?} is there twice, as itself and as an alias");

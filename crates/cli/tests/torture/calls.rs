@@ -143,7 +143,9 @@ fn inject(
         &inject,
     ];
     let ended = gpt_under(&strace, path, &resume(4), PATIENCE);
-    if ended.status.is_none() || ended.stderr.contains("panicked") {
+    // The standard library panics where a folder that it listed can't be closed; the checkpoints must stay all the same.
+    let listing = ended.stderr.contains("unexpected error during closedir");
+    if ended.status.is_none() || (ended.stderr.contains("panicked") && !listing) {
         return Some(format!("it hangs or panics: {}", ended.stderr));
     }
     if let Some((_, kept)) = ended.stderr.split_once("the last checkpoint is kept: ") {
