@@ -63,8 +63,7 @@ pub fn top_k_filter(logits: &ArrayRef1<f32>, top_k: usize) -> Result<Array1<f32>
 /// # Errors
 /// If a logit is NaN or plus infinity, all are minus infinity, or there are none.
 pub fn greedy_id(logits: &ArrayRef1<f32>) -> Result<u32, GenerateError> {
-    check_logits(logits)?;
-    let largest = largest(logits);
+    let largest = largest(logits)?;
     let id = logits.iter().position(|&value| value == largest);
     Ok(id.expect("the largest is one of them") as u32)
 }
@@ -74,16 +73,7 @@ pub fn greedy_id(logits: &ArrayRef1<f32>) -> Result<u32, GenerateError> {
 /// # Errors
 /// Names the first logit that is NaN or plus infinity, or says that all are minus infinity.
 pub fn check_logits(logits: &ArrayRef1<f32>) -> Result<(), GenerateError> {
-    if largest(logits).is_finite() {
-        return Ok(());
-    }
-    let wrong = |&(_, &value): &(usize, &f32)| value.is_nan() || value == f32::INFINITY;
-    Err(match logits.iter().enumerate().find(wrong) {
-        Some((id, &value)) => GenerateError::Logit { id, value },
-        None => GenerateError::NoCandidate {
-            vocab_size: logits.len(),
-        },
-    })
+    largest(logits).map(drop)
 }
 
 pub(crate) fn check_top_k(top_k: usize, vocab_size: usize) -> Result<(), GenerateError> {
@@ -166,10 +156,20 @@ pub(crate) fn penalise_repetition(logits: &mut [f32], history: &[u32], penalty: 
     }
 }
 
-/// NaN if one is.
-fn largest(logits: &ArrayRef1<f32>) -> f32 {
-    match logits.as_slice() {
-        Some(logits) => max(logits),
+/// The largest logit, of those that [`check_logits`] takes.
+fn largest(logits: &ArrayRef1<f32>) -> Result<f32, GenerateError> {
+    let largest = match logits.as_slice() {
+        Some(logits) => max(logits), // NaN if one is
         None => max(&logits.to_vec()),
+    };
+    if largest.is_finite() {
+        return Ok(largest);
     }
+    let wrong = |&(_, &value): &(usize, &f32)| value.is_nan() || value == f32::INFINITY;
+    Err(match logits.iter().enumerate().find(wrong) {
+        Some((id, &value)) => GenerateError::Logit { id, value },
+        None => GenerateError::NoCandidate {
+            vocab_size: logits.len(),
+        },
+    })
 }

@@ -54,8 +54,9 @@ impl BatchParts {
         if sequences >= batch {
             return model.loss_and_grads(in_idx, targets, weight, rng, grads);
         }
-        check_ids(in_idx, &model.tok_emb, &model.pos_emb)?; // an error names the row of the batch
+        // As there, and once for all parts: an error names the row of the batch.
         model.check_targets(in_idx, targets)?;
+        check_ids(in_idx, &model.tok_emb, &model.pos_emb)?;
         awake(|| {
             let parts: Vec<_> = in_idx
                 .axis_chunks_iter(Axis(0), sequences)
