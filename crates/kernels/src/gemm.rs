@@ -22,6 +22,8 @@ const PACKED: usize = 1 << 22;
 const DEEPEST: usize = 16 * DEPTH;
 /// Tasks a thread, to even out what else the machine does.
 const TASKS_PER_THREAD: usize = 3;
+/// Numbers of `a`, 512 KB, that a core's cache holds beside all else: its columns need not be packed.
+const CACHED: usize = 1 << 17;
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 19;
 
@@ -245,24 +247,20 @@ unsafe fn task<K: Kernel>(
     let stride = c.strides()[0];
     let c = c.as_mut_ptr().cast::<f32>();
     let panels_across = n.div_ceil(K::COLUMNS);
-    let a_panel = K::ROWS * ROW_STRIDE;
-    with_panels(&A_PANELS, m.div_ceil(K::ROWS) * a_panel, |a_panels| {
+    let cached = inner * a.strides()[1].unsigned_abs() <= CACHED;
+    let room = m.next_multiple_of(K::ROWS) * ROW_STRIDE;
+    with_panels(&A_PANELS, room, |a_panels| {
         for k in (0..inner.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(inner - k);
             let start = if k == 0 { start } else { Start::Times(1.0) };
             let a = a.slice(s![.., k..k + depth]);
-            let by_columns = pack_rows(&a, K::ROWS, a_panels);
+            let panels = pack_rows(&a, K::ROWS, a_panels, cached);
             for across in (0..columns).step_by(WIDTH) {
-                for (i, a) in a_panels
-                    .chunks_exact(a_panel)
-                    .enumerate()
-                    .take(m.div_ceil(K::ROWS))
-                {
-                    let i = i * K::ROWS;
+                for i in (0..m).step_by(K::ROWS) {
                     let a = RowPanel {
-                        start: a.as_ptr(),
+                        start: panels.start.wrapping_add(i / K::ROWS * panels.stride),
                         rows: K::ROWS.min(m - i),
-                        by_columns,
+                        along: panels.along,
                     };
                     for at in (across..columns.min(across + WIDTH)).step_by(K::COLUMNS) {
                         let panel = k / DEPTH * panels_across + (j + at) / K::COLUMNS;
