@@ -89,17 +89,12 @@ fn data_that_cannot_be_read_is_refused_by_its_name() {
 #[test]
 fn config_files_are_refused_by_file_and_key() {
     let folder = folder();
-    for (text, parts) in [
-        ("learnign_rate = 1", ["learnign_rate", "learning_rate"]),
-        ("n_layers = 'two'", ["n_layers", "two"]),
-        ("n_layers = = 2", ["line 1", ""]),
-        ("seed = 18446744073709551616", ["c.toml", ""]),
-        ("n_layers = -1", ["n_layers", "-1"]),
-        ("learning_rate = nan", ["learning_rate", "nan"]),
-    ] {
-        folder.write("c.toml", text);
-        folder.refused("train --config c.toml", &[&["c.toml"], &parts[..]].concat());
-    }
+    // What is said of each mistake, the tests of `config_file.rs` have.
+    folder.write("c.toml", "learnign_rate = 1");
+    folder.refused(
+        "train --config c.toml",
+        &["c.toml", "learnign_rate", "learning_rate"],
+    );
     folder.write("c.toml", format!("a = {}", "[".repeat(100_000)));
     folder.refused("train --config c.toml", &["c.toml"]);
     folder.refused(
