@@ -1,7 +1,7 @@
 //! What the machine can do at best: f32 products and reading memory, measured in each turn, because clocks and memory change from minute to minute.
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ndarray::Array2;
 use rayon::prelude::*;
@@ -87,21 +87,30 @@ impl Speeds {
     }
 }
 
+/// For so long each product and each way to read is repeated: a burst of some milliseconds is a tenth faster than what a machine keeps up, for any program.
+const SUSTAINED: Duration = Duration::from_millis(250);
+
+/// The mean seconds of `run`, repeated for a while; `None` if it fails.
+fn sustained(mut run: impl FnMut() -> Option<f64>) -> Option<f64> {
+    run()?; // warms up
+    let (start, mut runs, mut seconds) = (Instant::now(), 0, 0.0);
+    while runs == 0 || start.elapsed() < SUSTAINED {
+        seconds += run()?;
+        runs += 1;
+    }
+    Some(seconds / f64::from(runs))
+}
+
 /// The best of several sizes, ours and PyTorch's, operations a second.
 fn products(peers: &mut Peers) -> f64 {
     let mut best = 0.0f64;
     for (m, k, n) in [(1024, 768, 3072), (1024, 3072, 768), (2048, 2048, 2048)] {
         let (a, b) = (Array2::<f32>::ones((m, k)), Array2::<f32>::ones((k, n)));
-        for _ in 0..3 {
-            let seconds = time(|| drop(black_box(matmul(&a, &b))));
+        let ours = sustained(|| Some(time(|| drop(black_box(matmul(&a, &b))))));
+        let theirs = (peers.get(Name::Pytorch))
+            .and_then(|peer| sustained(|| peer.seconds(&format!("product {m}x{k}x{n}")).ok()));
+        for seconds in ours.into_iter().chain(theirs) {
             best = best.max(2.0 * (m * k * n) as f64 / seconds);
-        }
-        for _ in 0..3 {
-            let theirs = (peers.get(Name::Pytorch))
-                .and_then(|peer| peer.seconds(&format!("product {m}x{k}x{n}")).ok());
-            if let Some(seconds) = theirs {
-                best = best.max(2.0 * (m * k * n) as f64 / seconds);
-            }
         }
     }
     best
@@ -126,9 +135,9 @@ impl Memory {
         }
         let mut best = 0.0f64;
         for pieces in &self.pieces {
-            for turn in 0..8 {
-                let ahead = [0, 1024, 2048, 4096][turn % 4];
-                let seconds = time(|| {
+            let bytes = 8 * pieces.iter().map(Vec::len).sum::<usize>();
+            for ahead in [0, 1024, 2048, 4096] {
+                let pass = || {
                     pieces
                         .par_chunks(pieces.len().div_ceil(threads))
                         .for_each(|part| {
@@ -136,8 +145,8 @@ impl Memory {
                                 black_box(kernels::sum_of_words(piece, ahead));
                             }
                         });
-                });
-                let bytes = 8 * pieces.iter().map(Vec::len).sum::<usize>();
+                };
+                let seconds = sustained(|| Some(time(pass))).expect("it can't fail");
                 best = best.max(bytes as f64 / seconds);
             }
         }

@@ -11,8 +11,8 @@ use crate::buffers::buffer;
 use crate::gemm_kernel::{self, DEPTH, Kernel, ROW_STRIDE, RowPanel};
 use crate::gemm_pack::{A_PANELS, B_PANELS, pack_columns, pack_rows, with_panels};
 
-/// Rows of a task at most: its panels of `a`, 210 KB, stay in the second cache beside [`WIDTH`] columns of `b`.
-const ROWS: usize = 196;
+/// Rows of a task at most: its panels of `a`, 150 KB, stay in the second cache beside [`WIDTH`] columns of `b`.
+const ROWS: usize = 140;
 /// Columns that a task walks through before it goes on to its next rows: half a megabyte of panels of `b`.
 const WIDTH: usize = 512;
 /// Columns of a task at least, where there are too few rows for all threads: each packs its rows of `a` anew.
@@ -22,6 +22,8 @@ const PACKED: usize = 1 << 22;
 const DEEPEST: usize = 16 * DEPTH;
 /// Tasks a thread, to even out what else the machine does.
 const TASKS_PER_THREAD: usize = 3;
+/// Numbers of `a`, 512 KB, that a core's cache holds beside all else: its columns need not be packed.
+const CACHED: usize = 1 << 17;
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 19;
 
@@ -197,28 +199,26 @@ unsafe fn share_out<K: Kernel>(
     many: usize,
 ) {
     let (m, n) = c.dim();
-    let rows = ROWS / K::ROWS * K::ROWS;
+    let panels = m.div_ceil(K::ROWS);
+    let down = panels.div_ceil(ROWS / K::ROWS);
     let wanted = if many == 1 {
         1
     } else {
         many * TASKS_PER_THREAD
     };
-    let cuts = wanted
-        .div_ceil(m.div_ceil(rows))
-        .min(n / FEWEST_COLUMNS)
-        .max(1);
-    let columns = n.div_ceil(cuts).next_multiple_of(K::COLUMNS);
-    // Where there are few tasks, of equal size.
-    let rows = m.div_ceil(m.div_ceil(rows)).next_multiple_of(K::ROWS);
+    let across = wanted.div_ceil(down).min(n / FEWEST_COLUMNS).max(1);
+    let columns = n.div_ceil(across).next_multiple_of(K::COLUMNS);
+    // Of equal size: a thread that has less to do waits for the others.
+    let row = |i: usize| (i * panels / down * K::ROWS).min(m);
     let mut tasks = Vec::new();
     let mut c = c;
-    for a in a.axis_chunks_iter(Axis(0), rows) {
-        let (mut row, rest) = c.split_at(Axis(0), a.nrows());
+    for j in (0..n).step_by(columns) {
+        let (mut part, rest) = c.split_at(Axis(1), columns.min(n - j));
         c = rest;
-        for j in (0..n).step_by(columns) {
-            let (part, rest) = row.split_at(Axis(1), columns.min(n - j));
-            row = rest;
-            tasks.push((a, j, part));
+        for i in 0..down {
+            let (here, rest) = part.split_at(Axis(0), row(i + 1) - row(i));
+            part = rest;
+            tasks.push((a.slice(s![row(i)..row(i + 1), ..]), j, here));
         }
     }
     // SAFETY: the caller's promise, for each part of `c`.
@@ -247,24 +247,20 @@ unsafe fn task<K: Kernel>(
     let stride = c.strides()[0];
     let c = c.as_mut_ptr().cast::<f32>();
     let panels_across = n.div_ceil(K::COLUMNS);
-    let a_panel = K::ROWS * ROW_STRIDE;
-    with_panels(&A_PANELS, m.div_ceil(K::ROWS) * a_panel, |a_panels| {
+    let cached = inner * a.strides()[1].unsigned_abs() <= CACHED;
+    let room = m.next_multiple_of(K::ROWS) * ROW_STRIDE;
+    with_panels(&A_PANELS, room, |a_panels| {
         for k in (0..inner.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(inner - k);
             let start = if k == 0 { start } else { Start::Times(1.0) };
             let a = a.slice(s![.., k..k + depth]);
-            let by_columns = pack_rows(&a, K::ROWS, a_panels);
+            let panels = pack_rows(&a, K::ROWS, a_panels, cached);
             for across in (0..columns).step_by(WIDTH) {
-                for (i, a) in a_panels
-                    .chunks_exact(a_panel)
-                    .enumerate()
-                    .take(m.div_ceil(K::ROWS))
-                {
-                    let i = i * K::ROWS;
+                for i in (0..m).step_by(K::ROWS) {
                     let a = RowPanel {
-                        start: a.as_ptr(),
+                        start: panels.start.wrapping_add(i / K::ROWS * panels.stride),
                         rows: K::ROWS.min(m - i),
-                        by_columns,
+                        along: panels.along,
                     };
                     for at in (across..columns.min(across + WIDTH)).step_by(K::COLUMNS) {
                         let panel = k / DEPTH * panels_across + (j + at) / K::COLUMNS;

@@ -24,8 +24,8 @@ pub(crate) struct RowPanel {
     pub(crate) start: *const f32,
     /// At most [`Kernel::ROWS`]
     pub(crate) rows: usize,
-    /// Whether the numbers of a column stand side by side, [`Kernel::ROWS`] of them for each step along the inner dimension; else those of a row, [`ROW_STRIDE`] for each row
-    pub(crate) by_columns: bool,
+    /// From column to column, where the numbers of a column stand side by side; else those of a row do, [`ROW_STRIDE`] for each row
+    pub(crate) along: Option<usize>,
 }
 
 /// The inner dimension of a panel at most.
@@ -114,13 +114,14 @@ trait Register: Copy {
     unsafe fn add_product(self, a: Self, b: Self) -> Self;
 }
 
-/// As [`Kernel::run`], for `R` rows and two registers of columns; `ROWS` is what a column of a panel has.
+/// As [`Kernel::run`], for `R` rows and two registers of columns; `along` is from column to column of `a`.
 ///
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn block<V: Register, const ROWS: usize, const R: usize, const BY_COLUMNS: bool>(
+unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
     a: *const f32,
+    along: usize,
     b: *const f32,
     depth: usize,
     c: *mut f32,
@@ -128,7 +129,7 @@ unsafe fn block<V: Register, const ROWS: usize, const R: usize, const BY_COLUMNS
     start: Start,
 ) {
     let (down, along) = if BY_COLUMNS {
-        (1, ROWS)
+        (1, along)
     } else {
         (ROW_STRIDE, 1)
     };
@@ -187,6 +188,7 @@ macro_rules! kernel {
                 $(#[$features])?
                 unsafe fn part<const R: usize, const BY_COLUMNS: bool>(
                     a: *const f32,
+                    along: usize,
                     b: *const f32,
                     depth: usize,
                     c: *mut f32,
@@ -194,18 +196,18 @@ macro_rules! kernel {
                     start: Start,
                 ) {
                     // SAFETY: the caller's promise.
-                    unsafe { block::<$register, $rows, R, BY_COLUMNS>(a, b, depth, c, stride, start) }
+                    unsafe { block::<$register, R, BY_COLUMNS>(a, along, b, depth, c, stride, start) }
                 }
                 let (mut at, mut rows) = (a.start, a.rows);
                 // SAFETY: the caller's promise; parts of rows follow each other.
                 unsafe {
                     $(
                         while rows >= $part {
-                            if a.by_columns {
-                                part::<$part, true>(at, b, depth, c, stride, start);
+                            if let Some(along) = a.along {
+                                part::<$part, true>(at, along, b, depth, c, stride, start);
                                 at = at.add($part);
                             } else {
-                                part::<$part, false>(at, b, depth, c, stride, start);
+                                part::<$part, false>(at, 1, b, depth, c, stride, start);
                                 at = at.add($part * ROW_STRIDE);
                             }
                             c = c.offset($part * stride);

@@ -65,9 +65,30 @@ pub(crate) fn pack_columns(b: &ArrayView2<f32>, width: usize, panels: &mut [f32]
     }
 }
 
-/// Packs `a` (rows, at most [`DEPTH`]) into panels of `height` rows, along whichever dimension it is contiguous; returns [`RowPanel::by_columns`].
-pub(crate) fn pack_rows(a: &ArrayView2<f32>, height: usize, panels: &mut [f32]) -> bool {
-    let by_columns = a.strides()[0] == 1 && a.strides()[1] != 1;
+/// The panels of `a`.
+pub(crate) struct RowPanels {
+    pub(crate) start: *const f32,
+    /// From panel to panel
+    pub(crate) stride: usize,
+    /// [`RowPanel::along`](crate::gemm_kernel::RowPanel::along) of each
+    pub(crate) along: Option<usize>,
+}
+
+/// Packs `a` (rows, at most [`DEPTH`]) into panels of `height` rows, along whichever dimension it is contiguous; columns that are `cached` stay where they are.
+pub(crate) fn pack_rows(
+    a: &ArrayView2<f32>,
+    height: usize,
+    panels: &mut [f32],
+    cached: bool,
+) -> RowPanels {
+    let by_columns = a.strides()[0] == 1 && a.strides()[1] > 1;
+    if by_columns && cached {
+        return RowPanels {
+            start: a.as_ptr(),
+            stride: height,
+            along: Some(a.strides()[1] as usize),
+        };
+    }
     let stride = if by_columns { height } else { ROW_STRIDE };
     for (a, panel) in a
         .axis_chunks_iter(Axis(0), height)
@@ -78,7 +99,11 @@ pub(crate) fn pack_rows(a: &ArrayView2<f32>, height: usize, panels: &mut [f32]) 
             copy(a, &mut to[..a.len()]);
         }
     }
-    by_columns
+    RowPanels {
+        start: panels.as_ptr(),
+        stride: height * ROW_STRIDE,
+        along: by_columns.then_some(height),
+    }
 }
 
 fn copy(from: ArrayView1<f32>, to: &mut [f32]) {

@@ -4,10 +4,11 @@
 //! MKL: one draw seeds MCG31m1 for the whole tensor; element i is kept when `x_i / (2^31 - 1) < 1 - p`,
 //! both sides rounded to f32.
 
+use multiversion::multiversion;
 use rayon::prelude::*;
 
 use crate::mcg31m1::{MODULUS, Mcg31m1, unit_f32};
-use crate::mt19937::Mt19937;
+use crate::mt19937::{Mt19937, temper};
 use crate::torch_rng::{Part, low_53_bits};
 use crate::{Build, KeepMask, TorchRng};
 
@@ -75,24 +76,57 @@ impl TorchRng {
 fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
     // k 2^-53 < keep exactly when k < ceil(keep 2^53): the comparison needs no floating point.
     let bound = (keep * (1u64 << 53) as f64).ceil() as u64;
-    let mut draws = [0u32; 2 * 64];
-    let words = (0..n.div_ceil(64)).map(|i| {
-        let draws = &mut draws[..2 * 64.min(n - 64 * i)];
-        engine.fill(draws, |draw| draw);
-        // k - bound is negative exactly when k < bound: a byte for each element, in registers, and then a bit.
-        let mut kept = [0u8; 64];
-        for (kept, pair) in kept.iter_mut().zip(draws.chunks_exact(2)) {
-            let k = low_53_bits(u64::from(pair[0]) << 32 | u64::from(pair[1]));
-            *kept = (k.wrapping_sub(bound) >> 63) as u8;
+    let mut words = vec![0; n.div_ceil(64)];
+    let mut kept = [0u8; 64 * 64];
+    let mut left = n;
+    for words in words.chunks_mut(kept.len() / 64) {
+        let mut rest = &mut kept[..left.min(64 * words.len())];
+        left -= rest.len();
+        while !rest.is_empty() {
+            let pairs = engine.take_pairs(rest.len());
+            let now = rest.split_off_mut(..pairs.len().max(1)).expect("not empty");
+            if pairs.is_empty() {
+                now[0] = u8::from(low_53_bits(engine.next_u64()) < bound);
+            } else {
+                are_below(bound, pairs, now);
+            }
         }
-        let mut word = 0u64;
-        for (i, eight) in kept.as_chunks::<8>().0.iter().enumerate() {
-            let bits = u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-            word |= bits << (8 * i);
+        for (word, kept) in words.iter_mut().zip(kept.as_chunks::<64>().0) {
+            *word = bits(kept);
         }
-        word
-    });
-    KeepMask::new(words.collect(), n)
+    }
+    KeepMask::new(words, n)
+}
+
+/// Whether the 53 bits that two words are drawn as are below `bound`, 1 or 0.
+#[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
+fn are_below(bound: u64, pairs: &[[u32; 2]], out: &mut [u8]) {
+    // The first word has the high bits, and decides all but one pair in two million.
+    let high_bits = (bound >> 32) as u32;
+    let mut undecided = 0;
+    for (out, [first, _]) in out.iter_mut().zip(pairs) {
+        let first = low_53_bits(u64::from(temper(*first)) << 32) >> 32;
+        *out = u8::from((first as u32) < high_bits);
+        undecided |= u32::from(first as u32 == high_bits);
+    }
+    if undecided == 0 {
+        return;
+    }
+    for (out, [first, second]) in out.iter_mut().zip(pairs) {
+        let draw = u64::from(temper(*first)) << 32 | u64::from(temper(*second));
+        *out = u8::from(low_53_bits(draw) < bound);
+    }
+}
+
+/// Byte i becomes bit i; each is 0 or 1.
+#[inline(always)]
+fn bits(bytes: &[u8; 64]) -> u64 {
+    let mut word = 0u64;
+    for (i, eight) in bytes.as_chunks::<8>().0.iter().enumerate() {
+        let bits = u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        word |= bits << (8 * i);
+    }
+    word
 }
 
 fn mkl_mask(start: Mcg31m1, n: usize, keep: f64) -> KeepMask {
@@ -130,6 +164,39 @@ fn mkl_bound(keep: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn portable_masks_are_the_draws_compared_one_by_one() {
+        for start in [0, 1, 622, 623] {
+            for n in [1, 64, 311, 313, 9_000] {
+                let mut rng = TorchRng::manual_seed(5);
+                rng.rand(start);
+                let mut one_by_one = rng.clone();
+                let mask = rng.keep_mask(n, 0.3);
+                let expected = std::iter::repeat_with(|| one_by_one.next_f64() < 1.0 - 0.3);
+                assert!(mask.iter().eq(expected.take(n)), "{n} from {start}");
+                assert_eq!(rng, one_by_one);
+            }
+        }
+    }
+
+    #[test]
+    fn the_second_word_decides_where_the_first_has_the_bits_of_the_bound() {
+        let mut engine = Mt19937::new(3);
+        let pairs = engine.take_pairs(70).to_vec();
+        let draws = pairs.iter().map(|pair| {
+            let [high, low] = pair.map(|word| u64::from(temper(word)));
+            low_53_bits(high << 32 | low)
+        });
+        for draw in draws.clone() {
+            for bound in [draw, draw + 1] {
+                let mut below = [0; 70];
+                are_below(bound, &pairs, &mut below);
+                let expected = draws.clone().map(|draw| u8::from(draw < bound));
+                assert!(below.into_iter().eq(expected), "{bound}");
+            }
+        }
+    }
 
     #[test]
     fn parts_of_a_batch_draw_the_batchs_mask() {

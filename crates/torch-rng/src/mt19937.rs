@@ -5,7 +5,9 @@
 
 use std::fmt;
 
-/// Words of state, and of a block of output.
+use multiversion::multiversion;
+
+/// Words of state, made together.
 pub(crate) const WORDS: usize = 624;
 const SHIFT: usize = 397;
 const MATRIX: u32 = 0x9908_b0df;
@@ -13,10 +15,8 @@ const HIGH_BIT: u32 = 0x8000_0000;
 
 #[derive(Clone)]
 pub(crate) struct Mt19937 {
-    /// The recurrence's last 624 words.
+    /// The recurrence's last 624 words, tempered as they are handed out.
     words: [u32; WORDS],
-    /// The same words tempered: what is handed out. Stale (and never read) while position == WORDS.
-    tempered: [u32; WORDS],
     /// The next word to hand out; WORDS when the next draw makes a new block.
     position: usize,
 }
@@ -28,22 +28,12 @@ impl Mt19937 {
             let previous = words[i - 1] ^ (words[i - 1] >> 30);
             words[i] = previous.wrapping_mul(1_812_433_253).wrapping_add(i as u32);
         }
-        Self {
-            words,
-            tempered: [0; WORDS],
-            position: WORDS,
-        }
+        Self::from_parts(words, WORDS)
     }
 
     /// The engine that [`words`](Self::words) and [`position`](Self::position) describe; position <= WORDS.
     pub(crate) fn from_parts(words: [u32; WORDS], position: usize) -> Self {
-        let mut engine = Self {
-            words,
-            tempered: [0; WORDS],
-            position,
-        };
-        temper(&engine.words, &mut engine.tempered);
-        engine
+        Self { words, position }
     }
 
     pub(crate) fn words(&self) -> &[u32; WORDS] {
@@ -56,7 +46,7 @@ impl Mt19937 {
 
     #[inline]
     pub(crate) fn next_u32(&mut self) -> u32 {
-        self.take(1)[0]
+        temper(self.take(1)[0])
     }
 
     /// Two draws, the first one the high word.
@@ -66,7 +56,7 @@ impl Mt19937 {
         high << 32 | u64::from(self.next_u32())
     }
 
-    /// The next draws, as many as the block still holds and at most `at_most`: never none, unless `at_most` is 0.
+    /// The next draws before they are tempered, as many as the block still holds and at most `at_most`: never none, unless `at_most` is 0.
     #[inline]
     pub(crate) fn take(&mut self, at_most: usize) -> &[u32] {
         if self.position == WORDS && at_most > 0 {
@@ -74,62 +64,69 @@ impl Mt19937 {
         }
         let start = self.position;
         self.position += at_most.min(WORDS - start);
-        &self.tempered[start..self.position]
+        &self.words[start..self.position]
+    }
+
+    /// As [`take`](Self::take), two words for each draw: none where the block holds but one more.
+    #[inline]
+    pub(crate) fn take_pairs(&mut self, at_most: usize) -> &[[u32; 2]] {
+        let held = match (WORDS - self.position) / 2 {
+            0 if self.position == WORDS => WORDS / 2,
+            held => held,
+        };
+        self.take(2 * at_most.min(held)).as_chunks().0
     }
 
     /// `out[i] = map(draw)`, in order.
     #[inline]
     pub(crate) fn fill<T>(&mut self, mut out: &mut [T], map: impl Fn(u32) -> T) {
         while !out.is_empty() {
-            let draws = self.take(out.len());
-            let (head, rest) = out.split_at_mut(draws.len());
-            for (slot, &draw) in head.iter_mut().zip(draws) {
-                *slot = map(draw);
+            let words = self.take(out.len());
+            let (head, rest) = out.split_at_mut(words.len());
+            for (slot, &word) in head.iter_mut().zip(words) {
+                *slot = map(temper(word));
             }
             out = rest;
         }
     }
 
-    /// As drawing `n` words; blocks of which none is handed out are not tempered.
+    /// As drawing `n` words.
     pub(crate) fn skip(&mut self, mut n: u64) {
         while n > (WORDS - self.position) as u64 {
             n -= (WORDS - self.position) as u64;
-            self.twist_block();
-        }
-        if self.position == 0 {
-            temper(&self.words, &mut self.tempered);
+            self.next_block();
         }
         self.position += n as usize;
     }
 
     #[cold]
     fn next_block(&mut self) {
-        self.twist_block();
-        temper(&self.words, &mut self.tempered);
-    }
-
-    /// The next 624 words, not tempered yet.
-    fn twist_block(&mut self) {
-        let old = self.words;
-        // Reading from a copy and writing in two ranges leaves each loop free of a dependence
-        // shorter than a vector: the first reads old words only, the second is 227 words behind.
-        const FIRST: usize = WORDS - SHIFT;
-        let (first, second) = self.words.split_at_mut(FIRST);
-        for i in 0..FIRST {
-            first[i] = old[i + SHIFT] ^ twist(old[i], old[i + 1]);
-        }
-        let (body, last) = second.split_at_mut(SHIFT - 1);
-        let (near, far) = body.split_at_mut(FIRST);
-        for i in 0..FIRST {
-            near[i] = first[i] ^ twist(old[FIRST + i], old[FIRST + i + 1]);
-        }
-        for i in 0..far.len() {
-            far[i] = near[i] ^ twist(old[2 * FIRST + i], old[2 * FIRST + i + 1]);
-        }
-        // The last word wraps around to the first new one.
-        last[0] = near[far.len()] ^ twist(old[WORDS - 1], first[0]);
+        next_words(&mut self.words);
         self.position = 0;
     }
+}
+
+/// The recurrence's next 624 words.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+fn next_words(words: &mut [u32; WORDS]) {
+    let old = *words;
+    // Reading from a copy and writing in two ranges leaves each loop free of a dependence
+    // shorter than a vector: the first reads old words only, the second is 227 words behind.
+    const FIRST: usize = WORDS - SHIFT;
+    let (first, second) = words.split_at_mut(FIRST);
+    for i in 0..FIRST {
+        first[i] = old[i + SHIFT] ^ twist(old[i], old[i + 1]);
+    }
+    let (body, last) = second.split_at_mut(SHIFT - 1);
+    let (near, far) = body.split_at_mut(FIRST);
+    for i in 0..FIRST {
+        near[i] = first[i] ^ twist(old[FIRST + i], old[FIRST + i + 1]);
+    }
+    for i in 0..far.len() {
+        far[i] = near[i] ^ twist(old[2 * FIRST + i], old[2 * FIRST + i + 1]);
+    }
+    // The last word wraps around to the first new one.
+    last[0] = near[far.len()] ^ twist(old[WORDS - 1], first[0]);
 }
 
 /// Two engines are equal when all their future draws are.
@@ -154,15 +151,13 @@ fn twist(word: u32, next: u32) -> u32 {
     (y >> 1) ^ (MATRIX & 0u32.wrapping_sub(y & 1))
 }
 
+/// What is handed out of a word of the recurrence.
 #[inline(always)]
-fn temper(words: &[u32; WORDS], tempered: &mut [u32; WORDS]) {
-    for (out, &word) in tempered.iter_mut().zip(words) {
-        let mut y = word;
-        y ^= y >> 11;
-        y ^= (y << 7) & 0x9d2c_5680;
-        y ^= (y << 15) & 0xefc6_0000;
-        *out = y ^ (y >> 18);
-    }
+pub(crate) fn temper(mut y: u32) -> u32 {
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9d2c_5680;
+    y ^= (y << 15) & 0xefc6_0000;
+    y ^ (y >> 18)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use checkpoint::LazyTensor;
 use gpt::{GptConfig, GptModel};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use tensor_ops::{AdamWStep, Parameters, adamw_update};
+use tensor_ops::{AdamWStep, Parameters, adamw_update, awake};
 
 use crate::TrainError;
 
@@ -136,13 +136,15 @@ impl AdamW {
             grads.len(),
             m.len()
         );
-        (weights, grads, m, v)
-            .into_par_iter()
-            .for_each(|(mut p, mut grad, mut m, mut v)| {
-                let slices = [&mut p.1, &mut grad.1, &mut m.1, &mut v.1]
-                    .map(|view| view.as_slice_mut().expect("weights are row-major"));
-                let [p, grad, m, v] = slices;
-                adamw_update(p, grad, m, v, &step);
-            });
+        awake(|| {
+            (weights, grads, m, v)
+                .into_par_iter()
+                .for_each(|(mut p, mut grad, mut m, mut v)| {
+                    let slices = [&mut p.1, &mut grad.1, &mut m.1, &mut v.1]
+                        .map(|view| view.as_slice_mut().expect("weights are row-major"));
+                    let [p, grad, m, v] = slices;
+                    adamw_update(p, grad, m, v, &step);
+                });
+        });
     }
 }
