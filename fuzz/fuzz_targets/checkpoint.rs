@@ -11,6 +11,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use checkpoint::{load_config, load_model, load_tensors};
+use fuzz::take;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -53,11 +54,3 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
 });
-
-/// Two bytes of length and as many bytes, if there are; and the rest.
-fn take(bytes: &[u8]) -> (&[u8], &[u8]) {
-    let Some((length, bytes)) = bytes.split_first_chunk::<2>() else {
-        return (&[], bytes);
-    };
-    bytes.split_at(bytes.len().min(usize::from(u16::from_le_bytes(*length))))
-}

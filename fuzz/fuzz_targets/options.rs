@@ -46,10 +46,7 @@ use gpt_train::options::TrainOptions;
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((length, bytes)) = bytes.split_first_chunk::<2>() else {
-        return;
-    };
-    let (toml, lines) = bytes.split_at(bytes.len().min(usize::from(u16::from_le_bytes(*length))));
+    let (toml, lines) = fuzz::take(bytes);
     let folder = FOLDER.path();
     let path = folder.join("options.toml");
     fs::write(&path, toml).expect("written");

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use generate::{Decoder, GenerateOptions, Sampling, StopStrings, TokenStream};
+use generate::{Decoder, GenerateOptions, StopStrings, TokenStream};
 use gpt::{GptConfig, GptModel};
 use libfuzzer_sys::fuzz_target;
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer, StreamingDecoder};
@@ -30,22 +30,10 @@ static MODEL: LazyLock<GptModel> = LazyLock::new(|| {
 });
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut rest = bytes;
-    let mut number = || {
-        let (bits, after) = rest.split_first_chunk::<4>()?;
-        rest = after;
-        Some(f32::from_le_bytes(*bits))
-    };
-    let (Some(temperature), Some(top_p), Some(min_p), Some(repetition_penalty)) =
-        (number(), number(), number(), number())
-    else {
+    let Some((sampling, length, rest)) = fuzz::sampling(bytes) else {
         return;
     };
-    let Some((&[low, high, stop_length], rest)) = rest.split_first_chunk::<3>() else {
-        return;
-    };
-    let top_k = usize::from(u16::from_le_bytes([low, high]));
-    let (stop, prompt) = rest.split_at(rest.len().min(usize::from(stop_length)));
+    let (stop, prompt) = rest.split_at(rest.len().min(length));
 
     let tokenizer = Gpt2Tokenizer::new();
     let text = String::from_utf8_lossy(prompt);
@@ -57,13 +45,6 @@ fuzz_target!(|bytes: &[u8]| {
 
     let ids: Vec<u32> = ids.iter().map(|id| id % VOCAB_SIZE).collect();
 
-    let sampling = Sampling {
-        temperature,
-        top_k: (top_k < u16::MAX.into()).then_some(top_k),
-        top_p,
-        min_p,
-        repetition_penalty,
-    };
     let options = GenerateOptions {
         sampling,
         max_new_tokens: 3,

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use dataloader::{Corpus, DataLoader, GptDataset};
+use fuzz::take;
 use gpt::{GptConfig, GptModel};
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest, Sha256};
@@ -138,12 +139,4 @@ fn resume(run: &Path) {
             }
         }
     }
-}
-
-/// Two bytes of length and as many bytes, if there are; and the rest.
-fn take(bytes: &[u8]) -> (&[u8], &[u8]) {
-    let Some((length, bytes)) = bytes.split_first_chunk::<2>() else {
-        return (&[], bytes);
-    };
-    bytes.split_at(bytes.len().min(usize::from(u16::from_le_bytes(*length))))
 }

@@ -15,10 +15,7 @@ use tokenizer::{
 static GPT2: LazyLock<Gpt2Tokenizer> = LazyLock::new(Gpt2Tokenizer::new);
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((length, bytes)) = bytes.split_first_chunk::<2>() else {
-        return;
-    };
-    let (first, rest) = bytes.split_at(bytes.len().min(usize::from(u16::from_le_bytes(*length))));
+    let (first, rest) = fuzz::take(bytes);
     let (first, text) = (String::from_utf8_lossy(first), String::from_utf8_lossy(rest));
     let ids = rest.as_chunks::<4>().0.iter();
     let ids: Vec<u32> = ids.map(|&bytes| u32::from_le_bytes(bytes)).collect();

@@ -22,11 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
         "merges.txt",
         "tokenizer_config.json",
     ] {
-        let Some((length, bytes)) = rest.split_first_chunk::<2>() else {
-            return;
-        };
-        let length = bytes.len().min(usize::from(u16::from_le_bytes(*length)));
-        let (file, after) = bytes.split_at(length);
+        let (file, after) = fuzz::take(rest);
         rest = after;
         match file.is_empty() {
             true => drop(fs::remove_file(folder.join(name))),

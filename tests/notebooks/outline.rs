@@ -258,20 +258,23 @@ fn code(lines: &[&str], value: &str) -> String {
         .take_while(|line| line.trim().is_empty())
         .count();
     let own = &own[start.min(own.len() - end)..own.len() - end];
-    let indentation = own
-        .iter()
-        .filter(|line| !line.trim().is_empty())
-        .map(|line| line.len() - line.trim_start().len());
-    let indentation = indentation.min().unwrap_or(0);
-    let mut code: Vec<&str> = own
-        .iter()
-        .map(|line| line.get(indentation..).unwrap_or(""))
-        .collect();
+    let mut code = undented(own);
     code.extend(value.lines());
     code.join("\n")
 }
 
-/// The lines of an item: from the first that begins with `start` to its closing brace.
+/// The lines without their common indentation.
+fn undented<'a>(lines: &[&'a str]) -> Vec<&'a str> {
+    let written = lines.iter().filter(|line| !line.trim().is_empty());
+    let indentation = written.map(|line| line.len() - line.trim_start().len());
+    let indentation = indentation.min().unwrap_or(0);
+    let rest = lines
+        .iter()
+        .map(|line| line.get(indentation..).unwrap_or(""));
+    rest.collect()
+}
+
+/// The lines of an item, from the first that begins with `start` to its closing brace, without their common indentation.
 ///
 /// # Errors
 /// There is no such item.
@@ -288,7 +291,8 @@ pub fn item<'a>(source: &'a str, start: &str) -> Result<String> {
         .clone()
         .position(|line| line == end)
         .with_context(|| format!("`{start}` has no end"))?;
-    Ok(lines.take(length + 1).collect::<Vec<_>>().join("\n"))
+    let lines: Vec<&str> = lines.take(length + 1).collect();
+    Ok(undented(&lines).join("\n"))
 }
 
 #[cfg(test)]

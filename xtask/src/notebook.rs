@@ -8,7 +8,7 @@ use notebooks::{Cell, Item, Outcome, Record, Selection, TrainingRun, item, selec
 
 use crate::page::{self, digits::Difference};
 use crate::verify::book_text;
-use crate::workspace::{print, root, undented};
+use crate::workspace::{print, root};
 
 /// What to print.
 #[derive(Args)]
@@ -66,7 +66,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                     for (path, start) in listings {
                         let source = std::fs::read_to_string(root().join(&path))
                             .with_context(|| path.clone())?;
-                        let item = undented(&item(&source, &start)?);
+                        let item = item(&source, &start)?;
                         print(&indented(&format!(
                             "// {path}
 {item}

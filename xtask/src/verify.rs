@@ -159,10 +159,10 @@ impl Report {
             Outcome::Skipped(_) => Vec::new(),
             Outcome::Lost(fault) => vec![fault.clone()],
         };
-        let mark = match outcome {
-            _ if !faults.is_empty() => "FAIL",
-            Outcome::Skipped(_) => "skip",
-            _ => "ok  ",
+        let (mark, status) = match outcome {
+            _ if !faults.is_empty() => ("FAIL", "failed"),
+            Outcome::Skipped(_) => ("skip", "skipped"),
+            _ => ("ok  ", "passed"),
         };
         let mut about = String::new();
         let (mut figures, mut difference, mut allowed, mut seconds) = (0, 0.0, 0.0, 0.0);
@@ -205,9 +205,9 @@ impl Report {
                 faults.len() - FAULTS_SHOWN
             ))?;
         }
-        match mark {
-            "FAIL" => self.failed.push(format!("  {name}  ({})", cell.title)),
-            "skip" => self.skipped += 1,
+        match status {
+            "failed" => self.failed.push(format!("  {name}  ({})", cell.title)),
+            "skipped" => self.skipped += 1,
             _ => self.passed += 1,
         }
         let number = |value: f64| {
@@ -216,11 +216,6 @@ impl Report {
             } else {
                 json!("inf")
             }
-        };
-        let status = match mark {
-            "FAIL" => "failed",
-            "skip" => "skipped",
-            _ => "passed",
         };
         self.json.push(json!({
             "id": name, "source": source, "numbers": figures, "max_diff": number(difference),

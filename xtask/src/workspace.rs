@@ -47,18 +47,3 @@ pub(crate) fn print(text: &str) -> Result<()> {
         written => Ok(written?),
     }
 }
-
-/// The lines without their common indentation.
-pub(crate) fn undented(text: &str) -> String {
-    let indentation = |line: &str| line.len() - line.trim_start().len();
-    let least = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .map(indentation)
-        .min()
-        .unwrap_or(0);
-    text.lines()
-        .map(|line| line.get(least..).unwrap_or(""))
-        .collect::<Vec<_>>()
-        .join("\n")
-}

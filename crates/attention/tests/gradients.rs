@@ -3,16 +3,8 @@
 use attention::{AttentionConfig, MultiHeadAttention};
 use ndarray::Array3;
 use tensor_ops::Parameters;
-use test_support::{
-    GradientCheck, GradientReport, INPUT_SCALES, project, projection_weights, test_array,
-};
+use test_support::{GradientCheck, INPUT_SCALES, project, projection_weights, test_array};
 use torch_rng::{Build, TorchRng};
-
-/// Prints the report's line, and fails if the gradient is wrong.
-fn show(report: GradientReport) {
-    println!("{report}");
-    report.assert_passed();
-}
 
 /// Looser than for one operation: the differences see the f32 rounding of all of them.
 const CHECK: GradientCheck = GradientCheck {
@@ -53,7 +45,7 @@ fn check(num_tokens: usize, dropout: f64, build: Build) {
             .forward_train(x.clone(), &mut rng.clone())
             .expect("a valid configuration and input");
         let d_x = mha.backward(cache, &w, &mut grads);
-        show(CHECK.measure_array("attention input", &x, &d_x, |x| objective(&mha, x)));
+        CHECK.check("attention input", &x, &d_x, |x| objective(&mha, x));
         for (i, (name, d)) in grads.named_parameters().into_iter().enumerate() {
             if name == "W_key.bias" {
                 // It adds the same to all scores of a query, which softmax takes away again.
@@ -69,12 +61,11 @@ fn check(num_tokens: usize, dropout: f64, build: Build) {
                 step: Some(0.15 / f64::from(scale)),
                 ..CHECK
             };
-            let report = check.measure_array(&format!("attention {name}"), &parameter, &d, |p| {
+            check.check(&format!("attention {name}"), &parameter, &d, |p| {
                 let mut moved = mha.clone();
                 moved.named_parameters_mut()[i].1.assign(p);
                 objective(&moved, &x)
             });
-            show(report);
         }
     }
 }

@@ -62,4 +62,4 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
 }
 
 /// Steps of a turn.
-const STEPS: usize = 10;
+const STEPS: usize = 40;

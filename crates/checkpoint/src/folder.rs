@@ -37,38 +37,35 @@ pub(crate) struct Folder {
 impl Folder {
     /// The model at `path`: a folder, its config.json, its weights or the index of its shards.
     pub(crate) fn find(path: &Path) -> Result<Self, CheckpointError> {
-        if !path.is_dir() {
-            refuse_pickle(path)?;
-            let config = path.with_file_name(CONFIG);
-            return if path == config {
-                Ok(Self {
-                    weights: weights_in(folder_of(path))?,
-                    config,
-                })
-            } else {
-                Ok(Self {
-                    weights: path.to_owned(),
-                    config,
-                })
-            };
-        }
-        let config = path.join(CONFIG);
-        // Without weights that are read, a configuration is of no use either.
-        let weights = weights_in(path);
-        if !is_file(&config)? {
-            refuse_pickle_in(path)?;
-            return Err(lacks(path, "no config.json in this folder"));
-        }
-        Ok(Self {
-            weights: weights?,
-            config,
-        })
+        let config = config_of(path)?;
+        let weights = if path.is_dir() {
+            weights_in(path)?
+        } else if path == config {
+            weights_in(folder_of(path))?
+        } else {
+            path.to_owned()
+        };
+        Ok(Self { config, weights })
     }
 
     /// Whether the weights are said to be in shards.
     pub(crate) fn is_sharded(&self) -> bool {
         self.weights.extension().is_some_and(|e| e == "json")
     }
+}
+
+/// The configuration of the model at `path`; of a file's, whether it is there shows when it is read.
+fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
+    if !path.is_dir() {
+        refuse_pickle(path)?;
+        return Ok(path.with_file_name(CONFIG));
+    }
+    let config = path.join(CONFIG);
+    if is_file(&config)? {
+        return Ok(config);
+    }
+    refuse_pickle_in(path)?;
+    Err(lacks(path, "no config.json in this folder"))
 }
 
 fn weights_in(folder: &Path) -> Result<PathBuf, CheckpointError> {
@@ -123,16 +120,5 @@ pub(crate) fn read_config(file: &Path) -> Result<(Layout, GptConfig), Checkpoint
 /// # Errors
 /// If there is no config.json, or it describes no model, or one that this crate would compute wrongly.
 pub fn load_config(path: impl AsRef<Path>) -> Result<GptConfig, CheckpointError> {
-    let path = path.as_ref();
-    let file = if path.is_dir() {
-        if !is_file(path.join(CONFIG))? {
-            refuse_pickle_in(path)?;
-            return Err(lacks(path, "no config.json in this folder"));
-        }
-        path.join(CONFIG)
-    } else {
-        refuse_pickle(path)?;
-        path.with_file_name(CONFIG)
-    };
-    Ok(read_config(&file)?.1)
+    Ok(read_config(&config_of(path.as_ref())?)?.1)
 }

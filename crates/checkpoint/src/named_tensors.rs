@@ -10,7 +10,6 @@ use tensor_ops::Parameters;
 
 use crate::error::{CheckpointError, TensorProblem, in_tensor};
 use crate::precision::Precision;
-use crate::shown::Shape;
 use crate::tensor_file::TensorFile;
 use crate::writer::{LazyTensor, write};
 
@@ -70,15 +69,7 @@ pub fn load_tensors_into(
         let Some(view) = views.get(&entry.name) else {
             return Err(file.problem(entry, TensorProblem::Unexpected));
         };
-        let expected: Vec<u64> = view.shape().iter().map(|&size| size as u64).collect();
-        if entry.shape != expected {
-            let problem = TensorProblem::Shape {
-                expected: Shape::new(&expected),
-                found: Shape::new(&entry.shape),
-            };
-            return Err(file.problem(entry, problem));
-        }
-        file.precision(entry)?;
+        file.check(entry, view.shape())?;
         found += 1;
     }
     if found < views.len() {

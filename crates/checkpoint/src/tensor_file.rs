@@ -11,6 +11,7 @@ use crate::error::{CheckpointError, TensorProblem, in_tensor, io};
 use crate::file::{open_file, read_exact_at};
 use crate::header::{Entry, header_length, parse};
 use crate::precision::Precision;
+use crate::shown::Shape;
 
 /// Elements a thread reads and converts at once.
 const CHUNK: usize = 1 << 18;
@@ -100,6 +101,19 @@ impl TensorFile {
     /// An error about one of this file's tensors.
     pub(crate) fn problem(&self, entry: &Entry, problem: TensorProblem) -> CheckpointError {
         in_tensor(&self.path, &entry.name)(problem)
+    }
+
+    /// That a tensor has this shape, and numbers that weights may have.
+    pub(crate) fn check(&self, entry: &Entry, shape: &[usize]) -> Result<(), CheckpointError> {
+        let expected: Vec<u64> = shape.iter().map(|&size| size as u64).collect();
+        if entry.shape != expected {
+            let problem = TensorProblem::Shape {
+                expected: Shape::new(&expected),
+                found: Shape::new(&entry.shape),
+            };
+            return Err(self.problem(entry, problem));
+        }
+        self.precision(entry).map(drop)
     }
 
     pub(crate) fn precision(&self, entry: &Entry) -> Result<Precision, CheckpointError> {

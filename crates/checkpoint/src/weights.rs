@@ -11,7 +11,7 @@ use crate::folder::Folder;
 use crate::header::Entry;
 use crate::json::Pairs;
 use crate::layout::{FileTensor, Layout};
-use crate::shown::{Quoted, Shape};
+use crate::shown::Quoted;
 use crate::tensor_file::TensorFile;
 
 /// The most bytes of an index: it has a hundred a tensor.
@@ -69,15 +69,7 @@ impl Weights {
             let Some((file, entry)) = self.get(&name) else {
                 return Err(in_tensor(&self.path, &name)(TensorProblem::Missing));
             };
-            let expected: Vec<u64> = tensor.shape.iter().map(|&size| size as u64).collect();
-            if entry.shape != expected {
-                let problem = TensorProblem::Shape {
-                    expected: Shape::new(&expected),
-                    found: Shape::new(&entry.shape),
-                };
-                return Err(file.problem(entry, problem));
-            }
-            file.precision(entry)?;
+            file.check(entry, &tensor.shape)?;
             seen.insert(name);
         }
         let unexpected = self

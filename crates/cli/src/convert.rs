@@ -10,7 +10,7 @@ use tensor_ops::Parameters;
 
 use crate::failure::Usage;
 use crate::memory::count;
-use crate::model::ModelArgs;
+use crate::model::find;
 use crate::output::{note, print};
 
 #[derive(Args, Debug)]
@@ -53,10 +53,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     if !args.force && args.to.join("config.json").exists() {
         bail!("{to}: there is a model in this folder; --force replaces it");
     }
-    let found = ModelArgs {
-        model: Some(args.from.clone()),
-    };
-    let found = found.find()?;
+    let found = find(Some(&args.from))?;
     let vocabulary = &found.vocabulary;
     if vocabulary.tokenizer().is_err() && ModelTokenizer::from_folder(&args.to)?.is_some() {
         bail!("{to}: there is another model's tokenizer in this folder");

@@ -44,16 +44,9 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
 }
 
 /// A combination of arguments that clap can't see to be wrong.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
 
 fn report(message: &str) {
     // Standard error may be closed: then nobody is left to tell.

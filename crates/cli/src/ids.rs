@@ -152,9 +152,14 @@ impl TextArgs {
             file: self.file.as_ref(),
             text: self.text.as_deref(),
         };
-        let message = "no text: give one, a file with -f, ids with --tokens, or pipe a text in";
-        Ok(source.prompt()?.ok_or_else(|| Usage(message.to_owned()))?)
+        Ok(source.prompt()?.ok_or_else(no_text)?)
     }
+}
+
+/// Nothing was given that could be read.
+pub(crate) fn no_text() -> Usage {
+    let message = "no text: give one, a file with -f, ids with --tokens, or pipe a text in";
+    Usage(message.to_owned())
 }
 
 #[cfg(test)]

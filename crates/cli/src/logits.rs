@@ -6,6 +6,7 @@ use generate::{Decoder, DecoderConfig, PastContext, softmax_with_temperature};
 use serde::Serialize;
 
 use crate::ids::TextArgs;
+use crate::inspect::likeliest;
 use crate::model::ModelArgs;
 use crate::output::{print, print_json};
 use crate::threads::ThreadArgs;
@@ -52,14 +53,11 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
         });
     }
     found.name.tell();
-    let vocab_size = logits.len();
     let probabilities = softmax_with_temperature(&logits, 1.0)?; // (vocab_size)
-    let mut order: Vec<usize> = (0..vocab_size).collect();
-    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
     let mut table = String::from("    id     logit  probability  token\n");
-    for &id in order.iter().take(args.top) {
-        let (logit, probability) = (logits[id], probabilities[id]);
-        let token = found.vocabulary.text_of(&[id as u32]);
+    for id in likeliest(&logits, args.top) {
+        let (logit, probability) = (logits[id as usize], probabilities[id as usize]);
+        let token = found.vocabulary.text_of(&[id]);
         table += &format!("{id:>6}  {logit:>8.4}  {probability:>11.5}  {token:?}\n");
     }
     Ok(print(table)?)

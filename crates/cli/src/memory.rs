@@ -79,14 +79,11 @@ impl std::fmt::Display for TrainingNeed {
 /// # Errors
 /// If more than the memory that is free is needed.
 pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
-    match available() {
-        Some(free) if needed > free as f64 => bail!(
-            "about {} of memory are needed ({what}), but {} are free",
-            bytes(needed),
-            bytes(free as f64)
-        ),
-        _ => Ok(()),
+    if let Some(free) = lacking(needed) {
+        let needed = bytes(needed);
+        bail!("about {needed} of memory are needed ({what}), but {free} are free");
     }
+    Ok(())
 }
 
 /// # Errors
@@ -99,15 +96,19 @@ pub(crate) fn check_fits(config: &GptConfig, purpose: Purpose) -> Result<()> {
         Purpose::Training => (4.0, "training (weights, gradients and two moments)"),
     };
     let needed = 4.0 * copies * parameters;
-    match available() {
-        Some(free) if needed > free as f64 => bail!(
-            "a model of {} parameters needs {} for {what}, but {} of memory are free",
-            count(parameters),
-            bytes(needed),
-            bytes(free as f64)
-        ),
-        _ => Ok(()),
+    if let Some(free) = lacking(needed) {
+        let (parameters, needed) = (count(parameters), bytes(needed));
+        bail!(
+            "a model of {parameters} parameters needs {needed} for {what}, but {free} of memory are free"
+        );
     }
+    Ok(())
+}
+
+/// The memory that is free, if that is less than `needed`.
+fn lacking(needed: f64) -> Option<String> {
+    let free = available()? as f64;
+    (needed > free).then(|| bytes(free))
 }
 
 /// Bytes of memory that are free, and that this process may have, where the system tells.
@@ -150,18 +151,18 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
 
 /// `124.4M`
 pub(crate) fn count(n: f64) -> String {
-    scaled(n, 1000.0, &["", "K", "M", "B", "T"])
+    scaled(n, &["", "K", "M", "B", "T"])
 }
 
 /// `497.6 MB`, a megabyte being a million bytes.
 pub(crate) fn bytes(n: f64) -> String {
-    scaled(n, 1000.0, &[" bytes", " kB", " MB", " GB", " TB"])
+    scaled(n, &[" bytes", " kB", " MB", " GB", " TB"])
 }
 
-fn scaled(mut n: f64, by: f64, units: &[&str]) -> String {
+fn scaled(mut n: f64, units: &[&str]) -> String {
     let mut unit = 0;
-    while n >= by && unit + 1 < units.len() {
-        n /= by;
+    while n >= 1000.0 && unit + 1 < units.len() {
+        n /= 1000.0;
         unit += 1;
     }
     if unit == 0 {

@@ -22,16 +22,21 @@ pub(crate) struct ModelArgs {
 impl ModelArgs {
     /// Finds the model, and reads what it is.
     pub(crate) fn find(&self) -> Result<Found> {
-        let asked = asked(self.model.as_deref())?;
-        let (vocabulary, folder) = read(&asked, |folder| {
-            Vocabulary::of_model(folder, load_config(folder)?.vocab_size)
-        })?;
-        Ok(Found {
-            name: ModelName(self.model.is_none().then_some(folder)),
-            asked,
-            vocabulary,
-        })
+        find(self.model.as_deref())
     }
+}
+
+/// Finds the model at `path`, or the newest run, and reads what it is.
+pub(crate) fn find(path: Option<&Path>) -> Result<Found> {
+    let asked = asked(path)?;
+    let (vocabulary, folder) = read(&asked, |folder| {
+        Vocabulary::of_model(folder, load_config(folder)?.vocab_size)
+    })?;
+    Ok(Found {
+        name: ModelName(path.is_none().then_some(folder)),
+        asked,
+        vocabulary,
+    })
 }
 
 /// A model that is there; its weights haven't been read.
@@ -125,11 +130,8 @@ mod tests {
         save(1);
         std::thread::scope(|scope| {
             let saver = scope.spawn(|| (2..300).for_each(save));
-            let args = ModelArgs {
-                model: Some(run.path().to_owned()),
-            };
             while !saver.is_finished() {
-                args.find().unwrap().load().unwrap();
+                find(Some(run.path())).unwrap().load().unwrap();
             }
         });
     }

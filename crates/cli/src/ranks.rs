@@ -3,12 +3,12 @@
 //! Without a launcher there is one process, for which all of this does nothing.
 //! MPI itself is in `mpi.rs`, in builds with the feature `mpi`.
 
-use std::fmt;
 use std::fs;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use sha2::{Digest, Sha256};
+use thiserror::Error;
 use train::{Ranks, TrainError, agree, gather_texts};
 
 #[cfg(feature = "mpi")]
@@ -23,28 +23,14 @@ pub(crate) struct World {
 }
 
 /// An error that every rank has met, or been told of: one of them tells it.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{0:#}")]
 pub(crate) struct Common(pub(crate) anyhow::Error);
 
-impl fmt::Display for Common {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#}", self.0)
-    }
-}
-
-impl std::error::Error for Common {}
-
 /// An error that another rank tells.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("told by another rank")]
 pub(crate) struct ToldElsewhere;
-
-impl fmt::Display for ToldElsewhere {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("told by another rank")
-    }
-}
-
-impl std::error::Error for ToldElsewhere {}
 
 impl World {
     /// Joins the processes that a launcher has started together with this one.

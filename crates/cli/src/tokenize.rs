@@ -9,10 +9,9 @@ use model_tokenizer::ModelTokenizer;
 use serde::Serialize;
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
-use crate::failure::Usage;
-use crate::ids::{TextSource, TokenList, is_token_file};
+use crate::ids::{TextSource, TokenList, is_token_file, no_text};
 use crate::memory::check_free;
-use crate::model::ModelArgs;
+use crate::model::find;
 use crate::output::{print, print_json};
 
 #[derive(Args, Debug)]
@@ -68,15 +67,8 @@ struct Report<'a> {
 }
 
 pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
-    let found = match &args.model {
-        Some(_) => Some(
-            ModelArgs {
-                model: args.model.clone(),
-            }
-            .find()?,
-        ),
-        None => None,
-    };
+    let found = args.model.as_deref().map(|model| find(Some(model)));
+    let found = found.transpose()?;
     let gpt2 = ModelTokenizer::gpt2();
     let tokenizer = match &found {
         Some(found) => found.vocabulary.tokenizer()?,
@@ -131,10 +123,7 @@ fn read(args: &TokenizeArgs, tokenizer: &ModelTokenizer) -> Result<(Vec<u32>, St
         file: args.file.as_ref(),
         text: args.text.as_deref(),
     };
-    let Some(text) = source.text()? else {
-        let message = "no text: give one, a file with -f, ids with --tokens, or pipe a text in";
-        return Err(Usage(message.to_owned()).into());
-    };
+    let text = source.text()?.ok_or_else(no_text)?;
     let ids = match args.special {
         Special::Token => tokenizer.encode(&text)?,
         Special::Refuse => Gpt2Tokenizer::new().encode(&text, AllowedSpecial::None)?,

@@ -41,35 +41,6 @@ impl Corpus {
         Ok(Self::from_ids(tokenizer.encode(text, allowed)?))
     }
 
-    /// Ids written as little-endian u16, with nothing before or after them: nanoGPT's format.
-    ///
-    /// # Errors
-    /// [`DataLoaderError::OddLength`] if the last id is cut in half.
-    pub fn from_u16_bytes(bytes: &[u8]) -> Result<Self, DataLoaderError> {
-        let (pairs, half) = bytes.as_chunks::<2>();
-        if !half.is_empty() {
-            return Err(DataLoaderError::OddLength { bytes: bytes.len() });
-        }
-        let ids = pairs
-            .iter()
-            .map(|&pair| u32::from(u16::from_le_bytes(pair)));
-        Ok(Self::from_ids(ids.collect::<Vec<u32>>()))
-    }
-
-    /// The ids as little-endian u16, what [`Self::from_u16_bytes`] reads.
-    ///
-    /// # Errors
-    /// [`DataLoaderError::IdOverU16`] at the first id over 65,535; if a file can't be read.
-    pub fn to_u16_bytes(&self) -> Result<Vec<u8>, DataLoaderError> {
-        let mut bytes = Vec::with_capacity(2 * self.len());
-        for (position, &id) in self.read(0..self.len())?.iter().enumerate() {
-            let short = u16::try_from(id);
-            let short = short.map_err(|_| DataLoaderError::IdOverU16 { id, position })?;
-            bytes.extend(short.to_le_bytes());
-        }
-        Ok(bytes)
-    }
-
     /// That every id is below `vocab_size`: a model's embedding has one row per token and no more.
     ///
     /// # Errors

@@ -59,12 +59,6 @@ pub enum DataLoaderError {
         /// Its length.
         bytes: usize,
     },
-    /// Bytes of u16 token ids have half an id at their end.
-    #[error("expected 2 bytes per token, got an odd number of bytes, {bytes}")]
-    OddLength {
-        /// How many bytes came.
-        bytes: usize,
-    },
 
     /// An id is not in the vocabulary.
     #[error("id {id} at position {position} is not below the vocabulary size {vocab_size}")]

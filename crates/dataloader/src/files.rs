@@ -62,7 +62,7 @@ impl Corpus {
     /// [`DataLoaderError::IdOverU16`] before anything is written; as [`Self::from_text_file`] if it can't be written: an old file is then as it was.
     pub fn write_u16_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
         let path = path.as_ref();
-        let bytes = self.to_u16_bytes()?;
+        let bytes = u16_bytes(&self.read(0..self.len())?)?;
         if path.is_dir() {
             return Err(DataLoaderError::IsFolder {
                 path: path.to_owned(),
@@ -77,6 +77,17 @@ impl Corpus {
         };
         written.map_err(DataLoaderError::io)
     }
+}
+
+/// Ids as little-endian u16, with nothing before or after them: nanoGPT's format.
+fn u16_bytes(ids: &[u32]) -> Result<Vec<u8>, DataLoaderError> {
+    let mut bytes = Vec::with_capacity(2 * ids.len());
+    for (position, &id) in ids.iter().enumerate() {
+        let short = u16::try_from(id);
+        let short = short.map_err(|_| DataLoaderError::IdOverU16 { id, position })?;
+        bytes.extend(short.to_le_bytes());
+    }
+    Ok(bytes)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, DataLoaderError> {

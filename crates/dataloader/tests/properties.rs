@@ -133,11 +133,12 @@ proptest! {
     }
 
     #[test]
-    fn u16_bytes_come_back_as_written(ids in proptest::collection::vec(0u32..=65_535, 0..50)) {
+    fn token_files_come_back_as_written(ids in proptest::collection::vec(0u32..=65_535, 0..50)) {
+        let file = tempfile::NamedTempFile::new().unwrap();
         let corpus = Corpus::from_ids(ids);
-        let bytes = corpus.to_u16_bytes().unwrap();
-        prop_assert_eq!(bytes.len(), 2 * corpus.len());
-        prop_assert_eq!(Corpus::from_u16_bytes(&bytes).unwrap(), corpus);
+        corpus.write_u16_file(file.path()).unwrap();
+        prop_assert_eq!(file.path().metadata().unwrap().len(), 2 * corpus.len() as u64);
+        prop_assert_eq!(Corpus::from_u16_file(file.path()).unwrap(), corpus);
     }
 }
 

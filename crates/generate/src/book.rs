@@ -6,8 +6,8 @@ use gpt::{GptConfig, GptModel};
 use ndarray::{Array2, Axis, concatenate, s};
 use torch_rng::TorchRng;
 
-use crate::GenerateError;
 use crate::filters::{greedy_id, softmax_with_temperature, top_k_filter};
+use crate::{GenerateError, Sampling};
 
 /// The settings of the book's `generate`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -149,18 +149,10 @@ fn check(
             context_length: config.context_length,
         });
     }
-    if !(temperature.is_finite() && temperature >= 0.0) {
-        return Err(GenerateError::Setting {
-            name: "temperature",
-            expected: "a finite number of at least 0",
-            value: temperature,
-        });
-    }
-    match top_k {
-        Some(top_k) if top_k == 0 || top_k > config.vocab_size => Err(GenerateError::TopK {
-            top_k,
-            vocab_size: config.vocab_size,
-        }),
-        _ => Ok(()),
-    }
+    let sampling = Sampling {
+        temperature,
+        top_k,
+        ..Sampling::GREEDY
+    };
+    sampling.check(config.vocab_size)
 }

@@ -72,7 +72,7 @@ pub fn greedy_id(logits: &ArrayRef1<f32>) -> Result<u32, GenerateError> {
 ///
 /// # Errors
 /// Names the first logit that is NaN or plus infinity, or says that all are minus infinity.
-pub fn check_logits(logits: &ArrayRef1<f32>) -> Result<(), GenerateError> {
+pub(crate) fn check_logits(logits: &ArrayRef1<f32>) -> Result<(), GenerateError> {
     largest(logits).map(drop)
 }
 
@@ -111,9 +111,6 @@ pub(crate) fn keep_top_k(logits: &mut [f32], top_k: usize) {
 ///
 /// Among equals the later id comes first, as in transformers, which sorts upwards and cuts from below.
 pub(crate) fn keep_top_p(logits: &mut [f32], top_p: f32) {
-    if top_p >= 1.0 {
-        return;
-    }
     let p = softmax(&ArrayView1::from(&*logits), Axis(0));
     // All tokens not above p_i sum to at most n p_i: if that is below 1 - top_p, token i goes, unsorted.
     let (top_p, n) = (f64::from(top_p), p.len() as f64);

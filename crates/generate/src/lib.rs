@@ -20,7 +20,7 @@ pub use book::{BookSampling, generate, generate_text_simple};
 pub use decoder::Decoder;
 pub use decoder_config::{DecoderConfig, DecoderStats, PastContext};
 pub use error::GenerateError;
-pub use filters::{check_logits, greedy_id, softmax_with_temperature, top_k_filter};
+pub use filters::{greedy_id, softmax_with_temperature, top_k_filter};
 pub use precision::Precision;
 pub use sampling::Sampling;
 pub use stop::StopStrings;

@@ -144,11 +144,6 @@ impl<'s, 'm> TokenStream<'s, 'm> {
         self.timings
     }
 
-    /// The decoder it continues.
-    pub fn decoder(&self) -> &Decoder<'m> {
-        self.decoder
-    }
-
     fn generate(&mut self) -> Result<Option<u32>, GenerateError> {
         if self.produced == self.options.max_new_tokens {
             self.finish = Some(FinishReason::MaxNewTokens);
@@ -161,14 +156,31 @@ impl<'s, 'm> TokenStream<'s, 'm> {
             self.timings.prompt_tokens = pending;
             self.timings.prompt_time = began.elapsed();
         }
-        let choice = choose(self.decoder, 0, &self.options, self.rng)?;
+        let token = self.choose()?;
         if self.produced > 0 {
             self.timings.decoded_tokens += 1;
             self.timings.decode_time += began.elapsed();
         }
-        self.finish = choice.finish;
-        self.produced += usize::from(choice.token.is_some());
-        Ok(choice.token)
+        self.produced += usize::from(token.is_some());
+        Ok(token)
+    }
+
+    /// Chooses the next token, none if it ends the text, and hands it to the decoder, to be taken in with the next call.
+    ///
+    /// A token for which the context has no room left is still a result, but the decoder doesn't get it.
+    fn choose(&mut self) -> Result<Option<u32>, GenerateError> {
+        let (decoder, sampling) = (&mut *self.decoder, self.options.sampling);
+        let token = sampling.choose(&decoder.logits(0), decoder.tokens(0), self.rng)?;
+        if self.options.stop_ids.contains(&token) {
+            self.finish = Some(FinishReason::StopToken(token));
+            return Ok(None);
+        }
+        if decoder.config().past_context == PastContext::Stop && decoder.room(0) == 0 {
+            self.finish = Some(FinishReason::ContextFull);
+        } else {
+            decoder.push(0, &[token])?;
+        }
+        Ok(Some(token))
     }
 }
 
@@ -183,41 +195,4 @@ impl Iterator for TokenStream<'_, '_> {
         self.failed = token.is_err();
         token.transpose()
     }
-}
-
-/// What came of choosing a token for one sequence.
-pub(crate) struct Choice {
-    /// `None` if a stop token came.
-    pub(crate) token: Option<u32>,
-    /// Set if nothing can follow.
-    pub(crate) finish: Option<FinishReason>,
-}
-
-/// Chooses a sequence's next token from its logits and hands it to the decoder, to be taken in with the next call.
-///
-/// A token for which the context has no room left is still a result, but the decoder doesn't get it.
-pub(crate) fn choose(
-    decoder: &mut Decoder,
-    row: usize,
-    options: &GenerateOptions,
-    rng: &mut TorchRng,
-) -> Result<Choice, GenerateError> {
-    let token = (options.sampling).choose(&decoder.logits(row), decoder.tokens(row), rng)?;
-    if options.stop_ids.contains(&token) {
-        return Ok(Choice {
-            token: None,
-            finish: Some(FinishReason::StopToken(token)),
-        });
-    }
-    if decoder.config().past_context == PastContext::Stop && decoder.room(row) == 0 {
-        return Ok(Choice {
-            token: Some(token),
-            finish: Some(FinishReason::ContextFull),
-        });
-    }
-    decoder.push(row, &[token])?;
-    Ok(Choice {
-        token: Some(token),
-        finish: None,
-    })
 }

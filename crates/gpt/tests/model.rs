@@ -141,39 +141,25 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
         model.loss_and_grads(&array![[1, 2]], &array![[1, 99]], 1.0, rng, &mut grads),
         Err(GptError::TokenOutOfRange { id: 99, .. })
     ));
-    for (config, message) in [
+    type Change = fn(&mut GptConfig);
+    let changes: [(Change, &str); 4] = [
+        (|c| c.n_layers = 0, "n_layers must be at least 1, but is 0"),
         (
-            GptConfig {
-                n_layers: 0,
-                ..SMALL
-            },
-            "n_layers must be at least 1, but is 0",
-        ),
-        (
-            GptConfig {
-                vocab_size: 0,
-                ..SMALL
-            },
+            |c| c.vocab_size = 0,
             "vocab_size must be at least 1, but is 0",
         ),
         (
-            GptConfig {
-                n_heads: 3,
-                ..SMALL
-            },
+            |c| c.n_heads = 3,
             "emb_dim must be divisible by n_heads, but emb_dim is 8 and n_heads is 3",
         ),
         (
-            GptConfig {
-                drop_rates: DropRates {
-                    shortcut: 1.0,
-                    ..DropRates::all(0.0)
-                },
-                ..SMALL
-            },
+            |c| c.drop_rates.shortcut = 1.0,
             "drop_rate of the shortcuts must be at least 0 and below 1, but is 1",
         ),
-    ] {
+    ];
+    for (change, message) in changes {
+        let mut config = SMALL;
+        change(&mut config);
         assert_eq!(GptModel::new(config, rng).unwrap_err().to_string(), message);
         assert_eq!(GptModel::zeros(config).unwrap_err().to_string(), message);
         assert_eq!(

@@ -34,6 +34,11 @@ fn refusal(files: &[(&str, &str)]) -> String {
     read(files).unwrap_err()
 }
 
+fn refusal_of(folder: &Path) -> String {
+    let error = ModelTokenizer::from_folder(folder).unwrap_err();
+    error.to_string()
+}
+
 /// What is said of the small tokenizer.json with one value replaced.
 fn with(pointer: &str, value: Value) -> String {
     let mut json = small();
@@ -200,24 +205,18 @@ fn damaged_files_are_refused_with_their_name() {
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().join("tokenizer.json");
     fs::create_dir(&name).unwrap();
-    let message = ModelTokenizer::from_folder(folder.path())
-        .unwrap_err()
-        .to_string();
+    let message = refusal_of(folder.path());
     assert_eq!(message, format!("{}: not a file", name.display()));
     fs::remove_dir(&name).unwrap();
     fs::write(&name, b"{\"a\": \xff}").unwrap();
-    let message = ModelTokenizer::from_folder(folder.path())
-        .unwrap_err()
-        .to_string();
+    let message = refusal_of(folder.path());
     assert!(
         message.ends_with("not UTF-8 text from byte 6 on"),
         "{message}"
     );
     let file = fs::File::create(&name).unwrap();
     file.set_len((64 << 20) + 1).unwrap();
-    let message = ModelTokenizer::from_folder(folder.path())
-        .unwrap_err()
-        .to_string();
+    let message = refusal_of(folder.path());
     assert!(
         message.ends_with("more than 67108864 bytes, the most that is read"),
         "{message}"
@@ -234,9 +233,7 @@ fn a_pipe_is_not_waited_for() {
         .status()
         .unwrap();
     assert!(made.success());
-    let message = ModelTokenizer::from_folder(folder.path())
-        .unwrap_err()
-        .to_string();
+    let message = refusal_of(folder.path());
     assert!(message.ends_with("vocab.json: not a file"), "{message}");
 }
 

@@ -9,15 +9,9 @@ use tensor_ops::{
     relu_backward, softmax_backward_row,
 };
 use test_support::{
-    GradientReport, INPUT_SCALES, away_from_zero, check_gradient_array, project,
-    projection_weights, test_array,
+    INPUT_SCALES, away_from_zero, check_gradient, project, projection_weights, test_array,
 };
 use torch_rng::{Build, TorchRng};
-
-/// Prints the report's line, for docs/reliability.md.
-fn show(report: GradientReport) {
-    println!("{report}");
-}
 
 #[test]
 fn linear_gradients_are_right_for_input_weight_and_bias() {
@@ -30,34 +24,22 @@ fn linear_gradients_are_right_for_input_weight_and_bias() {
         let w = projection_weights((2, 3, 5), 4);
         let mut grads = Linear::zeros(7, 5, true);
         let d_x = layer.backward(&x, &w, &mut grads);
-        show(check_gradient_array("linear input", &x, &d_x, |x| {
-            project(&layer.forward(x), &w)
-        }));
-        show(check_gradient_array(
-            "linear weight",
-            &layer.weight,
-            &grads.weight,
-            |weight| {
-                let layer = Linear {
-                    weight: weight.clone(),
-                    ..layer.clone()
-                };
-                project(&layer.forward(&x), &w)
-            },
-        ));
+        check_gradient("linear input", &x, &d_x, |x| project(&layer.forward(x), &w));
+        check_gradient("linear weight", &layer.weight, &grads.weight, |weight| {
+            let layer = Linear {
+                weight: weight.clone(),
+                ..layer.clone()
+            };
+            project(&layer.forward(&x), &w)
+        });
         let bias: Array1<f32> = layer.bias.clone().unwrap();
-        show(check_gradient_array(
-            "linear bias",
-            &bias,
-            &grads.bias.unwrap(),
-            |bias| {
-                let layer = Linear {
-                    bias: Some(bias.clone()),
-                    ..layer.clone()
-                };
-                project(&layer.forward(&x), &w)
-            },
-        ));
+        check_gradient("linear bias", &bias, &grads.bias.unwrap(), |bias| {
+            let layer = Linear {
+                bias: Some(bias.clone()),
+                ..layer.clone()
+            };
+            project(&layer.forward(&x), &w)
+        });
     }
 }
 
@@ -89,20 +71,15 @@ fn embedding_gradients_add_up_over_repeated_ids() {
         let w = projection_weights((2, 3, 300), 2);
         let mut grads = Embedding::zeros(6, 300);
         table.backward(&ids, &w, &mut grads);
-        show(check_gradient_array(
-            "embedding weight",
-            &table.weight,
-            &grads.weight,
-            |weight| {
-                project(
-                    &Embedding {
-                        weight: weight.clone(),
-                    }
-                    .forward(&ids),
-                    &w,
-                )
-            },
-        ));
+        check_gradient("embedding weight", &table.weight, &grads.weight, |weight| {
+            project(
+                &Embedding {
+                    weight: weight.clone(),
+                }
+                .forward(&ids),
+                &w,
+            )
+        });
     }
 }
 
@@ -119,82 +96,58 @@ fn layer_norm_gradients_are_right_for_input_scale_and_shift() {
         let mut grads = LayerNorm::zeros(19);
         let (_, cache) = layer.forward_train(&x);
         let d_x = layer.backward(cache, &w, &mut grads);
-        show(check_gradient_array("layer_norm input", &x, &d_x, |x| {
+        check_gradient("layer_norm input", &x, &d_x, |x| {
             project(&layer.forward(x), &w)
-        }));
-        show(check_gradient_array(
-            "layer_norm scale",
-            &layer.scale,
-            &grads.scale,
-            |scale| {
-                project(
-                    &LayerNorm {
-                        scale: scale.clone(),
-                        ..layer.clone()
-                    }
-                    .forward(&x),
-                    &w,
-                )
-            },
-        ));
-        show(check_gradient_array(
-            "layer_norm shift",
-            &layer.shift,
-            &grads.shift,
-            |shift| {
-                project(
-                    &LayerNorm {
-                        shift: shift.clone(),
-                        ..layer.clone()
-                    }
-                    .forward(&x),
-                    &w,
-                )
-            },
-        ));
+        });
+        check_gradient("layer_norm scale", &layer.scale, &grads.scale, |scale| {
+            project(
+                &LayerNorm {
+                    scale: scale.clone(),
+                    ..layer.clone()
+                }
+                .forward(&x),
+                &w,
+            )
+        });
+        check_gradient("layer_norm shift", &layer.shift, &grads.shift, |shift| {
+            project(
+                &LayerNorm {
+                    shift: shift.clone(),
+                    ..layer.clone()
+                }
+                .forward(&x),
+                &w,
+            )
+        });
+    }
+}
+
+/// A function of each element, at all scales; its inputs stay as far from zero as asked, relative to the scale.
+fn check_elementwise(
+    name: &str,
+    margin: f32,
+    forward: fn(&Array2<f32>) -> Array2<f32>,
+    backward: fn(&Array2<f32>, Array2<f32>) -> Array2<f32>,
+) {
+    for scale in INPUT_SCALES {
+        let x: Array2<f32> = away_from_zero((9, 11), scale, margin * scale, 1);
+        let w = projection_weights((9, 11), 2);
+        let d_x = backward(&x, w.clone());
+        check_gradient(name, &x, &d_x, |x| project(&forward(x), &w));
     }
 }
 
 #[test]
-fn gelu_gradient_is_right() {
-    for scale in INPUT_SCALES {
-        let x: Array2<f32> = test_array((9, 11), scale, 1);
-        let w = projection_weights((9, 11), 2);
-        show(check_gradient_array(
-            "gelu",
-            &x,
-            &gelu_backward(&x, w.clone()),
-            |x| project(&gelu(x), &w),
-        ));
-    }
-}
-
-#[test]
-fn exact_gelu_gradient_is_right() {
-    for scale in INPUT_SCALES {
-        let x: Array2<f32> = test_array((9, 11), scale, 1);
-        let w = projection_weights((9, 11), 2);
-        show(check_gradient_array(
-            "exact gelu",
-            &x,
-            &gelu_exact_backward(&x, w.clone()),
-            |x| project(&gelu_exact(x), &w),
-        ));
-    }
-}
-
-#[test]
-fn relu_gradient_is_right_on_both_sides_of_zero() {
-    for scale in INPUT_SCALES {
-        let x: Array2<f32> = away_from_zero((9, 11), scale, 0.3 * scale, 1);
-        let w = projection_weights((9, 11), 2);
-        show(check_gradient_array(
-            "relu",
-            &x,
-            &relu_backward(&x, w.clone()),
-            |x| project(&relu(x), &w),
-        ));
-    }
+fn activations_gradients_are_right() {
+    check_elementwise("gelu", 0.0, |x| gelu(x), |x, d| gelu_backward(x, d));
+    check_elementwise(
+        "exact gelu",
+        0.0,
+        |x| gelu_exact(x),
+        |x, d| gelu_exact_backward(x, d),
+    );
+    // On both sides of the kink.
+    check_elementwise("relu", 0.3, |x| relu(x), |x, d| relu_backward(x, d));
 }
 
 #[test]
@@ -212,9 +165,7 @@ fn causal_softmax_gradient_is_right_and_zero_for_the_future() {
         for (p, mut d) in p.rows().into_iter().zip(d_x.rows_mut()) {
             softmax_backward_row(p.to_slice().unwrap(), d.as_slice_mut().unwrap(), 0.7);
         }
-        show(check_gradient_array("causal softmax", &x, &d_x, |x| {
-            project(&softmax(x), &w)
-        }));
+        check_gradient("causal softmax", &x, &d_x, |x| project(&softmax(x), &w));
         assert_eq!(d_x[[0, 3]], 0.0, "row 0 sees keys 0 to 2 only");
     }
 }
@@ -229,9 +180,9 @@ fn dropout_gradient_follows_the_mask_of_the_forward_pass_in_both_builds() {
             let w = projection_weights((13, 17), 2);
             let (_, cache) = dropout.forward_train(x.clone(), &mut rng.clone());
             let d_x = dropout.backward(cache, w.clone());
-            show(check_gradient_array("dropout", &x, &d_x, |x| {
+            check_gradient("dropout", &x, &d_x, |x| {
                 project(&dropout.forward_train(x.clone(), &mut rng.clone()).0, &w)
-            }));
+            });
         }
     }
 }
@@ -243,12 +194,9 @@ fn cross_entropy_gradient_is_right() {
         let targets = vec![3, 0, 22, 3, 11];
         let (_, cache) = cross_entropy_train(logits.clone(), targets.clone());
         let d_logits = cache.backward(1.0);
-        show(check_gradient_array(
-            "cross_entropy",
-            &logits,
-            &d_logits,
-            |logits| f64::from(cross_entropy(logits, &targets)),
-        ));
+        check_gradient("cross_entropy", &logits, &d_logits, |logits| {
+            f64::from(cross_entropy(logits, &targets))
+        });
     }
 }
 
@@ -257,11 +205,8 @@ fn mse_gradient_is_right() {
     for scale in INPUT_SCALES {
         let x: Array2<f32> = test_array((3, 4), scale, 1);
         let target: Array2<f32> = test_array((3, 4), scale, 2);
-        show(check_gradient_array(
-            "mse",
-            &x,
-            &mse_loss_backward(&x, &target, 1.0),
-            |x| f64::from(mse_loss(x, &target)),
-        ));
+        check_gradient("mse", &x, &mse_loss_backward(&x, &target, 1.0), |x| {
+            f64::from(mse_loss(x, &target))
+        });
     }
 }

@@ -111,7 +111,7 @@ pub fn assert_close_named<A, B, D1, D2>(
             "{name}: {far} of {} numbers are too far from the expected ones\n  \
              worst at index {:?}: expected {want}, got {got}, difference {:e}, allowed {:e}",
             actual.len(),
-            index_at(actual.shape(), position),
+            index_at(actual, position),
             (got - want).abs(),
             tolerance.allowed(want),
         );
@@ -119,19 +119,11 @@ pub fn assert_close_named<A, B, D1, D2>(
 }
 
 /// The index, row-major, of the element at `position`.
-pub(crate) fn index_at(shape: &[usize], position: usize) -> Vec<usize> {
-    let mut rest = position;
-    let mut index: Vec<usize> = shape
-        .iter()
-        .rev()
-        .map(|&size| {
-            let i = rest % size;
-            rest /= size;
-            i
-        })
-        .collect();
-    index.reverse();
-    index
+pub(crate) fn index_at<A, D: Dimension>(array: &ArrayRef<A, D>, position: usize) -> Vec<usize> {
+    let elements = array.view().into_dyn();
+    let mut elements = elements.indexed_iter();
+    let (index, _) = elements.nth(position).expect("it is one of the elements");
+    index.slice().to_vec()
 }
 
 #[cfg(test)]

@@ -81,16 +81,6 @@ impl GradientReport {
     pub fn passed(&self) -> bool {
         self.max_rel_error <= self.tolerance
     }
-
-    /// Panics unless [`passed`](Self::passed).
-    ///
-    /// # Panics
-    ///
-    /// If an element is wrong by more than the tolerance; the message is the report.
-    #[track_caller]
-    pub fn assert_passed(&self) {
-        assert!(self.passed(), "wrong gradient: {self}");
-    }
 }
 
 impl fmt::Display for GradientReport {
@@ -130,7 +120,7 @@ impl GradientCheck {
     ///
     /// If `parameters` and `analytic` have different shapes.
     #[track_caller]
-    pub fn measure_array<D: Dimension>(
+    pub fn measure<D: Dimension>(
         &self,
         name: &str,
         parameters: &ArrayRef<f32, D>,
@@ -191,7 +181,7 @@ impl GradientCheck {
             if report.worst.is_none() || error > report.max_rel_error {
                 report.max_rel_error = error;
                 report.worst = Some(Worst {
-                    index: index_at(shape, position),
+                    index: index_at(parameters, position),
                     analytic,
                     numeric: numeric.value,
                     uncertainty: numeric.uncertainty,
@@ -200,36 +190,52 @@ impl GradientCheck {
         }
         report
     }
+
+    /// As [`measure`](Self::measure), prints the report as a line of a table, and fails if the gradient is wrong.
+    ///
+    /// # Panics
+    ///
+    /// If the shapes differ, or if an element is wrong by more than the tolerance; the message is the report.
+    #[track_caller]
+    pub fn check<D: Dimension>(
+        &self,
+        name: &str,
+        parameters: &ArrayRef<f32, D>,
+        analytic: &ArrayRef<f32, D>,
+        objective: impl FnMut(&Array<f32, D>) -> f64,
+    ) -> GradientReport {
+        let report = self.measure(name, parameters, analytic, objective);
+        println!("{report}");
+        assert!(report.passed(), "wrong gradient: {report}");
+        report
+    }
 }
 
-/// Checks a gradient with the default settings and returns the report, for a table.
+/// [`GradientCheck::check`] with the default settings.
 ///
 /// ```
 /// use ndarray::array;
-/// use test_support::check_gradient_array;
+/// use test_support::check_gradient;
 ///
 /// // objective = sum(x^3), gradient = 3 x^2
 /// let (x, d_x) = (array![0.5_f32, -1.0, 2.0], array![0.75, 3.0, 12.0]);
-/// let report = check_gradient_array("cube", &x, &d_x, |x| {
+/// let report = check_gradient("cube", &x, &d_x, |x| {
 ///     x.iter().map(|&x| f64::from(x * x * x)).sum()
 /// });
 /// assert!(report.max_rel_error < 1e-4);
-/// println!("{report}");
 /// ```
 ///
 /// # Panics
 ///
-/// If the shapes differ, or if an element is wrong by more than the default tolerance.
+/// As [`GradientCheck::check`].
 #[track_caller]
-pub fn check_gradient_array<D: Dimension>(
+pub fn check_gradient<D: Dimension>(
     name: &str,
     parameters: &ArrayRef<f32, D>,
     analytic: &ArrayRef<f32, D>,
     objective: impl FnMut(&Array<f32, D>) -> f64,
 ) -> GradientReport {
-    let report = GradientCheck::default().measure_array(name, parameters, analytic, objective);
-    report.assert_passed();
-    report
+    GradientCheck::default().check(name, parameters, analytic, objective)
 }
 
 /// An eighth of the parameters' root mean square, rounded to a power of two so that `x + h` rounds less.

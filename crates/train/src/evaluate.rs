@@ -17,17 +17,10 @@ impl Trainer {
     /// The losses of the first batches of a new pass over each loader, nothing dropped; also logged.
     ///
     /// It draws, as iterating over PyTorch's loaders does.
+    /// As soon as `stop` says so it has not been begun, and there is none; with ranks, which share the batches, nothing stops it.
     ///
     /// # Errors
     /// If a loss is not finite.
-    pub fn evaluate(&mut self) -> Result<Evaluation, TrainError> {
-        let evaluation = self.evaluate_until(&mut || false)?;
-        Ok(evaluation.expect("nothing stops it"))
-    }
-
-    /// As [`evaluate`](Self::evaluate); as soon as `stop` says so it has not been begun, and there is none.
-    ///
-    /// With ranks, which share the batches, nothing stops it.
     pub(crate) fn evaluate_until(
         &mut self,
         stop: &mut dyn FnMut() -> bool,
@@ -107,19 +100,12 @@ impl Trainer {
         }
     }
 
-    /// A greedy continuation of the prompt, prompt included; it draws nothing.
+    /// A greedy continuation of the prompt, prompt included; none as soon as `stop` says so, which is asked before each token.
+    ///
+    /// It draws nothing.
     ///
     /// # Errors
     /// If the prompt has an id that the model doesn't know, or the logits are not finite.
-    pub fn sample(&self, sample: &SampleConfig) -> Result<Vec<u32>, TrainError> {
-        let ids = self.sample_until(sample, &mut || false)?;
-        Ok(ids.expect("nothing stops it"))
-    }
-
-    /// As [`sample`](Self::sample); none as soon as `stop` says so, which is asked before each token.
-    ///
-    /// # Errors
-    /// As [`sample`](Self::sample).
     pub fn sample_until(
         &self,
         sample: &SampleConfig,

@@ -10,7 +10,7 @@ use common::{config, finish, loaders, model_config, resume, stop_after, trainer}
 use gpt::GptConfig;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use train::{AdamWConfig, RunFolder, Schedule, TrainConfig, TrainError, Trainer};
+use train::{RunFolder, Schedule, TrainConfig, TrainError, Trainer};
 
 /// A run of four steps and two batches, in its second epoch, and its checkpoint.
 fn saved() -> (tempfile::TempDir, PathBuf) {
@@ -199,96 +199,48 @@ fn a_value_that_is_not_a_number_is_refused_in_each_tensor_file() {
 #[test]
 fn other_settings_another_model_and_other_data_are_refused() {
     let (_folder, checkpoint) = saved();
-    let refused = |config: TrainConfig, model: GptConfig, swap: bool| {
-        let (mut train, validation) = loaders();
-        if swap {
-            train = validation.clone().unwrap();
-        }
-        let error = Trainer::resume(&checkpoint, config, &model, train, validation);
+    let resumed = |config, model: &GptConfig, train| {
+        let error = Trainer::resume(&checkpoint, config, model, train, loaders().1);
         match error.expect_err("another run") {
             TrainError::OtherConfig { name, .. } => name,
             other => panic!("{other}"),
         }
     };
-    let model = model_config();
-    let ours = || config(9);
-    let lr = AdamWConfig {
-        lr: 1e-3,
-        ..AdamWConfig::default()
+    let changed = |change: fn(&mut TrainConfig)| {
+        let mut config = config(9);
+        change(&mut config);
+        resumed(config, &model_config(), loaders().0)
     };
-    let optimizer = TrainConfig {
-        optimizer: lr,
-        ..ours()
+    assert_eq!(changed(|c| c.optimizer.lr = 1e-3), "optimizer");
+    let warmup = |c: &mut TrainConfig| {
+        c.schedule = Schedule::WarmupCosine {
+            warmup_steps: 2,
+            total_steps: 9,
+            initial_lr: 0.0,
+            min_lr: 0.0,
+        }
     };
-    assert_eq!(refused(optimizer, model, false), "optimizer");
-    let warmup = Schedule::WarmupCosine {
-        warmup_steps: 2,
-        total_steps: 9,
-        initial_lr: 0.0,
-        min_lr: 0.0,
+    assert_eq!(changed(warmup), "schedule");
+    assert_eq!(changed(|c| c.max_grad_norm = None), "max_grad_norm");
+    assert_eq!(changed(|c| c.accumulation = 4), "accumulation");
+    assert_eq!(changed(|c| c.eval_every = None), "eval_every");
+    let model = GptConfig {
+        n_heads: 4,
+        ..model_config()
     };
+    let (train, validation) = loaders();
+    assert_eq!(resumed(config(9), &model, train), "the model");
+    let other = validation.expect("there is one");
     assert_eq!(
-        refused(
-            TrainConfig {
-                schedule: warmup,
-                ..ours()
-            },
-            model,
-            false
-        ),
-        "schedule"
+        resumed(config(9), &model_config(), other),
+        "the training data"
     );
-    assert_eq!(
-        refused(
-            TrainConfig {
-                max_grad_norm: None,
-                ..ours()
-            },
-            model,
-            false
-        ),
-        "max_grad_norm"
-    );
-    assert_eq!(
-        refused(
-            TrainConfig {
-                accumulation: 4,
-                ..ours()
-            },
-            model,
-            false
-        ),
-        "accumulation"
-    );
-    assert_eq!(
-        refused(
-            TrainConfig {
-                eval_every: None,
-                ..ours()
-            },
-            model,
-            false
-        ),
-        "eval_every"
-    );
-    assert_eq!(
-        refused(
-            ours(),
-            GptConfig {
-                n_heads: 4,
-                ..model
-            },
-            false
-        ),
-        "the model"
-    );
-    assert_eq!(refused(ours(), model, true), "the training data");
     // More steps, and what draws nothing, may change.
     let longer = TrainConfig {
         max_steps: 12,
         sample: None,
         keep: 3,
-        ..ours()
+        ..config(9)
     };
     let mut longer = resume(&checkpoint, longer).unwrap();
     finish(&mut longer, None);

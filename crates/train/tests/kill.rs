@@ -100,7 +100,7 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
     assert_same_run(&left_alone, &killed);
     // The last process deleted what the others left half-written.
     for entry in walk(folder) {
-        assert!(!entry.contains("tmp"), "{entry}");
+        assert!(!entry.contains("unfinished"), "{entry}");
     }
     println!("{kills} kills, {steps} steps saved between them");
 }

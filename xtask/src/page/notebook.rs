@@ -11,7 +11,7 @@ use super::digits::Difference;
 use super::documents::{Erratum, Row};
 use super::highlight::highlight;
 use super::{Book, STYLE, anchor, file_name};
-use crate::workspace::{root, undented};
+use crate::workspace::root;
 
 /// The whole page.
 ///
@@ -98,7 +98,7 @@ pub(super) fn page(program: &Program, finished: &Finished, book: &Book) -> Resul
                 writeln!(
                     body,
                     "<pre tabindex=\"0\"><code>{}</code></pre>",
-                    highlight(&undented(&item(&source, start)?))
+                    highlight(&item(&source, start)?)
                 )?;
             }
             Item::Picture { name, line, code } => {

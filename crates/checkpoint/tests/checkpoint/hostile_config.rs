@@ -12,29 +12,34 @@ fn replaced(from: &str, to: &str) -> impl Fn(String) -> String {
     move |text| text.replacen(from, to, 1)
 }
 
-fn hugging_face_refused(from: &str, to: &str, parts: &[&str]) {
-    let folder = Broken::hugging_face();
-    folder
-        .change_config(replaced(from, to))
-        .is_refused(FILE, parts);
+/// Another value, as JSON, of a key that has one on its line; or one more key.
+fn set(key: &str, value: &str) -> impl Fn(String) -> String {
+    move |text| {
+        let quoted = format!("\"{key}\": ");
+        let Some((before, rest)) = text.split_once(&quoted) else {
+            return text.replacen('{', &format!("{{{quoted}{value},"), 1);
+        };
+        let end = rest.find([',', '\n']).expect("a line ends");
+        format!("{before}{quoted}{value}{}", &rest[end..])
+    }
 }
 
-fn book_refused(from: &str, to: &str, parts: &[&str]) {
+fn hugging_face_refused(change: impl FnOnce(String) -> String, parts: &[&str]) {
+    let folder = Broken::hugging_face();
+    folder.change_config(change).is_refused(FILE, parts);
+}
+
+fn book_refused(change: impl FnOnce(String) -> String, parts: &[&str]) {
     let folder = Broken::book();
-    folder
-        .change_config(replaced(from, to))
-        .is_refused(FILE, parts);
+    folder.change_config(change).is_refused(FILE, parts);
 }
 
 #[test]
 fn keys_that_are_missing() {
     for key in ["vocab_size", "n_positions", "n_embd", "n_head", "n_layer"] {
         let quoted = format!("\"{key}\"");
-        hugging_face_refused(
-            &quoted,
-            "\"something_else\"",
-            &[&format!("{key} is missing")],
-        );
+        let change = replaced(&quoted, "\"something_else\"");
+        hugging_face_refused(change, &[&format!("{key} is missing")]);
     }
     for key in [
         "vocab_size",
@@ -44,37 +49,20 @@ fn keys_that_are_missing() {
         "n_layers",
         "qkv_bias",
     ] {
-        let folder = Broken::book();
-        folder.change_config(|text| {
-            let lines = text
-                .lines()
-                .filter(|line| !line.contains(&format!("\"{key}\"")));
+        let without = |text: String| {
+            let lines = text.lines();
+            let lines = lines.filter(|line| !line.contains(&format!("\"{key}\"")));
             lines.collect::<Vec<_>>().join("\n")
-        });
-        folder.is_refused(FILE, &[&format!("{key} is missing")]);
+        };
+        book_refused(without, &[&format!("{key} is missing")]);
     }
 }
 
 #[test]
 fn sizes_that_make_no_model() {
-    hugging_face_refused(
-        "\"n_head\": 2",
-        "\"n_head\": 3",
-        &["n_embd is 8", "n_head is 3"],
-    );
-    book_refused(
-        "\"n_heads\": 2",
-        "\"n_heads\": 3",
-        &["emb_dim is 8", "n_heads is 3"],
-    );
-    for (key, value) in [
-        ("n_layer", 2),
-        ("vocab_size", 11),
-        ("n_positions", 6),
-        ("n_embd", 8),
-        ("n_head", 2),
-    ] {
-        let from = format!("\"{key}\": {value}");
+    hugging_face_refused(set("n_head", "3"), &["n_embd is 8", "n_head is 3"]);
+    book_refused(set("n_heads", "3"), &["emb_dim is 8", "n_heads is 3"]);
+    for key in ["n_layer", "vocab_size", "n_positions", "n_embd", "n_head"] {
         for wrong in [
             "0",
             "-1",
@@ -87,162 +75,98 @@ fn sizes_that_make_no_model() {
             "1e3",
             "18446744073709551616",
         ] {
-            hugging_face_refused(&from, &format!("\"{key}\": {wrong}"), &[key, "at least 1"]);
+            hugging_face_refused(set(key, wrong), &[key, "at least 1"]);
         }
     }
-    for (key, value) in [("n_layers", 2), ("vocab_size", 11), ("context_length", 6)] {
-        let from = format!("\"{key}\": {value}");
-        book_refused(&from, &format!("\"{key}\": 0"), &[key, "at least 1", "0"]);
+    for key in ["n_layers", "vocab_size", "context_length"] {
+        book_refused(set(key, "0"), &[key, "at least 1", "0"]);
     }
 }
 
 #[test]
 fn numbers_that_would_fill_the_memory_are_checked_against_the_files() {
-    for (from, to) in [
-        ("\"n_layer\": 2", "\"n_layer\": 1000000000000"),
-        ("\"n_positions\": 6", "\"n_positions\": 1000000000000000"),
-        ("\"n_embd\": 8", "\"n_embd\": 18446744073709551614"),
-        ("\"n_inner\": null", "\"n_inner\": 9223372036854775807"),
-        ("\"vocab_size\": 11", "\"vocab_size\": 4611686018427387904"),
+    for (key, huge) in [
+        ("n_positions", "1000000000000000"),
+        ("n_embd", "18446744073709551614"),
+        ("n_inner", "9223372036854775807"),
+        ("vocab_size", "4611686018427387904"),
     ] {
         let folder = Broken::hugging_face();
-        folder.change_config(replaced(from, to));
-        folder.is_refused_somewhere(&[]);
+        folder.change_config(set(key, huge)).is_refused("", &[]);
     }
-    let folder = Broken::book();
-    folder.change_config(replaced("\"n_layers\": 2", "\"n_layers\": 1000000000000"));
-    folder.is_refused_somewhere(&["trf_blocks.2.", "missing"]);
-}
-
-impl Broken {
-    /// As `is_refused`, where the file to be named may be either.
-    fn is_refused_somewhere(&self, parts: &[&str]) {
-        self.is_refused("", parts);
-    }
-}
-
-#[test]
-fn ten_to_the_twelve_layers_miss_their_third() {
     let folder = Broken::hugging_face();
-    folder.change_config(replaced("\"n_layer\": 2", "\"n_layer\": 1000000000000"));
-    folder.is_refused_somewhere(&["h.2.ln_1.weight", "missing"]);
+    folder
+        .change_config(set("n_layer", "1000000000000"))
+        .is_refused("", &["h.2.ln_1.weight", "missing"]);
+    let folder = Broken::book();
+    folder
+        .change_config(set("n_layers", "1000000000000"))
+        .is_refused("", &["trf_blocks.2.", "missing"]);
 }
 
 #[test]
 fn unknown_keys_are_refused_in_our_own_files_only() {
     book_refused(
-        "\"emb_dim\"",
-        "\"emd_dim\"",
+        replaced("\"emb_dim\"", "\"emd_dim\""),
         &["\"emd_dim\"", "did you mean \"emb_dim\""],
     );
     book_refused(
-        "\"n_heads\"",
-        "\"n_head\"",
+        replaced("\"n_heads\"", "\"n_head\""),
         &["\"n_head\"", "did you mean \"n_heads\""],
     );
     book_refused(
-        "\"format\"",
-        "\"learning_rate\": 1, \"format\"",
+        set("learning_rate", "1"),
         &["unknown key \"learning_rate\""],
     );
-    book_refused("\"book\"", "\"brook\"", &["format", "\"brook\""]);
+    book_refused(set("format", "\"brook\""), &["format", "\"brook\""]);
     let folder = Broken::hugging_face();
-    folder.change_config(replaced(
-        "\"model_type\"",
-        "\"learning_rate\": 1, \"model_type\"",
-    ));
+    folder.change_config(set("learning_rate", "1"));
     load_model(folder.path()).unwrap();
 }
 
 #[test]
 fn rates_and_epsilons_out_of_range() {
-    for wrong in ["1.0", "1", "1.5", "-0.1", "\"0.1\"", "1e999"] {
-        let part = if wrong == "1e999" { "" } else { "attn_pdrop" };
-        hugging_face_refused(
-            "\"attn_pdrop\": 0.3",
-            &format!("\"attn_pdrop\": {wrong}"),
-            &[part],
-        );
-        let part = if wrong == "1e999" {
-            ""
-        } else {
-            "drop_rate_attn"
-        };
-        book_refused(
-            "\"drop_rate_attn\": 0.3",
-            &format!("\"drop_rate_attn\": {wrong}"),
-            &[part],
-        );
+    for wrong in ["1.0", "1", "1.5", "-0.1", "\"0.1\""] {
+        hugging_face_refused(set("attn_pdrop", wrong), &["attn_pdrop"]);
+        book_refused(set("drop_rate_attn", wrong), &["drop_rate_attn"]);
     }
-    hugging_face_refused(
-        "\"attn_pdrop\": 0.3",
-        "\"attn_pdrop\": NaN",
-        &["not a JSON object"],
-    );
+    hugging_face_refused(set("attn_pdrop", "1e999"), &[]);
+    book_refused(set("drop_rate_attn", "1e999"), &[]);
+    hugging_face_refused(set("attn_pdrop", "NaN"), &["not a JSON object"]);
     for wrong in ["-1e-5", "1e300", "\"a\"", "[]"] {
-        hugging_face_refused(
-            "\"layer_norm_epsilon\": 0.00001",
-            &format!("\"layer_norm_epsilon\": {wrong}"),
-            &["layer_norm_epsilon", "finite"],
-        );
+        let key = "layer_norm_epsilon";
+        hugging_face_refused(set(key, wrong), &[key, "finite"]);
     }
 }
 
 #[test]
 fn settings_that_change_the_arithmetic_are_refused_by_name() {
-    for (from, to, parts) in [
-        (
-            "\"gelu_new\"",
-            "\"silu\"",
-            ["activation_function", "\"silu\""],
-        ),
-        ("\"gelu_new\"", "7", ["activation_function", "7"]),
-        (
-            "\"scale_attn_weights\": true",
-            "\"scale_attn_weights\": 3",
-            ["scale_attn_weights", "3"],
-        ),
-        (
-            "\"scale_attn_by_inverse_layer_idx\": false",
-            "\"scale_attn_by_inverse_layer_idx\": 3",
-            ["scale_attn_by_inverse_layer_idx", "3"],
-        ),
-        (
-            "\"add_cross_attention\": false",
-            "\"add_cross_attention\": true",
-            ["add_cross_attention", "true"],
-        ),
-        (
-            "\"add_cross_attention\": false",
-            "\"add_cross_attention\": 0",
-            ["add_cross_attention", "true or false"],
-        ),
-        ("\"gpt2\"", "\"llama\"", ["model_type", "\"llama\""]),
-        (
-            "\"GPT2LMHeadModel\"",
-            "\"GPT2ForSequenceClassification\"",
-            ["architectures", "GPT2ForSequenceClassification"],
-        ),
-        ("\"GPT2LMHeadModel\"", "7", ["architectures", "7"]),
-        (
-            "\"use_cache\"",
-            "\"quantization_config\": {\"bits\": 4}, \"use_cache\"",
-            ["quantization_config", "an object"],
-        ),
-        (
-            "\"use_cache\"",
-            "\"pruned_heads\": {\"0\": [1]}, \"use_cache\"",
-            ["pruned_heads", "an object"],
-        ),
+    for (key, value, part) in [
+        ("activation_function", "\"silu\"", "\"silu\""),
+        ("activation_function", "7", "7"),
+        ("scale_attn_weights", "3", "3"),
+        ("scale_attn_by_inverse_layer_idx", "3", "3"),
+        ("add_cross_attention", "true", "true"),
+        ("add_cross_attention", "0", "true or false"),
+        ("model_type", "\"llama\"", "\"llama\""),
+        ("quantization_config", "{\"bits\": 4}", "an object"),
+        ("pruned_heads", "{\"0\": [1]}", "an object"),
     ] {
-        hugging_face_refused(from, to, &parts);
+        hugging_face_refused(set(key, value), &[key, part]);
+    }
+    for (other, part) in [
+        (
+            "\"GPT2ForSequenceClassification\"",
+            "GPT2ForSequenceClassification",
+        ),
+        ("7", "7"),
+    ] {
+        let change = replaced("\"GPT2LMHeadModel\"", other);
+        hugging_face_refused(change, &["architectures", part]);
     }
     let folder = Broken::hugging_face();
-    folder.change_config(replaced(
-        "\"reorder_and_upcast_attn\": false",
-        "\"reorder_and_upcast_attn\": true",
-    ));
-    folder.change_config(replaced("gelu_new", "gelu_pytorch_tanh"));
+    folder.change_config(set("reorder_and_upcast_attn", "true"));
+    folder.change_config(set("activation_function", "\"gelu_pytorch_tanh\""));
     load_model(folder.path()).unwrap();
 }
 
@@ -256,17 +180,13 @@ fn text_that_is_no_json_object() {
         ("{} {}", "trailing"),
         ("\u{feff}{}", "byte-order mark"),
     ] {
-        let folder = Broken::hugging_face();
-        folder
-            .change_config(|_| text.into())
-            .is_refused(FILE, &[part]);
+        hugging_face_refused(|_| text.into(), &[part]);
     }
     let folder = Broken::hugging_face();
     fs::write(folder.config(), b"{\"a\": \"\xff\"}").unwrap();
     folder.is_refused(FILE, &["not UTF-8", "byte 7"]);
     hugging_face_refused(
-        "\"n_head\": 2",
-        "\"n_head\": 2, \"n_head\": 2",
+        set("n_head", "2, \"n_head\": 2"),
         &["\"n_head\" is there twice"],
     );
 }
@@ -277,39 +197,16 @@ fn deep_nests_and_long_texts_cost_little() {
         "[".repeat(100_000),
         format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)),
     ] {
-        hugging_face_refused(
-            "\"n_head\": 2",
-            &format!("\"n_head\": {deep}"),
-            &["recursion limit"],
-        );
-        hugging_face_refused(
-            "\"n_head\"",
-            &format!("\"x\": {deep}, \"n_head\""),
-            &["recursion limit"],
-        );
+        for key in ["n_head", "x"] {
+            hugging_face_refused(set(key, &deep), &["recursion limit"]);
+        }
     }
     let long = "x".repeat(200_000);
-    hugging_face_refused(
-        "\"n_head\": 2",
-        &format!("\"n_head\": \"{long}\""),
-        &["n_head", "xxx…"],
-    );
-    book_refused(
-        "\"format\"",
-        &format!("\"{long}\": 1, \"format\""),
-        &["unknown key \"xxx"],
-    );
-    let huge = "x".repeat(300_000);
-    hugging_face_refused(
-        "\"n_head\"",
-        &format!("\"x\": \"{huge}\", \"n_head\""),
-        &["more than the 262144"],
-    );
-    book_refused(
-        "\"format\"",
-        "\"new\\nline\": 1, \"format\"",
-        &["new\\nline"],
-    );
+    hugging_face_refused(set("n_head", &format!("\"{long}\"")), &["n_head", "xxx…"]);
+    book_refused(set(&long, "1"), &["unknown key \"xxx"]);
+    let huge = format!("\"{}\"", "x".repeat(300_000));
+    hugging_face_refused(set("x", &huge), &["more than the 262144"]);
+    book_refused(set("new\\nline", "1"), &["new\\nline"]);
 }
 
 #[test]
@@ -354,7 +251,7 @@ fn general_names_of_sizes_are_understood() {
 fn a_folder_without_configuration_says_so() {
     let folder = Broken::hugging_face();
     fs::remove_file(folder.config()).unwrap();
-    folder.is_refused_somewhere(&["no config.json"]);
+    folder.is_refused("", &["no config.json"]);
     let error = load_config(folder.path()).unwrap_err();
     assert!(error.to_string().contains("no config.json"), "{error}");
 }

@@ -7,10 +7,20 @@ use crate::support::{Broken, header_refused, join, split, weights_refused};
 
 const FILE: &str = "model.safetensors";
 
-/// A whole file of one tensor entry, as JSON, and some zeros.
-fn entry_refused(entry: &str, zeros: usize, parts: &[&str]) {
+/// A whole file of the tensor "a", as JSON, and some zeros.
+fn file_refused(entry: &str, zeros: usize, parts: &[&str]) {
     let file = join(format!(r#"{{"a":{entry}}}"#).as_bytes(), &vec![0; zeros]);
     weights_refused(|_| file, parts);
+}
+
+/// As [`file_refused`], where four zeros follow and "a" is what is named.
+fn entry_refused(entry: &str, parts: &[&str]) {
+    file_refused(entry, 4, &[&["\"a\""], parts].concat());
+}
+
+/// A tensor's entry.
+fn f32s(shape: &str, offsets: &str) -> String {
+    format!(r#"{{"dtype":"F32","shape":{shape},"data_offsets":{offsets}}}"#)
 }
 
 #[test]
@@ -72,98 +82,43 @@ fn a_header_that_is_no_json_object() {
 
 #[test]
 fn entries_that_are_not_whole() {
-    entry_refused(
-        r#"{"shape":[1],"data_offsets":[0,4]}"#,
-        4,
-        &["\"a\"", "missing field `dtype`"],
-    );
-    entry_refused(
-        r#"{"dtype":"F32","data_offsets":[0,4]}"#,
-        4,
-        &["\"a\"", "`shape`"],
-    );
-    entry_refused(
-        r#"{"dtype":"F32","shape":[1]}"#,
-        4,
-        &["\"a\"", "`data_offsets`"],
-    );
-    entry_refused(
-        r#"{"dtype":"F31","shape":[1],"data_offsets":[0,4]}"#,
-        4,
-        &["\"a\"", "unknown dtype \"F31\""],
-    );
-    entry_refused(
-        r#"{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}"#,
-        4,
-        &["\"a\"", "`-1`", "whole number"],
-    );
-    entry_refused(
-        r#"{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}"#,
-        4,
-        &["\"a\"", "1.5", "whole number"],
-    );
-    entry_refused(
-        r#"{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}"#,
-        4,
-        &["\"a\"", "whole number"],
-    );
-    entry_refused(
-        r#"{"dtype":"F32","shape":[1],"data_offsets":[0]}"#,
-        4,
-        &["\"a\"", "invalid length 1"],
-    );
-    entry_refused(
-        r#"{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1}"#,
-        4,
-        &["\"a\"", "`x`"],
-    );
-    entry_refused(
-        r#"{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}"#,
-        4,
-        &["\"a\"", "duplicate"],
-    );
-    entry_refused("7", 4, &["\"a\"", "an object"]);
+    let good = f32s("[1]", "[0,4]");
+    let without = |field: &str| good.replacen(field, "", 1);
+    entry_refused(&without(r#""dtype":"F32","#), &["missing field `dtype`"]);
+    entry_refused(&without(r#""shape":[1],"#), &["`shape`"]);
+    entry_refused(&without(r#","data_offsets":[0,4]"#), &["`data_offsets`"]);
+    entry_refused(&good.replace("F32", "F31"), &["unknown dtype \"F31\""]);
+    entry_refused(&f32s("[-1]", "[0,4]"), &["`-1`", "whole number"]);
+    entry_refused(&f32s("[1.5]", "[0,4]"), &["1.5", "whole number"]);
+    entry_refused(&f32s(r#"["1"]"#, "[0,4]"), &["whole number"]);
+    entry_refused(&f32s("[1]", "[0]"), &["invalid length 1"]);
+    entry_refused(&good.replace("}", r#","x":1}"#), &["`x`"]);
+    let twice = good.replace("{", r#"{"dtype":"F32","#);
+    entry_refused(&twice, &["duplicate"]);
+    entry_refused("7", &["an object"]);
 }
 
 #[test]
 fn spans_that_do_not_fit_shape_or_file() {
-    entry_refused(
-        r#"{"dtype":"F32","shape":[2],"data_offsets":[0,4]}"#,
-        4,
-        &["\"a\"", "takes 8 bytes", "0 to 4"],
-    );
-    entry_refused(
-        r#"{"dtype":"F32","shape":[1],"data_offsets":[4,0]}"#,
-        4,
-        &["\"a\"", "4 to 0"],
-    );
-    entry_refused(
-        r#"{"dtype":"F32","shape":[1],"data_offsets":[18446744073709551615,3]}"#,
-        4,
-        &["\"a\"", "18446744073709551615"],
-    );
-    entry_refused(
-        r#"{"dtype":"F32","shape":[2],"data_offsets":[0,8]}"#,
-        4,
-        &["\"a\"", "ends at byte 8", "only 4"],
-    );
-    entry_refused(
-        r#"{"dtype":"F32","shape":[1],"data_offsets":[0,4]}"#,
+    entry_refused(&f32s("[2]", "[0,4]"), &["takes 8 bytes", "0 to 4"]);
+    entry_refused(&f32s("[1]", "[4,0]"), &["4 to 0"]);
+    let most = "18446744073709551615";
+    entry_refused(&f32s("[1]", &format!("[{most},3]")), &[most]);
+    entry_refused(&f32s("[2]", "[0,8]"), &["ends at byte 8", "only 4"]);
+    file_refused(
+        &f32s("[1]", "[0,4]"),
         5,
         &["5 bytes follow", "end at byte 4"],
     );
-    entry_refused(
-        r#"{"dtype":"F32","shape":[1],"data_offsets":[4,8]}"#,
-        8,
-        &["\"a\"", "hole"],
-    );
-    entry_refused(
-        r#"{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}"#,
+    file_refused(&f32s("[1]", "[4,8]"), 8, &["\"a\"", "hole"]);
+    let two = |[a, b]: [String; 2]| format!(r#"{a},"b":{b}"#);
+    file_refused(
+        &two([f32s("[2]", "[0,8]"), f32s("[2]", "[4,12]")]),
         12,
         &["\"b\"", "begins at byte 4", "ends at 8"],
     );
-    entry_refused(
-        r#"{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}"#,
+    file_refused(
+        &two([f32s("[1]", "[0,4]"), f32s("[1]", "[8,12]")]),
         12,
         &["\"b\"", "begins at byte 8", "hole"],
     );
@@ -177,19 +132,11 @@ fn shapes_that_cannot_be_counted() {
         "[4294967296,4294967296]",
         "[1152921504606846976,1152921504606846976,0]",
     ] {
-        let entry = format!(r#"{{"dtype":"F32","shape":{shape},"data_offsets":[0,4]}}"#);
-        entry_refused(&entry, 4, &["\"a\""]);
+        entry_refused(&f32s(shape, "[0,4]"), &[]);
     }
-    let shape_of_twos = |n: usize| {
-        let twos = vec!["2"; n].join(",");
-        format!(r#"{{"dtype":"F32","shape":[{twos}],"data_offsets":[0,4]}}"#)
-    };
-    entry_refused(
-        &shape_of_twos(32),
-        4,
-        &["\"a\"", "[2, 2, 2, 2, 2, 2, 2, 2, …]"],
-    );
-    entry_refused(&shape_of_twos(100_000), 4, &["\"a\"", "at most 32 sizes"]);
+    let twos = |n: usize| f32s(&format!("[{}]", vec!["2"; n].join(",")), "[0,4]");
+    entry_refused(&twos(32), &["[2, 2, 2, 2, 2, 2, 2, 2, …]"]);
+    entry_refused(&twos(100_000), &["at most 32 sizes"]);
     assert!(start.elapsed() < Duration::from_secs(1));
 }
 

@@ -11,7 +11,7 @@ use atomic_file::write_atomically;
 use clap::Args;
 use generate::softmax_with_temperature;
 use gpt::GptModel;
-use ndarray::{Array1, Array2, Array4, Axis};
+use ndarray::{Array2, Array4, ArrayRef1, Axis};
 use serde::Serialize;
 use tensor_ops::cross_entropy_rows;
 
@@ -153,16 +153,18 @@ impl Inspection {
     }
 }
 
-/// The ids of the `top` largest, the largest first.
-fn likeliest(probabilities: &Array1<f32>, top: usize) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..probabilities.len() as u32).collect();
-    let larger =
-        |a: &u32, b: &u32| probabilities[*b as usize].total_cmp(&probabilities[*a as usize]);
+/// The ids of the `top` largest, the largest first, and of equal ones the lower id.
+pub(crate) fn likeliest(scores: &ArrayRef1<f32>, top: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..scores.len() as u32).collect();
+    let larger = |a: &u32, b: &u32| {
+        let by_score = scores[*b as usize].total_cmp(&scores[*a as usize]);
+        by_score.then(a.cmp(b))
+    };
     if top < order.len() {
         order.select_nth_unstable_by(top, larger);
         order.truncate(top);
     }
-    order.sort_by(larger);
+    order.sort_unstable_by(larger);
     order
 }
 
@@ -178,6 +180,7 @@ mod tests {
         assert_eq!(likeliest(&probabilities, 2), [1, 3]);
         assert_eq!(likeliest(&probabilities, 9), [1, 3, 2, 0]);
         assert!(likeliest(&probabilities, 0).is_empty());
+        assert_eq!(likeliest(&array![0.5, 1.0, 0.5, 1.0, 0.5], 3), [1, 3, 0]);
     }
 
     #[test]

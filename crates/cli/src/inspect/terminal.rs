@@ -25,12 +25,7 @@ pub(super) fn text(inspection: &Inspection, layer: usize, head: Option<usize>) -
 
 fn table(inspection: &Inspection, colours: bool) -> String {
     let names = names(inspection);
-    let widest = names
-        .iter()
-        .map(|name| name.chars().count())
-        .max()
-        .unwrap_or(0)
-        .max("token".len());
+    let widest = widest(&names).max("token".len());
     let mut table = format!("     {:<widest$}    loss  next\n", "token");
     for ((place, token), name) in inspection.tokens.iter().enumerate().zip(&names) {
         let blanks = " ".repeat(widest - name.chars().count());
@@ -74,14 +69,9 @@ fn attention(inspection: &Inspection, layer: usize, head: Option<usize>, width: 
     if let Some(head) = head {
         text += &format!("head {head} (of 0 to {})\n", heads - 1);
         let names = names(inspection);
-        let widest = names
-            .iter()
-            .map(|name| name.chars().count())
-            .max()
-            .unwrap_or(0);
+        let widest = widest(&names);
         for (row, name) in names.iter().enumerate() {
-            let blanks = " ".repeat(widest - name.chars().count());
-            text += &format!("{row:>4} {name}{blanks}  {}", shaded(of_head(head), row));
+            text += &format!("{row:>4} {name:<widest$}  {}", shaded(of_head(head), row));
             if tokens <= MOST_NUMBERS {
                 let numbers = of_head(head)
                     .row(row)
@@ -100,11 +90,7 @@ fn attention(inspection: &Inspection, layer: usize, head: Option<usize>, width: 
     for first in (0..heads).step_by(beside) {
         let group = first..(first + beside).min(heads);
         let line = |cell: &dyn Fn(usize) -> String| {
-            let cells = group.clone().map(|head| {
-                let cell = cell(head);
-                let blanks = each - cell.chars().count();
-                cell + &" ".repeat(blanks)
-            });
+            let cells = group.clone().map(|head| format!("{:<each$}", cell(head)));
             cells.collect::<String>().trim_end().to_owned() + "\n"
         };
         text += &line(&|head| format!("head {head}"));
@@ -134,6 +120,11 @@ fn names(inspection: &Inspection) -> Vec<String> {
         .iter()
         .map(|token| format!("{:?}", token.text))
         .collect()
+}
+
+fn widest(names: &[String]) -> usize {
+    let widths = names.iter().map(|name| name.chars().count());
+    widths.max().unwrap_or(0)
 }
 
 #[cfg(test)]

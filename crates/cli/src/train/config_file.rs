@@ -161,6 +161,7 @@ mod tests {
             ("n_layers = [1]", "key \"n_layers\": expected a number"),
             ("max_steps = 0", "key \"max_steps\": invalid value '0'"),
             ("beta1 = nan", "key \"beta1\": invalid value 'nan'"),
+            ("n_layers = 'two'", "key \"n_layers\": invalid value 'two'"),
             ("n_layers = 1\nn_layer = 1", "is there twice"),
             ("a = 1\nb = = 2", "line 2: "),
             ("seed = 99999999999999999999", ""),

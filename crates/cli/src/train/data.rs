@@ -178,16 +178,12 @@ fn texts_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry.with_context(|| folder.display().to_string())?.path();
-        if is(&path, "txt") && path.is_file() {
+        if path.extension() == Some(OsStr::new("txt")) && path.is_file() {
             paths.push(path);
         }
     }
     paths.sort();
     Ok(paths)
-}
-
-fn is(path: &Path, extension: &str) -> bool {
-    path.extension() == Some(OsStr::new(extension))
 }
 
 /// How texts are cut.

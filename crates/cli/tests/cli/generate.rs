@@ -3,25 +3,25 @@
 use std::io::{Read, Seek};
 use std::process::Stdio;
 
-use crate::support::{command, gpt, gpt_reading, ok, trained};
+use crate::support::trained;
 
 #[test]
 fn standard_output_is_the_text_alone_and_timings_are_on_standard_error() {
-    let ran = ok(trained(), "generate Once --temp 0 -n 5");
+    let ran = trained().ok("generate Once --temp 0 -n 5");
     assert!(
         ran.stdout.starts_with("Once") && ran.stdout.ends_with('\n'),
         "{:?}",
         ran.stdout
     );
     assert!(ran.stderr.contains("tokens/s"), "{}", ran.stderr);
-    let alone = ok(trained(), "generate Once --temp 0 -n 5 --no-display-prompt");
+    let alone = trained().ok("generate Once --temp 0 -n 5 --no-display-prompt");
     assert_eq!(format!("Once{}", alone.stdout), ran.stdout);
 }
 
 #[test]
 fn the_prompt_may_come_from_a_flag_a_file_a_pipe_or_as_ids() {
     let folder = trained();
-    let expected = ok(folder, "generate Once --temp 0 -n 4").stdout;
+    let expected = folder.ok("generate Once --temp 0 -n 4").stdout;
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "Once\n").unwrap();
     for args in [
@@ -30,14 +30,14 @@ fn the_prompt_may_come_from_a_flag_a_file_a_pipe_or_as_ids() {
         "--tokens 7454".to_owned(),
     ] {
         assert_eq!(
-            ok(folder, &format!("generate {args} --temp 0 -n 4")).stdout,
+            folder.ok(&format!("generate {args} --temp 0 -n 4")).stdout,
             expected,
             "{args}"
         );
     }
     for args in ["generate - --temp 0 -n 4", "generate --temp 0 -n 4"] {
         assert_eq!(
-            gpt_reading(folder, args, "Once\n").stdout,
+            folder.gpt_reading(args, "Once\n").stdout,
             expected,
             "{args}"
         );
@@ -47,7 +47,8 @@ fn the_prompt_may_come_from_a_flag_a_file_a_pipe_or_as_ids() {
 #[test]
 fn the_seed_is_told_before_the_text_begins() {
     let mut screen = tempfile::tempfile().unwrap();
-    let ran = command(trained(), "generate Once -n 3 --model runs/0001")
+    let ran = trained()
+        .command("generate Once -n 3 --model runs/0001")
         .stdout(screen.try_clone().unwrap())
         .stderr(screen.try_clone().unwrap())
         .status();
@@ -64,23 +65,22 @@ fn the_seed_is_told_before_the_text_begins() {
 
 #[test]
 fn json_is_one_object_with_the_new_ids_alone() {
-    let ran = ok(trained(), "generate --tokens 1,2,3 --temp 0 -n 5 --json");
+    let ran = trained().ok("generate --tokens 1,2,3 --temp 0 -n 5 --json");
     let report = ran.json();
     assert_eq!(report["tokens"].as_array().unwrap().len(), 5);
     assert!(report["text"].is_string());
     assert_eq!(report["timings"]["prompt_tokens"], 3);
     assert!(ran.stderr.is_empty(), "{}", ran.stderr);
-    let again = ok(trained(), "generate --tokens 1,2,3 --top-k 1 -n 5 --json").json();
+    let again = trained().json("generate --tokens 1,2,3 --top-k 1 -n 5");
     assert_eq!(again["tokens"], report["tokens"], "top-k 1 is greedy");
-    let beams = ok(trained(), "generate --tokens 1,2,3 --beams 1 -n 5 --json").json();
+    let beams = trained().json("generate --tokens 1,2,3 --beams 1 -n 5");
     assert_eq!(beams["tokens"], report["tokens"], "one beam is greedy");
 }
 
 #[test]
 fn the_same_seed_draws_the_same_text() {
-    let draw = |args: &str| {
-        ok(trained(), &format!("generate Once -n 12 {args} --json")).json()["tokens"].clone()
-    };
+    let draw =
+        |args: &str| trained().json(&format!("generate Once -n 12 {args}"))["tokens"].clone();
     assert_eq!(
         draw("--seed 7 --temp 1"),
         draw("-s 7 --temperature 1 --threads 2")
@@ -94,38 +94,27 @@ fn the_same_seed_draws_the_same_text() {
 
 #[test]
 fn a_full_context_is_cropped_or_ends_the_text() {
-    let tokens = |args: &str| {
-        ok(
-            trained(),
-            &format!("generate --tokens 1,2,3 --temp 0 --json {args}"),
-        )
-        .json()
-    };
+    let tokens = |args: &str| trained().json(&format!("generate --tokens 1,2,3 --temp 0 {args}"));
     assert_eq!(tokens("-n 30")["tokens"].as_array().unwrap().len(), 30);
     let stopped = tokens("-n 30 --past-context stop");
     assert_eq!(stopped["finish"], "context");
     assert!(stopped["tokens"].as_array().unwrap().len() <= 14);
     let long = vec!["5"; 40].join(",");
-    ok(
-        trained(),
-        &format!("generate --tokens {long} --temp 0 -n 2 --past-context crop"),
-    );
+    trained().ok(&format!(
+        "generate --tokens {long} --temp 0 -n 2 --past-context crop"
+    ));
 }
 
 #[test]
 fn a_stop_string_ends_the_text_before_it() {
-    let ran = ok(trained(), "generate Once --temp 0 -n 6 --json").json();
+    let ran = trained().json("generate Once --temp 0 -n 6");
     let text = ran["text"].as_str().unwrap();
     let stop: String = text
         .chars()
         .filter(|c| c.is_ascii_alphanumeric())
         .take(1)
         .collect();
-    let stopped = ok(
-        trained(),
-        &format!("generate Once --temp 0 -n 6 --json --stop {stop}"),
-    )
-    .json();
+    let stopped = trained().json(&format!("generate Once --temp 0 -n 6 --stop {stop}"));
     assert_eq!(
         stopped["text"].as_str().unwrap(),
         text.split(&stop).next().unwrap()
@@ -135,7 +124,7 @@ fn a_stop_string_ends_the_text_before_it() {
 
 #[test]
 fn an_interactive_session_continues_one_text_turn_by_turn() {
-    let ran = gpt_reading(trained(), "generate -i --temp 0 -n 3", "Once\n\n upon\n");
+    let ran = trained().gpt_reading("generate -i --temp 0 -n 3", "Once\n\n upon\n");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("decode").count(), 3, "{}", ran.stderr);
     assert!(!ran.stderr.contains("load"), "{}", ran.stderr);
@@ -153,7 +142,8 @@ fn a_closed_standard_output_is_no_error() {
         "completions bash",
         "tokenize a",
     ] {
-        let mut child = command(trained(), args)
+        let mut child = trained()
+            .command(args)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -178,33 +168,29 @@ fn a_closed_standard_output_is_no_error() {
 }
 
 #[test]
-fn precisions_other_than_f32_write_text_or_say_that_they_do_not() {
-    for precision in ["bf16", "int8"] {
-        let ran = gpt(
-            trained(),
-            &format!("generate Once --temp 0 -n 3 --precision {precision}"),
-        );
-        assert!(
-            ran.code == Some(0) || ran.stderr.contains(precision),
-            "{}",
-            ran.stderr
-        );
+fn every_precision_writes_a_text() {
+    for precision in ["f32", "f16", "bf16", "int8", "int4"] {
+        let args = format!("generate Once --temp 0 -n 3 --precision {precision}");
+        let text = trained().ok(&args).stdout;
+        assert!(text.starts_with("Once"), "{precision}: {text}");
     }
 }
 
 #[test]
 fn several_samples_are_several_texts_of_one_seed() {
     let args = "generate Once -n 8 --seed 7 --temp 1";
-    let ran = ok(trained(), &format!("{args} --num-samples 3"));
+    let ran = trained().ok(&format!("{args} --num-samples 3"));
     let texts: Vec<&str> = ran.stdout.split("---------------\n").collect();
     assert_eq!(texts.len(), 3);
     assert!(
         texts.iter().all(|text| text.starts_with("Once")),
         "{texts:?}"
     );
-    assert_eq!(texts[0], ok(trained(), args).stdout);
+    assert_eq!(texts[0], trained().ok(args).stdout);
     assert_ne!(texts[0], texts[1]);
-    let json = ok(trained(), &format!("{args} --num_samples=2 --json")).stdout;
+    let json = trained()
+        .ok(&format!("{args} --num_samples=2 --json"))
+        .stdout;
     assert_eq!(json.lines().count(), 2);
 }
 
@@ -217,7 +203,7 @@ fn a_model_that_nobody_named_is_told_on_standard_error() {
         "info",
         "eval --tokens 1,2",
     ] {
-        let ran = ok(trained(), args);
+        let ran = trained().ok(args);
         assert!(ran.stderr.contains(name), "gpt {args}: {}", ran.stderr);
     }
     for args in [
@@ -225,6 +211,6 @@ fn a_model_that_nobody_named_is_told_on_standard_error() {
         "info runs/0001",
         "logits Once --json",
     ] {
-        assert_eq!(ok(trained(), args).stderr, "", "gpt {args}");
+        assert_eq!(trained().ok(args).stderr, "", "gpt {args}");
     }
 }

@@ -1,11 +1,11 @@
 //! The help texts, and that they name what people look for.
 
-use crate::support::{folder, gpt, ok, refused};
+use crate::support::folder;
 
 #[test]
 fn every_subcommand_has_a_help_that_names_its_options() {
     let folder = folder();
-    let top = ok(folder.path(), "--help").stdout;
+    let top = folder.ok("--help").stdout;
     for (subcommand, options) in [
         (
             "train",
@@ -24,7 +24,7 @@ fn every_subcommand_has_a_help_that_names_its_options() {
         ("man", "DIR"),
     ] {
         assert!(top.contains(subcommand), "{subcommand} in {top}");
-        let help = ok(folder.path(), &format!("{subcommand} --help")).stdout;
+        let help = folder.ok(&format!("{subcommand} --help")).stdout;
         for option in options.split(' ') {
             assert!(help.contains(option), "{option} in gpt {subcommand} --help");
         }
@@ -33,7 +33,7 @@ fn every_subcommand_has_a_help_that_names_its_options() {
 
 #[test]
 fn the_help_of_train_is_grouped() {
-    let help = ok(folder().path(), "train --help").stdout;
+    let help = folder().ok("train --help").stdout;
     for heading in [
         "Data:",
         "Model:",
@@ -49,24 +49,17 @@ fn the_help_of_train_is_grouped() {
 #[test]
 fn a_mistyped_flag_is_one_line_with_a_suggestion_and_exit_code_2() {
     let folder = folder();
-    refused(
-        folder.path(),
+    folder.misused(
         "train --lerning-rate 1",
-        2,
         &["--lerning-rate", "--learning-rate"],
     );
-    refused(folder.path(), "tran", 2, &["tran", "train"]);
-    refused(
-        folder.path(),
-        "train --preset gpt2-125m",
-        2,
-        &["gpt2-125m", "gpt2-124m"],
-    );
+    folder.misused("tran", &["tran", "train"]);
+    folder.misused("train --preset gpt2-125m", &["gpt2-125m", "gpt2-124m"]);
 }
 
 #[test]
 fn without_a_subcommand_the_help_is_shown_and_the_exit_code_is_2() {
-    let ran = gpt(folder().path(), "");
+    let ran = folder().gpt("");
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("Usage: gpt"), "{}", ran.stderr);
 }
@@ -74,17 +67,16 @@ fn without_a_subcommand_the_help_is_shown_and_the_exit_code_is_2() {
 #[test]
 fn completions_and_man_pages_name_the_flags() {
     let folder = folder();
-    let path = folder.path();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let script = ok(path, &format!("completions {shell}")).stdout;
+        let script = folder.ok(&format!("completions {shell}")).stdout;
         assert!(script.contains("learning-rate"), "{shell}: {script}");
     }
-    ok(path, "man pages/man1");
-    let page = std::fs::read_to_string(path.join("pages/man1/gpt-train.1")).unwrap();
+    folder.ok("man pages/man1");
+    let page = std::fs::read_to_string(folder.join("pages/man1/gpt-train.1")).unwrap();
     assert!(
         page.starts_with(".ie") && page.contains("learning"),
         "{page}"
     );
-    assert!(path.join("pages/man1/gpt.1").exists());
-    refused(path, "completions csh", 2, &["csh", "bash"]);
+    assert!(folder.join("pages/man1/gpt.1").exists());
+    folder.misused("completions csh", &["csh", "bash"]);
 }

@@ -1,10 +1,10 @@
 //! `gpt inspect` on a tiny model: in the terminal, as JSON, and as a page in a real browser.
 
-use crate::support::{ok, trained};
+use crate::support::trained;
 
 #[test]
 fn rows_sum_to_one_and_losses_are_those_of_the_logits() {
-    let report = ok(trained(), "inspect --tokens 1,2,3,4 --top 2 --json").json();
+    let report = trained().json("inspect --tokens 1,2,3,4 --top 2");
     for row in report["attention"][0][1].as_array().unwrap() {
         let sum: f64 = row
             .as_array()
@@ -15,7 +15,7 @@ fn rows_sum_to_one_and_losses_are_those_of_the_logits() {
         assert!((sum - 1.0).abs() < 1e-6, "{row}");
     }
     assert_eq!(report["attention"][0][1][1][2], 0.0);
-    let logits = ok(trained(), "logits --tokens 1,2,3 --json").json();
+    let logits = trained().json("logits --tokens 1,2,3");
     let logits: Vec<f64> = logits["logits"]
         .as_array()
         .unwrap()
@@ -34,8 +34,10 @@ fn rows_sum_to_one_and_losses_are_those_of_the_logits() {
 
 #[test]
 fn the_terminal_shows_the_weights_of_json() {
-    let report = ok(trained(), "inspect --tokens 1,2,3,4 --json").json();
-    let shown = ok(trained(), "inspect --tokens 1,2,3,4 --layer 0 --head 1").stdout;
+    let report = trained().json("inspect --tokens 1,2,3,4");
+    let shown = trained()
+        .ok("inspect --tokens 1,2,3,4 --layer 0 --head 1")
+        .stdout;
     let last = shown.lines().last().unwrap();
     let weights: Vec<String> = report["attention"][0][1][3]
         .as_array()
@@ -44,7 +46,7 @@ fn the_terminal_shows_the_weights_of_json() {
         .map(|weight| format!("{:.4}", weight.as_f64().unwrap()))
         .collect();
     assert!(last.ends_with(&weights.join(" ")), "{last}: {weights:?}");
-    let all = ok(trained(), "inspect --tokens 1,2,3,4").stdout;
+    let all = trained().ok("inspect --tokens 1,2,3,4").stdout;
     assert!(
         all.contains("head 0") && all.contains("head 1") && all.contains('█'),
         "{all}"
@@ -53,8 +55,8 @@ fn the_terminal_shows_the_weights_of_json() {
 
 #[test]
 fn the_page_shows_the_weights_of_json_in_a_browser() {
-    let report = ok(trained(), "inspect --tokens 1,2,3,4 --json").json();
-    ok(trained(), "inspect --tokens 1,2,3,4 --html inspect.html");
+    let report = trained().json("inspect --tokens 1,2,3,4");
+    trained().ok("inspect --tokens 1,2,3,4 --html inspect.html");
     let Some(opened) = test_support::browser::open(&trained().join("inspect.html")) else {
         return;
     };

@@ -2,16 +2,14 @@
 
 #![cfg(unix)]
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
 use std::process::{Child, ChildStdout, Command};
 
-use crate::support::{TINY, checkpoint, command, folder, ok};
+use crate::support::{Folder, TINY, folder};
 
 /// Starts a long run and waits for a line that begins like this.
-fn started(folder: &Path, args: &str, beginning: &str) -> (Child, BufReader<ChildStdout>) {
-    let mut child = command(folder, args).spawn().expect("gpt runs");
+fn started(folder: &Folder, args: &str, beginning: &str) -> (Child, BufReader<ChildStdout>) {
+    let mut child = folder.command(args).spawn().expect("gpt runs");
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut line = String::new();
     while !line.starts_with(beginning) {
@@ -35,9 +33,8 @@ fn interrupt(child: &Child) {
 #[test]
 fn ctrl_c_saves_and_the_resumed_run_has_the_same_bits() {
     let folder = folder();
-    let path = folder.path();
     let (mut child, mut lines) = started(
-        path,
+        &folder,
         &format!(
             "train {TINY} --max-steps 100000 --lr-decay-steps 100 --log-interval 1 --out-dir run"
         ),
@@ -51,7 +48,7 @@ fn ctrl_c_saves_and_the_resumed_run_has_the_same_bits() {
         rest.contains("\nstopped after step") && rest.contains("gpt train --resume run"),
         "{rest}"
     );
-    assert!(path.join("run/loss.svg").exists());
+    assert!(folder.join("run/loss.svg").exists());
     let done: u64 = rest
         .split("stopped after step ")
         .nth(1)
@@ -62,25 +59,21 @@ fn ctrl_c_saves_and_the_resumed_run_has_the_same_bits() {
         .parse()
         .unwrap();
     let end = done + 3;
-    ok(path, &format!("train --resume run --max-steps {end}"));
-    ok(
-        path,
-        &format!("train {TINY} --max-steps {end} --lr-decay-steps 100 --out-dir whole"),
-    );
-    let model =
-        |run: &str| fs::read(checkpoint(&path.join(run)).join("model.safetensors")).unwrap();
-    assert!(model("run") == model("whole"));
+    folder.ok(&format!("train --resume run --max-steps {end}"));
+    folder.ok(&format!(
+        "train {TINY} --max-steps {end} --lr-decay-steps 100 --out-dir whole"
+    ));
+    assert!(folder.tensors("run") == folder.tensors("whole"));
 }
 
 #[test]
 fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let folder = folder();
-    let path = folder.path();
     // A step takes so long that the second Ctrl-C comes before its end.
     let flags = format!("{TINY} --gradient-accumulation-steps 4000 --lr-decay-steps 100");
-    ok(path, &format!("train {flags} --max-steps 1 --out-dir run"));
-    let before = checkpoint(&path.join("run"));
-    let (mut child, _stdout) = started(path, "train --resume run --max-steps 100", "resumed");
+    folder.ok(&format!("train {flags} --max-steps 1 --out-dir run"));
+    let before = folder.checkpoint("run");
+    let (mut child, _stdout) = started(&folder, "train --resume run --max-steps 100", "resumed");
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     interrupt(&child);
     let mut line = String::new();
@@ -94,24 +87,23 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     // The first Ctrl-C may have had the time to save within the step; either way a whole checkpoint is the newest.
-    let after = checkpoint(&path.join("run"));
+    let after = folder.checkpoint("run");
     let within_the_step = format!("{}-batch-", before.display());
     assert!(
         after == before || after.display().to_string().starts_with(&within_the_step),
         "{}",
         after.display()
     );
-    ok(path, "train --resume run --max-steps 1");
+    folder.ok("train --resume run --max-steps 1");
 }
 
 #[test]
 fn ctrl_c_is_heard_within_a_sample() {
     let folder = folder();
-    let path = folder.path();
     // A sample that would take hours.
     let flags = TINY.replace("--sample-tokens 3", "--sample-tokens 100000000");
     let flags = format!("{flags} --sample-interval 1 --max-steps 9 --out-dir run");
-    let (mut child, mut lines) = started(path, &format!("train {flags}"), "step 1/9");
+    let (mut child, mut lines) = started(&folder, &format!("train {flags}"), "step 1/9");
     interrupt(&child);
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();

@@ -1,6 +1,6 @@
 //! The session in the README is what the program does.
 
-use crate::support::gpt_with;
+use crate::support::folder;
 
 const README: &str = include_str!("../../README.md");
 
@@ -30,12 +30,12 @@ fn matches(shown: &str, printed: &str) -> bool {
 
 #[test]
 fn the_session_in_the_readme_prints_what_it_shows() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let session = README.split("```console\n").nth(1).unwrap();
     let session = session.split("```").next().unwrap();
     for step in session.split("$ gpt ").skip(1) {
         let (command, shown) = step.split_once('\n').unwrap();
-        let ran = gpt_with(folder.path(), &words(command));
+        let ran = folder.gpt_with(&words(command));
         assert_eq!(ran.code, Some(0), "gpt {command}\n{}", ran.stderr);
         let shown = shown.trim_end();
         assert!(

@@ -1,70 +1,50 @@
 //! `gpt train --resume` through the binary: the same bits as a run that never stopped.
 
 use std::fs;
-use std::path::Path;
 
-use crate::support::{TINY, checkpoint, folder, gpt, log, logged_losses, ok, refused};
+use crate::support::{TINY, folder};
 
 /// With dropout, an epoch's end on the way, and steps of three batches.
 const FLAGS: &str = "--drop-rate 0.2 --gradient-accumulation-steps 3 --save-interval 4";
 
-fn files(run: &Path) -> [Vec<u8>; 2] {
-    ["model.safetensors", "optimizer.safetensors"]
-        .map(|file| fs::read(checkpoint(run).join(file)).expect("a file of the checkpoint"))
-}
-
 #[test]
 fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     let folder = folder();
-    let path = folder.path();
-    ok(
-        path,
-        &format!("train {TINY} {FLAGS} --max-steps 12 --out-dir whole"),
-    );
-    ok(
-        path,
-        &format!("train {TINY} {FLAGS} --max-steps 5 --lr-decay-steps 12 --out-dir parts"),
-    );
-    let ran = ok(path, "train --resume parts --max-steps 12");
+    folder.ok(&format!(
+        "train {TINY} {FLAGS} --max-steps 12 --out-dir whole"
+    ));
+    folder.ok(&format!(
+        "train {TINY} {FLAGS} --max-steps 5 --lr-decay-steps 12 --out-dir parts"
+    ));
+    let ran = folder.ok("train --resume parts --max-steps 12");
     assert!(
         ran.stdout.contains("resumed   after step 5")
             && ran.stdout.contains("trained 7 steps, from 5 to 12, in"),
         "{}",
         ran.stdout
     );
-    assert!(files(&path.join("whole")) == files(&path.join("parts")));
-    assert_eq!(
-        logged_losses(&path.join("whole")),
-        logged_losses(&path.join("parts"))
-    );
+    assert!(folder.tensors("whole") == folder.tensors("parts"));
+    assert_eq!(folder.logged_losses("whole"), folder.logged_losses("parts"));
 }
 
 #[test]
 fn resume_without_a_folder_takes_the_newest_run_or_the_out_dir() {
     let folder = folder();
-    let path = folder.path();
-    ok(
-        path,
-        &format!("train {TINY} --max-steps 2 --lr-decay-steps 4"),
-    );
-    ok(path, "train --resume --max-steps 3");
-    ok(path, "train --resume --out-dir runs/0001 --max-steps 4");
-    ok(
-        path,
-        "train --init-from resume --out-dir runs/0001 --max-steps 5",
-    );
-    assert_eq!(logged_losses(&path.join("runs/0001")).len(), 5);
+    folder.ok(&format!("train {TINY} --max-steps 2 --lr-decay-steps 4"));
+    folder.ok("train --resume --max-steps 3");
+    folder.ok("train --resume --out-dir runs/0001 --max-steps 4");
+    folder.ok("train --init-from resume --out-dir runs/0001 --max-steps 5");
+    assert_eq!(folder.logged_losses("runs/0001").len(), 5);
 }
 
 #[test]
 fn a_run_that_is_done_can_be_resumed_and_does_nothing() {
     let folder = folder();
-    let path = folder.path();
-    ok(path, &format!("train {TINY} --max-steps 2 --out-dir run"));
-    let before = files(&path.join("run"));
-    let log = log(&path.join("run"));
-    let ran = ok(path, "train --resume run");
-    assert!(before == files(&path.join("run")));
+    folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
+    let before = folder.tensors("run");
+    let log = folder.log("run");
+    let ran = folder.ok("train --resume run");
+    assert!(before == folder.tensors("run"));
     assert!(
         ran.stdout.contains("finished after 2 steps")
             && ran.stdout.contains("--resume run --max-steps N"),
@@ -75,33 +55,23 @@ fn a_run_that_is_done_can_be_resumed_and_does_nothing() {
         let all = log.iter().filter(|line| line["event"] != "start");
         all.cloned().collect()
     };
-    assert_eq!(
-        events(&crate::support::log(&path.join("run"))),
-        events(&log)
-    );
+    assert_eq!(events(&folder.log("run")), events(&log));
 }
 
 #[test]
 fn another_configuration_is_refused_by_name_with_both_values() {
     let folder = folder();
-    let path = folder.path();
-    ok(path, &format!("train {TINY} --max-steps 2 --out-dir run"));
-    refused(
-        path,
+    folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
+    folder.refused(
         "train --resume run --n-layers 2",
-        1,
         &["--n-layers is 1", "2 was asked for"],
     );
-    refused(
-        path,
+    folder.refused(
         "train --resume run --learning-rate 0.5",
-        1,
         &["--learning-rate is 0.01", "0.5", "--init-from run"],
     );
-    refused(
-        path,
+    folder.refused(
         &format!("train {TINY} --max-steps 2 --out-dir run"),
-        1,
         &["there is a run in this folder", "--resume run"],
     );
 }
@@ -109,49 +79,39 @@ fn another_configuration_is_refused_by_name_with_both_values() {
 #[test]
 fn options_that_were_cut_are_refused_wherever_a_line_ends() {
     let folder = folder();
-    let path = folder.path();
-    ok(path, &format!("train {TINY} --max-steps 2 --out-dir run"));
-    let options = path.join("run/options.toml");
+    folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
+    let options = folder.join("run/options.toml");
     let text = fs::read_to_string(&options).unwrap();
     for (end, _) in text.match_indices('\n').take(text.lines().count() - 1) {
         fs::write(&options, &text[..end]).unwrap();
-        refused(
-            path,
+        folder.refused(
             "train --resume run --max-steps 3",
-            1,
             &["run/options.toml", "emptied or cut"],
         );
     }
     fs::write(&options, text).unwrap();
-    ok(path, "train --resume run --max-steps 3");
+    folder.ok("train --resume run --max-steps 3");
 }
 
 #[test]
 fn other_data_under_the_same_name_is_refused() {
     let folder = folder();
-    let path = folder.path();
-    ok(path, &format!("train {TINY} --max-steps 2 --out-dir run"));
-    fs::write(path.join("data.bin"), [1u8, 0].repeat(400)).unwrap();
-    refused(
-        path,
-        "train --resume run --max-steps 3",
-        1,
-        &["training data"],
-    );
+    folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
+    folder.write("data.bin", [1u8, 0].repeat(400));
+    folder.refused("train --resume run --max-steps 3", &["training data"]);
 }
 
 #[test]
 fn a_damaged_checkpoint_is_refused_by_the_files_name() {
     let folder = folder();
-    let path = folder.path();
     for (file, damage) in [
         ("model.safetensors", false),
         ("state.json", true),
         ("optimizer.safetensors", true),
     ] {
         let run = file.replace('.', "");
-        ok(path, &format!("train {TINY} --max-steps 2 --out-dir {run}"));
-        let damaged = checkpoint(&path.join(&run)).join(file);
+        folder.ok(&format!("train {TINY} --max-steps 2 --out-dir {run}"));
+        let damaged = folder.checkpoint(&run).join(file);
         let mut bytes = fs::read(&damaged).unwrap();
         let expected = match damage {
             true => {
@@ -165,10 +125,8 @@ fn a_damaged_checkpoint_is_refused_by_the_files_name() {
             }
         };
         fs::write(&damaged, bytes).unwrap();
-        refused(
-            path,
+        folder.refused(
             &format!("train --resume {run} --max-steps 3"),
-            1,
             &[file, expected],
         );
     }
@@ -177,55 +135,40 @@ fn a_damaged_checkpoint_is_refused_by_the_files_name() {
 #[test]
 fn there_must_be_something_to_resume() {
     let folder = folder();
-    let path = folder.path();
-    fs::create_dir(path.join("empty")).unwrap();
-    refused(path, "train --resume", 1, &["runs/", "gpt train"]);
-    refused(
-        path,
-        "train --resume nowhere",
-        1,
-        &["nowhere", "no such folder"],
-    );
-    refused(
-        path,
-        "train --resume empty",
-        1,
-        &["empty", "no run to resume"],
-    );
-    refused(path, "train --resume data.bin", 1, &["data.bin", "file"]);
+    fs::create_dir(folder.join("empty")).unwrap();
+    folder.refused("train --resume", &["runs/", "gpt train"]);
+    folder.refused("train --resume nowhere", &["nowhere", "no such folder"]);
+    folder.refused("train --resume empty", &["empty", "no run to resume"]);
+    folder.refused("train --resume data.bin", &["data.bin", "file"]);
 }
 
 #[cfg(unix)]
 #[test]
 fn a_run_killed_at_any_moment_resumes_to_the_same_bits() {
-    use crate::support::command;
     use std::time::Duration;
     let folder = folder();
-    let path = folder.path();
     let flags = format!(
         "train {TINY} --drop-rate 0.1 --save-interval 1 --sample-interval 0 --max-steps 60"
     );
-    ok(path, &format!("{flags} --out-dir whole"));
+    folder.ok(&format!("{flags} --out-dir whole"));
     for delay in [30, 90, 170] {
         let run = format!("killed{delay}");
-        let mut child = command(path, &format!("{flags} --out-dir {run}"))
+        let mut child = folder
+            .command(&format!("{flags} --out-dir {run}"))
             .spawn()
             .unwrap();
         std::thread::sleep(Duration::from_millis(delay));
         child.kill().unwrap(); // SIGKILL
         child.wait().unwrap();
-        if !path.join(&run).join("options.toml").exists() {
+        if !folder.join(&run).join("options.toml").exists() {
             continue; // it had not begun
         }
-        let ran = gpt(path, &format!("train --resume {run}"));
+        let ran = folder.gpt(&format!("train --resume {run}"));
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         assert!(
-            files(&path.join("whole")) == files(&path.join(&run)),
+            folder.tensors("whole") == folder.tensors(&run),
             "after {delay} ms"
         );
-        assert_eq!(
-            logged_losses(&path.join("whole")),
-            logged_losses(&path.join(&run))
-        );
+        assert_eq!(folder.logged_losses("whole"), folder.logged_losses(&run));
     }
 }

@@ -1,6 +1,8 @@
 //! Runs the binary in a folder of its own, and makes models that train in no time.
 
 use std::ffi::OsStr;
+use std::io::Write;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -13,29 +15,152 @@ pub(crate) const TINY: &str = "--data data.bin --vocab-size 61 --n-layers 1 --n-
     --context-length 8 --batch-size 4 --threads 1 --learning-rate 0.01 --warmup-steps 2 \
     --eval-interval 5 --eval-iters 2 --sample-tokens 3";
 
+/// A folder of its own, in which `gpt` runs without an input.
+pub(crate) struct Folder(TempDir);
+
 /// A folder with `data.bin`, 400 ids below 61.
-pub(crate) fn folder() -> TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+pub(crate) fn folder() -> Folder {
+    let folder = Folder(tempfile::tempdir().expect("a temporary folder"));
     let ids = (0..400u32).map(|i| (i * i / 7 + 3 * i) % 61);
     let bytes: Vec<u8> = ids.flat_map(|id| (id as u16).to_le_bytes()).collect();
-    std::fs::write(folder.path().join("data.bin"), bytes).expect("a file");
+    folder.write("data.bin", bytes);
     folder
 }
 
-/// `gpt` with arguments that stand apart by blanks, in a folder, without an input.
-pub(crate) fn command(folder: &Path, args: &str) -> Command {
-    command_with(folder, args.split_whitespace())
+/// A model of GPT-2's vocabulary in `runs/0001`, made once for all tests; nothing may write here.
+pub(crate) fn trained() -> &'static Folder {
+    static FOLDER: OnceLock<Folder> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = folder();
+        folder.ok(
+            "train --tokenizer gpt2 --n-layers 1 --n-heads 2 --emb-dim 8 --context-length 16 --batch-size 2 --max-steps 2 \
+             --eval-iters 1 --threads 1 --sample-tokens 2",
+        );
+        folder
+    })
 }
 
-fn command_with(folder: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpt"));
-    command
-        .args(args)
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Folder {
+    /// `gpt` with arguments that stand apart by blanks.
+    pub(crate) fn command(&self, args: &str) -> Command {
+        self.command_with(args.split_whitespace())
+    }
+
+    fn command_with(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpt"));
+        command
+            .args(args)
+            .current_dir(&**self)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs `gpt`.
+    pub(crate) fn gpt(&self, args: &str) -> Ran {
+        self.command(args).output().expect("gpt runs").into()
+    }
+
+    /// Runs `gpt` with arguments that may have blanks.
+    pub(crate) fn gpt_with(&self, args: &[String]) -> Ran {
+        let output = self.command_with(args).output();
+        output.expect("gpt runs").into()
+    }
+
+    /// Runs `gpt` with a text on standard input.
+    pub(crate) fn gpt_reading(&self, args: &str, input: &str) -> Ran {
+        let mut child = self
+            .command(args)
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("gpt runs");
+        let mut stdin = child.stdin.take().expect("it is piped");
+        stdin.write_all(input.as_bytes()).expect("gpt reads");
+        drop(stdin);
+        child.wait_with_output().expect("gpt ends").into()
+    }
+
+    /// Runs `gpt`, which must succeed.
+    #[track_caller]
+    pub(crate) fn ok(&self, args: &str) -> Ran {
+        let ran = self.gpt(args);
+        let (stdout, stderr) = (&ran.stdout, &ran.stderr);
+        assert_eq!(ran.code, Some(0), "gpt {args}\n{stdout}{stderr}");
+        ran
+    }
+
+    /// Runs `gpt` with `--json`, which must succeed.
+    #[track_caller]
+    pub(crate) fn json(&self, args: &str) -> Value {
+        self.ok(&format!("{args} --json")).json()
+    }
+
+    /// Runs `gpt`, which must fail in one line that holds all of `parts`.
+    #[track_caller]
+    pub(crate) fn refused(&self, args: &str, parts: &[&str]) {
+        self.gpt(args).is_refusal(args, 1, parts);
+    }
+
+    /// As [`refused`](Self::refused), where the command line is at fault.
+    #[track_caller]
+    pub(crate) fn misused(&self, args: &str, parts: &[&str]) {
+        self.gpt(args).is_refusal(args, 2, parts);
+    }
+
+    /// Writes a file.
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        std::fs::write(self.join(name), bytes).expect("a file");
+    }
+
+    /// The names of a run's checkpoints, the newest last.
+    pub(crate) fn checkpoints(&self, run: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.join(run).join("checkpoints")).expect("a run");
+        let names = entries.map(|entry| entry.expect("an entry").file_name().into_string());
+        let mut names: Vec<String> = names.collect::<Result<_, _>>().expect("text");
+        names.sort();
+        names
+    }
+
+    /// A run's model folder: the newest checkpoint.
+    pub(crate) fn checkpoint(&self, run: &str) -> PathBuf {
+        let newest = self.checkpoints(run).pop().expect("a checkpoint");
+        self.join(run).join("checkpoints").join(newest)
+    }
+
+    /// A run's newest weights and moments, byte for byte.
+    pub(crate) fn tensors(&self, run: &str) -> [Vec<u8>; 2] {
+        let checkpoint = self.checkpoint(run);
+        ["model.safetensors", "optimizer.safetensors"]
+            .map(|file| std::fs::read(checkpoint.join(file)).expect("a file of the checkpoint"))
+    }
+
+    /// Every line of a run's log.
+    pub(crate) fn log(&self, run: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.join(run).join("log.jsonl")).expect("a log");
+        text.lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    }
+
+    /// The losses that a run has logged: (step, loss), in order.
+    pub(crate) fn logged_losses(&self, run: &str) -> Vec<(u64, f64)> {
+        let log = self.log(run).into_iter();
+        log.filter(|line| line["event"] == "step")
+            .map(|line| {
+                let step = line["step"].as_u64().expect("a step");
+                (step, line["loss"].as_f64().expect("a loss"))
+            })
+            .collect()
+    }
 }
 
 /// What a run of `gpt` gave.
@@ -60,124 +185,21 @@ impl Ran {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).expect("one JSON object")
     }
-}
 
-/// Runs `gpt`.
-pub(crate) fn gpt(folder: &Path, args: &str) -> Ran {
-    command(folder, args).output().expect("gpt runs").into()
-}
-
-/// Runs `gpt` with arguments that may have blanks.
-pub(crate) fn gpt_with(folder: &Path, args: &[String]) -> Ran {
-    command_with(folder, args)
-        .output()
-        .expect("gpt runs")
-        .into()
-}
-
-/// Runs `gpt`, which must succeed.
-#[track_caller]
-pub(crate) fn ok(folder: &Path, args: &str) -> Ran {
-    let ran = gpt(folder, args);
-    assert_eq!(
-        ran.code,
-        Some(0),
-        "gpt {args}\n{}{}",
-        ran.stdout,
-        ran.stderr
-    );
-    ran
-}
-
-/// Runs `gpt`, which must fail with this code and one line that holds all of `parts`.
-#[track_caller]
-pub(crate) fn refused(folder: &Path, args: &str, code: i32, parts: &[&str]) {
-    let ran = gpt(folder, args);
-    assert_eq!(
-        ran.code,
-        Some(code),
-        "gpt {args}\n{}{}",
-        ran.stdout,
-        ran.stderr
-    );
-    let lines: Vec<&str> = ran.stderr.lines().filter(|line| !line.is_empty()).collect();
-    assert_eq!(
-        lines.len(),
-        1,
-        "gpt {args}: one line expected: {}",
-        ran.stderr
-    );
-    assert!(lines[0].starts_with("error: "), "gpt {args}: {}", lines[0]);
-    for part in parts {
-        assert!(
-            lines[0].contains(part),
-            "gpt {args}: {part:?} expected in: {}",
-            lines[0]
-        );
+    #[track_caller]
+    fn is_refusal(&self, args: &str, code: i32, parts: &[&str]) {
+        let Self { stdout, stderr, .. } = self;
+        assert_eq!(self.code, Some(code), "gpt {args}\n{stdout}{stderr}");
+        let lines: Vec<&str> = stderr.lines().filter(|line| !line.is_empty()).collect();
+        let [line] = lines[..] else {
+            panic!("gpt {args}: one line expected: {stderr}");
+        };
+        assert!(line.starts_with("error: "), "gpt {args}: {line}");
+        for part in parts {
+            assert!(
+                line.contains(part),
+                "gpt {args}: {part:?} expected in: {line}"
+            );
+        }
     }
-}
-
-/// Runs `gpt` with a text on standard input.
-pub(crate) fn gpt_reading(folder: &Path, args: &str, input: &str) -> Ran {
-    use std::io::Write;
-    let mut child = command(folder, args)
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("gpt runs");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin.write_all(input.as_bytes()).expect("gpt reads");
-    drop(stdin);
-    child.wait_with_output().expect("gpt ends").into()
-}
-
-/// The names of a run's checkpoints, the newest last.
-pub(crate) fn checkpoints(run: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(run.join("checkpoints")).expect("a run");
-    let names = entries.map(|entry| entry.expect("an entry").file_name().into_string());
-    let mut names: Vec<String> = names.collect::<Result<_, _>>().expect("text");
-    names.sort();
-    names
-}
-
-/// A run's model folder: the newest checkpoint.
-pub(crate) fn checkpoint(run: &Path) -> PathBuf {
-    let newest = checkpoints(run).pop().expect("a checkpoint");
-    run.join("checkpoints").join(newest)
-}
-
-/// A model of GPT-2's vocabulary in `runs/0001`, made once for all tests; nothing may write here.
-pub(crate) fn trained() -> &'static Path {
-    static FOLDER: OnceLock<TempDir> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        ok(
-            folder.path(),
-            "train --tokenizer gpt2 --n-layers 1 --n-heads 2 --emb-dim 8 --context-length 16 --batch-size 2 --max-steps 2 \
-             --eval-iters 1 --threads 1 --sample-tokens 2",
-        );
-        folder
-    });
-    folder.path()
-}
-
-/// The losses that a run has logged: (step, loss), in order.
-pub(crate) fn logged_losses(run: &Path) -> Vec<(u64, f64)> {
-    log(run)
-        .iter()
-        .filter(|line| line["event"] == "step")
-        .map(|line| {
-            (
-                line["step"].as_u64().expect("a step"),
-                line["loss"].as_f64().expect("a loss"),
-            )
-        })
-        .collect()
-}
-
-/// Every line of a run's log.
-pub(crate) fn log(run: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(run.join("log.jsonl")).expect("a log");
-    text.lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect()
 }

@@ -2,13 +2,12 @@
 
 use std::fs;
 
-use crate::support::{TINY, folder, gpt_reading, ok, refused, trained};
+use crate::support::{TINY, folder, trained};
 
 #[test]
 fn tokenize_shows_ids_and_pieces_and_writes_token_files() {
     let folder = folder();
-    let path = folder.path();
-    let report = ok(path, "tokenize Akwirw --json").json();
+    let report = folder.json("tokenize Akwirw");
     assert_eq!(report["tokens"], serde_json::json!([33901, 86, 343, 86]));
     assert_eq!(report["pieces"], serde_json::json!(["Ak", "w", "ir", "w"]));
     assert_eq!(
@@ -16,82 +15,84 @@ fn tokenize_shows_ids_and_pieces_and_writes_token_files() {
         (&4.into(), &6.into())
     );
     assert_eq!(
-        ok(path, "tokenize --tokens 33901,86,343,86 --json").json()["text"],
+        folder.json("tokenize --tokens 33901,86,343,86")["text"],
         "Akwirw"
     );
     assert_eq!(
-        ok(path, "tokenize Akwirw --ids").stdout,
+        folder.ok("tokenize Akwirw --ids").stdout,
         "33901,86,343,86\n"
     );
     assert_eq!(
-        gpt_reading(path, "tokenize --count", "Hello, world").stdout,
+        folder
+            .gpt_reading("tokenize --count", "Hello, world")
+            .stdout,
         "3\n"
     );
-    let table = ok(path, "tokenize a").stdout;
+    let table = folder.ok("tokenize a").stdout;
     assert!(
         table.contains("64  \"a\"") && table.contains("1 tokens, 1 characters, 1 bytes"),
         "{table}"
     );
-    ok(path, "tokenize Akwirw -o out.bin");
-    assert_eq!(fs::read(path.join("out.bin")).unwrap().len(), 8);
+    folder.ok("tokenize Akwirw -o out.bin");
+    assert_eq!(fs::read(folder.join("out.bin")).unwrap().len(), 8);
     assert_eq!(
-        ok(path, "tokenize -f out.bin --ids").stdout,
+        folder.ok("tokenize -f out.bin --ids").stdout,
         "33901,86,343,86\n"
     );
-    assert_eq!(ok(path, "tokenize <|endoftext|> --ids").stdout, "50256\n");
+    assert_eq!(folder.ok("tokenize <|endoftext|> --ids").stdout, "50256\n");
     assert_eq!(
-        ok(path, "tokenize <|endoftext|> --special text --count").stdout,
+        folder
+            .ok("tokenize <|endoftext|> --special text --count")
+            .stdout,
         "7\n"
     );
-    refused(
-        path,
+    folder.refused(
         "tokenize <|endoftext|> --special refuse",
-        1,
         &["<|endoftext|>", "not allowed"],
     );
-    refused(path, "tokenize --tokens 50257", 1, &["50257"]);
-    assert_eq!(gpt_reading(path, "tokenize --count", "").stdout, "0\n");
+    folder.refused("tokenize --tokens 50257", &["50257"]);
+    assert_eq!(folder.gpt_reading("tokenize --count", "").stdout, "0\n");
 }
 
 #[test]
 fn info_counts_the_parameters_of_the_book() {
     let folder = folder();
-    let report = ok(folder.path(), "info --preset gpt2-124m --json").json();
+    let report = folder.json("info --preset gpt2-124m");
     assert_eq!(report["parameters"], 163_009_536);
     assert_eq!(report["parameters_without_out_head"], 124_412_160);
     assert_eq!(report["memory"]["f32"], 652_038_144u64);
-    let text = ok(folder.path(), "info --preset gpt2-124m").stdout;
+    let text = folder.ok("info --preset gpt2-124m").stdout;
     assert!(
         text.contains("163,009,536") && text.contains("trf_blocks.{i}.att.W_query.weight"),
         "{text}"
     );
-    assert!(ok(trained(), "info").stdout.contains("runs/0001"));
+    assert!(trained().ok("info").stdout.contains("runs/0001"));
 }
 
 #[test]
 fn logits_are_those_of_the_last_position_and_read_back_exactly() {
-    let report = ok(trained(), "logits --tokens 1,2,3 --json").json();
+    let report = trained().json("logits --tokens 1,2,3");
     let logits = report["logits"].as_array().unwrap();
     assert_eq!(logits.len(), 50257);
     let best = (0..logits.len())
         .max_by(|&a, &b| logits[a].as_f64().partial_cmp(&logits[b].as_f64()).unwrap());
-    let greedy = ok(trained(), "generate --tokens 1,2,3 --temp 0 -n 1 --json").json();
+    let greedy = trained().json("generate --tokens 1,2,3 --temp 0 -n 1");
     assert_eq!(greedy["tokens"][0].as_u64().map(|id| id as usize), best);
-    let table = ok(trained(), "logits Once --top 3").stdout;
+    let table = trained().ok("logits Once --top 3").stdout;
     assert_eq!(table.lines().count(), 4, "{table}");
 }
 
 #[test]
 fn eval_is_the_mean_of_each_token_s_loss() {
     let folder = trained();
-    let of = |args: &str| ok(folder, &format!("eval {args} --json")).json();
+    let of = |args: &str| folder.json(&format!("eval {args}"));
     let two = of("--tokens 1,2");
     let three = of("--tokens 1,2,3");
     assert_eq!(three["tokens"], 2);
     let loss = three["loss"].as_f64().unwrap();
     assert!((three["perplexity"].as_f64().unwrap() / loss.exp() - 1.0).abs() < 1e-12);
     // The loss of the third token alone, by its logits.
-    let logits = ok(folder, "logits --tokens 1,2 --json").json()["logits"].clone();
+    let logits = folder.json("logits --tokens 1,2")["logits"].clone();
     let logits: Vec<f64> = logits
         .as_array()
         .unwrap()
@@ -113,37 +114,28 @@ fn a_smaller_stride_predicts_the_same_tokens_with_more_before_them() {
     )
     .unwrap();
     let name = text.path().display();
-    let of = |args: &str| ok(folder, &format!("eval --data {name} {args} --json")).json();
+    let of = |args: &str| folder.json(&format!("eval --data {name} {args}"));
     let (far, near) = (of(""), of("--stride 4"));
     assert_eq!(far["tokens"], near["tokens"]);
     assert_ne!(far["loss"], near["loss"]);
     assert_eq!(far["loss"], of("--stride 16")["loss"]);
-    let piped = gpt_reading(
-        folder,
+    let piped = folder.gpt_reading(
         "eval --data - --json",
         &fs::read_to_string(text.path()).unwrap(),
     );
     assert_eq!(piped.json()["loss"], far["loss"]);
-    refused(
-        folder,
+    folder.misused(
         &format!("eval --data {name} --stride 0"),
-        2,
         &["--stride", "0"],
     );
-    refused(
-        folder,
+    folder.refused(
         &format!("eval --data {name} --stride 17"),
-        1,
         &["--stride", "17", "16"],
     );
-    refused(
-        folder,
-        &format!("eval --data {name} -c 17"),
-        1,
-        &["17", "16"],
-    );
+    folder.refused(&format!("eval --data {name} -c 17"), &["17", "16"]);
     assert!(
-        ok(folder, &format!("eval --data {name}"))
+        folder
+            .ok(&format!("eval --data {name}"))
             .stdout
             .contains("perplexity")
     );
@@ -152,35 +144,29 @@ fn a_smaller_stride_predicts_the_same_tokens_with_more_before_them() {
 #[test]
 fn a_converted_model_gives_the_same_logits_in_both_layouts() {
     let folder = folder();
-    let path = folder.path();
-    ok(
-        path,
-        &format!("train {TINY} --max-steps 2 --out-dir run --qkv-bias --tied"),
-    );
-    ok(path, "convert run hf");
-    ok(path, "convert hf book --to book");
+    folder.ok(&format!(
+        "train {TINY} --max-steps 2 --out-dir run --qkv-bias --tied"
+    ));
+    folder.ok("convert run hf");
+    folder.ok("convert hf book --to book");
     let of = |model: &str| {
-        ok(
-            path,
-            &format!("logits --tokens 1,2,3 --json --model {model}"),
-        )
-        .stdout
+        folder
+            .ok(&format!("logits --tokens 1,2,3 --json --model {model}"))
+            .stdout
     };
     assert_eq!(of("run"), of("hf"));
     assert_eq!(of("run"), of("book"));
-    ok(path, "convert run half --precision bf16");
+    folder.ok("convert run half --precision bf16");
     assert!(
-        fs::metadata(path.join("half/model.safetensors"))
+        fs::metadata(folder.join("half/model.safetensors"))
             .unwrap()
             .len()
-            < fs::metadata(path.join("hf/model.safetensors"))
+            < fs::metadata(folder.join("hf/model.safetensors"))
                 .unwrap()
                 .len()
     );
-    refused(
-        path,
+    folder.misused(
         "convert run other --to book --precision f16",
-        2,
         &["--precision"],
     );
 }

@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use crate::support::{TINY, checkpoint, folder, log, logged_losses, ok};
+use crate::support::{TINY, folder};
 
 #[test]
 fn a_run_leaves_a_model_a_log_and_a_loss_curve() {
     let folder = folder();
-    let ran = ok(folder.path(), &format!("train {TINY} --max-steps 12"));
-    let run = folder.path().join("runs/0001");
+    let ran = folder.ok(&format!("train {TINY} --max-steps 12"));
+    let run = folder.join("runs/0001");
     let svg = fs::read_to_string(run.join("loss.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("validation"));
     assert!(
@@ -16,8 +16,9 @@ fn a_run_leaves_a_model_a_log_and_a_loss_curve() {
             .unwrap()
             .starts_with(b"\x89PNG")
     );
-    assert_eq!(logged_losses(&run).len(), 12);
-    let losses: Vec<f64> = log(&run)
+    assert_eq!(folder.logged_losses("runs/0001").len(), 12);
+    let losses: Vec<f64> = folder
+        .log("runs/0001")
         .iter()
         .filter(|line| line["event"] == "eval")
         .map(|line| line["val_loss"].as_f64().unwrap())
@@ -25,7 +26,12 @@ fn a_run_leaves_a_model_a_log_and_a_loss_curve() {
     assert_eq!(losses.len(), 6, "after steps 1, 2, 4, 6, 11 and 12");
     assert!(losses[5] < losses[0], "{losses:?}");
     assert!(svg.contains("10 (320)"), "steps, and tokens seen");
-    assert!(checkpoint(&run).join("model.safetensors").exists());
+    assert!(
+        folder
+            .checkpoint("runs/0001")
+            .join("model.safetensors")
+            .exists()
+    );
     for shown in [
         "tokens an iteration",
         "seed 123",
@@ -47,51 +53,40 @@ fn a_run_leaves_a_model_a_log_and_a_loss_curve() {
 fn each_run_has_its_own_folder() {
     let folder = folder();
     for _ in 0..2 {
-        ok(folder.path(), &format!("train {TINY} --max-steps 1"));
+        folder.ok(&format!("train {TINY} --max-steps 1"));
     }
-    assert!(folder.path().join("runs/0002/latest.json").exists());
+    assert!(folder.join("runs/0002/latest.json").exists());
 }
 
 #[test]
 fn a_config_file_and_nanogpts_names_say_the_same_as_our_flags_and_flags_win() {
     let folder = folder();
-    let path = folder.path();
-    ok(path, &format!("train {TINY} --max-steps 4 --out-dir ours"));
-    ok(
-        path,
-        "train --data=data.bin --vocab_size=61 --n_layer=1 --n_head=2 --n_embd=8 --block_size=8 --batch_size=4 \
+    folder.ok(&format!("train {TINY} --max-steps 4 --out-dir ours"));
+    folder.ok("train --data=data.bin --vocab_size=61 --n_layer=1 --n_head=2 --n_embd=8 --block_size=8 --batch_size=4 \
          --threads=1 --learning_rate=0.01 --warmup_iters=2 --eval_interval=5 --eval_iters=2 --max_iters=4 \
-         --sample_tokens=3 --out_dir=theirs",
-    );
+         --sample_tokens=3 --out_dir=theirs");
     let config = "data = 'data.bin'\nvocab_size = 61\nn_layers = 1\nn_heads = 2\nn_embd = 8\r\nblock-size = 8\n\
         batch_size = 4\nthreads = 1\nlr = 0.01\nwarmup_iters = 2\neval_interval = 5\neval_iters = 2\n\
         sample_tokens = 3\nmax_steps = 9\nseed = 5\n";
-    fs::write(path.join("config.toml"), config).unwrap();
-    ok(
-        path,
-        "train --config config.toml --max-steps 4 --seed 123 --out-dir file",
-    );
-    let model =
-        |run: &str| fs::read(checkpoint(&path.join(run)).join("model.safetensors")).unwrap();
-    assert!(model("ours") == model("theirs"));
-    assert!(model("ours") == model("file"));
+    folder.write("config.toml", config);
+    folder.ok("train --config config.toml --max-steps 4 --seed 123 --out-dir file");
+    assert!(folder.tensors("ours") == folder.tensors("theirs"));
+    assert!(folder.tensors("ours") == folder.tensors("file"));
     // The options that a run keeps make the same run again.
-    ok(path, "train --config ours/options.toml --out-dir again");
-    assert!(model("ours") == model("again"));
+    folder.ok("train --config ours/options.toml --out-dir again");
+    assert!(folder.tensors("ours") == folder.tensors("again"));
 }
 
 #[test]
 fn the_number_of_threads_changes_no_bit_and_the_seed_does() {
     let folder = folder();
-    let path = folder.path();
     let flags = TINY.replace("--threads 1", "");
     let model = |more: &str| {
         let run = more.replace([' ', '-'], "");
-        ok(
-            path,
-            &format!("train {flags} --max-steps 3 {more} --out-dir {run}"),
-        );
-        fs::read(checkpoint(&path.join(run)).join("model.safetensors")).unwrap()
+        folder.ok(&format!(
+            "train {flags} --max-steps 3 {more} --out-dir {run}"
+        ));
+        folder.tensors(&run)
     };
     let one = model("--threads 1");
     assert!(one == model("--threads 3"));
@@ -102,25 +97,16 @@ fn the_number_of_threads_changes_no_bit_and_the_seed_does() {
 #[test]
 fn folders_of_tokens_and_of_texts_are_data() {
     let folder = folder();
-    let path = folder.path();
-    fs::create_dir_all(path.join("tokens")).unwrap();
-    fs::copy(path.join("data.bin"), path.join("tokens/train.bin")).unwrap();
-    fs::copy(path.join("data.bin"), path.join("tokens/val.bin")).unwrap();
-    fs::create_dir_all(path.join("texts")).unwrap();
-    fs::write(
-        path.join("texts/a.txt"),
-        "One day the boat was gone. ".repeat(20),
-    )
-    .unwrap();
-    fs::write(
-        path.join("texts/b.txt"),
-        "The next day it was back. ".repeat(20),
-    )
-    .unwrap();
-    let tokens = ok(
-        path,
-        &format!("train {} --max-steps 1", TINY.replace("data.bin", "tokens")),
-    );
+    fs::create_dir_all(folder.join("tokens")).unwrap();
+    fs::copy(folder.join("data.bin"), folder.join("tokens/train.bin")).unwrap();
+    fs::copy(folder.join("data.bin"), folder.join("tokens/val.bin")).unwrap();
+    fs::create_dir_all(folder.join("texts")).unwrap();
+    folder.write("texts/a.txt", "One day the boat was gone. ".repeat(20));
+    folder.write("texts/b.txt", "The next day it was back. ".repeat(20));
+    let tokens = folder.ok(&format!(
+        "train {} --max-steps 1",
+        TINY.replace("data.bin", "tokens")
+    ));
     assert!(
         tokens
             .stdout
@@ -131,22 +117,17 @@ fn folders_of_tokens_and_of_texts_are_data() {
     let flags = TINY
         .replace("data.bin", "texts")
         .replace("--vocab-size 61", "");
-    ok(path, &format!("train {flags} --max-steps 1"));
-    ok(
-        path,
-        &format!("train {TINY} --train-ratio 1 --epochs 1 --gradient-accumulation-steps 3"),
-    );
+    folder.ok(&format!("train {flags} --max-steps 1"));
+    folder.ok(&format!(
+        "train {TINY} --train-ratio 1 --epochs 1 --gradient-accumulation-steps 3"
+    ));
 }
 
 #[test]
 fn a_run_can_start_from_another_models_weights() {
     let folder = folder();
-    let path = folder.path();
-    ok(path, &format!("train {TINY} --max-steps 3 --out-dir first"));
-    let ran = ok(
-        path,
-        "train --init-from first --data data.bin --max-steps 1 --batch-size 4 --dropout 0 --sample-tokens 1",
-    );
+    folder.ok(&format!("train {TINY} --max-steps 3 --out-dir first"));
+    let ran = folder.ok("train --init-from first --data data.bin --max-steps 1 --batch-size 4 --dropout 0 --sample-tokens 1");
     assert!(
         ran.stdout
             .contains("1 layers, 2 heads, 8 features, context 8, vocabulary 61"),
@@ -158,7 +139,6 @@ fn a_run_can_start_from_another_models_weights() {
 #[test]
 fn numbers_of_any_size_that_a_flag_takes_are_kept_and_resumed() {
     let folder = folder();
-    let path = folder.path();
     let most = u64::MAX;
     let flags = TINY.replace("--eval-interval 5", &format!("--eval-interval {most}"));
     let flags = format!(
@@ -167,34 +147,27 @@ fn numbers_of_any_size_that_a_flag_takes_are_kept_and_resumed() {
     )
     .replace("--warmup-steps 2", "")
     .replace("--eval-iters 2", "");
-    ok(path, &format!("{flags} --max-steps 2"));
-    ok(path, "train --resume run --max-steps 3");
-    ok(
-        path,
-        "train --config run/options.toml --max-steps 3 --out-dir again",
-    );
-    let model =
-        |run: &str| fs::read(checkpoint(&path.join(run)).join("model.safetensors")).unwrap();
-    assert!(model("run") == model("again"));
+    folder.ok(&format!("{flags} --max-steps 2"));
+    folder.ok("train --resume run --max-steps 3");
+    folder.ok("train --config run/options.toml --max-steps 3 --out-dir again");
+    assert!(folder.tensors("run") == folder.tensors("again"));
 }
 
 #[cfg(unix)]
 #[test]
 fn folders_may_have_any_name_but_what_a_run_keeps_must_be_text() {
-    use crate::support::command;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let folder = folder();
-    let path = folder.path();
     let odd = OsStr::from_bytes(b"odd\xff");
     let train = |flag: &str, name: &OsStr| {
-        let mut command = command(path, &format!("train {TINY} --max-steps 1 {flag}"));
+        let mut command = folder.command(&format!("train {TINY} --max-steps 1 {flag}"));
         let output = command.arg(name).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.code(), stderr)
     };
     assert_eq!(train("--out-dir", odd), (Some(0), String::new()));
-    assert!(path.join(odd).join("latest.json").exists());
+    assert!(folder.join(odd).join("latest.json").exists());
     let (code, stderr) = train("--init-from", odd);
     assert_eq!(code, Some(1), "{stderr}");
     assert!(
@@ -206,30 +179,25 @@ fn folders_may_have_any_name_but_what_a_run_keeps_must_be_text() {
 #[test]
 fn evaluations_beside_the_runs_own_change_no_bit() {
     let folder = folder();
-    let path = folder.path();
-    let model =
-        |run: &str| fs::read(checkpoint(&path.join(run)).join("model.safetensors")).unwrap();
     // Without a checkpoint in between there are close looks at steps 2 and 4, with one at each step there are none.
-    ok(
-        path,
-        &format!("train {TINY} --drop-rate 0.1 --max-steps 8 --out-dir looks"),
-    );
+    folder.ok(&format!(
+        "train {TINY} --drop-rate 0.1 --max-steps 8 --out-dir looks"
+    ));
     let flags = "--drop-rate 0.1 --max-steps 8 --save-interval 1 --out-dir none";
-    ok(path, &format!("train {TINY} {flags}"));
-    assert!(model("looks") == model("none"));
+    folder.ok(&format!("train {TINY} {flags}"));
+    assert!(folder.tensors("looks") == folder.tensors("none"));
 }
 
 #[test]
 fn json_is_the_log_on_standard_output() {
     let folder = folder();
-    let path = folder.path();
-    let ran = ok(path, &format!("train {TINY} --max-steps 3 --json"));
+    let ran = folder.ok(&format!("train {TINY} --max-steps 3 --json"));
     let lines: Vec<serde_json::Value> = ran
         .stdout
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(lines, log(&path.join("runs/0001")));
+    assert_eq!(lines, folder.log("runs/0001"));
     assert_eq!(lines[0]["event"], "start");
     assert!(ran.stderr.is_empty(), "{}", ran.stderr);
 }
@@ -239,7 +207,7 @@ fn a_run_that_does_not_see_all_of_its_data_says_so() {
     let folder = folder();
     let run = |steps| {
         let flags = format!("train {TINY} --max-steps {steps}");
-        ok(folder.path(), &flags).stdout
+        folder.ok(&flags).stdout
     };
     let (part, whole) = (run(4), run(11));
     assert!(

@@ -8,7 +8,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::sandbox::{PATIENCE, copy, folder_with_a_run, gpt, gpt_under, is_long, report, words};
+use crate::sandbox::{
+    PATIENCE, copy_of, folder_with_a_run, gpt, gpt_under, is_long, report, words,
+};
 
 /// Calls that a save makes, in the short form.
 const QUICK: [&str; 6] = ["fsync", "rename", "mkdir", "unlinkat", "rmdir", "flock"];
@@ -47,8 +49,7 @@ fn weights(folder: &Path) -> Option<Vec<u8>> {
 
 /// How often each call is made by a run of two more steps.
 fn count(good: &Path, calls: &[&str]) -> BTreeMap<String, usize> {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    copy(good, folder.path());
+    let folder = copy_of(good);
     let trace = folder.path().join("trace");
     let strace = ["strace", "-f", "-o", trace.to_str().expect("text"), "-e"];
     let calls_option = format!("trace={}", calls.join(","));
@@ -102,8 +103,7 @@ fn each_call_of_a_save_may_fail_or_be_the_last() {
     };
     let counts = count(good.path(), &calls);
     assert!(counts["fsync"] > 10 && counts["rename"] > 5, "{counts:?}");
-    let whole = tempfile::tempdir().expect("a temporary folder");
-    copy(good.path(), whole.path());
+    let whole = copy_of(good.path());
     assert!(gpt(whole.path(), &resume(5), PATIENCE).is_ok());
     let expected = weights(whole.path()).expect("weights");
     let (mut cases, mut faults) = (0, Vec::new());
@@ -127,9 +127,8 @@ fn inject(
     injection: &str,
     when: usize,
 ) -> Option<String> {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = copy_of(good);
     let path = folder.path();
-    copy(good, path);
     let trace = format!("trace={call}");
     let inject = format!("inject={call}:{injection}:when={when}");
     let strace = [

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::files::{REPLACEMENTS, commands, replace};
-use crate::sandbox::{PATIENCE, copy, files_below, folder_with_a_run, gpt, is_long, typed};
+use crate::sandbox::{PATIENCE, copy_of, files_below, folder_with_a_run, gpt, is_long, typed};
 
 /// Hashes differ from run to run.
 fn without_hashes(line: &str) -> String {
@@ -45,8 +45,7 @@ fn every_refusal_is_written_down() {
         );
         for file in files.iter().filter(|file| !file.starts_with(older)) {
             for replacement in REPLACEMENTS {
-                let folder = tempfile::tempdir().expect("a temporary folder");
-                copy(good.path(), folder.path());
+                let folder = copy_of(good.path());
                 replace(&folder.path().join("run").join(file), replacement);
                 let ended = gpt(folder.path(), &command, PATIENCE);
                 if let Some(line) = ended.stderr.trim().strip_prefix("error: ") {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::sandbox::{
-    PATIENCE, copy, files_below, folder_with_a_run, gpt, is_long, report, train, typed, words,
+    PATIENCE, copy_of, files_below, folder_with_a_run, gpt, is_long, report, train, typed, words,
 };
 
 /// A name, and what makes it where a file was.
@@ -75,8 +75,7 @@ fn a_replaced_file_of_a_run_is_refused_in_a_line_and_costs_no_other() {
                     continue;
                 }
                 cases += 1;
-                let folder = tempfile::tempdir().expect("a temporary folder");
-                copy(good.path(), folder.path());
+                let folder = copy_of(good.path());
                 replace(&folder.path().join("run").join(file), replacement);
                 let ended = gpt(folder.path(), &command, PATIENCE);
                 let case = format!("{file} is {}, {}", replacement.0, typed(&command));
@@ -120,8 +119,7 @@ fn a_file_that_is_given_to_a_command_may_be_anything() {
     for (file, command) in commands {
         for replacement in REPLACEMENTS {
             cases += 1;
-            let folder = tempfile::tempdir().expect("a temporary folder");
-            copy(good.path(), folder.path());
+            let folder = copy_of(good.path());
             replace(&folder.path().join(file), replacement);
             let ended = gpt(folder.path(), &command, PATIENCE);
             // 2.5 billion tokens of id 0 are a corpus, which takes its time but no memory.

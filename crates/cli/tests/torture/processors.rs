@@ -8,7 +8,7 @@ use std::process::Command;
 
 use checkpoint::load_tensors;
 
-use crate::sandbox::{copy, folder_with_a_run, is_long, train, words};
+use crate::sandbox::{copy_of, folder_with_a_run, is_long, train, words};
 
 /// Without AVX, and with AVX2 and FMA.
 const PROCESSORS: [[&str; 3]; 2] = [
@@ -28,8 +28,7 @@ fn other_processors_give_the_same_tokens_and_nearly_the_same_weights() {
     }
     let good = folder_with_a_run();
     let on = |program: &[&str]| {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        copy(good.path(), folder.path());
+        let folder = copy_of(good.path());
         let gpt = |arguments: &[OsString]| {
             let mut command = Command::new(program[0]);
             let command = command.args(&program[1..]).args(arguments);

@@ -170,8 +170,14 @@ pub(crate) fn folder_with_a_run() -> TempDir {
     folder
 }
 
-/// A copy of a folder and all that is in it.
-pub(crate) fn copy(from: &Path, to: &Path) {
+/// A copy of a folder and all that is in it, which vanishes.
+pub(crate) fn copy_of(folder: &Path) -> TempDir {
+    let copied = tempfile::tempdir().expect("a temporary folder");
+    copy(folder, copied.path());
+    copied
+}
+
+fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("a folder") {
         let entry = entry.expect("an entry");

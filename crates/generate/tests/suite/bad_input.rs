@@ -12,64 +12,55 @@ fn rng() -> TorchRng {
     TorchRng::manual_seed(1)
 }
 
-/// What the sampler says of these settings for five plain logits.
-fn refusal(sampling: Sampling) -> String {
+/// The sampler refuses five plain logits with these settings, and names them.
+fn refused(sampling: Sampling, expected: &str) {
     let logits = array![1.0, 2.0, 3.0, 4.0, 5.0];
-    let error = sampling.choose(&logits, &[], &mut rng()).unwrap_err();
     // As text, since a NaN that is named equals nothing.
-    assert_eq!(
-        sampling.check(5).unwrap_err().to_string(),
-        error.to_string()
-    );
-    error.to_string()
+    let error = sampling.choose(&logits, &[], &mut rng()).unwrap_err();
+    assert_eq!(error.to_string(), expected);
+    assert_eq!(sampling.check(5).unwrap_err().to_string(), expected);
 }
 
 #[test]
 fn settings_outside_their_range_are_named_with_their_value() {
-    let plain = Sampling::GREEDY;
-    for (temperature, shown) in [(-0.5, "-0.5"), (f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
-        assert_eq!(
-            refusal(Sampling {
-                temperature,
-                ..plain
-            }),
-            format!("temperature must be a finite number of at least 0, but is {shown}")
-        );
-    }
-    for (top_p, shown) in [(0.0, "0"), (-1.0, "-1"), (1.5, "1.5"), (f32::NAN, "NaN")] {
-        assert_eq!(
-            refusal(Sampling { top_p, ..plain }),
-            format!("top_p must be above 0 and at most 1, but is {shown}")
-        );
-    }
-    for (min_p, shown) in [(-0.1, "-0.1"), (1.1, "1.1"), (f32::NAN, "NaN")] {
-        assert_eq!(
-            refusal(Sampling { min_p, ..plain }),
-            format!("min_p must be from 0 to 1, but is {shown}")
-        );
-    }
-    for (repetition_penalty, shown) in [
-        (0.0, "0"),
-        (-2.0, "-2"),
-        (f32::NAN, "NaN"),
-        (f32::INFINITY, "inf"),
-    ] {
-        assert_eq!(
-            refusal(Sampling {
-                repetition_penalty,
-                ..plain
-            }),
-            format!("repetition_penalty must be a finite number above 0, but is {shown}")
-        );
+    type Set = fn(&mut Sampling, f32);
+    let (nan, inf) = (f32::NAN, f32::INFINITY);
+    let settings: [(Set, &[f32], &str); 4] = [
+        (
+            |s, x| s.temperature = x,
+            &[-0.5, nan, inf],
+            "temperature must be a finite number of at least 0",
+        ),
+        (
+            |s, x| s.top_p = x,
+            &[0.0, -1.0, 1.5, nan],
+            "top_p must be above 0 and at most 1",
+        ),
+        (
+            |s, x| s.min_p = x,
+            &[-0.1, 1.1, nan],
+            "min_p must be from 0 to 1",
+        ),
+        (
+            |s, x| s.repetition_penalty = x,
+            &[0.0, -2.0, nan, inf],
+            "repetition_penalty must be a finite number above 0",
+        ),
+    ];
+    for (set, values, expected) in settings {
+        for &value in values {
+            let mut sampling = Sampling::GREEDY;
+            set(&mut sampling, value);
+            refused(sampling, &format!("{expected}, but is {value}"));
+        }
     }
     for top_k in [0, 6] {
-        assert_eq!(
-            refusal(Sampling {
-                top_k: Some(top_k),
-                ..plain
-            }),
-            format!("top_k must be from 1 to the vocabulary size 5, but is {top_k}")
-        );
+        let sampling = Sampling {
+            top_k: Some(top_k),
+            ..Sampling::GREEDY
+        };
+        let expected = format!("top_k must be from 1 to the vocabulary size 5, but is {top_k}");
+        refused(sampling, &expected);
     }
 }
 
