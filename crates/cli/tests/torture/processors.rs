@@ -1,6 +1,7 @@
 //! The same training on processors with other instructions: the same tokens, and weights within a bound.
 //!
 //! It needs qemu-x86_64, which acts as another processor; without it the test says so and does nothing.
+//! `GPT_FOR_AARCH64` names a `gpt` that was built for aarch64, which qemu-aarch64 then runs beside them.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -10,7 +11,10 @@ use checkpoint::load_tensors;
 use crate::sandbox::{copy_of, folder_with_a_run, is_long, train, words};
 
 /// Without AVX, and with AVX2 and FMA.
-const PROCESSORS: [&str; 2] = ["Nehalem", "Haswell"];
+const PROCESSORS: [[&str; 3]; 2] = [
+    ["qemu-x86_64", "-cpu", "Nehalem"],
+    ["qemu-x86_64", "-cpu", "Haswell"],
+];
 
 /// The most by which a weight may differ after 20 steps, whose weights are below 4.
 const BOUND: f32 = 1e-5;
@@ -25,7 +29,6 @@ fn other_processors_give_the_same_tokens_and_nearly_the_same_weights() {
     let good = folder_with_a_run();
     let on = |program: &[&str]| {
         let folder = copy_of(good.path());
-        let program = [program, &[env!("CARGO_BIN_EXE_gpt")]].concat();
         let gpt = |arguments: &[OsString]| {
             let mut command = Command::new(program[0]);
             let command = command.args(&program[1..]).args(arguments);
@@ -48,9 +51,16 @@ fn other_processors_give_the_same_tokens_and_nearly_the_same_weights() {
             .join("new/checkpoints/step-00000020/model.safetensors");
         (tokens, load_tensors(weights).expect("a checkpoint"))
     };
-    let (tokens, weights) = on(&[]);
-    for processor in PROCESSORS {
-        let (other_tokens, others) = on(&["qemu-x86_64", "-cpu", processor]);
+    let here = env!("CARGO_BIN_EXE_gpt");
+    let mut programs: Vec<_> = PROCESSORS
+        .map(|processor| [&processor[..], &[here]].concat())
+        .into();
+    let aarch64 = std::env::var("GPT_FOR_AARCH64");
+    programs.extend(aarch64.iter().map(|gpt| vec!["qemu-aarch64", gpt]));
+    let (tokens, weights) = on(&[here]);
+    for program in programs {
+        let (other_tokens, others) = on(&program);
+        let processor = program[..program.len() - 1].join(" ");
         assert_eq!(other_tokens, tokens, "{processor}");
         let pairs = weights
             .iter()
