@@ -320,6 +320,7 @@ mod tests {
             (29, 17, 64),
             (40, 520, 31),
             (400, 260, 70),
+            (600, 260, 33), // columns of `a` that are packed
         ] {
             let (a, b) = (numbers((m, inner), 5), numbers((inner, n), 3));
             let row = vec![0.25; n];

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use atomic_file::FileError;
-use checkpoint::CheckpointError;
+use checkpoint::{CheckpointError, JsonProblem};
 use dataloader::DataLoaderError;
 use generate::GenerateError;
 use gpt::GptError;
@@ -169,7 +169,7 @@ pub enum TrainError {
         /// The file.
         path: PathBuf,
         /// What is wrong, and where.
-        problem: serde_json::Error,
+        problem: JsonProblem,
     },
     /// A checkpoint written by another version of this crate.
     #[error("{}: version {found}, this program reads version {expected}", .path.display())]
@@ -253,6 +253,9 @@ impl TrainError {
     /// `.map_err(TrainError::json(path))`
     pub(crate) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> Self {
         let path = path.to_owned();
-        move |problem| Self::Json { path, problem }
+        move |problem| Self::Json {
+            path,
+            problem: problem.into(),
+        }
     }
 }

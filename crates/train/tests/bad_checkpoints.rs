@@ -116,7 +116,7 @@ fn a_manifest_that_is_damaged_or_forgets_a_file_is_refused() {
 #[test]
 fn a_state_that_no_run_leaves_is_refused() {
     type Change = fn(&mut Value);
-    let changes: [(&str, Change); 10] = [
+    let changes: [(&str, Change); 11] = [
         ("version 2", |json| json["version"] = 2.into()),
         ("micro_step", |json| json["micro_step"] = 3.into()),
         ("steps_done", |json| json["steps_done"] = u64::MAX.into()),
@@ -130,6 +130,10 @@ fn a_state_that_no_run_leaves_is_refused() {
             json["epoch_in_progress"]["position"] = 12.into()
         }),
         ("unknown field `more`", |json| json["more"] = 1.into()),
+        // Found by the fuzz target `run`: the parser's message had the line break.
+        ("unknown field `max se `", |json| {
+            json["config"]["max\x1bse\n"] = 2.into()
+        }),
         ("accumulation must be at least 1, but is 0", |json| {
             json["config"]["accumulation"] = 0.into()
         }),
