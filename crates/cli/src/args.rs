@@ -24,7 +24,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train a model on a text; without arguments a small one on a short story, in about a minute
+    /// Train a model on a text; without arguments a small one on a short story, in half a minute
     Train(Box<TrainArgs>),
     /// Continue a text
     Generate(Box<GenerateArgs>),

@@ -28,7 +28,7 @@ use crate::ranks::World;
 /// Examples under the help.
 const EXAMPLES: &str = "\
 Examples:
-  gpt train                                     a small model on a short story, about a minute
+  gpt train                                     a small model on a short story, half a minute
   gpt train --data book.txt --max-steps 2000    your own text
   gpt train --tokenizer chars --data book.txt   a model of characters
   gpt train --preset gpt2-124m --data DIR       GPT-2's smallest size on train.bin and val.bin
