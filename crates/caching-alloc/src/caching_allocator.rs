@@ -325,6 +325,24 @@ mod tests {
     }
 
     #[test]
+    fn blocks_beyond_the_most_that_are_kept_are_given_back() {
+        let allocator = CachingAllocator::new();
+        let layout = layout(LARGE);
+        // SAFETY: the blocks are not used, and each is freed once with its layout.
+        unsafe {
+            let blocks: Vec<_> = (0..MOST + 2).map(|_| allocator.alloc(layout)).collect();
+            assert!(blocks.iter().all(|block| !block.is_null()));
+            for block in blocks {
+                allocator.dealloc(block, layout);
+            }
+        }
+        allocator.with(|state| {
+            let held = (state.count, state.live, state.kept);
+            assert_eq!(held, (MOST, 0, MOST * LARGE));
+        });
+    }
+
+    #[test]
     fn a_request_that_fails_does_not_count_for_the_peak() {
         let allocator = CachingAllocator::new();
         // SAFETY: no block comes of it.

@@ -142,7 +142,7 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
         Err(GptError::TokenOutOfRange { id: 99, .. })
     ));
     type Change = fn(&mut GptConfig);
-    let changes: [(Change, &str); 4] = [
+    let changes: [(Change, &str); 5] = [
         (|c| c.n_layers = 0, "n_layers must be at least 1, but is 0"),
         (
             |c| c.vocab_size = 0,
@@ -155,6 +155,10 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
         (
             |c| c.drop_rates.shortcut = 1.0,
             "drop_rate of the shortcuts must be at least 0 and below 1, but is 1",
+        ),
+        (
+            |c| c.norm_eps = f32::NAN,
+            "norm_eps must be finite and at least 0, but is NaN",
         ),
     ];
     for (change, message) in changes {

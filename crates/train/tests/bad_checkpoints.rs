@@ -252,6 +252,21 @@ fn other_settings_another_model_and_other_data_are_refused() {
 }
 
 #[test]
+fn a_list_that_names_another_folder_is_refused() {
+    let (folder, _) = saved();
+    let list = folder.path().join("latest.json");
+    let text = fs::read_to_string(&list).unwrap();
+    for name in ["..", "../step-00000004", "/", "step-4", "step-00000004/.."] {
+        let other = text.replace("step-00000004-batch-2", name);
+        assert_ne!(other, text);
+        fs::write(&list, other).unwrap();
+        let error = train::latest_checkpoint(&folder).unwrap_err().to_string();
+        assert!(error.contains("latest.json"), "{name}: {error}");
+        assert!(error.contains("does not look like"), "{name}: {error}");
+    }
+}
+
+#[test]
 fn the_settings_of_a_checkpoint_can_be_read_before_its_tensors() {
     let (_folder, checkpoint) = saved();
     let settings = train::read_settings(&checkpoint).unwrap();

@@ -96,6 +96,9 @@ fn entries_that_are_not_whole() {
     let twice = good.replace("{", r#"{"dtype":"F32","#);
     entry_refused(&twice, &["duplicate"]);
     entry_refused("7", &["an object"]);
+    // What the parser quotes is cut in the middle.
+    let long = f32s(&format!("\"{}\"", "a".repeat(1000)), "[0,4]");
+    entry_refused(&long, &["a…a", "an array"]);
 }
 
 #[test]

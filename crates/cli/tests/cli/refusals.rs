@@ -165,6 +165,7 @@ fn samplers_refuse_what_is_outside_their_range() {
         ),
         ("--threads 0", ["--threads", "0"]),
         ("--precision f64", ["--precision", "f64"]),
+        ("--stop=", ["--stop", "empty"]),
     ] {
         folder.misused(&format!("generate Once {flags}"), &parts);
     }

@@ -4,6 +4,7 @@ use crate::common::scripted;
 use generate::{
     BeamConfig, BookSampling, Decoder, DecoderConfig, GenerateError, GenerateOptions, Sampling,
     StopStrings, TokenStream, beam_search, generate, generate_text_simple,
+    softmax_with_temperature,
 };
 use ndarray::{Array1, Array2, array};
 use torch_rng::TorchRng;
@@ -176,6 +177,10 @@ fn the_books_generate_refuses_its_settings_before_it_computes() {
                 ..
             }
         ));
+    }
+    for temperature in [0.0, f32::NAN, f32::INFINITY] {
+        let error = softmax_with_temperature(&array![0.0, 1.0], temperature).unwrap_err();
+        assert!(error.to_string().contains("temperature"), "{error}");
     }
 }
 

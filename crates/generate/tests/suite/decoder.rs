@@ -108,6 +108,19 @@ proptest! {
     }
 
     #[test]
+    fn a_sequence_with_nothing_pending_keeps_its_logits(
+        (model, prompts) in models_and_prompts(),
+    ) {
+        let mut decoder = Decoder::new(&model);
+        decoder.prompt(&[&prompts[0], &prompts[0][..1]]).unwrap();
+        let before = decoder.logits(0).to_owned();
+        decoder.push(1, &prompts[0][..1]).unwrap();
+        decoder.advance().unwrap();
+        prop_assert_eq!(decoder.logits(0), before);
+        assert_close(&decoder.logits(1), &uncached(&model, decoder.tokens(1)), TOLERANCE);
+    }
+
+    #[test]
     fn text_pushed_in_turns_is_the_text_pushed_at_once(
         (model, prompts) in models_and_prompts(), cut in any::<prop::sample::Index>(),
     ) {
