@@ -6,6 +6,8 @@ use super::{math, reduce};
 
 pub use super::math::NEGLIGIBLE;
 
+/// Numbers that the widest registers hold.
+const LANES: usize = 16;
 /// sqrt(2 / pi)
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
@@ -37,29 +39,74 @@ pub fn gelu_backward(x: &[f32], d: &mut [f32]) {
 /// `row = exp(scale * row - max)`, 0 below `floor`, divided by its sum; returns `max + ln(sum)`, the log of the sum of exponentials.
 /// A row of minus infinities gives NaN, as PyTorch's softmax does.
 pub fn softmax(row: &mut [f32], scale: f32, floor: f32) -> f32 {
-    if row.is_empty() {
+    softmax_of_first(row, row.len(), scale, floor)
+}
+
+/// [`softmax`] of the first `n` elements; the others become 0.
+pub fn softmax_of_first(row: &mut [f32], n: usize, scale: f32, floor: f32) -> f32 {
+    if n == 0 {
+        row.fill(0.0);
         return f32::NEG_INFINITY;
     }
-    let max = reduce::max(row) * scale;
-    exp_minus(row, scale, max, floor);
-    let sum = reduce::sum(row);
-    multiply(row, 1.0 / sum);
+    let end = whole_registers(row, n);
+    row[n..end].fill(f32::NEG_INFINITY);
+    let max = reduce::max(&row[..end]) * scale;
+    exp_minus(&mut row[..end], scale, max, floor);
+    row[n..].fill(0.0);
+    let sum = reduce::sum(&row[..end]);
+    multiply(&mut row[..end], 1.0 / sum);
     max + sum.ln()
+}
+
+/// `exp(scale * x - shift)` of the first `n` elements, 0 where that is below `floor`; the others become 0.
+pub fn exp_minus_of_first(row: &mut [f32], n: usize, scale: f32, shift: f32, floor: f32) {
+    let end = whole_registers(row, n);
+    exp_minus(&mut row[..end], scale, shift, floor);
+    row[n..].fill(0.0);
+}
+
+/// The elements up to the end of the register that the `n`th is in: what does not fill one takes as long, number by number.
+fn whole_registers(row: &[f32], n: usize) -> usize {
+    n.next_multiple_of(LANES).min(row.len())
 }
 
 /// `row = exp(scale * row - shift)`, 0 where that is below `floor`.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
-pub fn exp_minus(row: &mut [f32], scale: f32, shift: f32, floor: f32) {
-    for x in row {
-        *x = math::flush(math::exp(*x * scale - shift), floor);
-    }
+fn exp_minus(row: &mut [f32], scale: f32, shift: f32, floor: f32) {
+    map(row, |x| math::flush(math::exp(x * scale - shift), floor));
 }
 
 /// `row *= factor`, 0 where that is not a normal number.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub fn multiply(row: &mut [f32], factor: f32) {
-    for x in row {
-        *x = math::flush(*x * factor, f32::MIN_POSITIVE);
+fn multiply(row: &mut [f32], factor: f32) {
+    map(row, |x| math::flush(x * factor, f32::MIN_POSITIVE));
+}
+
+/// `(exp(x - log_sum) - one_hot(target)) factor`, the gradient of a row's cross-entropy in place: exponentials below `floor` and what is not a normal number become 0.
+#[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
+pub fn cross_entropy_backward(
+    row: &mut [f32],
+    target: usize,
+    log_sum: f32,
+    factor: f32,
+    floor: f32,
+) {
+    let p = |x: f32| math::flush(math::exp(x - log_sum), floor);
+    let times = |p: f32| math::flush(p * factor, f32::MIN_POSITIVE);
+    let of_target = times(p(row[target]) - 1.0);
+    map(row, |x| times(p(x)));
+    row[target] = of_target;
+}
+
+/// `x = f(x)`, a register at a time.
+#[inline(always)]
+fn map(x: &mut [f32], f: impl Fn(f32) -> f32) {
+    let (chunks, rest) = x.as_chunks_mut::<LANES>();
+    for chunk in chunks {
+        chunk.iter_mut().for_each(|x| *x = f(*x));
+    }
+    for x in rest {
+        *x = f(*x);
     }
 }
 
@@ -114,18 +161,25 @@ pub fn layer_norm_train(
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn layer_norm_backward(d_out: &[f32], scale: &[f32], rstd: f32, d_x: &mut [f32]) {
     let n = d_x.len() as f32;
-    let (mut d_sum, mut d_dot) = ([0.0f32; 16], [0.0f32; 16]);
+    let (mut d_sum, mut d_dot) = ([0.0f32; LANES], [0.0f32; LANES]);
     let (d_out, scale) = (&d_out[..d_x.len()], &scale[..d_x.len()]);
-    for start in (0..d_x.len()).step_by(16) {
-        let end = (start + 16).min(d_x.len());
-        for i in start..end {
+    let mut add = |d_out: &[f32], scale: &[f32], x_hat: &[f32]| {
+        for i in 0..x_hat.len() {
             let d_x_hat = d_out[i] * scale[i];
-            d_sum[i - start] += d_x_hat;
-            d_dot[i - start] += d_x_hat * d_x[i];
+            d_sum[i] += d_x_hat;
+            d_dot[i] += d_x_hat * x_hat[i];
         }
+    };
+    let ((d, d_rest), (s, s_rest), (x, x_rest)) = (
+        d_out.as_chunks::<LANES>(),
+        scale.as_chunks::<LANES>(),
+        d_x.as_chunks::<LANES>(),
+    );
+    for ((d, s), x) in d.iter().zip(s).zip(x) {
+        add(d, s, x);
     }
-    let mean = d_sum.iter().sum::<f32>() / n;
-    let mean_dot = d_dot.iter().sum::<f32>() / n;
+    add(d_rest, s_rest, x_rest);
+    let [mean, mean_dot] = [d_sum, d_dot].map(|sum| reduce::sum_of_lanes(sum) / n);
     for i in 0..d_x.len() {
         let d_x_hat = d_out[i] * scale[i];
         d_x[i] = rstd * (d_x_hat - mean - d_x[i] * mean_dot);

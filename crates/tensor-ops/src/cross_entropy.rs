@@ -69,9 +69,14 @@ impl CrossEntropyCache {
         let scale = d_loss / rows as f32;
         for_each_block(slice_mut(&mut d_logits), width, |first_row, block| {
             for (i, row) in block.chunks_mut(width).enumerate() {
-                elementwise::exp_minus(row, 1.0, log_sums[first_row + i], NEGLIGIBLE);
-                row[targets[first_row + i] as usize] -= 1.0;
-                elementwise::multiply(row, scale);
+                let (target, log_sum) = (targets[first_row + i], log_sums[first_row + i]);
+                elementwise::cross_entropy_backward(
+                    row,
+                    target as usize,
+                    log_sum,
+                    scale,
+                    NEGLIGIBLE,
+                );
             }
         });
         d_logits

@@ -73,9 +73,7 @@ pub fn causal_softmax_rows(
     for (i, (mut row, log_sum)) in scores.rows_mut().into_iter().zip(log_sums).enumerate() {
         let row = row.as_slice_mut().expect("rows of scores are contiguous");
         let visible = (first_query + i + 1).min(row.len());
-        let (past, future) = row.split_at_mut(visible);
-        *log_sum = elementwise::softmax(past, scale, NEGLIGIBLE);
-        future.fill(0.0);
+        *log_sum = elementwise::softmax_of_first(row, visible, scale, NEGLIGIBLE);
     }
 }
 
@@ -98,9 +96,7 @@ pub fn causal_softmax_from_log_sums(
     for (i, (mut row, &log_sum)) in scores.rows_mut().into_iter().zip(log_sums).enumerate() {
         let row = row.as_slice_mut().expect("rows of scores are contiguous");
         let visible = (first_query + i + 1).min(row.len());
-        let (past, future) = row.split_at_mut(visible);
-        elementwise::exp_minus(past, scale, log_sum, NEGLIGIBLE);
-        future.fill(0.0);
+        elementwise::exp_minus_of_first(row, visible, scale, log_sum, NEGLIGIBLE);
     }
 }
 

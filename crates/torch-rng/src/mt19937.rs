@@ -109,24 +109,16 @@ impl Mt19937 {
 /// The recurrence's next 624 words.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn next_words(words: &mut [u32; WORDS]) {
-    let old = *words;
-    // Reading from a copy and writing in two ranges leaves each loop free of a dependence
-    // shorter than a vector: the first reads old words only, the second is 227 words behind.
     const FIRST: usize = WORDS - SHIFT;
-    let (first, second) = words.split_at_mut(FIRST);
+    // In place: each word is made of old ones that are not overwritten yet, or of one that is 227 words behind, further than a register reaches.
     for i in 0..FIRST {
-        first[i] = old[i + SHIFT] ^ twist(old[i], old[i + 1]);
+        words[i] = words[i + SHIFT] ^ twist(words[i], words[i + 1]);
     }
-    let (body, last) = second.split_at_mut(SHIFT - 1);
-    let (near, far) = body.split_at_mut(FIRST);
-    for i in 0..FIRST {
-        near[i] = first[i] ^ twist(old[FIRST + i], old[FIRST + i + 1]);
-    }
-    for i in 0..far.len() {
-        far[i] = near[i] ^ twist(old[2 * FIRST + i], old[2 * FIRST + i + 1]);
+    for i in FIRST..WORDS - 1 {
+        words[i] = words[i - FIRST] ^ twist(words[i], words[i + 1]);
     }
     // The last word wraps around to the first new one.
-    last[0] = near[far.len()] ^ twist(old[WORDS - 1], first[0]);
+    words[WORDS - 1] = words[SHIFT - 1] ^ twist(words[WORDS - 1], words[0]);
 }
 
 /// Two engines are equal when all their future draws are.
