@@ -41,25 +41,26 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
         let training = RefCell::new(Training::new(config, batch, context_length)?);
         let mut rng = TorchRng::manual_seed(1);
         let operations = training.borrow().operations();
+        // As many steps as make a turn long enough to be timed.
+        let steps = (TURN / operations).ceil().max(3.0);
         let ours = Ours {
             work,
             precision: "f32",
             step: Box::new(|| {
-                // As many steps as make a turn long enough to be timed.
-                (0..STEPS).for_each(|_| training.borrow_mut().step(&mut rng));
+                (0..steps as usize).for_each(|_| training.borrow_mut().step(&mut rng));
             }),
-            floor: Some(Floor::Products(STEPS as f64 * operations)),
+            floor: Some(Floor::Products(steps * operations)),
             peers: PEERS,
         };
         let sizes = sizes.map(|n| n.to_string()).join(",");
         bench.turns(
-            &format!("train {batch}x{context_length} {sizes} {STEPS}"),
-            ((STEPS * batch * context_length) as f64, "tokens/s"),
+            &format!("train {batch}x{context_length} {sizes} {steps}"),
+            (steps * (batch * context_length) as f64, "tokens/s"),
             vec![ours],
         );
     }
     Ok(())
 }
 
-/// Steps of a turn.
-const STEPS: usize = 40;
+/// Operations of a turn at least: most of a second.
+const TURN: f64 = 1.6e11;
