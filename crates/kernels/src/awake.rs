@@ -3,6 +3,7 @@
 //! A model's pass is hundreds of short parallel loops, and a thread that fell asleep between two of them takes longer to wake than a small product takes.
 //! What is computed doesn't change.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,12 @@ const PATIENCE: Duration = Duration::from_millis(5);
 /// Whether some pass keeps threads awake; one inside it, or beside it, does without.
 static AWAKE: AtomicBool = AtomicBool::new(false);
 
+thread_local! {
+    /// Whether this thread keeps others awake, or is kept awake itself.
+    /// Waiting for them to end, it takes up other work; if a pass among that waited for them again, passes would pile up on its stack.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Runs `pass` on a thread of the pool, while the other threads look for its work without sleeping.
 pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
     /// Ends the waiting, also if the pass panics.
@@ -24,21 +31,31 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
             AWAKE.store(false, Ordering::Release);
         }
     }
-
-    if rayon::current_num_threads() == 1 || AWAKE.swap(true, Ordering::Acquire) {
-        return rayon::scope(|_| pass());
+    struct Inside;
+    impl Drop for Inside {
+        fn drop(&mut self) {
+            INSIDE.set(false);
+        }
     }
-    let over = AtomicBool::new(false);
-    rayon::scope(|scope| {
-        let _done = Done(&over);
-        let here = rayon::current_thread_index();
-        let over = &over;
-        scope.spawn_broadcast(move |_, context| {
-            if here != Some(context.index()) {
-                wait_for_work(over);
-            }
-        });
-        pass()
+
+    rayon::scope(|_| {
+        let alone = rayon::current_num_threads() == 1;
+        if alone || INSIDE.get() || AWAKE.swap(true, Ordering::Acquire) {
+            return pass();
+        }
+        INSIDE.set(true);
+        let _inside = Inside;
+        let over = AtomicBool::new(false);
+        rayon::scope(|scope| {
+            let _done = Done(&over);
+            scope.spawn_broadcast(|_, _| {
+                if !INSIDE.replace(true) {
+                    let _inside = Inside;
+                    wait_for_work(&over);
+                }
+            });
+            pass()
+        })
     })
 }
 
@@ -59,6 +76,8 @@ fn wait_for_work(over: &AtomicBool) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use rayon::prelude::*;
 
     use super::*;
@@ -74,6 +93,35 @@ mod tests {
                 .collect()
         });
         assert_eq!(sums, [499_500; 4]);
+    }
+
+    #[test]
+    fn passes_do_not_pile_up_on_a_thread_while_another_is_busy() {
+        const PASSES: usize = 1000;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
+        let (busy, passes) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let (lowest, highest) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
+        let pass = |local: u8| {
+            let depth = (&raw const local).addr(); // in the thread's stack
+            lowest.fetch_min(depth, Ordering::Relaxed);
+            highest.fetch_max(depth, Ordering::Relaxed);
+            passes.fetch_add(1, Ordering::Relaxed);
+        };
+        pool.expect("two threads").scope(|scope| {
+            scope.spawn(|_| {
+                busy.store(true, Ordering::Relaxed);
+                while passes.load(Ordering::Relaxed) < PASSES {
+                    std::hint::spin_loop();
+                }
+            });
+            while !busy.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            let tasks = (0..PASSES).into_par_iter().with_max_len(1);
+            tasks.for_each(|_| awake(|| pass(0)));
+        });
+        let depth = highest.into_inner() - lowest.into_inner();
+        assert!(depth < 256 << 10, "{depth} bytes of the stack");
     }
 
     #[test]
