@@ -2,12 +2,11 @@
 
 use multiversion::multiversion;
 
+use super::reduce::LANES;
 use super::{math, reduce};
 
 pub use super::math::NEGLIGIBLE;
 
-/// Numbers that the widest registers hold.
-const LANES: usize = 16;
 /// sqrt(2 / pi)
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
@@ -58,10 +57,10 @@ pub fn softmax_of_first(row: &mut [f32], n: usize, scale: f32, floor: f32) -> f3
     max + sum.ln()
 }
 
-/// `exp(scale * x - shift)` of the first `n` elements, 0 where that is below `floor`; the others become 0.
-pub fn exp_minus_of_first(row: &mut [f32], n: usize, scale: f32, shift: f32, floor: f32) {
+/// `exp(scale * x - shift)` of the first `n` elements, 0 where that is below [`NEGLIGIBLE`]; the others become 0.
+pub fn exp_minus_of_first(row: &mut [f32], n: usize, scale: f32, shift: f32) {
     let end = whole_registers(row, n);
-    exp_minus(&mut row[..end], scale, shift, floor);
+    exp_minus(&mut row[..end], scale, shift, NEGLIGIBLE);
     row[n..].fill(0.0);
 }
 
@@ -82,16 +81,10 @@ fn multiply(row: &mut [f32], factor: f32) {
     map(row, |x| math::flush(x * factor, f32::MIN_POSITIVE));
 }
 
-/// `(exp(x - log_sum) - one_hot(target)) factor`, the gradient of a row's cross-entropy in place: exponentials below `floor` and what is not a normal number become 0.
+/// `(exp(x - log_sum) - one_hot(target)) factor`, the gradient of a row's cross-entropy in place: exponentials below [`NEGLIGIBLE`] and what is not a normal number become 0.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
-pub fn cross_entropy_backward(
-    row: &mut [f32],
-    target: usize,
-    log_sum: f32,
-    factor: f32,
-    floor: f32,
-) {
-    let p = |x: f32| math::flush(math::exp(x - log_sum), floor);
+pub fn cross_entropy_backward(row: &mut [f32], target: usize, log_sum: f32, factor: f32) {
+    let p = |x: f32| math::flush(math::exp(x - log_sum), NEGLIGIBLE);
     let times = |p: f32| math::flush(p * factor, f32::MIN_POSITIVE);
     let of_target = times(p(row[target]) - 1.0);
     map(row, |x| times(p(x)));

@@ -2,7 +2,8 @@
 
 use multiversion::multiversion;
 
-const LANES: usize = 16;
+/// Numbers that the widest registers hold.
+pub(crate) const LANES: usize = 16;
 
 /// Folds `x` into 16 lanes, then the lanes pairwise: the order depends on the length alone.
 macro_rules! lanes {

@@ -39,6 +39,17 @@ struct Square {
     rows: usize,
 }
 
+impl Square {
+    fn row(&self, r: usize) -> *const f32 {
+        self.from.wrapping_offset(r as isize * self.stride)
+    }
+
+    /// Where a column is to be.
+    fn column(&self, c: usize) -> *mut f32 {
+        self.to.wrapping_add(c * self.rows)
+    }
+}
+
 /// Column after column of squares, so that the lines of `out` are written as a whole; what is left at the edges number by number.
 #[inline(always)]
 fn in_squares(x: &ArrayRef2<f32>, out: &mut [f32], transpose: impl Fn(Square)) {
@@ -76,16 +87,10 @@ fn in_squares(x: &ArrayRef2<f32>, out: &mut [f32], transpose: impl Fn(Square)) {
 /// # Safety
 /// The square must be inside of two matrices.
 unsafe fn plain_square(square: Square) {
-    let Square {
-        from,
-        stride,
-        to,
-        rows,
-    } = square;
     for c in 0..SIDE {
         for r in 0..SIDE {
             // SAFETY: the caller's promise.
-            unsafe { *to.add(c * rows + r) = *from.offset(r as isize * stride).add(c) };
+            unsafe { *square.column(c).add(r) = *square.row(r).add(c) };
         }
     }
 }
@@ -98,16 +103,10 @@ unsafe fn plain_square(square: Square) {
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn avx2_square(square: Square) {
-    let Square {
-        from,
-        stride,
-        to,
-        rows,
-    } = square;
     for half in [0, SIDE / 2] {
         // SAFETY: the caller's promise.
-        let four = |row: isize| unsafe { _mm_loadu_ps(from.offset(row * stride).add(half)) };
-        let [a, b, c, d] = [0, 1, 2, 3].map(|row| _mm256_set_m128(four(row + 4), four(row)));
+        let four = |r| unsafe { _mm_loadu_ps(square.row(r).add(half)) };
+        let [a, b, c, d] = [0, 1, 2, 3].map(|r| _mm256_set_m128(four(r + 4), four(r)));
         let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
         let (ab_high, cd_high) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
         let columns = [
@@ -118,7 +117,7 @@ unsafe fn avx2_square(square: Square) {
         ];
         for (c, column) in columns.into_iter().enumerate() {
             // SAFETY: as above.
-            unsafe { _mm256_storeu_ps(to.add((half + c) * rows), column) };
+            unsafe { _mm256_storeu_ps(square.column(half + c), column) };
         }
     }
 }

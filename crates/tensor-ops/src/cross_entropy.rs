@@ -2,7 +2,6 @@
 //!
 //! The sum over rows runs in f64 in order. There is no label smoothing, no weights and no ignored index.
 
-use kernels::elementwise::NEGLIGIBLE;
 use kernels::{elementwise, reduce};
 use ndarray::{Array1, Array2, ArrayRef2};
 use rayon::prelude::*;
@@ -70,13 +69,7 @@ impl CrossEntropyCache {
         for_each_block(slice_mut(&mut d_logits), width, |first_row, block| {
             for (i, row) in block.chunks_mut(width).enumerate() {
                 let (target, log_sum) = (targets[first_row + i], log_sums[first_row + i]);
-                elementwise::cross_entropy_backward(
-                    row,
-                    target as usize,
-                    log_sum,
-                    scale,
-                    NEGLIGIBLE,
-                );
+                elementwise::cross_entropy_backward(row, target as usize, log_sum, scale);
             }
         });
         d_logits

@@ -96,7 +96,7 @@ pub fn causal_softmax_from_log_sums(
     for (i, (mut row, &log_sum)) in scores.rows_mut().into_iter().zip(log_sums).enumerate() {
         let row = row.as_slice_mut().expect("rows of scores are contiguous");
         let visible = (first_query + i + 1).min(row.len());
-        elementwise::exp_minus_of_first(row, visible, scale, log_sum, NEGLIGIBLE);
+        elementwise::exp_minus_of_first(row, visible, scale, log_sum);
     }
 }
 
