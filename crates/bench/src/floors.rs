@@ -136,7 +136,7 @@ impl Memory {
         let mut best = 0.0f64;
         for pieces in &self.pieces {
             let bytes = 8 * pieces.iter().map(Vec::len).sum::<usize>();
-            for ahead in [0, 1024, 2048, 4096] {
+            for ahead in [0, 4096, 8192, 16384] {
                 let pass = || {
                     pieces
                         .par_chunks(pieces.len().div_ceil(threads))

@@ -138,10 +138,10 @@ pub(crate) fn widening_gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut 
     });
 }
 
-/// Splits `y` (outputs, rows) over the threads, `f(first output, part of y)`; each output costs `bytes` of weights.
+/// Splits `y` over the threads in whole units, `f(first unit, part of y)`; each unit of `y` costs `bytes` of weights, and the last may be shorter.
 pub(crate) fn for_each_task(
     y: &mut [f32],
-    rows: usize,
+    unit: usize,
     bytes: usize,
     f: impl Fn(usize, &mut [f32]) + Sync,
 ) {
@@ -149,14 +149,14 @@ pub(crate) fn for_each_task(
         return;
     }
     // A few tasks a thread even out what else the machine does; the results don't depend on it.
-    let even = (y.len() / rows).div_ceil(4 * rayon::current_num_threads());
-    let outputs = even.max(BYTES_PER_TASK / bytes.max(1)).max(1);
-    if y.len() <= outputs * rows {
+    let even = (y.len().div_ceil(unit)).div_ceil(4 * rayon::current_num_threads());
+    let units = even.max(BYTES_PER_TASK / bytes.max(1)).max(1);
+    if y.len() <= units * unit {
         return f(0, y);
     }
-    y.par_chunks_mut(outputs * rows)
+    y.par_chunks_mut(units * unit)
         .enumerate()
-        .for_each(|(task, y)| f(task * outputs, y));
+        .for_each(|(task, y)| f(task * units, y));
 }
 
 /// `y[i * stride + r] += dot(x[r], w[i])` for R rows.
@@ -218,7 +218,7 @@ mod avx512 {
             let mut lanes = [[_mm512_setzero_ps(); R]; LANES / 16];
             for at in (0..whole).step_by(LANES) {
                 for line in (0..LANES).step_by(64 / size_of::<W>()) {
-                    prefetch::line(w.as_ptr().wrapping_add(at + line), ahead);
+                    prefetch::stream(w.as_ptr().wrapping_add(at + line), ahead);
                 }
                 for (part, lanes) in lanes.iter_mut().enumerate() {
                     let at = at + 16 * part;
@@ -240,6 +240,7 @@ mod avx512 {
     }
 
     /// Joins the lanes in the order of the plain version.
+    #[inline]
     #[target_feature(enable = "avx512f")]
     fn sum([a, b, c, d]: [__m512; LANES / 16]) -> f32 {
         let sixteen = _mm512_add_ps(_mm512_add_ps(a, c), _mm512_add_ps(b, d));

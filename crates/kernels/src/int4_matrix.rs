@@ -7,26 +7,37 @@ use ndarray::ArrayRef2;
 use rayon::prelude::*;
 
 use crate::PackedMatrix;
+use crate::activations::{Activations, BLOCK, ROWS};
 use crate::gemv::for_each_task;
 use crate::huge_pages::room;
-use crate::int4::{self, BLOCK, Block};
-use crate::int8::Activations;
+use crate::int4::{self, Block};
 use crate::packed_matrix::Format;
 
 /// Each 32 weights of a row in multiples of a scale of their own.
 pub type Int4Matrix = PackedMatrix<Nibbles>;
 
-/// (outputs, inputs / 128 rounded up) blocks, row-major
+/// (outputs / 16, inputs / 64), both rounded up, row-major
 #[derive(Clone, PartialEq)]
 pub struct Nibbles(Vec<Block>);
 
 impl Format for Nibbles {
     fn from_f32(weight: &ArrayRef2<f32>) -> Self {
+        let n = weight.ncols().div_ceil(BLOCK);
         let weight = weight.as_standard_layout();
         let values = weight.as_slice().expect("standard layout is contiguous");
-        let rows = values.par_chunks(weight.ncols().max(1));
-        let mut blocks = room(weight.nrows() * weight.ncols().div_ceil(BLOCK));
-        blocks.par_extend(rows.flat_map_iter(|row| row.chunks(BLOCK).map(Block::quantise)));
+        let count = weight.nrows().div_ceil(ROWS) * n;
+        let mut blocks = room(count);
+        blocks.resize(count, Block::ZEROS);
+        let panels = blocks.par_chunks_mut(n.max(1));
+        panels
+            .zip(values.par_chunks(ROWS * weight.ncols().max(1)))
+            .for_each(|(blocks, rows)| {
+                for (i, row) in rows.chunks(weight.ncols()).enumerate() {
+                    for (block, weights) in blocks.iter_mut().zip(row.chunks(BLOCK)) {
+                        block.set(i, weights);
+                    }
+                }
+            });
         Self(blocks)
     }
 
@@ -35,21 +46,26 @@ impl Format for Nibbles {
     }
 
     fn expand(&self, i: usize, row: &mut [f32]) {
-        let blocks = &self.0[i * row.len().div_ceil(BLOCK)..];
+        let blocks = &self.0[i / ROWS * row.len().div_ceil(BLOCK)..];
         for (block, out) in blocks.iter().zip(row.chunks_mut(BLOCK)) {
             for (j, out) in out.iter_mut().enumerate() {
-                *out = block.weight(j);
+                *out = block.weight(i % ROWS, j);
             }
         }
     }
 
     fn dots(&self, x: &ArrayRef2<f32>, y: &mut [f32]) {
         let n = x.ncols().div_ceil(BLOCK);
-        let x = Activations::of_rows(x, BLOCK);
-        for_each_task(y, x.len(), n * size_of::<Block>(), |first, y| {
-            let w = &self.0[first * n..][..y.len() / x.len() * n];
-            for (r, activations) in x.iter().enumerate() {
-                int4::dots(activations, w, &mut y[r..], x.len());
+        let x = Activations::of_rows(x);
+        for_each_task(y, ROWS * x.len(), n * size_of::<Block>(), |first, y| {
+            let panels = self.0[first * n..].chunks_exact(n);
+            for (w, y) in panels.zip(y.chunks_mut(ROWS * x.len())) {
+                for (r, activations) in x.iter().enumerate() {
+                    let dots = int4::dots(activations, w);
+                    y.chunks_mut(x.len())
+                        .zip(dots)
+                        .for_each(|(y, dot)| y[r] += dot);
+                }
             }
         });
     }

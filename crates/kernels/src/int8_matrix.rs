@@ -5,9 +5,10 @@
 use ndarray::{ArrayRef2, Axis};
 
 use crate::PackedMatrix;
+use crate::activations::{self, Activations, BLOCK, ROWS};
 use crate::gemv::for_each_task;
 use crate::huge_pages::room;
-use crate::int8::{self, Activations, BLOCK, OFFSET};
+use crate::int8::{self, Block};
 use crate::packed_matrix::Format;
 
 /// Each row in multiples of its largest magnitude / 127.
@@ -16,24 +17,25 @@ pub type Int8Matrix = PackedMatrix<Bytes>;
 /// (outputs, inputs) bytes
 #[derive(Clone, PartialEq)]
 pub struct Bytes {
-    /// (outputs, inputs / 64 rounded up) blocks, row-major, each byte with 128 added
-    blocks: Vec<[u8; BLOCK]>,
+    /// (outputs / 16, inputs / 64), both rounded up, row-major
+    blocks: Vec<Block>,
     /// (outputs)
     scales: Vec<f32>,
 }
 
 impl Format for Bytes {
     fn from_f32(weight: &ArrayRef2<f32>) -> Self {
-        let blocks_a_row = weight.ncols().div_ceil(BLOCK);
-        let mut blocks = room(weight.nrows() * blocks_a_row);
-        blocks.resize(weight.nrows() * blocks_a_row, [OFFSET; BLOCK]);
+        let n = weight.ncols().div_ceil(BLOCK);
+        let count = weight.nrows().div_ceil(ROWS) * n;
+        let mut blocks = room(count);
+        blocks.resize(count, Block::ZEROS);
         let mut scales = vec![0.0; weight.nrows()];
         let mut bytes = vec![0i8; weight.ncols()];
         for (i, row) in weight.axis_iter(Axis(0)).enumerate() {
-            scales[i] = int8::quantise(&row.to_vec(), &mut bytes);
-            let stored = blocks[i * blocks_a_row..].as_flattened_mut();
-            for (stored, byte) in stored.iter_mut().zip(&bytes) {
-                *stored = byte.cast_unsigned().wrapping_add(OFFSET);
+            scales[i] = activations::quantise(&row.to_vec(), &mut bytes);
+            let blocks = &mut blocks[i / ROWS * n..];
+            for (j, &byte) in bytes.iter().enumerate() {
+                blocks[j / BLOCK].set(i % ROWS, j % BLOCK, byte);
             }
         }
         Self { blocks, scales }
@@ -44,21 +46,27 @@ impl Format for Bytes {
     }
 
     fn expand(&self, i: usize, row: &mut [f32]) {
-        let stored = self.blocks[i * row.len().div_ceil(BLOCK)..].as_flattened();
-        for (out, &stored) in row.iter_mut().zip(stored) {
-            *out = self.scales[i] * (f32::from(stored) - f32::from(OFFSET));
+        let blocks = &self.blocks[i / ROWS * row.len().div_ceil(BLOCK)..];
+        for (block, out) in blocks.iter().zip(row.chunks_mut(BLOCK)) {
+            for (j, out) in out.iter_mut().enumerate() {
+                *out = self.scales[i] * f32::from(block.weight(i % ROWS, j));
+            }
         }
     }
 
     fn dots(&self, x: &ArrayRef2<f32>, y: &mut [f32]) {
         let n = x.ncols().div_ceil(BLOCK);
-        let x = Activations::of_rows(x, BLOCK);
-        for_each_task(y, x.len(), n * BLOCK, |first, y| {
-            let outputs = y.len() / x.len();
-            let w = &self.blocks[first * n..(first + outputs) * n];
-            let scales = &self.scales[first..first + outputs];
-            for (r, activations) in x.iter().enumerate() {
-                int8::dots(activations, w, scales, &mut y[r..], x.len());
+        let x = Activations::of_rows(x);
+        for_each_task(y, ROWS * x.len(), n * size_of::<Block>(), |first, y| {
+            let panels = self.blocks[first * n..].chunks_exact(n);
+            let scales = self.scales[first * ROWS..].chunks(ROWS);
+            for ((w, scales), y) in panels.zip(scales).zip(y.chunks_mut(ROWS * x.len())) {
+                for (r, activations) in x.iter().enumerate() {
+                    let dots = int8::dots(activations, w);
+                    for ((y, dot), scale) in y.chunks_mut(x.len()).zip(dots).zip(scales) {
+                        y[r] += scale * dot;
+                    }
+                }
             }
         });
     }

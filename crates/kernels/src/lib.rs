@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![allow(unsafe_code)] // vector instructions, and output that is written before it is read
 
+mod activations;
 mod adamw;
 mod attend_query;
 mod awake;

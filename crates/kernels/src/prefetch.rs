@@ -4,7 +4,7 @@
 //! It has been measured on those alone, so it is off on others.
 
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{__cpuid, _MM_HINT_T0, _mm_prefetch};
+use std::arch::x86_64::{__cpuid, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 #[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;
 
@@ -18,14 +18,27 @@ pub(crate) fn distance() -> usize {
         let vendor = __cpuid(0);
         let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
         if name.as_flattened() == b"GenuineIntel" {
-            4096
+            8192
         } else {
             0
         }
     })
 }
 
-/// Asks for the line of memory `ahead` bytes after `at`, which may be anywhere.
+/// For memory that is read in order: asks for the line `ahead` bytes after `at` into the second cache, and for the one at a quarter of that into the first, which has room for few requests at a time. Nothing for 0.
+#[inline(always)]
+pub(crate) fn stream<T>(at: *const T, ahead: usize) {
+    if ahead > 0 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing and never faults, whatever the address.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T1>(at.cast::<i8>().wrapping_add(ahead));
+        }
+        line(at, ahead / 4);
+    }
+}
+
+/// Asks for the line of memory `ahead` bytes after `at`, which may be anywhere, into the first cache.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn line<T>(at: *const T, ahead: usize) {
@@ -39,15 +52,13 @@ pub(crate) fn line<T>(_at: *const T, _ahead: usize) {}
 
 /// The sum of `words`, read in order in wide loads: what a bench times to know how fast memory can be read.
 ///
-/// If `ahead` is not 0, each line is asked for so many bytes before it is read.
+/// If `ahead` is not 0, each line is asked for so many bytes before it is read, and again at a quarter of them.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn sum_of_words(words: &[u64], ahead: usize) -> u64 {
     let mut lanes = [0u64; 32];
     let (chunks, rest) = words.as_chunks::<32>();
     for chunk in chunks {
-        if ahead > 0 {
-            chunk.chunks(8).for_each(|l| line(l.as_ptr(), ahead));
-        }
+        chunk.chunks(8).for_each(|l| stream(l.as_ptr(), ahead));
         for (lane, word) in lanes.iter_mut().zip(chunk) {
             *lane = lane.wrapping_add(*word);
         }

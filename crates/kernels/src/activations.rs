@@ -1,0 +1,105 @@
+//! Activations in 8 bits, for products with weights of 8 or 4 bits, and how such weights lie in memory.
+//!
+//! 16 rows of weights are interleaved, four columns of each row after the other, as AVX-512 VNNI's `vpdpbusd` multiplies 16 times four bytes and adds each four products to a lane: a lane is a row, and nothing is left to be summed across lanes.
+
+use multiversion::multiversion;
+use ndarray::{ArrayRef2, ArrayView1};
+
+/// Columns that share a scale of activations; rows of weights are padded to a multiple of it.
+pub(crate) const BLOCK: usize = 64;
+/// Columns whose activations' sum is known.
+pub(crate) const GROUP: usize = 32;
+/// Rows of weights that are interleaved; the last ones may be missing, and are zeros then.
+pub(crate) const ROWS: usize = 16;
+/// 1.5 * 2^23: adding and subtracting it rounds to the nearest integer.
+pub(crate) const ROUND: f32 = 12_582_912.0;
+/// Below this a block's largest number counts as 0: its inverse would overflow.
+const TINY: f32 = 1e-30;
+
+/// Four columns, as they are multiplied at once.
+pub(crate) type Quad<T> = [T; 4];
+
+/// Four activations as a vector instruction takes them.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn word(quad: Quad<i8>) -> i32 {
+    i32::from_ne_bytes(quad.map(i8::cast_unsigned))
+}
+
+/// One row of activations, in blocks of 64 columns, with zeros behind its end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Activations {
+    pub(crate) blocks: Vec<ActivationBlock>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ActivationBlock {
+    pub(crate) quads: [Quad<i8>; BLOCK / 4],
+    /// value = scale * byte
+    pub(crate) scale: f32,
+    /// Of each group's bytes: what takes off again the number that is added to each stored weight.
+    pub(crate) sums: [i32; BLOCK / GROUP],
+}
+
+impl Activations {
+    pub(crate) fn of_rows(x: &ArrayRef2<f32>) -> Vec<Self> {
+        let of_row = |row: ArrayView1<f32>| Self::quantise(&row.to_vec());
+        x.rows().into_iter().map(of_row).collect()
+    }
+
+    /// Rounds each block to multiples of its largest magnitude / 127.
+    pub(crate) fn quantise(x: &[f32]) -> Self {
+        let of_block = |x: &[f32]| {
+            let mut bytes = [0; BLOCK];
+            let scale = quantise(x, &mut bytes);
+            let sum = |group: &[i8; GROUP]| group.iter().map(|&x| i32::from(x)).sum();
+            let (quads, _) = bytes.as_chunks();
+            let (groups, _) = bytes.as_chunks();
+            ActivationBlock {
+                quads: std::array::from_fn(|q| quads[q]),
+                scale,
+                sums: std::array::from_fn(|g| sum(&groups[g])),
+            }
+        };
+        let blocks = x.chunks(BLOCK).map(of_block).collect();
+        Self { blocks }
+    }
+}
+
+/// Writes `x / scale` to the first bytes of `out` and returns `scale = max |x| / 127`; NaN or an infinity in `x` gives a scale that is not finite.
+#[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
+pub(crate) fn quantise(x: &[f32], out: &mut [i8]) -> f32 {
+    // As bits, whose order is that of the magnitudes, with NaN above all: such a maximum vectorises.
+    let magnitudes = x.iter().map(|x| x.abs().to_bits());
+    let largest = f32::from_bits(magnitudes.max().unwrap_or(0));
+    // Written so that NaN is not taken for tiny.
+    if largest < TINY {
+        out.fill(0);
+        return 0.0;
+    }
+    let inverse = 127.0 / largest;
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = (x * inverse + ROUND).to_bits() as i8; // the lowest bits of such a sum
+    }
+    largest / 127.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantised_numbers_are_within_half_a_step() {
+        let x: Vec<f32> = (0..BLOCK).map(|i| (i as f32 - 20.3) * 0.37).collect();
+        let mut bytes = [0; BLOCK];
+        let scale = quantise(&x, &mut bytes);
+        for (x, byte) in x.iter().zip(bytes) {
+            assert!(
+                (x - scale * f32::from(byte)).abs() <= scale * 0.500_01,
+                "{x}"
+            );
+        }
+        assert_eq!(quantise(&[0.0; 4], &mut bytes), 0.0);
+        assert_eq!(quantise(&[1e-40; 4], &mut bytes), 0.0);
+        assert!(!quantise(&[1.0, f32::NAN], &mut bytes).is_finite());
+    }
+}
