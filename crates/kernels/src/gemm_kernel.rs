@@ -35,6 +35,8 @@ pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 
 /// How many bytes ahead of its reading a panel of `b` is asked for.
 const AHEAD: usize = 6 * 1024;
+/// How many columns ahead those of `a` are, which may lie far apart.
+const COLUMNS_AHEAD: usize = 16;
 
 /// The loop for one instruction set.
 pub(crate) trait Kernel {
@@ -146,6 +148,11 @@ unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
             // Some way ahead: the second cache is too far away to wait for.
             prefetch::line(b, AHEAD);
             prefetch::line(b, AHEAD + size_of::<V>());
+            if BY_COLUMNS {
+                let a = a.wrapping_add((k + COLUMNS_AHEAD) * along);
+                prefetch::line(a, 0);
+                prefetch::line(a.wrapping_add(R - 1), 0);
+            }
             let b = [V::load(b), V::load(b.add(V::LANES))];
             for (r, sums) in sums.iter_mut().enumerate() {
                 let a = V::splat(*a.add(r * down + k * along));

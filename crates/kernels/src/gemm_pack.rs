@@ -11,7 +11,8 @@ use crate::transpose::transpose;
 
 /// Numbers whose packing is not worth a second thread.
 const SMALL: usize = 1 << 15;
-const LINE: usize = 16;
+/// Numbers of a cache line.
+pub(crate) const LINE: usize = 16;
 
 /// A cache line, so that no register is loaded from two.
 #[derive(Clone, Copy)]
@@ -74,15 +75,15 @@ pub(crate) struct RowPanels {
     pub(crate) along: Option<usize>,
 }
 
-/// Packs `a` (rows, at most [`DEPTH`]) into panels of `height` rows, along whichever dimension it is contiguous; columns that are `cached` stay where they are.
+/// Packs `a` (rows, at most [`DEPTH`]) into panels of `height` rows, along whichever dimension it is contiguous; columns may stay where they are, `in_place`.
 pub(crate) fn pack_rows(
     a: &ArrayView2<f32>,
     height: usize,
     panels: &mut [f32],
-    cached: bool,
+    in_place: bool,
 ) -> RowPanels {
     let by_columns = a.strides()[0] == 1 && a.strides()[1] > 1;
-    if by_columns && cached {
+    if by_columns && in_place {
         return RowPanels {
             start: a.as_ptr(),
             stride: height,
