@@ -154,12 +154,15 @@ unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
             // Some way ahead: the second cache is too far away to wait for.
             prefetch::line(b, AHEAD);
             prefetch::line(b, AHEAD + size_of::<V>());
+            // So many rows are most of a line: of a column there may be a second one, and each row's next line is asked for in turn.
+            let tall = R > LINE / 2;
             if BY_COLUMNS {
                 let a = a.wrapping_add((k + COLUMNS_AHEAD) * along);
                 prefetch::line(a, 0);
-                prefetch::line(a.wrapping_add(R - 1), 0);
-            } else if R > LINE / 2 {
-                // A line of each row for each line of columns.
+                if tall {
+                    prefetch::line(a.wrapping_add(R - 1), 0);
+                }
+            } else if tall {
                 prefetch::line(a.wrapping_add(k % LINE * down + (k / LINE + 2) * LINE), 0);
             }
             let b = [V::load(b), V::load(b.add(V::LANES))];
