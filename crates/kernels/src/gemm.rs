@@ -8,10 +8,8 @@ use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
 use crate::buffers::buffer;
-use crate::gemm_kernel::{self, DEPTH, Kernel, ROW_STRIDE, RowPanel};
-use crate::gemm_pack::{
-    A_PANELS, B_PANELS, in_place, pack_columns, pack_rows, standing_rows, with_panels,
-};
+use crate::gemm_kernel::{self, DEPTH, Kernel, LINE, ROW_STRIDE, RowPanel};
+use crate::gemm_pack::{A_PANELS, B_PANELS, pack_columns, pack_rows, with_panels};
 
 /// Rows of a task at most: its panels of `a`, 150 KB, stay in the second cache beside [`WIDTH`] columns of `b`.
 const ROWS: usize = 140;
@@ -24,6 +22,9 @@ const PACKED: usize = 1 << 22;
 const DEEPEST: usize = 16 * DEPTH;
 /// Tasks a thread, to even out what else the machine does.
 const TASKS_PER_THREAD: usize = 3;
+/// Numbers of `a`, 512 KB, that a core's cache holds beside all else: its columns need not be packed.
+/// Nor need columns that are no whole number of lines apart, as those of a vocabulary of 50257, where a panel's rows are most of a line: they spread over the first cache.
+const CACHED: usize = 1 << 17;
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 19;
 
@@ -247,26 +248,22 @@ unsafe fn task<K: Kernel>(
     let stride = c.strides()[0];
     let c = c.as_mut_ptr().cast::<f32>();
     let panels_across = n.div_ceil(K::COLUMNS);
-    let standing = in_place(&a);
-    let room = match standing {
-        Some(_) => 0,
-        None => m.next_multiple_of(K::ROWS) * ROW_STRIDE,
-    };
+    let along = a.strides()[1].unsigned_abs();
+    let spread = K::ROWS > LINE / 2 && !along.is_multiple_of(LINE);
+    let in_place = spread || inner * along <= CACHED;
+    let room = m.next_multiple_of(K::ROWS) * ROW_STRIDE;
     with_panels(&A_PANELS, room, |a_panels| {
         for k in (0..inner.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(inner - k);
             let start = if k == 0 { start } else { Start::Times(1.0) };
             let a = a.slice(s![.., k..k + depth]);
-            let panels = match standing {
-                Some(layout) => standing_rows(&a, K::ROWS, layout),
-                None => pack_rows(&a, K::ROWS, a_panels),
-            };
+            let panels = pack_rows(&a, K::ROWS, a_panels, in_place);
             for across in (0..columns).step_by(WIDTH) {
                 for i in (0..m).step_by(K::ROWS) {
                     let a = RowPanel {
                         start: panels.start.wrapping_add(i / K::ROWS * panels.stride),
                         rows: K::ROWS.min(m - i),
-                        layout: panels.layout,
+                        along: panels.along,
                     };
                     for at in (across..columns.min(across + WIDTH)).step_by(K::COLUMNS) {
                         let panel = k / DEPTH * panels_across + (j + at) / K::COLUMNS;

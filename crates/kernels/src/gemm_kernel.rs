@@ -18,22 +18,14 @@ pub(crate) enum Start {
     Row(*const f32),
 }
 
-/// Some rows of `a`.
+/// Some rows of `a`, in the first cache.
 #[derive(Clone, Copy)]
 pub(crate) struct RowPanel {
     pub(crate) start: *const f32,
     /// At most [`Kernel::ROWS`]
     pub(crate) rows: usize,
-    pub(crate) layout: Layout,
-}
-
-/// How rows of `a` lie in memory.
-#[derive(Clone, Copy)]
-pub(crate) enum Layout {
-    /// The numbers of a column side by side, so far from column to column
-    Columns(usize),
-    /// The numbers of a row side by side, so far from row to row
-    Rows(usize),
+    /// From column to column, where the numbers of a column stand side by side; else those of a row do, [`ROW_STRIDE`] for each row
+    pub(crate) along: Option<usize>,
 }
 
 /// The inner dimension of a panel at most.
@@ -126,21 +118,25 @@ trait Register: Copy {
     unsafe fn add_product(self, a: Self, b: Self) -> Self;
 }
 
-/// As [`Kernel::run`], for `R` rows and two registers of columns; `apart` is from column to column of `a`, or from row to row.
+/// As [`Kernel::run`], for `R` rows and two registers of columns; `along` is from column to column of `a`.
 ///
 /// # Safety
 /// As there.
 #[inline(always)]
 unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
     a: *const f32,
-    apart: usize,
+    along: usize,
     b: *const f32,
     depth: usize,
     c: *mut f32,
     stride: isize,
     start: Start,
 ) {
-    let (down, along) = if BY_COLUMNS { (1, apart) } else { (apart, 1) };
+    let (down, along) = if BY_COLUMNS {
+        (1, along)
+    } else {
+        (ROW_STRIDE, 1)
+    };
     for r in 0..R {
         let row = c.wrapping_offset(r as isize * stride);
         prefetch::line(row, 0);
@@ -154,16 +150,12 @@ unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
             // Some way ahead: the second cache is too far away to wait for.
             prefetch::line(b, AHEAD);
             prefetch::line(b, AHEAD + size_of::<V>());
-            // So many rows are most of a line: of a column there may be a second one, and each row's next line is asked for in turn.
-            let tall = R > LINE / 2;
             if BY_COLUMNS {
                 let a = a.wrapping_add((k + COLUMNS_AHEAD) * along);
                 prefetch::line(a, 0);
-                if tall {
-                    prefetch::line(a.wrapping_add(R - 1), 0);
+                if R > LINE / 2 {
+                    prefetch::line(a.wrapping_add(R - 1), 0); // it may reach into a second line
                 }
-            } else if tall {
-                prefetch::line(a.wrapping_add(k % LINE * down + (k / LINE + 2) * LINE), 0);
             }
             let b = [V::load(b), V::load(b.add(V::LANES))];
             for (r, sums) in sums.iter_mut().enumerate() {
@@ -207,7 +199,7 @@ macro_rules! kernel {
                 $(#[$features])?
                 unsafe fn part<const R: usize, const BY_COLUMNS: bool>(
                     a: *const f32,
-                    apart: usize,
+                    along: usize,
                     b: *const f32,
                     depth: usize,
                     c: *mut f32,
@@ -215,22 +207,19 @@ macro_rules! kernel {
                     start: Start,
                 ) {
                     // SAFETY: the caller's promise.
-                    unsafe { block::<$register, R, BY_COLUMNS>(a, apart, b, depth, c, stride, start) }
+                    unsafe { block::<$register, R, BY_COLUMNS>(a, along, b, depth, c, stride, start) }
                 }
                 let (mut at, mut rows) = (a.start, a.rows);
                 // SAFETY: the caller's promise; parts of rows follow each other.
                 unsafe {
                     $(
                         while rows >= $part {
-                            match a.layout {
-                                Layout::Columns(apart) => {
-                                    part::<$part, true>(at, apart, b, depth, c, stride, start);
-                                    at = at.wrapping_add($part);
-                                }
-                                Layout::Rows(apart) => {
-                                    part::<$part, false>(at, apart, b, depth, c, stride, start);
-                                    at = at.wrapping_add($part * apart);
-                                }
+                            if let Some(along) = a.along {
+                                part::<$part, true>(at, along, b, depth, c, stride, start);
+                                at = at.add($part);
+                            } else {
+                                part::<$part, false>(at, 1, b, depth, c, stride, start);
+                                at = at.add($part * ROW_STRIDE);
                             }
                             c = c.offset($part * stride);
                             rows -= $part;

@@ -6,15 +6,11 @@ use std::thread::LocalKey;
 use ndarray::{ArrayView1, ArrayView2, Axis, s};
 use rayon::prelude::*;
 
-use crate::gemm_kernel::{DEPTH, LINE, Layout, ROW_STRIDE};
+use crate::gemm_kernel::{DEPTH, LINE, ROW_STRIDE};
 use crate::transpose::transpose;
 
 /// Numbers whose packing is not worth a second thread.
 const SMALL: usize = 1 << 15;
-/// Numbers of 4 KiB: rows as far apart fall into the same few lines of the first cache.
-const SAME_LINES: usize = 1024;
-/// Numbers of `a`, 512 KB, that a core's cache holds beside all else.
-const CACHED: usize = 1 << 17;
 
 /// A cache line, so that no register is loaded from two.
 #[derive(Clone, Copy)]
@@ -73,41 +69,25 @@ pub(crate) struct RowPanels {
     pub(crate) start: *const f32,
     /// From panel to panel
     pub(crate) stride: usize,
-    pub(crate) layout: Layout,
+    /// [`RowPanel::along`](crate::gemm_kernel::RowPanel::along) of each
+    pub(crate) along: Option<usize>,
 }
 
-/// How `a` lies, if it can be read where it stands: by columns that a cache holds, or that are no whole number of lines apart and so spread over the first cache; or by rows that do not fall into the same lines.
-pub(crate) fn in_place(a: &ArrayView2<f32>) -> Option<Layout> {
-    match (a.strides()[0], a.strides()[1]) {
-        (1, apart @ 2..) => {
-            let apart = apart as usize;
-            let fits = a.ncols() * apart <= CACHED || !apart.is_multiple_of(LINE);
-            fits.then_some(Layout::Columns(apart))
-        }
-        (apart @ 1.., 1) => {
-            let apart = apart as usize;
-            (!apart.is_multiple_of(SAME_LINES)).then_some(Layout::Rows(apart))
-        }
-        _ => None,
-    }
-}
-
-/// The panels of `height` rows of an `a` (rows, at most [`DEPTH`]) that is read in place.
-pub(crate) fn standing_rows(a: &ArrayView2<f32>, height: usize, layout: Layout) -> RowPanels {
-    let stride = match layout {
-        Layout::Columns(_) => height,
-        Layout::Rows(apart) => height * apart,
-    };
-    RowPanels {
-        start: a.as_ptr(),
-        stride,
-        layout,
-    }
-}
-
-/// Packs `a` (rows, at most [`DEPTH`]) into panels of `height` rows, along whichever dimension it is contiguous.
-pub(crate) fn pack_rows(a: &ArrayView2<f32>, height: usize, panels: &mut [f32]) -> RowPanels {
+/// Packs `a` (rows, at most [`DEPTH`]) into panels of `height` rows, along whichever dimension it is contiguous; columns may stay where they are, `in_place`.
+pub(crate) fn pack_rows(
+    a: &ArrayView2<f32>,
+    height: usize,
+    panels: &mut [f32],
+    in_place: bool,
+) -> RowPanels {
     let by_columns = a.strides()[0] == 1 && a.strides()[1] > 1;
+    if by_columns && in_place {
+        return RowPanels {
+            start: a.as_ptr(),
+            stride: height,
+            along: Some(a.strides()[1] as usize),
+        };
+    }
     let stride = if by_columns { height } else { ROW_STRIDE };
     for (a, panel) in a
         .axis_chunks_iter(Axis(0), height)
@@ -121,11 +101,7 @@ pub(crate) fn pack_rows(a: &ArrayView2<f32>, height: usize, panels: &mut [f32]) 
     RowPanels {
         start: panels.as_ptr(),
         stride: height * ROW_STRIDE,
-        layout: if by_columns {
-            Layout::Columns(height)
-        } else {
-            Layout::Rows(ROW_STRIDE)
-        },
+        along: by_columns.then_some(height),
     }
 }
 
