@@ -5,6 +5,8 @@
 use multiversion::multiversion;
 use ndarray::{ArrayRef2, ArrayView1};
 
+use crate::gemv::for_each_task;
+
 /// Columns that share a scale of activations; rows of weights are padded to a multiple of it.
 pub(crate) const BLOCK: usize = 64;
 /// Columns whose activations' sum is known.
@@ -40,12 +42,30 @@ pub(crate) struct ActivationBlock {
     pub(crate) sums: [i32; BLOCK / GROUP],
 }
 
-impl Activations {
-    pub(crate) fn of_rows(x: &ArrayRef2<f32>) -> Vec<Self> {
-        let of_row = |row: ArrayView1<f32>| Self::quantise(&row.to_vec());
-        x.rows().into_iter().map(of_row).collect()
-    }
+/// `y += W x^T` (outputs, rows) for `x` (rows, inputs) of one row at least, by `dots(panel, row of x, blocks of the panel)` for each 16 rows of W; `w` has those of each panel side by side.
+pub(crate) fn add_dots<B: Sync>(
+    x: &ArrayRef2<f32>,
+    w: &[B],
+    y: &mut [f32],
+    dots: impl Fn(usize, &Activations, &[B]) -> [f32; ROWS] + Sync,
+) {
+    let n = x.ncols().div_ceil(BLOCK);
+    let of_row = |row: ArrayView1<f32>| Activations::quantise(&row.to_vec());
+    let x: Vec<_> = x.rows().into_iter().map(of_row).collect();
+    for_each_task(y, ROWS * x.len(), n * size_of::<B>(), |first, y| {
+        let panels = w[first * n..].chunks_exact(n).enumerate();
+        for ((i, w), y) in panels.zip(y.chunks_mut(ROWS * x.len())) {
+            for (r, x_row) in x.iter().enumerate() {
+                let dots = dots(first + i, x_row, w);
+                y.chunks_mut(x.len())
+                    .zip(dots)
+                    .for_each(|(y, dot)| y[r] += dot);
+            }
+        }
+    });
+}
 
+impl Activations {
     /// Rounds each block to multiples of its largest magnitude / 127.
     pub(crate) fn quantise(x: &[f32]) -> Self {
         let of_block = |x: &[f32]| {
@@ -84,8 +104,30 @@ pub(crate) fn quantise(x: &[f32], out: &mut [i8]) -> f32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A name, and the dot products of 16 rows.
+    pub(crate) type Form<B> = (&'static str, fn(&Activations, &[B]) -> [f32; ROWS]);
+
+    /// That all forms give the bits of the plain one, for some numbers of blocks, `block(b)` being the one at `b`.
+    pub(crate) fn check_forms<B>(
+        plain: fn(&Activations, &[B]) -> [f32; ROWS],
+        forms: &[Form<B>],
+        block: impl Fn(usize) -> B,
+    ) {
+        for blocks in [1, 2, 12, 48] {
+            let x: Vec<f32> = (0..blocks * BLOCK)
+                .map(|i| ((i * 37 % 101) as f32 - 50.0) * (1.0 + i as f32 / 90.0))
+                .collect();
+            let x = Activations::quantise(&x);
+            let w: Vec<B> = (0..blocks).map(&block).collect();
+            let expected = plain(&x, &w);
+            for (name, form) in forms {
+                assert_eq!(form(&x, &w), expected, "{name}, {blocks} blocks");
+            }
+        }
+    }
 
     #[test]
     fn quantised_numbers_are_within_half_a_step() {

@@ -9,7 +9,7 @@ use multiversion::multiversion;
 
 use crate::activations::{ActivationBlock, Activations, BLOCK, GROUP, Quad, ROUND, ROWS};
 use crate::gemv::Weight;
-use crate::reduce::sum_of_lanes;
+use crate::reduce::{LANES, sum_of_lanes};
 
 /// What is added to stored weights: a stored 8 is a weight of 0.
 const OFFSET: u8 = 8;
@@ -33,7 +33,7 @@ impl Block {
     };
 
     /// Rounds up to 64 weights of a row, the others being 0.
-    pub(crate) fn set(&mut self, row: usize, weights: &[f32]) {
+    pub(crate) fn set_row(&mut self, row: usize, weights: &[f32]) {
         for (g, weights) in weights.chunks(GROUP).enumerate() {
             let scale = best_scale(weights);
             self.scales[g][row] = scale;
@@ -79,8 +79,8 @@ fn best_scale(weights: &[f32]) -> f16 {
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn squared_error(weights: &[f32], scale: f32, inverse: f32) -> f32 {
-    let mut lanes = [0.0f32; 16];
-    for weights in weights.chunks(16) {
+    let mut lanes = [0.0f32; LANES];
+    for weights in weights.chunks(LANES) {
         for (lane, &w) in lanes.iter_mut().zip(weights) {
             let error = w - scale * nearest(w, inverse);
             *lane += error * error;
@@ -235,34 +235,24 @@ mod x86 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::activations::tests::{Form, check_forms};
 
     #[test]
     fn every_instruction_set_gives_the_bits_of_the_plain_loop() {
-        for blocks in [1, 2, 12, 48] {
-            let x: Vec<f32> = (0..blocks * BLOCK)
-                .map(|i| ((i * 37 % 101) as f32 - 50.0) * (1.0 + i as f32 / 90.0))
-                .collect();
-            let x = Activations::quantise(&x);
-            let mut w = vec![Block::ZEROS; blocks];
-            for (b, w) in w.iter_mut().enumerate() {
-                for row in 0..ROWS {
-                    let numbers = (0..BLOCK).map(|i| ((b * 89 + row * 31 + i * 57) % 97) as f32);
-                    w.set(row, &numbers.map(|w| w / 48.0 - 1.0).collect::<Vec<_>>());
-                }
-            }
-            let expected = dots_plain(&x, &w);
-            assert_eq!(
-                dots(&x, &w),
-                expected,
-                "the best of this machine, {blocks} blocks"
-            );
-            #[cfg(target_arch = "x86_64")]
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
-                // SAFETY: the CPU has the instructions.
-                let got = unsafe { x86::dots_avx2(&x, &w) };
-                assert_eq!(got, expected, "AVX2, {blocks} blocks");
-            }
+        let mut forms: Vec<Form<Block>> = vec![("the best of this machine", dots)];
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
+            // SAFETY: the CPU has the instructions.
+            forms.push(("AVX2", |x, w| unsafe { x86::dots_avx2(x, w) }));
         }
+        check_forms(dots_plain, &forms, |b| {
+            let mut block = Block::ZEROS;
+            for row in 0..ROWS {
+                let weight = |i| ((b * 89 + row * 31 + i * 57) % 97) as f32 / 48.0 - 1.0;
+                block.set_row(row, &std::array::from_fn::<_, BLOCK, _>(weight));
+            }
+            block
+        });
     }
 
     #[test]
@@ -282,15 +272,17 @@ mod tests {
             .map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0)
             .collect();
         let mut block = Block::ZEROS;
-        block.set(3, &weights);
+        block.set_row(3, &weights);
         for (i, &w) in weights.iter().enumerate() {
             let step = block.scales[i / GROUP][3].value().abs();
             let got = block.weight(3, i);
             assert!((got - w).abs() < 0.6 * step, "{w}: {got}");
         }
         assert!((50..BLOCK).all(|i| block.weight(3, i) == 0.0));
+        block.set_row(1, &[0.0; BLOCK]);
+        assert!((0..BLOCK).all(|i| block.weight(1, i) == 0.0));
         assert!((0..BLOCK).all(|i| block.weight(2, i) == 0.0));
-        block.set(2, &[1.0, f32::NAN]);
+        block.set_row(2, &[1.0, f32::NAN]);
         assert!(block.weight(2, 0).is_nan());
     }
 
@@ -298,7 +290,7 @@ mod tests {
     fn a_group_of_few_values_is_exact() {
         let weights: [f32; GROUP] = std::array::from_fn(|i| (i % 16) as f32 - 8.0);
         let mut block = Block::ZEROS;
-        block.set(15, &weights);
+        block.set_row(15, &weights);
         assert!((0..GROUP).all(|i| block.weight(15, i) == weights[i]));
     }
 }

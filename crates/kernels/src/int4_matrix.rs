@@ -7,8 +7,7 @@ use ndarray::ArrayRef2;
 use rayon::prelude::*;
 
 use crate::PackedMatrix;
-use crate::activations::{Activations, BLOCK, ROWS};
-use crate::gemv::for_each_task;
+use crate::activations::{BLOCK, ROWS, add_dots};
 use crate::huge_pages::room;
 use crate::int4::{self, Block};
 use crate::packed_matrix::Format;
@@ -34,7 +33,7 @@ impl Format for Nibbles {
             .for_each(|(blocks, rows)| {
                 for (i, row) in rows.chunks(weight.ncols()).enumerate() {
                     for (block, weights) in blocks.iter_mut().zip(row.chunks(BLOCK)) {
-                        block.set(i, weights);
+                        block.set_row(i, weights);
                     }
                 }
             });
@@ -55,18 +54,6 @@ impl Format for Nibbles {
     }
 
     fn dots(&self, x: &ArrayRef2<f32>, y: &mut [f32]) {
-        let n = x.ncols().div_ceil(BLOCK);
-        let x = Activations::of_rows(x);
-        for_each_task(y, ROWS * x.len(), n * size_of::<Block>(), |first, y| {
-            let panels = self.0[first * n..].chunks_exact(n);
-            for (w, y) in panels.zip(y.chunks_mut(ROWS * x.len())) {
-                for (r, activations) in x.iter().enumerate() {
-                    let dots = int4::dots(activations, w);
-                    y.chunks_mut(x.len())
-                        .zip(dots)
-                        .for_each(|(y, dot)| y[r] += dot);
-                }
-            }
-        });
+        add_dots(x, &self.0, y, |_, x, w| int4::dots(x, w));
     }
 }

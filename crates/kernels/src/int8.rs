@@ -17,13 +17,18 @@ pub(crate) struct Block([[Quad<u8>; ROWS]; BLOCK / 4]);
 impl Block {
     pub(crate) const ZEROS: Self = Self([[[OFFSET; 4]; ROWS]; BLOCK / 4]);
 
-    pub(crate) fn set(&mut self, row: usize, column: usize, weight: i8) {
-        self.0[column / 4][row][column % 4] = weight.cast_unsigned().wrapping_add(OFFSET);
+    pub(crate) fn set_row(&mut self, row: usize, weights: &[i8; BLOCK]) {
+        for (rows, quad) in self.0.iter_mut().zip(weights.as_chunks().0) {
+            rows[row] = quad.map(|w: i8| w.cast_unsigned().wrapping_add(OFFSET));
+        }
     }
 
-    pub(crate) fn weight(&self, row: usize, column: usize) -> i8 {
-        let stored = self.0[column / 4][row][column % 4];
-        stored.wrapping_sub(OFFSET).cast_signed()
+    pub(crate) fn row(&self, row: usize) -> [i8; BLOCK] {
+        let mut weights = [0; BLOCK];
+        for (quad, rows) in weights.as_chunks_mut().0.iter_mut().zip(&self.0) {
+            *quad = rows[row].map(|stored| stored.wrapping_sub(OFFSET).cast_signed());
+        }
+        weights
     }
 }
 
@@ -136,33 +141,24 @@ mod x86 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::activations::tests::{Form, check_forms};
 
     #[test]
     fn every_instruction_set_gives_the_bits_of_the_plain_loop() {
-        for blocks in [1, 2, 12, 48] {
-            let x: Vec<f32> = (0..blocks * BLOCK)
-                .map(|i| ((i * 37 % 101) as f32 - 50.0) * (1.0 + i as f32 / 90.0))
-                .collect();
-            let x = Activations::quantise(&x);
-            let mut w = vec![Block::ZEROS; blocks];
-            for (b, w) in w.iter_mut().enumerate() {
-                for i in 0..ROWS * BLOCK {
-                    w.set(i / BLOCK, i % BLOCK, ((b * 89 + i * 57) % 255) as u8 as i8);
-                }
-            }
-            let expected = dots_plain(&x, &w);
-            assert_eq!(
-                dots(&x, &w),
-                expected,
-                "the best of this machine, {blocks} blocks"
-            );
-            #[cfg(target_arch = "x86_64")]
-            if is_x86_feature_detected!("avx2") {
-                // SAFETY: the CPU has the instructions.
-                let got = unsafe { x86::dots_avx2(&x, &w) };
-                assert_eq!(got, expected, "AVX2, {blocks} blocks");
-            }
+        let mut forms: Vec<Form<Block>> = vec![("the best of this machine", dots)];
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has the instructions.
+            forms.push(("AVX2", |x, w| unsafe { x86::dots_avx2(x, w) }));
         }
+        check_forms(dots_plain, &forms, |b| {
+            let mut block = Block::ZEROS;
+            for row in 0..ROWS {
+                let weight = |i| ((b * 89 + (row * BLOCK + i) * 57) % 255) as u8 as i8;
+                block.set_row(row, &std::array::from_fn(weight));
+            }
+            block
+        });
     }
 
     #[test]

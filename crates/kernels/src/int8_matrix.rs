@@ -5,8 +5,7 @@
 use ndarray::{ArrayRef2, Axis};
 
 use crate::PackedMatrix;
-use crate::activations::{self, Activations, BLOCK, ROWS};
-use crate::gemv::for_each_task;
+use crate::activations::{self, BLOCK, ROWS, add_dots};
 use crate::huge_pages::room;
 use crate::int8::{self, Block};
 use crate::packed_matrix::Format;
@@ -30,12 +29,12 @@ impl Format for Bytes {
         let mut blocks = room(count);
         blocks.resize(count, Block::ZEROS);
         let mut scales = vec![0.0; weight.nrows()];
-        let mut bytes = vec![0i8; weight.ncols()];
+        let mut bytes = vec![0; n * BLOCK]; // those behind a row's end stay 0
         for (i, row) in weight.axis_iter(Axis(0)).enumerate() {
             scales[i] = activations::quantise(&row.to_vec(), &mut bytes);
             let blocks = &mut blocks[i / ROWS * n..];
-            for (j, &byte) in bytes.iter().enumerate() {
-                blocks[j / BLOCK].set(i % ROWS, j % BLOCK, byte);
+            for (block, bytes) in blocks.iter_mut().zip(bytes.as_chunks().0) {
+                block.set_row(i % ROWS, bytes);
             }
         }
         Self { blocks, scales }
@@ -48,26 +47,19 @@ impl Format for Bytes {
     fn expand(&self, i: usize, row: &mut [f32]) {
         let blocks = &self.blocks[i / ROWS * row.len().div_ceil(BLOCK)..];
         for (block, out) in blocks.iter().zip(row.chunks_mut(BLOCK)) {
-            for (j, out) in out.iter_mut().enumerate() {
-                *out = self.scales[i] * f32::from(block.weight(i % ROWS, j));
+            for (out, weight) in out.iter_mut().zip(block.row(i % ROWS)) {
+                *out = self.scales[i] * f32::from(weight);
             }
         }
     }
 
     fn dots(&self, x: &ArrayRef2<f32>, y: &mut [f32]) {
-        let n = x.ncols().div_ceil(BLOCK);
-        let x = Activations::of_rows(x);
-        for_each_task(y, ROWS * x.len(), n * size_of::<Block>(), |first, y| {
-            let panels = self.blocks[first * n..].chunks_exact(n);
-            let scales = self.scales[first * ROWS..].chunks(ROWS);
-            for ((w, scales), y) in panels.zip(scales).zip(y.chunks_mut(ROWS * x.len())) {
-                for (r, activations) in x.iter().enumerate() {
-                    let dots = int8::dots(activations, w);
-                    for ((y, dot), scale) in y.chunks_mut(x.len()).zip(dots).zip(scales) {
-                        y[r] += scale * dot;
-                    }
-                }
+        add_dots(x, &self.blocks, y, |panel, x, w| {
+            let mut dots = int8::dots(x, w);
+            for (dot, scale) in dots.iter_mut().zip(&self.scales[panel * ROWS..]) {
+                *dot *= scale;
             }
+            dots
         });
     }
 }
