@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use crate::head::Head;
 
 /// Cached numbers that a call reads before the heads are shared out among the threads.
-const PARALLEL_FROM: usize = 64 * 1024;
+const PARALLEL_FROM: usize = 8 * 1024;
 
 /// One layer's keys and values, with room for `capacity` tokens per sequence.
 ///
@@ -215,11 +215,13 @@ impl KvCache {
 
 /// Writes rows (new, num_heads * head_dim) head by head behind the tokens that a sequence has.
 fn store(cache: &mut Array4<f32>, (sequence, len): (usize, usize), rows: ArrayView2<f32>) {
-    let head_dim = cache.len_of(Axis(3));
-    let mut sequence = cache.index_axis_mut(Axis(0), sequence); // (num_heads, capacity, head_dim)
-    let heads = rows.axis_chunks_iter(Axis(1), head_dim);
-    for (mut head, rows) in sequence.outer_iter_mut().zip(heads) {
-        head.slice_mut(s![len..len + rows.nrows(), ..])
-            .assign(&rows);
+    let (_, num_heads, capacity, head_dim) = cache.dim();
+    let cache = cache.as_slice_mut().expect("the cache is row-major");
+    for (row, token) in rows.rows().into_iter().zip(len..) {
+        let row = row.to_vec();
+        for (head, features) in row.chunks_exact(head_dim).enumerate() {
+            let at = ((sequence * num_heads + head) * capacity + token) * head_dim;
+            cache[at..at + head_dim].copy_from_slice(features);
+        }
     }
 }

@@ -33,7 +33,7 @@ pub fn attend_query(
     if head_dim == 0 || n_keys == 0 {
         return out.fill(0.0);
     }
-    weighted_rows::dots(query, keys, scores); // (n_keys)
+    weighted_rows::dots(query, keys, values, scores); // (n_keys)
     elementwise::softmax(scores, scale, NEGLIGIBLE);
     weighted_rows::weighted_sum(scores, values, out);
 }

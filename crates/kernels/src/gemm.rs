@@ -8,8 +8,9 @@ use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
 use crate::buffers::buffer;
-use crate::gemm_kernel::{self, DEPTH, Kernel, LINE, ROW_STRIDE, RowPanel};
+use crate::gemm_kernel::{self, DEPTH, Kernel, ROW_STRIDE, RowPanel};
 use crate::gemm_pack::{A_PANELS, B_PANELS, pack_columns, pack_rows, with_panels};
+use crate::prefetch::LINE;
 
 /// Rows of a task at most: its panels of `a`, 150 KB, stay in the second cache beside [`WIDTH`] columns of `b`.
 const ROWS: usize = 140;

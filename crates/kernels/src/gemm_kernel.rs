@@ -5,7 +5,7 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use crate::prefetch;
+use crate::prefetch::{self, LINE};
 
 /// What a product is added to, as the loop meets it.
 #[derive(Clone, Copy)]
@@ -37,9 +37,6 @@ pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 const AHEAD: usize = 6 * 1024;
 /// How many columns ahead those of `a` are, which may lie far apart.
 const COLUMNS_AHEAD: usize = 16;
-/// Numbers of a cache line.
-pub(crate) const LINE: usize = 16;
-
 /// The loop for one instruction set.
 pub(crate) trait Kernel {
     /// Rows of `c` that fit the registers

@@ -6,7 +6,8 @@ use std::thread::LocalKey;
 use ndarray::{ArrayView1, ArrayView2, Axis, s};
 use rayon::prelude::*;
 
-use crate::gemm_kernel::{DEPTH, LINE, ROW_STRIDE};
+use crate::gemm_kernel::{DEPTH, ROW_STRIDE};
+use crate::prefetch::LINE;
 use crate::transpose::transpose;
 
 /// Numbers whose packing is not worth a second thread.

@@ -10,7 +10,10 @@ use std::sync::OnceLock;
 
 use multiversion::multiversion;
 
-/// How many bytes ahead of its reading a loop over weights asks for them: 0 where that was not found to help.
+/// Numbers of a cache line.
+pub(crate) const LINE: usize = 16;
+
+/// How many bytes ahead of its reading a loop over memory asks for it: 0 where that was not found to help.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn distance() -> usize {
     static DISTANCE: OnceLock<usize> = OnceLock::new();
@@ -29,11 +32,7 @@ pub(crate) fn distance() -> usize {
 #[inline(always)]
 pub(crate) fn stream<T>(at: *const T, ahead: usize) {
     if ahead > 0 {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch reads nothing and never faults, whatever the address.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T1>(at.cast::<i8>().wrapping_add(ahead));
-        }
+        far_line(at, ahead);
         line(at, ahead / 4);
     }
 }
@@ -46,9 +45,25 @@ pub(crate) fn line<T>(at: *const T, ahead: usize) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(ahead)) };
 }
 
+/// As [`line`], into the second cache.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn far_line<T>(at: *const T, ahead: usize) {
+    // SAFETY: a prefetch reads nothing and never faults, whatever the address.
+    unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast::<i8>().wrapping_add(ahead)) };
+}
+
 /// Nothing, on processors whose own prefetching is left alone.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn line<T>(_at: *const T, _ahead: usize) {}
+mod none {
+    pub(crate) fn distance() -> usize {
+        0
+    }
+    pub(crate) fn line<T>(_at: *const T, _ahead: usize) {}
+    pub(crate) fn far_line<T>(_at: *const T, _ahead: usize) {}
+}
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use none::*;
 
 /// The sum of `words`, read in order in wide loads: what a bench times to know how fast memory can be read.
 ///

@@ -4,12 +4,21 @@
 
 use multiversion::multiversion;
 
+use crate::prefetch::{self, LINE};
 use crate::reduce::dot_in_lanes;
 
-/// `out[j] = dot(x, rows[j])`; `rows` is (out.len(), x.len()) row-major.
+/// `out[j] = dot(x, rows[j])`; `rows` is (out.len(), x.len()) row-major, and so is `next`, which is asked for meanwhile, as it will be read then.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub(crate) fn dots(x: &[f32], rows: &[f32], out: &mut [f32]) {
-    for (row, out) in rows.chunks_exact(x.len()).zip(out) {
+pub(crate) fn dots(x: &[f32], rows: &[f32], next: &[f32], out: &mut [f32]) {
+    let (n, ahead) = (x.len(), prefetch::distance());
+    let rows = rows.chunks_exact(n).zip(next.chunks_exact(n));
+    for ((row, next), out) in rows.zip(out) {
+        if ahead > 0 {
+            for (row, next) in row.chunks(LINE).zip(next.chunks(LINE)) {
+                prefetch::line(row.as_ptr(), ahead / 4);
+                prefetch::far_line(next.as_ptr(), 0);
+            }
+        }
         *out = dot_in_lanes(x, row);
     }
 }
@@ -48,7 +57,7 @@ mod tests {
                 .collect();
             let x: Vec<f32> = (0..n).map(|i| ((i * 5 % 11) as f32 - 5.0) / 7.0).collect();
             let mut weights = vec![0.0; count];
-            dots(&x, &rows, &mut weights);
+            dots(&x, &rows, &rows, &mut weights);
             let mut sum = vec![f64::NAN; n];
             for (j, &got) in weights.iter().enumerate() {
                 let exact: f64 = (0..n)
