@@ -8,12 +8,15 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 use multiversion::multiversion;
+use multiversion::target::target_cfg_f;
 use rayon::prelude::*;
 
 use crate::reduce::sum_of_lanes;
 
 /// Weights a task reads at least, in bytes: below, handing out the task costs more than it saves.
 const BYTES_PER_TASK: usize = 64 * 1024;
+/// Weights that meet all rows before the next ones do, in bytes, where there are more rows than share a reading: half of the first cache.
+const CHUNK: usize = 24 * 1024;
 const LANES: usize = 64;
 
 /// A number that is stored in some format and computed with as f32.
@@ -116,24 +119,26 @@ pub(crate) fn widening_gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut 
     };
     for_each_task(y, rows, n * size_of::<W>(), |first, y| {
         let w = &w[first * n..][..y.len() / rows * n];
-        // Fours and pairs of rows share what they read.
-        let mut r = 0;
-        while r + 4 <= rows {
-            let x = std::array::from_fn(|i| &x[(r + i) * n..][..n]);
-            block::<W, 4>(x, w, &mut y[r..], rows);
-            r += 4;
-        }
-        while r + 2 <= rows {
-            block::<W, 2>(
-                [&x[r * n..][..n], &x[(r + 1) * n..][..n]],
-                w,
-                &mut y[r..],
-                rows,
-            );
-            r += 2;
-        }
-        if r < rows {
-            block::<W, 1>([&x[r * n..][..n]], w, &mut y[r..], rows);
+        let outputs = match rows {
+            1..=4 => y.len() / rows,
+            _ => (CHUNK / (n * size_of::<W>())).max(1),
+        };
+        for (w, y) in w.chunks(outputs * n).zip(y.chunks_mut(outputs * rows)) {
+            // Fours and pairs of rows share what they read.
+            let mut r = 0;
+            while r + 4 <= rows {
+                let x = std::array::from_fn(|i| &x[(r + i) * n..][..n]);
+                block::<W, 4>(x, w, &mut y[r..], rows);
+                r += 4;
+            }
+            while r + 2 <= rows {
+                let x = std::array::from_fn(|i| &x[(r + i) * n..][..n]);
+                block::<W, 2>(x, w, &mut y[r..], rows);
+                r += 2;
+            }
+            if r < rows {
+                block::<W, 1>([&x[r * n..][..n]], w, &mut y[r..], rows);
+            }
         }
     });
 }
@@ -170,8 +175,9 @@ fn block<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32], stri
 }
 
 /// What the AVX-512 version is tested against, and what runs without it.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx2+fma"))]
 fn block_plain<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32], stride: usize) {
+    let fused = cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma");
     let n = x[0].len();
     let whole = n - n % LANES;
     for (w, y) in w.chunks_exact(n).zip(y.chunks_mut(stride)) {
@@ -180,7 +186,11 @@ fn block_plain<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32]
             for r in 0..R {
                 let x = &x[r][c * LANES..(c + 1) * LANES];
                 for i in 0..LANES {
-                    lanes[r][i] += x[i] * w[i].value();
+                    lanes[r][i] = if fused {
+                        x[i].mul_add(w[i].value(), lanes[r][i])
+                    } else {
+                        x[i] * w[i].value() + lanes[r][i]
+                    };
                 }
             }
         }
@@ -228,7 +238,7 @@ mod avx512 {
                     for (lane, x) in lanes.iter_mut().zip(x) {
                         // SAFETY: as above.
                         let x = unsafe { _mm512_loadu_ps(x.as_ptr().add(at)) };
-                        *lane = _mm512_add_ps(*lane, _mm512_mul_ps(x, w));
+                        *lane = _mm512_fmadd_ps(x, w, *lane);
                     }
                 }
             }
