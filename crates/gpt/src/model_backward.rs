@@ -7,8 +7,8 @@ use torch_rng::TorchRng;
 use crate::embed::check_vocabulary;
 use crate::{GptCache, GptError, GptModel};
 
-/// Rows of logits that exist at once in [`GptModel::loss_and_grads`]: 103 MB at GPT-2's vocabulary.
-pub(crate) const LOGIT_ROWS: usize = 512;
+/// Rows of logits that exist at once in [`GptModel::loss_and_grads`]: 206 MB at GPT-2's vocabulary.
+pub(crate) const LOGIT_ROWS: usize = 1024;
 
 impl GptModel {
     /// Adds the gradients of all weights to `grads`; `d_logits` is (batch, num_tokens, vocab_size).
@@ -78,9 +78,9 @@ impl GptModel {
             let share = (last - first) as f32 / n as f32;
             let x = normed.slice(s![first..last, ..]);
             let logits = matmul(&x, &self.head_weight().t());
-            let (loss, cross_entropy) = cross_entropy_train(logits, targets[first..last].to_vec());
+            let (loss, d_logits) =
+                cross_entropy_train(logits, &targets[first..last], share * weight);
             total += f64::from(loss) * (last - first) as f64;
-            let d_logits = cross_entropy.backward(share * weight);
             self.head_backward(
                 x,
                 d_logits.view(),

@@ -47,6 +47,7 @@ mod tests {
     use ndarray::Array2;
     use torch_rng::TorchRng;
 
+    use crate::model_backward::LOGIT_ROWS;
     use crate::{DropRates, GptConfig, GptModel};
 
     #[test]
@@ -64,11 +65,12 @@ mod tests {
         };
         let mut rng = TorchRng::manual_seed(1);
         let model = GptModel::new(config, &mut rng).unwrap();
-        // 300 rows of logits: more than one piece.
-        let ids = Array2::from_shape_fn((2, 150), |(i, j)| ((7 * i + 3 * j) % 11) as u32);
+        let ids = Array2::from_shape_fn((LOGIT_ROWS / 150 + 1, 150), |(i, j)| {
+            ((7 * i + 3 * j) % 11) as u32
+        });
         let targets = ids.mapv(|id| (id + 1) % 11);
         let logits = model.forward(&ids).unwrap();
-        let logits = logits.into_shape_with_order((300, 11)).unwrap();
+        let logits = logits.into_shape_with_order((ids.len(), 11)).unwrap();
         let all: Vec<u32> = targets.iter().copied().collect();
         let expected = tensor_ops::cross_entropy(&logits, &all);
         let loss = model.loss(&ids, &targets).unwrap();

@@ -106,9 +106,10 @@ fn check_training_step(
     let rows = logits
         .into_shape_with_order((ids.len(), shape[2]))
         .expect("rows");
-    let (loss, cross_entropy) = cross_entropy_train(rows, targets.iter().copied().collect());
-    let d_logits = cross_entropy.backward(scale).into_shape_with_order(shape);
-    model.backward(cache, &d_logits.expect("rows"), &mut plain);
+    let targets_of_rows: Vec<u32> = targets.iter().copied().collect();
+    let (loss, d_logits) = cross_entropy_train(rows, &targets_of_rows, scale);
+    let d_logits = d_logits.into_shape_with_order(shape).expect("rows");
+    model.backward(cache, &d_logits, &mut plain);
 
     let fused_loss = model
         .loss_and_grads(&ids, &targets, scale, &mut rng.clone(), &mut fused)
@@ -130,15 +131,15 @@ fn the_training_step_equals_logits_loss_and_backward_one_after_the_other() {
     }
 }
 
-/// More rows of logits than are made at once.
+/// More rows of logits than exist at once (`model_backward::LOGIT_ROWS`).
 #[test]
 fn the_training_step_of_a_long_batch_equals_the_plain_one() {
     let config = GptConfig {
         context_length: 200,
         ..small(false, false, 0.0)
     };
-    let ids = Array2::from_shape_fn((3, 200), |(i, j)| ((i * 7 + j * 5) % 31) as u32);
-    let targets = Array2::from_shape_fn((3, 200), |(i, j)| ((i * 3 + j * 11) % 31) as u32);
+    let ids = Array2::from_shape_fn((6, 200), |(i, j)| ((i * 7 + j * 5) % 31) as u32);
+    let targets = Array2::from_shape_fn((6, 200), |(i, j)| ((i * 3 + j * 11) % 31) as u32);
     check_training_step(config, (ids, targets), 1.0, 1e-5);
 }
 

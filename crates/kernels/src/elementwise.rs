@@ -50,9 +50,8 @@ pub fn softmax_of_first(row: &mut [f32], n: usize, scale: f32, floor: f32) -> f3
     let end = whole_registers(row, n);
     row[n..end].fill(f32::NEG_INFINITY);
     let max = reduce::max(&row[..end]) * scale;
-    exp_minus(&mut row[..end], scale, max, floor);
+    let sum = exp_minus(&mut row[..end], scale, max, floor);
     row[n..].fill(0.0);
-    let sum = reduce::sum(&row[..end]);
     multiply(&mut row[..end], 1.0 / sum);
     max + sum.ln()
 }
@@ -69,10 +68,20 @@ fn whole_registers(row: &[f32], n: usize) -> usize {
     n.next_multiple_of(LANES).min(row.len())
 }
 
-/// `row = exp(scale * row - shift)`, 0 where that is below `floor`.
+/// `row = exp(scale * row - shift)`, 0 where that is below `floor`; returns the sum, in the order of [`reduce::sum`].
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
-fn exp_minus(row: &mut [f32], scale: f32, shift: f32, floor: f32) {
-    map(row, |x| math::flush(math::exp(x * scale - shift), floor));
+fn exp_minus(row: &mut [f32], scale: f32, shift: f32, floor: f32) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let mut add = |row: &mut [f32]| {
+        for (lane, x) in lanes.iter_mut().zip(row) {
+            *x = math::flush(math::exp(*x * scale - shift), floor);
+            *lane += *x;
+        }
+    };
+    let (chunks, rest) = row.as_chunks_mut::<LANES>();
+    chunks.iter_mut().for_each(|chunk| add(chunk));
+    add(rest);
+    reduce::sum_of_lanes(lanes)
 }
 
 /// `row *= factor`, 0 where that is not a normal number.
@@ -81,14 +90,14 @@ fn multiply(row: &mut [f32], factor: f32) {
     map(row, |x| math::flush(x * factor, f32::MIN_POSITIVE));
 }
 
-/// `(exp(x - log_sum) - one_hot(target)) factor`, the gradient of a row's cross-entropy in place: exponentials below [`NEGLIGIBLE`] and what is not a normal number become 0.
-#[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
-pub fn cross_entropy_backward(row: &mut [f32], target: usize, log_sum: f32, factor: f32) {
-    let p = |x: f32| math::flush(math::exp(x - log_sum), NEGLIGIBLE);
-    let times = |p: f32| math::flush(p * factor, f32::MIN_POSITIVE);
-    let of_target = times(p(row[target]) - 1.0);
-    map(row, |x| times(p(x)));
-    row[target] = of_target;
+/// The cross-entropy of a row, `ln(sum e^x) - x_target`, and over it its gradient, `(softmax(x) - one_hot(target)) factor`: exponentials below [`NEGLIGIBLE`] of the largest, and what is not a normal number, become 0.
+pub fn cross_entropy_with_gradient(row: &mut [f32], target: usize, factor: f32) -> f32 {
+    let (max, of_target) = (reduce::max(row), row[target]);
+    let sum = exp_minus(row, 1.0, max, NEGLIGIBLE);
+    let p = row[target] / sum;
+    multiply(row, factor / sum);
+    row[target] = math::flush((p - 1.0) * factor, f32::MIN_POSITIVE);
+    max + sum.ln() - of_target
 }
 
 /// `x = f(x)`, a register at a time.

@@ -7,11 +7,14 @@ use ndarray::{ArrayView1, ArrayView2, Axis, s};
 use rayon::prelude::*;
 
 use crate::gemm_kernel::{DEPTH, ROW_STRIDE};
-use crate::prefetch::LINE;
+use crate::prefetch::{self, LINE};
 use crate::transpose::transpose;
 
 /// Numbers whose packing is not worth a second thread.
 const SMALL: usize = 1 << 15;
+
+/// How many columns ahead of its copying one of `a` is asked for.
+const COLUMNS_AHEAD: isize = 8;
 
 /// A cache line, so that no register is loaded from two.
 #[derive(Clone, Copy)]
@@ -89,19 +92,32 @@ pub(crate) fn pack_rows(
             along: Some(a.strides()[1] as usize),
         };
     }
-    let stride = if by_columns { height } else { ROW_STRIDE };
-    for (a, panel) in a
-        .axis_chunks_iter(Axis(0), height)
-        .zip(panels.chunks_exact_mut(height * ROW_STRIDE))
-    {
-        let lanes = a.lanes(Axis(if by_columns { 0 } else { 1 }));
-        for (a, to) in lanes.into_iter().zip(panel.chunks_exact_mut(stride)) {
-            copy(a, &mut to[..a.len()]);
+    let size = height * ROW_STRIDE;
+    if by_columns {
+        for (k, column) in a.columns().into_iter().enumerate() {
+            // They may lie pages apart, where no processor looks ahead.
+            let ahead = column
+                .as_ptr()
+                .wrapping_offset(COLUMNS_AHEAD * a.strides()[1]);
+            for at in (0..column.len()).step_by(LINE) {
+                prefetch::line(ahead.wrapping_add(at), 0);
+            }
+            let column = column.to_slice().expect("a contiguous column");
+            for (part, panel) in column.chunks(height).zip(panels.chunks_exact_mut(size)) {
+                panel[k * height..][..part.len()].copy_from_slice(part);
+            }
+        }
+    } else {
+        let parts = a.axis_chunks_iter(Axis(0), height);
+        for (a, panel) in parts.zip(panels.chunks_exact_mut(size)) {
+            for (row, to) in a.rows().into_iter().zip(panel.chunks_exact_mut(ROW_STRIDE)) {
+                copy(row, &mut to[..row.len()]);
+            }
         }
     }
     RowPanels {
         start: panels.as_ptr(),
-        stride: height * ROW_STRIDE,
+        stride: size,
         along: by_columns.then_some(height),
     }
 }

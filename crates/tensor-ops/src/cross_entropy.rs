@@ -6,18 +6,7 @@ use kernels::{elementwise, reduce};
 use ndarray::{Array1, Array2, ArrayRef2};
 use rayon::prelude::*;
 
-use crate::rows::{as_rows, for_each_block, into_contiguous, rows_per_task, slice_mut};
-
-/// What `backward` needs of the forward pass.
-#[derive(Clone, Debug)]
-pub struct CrossEntropyCache {
-    /// (rows, vocab_size)
-    logits: Array2<f32>,
-    /// (rows): `ln sum_j e^(x_ij)`
-    log_sums: Array1<f32>,
-    /// (rows)
-    targets: Vec<u32>,
-}
+use crate::rows::{as_rows, into_contiguous, rows_per_task, slice_mut};
 
 /// The mean loss of `logits` (rows, vocab_size) against one target id per row; NaN for no rows, as in PyTorch.
 ///
@@ -25,7 +14,7 @@ pub struct CrossEntropyCache {
 /// If there is not one target per row, or a target is not below `vocab_size`.
 pub fn cross_entropy(logits: &ArrayRef2<f32>, targets: &[u32]) -> f32 {
     check(logits, targets);
-    mean_loss(logits, &log_sums(logits), targets)
+    mean(row_losses(logits, &log_sums(logits), targets))
 }
 
 /// The loss of each row of `logits` (rows, vocab_size), whose mean is [`cross_entropy`].
@@ -37,43 +26,32 @@ pub fn cross_entropy_rows(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> 
     row_losses(logits, &log_sums(logits), targets).collect()
 }
 
-/// As [`cross_entropy`], keeping what [`CrossEntropyCache::backward`] needs.
+/// As [`cross_entropy`], with the gradient of the logits (rows, vocab_size) times `d_loss`, written over them: `(softmax(x) - one_hot(target)) d_loss / rows`; exponentials below 2^-64 of a row's largest count as 0.
 ///
 /// # Panics
-/// If there is not one target per row, or a target is not below `vocab_size`.
-pub fn cross_entropy_train(logits: Array2<f32>, targets: Vec<u32>) -> (f32, CrossEntropyCache) {
-    check(&logits, &targets);
-    let logits = into_contiguous(logits);
-    let log_sums = log_sums(&logits);
-    let loss = mean_loss(&logits, &log_sums, &targets);
-    (
-        loss,
-        CrossEntropyCache {
-            logits,
-            log_sums,
-            targets,
-        },
-    )
-}
-
-impl CrossEntropyCache {
-    /// The gradient of the logits (rows, vocab_size), written over them: `(softmax(x) - one_hot(target)) d_loss / rows`; probabilities below 2^-64 count as 0.
-    pub fn backward(self, d_loss: f32) -> Array2<f32> {
-        let Self {
-            logits: mut d_logits,
-            log_sums,
-            targets,
-        } = self;
-        let (rows, width) = d_logits.dim();
-        let scale = d_loss / rows as f32;
-        for_each_block(slice_mut(&mut d_logits), width, |first_row, block| {
-            for (i, row) in block.chunks_mut(width).enumerate() {
-                let (target, log_sum) = (targets[first_row + i], log_sums[first_row + i]);
-                elementwise::cross_entropy_backward(row, target as usize, log_sum, scale);
+/// As there.
+pub fn cross_entropy_train(
+    logits: Array2<f32>,
+    targets: &[u32],
+    d_loss: f32,
+) -> (f32, Array2<f32>) {
+    check(&logits, targets);
+    let mut d_logits = into_contiguous(logits);
+    let (rows, width) = d_logits.dim();
+    let factor = d_loss / rows as f32;
+    let mut losses = vec![0.0; rows];
+    let task = rows_per_task(width);
+    losses
+        .par_chunks_mut(task)
+        .zip(targets.par_chunks(task))
+        .zip(slice_mut(&mut d_logits).par_chunks_mut(task * width.max(1)))
+        .for_each(|((losses, targets), rows)| {
+            let rows = rows.chunks_mut(width).zip(targets);
+            for (loss, (row, &target)) in losses.iter_mut().zip(rows) {
+                *loss = elementwise::cross_entropy_with_gradient(row, target as usize, factor);
             }
         });
-        d_logits
-    }
+    (mean(losses.into_iter()), d_logits)
 }
 
 /// `ln sum_j e^(x_ij)` of each row, without keeping the exponentials.
@@ -95,16 +73,16 @@ fn log_sums(logits: &ArrayRef2<f32>) -> Array1<f32> {
     sums
 }
 
-fn mean_loss(logits: &ArrayRef2<f32>, log_sums: &Array1<f32>, targets: &[u32]) -> f32 {
-    let total: f64 = row_losses(logits, log_sums, targets).map(f64::from).sum();
-    (total / targets.len() as f64) as f32
+fn mean(losses: impl ExactSizeIterator<Item = f32>) -> f32 {
+    let rows = losses.len() as f64;
+    (losses.map(f64::from).sum::<f64>() / rows) as f32
 }
 
 fn row_losses(
     logits: &ArrayRef2<f32>,
     log_sums: &Array1<f32>,
     targets: &[u32],
-) -> impl Iterator<Item = f32> {
+) -> impl ExactSizeIterator<Item = f32> {
     let rows = targets.iter().enumerate();
     rows.map(|(row, &target)| log_sums[row] - logits[[row, target as usize]])
 }

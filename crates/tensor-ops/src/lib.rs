@@ -18,9 +18,7 @@ mod softmax;
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
 pub use {ndarray, torch_rng};
 
-pub use cross_entropy::{
-    CrossEntropyCache, cross_entropy, cross_entropy_rows, cross_entropy_train,
-};
+pub use cross_entropy::{cross_entropy, cross_entropy_rows, cross_entropy_train};
 pub use dropout::{Dropout, DropoutCache};
 pub use embedding::Embedding;
 pub use gelu::{gelu, gelu_backward};
