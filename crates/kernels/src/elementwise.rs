@@ -87,29 +87,22 @@ fn exp_minus(row: &mut [f32], scale: f32, shift: f32, floor: f32) -> f32 {
 /// `row *= factor`, 0 where that is not a normal number.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn multiply(row: &mut [f32], factor: f32) {
-    map(row, |x| math::flush(x * factor, f32::MIN_POSITIVE));
+    let times = |x: &mut f32| *x = math::flush(*x * factor, f32::MIN_POSITIVE);
+    let (chunks, rest) = row.as_chunks_mut::<LANES>(); // a register at a time
+    chunks
+        .iter_mut()
+        .for_each(|chunk| chunk.iter_mut().for_each(times));
+    rest.iter_mut().for_each(times);
 }
 
 /// The cross-entropy of a row, `ln(sum e^x) - x_target`, and over it its gradient, `(softmax(x) - one_hot(target)) factor`: exponentials below [`NEGLIGIBLE`] of the largest, and what is not a normal number, become 0.
 pub fn cross_entropy_with_gradient(row: &mut [f32], target: usize, factor: f32) -> f32 {
-    let (max, of_target) = (reduce::max(row), row[target]);
+    let (max, logit) = (reduce::max(row), row[target]);
     let sum = exp_minus(row, 1.0, max, NEGLIGIBLE);
     let p = row[target] / sum;
     multiply(row, factor / sum);
     row[target] = math::flush((p - 1.0) * factor, f32::MIN_POSITIVE);
-    max + sum.ln() - of_target
-}
-
-/// `x = f(x)`, a register at a time.
-#[inline(always)]
-fn map(x: &mut [f32], f: impl Fn(f32) -> f32) {
-    let (chunks, rest) = x.as_chunks_mut::<LANES>();
-    for chunk in chunks {
-        chunk.iter_mut().for_each(|x| *x = f(*x));
-    }
-    for x in rest {
-        *x = f(*x);
-    }
+    max + sum.ln() - logit
 }
 
 /// `x += y`.

@@ -35,8 +35,9 @@ pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 
 /// How many bytes ahead of its reading a panel of `b` is asked for.
 const AHEAD: usize = 6 * 1024;
-/// How many columns ahead those of `a` are, which may lie far apart.
-const COLUMNS_AHEAD: usize = 16;
+/// How many columns ahead those of `a` are, read or packed: they may lie pages apart, where no processor looks ahead.
+pub(crate) const COLUMNS_AHEAD: usize = 16;
+
 /// The loop for one instruction set.
 pub(crate) trait Kernel {
     /// Rows of `c` that fit the registers

@@ -6,15 +6,12 @@ use std::thread::LocalKey;
 use ndarray::{ArrayView1, ArrayView2, Axis, s};
 use rayon::prelude::*;
 
-use crate::gemm_kernel::{DEPTH, ROW_STRIDE};
+use crate::gemm_kernel::{COLUMNS_AHEAD, DEPTH, ROW_STRIDE};
 use crate::prefetch::{self, LINE};
 use crate::transpose::transpose;
 
 /// Numbers whose packing is not worth a second thread.
 const SMALL: usize = 1 << 15;
-
-/// How many columns ahead of its copying one of `a` is asked for.
-const COLUMNS_AHEAD: isize = 8;
 
 /// A cache line, so that no register is loaded from two.
 #[derive(Clone, Copy)]
@@ -95,12 +92,9 @@ pub(crate) fn pack_rows(
     let size = height * ROW_STRIDE;
     if by_columns {
         for (k, column) in a.columns().into_iter().enumerate() {
-            // They may lie pages apart, where no processor looks ahead.
-            let ahead = column
-                .as_ptr()
-                .wrapping_offset(COLUMNS_AHEAD * a.strides()[1]);
+            let ahead = COLUMNS_AHEAD * a.strides()[1] as usize;
             for at in (0..column.len()).step_by(LINE) {
-                prefetch::line(ahead.wrapping_add(at), 0);
+                prefetch::line(column.as_ptr().wrapping_add(ahead + at), 0);
             }
             let column = column.to_slice().expect("a contiguous column");
             for (part, panel) in column.chunks(height).zip(panels.chunks_exact_mut(size)) {
