@@ -178,7 +178,7 @@ unsafe fn multiply_by<K: Kernel>(
                         Start::Row(row) => Start::Row(&row[columns.clone()]),
                         other => other,
                     };
-                    pack_columns(&b, K::COLUMNS, panels, many > 1);
+                    pack_columns::<K>(&b, panels, many > 1);
                     // SAFETY: the caller's promise; what one product has written the next may add to.
                     unsafe {
                         share_out::<K>(&a, panels, start, c.slice_mut(s![.., columns]), many)

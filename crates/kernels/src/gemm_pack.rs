@@ -6,7 +6,7 @@ use std::thread::LocalKey;
 use ndarray::{ArrayView1, ArrayView2, Axis, s};
 use rayon::prelude::*;
 
-use crate::gemm_kernel::{COLUMNS_AHEAD, DEPTH, ROW_STRIDE};
+use crate::gemm_kernel::{COLUMNS_AHEAD, DEPTH, Kernel, ROW_STRIDE};
 use crate::prefetch::{self, LINE};
 use crate::transpose::transpose;
 
@@ -39,28 +39,32 @@ pub(crate) fn with_panels(
     key.set(lines);
 }
 
-/// Packs `b` into panels of [`DEPTH`] rows and `width` columns, each row-major, panel after panel across and then down; what the last across lacks is 0.
-pub(crate) fn pack_columns(b: &ArrayView2<f32>, width: usize, panels: &mut [f32], many: bool) {
-    let across = b.ncols().div_ceil(width);
+/// Packs `b` into panels of [`DEPTH`] rows and the kernel's columns, each row-major, panel after panel across and then down; what the last across lacks is 0.
+pub(crate) fn pack_columns<K: Kernel>(b: &ArrayView2<f32>, panels: &mut [f32], many: bool) {
+    let across = b.ncols().div_ceil(K::COLUMNS);
     let count = across * b.nrows().div_ceil(DEPTH);
     let pack = |(i, panel): (usize, &mut [f32])| {
-        let (k, j) = (i / across * DEPTH, i % across * width);
+        let (k, j) = (i / across * DEPTH, i % across * K::COLUMNS);
         let rows = k..b.nrows().min(k + DEPTH);
-        let b = b.slice(s![rows, j..b.ncols().min(j + width)]);
-        if b.ncols() == width && b.strides()[0] == 1 {
+        let b = b.slice(s![rows, j..b.ncols().min(j + K::COLUMNS)]);
+        if b.ncols() == K::COLUMNS && b.strides()[0] == 1 {
             return transpose(&b.t(), &mut panel[..b.len()]);
         }
-        for (b, row) in b.rows().into_iter().zip(panel.chunks_exact_mut(width)) {
+        for (b, row) in b.rows().into_iter().zip(panel.chunks_exact_mut(K::COLUMNS)) {
+            if let Some(b) = b.as_slice().and_then(|b| b.get(..K::COLUMNS)) {
+                row.copy_from_slice(b); // of a length that the compiler knows: no call
+                continue;
+            }
             let (row, rest) = row.split_at_mut(b.len());
             copy(b, row);
             rest.fill(0.0);
         }
     };
     if many && b.len() > SMALL {
-        let panels = panels.par_chunks_exact_mut(DEPTH * width);
+        let panels = panels.par_chunks_exact_mut(DEPTH * K::COLUMNS);
         panels.take(count).enumerate().for_each(pack);
     } else {
-        let panels = panels.chunks_exact_mut(DEPTH * width);
+        let panels = panels.chunks_exact_mut(DEPTH * K::COLUMNS);
         panels.take(count).enumerate().for_each(pack);
     }
 }
