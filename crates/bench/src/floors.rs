@@ -54,22 +54,35 @@ pub(crate) enum Floor {
 }
 
 impl Floor {
-    /// The seconds that it takes at the speeds of a turn.
-    pub(crate) fn seconds(self, speeds: &Speeds) -> f64 {
-        match self {
-            Self::Products(operations) => operations / speeds.products,
-            Self::Reading(bytes) => bytes / speeds.reading,
-        }
+    /// The seconds that it takes in each turn, before and after which the machine was measured: at the speed of the way that was the best one over all turns.
+    /// The best way of each moment would be the best moment as well, a tenth above what the machine keeps up.
+    pub(crate) fn seconds(self, turns: &[[Speeds; 2]]) -> Vec<f64> {
+        let (amount, of_ways): (f64, fn(&Speeds) -> &[f64]) = match self {
+            Self::Products(operations) => (operations, |speeds| &speeds.products),
+            Self::Reading(bytes) => (bytes, |speeds| &speeds.reading),
+        };
+        let mean = |way: usize, turn: &[Speeds; 2]| {
+            turn.each_ref()
+                .map(|at| of_ways(at)[way])
+                .iter()
+                .sum::<f64>()
+                / 2.0
+        };
+        let total = |way| turns.iter().map(|turn| mean(way, turn)).sum::<f64>();
+        let ways = turns.first().map_or(0, |turn| of_ways(&turn[0]).len());
+        let best = (0..ways).max_by(|&a, &b| total(a).total_cmp(&total(b)));
+        let seconds = |way| turns.iter().map(|turn| amount / mean(way, turn)).collect();
+        best.map_or_else(Vec::new, seconds)
     }
 }
 
-/// The machine's speeds in one turn.
-#[derive(Clone, Copy, Debug, Default)]
+/// The machine's speeds at one time, of each way; none where they were not asked for.
+#[derive(Debug, Default)]
 pub(crate) struct Speeds {
-    /// The fastest f32 matrix product, ours or PyTorch's, operations a second; 0 where it was not asked for
-    pub(crate) products: f64,
-    /// The fastest way to read memory, bytes a second; 0 where it was not asked for
-    pub(crate) reading: f64,
+    /// Of f32 matrix products, ours and PyTorch's, operations a second; 0 where PyTorch is absent
+    products: Vec<f64>,
+    /// Of reading memory, bytes a second
+    reading: Vec<f64>,
 }
 
 impl Speeds {
@@ -78,8 +91,10 @@ impl Speeds {
         let mut speeds = Self::default();
         for floor in floors {
             match floor {
-                Floor::Products(_) if speeds.products == 0.0 => speeds.products = products(peers),
-                Floor::Reading(_) if speeds.reading == 0.0 => speeds.reading = memory.read(),
+                Floor::Products(_) if speeds.products.is_empty() => {
+                    speeds.products = products(peers);
+                }
+                Floor::Reading(_) if speeds.reading.is_empty() => speeds.reading = memory.read(),
                 _ => {}
             }
         }
@@ -101,19 +116,24 @@ fn sustained(mut run: impl FnMut() -> Option<f64>) -> Option<f64> {
     Some(seconds / f64::from(runs))
 }
 
-/// The best of several sizes, ours and PyTorch's, operations a second.
-fn products(peers: &mut Peers) -> f64 {
-    let mut best = 0.0f64;
-    for (m, k, n) in [(1024, 768, 3072), (1024, 3072, 768), (2048, 2048, 2048)] {
+/// Several sizes, ours and then PyTorch's, operations a second.
+fn products(peers: &mut Peers) -> Vec<f64> {
+    const SIZES: [(usize, usize, usize); 3] =
+        [(1024, 768, 3072), (1024, 3072, 768), (2048, 2048, 2048)];
+    let ours = SIZES.map(|(m, k, n)| {
         let (a, b) = (Array2::<f32>::ones((m, k)), Array2::<f32>::ones((k, n)));
-        let ours = sustained(|| Some(time(|| drop(black_box(matmul(&a, &b))))));
-        let theirs = (peers.get(Name::Pytorch))
-            .and_then(|peer| sustained(|| peer.seconds(&format!("product {m}x{k}x{n}")).ok()));
-        for seconds in ours.into_iter().chain(theirs) {
-            best = best.max(2.0 * (m * k * n) as f64 / seconds);
-        }
-    }
-    best
+        sustained(|| Some(time(|| drop(black_box(matmul(&a, &b))))))
+    });
+    let theirs = SIZES.map(|(m, k, n)| {
+        let peer = peers.get(Name::Pytorch)?;
+        sustained(|| peer.seconds(&format!("product {m}x{k}x{n}")).ok())
+    });
+    let speeds = |seconds: [Option<f64>; 3]| {
+        std::iter::zip(SIZES, seconds).map(|((m, k, n), seconds)| {
+            seconds.map_or(0.0, |seconds| 2.0 * (m * k * n) as f64 / seconds)
+        })
+    };
+    speeds(ours).chain(speeds(theirs)).collect()
 }
 
 /// 512 MiB on huge pages and as many on small ones, made when they are first read.
@@ -123,8 +143,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// The best of several ways, bytes a second: each thread reads a part of its own in order, asking for lines ahead of their reading or not.
-    fn read(&mut self) -> f64 {
+    /// Several ways, bytes a second: each thread reads a part of its own in order, asking for lines ahead of their reading or not.
+    fn read(&mut self) -> Vec<f64> {
         const WORDS: usize = 64 << 20;
         /// 512 KiB: too small for the allocator of this program, so on the system's small pages.
         const SMALL: usize = 1 << 16;
@@ -133,7 +153,7 @@ impl Memory {
             let of = |piece: usize| (0..WORDS / piece).map(|_| vec![1; piece]).collect();
             self.pieces = vec![of(WORDS.div_ceil(threads)), of(SMALL)];
         }
-        let mut best = 0.0f64;
+        let mut speeds = Vec::new();
         for pieces in &self.pieces {
             let bytes = 8 * pieces.iter().map(Vec::len).sum::<usize>();
             for ahead in [0, 4096, 8192, 16384] {
@@ -147,10 +167,10 @@ impl Memory {
                         });
                 };
                 let seconds = sustained(|| Some(time(pass))).expect("it can't fail");
-                best = best.max(bytes as f64 / seconds);
+                speeds.push(bytes as f64 / seconds);
             }
         }
-        best
+        speeds
     }
 }
 
@@ -187,4 +207,22 @@ fn features() -> Vec<&'static str> {
     }
     #[cfg(not(target_arch = "x86_64"))]
     Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_way_over_all_turns_counts_and_not_the_best_moment() {
+        let at = |products: [f64; 2]| Speeds {
+            products: products.to_vec(),
+            ..Speeds::default()
+        };
+        let turns = [
+            [at([100.0, 90.0]), at([300.0, 350.0])],
+            [at([200.0, 180.0]), at([200.0, 170.0])],
+        ];
+        assert_eq!(Floor::Products(400.0).seconds(&turns), [2.0, 2.0]);
+    }
 }

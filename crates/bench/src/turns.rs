@@ -40,6 +40,13 @@ impl Bench {
         work.contains(&self.filter)
     }
 
+    /// The machine's, as far as `floors` ask for them.
+    fn speeds(&mut self, floors: &[Floor]) -> Speeds {
+        let speeds = Speeds::measure(floors, &mut self.memory, &mut self.peers);
+        sleep(SPINNING);
+        speeds
+    }
+
     /// Measures `command` done by each of `ours` and by their peers, in turns; `amount` of `unit` an execution.
     pub(crate) fn turns(
         &mut self,
@@ -62,13 +69,13 @@ impl Bench {
         let floors: Vec<Floor> = ours.iter().filter_map(|ours| ours.floor).collect();
         let mut speeds = Vec::new();
         for _ in 0..self.repeat {
-            speeds.push(Speeds::measure(&floors, &mut self.memory, &mut self.peers));
-            sleep(SPINNING);
+            let before = self.speeds(&floors);
             // Each is executed once untimed: what it holds grew cold while the others had their turns.
             for (ours, times) in ours.iter_mut().zip(&mut times) {
                 (ours.step)();
                 times.push(time(&mut ours.step));
             }
+            speeds.push([before, self.speeds(&floors)]);
             for (&name, times) in &mut peers {
                 let Some(peer) = self.peers.get(name) else {
                     continue;
@@ -84,12 +91,8 @@ impl Bench {
         self.peers.drop_work();
         for (ours, times) in ours.into_iter().zip(times) {
             let fraction = ours.floor.map(|floor| {
-                let of_turns = speeds.iter().zip(&times);
-                median(
-                    of_turns
-                        .map(|(speeds, seconds)| floor.seconds(speeds) / seconds)
-                        .collect(),
-                )
+                let of_turns = floor.seconds(&speeds).into_iter().zip(&times);
+                median(of_turns.map(|(floor, seconds)| floor / seconds).collect())
             });
             let seconds = median(times);
             let theirs = ours.peers.iter().filter_map(|name| {
