@@ -1,6 +1,6 @@
 //! The dense f32 product, `c = a b + beta c` on strided matrices: packed panels, as in Goto and van de Geijn's "Anatomy of High-Performance Matrix Multiplication", in tiles that rayon's pool shares out.
 //!
-//! An element's sum runs along the inner dimension in blocks of 256, so its bits depend on its row of `a` and its column of `b` alone: not on the tiles, the threads or the other rows.
+//! An element's sum runs along the inner dimension in blocks of 384, so its bits depend on its row of `a` and its column of `b` alone: not on the tiles, the threads or the other rows.
 
 use std::mem::MaybeUninit;
 
@@ -12,15 +12,15 @@ use crate::gemm_kernel::{self, DEPTH, Kernel, ROW_STRIDE, RowPanel};
 use crate::gemm_pack::{A_PANELS, B_PANELS, pack_columns, pack_rows, with_panels};
 use crate::prefetch::LINE;
 
-/// Rows of a task at most: its panels of `a`, 150 KB, stay in the second cache beside [`WIDTH`] columns of `b`.
+/// Rows of a task at most: its panels of `a`, 220 KB, stay in the second cache beside [`WIDTH`] columns of `b`.
 const ROWS: usize = 140;
-/// Columns that a task walks through before it goes on to its next rows: half a megabyte of panels of `b`.
-const WIDTH: usize = 512;
+/// Columns that a task walks through before it goes on to its next rows: 600 KB of panels of `b`.
+const WIDTH: usize = 384;
 /// Columns of a task at least, where there are too few rows for all threads: each packs its rows of `a` anew.
 const FEWEST_COLUMNS: usize = 256;
 /// Numbers of `b` that are packed at a time, 16 MiB, and how much of the inner dimension at most.
 const PACKED: usize = 1 << 22;
-const DEEPEST: usize = 16 * DEPTH;
+const DEEPEST: usize = 10 * DEPTH;
 /// Tasks a thread, to even out what else the machine does.
 const TASKS_PER_THREAD: usize = 3;
 /// Numbers of `a`, 512 KB, that a core's cache holds beside all else: its columns need not be packed.
@@ -320,11 +320,11 @@ mod tests {
         for (m, inner, n) in [
             (1, 1, 1),
             (3, 0, 5),
-            (14, 300, 33),
+            (14, 400, 33),
             (29, 17, 64),
-            (40, 520, 31),
-            (400, 260, 70),
-            (600, 260, 33), // columns of `a` that are packed
+            (40, 780, 31),
+            (320, 400, 70),
+            (600, 390, 33), // columns of `a` that are packed
         ] {
             let (a, b) = (numbers((m, inner), 5), numbers((inner, n), 3));
             let row = vec![0.25; n];

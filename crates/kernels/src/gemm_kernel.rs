@@ -29,7 +29,7 @@ pub(crate) struct RowPanel {
 }
 
 /// The inner dimension of a panel at most.
-pub(crate) const DEPTH: usize = 256;
+pub(crate) const DEPTH: usize = 384;
 /// From one row of a panel to the next: no multiple of 4 KiB, which would put all rows into the same few lines of the first cache.
 pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 
