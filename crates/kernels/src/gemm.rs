@@ -8,14 +8,14 @@ use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
 use crate::buffers::buffer;
-use crate::gemm_kernel::{self, DEPTH, Kernel, ROW_STRIDE, RowPanel};
+use crate::gemm_kernel::{self, ColumnPanel, DEPTH, Kernel, NEXT, ROW_STRIDE, RowPanel};
 use crate::gemm_pack::{A_PANELS, B_PANELS, pack_columns, pack_rows, with_panels};
-use crate::prefetch::LINE;
+use crate::prefetch::{self, LINE};
 
 /// Rows of a task at most: its panels of `a`, 220 KB, stay in the second cache beside [`WIDTH`] columns of `b`.
 const ROWS: usize = 140;
-/// Columns that a task walks through before it goes on to its next rows: 600 KB of panels of `b`.
-const WIDTH: usize = 384;
+/// Columns that a task walks through before it goes on to its next rows: 400 KB of panels of `b`, and as many that are asked for meanwhile.
+const WIDTH: usize = 256;
 /// Columns of a task at least, where there are too few rows for all threads: each packs its rows of `a` anew.
 const FEWEST_COLUMNS: usize = 256;
 /// Numbers of `b` that are packed at a time, 16 MiB, and how much of the inner dimension at most.
@@ -253,6 +253,11 @@ unsafe fn task<K: Kernel>(
     let spread = K::ROWS > LINE / 2 && !along.is_multiple_of(LINE);
     let in_place = spread || inner * along <= CACHED;
     let room = m.next_multiple_of(K::ROWS) * ROW_STRIDE;
+    let panel = |k: usize, at: usize| {
+        let index = k / DEPTH * panels_across + (j + at) / K::COLUMNS;
+        b[index * DEPTH * K::COLUMNS..].as_ptr()
+    };
+    let looks_ahead = prefetch::distance() > 0;
     with_panels(&A_PANELS, room, |a_panels| {
         for k in (0..inner.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(inner - k);
@@ -260,6 +265,13 @@ unsafe fn task<K: Kernel>(
             let a = a.slice(s![.., k..k + depth]);
             let panels = pack_rows(&a, K::ROWS, a_panels, in_place);
             for across in (0..columns).step_by(WIDTH) {
+                // Row after row of panels of `a` meets these columns; meanwhile the next ones come from the third cache, some lines with each block of `c`.
+                let (next_k, next_at) = match across + WIDTH {
+                    at if at < columns => (k, at),
+                    _ => (k + DEPTH, 0),
+                };
+                let mut next = (looks_ahead && depth == DEPTH && next_k < inner)
+                    .then(|| panel(next_k, next_at));
                 for i in (0..m).step_by(K::ROWS) {
                     let a = RowPanel {
                         start: panels.start.wrapping_add(i / K::ROWS * panels.stride),
@@ -267,8 +279,12 @@ unsafe fn task<K: Kernel>(
                         along: panels.along,
                     };
                     for at in (across..columns.min(across + WIDTH)).step_by(K::COLUMNS) {
-                        let panel = k / DEPTH * panels_across + (j + at) / K::COLUMNS;
-                        let b = b[panel * DEPTH * K::COLUMNS..].as_ptr();
+                        let start_of_b = panel(k, at);
+                        let b = ColumnPanel {
+                            start: start_of_b,
+                            next: next.unwrap_or(start_of_b),
+                        };
+                        next = next.map(|next| next.wrapping_add(DEPTH * NEXT));
                         let start = start.at_column(j + at);
                         // SAFETY: the panels are as the kernel wants them, `c` has these rows and columns, and the caller vouches for the rest.
                         unsafe {

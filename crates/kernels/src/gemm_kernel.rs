@@ -28,6 +28,14 @@ pub(crate) struct RowPanel {
     pub(crate) along: Option<usize>,
 }
 
+/// Some columns of `b`.
+#[derive(Clone, Copy)]
+pub(crate) struct ColumnPanel {
+    pub(crate) start: *const f32,
+    /// What is asked for into the second cache meanwhile, [`NEXT`] numbers a step
+    pub(crate) next: *const f32,
+}
+
 /// The inner dimension of a panel at most.
 pub(crate) const DEPTH: usize = 384;
 /// From one row of a panel to the next: no multiple of 4 KiB, which would put all rows into the same few lines of the first cache.
@@ -35,6 +43,8 @@ pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 
 /// How many bytes ahead of its reading a panel of `b` is asked for.
 const AHEAD: usize = 6 * 1024;
+/// A quarter of a line with each step of the inner dimension: a block of columns is there when ten panels of rows have met the one before.
+pub(crate) const NEXT: usize = LINE / 4;
 /// How many columns ahead those of `a` are, read or packed: they may lie pages apart, where no processor looks ahead.
 pub(crate) const COLUMNS_AHEAD: usize = 16;
 
@@ -50,10 +60,10 @@ pub(crate) trait Kernel {
     /// Each element's sum runs along the inner dimension, in order, and `start` is added at its end.
     ///
     /// # Safety
-    /// `a` has `depth` columns and `b` is (`depth`, [`Self::COLUMNS`]) row-major; `c` can be written, and read if `start` reads it; a row of `start` has as many columns; the CPU has the instructions.
+    /// `a` has `depth` columns and `b` starts with (`depth`, [`Self::COLUMNS`]) row-major; `c` can be written, and read if `start` reads it; a row of `start` has as many columns; the CPU has the instructions.
     unsafe fn run(
         a: RowPanel,
-        b: *const f32,
+        b: ColumnPanel,
         depth: usize,
         c: *mut f32,
         stride: isize,
@@ -70,7 +80,7 @@ const LARGEST: usize = 14 * 32;
 /// As [`Kernel::run`], for `columns` columns of `c` and of a row of `start`.
 pub(crate) unsafe fn edge<K: Kernel>(
     a: RowPanel,
-    b: *const f32,
+    b: ColumnPanel,
     depth: usize,
     c: *mut f32,
     stride: isize,
@@ -124,7 +134,7 @@ trait Register: Copy {
 unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
     a: *const f32,
     along: usize,
-    b: *const f32,
+    b: ColumnPanel,
     depth: usize,
     c: *mut f32,
     stride: isize,
@@ -144,7 +154,10 @@ unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
     unsafe {
         let mut sums = [[V::splat(0.0); 2]; R];
         for k in 0..depth {
-            let b = b.add(2 * V::LANES * k);
+            if V::LANES == LINE {
+                prefetch::far_line(b.next.wrapping_add(NEXT * k), 0); // narrower loops have no instruction to spare
+            }
+            let b = b.start.add(2 * V::LANES * k);
             // Some way ahead: the second cache is too far away to wait for.
             prefetch::line(b, AHEAD);
             prefetch::line(b, AHEAD + size_of::<V>());
@@ -188,7 +201,7 @@ macro_rules! kernel {
             #[inline]
             unsafe fn run(
                 a: RowPanel,
-                b: *const f32,
+                b: ColumnPanel,
                 depth: usize,
                 mut c: *mut f32,
                 stride: isize,
@@ -198,7 +211,7 @@ macro_rules! kernel {
                 unsafe fn part<const R: usize, const BY_COLUMNS: bool>(
                     a: *const f32,
                     along: usize,
-                    b: *const f32,
+                    b: ColumnPanel,
                     depth: usize,
                     c: *mut f32,
                     stride: isize,
