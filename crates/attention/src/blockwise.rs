@@ -5,7 +5,7 @@
 
 use ndarray::{Array3, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
-use tensor_ops::{Dropout, zeros};
+use tensor_ops::{Dropout, empty};
 use torch_rng::KeepMask;
 
 use crate::head::{Head, HeadDropout, HeadGradients};
@@ -45,7 +45,7 @@ pub(crate) fn attend_train(
 ) -> (Array3<f32>, AttendCache) {
     check(q, k, v, num_heads);
     let (batch, num_tokens, d_out) = q.dim();
-    let mut context = zeros((batch, num_tokens, d_out));
+    let mut context = empty((batch, num_tokens, d_out));
     let mut log_sums = Array3::zeros((batch, num_heads, num_tokens));
     let contexts = split_heads_mut(&mut context, num_heads);
     let rows: Vec<_> = (log_sums.as_slice_mut().expect("row-major"))
@@ -84,7 +84,7 @@ pub(crate) fn attend_backward(
     } = cache;
     let (_, num_heads, num_tokens) = log_sums.dim();
     let log_sums = log_sums.as_slice().expect("made by the forward pass");
-    let mut grads = [0; 3].map(|_| zeros(q.raw_dim()));
+    let mut grads = [0; 3].map(|_| empty(q.raw_dim()));
     let [d_q, d_k, d_v] = grads.each_mut().map(|d| split_heads_mut(d, num_heads));
     (heads(q, k, v, num_heads), d_q, d_k, d_v)
         .into_par_iter()

@@ -28,7 +28,7 @@ pub(crate) struct Head<'a> {
     pub(crate) values: ArrayView2<'a, f32>,
 }
 
-/// The gradients of a head's queries, keys and values, zero until its backward pass.
+/// The gradients of a head's queries, keys and values, which its backward pass writes.
 pub(crate) struct HeadGradients<'a> {
     /// (new, head_dim)
     pub(crate) queries: ArrayViewMut2<'a, f32>,
@@ -100,7 +100,7 @@ impl Head<'_> {
         );
     }
 
-    /// Adds to the gradients, from that of the context vectors (new, head_dim); there is no past.
+    /// Writes the gradients, from that of the context vectors (new, head_dim); there is no past.
     pub(crate) fn backward(
         &self,
         dropout: Option<&HeadDropout>,
@@ -110,7 +110,9 @@ impl Head<'_> {
     ) {
         let largest = BLOCK.min(self.queries.nrows()) * self.keys.nrows();
         let [mut scores, mut dropped, mut d_scores] = [0; 3].map(|_| buffer(largest));
-        for rows in self.blocks() {
+        // From the last block, which sees all keys, so that theirs and the values' gradients need not be zero before.
+        let mut beta = 0.0;
+        for rows in self.blocks().rev() {
             let Head {
                 past,
                 queries,
@@ -134,7 +136,7 @@ impl Head<'_> {
                 dropout.apply(rows.start, d_p.view_mut());
             }
             let d_values = grads.values.slice_mut(visible);
-            matmul_into_serial(&kept.t(), &d_context, 1.0, d_values);
+            matmul_into_serial(&kept.t(), &d_context, beta, d_values);
             // p = softmax(scale s)
             for (p, mut d_p) in p.rows().into_iter().zip(d_p.rows_mut()) {
                 let d_p = d_p.as_slice_mut().expect("rows of a block are contiguous");
@@ -143,13 +145,14 @@ impl Head<'_> {
             // s = q k^T
             let d_queries = grads.queries.slice_mut(s![rows, ..]);
             matmul_into_serial(&d_p, &keys, 0.0, d_queries);
-            matmul_into_serial(&d_p.t(), &queries, 1.0, grads.keys.slice_mut(visible));
+            matmul_into_serial(&d_p.t(), &queries, beta, grads.keys.slice_mut(visible));
+            beta = 1.0;
         }
         recycle([scores, dropped, d_scores].map(Array1::from));
     }
 
     /// The queries of each block.
-    fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+    fn blocks(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
         let new = self.queries.nrows();
         (0..new)
             .step_by(BLOCK)

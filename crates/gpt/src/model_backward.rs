@@ -1,7 +1,7 @@
 //! The backward pass of the whole model, and the training step's loss, whose logits are never all in memory.
 
 use ndarray::{Array2, Array3, ArrayRef2, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
-use tensor_ops::{awake, cross_entropy_train, matmul, matmul_into, recycle, zeros};
+use tensor_ops::{awake, cross_entropy_train, empty, matmul, matmul_into, recycle};
 use torch_rng::TorchRng;
 
 use crate::embed::check_vocabulary;
@@ -25,7 +25,7 @@ impl GptModel {
             .view()
             .into_shape_with_order(shape)
             .expect("row-major");
-        let mut d_normed = zeros(cache.normed.raw_dim());
+        let mut d_normed = empty(cache.normed.raw_dim());
         // logits = normed head^T
         self.head_backward(
             rows(&cache.normed),
@@ -69,7 +69,7 @@ impl GptModel {
         let cache = self.forward_hidden_train(in_idx, rng)?;
         let targets: Vec<u32> = targets.iter().copied().collect();
         let normed = rows(&cache.normed);
-        let mut d_normed = zeros(cache.normed.raw_dim());
+        let mut d_normed = empty(cache.normed.raw_dim());
         let mut d_normed_rows = rows_mut(&mut d_normed);
         let n = targets.len();
         let mut total = 0.0f64;

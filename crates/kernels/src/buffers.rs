@@ -60,7 +60,7 @@ impl Drop for KeepBuffers {
     }
 }
 
-/// An empty vector with room for `n` numbers, or for up to an eighth more.
+/// A vector with room for `n` numbers, or for up to an eighth more; some of an earlier use may be in it.
 pub fn buffer(n: usize) -> Vec<f32> {
     if n >= SMALLEST {
         let mut pool = pool();
@@ -68,7 +68,7 @@ pub fn buffer(n: usize) -> Vec<f32> {
         // The youngest is the likeliest to be in a cache.
         if let Some(at) = pool.free.iter().rposition(fits) {
             let mut buffer = pool.free.remove(at).0;
-            buffer.clear();
+            buffer.truncate(n);
             return buffer;
         }
     }
@@ -107,7 +107,7 @@ mod tests {
         let keeper = KeepBuffers::new();
         recycle(vec![1.0; N]);
         let reused = buffer(N - 100);
-        assert_eq!((reused.len(), reused.capacity(), free()), (0, N, 0));
+        assert_eq!((reused.len(), reused.capacity(), free()), (N - 100, N, 0));
         recycle(reused);
         assert_ne!(buffer(N / 2).capacity(), N);
         keeper.end_step();

@@ -9,6 +9,7 @@ use crate::buffers::buffer;
 /// `n` numbers, made a block at a time on all threads: `f(i, block)` is given block `i` filled with zeros, in the cache.
 pub fn fresh(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let mut out = buffer(n);
+    out.clear();
     let make = |(i, block): (usize, &mut [MaybeUninit<f32>])| {
         block.fill(MaybeUninit::new(0.0));
         // SAFETY: every element has just been written, and f32 has the layout of MaybeUninit<f32>.

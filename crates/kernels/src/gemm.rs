@@ -68,6 +68,7 @@ pub fn product(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: Option<&[f32]>) -> A
     let shape = (a.nrows(), b.ncols());
     check(a, b, shape);
     let mut c = buffer(shape.0 * shape.1);
+    c.clear();
     let spare = &mut c.spare_capacity_mut()[..shape.0 * shape.1];
     let view = ArrayViewMut2::from_shape(shape, spare).expect("as many elements");
     let start = row.map_or(Start::Nothing, Start::Row);

@@ -46,6 +46,7 @@ impl Embedding {
     pub fn forward<D: Dimension>(&self, ids: &ArrayRef<u32, D>) -> Array<f32, D::Larger> {
         let (num_embeddings, dim) = self.weight.dim();
         let mut out = kernels::buffer(ids.len() * dim);
+        out.clear();
         for &id in ids {
             assert!(
                 (id as usize) < num_embeddings,

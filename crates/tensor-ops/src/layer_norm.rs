@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::parameters;
 use crate::rows::{
-    as_rows, for_each_block, fresh_rows, rows_per_task, slice_mut, with_leading_dims_of, zeros,
+    as_rows, empty, for_each_block, fresh_rows, rows_per_task, slice_mut, with_leading_dims_of,
 };
 
 /// The book's `LayerNorm`; also its gradient.
@@ -81,8 +81,8 @@ impl LayerNorm {
         self.check(x);
         let rows = as_rows(x);
         let (n_rows, width) = rows.dim();
-        let mut out = zeros((n_rows, width));
-        let mut x_hat = zeros((n_rows, width));
+        let mut out = empty((n_rows, width));
+        let mut x_hat = empty((n_rows, width));
         let mut rstd = Array1::zeros(n_rows);
         let affine = self.affine();
         let x_rows = rows.as_slice().expect("rows are row-major");

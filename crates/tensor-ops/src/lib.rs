@@ -33,7 +33,7 @@ pub use matmul::{matmul, matmul_batched, matmul_into, matmul_into_serial};
 pub use mse::{mse_loss, mse_loss_backward};
 pub use parameters::Parameters;
 pub use relu::{relu, relu_backward};
-pub use rows::{add_assign, recycle, zeros};
+pub use rows::{add_assign, empty, recycle};
 pub use softmax::{
     causal_softmax_from_log_sums, causal_softmax_rows, log_softmax, softmax, softmax_backward_row,
     softmax_naive,

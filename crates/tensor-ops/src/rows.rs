@@ -52,13 +52,16 @@ pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) +
     fresh(n, rows * width, |i, block| f(i * rows, block))
 }
 
-/// Zeros, in memory that [`recycle`] gave back if there is some.
-pub fn zeros<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
+/// As `torch.empty`, for what is written before it is read: zeros, or what is in memory that [`recycle`] gave back; NaN in debug builds.
+pub fn empty<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
     let shape = shape.into_shape_with_order();
     let n = shape.size();
-    let mut zeros = kernels::buffer(n);
-    zeros.resize(n, 0.0);
-    Array::from_shape_vec(shape, zeros).expect("as many numbers as the shape has")
+    let mut numbers = kernels::buffer(n);
+    numbers.resize(n, 0.0);
+    if cfg!(debug_assertions) {
+        numbers.fill(f32::NAN);
+    }
+    Array::from_shape_vec(shape, numbers).expect("as many numbers as the shape has")
 }
 
 /// A matrix of zeros that lives long and is read often.
