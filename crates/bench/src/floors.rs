@@ -61,18 +61,18 @@ impl Floor {
             Self::Products(operations) => (operations, |speeds| &speeds.products),
             Self::Reading(bytes) => (bytes, |speeds| &speeds.reading),
         };
-        let mean = |way: usize, turn: &[Speeds; 2]| {
-            turn.each_ref()
-                .map(|at| of_ways(at)[way])
-                .iter()
-                .sum::<f64>()
-                / 2.0
+        let of_turns = |way: usize| -> Vec<f64> {
+            let mean =
+                |[before, after]: &[Speeds; 2]| (of_ways(before)[way] + of_ways(after)[way]) / 2.0;
+            turns.iter().map(mean).collect()
         };
-        let total = |way| turns.iter().map(|turn| mean(way, turn)).sum::<f64>();
-        let ways = turns.first().map_or(0, |turn| of_ways(&turn[0]).len());
-        let best = (0..ways).max_by(|&a, &b| total(a).total_cmp(&total(b)));
-        let seconds = |way| turns.iter().map(|turn| amount / mean(way, turn)).collect();
-        best.map_or_else(Vec::new, seconds)
+        let ways = turns.first().map_or(0, |[before, _]| of_ways(before).len());
+        let total = |speeds: &Vec<f64>| speeds.iter().sum::<f64>();
+        let best = (0..ways)
+            .map(of_turns)
+            .max_by(|a, b| total(a).total_cmp(&total(b)));
+        let speeds = best.unwrap_or_default();
+        speeds.into_iter().map(|speed| amount / speed).collect()
     }
 }
 

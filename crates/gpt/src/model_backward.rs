@@ -39,7 +39,7 @@ impl GptModel {
 
     /// One training step's forward and backward pass: the mean cross-entropy of predicting `targets` (batch, num_tokens) from `in_idx`; adds its gradients, times `weight`, to `grads`.
     ///
-    /// The same as [`forward_train`](Self::forward_train), cross-entropy and [`backward`](Self::backward), with the logits made, used and overwritten a few hundred rows at a time.
+    /// The same as [`forward_train`](Self::forward_train), cross-entropy and [`backward`](Self::backward), with the logits made, used and overwritten a thousand rows at a time.
     /// [`BatchParts`](crate::BatchParts) does the same faster for small models.
     /// `weight` is 1, or 1 / n when gradients of n batches are accumulated.
     ///

@@ -1,6 +1,6 @@
 //! The loss in evaluation: the cross-entropy of predicting each next token and its mean, with nothing dropped (book section 5.1.2).
 //!
-//! The logits exist a few hundred rows at a time; no gradient is kept.
+//! The logits exist a thousand rows at a time; no gradient is kept.
 
 use ndarray::{ArrayRef2, s};
 use tensor_ops::{cross_entropy_rows, matmul};
