@@ -12,10 +12,16 @@ use crate::gemm_kernel::{self, ColumnPanel, DEPTH, Kernel, NEXT, ROW_STRIDE, Row
 use crate::gemm_pack::{A_PANELS, B_PANELS, pack_columns, pack_rows, with_panels};
 use crate::prefetch::{self, LINE};
 
-/// Rows of a task at most: its panels of `a`, 220 KB, stay in the second cache beside [`WIDTH`] columns of `b`.
+/// Rows of a task at most: its panels of `a`, 220 KB, stay in the second cache beside [`width`] columns of `b`.
 const ROWS: usize = 140;
-/// Columns that a task walks through before it goes on to its next rows: 400 KB of panels of `b`, and as many that are asked for meanwhile.
-const WIDTH: usize = 256;
+/// Columns that a task walks through before it goes on to its next rows.
+const fn width<K: Kernel>() -> usize {
+    if K::WIDE {
+        256 // 400 KB of panels of `b`, and as many that are asked for meanwhile
+    } else {
+        64 // 100 KB: the second cache of such processors may have 512
+    }
+}
 /// Columns of a task at least, where there are too few rows for all threads: each packs its rows of `a` anew.
 const FEWEST_COLUMNS: usize = 256;
 /// Numbers of `b` that are packed at a time, 16 MiB, and how much of the inner dimension at most.
@@ -24,8 +30,9 @@ const DEEPEST: usize = 10 * DEPTH;
 /// Tasks a thread, to even out what else the machine does.
 const TASKS_PER_THREAD: usize = 3;
 /// Numbers of `a`, 512 KB, that a core's cache holds beside all else: its columns need not be packed.
-/// Nor need columns that are no whole number of lines apart, as those of a vocabulary of 50257, where a panel's rows are most of a line: they spread over the first cache.
 const CACHED: usize = 1 << 17;
+/// Columns of `b` that are worth packing those of `a`, where a panel's rows are a part of a line that is read again for each panel.
+const WORTH_PACKING: usize = 256;
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 19;
 
@@ -251,23 +258,28 @@ unsafe fn task<K: Kernel>(
     let c = c.as_mut_ptr().cast::<f32>();
     let panels_across = n.div_ceil(K::COLUMNS);
     let along = a.strides()[1].unsigned_abs();
-    let spread = K::ROWS > LINE / 2 && !along.is_multiple_of(LINE);
-    let in_place = spread || inner * along <= CACHED;
+    let cached = inner * along <= CACHED;
+    let in_place = if K::WIDE {
+        // Columns that are no whole number of lines apart, as those of a vocabulary of 50257, spread over the first cache.
+        cached || !along.is_multiple_of(LINE)
+    } else {
+        cached && columns < WORTH_PACKING
+    };
     let room = m.next_multiple_of(K::ROWS) * ROW_STRIDE;
     let panel = |k: usize, at: usize| {
         let index = k / DEPTH * panels_across + (j + at) / K::COLUMNS;
         b[index * DEPTH * K::COLUMNS..].as_ptr()
     };
-    let looks_ahead = prefetch::distance() > 0;
+    let looks_ahead = K::WIDE && prefetch::distance() > 0;
     with_panels(&A_PANELS, room, |a_panels| {
         for k in (0..inner.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(inner - k);
             let start = if k == 0 { start } else { Start::Times(1.0) };
             let a = a.slice(s![.., k..k + depth]);
-            let panels = pack_rows(&a, K::ROWS, a_panels, in_place);
-            for across in (0..columns).step_by(WIDTH) {
+            let panels = pack_rows::<K>(&a, a_panels, in_place);
+            for across in (0..columns).step_by(width::<K>()) {
                 // Row after row of panels of `a` meets these columns; meanwhile the next ones come from the third cache, some lines with each block of `c`.
-                let (next_k, next_at) = match across + WIDTH {
+                let (next_k, next_at) = match across + width::<K>() {
                     at if at < columns => (k, at),
                     _ => (k + DEPTH, 0),
                 };
@@ -279,7 +291,7 @@ unsafe fn task<K: Kernel>(
                         rows: K::ROWS.min(m - i),
                         along: panels.along,
                     };
-                    for at in (across..columns.min(across + WIDTH)).step_by(K::COLUMNS) {
+                    for at in (across..columns.min(across + width::<K>())).step_by(K::COLUMNS) {
                         let start_of_b = panel(k, at);
                         let b = ColumnPanel {
                             start: start_of_b,

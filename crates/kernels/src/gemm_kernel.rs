@@ -54,6 +54,8 @@ pub(crate) trait Kernel {
     const ROWS: usize;
     /// Columns of `c` that do
     const COLUMNS: usize;
+    /// Whether a register is a line of the cache
+    const WIDE: bool = Self::COLUMNS == 2 * LINE;
 
     /// `c = start + a b` for [`Self::COLUMNS`] columns, `stride` from row to row.
     ///
@@ -126,6 +128,27 @@ trait Register: Copy {
     unsafe fn add_product(self, a: Self, b: Self) -> Self;
 }
 
+/// A step of the inner dimension: a column of `a`, `down` from number to number, meets a row of `b`.
+///
+/// # Safety
+/// Both can be read, `R` numbers and two registers.
+#[inline(always)]
+unsafe fn step<V: Register, const R: usize>(
+    a: *const f32,
+    down: usize,
+    b: *const f32,
+    sums: &mut [[V; 2]; R],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let b = [V::load(b), V::load(b.add(V::LANES))];
+        for (r, sums) in sums.iter_mut().enumerate() {
+            let a = V::splat(*a.add(r * down));
+            *sums = [sums[0].add_product(a, b[0]), sums[1].add_product(a, b[1])];
+        }
+    }
+}
+
 /// As [`Kernel::run`], for `R` rows and two registers of columns; `along` is from column to column of `a`.
 ///
 /// # Safety
@@ -153,26 +176,35 @@ unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
     // SAFETY: all offsets are inside of what the caller vouches for.
     unsafe {
         let mut sums = [[V::splat(0.0); 2]; R];
-        for k in 0..depth {
-            if V::LANES == LINE {
-                prefetch::far_line(b.next.wrapping_add(NEXT * k), 0); // narrower loops have no instruction to spare
+        let mut k = 0;
+        if V::LANES < LINE {
+            // Four steps together, and nothing is asked for ahead: the processor keeps up with what narrow registers read, and has no instruction to spare.
+            while k + 4 <= depth {
+                for k in k..k + 4 {
+                    step(
+                        a.add(k * along),
+                        down,
+                        b.start.add(2 * V::LANES * k),
+                        &mut sums,
+                    );
+                }
+                k += 4;
             }
-            let b = b.start.add(2 * V::LANES * k);
-            // Some way ahead: the second cache is too far away to wait for.
-            prefetch::line(b, AHEAD);
-            prefetch::line(b, AHEAD + size_of::<V>());
-            if BY_COLUMNS {
-                let a = a.wrapping_add((k + COLUMNS_AHEAD) * along);
-                prefetch::line(a, 0);
-                if R > LINE / 2 {
+        }
+        for k in k..depth {
+            let (a, b_row) = (a.wrapping_add(k * along), b.start.add(2 * V::LANES * k));
+            if V::LANES == LINE {
+                prefetch::far_line(b.next.wrapping_add(NEXT * k), 0);
+                // Some way ahead: the second cache is too far away to wait for.
+                prefetch::line(b_row, AHEAD);
+                prefetch::line(b_row, AHEAD + size_of::<V>());
+                if BY_COLUMNS {
+                    let a = a.wrapping_add(COLUMNS_AHEAD * along);
+                    prefetch::line(a, 0);
                     prefetch::line(a.wrapping_add(R - 1), 0); // it may reach into a second line
                 }
             }
-            let b = [V::load(b), V::load(b.add(V::LANES))];
-            for (r, sums) in sums.iter_mut().enumerate() {
-                let a = V::splat(*a.add(r * down + k * along));
-                *sums = [sums[0].add_product(a, b[0]), sums[1].add_product(a, b[1])];
-            }
+            step(a, down, b_row, &mut sums);
         }
         let one = V::splat(1.0);
         for (r, sums) in sums.into_iter().enumerate() {

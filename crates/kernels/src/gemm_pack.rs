@@ -78,10 +78,9 @@ pub(crate) struct RowPanels {
     pub(crate) along: Option<usize>,
 }
 
-/// Packs `a` (rows, at most [`DEPTH`]) into panels of `height` rows, along whichever dimension it is contiguous; columns may stay where they are, `in_place`.
-pub(crate) fn pack_rows(
+/// Packs `a` (rows, at most [`DEPTH`]) into panels of the kernel's rows, along whichever dimension it is contiguous; columns may stay where they are, `in_place`.
+pub(crate) fn pack_rows<K: Kernel>(
     a: &ArrayView2<f32>,
-    height: usize,
     panels: &mut [f32],
     in_place: bool,
 ) -> RowPanels {
@@ -89,11 +88,11 @@ pub(crate) fn pack_rows(
     if by_columns && in_place {
         return RowPanels {
             start: a.as_ptr(),
-            stride: height,
+            stride: K::ROWS,
             along: Some(a.strides()[1] as usize),
         };
     }
-    let size = height * ROW_STRIDE;
+    let size = K::ROWS * ROW_STRIDE;
     if by_columns {
         for (k, column) in a.columns().into_iter().enumerate() {
             let ahead = COLUMNS_AHEAD * a.strides()[1] as usize;
@@ -101,12 +100,16 @@ pub(crate) fn pack_rows(
                 prefetch::line(column.as_ptr().wrapping_add(ahead + at), 0);
             }
             let column = column.to_slice().expect("a contiguous column");
-            for (part, panel) in column.chunks(height).zip(panels.chunks_exact_mut(size)) {
-                panel[k * height..][..part.len()].copy_from_slice(part);
+            for (part, panel) in column.chunks(K::ROWS).zip(panels.chunks_exact_mut(size)) {
+                let to = &mut panel[k * K::ROWS..][..K::ROWS];
+                match part.get(..K::ROWS) {
+                    Some(part) => to.copy_from_slice(part), // of a length that the compiler knows
+                    None => to[..part.len()].copy_from_slice(part),
+                }
             }
         }
     } else {
-        let parts = a.axis_chunks_iter(Axis(0), height);
+        let parts = a.axis_chunks_iter(Axis(0), K::ROWS);
         for (a, panel) in parts.zip(panels.chunks_exact_mut(size)) {
             for (row, to) in a.rows().into_iter().zip(panel.chunks_exact_mut(ROW_STRIDE)) {
                 copy(row, &mut to[..row.len()]);
@@ -116,7 +119,7 @@ pub(crate) fn pack_rows(
     RowPanels {
         start: panels.as_ptr(),
         stride: size,
-        along: by_columns.then_some(height),
+        along: by_columns.then_some(K::ROWS),
     }
 }
 
