@@ -33,6 +33,13 @@ pub(crate) trait Weight: Copy + Send + Sync {
     /// `at` must point to 16 of them, and the CPU must have AVX-512 F.
     #[cfg(target_arch = "x86_64")]
     unsafe fn load16(at: *const Self) -> __m512;
+
+    /// The values of 8 of them.
+    ///
+    /// # Safety
+    /// `at` must point to 8 of them, and the CPU must have AVX2 and F16C.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn load8(at: *const Self) -> __m256;
 }
 
 impl Weight for f32 {
@@ -50,6 +57,13 @@ impl Weight for f32 {
     unsafe fn load16(at: *const Self) -> __m512 {
         // SAFETY: the caller's promise; the load asks for no alignment.
         unsafe { _mm512_loadu_ps(at) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load8(at: *const Self) -> __m256 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe { _mm256_loadu_ps(at) }
     }
 }
 
@@ -71,6 +85,16 @@ impl Weight for bf16 {
         unsafe {
             let halves = _mm256_loadu_si256(at.cast());
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)))
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load8(at: *const Self) -> __m256 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe {
+            let halves = _mm_loadu_si128(at.cast());
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(halves)))
         }
     }
 }
@@ -100,6 +124,13 @@ impl Weight for f16 {
     unsafe fn load16(at: *const Self) -> __m512 {
         // SAFETY: the caller's promise; the load asks for no alignment.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(at.cast())) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load8(at: *const Self) -> __m256 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
     }
 }
 
@@ -171,10 +202,23 @@ fn block<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32], stri
         // SAFETY: the CPU has the instructions.
         return unsafe { avx512::block(x, w, y, stride) };
     }
+    #[cfg(target_arch = "x86_64")]
+    if has_avx2() {
+        // SAFETY: the CPU has the instructions.
+        return unsafe { avx2::block(x, w, y, stride) };
+    }
     block_plain(x, w, y, stride);
 }
 
-/// What the AVX-512 version is tested against, and what runs without it.
+/// Whether the CPU has what [`avx2`] needs: all that have AVX2 do.
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c")
+}
+
+/// What the versions by hand are tested against, and what runs without their instructions.
 #[multiversion(targets("x86_64+avx2+fma"))]
 fn block_plain<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32], stride: usize) {
     let fused = cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma");
@@ -256,6 +300,66 @@ mod avx512 {
         let sixteen = _mm512_add_ps(_mm512_add_ps(a, c), _mm512_add_ps(b, d));
         let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(sixteen)));
         let eight = _mm256_add_ps(_mm512_castps512_ps256(sixteen), high);
+        super::avx2::sum_of_eight(eight)
+    }
+}
+
+/// As with AVX-512, but for a row of `x` after the other: there are not registers enough for several, and the first cache keeps the row of weights that all meet.
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::*;
+
+    use super::{LANES, Weight, rest};
+    use crate::prefetch;
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) fn block<W: Weight, const R: usize>(
+        x: [&[f32]; R],
+        w: &[W],
+        y: &mut [f32],
+        stride: usize,
+    ) {
+        let n = x[0].len();
+        let whole = n - n % LANES;
+        let ahead = prefetch::distance();
+        for (w, y) in w.chunks_exact(n).zip(y.chunks_mut(stride)) {
+            for (x, y) in x.iter().zip(y) {
+                let mut lanes = [_mm256_setzero_ps(); LANES / 8];
+                for at in (0..whole).step_by(LANES) {
+                    for line in (0..LANES).step_by(64 / size_of::<W>()) {
+                        prefetch::stream(w.as_ptr().wrapping_add(at + line), ahead);
+                    }
+                    for (part, lane) in lanes.iter_mut().enumerate() {
+                        let at = at + 8 * part;
+                        // SAFETY: `at + 8 <= whole <= n`, the length of `w` and of `x`,
+                        // and the CPU has the instructions, or this function could not have been called.
+                        let (x, w) = unsafe {
+                            let x = _mm256_loadu_ps(x.as_ptr().add(at));
+                            (x, W::load8(w.as_ptr().add(at)))
+                        };
+                        *lane = _mm256_fmadd_ps(x, w, *lane);
+                    }
+                }
+                *y += sum(lanes) + rest(&x[whole..], &w[whole..]);
+            }
+        }
+    }
+
+    /// Joins the lanes in the order of the plain version.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn sum(lanes: [__m256; LANES / 8]) -> f32 {
+        let (first, second) = lanes.split_at(LANES / 16);
+        let sums: [__m256; LANES / 16] =
+            std::array::from_fn(|i| _mm256_add_ps(first[i], second[i]));
+        let low = _mm256_add_ps(sums[0], sums[2]);
+        let high = _mm256_add_ps(sums[1], sums[3]);
+        sum_of_eight(_mm256_add_ps(low, high))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn sum_of_eight(eight: __m256) -> f32 {
         let four = _mm_add_ps(
             _mm256_castps256_ps128(eight),
             _mm256_extractf128_ps::<1>(eight),
@@ -322,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn avx512_gives_the_bits_of_the_plain_loop() {
+    fn every_instruction_set_gives_the_bits_of_the_plain_loop() {
         for (n, m) in [(1, 1), (63, 3), (64, 2), (200, 40), (768, 9)] {
             let (x, w) = (numbers(2 * n, 13, 31), numbers(n * m, 7, 29));
             let rows = [&x[..n], &x[n..]];
@@ -330,11 +434,18 @@ mod tests {
             block(rows, &w, &mut y, 2);
             block_plain(rows, &w, &mut expected, 2);
             assert_eq!(y, expected, "{n} x {m}");
+            #[cfg(target_arch = "x86_64")]
+            if has_avx2() {
+                y.fill(0.5);
+                // SAFETY: the CPU has the instructions.
+                unsafe { avx2::block(rows, &w, &mut y, 2) };
+                assert_eq!(y, expected, "AVX2, {n} x {m}");
+            }
         }
     }
 
     #[test]
-    fn every_f16_has_its_value_in_both_forms() {
+    fn every_f16_has_its_value_in_all_forms() {
         let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
         for w in all.chunks(16) {
             #[cfg(target_arch = "x86_64")]
@@ -342,11 +453,18 @@ mod tests {
                 // SAFETY: 16 numbers, the CPU has the instructions, and a register is 16 floats.
                 unsafe { std::mem::transmute(f16::load16(w.as_ptr())) }
             });
+            #[cfg(target_arch = "x86_64")]
+            let halves: Option<[[f32; 8]; 2]> = has_avx2().then(|| {
+                // SAFETY: as above, for 8.
+                [0, 8].map(|at| unsafe { std::mem::transmute(f16::load8(w[at..].as_ptr())) })
+            });
             #[cfg(not(target_arch = "x86_64"))]
-            let loaded: Option<[f32; 16]> = None;
+            let (loaded, halves): (Option<[f32; 16]>, Option<[[f32; 8]; 2]>) = (None, None);
             for (i, w) in w.iter().enumerate() {
                 let expected = w.to_f32();
-                for got in std::iter::once(w.value()).chain(loaded.map(|loaded| loaded[i])) {
+                let loaded = loaded.map(|loaded| loaded[i]);
+                let forms = loaded.into_iter().chain(halves.map(|h| h[i / 8][i % 8]));
+                for got in forms.chain([w.value()]) {
                     assert!(
                         got == expected || (got.is_nan() && expected.is_nan()),
                         "{w:?}: {got}"
