@@ -32,7 +32,7 @@ pub(crate) struct RowPanel {
 #[derive(Clone, Copy)]
 pub(crate) struct ColumnPanel {
     pub(crate) start: *const f32,
-    /// What is asked for into the second cache meanwhile, [`NEXT`] numbers a step
+    /// What is asked for into the second cache meanwhile, [`NEXT`] numbers a step, if the kernel is wide
     pub(crate) next: *const f32,
 }
 
