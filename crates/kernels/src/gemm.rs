@@ -12,16 +12,8 @@ use crate::gemm_kernel::{self, ColumnPanel, DEPTH, Kernel, NEXT, ROW_STRIDE, Row
 use crate::gemm_pack::{A_PANELS, B_PANELS, pack_columns, pack_rows, with_panels};
 use crate::prefetch::{self, LINE};
 
-/// Rows of a task at most: its panels of `a`, 220 KB, stay in the second cache beside [`width`] columns of `b`.
+/// Rows of a task at most: its panels of `a`, 220 KB, stay in the second cache beside [`Kernel::WIDTH`] columns of `b`.
 const ROWS: usize = 140;
-/// Columns that a task walks through before it goes on to its next rows.
-const fn width<K: Kernel>() -> usize {
-    if K::WIDE {
-        256 // 400 KB of panels of `b`, and as many that are asked for meanwhile
-    } else {
-        64 // 100 KB: the second cache of such processors may have 512
-    }
-}
 /// Columns of a task at least, where there are too few rows for all threads: each packs its rows of `a` anew.
 const FEWEST_COLUMNS: usize = 256;
 /// Numbers of `b` that are packed at a time, 16 MiB, and how much of the inner dimension at most.
@@ -277,9 +269,9 @@ unsafe fn task<K: Kernel>(
             let start = if k == 0 { start } else { Start::Times(1.0) };
             let a = a.slice(s![.., k..k + depth]);
             let panels = pack_rows::<K>(&a, a_panels, in_place);
-            for across in (0..columns).step_by(width::<K>()) {
+            for across in (0..columns).step_by(K::WIDTH) {
                 // Row after row of panels of `a` meets these columns; meanwhile the next ones come from the third cache, some lines with each block of `c`.
-                let (next_k, next_at) = match across + width::<K>() {
+                let (next_k, next_at) = match across + K::WIDTH {
                     at if at < columns => (k, at),
                     _ => (k + DEPTH, 0),
                 };
@@ -291,7 +283,7 @@ unsafe fn task<K: Kernel>(
                         rows: K::ROWS.min(m - i),
                         along: panels.along,
                     };
-                    for at in (across..columns.min(across + width::<K>())).step_by(K::COLUMNS) {
+                    for at in (across..columns.min(across + K::WIDTH)).step_by(K::COLUMNS) {
                         let start_of_b = panel(k, at);
                         let b = ColumnPanel {
                             start: start_of_b,

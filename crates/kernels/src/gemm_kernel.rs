@@ -56,6 +56,8 @@ pub(crate) trait Kernel {
     const COLUMNS: usize;
     /// Whether a register is a line of the cache
     const WIDE: bool = Self::COLUMNS == 2 * LINE;
+    /// Columns that a task walks through before it goes on to its next rows: 400 KB of panels of `b`, and as many that are asked for meanwhile; or 100 KB, as processors without wide registers may have a second cache of 512
+    const WIDTH: usize = if Self::WIDE { 256 } else { 64 };
 
     /// `c = start + a b` for [`Self::COLUMNS`] columns, `stride` from row to row.
     ///

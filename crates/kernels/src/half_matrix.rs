@@ -6,9 +6,10 @@ use half::{bf16, f16};
 use ndarray::ArrayRef2;
 
 use crate::PackedMatrix;
-use crate::gemv::{Weight, widening_gemv};
+use crate::gemv::widening_gemv;
 use crate::huge_pages::room;
 use crate::packed_matrix::Format;
+use crate::weight::Weight;
 
 /// The upper halves of f32, as in `nn.Linear(..., dtype=torch.bfloat16)`; NaN stays NaN.
 pub type Bf16Matrix = PackedMatrix<Halves<bf16>>;

@@ -8,8 +8,8 @@ use half::f16;
 use multiversion::multiversion;
 
 use crate::activations::{ActivationBlock, Activations, BLOCK, GROUP, Quad, ROUND, ROWS};
-use crate::gemv::Weight;
 use crate::reduce::{LANES, sum_of_lanes};
+use crate::weight::Weight;
 
 /// What is added to stored weights: a stored 8 is a weight of 0.
 const OFFSET: u8 = 8;

@@ -1,0 +1,165 @@
+//! Numbers as weights are stored, f32, bf16 or f16, and their values in f32, one by one or by registers.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+use half::{bf16, f16};
+
+/// A number that is stored in some format and computed with as f32.
+pub(crate) trait Weight: Copy + Send + Sync {
+    /// Its value, exactly.
+    fn value(self) -> f32;
+
+    /// The nearest to a value.
+    fn nearest(value: f32) -> Self;
+
+    /// The values of 16 of them.
+    ///
+    /// # Safety
+    /// `at` must point to 16 of them, and the CPU must have AVX-512 F.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn load16(at: *const Self) -> __m512;
+
+    /// The values of 8 of them.
+    ///
+    /// # Safety
+    /// `at` must point to 8 of them, and the CPU must have AVX2 and F16C.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn load8(at: *const Self) -> __m256;
+}
+
+impl Weight for f32 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        self
+    }
+
+    fn nearest(value: f32) -> Self {
+        value
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load16(at: *const Self) -> __m512 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe { _mm512_loadu_ps(at) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load8(at: *const Self) -> __m256 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe { _mm256_loadu_ps(at) }
+    }
+}
+
+impl Weight for bf16 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        // `to_f32` branches to quiet signalling NaN, which keeps the loop from vectorising.
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+
+    fn nearest(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load16(at: *const Self) -> __m512 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe {
+            let halves = _mm256_loadu_si256(at.cast());
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)))
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load8(at: *const Self) -> __m256 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe {
+            let halves = _mm_loadu_si128(at.cast());
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(halves)))
+        }
+    }
+}
+
+impl Weight for f16 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        // Without a branch, so that the loop vectorises.
+        let sign = u32::from(self.to_bits() & 0x8000) << 16;
+        let rest = u32::from(self.to_bits() & 0x7fff);
+        let normal = (rest << 13) + (112 << 23); // the exponents' biases are 127 and 15
+        let magnitude = match rest {
+            0..0x400 => (rest as f32 / 16_777_216.0).to_bits(), // multiples of 2^-24
+            0x400..0x7c00 => normal,
+            _ => normal + (112 << 23), // infinity and NaN
+        };
+        f32::from_bits(sign | magnitude)
+    }
+
+    fn nearest(value: f32) -> Self {
+        let largest = Self::MAX.to_f32();
+        Self::from_f32(value.clamp(-largest, largest))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load16(at: *const Self) -> __m512 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(at.cast())) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load8(at: *const Self) -> __m256 {
+        // SAFETY: the caller's promise; the load asks for no alignment.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
+    }
+}
+
+/// Whether the CPU has what [`Weight::load8`] and a fused product need: all that have AVX2 do.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_f16_has_its_value_in_all_forms() {
+        let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        for w in all.chunks(16) {
+            #[cfg(target_arch = "x86_64")]
+            let loaded: Option<[f32; 16]> = is_x86_feature_detected!("avx512f").then(|| {
+                // SAFETY: 16 numbers, the CPU has the instructions, and a register is 16 floats.
+                unsafe { std::mem::transmute(f16::load16(w.as_ptr())) }
+            });
+            #[cfg(target_arch = "x86_64")]
+            let halves: Option<[[f32; 8]; 2]> = has_avx2().then(|| {
+                // SAFETY: as above, for 8.
+                [0, 8].map(|at| unsafe { std::mem::transmute(f16::load8(w[at..].as_ptr())) })
+            });
+            #[cfg(not(target_arch = "x86_64"))]
+            let (loaded, halves): (Option<[f32; 16]>, Option<[[f32; 8]; 2]>) = (None, None);
+            for (i, w) in w.iter().enumerate() {
+                let expected = w.to_f32();
+                let loaded = loaded.map(|loaded| loaded[i]);
+                let forms = loaded.into_iter().chain(halves.map(|h| h[i / 8][i % 8]));
+                for got in forms.chain([w.value()]) {
+                    assert!(
+                        got == expected || (got.is_nan() && expected.is_nan()),
+                        "{w:?}: {got}"
+                    );
+                    assert_eq!(got.is_sign_negative(), expected.is_sign_negative(), "{w:?}");
+                }
+            }
+        }
+    }
+}
