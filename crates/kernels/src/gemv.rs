@@ -186,7 +186,7 @@ mod avx2 {
     use std::arch::x86_64::*;
 
     use super::{LANES, Weight, rest};
-    use crate::prefetch;
+    use crate::prefetch::{self, DISTANCE};
 
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) fn block<W: Weight, const R: usize>(
@@ -197,9 +197,13 @@ mod avx2 {
     ) {
         let n = x[0].len();
         let whole = n - n % LANES;
-        let ahead = prefetch::distance();
+        let ahead = match size_of::<W>() {
+            4 => prefetch::distance(),
+            _ => DISTANCE, // they are expanded
+        };
         for (w, y) in w.chunks_exact(n).zip(y.chunks_mut(stride)) {
-            for (x, y) in x.iter().zip(y) {
+            for (r, (x, y)) in x.iter().zip(y).enumerate() {
+                let ahead = if r == 0 { ahead } else { 0 };
                 let mut lanes = [_mm256_setzero_ps(); LANES / 8];
                 for at in (0..whole).step_by(LANES) {
                     for line in (0..LANES).step_by(64 / size_of::<W>()) {

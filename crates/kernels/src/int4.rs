@@ -159,7 +159,7 @@ mod x86 {
 
     use super::{Activations, Block, QUADS, ROWS, start};
     use crate::activations::word;
-    use crate::prefetch;
+    use crate::prefetch::{self, DISTANCE};
 
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub(super) fn dots_vnni(x: &Activations, w: &[Block]) -> [f32; ROWS] {
@@ -196,35 +196,40 @@ mod x86 {
     #[target_feature(enable = "avx2,f16c")]
     pub(super) fn dots_avx2(x: &Activations, w: &[Block]) -> [f32; ROWS] {
         let nibble = _mm256_set1_epi8(15);
-        let mut out = [0.0; ROWS];
-        for (half, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let mut y = _mm256_setzero_ps();
-            for (x, w) in x.blocks.iter().zip(w) {
-                let groups = x.quads.as_chunks::<{ 2 * QUADS }>().0;
-                for (g, (x_quads, nibbles)) in groups.iter().zip(&w.nibbles).enumerate() {
-                    // Of each row the sums of 16 products, of columns 0 and 1, and of 2 and 3, of each quad: 16 * 15 * 127 < 2^15.
-                    let mut pairs = _mm256_setzero_si256();
-                    for (q, nibbles) in nibbles.iter().enumerate() {
-                        let nibbles = &nibbles.as_chunks::<8>().0[half];
+        let mut y = [_mm256_setzero_ps(); 2];
+        for (x, w) in x.blocks.iter().zip(w) {
+            prefetch::stream(&w.scales, DISTANCE);
+            let groups = x.quads.as_chunks::<{ 2 * QUADS }>().0;
+            for (g, (x_quads, nibbles)) in groups.iter().zip(&w.nibbles).enumerate() {
+                // Of each row the sums of 16 products, of columns 0 and 1, and of 2 and 3, of each quad: 16 * 15 * 127 < 2^15.
+                let mut pairs = [_mm256_setzero_si256(); 2];
+                for (q, nibbles) in nibbles.iter().enumerate() {
+                    prefetch::stream(nibbles, DISTANCE);
+                    let x = [x_quads[q], x_quads[QUADS + q]].map(|x| _mm256_set1_epi32(word(x)));
+                    for (pairs, nibbles) in pairs.iter_mut().zip(nibbles.as_chunks::<8>().0) {
                         // SAFETY: eight times four bytes.
                         let both = unsafe { _mm256_loadu_si256(nibbles.as_ptr().cast()) };
                         let low = _mm256_and_si256(both, nibble);
                         let high = _mm256_and_si256(_mm256_srli_epi16::<4>(both), nibble);
-                        let x = [x_quads[q], x_quads[QUADS + q]];
                         for (w, x) in [low, high].into_iter().zip(x) {
-                            let products = _mm256_maddubs_epi16(w, _mm256_set1_epi32(word(x)));
-                            pairs = _mm256_add_epi16(pairs, products);
+                            *pairs = _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(w, x));
                         }
                     }
+                }
+                let start = _mm256_set1_epi32(start(x, g));
+                let scales = w.scales[g].as_chunks::<8>().0;
+                for ((y, pairs), scales) in y.iter_mut().zip(pairs).zip(scales) {
                     let dots = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-                    let dots = _mm256_add_epi32(dots, _mm256_set1_epi32(start(x, g)));
-                    let scales = &w.scales[g].as_chunks::<8>().0[half];
+                    let dots = _mm256_add_epi32(dots, start);
                     // SAFETY: eight times two bytes.
                     let scales = unsafe { _mm_loadu_si128(scales.as_ptr().cast()) };
                     let scales = _mm256_mul_ps(_mm256_cvtph_ps(scales), _mm256_set1_ps(x.scale));
-                    y = _mm256_add_ps(y, _mm256_mul_ps(_mm256_cvtepi32_ps(dots), scales));
+                    *y = _mm256_add_ps(*y, _mm256_mul_ps(_mm256_cvtepi32_ps(dots), scales));
                 }
             }
+        }
+        let mut out = [0.0; ROWS];
+        for (out, y) in out.as_chunks_mut::<8>().0.iter_mut().zip(y) {
             // SAFETY: 8 floats, and the store asks for no alignment.
             unsafe { _mm256_storeu_ps(out.as_mut_ptr(), y) };
         }

@@ -79,7 +79,7 @@ mod x86 {
 
     use super::{Activations, Block, ROWS, start};
     use crate::activations::word;
-    use crate::prefetch;
+    use crate::prefetch::{self, DISTANCE};
 
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub(super) fn dots_vnni(x: &Activations, w: &[Block]) -> [f32; ROWS] {
@@ -105,13 +105,12 @@ mod x86 {
 
     #[target_feature(enable = "avx2")]
     pub(super) fn dots_avx2(x: &Activations, w: &[Block]) -> [f32; ROWS] {
-        let ahead = prefetch::distance();
         let mut y = [_mm256_setzero_ps(); 2];
         for (x, w) in x.blocks.iter().zip(w) {
             // Of each row the sum of two columns' products of each quad and that of the two others': 32 * 255 * 127 < 2^31.
             let mut pairs = [_mm256_setzero_si256(); ROWS / 4];
             for (x_quad, w) in x.quads.iter().zip(&w.0) {
-                prefetch::stream(w, ahead);
+                prefetch::stream(w, DISTANCE);
                 let x_quad = _mm256_cvtepi8_epi16(_mm_set1_epi32(word(*x_quad)));
                 for (pairs, w) in pairs.iter_mut().zip(w.as_chunks::<4>().0) {
                     // SAFETY: four times four bytes.
