@@ -17,7 +17,9 @@ pub(crate) struct Block([[Quad<u8>; ROWS]; BLOCK / 4]);
 impl Block {
     pub(crate) const ZEROS: Self = Self([[[OFFSET; 4]; ROWS]; BLOCK / 4]);
 
+    /// Weights of -128 are not allowed: they have no magnitude in 8 bits.
     pub(crate) fn set_row(&mut self, row: usize, weights: &[i8; BLOCK]) {
+        debug_assert!(!weights.contains(&i8::MIN));
         for (rows, quad) in self.0.iter_mut().zip(weights.as_chunks().0) {
             rows[row] = quad.map(|w: i8| w.cast_unsigned().wrapping_add(OFFSET));
         }
@@ -77,7 +79,7 @@ fn dots_plain(x: &Activations, w: &[Block]) -> [f32; ROWS] {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{Activations, Block, ROWS, start};
+    use super::{Activations, Block, OFFSET, ROWS, start};
     use crate::activations::word;
     use crate::prefetch::{self, DISTANCE};
 
@@ -105,25 +107,25 @@ mod x86 {
 
     #[target_feature(enable = "avx2")]
     pub(super) fn dots_avx2(x: &Activations, w: &[Block]) -> [f32; ROWS] {
+        let offset = _mm256_set1_epi8(OFFSET.cast_signed());
         let mut y = [_mm256_setzero_ps(); 2];
         for (x, w) in x.blocks.iter().zip(w) {
-            // Of each row the sum of two columns' products of each quad and that of the two others': 32 * 255 * 127 < 2^31.
-            let mut pairs = [_mm256_setzero_si256(); ROWS / 4];
+            let mut dots = [_mm256_setzero_si256(); 2];
             for (x_quad, w) in x.quads.iter().zip(&w.0) {
                 prefetch::stream(w, DISTANCE);
-                let x_quad = _mm256_cvtepi8_epi16(_mm_set1_epi32(word(*x_quad)));
-                for (pairs, w) in pairs.iter_mut().zip(w.as_chunks::<4>().0) {
-                    // SAFETY: four times four bytes.
-                    let w = unsafe { _mm_loadu_si128(w.as_ptr().cast()) };
-                    let products = _mm256_madd_epi16(_mm256_cvtepu8_epi16(w), x_quad);
-                    *pairs = _mm256_add_epi32(*pairs, products);
+                let x_quad = _mm256_set1_epi32(word(*x_quad));
+                let magnitudes = _mm256_abs_epi8(x_quad);
+                for (dots, w) in dots.iter_mut().zip(w.as_chunks::<8>().0) {
+                    // SAFETY: eight times four bytes.
+                    let w = unsafe { _mm256_loadu_si256(w.as_ptr().cast()) };
+                    // The instruction wants one factor unsigned, so the weight takes over the sign; the sum of two products is 2 * 127 * 127 < 2^15 at most.
+                    let w = _mm256_sign_epi8(_mm256_xor_si256(w, offset), x_quad);
+                    let pairs = _mm256_maddubs_epi16(magnitudes, w);
+                    let quads = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+                    *dots = _mm256_add_epi32(*dots, quads);
                 }
             }
-            for (y, [low, high]) in y.iter_mut().zip(pairs.as_chunks::<2>().0) {
-                // The sums of pairs, with the middle quarters swapped.
-                let dots = _mm256_hadd_epi32(*low, *high);
-                let dots = _mm256_permute4x64_epi64::<0b11_01_10_00>(dots);
-                let dots = _mm256_add_epi32(dots, _mm256_set1_epi32(start(x)));
+            for (y, dots) in y.iter_mut().zip(dots) {
                 let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(dots), _mm256_set1_ps(x.scale));
                 *y = _mm256_add_ps(*y, scaled);
             }
@@ -153,7 +155,7 @@ mod tests {
         check_forms(dots_plain, &forms, |b| {
             let mut block = Block::ZEROS;
             for row in 0..ROWS {
-                let weight = |i| ((b * 89 + (row * BLOCK + i) * 57) % 255) as u8 as i8;
+                let weight = |i| (((b * 89 + (row * BLOCK + i) * 57) % 255) as i16 - 127) as i8;
                 block.set_row(row, &std::array::from_fn(weight));
             }
             block
