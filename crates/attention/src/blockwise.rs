@@ -53,10 +53,11 @@ pub(crate) fn attend_train(
         .collect();
     (heads(q, k, v, num_heads), contexts, rows)
         .into_par_iter()
+        .with_max_len(1) // rayon would make two tasks a thread, and who ends first would wait for half of them
         .enumerate()
-        .for_each_init(Vec::new, |scores, (i, (head, context, log_sums))| {
+        .for_each(|(i, (head, context, log_sums))| {
             let dropout = head_dropout(mask.as_ref(), dropout, i, num_tokens);
-            head.forward(dropout.as_ref(), scores, log_sums, context);
+            head.forward(dropout.as_ref(), log_sums, context);
         });
     let cache = AttendCache {
         log_sums,
@@ -88,6 +89,7 @@ pub(crate) fn attend_backward(
     let [d_q, d_k, d_v] = grads.each_mut().map(|d| split_heads_mut(d, num_heads));
     (heads(q, k, v, num_heads), d_q, d_k, d_v)
         .into_par_iter()
+        .with_max_len(1)
         .enumerate()
         .for_each(|(i, (head, queries, keys, values))| {
             let dropout = head_dropout(mask.as_ref(), dropout, i, num_tokens);

@@ -50,17 +50,14 @@ pub(crate) struct HeadDropout<'a> {
 
 impl Head<'_> {
     /// Writes the context vectors (new, head_dim), and the logarithm of each query's sum of exponentials to `log_sums` (new).
-    ///
-    /// `scores` is scratch space: what an earlier head left there doesn't matter.
     pub(crate) fn forward(
         &self,
         dropout: Option<&HeadDropout>,
-        scores: &mut Vec<f32>,
         log_sums: &mut [f32],
         mut context: ArrayViewMut2<f32>,
     ) {
         let largest = BLOCK.min(self.queries.nrows()) * self.keys.nrows();
-        scores.reserve_exact(largest.saturating_sub(scores.len()));
+        let mut scores = buffer(largest);
         for rows in self.blocks() {
             let Head {
                 past,
@@ -68,7 +65,7 @@ impl Head<'_> {
                 keys,
                 values,
             } = self.block(&rows);
-            let mut p = matrix(scores, queries.nrows(), keys.nrows()); // (block, visible)
+            let mut p = matrix(&mut scores, queries.nrows(), keys.nrows()); // (block, visible)
             matmul_into_serial(&queries, &keys.t(), 0.0, p.view_mut());
             causal_softmax_rows(
                 p.view_mut(),
@@ -82,20 +79,20 @@ impl Head<'_> {
             let context = context.slice_mut(s![rows, ..]);
             matmul_into_serial(&p, &values, 0.0, context); // (block, head_dim)
         }
+        recycle([Array1::from(scores)]);
     }
 
     /// As [`forward`](Self::forward), when no backward pass will follow; one query takes a product of matrix and vector.
-    pub(crate) fn decode(&self, scores: &mut Vec<f32>, mut context: ArrayViewMut2<f32>) {
+    pub(crate) fn decode(&self, mut context: ArrayViewMut2<f32>) {
         let (new, n_keys) = (self.queries.nrows(), self.keys.nrows());
         if new != 1 {
-            return self.forward(None, scores, &mut vec![0.0; new], context);
+            return self.forward(None, &mut vec![0.0; new], context);
         }
-        scores.resize(scores.len().max(n_keys), 0.0);
         attend_query(
             self.queries.row(0).to_slice().expect("a row-major row"),
             (as_slice(&self.keys), as_slice(&self.values)),
             self.scale(),
-            &mut scores[..n_keys],
+            &mut vec![0.0; n_keys],
             context.as_slice_mut().expect("a row-major row"),
         );
     }

@@ -129,17 +129,11 @@ impl KvCache {
             .map(|(&new, &past)| new * (past + new) * queries.ncols())
             .sum();
         let heads = self.heads(new_tokens, &pasts, queries, context);
+        let attend = |(head, context): (Head, ArrayViewMut2<f32>)| head.decode(context);
         if work < PARALLEL_FROM {
-            let mut scores = Vec::new();
-            for (head, context) in heads {
-                head.decode(&mut scores, context);
-            }
+            heads.into_iter().for_each(attend);
         } else {
-            heads
-                .into_par_iter()
-                .for_each_init(Vec::new, |scores, (head, context)| {
-                    head.decode(scores, context);
-                });
+            heads.into_par_iter().with_max_len(1).for_each(attend);
         }
     }
 

@@ -69,12 +69,13 @@ pub(crate) fn for_each_task(
         return;
     }
     // A few tasks a thread even out what else the machine does; the results don't depend on it.
-    let even = (y.len().div_ceil(unit)).div_ceil(4 * rayon::current_num_threads());
+    let even = (y.len().div_ceil(unit)).div_ceil(8 * rayon::current_num_threads());
     let units = even.max(BYTES_PER_TASK / bytes.max(1)).max(1);
     if y.len() <= units * unit {
         return f(0, y);
     }
     y.par_chunks_mut(units * unit)
+        .with_max_len(1)
         .enumerate()
         .for_each(|(task, y)| f(task * units, y));
 }
