@@ -14,8 +14,6 @@ from torch.nn import functional as F
 from transformers import GPT2Config, GPT2LMHeadModel
 
 PRECISION = sys.argv[1] if len(sys.argv) > 1 else "f32"
-# With AVX-512 oneDNN multiplies in bf16; without, PyTorch does, number by number.
-BF16_PRODUCTS = torch.ops.mkldnn._is_mkldnn_bf16_supported()
 DTYPE = torch.bfloat16 if PRECISION == "bf16" else torch.float32
 
 
@@ -44,7 +42,8 @@ def prepare(work):
     kind = work.split()[0]
     if kind == "build":
         return build
-    if DTYPE is torch.bfloat16 and not BF16_PRODUCTS:
+    # With AVX-512 oneDNN multiplies in bf16; without, PyTorch does, number by number.
+    if DTYPE is torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         raise RuntimeError("without AVX-512, PyTorch's bf16 would take minutes")
     model = build(work)
     if PRECISION == "compiled":
