@@ -3,6 +3,7 @@
 //! They are rounded once, to 8 bits of mantissa in bf16 and to 11 in f16, ties to even; inputs and sums are f32.
 
 use half::{bf16, f16};
+use multiversion::multiversion;
 use ndarray::ArrayRef2;
 
 use crate::PackedMatrix;
@@ -33,15 +34,20 @@ impl<T: Weight> Format for Halves<T> {
     }
 
     fn expand(&self, i: usize, row: &mut [f32]) {
-        let weights = &self.0[i * row.len()..];
-        row.iter_mut()
-            .zip(weights)
-            .for_each(|(out, w)| *out = w.value());
+        widen(&self.0[i * row.len()..], row);
     }
 
     fn dots(&self, x: &ArrayRef2<f32>, y: &mut [f32]) {
         let rows = x.as_standard_layout();
         let rows = rows.as_slice().expect("standard layout is contiguous");
         widening_gemv(rows, x.nrows(), &self.0, y);
+    }
+}
+
+/// Writes the values of the first weights.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+fn widen<T: Weight>(weights: &[T], out: &mut [f32]) {
+    for (out, w) in out.iter_mut().zip(weights) {
+        *out = w.value();
     }
 }

@@ -47,11 +47,23 @@ impl Block {
         }
     }
 
-    pub(crate) fn weight(&self, row: usize, column: usize) -> f32 {
-        let (g, i) = (column / GROUP, column % GROUP);
-        let (q, shift) = (i / 4 % QUADS, i / (4 * QUADS) * 4);
-        let nibble = self.nibbles[g][q][row][i % 4] >> shift & 15;
-        self.scales[g][row].value() * (f32::from(nibble) - f32::from(OFFSET))
+    pub(crate) fn row(&self, row: usize) -> [f32; BLOCK] {
+        let mut weights = [0.0; BLOCK];
+        let groups = weights.as_chunks_mut::<GROUP>().0.iter_mut();
+        for ((group, nibbles), scales) in groups.zip(&self.nibbles).zip(&self.scales) {
+            let scale = scales[row].value();
+            let mut bytes = [[0; 4]; QUADS];
+            for (quad, rows) in bytes.iter_mut().zip(nibbles) {
+                *quad = rows[row];
+            }
+            let weight = |nibble: u8| scale * (f32::from(nibble) - f32::from(OFFSET));
+            let (low, high) = group.split_at_mut(GROUP / 2);
+            for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes.as_flattened()) {
+                *low = weight(byte & 15);
+                *high = weight(byte >> 4);
+            }
+        }
+        weights
     }
 }
 
@@ -280,15 +292,15 @@ mod tests {
         block.set_row(3, &weights);
         for (i, &w) in weights.iter().enumerate() {
             let step = block.scales[i / GROUP][3].value().abs();
-            let got = block.weight(3, i);
+            let got = block.row(3)[i];
             assert!((got - w).abs() < 0.6 * step, "{w}: {got}");
         }
-        assert!((50..BLOCK).all(|i| block.weight(3, i) == 0.0));
+        assert!(block.row(3)[50..].iter().all(|&w| w == 0.0));
         block.set_row(1, &[0.0; BLOCK]);
-        assert!((0..BLOCK).all(|i| block.weight(1, i) == 0.0));
-        assert!((0..BLOCK).all(|i| block.weight(2, i) == 0.0));
+        assert_eq!(block.row(1), [0.0; BLOCK]);
+        assert_eq!(block.row(2), [0.0; BLOCK]);
         block.set_row(2, &[1.0, f32::NAN]);
-        assert!(block.weight(2, 0).is_nan());
+        assert!(block.row(2)[0].is_nan());
     }
 
     #[test]
@@ -296,6 +308,6 @@ mod tests {
         let weights: [f32; GROUP] = std::array::from_fn(|i| (i % 16) as f32 - 8.0);
         let mut block = Block::ZEROS;
         block.set_row(15, &weights);
-        assert!((0..GROUP).all(|i| block.weight(15, i) == weights[i]));
+        assert_eq!(block.row(15)[..GROUP], weights);
     }
 }

@@ -47,9 +47,7 @@ impl Format for Nibbles {
     fn expand(&self, i: usize, row: &mut [f32]) {
         let blocks = &self.0[i / ROWS * row.len().div_ceil(BLOCK)..];
         for (block, out) in blocks.iter().zip(row.chunks_mut(BLOCK)) {
-            for (j, out) in out.iter_mut().enumerate() {
-                *out = block.weight(i % ROWS, j);
-            }
+            out.copy_from_slice(&block.row(i % ROWS)[..out.len()]);
         }
     }
 
