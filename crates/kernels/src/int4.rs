@@ -168,6 +168,7 @@ fn dots_plain(x: &Activations, w: &[Block]) -> [f32; ROWS] {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
+    use std::mem::transmute;
 
     use super::{Activations, Block, QUADS, ROWS, start};
     use crate::activations::word;
@@ -199,10 +200,8 @@ mod x86 {
                 y = _mm512_add_ps(y, _mm512_mul_ps(_mm512_cvtepi32_ps(dots), scales));
             }
         }
-        let mut out = [0.0; ROWS];
-        // SAFETY: 16 floats, and the store asks for no alignment.
-        unsafe { _mm512_storeu_ps(out.as_mut_ptr(), y) };
-        out
+        // SAFETY: 16 floats either way.
+        unsafe { transmute::<__m512, [f32; ROWS]>(y) }
     }
 
     #[target_feature(enable = "avx2,f16c")]
@@ -240,12 +239,8 @@ mod x86 {
                 }
             }
         }
-        let mut out = [0.0; ROWS];
-        for (out, y) in out.as_chunks_mut::<8>().0.iter_mut().zip(y) {
-            // SAFETY: 8 floats, and the store asks for no alignment.
-            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), y) };
-        }
-        out
+        // SAFETY: 16 floats either way.
+        unsafe { transmute::<[__m256; 2], [f32; ROWS]>(y) }
     }
 }
 
