@@ -136,33 +136,43 @@ fn products(peers: &mut Peers) -> Vec<f64> {
     speeds(ours).chain(speeds(theirs)).collect()
 }
 
-/// 512 MiB on huge pages and as many on small ones, made when they are first read.
+/// 528 MB on huge pages and as many on small ones, made when they are first read.
 #[derive(Default)]
 pub(crate) struct Memory {
     pieces: Vec<Vec<Vec<u64>>>,
 }
 
 impl Memory {
-    /// Several ways, bytes a second: each thread reads a part of its own in order, asking for lines ahead of their reading or not.
+    /// Several ways, bytes a second: each thread reads a part of its own in order, asking for lines ahead of their reading or not, or four parts side by side.
     fn read(&mut self) -> Vec<f64> {
-        const WORDS: usize = 64 << 20;
-        /// 512 KiB: too small for the allocator of this program, so on the system's small pages.
-        const SMALL: usize = 1 << 16;
+        /// No power of two: parts side by side would meet in the same sets of the caches.
+        const WORDS: usize = 66_000_000;
+        type Sum = fn(&[u64], usize) -> u64;
+        const IN_ORDER: Sum = kernels::sum_of_words::<1>;
+        const WAYS: [(Sum, usize); 5] = [
+            (IN_ORDER, 0),
+            (IN_ORDER, 4096),
+            (IN_ORDER, 8192),
+            (IN_ORDER, 16384),
+            (kernels::sum_of_words::<4>, 0),
+        ];
+        /// 480 kB: too small for the allocator of this program, so on the system's small pages.
+        const SMALL: usize = 60_000;
         let threads = rayon::current_num_threads();
         if self.pieces.is_empty() {
             let of = |piece: usize| (0..WORDS / piece).map(|_| vec![1; piece]).collect();
-            self.pieces = vec![of(WORDS.div_ceil(threads)), of(SMALL)];
+            self.pieces = vec![of(WORDS / threads), of(SMALL)];
         }
         let mut speeds = Vec::new();
         for pieces in &self.pieces {
             let bytes = 8 * pieces.iter().map(Vec::len).sum::<usize>();
-            for ahead in [0, 4096, 8192, 16384] {
+            for (sum, ahead) in WAYS {
                 let pass = || {
                     pieces
                         .par_chunks(pieces.len().div_ceil(threads))
                         .for_each(|part| {
                             for piece in part {
-                                black_box(kernels::sum_of_words(piece, ahead));
+                                black_box(sum(piece, ahead));
                             }
                         });
                 };

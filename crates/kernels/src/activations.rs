@@ -23,8 +23,9 @@ pub(crate) type Quad<T> = [T; 4];
 
 /// Four activations as a vector instruction takes them.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn word(quad: Quad<i8>) -> i32 {
-    i32::from_ne_bytes(quad.map(i8::cast_unsigned))
+#[inline]
+pub(crate) fn word([a, b, c, d]: Quad<i8>) -> i32 {
+    i32::from_ne_bytes([a as u8, b as u8, c as u8, d as u8])
 }
 
 /// One row of activations, in blocks of 64 columns, with zeros behind its end.
@@ -42,23 +43,27 @@ pub(crate) struct ActivationBlock {
     pub(crate) sums: [i32; BLOCK / GROUP],
 }
 
-/// `y += W x^T` (outputs, rows) for `x` (rows, inputs) of one row at least, by `dots(panel, row of x, blocks of the panel)` for each 16 rows of W; `w` has those of each panel side by side.
-pub(crate) fn add_dots<B: Sync>(
+/// `y += W x^T` (outputs, rows) for `x` (rows, inputs) of one row at least, by `dots(panel, row of x, blocks of each panel)` for T panels of 16 rows of W, the first of them being `panel`; `w` has a panel's blocks side by side.
+pub(crate) fn add_dots<B: Sync, const T: usize>(
     x: &ArrayRef2<f32>,
     w: &[B],
     y: &mut [f32],
-    dots: impl Fn(usize, &Activations, &[B]) -> [f32; ROWS] + Sync,
+    dots: impl Fn(usize, &Activations, [&[B]; T]) -> [[f32; ROWS]; T] + Sync,
 ) {
     let n = x.ncols().div_ceil(BLOCK);
     let of_row = |row: ArrayView1<f32>| Activations::quantise(&row.to_vec());
     let x: Vec<_> = x.rows().into_iter().map(of_row).collect();
-    for_each_task(y, ROWS * x.len(), n * size_of::<B>(), |first, y| {
-        let panels = w[first * n..].chunks_exact(n).enumerate();
-        for ((i, w), y) in panels.zip(y.chunks_mut(ROWS * x.len())) {
+    let unit = T * ROWS * x.len();
+    for_each_task(y, unit, T * n * size_of::<B>(), |first, y| {
+        let units = w[first * T * n..].chunks(T * n).enumerate();
+        for ((i, w), y) in units.zip(y.chunks_mut(unit)) {
+            // The last unit may have fewer; there the last panel is multiplied again, and not added.
+            let last = w.len() / n - 1;
+            let panels = std::array::from_fn(|t| &w[t.min(last) * n..][..n]);
             for (r, x_row) in x.iter().enumerate() {
-                let dots = dots(first + i, x_row, w);
+                let dots = dots((first + i) * T, x_row, panels);
                 y.chunks_mut(x.len())
-                    .zip(dots)
+                    .zip(dots.as_flattened())
                     .for_each(|(y, dot)| y[r] += dot);
             }
         }

@@ -174,7 +174,8 @@ pub fn layer_norm_backward(d_out: &[f32], scale: &[f32], rstd: f32, d_x: &mut [f
         add(d, s, x);
     }
     add(d_rest, s_rest, x_rest);
-    let [mean, mean_dot] = [d_sum, d_dot].map(|sum| reduce::sum_of_lanes(sum) / n);
+    let mean = reduce::sum_of_lanes(d_sum) / n;
+    let mean_dot = reduce::sum_of_lanes(d_dot) / n;
     for i in 0..d_x.len() {
         let d_x_hat = d_out[i] * scale[i];
         d_x[i] = rstd * (d_x_hat - mean - d_x[i] * mean_dot);

@@ -164,7 +164,7 @@ mod avx512 {
                 }
             }
             for r in 0..R {
-                let dot = sum(lanes.map(|lanes| lanes[r]));
+                let dot = sum([lanes[0][r], lanes[1][r], lanes[2][r], lanes[3][r]]);
                 y[r] += dot + rest(&x[r][whole..], &w[whole..]);
             }
         }
@@ -181,13 +181,13 @@ mod avx512 {
     }
 }
 
-/// As with AVX-512, but for a row of `x` after the other: there are not registers enough for several, and the first cache keeps the row of weights that all meet.
+/// As with AVX-512, but for a row of `x` after the other: there are not registers enough for several, and the first cache keeps the rows of weights that all meet.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::*;
 
     use super::{LANES, Weight, rest};
-    use crate::prefetch::{self, DISTANCE};
+    use crate::prefetch::{self, DISTANCE, STREAMS};
 
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) fn block<W: Weight, const R: usize>(
@@ -197,44 +197,82 @@ mod avx2 {
         stride: usize,
     ) {
         let n = x[0].len();
-        let whole = n - n % LANES;
-        let ahead = match size_of::<W>() {
-            4 => prefetch::distance(),
-            _ => DISTANCE, // they are expanded
-        };
-        for (w, y) in w.chunks_exact(n).zip(y.chunks_mut(stride)) {
+        let (mut ahead, mut done) = (prefetch::distance(), 0);
+        if R == 1 && ahead == 0 {
+            done = side_by_side(x[0], w, y, stride);
+        }
+        if size_of::<W>() < 4 {
+            ahead = DISTANCE; // they are expanded
+        }
+        let rows = w.chunks_exact(n).zip(y.chunks_mut(stride)).skip(done);
+        for (w, y) in rows {
             for (r, (x, y)) in x.iter().zip(y).enumerate() {
-                let ahead = if r == 0 { ahead } else { 0 };
-                let mut lanes = [_mm256_setzero_ps(); LANES / 8];
-                for at in (0..whole).step_by(LANES) {
-                    for line in (0..LANES).step_by(64 / size_of::<W>()) {
-                        prefetch::stream(w.as_ptr().wrapping_add(at + line), ahead);
-                    }
-                    for (part, lane) in lanes.iter_mut().enumerate() {
-                        let at = at + 8 * part;
-                        // SAFETY: `at + 8 <= whole <= n`, the length of `w` and of `x`,
-                        // and the CPU has the instructions, or this function could not have been called.
-                        let (x, w) = unsafe {
-                            let x = _mm256_loadu_ps(x.as_ptr().add(at));
-                            (x, W::load8(w.as_ptr().add(at)))
-                        };
-                        *lane = _mm256_fmadd_ps(x, w, *lane);
-                    }
-                }
-                *y += sum(lanes) + rest(&x[whole..], &w[whole..]);
+                let [dot] = dots(x, [w], if r == 0 { ahead } else { 0 });
+                *y += dot;
             }
         }
+    }
+
+    /// As [`block`] for one row, but for the last rows of weights if they are no multiple of [`STREAMS`]; how many were done.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) fn side_by_side<W: Weight>(
+        x: &[f32],
+        w: &[W],
+        y: &mut [f32],
+        stride: usize,
+    ) -> usize {
+        let n = x.len();
+        let part = w.len() / n / STREAMS;
+        for i in 0..part {
+            let mut rows = [w; STREAMS];
+            for (s, row) in rows.iter_mut().enumerate() {
+                *row = &w[(s * part + i) * n..][..n];
+            }
+            for (s, dot) in dots(x, rows, 0).into_iter().enumerate() {
+                y[(s * part + i) * stride] += dot;
+            }
+        }
+        STREAMS * part
+    }
+
+    /// The dot products of a row of `x` with S rows of weights, which are read side by side.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn dots<W: Weight, const S: usize>(x: &[f32], w: [&[W]; S], ahead: usize) -> [f32; S] {
+        let n = x.len();
+        let whole = n - n % LANES;
+        let mut lanes = [[_mm256_setzero_ps(); LANES / 8]; S];
+        for at in (0..whole).step_by(LANES) {
+            for (lanes, w) in lanes.iter_mut().zip(w) {
+                for line in (0..LANES).step_by(64 / size_of::<W>()) {
+                    prefetch::stream(w.as_ptr().wrapping_add(at + line), ahead);
+                }
+                for (part, lane) in lanes.iter_mut().enumerate() {
+                    let at = at + 8 * part;
+                    // SAFETY: `at + 8 <= whole <= n`, the length of `x` and of each row of weights,
+                    // and the CPU has the instructions, or this function could not have been called.
+                    let (x, w) = unsafe {
+                        let x = _mm256_loadu_ps(x.as_ptr().add(at));
+                        (x, W::load8(w.as_ptr().add(at)))
+                    };
+                    *lane = _mm256_fmadd_ps(x, w, *lane);
+                }
+            }
+        }
+        let mut dots = [0.0; S];
+        for s in 0..S {
+            dots[s] = sum(lanes[s]) + rest(&x[whole..], &w[s][whole..]);
+        }
+        dots
     }
 
     /// Joins the lanes in the order of the plain version.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn sum(lanes: [__m256; LANES / 8]) -> f32 {
-        let (first, second) = lanes.split_at(LANES / 16);
-        let sums: [__m256; LANES / 16] =
-            std::array::from_fn(|i| _mm256_add_ps(first[i], second[i]));
-        let low = _mm256_add_ps(sums[0], sums[2]);
-        let high = _mm256_add_ps(sums[1], sums[3]);
+        let [a, b, c, d, e, f, g, h] = lanes;
+        let low = _mm256_add_ps(_mm256_add_ps(a, e), _mm256_add_ps(c, g));
+        let high = _mm256_add_ps(_mm256_add_ps(b, f), _mm256_add_ps(d, h));
         sum_of_eight(_mm256_add_ps(low, high))
     }
 
@@ -323,6 +361,14 @@ mod tests {
                 // SAFETY: the CPU has the instructions.
                 unsafe { avx2::block(rows, &w, &mut y, 2) };
                 assert_eq!(y, expected, "AVX2, {n} x {m}");
+                y.fill(0.5);
+                // SAFETY: as above.
+                let done = unsafe { avx2::side_by_side(&x[..n], &w, &mut y, 2) };
+                assert_eq!(done, m / 4 * 4);
+                for (i, y) in y.chunks(2).enumerate() {
+                    let at_first = if i < done { expected[2 * i] } else { 0.5 };
+                    assert_eq!(y, [at_first, 0.5], "side by side, {i} of {n} x {m}");
+                }
             }
         }
     }

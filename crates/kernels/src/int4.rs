@@ -190,7 +190,10 @@ mod x86 {
                     let both = unsafe { _mm512_loadu_si512(nibbles.as_ptr().cast()) };
                     let low = _mm512_and_si512(both, nibble);
                     let high = _mm512_and_si512(_mm512_srli_epi32::<4>(both), nibble);
-                    let x = [x_quads[q], x_quads[QUADS + q]].map(|x| _mm512_set1_epi32(word(x)));
+                    let x = [
+                        _mm512_set1_epi32(word(x_quads[q])),
+                        _mm512_set1_epi32(word(x_quads[QUADS + q])),
+                    ];
                     dots = _mm512_dpbusd_epi32(dots, low, x[0]);
                     dots = _mm512_dpbusd_epi32(dots, high, x[1]);
                 }
@@ -216,7 +219,10 @@ mod x86 {
                 let mut pairs = [_mm256_setzero_si256(); 2];
                 for (q, nibbles) in nibbles.iter().enumerate() {
                     prefetch::stream(nibbles, DISTANCE);
-                    let x = [x_quads[q], x_quads[QUADS + q]].map(|x| _mm256_set1_epi32(word(x)));
+                    let x = [
+                        _mm256_set1_epi32(word(x_quads[q])),
+                        _mm256_set1_epi32(word(x_quads[QUADS + q])),
+                    ];
                     for (pairs, nibbles) in pairs.iter_mut().zip(nibbles.as_chunks::<8>().0) {
                         // SAFETY: eight times four bytes.
                         let both = unsafe { _mm256_loadu_si256(nibbles.as_ptr().cast()) };

@@ -52,6 +52,6 @@ impl Format for Nibbles {
     }
 
     fn dots(&self, x: &ArrayRef2<f32>, y: &mut [f32]) {
-        add_dots(x, &self.0, y, |_, x, w| int4::dots(x, w));
+        add_dots(x, &self.0, y, |_, x, [w]| [int4::dots(x, w)]);
     }
 }

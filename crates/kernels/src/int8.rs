@@ -39,21 +39,21 @@ fn start(x: &ActivationBlock) -> i32 {
     -i32::from(OFFSET) * x.sums.iter().sum::<i32>()
 }
 
-/// The dot products of 16 rows, without the rows' scales; `w` has as many blocks as `x`.
-pub(crate) fn dots(x: &Activations, w: &[Block]) -> [f32; ROWS] {
-    debug_assert_eq!(x.blocks.len(), w.len());
+/// The dot products of T times 16 rows, without the rows' scales; each of `w` has as many blocks as `x`.
+pub(crate) fn dots<const T: usize>(x: &Activations, w: [&[Block]; T]) -> [[f32; ROWS]; T] {
+    debug_assert!(w.iter().all(|w| w.len() == x.blocks.len()));
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
             // SAFETY: the CPU has the instructions.
-            return unsafe { x86::dots_vnni(x, w) };
+            return w.map(|w| unsafe { x86::dots_vnni(x, w) });
         }
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the CPU has the instructions.
             return unsafe { x86::dots_avx2(x, w) };
         }
     }
-    dots_plain(x, w)
+    w.map(|w| dots_plain(x, w))
 }
 
 /// What the other versions are tested against.
@@ -105,32 +105,41 @@ mod x86 {
     }
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn dots_avx2(x: &Activations, w: &[Block]) -> [f32; ROWS] {
-        let offset = _mm256_set1_epi8(OFFSET.cast_signed());
-        let mut y = [_mm256_setzero_ps(); 2];
-        for (x, w) in x.blocks.iter().zip(w) {
-            let mut dots = [_mm256_setzero_si256(); 2];
-            for (x_quad, w) in x.quads.iter().zip(&w.0) {
-                prefetch::stream(w, DISTANCE);
+    pub(super) fn dots_avx2<const T: usize>(x: &Activations, w: [&[Block]; T]) -> [[f32; ROWS]; T] {
+        let ahead = if T == 1 { DISTANCE } else { 0 };
+        let mut y = [[_mm256_setzero_ps(); 2]; T];
+        for (b, x) in x.blocks.iter().enumerate() {
+            let mut dots = [[_mm256_setzero_si256(); 2]; T];
+            for (q, x_quad) in x.quads.iter().enumerate() {
                 let x_quad = _mm256_set1_epi32(word(*x_quad));
-                let magnitudes = _mm256_abs_epi8(x_quad);
-                for (dots, w) in dots.iter_mut().zip(w.as_chunks::<8>().0) {
-                    // SAFETY: eight times four bytes.
-                    let w = unsafe { _mm256_loadu_si256(w.as_ptr().cast()) };
-                    // The instruction wants one factor unsigned, so the weight takes over the sign; the sum of two products is 2 * 127 * 127 < 2^15 at most.
-                    let w = _mm256_sign_epi8(_mm256_xor_si256(w, offset), x_quad);
-                    let pairs = _mm256_maddubs_epi16(magnitudes, w);
-                    let quads = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-                    *dots = _mm256_add_epi32(*dots, quads);
+                for (dots, w) in dots.iter_mut().zip(w) {
+                    let w = &w[b].0[q];
+                    prefetch::stream(w, ahead);
+                    for (dots, w) in dots.iter_mut().zip(w.as_chunks::<8>().0) {
+                        // SAFETY: eight times four bytes.
+                        let w = unsafe { _mm256_loadu_si256(w.as_ptr().cast()) };
+                        *dots = _mm256_add_epi32(*dots, quads(x_quad, w));
+                    }
                 }
             }
-            for (y, dots) in y.iter_mut().zip(dots) {
-                let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(dots), _mm256_set1_ps(x.scale));
+            for (y, dots) in y.as_flattened_mut().iter_mut().zip(dots.as_flattened()) {
+                let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(*dots), _mm256_set1_ps(x.scale));
                 *y = _mm256_add_ps(*y, scaled);
             }
         }
         // SAFETY: 16 floats either way.
-        unsafe { transmute::<[__m256; 2], [f32; ROWS]>(y) }
+        y.map(|y| unsafe { transmute::<[__m256; 2], [f32; ROWS]>(y) })
+    }
+
+    /// The sums of each four products.
+    ///
+    /// The instruction wants one factor unsigned, so the weight takes over the sign; the sum of two products is 2 * 127 * 127 < 2^15 at most.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn quads(x: __m256i, stored: __m256i) -> __m256i {
+        let w = _mm256_xor_si256(stored, _mm256_set1_epi8(OFFSET.cast_signed()));
+        let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(w, x));
+        _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
     }
 }
 
@@ -141,11 +150,16 @@ mod tests {
 
     #[test]
     fn every_instruction_set_gives_the_bits_of_the_plain_loop() {
-        let mut forms: Vec<Form<Block>> = vec![("the best of this machine", dots)];
+        let mut forms: Vec<Form<Block>> =
+            vec![("the best of this machine", |x, w| dots(x, [w])[0])];
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the CPU has the instructions.
-            forms.push(("AVX2", |x, w| unsafe { x86::dots_avx2(x, w) }));
+            forms.push(("AVX2", |x, w| unsafe { x86::dots_avx2(x, [w])[0] }));
+            // SAFETY: as above.
+            forms.push(("AVX2, four at once", |x, w| unsafe {
+                x86::dots_avx2(x, [w; 4])[2]
+            }));
         }
         check_forms(dots_plain, &forms, |b| {
             let mut block = Block::ZEROS;
@@ -161,7 +175,7 @@ mod tests {
     fn extreme_bytes_do_not_saturate() {
         let x = Activations::quantise(&[1.0; BLOCK]);
         let expected = 64.0 * 127.0 * 127.0 * (1.0 / 127.0);
-        for y in dots(&x, &[Block([[[255; 4]; ROWS]; BLOCK / 4])]) {
+        for y in dots(&x, [&[Block([[[255; 4]; ROWS]; BLOCK / 4])]])[0] {
             assert!((y - expected).abs() < 1e-2, "{y} not {expected}");
         }
     }

@@ -9,6 +9,7 @@ use crate::activations::{self, BLOCK, ROWS, add_dots};
 use crate::huge_pages::room;
 use crate::int8::{self, Block};
 use crate::packed_matrix::Format;
+use crate::prefetch::{self, STREAMS};
 
 /// Each row in multiples of its largest magnitude / 127.
 pub type Int8Matrix = PackedMatrix<Bytes>;
@@ -54,9 +55,20 @@ impl Format for Bytes {
     }
 
     fn dots(&self, x: &ArrayRef2<f32>, y: &mut [f32]) {
-        add_dots(x, &self.blocks, y, |panel, x, w| {
+        // Where nothing is asked for ahead, a single row of `x` meets several panels of weights at once.
+        match (x.nrows(), prefetch::distance()) {
+            (1, 0) => self.add_dots::<STREAMS>(x, y),
+            _ => self.add_dots::<1>(x, y),
+        }
+    }
+}
+
+impl Bytes {
+    fn add_dots<const T: usize>(&self, x: &ArrayRef2<f32>, y: &mut [f32]) {
+        add_dots::<_, T>(x, &self.blocks, y, |panel, x, w| {
             let mut dots = int8::dots(x, w);
-            for (dot, scale) in dots.iter_mut().zip(&self.scales[panel * ROWS..]) {
+            let scales = &self.scales[panel * ROWS..];
+            for (dot, scale) in dots.as_flattened_mut().iter_mut().zip(scales) {
                 *dot *= scale;
             }
             dots

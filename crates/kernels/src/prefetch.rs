@@ -11,6 +11,9 @@ use std::sync::OnceLock;
 
 use multiversion::multiversion;
 
+/// Rows of weights that a thread reads side by side where it asks for nothing ahead.
+pub(crate) const STREAMS: usize = 4;
+
 /// Numbers of a cache line.
 pub(crate) const LINE: usize = 16;
 
@@ -70,19 +73,26 @@ mod none {
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use none::*;
 
-/// The sum of `words`, read in order in wide loads: what a bench times to know how fast memory can be read.
+/// The sum of `words`, read in wide loads in S parts side by side: what a bench times to know how fast memory can be read.
 ///
 /// If `ahead` is not 0, each line is asked for so many bytes before it is read, and again at a quarter of them.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub fn sum_of_words(words: &[u64], ahead: usize) -> u64 {
+pub fn sum_of_words<const S: usize>(words: &[u64], ahead: usize) -> u64 {
     let mut lanes = [0u64; 32];
     let (chunks, rest) = words.as_chunks::<32>();
-    for chunk in chunks {
+    let mut add = |chunk: &[u64; 32]| {
         chunk.chunks(8).for_each(|l| stream(l.as_ptr(), ahead));
         for (lane, word) in lanes.iter_mut().zip(chunk) {
             *lane = lane.wrapping_add(*word);
         }
+    };
+    let part = chunks.len() / S;
+    for i in 0..part {
+        for s in 0..S {
+            add(&chunks[s * part + i]);
+        }
     }
+    chunks[S * part..].iter().for_each(add);
     let words = lanes.iter().chain(rest);
     words.fold(0, |sum, word| sum.wrapping_add(*word))
 }
@@ -93,10 +103,11 @@ mod tests {
 
     #[test]
     fn every_word_is_read_once() {
-        for n in [0, 1, 31, 32, 100] {
+        for n in [0, 1, 31, 32, 100, 1000] {
             let words: Vec<u64> = (1..=n).collect();
             for ahead in [0, 4096] {
-                assert_eq!(sum_of_words(&words, ahead), n * (n + 1) / 2);
+                assert_eq!(sum_of_words::<1>(&words, ahead), n * (n + 1) / 2);
+                assert_eq!(sum_of_words::<4>(&words, ahead), n * (n + 1) / 2);
             }
         }
     }

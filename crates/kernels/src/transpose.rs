@@ -106,7 +106,8 @@ unsafe fn avx2_square(square: Square) {
     for half in [0, SIDE / 2] {
         // SAFETY: the caller's promise.
         let four = |r| unsafe { _mm_loadu_ps(square.row(r).add(half)) };
-        let [a, b, c, d] = [0, 1, 2, 3].map(|r| _mm256_set_m128(four(r + 4), four(r)));
+        let both = |r| _mm256_set_m128(four(r + 4), four(r));
+        let (a, b, c, d) = (both(0), both(1), both(2), both(3));
         let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
         let (ab_high, cd_high) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
         let columns = [
