@@ -62,9 +62,8 @@ pub(crate) fn add_dots<B: Sync, const T: usize>(
             let panels = std::array::from_fn(|t| &w[t.min(last) * n..][..n]);
             for (r, x_row) in x.iter().enumerate() {
                 let dots = dots((first + i) * T, x_row, panels);
-                y.chunks_mut(x.len())
-                    .zip(dots.as_flattened())
-                    .for_each(|(y, dot)| y[r] += dot);
+                let y = y[r..].iter_mut().step_by(x.len());
+                y.zip(dots.as_flattened()).for_each(|(y, dot)| *y += dot);
             }
         }
     });
