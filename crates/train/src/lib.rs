@@ -24,6 +24,7 @@ mod state;
 mod trainer;
 
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+pub use ::checkpoint::{CheckpointError, JsonProblem};
 pub use {dataloader, gpt, tokenizer, torch_rng};
 
 pub use gpt::Parameters;
