@@ -1,7 +1,7 @@
 //! The product of a few rows with a matrix, `y = x W^T`, at the speed of memory, for weights in f32, bf16 or f16.
 //!
 //! Such a product reads every weight once and does two operations with it, so the tiling and packing of a general product only cost.
-//! Each thread walks its weight rows as one stream, in 64 lanes, whose order is the same for any number of rows of `x`, threads and instruction sets.
+//! Each thread walks its weight rows as one stream, or as four side by side, in 64 lanes, whose order is the same for any number of rows of `x`, threads and instruction sets.
 
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
