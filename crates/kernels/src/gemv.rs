@@ -181,7 +181,7 @@ mod avx512 {
     }
 }
 
-/// As with AVX-512, but for a row of `x` after the other: there are not registers enough for several, and the first cache keeps the rows of weights that all meet.
+/// As with AVX-512, but for a row of `x` after the other: there are not registers enough for several, and the first cache keeps the row of weights that all meet.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::*;
@@ -197,13 +197,14 @@ mod avx2 {
         stride: usize,
     ) {
         let n = x[0].len();
-        let (mut ahead, mut done) = (prefetch::distance(), 0);
-        if R == 1 && ahead == 0 {
-            done = side_by_side(x[0], w, y, stride);
-        }
-        if size_of::<W>() < 4 {
-            ahead = DISTANCE; // they are expanded
-        }
+        let done = match (R, prefetch::distance()) {
+            (1, 0) => side_by_side(x[0], w, y, stride),
+            _ => 0,
+        };
+        let ahead = match size_of::<W>() {
+            4 => prefetch::distance(),
+            _ => DISTANCE, // they are expanded
+        };
         let rows = w.chunks_exact(n).zip(y.chunks_mut(stride)).skip(done);
         for (w, y) in rows {
             for (r, (x, y)) in x.iter().zip(y).enumerate() {

@@ -75,3 +75,23 @@ impl Bytes {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+
+    #[test]
+    fn several_panels_at_once_give_the_bits_of_one() {
+        let numbers = |step| move |(i, j)| ((i * 5 + j * step) % 97) as f32 / 48.0 - 1.0;
+        for outputs in [5, 64, 200] {
+            let w = Bytes::from_f32(&Array2::from_shape_fn((outputs, 130), numbers(11)));
+            let x = Array2::from_shape_fn((3, 130), numbers(7));
+            let (mut y, mut expected) = (vec![0.5; 3 * outputs], vec![0.5; 3 * outputs]);
+            w.add_dots::<STREAMS>(&x, &mut y);
+            w.add_dots::<1>(&x, &mut expected);
+            assert_eq!(y, expected, "{outputs} outputs");
+        }
+    }
+}
