@@ -67,17 +67,30 @@ pub fn dot(x: &[f32], y: &[f32]) -> f32 {
 #[inline(always)]
 pub(crate) fn dot_in_lanes(x: &[f32], y: &[f32]) -> f32 {
     let mut lanes = [0.0f32; LANES];
-    let (x_chunks, x_rest) = x.as_chunks::<LANES>();
-    let (y_chunks, y_rest) = y.as_chunks::<LANES>();
+    let (x_chunks, x_rest) = x.as_chunks();
+    let (y_chunks, y_rest) = y.as_chunks();
     for (a, b) in x_chunks.iter().zip(y_chunks) {
-        for i in 0..LANES {
-            lanes[i] += a[i] * b[i];
-        }
+        add_products(&mut lanes, a, b);
     }
-    for (i, (a, b)) in x_rest.iter().zip(y_rest).enumerate() {
-        lanes[i] += a * b;
+    if !x_rest.is_empty() {
+        add_products(&mut lanes, &padded(x_rest), &padded(y_rest));
     }
     sum_of_lanes(lanes)
+}
+
+#[inline(always)]
+fn add_products(lanes: &mut [f32; LANES], a: &[f32; LANES], b: &[f32; LANES]) {
+    for i in 0..LANES {
+        lanes[i] += a[i] * b[i];
+    }
+}
+
+/// The last numbers with zeros behind them: lanes of which only some are added to would be kept in memory.
+#[inline(always)]
+fn padded(rest: &[f32]) -> [f32; LANES] {
+    let mut chunk = [0.0; LANES];
+    chunk[..rest.len()].copy_from_slice(rest);
+    chunk
 }
 
 /// The sum of a power of two of lanes, in the order of [`fold`].

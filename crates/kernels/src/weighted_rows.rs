@@ -13,11 +13,11 @@ pub(crate) fn dots(x: &[f32], rows: &[f32], next: &[f32], out: &mut [f32]) {
     let (n, ahead) = (x.len(), prefetch::distance());
     let rows = rows.chunks_exact(n).zip(next.chunks_exact(n));
     for ((row, next), out) in rows.zip(out) {
-        if ahead > 0 {
-            for (row, next) in row.chunks(LINE).zip(next.chunks(LINE)) {
+        for (row, next) in row.chunks(LINE).zip(next.chunks(LINE)) {
+            if ahead > 0 {
                 prefetch::line(row.as_ptr(), ahead / 4);
-                prefetch::far_line(next.as_ptr(), 0);
             }
+            prefetch::far_line(next.as_ptr(), 0);
         }
         *out = dot_in_lanes(x, row);
     }
