@@ -62,12 +62,11 @@ struct Options {
 /// Measures, prints the table, writes the JSON file, checks the targets.
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
-    if let Some(threads) = options.threads {
-        rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build_global()
-            .context("the thread pool was started before the bench")?;
-    }
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(options.threads.unwrap_or(0)) // 0: as rayon decides
+        .use_current_thread() // as `gpt` does
+        .build_global()
+        .context("could not start the threads to compute with")?;
     if let Some(work) = &options.memory_of {
         return memory::of_ours(work);
     }

@@ -32,14 +32,14 @@ pub(crate) fn use_threads_beside(threads: Option<usize>, processes: usize) -> Re
 }
 
 /// Builds rayon's global pool, with one thread for each core unless told otherwise.
+///
+/// The calling thread is one of them: to hand each token or training step to another one and to sleep meanwhile takes some 50 microseconds.
 pub(crate) fn use_threads(threads: Option<usize>) -> Result<()> {
-    let Some(threads) = threads else {
-        return Ok(()); // rayon builds it on first use and reads RAYON_NUM_THREADS
-    };
     rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
+        .num_threads(threads.unwrap_or(0)) // 0: RAYON_NUM_THREADS, or one for each core
+        .use_current_thread()
         .build_global()
-        .with_context(|| format!("could not start {threads} threads"))
+        .context("could not start the threads to compute with")
 }
 
 /// A number of threads from text.
