@@ -3,9 +3,10 @@
 //! 16 rows of weights are interleaved, four columns of each row after the other, as AVX-512 VNNI's `vpdpbusd` multiplies 16 times four bytes and adds each four products to a lane: a lane is a row, and nothing is left to be summed across lanes.
 
 use multiversion::multiversion;
-use ndarray::{ArrayRef2, ArrayView1};
+use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis};
+use rayon::prelude::*;
 
-use crate::gemv::for_each_task;
+use crate::gemv::{for_each, units_per_task};
 
 /// Columns that share a scale of activations; rows of weights are padded to a multiple of it.
 pub(crate) const BLOCK: usize = 64;
@@ -15,6 +16,10 @@ pub(crate) const GROUP: usize = 32;
 pub(crate) const ROWS: usize = 16;
 /// 1.5 * 2^23: adding and subtracting it rounds to the nearest integer.
 pub(crate) const ROUND: f32 = 12_582_912.0;
+/// Rows of activations that share a reading of weights.
+const TOGETHER: usize = 4;
+/// Rows of activations that stay in the second cache while one panel after the other meets them.
+const CHUNK: usize = 64;
 /// Below this a block's largest number counts as 0: its inverse would overflow.
 const TINY: f32 = 1e-30;
 
@@ -43,30 +48,102 @@ pub(crate) struct ActivationBlock {
     pub(crate) sums: [i32; BLOCK / GROUP],
 }
 
-/// `y += W x^T` (outputs, rows) for `x` (rows, inputs) of one row at least, by `dots(panel, row of x, blocks of each panel)` for T panels of 16 rows of W, the first of them being `panel`; `w` has a panel's blocks side by side.
-pub(crate) fn add_dots<B: Sync, const T: usize>(
+/// The dot products of R rows of activations with the rows of T panels.
+pub(crate) type Dots<const R: usize, const T: usize> = [[[f32; ROWS]; T]; R];
+
+/// Block `b` of each row.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn blocks<const R: usize>(x: [&Activations; R], b: usize) -> [&ActivationBlock; R] {
+    let mut blocks = [&x[0].blocks[b]; R];
+    for r in 1..R {
+        blocks[r] = &x[r].blocks[b];
+    }
+    blocks
+}
+
+/// Weights (outputs, inputs) in panels of [`ROWS`] rows.
+pub(crate) trait Panels: Sync {
+    /// The dot products of R rows of activations with the rows of T panels.
+    fn dots<const R: usize, const T: usize>(
+        &self,
+        x: [&Activations; R],
+        panels: [usize; T],
+    ) -> Dots<R, T>;
+}
+
+/// `out = x W^T` (rows, outputs) for `x` (rows, inputs); a panel has `bytes`, and a single row of `x` meets T of them at once.
+///
+/// A row of `out` has the same bits alone and among others.
+pub(crate) fn matmul<W: Panels, const T: usize>(
     x: &ArrayRef2<f32>,
-    w: &[B],
-    y: &mut [f32],
-    dots: impl Fn(usize, &Activations, [&[B]; T]) -> [[f32; ROWS]; T] + Sync,
+    w: &W,
+    bytes: usize,
+    mut out: ArrayViewMut2<f32>,
 ) {
-    let n = x.ncols().div_ceil(BLOCK);
-    let of_row = |row: ArrayView1<f32>| Activations::quantise(&row.to_vec());
-    let x: Vec<_> = x.rows().into_iter().map(of_row).collect();
-    let unit = T * ROWS * x.len();
-    for_each_task(y, unit, T * n * size_of::<B>(), |first, y| {
-        let units = w[first * T * n..].chunks(T * n).enumerate();
-        for ((i, w), y) in units.zip(y.chunks_mut(unit)) {
-            // The last unit may have fewer; there the last panel is multiplied again, and not added.
-            let last = w.len() / n - 1;
-            let panels = std::array::from_fn(|t| &w[t.min(last) * n..][..n]);
-            for (r, x_row) in x.iter().enumerate() {
-                let dots = dots((first + i) * T, x_row, panels);
-                let y = y[r..].iter_mut().step_by(x.len());
-                y.zip(dots.as_flattened()).for_each(|(y, dot)| *y += dot);
+    if out.ncols() > 1 && out.strides()[1] != 1 {
+        let mut y = Array2::zeros(out.dim());
+        matmul::<W, T>(x, w, bytes, y.view_mut());
+        return out.assign(&y);
+    }
+    let x = x.as_standard_layout();
+    let rows = x.as_slice().expect("standard layout is contiguous");
+    let rows = rows.par_chunks(x.ncols()).with_min_len(TOGETHER);
+    let x: Vec<_> = rows.map(Activations::quantise).collect();
+
+    let units = units_per_task(out.ncols().div_ceil(T * ROWS), T * bytes);
+    let parts = out.axis_chunks_iter_mut(Axis(1), units * T * ROWS);
+    for_each(parts.enumerate().collect(), |(task, mut out)| {
+        let rows = out.outer_iter_mut();
+        let mut out: Vec<_> = rows
+            .map(|row| row.into_slice().expect("rows are contiguous"))
+            .collect();
+        let first = task * units * T;
+        match (&x[..], &mut out[..]) {
+            ([x], [out]) => row_by_panels::<W, T>(x, w, first, out),
+            (x, out) => {
+                for (x, out) in x.chunks(CHUNK).zip(out.chunks_mut(CHUNK)) {
+                    rows_by_panels(x, w, first, out);
+                }
             }
         }
     });
+}
+
+/// The products of a row of activations with the panels from `first` on, T at a time.
+fn row_by_panels<W: Panels, const T: usize>(x: &Activations, w: &W, first: usize, out: &mut [f32]) {
+    for (i, out) in out.chunks_mut(T * ROWS).enumerate() {
+        // The last ones may be fewer; the very last is multiplied again then.
+        let last = (out.len() - 1) / ROWS;
+        let panels = std::array::from_fn(|t| first + i * T + t.min(last));
+        let dots = w.dots::<1, T>([x], panels);
+        write(dots.as_flattened().as_flattened(), out);
+    }
+}
+
+/// The products of rows of activations with the panels from `first` on; each panel meets all rows before the next one does.
+fn rows_by_panels<W: Panels>(x: &[Activations], w: &W, first: usize, out: &mut [&mut [f32]]) {
+    for (i, column) in (0..out[0].len()).step_by(ROWS).enumerate() {
+        let panel = [first + i];
+        for (x, out) in x.chunks(TOGETHER).zip(out.chunks_mut(TOGETHER)) {
+            if let [a, b, c, d] = x {
+                let dots = w.dots([a, b, c, d], panel);
+                for ([dots], out) in dots.iter().zip(out) {
+                    write(dots, &mut out[column..]);
+                }
+            } else {
+                for (x, out) in x.iter().zip(out) {
+                    let [[dots]] = w.dots([x], panel);
+                    write(&dots, &mut out[column..]);
+                }
+            }
+        }
+    }
+}
+
+/// Writes as many numbers as both have.
+fn write(dots: &[f32], out: &mut [f32]) {
+    out.iter_mut().zip(dots).for_each(|(out, dot)| *out = *dot);
 }
 
 impl Activations {
@@ -111,24 +188,28 @@ pub(crate) fn quantise(x: &[f32], out: &mut [i8]) -> f32 {
 pub(crate) mod tests {
     use super::*;
 
-    /// A name, and the dot products of 16 rows.
-    pub(crate) type Form<B> = (&'static str, fn(&Activations, &[B]) -> [f32; ROWS]);
+    /// A name, and the dot products of four rows with four panels.
+    pub(crate) type Form<B> = (&'static str, fn([&Activations; 4], [&[B]; 4]) -> Dots<4, 4>);
 
-    /// That all forms give the bits of the plain one, for some numbers of blocks, `block(b)` being the one at `b`.
+    /// That all forms give the bits of the plain one, for some numbers of blocks, `block(panel, b)` being the one at `b`.
     pub(crate) fn check_forms<B>(
-        plain: fn(&Activations, &[B]) -> [f32; ROWS],
+        plain: Form<B>,
         forms: &[Form<B>],
-        block: impl Fn(usize) -> B,
+        block: impl Fn(usize, usize) -> B,
     ) {
         for blocks in [1, 2, 12, 48] {
-            let x: Vec<f32> = (0..blocks * BLOCK)
-                .map(|i| ((i * 37 % 101) as f32 - 50.0) * (1.0 + i as f32 / 90.0))
-                .collect();
-            let x = Activations::quantise(&x);
-            let w: Vec<B> = (0..blocks).map(&block).collect();
-            let expected = plain(&x, &w);
+            let x: [_; 4] = std::array::from_fn(|r| {
+                let x: Vec<f32> = (0..blocks * BLOCK)
+                    .map(|i| (((i + 9 * r) * 37 % 101) as f32 - 50.0) * (1.0 + i as f32 / 90.0))
+                    .collect();
+                Activations::quantise(&x)
+            });
+            let w: [Vec<B>; 4] =
+                std::array::from_fn(|panel| (0..blocks).map(|b| block(panel, b)).collect());
+            let (x, w) = (x.each_ref(), w.each_ref().map(|w| &w[..]));
+            let expected = plain.1(x, w);
             for (name, form) in forms {
-                assert_eq!(form(&x, &w), expected, "{name}, {blocks} blocks");
+                assert_eq!(form(x, w), expected, "{name}, {blocks} blocks");
             }
         }
     }

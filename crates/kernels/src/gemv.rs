@@ -68,16 +68,25 @@ pub(crate) fn for_each_task(
     if y.is_empty() {
         return;
     }
-    // A few tasks a thread even out what else the machine does; the results don't depend on it.
-    let even = (y.len().div_ceil(unit)).div_ceil(8 * rayon::current_num_threads());
-    let units = even.max(BYTES_PER_TASK / bytes.max(1)).max(1);
-    if y.len() <= units * unit {
-        return f(0, y);
+    let units = units_per_task(y.len().div_ceil(unit), bytes);
+    let tasks = y.chunks_mut(units * unit).enumerate().collect();
+    for_each(tasks, |(task, y)| f(task * units, y));
+}
+
+/// How many units, each of which costs `bytes` of weights, make a task.
+///
+/// A few tasks a thread even out what else the machine does; the results don't depend on it.
+pub(crate) fn units_per_task(units: usize, bytes: usize) -> usize {
+    let even = units.div_ceil(8 * rayon::current_num_threads());
+    even.max(BYTES_PER_TASK / bytes.max(1)).max(1)
+}
+
+/// Runs `f` on each task, one by one on whatever thread is free; a single one where it stands.
+pub(crate) fn for_each<T: Send>(tasks: Vec<T>, f: impl Fn(T) + Sync + Send) {
+    if tasks.len() == 1 {
+        return tasks.into_iter().for_each(f);
     }
-    y.par_chunks_mut(units * unit)
-        .with_max_len(1)
-        .enumerate()
-        .for_each(|(task, y)| f(task * units, y));
+    tasks.into_par_iter().with_max_len(1).for_each(f);
 }
 
 /// `y[i * stride + r] += dot(x[r], w[i])` for R rows.

@@ -46,25 +46,6 @@ impl Block {
             }
         }
     }
-
-    pub(crate) fn row(&self, row: usize) -> [f32; BLOCK] {
-        let mut weights = [0.0; BLOCK];
-        let groups = weights.as_chunks_mut::<GROUP>().0.iter_mut();
-        for ((group, nibbles), scales) in groups.zip(&self.nibbles).zip(&self.scales) {
-            let scale = scales[row].value();
-            let mut bytes = [[0; 4]; QUADS];
-            for (quad, rows) in bytes.iter_mut().zip(nibbles) {
-                *quad = rows[row];
-            }
-            let weight = |nibble: u8| scale * (f32::from(nibble) - f32::from(OFFSET));
-            let (low, high) = group.split_at_mut(GROUP / 2);
-            for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes.as_flattened()) {
-                *low = weight(byte & 15);
-                *high = weight(byte >> 4);
-            }
-        }
-        weights
-    }
 }
 
 /// The scale among some whose rounding of the weights has the smallest squared error.
@@ -125,9 +106,9 @@ fn start(x: &ActivationBlock, g: usize) -> i32 {
     -i32::from(OFFSET) * x.sums[g]
 }
 
-/// The dot products of 16 rows; `w` has as many blocks as `x`.
-pub(crate) fn dots(x: &Activations, w: &[Block]) -> [f32; ROWS] {
-    debug_assert_eq!(x.blocks.len(), w.len());
+/// The dot products of R rows of activations with the 16 of a panel; all have as many blocks.
+pub(crate) fn dots<const R: usize>(x: [&Activations; R], w: &[Block]) -> [[f32; ROWS]; R] {
+    debug_assert!(x.iter().all(|x| x.blocks.len() == w.len()));
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
@@ -139,7 +120,7 @@ pub(crate) fn dots(x: &Activations, w: &[Block]) -> [f32; ROWS] {
             return unsafe { x86::dots_avx2(x, w) };
         }
     }
-    dots_plain(x, w)
+    x.map(|x| dots_plain(x, w))
 }
 
 /// What the other versions are tested against.
@@ -168,85 +149,108 @@ fn dots_plain(x: &Activations, w: &[Block]) -> [f32; ROWS] {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
-    use std::mem::transmute;
+    use std::mem::transmute_copy;
 
     use super::{Activations, Block, QUADS, ROWS, start};
-    use crate::activations::word;
+    use crate::activations::{blocks, word};
     use crate::prefetch::{self, DISTANCE};
 
     #[target_feature(enable = "avx512f,avx512vnni")]
-    pub(super) fn dots_vnni(x: &Activations, w: &[Block]) -> [f32; ROWS] {
+    pub(super) fn dots_vnni<const R: usize>(x: [&Activations; R], w: &[Block]) -> [[f32; ROWS]; R] {
         let ahead = prefetch::distance();
         let nibble = _mm512_set1_epi32(0x0f0f_0f0f);
-        let mut y = _mm512_setzero_ps();
-        for (x, w) in x.blocks.iter().zip(w) {
+        let mut y = [_mm512_setzero_ps(); R];
+        for (b, w) in w.iter().enumerate() {
+            let x = blocks(x, b);
             prefetch::stream(&w.scales, ahead);
-            let groups = x.quads.as_chunks::<{ 2 * QUADS }>().0;
-            for (g, (x_quads, nibbles)) in groups.iter().zip(&w.nibbles).enumerate() {
-                let mut dots = _mm512_set1_epi32(start(x, g));
+            for (g, nibbles) in w.nibbles.iter().enumerate() {
+                let mut dots = [_mm512_setzero_si512(); R];
+                for (dots, x) in dots.iter_mut().zip(x) {
+                    *dots = _mm512_set1_epi32(start(x, g));
+                }
                 for (q, nibbles) in nibbles.iter().enumerate() {
                     prefetch::stream(nibbles, ahead);
                     // SAFETY: 16 times four bytes.
                     let both = unsafe { _mm512_loadu_si512(nibbles.as_ptr().cast()) };
                     let low = _mm512_and_si512(both, nibble);
                     let high = _mm512_and_si512(_mm512_srli_epi32::<4>(both), nibble);
-                    let x = [
-                        _mm512_set1_epi32(word(x_quads[q])),
-                        _mm512_set1_epi32(word(x_quads[QUADS + q])),
-                    ];
-                    dots = _mm512_dpbusd_epi32(dots, low, x[0]);
-                    dots = _mm512_dpbusd_epi32(dots, high, x[1]);
+                    for (dots, x) in dots.iter_mut().zip(x) {
+                        let x = &x.quads[2 * QUADS * g..];
+                        let [low_x, high_x] = [word(x[q]), word(x[QUADS + q])];
+                        *dots = _mm512_dpbusd_epi32(*dots, low, _mm512_set1_epi32(low_x));
+                        *dots = _mm512_dpbusd_epi32(*dots, high, _mm512_set1_epi32(high_x));
+                    }
                 }
                 // SAFETY: 16 times two bytes.
                 let scales = unsafe { _mm256_loadu_si256(w.scales[g].as_ptr().cast()) };
-                let scales = _mm512_mul_ps(_mm512_cvtph_ps(scales), _mm512_set1_ps(x.scale));
-                y = _mm512_add_ps(y, _mm512_mul_ps(_mm512_cvtepi32_ps(dots), scales));
+                let scales = _mm512_cvtph_ps(scales);
+                for ((y, dots), x) in y.iter_mut().zip(dots).zip(x) {
+                    let scales = _mm512_mul_ps(scales, _mm512_set1_ps(x.scale));
+                    *y = _mm512_add_ps(*y, _mm512_mul_ps(_mm512_cvtepi32_ps(dots), scales));
+                }
             }
         }
-        // SAFETY: 16 floats either way.
-        unsafe { transmute::<__m512, [f32; ROWS]>(y) }
+        // SAFETY: R times 16 floats either way.
+        unsafe { transmute_copy(&y) }
     }
 
     #[target_feature(enable = "avx2,f16c")]
-    pub(super) fn dots_avx2(x: &Activations, w: &[Block]) -> [f32; ROWS] {
+    pub(super) fn dots_avx2<const R: usize>(x: [&Activations; R], w: &[Block]) -> [[f32; ROWS]; R] {
         let nibble = _mm256_set1_epi8(15);
-        let mut y = [_mm256_setzero_ps(); 2];
-        for (x, w) in x.blocks.iter().zip(w) {
+        let mut y = [[_mm256_setzero_ps(); 2]; R];
+        for (b, w) in w.iter().enumerate() {
+            let x = blocks(x, b);
             prefetch::stream(&w.scales, DISTANCE);
-            let groups = x.quads.as_chunks::<{ 2 * QUADS }>().0;
-            for (g, (x_quads, nibbles)) in groups.iter().zip(&w.nibbles).enumerate() {
+            for (g, nibbles) in w.nibbles.iter().enumerate() {
                 // Of each row the sums of 16 products, of columns 0 and 1, and of 2 and 3, of each quad: 16 * 15 * 127 < 2^15.
-                let mut pairs = [_mm256_setzero_si256(); 2];
+                let mut pairs = [[_mm256_setzero_si256(); 2]; R];
                 for (q, nibbles) in nibbles.iter().enumerate() {
                     prefetch::stream(nibbles, DISTANCE);
-                    let x = [
-                        _mm256_set1_epi32(word(x_quads[q])),
-                        _mm256_set1_epi32(word(x_quads[QUADS + q])),
+                    // SAFETY: two times eight times four bytes.
+                    let [first, last] = unsafe {
+                        let nibbles = nibbles.as_ptr().cast::<__m256i>();
+                        [
+                            _mm256_loadu_si256(nibbles),
+                            _mm256_loadu_si256(nibbles.add(1)),
+                        ]
+                    };
+                    let low = [
+                        _mm256_and_si256(first, nibble),
+                        _mm256_and_si256(last, nibble),
                     ];
-                    for (pairs, nibbles) in pairs.iter_mut().zip(nibbles.as_chunks::<8>().0) {
-                        // SAFETY: eight times four bytes.
-                        let both = unsafe { _mm256_loadu_si256(nibbles.as_ptr().cast()) };
-                        let low = _mm256_and_si256(both, nibble);
-                        let high = _mm256_and_si256(_mm256_srli_epi16::<4>(both), nibble);
-                        for (w, x) in [low, high].into_iter().zip(x) {
-                            *pairs = _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(w, x));
+                    let high = [
+                        _mm256_and_si256(_mm256_srli_epi16::<4>(first), nibble),
+                        _mm256_and_si256(_mm256_srli_epi16::<4>(last), nibble),
+                    ];
+                    for (w, q) in [(low, q), (high, QUADS + q)] {
+                        for (pairs, x) in pairs.iter_mut().zip(x) {
+                            let x = word(x.quads[2 * QUADS * g + q]);
+                            let x = _mm256_set1_epi32(x);
+                            for (pairs, w) in pairs.iter_mut().zip(w) {
+                                *pairs = _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(w, x));
+                            }
                         }
                     }
                 }
-                let start = _mm256_set1_epi32(start(x, g));
-                let scales = w.scales[g].as_chunks::<8>().0;
-                for ((y, pairs), scales) in y.iter_mut().zip(pairs).zip(scales) {
-                    let dots = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-                    let dots = _mm256_add_epi32(dots, start);
-                    // SAFETY: eight times two bytes.
-                    let scales = unsafe { _mm_loadu_si128(scales.as_ptr().cast()) };
-                    let scales = _mm256_mul_ps(_mm256_cvtph_ps(scales), _mm256_set1_ps(x.scale));
-                    *y = _mm256_add_ps(*y, _mm256_mul_ps(_mm256_cvtepi32_ps(dots), scales));
+                // SAFETY: two times eight times two bytes.
+                let scales = unsafe {
+                    let scales = w.scales[g].as_ptr().cast::<__m128i>();
+                    [_mm_loadu_si128(scales), _mm_loadu_si128(scales.add(1))]
+                };
+                let scales = [_mm256_cvtph_ps(scales[0]), _mm256_cvtph_ps(scales[1])];
+                for ((y, pairs), x) in y.iter_mut().zip(pairs).zip(x) {
+                    let start = _mm256_set1_epi32(start(x, g));
+                    for ((y, pairs), scales) in y.iter_mut().zip(pairs).zip(scales) {
+                        let dots = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+                        let dots = _mm256_cvtepi32_ps(_mm256_add_epi32(dots, start));
+                        let scales = _mm256_mul_ps(scales, _mm256_set1_ps(x.scale));
+                        *y = _mm256_add_ps(*y, _mm256_mul_ps(dots, scales));
+                    }
                 }
             }
         }
-        // SAFETY: 16 floats either way.
-        unsafe { transmute::<[__m256; 2], [f32; ROWS]>(y) }
+        // SAFETY: R times 16 floats either way.
+        unsafe { transmute_copy(&y) }
     }
 }
 
@@ -255,18 +259,39 @@ mod tests {
     use super::*;
     use crate::activations::tests::{Form, check_forms};
 
+    /// The weights of a row.
+    fn row(block: &Block, row: usize) -> [f32; BLOCK] {
+        std::array::from_fn(|i| {
+            let (g, i) = (i / GROUP, i % GROUP);
+            let byte = block.nibbles[g][i / 4 % QUADS][row][i % 4];
+            let nibble = byte >> (i / (4 * QUADS) * 4) & 15;
+            block.scales[g][row].value() * (f32::from(nibble) - f32::from(OFFSET))
+        })
+    }
+
     #[test]
     fn every_instruction_set_gives_the_bits_of_the_plain_loop() {
-        let mut forms: Vec<Form<Block>> = vec![("the best of this machine", dots)];
+        let mut forms: Vec<Form<Block>> = vec![
+            ("a row", |x, w| x.map(|x| w.map(|w| dots([x], w)[0]))),
+            ("four rows", |x, w| {
+                let y = w.map(|w| dots(x, w));
+                std::array::from_fn(|r| y.map(|y| y[r]))
+            }),
+        ];
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
             // SAFETY: the CPU has the instructions.
-            forms.push(("AVX2", |x, w| unsafe { x86::dots_avx2(x, w) }));
+            forms.push(("AVX2", |x, w| unsafe {
+                let y = w.map(|w| x86::dots_avx2(x, w));
+                std::array::from_fn(|r| y.map(|y| y[r]))
+            }));
         }
-        check_forms(dots_plain, &forms, |b| {
+        let plain: Form<Block> = ("", |x, w| x.map(|x| w.map(|w| dots_plain(x, w))));
+        check_forms(plain, &forms, |panel, b| {
             let mut block = Block::ZEROS;
             for row in 0..ROWS {
-                let weight = |i| ((b * 89 + row * 31 + i * 57) % 97) as f32 / 48.0 - 1.0;
+                let at = |i| panel * 41 + b * 89 + row * 31 + i * 57;
+                let weight = |i| (at(i) % 97) as f32 / 48.0 - 1.0;
                 block.set_row(row, &std::array::from_fn::<_, BLOCK, _>(weight));
             }
             block
@@ -279,7 +304,7 @@ mod tests {
         let mut w = Block::ZEROS;
         w.nibbles = [[[[255; 4]; ROWS]; QUADS]; BLOCK / GROUP];
         w.scales = [[f16::ONE; ROWS]; BLOCK / GROUP];
-        for y in dots(&x, &[w]) {
+        for y in dots([&x], &[w])[0] {
             assert!((y - 64.0 * 7.0).abs() < 1e-3, "{y}");
         }
     }
@@ -293,15 +318,15 @@ mod tests {
         block.set_row(3, &weights);
         for (i, &w) in weights.iter().enumerate() {
             let step = block.scales[i / GROUP][3].value().abs();
-            let got = block.row(3)[i];
+            let got = row(&block, 3)[i];
             assert!((got - w).abs() < 0.6 * step, "{w}: {got}");
         }
-        assert!(block.row(3)[50..].iter().all(|&w| w == 0.0));
+        assert!(row(&block, 3)[50..].iter().all(|&w| w == 0.0));
         block.set_row(1, &[0.0; BLOCK]);
-        assert_eq!(block.row(1), [0.0; BLOCK]);
-        assert_eq!(block.row(2), [0.0; BLOCK]);
+        assert_eq!(row(&block, 1), [0.0; BLOCK]);
+        assert_eq!(row(&block, 2), [0.0; BLOCK]);
         block.set_row(2, &[1.0, f32::NAN]);
-        assert!(block.row(2)[0].is_nan());
+        assert!(row(&block, 2)[0].is_nan());
     }
 
     #[test]
@@ -309,6 +334,6 @@ mod tests {
         let weights: [f32; GROUP] = std::array::from_fn(|i| (i % 16) as f32 - 8.0);
         let mut block = Block::ZEROS;
         block.set_row(15, &weights);
-        assert_eq!(block.row(15)[..GROUP], weights);
+        assert_eq!(row(&block, 15)[..GROUP], weights);
     }
 }

@@ -1,13 +1,13 @@
 //! Weights in 4-bit integers with one f16 scale for 32 of them, 4.5 bits a weight: a seventh of the memory to read while decoding.
 //!
 //! As llama.cpp's q4_0, except that each scale is the one among several whose rounding has the smallest squared error.
-//! For few rows of input the activations are rounded to 8 bits, as for [`Int8Matrix`](crate::Int8Matrix); many rows are multiplied in f32.
+//! Activations are rounded to 8 bits, as for [`Int8Matrix`](crate::Int8Matrix).
 
-use ndarray::ArrayRef2;
+use ndarray::{ArrayRef2, ArrayViewMut2};
 use rayon::prelude::*;
 
 use crate::PackedMatrix;
-use crate::activations::{BLOCK, ROWS, add_dots};
+use crate::activations::{self, Activations, BLOCK, Dots, Panels, ROWS};
 use crate::huge_pages::room;
 use crate::int4::{self, Block};
 use crate::packed_matrix::Format;
@@ -44,14 +44,26 @@ impl Format for Nibbles {
         size_of_val(&self.0[..])
     }
 
-    fn expand(&self, i: usize, row: &mut [f32]) {
-        let blocks = &self.0[i / ROWS * row.len().div_ceil(BLOCK)..];
-        for (block, out) in blocks.iter().zip(row.chunks_mut(BLOCK)) {
-            out.copy_from_slice(&block.row(i % ROWS)[..out.len()]);
-        }
+    fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
+        let bytes = x.ncols().div_ceil(BLOCK) * size_of::<Block>();
+        activations::matmul::<_, 1>(x, self, bytes, out);
     }
+}
 
-    fn dots(&self, x: &ArrayRef2<f32>, y: &mut [f32]) {
-        add_dots(x, &self.0, y, |_, x, [w]| [int4::dots(x, w)]);
+impl Panels for Nibbles {
+    fn dots<const R: usize, const T: usize>(
+        &self,
+        x: [&Activations; R],
+        panels: [usize; T],
+    ) -> Dots<R, T> {
+        let n = x[0].blocks.len();
+        let mut y = [[[0.0; ROWS]; T]; R];
+        for (t, panel) in panels.into_iter().enumerate() {
+            let dots = int4::dots(x, &self.0[panel * n..][..n]);
+            for (y, dots) in y.iter_mut().zip(dots) {
+                y[t] = dots;
+            }
+        }
+        y
     }
 }

@@ -4,7 +4,7 @@
 //! Weights are stored with 128 added, as the instruction of AVX-512 VNNI multiplies unsigned by signed bytes; each sum starts at what takes that off again.
 //! All three versions add the same numbers in the same order, so they agree bit for bit.
 
-use crate::activations::{ActivationBlock, Activations, BLOCK, Quad, ROWS};
+use crate::activations::{ActivationBlock, Activations, BLOCK, Dots, Quad, ROWS};
 
 /// What is added to stored weights: a stored 128 is a weight of 0.
 const OFFSET: u8 = 128;
@@ -24,14 +24,6 @@ impl Block {
             rows[row] = quad.map(|w: i8| w.cast_unsigned().wrapping_add(OFFSET));
         }
     }
-
-    pub(crate) fn row(&self, row: usize) -> [i8; BLOCK] {
-        let mut weights = [0; BLOCK];
-        for (quad, rows) in weights.as_chunks_mut().0.iter_mut().zip(&self.0) {
-            *quad = rows[row].map(|stored| stored.wrapping_sub(OFFSET).cast_signed());
-        }
-        weights
-    }
 }
 
 /// Where the sum of a block's products begins.
@@ -39,21 +31,24 @@ fn start(x: &ActivationBlock) -> i32 {
     -i32::from(OFFSET) * x.sums.iter().sum::<i32>()
 }
 
-/// The dot products of T times 16 rows, without the rows' scales; each of `w` has as many blocks as `x`.
-pub(crate) fn dots<const T: usize>(x: &Activations, w: [&[Block]; T]) -> [[f32; ROWS]; T] {
-    debug_assert!(w.iter().all(|w| w.len() == x.blocks.len()));
+/// The dot products of R rows of activations with the rows of T panels, without these rows' scales; all have as many blocks.
+pub(crate) fn dots<const R: usize, const T: usize>(
+    x: [&Activations; R],
+    w: [&[Block]; T],
+) -> Dots<R, T> {
+    debug_assert!(w.iter().all(|w| w.len() == x[0].blocks.len()));
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
             // SAFETY: the CPU has the instructions.
-            return w.map(|w| unsafe { x86::dots_vnni(x, w) });
+            return unsafe { x86::dots_vnni(x, w) };
         }
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the CPU has the instructions.
             return unsafe { x86::dots_avx2(x, w) };
         }
     }
-    w.map(|w| dots_plain(x, w))
+    x.map(|x| w.map(|w| dots_plain(x, w)))
 }
 
 /// What the other versions are tested against.
@@ -78,57 +73,84 @@ fn dots_plain(x: &Activations, w: &[Block]) -> [f32; ROWS] {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
-    use std::mem::transmute;
+    use std::mem::transmute_copy;
 
-    use super::{Activations, Block, OFFSET, ROWS, start};
-    use crate::activations::word;
+    use super::{Activations, BLOCK, Block, Dots, OFFSET, start};
+    use crate::activations::{blocks, word};
     use crate::prefetch::{self, DISTANCE};
 
     #[target_feature(enable = "avx512f,avx512vnni")]
-    pub(super) fn dots_vnni(x: &Activations, w: &[Block]) -> [f32; ROWS] {
+    pub(super) fn dots_vnni<const R: usize, const T: usize>(
+        x: [&Activations; R],
+        w: [&[Block]; T],
+    ) -> Dots<R, T> {
         let ahead = prefetch::distance();
-        let mut y = _mm512_setzero_ps();
-        for (x, w) in x.blocks.iter().zip(w) {
-            let mut dots = _mm512_set1_epi32(start(x));
-            for (x_quad, w) in x.quads.iter().zip(&w.0) {
-                prefetch::stream(w, ahead);
-                let x_quad = _mm512_set1_epi32(word(*x_quad));
-                // SAFETY: 16 times four bytes.
-                let w = unsafe { _mm512_loadu_si512(w.as_ptr().cast()) };
-                dots = _mm512_dpbusd_epi32(dots, w, x_quad);
+        let mut y = [[_mm512_setzero_ps(); T]; R];
+        for (t, w) in w.into_iter().enumerate() {
+            for (b, w) in w.iter().enumerate() {
+                let x = blocks(x, b);
+                let mut dots = [_mm512_setzero_si512(); R];
+                for (dots, x) in dots.iter_mut().zip(x) {
+                    *dots = _mm512_set1_epi32(start(x));
+                }
+                for (q, w) in w.0.iter().enumerate() {
+                    prefetch::stream(w, ahead);
+                    // SAFETY: 16 times four bytes.
+                    let w = unsafe { _mm512_loadu_si512(w.as_ptr().cast()) };
+                    for (dots, x) in dots.iter_mut().zip(x) {
+                        let x = _mm512_set1_epi32(word(x.quads[q]));
+                        *dots = _mm512_dpbusd_epi32(*dots, w, x);
+                    }
+                }
+                for ((y, dots), x) in y.iter_mut().zip(dots).zip(x) {
+                    let scale = _mm512_set1_ps(x.scale);
+                    let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dots), scale);
+                    y[t] = _mm512_add_ps(y[t], scaled);
+                }
             }
-            let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dots), _mm512_set1_ps(x.scale));
-            y = _mm512_add_ps(y, scaled);
         }
-        // SAFETY: 16 floats either way.
-        unsafe { transmute::<__m512, [f32; ROWS]>(y) }
+        // SAFETY: R T times 16 floats either way.
+        unsafe { transmute_copy(&y) }
     }
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn dots_avx2<const T: usize>(x: &Activations, w: [&[Block]; T]) -> [[f32; ROWS]; T] {
+    pub(super) fn dots_avx2<const R: usize, const T: usize>(
+        x: [&Activations; R],
+        w: [&[Block]; T],
+    ) -> Dots<R, T> {
         let ahead = if T == 1 { DISTANCE } else { 0 };
-        let mut y = [[_mm256_setzero_ps(); 2]; T];
-        for (b, x) in x.blocks.iter().enumerate() {
-            let mut dots = [[_mm256_setzero_si256(); 2]; T];
-            for (q, x_quad) in x.quads.iter().enumerate() {
-                let x_quad = _mm256_set1_epi32(word(*x_quad));
-                for (dots, w) in dots.iter_mut().zip(w) {
-                    let w = &w[b].0[q];
+        let mut y = [[[_mm256_setzero_ps(); 2]; T]; R];
+        for b in 0..w[0].len() {
+            let x = blocks(x, b);
+            let mut dots = [[[_mm256_setzero_si256(); 2]; T]; R];
+            for q in 0..BLOCK / 4 {
+                for t in 0..T {
+                    let w = &w[t][b].0[q];
                     prefetch::stream(w, ahead);
-                    for (dots, w) in dots.iter_mut().zip(w.as_chunks::<8>().0) {
-                        // SAFETY: eight times four bytes.
-                        let w = unsafe { _mm256_loadu_si256(w.as_ptr().cast()) };
-                        *dots = _mm256_add_epi32(*dots, quads(x_quad, w));
+                    // SAFETY: two times eight times four bytes.
+                    let w: [_; 2] = unsafe {
+                        let w = w.as_ptr().cast::<__m256i>();
+                        [_mm256_loadu_si256(w), _mm256_loadu_si256(w.add(1))]
+                    };
+                    for r in 0..R {
+                        let x = _mm256_set1_epi32(word(x[r].quads[q]));
+                        for (dots, w) in dots[r][t].iter_mut().zip(w) {
+                            *dots = _mm256_add_epi32(*dots, quads(x, w));
+                        }
                     }
                 }
             }
-            for (y, dots) in y.as_flattened_mut().iter_mut().zip(dots.as_flattened()) {
-                let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(*dots), _mm256_set1_ps(x.scale));
-                *y = _mm256_add_ps(*y, scaled);
+            for r in 0..R {
+                let scale = _mm256_set1_ps(x[r].scale);
+                let y = y[r].as_flattened_mut().iter_mut();
+                for (y, dots) in y.zip(dots[r].as_flattened()) {
+                    let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(*dots), scale);
+                    *y = _mm256_add_ps(*y, scaled);
+                }
             }
         }
-        // SAFETY: 16 floats either way.
-        y.map(|y| unsafe { transmute::<[__m256; 2], [f32; ROWS]>(y) })
+        // SAFETY: R T times 16 floats either way.
+        unsafe { transmute_copy(&y) }
     }
 
     /// The sums of each four products.
@@ -150,22 +172,22 @@ mod tests {
 
     #[test]
     fn every_instruction_set_gives_the_bits_of_the_plain_loop() {
-        let mut forms: Vec<Form<Block>> =
-            vec![("the best of this machine", |x, w| dots(x, [w])[0])];
+        let mut forms: Vec<Form<Block>> = vec![
+            ("a row", |x, w| x.map(|x| w.map(|w| dots([x], [w])[0][0]))),
+            ("a row by four panels", |x, w| x.map(|x| dots([x], w)[0])),
+            ("four rows", dots),
+        ];
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the CPU has the instructions.
-            forms.push(("AVX2", |x, w| unsafe { x86::dots_avx2(x, [w])[0] }));
-            // SAFETY: as above.
-            forms.push(("AVX2, four at once", |x, w| unsafe {
-                let others = vec![Block::ZEROS; w.len()];
-                x86::dots_avx2(x, [&others, &others, w, &others])[2]
-            }));
+            forms.push(("AVX2", |x, w| unsafe { x86::dots_avx2(x, w) }));
         }
-        check_forms(dots_plain, &forms, |b| {
+        let plain: Form<Block> = ("", |x, w| x.map(|x| w.map(|w| dots_plain(x, w))));
+        check_forms(plain, &forms, |panel, b| {
             let mut block = Block::ZEROS;
             for row in 0..ROWS {
-                let weight = |i| (((b * 89 + (row * BLOCK + i) * 57) % 255) as i16 - 127) as i8;
+                let at = |i| panel * 41 + b * 89 + (row * BLOCK + i) * 57;
+                let weight = |i| ((at(i) % 255) as i16 - 127) as i8;
                 block.set_row(row, &std::array::from_fn(weight));
             }
             block
@@ -176,7 +198,7 @@ mod tests {
     fn extreme_bytes_do_not_saturate() {
         let x = Activations::quantise(&[1.0; BLOCK]);
         let expected = 64.0 * 127.0 * 127.0 * (1.0 / 127.0);
-        for y in dots(&x, [&[Block([[[255; 4]; ROWS]; BLOCK / 4])]])[0] {
+        for y in dots([&x], [&[Block([[[255; 4]; ROWS]; BLOCK / 4])]])[0][0] {
             assert!((y - expected).abs() < 1e-2, "{y} not {expected}");
         }
     }

@@ -1,11 +1,11 @@
 //! Weights in 8-bit integers with one f32 scale a row: a quarter of the memory to read while decoding.
 //!
-//! Symmetric: weight = scale * byte, byte within ±127. For few rows of input the activations are rounded too, a scale for each block of 64, and the dot products are exact in integers; many rows are multiplied in f32.
+//! Symmetric: weight = scale * byte, byte within ±127. Activations are rounded too, a scale for each block of 64, and the dot products are exact in integers.
 
-use ndarray::{ArrayRef2, Axis};
+use ndarray::{ArrayRef2, ArrayViewMut2, Axis};
 
 use crate::PackedMatrix;
-use crate::activations::{self, BLOCK, ROWS, add_dots};
+use crate::activations::{self, Activations, BLOCK, Dots, Panels, ROWS};
 use crate::huge_pages::room;
 use crate::int8::{self, Block};
 use crate::packed_matrix::Format;
@@ -45,34 +45,32 @@ impl Format for Bytes {
         size_of_val(&self.blocks[..]) + size_of_val(&self.scales[..])
     }
 
-    fn expand(&self, i: usize, row: &mut [f32]) {
-        let blocks = &self.blocks[i / ROWS * row.len().div_ceil(BLOCK)..];
-        for (block, out) in blocks.iter().zip(row.chunks_mut(BLOCK)) {
-            for (out, weight) in out.iter_mut().zip(block.row(i % ROWS)) {
-                *out = self.scales[i] * f32::from(weight);
-            }
-        }
-    }
-
-    fn dots(&self, x: &ArrayRef2<f32>, y: &mut [f32]) {
+    fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
+        let bytes = x.ncols().div_ceil(BLOCK) * size_of::<Block>();
         // Where nothing is asked for ahead, a single row of `x` meets several panels of weights at once.
-        match (x.nrows(), prefetch::distance()) {
-            (1, 0) => self.add_dots::<STREAMS>(x, y),
-            _ => self.add_dots::<1>(x, y),
+        match prefetch::distance() {
+            0 => activations::matmul::<_, STREAMS>(x, self, bytes, out),
+            _ => activations::matmul::<_, 1>(x, self, bytes, out),
         }
     }
 }
 
-impl Bytes {
-    fn add_dots<const T: usize>(&self, x: &ArrayRef2<f32>, y: &mut [f32]) {
-        add_dots::<_, T>(x, &self.blocks, y, |panel, x, w| {
-            let mut dots = int8::dots(x, w);
-            let scales = &self.scales[panel * ROWS..];
-            for (dot, scale) in dots.as_flattened_mut().iter_mut().zip(scales) {
-                *dot *= scale;
+impl Panels for Bytes {
+    fn dots<const R: usize, const T: usize>(
+        &self,
+        x: [&Activations; R],
+        panels: [usize; T],
+    ) -> Dots<R, T> {
+        let n = x[0].blocks.len();
+        let mut y = int8::dots(x, panels.map(|panel| &self.blocks[panel * n..][..n]));
+        for y in &mut y {
+            for (y, panel) in y.iter_mut().zip(panels) {
+                for (y, scale) in y.iter_mut().zip(&self.scales[panel * ROWS..]) {
+                    *y *= scale;
+                }
             }
-            dots
-        });
+        }
+        y
     }
 }
 
@@ -85,12 +83,12 @@ mod tests {
     #[test]
     fn several_panels_at_once_give_the_bits_of_one() {
         let numbers = |step| move |(i, j)| ((i * 5 + j * step) % 97) as f32 / 48.0 - 1.0;
+        let x = Array2::from_shape_fn((1, 130), numbers(7));
         for outputs in [5, 64, 200] {
             let w = Bytes::from_f32(&Array2::from_shape_fn((outputs, 130), numbers(11)));
-            let x = Array2::from_shape_fn((3, 130), numbers(7));
-            let (mut y, mut expected) = (vec![0.5; 3 * outputs], vec![0.5; 3 * outputs]);
-            w.add_dots::<STREAMS>(&x, &mut y);
-            w.add_dots::<1>(&x, &mut expected);
+            let [mut y, mut expected] = [f32::NAN; 2].map(|y| Array2::from_elem((1, outputs), y));
+            activations::matmul::<_, STREAMS>(&x, &w, 1000, y.view_mut());
+            activations::matmul::<_, 1>(&x, &w, 1000, expected.view_mut());
             assert_eq!(y, expected, "{outputs} outputs");
         }
     }

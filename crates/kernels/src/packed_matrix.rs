@@ -5,11 +5,7 @@
 
 use std::fmt;
 
-use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2, Axis, Slice};
-use rayon::prelude::*;
-
-use crate::gemm::{self, Threads};
-use crate::gemv::FEW_ROWS;
+use ndarray::{ArrayRef2, ArrayViewMut2};
 
 /// Weights (outputs, inputs) in some format.
 pub(crate) trait Format: Sync {
@@ -18,11 +14,8 @@ pub(crate) trait Format: Sync {
 
     fn bytes(&self) -> usize;
 
-    /// Writes row `i` as f32.
-    fn expand(&self, i: usize, row: &mut [f32]);
-
-    /// `y += W x^T` (outputs, rows) for `x` (rows, inputs) of few rows, and of one at least.
-    fn dots(&self, x: &ArrayRef2<f32>, y: &mut [f32]);
+    /// `out = x W^T`: (rows, inputs) -> (rows, outputs), neither of them empty.
+    fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>);
 }
 
 /// A constant (outputs, inputs) matrix in one of the formats of this crate.
@@ -70,17 +63,9 @@ impl<F: Format> PackedMatrix<F> {
         if x.is_empty() {
             return out.fill(0.0);
         }
-        if x.nrows() > FEW_ROWS {
-            return by_expansion(x, out, |i, row| self.weights.expand(i, row));
+        if !out.is_empty() {
+            self.weights.matmul_rows(x, out);
         }
-        if let (1, Some(y)) = (x.nrows(), out.as_slice_mut()) {
-            y.fill(0.0);
-            return self.weights.dots(x, y);
-        }
-        let mut y = vec![0.0; out.len()]; // (outputs, rows)
-        self.weights.dots(x, &mut y);
-        let y = ArrayView2::from_shape((out.ncols(), out.nrows()), &y).expect("as many elements");
-        out.assign(&y.t());
     }
 }
 
@@ -92,37 +77,12 @@ impl<F> fmt::Debug for PackedMatrix<F> {
     }
 }
 
-/// Weight rows expanded at a time.
-const EXPANDED_ROWS: usize = 2048;
-
-/// `out = x W^T` by expanding W (outputs, n) to f32, a block of rows at a time; `expand(i, row)` writes row i.
-fn by_expansion(
-    x: &ArrayRef2<f32>,
-    mut out: ArrayViewMut2<f32>,
-    expand: impl Fn(usize, &mut [f32]) + Sync,
-) {
-    let (outputs, n) = (out.ncols(), x.ncols());
-    let mut block = vec![0.0; EXPANDED_ROWS.min(outputs) * n];
-    for first in (0..outputs).step_by(EXPANDED_ROWS) {
-        let last = (first + EXPANDED_ROWS).min(outputs);
-        let block = &mut block[..(last - first) * n];
-        block
-            .par_chunks_mut(n)
-            .with_min_len(32)
-            .enumerate()
-            .for_each(|(i, row)| expand(first + i, row));
-        let w = ArrayView2::from_shape((last - first, n), block).expect("as many elements");
-        let columns = out.slice_axis_mut(Axis(1), Slice::from(first..last));
-        gemm::accumulate(x, &w.t(), 0.0, columns, Threads::Pool);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use ndarray::Array2;
+    use ndarray::{Array2, Axis, array};
 
     use super::*;
-    use crate::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix};
+    use crate::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix, gemm};
 
     /// `step`: by how much a weight within ±1 may be rounded; `rounds_x`: whether activations are rounded to 1/127 of their largest, too.
     fn check_product<F: Format>(step: f32, rounds_x: bool) {
@@ -144,12 +104,9 @@ mod tests {
             let w =
                 Array2::from_shape_fn((m, n), |(i, j)| ((i * 5 + j * 11) % 97) as f32 / 48.0 - 1.0);
             let packed = PackedMatrix::<F>::from_f32(&w);
-            let mut rounded = Array2::zeros((m, n));
-            for (i, mut row) in rounded.rows_mut().into_iter().enumerate() {
-                packed
-                    .weights
-                    .expand(i, row.as_slice_mut().expect("row-major"));
-            }
+            let mut rounded = Array2::zeros((n, m));
+            packed.matmul_rows(&Array2::eye(n), rounded.view_mut());
+            let rounded = rounded.t();
             assert!((&rounded - &w).iter().all(|d| d.abs() <= step));
             let mut y = Array2::from_elem((rows, m), f32::NAN);
             packed.matmul_rows(&x, y.view_mut());
@@ -181,18 +138,39 @@ mod tests {
     }
 
     #[test]
+    fn a_row_has_the_same_bits_alone_and_among_others() {
+        fn check<F: Format>(w: &PackedMatrix<F>) {
+            let (m, n) = w.shape;
+            for rows in [2, 7, 16, 17, 64, 130] {
+                let number = |(i, j)| ((i * 7 + j * 3) % 113) as f32 / 6.0 - 1.0;
+                let x = Array2::from_shape_fn((rows, n), number);
+                let mut together = Array2::zeros((m, rows)); // and transposed
+                w.matmul_rows(&x, together.view_mut().reversed_axes());
+                for (r, x) in x.rows().into_iter().enumerate() {
+                    let mut alone = Array2::zeros((1, m));
+                    w.matmul_rows(&x.insert_axis(Axis(0)), alone.view_mut());
+                    assert_eq!(alone.row(0), together.column(r), "row {r} of {rows}");
+                }
+            }
+        }
+        let w = Array2::from_shape_fn((200, 130), |(i, j)| ((i * 5 + j * 11) % 97) as f32 - 48.0);
+        check(&Int8Matrix::from_f32(&w));
+        check(&Int4Matrix::from_f32(&w));
+    }
+
+    #[test]
     fn what_cannot_be_said_in_a_format_is_near_it() {
-        let expanded = |weights: &dyn Fn(&mut [f32])| {
-            let mut row = [1.0; 3];
-            weights(&mut row);
-            row
-        };
-        let large = ndarray::array![[1e6, -1e30, f32::NAN]];
-        let f16 = F16Matrix::from_f32(&large);
-        let row = expanded(&|row| f16.weights.expand(0, row));
-        assert!(row[..2] == [65504.0, -65504.0] && row[2].is_nan());
-        let zeros = Int8Matrix::from_f32(&Array2::zeros((2, 3)));
-        assert_eq!(expanded(&|row| zeros.weights.expand(1, row)), [0.0; 3]);
+        fn f16(w: f32) -> f32 {
+            let mut y = Array2::zeros((1, 1));
+            F16Matrix::from_f32(&array![[w]]).matmul_rows(&array![[1.0]], y.view_mut());
+            y[[0, 0]]
+        }
+        assert_eq!([1e6, -1e30].map(f16), [65504.0, -65504.0]);
+        assert!(f16(f32::NAN).is_nan());
+        let mut y = Array2::from_elem((1, 2), f32::NAN);
+        Int8Matrix::from_f32(&Array2::zeros((2, 3)))
+            .matmul_rows(&array![[1.0, 2.0, 3.0]], y.view_mut());
+        assert_eq!(y, array![[0.0, 0.0]]);
     }
 
     #[test]
