@@ -3,12 +3,13 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-use ndarray::{ArrayView1, ArrayView2, Axis, s};
+use ndarray::{ArrayView1, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
 use crate::gemm_kernel::{COLUMNS_AHEAD, DEPTH, Kernel, ROW_STRIDE};
 use crate::prefetch::{self, LINE};
 use crate::transpose::transpose;
+use crate::weight::Weight;
 
 /// Numbers whose packing is not worth a second thread.
 const SMALL: usize = 1 << 15;
@@ -22,6 +23,8 @@ thread_local! {
     /// A thread's panels of `a`, and of `b`, kept from product to product.
     pub(crate) static A_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     pub(crate) static B_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    /// A part of a matrix on its way to its transpose.
+    pub(crate) static BLOCK: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
 /// Room for `n` numbers, taken out of the thread's place for it: a thread that waits inside may do another product meanwhile.
@@ -40,7 +43,11 @@ pub(crate) fn with_panels(
 }
 
 /// Packs `b` into panels of [`DEPTH`] rows and the kernel's columns, each row-major, panel after panel across and then down; what the last across lacks is 0.
-pub(crate) fn pack_columns<K: Kernel>(b: &ArrayView2<f32>, panels: &mut [f32], many: bool) {
+pub(crate) fn pack_columns<K: Kernel, B: Weight>(
+    b: &ArrayView2<B>,
+    panels: &mut [f32],
+    many: bool,
+) {
     let across = b.ncols().div_ceil(K::COLUMNS);
     let count = across * b.nrows().div_ceil(DEPTH);
     let pack = |(i, panel): (usize, &mut [f32])| {
@@ -48,11 +55,11 @@ pub(crate) fn pack_columns<K: Kernel>(b: &ArrayView2<f32>, panels: &mut [f32], m
         let rows = k..b.nrows().min(k + DEPTH);
         let b = b.slice(s![rows, j..b.ncols().min(j + K::COLUMNS)]);
         if b.ncols() == K::COLUMNS && b.strides()[0] == 1 {
-            return transpose(&b.t(), &mut panel[..b.len()]);
+            return pack_transpose(b.reversed_axes(), &mut panel[..b.len()]);
         }
         for (b, row) in b.rows().into_iter().zip(panel.chunks_exact_mut(K::COLUMNS)) {
             if let Some(b) = b.as_slice().and_then(|b| b.get(..K::COLUMNS)) {
-                row.copy_from_slice(b); // of a length that the compiler knows: no call
+                B::widen(b, row); // of a length that the compiler knows: no call
                 continue;
             }
             let (row, rest) = row.split_at_mut(b.len());
@@ -69,6 +76,26 @@ pub(crate) fn pack_columns<K: Kernel>(b: &ArrayView2<f32>, panels: &mut [f32], m
     }
 }
 
+/// Rows, each of which becomes a column of the panel.
+fn pack_transpose<B: Weight>(rows: ArrayView2<B>, panel: &mut [f32]) {
+    let (count, len) = rows.dim();
+    let mut panel = ArrayViewMut2::from_shape((len, count), panel).expect("as many elements");
+    let mut pack = |rows: &ArrayView2<f32>| {
+        // SAFETY: the panel is borrowed for writing.
+        unsafe { transpose(rows, panel.raw_view_mut()) };
+    };
+    if let Some(rows) = B::as_f32(rows) {
+        return pack(&rows);
+    }
+    with_panels(&BLOCK, count * len, |block| {
+        let block = &mut block[..count * len];
+        for (row, wide) in rows.rows().into_iter().zip(block.chunks_exact_mut(len)) {
+            copy(row, wide);
+        }
+        pack(&ArrayView2::from_shape((count, len), block).expect("as many elements"));
+    });
+}
+
 /// The panels of `a`.
 pub(crate) struct RowPanels {
     pub(crate) start: *const f32,
@@ -79,13 +106,16 @@ pub(crate) struct RowPanels {
 }
 
 /// Packs `a` (rows, at most [`DEPTH`]) into panels of the kernel's rows, along whichever dimension it is contiguous; columns may stay where they are, `in_place`.
-pub(crate) fn pack_rows<K: Kernel>(
-    a: &ArrayView2<f32>,
+pub(crate) fn pack_rows<K: Kernel, A: Weight>(
+    a: &ArrayView2<A>,
     panels: &mut [f32],
     in_place: bool,
 ) -> RowPanels {
     let by_columns = a.strides()[0] == 1 && a.strides()[1] > 1;
-    if by_columns && in_place {
+    if by_columns
+        && in_place
+        && let Some(a) = A::as_f32(*a)
+    {
         return RowPanels {
             start: a.as_ptr(),
             stride: K::ROWS,
@@ -103,8 +133,8 @@ pub(crate) fn pack_rows<K: Kernel>(
             for (part, panel) in column.chunks(K::ROWS).zip(panels.chunks_exact_mut(size)) {
                 let to = &mut panel[k * K::ROWS..][..K::ROWS];
                 match part.get(..K::ROWS) {
-                    Some(part) => to.copy_from_slice(part), // of a length that the compiler knows
-                    None => to[..part.len()].copy_from_slice(part),
+                    Some(part) => A::widen(part, to), // of a length that the compiler knows
+                    None => A::widen(part, &mut to[..part.len()]),
                 }
             }
         }
@@ -123,9 +153,9 @@ pub(crate) fn pack_rows<K: Kernel>(
     }
 }
 
-fn copy(from: ArrayView1<f32>, to: &mut [f32]) {
+fn copy<T: Weight>(from: ArrayView1<T>, to: &mut [f32]) {
     match from.as_slice() {
-        Some(from) => to.copy_from_slice(from),
-        None => to.iter_mut().zip(from).for_each(|(to, x)| *to = *x),
+        Some(from) => T::widen(from, to),
+        None => (to.iter_mut().zip(from)).for_each(|(to, x)| *to = x.value()),
     }
 }

@@ -18,8 +18,8 @@ const BYTES_PER_TASK: usize = 64 * 1024;
 const CHUNK: usize = 24 * 1024;
 const LANES: usize = 64;
 
-/// Up to so many rows of `x` are faster here than in a general product, whose packing of a matrix costs as much as several passes over it.
-pub const FEW_ROWS: usize = 16;
+/// Up to so many rows of `x` are faster here than in a general product, which packs the matrix.
+pub const FEW_ROWS: usize = 10;
 
 /// `y[i][r] += dot(x[r], w[i])`: `x` is (rows, n), `w` (outputs, n), `y` (outputs, rows), all row-major.
 pub fn gemv(x: &[f32], rows: usize, w: &[f32], y: &mut [f32]) {

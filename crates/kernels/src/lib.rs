@@ -11,6 +11,7 @@ mod fresh;
 pub mod gemm;
 mod gemm_kernel;
 mod gemm_pack;
+mod gemm_tiles;
 pub mod gemv;
 mod half_matrix;
 mod huge_pages;

@@ -1,6 +1,6 @@
 //! A constant weight matrix in fewer bits than f32, for decoding: what the formats of 16, 8 and 4 bits share.
 //!
-//! A product with few rows reads the packed weights directly, one with many expands them to f32, some rows at a time.
+//! A product reads the packed weights: as integers in 8 and 4 bits, and as f32 in 16, where one with many rows widens them as it packs its panels.
 //! There is no gradient.
 
 use std::fmt;
@@ -93,7 +93,7 @@ mod tests {
             (4, 130, 20),
             (5, 33, 20),
             (17, 33, 20),
-            (9, 64, 2100),
+            (12, 64, 70),
             (3, 0, 4),
             (0, 5, 4),
             (2, 5, 0),

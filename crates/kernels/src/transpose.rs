@@ -3,30 +3,38 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use ndarray::ArrayRef2;
+use ndarray::{ArrayRef2, Ix2, RawArrayViewMut};
 
 const SIDE: usize = 8;
 
-/// Writes the transpose of `x` (rows, columns), whose rows are contiguous, to `out` (columns, rows).
-pub(crate) fn transpose(x: &ArrayRef2<f32>, out: &mut [f32]) {
+/// Writes the transpose of `x` (rows, columns) to `out` (columns, rows); the rows of both are contiguous.
+///
+/// # Safety
+/// `out` can be written, and is no part of `x`.
+pub(crate) unsafe fn transpose(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the CPU has the instructions.
+        // SAFETY: the caller's promise, and the CPU has the instructions.
         return unsafe { by_avx2(x, out) };
     }
-    plainly(x, out);
+    // SAFETY: the caller's promise.
+    unsafe { plainly(x, out) };
 }
 
+/// # Safety
+/// As [`transpose`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn by_avx2(x: &ArrayRef2<f32>, out: &mut [f32]) {
-    // SAFETY: both are whole squares.
-    in_squares(x, out, |square| unsafe { avx2_square(square) });
+unsafe fn by_avx2(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
+    // SAFETY: the caller's promise; the squares are whole.
+    unsafe { in_squares(x, out, |square| avx2_square(square)) };
 }
 
-fn plainly(x: &ArrayRef2<f32>, out: &mut [f32]) {
-    // SAFETY: both are whole squares.
-    in_squares(x, out, |square| unsafe { plain_square(square) });
+/// # Safety
+/// As [`transpose`].
+unsafe fn plainly(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
+    // SAFETY: the caller's promise; the squares are whole.
+    unsafe { in_squares(x, out, |square| plain_square(square)) };
 }
 
 /// Where a square is, and where its transpose is to be.
@@ -36,7 +44,7 @@ struct Square {
     stride: isize,
     to: *mut f32,
     /// From row to row of `to`
-    rows: usize,
+    stride_of_to: isize,
 }
 
 impl Square {
@@ -46,38 +54,50 @@ impl Square {
 
     /// Where a column is to be.
     fn column(&self, c: usize) -> *mut f32 {
-        self.to.wrapping_add(c * self.rows)
+        self.to.wrapping_offset(c as isize * self.stride_of_to)
     }
 }
 
 /// Column after column of squares, so that the lines of `out` are written as a whole; what is left at the edges number by number.
+///
+/// # Safety
+/// As [`transpose`].
 #[inline(always)]
-fn in_squares(x: &ArrayRef2<f32>, out: &mut [f32], transpose: impl Fn(Square)) {
-    let ((rows, columns), stride) = (x.dim(), x.strides()[0]);
+unsafe fn in_squares(
+    x: &ArrayRef2<f32>,
+    mut out: RawArrayViewMut<f32, Ix2>,
+    transpose: impl Fn(Square),
+) {
+    let (rows, columns) = x.dim();
     assert!(
         x.is_empty() || columns == 1 || x.strides()[1] == 1,
         "rows are contiguous"
     );
-    assert!(out.len() == rows * columns, "as many elements");
+    assert!(
+        x.is_empty() || rows == 1 || out.strides()[1] == 1,
+        "rows are contiguous"
+    );
+    assert!(out.dim() == (columns, rows), "as many elements");
+    let (stride, stride_of_to) = (x.strides()[0], out.strides()[0]);
     for j in (0..columns).step_by(SIDE) {
         for i in (0..rows).step_by(SIDE) {
-            if i + SIDE <= rows && j + SIDE <= columns {
-                // SAFETY: row `i` and column `j` are inside of both.
-                let (from, to) = unsafe {
-                    let row = x.as_ptr().offset(i as isize * stride);
-                    (row.add(j), out.as_mut_ptr().add(j * rows + i))
-                };
-                transpose(Square {
-                    from,
+            // SAFETY: row `i` and column `j` are inside of both.
+            let square = unsafe {
+                Square {
+                    from: x.as_ptr().offset(i as isize * stride).add(j),
                     stride,
-                    to,
-                    rows,
-                });
+                    to: out.as_mut_ptr().offset(j as isize * stride_of_to).add(i),
+                    stride_of_to,
+                }
+            };
+            if i + SIDE <= rows && j + SIDE <= columns {
+                transpose(square);
                 continue;
             }
-            for i in i..rows.min(i + SIDE) {
-                for j in j..columns.min(j + SIDE) {
-                    out[j * rows + i] = x[[i, j]];
+            for r in 0..SIDE.min(rows - i) {
+                for c in 0..SIDE.min(columns - j) {
+                    // SAFETY: inside of both, and the caller's promise.
+                    unsafe { *square.column(c).add(r) = *square.row(r).add(c) };
                 }
             }
         }
@@ -125,7 +145,7 @@ unsafe fn avx2_square(square: Square) {
 
 #[cfg(test)]
 mod tests {
-    use ndarray::Array2;
+    use ndarray::{Array2, s};
 
     use super::*;
 
@@ -133,12 +153,15 @@ mod tests {
     fn every_element_changes_places() {
         for (rows, columns) in [(0, 3), (1, 1), (16, 16), (17, 5), (33, 50), (48, 32)] {
             let x = Array2::from_shape_fn((rows, columns), |(i, j)| (i * 100 + j) as f32);
-            let mut out = vec![0.0; x.len()];
-            transpose(&x, &mut out);
-            let expected: Vec<f32> = x.t().iter().copied().collect();
-            assert_eq!(out, expected, "{rows} x {columns}");
-            plainly(&x, &mut out);
-            assert_eq!(out, expected, "{rows} x {columns}, plain");
+            for form in [transpose, plainly] {
+                // A part of wider rows.
+                let mut out = Array2::zeros((columns, rows + 3));
+                let (mut part, rest) = out.multi_slice_mut((s![.., ..rows], s![.., rows..]));
+                // SAFETY: it is another array.
+                unsafe { form(&x, part.raw_view_mut()) };
+                assert_eq!(part, x.t(), "{rows} x {columns}");
+                assert!(rest.iter().all(|&x| x == 0.0), "{rows} x {columns}");
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::arch::x86_64::*;
 
 use half::{bf16, f16};
+use ndarray::ArrayView2;
 
 /// A number that is stored in some format and computed with as f32.
 pub(crate) trait Weight: Copy + Send + Sync {
@@ -12,6 +13,22 @@ pub(crate) trait Weight: Copy + Send + Sync {
 
     /// The nearest to a value.
     fn nearest(value: f32) -> Self;
+
+    /// Writes their values to `to`, which is as long.
+    #[inline]
+    fn widen(from: &[Self], to: &mut [f32]) {
+        #[cfg(target_arch = "x86_64")]
+        if has_avx2() {
+            // SAFETY: the CPU has the instructions.
+            return unsafe { widen_by_8(from, to) };
+        }
+        to.iter_mut().zip(from).for_each(|(to, w)| *to = w.value());
+    }
+
+    /// The matrix itself, if it is of f32.
+    fn as_f32(_: ArrayView2<'_, Self>) -> Option<ArrayView2<'_, f32>> {
+        None
+    }
 
     /// The values of 16 of them.
     ///
@@ -36,6 +53,15 @@ impl Weight for f32 {
 
     fn nearest(value: f32) -> Self {
         value
+    }
+
+    #[inline(always)]
+    fn widen(from: &[Self], to: &mut [f32]) {
+        to.copy_from_slice(from);
+    }
+
+    fn as_f32(matrix: ArrayView2<'_, Self>) -> Option<ArrayView2<'_, f32>> {
+        Some(matrix)
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -118,6 +144,23 @@ impl Weight for f16 {
         // SAFETY: the caller's promise; the load asks for no alignment.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
     }
+}
+
+/// # Safety
+/// The CPU must have AVX2 and F16C.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn widen_by_8<T: Weight>(from: &[T], to: &mut [f32]) {
+    let (eights, rest) = from.as_chunks::<8>();
+    let (wide, rest_of_to) = to.as_chunks_mut::<8>();
+    for (from, to) in eights.iter().zip(wide) {
+        // SAFETY: both are 8 numbers, and the caller's promise.
+        unsafe { _mm256_storeu_ps(to.as_mut_ptr(), T::load8(from.as_ptr())) };
+    }
+    rest_of_to
+        .iter_mut()
+        .zip(rest)
+        .for_each(|(to, w)| *to = w.value());
 }
 
 /// Whether the CPU has what [`Weight::load8`] and a fused product need: all that have AVX2 do.

@@ -1,0 +1,210 @@
+//! A product in tiles: which part of the matrices a task takes, and in which order it walks through them.
+
+use std::mem::MaybeUninit;
+
+use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
+use rayon::prelude::*;
+
+use crate::gemm::{Start, Threads};
+use crate::gemm_kernel::{self, ColumnPanel, DEPTH, Kernel, NEXT, ROW_STRIDE, RowPanel};
+use crate::gemm_pack::{A_PANELS, B_PANELS, BLOCK, pack_columns, pack_rows, with_panels};
+use crate::prefetch::{self, LINE};
+use crate::transpose::transpose;
+use crate::weight::Weight;
+
+/// Rows of a task at most: its panels of `a`, 220 KB, stay in the second cache beside [`Kernel::WIDTH`] columns of `b`.
+const ROWS: usize = 140;
+/// Columns of a task at least, where there are too few rows for all threads: each packs its rows of `a` anew.
+const FEWEST_COLUMNS: usize = 256;
+/// Numbers of `b` that are packed at a time, 16 MiB, and how much of the inner dimension at most.
+const PACKED: usize = 1 << 22;
+const DEEPEST: usize = 10 * DEPTH;
+/// Tasks a thread, to even out what else the machine does.
+const TASKS_PER_THREAD: usize = 3;
+/// Numbers of `a`, 512 KB, that a core's cache holds beside all else: its columns need not be packed.
+const CACHED: usize = 1 << 17;
+/// Columns of `b` that are worth packing those of `a`, where a panel's rows are a part of a line that is read again for each panel.
+const WORTH_PACKING: usize = 256;
+/// Multiplications that are not worth a second thread.
+const SMALL: usize = 1 << 19;
+
+/// `c = start + a b` by this kernel.
+///
+/// # Safety
+/// With [`Start::Times`], `c` must be initialised; the CPU must have the kernel's instructions.
+pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
+    a: &ArrayRef2<A>,
+    b: &ArrayRef2<B>,
+    start: Start<'_>,
+    mut c: ArrayViewMut2<MaybeUninit<f32>>,
+    threads: Threads,
+) {
+    let ((m, n), inner) = (c.dim(), a.ncols());
+    let many = if threads == Threads::One || m * n * inner < SMALL {
+        1
+    } else {
+        rayon::current_num_threads()
+    };
+    let deep = inner.clamp(1, DEEPEST);
+    let wide = (PACKED / deep.next_multiple_of(DEPTH) / K::COLUMNS * K::COLUMNS).min(n);
+    with_panels(
+        &B_PANELS,
+        deep.div_ceil(DEPTH) * DEPTH * wide.next_multiple_of(K::COLUMNS),
+        |panels| {
+            for j in (0..n).step_by(wide) {
+                // Once without an inner dimension, for what the product is added to.
+                for k in (0..inner.max(1)).step_by(deep) {
+                    let (columns, depths) = (j..n.min(j + wide), k..inner.min(k + deep));
+                    let a = a.slice(s![.., depths.clone()]);
+                    let b = b.slice(s![depths, columns.clone()]);
+                    let start = match start {
+                        _ if k > 0 => Start::Times(1.0),
+                        Start::Row(row) => Start::Row(&row[columns.clone()]),
+                        other => other,
+                    };
+                    pack_columns::<K, B>(&b, panels, many > 1);
+                    // SAFETY: the caller's promise; what one product has written the next may add to.
+                    unsafe {
+                        share_out::<K, A>(&a, panels, start, c.slice_mut(s![.., columns]), many)
+                    };
+                }
+            }
+        },
+    );
+}
+
+/// Tasks of some rows, and of some columns where the rows are too few for so many threads.
+///
+/// # Safety
+/// As [`multiply_by`].
+unsafe fn share_out<K: Kernel, A: Weight>(
+    a: &ArrayView2<A>,
+    b: &[f32],
+    start: Start<'_>,
+    c: ArrayViewMut2<MaybeUninit<f32>>,
+    many: usize,
+) {
+    let (m, n) = c.dim();
+    let panels = m.div_ceil(K::ROWS);
+    let down = panels.div_ceil(ROWS / K::ROWS);
+    let wanted = if many == 1 {
+        1
+    } else {
+        many * TASKS_PER_THREAD
+    };
+    let across = wanted.div_ceil(down).min(n / FEWEST_COLUMNS).max(1);
+    let columns = n.div_ceil(across).next_multiple_of(K::COLUMNS);
+    // Of equal size: a thread that has less to do waits for the others.
+    let row = |i: usize| (i * panels / down * K::ROWS).min(m);
+    let mut tasks = Vec::new();
+    let mut c = c;
+    for j in (0..n).step_by(columns) {
+        let (mut part, rest) = c.split_at(Axis(1), columns.min(n - j));
+        c = rest;
+        for i in 0..down {
+            let (here, rest) = part.split_at(Axis(0), row(i + 1) - row(i));
+            part = rest;
+            tasks.push((a.slice(s![row(i)..row(i + 1), ..]), j, here));
+        }
+    }
+    // SAFETY: the caller's promise, for each part of `c`.
+    let work = |(a, j, c)| unsafe { task::<K, A>(a, b, n, j, start, c) };
+    if many == 1 {
+        tasks.into_iter().for_each(work);
+    } else {
+        tasks.into_par_iter().with_max_len(1).for_each(work);
+    }
+}
+
+/// Some rows of `a` with the columns of `b` from `j` on, of `n` that are packed; by way of a block if the rows of `c` are not contiguous, as the kernels store whole registers.
+///
+/// # Safety
+/// As [`multiply_by`].
+unsafe fn task<K: Kernel, A: Weight>(
+    a: ArrayView2<A>,
+    b: &[f32],
+    n: usize,
+    j: usize,
+    start: Start<'_>,
+    mut c: ArrayViewMut2<MaybeUninit<f32>>,
+) {
+    let (m, columns) = c.dim();
+    if columns > 1 && c.strides()[1] != 1 {
+        return with_panels(&BLOCK, m * columns, |block| {
+            let block = &mut block[..m * columns];
+            let mut block = ArrayViewMut2::from_shape((m, columns), block).expect("as many");
+            // SAFETY: the caller's promise; `c` is read only if the start reads it.
+            unsafe {
+                if let Start::Times(_) = start {
+                    block.assign(&c.raw_view().cast().deref_into_view());
+                }
+                let view = block.raw_view_mut().cast().deref_into_view_mut();
+                task::<K, A>(a, b, n, j, start, view);
+                if c.strides()[0] == 1 {
+                    return transpose(&block, c.reversed_axes().raw_view_mut().cast());
+                }
+            }
+            c.zip_mut_with(&block, |c, &x| _ = c.write(x));
+        });
+    }
+    let inner = a.ncols();
+    let stride = c.strides()[0];
+    let c = c.as_mut_ptr().cast::<f32>();
+    let panels_across = n.div_ceil(K::COLUMNS);
+    let along = a.strides()[1].unsigned_abs();
+    let cached = inner * along <= CACHED;
+    let in_place = if K::WIDE {
+        // Columns that are no whole number of lines apart, as those of a vocabulary of 50257, spread over the first cache.
+        cached || !along.is_multiple_of(LINE)
+    } else {
+        cached && columns < WORTH_PACKING
+    };
+    let room = m.next_multiple_of(K::ROWS) * ROW_STRIDE;
+    let panel = |k: usize, at: usize| {
+        let index = k / DEPTH * panels_across + (j + at) / K::COLUMNS;
+        b[index * DEPTH * K::COLUMNS..].as_ptr()
+    };
+    let looks_ahead = K::WIDE && prefetch::distance() > 0;
+    with_panels(&A_PANELS, room, |a_panels| {
+        for k in (0..inner.max(1)).step_by(DEPTH) {
+            let depth = DEPTH.min(inner - k);
+            let start = if k == 0 { start } else { Start::Times(1.0) };
+            let a = a.slice(s![.., k..k + depth]);
+            let panels = pack_rows::<K, A>(&a, a_panels, in_place);
+            for across in (0..columns).step_by(K::WIDTH) {
+                // Row after row of panels of `a` meets these columns; meanwhile the next ones come from the third cache, some lines with each block of `c`.
+                let (next_k, next_at) = match across + K::WIDTH {
+                    at if at < columns => (k, at),
+                    _ => (k + DEPTH, 0),
+                };
+                let mut next = (looks_ahead && depth == DEPTH && next_k < inner)
+                    .then(|| panel(next_k, next_at));
+                for i in (0..m).step_by(K::ROWS) {
+                    let a = RowPanel {
+                        start: panels.start.wrapping_add(i / K::ROWS * panels.stride),
+                        rows: K::ROWS.min(m - i),
+                        along: panels.along,
+                    };
+                    for at in (across..columns.min(across + K::WIDTH)).step_by(K::COLUMNS) {
+                        let start_of_b = panel(k, at);
+                        let b = ColumnPanel {
+                            start: start_of_b,
+                            next: next.unwrap_or(start_of_b),
+                        };
+                        next = next.map(|next| next.wrapping_add(DEPTH * NEXT));
+                        let start = start.at_column(j + at);
+                        // SAFETY: the panels are as the kernel wants them, `c` has these rows and columns, and the caller vouches for the rest.
+                        unsafe {
+                            let c = c.offset(i as isize * stride).add(at);
+                            if at + K::COLUMNS <= columns {
+                                K::run(a, b, depth, c, stride, start);
+                            } else {
+                                gemm_kernel::edge::<K>(a, b, depth, c, stride, start, columns - at);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
