@@ -271,6 +271,7 @@ mod tests {
 
     #[test]
     fn every_instruction_set_gives_the_bits_of_the_plain_loop() {
+        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
         let mut forms: Vec<Form<Block>> = vec![
             ("a row", |x, w| x.map(|x| w.map(|w| dots([x], w)[0]))),
             ("four rows", |x, w| {
