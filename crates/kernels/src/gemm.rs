@@ -40,11 +40,12 @@ pub(crate) enum Start<'a> {
 impl Start<'_> {
     /// For the columns from `j` on.
     pub(crate) fn at_column(self, j: usize) -> gemm_kernel::Start {
-        match self {
-            Self::Nothing => gemm_kernel::Start::Nothing,
-            Self::Times(beta) => gemm_kernel::Start::Times(beta),
-            Self::Row(row) => gemm_kernel::Start::Row(row[j..].as_ptr()),
-        }
+        let (times, row) = match self {
+            Self::Nothing => (0.0, std::ptr::null()),
+            Self::Times(beta) => (beta, std::ptr::null()),
+            Self::Row(row) => (0.0, row[j..].as_ptr()),
+        };
+        gemm_kernel::Start { times, row }
     }
 }
 
@@ -192,11 +193,13 @@ mod tests {
         for (m, inner, n) in [
             (1, 1, 1),
             (3, 0, 5),
+            (17, 1, 33),
             (14, 400, 33),
             (29, 17, 64),
             (40, 780, 31),
             (320, 400, 70),
-            (600, 390, 33), // columns of `a` that are packed
+            (300, 1024, 20), // rows a page apart, which are packed
+            (600, 390, 33),  // columns that are
         ] {
             let (a, b) = (numbers((m, inner), 5), numbers((inner, n), 3));
             let row = vec![0.25; n];

@@ -7,15 +7,13 @@ use std::arch::x86_64::*;
 
 use crate::prefetch::{self, LINE};
 
-/// What a product is added to, as the loop meets it.
+/// What a product is added to, as the loop meets it: two numbers that fit registers, as what is stored in parts a moment before is long in coming when it is loaded as a whole.
 #[derive(Clone, Copy)]
-pub(crate) enum Start {
-    /// Nothing: `c` is not read.
-    Nothing,
-    /// This many times `c`.
-    Times(f32),
-    /// A row of numbers, the same for each row of `c`, which is not read.
-    Row(*const f32),
+pub(crate) struct Start {
+    /// So many times `c`, which is not read if this is 0
+    pub(crate) times: f32,
+    /// A row of numbers, the same for each row of `c`, which is then not read; or null
+    pub(crate) row: *const f32,
 }
 
 /// Some rows of `a`, in the first cache.
@@ -24,8 +22,16 @@ pub(crate) struct RowPanel {
     pub(crate) start: *const f32,
     /// At most [`Kernel::ROWS`]
     pub(crate) rows: usize,
-    /// From column to column, where the numbers of a column stand side by side; else those of a row do, [`ROW_STRIDE`] for each row
-    pub(crate) along: Option<usize>,
+    pub(crate) layout: Layout,
+}
+
+/// How the numbers of `a` stand, with the distance of its rows or columns.
+#[derive(Clone, Copy)]
+pub(crate) enum Layout {
+    /// Those of a row side by side; [`ROW_STRIDE`] from row to row if the kernel is wide
+    Rows(usize),
+    /// Those of a column side by side
+    Columns(usize),
 }
 
 /// Some columns of `b`.
@@ -97,19 +103,15 @@ pub(crate) unsafe fn edge<K: Kernel>(
     // SAFETY: as the caller's promise says, for as many columns.
     unsafe {
         let mut start = start;
-        match &mut start {
-            Start::Nothing => {}
-            Start::Times(_) => {
-                for (at, offset) in rows.clone() {
-                    let row = block[at..].as_mut_ptr();
-                    row.copy_from_nonoverlapping(c.offset(offset), columns);
-                }
-            }
-            Start::Row(row) => {
-                row_of_start
-                    .as_mut_ptr()
-                    .copy_from_nonoverlapping(*row, columns);
-                *row = row_of_start.as_ptr();
+        if !start.row.is_null() {
+            row_of_start
+                .as_mut_ptr()
+                .copy_from_nonoverlapping(start.row, columns);
+            start.row = row_of_start.as_ptr();
+        } else if start.times != 0.0 {
+            for (at, offset) in rows.clone() {
+                let row = block[at..].as_mut_ptr();
+                row.copy_from_nonoverlapping(c.offset(offset), columns);
             }
         }
         K::run(a, b, depth, block.as_mut_ptr(), K::COLUMNS as isize, start);
@@ -151,24 +153,25 @@ unsafe fn step<V: Register, const R: usize>(
     }
 }
 
-/// As [`Kernel::run`], for `R` rows and two registers of columns; `along` is from column to column of `a`.
+/// As [`Kernel::run`], for `R` rows and two registers of columns; `stride_of_a` is the distance in [`Layout`].
 ///
 /// # Safety
 /// As there.
 #[inline(always)]
 unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
     a: *const f32,
-    along: usize,
+    stride_of_a: usize,
     b: ColumnPanel,
     depth: usize,
     c: *mut f32,
     stride: isize,
     start: Start,
 ) {
-    let (down, along) = if BY_COLUMNS {
-        (1, along)
-    } else {
-        (ROW_STRIDE, 1)
+    let (down, along) = match BY_COLUMNS {
+        true => (1, stride_of_a),
+        // As many rows as a wide kernel has leave no register for their distance.
+        false if V::LANES == LINE => (ROW_STRIDE, 1),
+        false => (stride_of_a, 1),
     };
     for r in 0..R {
         let row = c.wrapping_offset(r as isize * stride);
@@ -212,10 +215,12 @@ unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
         for (r, sums) in sums.into_iter().enumerate() {
             for (half, sum) in sums.into_iter().enumerate() {
                 let at = c.offset(r as isize * stride).add(half * V::LANES);
-                let sum = match start {
-                    Start::Nothing => sum,
-                    Start::Times(beta) => sum.add_product(V::splat(beta), V::load(at)),
-                    Start::Row(row) => sum.add_product(one, V::load(row.add(half * V::LANES))),
+                let sum = if !start.row.is_null() {
+                    sum.add_product(one, V::load(start.row.add(half * V::LANES)))
+                } else if start.times != 0.0 {
+                    sum.add_product(V::splat(start.times), V::load(at))
+                } else {
+                    sum
                 };
                 sum.store(at);
             }
@@ -244,7 +249,7 @@ macro_rules! kernel {
                 $(#[$features])?
                 unsafe fn part<const R: usize, const BY_COLUMNS: bool>(
                     a: *const f32,
-                    along: usize,
+                    stride_of_a: usize,
                     b: ColumnPanel,
                     depth: usize,
                     c: *mut f32,
@@ -252,19 +257,22 @@ macro_rules! kernel {
                     start: Start,
                 ) {
                     // SAFETY: the caller's promise.
-                    unsafe { block::<$register, R, BY_COLUMNS>(a, along, b, depth, c, stride, start) }
+                    unsafe { block::<$register, R, BY_COLUMNS>(a, stride_of_a, b, depth, c, stride, start) }
                 }
                 let (mut at, mut rows) = (a.start, a.rows);
                 // SAFETY: the caller's promise; parts of rows follow each other.
                 unsafe {
                     $(
                         while rows >= $part {
-                            if let Some(along) = a.along {
-                                part::<$part, true>(at, along, b, depth, c, stride, start);
-                                at = at.add($part);
-                            } else {
-                                part::<$part, false>(at, 1, b, depth, c, stride, start);
-                                at = at.add($part * ROW_STRIDE);
+                            match a.layout {
+                                Layout::Rows(down) => {
+                                    part::<$part, false>(at, down, b, depth, c, stride, start);
+                                    at = at.add($part * down);
+                                }
+                                Layout::Columns(along) => {
+                                    part::<$part, true>(at, along, b, depth, c, stride, start);
+                                    at = at.add($part);
+                                }
                             }
                             c = c.offset($part * stride);
                             rows -= $part;

@@ -6,13 +6,16 @@ use std::thread::LocalKey;
 use ndarray::{ArrayView1, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
-use crate::gemm_kernel::{COLUMNS_AHEAD, DEPTH, Kernel, ROW_STRIDE};
+use crate::gemm_kernel::{COLUMNS_AHEAD, DEPTH, Kernel, Layout, ROW_STRIDE};
 use crate::prefetch::{self, LINE};
 use crate::transpose::transpose;
 use crate::weight::Weight;
 
 /// Numbers whose packing is not worth a second thread.
 const SMALL: usize = 1 << 15;
+
+/// How many rows ahead those of `b` are asked for: they may lie pages apart.
+const ROWS_AHEAD: isize = 16;
 
 /// A cache line, so that no register is loaded from two.
 #[derive(Clone, Copy)]
@@ -57,7 +60,10 @@ pub(crate) fn pack_columns<K: Kernel, B: Weight>(
         if b.ncols() == K::COLUMNS && b.strides()[0] == 1 {
             return pack_transpose(b.reversed_axes(), &mut panel[..b.len()]);
         }
+        // Of a row some rows ahead the line with its last number; the one with its first, if it is another, came with the panel before.
+        let ahead = ROWS_AHEAD * b.strides()[0] + b.ncols() as isize - 1;
         for (b, row) in b.rows().into_iter().zip(panel.chunks_exact_mut(K::COLUMNS)) {
+            prefetch::line(b.as_ptr().wrapping_offset(ahead), 0);
             if let Some(b) = b.as_slice().and_then(|b| b.get(..K::COLUMNS)) {
                 B::widen(b, row); // of a length that the compiler knows: no call
                 continue;
@@ -101,26 +107,34 @@ pub(crate) struct RowPanels {
     pub(crate) start: *const f32,
     /// From panel to panel
     pub(crate) stride: usize,
-    /// [`RowPanel::along`](crate::gemm_kernel::RowPanel::along) of each
-    pub(crate) along: Option<usize>,
+    /// Of each
+    pub(crate) layout: Layout,
 }
 
-/// Packs `a` (rows, at most [`DEPTH`]) into panels of the kernel's rows, along whichever dimension it is contiguous; columns may stay where they are, `in_place`.
+/// Packs `a` (rows, at most [`DEPTH`]) into panels of the kernel's rows, along whichever dimension it is contiguous; `in_place`, it stays where it is if the kernel can read it there.
 pub(crate) fn pack_rows<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],
     in_place: bool,
 ) -> RowPanels {
     let by_columns = a.strides()[0] == 1 && a.strides()[1] > 1;
-    if by_columns
-        && in_place
-        && let Some(a) = A::as_f32(*a)
-    {
-        return RowPanels {
-            start: a.as_ptr(),
-            stride: K::ROWS,
-            along: Some(a.strides()[1] as usize),
-        };
+    if in_place && let Some(a) = A::as_f32(*a) {
+        let start = a.as_ptr();
+        if by_columns {
+            return RowPanels {
+                start,
+                stride: K::ROWS,
+                layout: Layout::Columns(a.strides()[1] as usize),
+            };
+        }
+        if !K::WIDE && a.strides()[1] == 1 && a.strides()[0] > 0 {
+            let stride = a.strides()[0] as usize;
+            return RowPanels {
+                start,
+                stride: K::ROWS * stride,
+                layout: Layout::Rows(stride),
+            };
+        }
     }
     let size = K::ROWS * ROW_STRIDE;
     if by_columns {
@@ -149,7 +163,10 @@ pub(crate) fn pack_rows<K: Kernel, A: Weight>(
     RowPanels {
         start: panels.as_ptr(),
         stride: size,
-        along: by_columns.then_some(K::ROWS),
+        layout: match by_columns {
+            true => Layout::Columns(K::ROWS),
+            false => Layout::Rows(ROW_STRIDE),
+        },
     }
 }
 

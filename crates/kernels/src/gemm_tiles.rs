@@ -21,8 +21,10 @@ const PACKED: usize = 1 << 22;
 const DEEPEST: usize = 10 * DEPTH;
 /// Tasks a thread, to even out what else the machine does.
 const TASKS_PER_THREAD: usize = 3;
-/// Numbers of `a`, 512 KB, that a core's cache holds beside all else: its columns need not be packed.
+/// Numbers of `a`, 512 KB, that a core's cache holds beside all else: its rows or columns need not be packed.
 const CACHED: usize = 1 << 17;
+/// Numbers of 4 KiB: rows that are a multiple of it apart share the lines of the first cache.
+const PAGE: usize = 1024;
 /// Columns of `b` that are worth packing those of `a`, where a panel's rows are a part of a line that is read again for each panel.
 const WORTH_PACKING: usize = 256;
 /// Multiplications that are not worth a second thread.
@@ -151,14 +153,7 @@ unsafe fn task<K: Kernel, A: Weight>(
     let stride = c.strides()[0];
     let c = c.as_mut_ptr().cast::<f32>();
     let panels_across = n.div_ceil(K::COLUMNS);
-    let along = a.strides()[1].unsigned_abs();
-    let cached = inner * along <= CACHED;
-    let in_place = if K::WIDE {
-        // Columns that are no whole number of lines apart, as those of a vocabulary of 50257, spread over the first cache.
-        cached || !along.is_multiple_of(LINE)
-    } else {
-        cached && columns < WORTH_PACKING
-    };
+    let in_place = stays_in_place::<K, A>(&a, columns);
     let room = m.next_multiple_of(K::ROWS) * ROW_STRIDE;
     let panel = |k: usize, at: usize| {
         let index = k / DEPTH * panels_across + (j + at) / K::COLUMNS;
@@ -183,7 +178,7 @@ unsafe fn task<K: Kernel, A: Weight>(
                     let a = RowPanel {
                         start: panels.start.wrapping_add(i / K::ROWS * panels.stride),
                         rows: K::ROWS.min(m - i),
-                        along: panels.along,
+                        layout: panels.layout,
                     };
                     for at in (across..columns.min(across + K::WIDTH)).step_by(K::COLUMNS) {
                         let start_of_b = panel(k, at);
@@ -207,4 +202,19 @@ unsafe fn task<K: Kernel, A: Weight>(
             }
         }
     });
+}
+
+/// Whether `a` is as well read where it is, for so many columns of `b`.
+fn stays_in_place<K: Kernel, A>(a: &ArrayView2<A>, columns: usize) -> bool {
+    let [down, along] = [0, 1].map(|axis| a.strides()[axis].unsigned_abs());
+    if down != 1 {
+        return a.nrows() * down <= CACHED && !down.is_multiple_of(PAGE);
+    }
+    let cached = a.ncols() * along <= CACHED;
+    if K::WIDE {
+        // Columns that are no whole number of lines apart, as those of a vocabulary of 50257, spread over the first cache.
+        cached || !along.is_multiple_of(LINE)
+    } else {
+        cached && columns < WORTH_PACKING
+    }
 }
