@@ -5,6 +5,8 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
+use ndarray::ArrayView2;
+
 use crate::prefetch::{self, LINE};
 
 /// What a product is added to, as the loop meets it: two numbers that fit registers, as what is stored in parts a moment before is long in coming when it is loaded as a whole.
@@ -16,7 +18,7 @@ pub(crate) struct Start {
     pub(crate) row: *const f32,
 }
 
-/// Some rows of `a`, in the first cache.
+/// Some rows of `a`, packed or where they stand.
 #[derive(Clone, Copy)]
 pub(crate) struct RowPanel {
     pub(crate) start: *const f32,
@@ -32,6 +34,17 @@ pub(crate) enum Layout {
     Rows(usize),
     /// Those of a column side by side
     Columns(usize),
+}
+
+impl Layout {
+    /// None if neither rows nor columns are contiguous.
+    pub(crate) fn of<T>(a: &ArrayView2<T>) -> Option<Self> {
+        match *a.strides() {
+            [1, along] if along > 1 => Some(Self::Columns(along as usize)),
+            [down, 1] if down > 0 => Some(Self::Rows(down as usize)),
+            _ => None,
+        }
+    }
 }
 
 /// Some columns of `b`.
@@ -51,8 +64,8 @@ pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 const AHEAD: usize = 6 * 1024;
 /// A quarter of a line with each step of the inner dimension: a block of columns is there when ten panels of rows have met the one before.
 pub(crate) const NEXT: usize = LINE / 4;
-/// How many columns ahead those of `a` are, read or packed: they may lie pages apart, where no processor looks ahead.
-pub(crate) const COLUMNS_AHEAD: usize = 16;
+/// How many steps of the inner dimension ahead a column of `a` or a row of `b` is asked for, read or packed: they may lie pages apart, where no processor looks ahead.
+pub(crate) const STEPS_AHEAD: usize = 16;
 
 /// The loop for one instruction set.
 pub(crate) trait Kernel {
@@ -204,7 +217,7 @@ unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
                 prefetch::line(b_row, AHEAD);
                 prefetch::line(b_row, AHEAD + size_of::<V>());
                 if BY_COLUMNS {
-                    let a = a.wrapping_add(COLUMNS_AHEAD * along);
+                    let a = a.wrapping_add(STEPS_AHEAD * along);
                     prefetch::line(a, 0);
                     prefetch::line(a.wrapping_add(R - 1), 0); // it may reach into a second line
                 }

@@ -6,16 +6,13 @@ use std::thread::LocalKey;
 use ndarray::{ArrayView1, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
-use crate::gemm_kernel::{COLUMNS_AHEAD, DEPTH, Kernel, Layout, ROW_STRIDE};
+use crate::gemm_kernel::{DEPTH, Kernel, Layout, ROW_STRIDE, STEPS_AHEAD};
 use crate::prefetch::{self, LINE};
 use crate::transpose::transpose;
 use crate::weight::Weight;
 
 /// Numbers whose packing is not worth a second thread.
 const SMALL: usize = 1 << 15;
-
-/// How many rows ahead those of `b` are asked for: they may lie pages apart.
-const ROWS_AHEAD: isize = 16;
 
 /// A cache line, so that no register is loaded from two.
 #[derive(Clone, Copy)]
@@ -61,7 +58,7 @@ pub(crate) fn pack_columns<K: Kernel, B: Weight>(
             return pack_transpose(b.reversed_axes(), &mut panel[..b.len()]);
         }
         // Of a row some rows ahead the line with its last number; the one with its first, if it is another, came with the panel before.
-        let ahead = ROWS_AHEAD * b.strides()[0] + b.ncols() as isize - 1;
+        let ahead = STEPS_AHEAD as isize * b.strides()[0] + b.ncols() as isize - 1;
         for (b, row) in b.rows().into_iter().zip(panel.chunks_exact_mut(K::COLUMNS)) {
             prefetch::line(b.as_ptr().wrapping_offset(ahead), 0);
             if let Some(b) = b.as_slice().and_then(|b| b.get(..K::COLUMNS)) {
@@ -111,35 +108,27 @@ pub(crate) struct RowPanels {
     pub(crate) layout: Layout,
 }
 
-/// Packs `a` (rows, at most [`DEPTH`]) into panels of the kernel's rows, along whichever dimension it is contiguous; `in_place`, it stays where it is if the kernel can read it there.
+/// Packs `a` (rows, at most [`DEPTH`]) into panels of the kernel's rows, along whichever dimension it is contiguous; numbers in f32 that are to be read `in_place` stay there.
 pub(crate) fn pack_rows<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],
-    in_place: bool,
+    in_place: Option<Layout>,
 ) -> RowPanels {
-    let by_columns = a.strides()[0] == 1 && a.strides()[1] > 1;
-    if in_place && let Some(a) = A::as_f32(*a) {
-        let start = a.as_ptr();
-        if by_columns {
-            return RowPanels {
-                start,
-                stride: K::ROWS,
-                layout: Layout::Columns(a.strides()[1] as usize),
-            };
-        }
-        if !K::WIDE && a.strides()[1] == 1 && a.strides()[0] > 0 {
-            let stride = a.strides()[0] as usize;
-            return RowPanels {
-                start,
-                stride: K::ROWS * stride,
-                layout: Layout::Rows(stride),
-            };
-        }
+    if let (Some(layout), Some(a)) = (in_place, A::as_f32(*a)) {
+        return RowPanels {
+            start: a.as_ptr(),
+            stride: match layout {
+                Layout::Rows(down) => K::ROWS * down,
+                Layout::Columns(_) => K::ROWS,
+            },
+            layout,
+        };
     }
+    let by_columns = matches!(Layout::of(a), Some(Layout::Columns(_)));
     let size = K::ROWS * ROW_STRIDE;
     if by_columns {
         for (k, column) in a.columns().into_iter().enumerate() {
-            let ahead = COLUMNS_AHEAD * a.strides()[1] as usize;
+            let ahead = STEPS_AHEAD * a.strides()[1] as usize;
             for at in (0..column.len()).step_by(LINE) {
                 prefetch::line(column.as_ptr().wrapping_add(ahead + at), 0);
             }

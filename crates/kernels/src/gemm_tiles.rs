@@ -6,7 +6,7 @@ use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
 use crate::gemm::{Start, Threads};
-use crate::gemm_kernel::{self, ColumnPanel, DEPTH, Kernel, NEXT, ROW_STRIDE, RowPanel};
+use crate::gemm_kernel::{self, ColumnPanel, DEPTH, Kernel, Layout, NEXT, ROW_STRIDE, RowPanel};
 use crate::gemm_pack::{A_PANELS, B_PANELS, BLOCK, pack_columns, pack_rows, with_panels};
 use crate::prefetch::{self, LINE};
 use crate::transpose::transpose;
@@ -153,7 +153,7 @@ unsafe fn task<K: Kernel, A: Weight>(
     let stride = c.strides()[0];
     let c = c.as_mut_ptr().cast::<f32>();
     let panels_across = n.div_ceil(K::COLUMNS);
-    let in_place = stays_in_place::<K, A>(&a, columns);
+    let in_place = in_place::<K, A>(&a, columns);
     let room = m.next_multiple_of(K::ROWS) * ROW_STRIDE;
     let panel = |k: usize, at: usize| {
         let index = k / DEPTH * panels_across + (j + at) / K::COLUMNS;
@@ -204,17 +204,20 @@ unsafe fn task<K: Kernel, A: Weight>(
     });
 }
 
-/// Whether `a` is as well read where it is, for so many columns of `b`.
-fn stays_in_place<K: Kernel, A>(a: &ArrayView2<A>, columns: usize) -> bool {
-    let [down, along] = [0, 1].map(|axis| a.strides()[axis].unsigned_abs());
-    if down != 1 {
-        return a.nrows() * down <= CACHED && !down.is_multiple_of(PAGE);
-    }
-    let cached = a.ncols() * along <= CACHED;
-    if K::WIDE {
-        // Columns that are no whole number of lines apart, as those of a vocabulary of 50257, spread over the first cache.
-        cached || !along.is_multiple_of(LINE)
-    } else {
-        cached && columns < WORTH_PACKING
-    }
+/// How the kernel reads `a` where it is, for so many columns of `b`; none if it is better packed.
+fn in_place<K: Kernel, A>(a: &ArrayView2<A>, columns: usize) -> Option<Layout> {
+    let layout = Layout::of(a)?;
+    let stays = match layout {
+        Layout::Rows(down) => !K::WIDE && a.nrows() * down <= CACHED && !down.is_multiple_of(PAGE),
+        Layout::Columns(along) => {
+            let cached = a.ncols() * along <= CACHED;
+            if K::WIDE {
+                // Columns that are no whole number of lines apart, as those of a vocabulary of 50257, spread over the first cache.
+                cached || !along.is_multiple_of(LINE)
+            } else {
+                cached && columns < WORTH_PACKING
+            }
+        }
+    };
+    stays.then_some(layout)
 }
