@@ -119,6 +119,11 @@ impl Share {
         ranks.into_iter().map(|rank| (rank, losses[rank])).collect()
     }
 
+    /// The next round begins a step, whose first gradients replace the sum.
+    pub(crate) fn give_up_step(&mut self) {
+        self.round = 0;
+    }
+
     /// Adds the gradients of `ranks`, in this order, to the sum of this rank's part; those of the `first` round begin it.
     fn add(&mut self, grads: &mut GptModel, ranks: &[usize], first: bool) {
         let (size, longest) = (self.ranks.size(), self.parts.longest());

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use dataloader::{Batch, DataLoader, Epoch};
 use gpt::{BatchParts, GptError, GptModel, move_gradients};
-use tensor_ops::KeepBuffers;
+use tensor_ops::{KeepBuffers, Parameters};
 use torch_rng::TorchRng;
 
 use crate::clip::clip_scale;
@@ -122,40 +122,21 @@ impl Trainer {
     /// One batch forward and backward, and the optimizer's step if it was the last one to be accumulated.
     ///
     /// # Errors
-    /// If loss or gradient are not finite: the weights are then those from before the step.
+    /// If the batch can't be read: it is read again by the next call.
+    /// If it doesn't suit the model, or loss or gradient are not finite: the weights are then those from before the step, which the next batch begins anew.
     pub fn train_batch(&mut self) -> Result<Progress, TrainError> {
         let (batch, epoch_end) = self.next_batch()?;
-        let learning_rate = self.learning_rate();
-        let loss = match &self.optimizer {
-            Optimizer::Shared(share) if !share.computes(self.counters.micro_step) => {
-                self.model.skip_draws(batch.input_ids.dim(), &mut self.rng);
-                None
-            }
-            _ => Some(self.add_gradients(&batch)?),
-        };
-        self.buffers.end_step();
-        let tokens = batch.input_ids.len() as u64;
-        let report = BatchReport {
-            step: self.counters.steps_done,
-            micro_step: self.counters.micro_step,
-            epoch: self.counters.epoch,
-            loss,
-            tokens,
-        };
-        self.counters.tokens_seen += tokens;
-        self.counters.micro_step += 1;
-        self.add_losses(loss, learning_rate)?;
-        let step = if self.counters.micro_step == self.config.accumulation {
-            Some(self.update(learning_rate)?)
-        } else {
-            None
-        };
+        let done = self.learn(&batch);
         if epoch_end {
             self.epoch_in_progress = None;
             self.counters.epoch += 1;
         }
+        if done.is_err() {
+            self.give_up_step();
+        }
+        let (batch, step) = done?;
         Ok(Progress {
-            batch: report,
+            batch,
             step,
             epoch_end,
         })
@@ -225,6 +206,45 @@ impl Trainer {
         let batch = epoch.batches.try_next()?;
         let batch = batch.expect("an epoch has a batch, and a used up one is put away");
         Ok((batch, epoch.batches.len() == 0))
+    }
+
+    /// What a batch leads to.
+    fn learn(&mut self, batch: &Batch) -> Result<(BatchReport, Option<StepReport>), TrainError> {
+        let learning_rate = self.learning_rate();
+        let loss = match &self.optimizer {
+            Optimizer::Shared(share) if !share.computes(self.counters.micro_step) => {
+                self.model.skip_draws(batch.input_ids.dim(), &mut self.rng);
+                None
+            }
+            _ => Some(self.add_gradients(batch)?),
+        };
+        self.buffers.end_step();
+        let tokens = batch.input_ids.len() as u64;
+        let report = BatchReport {
+            step: self.counters.steps_done,
+            micro_step: self.counters.micro_step,
+            epoch: self.counters.epoch,
+            loss,
+            tokens,
+        };
+        self.counters.tokens_seen += tokens;
+        self.counters.micro_step += 1;
+        self.add_losses(loss, learning_rate)?;
+        let step = match self.counters.micro_step == self.config.accumulation {
+            true => Some(self.update(learning_rate)?),
+            false => None,
+        };
+        Ok((report, step))
+    }
+
+    /// Forgets the batches of the step in progress.
+    fn give_up_step(&mut self) {
+        self.grads.fill_zero();
+        self.counters.micro_step = 0;
+        self.counters.loss_sum = 0.0;
+        if let Optimizer::Shared(share) = &mut self.optimizer {
+            share.give_up_step();
+        }
     }
 
     /// One batch forward and backward: adds to the step's gradients, and returns the loss.

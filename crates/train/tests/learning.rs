@@ -1,18 +1,18 @@
-//! Training does what it is for, gives the same bits on any number of threads, and stops when the loss is not a number.
+//! Training does what it is for, gives the same bits on any number of threads, and refuses settings that make no sense.
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 mod common;
 
 use std::ops::ControlFlow;
 
-use common::{config, finish, loaders, model_config, trainer};
+use common::{config, finish, loaders, model_config};
 use dataloader::{Corpus, DataLoader, GptDataset};
 use gpt::{DropRates, GptConfig, GptModel};
 use tokenizer::Gpt2Tokenizer;
 use torch_rng::TorchRng;
 use train::{
-    AdamW, AdamWConfig, Event, Outcome, RunFolder, SampleConfig, Schedule, SimpleTraining,
-    TrainConfig, TrainError, Trainer, calc_loss_loader, train_model_simple,
+    AdamW, AdamWConfig, Event, Outcome, SampleConfig, Schedule, SimpleTraining, TrainConfig,
+    Trainer, train_model_simple,
 };
 
 #[test]
@@ -127,125 +127,58 @@ fn the_number_of_threads_changes_no_bit() {
     }
 }
 
-/// A run whose third step has a learning rate that sends the weights to infinity.
-fn exploding(max_steps: u64) -> TrainConfig {
-    TrainConfig {
-        max_steps,
-        optimizer: AdamWConfig {
-            lr: 1e38,
-            weight_decay: 0.0,
-            ..AdamWConfig::default()
-        },
-        schedule: Schedule::WarmupCosine {
-            warmup_steps: 3,
-            total_steps: 50,
-            initial_lr: 1e-3,
-            min_lr: 0.0,
-        },
-        save_every: Some(1),
-        eval_every: None,
-        sample: None,
-        ..config(max_steps)
-    }
-}
-
-#[test]
-fn a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpoint() {
-    // Without a folder nothing is saved, so nothing but the step itself shows the loss.
-    let mut trainer = trainer(exploding(30));
-    let error = trainer
-        .run(None, &mut |_| ControlFlow::Continue(()))
-        .unwrap_err();
-    let line = error.to_string();
-    assert!(
-        matches!(
-            error,
-            TrainError::NonFiniteLoss { .. } | TrainError::NonFiniteGradient { .. }
-        ),
-        "{line}"
-    );
-    let step = trainer.steps_done();
-    assert!(
-        line.contains(&format!("step {step}")) && line.contains("try a learning rate below"),
-        "{line}"
-    );
-    let folder = tempfile::tempdir().unwrap();
-    let run = RunFolder::open(&folder).unwrap();
-    let error = common::trainer(exploding(30))
-        .run(Some(&run), &mut |_| ControlFlow::Continue(()))
-        .unwrap_err();
-    assert!(error.to_string().contains("try a learning rate below"));
-    // Each checkpoint had a finite loss when it was saved: one whose weights are finite but whose loss is not is none.
-    let newest = train::latest_checkpoint(&folder).unwrap();
-    let settings = train::read_settings(&newest).unwrap();
-    assert!(settings.steps_done <= step, "{}", settings.steps_done);
-    let resumed = common::resume(&folder, exploding(30)).unwrap();
-    let (loader, _) = common::loaders();
-    let mut rng = TorchRng::manual_seed(0);
-    let loss = calc_loss_loader(&loader, resumed.model(), None, &mut rng).unwrap();
-    assert!(loss.is_finite(), "{loss}");
-}
-
-/// A run whose weights stay finite, but so large that its logits don't.
-#[test]
-fn a_model_without_a_finite_loss_is_not_saved_over_a_good_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = RunFolder::open(&folder).unwrap();
-    let wild = |max_steps| TrainConfig {
-        accumulation: 1,
-        optimizer: AdamWConfig {
-            lr: 1e25,
-            ..AdamWConfig::default()
-        },
-        ..exploding(max_steps)
-    };
-    // The last step of this run is the first wild one: no further step shows its loss.
-    let mut good = trainer(wild(1));
-    finish(&mut good, Some(&run));
-    let error = common::resume(&folder, wild(2))
-        .unwrap()
-        .run(Some(&run), &mut |_| ControlFlow::Continue(()))
-        .unwrap_err();
-    assert!(
-        matches!(error, TrainError::NonFiniteEvaluation { step: 1, .. }),
-        "{error}"
-    );
-    let newest = train::latest_checkpoint(&folder).unwrap();
-    assert_eq!(train::read_settings(&newest).unwrap().steps_done, 1);
-    assert!(common::resume(&folder, wild(2)).unwrap().model() == good.model());
-}
-
 #[test]
 fn settings_outside_their_range_are_named() {
-    let refused = |change: fn(&mut TrainConfig), expected: &str| {
-        let mut config = config(1);
-        change(&mut config);
-        let line = config.validate().expect_err(expected).to_string();
+    let refused = |changed: TrainConfig, expected: &str| {
+        let line = changed.validate().expect_err(expected).to_string();
         assert!(line.contains(expected), "{line}, expected {expected}");
     };
+    let changed = |change: fn(&mut TrainConfig)| {
+        let mut config = config(1);
+        change(&mut config);
+        config
+    };
     refused(
-        |c| c.max_steps = 0,
+        changed(|c| c.max_steps = 0),
         "max_steps must be at least 1, but is 0",
     );
     refused(
-        |c| c.optimizer.lr = -1.0,
+        changed(|c| c.optimizer.lr = -1.0),
         "lr must be a finite number of at least 0, but is -1",
     );
-    refused(|c| c.optimizer.lr = f64::NAN, "but is NaN");
-    refused(|c| c.accumulation = 0, "accumulation");
-    refused(|c| c.eval_every = Some(0), "eval_every");
-    refused(|c| c.max_grad_norm = Some(0.0), "max_grad_norm");
-    refused(
-        |c| {
-            c.schedule = Schedule::WarmupCosine {
-                warmup_steps: 5,
-                total_steps: 5,
-                initial_lr: 0.0,
-                min_lr: 0.0,
-            }
-        },
-        "total_steps is 5 and warmup_steps is 5",
-    );
+    refused(changed(|c| c.optimizer.lr = f64::NAN), "but is NaN");
+    refused(changed(|c| c.accumulation = 0), "accumulation");
+    refused(changed(|c| c.eval_every = Some(0)), "eval_every");
+    refused(changed(|c| c.max_grad_norm = Some(0.0)), "max_grad_norm");
+    for (total_steps, initial_lr, min_lr, expected) in [
+        (5, 0.0, 0.0, "total_steps is 5 and warmup_steps is 5"),
+        (
+            9,
+            -1.0,
+            0.0,
+            "initial_lr must be a finite number of at least 0, but is -1",
+        ),
+        (
+            9,
+            0.0,
+            f64::INFINITY,
+            "min_lr must be a finite number of at least 0, but is inf",
+        ),
+    ] {
+        let schedule = Schedule::WarmupCosine {
+            warmup_steps: 5,
+            total_steps,
+            initial_lr,
+            min_lr,
+        };
+        refused(
+            TrainConfig {
+                schedule,
+                ..config(1)
+            },
+            expected,
+        );
+    }
 }
 
 #[test]
