@@ -203,8 +203,8 @@ fn a_value_that_is_not_a_number_is_refused_in_each_tensor_file() {
 #[test]
 fn other_settings_another_model_and_other_data_are_refused() {
     let (_folder, checkpoint) = saved();
-    let resumed = |config, model: &GptConfig, train| {
-        let error = Trainer::resume(&checkpoint, config, model, train, loaders().1);
+    let resumed = |config, model: &GptConfig, (train, validation)| {
+        let error = Trainer::resume(&checkpoint, config, model, train, validation);
         match error.expect_err("another run") {
             TrainError::OtherConfig { name, .. } => name,
             other => panic!("{other}"),
@@ -213,7 +213,7 @@ fn other_settings_another_model_and_other_data_are_refused() {
     let changed = |change: fn(&mut TrainConfig)| {
         let mut config = config(9);
         change(&mut config);
-        resumed(config, &model_config(), loaders().0)
+        resumed(config, &model_config(), loaders())
     };
     assert_eq!(changed(|c| c.optimizer.lr = 1e-3), "optimizer");
     let warmup = |c: &mut TrainConfig| {
@@ -232,13 +232,17 @@ fn other_settings_another_model_and_other_data_are_refused() {
         n_heads: 4,
         ..model_config()
     };
+    assert_eq!(resumed(config(9), &model, loaders()), "the model");
     let (train, validation) = loaders();
-    assert_eq!(resumed(config(9), &model, train), "the model");
-    let other = validation.expect("there is one");
+    let validation = validation.expect("there is one");
+    let data = |train, validation| resumed(config(9), &model_config(), (train, validation));
     assert_eq!(
-        resumed(config(9), &model_config(), other),
+        data(validation.clone(), Some(validation)),
         "the training data"
     );
+    for other in [None, Some(train.clone())] {
+        assert_eq!(data(train.clone(), other), "the validation data");
+    }
     // More steps, and what draws nothing, may change.
     let longer = TrainConfig {
         max_steps: 12,
