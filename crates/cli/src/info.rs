@@ -53,7 +53,8 @@ struct Report {
     n_heads: usize,
     n_layers: usize,
     hidden_dim: usize,
-    drop_rate: f64,
+    /// Null if it differs from site to site.
+    drop_rate: Option<f64>,
     qkv_bias: bool,
     tied: bool,
     parameters: usize,
@@ -108,7 +109,7 @@ fn report(name: String, config: &GptConfig) -> Result<Report> {
         n_heads: config.n_heads,
         n_layers: config.n_layers,
         hidden_dim: config.feed_forward_dim(),
-        drop_rate: config.drop_rates.emb,
+        drop_rate: config.drop_rates.common(),
         qkv_bias: config.qkv_bias,
         tied: config.tied,
         parameters,

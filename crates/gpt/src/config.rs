@@ -24,6 +24,11 @@ impl DropRates {
             shortcut: rate,
         }
     }
+
+    /// The rate of all sites; `None` if they differ.
+    pub fn common(&self) -> Option<f64> {
+        (*self == Self::all(self.emb)).then_some(self.emb)
+    }
 }
 
 /// The book's 0.1.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tensor_ops::Parameters;
 
-use crate::{Activation, GptConfig, GptModel, ModelSize};
+use crate::{Activation, DropRates, GptConfig, GptModel, ModelSize};
 
 /// The shapes, and if they can be counted the parameters.
 impl fmt::Display for GptConfig {
@@ -20,7 +20,7 @@ impl fmt::Display for GptConfig {
         )?;
         writeln!(f, "context         {} tokens", self.context_length)?;
         writeln!(f, "vocabulary      {} tokens", self.vocab_size)?;
-        writeln!(f, "dropout         {}", self.drop_rates.emb)?;
+        writeln!(f, "dropout         {}", self.drop_rates)?;
         let biases = if self.qkv_bias { "them" } else { "none" };
         writeln!(f, "biases          query, key and value have {biases}")?;
         match self.activation {
@@ -42,6 +42,20 @@ impl fmt::Display for GptConfig {
         match self.size() {
             Ok(size) => write!(f, "\n{size}"),
             Err(_) => Ok(()),
+        }
+    }
+}
+
+/// The rate, or those of the sites.
+impl fmt::Display for DropRates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.common() {
+            Some(rate) => write!(f, "{rate}"),
+            None => write!(
+                f,
+                "{} on embeddings, {} on attention weights, {} on shortcuts",
+                self.emb, self.attention, self.shortcut
+            ),
         }
     }
 }

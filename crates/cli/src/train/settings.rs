@@ -71,6 +71,9 @@ impl Settings {
 pub(crate) fn settle(said: &TrainOptions, base: Option<Base>) -> Result<Settings> {
     let preset = said.preset.unwrap_or(PRESETS[0]);
     let mut model = model(said, base.as_ref().map_or(preset.model, |base| base.model));
+    if let Some(base) = &base {
+        refuse_other_weights(&model, &base.model)?;
+    }
     if let Some(length) = said.max_length
         && length > model.context_length
     {
@@ -189,7 +192,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<Base>) -> Result<Settings
         emb_dim: Some(model.emb_dim),
         context_length: Some(model.context_length),
         vocab_size: Some(model.vocab_size),
-        drop_rate: Some(model.drop_rates.emb),
+        drop_rate: model.drop_rates.common(),
         qkv_bias: Some(model.qkv_bias),
         tied: Some(model.tied),
         max_steps: Some(max_steps),
@@ -262,11 +265,34 @@ fn model(said: &TrainOptions, base: GptConfig) -> GptConfig {
         emb_dim: said.emb_dim.unwrap_or(base.emb_dim),
         n_heads: said.n_heads.unwrap_or(base.n_heads),
         n_layers: said.n_layers.unwrap_or(base.n_layers),
-        drop_rates: DropRates::all(said.drop_rate.unwrap_or(base.drop_rates.emb)),
+        drop_rates: said.drop_rate.map_or(base.drop_rates, DropRates::all),
         qkv_bias: said.qkv_bias.unwrap_or(base.qkv_bias),
         tied: said.tied.unwrap_or(base.tied),
         ..base
     }
+}
+
+/// That the weights of `base` do in `asked` what they did before.
+fn refuse_other_weights(asked: &GptConfig, base: &GptConfig) -> Result<()> {
+    let facts = |model: &GptConfig| {
+        [
+            ("vocab-size", model.vocab_size.to_string()),
+            ("context-length", model.context_length.to_string()),
+            ("emb-dim", model.emb_dim.to_string()),
+            ("n-heads", model.n_heads.to_string()),
+            ("n-layers", model.n_layers.to_string()),
+            ("qkv-bias", model.qkv_bias.to_string()),
+            ("tied", model.tied.to_string()),
+        ]
+    };
+    for ((flag, asked), (_, own)) in facts(asked).into_iter().zip(facts(base)) {
+        if asked != own {
+            bail!(
+                "--{flag} {asked}: the model to go on with has {own}, and its weights are of no use to another"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// How the learning rate changes in a run of `max_steps`.

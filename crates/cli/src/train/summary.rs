@@ -57,7 +57,7 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
         settings.kept.warmup_steps.unwrap_or(0),
         training.optimizer.weight_decay,
         training.max_grad_norm.map_or("none".to_owned(), |norm| norm.to_string()),
-        model.drop_rates.emb,
+        model.drop_rates,
         settings.dropout_build,
         settings.seed,
         current_num_threads()

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::support::{TINY, folder};
 
 #[test]
@@ -134,6 +136,43 @@ fn a_run_can_start_from_another_models_weights() {
         "{}",
         ran.stdout
     );
+    for (flag, own) in [
+        ("--vocab-size 300", "61"),
+        ("--context-length 16", "8"),
+        ("--emb-dim 16", "8"),
+        ("--n-heads 4", "2"),
+        ("--n-layers 2", "1"),
+        ("--qkv-bias", "false"),
+        ("--tied", "false"),
+    ] {
+        folder.refused(
+            &format!("train --init-from first --data data.bin --max-steps 1 {flag}"),
+            &[flag, &format!("the model to go on with has {own}")],
+        );
+    }
+}
+
+#[test]
+fn a_run_that_starts_from_a_model_keeps_its_dropout_of_each_site() {
+    let folder = folder();
+    folder.ok(&format!("train {TINY} --max-steps 1 --out-dir first"));
+    let config = folder.join("first/model/config.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
+    json["attn_pdrop"] = 0.25.into();
+    fs::write(&config, json.to_string()).unwrap();
+    let rates = "on embeddings, 0.25 on attention weights";
+    assert!(folder.ok("info first/model").stdout.contains(rates));
+    let flags = "train --data data.bin --batch-size 4 --eval-iters 2 --sample-tokens 1";
+    let ran = folder.ok(&format!(
+        "{flags} --init-from first/model --max-steps 2 --out-dir on"
+    ));
+    assert!(ran.stdout.contains(rates), "{}", ran.stdout);
+    folder.ok("train --resume on --max-steps 3");
+    assert!(folder.ok("info on").stdout.contains(rates));
+    let ran = folder.ok(&format!(
+        "{flags} --init-from on --drop-rate 0 --max-steps 1"
+    ));
+    assert!(ran.stdout.contains("dropout 0 "), "{}", ran.stdout);
 }
 
 #[test]
