@@ -4,7 +4,7 @@
 //! What is computed doesn't change.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rayon::Yield;
@@ -12,8 +12,14 @@ use rayon::Yield;
 /// After so long without work, threads sleep as rayon has them do.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// Whether some pass keeps threads awake; one inside it, or beside it, does without.
-static AWAKE: AtomicBool = AtomicBool::new(false);
+/// Passes that began to keep threads awake and that ended, together: odd while one does, and one inside it, or beside it, does without.
+static PASSES: AtomicUsize = AtomicUsize::new(0);
+
+/// Calls to stay awake that a thread has not answered, as it is in a long task, or blocked.
+static UNANSWERED: AtomicUsize = AtomicUsize::new(0);
+
+/// With so many, threads are not called any more: those that are blocked for good would collect calls.
+const MOST_UNANSWERED: usize = 10_000;
 
 thread_local! {
     /// Whether this thread keeps others awake, or is kept awake itself.
@@ -22,47 +28,56 @@ thread_local! {
 }
 
 /// Runs `pass` on a thread of the pool, while the other threads look for its work without sleeping.
+///
+/// It waits for no thread that is busy with something else.
 pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
-    /// Ends the waiting, also if the pass panics.
-    struct Done<'a>(&'a AtomicBool);
-    impl Drop for Done<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Release);
-            AWAKE.store(false, Ordering::Release);
-        }
-    }
-    struct Inside;
-    impl Drop for Inside {
-        fn drop(&mut self) {
-            INSIDE.set(false);
-        }
-    }
-
     rayon::scope(|_| {
         let alone = rayon::current_num_threads() == 1;
-        if alone || INSIDE.get() || AWAKE.swap(true, Ordering::Acquire) {
+        if alone || INSIDE.get() {
             return pass();
         }
+        let Some(this) = begin() else { return pass() };
+        let _over = After(|| {
+            PASSES.fetch_add(1, Ordering::Release);
+        });
         INSIDE.set(true);
-        let _inside = Inside;
-        let over = AtomicBool::new(false);
-        rayon::scope(|scope| {
-            let _done = Done(&over);
-            scope.spawn_broadcast(|_, _| {
+        let _outside = After(|| INSIDE.set(false));
+        if UNANSWERED.load(Ordering::Relaxed) < MOST_UNANSWERED {
+            UNANSWERED.fetch_add(rayon::current_num_threads(), Ordering::Relaxed);
+            rayon::spawn_broadcast(move |_| {
+                UNANSWERED.fetch_sub(1, Ordering::Relaxed);
                 if !INSIDE.replace(true) {
-                    let _inside = Inside;
-                    wait_for_work(&over);
+                    let _outside = After(|| INSIDE.set(false));
+                    wait_for_work(this);
                 }
             });
-            pass()
-        })
+        }
+        pass()
     })
 }
 
-/// Does what work there is, until it is over or there has been none for a while.
-fn wait_for_work(over: &AtomicBool) {
+/// The number of a pass that begins to keep threads awake, unless one does already.
+fn begin() -> Option<usize> {
+    let before = PASSES.load(Ordering::Relaxed);
+    let begun = before.is_multiple_of(2)
+        && (PASSES.compare_exchange(before, before + 1, Ordering::Acquire, Ordering::Relaxed))
+            .is_ok();
+    begun.then_some(before + 1)
+}
+
+/// Runs when it is dropped, also in a panic.
+struct After<F: Fn()>(F);
+
+impl<F: Fn()> Drop for After<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Does what work there is, until the pass is over or there has been none for a while.
+fn wait_for_work(pass: usize) {
     let mut idle_since = Instant::now();
-    while !over.load(Ordering::Acquire) {
+    while PASSES.load(Ordering::Acquire) == pass {
         if rayon::yield_now() == Some(Yield::Executed) {
             idle_since = Instant::now();
             continue;
@@ -76,7 +91,8 @@ fn wait_for_work(over: &AtomicBool) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc;
 
     use rayon::prelude::*;
 
@@ -122,6 +138,24 @@ mod tests {
         });
         let depth = highest.into_inner() - lowest.into_inner();
         assert!(depth < 256 << 10, "{depth} bytes of the stack");
+    }
+
+    #[test]
+    fn a_pass_does_not_wait_for_a_thread_that_waits_for_it() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build();
+        let (pass_over, blocked) = mpsc::channel();
+        let (begins, begun) = mpsc::channel();
+        let sum = pool.expect("three threads").scope(move |scope| {
+            scope.spawn(move |_| {
+                begins.send(()).expect("the other task waits");
+                blocked.recv().expect("the pass ends");
+            });
+            begun.recv().expect("the other task begins");
+            let sum: u64 = awake(|| (0..1000u64).into_par_iter().sum());
+            pass_over.send(()).expect("the other task still waits");
+            sum
+        });
+        assert_eq!(sum, 499_500);
     }
 
     #[test]
