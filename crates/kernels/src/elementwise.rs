@@ -95,14 +95,14 @@ fn multiply(row: &mut [f32], factor: f32) {
     rest.iter_mut().for_each(times);
 }
 
-/// The cross-entropy of a row, `ln(sum e^x) - x_target`, and over it its gradient, `(softmax(x) - one_hot(target)) factor`: exponentials below [`NEGLIGIBLE`] of the largest, and what is not a normal number, become 0.
+/// The cross-entropy of a row, `ln(sum e^(x - max)) - (x_target - max)`, and over it its gradient, `(softmax(x) - one_hot(target)) factor`: exponentials below [`NEGLIGIBLE`] of the largest, and what is not a normal number, become 0.
 pub fn cross_entropy_with_gradient(row: &mut [f32], target: usize, factor: f32) -> f32 {
     let (max, logit) = (reduce::max(row), row[target]);
     let sum = exp_minus(row, 1.0, max, NEGLIGIBLE);
     let p = row[target] / sum;
     multiply(row, factor / sum);
     row[target] = math::flush((p - 1.0) * factor, f32::MIN_POSITIVE);
-    max + sum.ln() - logit
+    sum.ln() - (logit - max) // in this order it keeps the digits of logits far from 0
 }
 
 /// `x += y`.

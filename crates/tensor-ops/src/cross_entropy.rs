@@ -1,9 +1,10 @@
 //! Cross-entropy of logits and target ids, `mean_i (ln sum_j e^(x_ij) - x_(i, t_i))` (`torch.nn.functional.cross_entropy`; book section 5.1.2).
 //!
+//! The maximum is subtracted from the target's logit too, as in PyTorch: logits far from 0 keep their digits.
 //! The sum over rows runs in f64 in order. There is no label smoothing, no weights and no ignored index.
 
 use kernels::{elementwise, reduce};
-use ndarray::{Array1, Array2, ArrayRef2};
+use ndarray::{Array2, ArrayRef2};
 use rayon::prelude::*;
 
 use crate::rows::{as_rows, into_contiguous, rows_per_task, slice_mut};
@@ -14,7 +15,7 @@ use crate::rows::{as_rows, into_contiguous, rows_per_task, slice_mut};
 /// If there is not one target per row, or a target is not below `vocab_size`.
 pub fn cross_entropy(logits: &ArrayRef2<f32>, targets: &[u32]) -> f32 {
     check(logits, targets);
-    mean(row_losses(logits, &log_sums(logits), targets))
+    mean(&row_losses(logits, targets))
 }
 
 /// The loss of each row of `logits` (rows, vocab_size), whose mean is [`cross_entropy`].
@@ -23,7 +24,7 @@ pub fn cross_entropy(logits: &ArrayRef2<f32>, targets: &[u32]) -> f32 {
 /// If there is not one target per row, or a target is not below `vocab_size`.
 pub fn cross_entropy_rows(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> {
     check(logits, targets);
-    row_losses(logits, &log_sums(logits), targets).collect()
+    row_losses(logits, targets)
 }
 
 /// As [`cross_entropy`], with the gradient of the logits (rows, vocab_size) times `d_loss`, written over them: `(softmax(x) - one_hot(target)) d_loss / rows`; exponentials below 2^-64 of a row's largest count as 0.
@@ -51,40 +52,33 @@ pub fn cross_entropy_train(
                 *loss = elementwise::cross_entropy_with_gradient(row, target as usize, factor);
             }
         });
-    (mean(losses.into_iter()), d_logits)
+    (mean(&losses), d_logits)
 }
 
-/// `ln sum_j e^(x_ij)` of each row, without keeping the exponentials.
-fn log_sums(logits: &ArrayRef2<f32>) -> Array1<f32> {
+/// `ln sum_j e^(x_ij - max) - (x_(i, t_i) - max)` of each row, without keeping the exponentials.
+fn row_losses(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> {
     let logits = as_rows(logits);
     let width = logits.ncols();
-    let mut sums = Array1::zeros(logits.nrows());
+    let mut losses = vec![0.0; targets.len()];
     let values = logits.as_slice().expect("rows are row-major");
-    let rows = rows_per_task(width);
-    slice_mut(&mut sums)
-        .par_chunks_mut(rows)
-        .zip(values.par_chunks(rows * width.max(1)))
-        .for_each(|(sums, rows)| {
-            for (sum, row) in sums.iter_mut().zip(rows.chunks(width)) {
+    let task = rows_per_task(width);
+    losses
+        .par_chunks_mut(task)
+        .zip(targets.par_chunks(task))
+        .zip(values.par_chunks(task * width.max(1)))
+        .for_each(|((losses, targets), rows)| {
+            let rows = rows.chunks(width).zip(targets);
+            for (loss, (row, &target)) in losses.iter_mut().zip(rows) {
                 let max = reduce::max(row);
-                *sum = max + reduce::sum_of_exp(row, max).ln();
+                *loss = reduce::sum_of_exp(row, max).ln() - (row[target as usize] - max);
             }
         });
-    sums
+    losses
 }
 
-fn mean(losses: impl ExactSizeIterator<Item = f32>) -> f32 {
-    let rows = losses.len() as f64;
-    (losses.map(f64::from).sum::<f64>() / rows) as f32
-}
-
-fn row_losses(
-    logits: &ArrayRef2<f32>,
-    log_sums: &Array1<f32>,
-    targets: &[u32],
-) -> impl ExactSizeIterator<Item = f32> {
-    let rows = targets.iter().enumerate();
-    rows.map(|(row, &target)| log_sums[row] - logits[[row, target as usize]])
+fn mean(losses: &[f32]) -> f32 {
+    let sum: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
+    (sum / losses.len() as f64) as f32
 }
 
 fn check(logits: &ArrayRef2<f32>, targets: &[u32]) {

@@ -35,14 +35,15 @@ pub fn softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> 
     })
 }
 
-/// `torch.log_softmax(x, dim)`: `x - ln sum e^x`, finite where `softmax` would underflow to 0.
+/// `torch.log_softmax(x, dim)`: `x - max - ln sum e^(x - max)` in this order, which keeps the digits of logits far from 0; finite where `softmax` would underflow to 0.
 ///
 /// # Panics
 /// If there is no such axis.
 pub fn log_softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> {
     map_lanes(x, axis, |lane| {
-        let log_sum = elementwise::softmax(&mut lane.to_vec(), 1.0, 0.0);
-        lane.iter_mut().for_each(|x| *x -= log_sum);
+        let max = reduce::max(lane);
+        let log_sum = reduce::sum_of_exp(lane, max).ln();
+        lane.iter_mut().for_each(|x| *x = *x - max - log_sum);
     })
 }
 

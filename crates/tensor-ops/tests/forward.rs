@@ -5,8 +5,8 @@ use ndarray::{Array2, Array3, ArrayD, Axis, IxDyn, array, s};
 use proptest::prelude::*;
 use tensor_ops::{
     Dropout, Embedding, LayerNorm, Linear, causal_softmax_from_log_sums, causal_softmax_rows,
-    cross_entropy, gelu, log_softmax, matmul, matmul_batched, matmul_into, matmul_into_serial,
-    softmax, softmax_naive,
+    cross_entropy, cross_entropy_rows, cross_entropy_train, gelu, log_softmax, matmul,
+    matmul_batched, matmul_into, matmul_into_serial, softmax, softmax_naive,
 };
 use test_support::{array2, assert_close, test_array};
 use torch_rng::TorchRng;
@@ -304,6 +304,21 @@ fn causal_softmax_equals_masking_with_minus_infinity_first() {
         let mut again = x.clone();
         causal_softmax_from_log_sums(again.view_mut(), 0.25, first_query, &log_sums);
         assert_close(&again, &expected, 1e-6);
+    }
+}
+
+#[test]
+fn losses_keep_their_digits_however_far_the_logits_are_from_0() {
+    let expected = std::f32::consts::LN_2;
+    for at in [0.0, 100.0, -1e4, 1e6, 1e8] {
+        let logits = array![[at, at]];
+        let log_p = log_softmax(&logits, Axis(1))[[0, 0]];
+        let rows = cross_entropy_rows(&logits, &[1]);
+        let (trained, _) = cross_entropy_train(logits.clone(), &[1], 1.0);
+        let losses = [-log_p, cross_entropy(&logits, &[1]), rows[0], trained];
+        for loss in losses {
+            assert!((loss - expected).abs() < 1e-6, "logits {at}: {losses:?}");
+        }
     }
 }
 
