@@ -53,7 +53,7 @@ fn each_example_does_what_it_says() {
         ..GptConfig::GPT2_124M
     };
     let small = GptModel::new(config, &mut TorchRng::manual_seed(1)).expect("a model");
-    save_hugging_face(&small, model, Precision::F32).expect("it is saved");
+    save_hugging_face(&small, model, Precision::F32, &[50256]).expect("it is saved");
     fs::write(text, TEXT.repeat(20)).expect("a file");
 
     let said = run("own_data", &[]);

@@ -45,7 +45,13 @@ fn run() -> Result<(), Box<dyn Error>> {
     match to {
         None => return Ok(()),
         Some((to, "book")) => save_book(&model, to)?,
-        Some((to, precision)) => save_hugging_face(&model, to, precision.parse()?)?,
+        Some((to, precision)) => {
+            let end_of_text: &[u32] = match model.config().vocab_size {
+                50257 => &[50256], // GPT-2's
+                _ => &[],
+            };
+            save_hugging_face(&model, to, precision.parse()?, end_of_text)?;
+        }
     }
     eprintln!("saved in {:.3} s", start.elapsed().as_secs_f64());
     Ok(())

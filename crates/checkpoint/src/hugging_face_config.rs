@@ -10,9 +10,6 @@ use crate::json::Fields;
 use crate::precision::Precision;
 use gpt::{Activation, DropRates, GptConfig};
 
-/// The id of `<|endoftext|>` in GPT-2's vocabulary.
-const ENDOFTEXT_ID: u32 = 50256;
-
 /// A `GPT2Model`, which has no head of its own, is a tied model.
 pub(crate) fn read(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     let headless = check_architecture(fields)?;
@@ -130,7 +127,7 @@ pub(crate) fn activation_name(activation: Activation) -> &'static str {
 }
 
 /// The text of a config.json for transformers.
-pub(crate) fn write(config: &GptConfig, precision: Precision) -> String {
+pub(crate) fn write(config: &GptConfig, precision: Precision, end_of_text: &[u32]) -> String {
     #[derive(Serialize)]
     struct Gpt2Config {
         architectures: [&'static str; 1],
@@ -152,12 +149,11 @@ pub(crate) fn write(config: &GptConfig, precision: Precision) -> String {
         add_cross_attention: bool,
         initializer_range: f32,
         tie_word_embeddings: bool,
-        bos_token_id: Option<u32>,
-        eos_token_id: Option<u32>,
+        #[serde(flatten)]
+        ends: Ends,
         use_cache: bool,
         torch_dtype: &'static str,
     }
-    let endoftext = end_of_text(config).first().copied();
     to_text(&Gpt2Config {
         architectures: ["GPT2LMHeadModel"],
         model_type: "gpt2",
@@ -178,8 +174,7 @@ pub(crate) fn write(config: &GptConfig, precision: Precision) -> String {
         add_cross_attention: false,
         initializer_range: 0.02,
         tie_word_embeddings: config.tied,
-        bos_token_id: endoftext,
-        eos_token_id: endoftext,
+        ends: Ends::of(end_of_text),
         use_cache: true,
         torch_dtype: precision.torch_dtype(),
     })
@@ -187,31 +182,32 @@ pub(crate) fn write(config: &GptConfig, precision: Precision) -> String {
 
 /// The text of a generation_config.json for transformers.
 pub(crate) fn write_generation(end_of_text: &[u32]) -> String {
-    #[derive(Serialize)]
-    struct GenerationConfig {
-        bos_token_id: Option<u32>,
-        eos_token_id: Ids,
-    }
-    #[derive(Serialize)]
-    #[serde(untagged)]
-    enum Ids {
-        One(Option<u32>),
-        Several(Vec<u32>),
-    }
-    to_text(&GenerationConfig {
-        bos_token_id: end_of_text.first().copied(),
-        eos_token_id: match end_of_text {
-            [] | [_] => Ids::One(end_of_text.first().copied()),
-            several => Ids::Several(several.to_vec()),
-        },
-    })
+    to_text(&Ends::of(end_of_text))
 }
 
-/// The token that begins and ends texts, if the vocabulary has GPT-2's.
-pub(crate) fn end_of_text(config: &GptConfig) -> Vec<u32> {
-    match config.vocab_size > ENDOFTEXT_ID as usize {
-        true => vec![ENDOFTEXT_ID],
-        false => Vec::new(),
+/// What begins and what ends a text, as both files say it.
+#[derive(Serialize)]
+struct Ends {
+    bos_token_id: Option<u32>,
+    eos_token_id: Ids,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Ids {
+    One(Option<u32>),
+    Several(Vec<u32>),
+}
+
+impl Ends {
+    fn of(end_of_text: &[u32]) -> Self {
+        Self {
+            bos_token_id: end_of_text.first().copied(),
+            eos_token_id: match end_of_text {
+                [] | [_] => Ids::One(end_of_text.first().copied()),
+                several => Ids::Several(several.to_vec()),
+            },
+        }
     }
 }
 

@@ -30,6 +30,7 @@ pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Check
 
 /// Writes config.json, generation_config.json and model.safetensors that `GPT2LMHeadModel.from_pretrained` loads.
 ///
+/// `end_of_text` are the ids that end a text: GPT-2's `[50256]`, or none.
 /// A model without biases on query, key and value gets biases of zero, which GPT-2 always has; a head of its own is written as `lm_head.weight`.
 /// Weights are rounded to `precision`, to the nearest.
 ///
@@ -39,21 +40,19 @@ pub fn save_hugging_face(
     model: &GptModel,
     folder: impl AsRef<Path>,
     precision: Precision,
+    end_of_text: &[u32],
 ) -> Result<(), CheckpointError> {
     let folder = folder.as_ref();
-    let config = model.config();
     create_folder(folder)?;
     write_text(
         &folder.join(CONFIG),
-        &hugging_face_config::write(config, precision),
+        &hugging_face_config::write(model.config(), precision, end_of_text),
     )?;
-    save_generation_config(folder, &hugging_face_config::end_of_text(config))?;
+    save_generation_config(folder, end_of_text)?;
     write_weights(model, folder, Layout::HuggingFace, precision)
 }
 
-/// Writes generation_config.json: the ids that end the model's texts, if any do.
-///
-/// [`save_hugging_face`] writes GPT-2's into a model with GPT-2's vocabulary; this is for others.
+/// Writes generation_config.json, the ids that end the model's texts, if any do: beside the book's layout, as [`save_hugging_face`] writes it too.
 ///
 /// # Errors
 /// If the operating system refuses.

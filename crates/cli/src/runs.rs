@@ -16,6 +16,9 @@ use crate::train::plot::{PNG, SVG};
 use crate::train::run::MODEL;
 use crate::train::start::{OPTIONS, OPTIONS_BEGIN};
 
+/// A model's configuration, by its name in its folder.
+pub(crate) const CONFIG: &str = "config.json";
+
 /// Where runs are kept, under the current folder.
 pub(crate) const RUNS: &str = "runs";
 
@@ -77,7 +80,7 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
         Err(error) if error.kind() == ErrorKind::NotFound => bail!("{}: no such folder", name()),
         Err(error) => return Err(error).with_context(name),
     }
-    if is_file(path.join("config.json"))? {
+    if is_file(path.join(CONFIG))? {
         return Ok(path.to_owned());
     }
     match latest_checkpoint(path) {

@@ -28,12 +28,11 @@ fn said<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<Ids>>, D::E
 
 /// `eos_token_id` of a model folder: a number or a list, in generation_config.json or else in config.json.
 ///
-/// `None` if both say nothing; no ids if they say `null`: nothing ends such a model's text.
+/// `None` if both say nothing; no ids if the first that says something says `null`: nothing ends such a model's text.
 ///
 /// # Errors
 /// [`ModelTokenizerError::Invalid`] or [`Io`](ModelTokenizerError::Io) for files that are damaged or can't be read.
 pub fn end_of_text_ids(folder: &Path) -> Result<Option<Vec<u32>>, ModelTokenizerError> {
-    let mut found = None;
     for name in ["generation_config.json", "config.json"] {
         let path = folder.join(name);
         let Some(text) = read(&path)? else { continue };
@@ -41,11 +40,11 @@ pub fn end_of_text_ids(folder: &Path) -> Result<Option<Vec<u32>>, ModelTokenizer
         match eos_token_id {
             Some(Some(Ids::One(id))) => return Ok(Some(vec![id])),
             Some(Some(Ids::Several(ids))) => return Ok(Some(ids)),
-            Some(None) => found = Some(Vec::new()),
+            Some(None) => return Ok(Some(Vec::new())),
             None => {}
         }
     }
-    Ok(found)
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -79,7 +78,7 @@ mod tests {
         assert_eq!(ids(two, one), Ok(Some(vec![3, 4])));
         assert_eq!(ids(one, two), Ok(Some(vec![7])));
         assert_eq!(ids(other, two), Ok(Some(vec![3, 4])));
-        assert_eq!(ids(null, one), Ok(Some(vec![7])));
+        assert_eq!(ids(null, one), Ok(Some(vec![])));
         assert_eq!(ids(other, null), Ok(Some(vec![])));
     }
 

@@ -37,6 +37,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         optimizer.step(&mut model, &mut grads, 5e-5, 1.0);
         println!("loss {loss:.3}");
     }
-    save_hugging_face(&model, to, Precision::F32)?;
+    save_hugging_face(&model, to, Precision::F32, &[50256])?; // <|endoftext|>
     Ok(())
 }

@@ -17,7 +17,7 @@ fn tensors_of_another_model() {
         ..SMALL
     };
     let other = tempfile::tempdir().unwrap();
-    save_hugging_face(&small_model(larger), other.path(), Default::default()).unwrap();
+    save_hugging_face(&small_model(larger), other.path(), Default::default(), &[]).unwrap();
     fs::copy(other.path().join(FILE), folder.weights()).unwrap();
     folder.is_refused(FILE, &["wte.weight", "[12, 8]", "[11, 8]"]);
 
@@ -25,7 +25,13 @@ fn tensors_of_another_model() {
         n_layers: 1,
         ..SMALL
     };
-    save_hugging_face(&small_model(shallower), other.path(), Default::default()).unwrap();
+    save_hugging_face(
+        &small_model(shallower),
+        other.path(),
+        Default::default(),
+        &[],
+    )
+    .unwrap();
     fs::copy(other.path().join(FILE), folder.weights()).unwrap();
     folder.is_refused(FILE, &["h.1.ln_1.weight", "missing"]);
 
@@ -33,7 +39,7 @@ fn tensors_of_another_model() {
         n_layers: 3,
         ..SMALL
     };
-    save_hugging_face(&small_model(deeper), other.path(), Default::default()).unwrap();
+    save_hugging_face(&small_model(deeper), other.path(), Default::default(), &[]).unwrap();
     fs::copy(other.path().join(FILE), folder.weights()).unwrap();
     folder.is_refused(FILE, &["h.2.", "unexpected"]);
 

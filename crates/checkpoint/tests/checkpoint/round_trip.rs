@@ -57,7 +57,7 @@ proptest! {
     fn hugging_faces_layout_computes_the_same(config in configs()) {
         let folder = tempfile::tempdir().unwrap();
         let model = small_model(config);
-        save_hugging_face(&model, folder.path(), Precision::F32).unwrap();
+        save_hugging_face(&model, folder.path(), Precision::F32, &[]).unwrap();
         let loaded = load_model(folder.path()).unwrap();
         let expected = GptConfig { qkv_bias: true, ..config };
         prop_assert_eq!(*loaded.config(), expected);
@@ -73,7 +73,7 @@ fn half_precisions_round_to_the_nearest() {
     let model = small_model(SMALL);
     for (precision, bits) in [(Precision::F16, 11), (Precision::Bf16, 8)] {
         let folder = tempfile::tempdir().unwrap();
-        save_hugging_face(&model, folder.path(), precision).unwrap();
+        save_hugging_face(&model, folder.path(), precision, &[]).unwrap();
         let loaded = load_model(folder.path()).unwrap();
         for ((name, x), (_, y)) in model
             .named_parameters()
@@ -90,7 +90,7 @@ fn half_precisions_round_to_the_nearest() {
         }
         // A second rounding changes nothing.
         let again = tempfile::tempdir().unwrap();
-        save_hugging_face(&loaded, again.path(), precision).unwrap();
+        save_hugging_face(&loaded, again.path(), precision, &[]).unwrap();
         let bytes = |folder: &tempfile::TempDir| fs::read(folder.path().join("model.safetensors"));
         assert_eq!(bytes(&folder).unwrap(), bytes(&again).unwrap());
     }
@@ -195,11 +195,11 @@ fn a_number_too_large_for_the_precision_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let mut model = small_model(SMALL);
     model.final_norm.shift[3] = 70000.0;
-    let error = save_hugging_face(&model, folder.path(), Precision::F16).unwrap_err();
+    let error = save_hugging_face(&model, folder.path(), Precision::F16, &[]).unwrap_err();
     let message = error.to_string();
     assert!(
         message.contains("ln_f.bias") && message.contains("element 3 is 70000"),
         "{message}"
     );
-    save_hugging_face(&model, folder.path(), Precision::Bf16).unwrap();
+    save_hugging_face(&model, folder.path(), Precision::Bf16, &[]).unwrap();
 }

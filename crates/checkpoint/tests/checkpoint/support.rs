@@ -61,7 +61,7 @@ pub(crate) struct Broken(TempDir);
 impl Broken {
     pub(crate) fn hugging_face() -> Self {
         static GOOD: LazyLock<Files> = LazyLock::new(|| {
-            files_of(|folder| save_hugging_face(&small_model(SMALL), folder, Precision::F32))
+            files_of(|folder| save_hugging_face(&small_model(SMALL), folder, Precision::F32, &[]))
         });
         Self::of(&GOOD)
     }

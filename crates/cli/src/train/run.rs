@@ -129,7 +129,8 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
     watch.progress.finish();
     plot::draw(path)?;
     let model = path.join(MODEL);
-    save_hugging_face(trainer.model(), &model, Precision::F32)?;
+    let end_of_text = &settings.vocabulary.end_of_text;
+    save_hugging_face(trainer.model(), &model, Precision::F32, end_of_text)?;
     settings.vocabulary.save(&model)?;
     let steps = (steps_before, trainer.steps_done());
     if outcome == Outcome::Stopped {

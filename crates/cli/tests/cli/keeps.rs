@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{TINY, folder};
+use crate::support::{Folder, TINY, folder};
 
 /// [`TINY`] with a learning rate that throws the weights away.
 fn wild() -> String {
@@ -91,26 +91,58 @@ fn a_run_that_ends_without_a_finite_loss_says_so_and_keeps_the_good_checkpoints(
     }
 }
 
-#[test]
-fn a_loss_that_is_no_number_is_a_failure_of_eval() {
+/// A folder with the model `model`, in the book's layout, some of whose weights are as large as f32 has them.
+fn with_enormous_weights() -> Folder {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
     folder.ok("convert run model --layout book");
     let file = folder.join("model/model.safetensors");
-    let mut bytes = fs::read(&file).unwrap();
-    let (length, rest) = bytes.split_first_chunk::<8>().unwrap();
+    let mut bytes = fs::read(&file).expect("a model of ours");
+    let (length, rest) = bytes.split_first_chunk::<8>().expect("a model of ours");
     let header = u64::from_le_bytes(*length) as usize;
-    let names: serde_json::Value = serde_json::from_slice(&rest[..header]).unwrap();
+    let names: serde_json::Value =
+        serde_json::from_slice(&rest[..header]).expect("a model of ours");
     let offsets = &names["final_norm.scale"]["data_offsets"];
-    let (begin, end) = (offsets[0].as_u64().unwrap(), offsets[1].as_u64().unwrap());
+    let (begin, end) = (
+        offsets[0].as_u64().expect("a model of ours"),
+        offsets[1].as_u64().expect("a model of ours"),
+    );
     for number in bytes[8 + header..][begin as usize..end as usize].chunks_exact_mut(4) {
         number.copy_from_slice(&f32::MAX.to_le_bytes());
     }
-    fs::write(&file, bytes).unwrap();
+    fs::write(&file, bytes).expect("a model of ours");
+    folder
+}
+
+#[test]
+fn a_loss_that_is_no_number_is_a_failure_of_eval() {
+    let folder = with_enormous_weights();
     for json in ["", " --json"] {
         let command = format!("eval --data data.bin -m model{json}");
         folder.refused(&command, &["the loss is"]);
     }
+}
+
+#[test]
+fn a_conversion_that_fails_leaves_the_model_that_was_there() {
+    let folder = with_enormous_weights();
+    folder.ok("convert run other");
+    folder.write("other/notes.txt", "mine");
+    for to in ["model", "other"] {
+        let before = folder.files(to);
+        let command = format!("convert model {to} --force --precision f16");
+        folder.refused(&command, &["ln_f.weight", "f16"]);
+        assert!(folder.files(to) == before, "{to}");
+    }
+    folder.refused("convert model new --precision f16", &["f16"]);
+    assert!(!folder.join("new").exists());
+    // One that was killed left this.
+    fs::create_dir(folder.join("other/.convert.unfinished")).unwrap();
+    folder.write("other/.convert.unfinished/model.safetensors", "half");
+    folder.ok("convert model other --force");
+    let names: Vec<String> = folder.files("other").into_keys().collect();
+    assert!(!names.iter().any(|name| name.contains("unfinished")));
+    assert!(names.contains(&"notes.txt".to_owned()), "{names:?}");
 }
 
 #[test]

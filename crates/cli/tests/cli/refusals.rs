@@ -205,6 +205,9 @@ fn models_that_are_none_are_refused() {
     );
     folder.refused("convert run model", &["model", "--force"]);
     folder.refused("convert run data.bin", &["data.bin", "file"]);
+    let hidden = ["run", "hide", "run/model"];
+    folder.refused("convert model run --force", &hidden);
+    folder.refused("convert run run", &hidden);
 }
 
 #[test]

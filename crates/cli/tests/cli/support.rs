@@ -1,5 +1,6 @@
 //! Runs the binary in a folder of its own, and makes models that train in no time.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::ops::Deref;
@@ -134,6 +135,19 @@ impl Folder {
     pub(crate) fn checkpoint(&self, run: &str) -> PathBuf {
         let newest = self.checkpoints(run).pop().expect("a checkpoint");
         self.join(run).join("checkpoints").join(newest)
+    }
+
+    /// The files of a folder, byte for byte.
+    pub(crate) fn files(&self, name: &str) -> BTreeMap<String, Vec<u8>> {
+        let entries = std::fs::read_dir(self.join(name)).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        paths
+            .map(|path| {
+                let name = path.file_name().expect("a name").to_string_lossy();
+                let name = name.into_owned();
+                (name, std::fs::read(path).expect("a file"))
+            })
+            .collect()
     }
 
     /// A run's newest weights and moments, byte for byte.

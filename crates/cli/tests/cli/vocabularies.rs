@@ -175,6 +175,14 @@ fn a_models_own_tokens_end_its_texts() {
             folder.json("generate -m again the -n 6 --temp 0")["tokens"],
             report["tokens"]
         );
+        // Readers of config.json alone are told the same.
+        let of = |file: &str| -> serde_json::Value {
+            let text = fs::read(folder.join("again").join(file)).unwrap();
+            serde_json::from_slice(&text).unwrap()
+        };
+        let [model, texts] = ["config.json", "generation_config.json"].map(of);
+        assert_eq!(model["eos_token_id"], texts["eos_token_id"]);
+        assert_eq!(model["eos_token_id"].to_string(), said.replace(' ', ""));
     }
 }
 
