@@ -1,6 +1,6 @@
 //! Beam search: the `num_beams` most probable continuations are followed at once, and the best finished one wins.
 //!
-//! As transformers' `generate(num_beams=.., do_sample=False, early_stopping=False)`: of the `2 num_beams` best candidates per step, those among the first `num_beams` that end are set aside with the score `log p / length^length_penalty`, and the best that don't end go on.
+//! As transformers' `generate(num_beams=.., do_sample=False, early_stopping=False)`: of the `num_beams` best candidates per step, times 2 or what is one more than there are stop tokens, those among the first `num_beams` that end are set aside with the score `log p / length^length_penalty`, and the best that don't end go on.
 //! It draws nothing, and it is not sure to find the most probable text.
 
 use ndarray::Axis;
@@ -95,31 +95,40 @@ pub fn beam_search(
             found: decoder.batch(),
         });
     }
+    let mut stop_ids = config.stop_ids.clone();
+    stop_ids.sort_unstable();
+    stop_ids.dedup();
+    // As many that all beams go on even if each of their best tokens ends it.
+    let count = config.num_beams * (1 + stop_ids.len()).max(2);
     let prompt_len = decoder.tokens(0).len();
     let mut beams = vec![0.0]; // log probabilities, best first; the decoder's sequences
     let mut finished: Vec<Hypothesis> = Vec::new();
     for length in 1..=config.max_new_tokens {
         decoder.advance()?;
-        let candidates = best_candidates(decoder, &beams, 2 * config.num_beams)?;
+        let candidates = best_candidates(decoder, &beams, count)?;
+        // A token for which the context has no room left is still a result, as in a stream.
+        let last = match length == config.max_new_tokens {
+            true => Some(FinishReason::MaxNewTokens),
+            false => (decoder.is_full(0)).then_some(FinishReason::ContextFull),
+        };
         let mut going = Vec::with_capacity(config.num_beams);
         for (rank, candidate) in candidates.into_iter().enumerate() {
-            let stops = config.stop_ids.contains(&candidate.token);
+            let stops = stop_ids.binary_search(&candidate.token).is_ok();
             if !stops && going.len() < config.num_beams {
                 going.push(candidate);
             }
-            if rank < config.num_beams && (stops || length == config.max_new_tokens) {
-                let sequence = decoder.tokens(candidate.beam);
-                finished.push(hypothesis(
-                    &sequence[prompt_len..],
-                    candidate,
-                    stops,
-                    config,
-                ));
+            let finish = match stops {
+                true => Some(FinishReason::StopToken(candidate.token)),
+                false => last.clone(),
+            };
+            if let Some(finish) = finish.filter(|_| rank < config.num_beams) {
+                let before = &decoder.tokens(candidate.beam)[prompt_len..];
+                finished.push(hypothesis(before, candidate, finish, config));
             }
         }
         finished.sort_by(|a, b| b.score.total_cmp(&a.score));
         finished.truncate(config.num_beams);
-        if going.is_empty() || length == config.max_new_tokens {
+        if going.is_empty() || last.is_some() {
             break;
         }
         // The best that the beams could still reach, taken at their present length, as transformers does.
@@ -177,9 +186,14 @@ fn best_candidates(
     Ok(best)
 }
 
-fn hypothesis(before: &[u32], last: Candidate, stops: bool, config: &BeamConfig) -> Hypothesis {
+fn hypothesis(
+    before: &[u32],
+    last: Candidate,
+    finish: FinishReason,
+    config: &BeamConfig,
+) -> Hypothesis {
     let mut tokens = before.to_vec();
-    if !stops {
+    if !matches!(finish, FinishReason::StopToken(_)) {
         tokens.push(last.token);
     }
     Hypothesis {
@@ -190,11 +204,7 @@ fn hypothesis(before: &[u32], last: Candidate, stops: bool, config: &BeamConfig)
             before.len() + 1,
             config.length_penalty,
         ),
-        finish: if stops {
-            FinishReason::StopToken(last.token)
-        } else {
-            FinishReason::MaxNewTokens
-        },
+        finish,
     }
 }
 

@@ -122,7 +122,13 @@ impl<'m> Decoder<'m> {
     /// # Panics
     /// If there is no such sequence.
     pub fn pending(&self, row: usize) -> usize {
-        self.sequences[row].len() - self.starts[row] - self.forward.cached(row)
+        let len = self.sequences[row].len();
+        let start = len.saturating_sub(self.context_size);
+        let cached = match start == self.starts[row] {
+            true => self.forward.cached(row),
+            false => 0, // the window moves, and all of it is computed anew
+        };
+        len - start - cached
     }
 
     /// How many tokens a sequence can still take before it fills the context.
@@ -131,6 +137,11 @@ impl<'m> Decoder<'m> {
     /// If there is no such sequence.
     pub fn room(&self, row: usize) -> usize {
         self.context_size.saturating_sub(self.sequences[row].len())
+    }
+
+    /// Whether a sequence fills the context, and the decoder stops there.
+    pub(crate) fn is_full(&self, row: usize) -> bool {
+        self.config.past_context == PastContext::Stop && self.room(row) == 0
     }
 
     /// Begins anew with these prompts, one sequence each, and computes nothing yet.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use torch_rng::TorchRng;
 
-use crate::{Decoder, GenerateError, PastContext, Sampling};
+use crate::{Decoder, GenerateError, Sampling};
 
 /// When and how tokens are generated.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +78,8 @@ fn rate(tokens: usize, time: Duration) -> f64 {
 }
 
 /// An iterator over the new tokens of a decoder's one sequence.
+///
+/// A decoder that stops at the end of its context gives one token more than that holds; there are none where all of a full context has been taken in.
 ///
 /// ```
 /// use generate::{Decoder, GenerateOptions, TokenStream};
@@ -151,6 +153,11 @@ impl<'s, 'm> TokenStream<'s, 'm> {
         }
         let began = Instant::now();
         let pending = self.decoder.pending(0);
+        if self.produced == 0 && pending == 0 && self.decoder.is_full(0) {
+            // A stream before has chosen the token that comes here; another choice would be no continuation of that.
+            self.finish = Some(FinishReason::ContextFull);
+            return Ok(None);
+        }
         self.decoder.advance()?;
         if self.produced == 0 {
             self.timings.prompt_tokens = pending;
@@ -175,10 +182,9 @@ impl<'s, 'm> TokenStream<'s, 'm> {
             self.finish = Some(FinishReason::StopToken(token));
             return Ok(None);
         }
-        if decoder.config().past_context == PastContext::Stop && decoder.room(0) == 0 {
-            self.finish = Some(FinishReason::ContextFull);
-        } else {
-            decoder.push(0, &[token])?;
+        match decoder.is_full(0) {
+            true => self.finish = Some(FinishReason::ContextFull),
+            false => decoder.push(0, &[token])?,
         }
         Ok(Some(token))
     }

@@ -1,7 +1,10 @@
 //! Beam search against the search of everything.
 
-use crate::common::{has_clear_winner, models};
-use generate::{BeamConfig, Decoder, FinishReason, Hypothesis, beam_search, greedy_id};
+use crate::common::{has_clear_winner, models, scripted};
+use generate::{
+    BeamConfig, Decoder, DecoderConfig, FinishReason, Hypothesis, PastContext, beam_search,
+    greedy_id,
+};
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array2, Axis};
 use proptest::prelude::*;
@@ -66,6 +69,87 @@ proptest! {
             prop_assert!((hypothesis.score - hypothesis.log_probability / length).abs() < 1e-9);
         }
     }
+}
+
+/// The scores of beam search over all continuations by one token, not the best few, with a length penalty of 2.
+fn scores_among_all(model: &GptModel, prompt: &[u32], config: &BeamConfig) -> Vec<f64> {
+    let (mut beams, mut finished) = (vec![vec![]], Vec::new());
+    for length in 1..=config.max_new_tokens {
+        let mut candidates = Vec::new();
+        for beam in &beams {
+            for token in 0..model.config().vocab_size as u32 {
+                let tokens = [&beam[..], &[token]].concat();
+                candidates.push((log_probability(model, prompt, &tokens), tokens));
+            }
+        }
+        candidates.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let stops = |tokens: &[u32]| config.stop_ids.contains(&tokens[length - 1]);
+        for (log_p, tokens) in &candidates[..config.num_beams] {
+            if stops(tokens) || length == config.max_new_tokens {
+                finished.push(log_p / (length * length) as f64);
+            }
+        }
+        finished.sort_by(|a, b| b.total_cmp(a));
+        finished.truncate(config.num_beams);
+        let going = candidates.iter().filter(|(_, tokens)| !stops(tokens));
+        let going: Vec<_> = going.take(config.num_beams).collect();
+        let reachable = going[0].0 / (length * length) as f64;
+        if finished.len() == config.num_beams && finished[config.num_beams - 1] >= reachable {
+            break;
+        }
+        beams = going
+            .into_iter()
+            .map(|(_, tokens)| tokens.clone())
+            .collect();
+    }
+    finished
+}
+
+#[test]
+fn with_several_stop_tokens_as_many_beams_go_on() {
+    for seed in 0..100 {
+        let config = GptConfig {
+            vocab_size: 8,
+            context_length: 8,
+            emb_dim: 8,
+            n_heads: 2,
+            n_layers: 1,
+            ..GptConfig::GPT2_124M
+        };
+        let mut model = GptModel::new(config, &mut TorchRng::manual_seed(seed)).unwrap();
+        model.out_head.as_mut().unwrap().weight *= 2.0;
+        let beams = BeamConfig {
+            num_beams: 2,
+            max_new_tokens: 4,
+            length_penalty: 2.0,
+            stop_ids: vec![1, 2, 3, 4, 5, 2],
+        };
+        let expected = scores_among_all(&model, &[0], &beams);
+        let found = search(&model, &[0], &beams);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(
+                (found.score - expected).abs() < 1e-4,
+                "seed {seed}: {found:?}, not {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_full_context_ends_the_beams_with_what_they_have() {
+    let model = scripted(&[11, 12, 13]); // context 4
+    let config = DecoderConfig {
+        past_context: PastContext::Stop,
+        ..DecoderConfig::default()
+    };
+    let mut decoder = Decoder::with_config(&model, config).unwrap();
+    decoder.start(&[&[1]]).unwrap();
+    let best = &beam_search(&mut decoder, &BeamConfig::default()).unwrap()[0];
+    assert_eq!(best.finish, FinishReason::ContextFull);
+    assert_eq!(
+        (best.tokens.len(), &best.tokens[..3]),
+        (4, &[11, 12, 13][..])
+    );
 }
 
 #[test]

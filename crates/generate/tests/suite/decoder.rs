@@ -158,12 +158,15 @@ proptest! {
         let config = DecoderConfig { context_size: Some(context_size), ..DecoderConfig::default() };
         let mut decoder = Decoder::with_config(&model, config).unwrap();
         let mut tokens = prompts[0].clone();
-        decoder.prompt(&[&tokens]).unwrap();
+        decoder.start(&[&tokens]).unwrap();
         for _ in 0..steps {
+            let (pending, before) = (decoder.pending(0), decoder.stats().tokens_computed);
+            decoder.advance().unwrap();
+            prop_assert_eq!(decoder.stats().tokens_computed - before, pending);
             let window = &tokens[tokens.len().saturating_sub(context_size)..];
             assert_close(&decoder.logits(0), &uncached(&model, window), TOLERANCE);
             tokens.push(greedy_id(&decoder.logits(0)).unwrap());
-            decoder.step(&tokens[tokens.len() - 1..]).unwrap();
+            decoder.push(0, &tokens[tokens.len() - 1..]).unwrap();
         }
     }
 }

@@ -57,6 +57,23 @@ fn the_limit_the_full_context_and_the_stop_token_end_a_text() {
 }
 
 #[test]
+fn nothing_follows_the_token_beyond_a_full_context() {
+    let model = scripted(&[11, 12, 13]); // context 4
+    let config = DecoderConfig {
+        past_context: PastContext::Stop,
+        ..DecoderConfig::default()
+    };
+    let mut decoder = Decoder::with_config(&model, config).unwrap();
+    decoder.start(&[&[1, 2, 3, 4]]).unwrap();
+    for expected in [1, 0, 0] {
+        let mut rng = TorchRng::manual_seed(0);
+        let mut stream = TokenStream::new(&mut decoder, greedy(9), &mut rng).unwrap();
+        assert_eq!(stream.by_ref().map(Result::unwrap).count(), expected);
+        assert_eq!(stream.finish_reason(), Some(&FinishReason::ContextFull));
+    }
+}
+
+#[test]
 fn a_conversation_continues_from_the_cache() {
     let model = scripted(&(100..120).collect::<Vec<_>>());
     let mut decoder = Decoder::new(&model);
