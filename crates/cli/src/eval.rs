@@ -73,8 +73,8 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         (None, None) => unreachable!("clap requires one of them"),
     };
     let found = args.model.find()?;
-    let text_bytes = match &given {
-        Given::Text(text) => Some(text.len()),
+    let text = match &given {
+        Given::Text(text) => Some((text.len(), text.chars().take(HEAD).collect())),
         Given::Ids(_) => None,
     };
     let ids = found.vocabulary.corpus(given)?;
@@ -114,7 +114,8 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         loss,
         perplexity: perplexity(loss),
         tokens: ids.len() - 1,
-        bits_per_byte: bits_per_byte(&found.vocabulary, &ids, text_bytes, loss),
+        bits_per_byte: text
+            .and_then(|text: (_, String)| bits_per_byte(&found.vocabulary, &ids, text, loss)),
     };
     if args.json {
         return print_json(&report);
@@ -136,13 +137,25 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
 fn bits_per_byte(
     vocabulary: &Vocabulary,
     ids: &Corpus,
-    text_bytes: Option<usize>,
+    (text_bytes, head): (usize, String),
     loss: f64,
 ) -> Option<f64> {
     let first = ids.read(0..1).ok()?[0];
-    let first = vocabulary.tokenizer().ok()?.piece(first)?.len();
-    let bytes = text_bytes?.checked_sub(first).filter(|&bytes| bytes > 0)?;
+    let first = first_bytes(vocabulary.tokenizer().ok()?.piece(first)?, &head);
+    let bytes = text_bytes.checked_sub(first).filter(|&bytes| bytes > 0)?;
     Some(loss * (ids.len() - 1) as f64 / (bytes as f64 * std::f64::consts::LN_2))
+}
+
+/// As many characters of a text as its first token may have.
+const HEAD: usize = 4096;
+
+/// The bytes of a text that its first token stands for: those of its piece, without the blank that some tokenizers put before a text; of a character that the vocabulary does not have, that character's.
+fn first_bytes(piece: &[u8], head: &str) -> usize {
+    match piece {
+        _ if head.as_bytes().starts_with(piece) => piece.len(),
+        [b' ', piece @ ..] if head.as_bytes().starts_with(piece) => piece.len(),
+        _ => head.chars().next().map_or(0, char::len_utf8),
+    }
 }
 
 /// The mean loss of predicting each of `ids` but the first.
@@ -166,4 +179,20 @@ fn mean_loss(model: &GptModel, ids: &Corpus, window: usize, stride: usize) -> Re
         start += stride;
     }
     Ok(total / targets as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_token_has_the_bytes_that_it_stands_for() {
+        assert_eq!(first_bytes(b"The", "The bell"), 3);
+        assert_eq!(first_bytes(b" bell", "bell"), 4);
+        assert_eq!(first_bytes(b"<|unk|>", "\u{20ac}5"), 3);
+        assert_eq!(
+            first_bytes("\u{20ac}".as_bytes()[..2].as_ref(), "\u{20ac}5"),
+            2
+        );
+    }
 }

@@ -114,10 +114,13 @@ impl TextSource<'_> {
         }
     }
 
-    /// A prompt; the line end that files and `echo` put behind a text is not part of it.
+    /// A prompt, a text or ids; the line end that files and `echo` put behind a text is not part of it.
     pub(crate) fn prompt(&self) -> Result<Option<Given>> {
         if let Some(TokenList(ids)) = self.tokens {
             return Ok(Some(Given::Ids(Corpus::from_ids(ids.as_slice()))));
+        }
+        if let Some(path) = self.file.filter(|path| is_token_file(path)) {
+            return read_given(path).map(Some);
         }
         let typed = self.file.is_none() && self.text.is_some_and(|text| text != "-");
         let Some(text) = self.text()? else {

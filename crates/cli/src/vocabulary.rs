@@ -41,7 +41,10 @@ impl Vocabulary {
     pub(crate) fn of_model(path: &Path, vocab_size: usize) -> Result<Self> {
         let folder = match path.is_dir() {
             true => path,
-            false => path.parent().unwrap_or(path),
+            false => match path.parent() {
+                Some(folder) if !folder.as_os_str().is_empty() => folder,
+                _ => Path::new("."),
+            },
         };
         let mut vocabulary = Self::of_folder(folder, vocab_size);
         if let Some(ids) = end_of_text_ids(folder)? {

@@ -35,6 +35,8 @@ struct Report {
     text: String,
     /// `length`, `stop` or `context`.
     finish: &'static str,
+    /// Of the generator that all samples are drawn with; none if nothing is drawn.
+    seed: Option<u64>,
     timings: TimingsReport,
 }
 
@@ -77,7 +79,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         session.begin(&ids)?;
         if args.json {
             let continued = session.go_on(&mut |_| Ok(()))?;
-            print_json(&Report::new(continued, load_time))?;
+            print_json(&Report::new(continued, session.seed(), load_time))?;
             continue;
         }
         match sample {
@@ -98,10 +100,11 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
 }
 
 impl Report {
-    fn new(continued: Continued, load_time: Duration) -> Self {
+    fn new(continued: Continued, seed: Option<u64>, load_time: Duration) -> Self {
         Self {
             timings: TimingsReport::new(&continued.timings, load_time),
             tokens: continued.tokens,
+            seed,
             text: continued.text,
             finish: match continued.finish {
                 FinishReason::StopToken(_) | FinishReason::StopString(_) => "stop",

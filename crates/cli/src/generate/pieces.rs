@@ -12,6 +12,8 @@ const UNKNOWN: &str = "\u{fffd}";
 /// Tokens on their way to text.
 pub(crate) struct Pieces<'v> {
     /// Without one, ids are shown.
+    tokenizer: Option<&'v ModelTokenizer>,
+    /// Holds the bytes of a character that has begun.
     decoder: Option<StreamingDecoder<'v>>,
     stops: StopStrings,
     pub(crate) text: String,
@@ -21,8 +23,10 @@ impl<'v> Pieces<'v> {
     /// # Errors
     /// If a stop string is empty.
     pub(crate) fn new(vocabulary: &'v Vocabulary, stops: &[String]) -> Result<Self> {
+        let tokenizer = vocabulary.tokenizer().ok();
         Ok(Self {
-            decoder: vocabulary.tokenizer().ok().map(ModelTokenizer::stream),
+            tokenizer,
+            decoder: tokenizer.map(ModelTokenizer::stream),
             stops: StopStrings::new(stops.iter().cloned())?,
             text: String::new(),
         })
@@ -36,7 +40,11 @@ impl<'v> Pieces<'v> {
     /// What one more token adds to the text.
     pub(crate) fn push(&mut self, token: u32) -> &str {
         let piece = match &mut self.decoder {
-            Some(decoder) => decoder.push(token).unwrap_or_else(|_| UNKNOWN.into()),
+            Some(decoder) => match decoder.push(token) {
+                Ok(piece) => piece,
+                // It ends what has begun: what follows is no part of that character.
+                Err(_) => self.flush() + UNKNOWN,
+            },
             None if self.text.is_empty() => token.to_string(),
             None => format!(" {token}"),
         };
@@ -46,15 +54,47 @@ impl<'v> Pieces<'v> {
 
     /// What was held back.
     pub(crate) fn finish(&mut self) -> &str {
-        let decoder = self.decoder.take();
-        let rest = decoder.map_or_else(String::new, StreamingDecoder::finish);
+        let rest = self.flush();
         let shown = self.stops.push(&rest) + &self.stops.finish();
         self.add(&shown)
+    }
+
+    /// What the decoder still held; it begins anew.
+    fn flush(&mut self) -> String {
+        let anew = self.tokenizer.map(ModelTokenizer::stream);
+        let decoder = std::mem::replace(&mut self.decoder, anew);
+        decoder.map_or_else(String::new, StreamingDecoder::finish)
     }
 
     fn add(&mut self, shown: &str) -> &str {
         let before = self.text.len();
         self.text.push_str(shown);
         &self.text[before..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_token_within_a_character_is_no_part_of_it() {
+        let vocabulary = Vocabulary::new(ModelTokenizer::gpt2());
+        let bytes = vocabulary.encode("\u{1f980}").unwrap();
+        assert!(bytes.len() > 1, "a crab is one token");
+        let of = |ids: &[u32]| {
+            let mut pieces = Pieces::new(&vocabulary, &[]).unwrap();
+            ids.iter().for_each(|&id| {
+                pieces.push(id);
+            });
+            pieces.finish();
+            pieces.text
+        };
+        assert_eq!(of(&bytes), "\u{1f980}");
+        let text = of(&[&bytes[..1], &[50300], &bytes[1..]].concat());
+        assert!(
+            !text.contains('\u{1f980}') && text.contains(UNKNOWN),
+            "{text}"
+        );
     }
 }

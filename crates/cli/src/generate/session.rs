@@ -8,12 +8,13 @@ use generate::{
     BeamConfig, Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext, Timings,
     TokenStream, beam_search,
 };
-use gpt::GptModel;
+use gpt::{GptConfig, GptModel};
 use torch_rng::TorchRng;
 
 use super::options::{GenerateArgs, WhenFull};
 use super::pieces::Pieces;
 use crate::interrupt::Interrupt;
+use crate::memory::check_free;
 use crate::output::note;
 use crate::vocabulary::Vocabulary;
 
@@ -23,7 +24,7 @@ pub(crate) struct Session<'m> {
     pub(crate) vocabulary: &'m Vocabulary,
     decoder: Decoder<'m>,
     /// Made, and its seed told, before the first token is drawn.
-    rng: Option<TorchRng>,
+    rng: Option<(u64, TorchRng)>,
     /// Ends a text that is being drawn.
     pub(crate) interrupt: Interrupt,
 }
@@ -60,6 +61,18 @@ impl<'m> Session<'m> {
         args.sampling(vocab_size).check(vocab_size)?;
         if let Some(beams) = args.beams(vocabulary) {
             beams.check(vocab_size)?;
+            let &GptConfig {
+                n_layers,
+                emb_dim,
+                context_length,
+                ..
+            } = model.config();
+            let room = args.context_size.unwrap_or(context_length);
+            let numbers = [2, n_layers, emb_dim, room, beams.num_beams].map(|n| n as f64);
+            check_free(
+                4.0 * numbers.iter().product::<f64>(),
+                "a cache for each beam",
+            )?;
         }
         Ok(Self {
             args,
@@ -106,6 +119,12 @@ impl<'m> Session<'m> {
         self.rng.get_or_insert_with(|| rng(self.args));
     }
 
+    /// What the tokens were drawn with; none if none was drawn.
+    pub(crate) fn seed(&self) -> Option<u64> {
+        let drawn = self.rng.as_ref().filter(|_| !self.args.is_greedy());
+        drawn.map(|(seed, _)| *seed)
+    }
+
     /// Continues the text as the options say; `show` gets each piece as soon as it is known.
     pub(crate) fn go_on(
         &mut self,
@@ -128,7 +147,7 @@ impl<'m> Session<'m> {
             max_new_tokens: self.args.max_new_tokens,
             stop_ids: self.args.stop_ids(self.vocabulary),
         };
-        let rng = self.rng.get_or_insert_with(|| rng(self.args));
+        let (_, rng) = self.rng.get_or_insert_with(|| rng(self.args));
         let mut stream = TokenStream::new(&mut self.decoder, options, rng)?;
         let mut pieces = Pieces::new(self.vocabulary, &self.args.stop)?;
         let mut tokens = Vec::new();
@@ -163,13 +182,18 @@ impl<'m> Session<'m> {
         let prompt_time = began.elapsed();
         let began = Instant::now();
         let best = beam_search(&mut self.decoder, config)?.into_iter().next();
-        let (tokens, finish) = match best {
+        let (mut tokens, mut finish) = match best {
             Some(best) => (best.tokens, best.finish),
             None => (Vec::new(), FinishReason::MaxNewTokens),
         };
         let mut pieces = Pieces::new(self.vocabulary, &self.args.stop)?;
-        for &token in &tokens {
-            pieces.push(token);
+        for at in 0..tokens.len() {
+            pieces.push(tokens[at]);
+            if let Some(stop) = pieces.stopped_at() {
+                finish = FinishReason::StopString(stop.to_owned());
+                tokens.truncate(at + 1);
+                break;
+            }
         }
         pieces.finish();
         Ok(Continued {
@@ -186,8 +210,8 @@ impl<'m> Session<'m> {
     }
 }
 
-/// The generator that draws tokens: of the seed asked for, or one that is told.
-fn rng(args: &GenerateArgs) -> TorchRng {
+/// The generator that draws tokens, and its seed: the one asked for, or one that is told.
+fn rng(args: &GenerateArgs) -> (u64, TorchRng) {
     let seed = args.seed.unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let seed = u64::from(now.unwrap_or(Duration::ZERO).subsec_nanos());
@@ -196,5 +220,5 @@ fn rng(args: &GenerateArgs) -> TorchRng {
         }
         seed
     });
-    TorchRng::manual_seed(seed).with_build(args.build)
+    (seed, TorchRng::manual_seed(seed).with_build(args.build))
 }

@@ -24,9 +24,12 @@ fn the_prompt_may_come_from_a_flag_a_file_a_pipe_or_as_ids() {
     let expected = folder.ok("generate Once --temp 0 -n 4").stdout;
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "Once\n").unwrap();
+    let ids = tempfile::Builder::new().suffix(".bin").tempfile().unwrap();
+    std::fs::write(ids.path(), 7454u16.to_le_bytes()).unwrap();
     for args in [
         "-p Once".to_owned(),
         format!("-f {}", file.path().display()),
+        format!("-f {}", ids.path().display()),
         "--tokens 7454".to_owned(),
     ] {
         assert_eq!(
@@ -75,6 +78,13 @@ fn json_is_one_object_with_the_new_ids_alone() {
     assert_eq!(again["tokens"], report["tokens"], "top-k 1 is greedy");
     let beams = trained().json("generate --tokens 1,2,3 --beams 1 -n 5");
     assert_eq!(beams["tokens"], report["tokens"], "one beam is greedy");
+    assert!(report["seed"].is_null() && beams["seed"].is_null());
+    let drawn = trained().json("generate --tokens 1,2,3 --temp 1 -n 5");
+    let seed = drawn["seed"].as_u64().unwrap();
+    let again = trained().json(&format!(
+        "generate --tokens 1,2,3 --temp 1 -n 5 --seed {seed}"
+    ));
+    assert_eq!(again["tokens"], drawn["tokens"]);
 }
 
 #[test]
@@ -107,19 +117,23 @@ fn a_full_context_is_cropped_or_ends_the_text() {
 
 #[test]
 fn a_stop_string_ends_the_text_before_it() {
-    let ran = trained().json("generate Once --temp 0 -n 6");
-    let text = ran["text"].as_str().unwrap();
-    let stop: String = text
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric())
-        .take(1)
-        .collect();
-    let stopped = trained().json(&format!("generate Once --temp 0 -n 6 --stop {stop}"));
-    assert_eq!(
-        stopped["text"].as_str().unwrap(),
-        text.split(&stop).next().unwrap()
-    );
-    assert_eq!(stopped["finish"], "stop");
+    for how in ["--temp 0", "--beams 2"] {
+        let ran = trained().json(&format!("generate Once {how} -n 6"));
+        let text = ran["text"].as_str().unwrap();
+        let stop: String = text
+            .chars()
+            .filter(|c| c.is_ascii_alphanumeric())
+            .take(1)
+            .collect();
+        let stopped = trained().json(&format!("generate Once {how} -n 6 --stop {stop}"));
+        assert_eq!(
+            stopped["text"].as_str().unwrap(),
+            text.split(&stop).next().unwrap()
+        );
+        assert_eq!(stopped["finish"], "stop", "{how}");
+        let [all, until] = [&ran, &stopped].map(|ran| ran["tokens"].as_array().unwrap());
+        assert!(all.starts_with(until), "{how}: {until:?} of {all:?}");
+    }
 }
 
 #[test]
