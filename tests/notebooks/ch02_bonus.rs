@@ -235,16 +235,16 @@ fn bpe_from_scratch(book: &mut Notebook) {
     book.leaves_out(
         "In [7]",
         1,
-        "training a tokenizer is no goal of this project",
+        "the notebook's own trainer is not rebuilt: model-tokenizer trains with the crate tokenizers",
     );
     book.leaves_out(
         "In [8]",
         1,
-        "training a tokenizer is no goal of this project",
+        "the notebook's own trainer is not rebuilt: model-tokenizer trains with the crate tokenizers",
     );
     book.leaves_out(
         "In [9]",
         20,
-        "training a tokenizer is no goal of this project",
+        "the notebook's own trainer is not rebuilt: model-tokenizer trains with the crate tokenizers",
     );
 }

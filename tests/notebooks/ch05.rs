@@ -20,7 +20,7 @@ use crate::Notebook;
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     losses_of_the_untrained_model(book)?;
     decoding_strategies(book)?;
-    what_is_no_goal(book);
+    what_is_left_out(book);
     Ok(())
 }
 
@@ -349,16 +349,28 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-fn what_is_no_goal(book: &mut Notebook) {
+fn what_is_left_out(book: &mut Notebook) {
     book.section("5.5", "Loading pretrained weights from OpenAI");
-    book.leaves_out("In [50]", 5, "OpenAI's weights are no goal of this project");
-    book.leaves_out("In [51]", 5, "OpenAI's weights are no goal of this project");
+    book.leaves_out(
+        "In [50]",
+        5,
+        "needs OpenAI's weights, which are not downloaded",
+    );
+    book.leaves_out(
+        "In [51]",
+        5,
+        "needs OpenAI's weights, which are not downloaded",
+    );
     book.leaves_out(
         "In [52]",
         38,
-        "OpenAI's weights are no goal of this project",
+        "needs OpenAI's weights, which are not downloaded",
     );
-    book.leaves_out("In [56]", 1, "OpenAI's weights are no goal of this project");
+    book.leaves_out(
+        "In [56]",
+        1,
+        "needs OpenAI's weights, which are not downloaded",
+    );
 
     book.section(
         "appendix D",

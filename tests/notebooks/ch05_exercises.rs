@@ -77,10 +77,22 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "ex5.5",
         "Training and validation set losses of the pretrained model",
     );
-    book.leaves_out("In [18]", 2, "OpenAI's weights are no goal of this project");
-    book.leaves_out("In [19]", 2, "OpenAI's weights are no goal of this project");
+    book.leaves_out(
+        "In [18]",
+        2,
+        "needs OpenAI's weights, which are not downloaded",
+    );
+    book.leaves_out(
+        "In [19]",
+        2,
+        "needs OpenAI's weights, which are not downloaded",
+    );
 
     book.section("ex5.6", "Trying larger models");
-    book.leaves_out("In [23]", 1, "OpenAI's weights are no goal of this project");
+    book.leaves_out(
+        "In [23]",
+        1,
+        "needs OpenAI's weights, which are not downloaded",
+    );
     Ok(())
 }
