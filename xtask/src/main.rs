@@ -25,7 +25,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Recompute every figure that the book's notebooks print, and compare it.
+    /// Recompute the figures that the book's notebooks print, and compare them; those left out are named.
     Verify(verify::Options),
     /// Print a notebook, a section or a cell as the book does, with the code in Rust.
     Notebook(notebook::Options),
