@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use crate::files::{REPLACEMENTS, commands, replace};
-use crate::sandbox::{PATIENCE, copy_of, files_below, folder_with_a_run, gpt, is_long, typed};
+use crate::sandbox::{
+    MEMORY, PATIENCE, copy_of, files_below, folder_with_a_run, gpt, is_long, typed,
+};
 
 /// Hashes differ from run to run.
 fn without_hashes(line: &str) -> String {
@@ -27,11 +29,14 @@ fn every_refusal_is_written_down() {
         return;
     }
     let good = folder_with_a_run();
-    let mut page = "# Errors\n\n\
+    let mut page = format!(
+        "# Errors\n\n\
         What `gpt` says when a file of a run was replaced, as `cargo xtask torture` found it.\n\
         The line is on standard error and begins with `error:`; the exit code is 1.\n\
-        Where nothing is listed, the command doesn't read the file, or needs no more than is there.\n"
-        .to_owned();
+        Where nothing is listed, the command doesn't read the file, or needs no more than is there.\n\
+        The program had {} MiB of writable memory; with more, \"can't read: out of memory\" reads \"more than 67108864 bytes, the most that is read\".\n",
+        MEMORY >> 10
+    );
     let files = files_below(&good.path().join("run"));
     let older = "checkpoints/step-00000001";
     for (command, quick) in commands() {

@@ -23,7 +23,7 @@ const SIGXCPU: i32 = 24;
 ///
 /// Address space is no measure: each new thread of glibc's malloc reserves 64 MiB of it for a moment,
 /// and an allocation of a few bytes in another thread fails meanwhile.
-const MEMORY: u32 = 104 << 10;
+pub(crate) const MEMORY: u32 = 104 << 10;
 
 /// A model of some hundred parameters on `data.bin`, as flags and values.
 pub(crate) const TINY: &[(&str, &str)] = &[
