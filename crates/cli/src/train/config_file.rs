@@ -28,9 +28,20 @@ impl Said<'_> {
         if let Some(path) = self.file {
             read(path, &mut options)?;
         }
-        options.update_from_arg_matches(self.flags)?;
+        replace(&mut options, self.flags)?;
         Ok(options)
     }
+}
+
+/// Replaces in `options` what is said; of steps and epochs the one that is said last counts.
+fn replace(options: &mut TrainOptions, said: &ArgMatches) -> Result<(), clap::Error> {
+    if said.contains_id("epochs") {
+        options.max_steps = None;
+    }
+    if said.contains_id("max_steps") {
+        options.epochs = None;
+    }
+    options.update_from_arg_matches(said)
 }
 
 /// The most bytes of a file of options.
@@ -70,7 +81,7 @@ fn parse(text: &str, options: &mut TrainOptions) -> Result<()> {
         if !matches.ids().all(|id| said.insert(id.clone())) {
             bail!("key {key:?} is there twice, as itself and as an alias");
         }
-        options.update_from_arg_matches(&matches)?;
+        replace(options, &matches)?;
     }
     Ok(())
 }

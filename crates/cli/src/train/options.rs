@@ -95,6 +95,7 @@ pub(crate) struct TrainOptions {
         long,
         value_name = "N", value_parser = at_least_1,
         visible_alias = "num-epochs",
+        conflicts_with = "max_steps",
         help_heading = "Training"
     )]
     pub(crate) epochs: Option<usize>,

@@ -13,6 +13,7 @@ use super::options::TrainOptions;
 use super::settings::{Base, settle};
 use super::start::{OPTIONS, Started, base, start_in, write_options};
 use super::tokenizer::TokenizerChoice;
+use crate::failure::Usage;
 use crate::runs;
 use crate::vocabulary::Vocabulary;
 
@@ -35,12 +36,26 @@ pub(crate) fn folder(
 ) -> Result<Option<PathBuf>> {
     let by_name = said.init_from.as_deref() == Some(Path::new("resume")); // nanoGPT's habit
     match (resume, &said.out_dir) {
+        (Some(Some(folder)), Some(out_dir)) if !is_run_at(folder, out_dir)? => {
+            let (folder, out_dir) = (folder.display(), out_dir.display());
+            let problem = format!(
+                "--resume {folder} --out-dir {out_dir}: a run goes on in its own folder, expected one of the two"
+            );
+            Err(Usage(problem).into())
+        }
         (Some(Some(folder)), _) | (Some(None), Some(folder)) => Ok(Some(folder.clone())),
         (None, Some(folder)) if by_name => Ok(Some(folder.clone())),
         (Some(None), None) => runs::newest(Path::new(runs::RUNS)).map(Some),
         (None, None) if by_name => runs::newest(Path::new(runs::RUNS)).map(Some),
         (None, _) => Ok(None),
     }
+}
+
+/// Whether `resumed` is the run in the folder `run`, or a checkpoint of it.
+fn is_run_at(resumed: &Path, run: &Path) -> Result<bool> {
+    let resumed = run_of(resumed)?.unwrap_or_else(|| resumed.to_owned());
+    let same = fs::canonicalize(&resumed).ok() == fs::canonicalize(run).ok();
+    Ok(resumed == run || (same && run.exists()))
 }
 
 /// The run that a checkpoint's folder belongs to; none if the folder is not in a run.
@@ -82,6 +97,17 @@ pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Starte
         );
     }
     let now = said.over(before.clone())?;
+    if let Some(from) = &now.init_from
+        && now.init_from != before.init_from
+        && from != Path::new("resume")
+        && kept_path(from).ok() != before.init_from
+    {
+        let problem = format!(
+            "--resume {name} --init-from {}: a resumed run has its own weights, expected one of the two",
+            from.display()
+        );
+        return Err(Usage(problem).into());
+    }
     let now = TrainOptions {
         data: now.data.as_deref().map(kept_path).transpose()?,
         init_from: before.init_from.clone(),

@@ -129,7 +129,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<Base>) -> Result<Settings
     };
     let learning_rate = said.learning_rate.unwrap_or(preset.training.learning_rate);
     let warmup_steps = said.warmup_steps.unwrap_or(preset.training.warmup_steps);
-    let schedule = schedule(said, learning_rate, warmup_steps as u64, max_steps as u64);
+    let schedule = schedule(said, learning_rate, warmup_steps as u64, max_steps as u64)?;
     let optimizer = AdamWConfig {
         lr: learning_rate,
         betas: (said.beta1.unwrap_or(0.9), said.beta2.unwrap_or(0.999)),
@@ -196,6 +196,7 @@ pub(crate) fn settle(said: &TrainOptions, base: Option<Base>) -> Result<Settings
         qkv_bias: Some(model.qkv_bias),
         tied: Some(model.tied),
         max_steps: Some(max_steps),
+        epochs: None, // these steps are
         batch_size: Some(batch_size),
         gradient_accumulation_steps: Some(accumulation),
         learning_rate: Some(learning_rate),
@@ -296,23 +297,38 @@ fn refuse_other_weights(asked: &GptConfig, base: &GptConfig) -> Result<()> {
 }
 
 /// How the learning rate changes in a run of `max_steps`.
-fn schedule(said: &TrainOptions, peak: f64, warmup_steps: u64, max_steps: u64) -> Schedule {
+///
+/// # Errors
+/// If the decay would end within the warmup.
+fn schedule(said: &TrainOptions, peak: f64, warmup_steps: u64, max_steps: u64) -> Result<Schedule> {
     let decays = said.decay_lr.unwrap_or(true);
     if !decays && warmup_steps == 0 {
-        return Schedule::Constant;
+        return Ok(Schedule::Constant);
     }
-    let total_steps = said.lr_decay_steps.map_or(max_steps, |steps| steps as u64);
-    // A preset's warmup may be longer than a short run.
-    let warmup_steps = warmup_steps.min(total_steps - 1);
-    Schedule::WarmupCosine {
+    let end = said.lr_decay_steps.map_or(max_steps, |steps| steps as u64);
+    let (warmup_steps, total_steps) = match (said.warmup_steps, said.lr_decay_steps) {
+        // A preset's warmup may be longer than a short run.
+        (None, _) => (warmup_steps.min(end - 1), end),
+        (Some(_), Some(_)) if decays && warmup_steps >= end => {
+            let problem = format!(
+                "--warmup-steps {warmup_steps}: the decay ends at step {end} (--lr-decay-steps), expected a shorter warmup or a later end"
+            );
+            return Err(Usage(problem).into());
+        }
+        // A run may end before its rate has risen to the highest.
+        (Some(_), _) => (warmup_steps, end.max(warmup_steps.saturating_add(1))),
+    };
+    Ok(Schedule::WarmupCosine {
         warmup_steps,
         total_steps,
-        initial_lr: said.initial_lr.unwrap_or(peak / (warmup_steps + 1) as f64),
+        initial_lr: said
+            .initial_lr
+            .unwrap_or(peak / (warmup_steps as f64 + 1.0)),
         min_lr: match decays {
             true => said.min_lr.unwrap_or(peak / 10.0),
             false => peak,
         },
-    }
+    })
 }
 
 /// The options with what the schedule depends on, so that a longer run has the same.

@@ -77,6 +77,21 @@ fn another_configuration_is_refused_by_name_with_both_values() {
 }
 
 #[test]
+fn another_folder_or_other_weights_are_refused() {
+    let folder = folder();
+    folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
+    folder.ok("convert run model");
+    for other in ["--out-dir elsewhere", "--init-from model"] {
+        let command = format!("train --resume run {other} --max-steps 4");
+        folder.misused(&command, &["--resume run", other, "one of the two"]);
+    }
+    assert!(!folder.join("elsewhere").exists());
+    folder.ok("train --resume run/checkpoints/step-00000002 --out-dir ./run --max-steps 3");
+    folder.ok("train --init-from model --data data.bin --max-steps 1 --out-dir on");
+    folder.ok("train --resume on --init-from model --max-steps 2");
+}
+
+#[test]
 fn options_that_were_cut_are_refused_wherever_a_line_ends() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));

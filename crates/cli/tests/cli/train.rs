@@ -176,12 +176,56 @@ fn a_run_that_starts_from_a_model_keeps_its_dropout_of_each_site() {
 }
 
 #[test]
+fn of_steps_and_epochs_the_one_that_is_said_last_counts() {
+    let folder = folder();
+    let steps = |run: &str| folder.logged_losses(run).len();
+    folder.ok(&format!("train {TINY} --max-steps 3 --out-dir run"));
+    assert_eq!(steps("run"), 3);
+    folder.ok("train --config run/options.toml --epochs 1 --out-dir epoch");
+    assert!(steps("epoch") > 5, "{}", steps("epoch"));
+    folder.ok("train --config epoch/options.toml --max-steps 2 --out-dir short");
+    assert_eq!(steps("short"), 2);
+    folder.misused(
+        &format!("train {TINY} --max-steps 3 --epochs 1"),
+        &["--max-steps", "--epochs"],
+    );
+}
+
+#[test]
+fn a_warmup_is_as_long_as_was_asked_even_if_the_run_is_shorter() {
+    let folder = folder();
+    let flags = TINY.replace("--warmup-steps 2", "--warmup-steps 9");
+    for (more, run) in [
+        ("", "decay"),
+        ("--decay-lr=false --lr-decay-steps 2", "none"),
+    ] {
+        folder.ok(&format!(
+            "train {flags} {more} --max-steps 4 --out-dir {run}"
+        ));
+        folder.ok(&format!("train --resume {run} --max-steps 6"));
+        let log = folder.log(run).into_iter();
+        let rates: Vec<f64> = log
+            .filter_map(|line| line["learning_rate"].as_f64())
+            .collect();
+        let expected = (1..=6).map(|step| 0.01 * f64::from(step) / 10.0);
+        assert_eq!(rates.len(), 6);
+        for (rate, expected) in rates.iter().zip(expected) {
+            assert!((rate - expected).abs() < 1e-9, "{run}: {rates:?}");
+        }
+    }
+    folder.misused(
+        &format!("train {flags} --max-steps 4 --lr-decay-steps 9"),
+        &["--warmup-steps 9", "--lr-decay-steps"],
+    );
+}
+
+#[test]
 fn numbers_of_any_size_that_a_flag_takes_are_kept_and_resumed() {
     let folder = folder();
-    let most = u64::MAX;
+    let (most, warmup) = (u64::MAX, u64::MAX - 1);
     let flags = TINY.replace("--eval-interval 5", &format!("--eval-interval {most}"));
     let flags = format!(
-        "train {flags} --seed {most} --log-interval {most} --warmup-steps {most} --lr-decay-steps {most} \
+        "train {flags} --seed {most} --log-interval {most} --warmup-steps {warmup} --lr-decay-steps {most} \
          --eval-iters {most} --out-dir run"
     )
     .replace("--warmup-steps 2", "")
