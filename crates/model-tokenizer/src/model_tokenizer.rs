@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use rayon::prelude::*;
-use tokenizer::{AllowedSpecial, ENDOFTEXT_ID, Gpt2Tokenizer};
+use tokenizer::{AllowedSpecial, ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer};
 use tokenizers::Tokenizer;
 
 use crate::byte_chars::{bytes_of, char_of};
@@ -110,8 +110,8 @@ impl ModelTokenizer {
     /// [`ModelTokenizerError::LongBlank`] for half a million white space characters, if the vocabulary's settings don't allow to cut them.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
         let whole = match &self.kind {
-            Kind::Gpt2(_) => parts(text),
-            Kind::Own(own) if own.divides => parts(text),
+            Kind::Gpt2(_) => parts(text, |rest| rest.starts_with(ENDOFTEXT)),
+            Kind::Own(own) if own.divides => parts(text, |rest| own.begins_with_added(rest)),
             Kind::Own(_) => vec![text],
         };
         let ids = whole.par_iter().map(|part| match &self.kind {
@@ -233,6 +233,12 @@ impl Own {
                 library,
             },
         })
+    }
+
+    fn begins_with_added(&self, text: &str) -> bool {
+        let added = self.library.get_added_vocabulary();
+        let mut tokens = added.get_vocab().keys();
+        tokens.any(|token| text.starts_with(token.as_str()))
     }
 
     /// The ids of a part of a text that may be encoded by itself.

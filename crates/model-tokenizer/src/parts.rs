@@ -9,7 +9,8 @@ pub(crate) const LONG_BLANK: usize = 500_000; // characters
 /// Cuts a text before the last white space character before other characters.
 ///
 /// There the pattern divides: it takes a run of white space as all but its last character (`\s+(?!\S)`) and the last, which may go with the word after it (` ?\p{L}+`).
-pub(crate) fn parts(text: &str) -> Vec<&str> {
+/// Before an added token it doesn't: the text that it sees ends there, and the run is taken whole.
+pub(crate) fn parts(text: &str, begins_with_added: impl Fn(&str) -> bool) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0; // of the part
     let mut last_blank = None; // where the character before this one is, if it is white space
@@ -18,6 +19,7 @@ pub(crate) fn parts(text: &str) -> Vec<&str> {
             last_blank = Some(at);
         } else if let Some(cut) = last_blank.take()
             && cut - start >= LEAST
+            && !begins_with_added(&text[at..])
         {
             parts.push(&text[start..cut]);
             start = cut;
@@ -50,16 +52,29 @@ pub(crate) fn long_blank(text: &str) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
+    /// As with no added tokens.
+    fn none(_: &str) -> bool {
+        false
+    }
+
     #[test]
     fn texts_are_cut_before_a_blank_before_a_word_and_nowhere_else() {
-        assert_eq!(parts(""), [""]);
+        assert_eq!(parts("", none), [""]);
         let word = "x".repeat(LEAST);
         let text = format!("{word}{word} \n \n{word}\u{3000}y z");
-        let all = parts(&text);
+        let all = parts(&text, none);
         let two = format!("{word}{word} \n ");
         assert_eq!(all, [two.as_str(), &format!("\n{word}"), "\u{3000}y z"]);
         let blank = " ".repeat(LEAST + 1);
-        assert_eq!(parts(&blank), [blank.as_str()]);
+        assert_eq!(parts(&blank, none), [blank.as_str()]);
+    }
+
+    #[test]
+    fn texts_are_not_cut_in_the_blanks_before_an_added_token() {
+        let word = "x".repeat(LEAST);
+        let text = format!("{word} \n<|x|> y");
+        let all = parts(&text, |rest| rest.starts_with("<|x|>"));
+        assert_eq!(all, [format!("{word} \n<|x|>").as_str(), " y"]);
     }
 
     #[test]

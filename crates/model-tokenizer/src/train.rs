@@ -74,7 +74,10 @@ impl ModelTokenizer {
             .show_progress(false)
             .build();
         let bytes = ByteLevel::new(false, false, true);
-        let all: Vec<&str> = text.split(ENDOFTEXT).flat_map(parts).collect();
+        let all: Vec<&str> = text
+            .split(ENDOFTEXT)
+            .flat_map(|text| parts(text, |_| false))
+            .collect();
         let words = |part: &str| {
             let mut words = PreTokenizedString::from(part);
             bytes.pre_tokenize(&mut words)?;
