@@ -138,6 +138,24 @@ fn other_kinds_are_refused_by_name() {
     );
 }
 
+/// A text that is a token would be that token.
+#[test]
+fn characters_that_ignore_merges_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer = ModelTokenizer::train_chars("ab").unwrap();
+    tokenizer.save(folder.path()).unwrap();
+    let path = folder.path().join("tokenizer.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    json["model"]["ignore_merges"] = true.into();
+    fs::write(&path, json.to_string()).unwrap();
+    let name = "BPE with ignore_merges and no pre-tokenizer";
+    let message = refusal_of(folder.path());
+    assert!(
+        message.ends_with(&format!("{OTHER}{name}{READ}")),
+        "{message}"
+    );
+}
+
 #[test]
 fn damaged_vocabularies_are_refused_with_the_token() {
     assert_eq!(with("/model/vocab", json!({})), "an empty vocabulary");
