@@ -109,6 +109,8 @@ pub(crate) struct Config {
     pub(crate) add_prefix_space: bool,
     /// Tokens with the id that the files give them, besides those in tokenizer.json.
     pub(crate) added: BTreeMap<u32, AddedToken>,
+    /// These are tokenizer_config.json's and win over tokenizer.json's; added_tokens.json's don't.
+    pub(crate) added_win: bool,
     /// The special tokens that have names and those in lists, in transformers' order.
     pub(crate) special: Vec<AddedToken>,
     /// The text of `eos_token`.
@@ -149,6 +151,7 @@ impl Config {
         let end_of_text = special_token(&path, &names, "eos_token")?.map(|token| token.content);
 
         let mut added = BTreeMap::new();
+        let added_win = file.added_tokens_decoder.is_some();
         if let Some(tokens) = file.added_tokens_decoder {
             added.extend(tokens.iter().map(|(&id, manners)| (id, manners.token())));
         } else if let Some(text) = files.get(ADDED_TOKENS) {
@@ -162,6 +165,7 @@ impl Config {
             class,
             add_prefix_space: file.add_prefix_space.unwrap_or(false),
             added,
+            added_win,
             special,
             end_of_text,
         })

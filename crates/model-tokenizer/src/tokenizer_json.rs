@@ -144,9 +144,12 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTok
         Merge::Pair(left, right) => Ok((left, right)),
         Merge::Line(line) => pair_of(path, &line),
     });
-    let mut added = config.added;
-    let tokens = json.added_tokens.iter();
-    added.extend(tokens.map(|token| (token.id, token.manners.token())));
+    let listed = json.added_tokens.iter();
+    let listed = listed.map(|token| (token.id, token.manners.token()));
+    let added = match config.added_win {
+        true => listed.chain(config.added).collect(),
+        false => config.added.into_iter().chain(listed).collect(),
+    };
     Ok(Recipe {
         file: path.to_owned(),
         vocabulary: json.model.vocab,

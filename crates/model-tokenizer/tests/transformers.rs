@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use model_tokenizer::ModelTokenizer;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 /// What transformers made of the texts.
 #[derive(Deserialize)]
@@ -20,7 +21,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-fn json<T: for<'de> Deserialize<'de>>(name: &str) -> T {
+fn read_json<T: for<'de> Deserialize<'de>>(name: &str) -> T {
     let text = fs::read_to_string(fixtures().join(name)).unwrap();
     serde_json::from_str(&text).unwrap()
 }
@@ -30,8 +31,8 @@ fn from_folder(folder: &Path) -> ModelTokenizer {
 }
 
 fn assert_equal(tokenizer: &ModelTokenizer, name: &str) {
-    let expected: Expected = json(&format!("{name}.json"));
-    let texts: Vec<String> = json("texts.json");
+    let expected: Expected = read_json(&format!("{name}.json"));
+    let texts: Vec<String> = read_json("texts.json");
     assert_eq!(texts.len(), expected.ids.len());
     for (number, text) in texts.iter().enumerate() {
         let ids = tokenizer.encode(text).unwrap();
@@ -122,4 +123,59 @@ fn a_folder_that_was_read_is_written_as_it_was() {
             assert_eq!(ours, fs::read(&path).unwrap(), "{}", path.display());
         }
     }
+}
+
+/// The ids of a text with the fixture bpe and other files.
+fn ids_with(files: &[(&str, Value)], text: &str) -> Vec<u32> {
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer = fixtures().join("bpe/tokenizer.json");
+    fs::copy(tokenizer, folder.path().join("tokenizer.json")).unwrap();
+    for (name, json) in files {
+        fs::write(folder.path().join(name), json.to_string()).unwrap();
+    }
+    from_folder(folder.path()).encode(text).unwrap()
+}
+
+const CLASSES: [&str; 2] = ["GPT2Tokenizer", "PreTrainedTokenizerFast"];
+
+#[test]
+fn tokenizer_config_says_how_an_added_token_that_both_files_have_behaves() {
+    let token = |lstrip| json!({"content": "<|endoftext|>", "lstrip": lstrip, "special": true});
+    for (class, lstrip) in CLASSES
+        .into_iter()
+        .flat_map(|class| [(class, true), (class, false)])
+    {
+        let mut tokenizer: Value = read_json("bpe/tokenizer.json");
+        tokenizer["added_tokens"][0]["lstrip"] = (!lstrip).into();
+        let config =
+            json!({"tokenizer_class": class, "added_tokens_decoder": {"399": token(lstrip)}});
+        let files = [
+            ("tokenizer.json", tokenizer),
+            ("tokenizer_config.json", config),
+        ];
+        let expected: &[u32] = match lstrip {
+            true => &[399, 220, 258],
+            false => &[220, 220, 399, 220, 258],
+        };
+        assert_eq!(
+            ids_with(&files, "  <|endoftext|>  a"),
+            expected,
+            "{class}, {lstrip}"
+        );
+    }
+}
+
+#[test]
+fn tokenizer_json_says_how_a_token_of_added_tokens_behaves() {
+    let mut tokenizer: Value = read_json("bpe/tokenizer.json");
+    let token = json!({"id": 400, "content": "<x>", "lstrip": true, "special": true});
+    tokenizer["added_tokens"]
+        .as_array_mut()
+        .unwrap()
+        .push(token);
+    let files = [
+        ("tokenizer.json", tokenizer),
+        ("added_tokens.json", json!({"<x>": 400})),
+    ];
+    assert_eq!(ids_with(&files, "  <x>"), [400]);
 }
