@@ -44,6 +44,7 @@ pub(crate) fn is_gpt2(recipe: &Recipe) -> bool {
             .iter()
             .all(|(&id, token)| id == ENDOFTEXT_ID && plain(token))
         && recipe.special.iter().all(plain)
+        && !(recipe.added.is_empty() && recipe.special.is_empty())
         && recipe
             .end_of_text
             .as_deref()

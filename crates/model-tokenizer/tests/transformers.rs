@@ -125,6 +125,23 @@ fn a_folder_that_was_read_is_written_as_it_was() {
     }
 }
 
+#[test]
+fn gpt2s_vocabulary_without_its_special_token_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    ModelTokenizer::gpt2().save(folder.path()).unwrap();
+    let path = folder.path().join("tokenizer.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    json["added_tokens"] = json!([]);
+    fs::write(&path, json.to_string()).unwrap();
+    let config = json!({"tokenizer_class": "PreTrainedTokenizerFast"});
+    let path = folder.path().join("tokenizer_config.json");
+    fs::write(path, config.to_string()).unwrap();
+    let tokenizer = from_folder(folder.path());
+    assert!(!tokenizer.is_gpt2());
+    let ids = tokenizer.encode("<|endoftext|>").unwrap();
+    assert_eq!(ids, [27, 91, 437, 1659, 5239, 91, 29]);
+}
+
 /// The ids of a text with the fixture bpe and other files.
 fn ids_with(files: &[(&str, Value)], text: &str) -> Vec<u32> {
     let folder = tempfile::tempdir().unwrap();
