@@ -1,9 +1,11 @@
 //! `tokenizer_config.json` and the files beside it, as far as ids depend on them: the class, the named special tokens, what was added.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::fmt;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use tokenizer::ENDOFTEXT;
 use tokenizers::AddedToken;
@@ -21,9 +23,6 @@ const NAMED: [&str; 7] = [
     "cls_token",
     "mask_token",
 ];
-
-/// Lists of special tokens without a name of their own.
-const LISTS: [&str; 2] = ["additional_special_tokens", "extra_special_tokens"];
 
 /// What `GPT2Tokenizer` calls `<|endoftext|>` unless the files say otherwise.
 const GPT2_NAMES: [&str; 3] = ["bos_token", "eos_token", "unk_token"];
@@ -84,10 +83,58 @@ impl Written {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "additional_special_tokens or extra_special_tokens: neither a list of tokens nor tokens by name"
+)]
 enum Several {
     List(Vec<Written>),
-    ByName(BTreeMap<String, Written>),
+    ByName(InOrder),
+}
+
+/// Tokens by name, in the order of the file, in which they get their ids.
+#[derive(Debug)]
+struct InOrder(Vec<Written>);
+
+impl<'de> Deserialize<'de> for InOrder {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(InOrderVisitor)
+    }
+}
+
+struct InOrderVisitor;
+
+impl<'de> Visitor<'de> for InOrderVisitor {
+    type Value = InOrder;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tokens by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<InOrder, A::Error> {
+        let mut tokens = Vec::new();
+        let mut places = BTreeMap::new();
+        while let Some((name, token)) = map.next_entry::<String, Written>()? {
+            // A name that comes again changes its token, not its place, as in Python.
+            match places.entry(name) {
+                Entry::Vacant(place) => {
+                    place.insert(tokens.len());
+                    tokens.push(token);
+                }
+                Entry::Occupied(place) => tokens[*place.get()] = token,
+            }
+        }
+        Ok(InOrder(tokens))
+    }
+}
+
+/// The special tokens that the files name.
+#[derive(Debug, Default, Deserialize)]
+struct Names {
+    additional_special_tokens: Option<Several>,
+    extra_special_tokens: Option<Several>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -99,7 +146,7 @@ struct ConfigFile {
     split_special_tokens: Option<bool>,
     added_tokens_decoder: Option<BTreeMap<u32, Manners>>,
     #[serde(flatten)]
-    rest: Map<String, Value>,
+    names: Names,
 }
 
 /// What the files beside the vocabulary say.
@@ -135,20 +182,25 @@ impl Config {
             return Err(other_kind(&path, format!("one with {name}")));
         }
 
-        let mut names = file.rest;
+        let mut names = file.names;
         if file.added_tokens_decoder.is_none()
             && let Some(text) = files.get(SPECIAL_TOKENS)
         {
-            let map: Map<String, Value> = parse(&folder.join(SPECIAL_TOKENS), text)?;
-            names.extend(map);
+            let map: Names = parse(&folder.join(SPECIAL_TOKENS), text)?;
+            let additional = &mut names.additional_special_tokens;
+            *additional = map.additional_special_tokens.or(additional.take());
+            let extra = &mut names.extra_special_tokens;
+            *extra = map.extra_special_tokens.or(extra.take());
+            names.rest.extend(map.rest);
         }
         if class == Class::Gpt2 {
             for name in GPT2_NAMES {
-                names.entry(name).or_insert_with(|| ENDOFTEXT.into());
+                names.rest.entry(name).or_insert_with(|| ENDOFTEXT.into());
             }
         }
-        let special = special_tokens(&path, &names)?;
-        let end_of_text = special_token(&path, &names, "eos_token")?.map(|token| token.content);
+        let end_of_text =
+            special_token(&path, &names.rest, "eos_token")?.map(|token| token.content);
+        let special = special_tokens(&path, names)?;
 
         let mut added = BTreeMap::new();
         let added_win = file.added_tokens_decoder.is_some();
@@ -180,28 +232,15 @@ fn class_of(path: &Path, name: Option<&str>) -> Result<Class, ModelTokenizerErro
     }
 }
 
-fn special_tokens(
-    path: &Path,
-    names: &Map<String, Value>,
-) -> Result<Vec<AddedToken>, ModelTokenizerError> {
+fn special_tokens(path: &Path, names: Names) -> Result<Vec<AddedToken>, ModelTokenizerError> {
     let mut tokens = Vec::new();
     for name in NAMED {
-        tokens.extend(special_token(path, names, name)?);
+        tokens.extend(special_token(path, &names.rest, name)?);
     }
-    for name in LISTS {
-        let several = names.get(name).filter(|value| !value.is_null());
-        match several
-            .map(|value| parse_value(path, name, value))
-            .transpose()?
-        {
-            Some(Several::List(list)) => {
-                tokens.extend(list.into_iter().map(Written::special_token))
-            }
-            Some(Several::ByName(map)) => {
-                tokens.extend(map.into_values().map(Written::special_token))
-            }
-            None => {}
-        }
+    let several = [names.additional_special_tokens, names.extra_special_tokens];
+    for several in several.into_iter().flatten() {
+        let (Several::List(list) | Several::ByName(InOrder(list))) = several;
+        tokens.extend(list.into_iter().map(Written::special_token));
     }
     Ok(tokens)
 }

@@ -211,6 +211,11 @@ fn damaged_files_are_refused_with_their_name() {
         "vocab.json: an empty vocabulary"
     );
     assert!(refusal(&[("tokenizer.json", "")]).starts_with("tokenizer.json: EOF"));
+    let error = refusal(&[
+        ("tokenizer_config.json", r#"{"extra_special_tokens": 3}"#),
+        ("tokenizer.json", "{}"),
+    ]);
+    assert!(error.contains("extra_special_tokens: neither"), "{error}");
     let deep = "[".repeat(100_000);
     assert!(refusal(&[("tokenizer.json", &deep)]).starts_with("tokenizer.json: "));
     let config = format!("{{\"x\": {deep}");

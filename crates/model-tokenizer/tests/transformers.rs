@@ -196,3 +196,17 @@ fn tokenizer_json_says_how_a_token_of_added_tokens_behaves() {
     ];
     assert_eq!(ids_with(&files, "  <x>"), [400]);
 }
+
+#[test]
+fn special_tokens_by_name_get_ids_in_the_order_of_the_file() {
+    // Written out, for a map here would be sorted.
+    let names = r#"{"extra_special_tokens": {"zulu": "<z>", "alpha": "<a>", "mike": "<m>"}}"#;
+    for file in ["tokenizer_config.json", "special_tokens_map.json"] {
+        let folder = tempfile::tempdir().unwrap();
+        let tokenizer = fixtures().join("bpe/tokenizer.json");
+        fs::copy(tokenizer, folder.path().join("tokenizer.json")).unwrap();
+        fs::write(folder.path().join(file), names).unwrap();
+        let ids = from_folder(folder.path()).encode("<z><a><m>").unwrap();
+        assert_eq!(ids, [400, 401, 402], "{file}");
+    }
+}
