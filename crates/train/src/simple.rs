@@ -1,6 +1,7 @@
 //! The book's `train_model_simple` (listing 5.3), its loop as it stands there.
 //!
-//! [`Trainer`](crate::Trainer) is the one for real runs: it accumulates, clips, schedules, saves and resumes, and gives the same bits.
+//! [`Trainer`](crate::Trainer) is the one for real runs: it accumulates, clips, schedules, saves and resumes.
+//! It gives the same bits for models of more than two million weights; of smaller ones it computes a batch in parts, and agrees up to rounding.
 
 use dataloader::DataLoader;
 use gpt::GptModel;
