@@ -7,7 +7,7 @@ use std::str::FromStr;
 use torch_rng::{Build, TorchRng};
 
 /// PyTorch's vectorised logarithm, sine and cosine on x86 differ from correctly rounded ones by so much.
-const NORMAL_TOLERANCE: f32 = 2e-6;
+const NORMAL_TOLERANCE: f32 = 3e-6;
 
 #[test]
 fn every_draw_equals_that_of_the_mkl_build() {
