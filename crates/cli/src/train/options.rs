@@ -71,7 +71,7 @@ pub(crate) struct TrainOptions {
     #[arg(long, value_name = "N", value_parser = at_least_1, visible_alias = "block-size", help_heading = "Model")]
     pub(crate) context_length: Option<usize>,
     /// What the tokens of a new model are: GPT-2's, the data's characters, N byte pairs of the data, or a folder's [default: bpe:1221 for the preset story, gpt2 for the others and for token ids]
-    #[arg(long, value_name = "gpt2|chars|bpe:N|FILE", help_heading = "Model")]
+    #[arg(long, value_name = "gpt2|chars|bpe:N|DIR", help_heading = "Model")]
     #[serde(serialize_with = "name")]
     pub(crate) tokenizer: Option<TokenizerChoice>,
     /// Tokens in the vocabulary [default: the tokenizer's]
