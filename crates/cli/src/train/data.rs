@@ -112,12 +112,22 @@ impl Source {
 
 fn from_text(name: String, text: String, train_ratio: f64) -> Result<Source> {
     let (train, _) = train_validation_split(&text, train_ratio)?;
-    let validation_at = (train_ratio < 1.0).then_some(train.len());
+    let validation_at = (train_ratio < 1.0).then(|| outside_of_mark(&text, train.len()));
     let parts = Parts::Text {
         text,
         validation_at,
     };
     Ok(Source { name, parts })
+}
+
+/// A cut inside the mark between two texts goes before it, for half a mark is no token.
+fn outside_of_mark(text: &str, cut: usize) -> usize {
+    let mut starts = (1..ENDOFTEXT.len()).filter_map(|within| cut.checked_sub(within));
+    let is_mark = |&start: &usize| {
+        let rest = text.get(start..);
+        rest.is_some_and(|rest| rest.starts_with(ENDOFTEXT))
+    };
+    starts.find(is_mark).unwrap_or(cut)
 }
 
 fn from_file(path: &Path, train_ratio: f64) -> Result<Source> {
@@ -246,4 +256,32 @@ pub(crate) fn loaders(data: &Data, windows: Windows) -> Result<Loaders> {
         },
         max_length,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cut_leaves_half_a_mark_between_two_texts_of_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let texts = ["é".repeat(40), "b".repeat(40)];
+        std::fs::write(folder.path().join("a.txt"), &texts[0]).unwrap();
+        std::fs::write(folder.path().join("b.txt"), &texts[1]).unwrap();
+        // 93 characters, with the mark between the texts.
+        for characters in 0..93 {
+            let ratio = (f64::from(characters) + 0.5) / 93.0;
+            let source = Source::read(Some(folder.path()), ratio).unwrap();
+            let Parts::Text {
+                text,
+                validation_at: Some(at),
+            } = source.parts
+            else {
+                panic!("a text in two parts");
+            };
+            let (train, validation) = text.split_at(at);
+            let marks = train.matches(ENDOFTEXT).count() + validation.matches(ENDOFTEXT).count();
+            assert_eq!(marks, 1, "{train} and {validation}");
+        }
+    }
 }
