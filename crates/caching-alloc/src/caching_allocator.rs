@@ -2,7 +2,7 @@
 //!
 //! A training step asks for the same hundreds of megabytes as the step before; handing them back and mapping them anew costs a page fault each 4 KiB, which is more than the arithmetic on them.
 //! Small requests go to the system's allocator. Large ones come from the system's pages on Linux; elsewhere they are the system allocator's too.
-//! It never holds more than a quarter above what the program used at its peak, and gives nothing back below that.
+//! It never holds more than a quarter above what the program used at its peak, and gives nothing back below that, unless the system has no more.
 //! (The quarter is for blocks of sizes that are not in use at once: without it, the largest is given back and mapped anew each step.)
 
 #![allow(unsafe_code)] // an allocator is
@@ -75,12 +75,27 @@ impl CachingAllocator {
             // SAFETY: it was a kept block, which nobody uses.
             unsafe { pages::unmap(block, size) };
         }
-        let block = pages::map(size);
+        let block = self.ask(|| pages::map(size));
         self.with(|state| match block.is_null() {
             true => state.live -= size,
             false => state.peak = state.peak.max(state.live),
         });
         (block, true)
+    }
+
+    /// What the system gives; as long as it gives nothing, kept blocks go back to it, the oldest first.
+    fn ask(&self, system: impl Fn() -> *mut u8) -> *mut u8 {
+        loop {
+            let block = system();
+            if !block.is_null() {
+                return block;
+            }
+            let Some((kept, size)) = self.with(|state| state.oldest()) else {
+                return block;
+            };
+            // SAFETY: it was a kept block, which nobody uses.
+            unsafe { pages::unmap(kept, size) };
+        }
     }
 }
 
@@ -99,7 +114,14 @@ impl State {
     /// A kept block that has to go so that no more is held than a quarter above the peak.
     fn surplus(&mut self) -> Option<(*mut u8, usize)> {
         let peak = self.peak.max(self.live);
-        (self.count > 0 && self.live + self.kept > peak + peak / 4).then(|| self.remove(0))
+        (self.live + self.kept > peak + peak / 4)
+            .then(|| self.oldest())
+            .flatten()
+    }
+
+    /// A kept block that has to go, if there is one.
+    fn oldest(&mut self) -> Option<(*mut u8, usize)> {
+        (self.count > 0).then(|| self.remove(0))
     }
 
     fn remove(&mut self, at: usize) -> (*mut u8, usize) {
@@ -140,14 +162,14 @@ unsafe impl GlobalAlloc for CachingAllocator {
         match large(layout) {
             Some(size) => self.take(size).0,
             // SAFETY: the caller's promise about `layout`.
-            None => unsafe { System.alloc(layout) },
+            None => self.ask(|| unsafe { System.alloc(layout) }),
         }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         let Some(size) = large(layout) else {
             // SAFETY: the caller's promise about `layout`.
-            return unsafe { System.alloc_zeroed(layout) };
+            return self.ask(|| unsafe { System.alloc_zeroed(layout) });
         };
         let (block, zero) = self.take(size);
         if !zero && !block.is_null() {
@@ -174,8 +196,8 @@ unsafe impl GlobalAlloc for CachingAllocator {
         // SAFETY: the caller promises that the size, rounded up to the alignment, does not overflow.
         let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         match (large(layout), large(new_layout)) {
-            // SAFETY: the caller's promise; both layouts are the system's.
-            (None, None) => unsafe { System.realloc(block, layout, new_size) },
+            // SAFETY: the caller's promise; both layouts are the system's. A refusal leaves the block as it is.
+            (None, None) => self.ask(|| unsafe { System.realloc(block, layout, new_size) }),
             (old, new) if old == new => block,
             // SAFETY: a fresh block of the new size, of which as much is filled as both have.
             _ => unsafe {
@@ -253,6 +275,38 @@ mod tests {
             let held = (state.count, state.live, state.kept);
             assert_eq!(held, (MOST, 0, MOST * LARGE));
         });
+    }
+
+    #[test]
+    fn kept_blocks_go_back_oldest_first_while_the_system_refuses() {
+        let allocator = CachingAllocator::new();
+        let layouts = [2, 3, 4, 5].map(|megabytes| layout(megabytes << 20));
+        // SAFETY: the blocks are not used, and each is freed once with its layout.
+        unsafe {
+            let blocks = layouts.map(|layout| allocator.alloc(layout));
+            for (block, layout) in blocks.into_iter().zip(layouts) {
+                allocator.dealloc(block, layout);
+            }
+        }
+        let kept = || {
+            allocator.with(|state| {
+                let sizes = state.blocks[..state.count]
+                    .iter()
+                    .map(|block| block.1 >> 20);
+                (sizes.sum::<usize>(), state.kept >> 20)
+            })
+        };
+        assert_eq!(kept(), (14, 14));
+        let room = std::ptr::dangling_mut::<u8>();
+        let block = allocator.ask(|| match kept().0 {
+            10..=14 => std::ptr::null_mut(),
+            _ => room,
+        });
+        assert_eq!((block, kept()), (room, (9, 9)));
+        // SAFETY: no block comes of it.
+        let block = unsafe { allocator.alloc(layout(1 << 60)) };
+        assert!(block.is_null(), "a machine with a petabyte");
+        assert_eq!(kept(), (0, 0));
     }
 
     #[test]
