@@ -37,12 +37,15 @@ pub fn normalize_rows(x: &ArrayRef2<f32>) -> Array2<f32> {
 /// # Panics
 /// If the last two dimensions differ, or there is only one.
 pub fn mask_future<D: Dimension>(scores: &ArrayRef<f32, D>) -> Array<f32, D> {
-    let num_tokens = scores.shape().last().copied().unwrap_or(0);
-    let mask = causal_mask(num_tokens);
-    let Some(mask) = mask.broadcast(scores.raw_dim()) else {
-        let shape = scores.shape();
-        panic!("mask_future: scores have shape {shape:?}, but as many queries as keys are needed");
+    let num_tokens = match *scores.shape() {
+        [.., queries, keys] if queries == keys => keys,
+        ref shape => panic!(
+            "mask_future: scores have shape {shape:?}, but as many queries as keys are needed"
+        ),
     };
+    let mask = causal_mask(num_tokens);
+    let mask = mask.broadcast(scores.raw_dim());
+    let mask = mask.expect("the last two dimensions are the mask's");
     Zip::from(scores).and(&mask).map_collect(|&score, &mask| {
         if mask == 1.0 {
             score
@@ -75,5 +78,11 @@ mod tests {
     #[should_panic(expected = "scores have shape [2, 3, 4]")]
     fn more_keys_than_queries_are_refused() {
         mask_future(&Array3::zeros((2, 3, 4)));
+    }
+
+    #[test]
+    #[should_panic(expected = "scores have shape [3, 1]")]
+    fn one_key_of_several_queries_is_refused() {
+        mask_future(&Array2::zeros((3, 1)));
     }
 }

@@ -65,7 +65,7 @@ impl Embedding {
     /// Each thread takes some columns of all rows in order, so an id that occurs twice is no race.
     ///
     /// # Panics
-    /// If `d_out` (..., embedding_dim) is not the shape that `forward(ids)` returns.
+    /// If `d_out` (..., embedding_dim) is not the shape that `forward(ids)` returns, an id is not below `num_embeddings`, or `grads` is of another size.
     pub fn backward<D>(
         &self,
         ids: &ArrayRef<u32, D>,
@@ -76,7 +76,16 @@ impl Embedding {
         D::Larger: RemoveAxis,
     {
         const COLUMNS_PER_TASK: usize = 128;
-        let dim = self.weight.ncols();
+        let (num_embeddings, dim) = self.weight.dim();
+        assert!(
+            grads.weight.dim() == self.weight.dim(),
+            "Embedding::backward: the table has shape {:?}, but its gradient {:?}",
+            self.weight.dim(),
+            grads.weight.dim()
+        );
+        if let Some(id) = ids.iter().find(|&&id| id as usize >= num_embeddings) {
+            panic!("Embedding::backward: id {id} is out of range for {num_embeddings} rows");
+        }
         assert!(
             d_out.shape()[..ids.ndim()] == *ids.shape() && d_out.shape()[ids.ndim()] == dim,
             "Embedding::backward: d_out has shape {:?} for ids of shape {:?} and rows of {dim}",

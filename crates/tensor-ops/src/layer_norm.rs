@@ -112,10 +112,10 @@ impl LayerNorm {
         (with_leading_dims_of(out, x), LayerNormCache { x_hat, rstd })
     }
 
-    /// Adds the gradients of scale and shift to `grads` and returns the gradient of the input.
+    /// Adds the gradients of scale and shift to `grads` and returns the gradient of the input, in the shape of `d_out`.
     ///
     /// # Panics
-    /// If `d_out` is not the shape of the forward pass.
+    /// If `d_out` has not as many rows as the forward pass, of as many features, or `grads` is of another size.
     pub fn backward<D: Dimension>(
         &self,
         cache: LayerNormCache,
@@ -129,6 +129,13 @@ impl LayerNorm {
             "LayerNorm::backward: d_out has shape {:?}, the forward pass had {:?} rows",
             d_out.shape(),
             x_hat.dim()
+        );
+        assert!(
+            [&grads.scale, &grads.shift].map(|d| d.len()) == [x_hat.ncols(); 2],
+            "LayerNorm::backward: gradients of {} and {} elements for scale and shift of {}",
+            grads.scale.len(),
+            grads.shift.len(),
+            x_hat.ncols()
         );
         // out = scale x_hat + shift
         self.backward_affine(&x_hat, &d_rows, grads);

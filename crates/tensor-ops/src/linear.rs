@@ -118,7 +118,18 @@ impl Linear {
     ) {
         self.check("Linear::backward", "input", x, self.in_features());
         self.check("Linear::backward", "d_out", d_out, self.out_features());
-        check_bias("Linear::backward", grads);
+        assert!(
+            leading(x) == leading(d_out),
+            "Linear::backward: input has shape {:?}, but d_out {:?}",
+            x.shape(),
+            d_out.shape()
+        );
+        assert!(
+            grads.shapes() == self.shapes(),
+            "Linear::backward: weight and bias have shapes {:?}, but their gradients {:?}",
+            self.shapes(),
+            grads.shapes()
+        );
         let (x, d_out) = (as_rows(x), as_rows(d_out));
         // y = x W^T  =>  d_W = d_y^T x
         matmul_into(&d_out.t(), &x, 1.0, grads.weight.view_mut());
@@ -134,21 +145,23 @@ impl Linear {
             x.shape(),
             self.weight.shape()
         );
-        check_bias(op, self);
+        // A shorter one would be broadcast.
+        let bias = self.bias.as_ref().map_or(self.out_features(), Array1::len);
+        assert!(
+            bias == self.out_features(),
+            "{op}: a bias of {bias} elements, but the weight has {} rows",
+            self.out_features()
+        );
+    }
+
+    fn shapes(&self) -> ((usize, usize), Option<usize>) {
+        (self.weight.dim(), self.bias.as_ref().map(Array1::len))
     }
 }
 
-/// Ours or a gradient's: a shorter one would be broadcast.
-fn check_bias(op: &str, layer: &Linear) {
-    let bias = layer
-        .bias
-        .as_ref()
-        .map_or(layer.out_features(), Array1::len);
-    assert!(
-        bias == layer.out_features(),
-        "{op}: a bias of {bias} elements, but the weight has {} rows",
-        layer.out_features()
-    );
+/// The shape without the features; there is at least one dimension.
+fn leading<D: Dimension>(x: &ArrayRef<f32, D>) -> &[usize] {
+    &x.shape()[..x.ndim() - 1]
 }
 
 parameters!(Linear { "weight" weight, "bias" bias });

@@ -209,3 +209,42 @@ fn mse_gradient_is_right() {
         });
     }
 }
+
+#[test]
+#[should_panic(expected = "input has shape [2, 3, 4], but d_out [3, 2, 5]")]
+fn a_linear_gradient_of_other_leading_dimensions_is_refused() {
+    let x: Array3<f32> = test_array((2, 3, 4), 1.0, 1);
+    let d_out = test_array((3, 2, 5), 1.0, 2);
+    Linear::zeros(4, 5, true).backward(&x, &d_out, &mut Linear::zeros(4, 5, true));
+}
+
+#[test]
+#[should_panic(expected = "shapes ((5, 4), Some(5)), but their gradients ((5, 4), None)")]
+fn a_linear_gradient_without_the_bias_is_refused() {
+    let x: Array2<f32> = test_array((3, 4), 1.0, 1);
+    let d_out = test_array((3, 5), 1.0, 2);
+    Linear::zeros(4, 5, true).backward(&x, &d_out, &mut Linear::zeros(4, 5, false));
+}
+
+#[test]
+#[should_panic(expected = "gradients of 2 and 2 elements for scale and shift of 4")]
+fn a_norms_gradient_of_another_size_is_refused() {
+    let x: Array2<f32> = test_array((3, 4), 1.0, 1);
+    let norm = LayerNorm::new(4);
+    let (_, cache) = norm.forward_train(&x);
+    norm.backward(cache, &x, &mut LayerNorm::zeros(2));
+}
+
+#[test]
+#[should_panic(expected = "the table has shape (5, 4), but its gradient (5, 3)")]
+fn an_embeddings_gradient_of_another_size_is_refused() {
+    let d_out = test_array((2, 4), 1.0, 1);
+    Embedding::zeros(5, 4).backward(&array![0u32, 1], &d_out, &mut Embedding::zeros(5, 3));
+}
+
+#[test]
+#[should_panic(expected = "Embedding::backward: id 5 is out of range for 5 rows")]
+fn an_embeddings_backward_pass_names_the_id_out_of_range() {
+    let d_out = test_array((2, 4), 1.0, 1);
+    Embedding::zeros(5, 4).backward(&array![0u32, 5], &d_out, &mut Embedding::zeros(5, 4));
+}
