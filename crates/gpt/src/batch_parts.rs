@@ -10,6 +10,7 @@ use tensor_ops::{Parameters, awake, move_into_sum};
 use torch_rng::TorchRng;
 
 use crate::embed::check_ids;
+use crate::parameter_shapes::check_same;
 use crate::{GptError, GptModel};
 
 /// Parts of a batch at most.
@@ -39,7 +40,7 @@ impl BatchParts {
     /// As there.
     ///
     /// # Panics
-    /// If `model` has another configuration than the one that [`new`](Self::new) was given.
+    /// If `grads` has another configuration than `model`, or the one that [`new`](Self::new) was given has and its batches are cut.
     pub fn loss_and_grads(
         &mut self,
         model: &GptModel,
@@ -49,11 +50,16 @@ impl BatchParts {
         rng: &mut TorchRng,
         grads: &mut GptModel,
     ) -> Result<f32, GptError> {
+        let op = "BatchParts::loss_and_grads";
+        if let Some(part) = self.0.first() {
+            model.check_gradients(op, part); // the others are as this one
+        }
         let batch = in_idx.nrows();
         let sequences = batch.div_ceil(1 + self.0.len()).max(1); // of a part
         if sequences >= batch {
             return model.loss_and_grads(in_idx, targets, weight, rng, grads);
         }
+        model.check_gradients(op, grads);
         // As there, and once for all parts: an error names the row of the batch.
         model.check_targets(in_idx, targets)?;
         check_ids(in_idx, &model.tok_emb, &model.pos_emb)?;
@@ -90,11 +96,11 @@ impl BatchParts {
 /// # Panics
 /// If the two are of different configurations.
 pub fn move_gradients(from: &mut GptModel, to: &mut GptModel) {
-    (from.named_parameters_mut().into_par_iter())
-        .zip(to.named_parameters_mut())
-        .for_each(|((_, mut from), (_, mut to))| {
-            let [from, to] = [&mut from, &mut to]
-                .map(|view| view.as_slice_mut().expect("weights are row-major"));
-            move_into_sum(to, from);
-        });
+    let (from, to) = (from.named_parameters_mut(), to.named_parameters_mut());
+    check_same("move_gradients", &from, &to);
+    (from.into_par_iter().zip(to)).for_each(|((_, mut from), (_, mut to))| {
+        let [from, to] =
+            [&mut from, &mut to].map(|view| view.as_slice_mut().expect("weights are row-major"));
+        move_into_sum(to, from);
+    });
 }

@@ -14,16 +14,20 @@ impl GptModel {
     /// Adds the gradients of all weights to `grads`; `d_logits` is (batch, num_tokens, vocab_size).
     ///
     /// # Panics
-    /// If `d_logits` is not the shape of the forward pass's logits.
+    /// If `d_logits` is not the shape of the forward pass's logits, or `grads` has another configuration.
     pub fn backward(&self, cache: GptCache, d_logits: &ArrayRef3<f32>, grads: &mut GptModel) {
-        let d_logits = d_logits.as_standard_layout();
-        let shape = (
-            d_logits.len() / self.config().vocab_size,
-            self.config().vocab_size,
+        self.check_gradients("GptModel::backward", grads);
+        let ((batch, num_tokens), vocab_size) = (cache.ids.dim(), self.config().vocab_size);
+        let logits = (batch, num_tokens, vocab_size);
+        assert!(
+            d_logits.dim() == logits,
+            "GptModel::backward: d_logits has shape {:?}, but the forward pass's logits {logits:?}",
+            d_logits.dim()
         );
+        let d_logits = d_logits.as_standard_layout();
         let d_logits = d_logits
             .view()
-            .into_shape_with_order(shape)
+            .into_shape_with_order((batch * num_tokens, vocab_size))
             .expect("row-major");
         let mut d_normed = empty(cache.normed.raw_dim());
         // logits = normed head^T
@@ -45,6 +49,9 @@ impl GptModel {
     ///
     /// # Errors
     /// If an id, input or target, is out of range, or there are no tokens, or more than the context length, or not one target for each.
+    ///
+    /// # Panics
+    /// If `grads` has another configuration.
     pub fn loss_and_grads(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -53,6 +60,7 @@ impl GptModel {
         rng: &mut TorchRng,
         grads: &mut GptModel,
     ) -> Result<f32, GptError> {
+        self.check_gradients("GptModel::loss_and_grads", grads);
         self.check_targets(in_idx, targets)?;
         // Inside the pool from here on: entering it once is much cheaper than once an operation.
         awake(|| self.loss_and_grads_in_pool(in_idx, targets, weight, rng, grads))

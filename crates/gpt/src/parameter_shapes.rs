@@ -1,6 +1,9 @@
 //! The names and shapes of a model's parameters, told from its configuration without allocating one.
 
-use crate::GptConfig;
+use ndarray::{ArrayBase, IxDyn, RawData};
+use tensor_ops::Parameters;
+
+use crate::{GptConfig, GptModel};
 
 impl GptConfig {
     /// Name and shape of each parameter, as `Parameters::named_parameters` of the model has them and in its order.
@@ -54,12 +57,39 @@ impl GptConfig {
     }
 }
 
+impl GptModel {
+    /// That gradients have the parameters of this model: loops over both would be cut short.
+    pub(crate) fn check_gradients(&self, op: &str, grads: &GptModel) {
+        let built = |model: &GptModel| {
+            let (blocks, head) = (model.trf_blocks.len(), model.out_head.is_some());
+            (*model.config(), blocks, head)
+        };
+        // A step of a small model would notice the lists.
+        if built(self) != built(grads) {
+            check_same(op, &self.named_parameters(), &grads.named_parameters());
+        }
+    }
+}
+
+/// That two lists of parameters have the same names and shapes.
+pub(crate) fn check_same<S: RawData, T: RawData>(
+    op: &str,
+    ours: &[(String, ArrayBase<S, IxDyn>)],
+    theirs: &[(String, ArrayBase<T, IxDyn>)],
+) {
+    for i in 0..ours.len().max(theirs.len()) {
+        let ours = ours.get(i).map(|(name, view)| (name, view.shape()));
+        let theirs = theirs.get(i).map(|(name, view)| (name, view.shape()));
+        assert!(
+            ours == theirs,
+            "{op}: different configurations: parameter {i} is {ours:?} of one and {theirs:?} of the other"
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use tensor_ops::Parameters;
-
     use super::*;
-    use crate::GptModel;
 
     #[test]
     fn they_are_those_of_the_model_in_its_order() {

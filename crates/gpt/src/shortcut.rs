@@ -72,13 +72,19 @@ impl ExampleDeepNeuralNetwork {
     /// Adds the gradients of all layers to `grads` and returns the gradient of the input.
     ///
     /// # Panics
-    /// If `d_out` is not the shape of the forward pass's output.
+    /// If `d_out` is not the shape of the forward pass's output, or `grads` has other layers.
     pub fn backward(
         &self,
         cache: ShortcutCache,
         d_out: Array2<f32>,
         grads: &mut ExampleDeepNeuralNetwork,
     ) -> Array2<f32> {
+        assert!(
+            grads.layers.len() == self.layers.len(),
+            "ExampleDeepNeuralNetwork::backward: {} layers, but gradients of {}",
+            self.layers.len(),
+            grads.layers.len()
+        );
         let mut d_x = d_out;
         for ((layer, (x, hidden)), grads) in
             self.layers.iter().zip(cache.0).zip(&mut grads.layers).rev()

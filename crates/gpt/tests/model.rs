@@ -1,8 +1,10 @@
 //! The model's shapes, sizes, names and refusals.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use gpt::{
-    BadLm, DropRates, DummyGptModel, ExampleDeepNeuralNetwork, GptConfig, GptError, GptModel,
-    TransformerBlock,
+    BadLm, BatchParts, DropRates, DummyGptModel, ExampleDeepNeuralNetwork, FeedForward, GptConfig,
+    GptError, GptModel, TransformerBlock, move_gradients,
 };
 use ndarray::{Array2, Array3, array};
 use proptest::prelude::*;
@@ -214,5 +216,100 @@ fn the_bad_language_model_sees_the_future_and_the_gpt_does_not() {
     assert_eq!(
         first(gpt.forward(&a).unwrap()),
         first(gpt.forward(&b).unwrap())
+    );
+}
+
+/// What a panic says.
+fn panic_of(f: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("no panic");
+    *panic.downcast().expect("a message with numbers")
+}
+
+#[test]
+fn gradients_of_another_configuration_are_refused_before_any_is_added() {
+    let plain = GptConfig {
+        qkv_bias: true,
+        ..SMALL
+    };
+    let one_layer = GptConfig {
+        n_layers: 1,
+        ..plain
+    };
+    let tied = GptConfig {
+        tied: true,
+        ..plain
+    };
+    let ids = Array2::from_shape_fn((4, 6), |(i, j)| ((i * 7 + j * 5) % 17) as u32);
+    for (config, other, parameter) in [
+        (plain, one_layer, "trf_blocks.1.att.W_query.weight"),
+        (plain, SMALL, "W_query.bias"),
+        (plain, tied, "out_head.weight"),
+        (tied, plain, "out_head.weight"),
+    ] {
+        let mut rng = TorchRng::manual_seed(1);
+        let model = GptModel::new(config, &mut rng).unwrap();
+        let (_, cache) = model.forward_train(&ids, &mut rng).unwrap();
+        let [mut own, mut grads] = [config, other].map(|config| GptModel::zeros(config).unwrap());
+        let mut parts_of = |first: &GptModel, grads: &mut GptModel| {
+            panic_of(|| {
+                let mut parts = BatchParts::new(first);
+                drop(parts.loss_and_grads(&model, &ids, &ids, 1.0, &mut rng, grads));
+            })
+        };
+        let of_parts = parts_of(&grads.clone(), &mut own);
+        let of_sum = parts_of(&model, &mut grads);
+        let of_moved = panic_of(|| move_gradients(&mut own, &mut grads));
+        let of_step =
+            panic_of(|| drop(model.loss_and_grads(&ids, &ids, 1.0, &mut rng, &mut grads)));
+        let d_logits = Array3::ones((4, 6, 17));
+        let of_backward = panic_of(|| model.backward(cache, &d_logits, &mut grads));
+        for (op, message) in [
+            ("BatchParts::loss_and_grads", of_parts),
+            ("BatchParts::loss_and_grads", of_sum),
+            ("move_gradients", of_moved),
+            ("GptModel::loss_and_grads", of_step),
+            ("GptModel::backward", of_backward),
+        ] {
+            assert!(
+                message.starts_with(op) && message.contains(parameter),
+                "{message}"
+            );
+        }
+        assert!(grads == GptModel::zeros(other).unwrap());
+    }
+}
+
+#[test]
+fn gradients_of_logits_in_another_order_are_refused() {
+    let mut rng = TorchRng::manual_seed(1);
+    let model = GptModel::new(SMALL, &mut rng).unwrap();
+    let mut grads = GptModel::zeros(SMALL).unwrap();
+    for shape in [(6, 2, 17), (17, 6, 2)] {
+        let ids = Array2::ones((2, 6));
+        let (_, cache) = model.forward_train(&ids, &mut rng).unwrap();
+        let message = panic_of(|| model.backward(cache, &Array3::ones(shape), &mut grads));
+        let expected = format!("{shape:?}, but the forward pass's logits (2, 6, 17)");
+        assert!(message.contains(&expected), "{message}");
+    }
+    let ff = FeedForward::new(8, &mut rng);
+    let (_, cache) = ff.forward_train(Array3::ones((2, 6, 8)));
+    let turned = Array3::ones((6, 2, 8));
+    let message = panic_of(|| drop(ff.backward(cache, &turned, &mut FeedForward::zeros(8, 32))));
+    assert!(
+        message.contains("[2, 6, 32], but d_out [6, 2, 8]"),
+        "{message}"
+    );
+}
+
+#[test]
+fn gradients_of_fewer_layers_are_refused_by_the_deep_network() {
+    let rng = &mut TorchRng::manual_seed(1);
+    let [deep, mut shallow] = [&[3, 3, 1][..], &[3, 3]]
+        .map(|sizes| ExampleDeepNeuralNetwork::new(sizes, true, rng).unwrap());
+    let (out, cache) = deep.forward_train(&array![[1.0, 0.0, -1.0]]);
+    let message = panic_of(|| drop(deep.backward(cache, out, &mut shallow)));
+    assert!(
+        message.contains("2 layers, but gradients of 1"),
+        "{message}"
     );
 }
