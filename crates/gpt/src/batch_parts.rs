@@ -19,9 +19,14 @@ const PARTS: usize = 4;
 /// Weights of a model whose batches are cut at most, 8 MB: each part has gradients of its own.
 const LARGEST: usize = 1 << 21;
 
-/// What a step in parts needs: gradients for each part but the first, which adds to the sum; they are zeros between steps.
+/// What a step in parts needs.
 #[derive(Debug)]
-pub struct BatchParts(Vec<GptModel>);
+pub struct BatchParts {
+    /// Gradients for each part but the first, which adds to the sum: zeros between steps.
+    grads: Vec<GptModel>,
+    /// Whether a step has begun; if one begins then, a panic ended the one before, and there may be other numbers than zeros.
+    begun: bool,
+}
 
 impl BatchParts {
     /// For steps of `model`; the batches of one of more than two million weights stay whole.
@@ -31,7 +36,10 @@ impl BatchParts {
             _ => 1,
         };
         let zeros = || GptModel::zeros(*model.config()).expect("the configuration of a model");
-        Self((1..parts).map(|_| zeros()).collect())
+        Self {
+            grads: (1..parts).map(|_| zeros()).collect(),
+            begun: false,
+        }
     }
 
     /// As [`GptModel::loss_and_grads`], with the same random draws; its sums are in another order.
@@ -51,11 +59,11 @@ impl BatchParts {
         grads: &mut GptModel,
     ) -> Result<f32, GptError> {
         let op = "BatchParts::loss_and_grads";
-        if let Some(part) = self.0.first() {
+        if let Some(part) = self.grads.first() {
             model.check_gradients(op, part); // the others are as this one
         }
         let batch = in_idx.nrows();
-        let sequences = batch.div_ceil(1 + self.0.len()).max(1); // of a part
+        let sequences = batch.div_ceil(1 + self.grads.len()).max(1); // of a part
         if sequences >= batch {
             return model.loss_and_grads(in_idx, targets, weight, rng, grads);
         }
@@ -63,11 +71,14 @@ impl BatchParts {
         // As there, and once for all parts: an error names the row of the batch.
         model.check_targets(in_idx, targets)?;
         check_ids(in_idx, &model.tok_emb, &model.pos_emb)?;
+        if std::mem::replace(&mut self.begun, true) {
+            self.grads.iter_mut().for_each(Parameters::fill_zero);
+        }
         awake(|| {
             let parts: Vec<_> = in_idx
                 .axis_chunks_iter(Axis(0), sequences)
                 .zip(targets.axis_chunks_iter(Axis(0), sequences))
-                .zip(std::iter::once(&mut *grads).chain(&mut self.0))
+                .zip(std::iter::once(&mut *grads).chain(&mut self.grads))
                 .collect();
             let draws = rng.clone();
             let passes: Vec<(f64, TorchRng)> = (parts.into_par_iter().with_max_len(1).enumerate())
@@ -82,9 +93,10 @@ impl BatchParts {
                     (share * f64::from(loss), rng)
                 })
                 .collect();
-            for part in &mut self.0 {
+            for part in &mut self.grads {
                 move_gradients(part, grads);
             }
+            self.begun = false;
             *rng = passes[0].1.of_sequences(0..batch, batch);
             Ok(passes.iter().map(|(loss, _)| loss).sum::<f64>() as f32)
         })

@@ -1,7 +1,9 @@
 //! The whole model's gradients: every parameter, element by element, against PyTorch, with and without dropout, tied and untied; and against finite differences.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use gpt::{Activation, BatchParts, FeedForward, GptConfig, GptModel, TransformerBlock};
-use ndarray::{Array2, Array3, array};
+use ndarray::{Array2, Array3, ShapeBuilder, array};
 use tensor_ops::{Parameters, cross_entropy_train};
 use test_support::{
     GradientCheck, INPUT_SCALES, assert_close, project, projection_weights, test_array,
@@ -292,4 +294,26 @@ fn a_step_in_parts_of_the_batch_equals_the_plain_one() {
             }
         }
     }
+}
+
+#[test]
+fn a_step_in_parts_that_panics_leaves_nothing_to_the_next() {
+    let config = small(false, true, 0.0);
+    let rng = TorchRng::manual_seed(1);
+    let model = GptModel::new(config, &mut rng.clone()).unwrap();
+    let ids = Array2::from_shape_fn((4, 6), |(i, j)| ((i * 7 + j * 5) % 31) as u32);
+    let mut parts = BatchParts::new(&model);
+    let mut step = |mut grads: GptModel| {
+        parts
+            .loss_and_grads(&model, &ids, &ids, 1.0, &mut rng.clone(), &mut grads)
+            .unwrap();
+        grads
+    };
+    let zeros = GptModel::zeros(config).unwrap();
+    let expected = step(zeros.clone());
+    // The last of the backward pass can't add to rows that are strided.
+    let mut strided = zeros.clone();
+    strided.tok_emb.weight = Array2::zeros((31, 12).f());
+    assert!(catch_unwind(AssertUnwindSafe(|| step(strided))).is_err());
+    assert!(step(zeros) == expected);
 }
