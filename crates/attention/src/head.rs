@@ -82,19 +82,19 @@ impl Head<'_> {
         recycle([Array1::from(scores)]);
     }
 
-    /// As [`forward`](Self::forward), when no backward pass will follow; one query takes a product of matrix and vector.
+    /// As [`forward`](Self::forward), when no backward pass will follow; one query in contiguous memory takes a product of matrix and vector.
     pub(crate) fn decode(&self, mut context: ArrayViewMut2<f32>) {
         let (new, n_keys) = (self.queries.nrows(), self.keys.nrows());
-        if new != 1 {
-            return self.forward(None, &mut vec![0.0; new], context);
+        match (new, self.queries.as_slice(), context.as_slice_mut()) {
+            (1, Some(query), Some(context)) => attend_query(
+                query,
+                (as_slice(&self.keys), as_slice(&self.values)),
+                self.scale(),
+                &mut vec![0.0; n_keys],
+                context,
+            ),
+            _ => self.forward(None, &mut vec![0.0; new], context),
         }
-        attend_query(
-            self.queries.row(0).to_slice().expect("a row-major row"),
-            (as_slice(&self.keys), as_slice(&self.values)),
-            self.scale(),
-            &mut vec![0.0; n_keys],
-            context.as_slice_mut().expect("a row-major row"),
-        );
     }
 
     /// Writes the gradients, from that of the context vectors (new, head_dim); there is no past.

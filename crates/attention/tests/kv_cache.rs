@@ -1,7 +1,7 @@
 //! Attention against remembered keys and values is attention over the whole sequence.
 
 use attention::{KvCache, attend};
-use ndarray::{Array2, Axis, s};
+use ndarray::{Array2, Axis, ShapeBuilder, s};
 use proptest::prelude::*;
 use test_support::{assert_close, test_array};
 
@@ -47,6 +47,24 @@ proptest! {
             let expected = attend(&q, &k, &v, num_heads);
             assert_close(&got[i], &expected.index_axis(Axis(0), 0), 1e-5);
         }
+    }
+}
+
+#[test]
+fn the_order_in_memory_does_not_matter_for_any_number_of_new_tokens() {
+    for new in [1, 2] {
+        let shape = (2 * new, 6); // 2 sequences, 2 heads of 3 features
+        let [q, k, v] = [1, 2, 3].map(|seed| test_array(shape, 1.0, seed));
+        let attend = |q: &Array2<f32>, mut context: Array2<f32>| {
+            let mut cache = KvCache::new(2, 2, new, 3);
+            cache.attend(&[new, new], q, (&k, &v), context.view_mut());
+            context
+        };
+        let expected = attend(&q, Array2::zeros(shape));
+        let mut turned = Array2::zeros(shape.f());
+        turned.assign(&q);
+        assert_close(&attend(&turned, Array2::zeros(shape)), &expected, 1e-6);
+        assert_close(&attend(&q, Array2::zeros(shape.f())), &expected, 1e-6);
     }
 }
 
