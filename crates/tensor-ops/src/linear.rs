@@ -7,7 +7,9 @@ use torch_rng::TorchRng;
 
 use crate::matmul::{matmul, matmul_into, matmul_plus_row};
 use crate::parameters;
-use crate::rows::{add_column_sums, as_rows, slice_mut, with_leading_dims_of, zero_weights};
+use crate::rows::{
+    add_column_sums, as_rows, into_contiguous, slice_mut, with_leading_dims_of, zero_weights,
+};
 
 /// A linear layer; also its gradient, and the optimizer's moments of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,14 +101,22 @@ impl Linear {
         grads: &mut Linear,
         d_x: &mut Array<f32, D>,
     ) {
+        assert!(
+            d_x.shape() == x.shape(),
+            "Linear::backward_adding_to: input has shape {:?}, but d_x {:?}",
+            x.shape(),
+            d_x.shape()
+        );
         self.backward_weights(x, d_out, grads);
-        self.check("Linear::backward_adding_to", "d_x", d_x, self.in_features());
-        let shape = (d_x.len() / self.in_features().max(1), self.in_features());
+        let d_out = as_rows(d_out);
+        if !d_x.is_standard_layout() {
+            *d_x = into_contiguous(std::mem::take(d_x));
+        }
         let d_x = d_x
             .view_mut()
-            .into_shape_with_order(shape)
-            .expect("d_x is one of our own row-major arrays");
-        matmul_into(&as_rows(d_out), &self.weight, 1.0, d_x);
+            .into_shape_with_order((d_out.nrows(), self.in_features()))
+            .expect("row-major, with a row for each of `d_out`");
+        matmul_into(&d_out, &self.weight, 1.0, d_x);
     }
 
     /// The part of `backward` that concerns the weights alone.

@@ -2,7 +2,7 @@
 //!
 //! `cargo test -p tensor-ops --test gradients -- --nocapture` prints the largest relative error of each.
 
-use ndarray::{Array1, Array2, Array3, array};
+use ndarray::{Array1, Array2, Array3, ShapeBuilder, array};
 use tensor_ops::{
     Dropout, Embedding, LayerNorm, Linear, causal_softmax_rows, cross_entropy, cross_entropy_train,
     gelu, gelu_backward, gelu_exact, gelu_exact_backward, mse_loss, mse_loss_backward, relu,
@@ -207,6 +207,23 @@ fn mse_gradient_is_right() {
         check_gradient("mse", &x, &mse_loss_backward(&x, &target, 1.0), |x| {
             f64::from(mse_loss(x, &target))
         });
+    }
+}
+
+#[test]
+fn a_linear_gradient_is_added_in_any_order_of_memory_and_to_inputs_without_features() {
+    for in_features in [3, 0] {
+        let layer = Linear {
+            weight: test_array((5, in_features), 1.0, 1),
+            bias: None,
+        };
+        let x: Array2<f32> = test_array((4, in_features), 1.0, 2);
+        let d_out = test_array((4, 5), 1.0, 3);
+        let mut grads = Linear::zeros(in_features, 5, false);
+        let d_x = layer.backward(&x, &d_out, &mut grads);
+        let mut turned = Array2::zeros((4, in_features).f());
+        layer.backward_adding_to(&x, &d_out, &mut grads, &mut turned);
+        assert_eq!(turned, d_x);
     }
 }
 
