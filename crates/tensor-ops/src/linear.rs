@@ -21,10 +21,13 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Draws the weight, then the bias, uniformly within `±1/sqrt(in_features)`, as `nn.Linear(in_features, out_features, bias)` does.
+    /// Draws the weight, then the bias, uniformly within `±1/sqrt(in_features)`, as `nn.Linear(in_features, out_features, bias)` does; without inputs, the bias is 0.
     pub fn new(in_features: usize, out_features: usize, bias: bool, rng: &mut TorchRng) -> Self {
         let mut layer = Self::zeros(in_features, out_features, bias);
-        let bound = (1.0 / (in_features as f64).sqrt()) as f32;
+        let bound = match in_features {
+            0 => 0.0, // and the bias draws nevertheless
+            n => (1.0 / (n as f64).sqrt()) as f32,
+        };
         rng.fill_uniform(slice_mut(&mut layer.weight), -bound, bound);
         if let Some(bias) = &mut layer.bias {
             rng.fill_uniform(slice_mut(bias), -bound, bound);
@@ -175,3 +178,18 @@ fn leading<D: Dimension>(x: &ArrayRef<f32, D>) -> &[usize] {
 }
 
 parameters!(Linear { "weight" weight, "bias" bias });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bias_without_inputs_is_zero_and_draws_as_any_other() {
+        let mut rng = TorchRng::manual_seed(1);
+        let mut as_many = rng.clone();
+        let layer = Linear::new(0, 3, true, &mut rng);
+        assert_eq!(layer, Linear::zeros(0, 3, true));
+        as_many.rand(3);
+        assert_eq!(rng, as_many);
+    }
+}
