@@ -47,7 +47,10 @@ pub fn softmax_of_first(row: &mut [f32], n: usize, scale: f32, floor: f32) -> f3
         row.fill(0.0);
         return f32::NEG_INFINITY;
     }
-    let end = whole_registers(row, n);
+    let end = match scale {
+        0.0 => n, // which minus infinity times is NaN
+        _ => whole_registers(row, n),
+    };
     row[n..end].fill(f32::NEG_INFINITY);
     let max = reduce::max(&row[..end]) * scale;
     let sum = exp_minus(&mut row[..end], scale, max, floor);

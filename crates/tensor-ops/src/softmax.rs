@@ -141,3 +141,22 @@ fn map_lanes<D: Dimension>(
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array2;
+
+    #[test]
+    fn a_scale_of_zero_weighs_all_that_a_row_may_see_alike() {
+        let mut scores = Array2::from_shape_fn((20, 20), |(i, j)| (i * 7 + j * 5) as f32 - 80.0);
+        causal_softmax_rows(scores.view_mut(), 0.0, 0, &mut [0.0; 20]);
+        for (i, row) in scores.rows().into_iter().enumerate() {
+            let weight = 1.0 / (i + 1) as f32;
+            for (j, &p) in row.iter().enumerate() {
+                let expected = if j <= i { weight } else { 0.0 };
+                assert!((p - expected).abs() < 1e-6, "({i}, {j}): {p}");
+            }
+        }
+    }
+}
