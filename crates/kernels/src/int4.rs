@@ -59,9 +59,9 @@ fn best_scale(weights: &[f32]) -> f16 {
             largest
         }
     });
-    let mut best = (f32::INFINITY, f16::from_f32(largest / -8.0));
+    let mut best = (f32::INFINITY, f16::nearest(largest / -8.0));
     for eighths in [-8.0, -7.5, -7.0, -8.5, 7.0, 7.5] {
-        let scale = f16::from_f32(largest / eighths);
+        let scale = f16::nearest(largest / eighths);
         let error = squared_error(weights, scale.value(), inverse(scale));
         if error < best.0 {
             best = (error, scale);

@@ -167,6 +167,11 @@ mod tests {
         }
         assert_eq!([1e6, -1e30].map(f16), [65504.0, -65504.0]);
         assert!(f16(f32::NAN).is_nan());
+        for (w, nearest) in [(6e5, 524032.0), (1e30, 524032.0), (-f32::MAX, -524032.0)] {
+            let mut y = Array2::zeros((1, 1)); // eight times the largest f16
+            Int4Matrix::from_f32(&array![[w]]).matmul_rows(&array![[1.0]], y.view_mut());
+            assert!((y[[0, 0]] - nearest).abs() < 1.0, "{w}: {y}");
+        }
         let mut y = Array2::from_elem((1, 2), f32::NAN);
         Int8Matrix::from_f32(&Array2::zeros((2, 3)))
             .matmul_rows(&array![[1.0, 2.0, 3.0]], y.view_mut());
