@@ -25,9 +25,13 @@ impl CausalAttention {
     /// Draws query, key and value layers, in this order.
     ///
     /// # Errors
-    /// If a size is 0 or the dropout rate is not within [0, 1).
+    /// If a size other than `num_heads` is 0 or the dropout rate is not within [0, 1).
     pub fn new(config: AttentionConfig, rng: &mut TorchRng) -> Result<Self, AttentionError> {
-        config.check()?;
+        let one_head = AttentionConfig {
+            num_heads: 1,
+            ..config
+        };
+        one_head.check()?;
         let AttentionConfig {
             d_in,
             d_out,

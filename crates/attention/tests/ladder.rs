@@ -185,6 +185,8 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
         MultiHeadAttention::new(config(4, 6, 0), rng).unwrap_err(),
         AttentionError::Zero { name: "num_heads" }
     );
+    assert!(MultiHeadAttentionWrapper::new(config(4, 6, 0), rng).is_err());
+    assert!(CausalAttention::new(config(4, 6, 0), rng).is_ok()); // it has one
     for dropout in [1.0, -0.1, f64::NAN] {
         let bad = AttentionConfig {
             dropout,
