@@ -5,6 +5,12 @@ use kuva::backend::svg::SvgBackend;
 use kuva::render::color::Color;
 use kuva::render::render::{Primitive, Scene, TextAnchor};
 
+/// Pixels of a PNG at most: a gigabyte in the rasteriser's memory.
+const MOST_PIXELS: f64 = (1 << 28) as f64;
+
+/// Pixels a unit of the SVG, each way.
+const SCALE: f32 = 2.0;
+
 /// What a drawing function returns.
 #[derive(Debug)]
 pub struct Picture {
@@ -15,12 +21,12 @@ pub struct Picture {
 /// A picture that can't be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PictureError {
-    /// The rasteriser refused it.
+    /// It is too large, or the rasteriser refused it.
     #[error("`{title}` can't be a PNG: {reason}")]
     Png {
         /// The picture's.
         title: String,
-        /// The rasteriser's words.
+        /// The size, or the rasteriser's words.
         reason: String,
     },
 }
@@ -48,7 +54,15 @@ impl Picture {
     /// # Errors
     /// If it is too large for the rasteriser.
     pub fn png(&self) -> Result<Vec<u8>, PictureError> {
-        let png = PngBackend::new().with_scale(2.0).render_scene(&self.scene);
+        let [width, height] =
+            [self.scene.width, self.scene.height].map(|size| size * f64::from(SCALE));
+        let png = if width * height > MOST_PIXELS {
+            Err(format!("{width:.0} x {height:.0} pixels are too many"))
+        } else {
+            PngBackend::new()
+                .with_scale(SCALE)
+                .render_scene(&self.scene)
+        };
         png.map_err(|reason| PictureError::Png {
             title: self.title.clone(),
             reason,
@@ -120,5 +134,19 @@ pub(crate) fn rect(
     });
     if named {
         scene.add(Primitive::GroupEnd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_too_large_for_a_png_is_an_error_with_its_size() {
+        let error = Picture::new("a map", Scene::new(42_000.0, 42_100.5)).png();
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "`a map` can't be a PNG: 84000 x 84201 pixels are too many"
+        );
     }
 }
