@@ -258,7 +258,7 @@ fn scale(scene: &mut Scene, (x, y): (f64, f64), (least, largest): (f32, f32), un
 
 #[cfg(test)]
 mod tests {
-    use ndarray::array;
+    use ndarray::{Array2, array};
 
     use super::*;
 
@@ -289,6 +289,21 @@ mod tests {
         assert!(figure("1").contains("#ffffff"), "{}", figure("1"));
         assert!(figure("-∞").contains("#222222"), "{}", figure("-∞"));
         assert!(figure("0.25").contains("#222222"));
+        assert!(picture.png().unwrap().starts_with(b"\x89PNG"));
+    }
+
+    #[test]
+    fn control_characters_in_labels_are_symbols_as_xml_has_no_place_for_them() {
+        let labels = HeatMap {
+            title: "\0title",
+            rows: &["\u{1}x", "\u{ffff}"],
+            ..LABELS
+        };
+        let picture = heat_map(&Array2::zeros((2, 2)), labels);
+        let svg = picture.svg();
+        assert!(svg.contains("␁x") && svg.contains("␁x → Your") && svg.contains("␀title"));
+        let forbidden = |c: char| (c < ' ' && !"\t\n\r".contains(c)) || c > '\u{fffd}';
+        assert!(!svg.contains(forbidden) && !picture.title().contains(forbidden));
         assert!(picture.png().unwrap().starts_with(b"\x89PNG"));
     }
 

@@ -32,9 +32,23 @@ pub enum PictureError {
 }
 
 impl Picture {
-    pub(crate) fn new(title: &str, scene: Scene) -> Self {
+    pub(crate) fn new(title: &str, mut scene: Scene) -> Self {
+        for element in &mut scene.elements {
+            match element {
+                Primitive::Text { content: text, .. }
+                | Primitive::GroupStart {
+                    title: Some(text), ..
+                } => *text = visible(text),
+                Primitive::RichText { spans, .. } => {
+                    for span in spans {
+                        span.text = visible(&span.text);
+                    }
+                }
+                _ => {}
+            }
+        }
         Self {
-            title: title.to_owned(),
+            title: visible(title),
             scene,
         }
     }
@@ -68,6 +82,17 @@ impl Picture {
             reason,
         })
     }
+}
+
+/// What XML has no place for, as tokens of single bytes are, by the symbol of it.
+fn visible(text: &str) -> String {
+    let symbol = |character: char| match character {
+        '\t' | '\n' | '\r' => character,
+        '\0'..' ' => char::from_u32(0x2400 + u32::from(character)).unwrap_or('\u{fffd}'),
+        '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
+        _ => character,
+    };
+    text.chars().map(symbol).collect()
 }
 
 /// The dark text on all pictures.
