@@ -21,7 +21,7 @@ pub struct Bars<'a> {
     pub groups: &'a [(&'a str, Vec<f64>)],
 }
 
-/// Draws at most five bars a label.
+/// Draws at most five bars a label; without labels or groups there is only the frame.
 ///
 /// # Panics
 /// If a group has not one value a label, or there are more than five groups.
@@ -49,10 +49,12 @@ pub fn bars(bars: &Bars) -> Picture {
             values.map(|((_, values), colour)| (values[index], colour)),
         );
     }
-    let plots: Vec<Plot> = vec![
-        plot.with_legend(bars.groups.iter().map(|(name, _)| *name).collect())
-            .into(),
-    ];
+    let names: Vec<&str> = bars.groups.iter().map(|(name, _)| *name).collect();
+    // A legend is refused without bars.
+    if !bars.labels.is_empty() && !names.is_empty() {
+        plot = plot.with_legend(names);
+    }
+    let plots: Vec<Plot> = vec![plot.into()];
     let layout = Layout::auto_from_plots(&plots)
         .with_width(800.0)
         .with_height(450.0)
@@ -101,6 +103,26 @@ mod tests {
             "{heights:?}"
         );
         assert!(svg.contains("temperature 5") && svg.contains("probability"));
+    }
+
+    #[test]
+    fn without_labels_or_groups_there_is_a_frame() {
+        let group = ("temperature 1", vec![]);
+        for (labels, groups) in [
+            (&[][..], &[][..]),
+            (&[], std::slice::from_ref(&group)),
+            (&["closer"], &[]),
+        ] {
+            let picture = bars(&Bars {
+                title: "Temperature",
+                x: "token",
+                y: "probability",
+                labels,
+                groups,
+            });
+            assert!(picture.svg().contains("Temperature"));
+            assert!(picture.png().unwrap().starts_with(b"\x89PNG"));
+        }
     }
 
     #[test]
