@@ -7,6 +7,7 @@ use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 
 use crate::gemv::{for_each, units_per_task};
+use crate::prefetch::{self, STREAMS};
 
 /// Columns that share a scale of activations; rows of weights are padded to a multiple of it.
 pub(crate) const BLOCK: usize = 64;
@@ -62,6 +63,17 @@ pub(crate) fn blocks<const R: usize>(x: [&Activations; R], b: usize) -> [&Activa
     blocks
 }
 
+/// Block `b` of each panel.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn panels<B, const T: usize>(w: [&[B]; T], b: usize) -> [&B; T] {
+    let mut blocks = [&w[0][b]; T];
+    for t in 1..T {
+        blocks[t] = &w[t][b];
+    }
+    blocks
+}
+
 /// Weights (outputs, inputs) in panels of [`ROWS`] rows.
 pub(crate) trait Panels: Sync {
     /// The dot products of R rows of activations with the rows of T panels.
@@ -72,10 +84,18 @@ pub(crate) trait Panels: Sync {
     ) -> Dots<R, T>;
 }
 
-/// `out = x W^T` (rows, outputs) for `x` (rows, inputs); a panel has `bytes`, and a single row of `x` meets T of them at once.
+/// `out = x W^T` (rows, outputs) for `x` (rows, inputs); a panel has `bytes`.
 ///
 /// A row of `out` has the same bits alone and among others.
-pub(crate) fn matmul<W: Panels, const T: usize>(
+pub(crate) fn matmul<W: Panels>(x: &ArrayRef2<f32>, w: &W, bytes: usize, out: ArrayViewMut2<f32>) {
+    match prefetch::side_by_side() {
+        true => matmul_by::<W, STREAMS>(x, w, bytes, out),
+        false => matmul_by::<W, 1>(x, w, bytes, out),
+    }
+}
+
+/// As [`matmul`]; a single row of `x` meets T panels at once.
+pub(crate) fn matmul_by<W: Panels, const T: usize>(
     x: &ArrayRef2<f32>,
     w: &W,
     bytes: usize,
@@ -83,7 +103,7 @@ pub(crate) fn matmul<W: Panels, const T: usize>(
 ) {
     if out.ncols() > 1 && out.strides()[1] != 1 {
         let mut y = Array2::zeros(out.dim());
-        matmul::<W, T>(x, w, bytes, y.view_mut());
+        matmul_by::<W, T>(x, w, bytes, y.view_mut());
         return out.assign(&y);
     }
     let x = x.as_standard_layout();
@@ -110,14 +130,20 @@ pub(crate) fn matmul<W: Panels, const T: usize>(
     });
 }
 
-/// The products of a row of activations with the panels from `first` on, T at a time.
+/// The products of a row of activations with the panels from `first` on, T at a time, each from another part of them.
 fn row_by_panels<W: Panels, const T: usize>(x: &Activations, w: &W, first: usize, out: &mut [f32]) {
-    for (i, out) in out.chunks_mut(T * ROWS).enumerate() {
-        // The last ones may be fewer; the very last is multiplied again then.
-        let last = (out.len() - 1) / ROWS;
-        let panels = std::array::from_fn(|t| first + i * T + t.min(last));
-        let dots = w.dots::<1, T>([x], panels);
-        write(dots.as_flattened().as_flattened(), out);
+    let count = out.len().div_ceil(ROWS);
+    let part = count / T;
+    for i in 0..part {
+        let panels: [_; T] = std::array::from_fn(|t| t * part + i);
+        let [dots] = w.dots([x], panels.map(|panel| first + panel));
+        for (panel, dots) in panels.into_iter().zip(&dots) {
+            write(dots, &mut out[panel * ROWS..]);
+        }
+    }
+    for panel in T * part..count {
+        let [[dots]] = w.dots([x], [first + panel]);
+        write(&dots, &mut out[panel * ROWS..]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The product of a few rows with a matrix, `y = x W^T`, at the speed of memory, for weights in f32, bf16 or f16.
 //!
 //! Such a product reads every weight once and does two operations with it, so the tiling and packing of a general product only cost.
-//! Each thread walks its weight rows as one stream, or as four side by side, in 64 lanes, whose order is the same for any number of rows of `x`, threads and instruction sets.
+//! Each thread walks its weight rows as one stream, or as four side by side, in 32 lanes, whose order is the same for any number of rows of `x`, threads and instruction sets.
 
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
@@ -16,7 +16,7 @@ use crate::weight::has_avx2;
 const BYTES_PER_TASK: usize = 64 * 1024;
 /// Weights that meet all rows before the next ones do, in bytes, where there are more rows than share a reading: half of the first cache.
 const CHUNK: usize = 24 * 1024;
-const LANES: usize = 64;
+const LANES: usize = 32;
 
 /// Up to so many rows of `x` are faster here than in a general product, which packs the matrix.
 pub const FEW_ROWS: usize = 10;
@@ -136,7 +136,7 @@ fn rest<W: Weight>(x: &[f32], w: &[W]) -> f32 {
     x.iter().zip(w).fold(0.0, |sum, (x, w)| sum + x * w.value())
 }
 
-/// By hand, as the compiler does not keep 64 lanes in registers from one end of a row to the other.
+/// By hand, as the compiler does not keep all lanes in registers from one end of a row to the other.
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use std::arch::x86_64::*;
@@ -173,7 +173,7 @@ mod avx512 {
                 }
             }
             for r in 0..R {
-                let dot = sum([lanes[0][r], lanes[1][r], lanes[2][r], lanes[3][r]]);
+                let dot = sum(lanes[0][r], lanes[1][r]);
                 y[r] += dot + rest(&x[r][whole..], &w[whole..]);
             }
         }
@@ -182,21 +182,21 @@ mod avx512 {
     /// Joins the lanes in the order of the plain version.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn sum([a, b, c, d]: [__m512; LANES / 16]) -> f32 {
-        let sixteen = _mm512_add_ps(_mm512_add_ps(a, c), _mm512_add_ps(b, d));
+    fn sum(a: __m512, b: __m512) -> f32 {
+        let sixteen = _mm512_add_ps(a, b);
         let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(sixteen)));
         let eight = _mm256_add_ps(_mm512_castps512_ps256(sixteen), high);
         super::avx2::sum_of_eight(eight)
     }
 }
 
-/// As with AVX-512, but for a row of `x` after the other: there are not registers enough for several, and the first cache keeps the row of weights that all meet.
+/// As with AVX-512, but for a row of `x` after the other: there are not registers enough for several, and the first cache keeps the rows of weights that all meet.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::*;
 
     use super::{LANES, Weight, rest};
-    use crate::prefetch::{self, DISTANCE, STREAMS};
+    use crate::prefetch::{self, STREAMS};
 
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) fn block<W: Weight, const R: usize>(
@@ -205,47 +205,44 @@ mod avx2 {
         y: &mut [f32],
         stride: usize,
     ) {
-        let n = x[0].len();
-        let done = match (R, prefetch::distance()) {
-            (1, 0) => side_by_side(x[0], w, y, stride),
-            _ => 0,
+        let done = match prefetch::side_by_side() {
+            true => side_by_side::<W, R, STREAMS>(x, w, y, stride, prefetch::NEAR),
+            false => 0,
         };
-        let ahead = match size_of::<W>() {
-            4 => prefetch::distance(),
-            _ => DISTANCE, // they are expanded
-        };
-        let rows = w.chunks_exact(n).zip(y.chunks_mut(stride)).skip(done);
-        for (w, y) in rows {
-            for (r, (x, y)) in x.iter().zip(y).enumerate() {
-                let [dot] = dots(x, [w], if r == 0 { ahead } else { 0 });
-                *y += dot;
-            }
+        let rest = &w[done * x[0].len()..];
+        if !rest.is_empty() {
+            let ahead = prefetch::distance();
+            side_by_side::<W, R, 1>(x, rest, &mut y[done * stride..], stride, ahead);
         }
     }
 
-    /// As [`block`] for one row, but for the last rows of weights if they are no multiple of [`STREAMS`]; how many were done.
+    /// As [`block`], for S rows of weights at a time, each from another part of `w`, but for the last rows if they are no multiple of S; how many were done.
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) fn side_by_side<W: Weight>(
-        x: &[f32],
+    pub(super) fn side_by_side<W: Weight, const R: usize, const S: usize>(
+        x: [&[f32]; R],
         w: &[W],
         y: &mut [f32],
         stride: usize,
+        ahead: usize,
     ) -> usize {
-        let n = x.len();
-        let part = w.len() / n / STREAMS;
+        let n = x[0].len();
+        let part = w.len() / n / S;
         for i in 0..part {
-            let mut rows = [w; STREAMS];
+            let mut rows = [w; S];
             for (s, row) in rows.iter_mut().enumerate() {
                 *row = &w[(s * part + i) * n..][..n];
             }
-            for (s, dot) in dots(x, rows, 0).into_iter().enumerate() {
-                y[(s * part + i) * stride] += dot;
+            for (r, x) in x.iter().enumerate() {
+                let dots = dots(x, rows, if r == 0 { ahead } else { 0 });
+                for (s, dot) in dots.into_iter().enumerate() {
+                    y[(s * part + i) * stride + r] += dot;
+                }
             }
         }
-        STREAMS * part
+        S * part
     }
 
-    /// The dot products of a row of `x` with S rows of weights, which are read side by side.
+    /// The dot products of a row of `x` with S rows of weights, which share what is read of `x`.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     fn dots<W: Weight, const S: usize>(x: &[f32], w: [&[W]; S], ahead: usize) -> [f32; S] {
@@ -253,19 +250,25 @@ mod avx2 {
         let whole = n - n % LANES;
         let mut lanes = [[_mm256_setzero_ps(); LANES / 8]; S];
         for at in (0..whole).step_by(LANES) {
-            for (lanes, w) in lanes.iter_mut().zip(w) {
+            for w in w {
                 for line in (0..LANES).step_by(64 / size_of::<W>()) {
-                    prefetch::stream(w.as_ptr().wrapping_add(at + line), ahead);
+                    let w = w.as_ptr().wrapping_add(at + line);
+                    match S {
+                        1 => prefetch::stream(w, ahead),
+                        _ if ahead > 0 => prefetch::line(w, ahead),
+                        _ => {}
+                    }
                 }
-                for (part, lane) in lanes.iter_mut().enumerate() {
-                    let at = at + 8 * part;
-                    // SAFETY: `at + 8 <= whole <= n`, the length of `x` and of each row of weights,
-                    // and the CPU has the instructions, or this function could not have been called.
-                    let (x, w) = unsafe {
-                        let x = _mm256_loadu_ps(x.as_ptr().add(at));
-                        (x, W::load8(w.as_ptr().add(at)))
-                    };
-                    *lane = _mm256_fmadd_ps(x, w, *lane);
+            }
+            for part in 0..LANES / 8 {
+                let at = at + 8 * part;
+                // SAFETY: `at + 8 <= whole <= n`, the length of `x` and of each row of weights,
+                // and the CPU has the instructions, or this function could not have been called.
+                let x = unsafe { _mm256_loadu_ps(x.as_ptr().add(at)) };
+                for (lanes, w) in lanes.iter_mut().zip(w) {
+                    // SAFETY: as above.
+                    let w = unsafe { W::load8(w.as_ptr().add(at)) };
+                    lanes[part] = _mm256_fmadd_ps(x, w, lanes[part]);
                 }
             }
         }
@@ -280,10 +283,8 @@ mod avx2 {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn sum(lanes: [__m256; LANES / 8]) -> f32 {
-        let [a, b, c, d, e, f, g, h] = lanes;
-        let low = _mm256_add_ps(_mm256_add_ps(a, e), _mm256_add_ps(c, g));
-        let high = _mm256_add_ps(_mm256_add_ps(b, f), _mm256_add_ps(d, h));
-        sum_of_eight(_mm256_add_ps(low, high))
+        let [a, b, c, d] = lanes;
+        sum_of_eight(_mm256_add_ps(_mm256_add_ps(a, c), _mm256_add_ps(b, d)))
     }
 
     #[inline]
@@ -373,12 +374,11 @@ mod tests {
                 assert_eq!(y, expected, "AVX2, {n} x {m}");
                 y.fill(0.5);
                 // SAFETY: as above.
-                let done = unsafe { avx2::side_by_side(&x[..n], &w, &mut y, 2) };
+                let done = unsafe { avx2::side_by_side::<_, 2, 4>(rows, &w, &mut y, 2, 512) };
                 assert_eq!(done, m / 4 * 4);
-                for (i, y) in y.chunks(2).enumerate() {
-                    let at_first = if i < done { expected[2 * i] } else { 0.5 };
-                    assert_eq!(y, [at_first, 0.5], "side by side, {i} of {n} x {m}");
-                }
+                let (y, untouched) = y.split_at(2 * done);
+                assert_eq!(y, &expected[..2 * done], "side by side, {n} x {m}");
+                assert!(untouched.iter().all(|&y| y == 0.5), "{n} x {m}");
             }
         }
     }

@@ -7,7 +7,7 @@
 use half::f16;
 use multiversion::multiversion;
 
-use crate::activations::{ActivationBlock, Activations, BLOCK, GROUP, Quad, ROUND, ROWS};
+use crate::activations::{ActivationBlock, Activations, BLOCK, Dots, GROUP, Quad, ROUND, ROWS};
 use crate::reduce::{LANES, sum_of_lanes};
 use crate::weight::Weight;
 
@@ -106,9 +106,12 @@ fn start(x: &ActivationBlock, g: usize) -> i32 {
     -i32::from(OFFSET) * x.sums[g]
 }
 
-/// The dot products of R rows of activations with the 16 of a panel; all have as many blocks.
-pub(crate) fn dots<const R: usize>(x: [&Activations; R], w: &[Block]) -> [[f32; ROWS]; R] {
-    debug_assert!(x.iter().all(|x| x.blocks.len() == w.len()));
+/// The dot products of R rows of activations with the rows of T panels; all have as many blocks.
+pub(crate) fn dots<const R: usize, const T: usize>(
+    x: [&Activations; R],
+    w: [&[Block]; T],
+) -> Dots<R, T> {
+    debug_assert!(w.iter().all(|w| w.len() == x[0].blocks.len()));
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
@@ -120,7 +123,7 @@ pub(crate) fn dots<const R: usize>(x: [&Activations; R], w: &[Block]) -> [[f32; 
             return unsafe { x86::dots_avx2(x, w) };
         }
     }
-    x.map(|x| dots_plain(x, w))
+    x.map(|x| w.map(|w| dots_plain(x, w)))
 }
 
 /// What the other versions are tested against.
@@ -151,105 +154,122 @@ mod x86 {
     use std::arch::x86_64::*;
     use std::mem::transmute_copy;
 
-    use super::{Activations, Block, QUADS, ROWS, start};
-    use crate::activations::{blocks, word};
-    use crate::prefetch::{self, DISTANCE};
+    use super::{Activations, BLOCK, Block, Dots, GROUP, QUADS, start};
+    use crate::activations::{blocks, panels, word};
+    use crate::prefetch;
 
     #[target_feature(enable = "avx512f,avx512vnni")]
-    pub(super) fn dots_vnni<const R: usize>(x: [&Activations; R], w: &[Block]) -> [[f32; ROWS]; R] {
+    pub(super) fn dots_vnni<const R: usize, const T: usize>(
+        x: [&Activations; R],
+        w: [&[Block]; T],
+    ) -> Dots<R, T> {
         let ahead = prefetch::distance();
         let nibble = _mm512_set1_epi32(0x0f0f_0f0f);
-        let mut y = [_mm512_setzero_ps(); R];
-        for (b, w) in w.iter().enumerate() {
-            let x = blocks(x, b);
-            prefetch::stream(&w.scales, ahead);
-            for (g, nibbles) in w.nibbles.iter().enumerate() {
-                let mut dots = [_mm512_setzero_si512(); R];
-                for (dots, x) in dots.iter_mut().zip(x) {
-                    *dots = _mm512_set1_epi32(start(x, g));
-                }
-                for (q, nibbles) in nibbles.iter().enumerate() {
-                    prefetch::stream(nibbles, ahead);
-                    // SAFETY: 16 times four bytes.
-                    let both = unsafe { _mm512_loadu_si512(nibbles.as_ptr().cast()) };
-                    let low = _mm512_and_si512(both, nibble);
-                    let high = _mm512_and_si512(_mm512_srli_epi32::<4>(both), nibble);
+        let mut y = [[_mm512_setzero_ps(); T]; R];
+        for (t, w) in w.into_iter().enumerate() {
+            for (b, w) in w.iter().enumerate() {
+                let x = blocks(x, b);
+                prefetch::stream(&w.scales, ahead);
+                for (g, nibbles) in w.nibbles.iter().enumerate() {
+                    let mut dots = [_mm512_setzero_si512(); R];
                     for (dots, x) in dots.iter_mut().zip(x) {
-                        let x = &x.quads[2 * QUADS * g..];
-                        let [low_x, high_x] = [word(x[q]), word(x[QUADS + q])];
-                        *dots = _mm512_dpbusd_epi32(*dots, low, _mm512_set1_epi32(low_x));
-                        *dots = _mm512_dpbusd_epi32(*dots, high, _mm512_set1_epi32(high_x));
+                        *dots = _mm512_set1_epi32(start(x, g));
                     }
-                }
-                // SAFETY: 16 times two bytes.
-                let scales = unsafe { _mm256_loadu_si256(w.scales[g].as_ptr().cast()) };
-                let scales = _mm512_cvtph_ps(scales);
-                for ((y, dots), x) in y.iter_mut().zip(dots).zip(x) {
-                    let scales = _mm512_mul_ps(scales, _mm512_set1_ps(x.scale));
-                    *y = _mm512_add_ps(*y, _mm512_mul_ps(_mm512_cvtepi32_ps(dots), scales));
+                    for (q, nibbles) in nibbles.iter().enumerate() {
+                        prefetch::stream(nibbles, ahead);
+                        // SAFETY: 16 times four bytes.
+                        let both = unsafe { _mm512_loadu_si512(nibbles.as_ptr().cast()) };
+                        let low = _mm512_and_si512(both, nibble);
+                        let high = _mm512_and_si512(_mm512_srli_epi32::<4>(both), nibble);
+                        for (dots, x) in dots.iter_mut().zip(x) {
+                            let x = &x.quads[2 * QUADS * g..];
+                            let [low_x, high_x] = [word(x[q]), word(x[QUADS + q])];
+                            *dots = _mm512_dpbusd_epi32(*dots, low, _mm512_set1_epi32(low_x));
+                            *dots = _mm512_dpbusd_epi32(*dots, high, _mm512_set1_epi32(high_x));
+                        }
+                    }
+                    // SAFETY: 16 times two bytes.
+                    let scales = unsafe { _mm256_loadu_si256(w.scales[g].as_ptr().cast()) };
+                    let scales = _mm512_cvtph_ps(scales);
+                    for ((y, dots), x) in y.iter_mut().zip(dots).zip(x) {
+                        let scales = _mm512_mul_ps(scales, _mm512_set1_ps(x.scale));
+                        let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dots), scales);
+                        y[t] = _mm512_add_ps(y[t], scaled);
+                    }
                 }
             }
         }
-        // SAFETY: R times 16 floats either way.
+        // SAFETY: R T times 16 floats either way.
         unsafe { transmute_copy(&y) }
     }
 
     #[target_feature(enable = "avx2,f16c")]
-    pub(super) fn dots_avx2<const R: usize>(x: [&Activations; R], w: &[Block]) -> [[f32; ROWS]; R] {
+    pub(super) fn dots_avx2<const R: usize, const T: usize>(
+        x: [&Activations; R],
+        w: [&[Block]; T],
+    ) -> Dots<R, T> {
         let nibble = _mm256_set1_epi8(15);
-        let mut y = [[_mm256_setzero_ps(); 2]; R];
-        for (b, w) in w.iter().enumerate() {
-            let x = blocks(x, b);
-            prefetch::stream(&w.scales, DISTANCE);
-            for (g, nibbles) in w.nibbles.iter().enumerate() {
+        let mut y = [[[_mm256_setzero_ps(); 2]; T]; R];
+        for b in 0..w[0].len() {
+            let (x, w) = (blocks(x, b), panels(w, b));
+            for w in w {
+                prefetch::panel::<T, _>(&w.scales);
+            }
+            for g in 0..BLOCK / GROUP {
                 // Of each row the sums of 16 products, of columns 0 and 1, and of 2 and 3, of each quad: 16 * 15 * 127 < 2^15.
-                let mut pairs = [[_mm256_setzero_si256(); 2]; R];
-                for (q, nibbles) in nibbles.iter().enumerate() {
-                    prefetch::stream(nibbles, DISTANCE);
-                    // SAFETY: two times eight times four bytes.
-                    let [first, last] = unsafe {
-                        let nibbles = nibbles.as_ptr().cast::<__m256i>();
-                        [
-                            _mm256_loadu_si256(nibbles),
-                            _mm256_loadu_si256(nibbles.add(1)),
-                        ]
-                    };
-                    let low = [
-                        _mm256_and_si256(first, nibble),
-                        _mm256_and_si256(last, nibble),
-                    ];
-                    let high = [
-                        _mm256_and_si256(_mm256_srli_epi16::<4>(first), nibble),
-                        _mm256_and_si256(_mm256_srli_epi16::<4>(last), nibble),
-                    ];
-                    for (w, q) in [(low, q), (high, QUADS + q)] {
-                        for (pairs, x) in pairs.iter_mut().zip(x) {
-                            let x = word(x.quads[2 * QUADS * g + q]);
-                            let x = _mm256_set1_epi32(x);
-                            for (pairs, w) in pairs.iter_mut().zip(w) {
-                                *pairs = _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(w, x));
+                let mut pairs = [[[_mm256_setzero_si256(); 2]; T]; R];
+                for q in 0..QUADS {
+                    for t in 0..T {
+                        let nibbles = &w[t].nibbles[g][q];
+                        prefetch::panel::<T, _>(nibbles);
+                        // SAFETY: two times eight times four bytes.
+                        let [first, last] = unsafe {
+                            let nibbles = nibbles.as_ptr().cast::<__m256i>();
+                            [
+                                _mm256_loadu_si256(nibbles),
+                                _mm256_loadu_si256(nibbles.add(1)),
+                            ]
+                        };
+                        let low = [
+                            _mm256_and_si256(first, nibble),
+                            _mm256_and_si256(last, nibble),
+                        ];
+                        let high = [
+                            _mm256_and_si256(_mm256_srli_epi16::<4>(first), nibble),
+                            _mm256_and_si256(_mm256_srli_epi16::<4>(last), nibble),
+                        ];
+                        for (w, q) in [(low, q), (high, QUADS + q)] {
+                            for r in 0..R {
+                                let x = word(x[r].quads[2 * QUADS * g + q]);
+                                let x = _mm256_set1_epi32(x);
+                                for (pairs, w) in pairs[r][t].iter_mut().zip(w) {
+                                    *pairs = _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(w, x));
+                                }
                             }
                         }
                     }
                 }
-                // SAFETY: two times eight times two bytes.
-                let scales = unsafe {
-                    let scales = w.scales[g].as_ptr().cast::<__m128i>();
-                    [_mm_loadu_si128(scales), _mm_loadu_si128(scales.add(1))]
-                };
-                let scales = [_mm256_cvtph_ps(scales[0]), _mm256_cvtph_ps(scales[1])];
-                for ((y, pairs), x) in y.iter_mut().zip(pairs).zip(x) {
-                    let start = _mm256_set1_epi32(start(x, g));
-                    for ((y, pairs), scales) in y.iter_mut().zip(pairs).zip(scales) {
-                        let dots = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-                        let dots = _mm256_cvtepi32_ps(_mm256_add_epi32(dots, start));
-                        let scales = _mm256_mul_ps(scales, _mm256_set1_ps(x.scale));
-                        *y = _mm256_add_ps(*y, _mm256_mul_ps(dots, scales));
+                for t in 0..T {
+                    // SAFETY: two times eight times two bytes.
+                    let scales = unsafe {
+                        let scales = w[t].scales[g].as_ptr().cast::<__m128i>();
+                        [_mm_loadu_si128(scales), _mm_loadu_si128(scales.add(1))]
+                    };
+                    let scales = [_mm256_cvtph_ps(scales[0]), _mm256_cvtph_ps(scales[1])];
+                    for r in 0..R {
+                        let start = _mm256_set1_epi32(start(x[r], g));
+                        let y = y[r][t].iter_mut().zip(pairs[r][t]);
+                        for ((y, pairs), scales) in y.zip(scales) {
+                            let dots = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+                            let dots = _mm256_cvtepi32_ps(_mm256_add_epi32(dots, start));
+                            let scales = _mm256_mul_ps(scales, _mm256_set1_ps(x[r].scale));
+                            *y = _mm256_add_ps(*y, _mm256_mul_ps(dots, scales));
+                        }
                     }
                 }
             }
         }
-        // SAFETY: R times 16 floats either way.
+        // SAFETY: R T times 16 floats either way.
         unsafe { transmute_copy(&y) }
     }
 }
@@ -273,19 +293,14 @@ mod tests {
     fn every_instruction_set_gives_the_bits_of_the_plain_loop() {
         #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
         let mut forms: Vec<Form<Block>> = vec![
-            ("a row", |x, w| x.map(|x| w.map(|w| dots([x], w)[0]))),
-            ("four rows", |x, w| {
-                let y = w.map(|w| dots(x, w));
-                std::array::from_fn(|r| y.map(|y| y[r]))
-            }),
+            ("a row", |x, w| x.map(|x| w.map(|w| dots([x], [w])[0][0]))),
+            ("a row by four panels", |x, w| x.map(|x| dots([x], w)[0])),
+            ("four rows", dots),
         ];
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
             // SAFETY: the CPU has the instructions.
-            forms.push(("AVX2", |x, w| unsafe {
-                let y = w.map(|w| x86::dots_avx2(x, w));
-                std::array::from_fn(|r| y.map(|y| y[r]))
-            }));
+            forms.push(("AVX2", |x, w| unsafe { x86::dots_avx2(x, w) }));
         }
         let plain: Form<Block> = ("", |x, w| x.map(|x| w.map(|w| dots_plain(x, w))));
         check_forms(plain, &forms, |panel, b| {
@@ -305,7 +320,7 @@ mod tests {
         let mut w = Block::ZEROS;
         w.nibbles = [[[[255; 4]; ROWS]; QUADS]; BLOCK / GROUP];
         w.scales = [[f16::ONE; ROWS]; BLOCK / GROUP];
-        for y in dots([&x], &[w])[0] {
+        for y in dots([&x], [&[w]])[0][0] {
             assert!((y - 64.0 * 7.0).abs() < 1e-3, "{y}");
         }
     }

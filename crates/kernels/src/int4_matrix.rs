@@ -46,7 +46,7 @@ impl Format for Nibbles {
 
     fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
         let bytes = x.ncols().div_ceil(BLOCK) * size_of::<Block>();
-        activations::matmul::<_, 1>(x, self, bytes, out);
+        activations::matmul(x, self, bytes, out);
     }
 }
 
@@ -57,13 +57,6 @@ impl Panels for Nibbles {
         panels: [usize; T],
     ) -> Dots<R, T> {
         let n = x[0].blocks.len();
-        let mut y = [[[0.0; ROWS]; T]; R];
-        for (t, panel) in panels.into_iter().enumerate() {
-            let dots = int4::dots(x, &self.0[panel * n..][..n]);
-            for (y, dots) in y.iter_mut().zip(dots) {
-                y[t] = dots;
-            }
-        }
-        y
+        int4::dots(x, panels.map(|panel| &self.0[panel * n..][..n]))
     }
 }

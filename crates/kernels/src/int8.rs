@@ -76,8 +76,8 @@ mod x86 {
     use std::mem::transmute_copy;
 
     use super::{Activations, BLOCK, Block, Dots, OFFSET, start};
-    use crate::activations::{blocks, word};
-    use crate::prefetch::{self, DISTANCE};
+    use crate::activations::{blocks, panels, word};
+    use crate::prefetch;
 
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub(super) fn dots_vnni<const R: usize, const T: usize>(
@@ -118,15 +118,14 @@ mod x86 {
         x: [&Activations; R],
         w: [&[Block]; T],
     ) -> Dots<R, T> {
-        let ahead = if T == 1 { DISTANCE } else { 0 };
         let mut y = [[[_mm256_setzero_ps(); 2]; T]; R];
         for b in 0..w[0].len() {
-            let x = blocks(x, b);
+            let (x, w) = (blocks(x, b), panels(w, b));
             let mut dots = [[[_mm256_setzero_si256(); 2]; T]; R];
             for q in 0..BLOCK / 4 {
                 for t in 0..T {
-                    let w = &w[t][b].0[q];
-                    prefetch::stream(w, ahead);
+                    let w = &w[t].0[q];
+                    prefetch::panel::<T, _>(w);
                     // SAFETY: two times eight times four bytes.
                     let w: [_; 2] = unsafe {
                         let w = w.as_ptr().cast::<__m256i>();

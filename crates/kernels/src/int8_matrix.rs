@@ -9,7 +9,6 @@ use crate::activations::{self, Activations, BLOCK, Dots, Panels, ROWS};
 use crate::huge_pages::room;
 use crate::int8::{self, Block};
 use crate::packed_matrix::Format;
-use crate::prefetch::{self, STREAMS};
 
 /// Each row in multiples of its largest magnitude / 127.
 pub type Int8Matrix = PackedMatrix<Bytes>;
@@ -47,11 +46,7 @@ impl Format for Bytes {
 
     fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
         let bytes = x.ncols().div_ceil(BLOCK) * size_of::<Block>();
-        // Where nothing is asked for ahead, a single row of `x` meets several panels of weights at once.
-        match prefetch::distance() {
-            0 => activations::matmul::<_, STREAMS>(x, self, bytes, out),
-            _ => activations::matmul::<_, 1>(x, self, bytes, out),
-        }
+        activations::matmul(x, self, bytes, out);
     }
 }
 
@@ -87,8 +82,8 @@ mod tests {
         for outputs in [5, 64, 200] {
             let w = Bytes::from_f32(&Array2::from_shape_fn((outputs, 130), numbers(11)));
             let [mut y, mut expected] = [f32::NAN; 2].map(|y| Array2::from_elem((1, outputs), y));
-            activations::matmul::<_, STREAMS>(&x, &w, 1000, y.view_mut());
-            activations::matmul::<_, 1>(&x, &w, 1000, expected.view_mut());
+            activations::matmul_by::<_, 4>(&x, &w, 1000, y.view_mut());
+            activations::matmul_by::<_, 1>(&x, &w, 1000, expected.view_mut());
             assert_eq!(y, expected, "{outputs} outputs");
         }
     }

@@ -1,8 +1,7 @@
 //! Asking for memory before it is read, where that helps.
 //!
 //! Intel's processors stop fetching ahead at the end of a page of 4 KiB; asked by the program, they read a tenth to a half faster.
-//! AMD's Zen 3 reads a quarter faster if a thread reads several rows of weights side by side, each in pages of its own, and slower if it asks as well.
-//! It needs asking only where a loop does so much with each line that few of the next ones are in sight, as with weights of 4 bits and AVX2.
+//! AMD's Zen 3 reads a quarter faster if a thread reads several rows of weights side by side, each in pages of its own, and a tenth faster again if it asks for each a few lines ahead.
 //! Single lines that are known to be read are asked for on all.
 
 #[cfg(target_arch = "x86_64")]
@@ -12,17 +11,21 @@ use std::sync::OnceLock;
 
 use multiversion::multiversion;
 
-/// Rows of weights that a thread reads side by side where it asks for nothing ahead.
+/// Rows of weights that a thread reads side by side, each from another part of its task.
 pub(crate) const STREAMS: usize = 4;
+
+/// How many bytes ahead of its reading a loop asks for each of [`STREAMS`] rows; the processor fetches further ahead by itself.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const NEAR: usize = 512;
 
 /// Numbers of a cache line.
 pub(crate) const LINE: usize = 16;
 
-/// How many bytes ahead of its reading a loop asks for memory if it does much with each line.
+/// How many bytes ahead of its reading a loop asks for memory that it reads in order, and does much with.
 #[cfg(target_arch = "x86_64")]
-pub(crate) const DISTANCE: usize = 8192;
+const FAR: usize = 8192;
 
-/// As [`DISTANCE`], for a loop that does little else than read: 0 where asking was not found to help.
+/// As `FAR`, for a loop that does little else than read: 0 where asking was not found to help.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn distance() -> usize {
     static OF_THIS: OnceLock<usize> = OnceLock::new();
@@ -30,11 +33,17 @@ pub(crate) fn distance() -> usize {
         let vendor = __cpuid(0);
         let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
         if name.as_flattened() == b"GenuineIntel" {
-            DISTANCE
+            FAR
         } else {
             0
         }
     })
+}
+
+/// Whether a loop with AVX2 reads [`STREAMS`] rows of weights side by side; with AVX-512 it was not tried on AMD's processors.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn side_by_side() -> bool {
+    distance() == 0 && is_x86_feature_detected!("avx2") && !is_x86_feature_detected!("avx512f")
 }
 
 /// For memory that is read in order: asks for the line `ahead` bytes after `at` into the second cache, and for the one at a quarter of that into the first, which has room for few requests at a time. Nothing for 0.
@@ -43,6 +52,16 @@ pub(crate) fn stream<T>(at: *const T, ahead: usize) {
     if ahead > 0 {
         far_line(at, ahead);
         line(at, ahead / 4);
+    }
+}
+
+/// Asks for what a loop over T panels of weights reads after `at`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn panel<const T: usize, B>(at: *const B) {
+    match T {
+        1 => stream(at, FAR),
+        _ => line(at, NEAR),
     }
 }
 
@@ -67,6 +86,9 @@ pub(crate) fn far_line<T>(at: *const T, ahead: usize) {
 mod none {
     pub(crate) fn distance() -> usize {
         0
+    }
+    pub(crate) fn side_by_side() -> bool {
+        false
     }
     pub(crate) fn line<T>(_at: *const T, _ahead: usize) {}
     pub(crate) fn far_line<T>(_at: *const T, _ahead: usize) {}
