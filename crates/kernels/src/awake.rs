@@ -82,7 +82,7 @@ fn wait_for_work(pass: usize) {
             idle_since = Instant::now();
             continue;
         }
-        (0..64).for_each(|_| std::hint::spin_loop());
+        (0..8).for_each(|_| std::hint::spin_loop());
         if idle_since.elapsed() > PATIENCE {
             return;
         }
