@@ -89,8 +89,13 @@ pub(crate) fn for_each<T: Send>(tasks: Vec<T>, f: impl Fn(T) + Sync + Send) {
     tasks.into_par_iter().with_max_len(1).for_each(f);
 }
 
-/// `y[i * stride + r] += dot(x[r], w[i])` for R rows.
-fn block<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32], stride: usize) {
+/// `y[i * stride + r] += dot(x[r], w[i])` for R rows, on this thread.
+pub(crate) fn block<W: Weight, const R: usize>(
+    x: [&[f32]; R],
+    w: &[W],
+    y: &mut [f32],
+    stride: usize,
+) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: the CPU has the instructions.

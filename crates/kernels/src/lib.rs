@@ -25,7 +25,6 @@ mod prefetch;
 pub mod reduce;
 mod transpose;
 mod weight;
-mod weighted_rows;
 
 // The crate whose types stand in this crate's signatures, so that a dependent needs no version of its own.
 pub use ndarray;

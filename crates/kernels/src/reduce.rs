@@ -60,12 +60,6 @@ pub fn max(x: &[f32]) -> f32 {
 /// The dot product of two slices of one length.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn dot(x: &[f32], y: &[f32]) -> f32 {
-    dot_in_lanes(x, y)
-}
-
-/// [`dot`], to be compiled into the loop that calls it.
-#[inline(always)]
-pub(crate) fn dot_in_lanes(x: &[f32], y: &[f32]) -> f32 {
     let mut lanes = [0.0f32; LANES];
     let (x_chunks, x_rest) = x.as_chunks();
     let (y_chunks, y_rest) = y.as_chunks();
