@@ -3,8 +3,7 @@
 //! Such a product reads every weight once and does two operations with it, so the tiling and packing of a general product only cost.
 //! Each thread walks its weight rows as one stream, or as four side by side, in 32 lanes, whose order is the same for any number of rows of `x`, threads and instruction sets.
 
-use multiversion::multiversion;
-use multiversion::target::target_cfg_f;
+use multiversion::{multiversion, target::target_cfg_f};
 use rayon::prelude::*;
 
 use crate::reduce::sum_of_lanes;
@@ -178,8 +177,7 @@ mod avx512 {
                 }
             }
             for r in 0..R {
-                let dot = sum(lanes[0][r], lanes[1][r]);
-                y[r] += dot + rest(&x[r][whole..], &w[whole..]);
+                y[r] += sum(lanes[0][r], lanes[1][r]) + rest(&x[r][whole..], &w[whole..]);
             }
         }
     }
@@ -210,14 +208,14 @@ mod avx2 {
         y: &mut [f32],
         stride: usize,
     ) {
-        let done = match prefetch::side_by_side() {
-            true => side_by_side::<W, R, STREAMS>(x, w, y, stride, prefetch::NEAR),
-            false => 0,
-        };
+        let mut done = 0;
+        if prefetch::side_by_side() {
+            done = side_by_side::<W, R, STREAMS>(x, w, y, stride, prefetch::NEAR);
+        }
         let rest = &w[done * x[0].len()..];
         if !rest.is_empty() {
-            let ahead = prefetch::distance();
-            side_by_side::<W, R, 1>(x, rest, &mut y[done * stride..], stride, ahead);
+            let y = &mut y[done * stride..];
+            side_by_side::<W, R, 1>(x, rest, y, stride, prefetch::distance());
         }
     }
 
@@ -255,13 +253,12 @@ mod avx2 {
         let whole = n - n % LANES;
         let mut lanes = [[_mm256_setzero_ps(); LANES / 8]; S];
         for at in (0..whole).step_by(LANES) {
-            for w in w {
+            for w in if ahead > 0 { &w[..] } else { &[] } {
                 for line in (0..LANES).step_by(64 / size_of::<W>()) {
                     let w = w.as_ptr().wrapping_add(at + line);
                     match S {
                         1 => prefetch::stream(w, ahead),
-                        _ if ahead > 0 => prefetch::line(w, ahead),
-                        _ => {}
+                        _ => prefetch::line(w, ahead),
                     }
                 }
             }
@@ -295,10 +292,8 @@ mod avx2 {
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) fn sum_of_eight(eight: __m256) -> f32 {
-        let four = _mm_add_ps(
-            _mm256_castps256_ps128(eight),
-            _mm256_extractf128_ps::<1>(eight),
-        );
+        let low = _mm256_castps256_ps128(eight);
+        let four = _mm_add_ps(low, _mm256_extractf128_ps::<1>(eight));
         let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
         _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
     }
