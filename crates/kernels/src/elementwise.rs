@@ -1,5 +1,7 @@
 //! Loops over the elements of one block of rows; the callers split the rows over threads.
 
+use std::f32::consts::LOG2_E;
+
 use multiversion::multiversion;
 
 use super::reduce::LANES;
@@ -14,13 +16,12 @@ const CUBIC: f32 = 0.044_715;
 /// Smaller ones would be multiplied into numbers that are not normal, which many processors are slow with.
 const TINY_GRADIENT: f32 = 1.262_177_4e-29;
 
-/// tanh-form GELU in place, as `x * sigmoid(2 u)` with `u = sqrt(2/pi) (x + 0.044715 x^3)`:
+/// tanh-form GELU, as `x sigmoid(2 u)` with `u = sqrt(2/pi) (x + 0.044715 x^3)`:
 /// the same function as `0.5 x (1 + tanh u)`, since `1 + tanh u = 2 sigmoid(2 u)`.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 pub fn gelu(x: &[f32], out: &mut [f32]) {
     for (out, &x) in out.iter_mut().zip(x) {
-        let u = SQRT_2_OVER_PI * (x + CUBIC * x * x * x);
-        *out = x * math::sigmoid(2.0 * u);
+        *out = x * gelu_sigmoid(x, x * x);
     }
 }
 
@@ -28,11 +29,18 @@ pub fn gelu(x: &[f32], out: &mut [f32]) {
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 pub fn gelu_backward(x: &[f32], d: &mut [f32]) {
     for (d, &x) in d.iter_mut().zip(x) {
-        let u = SQRT_2_OVER_PI * (x + CUBIC * x * x * x);
-        let d_u = SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * x * x);
-        let s = math::sigmoid(2.0 * u);
-        *d *= s + x * s * (1.0 - s) * 2.0 * d_u;
+        let square = x * x;
+        let s = gelu_sigmoid(x, square);
+        let twice_d_u = 2.0 * SQRT_2_OVER_PI + 6.0 * SQRT_2_OVER_PI * CUBIC * square;
+        *d *= s + x * s * (1.0 - s) * twice_d_u;
     }
+}
+
+/// `sigmoid(2 u)` as `1 / (1 + 2^y)`, `y = -2 u log2(e)`.
+#[inline(always)]
+fn gelu_sigmoid(x: f32, square: f32) -> f32 {
+    const LINEAR: f32 = -2.0 * LOG2_E * SQRT_2_OVER_PI;
+    math::falling_sigmoid(x * (LINEAR + LINEAR * CUBIC * square))
 }
 
 /// `row = exp(scale * row - max)`, 0 below `floor`, divided by its sum; returns `max + ln(sum)`, the log of the sum of exponentials.

@@ -1,4 +1,4 @@
-//! Uninitialised output buffers that are written once: no pass over the memory only to fill it with zeros.
+//! Output buffers that are written once: no pass over the memory only to fill it with zeros.
 
 use std::mem::MaybeUninit;
 
@@ -6,15 +6,20 @@ use rayon::prelude::*;
 
 use crate::buffers::buffer;
 
-/// `n` numbers, made a block at a time on all threads: `f(i, block)` is given block `i` filled with zeros, in the cache.
+/// `n` numbers, made a block at a time on all threads: `f(i, block)` writes block `i`, in which are zeros, or numbers of an earlier use (NaN in debug builds).
 pub fn fresh(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let mut out = buffer(n);
+    let used = out.len();
     out.clear();
-    let make = |(i, block): (usize, &mut [MaybeUninit<f32>])| {
-        block.fill(MaybeUninit::new(0.0));
-        // SAFETY: every element has just been written, and f32 has the layout of MaybeUninit<f32>.
+    let make = |(i, part): (usize, &mut [MaybeUninit<f32>])| {
+        if cfg!(debug_assertions) {
+            part.fill(MaybeUninit::new(f32::NAN));
+        } else if i * block + part.len() > used {
+            part.fill(MaybeUninit::new(0.0)); // in the cache, before it is written
+        }
+        // SAFETY: every element has been written, just now or in the earlier use, and f32 has the layout of MaybeUninit<f32>.
         f(i, unsafe {
-            std::slice::from_raw_parts_mut(block.as_mut_ptr().cast(), block.len())
+            std::slice::from_raw_parts_mut(part.as_mut_ptr().cast(), part.len())
         });
     };
     let spare = &mut out.spare_capacity_mut()[..n];
@@ -36,10 +41,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_in_order_and_start_at_zero() {
+    fn blocks_are_in_order_and_hold_nothing_that_was_never_written() {
         for (n, block) in [(0, 3), (1, 1), (7, 3), (9, 3), (5, 100), (4, 0)] {
             let made = fresh(n, block, |i, out| {
-                assert!(out.iter().all(|&x| x == 0.0));
+                assert!(out.iter().all(|&x| x == 0.0 || x.is_nan()));
                 out.iter_mut()
                     .enumerate()
                     .for_each(|(j, x)| *x = (i * block + j) as f32);

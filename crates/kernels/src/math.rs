@@ -3,6 +3,8 @@
 //! Relative error below 2e-7 (tested against `f64::exp`); results below the smallest normal number are zero, NaN stays, and what is above 88 counts as 88: softmax's arguments are not positive.
 //! It does not use fused multiply-add, so that every instruction set gives the same bits.
 
+use std::f32::consts::{LN_2, LOG2_E};
+
 /// ln 2 in two pieces, the first exact in few bits, so that `n * LN_2_HIGH` is exact for |n| < 2^9.
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
@@ -16,8 +18,8 @@ const UNDERFLOW: f32 = -87.336_54;
 /// 2^-64: exponentials of softmax below this count as 0.
 /// Their share in a sum of at least 1 is 2^-40 of its rounding, and what they are multiplied with on the way to the weights' gradients would end below the smallest normal number, where many processors take a hundred times as long.
 pub const NEGLIGIBLE: f32 = 5.421_011e-20;
-/// ln of [`NEGLIGIBLE`]
-const LN_NEGLIGIBLE: f32 = -44.361_42;
+/// -log2 of [`NEGLIGIBLE`]
+const LOG_2_NEGLIGIBLE: f32 = 64.0;
 
 /// `x`, or 0 where its magnitude is below `floor`. NaN stays.
 #[inline(always)]
@@ -35,32 +37,43 @@ pub(crate) fn exp(x: f32) -> f32 {
         clamped
     };
     // x = n ln 2 + r, |r| <= ln 2 / 2
-    let rounded = clamped * std::f32::consts::LOG2_E + ROUND;
+    let rounded = clamped * LOG2_E + ROUND;
     let n = rounded - ROUND;
     let r = (clamped - n * LN_2_HIGH) - n * LN_2_LOW;
-    // e^r = 1 + r + r^2 q(r): the Taylor series, economised over the interval.
-    let mut q = 1.987_569_1e-4;
-    q = q * r + 1.398_199_9e-3;
-    q = q * r + 8.333_452e-3;
-    q = q * r + 4.166_579_6e-2;
-    q = q * r + 1.666_666_5e-1;
-    q = q * r + 5e-1;
-    let e_r = (q * (r * r) + r) + 1.0;
-    // The low bits of `rounded` are `n`, and go to the exponent; for NaN they are anything, and `e_r` carries it.
-    let power_of_two = f32::from_bits((rounded.to_bits() << 23).wrapping_add(1f32.to_bits()));
     if x < UNDERFLOW {
         0.0
     } else {
-        e_r * power_of_two
+        exp_of_parts(rounded, r)
     }
 }
 
-/// The logistic function `1 / (1 + e^-x)`; 0 where it is below [`NEGLIGIBLE`].
+/// `2^n e^r` for |r| <= ln 2 / 2 and -126 <= n <= 127, `rounded` being `n + ROUND`.
 #[inline(always)]
-pub(crate) fn sigmoid(x: f32) -> f32 {
-    let clamped = if x < LN_NEGLIGIBLE { LN_NEGLIGIBLE } else { x };
-    let y = 1.0 / (1.0 + exp(-clamped));
-    if x < LN_NEGLIGIBLE { 0.0 } else { y }
+fn exp_of_parts(rounded: f32, r: f32) -> f32 {
+    // e^r = 1 + r + r^2 q(r), q the polynomial with the smallest error, in Estrin's order: few steps that wait for each other.
+    let square = r * r;
+    let low = 1.666_652_1e-1 * r + 4.999_999_4e-1;
+    let high = 8.368_717e-3 * r + 4.166_839e-2;
+    let q = (1.381_459_9e-3 * square + high) * square + low;
+    let e_r = (q * square + r) + 1.0;
+    // The low bits of `rounded` are `n`, and go to the exponent; for NaN they are anything, and `e_r` carries it.
+    let power_of_two = f32::from_bits((rounded.to_bits() << 23).wrapping_add(1f32.to_bits()));
+    e_r * power_of_two
+}
+
+/// `1 / (1 + 2^x)`, the logistic function of `-x ln 2`; 0 where it is below [`NEGLIGIBLE`].
+#[inline(always)]
+pub(crate) fn falling_sigmoid(x: f32) -> f32 {
+    let clamped = if x > LOG_2_NEGLIGIBLE {
+        LOG_2_NEGLIGIBLE
+    } else {
+        x
+    };
+    let clamped = if clamped < -126.0 { -126.0 } else { clamped };
+    let rounded = clamped + ROUND;
+    let r = (clamped - (rounded - ROUND)) * LN_2;
+    let y = 1.0 / (1.0 + exp_of_parts(rounded, r));
+    if x > LOG_2_NEGLIGIBLE { 0.0 } else { y }
 }
 
 #[cfg(test)]
@@ -90,9 +103,19 @@ mod tests {
     }
 
     #[test]
-    fn sigmoid_saturates_without_overflow() {
-        assert_eq!(sigmoid(0.0), 0.5);
-        assert_eq!(sigmoid(200.0), 1.0);
-        assert_eq!(sigmoid(-200.0), 0.0);
+    fn falling_sigmoid_is_within_four_ulps_and_saturates_without_overflow() {
+        for i in -640_000..=640_000 {
+            let x = i as f32 * 1e-4;
+            let exact = 1.0 / (1.0 + f64::from(x).exp2());
+            let error = (f64::from(falling_sigmoid(x)) - exact).abs() / exact;
+            assert!(error < 2.5e-7, "{x}: relative error {error:e}");
+        }
+        for x in [-200.0, f32::MIN, f32::NEG_INFINITY] {
+            assert_eq!(falling_sigmoid(x), 1.0, "{x}");
+        }
+        for x in [64.1, 200.0, f32::INFINITY] {
+            assert_eq!(falling_sigmoid(x), 0.0, "{x}");
+        }
+        assert!(falling_sigmoid(f32::NAN).is_nan());
     }
 }
