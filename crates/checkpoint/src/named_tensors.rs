@@ -16,7 +16,7 @@ use crate::writer::{LazyTensor, write};
 /// Writes arrays as one safetensors file in f32: atomically, and with the same bytes for the same arrays in any order.
 ///
 /// # Errors
-/// If the operating system refuses, a name is there twice, or a number is not finite.
+/// If the operating system refuses, a name is there twice or is `__metadata__`, an array has more than 32 dimensions, or a number is not finite.
 pub fn save_tensors<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item: Into<LazyTensor<'a>>>,

@@ -1,6 +1,6 @@
 //! Writing a safetensors file: tensors sorted by name, one metadata entry, so that equal weights make equal bytes.
 //!
-//! It refuses what it would refuse to read: numbers that are not finite, or aren't when they are rounded to the file's precision.
+//! It refuses what it would refuse to read: a header that is no header, as it has a name twice, and numbers that are not finite, or aren't when they are rounded to the file's precision.
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use atomic_file::replace;
 use ndarray::{ArrayViewD, CowArray, IxDyn};
 
 use crate::error::{CheckpointError, FormatProblem, TensorProblem, in_file, in_tensor, io};
-use crate::header::{METADATA, MOST_HEADER_BYTES};
+use crate::header::{METADATA, MOST_HEADER_BYTES, parse};
 use crate::precision::Precision;
 
 /// A tensor to be written, whose numbers are made when its turn comes: in the order of the names.
@@ -46,10 +46,7 @@ pub(crate) fn write(
     precision: Precision,
 ) -> Result<(), CheckpointError> {
     items.sort_by(|a, b| a.name.cmp(&b.name));
-    if let Some(twins) = items.windows(2).find(|w| w[0].name == w[1].name) {
-        return Err(in_tensor(path, &twins[0].name)(TensorProblem::Twice));
-    }
-    let header = header(&items, precision);
+    let (header, data) = header(&items, precision);
     let header_bytes = header.len() as u64;
     if header_bytes > MOST_HEADER_BYTES {
         return Err(in_file(path)(FormatProblem::HeaderTooLong {
@@ -57,6 +54,7 @@ pub(crate) fn write(
             limit: MOST_HEADER_BYTES,
         }));
     }
+    parse(path, header.as_bytes(), data)?;
     replace(path, |out| {
         let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(io(path, "write"));
         write(&header_bytes.to_le_bytes())?;
@@ -106,8 +104,8 @@ fn write_numbers(
     Ok(())
 }
 
-/// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8.
-fn header(items: &[LazyTensor<'_>], precision: Precision) -> String {
+/// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8, and the bytes of all tensors.
+fn header(items: &[LazyTensor<'_>], precision: Precision) -> (String, u64) {
     // transformers wants to know which framework's layout it is.
     let mut header = format!(r#"{{"{METADATA}":{{"format":"pt"}}"#);
     let mut begin = 0;
@@ -128,5 +126,5 @@ fn header(items: &[LazyTensor<'_>], precision: Precision) -> String {
     while !header.len().is_multiple_of(8) {
         header.push(' ');
     }
-    header
+    (header, begin as u64)
 }

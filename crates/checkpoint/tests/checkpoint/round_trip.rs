@@ -156,6 +156,32 @@ fn scalars_empty_arrays_and_odd_names_survive() {
 }
 
 #[test]
+fn what_could_not_be_read_again_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tensors");
+    let (scalar, deep) = (ArrayD::zeros(IxDyn(&[])), ArrayD::zeros(IxDyn(&[1; 33])));
+    let named = |name: &str, array: &ArrayD<f32>| (name.to_owned(), array.clone());
+    for (tensors, problem) in [
+        (
+            vec![named("a", &scalar), named("a", &scalar)],
+            "\"a\" twice",
+        ),
+        (
+            vec![named("__metadata__", &scalar)],
+            "\"__metadata__\" twice",
+        ),
+        (vec![named("deep", &deep)], "at most 32 sizes"),
+    ] {
+        let views = tensors
+            .iter()
+            .map(|(name, array)| (name.clone(), array.view()));
+        let error = save_tensors(&path, views).unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+        assert!(!path.exists(), "{problem}");
+    }
+}
+
+#[test]
 fn a_prefix_chooses_among_several_states_in_one_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.safetensors");
