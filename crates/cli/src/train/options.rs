@@ -21,7 +21,7 @@ pub(crate) struct TrainOptions {
     /// Text (UTF-8) or token ids (.bin, u16) to train on, or a folder of them [default: a story that comes with the program]
     #[arg(long, value_name = "FILE|DIR", help_heading = "Data")]
     pub(crate) data: Option<PathBuf>,
-    /// The part of the text that is trained on; the rest validates [default: 0.9]
+    /// The part of the text that is trained on; the rest validates, unless a folder has its own val.txt or val.bin [default: 0.9]
     #[arg(long, value_name = "X", value_parser = part, help_heading = "Data")]
     pub(crate) train_ratio: Option<f64>,
     /// Tokens in a training window [default: the context length]
