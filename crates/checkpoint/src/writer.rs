@@ -1,6 +1,6 @@
 //! Writing a safetensors file: tensors sorted by name, one metadata entry, so that equal weights make equal bytes.
 //!
-//! It refuses what it would refuse to read: a header that is no header, as it has a name twice, and numbers that are not finite, or aren't when they are rounded to the file's precision.
+//! It refuses what it would refuse to read: a name that is there twice, more dimensions than a reader takes, and numbers that are not finite, or aren't when they are rounded to the file's precision.
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;

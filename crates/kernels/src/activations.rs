@@ -7,6 +7,7 @@ use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 
 use crate::gemv::{for_each, units_per_task};
+use crate::math::ROUND;
 use crate::prefetch::{self, STREAMS};
 
 /// Columns that share a scale of activations; rows of weights are padded to a multiple of it.
@@ -15,8 +16,6 @@ pub(crate) const BLOCK: usize = 64;
 pub(crate) const GROUP: usize = 32;
 /// Rows of weights that are interleaved; the last ones may be missing, and are zeros then.
 pub(crate) const ROWS: usize = 16;
-/// 1.5 * 2^23: adding and subtracting it rounds to the nearest integer.
-pub(crate) const ROUND: f32 = 12_582_912.0;
 /// Rows of activations that share a reading of weights.
 const TOGETHER: usize = 4;
 /// Rows of activations that stay in the second cache while one panel after the other meets them.

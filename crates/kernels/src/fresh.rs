@@ -8,7 +8,16 @@ use crate::buffers::buffer;
 
 /// `n` numbers, made a block at a time on all threads: `f(i, block)` writes block `i`, in which are zeros, or numbers of an earlier use (NaN in debug builds).
 pub fn fresh(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
-    let mut out = buffer(n);
+    fresh_in(buffer(n), n, block, f)
+}
+
+/// As [`fresh`], in the memory of `out`, which has room for `n` numbers.
+fn fresh_in(
+    mut out: Vec<f32>,
+    n: usize,
+    block: usize,
+    f: impl Fn(usize, &mut [f32]) + Sync,
+) -> Vec<f32> {
     let used = out.len();
     out.clear();
     let make = |(i, part): (usize, &mut [MaybeUninit<f32>])| {
@@ -40,11 +49,18 @@ pub fn fresh(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Ve
 mod tests {
     use super::*;
 
+    /// What a block holds that was never written.
+    const UNUSED: f32 = if cfg!(debug_assertions) {
+        f32::NAN
+    } else {
+        0.0
+    };
+
     #[test]
     fn blocks_are_in_order_and_hold_nothing_that_was_never_written() {
         for (n, block) in [(0, 3), (1, 1), (7, 3), (9, 3), (5, 100), (4, 0)] {
             let made = fresh(n, block, |i, out| {
-                assert!(out.iter().all(|&x| x == 0.0 || x.is_nan()));
+                assert!(out.iter().all(|&x| x.to_bits() == UNUSED.to_bits()));
                 out.iter_mut()
                     .enumerate()
                     .for_each(|(j, x)| *x = (i * block + j) as f32);
@@ -55,5 +71,18 @@ mod tests {
             }
             assert_eq!(made.len(), n);
         }
+    }
+
+    #[test]
+    fn a_block_that_an_earlier_use_does_not_reach_across_is_cleared() {
+        let mut earlier = Vec::with_capacity(9);
+        earlier.resize(4, 5.0);
+        let made = fresh_in(earlier, 9, 3, |i, out| {
+            let kept = i == 0 && !cfg!(debug_assertions);
+            let expected: f32 = if kept { 5.0 } else { UNUSED };
+            assert!(out.iter().all(|&x| x.to_bits() == expected.to_bits()));
+            out.fill(i as f32);
+        });
+        assert_eq!(made, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
     }
 }

@@ -7,7 +7,8 @@
 use half::f16;
 use multiversion::multiversion;
 
-use crate::activations::{ActivationBlock, Activations, BLOCK, Dots, GROUP, Quad, ROUND, ROWS};
+use crate::activations::{ActivationBlock, Activations, BLOCK, Dots, GROUP, Quad, ROWS};
+use crate::math::ROUND;
 use crate::reduce::{LANES, sum_of_lanes};
 use crate::weight::Weight;
 

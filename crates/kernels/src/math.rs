@@ -9,7 +9,7 @@ use std::f32::consts::{LN_2, LOG2_E};
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 /// 1.5 * 2^23: adding and subtracting it rounds to the nearest integer without a branch.
-const ROUND: f32 = 12_582_912.0;
+pub(crate) const ROUND: f32 = 12_582_912.0;
 /// Its `exp` is below 2^127, the largest power of two in f32.
 const LARGEST: f32 = 88.0;
 /// Below this `exp` is not a normal f32.
@@ -69,6 +69,7 @@ pub(crate) fn falling_sigmoid(x: f32) -> f32 {
     } else {
         x
     };
+    // 2^-126 is the smallest normal number.
     let clamped = if clamped < -126.0 { -126.0 } else { clamped };
     let rounded = clamped + ROUND;
     let r = (clamped - (rounded - ROUND)) * LN_2;
