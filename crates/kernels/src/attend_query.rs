@@ -6,7 +6,7 @@ use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
 
 use crate::elementwise::{self, NEGLIGIBLE};
-use crate::gemv;
+use crate::gemv_kernel;
 use crate::prefetch::{self, LINE, STREAMS};
 
 /// Writes the context vector (head_dim) of `query` (head_dim) to `out`; `keys` and `values` are (n_keys, head_dim) row-major.
@@ -46,7 +46,7 @@ pub fn attend_query(
 fn dots(query: &[f32], (keys, values): (&[f32], &[f32]), out: &mut [f32]) {
     out.fill(0.0);
     if prefetch::side_by_side() {
-        return gemv::block([query], keys, out, 1);
+        return gemv_kernel::block([query], keys, out, 1);
     }
     const ROWS: usize = 4;
     let part = ROWS * query.len();
@@ -55,7 +55,7 @@ fn dots(query: &[f32], (keys, values): (&[f32], &[f32]), out: &mut [f32]) {
         for line in values.chunks(LINE) {
             prefetch::far_line(line.as_ptr(), 0);
         }
-        gemv::block([query], keys, out, 1);
+        gemv_kernel::block([query], keys, out, 1);
     }
 }
 

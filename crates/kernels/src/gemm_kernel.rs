@@ -8,6 +8,7 @@ use std::arch::x86_64::*;
 use ndarray::ArrayView2;
 
 use crate::prefetch::{self, LINE};
+use crate::register::Register;
 
 /// What a product is added to, as the loop meets it: two numbers that fit registers, as what is stored in parts a moment before is long in coming when it is loaded as a whole.
 #[derive(Clone, Copy)]
@@ -133,16 +134,6 @@ pub(crate) unsafe fn edge<K: Kernel>(
                 .copy_from_nonoverlapping(block[at..].as_ptr(), columns);
         }
     }
-}
-
-/// A register of f32.
-trait Register: Copy {
-    const LANES: usize;
-    unsafe fn splat(x: f32) -> Self;
-    unsafe fn load(at: *const f32) -> Self;
-    unsafe fn store(self, at: *mut f32);
-    /// `self + a b`
-    unsafe fn add_product(self, a: Self, b: Self) -> Self;
 }
 
 /// A step of the inner dimension: a column of `a`, `down` from number to number, meets a row of `b`.
@@ -302,85 +293,3 @@ kernel!(Avx512, __m512, 14, [14 8 4 2 1], #[target_feature(enable = "avx512f")])
 #[cfg(target_arch = "x86_64")]
 kernel!(Avx2, __m256, 6, [6 2 1], #[target_feature(enable = "avx2,fma")]);
 kernel!(Plain, [f32; 4], 6, [6 2 1],);
-
-#[cfg(target_arch = "x86_64")]
-impl Register for __m512 {
-    const LANES: usize = 16;
-
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_set1_ps(x) }
-    }
-    #[inline(always)]
-    unsafe fn load(at: *const f32) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_loadu_ps(at) }
-    }
-    #[inline(always)]
-    unsafe fn store(self, at: *mut f32) {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_storeu_ps(at, self) }
-    }
-    #[inline(always)]
-    unsafe fn add_product(self, a: Self, b: Self) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_fmadd_ps(a, b, self) }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Register for __m256 {
-    const LANES: usize = 8;
-
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_set1_ps(x) }
-    }
-    #[inline(always)]
-    unsafe fn load(at: *const f32) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_loadu_ps(at) }
-    }
-    #[inline(always)]
-    unsafe fn store(self, at: *mut f32) {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_storeu_ps(at, self) }
-    }
-    #[inline(always)]
-    unsafe fn add_product(self, a: Self, b: Self) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_fmadd_ps(a, b, self) }
-    }
-}
-
-/// What the compiler makes registers of on other processors.
-impl Register for [f32; 4] {
-    const LANES: usize = 4;
-
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> Self {
-        [x; 4]
-    }
-    #[inline(always)]
-    unsafe fn load(at: *const f32) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { at.cast::<Self>().read_unaligned() }
-    }
-    #[inline(always)]
-    unsafe fn store(self, at: *mut f32) {
-        // SAFETY: the caller's promise.
-        unsafe { at.cast::<Self>().write_unaligned(self) }
-    }
-    #[inline(always)]
-    unsafe fn add_product(self, a: Self, b: Self) -> Self {
-        std::array::from_fn(|l| {
-            if cfg!(target_arch = "aarch64") {
-                a[l].mul_add(b[l], self[l]) // one instruction there
-            } else {
-                a[l] * b[l] + self[l]
-            }
-        })
-    }
-}

@@ -164,38 +164,44 @@ mod x86 {
         x: [&Activations; R],
         w: [&[Block]; T],
     ) -> Dots<R, T> {
-        let ahead = prefetch::distance();
+        let ahead = prefetch::distance_of_panels();
         let nibble = _mm512_set1_epi32(0x0f0f_0f0f);
         let mut y = [[_mm512_setzero_ps(); T]; R];
-        for (t, w) in w.into_iter().enumerate() {
-            for (b, w) in w.iter().enumerate() {
-                let x = blocks(x, b);
+        for b in 0..w[0].len() {
+            let (x, w) = (blocks(x, b), panels(w, b));
+            for w in w {
                 prefetch::stream(&w.scales, ahead);
-                for (g, nibbles) in w.nibbles.iter().enumerate() {
-                    let mut dots = [_mm512_setzero_si512(); R];
-                    for (dots, x) in dots.iter_mut().zip(x) {
-                        *dots = _mm512_set1_epi32(start(x, g));
-                    }
-                    for (q, nibbles) in nibbles.iter().enumerate() {
+            }
+            for g in 0..BLOCK / GROUP {
+                let mut dots = [[_mm512_setzero_si512(); T]; R];
+                for r in 0..R {
+                    dots[r] = [_mm512_set1_epi32(start(x[r], g)); T];
+                }
+                for q in 0..QUADS {
+                    for t in 0..T {
+                        let nibbles = &w[t].nibbles[g][q];
                         prefetch::stream(nibbles, ahead);
                         // SAFETY: 16 times four bytes.
                         let both = unsafe { _mm512_loadu_si512(nibbles.as_ptr().cast()) };
                         let low = _mm512_and_si512(both, nibble);
                         let high = _mm512_and_si512(_mm512_srli_epi32::<4>(both), nibble);
-                        for (dots, x) in dots.iter_mut().zip(x) {
-                            let x = &x.quads[2 * QUADS * g..];
-                            let [low_x, high_x] = [word(x[q]), word(x[QUADS + q])];
-                            *dots = _mm512_dpbusd_epi32(*dots, low, _mm512_set1_epi32(low_x));
-                            *dots = _mm512_dpbusd_epi32(*dots, high, _mm512_set1_epi32(high_x));
+                        for (w, q) in [(low, q), (high, QUADS + q)] {
+                            for r in 0..R {
+                                let x = word(x[r].quads[2 * QUADS * g + q]);
+                                let x = _mm512_set1_epi32(x);
+                                dots[r][t] = _mm512_dpbusd_epi32(dots[r][t], w, x);
+                            }
                         }
                     }
+                }
+                for t in 0..T {
                     // SAFETY: 16 times two bytes.
-                    let scales = unsafe { _mm256_loadu_si256(w.scales[g].as_ptr().cast()) };
+                    let scales = unsafe { _mm256_loadu_si256(w[t].scales[g].as_ptr().cast()) };
                     let scales = _mm512_cvtph_ps(scales);
-                    for ((y, dots), x) in y.iter_mut().zip(dots).zip(x) {
-                        let scales = _mm512_mul_ps(scales, _mm512_set1_ps(x.scale));
-                        let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dots), scales);
-                        y[t] = _mm512_add_ps(y[t], scaled);
+                    for r in 0..R {
+                        let scales = _mm512_mul_ps(scales, _mm512_set1_ps(x[r].scale));
+                        let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dots[r][t]), scales);
+                        y[r][t] = _mm512_add_ps(y[r][t], scaled);
                     }
                 }
             }

@@ -84,28 +84,31 @@ mod x86 {
         x: [&Activations; R],
         w: [&[Block]; T],
     ) -> Dots<R, T> {
-        let ahead = prefetch::distance();
+        let ahead = prefetch::distance_of_panels();
         let mut y = [[_mm512_setzero_ps(); T]; R];
-        for (t, w) in w.into_iter().enumerate() {
-            for (b, w) in w.iter().enumerate() {
-                let x = blocks(x, b);
-                let mut dots = [_mm512_setzero_si512(); R];
-                for (dots, x) in dots.iter_mut().zip(x) {
-                    *dots = _mm512_set1_epi32(start(x));
-                }
-                for (q, w) in w.0.iter().enumerate() {
+        for b in 0..w[0].len() {
+            let (x, w) = (blocks(x, b), panels(w, b));
+            let mut dots = [[_mm512_setzero_si512(); T]; R];
+            for r in 0..R {
+                dots[r] = [_mm512_set1_epi32(start(x[r])); T];
+            }
+            for q in 0..BLOCK / 4 {
+                for t in 0..T {
+                    let w = &w[t].0[q];
                     prefetch::stream(w, ahead);
                     // SAFETY: 16 times four bytes.
                     let w = unsafe { _mm512_loadu_si512(w.as_ptr().cast()) };
-                    for (dots, x) in dots.iter_mut().zip(x) {
-                        let x = _mm512_set1_epi32(word(x.quads[q]));
-                        *dots = _mm512_dpbusd_epi32(*dots, w, x);
+                    for r in 0..R {
+                        let x = _mm512_set1_epi32(word(x[r].quads[q]));
+                        dots[r][t] = _mm512_dpbusd_epi32(dots[r][t], w, x);
                     }
                 }
-                for ((y, dots), x) in y.iter_mut().zip(dots).zip(x) {
-                    let scale = _mm512_set1_ps(x.scale);
-                    let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dots), scale);
-                    y[t] = _mm512_add_ps(y[t], scaled);
+            }
+            for r in 0..R {
+                let scale = _mm512_set1_ps(x[r].scale);
+                for t in 0..T {
+                    let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dots[r][t]), scale);
+                    y[r][t] = _mm512_add_ps(y[r][t], scaled);
                 }
             }
         }

@@ -13,6 +13,7 @@ mod gemm_kernel;
 mod gemm_pack;
 mod gemm_tiles;
 pub mod gemv;
+mod gemv_kernel;
 mod half_matrix;
 mod huge_pages;
 mod int4;
@@ -23,6 +24,7 @@ mod math;
 mod packed_matrix;
 mod prefetch;
 pub mod reduce;
+mod register;
 mod transpose;
 mod weight;
 
