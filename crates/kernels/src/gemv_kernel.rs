@@ -79,7 +79,7 @@ mod x86 {
         /// How many bytes ahead of its reading each of several rows is asked for; the processor fetches further ahead by itself
         const NEAR: usize;
 
-        /// The dot products of R rows of `x` with S rows of weights, which are asked for `ahead` of their reading: all at once if there are registers for their sums; otherwise row after row of `x`, as the first cache keeps the weights that all meet.
+        /// The dot products of R rows of `x` with S rows of weights, which are asked for `ahead` of their reading.
         ///
         /// # Safety
         /// All rows must have one length, and the CPU the instructions.
@@ -104,8 +104,8 @@ mod x86 {
             // SAFETY: the caller's promise.
             unsafe {
                 match S {
-                    1 => at_once::<__m512, { LANES / 16 }, W, R, S>(x, w, ahead),
-                    _ => one_by_one::<__m512, { LANES / 16 }, W, R, S>(x, w, ahead),
+                    1 => some_at_once::<__m512, { LANES / 16 }, W, R, S, R>(x, w, ahead),
+                    _ => some_at_once::<__m512, { LANES / 16 }, W, R, S, 2>(x, w, ahead),
                 }
             }
         }
@@ -123,7 +123,7 @@ mod x86 {
             ahead: usize,
         ) -> [[f32; S]; R] {
             // SAFETY: the caller's promise.
-            unsafe { one_by_one::<__m256, { LANES / 8 }, W, R, S>(x, w, ahead) }
+            unsafe { some_at_once::<__m256, { LANES / 8 }, W, R, S, 1>(x, w, ahead) }
         }
     }
 
@@ -180,19 +180,35 @@ mod x86 {
         S * part
     }
 
+    /// T rows of `x` after the other, as many as there are registers for; the first cache keeps the weights that all meet.
+    ///
     /// # Safety
     /// As [`Kernel::dots`].
     #[inline(always)]
-    unsafe fn one_by_one<V: Widening, const K: usize, W: Weight, const R: usize, const S: usize>(
+    unsafe fn some_at_once<
+        V: Widening,
+        const K: usize,
+        W: Weight,
+        const R: usize,
+        const S: usize,
+        const T: usize,
+    >(
         x: [&[f32]; R],
         w: [&[W]; S],
-        ahead: usize,
+        mut ahead: usize,
     ) -> [[f32; S]; R] {
         let mut dots = [[0.0; S]; R];
-        for r in 0..R {
-            // SAFETY: the caller's promise.
-            [dots[r]] =
-                unsafe { at_once::<V, K, W, 1, S>([x[r]], w, if r == 0 { ahead } else { 0 }) };
+        let (groups, rest) = x.as_chunks::<T>();
+        let (dots_of_groups, dots_of_rest) = dots.as_chunks_mut::<T>();
+        // SAFETY: the caller's promise.
+        unsafe {
+            for (x, dots) in groups.iter().zip(dots_of_groups) {
+                *dots = at_once::<V, K, W, T, S>(*x, w, ahead);
+                ahead = 0;
+            }
+            for (x, dots) in rest.iter().zip(dots_of_rest) {
+                [*dots] = at_once::<V, K, W, 1, S>([x], w, ahead);
+            }
         }
         dots
     }
@@ -212,14 +228,12 @@ mod x86 {
         unsafe {
             let mut sums = [[[V::splat(0.0); S]; R]; K];
             for at in (0..whole).step_by(LANES) {
-                if ahead > 0 {
-                    for w in w {
-                        for line in (0..LANES).step_by(64 / size_of::<W>()) {
-                            let w = w.as_ptr().wrapping_add(at + line);
-                            match S {
-                                1 => prefetch::stream(w, ahead),
-                                _ => prefetch::line(w, ahead),
-                            }
+                for w in if ahead > 0 { &w[..] } else { &[] } {
+                    for line in (0..LANES).step_by(64 / size_of::<W>()) {
+                        let w = w.as_ptr().wrapping_add(at + line);
+                        match S {
+                            1 => prefetch::stream(w, ahead),
+                            _ => prefetch::line(w, ahead),
                         }
                     }
                 }
