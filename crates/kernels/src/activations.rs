@@ -87,12 +87,10 @@ pub(crate) trait Panels: Sync {
 ///
 /// A row of `out` has the same bits alone and among others.
 pub(crate) fn matmul<W: Panels>(x: &ArrayRef2<f32>, w: &W, bytes: usize, out: ArrayViewMut2<f32>) {
-    // With VNNI, one panel at a time is as fast in 8 bits and faster in 4 (Zen 4).
-    #[cfg(target_arch = "x86_64")]
-    if prefetch::side_by_side() && !is_x86_feature_detected!("avx512vnni") {
-        return matmul_by::<W, STREAMS>(x, w, bytes, out);
+    match prefetch::panels_side_by_side() {
+        true => matmul_by::<W, STREAMS>(x, w, bytes, out),
+        false => matmul_by::<W, 1>(x, w, bytes, out),
     }
-    matmul_by::<W, 1>(x, w, bytes, out);
 }
 
 /// As [`matmul`]; a single row of `x` meets T panels at once.

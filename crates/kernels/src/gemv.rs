@@ -89,12 +89,7 @@ mod tests {
     use half::bf16;
 
     use super::*;
-
-    fn numbers(count: usize, step: usize, modulus: usize) -> Vec<f32> {
-        (0..count)
-            .map(|i| (i * step % modulus) as f32 / modulus as f32 - 0.5)
-            .collect()
-    }
+    use crate::gemv_kernel::tests::numbers;
 
     #[test]
     fn gemv_agrees_with_f64_dots_at_awkward_sizes() {

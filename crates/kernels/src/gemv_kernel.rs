@@ -155,7 +155,7 @@ mod x86 {
     ///
     /// # Safety
     /// As [`block`].
-    unsafe fn rows<K: Kernel, W: Weight, const R: usize, const S: usize>(
+    pub(super) unsafe fn rows<K: Kernel, W: Weight, const R: usize, const S: usize>(
         x: [&[f32]; R],
         w: &[W],
         y: &mut [f32],
@@ -283,13 +283,33 @@ mod x86 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn numbers(count: usize, step: usize, modulus: usize) -> Vec<f32> {
+    pub(crate) fn numbers(count: usize, step: usize, modulus: usize) -> Vec<f32> {
         (0..count)
             .map(|i| (i * step % modulus) as f32 / modulus as f32 - 0.5)
             .collect()
+    }
+
+    /// # Safety
+    /// The CPU must have the instructions.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn check<K: x86::Kernel>(x: [&[f32]; 2], w: &[f32], expected: &[f32]) {
+        let (n, m) = (x[0].len(), expected.len() / 2);
+        for side_by_side in [false, true] {
+            let mut y = vec![0.5; 2 * m];
+            // SAFETY: the caller's promise.
+            unsafe { x86::block::<K, _, _>(x, w, &mut y, 2, side_by_side) };
+            assert_eq!(y, expected, "{n} x {m}, {side_by_side}");
+        }
+        let mut y = vec![0.5; 2 * m];
+        // SAFETY: as above.
+        let done = unsafe { x86::rows::<K, _, 2, 4>(x, w, &mut y, 2, K::NEAR) };
+        assert_eq!(done, m / 4 * 4);
+        let (y, untouched) = y.split_at(2 * done);
+        assert_eq!(y, &expected[..2 * done], "side by side, {n} x {m}");
+        assert!(untouched.iter().all(|&y| y == 0.5), "{n} x {m}");
     }
 
     #[test]
@@ -302,19 +322,14 @@ mod tests {
             block_plain(rows, &w, &mut expected, 2);
             assert_eq!(y, expected, "{n} x {m}");
             #[cfg(target_arch = "x86_64")]
-            for side_by_side in [false, true] {
-                if has_avx2() {
-                    y.fill(0.5);
-                    // SAFETY: the CPU has the instructions.
-                    unsafe { x86::block::<x86::Avx2, _, _>(rows, &w, &mut y, 2, side_by_side) };
-                    assert_eq!(y, expected, "AVX2, {n} x {m}, {side_by_side}");
-                }
-                if is_x86_feature_detected!("avx512f") {
-                    y.fill(0.5);
-                    // SAFETY: as above.
-                    unsafe { x86::block::<x86::Avx512, _, _>(rows, &w, &mut y, 2, side_by_side) };
-                    assert_eq!(y, expected, "AVX-512, {n} x {m}, {side_by_side}");
-                }
+            if has_avx2() {
+                // SAFETY: the CPU has the instructions.
+                unsafe { check::<x86::Avx2>(rows, &w, &expected) };
+            }
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx512f") {
+                // SAFETY: as above.
+                unsafe { check::<x86::Avx512>(rows, &w, &expected) };
             }
         }
     }
