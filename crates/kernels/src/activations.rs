@@ -6,7 +6,7 @@ use multiversion::multiversion;
 use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 
-use crate::gemv::{for_each, units_per_task};
+use crate::gemv::{cut, for_each};
 use crate::math::ROUND;
 use crate::prefetch::{self, STREAMS};
 
@@ -110,14 +110,20 @@ pub(crate) fn matmul_by<W: Panels, const T: usize>(
     let rows = rows.par_chunks(x.ncols()).with_min_len(TOGETHER);
     let x: Vec<_> = rows.map(Activations::quantise).collect();
 
-    let units = units_per_task(out.ncols().div_ceil(T * ROWS), T * bytes);
-    let parts = out.axis_chunks_iter_mut(Axis(1), units * T * ROWS);
-    for_each(parts.enumerate().collect(), |(task, mut out)| {
+    let (columns, mut left) = (out.ncols(), out);
+    let mut tasks = Vec::new();
+    for panels in cut(columns.div_ceil(T * ROWS), T * bytes) {
+        let first = T * panels.start;
+        let end = columns.min(T * ROWS * panels.end);
+        let (part, rest) = left.split_at(Axis(1), end - first * ROWS);
+        left = rest;
+        tasks.push((first, part));
+    }
+    for_each(tasks, |(first, mut out)| {
         let rows = out.outer_iter_mut();
         let mut out: Vec<_> = rows
             .map(|row| row.into_slice().expect("rows are contiguous"))
             .collect();
-        let first = task * units * T;
         match (&x[..], &mut out[..]) {
             ([x], [out]) => row_by_panels::<W, T>(x, w, first, out),
             (x, out) => {

@@ -3,9 +3,12 @@
 //! Such a product reads every weight once and does two operations with it, so the tiling and packing of a general product only cost.
 //! Each thread walks its weight rows as one stream, or as four side by side; a row's bits are the same for any number of rows of `x`, threads and instruction sets.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::gemv_kernel::block;
+use crate::prefetch::STREAMS;
 use crate::weight::Weight;
 
 /// Weights a task reads at least, in bytes: below, handing out the task costs more than it saves.
@@ -27,11 +30,20 @@ pub(crate) fn widening_gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut 
     let Some(n) = x.len().checked_div(rows).filter(|&n| n > 0) else {
         return;
     };
-    for_each_task(y, rows, n * size_of::<W>(), |first, y| {
+    let bytes = n * size_of::<W>();
+    let (outputs, mut left) = (y.len() / rows, y);
+    let tasks = cut(outputs.div_ceil(STREAMS), STREAMS * bytes).into_iter();
+    let tasks = tasks.map(|groups| {
+        let first = STREAMS * groups.start;
+        let end = outputs.min(STREAMS * groups.end);
+        let part = left.split_off_mut(..(end - first) * rows);
+        (first, part.expect("as many"))
+    });
+    for_each(tasks.collect(), |(first, y)| {
         let w = &w[first * n..][..y.len() / rows * n];
         let outputs = match rows {
             1..=4 => y.len() / rows,
-            _ => (CHUNK / (n * size_of::<W>())).max(1),
+            _ => (CHUNK / bytes).max(1),
         };
         for (w, y) in w.chunks(outputs * n).zip(y.chunks_mut(outputs * rows)) {
             // Fours and pairs of rows share what they read.
@@ -53,27 +65,26 @@ pub(crate) fn widening_gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut 
     });
 }
 
-/// Splits `y` over the threads in whole units, `f(first unit, part of y)`; each unit of `y` costs `bytes` of weights, and the last may be shorter.
-pub(crate) fn for_each_task(
-    y: &mut [f32],
-    unit: usize,
-    bytes: usize,
-    f: impl Fn(usize, &mut [f32]) + Sync,
-) {
-    if y.is_empty() {
-        return;
-    }
-    let units = units_per_task(y.len().div_ceil(unit), bytes);
-    let tasks = y.chunks_mut(units * unit).enumerate().collect();
-    for_each(tasks, |(task, y)| f(task * units, y));
-}
-
-/// How many units, each of which costs `bytes` of weights, make a task.
+/// Cuts so many units, each of which costs `bytes` of weights, into tasks: a part for each thread, whose first task is two thirds of it and each later one smaller, so that no thread waits long for another's last.
 ///
-/// A few tasks a thread even out what else the machine does; the results don't depend on it.
-pub(crate) fn units_per_task(units: usize, bytes: usize) -> usize {
-    let even = units.div_ceil(8 * rayon::current_num_threads());
-    even.max(BYTES_PER_TASK / bytes.max(1)).max(1)
+/// The results don't depend on it.
+pub(crate) fn cut(units: usize, bytes: usize) -> Vec<Range<usize>> {
+    let least = (BYTES_PER_TASK / bytes.max(1)).max(1);
+    let parts = ((units + least / 2) / least).clamp(1, rayon::current_num_threads());
+    let mut tasks = Vec::new();
+    for part in 0..parts {
+        let (mut start, end) = (units * part / parts, units * (part + 1) / parts);
+        while start < end {
+            let left = end - start;
+            let task = match left <= least + least / 2 {
+                true => left,
+                false => (2 * left / 3).max(least),
+            };
+            tasks.push(start..start + task);
+            start += task;
+        }
+    }
+    tasks
 }
 
 /// Runs `f` on each task, one by one on whatever thread is free; a single one where it stands.
@@ -90,6 +101,16 @@ mod tests {
 
     use super::*;
     use crate::gemv_kernel::tests::numbers;
+
+    #[test]
+    fn tasks_are_all_units_in_order() {
+        for units in [0, 1, 3, 60, 1000, 12_565] {
+            for bytes in [0, 1, 4096, BYTES_PER_TASK, 1 << 20] {
+                let all: Vec<usize> = cut(units, bytes).into_iter().flatten().collect();
+                assert_eq!(all, (0..units).collect::<Vec<_>>(), "{units} of {bytes}");
+            }
+        }
+    }
 
     #[test]
     fn gemv_agrees_with_f64_dots_at_awkward_sizes() {
