@@ -27,22 +27,24 @@ const PARALLEL_FROM: usize = 8 * 1024;
 /// ```
 #[derive(Clone, Debug)]
 pub struct KvCache {
-    /// (batch, num_heads, capacity, head_dim)
+    /// (batch, num_heads, room, head_dim); the room grows to `capacity` as it is needed
     keys: Array4<f32>,
-    /// (batch, num_heads, capacity, head_dim)
+    /// As the keys
     values: Array4<f32>,
     /// (batch): tokens remembered
     lens: Vec<usize>,
+    capacity: usize,
 }
 
 impl KvCache {
-    /// An empty cache; memory is touched as it fills.
+    /// An empty cache; it takes memory for at most twice the tokens of its longest sequence.
     pub fn new(batch: usize, num_heads: usize, capacity: usize, head_dim: usize) -> Self {
-        let shape = (batch, num_heads, capacity, head_dim);
+        let empty = || Array4::zeros((batch, num_heads, 0, head_dim));
         Self {
-            keys: Array4::zeros(shape),
-            values: Array4::zeros(shape),
+            keys: empty(),
+            values: empty(),
             lens: vec![0; batch],
+            capacity,
         }
     }
 
@@ -66,7 +68,7 @@ impl KvCache {
 
     /// How many tokens a sequence can have.
     pub fn capacity(&self) -> usize {
-        self.keys.len_of(Axis(2))
+        self.capacity
     }
 
     /// Forgets the tokens of a sequence from the `len`th on; it does nothing if there are fewer.
@@ -82,20 +84,23 @@ impl KvCache {
     /// # Panics
     /// If a source is no sequence.
     pub fn reorder(&mut self, sources: &[usize]) {
-        let (batch, num_heads, capacity, head_dim) = self.keys.dim();
-        if sources.iter().copied().eq(0..batch) {
-            return;
+        if !sources.iter().copied().eq(0..self.batch()) {
+            self.copy_sequences(sources, self.keys.len_of(Axis(2)));
         }
-        let shape = (sources.len(), num_heads, capacity, head_dim);
+    }
+
+    /// Makes sequence `i` a copy of what `sources[i]` was, each with room for so many tokens.
+    fn copy_sequences(&mut self, sources: &[usize], room: usize) {
+        let (_, num_heads, _, head_dim) = self.keys.dim();
         for cache in [&mut self.keys, &mut self.values] {
-            let mut reordered = Array4::zeros(shape);
-            for (mut copy, &source) in reordered.outer_iter_mut().zip(sources) {
+            let mut copies = Array4::zeros((sources.len(), num_heads, room, head_dim));
+            for (mut copy, &source) in copies.outer_iter_mut().zip(sources) {
                 let remembered = s![.., ..self.lens[source], ..];
                 let original = cache.index_axis(Axis(0), source);
                 copy.slice_mut(remembered)
                     .assign(&original.slice(remembered));
             }
-            *cache = reordered;
+            *cache = copies;
         }
         self.lens = sources.iter().map(|&source| self.lens[source]).collect();
     }
@@ -116,6 +121,13 @@ impl KvCache {
     ) {
         self.check(new_tokens, queries, keys, values, &context);
         let pasts = self.lens.clone();
+        let ends = pasts.iter().zip(new_tokens).map(|(past, new)| past + new);
+        let needed = ends.max().unwrap_or(0);
+        if needed > self.keys.len_of(Axis(2)) {
+            let room = needed.next_power_of_two().min(self.capacity);
+            let all: Vec<usize> = (0..self.batch()).collect();
+            self.copy_sequences(&all, room);
+        }
         let mut row = 0;
         for (sequence, &new) in new_tokens.iter().enumerate() {
             let rows = s![row..row + new, ..];
@@ -180,7 +192,8 @@ impl KvCache {
         values: &ArrayRef2<f32>,
         context: &ArrayRef2<f32>,
     ) {
-        let (batch, num_heads, capacity, head_dim) = self.keys.dim();
+        let (batch, num_heads, _, head_dim) = self.keys.dim();
+        let capacity = self.capacity;
         let shape = (new_tokens.iter().sum(), num_heads * head_dim);
         assert!(
             new_tokens.len() == batch,
@@ -209,13 +222,30 @@ impl KvCache {
 
 /// Writes rows (new, num_heads * head_dim) head by head behind the tokens that a sequence has.
 fn store(cache: &mut Array4<f32>, (sequence, len): (usize, usize), rows: ArrayView2<f32>) {
-    let (_, num_heads, capacity, head_dim) = cache.dim();
+    let (_, num_heads, room, head_dim) = cache.dim();
     let cache = cache.as_slice_mut().expect("the cache is row-major");
     for (row, token) in rows.rows().into_iter().zip(len..) {
         let row = row.to_vec();
         for (head, features) in row.chunks_exact(head_dim).enumerate() {
-            let at = ((sequence * num_heads + head) * capacity + token) * head_dim;
+            let at = ((sequence * num_heads + head) * room + token) * head_dim;
             cache[at..at + head_dim].copy_from_slice(features);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+
+    #[test]
+    fn room_grows_with_what_is_remembered_up_to_the_capacity() {
+        let mut cache = KvCache::new(1, 1, 1000, 2);
+        for (new, room) in [(3, 4), (1, 4), (1, 8), (600, 1000), (395, 1000)] {
+            let x = Array2::<f32>::ones((new, 2));
+            cache.attend(&[new], &x, (&x, &x), Array2::zeros((new, 2)).view_mut());
+            assert_eq!(cache.keys.dim(), (1, 1, room, 2), "{} tokens", cache.len(0));
         }
     }
 }
