@@ -157,9 +157,14 @@ pub(crate) enum WhenFull {
 impl GenerateArgs {
     /// What can be refused before a model is loaded.
     pub(crate) fn check(&self) -> Result<()> {
-        let vocab_size = usize::MAX; // the session checks `top_k` against the model's
+        let vocab_size = usize::MAX; // the session checks `top_k` and `beams` against the model's
+        let beams = BeamConfig {
+            num_beams: self.beams.unwrap_or(1),
+            length_penalty: self.length_penalty,
+            ..BeamConfig::default()
+        };
         let checked = self.sampling(vocab_size).check(vocab_size);
-        if let Err(error) = checked {
+        if let Err(error) = checked.and_then(|()| beams.check(vocab_size)) {
             return Err(Usage(error.to_string()).into());
         }
         if self.stop.iter().any(String::is_empty) {

@@ -159,6 +159,7 @@ fn samplers_refuse_what_is_outside_their_range() {
         ("--min-p 2", ["min_p", "2"]),
         ("--repeat-penalty 0", ["repetition_penalty", "0"]),
         ("--beams 0", ["--beams", "0"]),
+        ("--beams 2 --length-penalty nan", ["length_penalty", "NaN"]),
         (
             "--seed 18446744073709551616",
             ["--seed", "18446744073709551616"],
