@@ -40,7 +40,7 @@ pub struct KvCache {
 }
 
 impl KvCache {
-    /// An empty cache; it takes memory for at most twice the tokens of its longest sequence, or for 64.
+    /// An empty cache; it takes memory for at most twice the tokens of the longest sequence that it has held, or for 64.
     pub fn new(batch: usize, num_heads: usize, capacity: usize, head_dim: usize) -> Self {
         let empty = || Array4::zeros((batch, num_heads, 0, head_dim));
         Self {
@@ -92,6 +92,15 @@ impl KvCache {
         }
     }
 
+    /// Grows if a sequence of so many tokens, at most the capacity, would not fit.
+    fn make_room(&mut self, tokens: usize) {
+        if tokens > self.keys.len_of(Axis(2)) {
+            let room = tokens.next_power_of_two().max(LEAST_ROOM);
+            let all: Vec<usize> = (0..self.batch()).collect();
+            self.copy_sequences(&all, room.min(self.capacity));
+        }
+    }
+
     /// Makes sequence `i` a copy of what `sources[i]` was, each with room for so many tokens.
     fn copy_sequences(&mut self, sources: &[usize], room: usize) {
         let (_, num_heads, _, head_dim) = self.keys.dim();
@@ -125,13 +134,7 @@ impl KvCache {
         self.check(new_tokens, queries, keys, values, &context);
         let pasts = self.lens.clone();
         let ends = pasts.iter().zip(new_tokens).map(|(past, new)| past + new);
-        let needed = ends.max().unwrap_or(0);
-        if needed > self.keys.len_of(Axis(2)) {
-            let room = needed.next_power_of_two().max(LEAST_ROOM);
-            let room = room.min(self.capacity);
-            let all: Vec<usize> = (0..self.batch()).collect();
-            self.copy_sequences(&all, room);
-        }
+        self.make_room(ends.max().unwrap_or(0));
         let mut row = 0;
         for (sequence, &new) in new_tokens.iter().enumerate() {
             let rows = s![row..row + new, ..];

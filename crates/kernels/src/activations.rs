@@ -110,14 +110,11 @@ pub(crate) fn matmul_by<W: Panels, const T: usize>(
     let rows = rows.par_chunks(x.ncols()).with_min_len(TOGETHER);
     let x: Vec<_> = rows.map(Activations::quantise).collect();
 
-    let (columns, mut left) = (out.ncols(), out);
     let mut tasks = Vec::new();
-    for panels in cut(columns.div_ceil(T * ROWS), T * bytes) {
-        let first = T * panels.start;
-        let end = columns.min(T * ROWS * panels.end);
-        let (part, rest) = left.split_at(Axis(1), end - first * ROWS);
-        left = rest;
-        tasks.push((first, part));
+    for outputs in cut(out.ncols(), T * ROWS, T * bytes) {
+        let (part, rest) = out.split_at(Axis(1), outputs.len());
+        out = rest;
+        tasks.push((outputs.start / ROWS, part));
     }
     for_each(tasks, |(first, mut out)| {
         let rows = out.outer_iter_mut();

@@ -31,13 +31,11 @@ pub(crate) fn widening_gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut 
         return;
     };
     let bytes = n * size_of::<W>();
-    let (outputs, mut left) = (y.len() / rows, y);
-    let tasks = cut(outputs.div_ceil(STREAMS), STREAMS * bytes).into_iter();
-    let tasks = tasks.map(|groups| {
-        let first = STREAMS * groups.start;
-        let end = outputs.min(STREAMS * groups.end);
-        let part = left.split_off_mut(..(end - first) * rows);
-        (first, part.expect("as many"))
+    let mut left = y;
+    let tasks = cut(left.len() / rows, STREAMS, STREAMS * bytes).into_iter();
+    let tasks = tasks.map(|outputs| {
+        let part = left.split_off_mut(..outputs.len() * rows);
+        (outputs.start, part.expect("as many"))
     });
     for_each(tasks.collect(), |(first, y)| {
         let w = &w[first * n..][..y.len() / rows * n];
@@ -65,22 +63,23 @@ pub(crate) fn widening_gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut 
     });
 }
 
-/// Cuts so many units, each of which costs `bytes` of weights, into tasks: a part for each thread, whose first task is two thirds of it and each later one smaller, so that no thread waits long for another's last.
+/// Cuts so many outputs into tasks of whole groups, each of which costs `bytes` of weights: a part for each thread, whose first task is two thirds of it and each later one smaller, so that no thread waits long for another's last.
 ///
 /// The results don't depend on it.
-pub(crate) fn cut(units: usize, bytes: usize) -> Vec<Range<usize>> {
+pub(crate) fn cut(outputs: usize, group: usize, bytes: usize) -> Vec<Range<usize>> {
+    let groups = outputs.div_ceil(group);
     let least = (BYTES_PER_TASK / bytes.max(1)).max(1);
-    let parts = ((units + least / 2) / least).clamp(1, rayon::current_num_threads());
+    let parts = ((groups + least / 2) / least).clamp(1, rayon::current_num_threads());
     let mut tasks = Vec::new();
     for part in 0..parts {
-        let (mut start, end) = (units * part / parts, units * (part + 1) / parts);
+        let (mut start, end) = (groups * part / parts, groups * (part + 1) / parts);
         while start < end {
             let left = end - start;
             let task = match left <= least + least / 2 {
                 true => left,
                 false => (2 * left / 3).max(least),
             };
-            tasks.push(start..start + task);
+            tasks.push(start * group..outputs.min((start + task) * group));
             start += task;
         }
     }
@@ -103,11 +102,14 @@ mod tests {
     use crate::gemv_kernel::tests::numbers;
 
     #[test]
-    fn tasks_are_all_units_in_order() {
-        for units in [0, 1, 3, 60, 1000, 12_565] {
+    fn tasks_are_all_outputs_in_order_and_whole_groups_but_the_last() {
+        for (outputs, group) in [(0, 4), (1, 1), (3, 4), (60, 1), (1000, 16), (50_257, 4)] {
             for bytes in [0, 1, 4096, BYTES_PER_TASK, 1 << 20] {
-                let all: Vec<usize> = cut(units, bytes).into_iter().flatten().collect();
-                assert_eq!(all, (0..units).collect::<Vec<_>>(), "{units} of {bytes}");
+                let tasks = cut(outputs, group, bytes);
+                assert!(tasks.iter().all(|task| task.start % group == 0));
+                let all: Vec<usize> = tasks.into_iter().flatten().collect();
+                let expected: Vec<usize> = (0..outputs).collect();
+                assert_eq!(all, expected, "{group} of {bytes}");
             }
         }
     }

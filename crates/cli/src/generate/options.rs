@@ -158,13 +158,11 @@ impl GenerateArgs {
     /// What can be refused before a model is loaded.
     pub(crate) fn check(&self) -> Result<()> {
         let vocab_size = usize::MAX; // the session checks `top_k` and `beams` against the model's
-        let beams = BeamConfig {
-            num_beams: self.beams.unwrap_or(1),
-            length_penalty: self.length_penalty,
-            ..BeamConfig::default()
-        };
-        let checked = self.sampling(vocab_size).check(vocab_size);
-        if let Err(error) = checked.and_then(|()| beams.check(vocab_size)) {
+        let mut checked = self.sampling(vocab_size).check(vocab_size);
+        if let Some(beams) = self.beams(Vec::new()) {
+            checked = checked.and_then(|()| beams.check(vocab_size));
+        }
+        if let Err(error) = checked {
             return Err(Usage(error.to_string()).into());
         }
         if self.stop.iter().any(String::is_empty) {
@@ -185,13 +183,13 @@ impl GenerateArgs {
         }
     }
 
-    /// How several continuations are followed, if they are.
-    pub(crate) fn beams(&self, vocabulary: &Vocabulary) -> Option<BeamConfig> {
+    /// How several continuations are followed, if they are, each until one of `stop_ids`.
+    pub(crate) fn beams(&self, stop_ids: Vec<u32>) -> Option<BeamConfig> {
         self.beams.map(|num_beams| BeamConfig {
             num_beams,
             max_new_tokens: self.max_new_tokens,
             length_penalty: self.length_penalty,
-            stop_ids: self.stop_ids(vocabulary),
+            stop_ids,
         })
     }
 

@@ -59,7 +59,7 @@ impl<'m> Session<'m> {
         let vocab_size = model.config().vocab_size;
         // Before anything is shown.
         args.sampling(vocab_size).check(vocab_size)?;
-        if let Some(beams) = args.beams(vocabulary) {
+        if let Some(beams) = args.beams(args.stop_ids(vocabulary)) {
             beams.check(vocab_size)?;
             let &GptConfig {
                 n_layers,
@@ -130,7 +130,7 @@ impl<'m> Session<'m> {
         &mut self,
         show: &mut dyn FnMut(&str) -> io::Result<()>,
     ) -> Result<Continued> {
-        match self.args.beams(self.vocabulary) {
+        match self.args.beams(self.args.stop_ids(self.vocabulary)) {
             Some(config) => {
                 let best = self.beam(&config)?;
                 show(&best.text)?;
