@@ -105,8 +105,11 @@ impl Weight for bf16 {
     unsafe fn load8(at: *const Self) -> __m256 {
         // SAFETY: the caller's promise; the load asks for no alignment.
         unsafe {
-            let halves = _mm_loadu_si128(at.cast());
-            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(halves)))
+            // The upper halves of lanes; both unpackings are one shuffle once compiled.
+            let (halves, zeros) = (_mm_loadu_si128(at.cast()), _mm_setzero_si128());
+            let first = _mm_unpacklo_epi16(zeros, halves);
+            let last = _mm_unpackhi_epi16(zeros, halves);
+            _mm256_castsi256_ps(_mm256_set_m128i(last, first))
         }
     }
 }
