@@ -69,10 +69,14 @@ fn rest<W: Weight>(x: &[f32], w: &[W]) -> f32 {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{__m256, __m512};
+    use std::ops::Range;
 
     use super::{LANES, Weight, rest};
     use crate::prefetch::{self, STREAMS};
     use crate::register::Widening;
+
+    /// Columns of rows whose halves of lanes are taken one after the other: the first cache has the lines that both share.
+    const PIECE: usize = 8 * LANES;
 
     /// The loop for one instruction set.
     pub(super) trait Kernel {
@@ -224,29 +228,20 @@ mod x86 {
         ahead: usize,
     ) -> [[f32; S]; R] {
         let whole = x[0].len() - x[0].len() % LANES;
-        // SAFETY: `at + V::LANES <= whole`, at most the length of each row of `x` and of weights; and the caller's promise.
+        // SAFETY: `whole` is at most the length of each row of `x` and of weights; and the caller's promise.
         unsafe {
             let mut sums = [[[V::splat(0.0); S]; R]; K];
-            for at in (0..whole).step_by(LANES) {
-                for w in if ahead > 0 { &w[..] } else { &[] } {
-                    for line in (0..LANES).step_by(64 / size_of::<W>()) {
-                        let w = w.as_ptr().wrapping_add(at + line);
-                        match S {
-                            1 => prefetch::stream(w, ahead),
-                            _ => prefetch::line(w, ahead),
-                        }
+            if V::LANES == 8 && S == STREAMS && size_of::<W>() == 2 {
+                // The sums and what is widened need more registers than there are with AVX2: the lanes' halves one after the other.
+                for first in (0..whole).step_by(PIECE) {
+                    let piece = first..whole.min(first + PIECE);
+                    for (half, sums) in sums.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                        let asked = half * S / 2..(half + 1) * S / 2;
+                        add_products(x, w, (piece.clone(), half), (asked, ahead), sums);
                     }
                 }
-                for (k, sums) in sums.iter_mut().enumerate() {
-                    let at = at + k * V::LANES;
-                    for r in 0..R {
-                        let x = V::load(x[r].as_ptr().add(at));
-                        for s in 0..S {
-                            let w = V::widen(w[s].as_ptr().add(at));
-                            sums[r][s] = sums[r][s].add_product(x, w);
-                        }
-                    }
-                }
+            } else {
+                add_products(x, w, (0..whole, 0), (0..S, ahead), &mut sums);
             }
             let mut dots = [[0.0; S]; R];
             for r in 0..R {
@@ -260,6 +255,52 @@ mod x86 {
             }
             dots
         }
+    }
+
+    /// Adds the products of some columns to the `part`th K of the registers that make [`LANES`], and asks for some of the rows of weights.
+    ///
+    /// # Safety
+    /// As [`Kernel::dots`]; the columns must be whole chunks of [`LANES`].
+    #[inline(always)]
+    unsafe fn add_products<
+        V: Widening,
+        const K: usize,
+        W: Weight,
+        const R: usize,
+        const S: usize,
+    >(
+        x: [&[f32]; R],
+        w: [&[W]; S],
+        (columns, part): (Range<usize>, usize),
+        (asked, ahead): (Range<usize>, usize),
+        sums: &mut [[[V; S]; R]; K],
+    ) {
+        let mut own = *sums; // in registers
+        for at in columns.step_by(LANES) {
+            for w in if ahead > 0 { &w[asked.clone()] } else { &[] } {
+                for line in (0..LANES).step_by(64 / size_of::<W>()) {
+                    let w = w.as_ptr().wrapping_add(at + line);
+                    match S {
+                        1 => prefetch::stream(w, ahead),
+                        _ => prefetch::line(w, ahead),
+                    }
+                }
+            }
+            for (k, own) in own.iter_mut().enumerate() {
+                let at = at + (part * K + k) * V::LANES;
+                for r in 0..R {
+                    // SAFETY: a chunk ends within each row of `x` and of weights; and the caller's promise.
+                    unsafe {
+                        let x = V::load(x[r].as_ptr().add(at));
+                        for s in 0..S {
+                            let w = V::widen(w[s].as_ptr().add(at));
+                            own[r][s] = own[r][s].add_product(x, w);
+                        }
+                    }
+                }
+            }
+        }
+        *sums = own;
     }
 
     /// Joins the lanes in the order of the plain version.
