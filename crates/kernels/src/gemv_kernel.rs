@@ -336,7 +336,7 @@ pub(crate) mod tests {
     /// # Safety
     /// The CPU must have the instructions.
     #[cfg(target_arch = "x86_64")]
-    unsafe fn check<K: x86::Kernel>(x: [&[f32]; 2], w: &[f32], expected: &[f32]) {
+    unsafe fn check<K: x86::Kernel, W: Weight>(x: [&[f32]; 2], w: &[W], expected: &[f32]) {
         let (n, m) = (x[0].len(), expected.len() / 2);
         for side_by_side in [false, true] {
             let mut y = vec![0.5; 2 * m];
@@ -355,23 +355,29 @@ pub(crate) mod tests {
 
     #[test]
     fn every_instruction_set_gives_the_bits_of_the_plain_loop() {
-        for (n, m) in [(1, 1), (63, 3), (64, 2), (200, 40), (768, 9)] {
-            let (x, w) = (numbers(2 * n, 13, 31), numbers(n * m, 7, 29));
-            let rows = [&x[..n], &x[n..]];
-            let (mut y, mut expected) = (vec![0.5; 2 * m], vec![0.5; 2 * m]);
-            block(rows, &w, &mut y, 2);
-            block_plain(rows, &w, &mut expected, 2);
-            assert_eq!(y, expected, "{n} x {m}");
-            #[cfg(target_arch = "x86_64")]
-            if has_avx2() {
-                // SAFETY: the CPU has the instructions.
-                unsafe { check::<x86::Avx2>(rows, &w, &expected) };
-            }
-            #[cfg(target_arch = "x86_64")]
-            if is_x86_feature_detected!("avx512f") {
-                // SAFETY: as above.
-                unsafe { check::<x86::Avx512>(rows, &w, &expected) };
+        fn check_all<W: Weight>() {
+            for (n, m) in [(1, 1), (63, 3), (64, 2), (200, 40), (768, 9), (1000, 13)] {
+                let (x, w) = (numbers(2 * n, 13, 31), numbers(n * m, 7, 29));
+                let w: Vec<W> = w.into_iter().map(W::nearest).collect();
+                let rows = [&x[..n], &x[n..]];
+                let (mut y, mut expected) = (vec![0.5; 2 * m], vec![0.5; 2 * m]);
+                block(rows, &w, &mut y, 2);
+                block_plain(rows, &w, &mut expected, 2);
+                assert_eq!(y, expected, "{n} x {m}");
+                #[cfg(target_arch = "x86_64")]
+                if has_avx2() {
+                    // SAFETY: the CPU has the instructions.
+                    unsafe { check::<x86::Avx2, W>(rows, &w, &expected) };
+                }
+                #[cfg(target_arch = "x86_64")]
+                if is_x86_feature_detected!("avx512f") {
+                    // SAFETY: as above.
+                    unsafe { check::<x86::Avx512, W>(rows, &w, &expected) };
+                }
             }
         }
+        check_all::<f32>();
+        check_all::<half::bf16>();
+        check_all::<half::f16>();
     }
 }
