@@ -9,7 +9,6 @@ use crate::register::Widening;
 
 /// Columns of rows, some of whose lanes are taken after the others: the first cache has the lines that they share.
 const PIECE: usize = 8 * LANES;
-const TWICE_STREAMS: usize = 2 * STREAMS;
 
 /// The loop for one instruction set.
 pub(super) trait Kernel {
@@ -170,9 +169,9 @@ unsafe fn at_once<V: Widening, const K: usize, W: Weight, const R: usize, const 
     unsafe {
         let mut sums = [[[V::splat(0.0); S]; R]; K];
         // With AVX2 16 registers are too few for the sums of four rows with two, and for those with one and what 16 bits are widened to.
-        match (V::LANES, R * S, size_of::<W>()) {
-            (8, TWICE_STREAMS, _) => in_pieces::<V, K, 1, W, R, S>(x, w, whole, ahead, &mut sums),
-            (8, STREAMS, 2) => in_pieces::<V, K, 2, W, R, S>(x, w, whole, ahead, &mut sums),
+        match (V::LANES, R, S, size_of::<W>()) {
+            (8, 2, STREAMS, _) => in_pieces::<V, K, 1, W, R, S>(x, w, whole, ahead, &mut sums),
+            (8, 1, STREAMS, 2) => in_pieces::<V, K, 2, W, R, S>(x, w, whole, ahead, &mut sums),
             _ => add_products(x, w, (0..whole, 0), (0..S, ahead), &mut sums),
         }
         let mut dots = [[0.0; S]; R];
