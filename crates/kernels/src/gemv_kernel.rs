@@ -10,6 +10,8 @@ use crate::weight::Weight;
 use crate::{prefetch, weight::has_avx2};
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod pairs;
+#[cfg(target_arch = "x86_64")]
 mod x86;
 
 const LANES: usize = 32;
@@ -81,7 +83,7 @@ pub(crate) mod tests {
     /// # Safety
     /// The CPU must have the instructions.
     #[cfg(target_arch = "x86_64")]
-    unsafe fn check<K: x86::Kernel, W: Weight>(x: [&[f32]; 3], w: &[W], expected: &[f32]) {
+    unsafe fn check<K: x86::Kernel<W>, W: Weight>(x: [&[f32]; 3], w: &[W], expected: &[f32]) {
         let (n, m) = (x[0].len(), expected.len() / 3);
         for side_by_side in [false, true] {
             let mut y = vec![0.5; 3 * m];

@@ -160,13 +160,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_said_in_a_format_is_near_it() {
-        fn f16(w: f32) -> f32 {
+        fn f16(w: f32, x: f32) -> f32 {
+            let row =
+                |first| Array2::from_shape_fn((1, 32), |(_, j)| if j == 0 { first } else { 0.0 });
             let mut y = Array2::zeros((1, 1));
-            F16Matrix::from_f32(&array![[w]]).matmul_rows(&array![[1.0]], y.view_mut());
+            F16Matrix::from_f32(&row(w)).matmul_rows(&row(x), y.view_mut());
             y[[0, 0]]
         }
-        assert_eq!([1e6, -1e30].map(f16), [65504.0, -65504.0]);
-        assert!(f16(f32::NAN).is_nan());
+        assert_eq!([1e6, -1e30].map(|w| f16(w, 1.0)), [65504.0, -65504.0]);
+        assert_eq!(
+            [1e6, -1e30, f32::INFINITY].map(|x| f16(1.0, x)),
+            [1e6, -1e30, f32::INFINITY]
+        );
+        assert!(f16(f32::NAN, 1.0).is_nan() && f16(1.0, f32::NAN).is_nan());
         for (w, nearest) in [(6e5, 524032.0), (1e30, 524032.0), (-f32::MAX, -524032.0)] {
             let mut y = Array2::zeros((1, 1)); // eight times the largest f16
             Int4Matrix::from_f32(&array![[w]]).matmul_rows(&array![[1.0]], y.view_mut());

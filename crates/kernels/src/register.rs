@@ -16,14 +16,21 @@ pub(crate) trait Register: Copy {
     unsafe fn add_product(self, a: Self, b: Self) -> Self;
 }
 
-/// One that weights in any format are widened to.
+/// One whose lanes can be summed.
 #[cfg(target_arch = "x86_64")]
-pub(crate) trait Widening: Register {
-    /// The values of as many weights as there are lanes
-    unsafe fn widen<W: Weight>(at: *const W) -> Self;
+pub(crate) trait Summed: Register {
     unsafe fn plus(self, other: Self) -> Self;
     /// The sum of its lanes, halves added to halves
     unsafe fn sum(self) -> f32;
+}
+
+/// One that weights are widened to.
+#[cfg(target_arch = "x86_64")]
+pub(crate) trait Widening<W>: Summed {
+    /// How many the processor has room for.
+    const COUNT: usize;
+    /// The values of as many weights as there are lanes
+    unsafe fn widen(at: *const W) -> Self;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -79,12 +86,18 @@ impl Register for __m256 {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Widening for __m512 {
+impl<W: Weight> Widening<W> for __m512 {
+    const COUNT: usize = 32;
+
     #[inline(always)]
-    unsafe fn widen<W: Weight>(at: *const W) -> Self {
+    unsafe fn widen(at: *const W) -> Self {
         // SAFETY: the caller's promise.
         unsafe { W::load16(at) }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Summed for __m512 {
     #[inline(always)]
     unsafe fn plus(self, other: Self) -> Self {
         // SAFETY: the caller's promise.
@@ -103,12 +116,18 @@ impl Widening for __m512 {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Widening for __m256 {
+impl<W: Weight> Widening<W> for __m256 {
+    const COUNT: usize = 16;
+
     #[inline(always)]
-    unsafe fn widen<W: Weight>(at: *const W) -> Self {
+    unsafe fn widen(at: *const W) -> Self {
         // SAFETY: the caller's promise.
         unsafe { W::load8(at) }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Summed for __m256 {
     #[inline(always)]
     unsafe fn plus(self, other: Self) -> Self {
         // SAFETY: the caller's promise.

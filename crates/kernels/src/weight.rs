@@ -30,6 +30,11 @@ pub(crate) trait Weight: Copy + Send + Sync {
         None
     }
 
+    /// The weights themselves, if they are f16.
+    fn as_f16(_: &[Self]) -> Option<&[f16]> {
+        None
+    }
+
     /// The values of 16 of them.
     ///
     /// # Safety
@@ -132,6 +137,10 @@ impl Weight for f16 {
     fn nearest(value: f32) -> Self {
         let largest = Self::MAX.to_f32();
         Self::from_f32(value.clamp(-largest, largest))
+    }
+
+    fn as_f16(weights: &[Self]) -> Option<&[f16]> {
+        Some(weights)
     }
 
     #[cfg(target_arch = "x86_64")]

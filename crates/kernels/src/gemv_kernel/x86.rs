@@ -3,15 +3,16 @@
 use std::arch::x86_64::{__m256, __m512};
 use std::ops::Range;
 
-use super::{LANES, Weight, rest};
+use super::{LANES, rest};
 use crate::prefetch::{self, STREAMS};
-use crate::register::Widening;
+use crate::register::{Summed, Widening};
+use crate::weight::Weight;
 
 /// Columns of rows, some of whose lanes are taken after the others: the first cache has the lines that they share.
 const PIECE: usize = 8 * LANES;
 
 /// The loop for one instruction set.
-pub(super) trait Kernel {
+pub(super) trait Kernel<W> {
     /// How many bytes ahead of its reading each of several rows is asked for; the processor fetches further ahead by itself
     const NEAR: usize;
 
@@ -19,7 +20,7 @@ pub(super) trait Kernel {
     ///
     /// # Safety
     /// All rows must have one length, and the CPU the instructions.
-    unsafe fn dots<W: Weight, const R: usize, const S: usize>(
+    unsafe fn dots<const R: usize, const S: usize>(
         x: [&[f32]; R],
         w: [&[W]; S],
         ahead: usize,
@@ -28,11 +29,11 @@ pub(super) trait Kernel {
 
 pub(super) struct Avx512;
 
-impl Kernel for Avx512 {
+impl<W: Weight> Kernel<W> for Avx512 {
     const NEAR: usize = 256; // measured on Zen 4
 
     #[target_feature(enable = "avx512f")]
-    unsafe fn dots<W: Weight, const R: usize, const S: usize>(
+    unsafe fn dots<const R: usize, const S: usize>(
         x: [&[f32]; R],
         w: [&[W]; S],
         ahead: usize,
@@ -49,11 +50,11 @@ impl Kernel for Avx512 {
 
 pub(super) struct Avx2;
 
-impl Kernel for Avx2 {
+impl<W: Weight> Kernel<W> for Avx2 {
     const NEAR: usize = 512; // measured on Zen 3
 
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn dots<W: Weight, const R: usize, const S: usize>(
+    unsafe fn dots<const R: usize, const S: usize>(
         x: [&[f32]; R],
         w: [&[W]; S],
         ahead: usize,
@@ -72,7 +73,7 @@ impl Kernel for Avx2 {
 ///
 /// # Safety
 /// The CPU must have the instructions.
-pub(super) unsafe fn block<K: Kernel, W: Weight, const R: usize>(
+pub(super) unsafe fn block<K: Kernel<W>, W: Weight, const R: usize>(
     x: [&[f32]; R],
     w: &[W],
     y: &mut [f32],
@@ -96,7 +97,7 @@ pub(super) unsafe fn block<K: Kernel, W: Weight, const R: usize>(
 ///
 /// # Safety
 /// As [`block`].
-pub(super) unsafe fn rows<K: Kernel, W: Weight, const R: usize, const S: usize>(
+pub(super) unsafe fn rows<K: Kernel<W>, W: Weight, const R: usize, const S: usize>(
     x: [&[f32]; R],
     w: &[W],
     y: &mut [f32],
@@ -126,8 +127,8 @@ pub(super) unsafe fn rows<K: Kernel, W: Weight, const R: usize, const S: usize>(
 /// # Safety
 /// As [`Kernel::dots`].
 #[inline(always)]
-unsafe fn some_at_once<
-    V: Widening,
+pub(super) unsafe fn some_at_once<
+    V: Widening<W>,
     const K: usize,
     W: Weight,
     const R: usize,
@@ -159,7 +160,7 @@ unsafe fn some_at_once<
 /// # Safety
 /// As [`Kernel::dots`].
 #[inline(always)]
-unsafe fn at_once<V: Widening, const K: usize, W: Weight, const R: usize, const S: usize>(
+unsafe fn at_once<V: Widening<W>, const K: usize, W: Weight, const R: usize, const S: usize>(
     x: [&[f32]; R],
     w: [&[W]; S],
     ahead: usize,
@@ -169,9 +170,21 @@ unsafe fn at_once<V: Widening, const K: usize, W: Weight, const R: usize, const 
     unsafe {
         let mut sums = [[[V::splat(0.0); S]; R]; K];
         // With AVX2 16 registers are too few for the sums of four rows with two, and for those with one and what 16 bits are widened to.
-        match (V::LANES, R, S, size_of::<W>()) {
-            (8, 2, STREAMS, _) => in_pieces::<V, K, 1, W, R, S>(x, w, whole, ahead, &mut sums),
-            (8, 1, STREAMS, 2) => in_pieces::<V, K, 2, W, R, S>(x, w, whole, ahead, &mut sums),
+        match (V::COUNT, R, S, size_of::<W>()) {
+            (16, 2, STREAMS, _) => {
+                in_pieces::<V, K, 1, W, R, S>(x, w, (whole, PIECE), ahead, &mut sums)
+            }
+            (16, 1, STREAMS, 2) => {
+                in_pieces::<V, K, 2, W, R, S>(x, w, (whole, PIECE), ahead, &mut sums)
+            }
+            (8, _, STREAMS, _) => {
+                // As long as the first cache allows, as each end costs time; each asks for all of the next one.
+                let piece = whole.div_ceil(whole.div_ceil(4 * PIECE).max(1));
+                let piece = piece.next_multiple_of(LANES).max(LANES);
+                let ahead = piece * size_of::<W>();
+                std::hint::assert_unchecked(ahead > 0);
+                in_pieces::<V, K, 1, W, R, S>(x, w, (whole, piece), ahead, &mut sums)
+            }
             _ => add_products(x, w, (0..whole, 0), (0..S, ahead), &mut sums),
         }
         let mut dots = [[0.0; S]; R];
@@ -194,7 +207,7 @@ unsafe fn at_once<V: Widening, const K: usize, W: Weight, const R: usize, const 
 /// As [`Kernel::dots`].
 #[inline(always)]
 unsafe fn in_pieces<
-    V: Widening,
+    V: Widening<W>,
     const K: usize,
     const G: usize,
     W: Weight,
@@ -203,12 +216,12 @@ unsafe fn in_pieces<
 >(
     x: [&[f32]; R],
     w: [&[W]; S],
-    whole: usize,
+    (whole, piece): (usize, usize),
     ahead: usize,
     sums: &mut [[[V; S]; R]; K],
 ) {
-    for first in (0..whole).step_by(PIECE) {
-        let piece = first..whole.min(first + PIECE);
+    for first in (0..whole).step_by(piece) {
+        let piece = first..whole.min(first + piece);
         for (part, sums) in sums.as_chunks_mut::<G>().0.iter_mut().enumerate() {
             let asked = part * S * G / K..(part + 1) * S * G / K;
             // SAFETY: the caller's promise.
@@ -222,7 +235,13 @@ unsafe fn in_pieces<
 /// # Safety
 /// As [`Kernel::dots`]; the columns must be whole chunks of [`LANES`].
 #[inline(always)]
-unsafe fn add_products<V: Widening, const K: usize, W: Weight, const R: usize, const S: usize>(
+unsafe fn add_products<
+    V: Widening<W>,
+    const K: usize,
+    W: Weight,
+    const R: usize,
+    const S: usize,
+>(
     x: [&[f32]; R],
     w: [&[W]; S],
     (columns, part): (Range<usize>, usize),
@@ -262,7 +281,7 @@ unsafe fn add_products<V: Widening, const K: usize, W: Weight, const R: usize, c
 /// # Safety
 /// As [`Kernel::dots`].
 #[inline(always)]
-unsafe fn sum<V: Widening, const K: usize>(sums: [V; K]) -> f32 {
+unsafe fn sum<V: Summed, const K: usize>(sums: [V; K]) -> f32 {
     let mut sums = &mut { sums }[..];
     while sums.len() > 1 {
         let (low, high) = sums.split_at_mut(sums.len() / 2);
