@@ -53,7 +53,7 @@ fn in_pairs(x: &[f32]) -> Option<Vec<f32>> {
     finite.then_some(pairs)
 }
 
-/// Whether f16 is converted more slowly than integers are computed with: on Zen 1 and 2, which are AMD's family 23.
+/// Whether f16 is converted more slowly than integers are computed with: on AMD's family 23, Zen 1 and 2 (measured on Zen 1).
 fn converts_slowly() -> bool {
     static OF_THIS: OnceLock<bool> = OnceLock::new();
     *OF_THIS.get_or_init(|| {
