@@ -250,12 +250,14 @@ unsafe fn add_products<
 ) {
     let mut own = *sums; // in registers
     for at in columns.step_by(LANES) {
-        for w in if ahead > 0 { &w[asked.clone()] } else { &[] } {
-            for line in (0..LANES).step_by(64 / size_of::<W>()) {
-                let w = w.as_ptr().wrapping_add(at + line);
-                match S {
-                    1 => prefetch::stream(w, ahead),
-                    _ => prefetch::line(w, ahead),
+        if ahead > 0 {
+            for w in &w[asked.clone()] {
+                for line in (0..LANES).step_by(64 / size_of::<W>()) {
+                    let w = w.as_ptr().wrapping_add(at + line);
+                    match S {
+                        1 => prefetch::stream(w, ahead),
+                        _ => prefetch::line(w, ahead),
+                    }
                 }
             }
         }
