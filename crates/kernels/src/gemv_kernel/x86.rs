@@ -182,7 +182,6 @@ unsafe fn at_once<V: Widening<W>, const K: usize, W: Weight, const R: usize, con
                 let piece = whole.div_ceil(whole.div_ceil(4 * PIECE).max(1));
                 let piece = piece.next_multiple_of(LANES).max(LANES);
                 let ahead = piece * size_of::<W>();
-                std::hint::assert_unchecked(ahead > 0);
                 in_pieces::<V, K, 1, W, R, S>(x, w, (whole, piece), ahead, &mut sums)
             }
             _ => add_products(x, w, (0..whole, 0), (0..S, ahead), &mut sums),
