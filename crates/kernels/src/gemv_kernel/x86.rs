@@ -169,7 +169,7 @@ unsafe fn at_once<V: Widening<W>, const K: usize, W: Weight, const R: usize, con
     // SAFETY: `whole` is at most the length of each row of `x` and of weights; and the caller's promise.
     unsafe {
         let mut sums = [[[V::splat(0.0); S]; R]; K];
-        // With AVX2 16 registers are too few for the sums of four rows with two, and for those with one and what 16 bits are widened to.
+        // With AVX2 16 registers are too few for the sums of four rows with two, and for those with one and what 16 bits are widened to; numbers in pairs take two each.
         match (V::COUNT, R, S, size_of::<W>()) {
             (16, 2, STREAMS, _) => {
                 in_pieces::<V, K, 1, W, R, S>(x, w, (whole, PIECE), ahead, &mut sums)
