@@ -22,14 +22,17 @@ pub type F16Matrix = PackedMatrix<Halves<f16>>;
 pub struct Halves<T> {
     /// (outputs, inputs) row-major
     weights: Vec<T>,
+    /// Whether all were, before they were rounded.
     finite: bool,
 }
 
 impl<T: Weight> Format for Halves<T> {
     fn from_f32(weight: &ArrayRef2<f32>) -> Self {
-        let mut weights: Vec<T> = room(weight.len());
-        weights.extend(weight.iter().map(|&w| T::nearest(w)));
-        let finite = weights.iter().all(|w| w.value().is_finite());
+        let (mut weights, mut finite) = (room(weight.len()), true);
+        weights.extend(weight.iter().map(|&w| {
+            finite &= w.is_finite();
+            T::nearest(w)
+        }));
         Self { weights, finite }
     }
 

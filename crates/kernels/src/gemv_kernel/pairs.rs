@@ -13,7 +13,7 @@ use multiversion::multiversion;
 use super::LANES;
 use super::x86::{self, Kernel, some_at_once};
 use crate::prefetch;
-use crate::register::{Register, Summed, Widening};
+use crate::register::{Register, Summed, Widening, halved, sum_of_four};
 use crate::weight::has_avx2;
 
 /// 2^112: the exponents' biases are 127 and 15.
@@ -25,7 +25,8 @@ pub(crate) struct Row(Vec<f32>);
 impl Row {
     /// None where other loops are faster, or where a number times [`SCALE`] is not finite.
     pub(crate) fn new(x: &[f32]) -> Option<Self> {
-        (!x.is_empty() && has_avx2() && converts_slowly()).then(|| in_pairs(x).map(Self))?
+        let faster = !x.is_empty() && has_avx2() && converts_slowly();
+        if faster { in_pairs(x).map(Self) } else { None }
     }
 
     /// As [`super::block`], for this row and finite weights.
@@ -35,6 +36,7 @@ impl Row {
     }
 }
 
+/// What a [`Row`] has; the columns after the last whole [`LANES`] stay as they are.
 #[multiversion(targets("x86_64+avx2"))]
 fn in_pairs(x: &[f32]) -> Option<Vec<f32>> {
     let mut pairs = x.to_vec();
@@ -66,7 +68,7 @@ fn converts_slowly() -> bool {
 struct InPairs;
 
 impl Kernel<f16> for InPairs {
-    const NEAR: usize = 512;
+    const NEAR: usize = 0; // not used: each piece asks for the next one
 
     #[target_feature(enable = "avx2,fma")]
     unsafe fn dots<const R: usize, const S: usize>(
@@ -124,18 +126,9 @@ impl Summed for Pairs {
         // SAFETY: the caller's promise.
         unsafe {
             let Self([evens, odds]) = self;
-            let evens = _mm_add_ps(
-                _mm256_castps256_ps128(evens),
-                _mm256_extractf128_ps::<1>(evens),
-            );
-            let odds = _mm_add_ps(
-                _mm256_castps256_ps128(odds),
-                _mm256_extractf128_ps::<1>(odds),
-            );
+            let (evens, odds) = (halved(evens), halved(odds));
             let (low, high) = (_mm_unpacklo_ps(evens, odds), _mm_unpackhi_ps(evens, odds));
-            let four = _mm_add_ps(low, high);
-            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+            sum_of_four(_mm_add_ps(low, high))
         }
     }
 }

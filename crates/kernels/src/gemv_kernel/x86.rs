@@ -181,7 +181,7 @@ unsafe fn at_once<V: Widening<W>, const K: usize, W: Weight, const R: usize, con
                 // As long as the first cache allows, as each end costs time; each asks for all of the next one.
                 let piece = whole.div_ceil(whole.div_ceil(4 * PIECE).max(1));
                 let piece = piece.next_multiple_of(LANES).max(LANES);
-                let ahead = piece * size_of::<W>();
+                let ahead = (piece * size_of::<W>()).max(1); // which says that it is not 0
                 in_pieces::<V, K, 1, W, R, S>(x, w, (whole, piece), ahead, &mut sums)
             }
             _ => add_products(x, w, (0..whole, 0), (0..S, ahead), &mut sums),
