@@ -5,7 +5,6 @@
 //! Both are exact: the bits are those of the other loops.
 
 use std::arch::x86_64::*;
-use std::sync::OnceLock;
 
 use half::f16;
 use multiversion::multiversion;
@@ -14,7 +13,7 @@ use super::LANES;
 use super::x86::{self, Kernel, some_at_once};
 use crate::prefetch;
 use crate::register::{Register, Summed, Widening, halved, sum_of_four};
-use crate::weight::has_avx2;
+use crate::weight::{converts_slowly, has_avx2};
 
 /// 2^112: the exponents' biases are 127 and 15.
 const SCALE: f32 = f32::from_bits((127 + 127 - 15) << 23);
@@ -53,15 +52,6 @@ fn in_pairs(x: &[f32]) -> Option<Vec<f32>> {
         }
     }
     finite.then_some(pairs)
-}
-
-/// Whether f16 is converted more slowly than integers are computed with: on AMD's family 23, Zen 1 and 2 (measured on Zen 1).
-fn converts_slowly() -> bool {
-    static OF_THIS: OnceLock<bool> = OnceLock::new();
-    *OF_THIS.get_or_init(|| {
-        let version = __cpuid(1).eax;
-        (version >> 8 & 15, version >> 20 & 255) == (15, 23 - 15) // no other maker's
-    })
 }
 
 /// The loop with AVX2 for a [`Row`].

@@ -62,8 +62,10 @@ impl<W: Weight> Kernel<W> for Avx2 {
         // SAFETY: the caller's promise.
         unsafe {
             match S {
-                1 => some_at_once::<__m256, { LANES / 8 }, W, R, S, 1>(x, w, ahead),
-                _ => some_at_once::<__m256, { LANES / 8 }, W, R, S, 2>(x, w, ahead),
+                STREAMS if W::widens_slowly() => {
+                    some_at_once::<__m256, { LANES / 8 }, W, R, S, 2>(x, w, ahead)
+                }
+                _ => some_at_once::<__m256, { LANES / 8 }, W, R, S, 1>(x, w, ahead),
             }
         }
     }
@@ -169,12 +171,12 @@ unsafe fn at_once<V: Widening<W>, const K: usize, W: Weight, const R: usize, con
     // SAFETY: `whole` is at most the length of each row of `x` and of weights; and the caller's promise.
     unsafe {
         let mut sums = [[[V::splat(0.0); S]; R]; K];
-        // With AVX2 16 registers are too few for the sums of four rows with two, and for those with one and what 16 bits are widened to; numbers in pairs take two each.
-        match (V::COUNT, R, S, size_of::<W>()) {
+        // With AVX2 16 registers are too few for the sums of four rows with two, and for those with one and what it takes to widen bf16; numbers in pairs take two each.
+        match (V::COUNT, R, S, W::IN_STEPS) {
             (16, 2, STREAMS, _) => {
                 in_pieces::<V, K, 1, W, R, S>(x, w, (whole, PIECE), ahead, &mut sums)
             }
-            (16, 1, STREAMS, 2) => {
+            (16, 1, STREAMS, true) => {
                 in_pieces::<V, K, 2, W, R, S>(x, w, (whole, PIECE), ahead, &mut sums)
             }
             (8, _, STREAMS, _) => {
