@@ -14,7 +14,7 @@ pub(crate) trait Weight: Copy + Send + Sync {
     #[cfg(target_arch = "x86_64")]
     const IN_STEPS: bool = false;
 
-    /// Whether that takes so long that rows of activations had better share it.
+    /// Whether widening takes so long that rows of activations had better share it.
     #[cfg(target_arch = "x86_64")]
     fn widens_slowly() -> bool {
         Self::IN_STEPS
