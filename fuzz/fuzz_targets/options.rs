@@ -6,26 +6,26 @@
 #![no_main]
 #![allow(dead_code, unexpected_cfgs)] // what of these modules only `gpt` uses, and its features
 
-#[path = "../../crates/cli/src/failure.rs"]
+#[path = "../../crates/tools/cli/src/failure.rs"]
 mod failure;
-#[path = "../../crates/cli/src/ids.rs"]
+#[path = "../../crates/tools/cli/src/ids.rs"]
 mod ids;
-#[path = "../../crates/cli/src/memory.rs"]
+#[path = "../../crates/tools/cli/src/memory.rs"]
 mod memory;
-#[path = "../../crates/cli/src/numbers.rs"]
+#[path = "../../crates/tools/cli/src/numbers.rs"]
 mod numbers;
-#[path = "../../crates/cli/src/output.rs"]
+#[path = "../../crates/tools/cli/src/output.rs"]
 mod output;
-#[path = "../../crates/cli/src/presets.rs"]
+#[path = "../../crates/tools/cli/src/presets.rs"]
 mod presets;
-#[path = "../../crates/cli/src/ranks.rs"]
+#[path = "../../crates/tools/cli/src/ranks.rs"]
 mod ranks;
-#[path = "../../crates/cli/src/threads.rs"]
+#[path = "../../crates/tools/cli/src/threads.rs"]
 mod threads;
-#[path = "../../crates/cli/src/vocabulary.rs"]
+#[path = "../../crates/tools/cli/src/vocabulary.rs"]
 mod vocabulary;
 
-#[path = "../../crates/cli/src/train"]
+#[path = "../../crates/tools/cli/src/train"]
 mod gpt_train {
     pub(crate) mod config_file;
     pub(crate) mod log;

@@ -4,18 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+/// Their folders, below `crates`.
 const LIBRARIES: [&str; 13] = [
     "torch-rng",
     "tokenizer",
-    "model-tokenizer",
-    "atomic-file",
-    "kernels",
-    "caching-alloc",
+    "files/model-tokenizer",
+    "files/atomic-file",
+    "engine/kernels",
+    "engine/caching-alloc",
     "tensor-ops",
     "dataloader",
     "attention",
     "gpt",
-    "checkpoint",
+    "files/checkpoint",
     "generate",
     "train",
 ];
@@ -26,22 +27,19 @@ fn each_library_works_as_the_only_dependency_of_a_package_outside_the_workspace(
         .parent()
         .expect("tests/ is in the workspace");
     let outside = tempfile::tempdir().expect("a temporary folder");
-    for library in LIBRARIES {
+    for folder in LIBRARIES {
+        let folder = root.join("crates").join(folder);
+        let library = folder.file_name().and_then(|name| name.to_str());
+        let library = library.expect("a folder is called as its crate");
         let package = outside.path().join(library);
-        let readme = fs::read_to_string(root.join("crates").join(library).join("README.md"))
-            .expect("each crate has a README");
+        let readme = fs::read_to_string(folder.join("README.md")).expect("each crate has a README");
         let examples: Vec<String> = rust_blocks(&readme);
         assert!(
             !examples.is_empty(),
             "{library}: its README has no Rust example"
         );
         for example in examples {
-            write_package(
-                &package,
-                &root.join("crates").join(library),
-                library,
-                &example,
-            );
+            write_package(&package, &folder, library, &example);
             // The workspace's versions, which are downloaded already.
             fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock"))
                 .expect("the workspace's lock file");

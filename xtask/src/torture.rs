@@ -1,6 +1,6 @@
 //! `cargo xtask torture`: the long forms of the tests that attack `gpt` and a run, with the figures of docs/reliability.md.
 //!
-//! What they try, and what they count as a fault, is in `crates/cli/tests/torture` and `crates/train/tests/kill.rs`.
+//! What they try, and what they count as a fault, is in `crates/tools/cli/tests/torture` and `crates/train/tests/kill.rs`.
 
 use std::process::Command;
 

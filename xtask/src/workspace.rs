@@ -13,6 +13,24 @@ pub(crate) fn root() -> PathBuf {
         .to_path_buf()
 }
 
+/// The folder of the crate of this name: one of the book's, or one in a group beside them.
+pub(crate) fn crate_folder(root: &Path, name: &str) -> Option<PathBuf> {
+    let name = name.replace('_', "-");
+    crate_folders(root)
+        .into_iter()
+        .find(|folder| folder.ends_with(&name))
+}
+
+/// The folders of all crates below `crates`, sorted.
+pub(crate) fn crate_folders(root: &Path) -> Vec<PathBuf> {
+    let crates = root.join("crates");
+    files_below(&crates, "toml")
+        .iter()
+        .filter(|path| path.ends_with("Cargo.toml"))
+        .filter_map(|path| Some(path.parent()?.to_path_buf()))
+        .collect()
+}
+
 /// All files below `folder` whose name ends with `extension`, sorted, build outputs left out.
 pub(crate) fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();

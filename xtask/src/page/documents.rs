@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use notebooks::{PROGRAMS, Program};
 
-use crate::workspace::{files_below, root};
+use crate::workspace::{crate_folder, crate_folders, files_below, root};
 
 /// A row of the map.
 pub(super) struct Row {
@@ -137,16 +137,15 @@ pub(super) fn documentation(item: &str) -> Result<String> {
     let name = parts
         .next()
         .with_context(|| format!("`{item}` is a crate"))?;
-    let crates = root().join("crates");
-    let home = crates.join(krate.replace('_', "-"));
-    let (krate, kind) = match kind(&home, name) {
+    let home = crate_folder(&root(), krate);
+    let (krate, kind) = match home.and_then(|home| kind(&home, name)) {
         Some(kind) => (krate.to_owned(), kind),
         // Another crate's, that this one re-exports.
-        None => std::fs::read_dir(&crates)?
-            .flatten()
-            .find_map(|entry| {
-                let krate = entry.file_name().to_string_lossy().replace('-', "_");
-                Some((krate, kind(&entry.path(), name)?))
+        None => crate_folders(&root())
+            .into_iter()
+            .find_map(|folder| {
+                let krate = folder.file_name()?.to_string_lossy().replace('-', "_");
+                Some((krate, kind(&folder, name)?))
             })
             .with_context(|| format!("no crate defines `{item}`"))?,
     };

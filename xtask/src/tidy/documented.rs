@@ -8,7 +8,7 @@ use anyhow::Result;
 use notebooks::{PROGRAMS, Program};
 
 use super::read;
-use crate::workspace::files_below;
+use crate::workspace::{crate_folder, files_below};
 
 const PAGES: [&str; 2] = ["docs/book-map.md", "docs/errata.md"];
 
@@ -35,10 +35,11 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
                 let Some((krate, path)) = name.split_once("::") else {
                     continue;
                 };
-                let sources = root
-                    .join("crates")
-                    .join(krate.replace('_', "-"))
-                    .join("src");
+                let Some(folder) = crate_folder(root, krate) else {
+                    faults.push(format!("{at}: `{name}`: there is no crate {krate}"));
+                    continue;
+                };
+                let sources = folder.join("src");
                 if let Some(part) = path.split("::").find(|part| !defined(&sources, part)) {
                     faults.push(format!(
                         "{at}: `{name}`: the sources of {krate} don't define {part}"

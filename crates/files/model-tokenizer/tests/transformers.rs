@@ -61,7 +61,7 @@ fn folders_of_others_are_read_as_transformers_reads_them() {
 fn what_we_train_and_write_is_what_transformers_loaded() {
     let story = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../cli/data/the-answering-bell.txt"
+        "/../../tools/cli/data/the-answering-bell.txt"
     );
     let story = fs::read_to_string(story).unwrap();
     let trained = [

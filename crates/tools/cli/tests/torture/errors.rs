@@ -60,6 +60,6 @@ fn every_refusal_is_written_down() {
             }
         }
     }
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors.md");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/errors.md");
     fs::write(docs, page).expect("docs/errors.md");
 }
