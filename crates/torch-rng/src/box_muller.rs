@@ -1,8 +1,10 @@
 //! Box-Muller over blocks of 16: eight radii from the first half, eight angles from the second.
 //!
-//! `u1 = 1 - d[j]`, `u2 = d[j + 8]`, `radius = sqrt(-2 ln u1)`, `theta = 2 pi u2`, `d[j] = radius cos theta * std + mean`, `d[j + 8] = radius sin theta * std + mean`.
+//! `u1 = 1 - d[j]`, `u2 = d[j + 8]`, `radius = sqrt(-2 ln u1)`, `theta = 2 pi u2`,
+//! `d[j] = radius cos theta * std + mean`, `d[j + 8] = radius sin theta * std + mean`.
 //!
-//! The roundings to f32 are those of PyTorch's scalar code; `ln`, `sin` and `cos` are series in f64, which round to the nearest f32 nearly always and let the loops be vectorised.
+//! The roundings to f32 are those of PyTorch's scalar code; `ln`, `sin` and `cos` are series in
+//! f64, which round to the nearest f32 nearly always and let the loops be vectorised.
 //! They hold for the arguments that occur here, (0, 1] and [0, 2 pi], and for no others.
 
 use std::f64::consts::{FRAC_PI_2, LN_2, PI};
@@ -10,7 +12,8 @@ use std::f64::consts::{FRAC_PI_2, LN_2, PI};
 pub(crate) const BLOCK: usize = 16;
 const HALF: usize = BLOCK / 2;
 
-/// Turns numbers in [0, 1) into normals, a block at a time; what is left of a last, shorter block stays.
+/// Turns numbers in [0, 1) into normals, a block at a time; what is left of a last, shorter block
+/// stays.
 pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
     let (mean, std) = (f64::from(mean), f64::from(std));
     // One rounding for the product and the sum, as PyTorch's fused instruction has.
@@ -34,7 +37,8 @@ pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
 /// Adding this to a small number rounds it to an integer, which then stands in the low bits.
 const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
-/// ln x for a positive normal x: `x = 2^k m`, m in [1/sqrt 2, sqrt 2), `ln m = 2 atanh((m - 1) / (m + 1))`.
+/// ln x for a positive normal x: `x = 2^k m`, m in [1/sqrt 2, sqrt 2),
+/// `ln m = 2 atanh((m - 1) / (m + 1))`.
 #[inline(always)]
 fn ln(x: f64) -> f64 {
     const SQRT_HALF_BITS: u64 = 0x3fe6_a09e_667f_3bcd;
@@ -97,7 +101,8 @@ mod tests {
         a.to_bits().abs_diff(b.to_bits())
     }
 
-    /// The share of the 2^24 arguments on which `ours` rounds to another f32 than `theirs`; none is 2 away.
+    /// The share of the 2^24 arguments on which `ours` rounds to another f32 than `theirs`; none is
+    /// 2 away.
     fn share_off(
         argument: impl Fn(u32) -> f64,
         ours: impl Fn(f64) -> f64,

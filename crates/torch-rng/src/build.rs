@@ -10,10 +10,12 @@ use crate::UnknownBuild;
 /// A build of PyTorch, as far as its random numbers go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Build {
-    /// PyTorch without Intel's MKL generators (macOS, ARM, later x86 releases): what the book's notebooks print.
+    /// PyTorch without Intel's MKL generators (macOS, ARM, later x86 releases): what the book's
+    /// notebooks print.
     #[default]
     Portable,
-    /// The x86 Linux and Windows wheels of PyTorch 2.4, whose dropout and multinomial draw from MKL's MCG31m1.
+    /// The x86 Linux and Windows wheels of PyTorch 2.4, whose dropout and multinomial draw from
+    /// MKL's MCG31m1.
     Mkl,
 }
 

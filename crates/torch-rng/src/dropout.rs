@@ -1,7 +1,8 @@
 //! The elements that `nn.Dropout(p)` keeps.
 //!
 //! Portable: element i is kept when `u < 1 - p`, u of 53 bits, two draws an element.
-//! MKL: one draw seeds MCG31m1 for the whole tensor; element i is kept when `x_i / (2^31 - 1) < 1 - p`,
+//! MKL: one draw seeds MCG31m1 for the whole tensor; element i is kept when
+//! `x_i / (2^31 - 1) < 1 - p`,
 //! both sides rounded to f32.
 
 use multiversion::multiversion;
@@ -19,7 +20,8 @@ impl TorchRng {
     /// The mask that `nn.Dropout(p)` in training mode draws for a tensor of `n` elements.
     ///
     /// Every element draws, those included that the caller masks anyway.
-    /// As in PyTorch, nothing is drawn when p is 0 (all are kept), when p is 1 (none is), or when n is 0.
+    /// As in PyTorch, nothing is drawn when p is 0 (all are kept), when p is 1 (none is), or when n
+    /// is 0.
     ///
     /// # Panics
     ///
@@ -48,7 +50,8 @@ impl TorchRng {
         }
     }
 
-    /// The generator after [`keep_mask`](Self::keep_mask) of the same arguments, without the mask: in training on several machines each draws its own.
+    /// The generator after [`keep_mask`](Self::keep_mask) of the same arguments, without the mask:
+    /// in training on several machines each draws its own.
     pub fn skip_mask(&mut self, n: usize, p: f64) {
         if p == 0.0 || p == 1.0 || n == 0 {
             return;

@@ -1,4 +1,5 @@
-//! MCG31m1, the multiplicative congruential generator of Intel's MKL: `x' = 1132489760 x mod (2^31 - 1)`.
+//! MCG31m1, the multiplicative congruential generator of Intel's MKL:
+//! `x' = 1132489760 x mod (2^31 - 1)`.
 //!
 //! Each element of the sequence can be reached directly, so a tensor can be filled in parallel.
 

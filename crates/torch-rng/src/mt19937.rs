@@ -31,7 +31,8 @@ impl Mt19937 {
         Self::from_parts(words, WORDS)
     }
 
-    /// The engine that [`words`](Self::words) and [`position`](Self::position) describe; position <= WORDS.
+    /// The engine that [`words`](Self::words) and [`position`](Self::position) describe; position
+    /// <= WORDS.
     pub(crate) fn from_parts(words: [u32; WORDS], position: usize) -> Self {
         Self { words, position }
     }
@@ -56,7 +57,8 @@ impl Mt19937 {
         high << 32 | u64::from(self.next_u32())
     }
 
-    /// The next draws before they are tempered, as many as the block still holds and at most `at_most`: never none, unless `at_most` is 0.
+    /// The next draws before they are tempered, as many as the block still holds and at most
+    /// `at_most`: never none, unless `at_most` is 0.
     #[inline]
     pub(crate) fn take(&mut self, at_most: usize) -> &[u32] {
         if self.position == WORDS && at_most > 0 {
@@ -110,7 +112,8 @@ impl Mt19937 {
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn next_words(words: &mut [u32; WORDS]) {
     const FIRST: usize = WORDS - SHIFT;
-    // In place: each word is made of old ones that are not overwritten yet, or of one that is 227 words behind, further than a register reaches.
+    // In place: each word is made of old ones that are not overwritten yet, or of one that is 227
+    // words behind, further than a register reaches.
     for i in 0..FIRST {
         words[i] = words[i + SHIFT] ^ twist(words[i], words[i + 1]);
     }

@@ -1,7 +1,9 @@
 //! One category drawn in proportion to its probability: `torch.multinomial(p, num_samples=1)`.
 //!
-//! An exponential race, not a walk along the cumulated probabilities: `e_i` exponential, the result is `argmax p_i / e_i`.
-//! Portable: `e_i = -ln(1 - u)`, u of 53 bits. MKL: `e_i = -ln(u)`, u the f32 nearest to `x_i / (2^31 - 1)`, x of MCG31m1.
+//! An exponential race, not a walk along the cumulated probabilities: `e_i` exponential, the result
+//! is `argmax p_i / e_i`.
+//! Portable: `e_i = -ln(1 - u)`, u of 53 bits. MKL: `e_i = -ln(u)`, u the f32 nearest to
+//! `x_i / (2^31 - 1)`, x of MCG31m1.
 //! Every category draws, those of probability 0 too. More than one sample per row is not offered.
 
 use crate::mcg31m1::{Mcg31m1, unit_f32};
@@ -25,7 +27,8 @@ impl TorchRng {
             .unwrap_or_else(|error| panic!("multinomial: {error}"))
     }
 
-    /// The same as [`multinomial`](Self::multinomial) for probabilities that may be wrong; an error draws nothing.
+    /// The same as [`multinomial`](Self::multinomial) for probabilities that may be wrong; an error
+    /// draws nothing.
     ///
     /// # Errors
     ///
@@ -35,13 +38,15 @@ impl TorchRng {
         Ok(rows[0])
     }
 
-    /// `torch.multinomial(probabilities, num_samples=1)` for a tensor (n_rows, n_categories), row-major: one category per row.
+    /// `torch.multinomial(probabilities, num_samples=1)` for a tensor (n_rows, n_categories),
+    /// row-major: one category per row.
     ///
     /// Rows draw one after the other; with MKL one sequence runs through all of them.
     ///
     /// # Errors
     ///
-    /// As [`try_multinomial`](Self::try_multinomial), or if the length is no multiple of `n_categories`.
+    /// As [`try_multinomial`](Self::try_multinomial), or if the length is no multiple of
+    /// `n_categories`.
     pub fn multinomial_rows(
         &mut self,
         probabilities: &[f32],
@@ -63,7 +68,8 @@ impl TorchRng {
     }
 }
 
-/// The category of the largest `p / exponential(draw)`, the first of equals. At least one p is above 0.
+/// The category of the largest `p / exponential(draw)`, the first of equals. At least one p is
+/// above 0.
 fn race<T>(row: &[f32], mut draw: impl FnMut() -> T, exponential: impl Fn(T) -> f64) -> usize {
     let (mut winner, mut best) = (0, 0.0);
     for (category, &p) in row.iter().enumerate() {

@@ -1,8 +1,10 @@
 //! Normal numbers: `torch.randn`, `Tensor.normal_(mean, std)`, the weight of `nn.Embedding`.
 //!
 //! PyTorch has two algorithms, and the size of the tensor chooses.
-//! Fewer than 16: Box-Muller in f64, one pair at a time, the second value of a pair kept for the next call.
-//! From 16 on: uniforms everywhere, then Box-Muller over blocks of 16 (see `box_muller`); where the size is no multiple of 16, the last 16 elements are drawn once more.
+//! Fewer than 16: Box-Muller in f64, one pair at a time, the second value of a pair kept for the
+//! next call.
+//! From 16 on: uniforms everywhere, then Box-Muller over blocks of 16 (see `box_muller`); where the
+//! size is no multiple of 16, the last 16 elements are drawn once more.
 
 use std::f64::consts::PI;
 
@@ -16,7 +18,8 @@ const TASK: usize = 1 << 16;
 impl TorchRng {
     /// `tensor.normal_(mean, std)` over the elements in row-major order.
     ///
-    /// Large tensors are transformed on all threads of rayon's pool; the numbers do not depend on how many there are.
+    /// Large tensors are transformed on all threads of rayon's pool; the numbers do not depend on
+    /// how many there are.
     /// PyTorch's vectorised x86 code differs from this in the last bit or two (about 1e-6 at most).
     pub fn fill_normal(&mut self, out: &mut [f32], mean: f32, std: f32) {
         if out.len() < BLOCK {
@@ -47,7 +50,8 @@ impl TorchRng {
             transform(out, mean, std);
             return;
         }
-        // The draws are one sequence, their transformation is not: it follows behind on the other threads.
+        // The draws are one sequence, their transformation is not: it follows behind on the other
+        // threads.
         let engine = &mut self.engine;
         rayon::scope(|scope| {
             for task in out.chunks_mut(TASK) {

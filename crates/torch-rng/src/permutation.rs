@@ -1,7 +1,8 @@
 //! Orders: `torch.randperm(n)`, and the one in which a `DataLoader` visits its data.
 //!
 //! `for i in 0..n-1: swap(a[i], a[i + draw mod (n - i)])`.
-//! From 2^32 / 20 elements on, PyTorch (2.15, not yet 2.4) takes 64-bit draws and inserts from the front instead.
+//! From 2^32 / 20 elements on, PyTorch (2.15, not yet 2.4) takes 64-bit draws and inserts from the
+//! front instead.
 
 use crate::TorchRng;
 
@@ -9,7 +10,8 @@ use crate::TorchRng;
 const WIDE: usize = (u32::MAX / 20) as usize;
 
 impl TorchRng {
-    /// `torch.randperm(n)`: the numbers 0 to n - 1 in random order, from n - 1 draws (2 n from 214,748,364 elements on).
+    /// `torch.randperm(n)`: the numbers 0 to n - 1 in random order, from n - 1 draws (2 n from
+    /// 214,748,364 elements on).
     pub fn randperm(&mut self, n: usize) -> Vec<usize> {
         if n >= WIDE {
             return self.randperm_wide(n);
@@ -22,9 +24,11 @@ impl TorchRng {
         order
     }
 
-    /// The order in which `DataLoader(.., shuffle, num_workers=0)` visits `n` items, as iterating over it draws it.
+    /// The order in which `DataLoader(.., shuffle, num_workers=0)` visits `n` items, as iterating
+    /// over it draws it.
     ///
-    /// Shuffled: a base seed for workers that do not exist (two draws), then the seed of a new generator (two more) whose [`randperm`](Self::randperm) is the order.
+    /// Shuffled: a base seed for workers that do not exist (two draws), then the seed of a new
+    /// generator (two more) whose [`randperm`](Self::randperm) is the order.
     /// In order: the base seed is drawn all the same.
     pub fn data_loader_order(&mut self, n: usize, shuffle: bool) -> Vec<usize> {
         let _base_seed = self.engine.next_u64();

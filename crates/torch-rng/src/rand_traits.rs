@@ -39,7 +39,8 @@ impl SeedableRng for TorchRng {
         Self::manual_seed(u64::from_le_bytes(seed))
     }
 
-    /// The same as [`manual_seed`](TorchRng::manual_seed): the seed is not stretched, as other generators do.
+    /// The same as [`manual_seed`](TorchRng::manual_seed): the seed is not stretched, as other
+    /// generators do.
     fn seed_from_u64(seed: u64) -> Self {
         Self::manual_seed(seed)
     }

@@ -1,6 +1,8 @@
-//! The whole state of a generator, to be saved and taken up again: the next draw is the one that would have come.
+//! The whole state of a generator, to be saved and taken up again: the next draw is the one that
+//! would have come.
 //!
-//! As bytes: `TRNG`, version, build, whether a normal is pending, 0; position (u32); the pending normal (f64); 624 words (u32); a checksum (u64, FNV-1a) of all that.
+//! As bytes: `TRNG`, version, build, whether a normal is pending, 0; position (u32); the pending
+//! normal (f64); 624 words (u32); a checksum (u64, FNV-1a) of all that.
 //! Little-endian; any changed bit is noticed.
 //! It is not the layout of `torch.get_rng_state()`.
 

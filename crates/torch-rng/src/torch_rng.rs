@@ -1,6 +1,7 @@
 //! The generator: an MT19937 engine, the normal it may hold back, and the build it imitates.
 //!
-//! The draws themselves stand in the files named after them: uniform, normal, dropout, multinomial, permutation.
+//! The draws themselves stand in the files named after them: uniform, normal, dropout, multinomial,
+//! permutation.
 
 use std::ops::Range;
 
@@ -22,7 +23,8 @@ use crate::mt19937::Mt19937;
 #[derive(Clone, Debug, PartialEq)]
 pub struct TorchRng {
     pub(crate) engine: Mt19937,
-    /// The second value of the last scalar Box-Muller pair, due at the next draw of fewer than 16 normals.
+    /// The second value of the last scalar Box-Muller pair, due at the next draw of fewer than 16
+    /// normals.
     pub(crate) pending_normal: Option<f64>,
     pub(crate) build: Build,
     /// Which part of each mask is wanted; `None` for all of it.
@@ -51,7 +53,8 @@ impl TorchRng {
         }
     }
 
-    /// This generator for some sequences of a batch: [`keep_mask`](Self::keep_mask) gives their part of the batch's mask, and passes over the others' draws.
+    /// This generator for some sequences of a batch: [`keep_mask`](Self::keep_mask) gives their
+    /// part of the batch's mask, and passes over the others' draws.
     ///
     /// With all of them it is as if nothing had been said.
     /// All other draws are what they were, and [`state`](Self::state) does not keep the part.

@@ -1,18 +1,22 @@
 //! Uniform numbers: `torch.rand`, `Tensor.uniform_(low, high)`, `torch.randint`.
 //!
-//! f32: `u = (draw mod 2^24) / 2^24`, then `u * (high - low) + low` rounded once; one draw an element.
+//! f32: `u = (draw mod 2^24) / 2^24`, then `u * (high - low) + low` rounded once; one draw an
+//! element.
 //! Integers: `draw mod (high - low) + low`, with PyTorch's slight bias.
 
 use crate::TorchRng;
 use crate::mt19937::Mt19937;
 
 impl TorchRng {
-    /// `tensor.uniform_(low, high)` over the elements in row-major order: uniform in [low, high), one draw each.
+    /// `tensor.uniform_(low, high)` over the elements in row-major order: uniform in [low, high),
+    /// one draw each.
     ///
-    /// `nn.Linear(in, out)` fills its weight (out, in), then its bias (out), with bounds of ±1/sqrt(in).
+    /// `nn.Linear(in, out)` fills its weight (out, in), then its bias (out), with bounds of
+    /// ±1/sqrt(in).
     pub fn fill_uniform(&mut self, out: &mut [f32], low: f32, high: f32) {
         let (width, low) = (f64::from(high - low), f64::from(low));
-        // PyTorch's compilers fuse the product and the sum into one rounding, on AVX2 and on ARM; in f64 neither rounds, for bounds of one magnitude, and this needs no such instruction.
+        // PyTorch's compilers fuse the product and the sum into one rounding, on AVX2 and on ARM;
+        // in f64 neither rounds, for bounds of one magnitude, and this needs no such instruction.
         self.engine
             .fill(out, |draw| (f64::from(unit(draw)) * width + low) as f32);
     }
@@ -26,7 +30,8 @@ impl TorchRng {
 
     /// `torch.randint(low, high, ())`: an integer in `low..high`.
     ///
-    /// One draw where the range is narrower than 2^32, else two, as PyTorch 2.4 does; later releases take two from 2^28 on.
+    /// One draw where the range is narrower than 2^32, else two, as PyTorch 2.4 does; later
+    /// releases take two from 2^28 on.
     ///
     /// # Panics
     ///

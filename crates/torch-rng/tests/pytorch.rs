@@ -1,4 +1,5 @@
-//! Against PyTorch itself: what `fixtures/pytorch.py` wrote, in the releases the files are named after.
+//! Against PyTorch itself: what `fixtures/pytorch.py` wrote, in the releases the files are named
+//! after.
 //!
 //! TORCH_RNG_FIXTURE may name another file that the script wrote, with more cases.
 
@@ -6,7 +7,8 @@ use std::str::FromStr;
 
 use torch_rng::{Build, TorchRng};
 
-/// PyTorch's vectorised logarithm, sine and cosine on x86 differ from correctly rounded ones by so much.
+/// PyTorch's vectorised logarithm, sine and cosine on x86 differ from correctly rounded ones by so
+/// much.
 const NORMAL_TOLERANCE: f32 = 3e-6;
 
 #[test]

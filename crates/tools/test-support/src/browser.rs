@@ -9,7 +9,8 @@ use std::process::Command;
 pub struct Opened {
     /// The document as HTML, scripts run.
     pub dom: String,
-    /// The console's lines: errors of scripts, whatever a page writes there, and `missing NAME` for each resource that is not there.
+    /// The console's lines: errors of scripts, whatever a page writes there, and `missing NAME` for
+    /// each resource that is not there.
     pub console: Vec<String>,
 }
 

@@ -1,4 +1,5 @@
-//! Element-wise closeness, `|got - expected| <= absolute + relative * |expected|`: the rule of PyTorch's `torch.allclose`.
+//! Element-wise closeness, `|got - expected| <= absolute + relative * |expected|`: the rule of
+//! PyTorch's `torch.allclose`.
 //! A NaN is close to nothing, an infinity only to itself.
 //! It does NOT broadcast:
 //! both shapes must be the same.
@@ -37,7 +38,8 @@ impl Tolerance {
     }
 }
 
-/// Asserts that two arrays of any, equal, shape hold close numbers (`f32` or `f64`, in any mixture).
+/// Asserts that two arrays of any, equal, shape hold close numbers (`f32` or `f64`, in any
+/// mixture).
 ///
 /// ```
 /// use ndarray::array;
@@ -49,7 +51,8 @@ impl Tolerance {
 ///
 /// # Panics
 ///
-/// If the shapes differ, or a number is not close; the message has the element furthest beyond its tolerance: its index, the expected and the actual number, the difference.
+/// If the shapes differ, or a number is not close; the message has the element furthest beyond its
+/// tolerance: its index, the expected and the actual number, the difference.
 #[track_caller]
 pub fn assert_close<A, B, D1, D2>(
     actual: &ArrayRef<A, D1>,

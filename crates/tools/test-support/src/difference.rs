@@ -1,11 +1,15 @@
-//! The derivative of a function of one `f32`, by central differences `(f(x + h) - f(x - h)) / 2h` at steps h, h/2, h/4, ... extrapolated to h = 0 (Ridders' method).
+//! The derivative of a function of one `f32`, by central differences `(f(x + h) - f(x - h)) / 2h`
+//! at steps h, h/2, h/4, ... extrapolated to h = 0 (Ridders' method).
 //! It is NOT exact near a kink (ReLU at 0):
 //! keep inputs away from it, or read the uncertainty.
 //!
 //! Why not one step?
-//! A large step has a truncation error, of order h^2, and a small one drowns in the rounding of f (about 1e-7 of it, divided by h).
-//! With one step of 1e-3, as is usual in f64, an operation computed in f32 gets two or three correct digits.
-//! Extrapolation removes the h^2, h^4, ... terms, so the steps can stay large, where rounding does no harm: five or six correct digits are usual.
+//! A large step has a truncation error, of order h^2, and a small one drowns in the rounding of f
+//! (about 1e-7 of it, divided by h).
+//! With one step of 1e-3, as is usual in f64, an operation computed in f32 gets two or three
+//! correct digits.
+//! Extrapolation removes the h^2, h^4, ... terms, so the steps can stay large, where rounding does
+//! no harm: five or six correct digits are usual.
 
 /// Steps tried: h, h/2, ... h/2^(LEVELS - 1).
 const LEVELS: usize = 5;
@@ -15,14 +19,16 @@ const LEVELS: usize = 5;
 pub(crate) struct Derivative {
     /// The best estimate.
     pub(crate) value: f64,
-    /// An estimate of its error, from how well neighbouring extrapolations agree and from the rounding of an `f32` computation.
+    /// An estimate of its error, from how well neighbouring extrapolations agree and from the
+    /// rounding of an `f32` computation.
     /// Large beside a kink.
     pub(crate) uncertainty: f64,
     /// The largest `|f|` seen.
     pub(crate) magnitude: f64,
 }
 
-/// The derivative of `f` at `x`; `step` is the largest distance from `x` at which `f` is asked (2 x 5 calls).
+/// The derivative of `f` at `x`; `step` is the largest distance from `x` at which `f` is asked (2 x
+/// 5 calls).
 /// If `f` gives a number that is not finite, so is the result.
 pub(crate) fn central_difference(x: f32, step: f64, mut f: impl FnMut(f32) -> f64) -> Derivative {
     let mut magnitude = 0.0_f64;

@@ -1,22 +1,37 @@
-//! Gradient checking: a hand-written gradient against central differences of the objective, element by element; `error_i = |analytic_i - numeric_i| / max(|analytic_i|, |numeric_i|, gradient_scale)`.
+//! Gradient checking: a hand-written gradient against central differences of the objective, element
+//! by element;
+//! `error_i = |analytic_i - numeric_i| / max(|analytic_i|, |numeric_i|, gradient_scale)`.
 //! It does NOT run the backward pass: hand it the gradient.
 //!
 //! # The objective
 //!
-//! An operation has many outputs, a gradient check needs one number: `objective = sum(out * weights)` with fixed random weights ([`projection_weights`](crate::projection_weights)), summed in f64 ([`project`](crate::project)).
+//! An operation has many outputs, a gradient check needs one number:
+//! `objective = sum(out * weights)` with fixed random weights
+//! ([`projection_weights`](crate::projection_weights)), summed in f64
+//! ([`project`](crate::project)).
 //! Its gradient is what `backward` gives for `d_out = weights`.
-//! Random weights matter: with all ones, softmax (rows sum to 1) and LayerNorm (rows sum to 0) have a gradient of zero and a wrong backward pass looks right.
+//! Random weights matter: with all ones, softmax (rows sum to 1) and LayerNorm (rows sum to 0) have
+//! a gradient of zero and a wrong backward pass looks right.
 //!
 //! # The tolerance
 //!
-//! The operation itself runs in f32, so its outputs carry rounding errors near 1e-7 of their size, and a difference quotient divides them by the step.
+//! The operation itself runs in f32, so its outputs carry rounding errors near 1e-7 of their size,
+//! and a difference quotient divides them by the step.
 //! Three habits keep the noise near 1e-5 of the gradient:
-//! the step follows the size of the parameters (an eighth of their root mean square: at scale 0.1 LayerNorm bends ten times as fast as at scale 1), extrapolation allows such large steps ([`central_difference`]), and an element is measured against the root mean square of the whole gradient, not against itself alone: an element that happens to be 1e-6 among ones has no correct digits to compare.
+//! the step follows the size of the parameters (an eighth of their root mean square: at scale 0.1
+//! LayerNorm bends ten times as fast as at scale 1), extrapolation allows such large steps
+//! ([`central_difference`]), and an element is measured against the root mean square of the whole
+//! gradient, not against itself alone: an element that happens to be 1e-6 among ones has no correct
+//! digits to compare.
 //!
-//! Some gradients are zero by their nature (a bias of the keys shifts all scores of a row alike), and then there is only noise.
-//! So `gradient_scale` is never under the size at which the noise, `4 * f32::EPSILON * max|objective| / step`, is exactly the tolerance.
+//! Some gradients are zero by their nature (a bias of the keys shifts all scores of a row alike),
+//! and then there is only noise.
+//! So `gradient_scale` is never under the size at which the noise,
+//! `4 * f32::EPSILON * max|objective| / step`, is exactly the tolerance.
 //!
-//! The default tolerance of 1e-3 leaves a margin of some 10 to 100 over the noise, while the mistakes that happen (a lost factor, a missing term, a wrong sign, a transposed matrix) are errors of 0.01 and up.
+//! The default tolerance of 1e-3 leaves a margin of some 10 to 100 over the noise, while the
+//! mistakes that happen (a lost factor, a missing term, a wrong sign, a transposed matrix) are
+//! errors of 0.01 and up.
 
 use std::fmt;
 
@@ -30,9 +45,11 @@ use crate::difference::central_difference;
 pub struct GradientCheck {
     /// The largest relative error that passes.
     pub tolerance: f64,
-    /// The largest step; `None` takes an eighth of the parameters' root mean square (1/8 if all are 0).
+    /// The largest step; `None` takes an eighth of the parameters' root mean square (1/8 if all are
+    /// 0).
     pub step: Option<f64>,
-    /// Elements to check, spread evenly over the parameters: each costs ten evaluations of the objective.
+    /// Elements to check, spread evenly over the parameters: each costs ten evaluations of the
+    /// objective.
     pub max_elements: usize,
 }
 
@@ -113,7 +130,8 @@ impl fmt::Display for GradientReport {
 }
 
 impl GradientCheck {
-    /// Compares `analytic` with the differences of `objective` at `parameters`; does not panic on a wrong gradient.
+    /// Compares `analytic` with the differences of `objective` at `parameters`; does not panic on a
+    /// wrong gradient.
     /// The objective sees the parameters with one element moved.
     ///
     /// # Panics
@@ -191,11 +209,13 @@ impl GradientCheck {
         report
     }
 
-    /// As [`measure`](Self::measure), prints the report as a line of a table, and fails if the gradient is wrong.
+    /// As [`measure`](Self::measure), prints the report as a line of a table, and fails if the
+    /// gradient is wrong.
     ///
     /// # Panics
     ///
-    /// If the shapes differ, or if an element is wrong by more than the tolerance; the message is the report.
+    /// If the shapes differ, or if an element is wrong by more than the tolerance; the message is
+    /// the report.
     #[track_caller]
     pub fn check<D: Dimension>(
         &self,
@@ -238,7 +258,8 @@ pub fn check_gradient<D: Dimension>(
     GradientCheck::default().check(name, parameters, analytic, objective)
 }
 
-/// An eighth of the parameters' root mean square, rounded to a power of two so that `x + h` rounds less.
+/// An eighth of the parameters' root mean square, rounded to a power of two so that `x + h` rounds
+/// less.
 fn default_step<D: Dimension>(parameters: &ArrayRef<f32, D>) -> f64 {
     let size = root_mean_square(parameters.iter().map(|&x| f64::from(x)));
     let size = if size > 0.0 && size.is_finite() {

@@ -1,9 +1,11 @@
-//! Test inputs that are the same in every run and on every machine: a 64-bit linear congruential generator, `state = state * a + c`, of which the high bits are used.
+//! Test inputs that are the same in every run and on every machine: a 64-bit linear congruential
+//! generator, `state = state * a + c`, of which the high bits are used.
 //! NOT for anything but tests: the numbers of the model come from `torch-rng`.
 
 use ndarray::{Array, ArrayRef, Dimension, ShapeBuilder};
 
-/// The input scales at which every backward pass is checked: the flat part of an activation, the bend, and the saturated ends.
+/// The input scales at which every backward pass is checked: the flat part of an activation, the
+/// bend, and the saturated ends.
 pub const INPUT_SCALES: [f32; 3] = [0.1, 1.0, 3.0];
 
 /// A linear congruential generator (Knuth's MMIX constants).
@@ -41,7 +43,8 @@ impl Lcg {
     }
 }
 
-/// An array of numbers uniform in `-scale..scale`, none exactly 0; the same for the same shape and seed.
+/// An array of numbers uniform in `-scale..scale`, none exactly 0; the same for the same shape and
+/// seed.
 ///
 /// ```
 /// let x = test_support::test_array((2, 3), 0.5, 1); // (batch, emb_dim)
@@ -53,7 +56,8 @@ pub fn test_array<Sh: ShapeBuilder>(shape: Sh, scale: f32, seed: u64) -> Array<f
     Array::from_shape_simple_fn(shape, || lcg.uniform(scale))
 }
 
-/// [`test_array`] with every number at least `margin` from 0, for functions with a kink there (ReLU).
+/// [`test_array`] with every number at least `margin` from 0, for functions with a kink there
+/// (ReLU).
 ///
 /// # Panics
 ///

@@ -1,4 +1,5 @@
-//! proptest strategies for small arrays with finite numbers in `-scale..=scale`; sizes are `usize` ranges.
+//! proptest strategies for small arrays with finite numbers in `-scale..=scale`; sizes are `usize`
+//! ranges.
 //! They do NOT make NaN or infinities: tests of those write them down.
 
 use std::fmt::Debug;
@@ -9,7 +10,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-/// For tests in a `tests/` folder: `cases` cases, and failing ones kept in a `.txt` beside the test, to be committed.
+/// For tests in a `tests/` folder: `cases` cases, and failing ones kept in a `.txt` beside the
+/// test, to be committed.
 pub fn proptest_config(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases: std::env::var("PROPTEST_CASES")

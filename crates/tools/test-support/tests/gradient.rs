@@ -1,4 +1,5 @@
-//! The gradient check itself, on operations written here in f32: right gradients pass at every scale, the mistakes that happen are caught.
+//! The gradient check itself, on operations written here in f32: right gradients pass at every
+//! scale, the mistakes that happen are caught.
 
 use ndarray::{Array1, Array2, Axis, array};
 use test_support::{
