@@ -11,6 +11,7 @@ use crate::workspace::{files_below, print, root};
 mod documented;
 mod layers;
 mod links;
+mod writers;
 
 /// A rule: its name, and the faults it finds below the workspace's root.
 type Rule = (&'static str, fn(&Path) -> Result<Vec<String>>);
@@ -26,6 +27,7 @@ const RULES: &[Rule] = &[
         "items and cells that the documentation names exist",
         documented::faults,
     ),
+    ("atomic-file is the one writer of files", writers::faults),
 ];
 
 /// The most lines of a file.

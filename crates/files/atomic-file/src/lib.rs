@@ -2,7 +2,16 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod folder;
+mod name;
+mod output;
 mod replace;
 
 pub use error::FileError;
-pub use replace::{remove_unfinished, replace, sync_folder, unfinished_of, write_atomically};
+pub use folder::{
+    StagedFolder, copy_file, create_folder, create_new_folder, remove_folder,
+    remove_unfinished_folders, sync_folder,
+};
+pub use name::unfinished_of;
+pub use output::{append, write_output};
+pub use replace::{remove_unfinished, replace, write_atomically};

@@ -1,21 +1,15 @@
 //! Replacing a file, and deleting what a crash left of that.
 
-use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 
 use crate::FileError;
+use crate::folder::sync_folder;
+use crate::name::{create_locked, folder_of, left_behind};
 
-/// What the name of a file being written ends with; it begins with a dot, the file's own name, and who writes.
-const UNFINISHED: &str = ".unfinished";
-
-/// Writes that this process has begun.
-static WRITES: AtomicU64 = AtomicU64::new(0);
-
-/// Writes a file so that a crash at any moment leaves the old one or the new one: a temporary file beside it, `sync_all`, rename, sync of the folder.
+/// Writes a file so that a crash at any moment leaves the old one or the new one: a temporary file beside it,
+/// `sync_all`, rename, sync of the folder. A link of this name is replaced, not followed.
 ///
 /// A failure deletes the temporary file; a crash leaves it for the next write of that file, or [`remove_unfinished`].
 /// An error of the last step, the sync of the folder, comes when the new file is already in its place.
@@ -35,18 +29,16 @@ pub fn write_atomically(
 /// # Errors
 /// If the operating system refuses, or `write` does.
 pub fn replace<E: From<FileError>>(
-    path: &Path,
+    path: impl AsRef<Path>,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
 ) -> Result<(), E> {
     const BUFFER: usize = 1 << 20;
-    let unfinished = unfinished_path(path)?;
+    let path = path.as_ref();
     // What a crash left takes room, but is no reason to fail.
     let _ = remove_unfinished(path);
+    let (unfinished, file) = create_locked(path, |name| File::create_new(name).map(Some))?;
     let put = || {
-        let file = File::create_new(&unfinished).map_err(FileError::at(path, "create"))?;
-        // Tells others that somebody still writes here; where files can't be locked nobody asks.
-        let _ = file.try_lock();
-        let mut out = BufWriter::with_capacity(BUFFER, file);
+        let mut out = BufWriter::with_capacity(BUFFER, file.expect("it was created"));
         write(&mut out)?;
         let file = out
             .into_inner()
@@ -62,77 +54,19 @@ pub fn replace<E: From<FileError>>(
     Ok(sync_folder(folder_of(path))?)
 }
 
-/// Makes the names in a folder last, as a rename is on the disk when its folder is; where a folder can't be opened there is nothing to do.
-///
-/// # Errors
-/// If the operating system refuses.
-pub fn sync_folder(folder: &Path) -> Result<(), FileError> {
-    if cfg!(unix) {
-        File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(FileError::at(folder, "sync"))?;
-    }
-    Ok(())
-}
-
 /// Deletes the temporary files that killed writers of the file `path` left beside it, and returns how many there were.
 ///
 /// # Errors
 /// If the folder can't be read or a file can't be deleted.
 pub fn remove_unfinished(path: impl AsRef<Path>) -> Result<usize, FileError> {
-    let path = path.as_ref();
-    let folder = folder_of(path);
-    let Some(name) = path.file_name().and_then(OsStr::to_str) else {
-        return Ok(0);
-    };
     let mut removed = 0;
-    for entry in fs::read_dir(folder).map_err(FileError::at(folder, "read"))? {
-        let found = entry.map_err(FileError::at(folder, "read"))?;
-        let is_file = found.file_type().is_ok_and(|kind| kind.is_file());
-        if !is_file || found.file_name().to_str().and_then(unfinished_of) != Some(name) {
-            continue;
-        }
-        let found = found.path();
-        // A writer that lives holds its lock.
-        let dead = File::open(&found).is_ok_and(|file| file.try_lock().is_ok());
-        if dead {
-            fs::remove_file(&found).map_err(FileError::at(&found, "delete"))?;
+    for (left, _lock) in left_behind(path.as_ref())? {
+        if left.is_file() {
+            fs::remove_file(&left).map_err(FileError::at(&left, "delete"))?;
             removed += 1;
         }
     }
     Ok(removed)
-}
-
-/// The name of the file that a temporary file of this name becomes; none if it is no such name.
-pub fn unfinished_of(name: &str) -> Option<&str> {
-    let (file, writer) = name
-        .strip_prefix('.')?
-        .strip_suffix(UNFINISHED)?
-        .rsplit_once('.')?;
-    let (process, write) = writer.split_once('-')?;
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    (!file.is_empty() && digits(process) && digits(write)).then_some(file)
-}
-
-/// `.config.json.4711-0.unfinished`: by process and write, so that two that write the same file don't meet.
-fn unfinished_path(path: &Path) -> Result<PathBuf, FileError> {
-    let Some(name) = path.file_name() else {
-        let no_name = io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
-        return Err(FileError::at(path, "write")(no_name));
-    };
-    let write = WRITES.fetch_add(1, Ordering::Relaxed);
-    let mut unfinished = OsString::from(".");
-    unfinished.push(name);
-    unfinished.push(format!(".{}-{write}{UNFINISHED}", process::id()));
-    Ok(path.with_file_name(unfinished))
-}
-
-/// The folder that a file is in.
-fn folder_of(file: &Path) -> &Path {
-    match file.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
 }
 
 #[cfg(test)]

@@ -103,11 +103,6 @@ pub(crate) fn folder_of(file: &Path) -> &Path {
     }
 }
 
-/// Makes a folder for files to be written into, if it isn't there.
-pub(crate) fn create_folder(folder: &Path) -> Result<(), CheckpointError> {
-    fs::create_dir_all(folder).map_err(io_error(folder, "create"))
-}
-
 /// Writes a small text file atomically.
 pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), CheckpointError> {
     Ok(write_atomically(path, |out| {

@@ -5,11 +5,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use atomic_file::create_folder;
 use ndarray::{ArrayD, ArrayViewD, Axis, CowArray, concatenate};
 use tensor_ops::Parameters;
 
 use crate::error::CheckpointError;
-use crate::file::{create_folder, write_text};
+use crate::file::write_text;
 use crate::folder::{CONFIG, GENERATION_CONFIG, WEIGHTS};
 use crate::layout::{FileTensor, Layout};
 use crate::precision::Precision;

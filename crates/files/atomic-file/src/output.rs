@@ -1,0 +1,174 @@
+//! Writing where a user points, and appending to a log.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use crate::folder::sync_folder;
+use crate::name::folder_of;
+use crate::{FileError, write_atomically};
+
+/// Writes what a user asked for to the path that the user named.
+///
+/// - A regular file, or a name that is not there: as [`write_atomically`].
+/// - A link: what it leads to, by these rules; the link stays. A file that a link names and that isn't there is made.
+/// - A device, a FIFO, and a descriptor of this process (`/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/1`): written
+///   through, never replaced; a regular file behind a descriptor is appended to, as a shell's `>>` does.
+///
+/// # Errors
+/// If the path is a folder, links lead round in a circle, the operating system refuses, or `write` does.
+pub fn write_output(
+    path: impl AsRef<Path>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), FileError> {
+    let named = path.as_ref();
+    let failed = FileError::at(named, "write");
+    match end_of_links(named).map_err(&failed)? {
+        (path, false) => write_atomically(path, |out| write(out)),
+        (path, true) => {
+            let is_file = fs::metadata(&path).is_ok_and(|found| found.is_file());
+            let stream = File::options().write(true).append(is_file).open(path);
+            let mut out = BufWriter::new(stream.map_err(&failed)?);
+            write(&mut out).and_then(|()| out.flush()).map_err(failed)
+        }
+    }
+}
+
+/// Where the links end that begin at `path`, and whether that is written through.
+fn end_of_links(path: &Path) -> io::Result<(PathBuf, bool)> {
+    const MOST_LINKS: usize = 40; // Linux's own limit
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let found = match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((path, false)),
+            found => found?,
+        };
+        // What is behind a descriptor's name may be no file any more, or one that somebody else fills.
+        let folder = fs::canonicalize(folder_of(&path))?;
+        if folder.starts_with("/proc") || folder.starts_with("/dev/fd") {
+            return Ok((path, true));
+        }
+        if found.is_dir() {
+            return Err(ErrorKind::IsADirectory.into());
+        }
+        if !found.is_symlink() {
+            return Ok((path, !found.is_file()));
+        }
+        path = folder_of(&path).join(fs::read_link(&path)?);
+    }
+    Err(io::Error::other("too many links"))
+}
+
+/// Opens a file that lines are appended to, or that is locked; it is made if it isn't there.
+///
+/// It is never anything but a regular file of this very name: a link is refused, and a pipe not waited for.
+///
+/// # Errors
+/// If there is something else of this name, or the operating system refuses.
+pub fn append(path: impl AsRef<Path>) -> Result<File, FileError> {
+    let path = path.as_ref();
+    let open = || match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => Err(io::Error::other("not a regular file")),
+        Ok(_) => File::options().append(true).open(path),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            File::options().append(true).create_new(true).open(path)
+        }
+        Err(error) => Err(error),
+    };
+    let file = match open() {
+        // Another process has made it since.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => open(),
+        opened => opened,
+    };
+    let file = file.map_err(FileError::at(path, "open"))?;
+    sync_folder(folder_of(path))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(path: &Path, text: &[u8]) -> Result<(), FileError> {
+        write_output(path, |out| out.write_all(text))
+    }
+
+    #[test]
+    fn lines_are_appended_to_a_file_and_to_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        for line in ["a\n", "b\n"] {
+            append(&log).unwrap().write_all(line.as_bytes()).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&log).unwrap(), "a\nb\n");
+        assert!(append(folder.path()).is_err());
+    }
+
+    #[test]
+    fn a_folder_is_no_output() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = put(folder.path(), b"x").unwrap_err();
+        assert_eq!(error.source.kind(), ErrorKind::IsADirectory);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_and_what_it_leads_to_is_written() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("other")).unwrap();
+        fs::write(at("other/file"), "old").unwrap();
+        for (to, link) in [
+            ("other/file", "link"),
+            ("link", "second"),
+            ("other/new", "dangling"),
+        ] {
+            symlink(to, at(link)).unwrap();
+        }
+        put(&at("second"), b"new").unwrap();
+        put(&at("dangling"), b"made").unwrap();
+        assert_eq!(fs::read(at("other/file")).unwrap(), b"new");
+        assert_eq!(fs::read(at("other/new")).unwrap(), b"made");
+        assert!(
+            ["link", "second", "dangling"]
+                .iter()
+                .all(|name| at(name).is_symlink())
+        );
+        assert_eq!(fs::read_dir(at("other")).unwrap().count(), 2);
+        symlink("circle", at("circle")).unwrap();
+        assert!(put(&at("circle"), b"x").is_err());
+        assert!(append(at("link")).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn devices_pipes_and_descriptors_are_written_through() {
+        use std::io::Read;
+        use std::os::fd::AsRawFd;
+        let folder = tempfile::tempdir().unwrap();
+        put(Path::new("/dev/null"), b"x").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        let full = put(Path::new("/dev/full"), b"x").unwrap_err();
+        assert_eq!(full.source.kind(), ErrorKind::StorageFull);
+        // A link to a device.
+        std::os::unix::fs::symlink("/dev/null", folder.path().join("null")).unwrap();
+        put(&folder.path().join("null"), b"x").unwrap();
+        assert!(folder.path().join("null").is_symlink());
+        // A file behind a descriptor keeps what it has, and its place.
+        let path = folder.path().join("redirected");
+        fs::write(&path, "head ").unwrap();
+        let file = File::options().append(true).open(&path).unwrap();
+        let descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
+        put(Path::new(&descriptor), b"tail").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"head tail");
+        // A pipe.
+        let (mut reader, writer) = io::pipe().unwrap();
+        let descriptor = format!("/dev/fd/{}", writer.as_raw_fd());
+        put(Path::new(&descriptor), b"through").unwrap();
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "through");
+    }
+}

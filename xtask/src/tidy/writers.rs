@@ -1,0 +1,85 @@
+//! One writer of files: no source but `atomic-file`'s creates, renames or copies files and folders.
+//!
+//! So what it promises, that a crash leaves the old or the new and that no link is followed, holds for all.
+//! Tests write as they like, and so does `test-support`, which only tests use.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::{read, shown};
+use crate::workspace::files_below;
+
+/// What creates, renames or copies.
+const CALLS: [&str; 9] = [
+    "File::create",
+    "File::options",
+    "OpenOptions",
+    "fs::write",
+    "fs::rename",
+    "fs::copy",
+    "fs::hard_link",
+    "create_dir",
+    "generate_to",
+];
+
+/// Whose sources do so, and why.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("crates/files/atomic-file/", "it is the writer"),
+    ("crates/tools/test-support/", "only tests use it"),
+    ("xtask/src/tidy/writers.rs", "it names the calls"),
+    ("crates/dataloader/src/files.rs", "to be moved"),
+    ("crates/train/src/run_folder.rs", "to be moved"),
+    ("crates/files/model-tokenizer/src/files.rs", "to be moved"),
+    ("crates/tools/bench/src/main.rs", "to be moved"),
+    ("crates/tools/cli/src/convert.rs", "to be moved"),
+    ("crates/tools/cli/src/manual.rs", "to be moved"),
+    ("crates/tools/cli/src/runs.rs", "to be moved"),
+    ("crates/tools/cli/src/train/log.rs", "to be moved"),
+    ("crates/tools/cli/src/train/start.rs", "to be moved"),
+    ("xtask/src/page/mod.rs", "to be moved"),
+    ("xtask/src/verify.rs", "to be moved"),
+    ("tests/notebooks/ch05_training.rs", "to be moved"),
+];
+
+/// Lines of sources that call one of them, tests left out.
+pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for path in files_below(root, "rs") {
+        let name = shown(root, &path);
+        let is_source = name.contains("/src/") || name.starts_with("tests/notebooks/");
+        if !is_source || EXCEPTIONS.iter().any(|(path, _)| name.starts_with(path)) {
+            continue;
+        }
+        for (line, call) in calls(&read(&path)?) {
+            faults.push(format!(
+                "{name}:{line}: `{call}`: atomic-file is the one writer of files"
+            ));
+        }
+    }
+    Ok(faults)
+}
+
+/// The calls in a source before its tests, with their lines from 1; what a comment says is no call.
+fn calls(text: &str) -> Vec<(usize, &'static str)> {
+    let code = text.lines().take_while(|line| *line != "#[cfg(test)]");
+    let code = code
+        .enumerate()
+        .filter(|(_, line)| !line.trim_start().starts_with("//"));
+    code.filter_map(|(index, line)| {
+        let call = CALLS.into_iter().find(|call| line.contains(call))?;
+        Some((index + 1, call))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_found_and_comments_and_tests_are_left_alone() {
+        let source = "//! fs::write\nfn a() {\n    fs::rename(a, b);\n}\n#[cfg(test)]\nmod tests { fs::copy }\n";
+        assert_eq!(calls(source), [(3, "fs::rename")]);
+    }
+}
