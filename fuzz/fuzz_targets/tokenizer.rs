@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
 
     let encoded = GPT2.encode_ordinary(&text);
     assert_eq!(GPT2.decode(&encoded).expect("ids of a text"), text);
-    let mut stream = StreamingDecoder::new(&GPT2);
+    let mut stream = StreamingDecoder::new(&*GPT2);
     let mut streamed = String::new();
     for &id in &encoded {
         streamed += &stream.push(id).expect("ids of a text");

@@ -8,6 +8,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
+use model_tokenizer::tokenizer::StreamingDecoder;
 use model_tokenizer::{ModelTokenizer, end_of_text_ids};
 use tempfile::TempDir;
 
@@ -45,8 +46,8 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let encoded = tokenizer.encode(&text).ok();
     if let Some(ids) = &encoded {
-        let decoded = tokenizer.decode(ids).expect("its own ids");
-        let mut stream = tokenizer.stream();
+        let decoded = tokenizer.decode_lossy(ids).expect("its own ids");
+        let mut stream = StreamingDecoder::new(&tokenizer);
         let mut streamed = String::new();
         for &id in ids {
             streamed += &stream.push(id).expect("its own ids");

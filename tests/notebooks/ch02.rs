@@ -202,7 +202,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
     book.section("2.6", "Data sampling with a sliding window");
     if let Some(raw_text) = book.the_verdict() {
-        let enc_text = Corpus::from_text(raw_text, &tokenizer, AllowedSpecial::None)?;
+        let enc_text = Corpus::from_text(raw_text, &tokenizer)?;
         book.prints("In [30]", &enc_text.len(), "5145");
 
         book.listing("crates/dataloader/src/dataset.rs", "impl GptDataset {");

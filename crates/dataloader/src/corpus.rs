@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use tokenizer::Encode;
 
 use crate::error::DataLoaderError;
 use crate::tokens::Tokens;
@@ -29,16 +29,13 @@ impl Corpus {
         }
     }
 
-    /// GPT-2's ids of a text; the book allows `<|endoftext|>` ([`AllowedSpecial::All`]).
+    /// A tokenizer's ids of a text; special tokens in it are special, as the book allows `<|endoftext|>`.
     ///
     /// # Errors
-    /// [`DataLoaderError::Tokenizer`] if the text has a special token that is not allowed.
-    pub fn from_text(
-        text: &str,
-        tokenizer: &Gpt2Tokenizer,
-        allowed: AllowedSpecial,
-    ) -> Result<Self, DataLoaderError> {
-        Ok(Self::from_ids(tokenizer.encode(text, allowed)?))
+    /// [`DataLoaderError::Tokenizer`] if the tokenizer has no ids for a part of the text.
+    pub fn from_text(text: &str, tokenizer: &impl Encode) -> Result<Self, DataLoaderError> {
+        let ids = tokenizer.encode(text).map_err(Into::into)?;
+        Ok(Self::from_ids(ids))
     }
 
     /// That every id is below `vocab_size`: a model's embedding has one row per token and no more.

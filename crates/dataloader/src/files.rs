@@ -7,31 +7,30 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use atomic_file::{FileError, write_atomically};
-use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use tokenizer::Encode;
 
 use crate::corpus::Corpus;
 use crate::error::DataLoaderError;
 use crate::tokens::Tokens;
 
 impl Corpus {
-    /// GPT-2's ids of a UTF-8 text file.
+    /// A tokenizer's ids of a UTF-8 text file.
     ///
     /// # Errors
     /// [`DataLoaderError::NotFound`], [`PermissionDenied`](DataLoaderError::PermissionDenied),
     /// [`IsFolder`](DataLoaderError::IsFolder) or [`Io`](DataLoaderError::Io) if it can't be read;
     /// [`DataLoaderError::NotUtf8`] with the first wrong byte;
-    /// [`DataLoaderError::Tokenizer`] if the text has a special token that is not allowed.
+    /// [`DataLoaderError::Tokenizer`] if the tokenizer has no ids for a part of the text.
     pub fn from_text_file(
         path: impl AsRef<Path>,
-        tokenizer: &Gpt2Tokenizer,
-        allowed: AllowedSpecial,
+        tokenizer: &impl Encode,
     ) -> Result<Self, DataLoaderError> {
         let path = path.as_ref();
         let text = String::from_utf8(read(path)?).map_err(|error| DataLoaderError::NotUtf8 {
             path: path.to_owned(),
             position: error.utf8_error().valid_up_to(),
         })?;
-        Self::from_text(&text, tokenizer, allowed)
+        Self::from_text(&text, tokenizer)
     }
 
     /// The ids in a file of little-endian u16. (Which vocabulary they are of, the file doesn't say:

@@ -3,7 +3,7 @@
 //! Each epoch draws from the generator as PyTorch's iterator does, without shuffling too: how often a loader is iterated, an evaluation included, is part of what a seed means.
 //! There are no workers.
 
-use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use tokenizer::Encode;
 use torch_rng::TorchRng;
 
 use crate::corpus::Corpus;
@@ -103,16 +103,16 @@ impl Default for DataLoaderConfig {
     }
 }
 
-/// From a text to a loader, as the book does it: GPT-2's ids, `<|endoftext|>` allowed.
+/// From a text to a loader, as the book does it, with any tokenizer; `<|endoftext|>` in the text is special.
 ///
 /// # Errors
-/// Those of [`GptDataset::new`] and [`DataLoader::new`].
+/// Those of [`Corpus::from_text`], [`GptDataset::new`] and [`DataLoader::new`].
 pub fn create_dataloader_v1(
     text: &str,
-    tokenizer: &Gpt2Tokenizer,
+    tokenizer: &impl Encode,
     config: DataLoaderConfig,
 ) -> Result<DataLoader, DataLoaderError> {
-    let corpus = Corpus::from_text(text, tokenizer, AllowedSpecial::All)?;
+    let corpus = Corpus::from_text(text, tokenizer)?;
     let dataset = GptDataset::new(&corpus, config.max_length, config.stride)?;
     DataLoader::new(dataset, config.batch_size, config.shuffle, config.drop_last)
 }

@@ -6,7 +6,7 @@ use dataloader::{
     Corpus, DataLoader, DataLoaderConfig, DataLoaderError, GptDataset, create_dataloader_v1,
     train_validation_split,
 };
-use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use tokenizer::{Gpt2Tokenizer, SimpleTokenizerV1, Vocabulary};
 use torch_rng::TorchRng;
 
 fn numbers(n: u32) -> Corpus {
@@ -14,7 +14,7 @@ fn numbers(n: u32) -> Corpus {
 }
 
 fn read_text(path: impl AsRef<std::path::Path>) -> Result<Corpus, DataLoaderError> {
-    Corpus::from_text_file(path, &Gpt2Tokenizer::new(), AllowedSpecial::All)
+    Corpus::from_text_file(path, &Gpt2Tokenizer::new())
 }
 
 #[test]
@@ -80,17 +80,14 @@ fn the_book_s_function_refuses_what_its_parts_refuse() {
 }
 
 #[test]
-fn a_special_token_that_is_not_allowed_is_refused() {
-    let tokenizer = Gpt2Tokenizer::new();
-    let text = "a<|endoftext|>";
-    let error = Corpus::from_text(text, &tokenizer, AllowedSpecial::None).unwrap_err();
-    assert!(matches!(error, DataLoaderError::Tokenizer(_)));
-    assert_eq!(
-        Corpus::from_text(text, &tokenizer, AllowedSpecial::All)
-            .unwrap()
-            .ids()[..],
-        [64, 50256]
-    );
+fn a_corpus_takes_any_tokenizer_and_passes_its_refusal_on() {
+    let gpt2 = Corpus::from_text("a<|endoftext|>", &Gpt2Tokenizer::new()).unwrap();
+    assert_eq!(gpt2.ids()[..], [64, 50256]);
+    let words = SimpleTokenizerV1::new(Vocabulary::from_text("a b"));
+    assert_eq!(Corpus::from_text("b a", &words).unwrap().ids()[..], [1, 0]);
+    let error = Corpus::from_text("a c", &words).unwrap_err();
+    let said = "unknown token \"c\" at byte 2 of the text";
+    assert_eq!(error.to_string(), said);
 }
 
 #[test]

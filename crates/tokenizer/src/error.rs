@@ -2,7 +2,9 @@
 //!
 //! Positions of words and bytes count UTF-8 bytes of the text, positions of ids count ids; both from 0.
 
-/// Everything this crate refuses, with the offending word or number.
+use std::convert::Infallible;
+
+/// Everything that tokenizers refuse, with the offending word or number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenizerError {
@@ -46,6 +48,30 @@ pub enum TokenizerError {
         /// The place of the id that holds this byte.
         id_position: usize,
     },
+    /// The text has bytes that a model's vocabulary has no token for.
+    #[error("the text has the byte {byte:#04x}, which no token of the vocabulary stands for")]
+    UnknownByte {
+        /// The first such byte.
+        byte: u8,
+    },
+    /// White space that goes on for longer than the pattern that divides the text can look.
+    #[error(
+        "a run of {characters} white space characters from byte {position} of the text on; this vocabulary is read with at most {limit}"
+    )]
+    LongBlank {
+        /// Where it starts, in bytes.
+        position: usize,
+        /// How long it is.
+        characters: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// The library under a model's tokenizer refused what was checked before: a fault of ours.
+    #[error("the tokenizer refused: {reason}")]
+    Library {
+        /// What it said.
+        reason: String,
+    },
     /// One row of ids was expected.
     #[cfg(feature = "ndarray")]
     #[error("expected ids of shape (1, n), got {rows} rows")]
@@ -53,4 +79,11 @@ pub enum TokenizerError {
         /// How many rows came.
         rows: usize,
     },
+}
+
+/// For generic code over tokenizers that have ids for every text.
+impl From<Infallible> for TokenizerError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
 }

@@ -3,8 +3,11 @@
 //! A special token in the text that the caller did not allow is an error, not silently text.
 //! Every text can be encoded and no text makes it panic; other vocabularies than GPT-2's are not read.
 
+use std::borrow::Cow;
+use std::convert::Infallible;
 use std::fmt;
 
+use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
 use crate::pieces::{Tables, VOCAB_SIZE};
 
@@ -20,7 +23,7 @@ pub const ENDOFTEXT_ID: u32 = 50_256;
 const LONG_BLANK: usize = 256; // bytes
 
 /// Which special tokens a text may contain, as tiktoken's `allowed_special`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AllowedSpecial<'a> {
     /// None: the default of tiktoken's `encode`.
     #[default]
@@ -85,6 +88,11 @@ impl Gpt2Tokenizer {
                 position,
             });
         }
+        Ok(self.encode_documents(text))
+    }
+
+    /// The ids of a text in which [`ENDOFTEXT`] is special.
+    fn encode_documents(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
         for (number, document) in text.split(ENDOFTEXT).enumerate() {
             if number > 0 {
@@ -92,7 +100,7 @@ impl Gpt2Tokenizer {
             }
             self.encode_into(document, &mut ids);
         }
-        Ok(ids)
+        ids
     }
 
     /// The ids of a text in which nothing is special: `<|endoftext|>` is seven tokens of plain text.
@@ -128,7 +136,7 @@ impl Gpt2Tokenizer {
     /// # Errors
     /// [`TokenizerError::UnknownId`] at the first id at or over 50,257.
     pub fn decode_bytes(&self, ids: &[u32]) -> Result<Vec<u8>, TokenizerError> {
-        Ok(self.pieces(ids)?.concat())
+        Decode::decode_bytes(self, ids)
     }
 
     /// The text that the ids stand for.
@@ -137,17 +145,7 @@ impl Gpt2Tokenizer {
     /// [`TokenizerError::UnknownId`] as for [`Self::decode_bytes`];
     /// [`TokenizerError::NotUtf8`] if the bytes are no text, as when a character is cut in half.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        String::from_utf8(self.decode_bytes(ids)?).map_err(|error| {
-            let position = error.utf8_error().valid_up_to();
-            let ends = ids.iter().scan(0, |end, &id| {
-                *end += self.piece(id).map_or(0, <[u8]>::len);
-                Some(*end)
-            });
-            TokenizerError::NotUtf8 {
-                position,
-                id_position: ends.take_while(|&end| end <= position).count(),
-            }
-        })
+        Decode::decode(self, ids)
     }
 
     /// As [`Self::decode`], with U+FFFD for bytes that are no text: what Python's `decode` returns.
@@ -155,21 +153,31 @@ impl Gpt2Tokenizer {
     /// # Errors
     /// [`TokenizerError::UnknownId`] as for [`Self::decode_bytes`].
     pub fn decode_lossy(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        let bytes = self.decode_bytes(ids)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Decode::decode_lossy(self, ids)
     }
 
     /// The bytes of the id found at `position`.
-    pub(crate) fn known_piece(
-        &self,
-        id: u32,
-        position: usize,
-    ) -> Result<&'static [u8], TokenizerError> {
+    fn known_piece(&self, id: u32, position: usize) -> Result<&'static [u8], TokenizerError> {
         self.tables.piece(id).ok_or(TokenizerError::UnknownId {
             id,
             position,
             vocab_size: VOCAB_SIZE,
         })
+    }
+}
+
+/// With all special tokens allowed, as the book has them.
+impl Encode for Gpt2Tokenizer {
+    type Error = Infallible;
+
+    fn encode(&self, text: &str) -> Result<Vec<u32>, Infallible> {
+        Ok(self.encode_documents(text))
+    }
+}
+
+impl Decode for Gpt2Tokenizer {
+    fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
+        self.known_piece(id, position).map(Cow::Borrowed)
     }
 }
 

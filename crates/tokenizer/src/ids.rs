@@ -1,11 +1,15 @@
 //! Text to a batch of one row of ids and back, as chapter 5 passes it to the model (section 5.1.1).
 
+use std::convert::Infallible;
+
 use ndarray::{Array2, ArrayRef2};
 
+use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
-use crate::gpt2::{AllowedSpecial, Gpt2Tokenizer};
 
 /// The ids of a text as a batch of one, (1, n_tokens); `<|endoftext|>` is allowed, as in the book.
+///
+/// It is for tokenizers that have ids for every text; [`try_text_to_token_ids`] takes all.
 ///
 /// ```
 /// let tokenizer = tokenizer::Gpt2Tokenizer::new();
@@ -14,21 +18,34 @@ use crate::gpt2::{AllowedSpecial, Gpt2Tokenizer};
 /// assert_eq!(tokenizer::token_ids_to_text(&ids, &tokenizer)?, "Every effort moves you");
 /// # Ok::<(), tokenizer::TokenizerError>(())
 /// ```
-pub fn text_to_token_ids(text: &str, tokenizer: &Gpt2Tokenizer) -> Array2<u32> {
-    let ids = tokenizer.encode(text, AllowedSpecial::All);
-    let ids = ids.expect("no special token is refused when all are allowed");
-    let row = Array2::from_shape_vec((1, ids.len()), ids); // (1, n_tokens)
-    row.expect("n ids fill one row of n")
+pub fn text_to_token_ids(text: &str, tokenizer: &impl Encode<Error = Infallible>) -> Array2<u32> {
+    let Ok(ids) = tokenizer.encode(text);
+    one_row(ids)
+}
+
+/// As [`text_to_token_ids`], with any tokenizer.
+///
+/// # Errors
+/// If the tokenizer has no ids for a part of the text, as [`SimpleTokenizerV1`](crate::SimpleTokenizerV1) for a word that it doesn't know.
+pub fn try_text_to_token_ids<E: Encode>(
+    text: &str,
+    tokenizer: &E,
+) -> Result<Array2<u32>, E::Error> {
+    tokenizer.encode(text).map(one_row)
+}
+
+fn one_row(ids: Vec<u32>) -> Array2<u32> {
+    Array2::from_shape_vec((1, ids.len()), ids).expect("n ids fill one row of n") // (1, n_tokens)
 }
 
 /// The text of one row of ids, (1, n_tokens), with U+FFFD where a character was cut, as in Python.
 ///
 /// # Errors
 /// [`TokenizerError::NotOneRow`] for another number of rows than one;
-/// [`TokenizerError::UnknownId`] for an id at or over 50,257.
+/// [`TokenizerError::UnknownId`] for an id that the vocabulary lacks.
 pub fn token_ids_to_text(
     token_ids: &ArrayRef2<u32>,
-    tokenizer: &Gpt2Tokenizer,
+    tokenizer: &impl Decode,
 ) -> Result<String, TokenizerError> {
     if token_ids.nrows() != 1 {
         return Err(TokenizerError::NotOneRow {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod encode_decode;
 mod error;
 mod gpt2;
 #[cfg(feature = "ndarray")]
@@ -17,10 +18,11 @@ mod whitespace;
 #[cfg(feature = "ndarray")]
 pub use ndarray;
 
+pub use encode_decode::{Decode, Encode};
 pub use error::TokenizerError;
 pub use gpt2::{AllowedSpecial, ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer};
 #[cfg(feature = "ndarray")]
-pub use ids::{text_to_token_ids, token_ids_to_text};
+pub use ids::{text_to_token_ids, token_ids_to_text, try_text_to_token_ids};
 pub use simple::{SimpleTokenizerV1, SimpleTokenizerV2};
 pub use split::{
     Separators, preprocess, split_keeping, split_text, strip_without_blanks, without_blanks,

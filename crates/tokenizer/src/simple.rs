@@ -1,12 +1,23 @@
 //! The book's two word tokenizers over a vocabulary (sections 2.3 and 2.4).
 //!
 //! Both split a text with [`preprocess`](crate::preprocess) and decode by joining with single spaces, then dropping the white space before some punctuation: `, . ? ! " ( ) '` in V1, also `: ;` in V2.
+//! Id by id it is the same: a space goes before a word unless it begins with such punctuation.
 //! Decoding is not the inverse of encoding: "It's" comes back as "It' s", and neither `_` nor `--` is joined.
 
+use std::borrow::Cow;
+use std::convert::Infallible;
+
+use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
 use crate::split::split_text;
 use crate::vocabulary::{UNK, Vocabulary};
 use crate::whitespace::{is_python_whitespace, python_strip};
+
+/// What V1 joins to the word before it.
+const JOINED_V1: &str = ",.?!\"()'";
+
+/// What V2 joins to the word before it.
+const JOINED_V2: &str = ",.:;?!\"()'";
 
 /// Knows the words of its vocabulary and refuses all others.
 ///
@@ -56,10 +67,23 @@ impl SimpleTokenizerV1 {
     /// # Errors
     /// [`TokenizerError::UnknownId`] at the first id that is not in the vocabulary.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        Ok(join_punctuation(
-            &join_words(&self.vocabulary, ids)?,
-            ",.?!\"()'",
-        ))
+        let text = join_words(&self.vocabulary, ids)?;
+        Ok(join_punctuation(&text, JOINED_V1))
+    }
+}
+
+impl Encode for SimpleTokenizerV1 {
+    type Error = TokenizerError;
+
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.encode(text)
+    }
+}
+
+impl Decode for SimpleTokenizerV1 {
+    fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
+        let word = word(&self.vocabulary, id, position)?;
+        Ok(joined(word, position, JOINED_V1))
     }
 }
 
@@ -107,10 +131,23 @@ impl SimpleTokenizerV2 {
     /// # Errors
     /// [`TokenizerError::UnknownId`] at the first id that is not in the vocabulary.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        Ok(join_punctuation(
-            &join_words(&self.vocabulary, ids)?,
-            ",.:;?!\"()'",
-        ))
+        let text = join_words(&self.vocabulary, ids)?;
+        Ok(join_punctuation(&text, JOINED_V2))
+    }
+}
+
+impl Encode for SimpleTokenizerV2 {
+    type Error = Infallible;
+
+    fn encode(&self, text: &str) -> Result<Vec<u32>, Infallible> {
+        Ok(self.encode(text))
+    }
+}
+
+impl Decode for SimpleTokenizerV2 {
+    fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
+        let word = word(&self.vocabulary, id, position)?;
+        Ok(joined(word, position, JOINED_V2))
     }
 }
 
@@ -127,21 +164,28 @@ fn words_with_positions(text: &str) -> impl Iterator<Item = (usize, &str)> {
     placed.filter(|(_, piece)| !python_strip(piece).is_empty())
 }
 
+/// The word of the id found at `position`.
+fn word(vocabulary: &Vocabulary, id: u32, position: usize) -> Result<&str, TokenizerError> {
+    vocabulary.token(id).ok_or(TokenizerError::UnknownId {
+        id,
+        position,
+        vocab_size: vocabulary.len(),
+    })
+}
+
+/// A word as it goes on a text, after a space unless it begins with `punctuation`.
+fn joined<'v>(word: &'v str, position: usize, punctuation: &str) -> Cow<'v, [u8]> {
+    match position > 0 && !word.starts_with(|c| punctuation.contains(c)) {
+        true => format!(" {word}").into_bytes().into(),
+        false => word.as_bytes().into(),
+    }
+}
+
 /// `" ".join(int_to_str[i] for i in ids)`
 fn join_words(vocabulary: &Vocabulary, ids: &[u32]) -> Result<String, TokenizerError> {
-    let mut text = String::new();
-    for (position, &id) in ids.iter().enumerate() {
-        let unknown = TokenizerError::UnknownId {
-            id,
-            position,
-            vocab_size: vocabulary.len(),
-        };
-        if position > 0 {
-            text.push(' ');
-        }
-        text.push_str(vocabulary.token(id).ok_or(unknown)?);
-    }
-    Ok(text)
+    let numbered = ids.iter().enumerate();
+    let words = numbered.map(|(position, &id)| word(vocabulary, id, position));
+    Ok(words.collect::<Result<Vec<_>, _>>()?.join(" "))
 }
 
 /// `re.sub(r'\s+([punctuation])', r'\1', text)`

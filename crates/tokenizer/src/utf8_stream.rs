@@ -19,6 +19,7 @@ pub struct Utf8Stream {
 
 impl Utf8Stream {
     /// Takes the next bytes; returns the characters that they complete, with U+FFFD for bytes that can't begin or go on a character.
+    #[must_use = "the text is given out once"]
     pub fn push(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);
         let whole = self.pending.len() - unfinished(&self.pending);
@@ -28,6 +29,7 @@ impl Utf8Stream {
     }
 
     /// The rest: U+FFFD if the bytes ended inside a character, otherwise nothing.
+    #[must_use = "it may be the last character"]
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.pending).into_owned()
     }

@@ -31,23 +31,6 @@ impl Vocabulary {
         build_vocabulary(&preprocess(text))
     }
 
-    /// Appends tokens in the order given, as the book's `all_tokens.extend(...)`.
-    ///
-    /// A token that is there already keeps its id.
-    /// (Python's dictionary would move it to the new id and leave a hole at the old one.)
-    ///
-    /// # Panics
-    /// If the vocabulary outgrows u32.
-    pub fn extend<'a>(&mut self, tokens: impl IntoIterator<Item = &'a str>) {
-        for token in tokens {
-            if !self.ids.contains_key(token) {
-                let id = u32::try_from(self.tokens.len()).expect("a vocabulary fits u32");
-                self.ids.insert(token.to_owned(), id);
-                self.tokens.push(token.to_owned());
-            }
-        }
-    }
-
     /// The id of a token.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.ids.get(token).copied()
@@ -71,6 +54,25 @@ impl Vocabulary {
     /// Whether there is no token at all.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
+    }
+}
+
+/// Appends tokens in the order given, as the book's `all_tokens.extend(...)`.
+///
+/// A token that is there already keeps its id.
+/// (Python's dictionary would move it to the new id and leave a hole at the old one.)
+///
+/// # Panics
+/// If the vocabulary outgrows u32.
+impl<'a> Extend<&'a str> for Vocabulary {
+    fn extend<I: IntoIterator<Item = &'a str>>(&mut self, tokens: I) {
+        for token in tokens {
+            if !self.ids.contains_key(token) {
+                let id = u32::try_from(self.tokens.len()).expect("a vocabulary fits u32");
+                self.ids.insert(token.to_owned(), id);
+                self.tokens.push(token.to_owned());
+            }
+        }
     }
 }
 

@@ -160,3 +160,13 @@ fn v2_needs_the_unknown_token() {
     let error = SimpleTokenizerV2::new(Vocabulary::from_text("a b")).unwrap_err();
     assert_eq!(error, TokenizerError::MissingToken { token: UNK });
 }
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn a_row_of_any_tokenizers_ids_or_its_refusal() {
+    let v1 = tokenizer::SimpleTokenizerV1::new(Vocabulary::from_text("a b"));
+    let row = tokenizer::try_text_to_token_ids("b a", &v1).unwrap();
+    assert_eq!(row, ndarray::arr2(&[[1, 0]]));
+    assert_eq!(tokenizer::token_ids_to_text(&row, &v1).unwrap(), "b a");
+    assert!(tokenizer::try_text_to_token_ids("c", &v1).is_err());
+}

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use tokenizer::{
-    AllowedSpecial, Gpt2Tokenizer, Separators, SimpleTokenizerV1, SimpleTokenizerV2,
+    AllowedSpecial, Decode, Gpt2Tokenizer, Separators, SimpleTokenizerV1, SimpleTokenizerV2,
     StreamingDecoder, UNK, Vocabulary, preprocess, python_strip, split_keeping, split_text,
     without_blanks,
 };
@@ -25,6 +25,15 @@ fn config() -> ProptestConfig {
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("txt"))),
         ..ProptestConfig::default()
     }
+}
+
+fn streamed(tokenizer: &impl Decode, ids: &[u32]) -> String {
+    let mut decoder = StreamingDecoder::new(tokenizer);
+    let pushed: Vec<String> = ids
+        .iter()
+        .map(|&id| decoder.push(id).expect("ids of the vocabulary"))
+        .collect();
+    pushed.concat() + &decoder.finish()
 }
 
 proptest! {
@@ -59,23 +68,27 @@ proptest! {
     #[test]
     fn decoding_id_by_id_is_decoding_at_once(ids in proptest::collection::vec(0u32..50_257, 0..50)) {
         let tokenizer = Gpt2Tokenizer::new();
-        let mut decoder = StreamingDecoder::new(&tokenizer);
-        let mut text = String::new();
-        for &id in &ids {
-            text.push_str(&decoder.push(id).unwrap());
-        }
-        text.push_str(&decoder.finish());
-        prop_assert_eq!(text, tokenizer.decode_lossy(&ids).unwrap());
+        prop_assert_eq!(streamed(&tokenizer, &ids), tokenizer.decode_lossy(&ids).unwrap());
     }
 
     /// The first 256 ids are single bytes: this makes every kind of broken UTF-8.
     #[test]
     fn decoding_byte_by_byte_is_decoding_at_once(ids in proptest::collection::vec(90u32..256, 0..20)) {
         let tokenizer = Gpt2Tokenizer::new();
-        let mut decoder = StreamingDecoder::new(&tokenizer);
-        let pushed: Vec<String> = ids.iter().map(|&id| decoder.push(id).unwrap()).collect();
-        let text = pushed.concat() + &decoder.finish();
-        prop_assert_eq!(text, tokenizer.decode_lossy(&ids).unwrap());
+        prop_assert_eq!(streamed(&tokenizer, &ids), tokenizer.decode_lossy(&ids).unwrap());
+    }
+
+    #[test]
+    fn words_one_by_one_are_what_the_book_joins(text in any_text(), ids in proptest::collection::vec(0u32..30, 0..30)) {
+        let mut vocabulary = Vocabulary::from_text(&text);
+        vocabulary.extend([UNK]);
+        let ids: Vec<u32> = ids.iter().map(|id| id % vocabulary.len() as u32).collect();
+        let v1 = SimpleTokenizerV1::new(vocabulary.clone());
+        prop_assert_eq!(Decode::decode(&v1, &ids), v1.decode(&ids));
+        prop_assert_eq!(streamed(&v1, &ids), v1.decode(&ids).unwrap());
+        let v2 = SimpleTokenizerV2::new(vocabulary).unwrap();
+        prop_assert_eq!(Decode::decode(&v2, &ids), v2.decode(&ids));
+        prop_assert_eq!(streamed(&v2, &ids), v2.decode(&ids).unwrap());
     }
 
     #[test]

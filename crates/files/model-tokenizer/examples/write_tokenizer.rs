@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fs;
-use std::path::Path;
 
 use model_tokenizer::ModelTokenizer;
 
@@ -23,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("usage: gpt2 DIR | chars DIR FILE | bpe:N DIR FILE".into()),
     };
     fs::create_dir_all(folder)?;
-    tokenizer.save(Path::new(folder))?;
+    tokenizer.save(folder)?;
     println!("{} tokens in {folder}", tokenizer.vocab_size());
     Ok(())
 }

@@ -32,9 +32,9 @@ fn said<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<Ids>>, D::E
 ///
 /// # Errors
 /// [`ModelTokenizerError::Invalid`] or [`Io`](ModelTokenizerError::Io) for files that are damaged or can't be read.
-pub fn end_of_text_ids(folder: &Path) -> Result<Option<Vec<u32>>, ModelTokenizerError> {
+pub fn end_of_text_ids(folder: impl AsRef<Path>) -> Result<Option<Vec<u32>>, ModelTokenizerError> {
     for name in ["generation_config.json", "config.json"] {
-        let path = folder.join(name);
+        let path = folder.as_ref().join(name);
         let Some(text) = read(&path)? else { continue };
         let Said { eos_token_id } = parse(&path, &text)?;
         match eos_token_id {

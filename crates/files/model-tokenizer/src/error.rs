@@ -1,5 +1,6 @@
-//! What can be wrong with a tokenizer's files, a text, a list of ids or a wish for a vocabulary.
+//! What can be wrong with a tokenizer's files or a wish for a vocabulary.
 //!
+//! What can be wrong with a text or a list of ids is a `TokenizerError`.
 //! Text that comes from a file is shown escaped.
 
 use std::io;
@@ -34,34 +35,6 @@ pub enum ModelTokenizerError {
         file: PathBuf,
         /// What is wrong, and with which token or number.
         problem: String,
-    },
-    /// The text has bytes that the vocabulary has no token for.
-    #[error("the text has the byte {byte:#04x}, which no token of the vocabulary stands for")]
-    UnknownByte {
-        /// The first such byte.
-        byte: u8,
-    },
-    /// White space that goes on for longer than the pattern that divides the text can look.
-    #[error(
-        "a run of {characters} white space characters from byte {position} of the text on; this vocabulary is read with at most {limit}"
-    )]
-    LongBlank {
-        /// Where it starts, in bytes.
-        position: usize,
-        /// How long it is.
-        characters: usize,
-        /// How long it may be.
-        limit: usize,
-    },
-    /// An id to decode is not in the vocabulary.
-    #[error("unknown id {id} at position {position}: the vocabulary has {vocab_size} tokens")]
-    UnknownId {
-        /// The id.
-        id: u32,
-        /// Its place among the ids.
-        position: usize,
-        /// One more than the largest id.
-        vocab_size: usize,
     },
     /// A vocabulary of byte pairs smaller than its alphabet.
     #[error(
@@ -128,5 +101,10 @@ pub(crate) fn other_kind(file: &Path, kind: impl Into<String>) -> ModelTokenizer
 
 /// `.map_err(library)`: what the library says, on one line.
 pub(crate) fn library(error: Box<dyn std::error::Error + Send + Sync>) -> ModelTokenizerError {
-    ModelTokenizerError::Library(error.to_string().escape_debug().to_string())
+    ModelTokenizerError::Library(one_line(&*error))
+}
+
+/// What an error says, on one line.
+pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
+    error.to_string().escape_debug().to_string()
 }

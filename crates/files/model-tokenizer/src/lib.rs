@@ -10,12 +10,13 @@ mod gpt2;
 mod model_tokenizer;
 mod parts;
 mod recipe;
-mod streaming;
 mod tokenizer_json;
 mod train;
+
+// The crate whose types stand in this crate's signatures, so that a dependent needs no version of its own.
+pub use tokenizer;
 
 pub use end_of_text::end_of_text_ids;
 pub use error::ModelTokenizerError;
 pub use model_tokenizer::ModelTokenizer;
-pub use streaming::StreamingDecoder;
 pub use train::UNK;

@@ -4,17 +4,19 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use rayon::prelude::*;
-use tokenizer::{AllowedSpecial, ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer};
+use tokenizer::{
+    AllowedSpecial, Decode, ENDOFTEXT, ENDOFTEXT_ID, Encode, Gpt2Tokenizer, TokenizerError,
+};
 use tokenizers::Tokenizer;
 
 use crate::byte_chars::{bytes_of, char_of};
-use crate::error::{ModelTokenizerError, library};
+use crate::error::{ModelTokenizerError, one_line};
 use crate::files::{self, Files};
 use crate::parts::{LONG_BLANK, long_blank, parts};
 use crate::recipe::{Form, Recipe};
-use crate::streaming::StreamingDecoder;
 use crate::{gpt2, tokenizer_json};
 
 /// Text to ids and back, as a model was trained on them.
@@ -33,15 +35,19 @@ use crate::{gpt2, tokenizer_json};
 /// assert_eq!(again.encode("not to be")?, ids);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// A copy shares the tables of the original.
+#[derive(Clone)]
 pub struct ModelTokenizer {
     kind: Kind,
     end_of_text: Option<u32>,
-    files: Option<Files>, // GPT-2's own are made when they are asked for
+    files: Option<Arc<Files>>, // GPT-2's own are made when they are asked for
 }
 
+#[derive(Clone)]
 enum Kind {
     Gpt2(Gpt2Tokenizer),
-    Own(Box<Own>),
+    Own(Arc<Own>),
 }
 
 /// A tokenizer that isn't GPT-2's.
@@ -72,7 +78,8 @@ impl ModelTokenizer {
     /// # Errors
     /// [`ModelTokenizerError::OtherKind`] for a tokenizer that is neither byte-level BPE nor one of characters as this crate writes it;
     /// [`ModelTokenizerError::Invalid`] or [`Io`](ModelTokenizerError::Io) for files that are damaged or can't be read.
-    pub fn from_folder(folder: &Path) -> Result<Option<Self>, ModelTokenizerError> {
+    pub fn from_folder(folder: impl AsRef<Path>) -> Result<Option<Self>, ModelTokenizerError> {
+        let folder = folder.as_ref();
         match Self::from_files(folder, files::read_all(folder)?)? {
             Some(tokenizer) => Ok(Some(tokenizer)),
             None => files::unread(folder).map_or(Ok(None), Err),
@@ -90,7 +97,7 @@ impl ModelTokenizer {
         let end_of_text = recipe.end_of_text.clone();
         let kind = match gpt2::is_gpt2(&recipe) {
             true => Kind::Gpt2(Gpt2Tokenizer::new()),
-            false => Kind::Own(Box::new(Own::new(recipe)?)),
+            false => Kind::Own(Arc::new(Own::new(recipe)?)),
         };
         let id_of = |token: String| match &kind {
             Kind::Gpt2(_) => Some(ENDOFTEXT_ID),
@@ -99,46 +106,44 @@ impl ModelTokenizer {
         Ok(Some(Self {
             end_of_text: end_of_text.and_then(id_of),
             kind,
-            files: Some(files),
+            files: Some(Arc::new(files)),
         }))
     }
 
     /// The ids of a text; special tokens in it are special.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::UnknownByte`] if the vocabulary lacks a byte of the text: nothing is left out;
-    /// [`ModelTokenizerError::LongBlank`] for half a million white space characters, if the vocabulary's settings don't allow to cut them.
-    pub fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
+    /// [`TokenizerError::UnknownByte`] if the vocabulary lacks a byte of the text: nothing is left out;
+    /// [`TokenizerError::LongBlank`] for half a million white space characters, if the vocabulary's settings don't allow to cut them.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let whole = match &self.kind {
             Kind::Gpt2(_) => parts(text, |rest| rest.starts_with(ENDOFTEXT)),
             Kind::Own(own) if own.divides => parts(text, |rest| own.begins_with_added(rest)),
             Kind::Own(_) => vec![text],
         };
         let ids = whole.par_iter().map(|part| match &self.kind {
-            Kind::Gpt2(gpt2) => {
-                let ids = gpt2.encode(part, AllowedSpecial::All);
-                ids.map_err(|error| library(error.into()))
-            }
+            Kind::Gpt2(gpt2) => gpt2.encode(part, AllowedSpecial::All),
             Kind::Own(own) => own.encode(part),
         });
         let ids: Vec<Vec<u32>> = ids.collect::<Result<_, _>>()?;
         Ok(ids.concat())
     }
 
-    /// The text that the ids stand for, with U+FFFD where a character was cut, as in Python.
+    /// The text that the ids stand for.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::UnknownId`] at the first id that the vocabulary lacks.
-    pub fn decode(&self, ids: &[u32]) -> Result<String, ModelTokenizerError> {
-        let numbered = ids.iter().enumerate();
-        let pieces = numbered.map(|(position, &id)| self.known_piece(id, position));
-        let pieces: Vec<&[u8]> = pieces.collect::<Result<_, _>>()?;
-        Ok(String::from_utf8_lossy(&pieces.concat()).into_owned())
+    /// [`TokenizerError::UnknownId`] at the first id that the vocabulary lacks;
+    /// [`TokenizerError::NotUtf8`] if the bytes are no text, as when a character is cut in half.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        Decode::decode(self, ids)
     }
 
-    /// A decoder that takes one id at a time.
-    pub fn stream(&self) -> StreamingDecoder<'_> {
-        StreamingDecoder::new(self)
+    /// As [`Self::decode`], with U+FFFD for bytes that are no text: what Python's `decode` returns.
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownId`] at the first id that the vocabulary lacks.
+    pub fn decode_lossy(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        Decode::decode_lossy(self, ids)
     }
 
     /// The bytes that one id stands for; `None` if there is no such id.
@@ -147,18 +152,6 @@ impl ModelTokenizer {
             Kind::Gpt2(gpt2) => gpt2.piece(id),
             Kind::Own(own) => own.pieces.get(&id).map(AsRef::as_ref),
         }
-    }
-
-    pub(crate) fn known_piece(
-        &self,
-        id: u32,
-        position: usize,
-    ) -> Result<&[u8], ModelTokenizerError> {
-        self.piece(id).ok_or(ModelTokenizerError::UnknownId {
-            id,
-            position,
-            vocab_size: self.vocab_size(),
-        })
     }
 
     /// One more than the largest id.
@@ -185,12 +178,31 @@ impl ModelTokenizer {
     ///
     /// # Errors
     /// [`ModelTokenizerError::Io`] if a file can't be written; the old one is then as it was.
-    pub fn save(&self, folder: &Path) -> Result<(), ModelTokenizerError> {
+    pub fn save(&self, folder: impl AsRef<Path>) -> Result<(), ModelTokenizerError> {
         let files = match &self.files {
-            Some(files) => Cow::Borrowed(files),
+            Some(files) => Cow::Borrowed(files.as_ref()),
             None => Cow::Owned(gpt2::recipe().into_files()?),
         };
-        files::write_all(folder, &files)
+        files::write_all(folder.as_ref(), &files)
+    }
+}
+
+impl Encode for ModelTokenizer {
+    type Error = TokenizerError;
+
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.encode(text)
+    }
+}
+
+impl Decode for ModelTokenizer {
+    fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
+        let piece = self.piece(id).ok_or(TokenizerError::UnknownId {
+            id,
+            position,
+            vocab_size: self.vocab_size(),
+        })?;
+        Ok(piece.into())
     }
 }
 
@@ -242,21 +254,24 @@ impl Own {
     }
 
     /// The ids of a part of a text that may be encoded by itself.
-    fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         if self.looks
             && !self.divides
             && let Some((position, characters)) = long_blank(text)
         {
-            return Err(ModelTokenizerError::LongBlank {
+            return Err(TokenizerError::LongBlank {
                 position,
                 characters,
                 limit: LONG_BLANK,
             });
         }
-        let encoding = self.library.encode_fast(text, false).map_err(library)?;
+        let encoding = self.library.encode_fast(text, false);
+        let encoding = encoding.map_err(|error| TokenizerError::Library {
+            reason: one_line(&*error),
+        })?;
         let ids = encoding.get_ids().to_vec();
         if let Some(byte) = self.left_out(text, &ids) {
-            return Err(ModelTokenizerError::UnknownByte { byte });
+            return Err(TokenizerError::UnknownByte { byte });
         }
         Ok(ids)
     }

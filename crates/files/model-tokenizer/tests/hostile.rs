@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use model_tokenizer::tokenizer::{StreamingDecoder, TokenizerError};
 use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -278,12 +279,12 @@ fn bytes_without_a_token_are_named_and_nothing_is_left_out() {
     );
     let error = tokenizer.encode("aa🙂").unwrap_err();
     assert!(
-        matches!(error, ModelTokenizerError::UnknownByte { byte: 0xf0 }),
+        matches!(error, TokenizerError::UnknownByte { byte: 0xf0 }),
         "{error}"
     );
     let error = tokenizer.encode("<|endoftext|>|").unwrap_err();
     assert!(
-        matches!(error, ModelTokenizerError::UnknownByte { byte: b'|' }),
+        matches!(error, TokenizerError::UnknownByte { byte: b'|' }),
         "{error}"
     );
 }
@@ -326,7 +327,7 @@ fn unknown_ids_are_named_with_their_place() {
         error,
         "unknown id 5 at position 1: the vocabulary has 5 tokens"
     );
-    let mut stream = tokenizer.stream();
+    let mut stream = StreamingDecoder::new(&tokenizer);
     assert_eq!(stream.push(0).unwrap(), "a");
     assert_eq!(stream.push(5).unwrap_err().to_string(), error);
     assert_eq!(stream.push(1).unwrap(), "b");

@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use model_tokenizer::tokenizer::StreamingDecoder;
 use model_tokenizer::{ModelTokenizer, UNK};
 use proptest::prelude::*;
 
@@ -40,7 +41,7 @@ fn any_text() -> impl Strategy<Value = String> {
 }
 
 fn streamed(tokenizer: &ModelTokenizer, ids: &[u32]) -> String {
-    let mut stream = tokenizer.stream();
+    let mut stream = StreamingDecoder::new(tokenizer);
     let mut text: String = ids.iter().map(|&id| stream.push(id).unwrap()).collect();
     text.push_str(&stream.finish());
     text
@@ -71,7 +72,7 @@ proptest! {
     /// Half a character stays half a character.
     #[test]
     fn streaming_equals_decoding_for_any_ids(ids in proptest::collection::vec(0u32..270, 0..40)) {
-        prop_assert_eq!(streamed(&BPE, &ids), BPE.decode(&ids).unwrap());
+        prop_assert_eq!(streamed(&BPE, &ids), BPE.decode_lossy(&ids).unwrap());
     }
 
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use dataloader::{Corpus, DataLoaderConfig, create_dataloader_v1, train_validation_split};
 use gpt::{GptConfig, GptModel};
-use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use tokenizer::Gpt2Tokenizer;
 use torch_rng::TorchRng;
 use train::{AdamW, AdamWConfig, SimpleTraining, train_model_simple};
 
@@ -32,7 +32,7 @@ pub(crate) fn measure(bench: &mut Bench, text: &Path, epochs: u64) -> anyhow::Re
     let folder = tempfile::tempdir()?;
     let (train, val) = train_validation_split(&text, 0.9)?;
     for (name, part) in [("train.bin", train), ("val.bin", val)] {
-        let corpus = Corpus::from_text(part, &tokenizer, AllowedSpecial::None)?;
+        let corpus = Corpus::from_text(part, &tokenizer)?;
         corpus.write_u16_file(folder.path().join(name))?;
     }
     let work = format!("epochs {epochs} {}", folder.path().display());

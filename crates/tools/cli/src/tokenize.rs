@@ -115,7 +115,7 @@ fn read(args: &TokenizeArgs, tokenizer: &ModelTokenizer) -> Result<(Vec<u32>, St
         _ => None,
     };
     if let Some(ids) = given {
-        let text = tokenizer.decode(&ids)?;
+        let text = tokenizer.decode_lossy(&ids)?;
         return Ok((ids, text));
     }
     let source = TextSource {

@@ -105,7 +105,7 @@ impl Vocabulary {
     /// The text of ids, or the ids themselves.
     pub(crate) fn text_of(&self, ids: &[u32]) -> String {
         let text = self.tokenizer.as_ref().ok();
-        match text.and_then(|tokenizer| tokenizer.decode(ids).ok()) {
+        match text.and_then(|tokenizer| tokenizer.decode_lossy(ids).ok()) {
             Some(text) => text,
             None => {
                 let ids: Vec<String> = ids.iter().map(u32::to_string).collect();

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use generate::StopStrings;
-use model_tokenizer::{ModelTokenizer, StreamingDecoder};
+use model_tokenizer::ModelTokenizer;
+use tokenizer::StreamingDecoder;
 
 use crate::vocabulary::Vocabulary;
 
@@ -14,7 +15,7 @@ pub(crate) struct Pieces<'v> {
     /// Without one, ids are shown.
     tokenizer: Option<&'v ModelTokenizer>,
     /// Holds the bytes of a character that has begun.
-    decoder: Option<StreamingDecoder<'v>>,
+    decoder: Option<StreamingDecoder<'v, ModelTokenizer>>,
     stops: StopStrings,
     pub(crate) text: String,
 }
@@ -26,7 +27,7 @@ impl<'v> Pieces<'v> {
         let tokenizer = vocabulary.tokenizer().ok();
         Ok(Self {
             tokenizer,
-            decoder: tokenizer.map(ModelTokenizer::stream),
+            decoder: tokenizer.map(StreamingDecoder::new),
             stops: StopStrings::new(stops.iter().cloned())?,
             text: String::new(),
         })
@@ -61,7 +62,7 @@ impl<'v> Pieces<'v> {
 
     /// What the decoder still held; it begins anew.
     fn flush(&mut self) -> String {
-        let anew = self.tokenizer.map(ModelTokenizer::stream);
+        let anew = self.tokenizer.map(StreamingDecoder::new);
         let decoder = std::mem::replace(&mut self.decoder, anew);
         decoder.map_or_else(String::new, StreamingDecoder::finish)
     }

@@ -67,7 +67,7 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
         false => path.parent().unwrap_or(path),
     };
     let found = match ModelTokenizer::from_folder(folder)? {
-        None => ModelTokenizer::from_folder(&folder.join(BESIDE))?, // a run's
+        None => ModelTokenizer::from_folder(folder.join(BESIDE))?, // a run's
         found => found,
     };
     match found {

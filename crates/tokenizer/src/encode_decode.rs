@@ -1,0 +1,100 @@
+//! What all tokenizers have in common, so that loaders and helpers take any of them.
+//!
+//! Each tokenizer has methods of these names itself; the traits are for code that is given one.
+//! They know of no policy for special tokens: one in a text is special.
+
+use std::borrow::Cow;
+
+use crate::error::TokenizerError;
+
+/// Text to ids.
+///
+/// ```
+/// use tokenizer::{Encode, Gpt2Tokenizer, SimpleTokenizerV2, TokenizerError, UNK, Vocabulary};
+///
+/// fn count(text: &str, tokenizer: &impl Encode) -> Result<usize, TokenizerError> {
+///     Ok(tokenizer.encode(text).map_err(Into::into)?.len())
+/// }
+///
+/// assert_eq!(count("Hello, world<|endoftext|>", &Gpt2Tokenizer::new())?, 4);
+/// let mut vocabulary = Vocabulary::from_text("Hello, world");
+/// vocabulary.extend([UNK]);
+/// assert_eq!(count("Hello, you", &SimpleTokenizerV2::new(vocabulary)?)?, 3);
+/// # Ok::<(), TokenizerError>(())
+/// ```
+pub trait Encode {
+    /// [`Infallible`](std::convert::Infallible) for tokenizers that have ids for every text, otherwise [`TokenizerError`].
+    type Error: Into<TokenizerError>;
+
+    /// The ids of a text; a special token in it is that token, as the book allows `<|endoftext|>`.
+    ///
+    /// # Errors
+    /// If the tokenizer has no ids for a part of the text.
+    fn encode(&self, text: &str) -> Result<Vec<u32>, Self::Error>;
+}
+
+/// Ids to text.
+///
+/// A token may be a part of a character: only the bytes of all ids together are text.
+///
+/// ```
+/// use tokenizer::{Decode, Gpt2Tokenizer};
+/// let tokenizer: &dyn Decode = &Gpt2Tokenizer::new();
+/// assert_eq!(tokenizer.decode(&[15496, 11, 314, 716])?, "Hello, I am");
+/// # Ok::<(), tokenizer::TokenizerError>(())
+/// ```
+pub trait Decode {
+    /// The bytes that `id`, as number `position` of the ids from 0, adds to their text.
+    ///
+    /// (The place matters to tokenizers of words, which put a space between two.)
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownId`] for an id that the vocabulary lacks.
+    fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError>;
+
+    /// The bytes that all ids stand for.
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownId`] at the first id that the vocabulary lacks.
+    fn decode_bytes(&self, ids: &[u32]) -> Result<Vec<u8>, TokenizerError> {
+        let mut bytes = Vec::new();
+        for (position, &id) in ids.iter().enumerate() {
+            bytes.extend_from_slice(&self.piece_at(id, position)?);
+        }
+        Ok(bytes)
+    }
+
+    /// The text that the ids stand for.
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownId`] as for [`decode_bytes`](Self::decode_bytes);
+    /// [`TokenizerError::NotUtf8`] if the bytes are no text, as when a character is cut in half.
+    fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        let error = match String::from_utf8(self.decode_bytes(ids)?) {
+            Ok(text) => return Ok(text),
+            Err(error) => error.utf8_error(),
+        };
+        let position = error.valid_up_to();
+        let (mut id_position, mut end) = (0, 0); // end of the bytes of the ids so far
+        for (number, &id) in ids.iter().enumerate() {
+            end += self.piece_at(id, number)?.len();
+            if end > position {
+                id_position = number;
+                break;
+            }
+        }
+        Err(TokenizerError::NotUtf8 {
+            position,
+            id_position,
+        })
+    }
+
+    /// As [`decode`](Self::decode), with U+FFFD for bytes that are no text: what Python's `decode` returns.
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownId`] as for [`decode_bytes`](Self::decode_bytes).
+    fn decode_lossy(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        let bytes = self.decode_bytes(ids)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
