@@ -32,6 +32,6 @@ pub use error::GptError;
 pub use feed_forward::{FeedForward, FeedForwardCache};
 pub use model::{GptCache, GptModel};
 pub use shortcut::{ExampleDeepNeuralNetwork, ShortcutCache};
-pub use size::ModelSize;
+pub use size::{Memory, ModelSize};
 pub use tensor_ops::{LayerNorm, Parameters};
 pub use transformer_block::{TransformerBlock, TransformerBlockCache};

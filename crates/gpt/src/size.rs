@@ -1,6 +1,15 @@
-//! How many parameters a configuration has, counted without allocating one (book section 4.6, exercises 4.1 and 4.2).
+//! How many parameters a configuration has (book section 4.6, exercises 4.1 and 4.2), and how much memory each use of it takes; counted without allocating any.
+//!
+//! The memory is an estimate from above of what is large: it doesn't have the program itself, nor what is freed within a layer.
 
+use crate::model_backward::LOGIT_ROWS;
 use crate::{GptConfig, GptError};
+
+/// Bytes of an f32.
+const F32: usize = 4;
+
+/// Rows of features that a block keeps of a token for its backward pass: two norms' inputs, the projections' three outputs and input, the context, the feed-forward network's input, and its hidden rows before and after GELU, which count four each.
+const ROWS: usize = 16;
 
 /// Parameters of a model, by part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +50,118 @@ impl ModelSize {
     }
 }
 
+/// Bytes of memory that are in use at once, by what takes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    parts: Vec<(&'static str, u64)>,
+    total: u64,
+}
+
+impl Memory {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same with one more part, whose bytes are a product of sizes.
+    ///
+    /// # Errors
+    /// [`GptError::TooLarge`] if 64 bits can't count them.
+    pub fn with(mut self, name: &'static str, sizes: &[usize]) -> Result<Self, GptError> {
+        let bytes = sizes
+            .iter()
+            .try_fold(1u64, |bytes, &size| bytes.checked_mul(size as u64));
+        let total = bytes.and_then(|bytes| self.total.checked_add(bytes));
+        self.total = total.ok_or(GptError::TooLarge)?;
+        self.parts.extend(bytes.map(|bytes| (name, bytes)));
+        Ok(self)
+    }
+
+    /// Each part's name and bytes.
+    pub fn parts(&self) -> &[(&'static str, u64)] {
+        &self.parts
+    }
+
+    /// All bytes.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+}
+
 impl GptConfig {
+    /// What the weights take in f32.
+    ///
+    /// # Errors
+    /// If there are too many to count; so in all that follow.
+    pub fn weights_memory(&self) -> Result<Memory, GptError> {
+        Memory::new().with("weights", &[F32, self.size()?.total()])
+    }
+
+    /// What a decoder takes beside the weights: keys and values of `sequences` texts of `tokens` tokens each, what such a prompt leaves in a layer, and a copy of the matrices where they are rounded to `bits` a weight.
+    ///
+    /// ```
+    /// let config = gpt::GptConfig::GPT2_124M;
+    /// let memory = config.decoding_memory(None, 1, 1024)?;
+    /// assert_eq!(memory.parts()[0], ("keys and values", 75_497_472));
+    /// # Ok::<(), gpt::GptError>(())
+    /// ```
+    pub fn decoding_memory(
+        &self,
+        bits: Option<usize>,
+        sequences: usize,
+        tokens: usize,
+    ) -> Result<Memory, GptError> {
+        let size = self.size()?;
+        let (layers, features) = (self.n_layers, self.emb_dim);
+        // Queries, keys, values, contexts, two norms and their sum beside the hidden rows.
+        let row = self.feed_forward_dim().saturating_add(8 * features);
+        let memory = Memory::new()
+            .with(
+                "keys and values",
+                &[2 * F32, layers, features, sequences, tokens],
+            )?
+            .with("activations", &[F32, sequences, tokens, row])?;
+        let Some(bits) = bits else { return Ok(memory) };
+        let blocks = layers * (size.attention + size.feed_forward);
+        let matrices = blocks.saturating_add(self.vocab_size * features);
+        memory.with("rounded weights", &[matrices.div_ceil(8), bits])
+    }
+
+    /// What training takes: weights, gradients and AdamW's two moments, what a batch of `batch_size` windows of `tokens` tokens leaves for the backward pass, and the rows of logits that exist at once.
+    pub fn training_memory(&self, batch_size: usize, tokens: usize) -> Result<Memory, GptError> {
+        let (layers, features) = (self.n_layers, self.emb_dim);
+        let parameters = self.size()?.total();
+        let rows = batch_size.saturating_mul(tokens).min(LOGIT_ROWS);
+        let memory = Memory::new()
+            .with("weights", &[F32, parameters])?
+            .with("gradients", &[F32, parameters])?
+            .with("moments", &[2 * F32, parameters])?
+            .with(
+                "activations",
+                &[F32 * ROWS, batch_size, tokens, layers, features],
+            )?
+            .with("logits", &[F32, rows, self.vocab_size])?;
+        if self.drop_rates.attention == 0.0 {
+            return Ok(memory);
+        }
+        // A bit each.
+        let bytes = tokens.div_ceil(8);
+        memory.with(
+            "dropout masks",
+            &[batch_size, self.n_heads, tokens, bytes, layers],
+        )
+    }
+
+    /// What it takes to look into a text of `tokens` tokens: its logits, and the attention weights of `layers` layers.
+    pub fn inspection_memory(&self, tokens: usize, layers: usize) -> Result<Memory, GptError> {
+        Memory::new()
+            .with("logits", &[F32, tokens, self.vocab_size])?
+            .with(
+                "attention weights",
+                &[F32, layers, self.n_heads, tokens, tokens],
+            )
+    }
+
     /// Counts the parameters of the model that this configuration makes.
     ///
     /// ```
@@ -94,5 +214,34 @@ impl GptConfig {
             .checked_add(size.out_head)?;
         let bytes = total.checked_mul(4)?;
         (bytes <= isize::MAX as usize).then_some(size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_64_bits_cannot_count_is_an_error_and_no_smaller_number() {
+        let endless = GptConfig {
+            context_length: 1 << 40,
+            n_layers: 1 << 10,
+            ..GptConfig::GPT2_124M
+        };
+        let cache = endless.decoding_memory(None, 1 << 10, 1 << 40);
+        assert_eq!(cache, Err(GptError::TooLarge));
+        assert_eq!(
+            Memory::new().with("a", &[usize::MAX, 2]),
+            Err(GptError::TooLarge)
+        );
+    }
+
+    #[test]
+    fn training_counts_all_rows_of_logits_that_exist_at_once() {
+        let memory = GptConfig::GPT2_124M.training_memory(4, 1024).unwrap();
+        let logits = memory.parts().iter().find(|(name, _)| *name == "logits");
+        assert_eq!(logits, Some(&("logits", 4 * LOGIT_ROWS as u64 * 50_257)));
+        let sum: u64 = memory.parts().iter().map(|(_, bytes)| bytes).sum();
+        assert_eq!(memory.total(), sum);
     }
 }

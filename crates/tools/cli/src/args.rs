@@ -46,14 +46,16 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-/// The whole command line; a number below 0 is a value everywhere, so that what refuses it can name it.
+/// The whole command line: of a flag that is repeated the last one counts, and a number below 0 is a value everywhere, so that what refuses it can name it.
 pub(crate) fn command() -> clap::Command {
-    Cli::command().mut_subcommands(|subcommand| {
-        subcommand.mut_args(|arg| {
-            let takes_values = arg.get_action().takes_values();
-            arg.allow_negative_numbers(takes_values)
+    Cli::command()
+        .args_override_self(true)
+        .mut_subcommands(|subcommand| {
+            subcommand.mut_args(|arg| {
+                let takes_values = arg.get_action().takes_values();
+                arg.allow_negative_numbers(takes_values)
+            })
         })
-    })
 }
 
 /// The arguments, with flags as nanoGPT writes them (`--n_layer=4`) turned into ours (`--n-layer=4`).

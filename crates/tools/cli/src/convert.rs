@@ -12,8 +12,8 @@ use tensor_ops::Parameters;
 use train::{CHECKPOINTS, LATEST};
 
 use crate::failure::Usage;
-use crate::memory::count;
 use crate::model::find;
+use crate::numbers::count;
 use crate::output::{note, print};
 use crate::runs::CONFIG;
 use crate::vocabulary::Vocabulary;

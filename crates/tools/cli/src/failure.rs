@@ -1,15 +1,12 @@
 //! How the program fails: one line on standard error, and an exit code that says whose mistake it was.
 //!
-//! 1: something went wrong; 2: the command line is wrong; 130: interrupted twice.
+//! 1: something went wrong; 2: the command line is wrong; 130 and its kind (128 and the signal's number): ended by a signal, in good order or at once.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::builder::styling::AnsiColor;
 use clap::error::ErrorKind;
 
-use crate::output::{coloured, escaped, is_closed};
-use crate::ranks::ToldElsewhere;
+use crate::output::{is_closed, report};
 
 /// Shows a clap error: help and version as they are, mistakes in one line.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
@@ -35,6 +32,9 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
         // The launcher ends all ranks at the first failure: that is the one that tells.
         return ExitCode::SUCCESS;
     }
+    if let Some(Stopped(code)) = error.downcast_ref::<Stopped>() {
+        return *code;
+    }
     if let Some(usage) = error.downcast_ref::<Usage>() {
         report(&usage.0);
         return ExitCode::from(2);
@@ -43,20 +43,20 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// An error that another rank tells.
+#[derive(Debug, thiserror::Error)]
+#[error("told by another rank")]
+pub(crate) struct ToldElsewhere;
+
+/// The work was ended by a signal, in good order, and its end has been told: what is left is the exit code.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped by a signal")]
+pub(crate) struct Stopped(pub(crate) ExitCode);
+
 /// A combination of arguments that clap can't see to be wrong.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
-
-fn report(message: &str) {
-    // Standard error may be closed: then nobody is left to tell.
-    let _ = writeln!(
-        io::stderr(),
-        "{} {}",
-        coloured("error:", AnsiColor::Red),
-        escaped(message)
-    );
-}
 
 /// An error and its causes in one line: each shows itself or is chained, never both.
 fn chain(error: &anyhow::Error) -> String {

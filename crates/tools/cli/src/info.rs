@@ -8,8 +8,8 @@ use clap::Args;
 use gpt::{GptConfig, thousands};
 use serde::Serialize;
 
-use crate::memory::bytes;
 use crate::model::{self, ModelName};
+use crate::numbers::bytes;
 use crate::output::{print, print_json};
 use crate::presets::Preset;
 

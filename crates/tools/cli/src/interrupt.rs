@@ -1,41 +1,99 @@
-//! Ctrl-C: once asks for an end in good order, twice ends the process.
+//! Ctrl-C and its kind: once asks for an end in good order, twice ends the process.
+//!
+//! Signals that whoever started the program had it ignore (`nohup`, a shell's background jobs) stay ignored.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{sleep, spawn};
+use std::time::Duration;
 
 use anyhow::Result;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
-/// The exit code of a program that was interrupted: 128 + SIGINT.
-pub(crate) const INTERRUPTED: i32 = 130;
+/// A closed terminal; there is none on Windows.
+#[cfg(unix)]
+const ASKED_BY: [i32; 3] = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
+#[cfg(not(unix))]
+const ASKED_BY: [i32; 2] = [SIGINT, SIGTERM];
+
+/// How soon a signal is answered with a word.
+const SOON: Duration = Duration::from_millis(30);
+
+/// The exit code of a program that a signal ended, as shells count.
+const BY_SIGNAL: i32 = 128;
+
+/// The exit code of a program that was interrupted.
+pub(crate) const INTERRUPTED: i32 = BY_SIGNAL + SIGINT;
 
 /// Whether somebody asked to stop.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt {
+    asked: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
 
 impl Interrupt {
-    /// Listens from here on (to a request to terminate, too), and answers the first with `message`.
+    /// Listens from here on, and answers the first request with `message`.
     ///
     /// Of several ranks that are asked, one has a message.
     pub(crate) fn listen(message: &'static str) -> Result<Self> {
         let interrupt = Self::default();
-        let asked = Arc::clone(&interrupt.0);
-        ctrlc::set_handler(move || {
-            if asked.swap(true, Ordering::SeqCst) {
-                std::process::exit(INTERRUPTED);
+        let ignored = ignored();
+        for signal in ASKED_BY {
+            if ignored >> (signal - 1) & 1 == 1 {
+                continue;
             }
-            // Standard error may be closed: no reason to fail.
-            let _ = std::io::stderr().write_all(message.as_bytes());
-        })?;
+            // In this order: the second of two signals finds what the first one has left.
+            let asked = &interrupt.asked;
+            flag::register_conditional_shutdown(signal, BY_SIGNAL + signal, Arc::clone(asked))?;
+            flag::register(signal, Arc::clone(asked))?;
+            flag::register_usize(signal, Arc::clone(&interrupt.signal), signal as usize)?;
+        }
+        if !message.is_empty() {
+            let listening = interrupt.clone();
+            spawn(move || {
+                while !listening.asked() {
+                    sleep(SOON);
+                }
+                // Standard error may be closed: no reason to fail.
+                let _ = io::stderr().write_all(message.as_bytes());
+            });
+        }
         Ok(interrupt)
     }
 
     pub(crate) fn asked(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        self.asked.load(Ordering::SeqCst)
     }
 
     /// Whether the next Ctrl-C ends the process at once.
     pub(crate) fn set(&self, ends_at_once: bool) {
-        self.0.store(ends_at_once, Ordering::SeqCst);
+        self.asked.store(ends_at_once, Ordering::SeqCst);
     }
+
+    /// What a program that ends in good order because it was asked to returns: not 0, as it has not done all of its work.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self.signal.load(Ordering::SeqCst) {
+            0 => ExitCode::SUCCESS,
+            signal => ExitCode::from(BY_SIGNAL as u8 + signal as u8),
+        }
+    }
+}
+
+/// The signals that were ignored when this program started, a bit each, where the system tells (Linux).
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// A write beyond the largest file that is allowed (`ulimit -f`) becomes an error with the file's name in place of a killed process.
+pub(crate) fn outlive_large_files() -> io::Result<()> {
+    #[cfg(unix)]
+    flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
+    Ok(())
 }

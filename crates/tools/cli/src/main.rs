@@ -41,16 +41,14 @@ static ALLOCATOR: caching_alloc::CachingAllocator = caching_alloc::CachingAlloca
 
 fn main() -> ExitCode {
     let args = args::with_dashes(std::env::args_os());
-    let parsed = args::command()
-        .try_get_matches_from(args)
-        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
-    let (cli, matches) = match parsed {
-        Ok(parsed) => parsed,
+    let matches = args::command().try_get_matches_from(args);
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
         Err(error) => return failure::usage(&error),
     };
-    let (_, flags) = matches.subcommand().expect("clap asks for a subcommand");
+    let outlives = interrupt::outlive_large_files();
     let done = match cli.command {
-        Command::Train(args) => train::run(&args, flags),
+        Command::Train(args) => train::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),
@@ -58,10 +56,10 @@ fn main() -> ExitCode {
         Command::Convert(args) => convert::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Inspect(args) => inspect::run(&args),
-        Command::Completions(args) => manual::completions(&args),
-        Command::Man(args) => manual::man(&args),
+        Command::Completions(args) => manual::completions(&args, args::command()),
+        Command::Man(args) => manual::man(&args, args::command()),
     };
-    match done {
+    match outlives.map_err(Into::into).and(done) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::failure(&error),
     }

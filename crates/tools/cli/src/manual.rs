@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::args;
-use crate::output::print;
+use crate::output::{print, print_text};
 
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {
@@ -23,16 +22,18 @@ pub(crate) struct ManArgs {
     dir: PathBuf,
 }
 
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
+/// Prints the completions of a command.
+pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut args::command(), "gpt", &mut script);
-    Ok(print(script)?)
+    clap_complete::generate(args.shell, &mut command, "gpt", &mut script);
+    Ok(print_text(&String::from_utf8(script)?)?)
 }
 
-pub(crate) fn man(args: &ManArgs) -> Result<()> {
+/// Writes the pages of a command.
+pub(crate) fn man(args: &ManArgs, command: Command) -> Result<()> {
     let dir = args.dir.display();
     std::fs::create_dir_all(&args.dir)
-        .and_then(|()| clap_mangen::generate_to(args::command(), &args.dir))
+        .and_then(|()| clap_mangen::generate_to(command, &args.dir))
         .with_context(|| dir.to_string())?;
     Ok(print(format!("man pages in {dir}: man {dir}/gpt.1\n"))?)
 }

@@ -1,126 +1,57 @@
-//! Whether a model fits this machine, asked before any of it is made: a refused size is a line, not a killed process.
+//! The memory that this process may still have, and refusals of what needs more: a line, not a killed process.
+//!
+//! What is needed `gpt::Memory` counts; here the limits are read.
 
-use anyhow::{Result, bail};
-use gpt::GptConfig;
+use std::fs::read_to_string;
+use std::path::Path;
 
-/// What a model is for: how many copies of its weights there will be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Weights alone.
-    Inference,
-    /// Weights, gradients and AdamW's two moments.
-    Training,
-}
+use anyhow::{Context, Result, bail};
+use gpt::{GptConfig, Memory};
 
-/// What the training of a model takes besides its weights, gradients and moments.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct TrainingNeed {
-    /// Bytes of the weights, their gradients and two moments.
-    pub(crate) model: f64,
-    /// Bytes of what a batch leaves in each layer for the backward pass, and of some rows of logits.
-    pub(crate) batch: f64,
-    /// Bytes of the order of the windows in an epoch, and of the copy that is shuffled.
-    pub(crate) order: f64,
-}
+use crate::numbers::{bytes, count};
 
-impl TrainingNeed {
-    /// By the model, the windows in a batch, the tokens in a window, and the windows of an epoch.
-    pub(crate) fn of(
-        config: &GptConfig,
-        (batch_size, max_length, windows): (usize, usize, usize),
-    ) -> Result<Self> {
-        /// Rows of features that a block keeps of a token: two norms' inputs, the projections' three outputs and input, the context, the feed-forward network's input, and its hidden rows before and after GELU, which count four each.
-        const ROWS: f64 = 16.0;
-        /// Rows of logits that exist at once.
-        const LOGITS: f64 = 512.0;
-        let [layers, features, heads, vocabulary, length] = [
-            config.n_layers,
-            config.emb_dim,
-            config.n_heads,
-            config.vocab_size,
-            max_length,
-        ]
-        .map(|n| n as f64);
-        let tokens = batch_size as f64 * length;
-        let masks = match config.drop_rates.attention > 0.0 {
-            true => tokens * length * heads * layers / 8.0,
-            false => 0.0,
-        };
-        Ok(Self {
-            model: 4.0 * 4.0 * config.size()?.total() as f64,
-            batch: 4.0 * (tokens * ROWS * layers * features + tokens.min(LOGITS) * vocabulary)
-                + masks,
-            order: 2.0 * 8.0 * windows as f64,
-        })
-    }
-
-    /// All of it, in bytes.
-    pub(crate) fn total(&self) -> f64 {
-        self.model + self.batch + self.order
-    }
-
-    /// # Errors
-    /// If that is more than the memory that is free.
-    pub(crate) fn check(&self) -> Result<()> {
-        check_free(self.total(), &self.to_string())
-    }
-}
-
-impl std::fmt::Display for TrainingNeed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let [model, batch, order] = [self.model, self.batch, self.order].map(bytes);
-        write!(
-            f,
-            "weights, gradients and moments {model}, a batch {batch}, the order of the windows {order}"
-        )
-    }
+/// # Errors
+/// If the configuration is not valid, or it takes more memory to use the model than there is.
+pub(crate) fn check_model(config: &GptConfig, needed: &Memory) -> Result<()> {
+    let parameters = count(config.size()?.total() as f64);
+    check(needed).with_context(|| format!("a model of {parameters} parameters"))
 }
 
 /// # Errors
-/// If more than the memory that is free is needed.
+/// If more memory is needed than there is.
+pub(crate) fn check(needed: &Memory) -> Result<()> {
+    check_free(needed.total() as f64, &parts(needed))
+}
+
+/// # Errors
+/// If more bytes are needed than there are.
 pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
-    if let Some(free) = lacking(needed) {
-        let needed = bytes(needed);
+    if let Some(free) = available().filter(|&free| needed > free as f64) {
+        let (needed, free) = (bytes(needed), bytes(free as f64));
         bail!("about {needed} of memory are needed ({what}), but {free} are free");
     }
     Ok(())
 }
 
-/// # Errors
-/// If the configuration is not valid, or the weights don't fit the memory that is free.
-pub(crate) fn check_fits(config: &GptConfig, purpose: Purpose) -> Result<()> {
-    config.validate()?;
-    let parameters = config.size()?.total() as f64;
-    let (copies, what) = match purpose {
-        Purpose::Inference => (1.0, "its weights"),
-        Purpose::Training => (4.0, "training (weights, gradients and two moments)"),
-    };
-    let needed = 4.0 * copies * parameters;
-    if let Some(free) = lacking(needed) {
-        let (parameters, needed) = (count(parameters), bytes(needed));
-        bail!(
-            "a model of {parameters} parameters needs {needed} for {what}, but {free} of memory are free"
-        );
-    }
-    Ok(())
+/// What takes how much.
+pub(crate) fn parts(memory: &Memory) -> String {
+    let parts = memory.parts().iter();
+    let parts = parts.map(|(name, size)| format!("{name} {}", bytes(*size as f64)));
+    parts.collect::<Vec<_>>().join(", ")
 }
 
-/// The memory that is free, if that is less than `needed`.
-fn lacking(needed: f64) -> Option<String> {
-    let free = available()? as f64;
-    (needed > free).then(|| bytes(free))
-}
-
-/// Bytes of memory that are free, and that this process may have, where the system tells.
+/// Bytes of memory that are free and that this process may have, where the system tells (Linux).
 fn available() -> Option<u64> {
-    let free = free()?;
-    Some(allowed().map_or(free, |allowed| allowed.min(free)))
+    let free = kibibytes(&read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
+    let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = [allowed(), in_group(Path::new("/sys/fs/cgroup"), &groups)];
+    limits.into_iter().flatten().chain([free]).min()
 }
 
 /// Bytes that this process has left of address space and of writable memory, if they have a limit (`ulimit -v`, `ulimit -d`).
 fn allowed() -> Option<u64> {
-    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let limits = read_to_string("/proc/self/limits").ok()?;
+    let status = read_to_string("/proc/self/status").ok()?;
     let left = |(limit, used)| {
         let line = limits.lines().find_map(|line| line.strip_prefix(limit))?;
         let limit: u64 = line.split_whitespace().next()?.parse().ok()?; // or "unlimited"
@@ -135,11 +66,45 @@ fn allowed() -> Option<u64> {
     .min()
 }
 
-fn free() -> Option<u64> {
-    kibibytes(
-        &std::fs::read_to_string("/proc/meminfo").ok()?,
-        "MemAvailable:",
-    )
+/// Bytes that are left to the control groups of this process (a container's, a batch system's), whose lines are in `groups`.
+fn in_group(root: &Path, groups: &str) -> Option<u64> {
+    let left = |line: &str| {
+        let mut parts = line.splitn(3, ':');
+        let (_, kinds, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let (root, names) = match kinds {
+            "" => (root.to_owned(), ["memory.max", "memory.current"]),
+            _ if kinds.split(',').any(|kind| kind == "memory") => (
+                root.join("memory"),
+                ["memory.limit_in_bytes", "memory.usage_in_bytes"],
+            ),
+            _ => return None,
+        };
+        // A group may have what each group around it leaves; within a container some of them can't be seen.
+        let of = |folder: &Path| {
+            let number = |name| -> Option<u64> {
+                let text = read_to_string(folder.join(name)).ok()?;
+                text.trim().parse().ok() // or "max"
+            };
+            let [limit, used] = names.map(number);
+            Some(limit?.saturating_sub(used?.saturating_sub(cached(folder))))
+        };
+        let folder = root.join(path.trim_start_matches('/'));
+        let around = folder.ancestors().take_while(|at| at.starts_with(&root));
+        around.filter_map(of).min()
+    };
+    groups.lines().filter_map(left).min()
+}
+
+/// Bytes of files that are in a group's memory and go when it is needed.
+fn cached(group: &Path) -> u64 {
+    let stat = read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let line = |name: &str| {
+        let mut lines = stat.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    };
+    line("total_inactive_file ")
+        .or_else(|| line("inactive_file "))
+        .unwrap_or(0)
 }
 
 /// The bytes in a line `NAME 12 kB`.
@@ -149,39 +114,11 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
     Some(1024 * kibibytes)
 }
 
-/// `124.4M`
-pub(crate) fn count(n: f64) -> String {
-    scaled(n, &["", "K", "M", "B", "T"])
-}
-
-/// `497.6 MB`, a megabyte being a million bytes.
-pub(crate) fn bytes(n: f64) -> String {
-    scaled(n, &[" bytes", " kB", " MB", " GB", " TB"])
-}
-
-fn scaled(mut n: f64, units: &[&str]) -> String {
-    let mut unit = 0;
-    while n >= 1000.0 && unit + 1 < units.len() {
-        n /= 1000.0;
-        unit += 1;
-    }
-    if unit == 0 {
-        format!("{n:.0}{}", units[0])
-    } else {
-        format!("{n:.1}{}", units[unit])
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
 
-    #[test]
-    fn numbers_are_shown_with_a_unit() {
-        assert_eq!(count(124_412_160.0), "124.4M");
-        assert_eq!(bytes(12.0), "12 bytes");
-        assert_eq!(bytes(497_648_640.0), "497.6 MB");
-    }
+    use super::*;
 
     #[test]
     fn a_model_larger_than_the_memory_is_refused_in_one_line() {
@@ -189,14 +126,41 @@ mod tests {
             n_layers: 100_000_000,
             ..GptConfig::GPT2_124M
         };
+        let needed = huge.training_memory(1, 1).unwrap();
         if available().is_some() {
-            let error = check_fits(&huge, Purpose::Training)
-                .unwrap_err()
-                .to_string();
+            let error = format!("{:#}", check_model(&huge, &needed).unwrap_err());
             assert!(
-                error.contains("needs 1") && error.contains(" TB for training"),
+                error.starts_with("a model of 7") && error.contains(" TB of memory are needed"),
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn the_narrowest_group_says_how_much_is_left() {
+        let root = tempfile::tempdir().unwrap();
+        let group = |path: &str, files: &[(&str, &str)]| {
+            let folder = root.path().join(path);
+            fs::create_dir_all(&folder).unwrap();
+            for (name, text) in files {
+                fs::write(folder.join(name), text).unwrap();
+            }
+        };
+        let left = |groups: &str| in_group(root.path(), groups);
+        assert_eq!(left("0::/a/b\n"), None);
+        group(
+            "a",
+            &[("memory.max", "1000\n"), ("memory.current", "900\n")],
+        );
+        group("a/b", &[("memory.max", "max\n"), ("memory.current", "5\n")]);
+        assert_eq!(left("0::/a/b\n"), Some(100));
+        group("a", &[("memory.stat", "anon 5\ninactive_file 300\n")]);
+        assert_eq!(left("0::/a/b\n"), Some(400));
+        let old = [
+            ("memory.limit_in_bytes", "70"),
+            ("memory.usage_in_bytes", "50"),
+        ];
+        group("memory/job", &old);
+        assert_eq!(left("3:cpu:/job\n4:hugetlb,memory:/job\n"), Some(20));
     }
 }

@@ -7,7 +7,7 @@ use checkpoint::{load_config, load_model};
 use clap::Args;
 use gpt::GptModel;
 
-use crate::memory::{Purpose, check_fits};
+use crate::memory::check_model;
 use crate::output::note;
 use crate::runs;
 use crate::vocabulary::Vocabulary;
@@ -87,7 +87,9 @@ impl ModelName {
 
 /// Loads the model in a folder, if it fits the memory.
 pub(crate) fn load(folder: &Path) -> Result<GptModel> {
-    check_fits(&load_config(folder)?, Purpose::Inference)?;
+    let config = load_config(folder)?;
+    config.validate()?;
+    check_model(&config, &config.weights_memory()?)?;
     Ok(load_model(folder)?)
 }
 

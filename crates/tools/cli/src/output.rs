@@ -1,21 +1,40 @@
-//! Standard output, whose reader may leave at any time (`gpt generate | head`), and colours for terminals.
+//! The one way to the terminal: text from outside (models, files, names) that would steer it is shown escaped.
 //!
-//! A closed pipe is an [`io::Error`] here, never a panic as with `println!`; `main` ends quietly on it.
+//! Lines for people are escaped wherever they go; text that was asked for goes into files and pipes as it is.
+//! Standard output's reader may leave at any time (`gpt generate | head`): a closed pipe is an [`io::Error`] here, never a panic as with `println!`, and `main` ends quietly on it.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 use clap::builder::styling::{AnsiColor, Style};
 use serde::Serialize;
 
-/// Writes to standard output at once.
+/// Writes lines for people to standard output, at once; what is not ours in them can't steer a terminal.
 ///
 /// # Errors
 /// If standard output is closed or its disk is full.
-pub(crate) fn print(text: impl AsRef<[u8]>) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_ref())?;
-    out.flush()
+pub(crate) fn print(lines: impl AsRef<str>) -> io::Result<()> {
+    write(&tamed(lines.as_ref(), &['\n', '\t']))
+}
+
+/// Writes a text that was asked for: into a file or a pipe as it is, onto a terminal as [`print`] does.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_text(text: &str) -> io::Result<()> {
+    match io::stdout().is_terminal() {
+        true => print(text),
+        false => write(text),
+    }
+}
+
+/// Writes lines with colours of ours, in which whoever made them has [`escaped`] what is not.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_coloured(lines: &str) -> io::Result<()> {
+    write(lines)
 }
 
 /// One JSON object on one line. What JSON has no number for (NaN, infinity) becomes `null`.
@@ -23,33 +42,64 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> io::Result<()> {
 /// # Errors
 /// As [`print`].
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
-    let mut line = serde_json::to_vec(value)?;
-    line.push(b'\n');
-    Ok(print(line)?)
+    let json = serde_json::to_string(value)?;
+    // JSON leaves some of them as they are, but has a form for each.
+    let line = match io::stdout().is_terminal() {
+        true => json.chars().fold(String::new(), |line, c| match steers(c) {
+            true => line + &format!("\\u{:04x}", u32::from(c)),
+            false => line + c.encode_utf8(&mut [0; 4]),
+        }),
+        false => json,
+    };
+    Ok(write(&(line + "\n"))?)
 }
 
-/// A line for people, without what would steer their terminal: names and texts from outside may hold anything.
-pub(crate) fn escaped(line: &str) -> String {
-    let mut shown = String::with_capacity(line.len());
-    for character in line.chars() {
-        match character.is_control() || BIDIRECTIONAL.contains(&character) {
-            true => shown.extend(character.escape_default()),
-            false => shown.push(character),
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// A line without what would steer a terminal: names and texts from outside may hold anything.
+pub(crate) fn escaped(line: &str) -> Cow<'_, str> {
+    tamed(line, &[])
+}
+
+/// `text` with every character that would steer a terminal escaped, but those in `keeps`.
+fn tamed<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
+    let is_escaped = |c: char| steers(c) && !keeps.contains(&c);
+    if !text.contains(is_escaped) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_escaped(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
         }
     }
-    shown
+    shown.into()
 }
 
-/// Characters that show the text behind them in another order.
-const BIDIRECTIONAL: [char; 9] = [
-    '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}', '\u{2068}',
-    '\u{2069}',
-];
+/// Whether a terminal obeys this character (C0, DEL, C1) or shows the text behind it in another order.
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
 
-/// A grey line on standard error, which may be closed.
+/// A grey line on standard error.
 pub(crate) fn note(text: &str) {
-    let text = coloured(&escaped(text), AnsiColor::BrightBlack);
-    let _ = writeln!(io::stderr(), "{text}");
+    tell(&coloured(&escaped(text), AnsiColor::BrightBlack));
+}
+
+/// What went wrong, in a line on standard error.
+pub(crate) fn report(message: &str) {
+    let label = coloured("error:", AnsiColor::Red);
+    tell(&format!("{label} {}", escaped(message)));
+}
+
+/// A line on standard error, which may be closed: then nobody is left to tell.
+fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Whether `error` says that the reader of our output has gone.
@@ -61,11 +111,36 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
 }
 
 /// `text` in a colour, if standard error is a terminal that wants colours.
-pub(crate) fn coloured(text: &str, colour: AnsiColor) -> String {
+fn coloured(text: &str, colour: AnsiColor) -> String {
     let wanted = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     if !wanted {
         return text.to_owned();
     }
     let style = Style::new().bold().fg_color(Some(colour.into()));
     format!("{style}{text}{style:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_escaped_and_nothing_else() {
+        for steers in [
+            "\u{1b}]0;title\u{7}",
+            "\u{1b}]52;c;cGFzdGU=\u{7}",
+            "\u{9b}31m",
+            "\r",
+            "\u{7f}",
+            "\u{202e}gnp",
+            "\u{2066}",
+        ] {
+            let shown = tamed(steers, &['\n', '\t']);
+            assert!(!shown.contains(super::steers), "{shown:?}");
+            assert!(matches!(escaped(steers), Cow::Owned(_)));
+        }
+        let text = "ein Löffel, שלום, 日本\u{301}\n\tnext";
+        assert_eq!(tamed(text, &['\n', '\t']), text);
+        assert_eq!(escaped("a\nb"), "a\\nb");
+    }
 }

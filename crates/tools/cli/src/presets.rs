@@ -18,12 +18,14 @@ pub(crate) struct Preset {
     pub(crate) training: Training,
 }
 
-/// Training settings that depend on the model's size.
-#[derive(Clone, Copy, Debug)]
+/// Training settings that depend on the model's size, by the options' names.
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Training {
     pub(crate) batch_size: usize,
     pub(crate) max_steps: usize,
     pub(crate) learning_rate: f64,
+    /// Cut to what a short run has room for, which an option is not.
+    #[serde(skip)]
     pub(crate) warmup_steps: usize,
     pub(crate) eval_interval: usize,
     pub(crate) eval_iters: usize,
@@ -35,6 +37,16 @@ const GPT2: Training = Training {
     learning_rate: 6e-4,
     warmup_steps: 100,
     eval_interval: 50,
+    eval_iters: 5,
+};
+
+/// For weights that have learned already: small steps, and few.
+pub(crate) const FINE_TUNING: Training = Training {
+    batch_size: 2,
+    max_steps: 100,
+    learning_rate: 5e-5,
+    warmup_steps: 10,
+    eval_interval: 20,
     eval_iters: 5,
 };
 
@@ -113,6 +125,14 @@ pub(crate) const PRESETS: [Preset; 6] = [
         },
     },
 ];
+
+/// The settings of a run: those of the preset that is named, else what suits weights that are there, or the default preset's.
+pub(crate) fn training(preset: Option<Preset>, goes_on: bool) -> Training {
+    match preset {
+        None if goes_on => FINE_TUNING,
+        preset => preset.unwrap_or(PRESETS[0]).training,
+    }
+}
 
 impl Preset {
     /// What it is called.

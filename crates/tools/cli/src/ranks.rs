@@ -11,8 +11,9 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 use train::{Ranks, TrainError, agree, gather_texts};
 
+use crate::failure::{Stopped, ToldElsewhere};
 #[cfg(feature = "mpi")]
-use crate::{memory::bytes, output::print};
+use crate::{numbers::bytes, output::print};
 
 /// All processes of this run.
 #[derive(Debug)]
@@ -26,11 +27,6 @@ pub(crate) struct World {
 #[derive(Debug, Error)]
 #[error("{0:#}")]
 pub(crate) struct Common(pub(crate) anyhow::Error);
-
-/// An error that another rank tells.
-#[derive(Debug, Error)]
-#[error("told by another rank")]
-pub(crate) struct ToldElsewhere;
 
 impl World {
     /// Joins the processes that a launcher has started together with this one.
@@ -173,6 +169,9 @@ impl World {
         let (Some(_), Err(error)) = (&self.ranks, &done) else {
             return done;
         };
+        if error.is::<Stopped>() {
+            return done;
+        }
         if error.is::<Common>() {
             return match self.is_first() {
                 true => done,

@@ -1,4 +1,4 @@
-//! The folder `runs/`: a numbered folder for each run, and the newest of them for whoever names none.
+//! The folder `runs/`: a numbered folder for each run, what a run's folder holds, and the newest of them for whoever names none.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,17 +10,38 @@ use atomic_file::unfinished_of;
 use checkpoint::{is_file, read_small_file};
 use train::{BESIDE, CHECKPOINTS, LATEST, LOCK, TrainError, latest_checkpoint};
 
-use crate::train::config_file::MOST_OPTIONS_BYTES;
-use crate::train::log::LOG;
-use crate::train::plot::{PNG, SVG};
-use crate::train::run::MODEL;
-use crate::train::start::{OPTIONS, OPTIONS_BEGIN};
-
 /// A model's configuration, by its name in its folder.
 pub(crate) const CONFIG: &str = "config.json";
 
 /// Where runs are kept, under the current folder.
 pub(crate) const RUNS: &str = "runs";
+
+/// What a run's folder has besides its checkpoints: its options, its log, its curve, and the folder that transformers loads.
+pub(crate) const OPTIONS: &str = "options.toml";
+pub(crate) const LOG: &str = "log.jsonl";
+pub(crate) const SVG: &str = "loss.svg";
+pub(crate) const PNG: &str = "loss.png";
+pub(crate) const MODEL: &str = "model";
+
+/// The first line of a run's options, by which its folder is known.
+pub(crate) const OPTIONS_BEGIN: &str =
+    "# The options of this run; `gpt train --config` takes them.";
+
+/// The most bytes of a file of options.
+pub(crate) const MOST_OPTIONS_BYTES: u64 = 1 << 20;
+
+/// A path that a run can keep: absolute, so that it can be resumed from another folder, and text.
+///
+/// # Errors
+/// If the path is not UTF-8, which a file of options can't hold.
+pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
+    let name = path.display();
+    let absolute = std::path::absolute(path).with_context(|| name.to_string())?;
+    if absolute.to_str().is_none() {
+        bail!("{name}: expected a path in UTF-8, as the run's options.toml keeps it");
+    }
+    Ok(absolute)
+}
 
 /// Makes the next free folder: `runs/0001`, `runs/0002`, ...
 pub(crate) fn create(runs: &Path) -> Result<PathBuf> {

@@ -14,7 +14,7 @@ use rustyline::{Config, DefaultEditor};
 use super::session::Session;
 use super::timings::tell;
 use crate::interrupt::INTERRUPTED;
-use crate::output::{note, print};
+use crate::output::{note, print, print_text};
 
 pub(crate) fn run(mut session: Session<'_>, prompt: Option<Vec<u32>>) -> Result<()> {
     let mut lines = Lines::new()?;
@@ -32,7 +32,7 @@ pub(crate) fn run(mut session: Session<'_>, prompt: Option<Vec<u32>>) -> Result<
         }
         session.add(&ids)?;
         session.interrupt.set(false);
-        let continued = session.go_on(&mut |text| print(text))?;
+        let continued = session.go_on(&mut print_text)?;
         session.interrupt.set(true);
         print("\n")?;
         tell(&continued.timings, None);

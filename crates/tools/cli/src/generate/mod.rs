@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::failure::Usage;
 use crate::ids::TextSource;
 use crate::interrupt::Interrupt;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, print_text};
 use crate::vocabulary::Vocabulary;
 pub(crate) use options::GenerateArgs;
 use session::{Continued, Session};
@@ -90,9 +90,9 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
             _ => print(BETWEEN_SAMPLES)?,
         }
         if !args.no_display_prompt {
-            print(shown(&ids, vocabulary))?;
+            print_text(&shown(&ids, vocabulary))?;
         }
-        let continued = session.go_on(&mut |text| print(text))?;
+        let continued = session.go_on(&mut print_text)?;
         print("\n")?;
         tell(&continued.timings, (sample == 0).then_some(load_time));
     }

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use generate::{
-    BeamConfig, Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext, Timings,
-    TokenStream, beam_search,
+    BeamConfig, Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext, Precision,
+    Timings, TokenStream, beam_search,
 };
-use gpt::{GptConfig, GptModel};
+use gpt::GptModel;
 use torch_rng::TorchRng;
 
 use super::options::{GenerateArgs, WhenFull};
 use super::pieces::Pieces;
 use crate::interrupt::Interrupt;
-use crate::memory::check_free;
+use crate::memory::check;
 use crate::output::note;
 use crate::vocabulary::Vocabulary;
 
@@ -61,19 +61,14 @@ impl<'m> Session<'m> {
         args.sampling(vocab_size).check(vocab_size)?;
         if let Some(beams) = args.beams(args.stop_ids(vocabulary)) {
             beams.check(vocab_size)?;
-            let &GptConfig {
-                n_layers,
-                emb_dim,
-                context_length,
-                ..
-            } = model.config();
-            let room = args.context_size.unwrap_or(context_length);
-            let numbers = [2, n_layers, emb_dim, room, beams.num_beams].map(|n| n as f64);
-            check_free(
-                4.0 * numbers.iter().product::<f64>(),
-                "a cache for each beam",
-            )?;
         }
+        let tokens = args.context_size.unwrap_or(model.config().context_length);
+        let needed = model.config().decoding_memory(
+            bits(args.precision),
+            args.beams.unwrap_or(1),
+            tokens.min(model.config().context_length),
+        );
+        check(&needed?)?;
         Ok(Self {
             args,
             vocabulary,
@@ -207,6 +202,16 @@ impl<'m> Session<'m> {
             tokens,
             finish,
         })
+    }
+}
+
+/// Bits that a rounded weight takes, with its share of a scale; none if it is the model's own.
+fn bits(precision: Precision) -> Option<usize> {
+    match precision {
+        Precision::F32 => None,
+        Precision::F16 | Precision::Bf16 => Some(16),
+        Precision::Int8 => Some(9),
+        Precision::Int4 => Some(5),
     }
 }
 

@@ -18,7 +18,7 @@ use tensor_ops::cross_entropy_rows;
 use crate::failure::Usage;
 use crate::ids::TextArgs;
 use crate::model::ModelArgs;
-use crate::output::{print, print_json};
+use crate::output::{print_coloured, print_json};
 use crate::threads::ThreadArgs;
 use crate::vocabulary::Vocabulary;
 
@@ -106,7 +106,11 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
         return Ok(());
     }
     let layer = args.layer.unwrap_or(layers - 1);
-    Ok(print(terminal::text(&inspection, layer, args.head))?)
+    Ok(print_coloured(&terminal::text(
+        &inspection,
+        layer,
+        args.head,
+    ))?)
 }
 
 impl Inspection {

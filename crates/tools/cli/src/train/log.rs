@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use train::{Evaluation, StepReport};
 
-/// The log's name in a run's folder.
-pub(crate) const LOG: &str = "log.jsonl";
+use crate::runs::LOG;
 
 /// The most bytes of a log, which has some two hundred a step.
 const MOST_BYTES: u64 = 1 << 30;

@@ -2,26 +2,26 @@
 //!
 //! The loop itself is the crate `train`'s; here is what people see of it.
 
-pub(crate) mod config_file;
 mod data;
-pub(crate) mod log;
+mod log;
 mod options;
-pub(crate) mod plot;
+mod plot;
 mod progress;
 mod resume;
-pub(crate) mod run;
+mod run;
 mod settings;
-pub(crate) mod start;
+mod start;
 mod summary;
+mod table;
 mod tokenizer;
 
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::{ArgMatches, Args};
+use clap::Args;
 
-use config_file::Said;
-use options::TrainOptions;
+use options::{Free, TrainOptions};
+use table::Table;
 
 use crate::ranks::World;
 
@@ -52,7 +52,7 @@ const MPI_EXAMPLES: &str = "";
 #[command(after_help = format!("{EXAMPLES}{MPI_EXAMPLES}"))]
 pub(crate) struct TrainArgs {
     #[command(flatten)]
-    options: TrainOptions,
+    flags: Table,
     /// Options from a file: each key is a flag's name [flags win]
     #[arg(long, value_name = "FILE.toml", help_heading = "Run")]
     config: Option<PathBuf>,
@@ -68,19 +68,16 @@ pub(crate) struct TrainArgs {
     verbose: bool,
 }
 
-/// Trains; `flags` is what clap read for this subcommand.
-pub(crate) fn run(args: &TrainArgs, flags: &ArgMatches) -> Result<()> {
+pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let world = World::join()?;
-    let done = run_in(args, flags, &world);
+    let done = run_in(args, &world);
     world.leave(done)
 }
 
-fn run_in(args: &TrainArgs, flags: &ArgMatches, world: &World) -> Result<()> {
-    let file = args.config.as_deref();
-    let said = Said { file, flags };
-    let options = world.all(options(&said, world))?;
+fn run_in(args: &TrainArgs, world: &World) -> Result<()> {
+    let (said, options) = world.all(said(args, world))?;
     world.agree(facts(&options)?)?;
-    let started = world.all(started(args, &said, options, world))?;
+    let started = world.all(started(args, &said, &options, world))?;
     let started = started.share(world)?;
     #[cfg(feature = "mpi")]
     let began = std::time::Instant::now();
@@ -96,29 +93,40 @@ fn run_in(args: &TrainArgs, flags: &ArgMatches, world: &World) -> Result<()> {
     Ok(())
 }
 
-fn options(said: &Said<'_>, world: &World) -> Result<TrainOptions> {
-    let options = said.over(TrainOptions::default())?;
-    crate::threads::use_threads_beside(options.threads, world.on_this_machine())?;
-    Ok(options)
+/// What the flags say over the file, and the options that this makes, before it is known which model they are for.
+fn said(args: &TrainArgs, world: &World) -> Result<(Table, TrainOptions)> {
+    let file = args.config.as_deref().map(Table::read).transpose()?;
+    let said = args.flags.clone().over(file.unwrap_or_default());
+    let options = said.options(None)?;
+    crate::threads::use_threads_beside(options.free.threads, world.on_this_machine())?;
+    Ok((said, options))
 }
 
 fn started(
     args: &TrainArgs,
-    said: &Said<'_>,
-    options: TrainOptions,
+    said: &Table,
+    options: &TrainOptions,
     world: &World,
 ) -> Result<start::Started> {
-    match resume::folder(args.resume.as_ref(), &options)? {
+    match resume::folder(args.resume.as_ref(), options)? {
         Some(folder) => resume::resume(&folder, said, world.is_first()),
-        None => start::start(options, world.is_first()),
+        None => start::start(said, options, world.is_first()),
     }
 }
 
 /// The options that must be the same on all ranks; paths may differ, what is read there may not.
 fn facts(options: &TrainOptions) -> Result<Vec<(String, String)>> {
-    let options = config_file::to_json(options)?.into_iter();
-    Ok(options
-        .filter(|(key, _)| !["data", "init_from", "out_dir", "threads"].contains(&key.as_str()))
+    let same = TrainOptions {
+        data: None,
+        init_from: None,
+        free: Free {
+            threads: None,
+            ..options.free.clone()
+        },
+        ..options.clone()
+    };
+    let same = same.to_json()?.into_iter();
+    Ok(same
         .map(|(key, value)| (format!("--{}", key.replace('_', "-")), value.to_string()))
         .collect())
 }

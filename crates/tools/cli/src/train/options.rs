@@ -1,37 +1,41 @@
-//! The options of `gpt train` as they are said: each a flag, a key of `--config FILE.toml`, and a line of the run's `options.toml`.
+//! The options of `gpt train`: each a flag, a key of `--config FILE.toml`, and a line of the run's `options.toml`.
 //!
-//! All are optional, and each value that is there is in its range; what holds where nothing is said is `settings.rs`'s.
+//! This is their one description: a preset, a file and the flags are tables of it (`table.rs`), and the last that names an option wins.
+//! `None` is what other options or the data decide; `settings.rs` fills it in, and what then stands here is what the run uses and keeps, and what is compared when it goes on.
 
 use std::fmt::Display;
 use std::path::PathBuf;
 
-use clap::Args;
+use anyhow::{Result, bail};
+use clap::{ArgAction, Args};
+use gpt::{DropRates, GptConfig};
 use serde::{Serialize, Serializer};
+use serde_json::{Map, Value as Json};
 use torch_rng::Build;
 
 use super::tokenizer::TokenizerChoice;
-use crate::numbers::{at_least_1, below_1, not_negative, part};
-use crate::presets::Preset;
+use crate::numbers::{at_least_1, below_1, not_negative, part, seed};
+use crate::presets::{PRESETS, Preset, Training, training};
 use crate::threads::parse_threads;
 
-/// What a user says about a training run.
-#[derive(Args, Clone, Debug, Default, Serialize)]
+/// How a model is trained.
+#[derive(Args, Clone, Debug, Serialize)]
 #[group(skip)]
 pub(crate) struct TrainOptions {
     /// Text (UTF-8) or token ids (.bin, u16) to train on, or a folder of them [default: a story that comes with the program]
     #[arg(long, value_name = "FILE|DIR", help_heading = "Data")]
     pub(crate) data: Option<PathBuf>,
-    /// The part of the text that is trained on; the rest validates, unless a folder has its own val.txt or val.bin [default: 0.9]
-    #[arg(long, value_name = "X", value_parser = part, help_heading = "Data")]
-    pub(crate) train_ratio: Option<f64>,
-    /// Tokens in a training window [default: the context length]
+    /// The part of the text that is trained on; the rest validates, unless a folder has its own val.txt or val.bin
+    #[arg(long, value_name = "X", value_parser = part, default_value_t = 0.9, help_heading = "Data")]
+    pub(crate) train_ratio: f64,
+    /// Tokens in a training window [default: the context length; at most 256 with --init-from]
     #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Data")]
     pub(crate) max_length: Option<usize>,
     /// Tokens between the starts of two windows [default: the window's length, 8 for the story that comes with the program]
     #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Data")]
     pub(crate) stride: Option<usize>,
 
-    /// Sizes by name [default: story]
+    /// Sizes and training settings by name [default: story]
     #[arg(
         long,
         value_name = "NAME",
@@ -50,7 +54,7 @@ pub(crate) struct TrainOptions {
         visible_alias = "n-layer",
         help_heading = "Model"
     )]
-    pub(crate) n_layers: Option<usize>,
+    pub(crate) n_layers: usize,
     /// Attention heads
     #[arg(
         long,
@@ -58,7 +62,7 @@ pub(crate) struct TrainOptions {
         visible_alias = "n-head",
         help_heading = "Model"
     )]
-    pub(crate) n_heads: Option<usize>,
+    pub(crate) n_heads: usize,
     /// Features of a token
     #[arg(
         long,
@@ -66,10 +70,10 @@ pub(crate) struct TrainOptions {
         visible_alias = "n-embd",
         help_heading = "Model"
     )]
-    pub(crate) emb_dim: Option<usize>,
+    pub(crate) emb_dim: usize,
     /// The most tokens the model can see
     #[arg(long, value_name = "N", value_parser = at_least_1, visible_alias = "block-size", help_heading = "Model")]
-    pub(crate) context_length: Option<usize>,
+    pub(crate) context_length: usize,
     /// What the tokens of a new model are: GPT-2's, the data's characters, N byte pairs of the data, or a folder's [default: bpe:1221 for the preset story, gpt2 for the others and for token ids]
     #[arg(long, value_name = "gpt2|chars|bpe:N|DIR", help_heading = "Model")]
     #[serde(serialize_with = "name")]
@@ -77,19 +81,20 @@ pub(crate) struct TrainOptions {
     /// Tokens in the vocabulary [default: the tokenizer's]
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) vocab_size: Option<usize>,
-    /// Dropout rate
+    /// Dropout rate; none is kept of a model that has several
     #[arg(long, value_name = "P", value_parser = below_1, visible_alias = "dropout", help_heading = "Model")]
     pub(crate) drop_rate: Option<f64>,
     /// Give query, key and value projections a bias
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Model")]
-    pub(crate) qkv_bias: Option<bool>,
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Model")]
+    pub(crate) qkv_bias: bool,
     /// Share the token embedding with the output head
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", visible_aliases = ["tie-weights", "weight-tying"], help_heading = "Model")]
-    pub(crate) tied: Option<bool>,
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", visible_aliases = ["tie-weights", "weight-tying"], help_heading = "Model")]
+    pub(crate) tied: bool,
 
-    /// Steps to train
-    #[arg(long, value_name = "N", value_parser = at_least_1, visible_aliases = ["max-iters", "steps"], help_heading = "Training")]
-    pub(crate) max_steps: Option<usize>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) free: Free,
+
     /// Passes over the data to train, in place of steps
     #[arg(
         long,
@@ -101,14 +106,14 @@ pub(crate) struct TrainOptions {
     pub(crate) epochs: Option<usize>,
     /// Windows in a batch
     #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Training")]
-    pub(crate) batch_size: Option<usize>,
-    /// Batches whose gradients make one step [default: 1]
-    #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Training")]
-    pub(crate) gradient_accumulation_steps: Option<usize>,
+    pub(crate) batch_size: usize,
+    /// Batches whose gradients make one step
+    #[arg(long, value_name = "N", value_parser = at_least_1, default_value_t = 1, help_heading = "Training")]
+    pub(crate) gradient_accumulation_steps: usize,
     /// Highest learning rate
     #[arg(long, value_name = "X", value_parser = not_negative, visible_alias = "lr", help_heading = "Training")]
-    pub(crate) learning_rate: Option<f64>,
-    /// Learning rate at the end of the decay
+    pub(crate) learning_rate: f64,
+    /// Learning rate at the end of the decay [default: a tenth of the highest]
     #[arg(long, value_name = "X", value_parser = not_negative, help_heading = "Training")]
     pub(crate) min_lr: Option<f64>,
     /// Learning rate of the first step of the warmup [default: one warmup step's share of the highest]
@@ -131,27 +136,27 @@ pub(crate) struct TrainOptions {
     )]
     pub(crate) lr_decay_steps: Option<usize>,
     /// Whether the learning rate decays along a cosine
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Training")]
-    pub(crate) decay_lr: Option<bool>,
-    /// AdamW's weight decay [default: 0.1]
-    #[arg(long, value_name = "X", value_parser = not_negative, help_heading = "Training")]
-    pub(crate) weight_decay: Option<f64>,
-    /// AdamW's beta 1 [default: 0.9]
-    #[arg(long, value_name = "X", value_parser = below_1, help_heading = "Training")]
-    pub(crate) beta1: Option<f64>,
-    /// AdamW's beta 2 [default: 0.999]
-    #[arg(long, value_name = "X", value_parser = below_1, help_heading = "Training")]
-    pub(crate) beta2: Option<f64>,
-    /// Largest gradient norm; 0 leaves gradients as they are [default: 1]
-    #[arg(long, value_name = "X", value_parser = not_negative, help_heading = "Training")]
-    pub(crate) grad_clip: Option<f64>,
-    /// Where the random numbers start [default: 123]
-    #[arg(short = 's', long, value_name = "N", help_heading = "Training")]
-    pub(crate) seed: Option<u64>,
-    /// The PyTorch build whose dropout is drawn: portable or mkl [default: portable]
-    #[arg(long, value_name = "BUILD", help_heading = "Training")]
-    #[serde(serialize_with = "name")]
-    pub(crate) dropout_build: Option<Build>,
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", help_heading = "Training")]
+    pub(crate) decay_lr: bool,
+    /// AdamW's weight decay
+    #[arg(long, value_name = "X", value_parser = not_negative, default_value_t = 0.1, help_heading = "Training")]
+    pub(crate) weight_decay: f64,
+    /// AdamW's beta 1
+    #[arg(long, value_name = "X", value_parser = below_1, default_value_t = 0.9, help_heading = "Training")]
+    pub(crate) beta1: f64,
+    /// AdamW's beta 2
+    #[arg(long, value_name = "X", value_parser = below_1, default_value_t = 0.999, help_heading = "Training")]
+    pub(crate) beta2: f64,
+    /// Largest gradient norm; 0 leaves gradients as they are
+    #[arg(long, value_name = "X", value_parser = not_negative, default_value_t = 1.0, help_heading = "Training")]
+    pub(crate) grad_clip: f64,
+    /// Where the random numbers start; below 0 as PyTorch counts
+    #[arg(short = 's', long, value_name = "N", value_parser = seed, default_value_t = 123, help_heading = "Training")]
+    pub(crate) seed: u64,
+    /// The PyTorch build whose dropout is drawn: portable or mkl
+    #[arg(long, value_name = "BUILD", default_value_t, help_heading = "Training")]
+    #[serde(serialize_with = "build")]
+    pub(crate) dropout_build: Build,
 
     /// Steps between evaluations
     #[arg(
@@ -160,7 +165,7 @@ pub(crate) struct TrainOptions {
         visible_alias = "eval-freq",
         help_heading = "Evaluation"
     )]
-    pub(crate) eval_interval: Option<usize>,
+    pub(crate) eval_interval: usize,
     /// Batches of each part in an evaluation
     #[arg(
         long,
@@ -168,7 +173,22 @@ pub(crate) struct TrainOptions {
         visible_alias = "eval-iter",
         help_heading = "Evaluation"
     )]
-    pub(crate) eval_iters: Option<usize>,
+    pub(crate) eval_iters: usize,
+
+    /// Folder for checkpoint, log and loss curve [default: a new one in runs/]
+    #[arg(short = 'o', long, value_name = "DIR", help_heading = "Run")]
+    #[serde(skip)] // the folder may be moved
+    pub(crate) out_dir: Option<PathBuf>,
+}
+
+/// Options that may be other when a run goes on: they say how long, how fast and what is shown.
+#[derive(Args, Clone, Debug, Serialize)]
+#[group(skip)]
+pub(crate) struct Free {
+    /// Steps to train
+    // A default that is not shown: `--epochs` takes the place of a preset's.
+    #[arg(long, value_name = "N", value_parser = at_least_1, default_value_t = 1000, hide_default_value = true, visible_aliases = ["max-iters", "steps"], help_heading = "Training")]
+    pub(crate) max_steps: usize,
     /// Steps between samples of text; 0 for none before the end [default: every second evaluation]
     #[arg(long, value_name = "N", help_heading = "Evaluation")]
     pub(crate) sample_interval: Option<usize>,
@@ -182,25 +202,95 @@ pub(crate) struct TrainOptions {
     )]
     pub(crate) prompt: Option<String>,
     /// Tokens in a sample of text
-    #[arg(long, value_name = "N", help_heading = "Evaluation")]
-    pub(crate) sample_tokens: Option<usize>,
-
-    /// Folder for checkpoint, log and loss curve [default: a new one in runs/]
-    #[arg(short = 'o', long, value_name = "DIR", help_heading = "Run")]
-    #[serde(skip)] // the folder may be moved
-    pub(crate) out_dir: Option<PathBuf>,
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 40,
+        help_heading = "Evaluation"
+    )]
+    pub(crate) sample_tokens: usize,
     /// Steps between checkpoints; one is written at the end anyway [default: every fourth evaluation]
     #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Run")]
     pub(crate) save_interval: Option<usize>,
-    /// Newest checkpoints to keep; the one with the lowest validation loss stays too [default: 2]
-    #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Run")]
-    pub(crate) keep: Option<usize>,
+    /// Newest checkpoints to keep; the one with the lowest validation loss stays too
+    // Two, to have one to go back to if the newest is damaged.
+    #[arg(long, value_name = "N", value_parser = at_least_1, default_value_t = 2, help_heading = "Run")]
+    pub(crate) keep: usize,
     /// Steps between lines of progress
-    #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Run")]
-    pub(crate) log_interval: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = at_least_1, default_value_t = 10, help_heading = "Run")]
+    pub(crate) log_interval: usize,
     /// Threads to compute with (the results don't depend on it) [default: one for each core]
     #[arg(short = 't', long, value_name = "N", value_parser = parse_threads, help_heading = "Run")]
     pub(crate) threads: Option<usize>,
+}
+
+impl TrainOptions {
+    /// The preset that was named, or the default one.
+    pub(crate) fn preset(&self) -> Preset {
+        self.preset.unwrap_or(PRESETS[0])
+    }
+
+    /// The training settings that hold where nothing else is said.
+    pub(crate) fn recipe(&self) -> Training {
+        training(self.preset, self.init_from.is_some())
+    }
+
+    /// The model that is asked for; what no option says is `base`'s.
+    pub(crate) fn model(&self, base: GptConfig) -> GptConfig {
+        GptConfig {
+            vocab_size: self.vocab_size.unwrap_or(base.vocab_size),
+            context_length: self.context_length,
+            emb_dim: self.emb_dim,
+            n_heads: self.n_heads,
+            n_layers: self.n_layers,
+            drop_rates: self.drop_rate.map_or(base.drop_rates, DropRates::all),
+            qkv_bias: self.qkv_bias,
+            tied: self.tied,
+            ..base
+        }
+    }
+
+    /// The options that are set, by name.
+    pub(crate) fn to_json(&self) -> Result<Map<String, Json>> {
+        match serde_json::to_value(self)? {
+            Json::Object(mut all) => {
+                all.retain(|_, value| !value.is_null());
+                Ok(all)
+            }
+            other => bail!("expected options by name, got {other}"),
+        }
+    }
+
+    /// The options that are set, as a file that `--config` takes.
+    pub(crate) fn to_toml(&self) -> Result<String> {
+        let mut table = toml::Table::new();
+        for (key, value) in self.to_json()? {
+            let value = match value.as_u64() {
+                // TOML's integers end at 2^63 - 1.
+                Some(n) if i64::try_from(n).is_err() => toml::Value::String(n.to_string()),
+                _ => toml::Value::try_from(value)?,
+            };
+            table.insert(key, value);
+        }
+        Ok(toml::to_string(&table)?)
+    }
+}
+
+/// The options that weights fit, and the dropout rate if it is one: [`TrainOptions::model`] turned round.
+pub(crate) fn of_model(model: &GptConfig) -> [(&'static str, Option<String>); 8] {
+    [
+        ("vocab_size", Some(model.vocab_size.to_string())),
+        ("context_length", Some(model.context_length.to_string())),
+        ("emb_dim", Some(model.emb_dim.to_string())),
+        ("n_heads", Some(model.n_heads.to_string())),
+        ("n_layers", Some(model.n_layers.to_string())),
+        ("qkv_bias", Some(model.qkv_bias.to_string())),
+        ("tied", Some(model.tied.to_string())),
+        (
+            "drop_rate",
+            model.drop_rates.common().map(|rate| rate.to_string()),
+        ),
+    ]
 }
 
 /// A choice by its name.
@@ -209,4 +299,8 @@ fn name<S: Serializer>(choice: &Option<impl Display>, to: S) -> Result<S::Ok, S:
         Some(choice) => to.collect_str(choice),
         None => to.serialize_none(),
     }
+}
+
+fn build<S: Serializer>(build: &Build, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(build)
 }

@@ -10,11 +10,8 @@ use atomic_file::write_atomically;
 use pictures::{Chart, Line as Curve, chart};
 
 use super::log::{self, Line};
-use crate::memory::count;
-
-/// The curve's names in a run's folder.
-pub(crate) const SVG: &str = "loss.svg";
-pub(crate) const PNG: &str = "loss.png";
+use crate::numbers::count;
+use crate::runs::{PNG, SVG};
 
 /// A curve: (step counted from 1, loss).
 type Points = Vec<(f64, f64)>;

@@ -8,26 +8,13 @@ use anyhow::{Context, Result, bail};
 use checkpoint::is_file;
 use train::{RunFolder, TrainError, Trainer, latest_checkpoint, read_settings};
 
-use super::config_file::{Said, kept_path, read, to_json};
 use super::options::TrainOptions;
 use super::settings::{Base, settle};
-use super::start::{OPTIONS, Started, base, start_in, write_options};
-use super::tokenizer::TokenizerChoice;
+use super::start::{Started, base, kept, start_in, write_options};
+use super::table::Table;
 use crate::failure::Usage;
-use crate::runs;
+use crate::runs::{self, OPTIONS, kept_path};
 use crate::vocabulary::Vocabulary;
-
-/// Options that may be other than at the start: they say how long, how fast and what is shown.
-const FREE: [&str; 8] = [
-    "keep",
-    "log_interval",
-    "max_steps",
-    "prompt",
-    "sample_interval",
-    "sample_tokens",
-    "save_interval",
-    "threads",
-];
 
 /// The run to go on with, or the checkpoint of it, if the command line asks for that.
 pub(crate) fn folder(
@@ -70,7 +57,7 @@ fn run_of(folder: &Path) -> Result<Option<PathBuf>> {
 }
 
 /// Goes on with the run in `path` from its newest checkpoint, or from the checkpoint that `path` is.
-pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Started> {
+pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> {
     let name = path.display();
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => {}
@@ -87,16 +74,34 @@ pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Starte
         bail!("{name}: there is no run to resume: {OPTIONS} is missing");
     }
     let folder = saves.then(|| RunFolder::open(path)).transpose()?;
-    let mut before = TrainOptions::default();
-    read(&path.join(OPTIONS), &mut before)?;
-    if before.weight_decay.is_none() {
-        let options = path.join(OPTIONS);
+    let options = path.join(OPTIONS);
+    let before = Table::read(&options)?;
+    // The last line of a whole file.
+    if !before.has("weight_decay") {
         bail!(
             "{}: expected the options of a run, the last of them weight_decay; the file was emptied or cut",
             options.display()
         );
     }
-    let now = said.over(before.clone())?;
+    let newest = match latest_checkpoint(path) {
+        Ok(checkpoint) => Some(checkpoint),
+        Err(TrainError::NoCheckpoint { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let checkpoint = chosen.or(newest).map(latest_checkpoint).transpose()?;
+    let base = match &checkpoint {
+        Some(checkpoint) => Some(base_of(path, checkpoint)?),
+        // It was stopped before its first checkpoint: it begins again, to the same bits.
+        None => before
+            .options(None)?
+            .init_from
+            .as_deref()
+            .map(base)
+            .transpose()?,
+    };
+    let model = base.as_ref().map(|base| &base.model);
+    let now = said.clone().over(before.clone()).options(model)?;
+    let before = before.options(model)?;
     if let Some(from) = &now.init_from
         && now.init_from != before.init_from
         && from != Path::new("resume")
@@ -109,31 +114,14 @@ pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Starte
         return Err(Usage(problem).into());
     }
     let now = TrainOptions {
-        data: now.data.as_deref().map(kept_path).transpose()?,
         init_from: before.init_from.clone(),
-        tokenizer: now.tokenizer.map(TokenizerChoice::kept).transpose()?,
-        ..now
+        ..kept(now)?
     };
-    refuse_changes(path, &before, &now)?;
-    let newest = match latest_checkpoint(path) {
-        Ok(checkpoint) => Some(checkpoint),
-        Err(TrainError::NoCheckpoint { .. }) => None,
-        Err(error) => return Err(error.into()),
-    };
-    let Some(checkpoint) = chosen.or(newest) else {
-        // It was stopped before its first checkpoint: it begins again, to the same bits.
-        let settings = settle(&now, base(&now)?)?;
+    refuse_changes(path, before, &now)?;
+    let settings = settle(now, base)?;
+    let Some(checkpoint) = checkpoint else {
         return start_in(folder, settings);
     };
-    let checkpoint = latest_checkpoint(checkpoint)?;
-    let model = read_settings(&checkpoint)?.model;
-    // A run from before there were tokenizers to choose has none beside its checkpoints.
-    let beside = RunFolder::beside(path);
-    let vocabulary = match beside.is_dir() {
-        true => Vocabulary::of_model(&beside, model.vocab_size)?,
-        false => Vocabulary::of_model(&checkpoint, model.vocab_size)?,
-    };
-    let settings = settle(&now, Some(Base { model, vocabulary }))?;
     let trainer = Trainer::resume(
         &checkpoint,
         settings.training.clone(),
@@ -142,7 +130,7 @@ pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Starte
         settings.loaders.validation.clone(),
     )?;
     if saves {
-        write_options(path, &settings.kept)?;
+        write_options(path, &settings.options)?;
     }
     Ok(Started {
         trainer,
@@ -151,12 +139,26 @@ pub(crate) fn resume(path: &Path, said: &Said<'_>, saves: bool) -> Result<Starte
     })
 }
 
-/// That nothing is asked for that would make it another run.
-fn refuse_changes(path: &Path, before: &TrainOptions, now: &TrainOptions) -> Result<()> {
-    let (path, before) = (path.display(), to_json(before)?);
-    for (key, value) in to_json(now)? {
+/// The model of a checkpoint of the run in `path`.
+fn base_of(path: &Path, checkpoint: &Path) -> Result<Base> {
+    let model = read_settings(checkpoint)?.model;
+    // A run from before there were tokenizers to choose has none beside its checkpoints.
+    let beside = RunFolder::beside(path);
+    let folder = match beside.is_dir() {
+        true => &beside,
+        false => checkpoint,
+    };
+    let vocabulary = Vocabulary::of_model(folder, model.vocab_size)?;
+    Ok(Base { model, vocabulary })
+}
+
+/// That nothing is asked for that would make it another run: of `before`, what is free may have changed.
+fn refuse_changes(path: &Path, mut before: TrainOptions, now: &TrainOptions) -> Result<()> {
+    before.free = now.free.clone();
+    let (path, before) = (path.display(), before.to_json()?);
+    for (key, value) in now.to_json()? {
         let kept = before.get(&key);
-        if kept != Some(&value) && !FREE.contains(&key.as_str()) {
+        if kept != Some(&value) {
             let flag = key.replace('_', "-");
             let kept = kept.map_or("not set".to_owned(), ToString::to_string);
             bail!(

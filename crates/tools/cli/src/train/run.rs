@@ -14,19 +14,17 @@ use train::{
     Evaluation, Event, Outcome, RunFolder, TrainConfig, Trainer, latest_checkpoint, loss_until,
 };
 
-use super::config_file::to_json;
 use super::data::Loaders;
 use super::log::{Line, Log, read};
 use super::plot;
 use super::progress::Progress;
 use super::start::Started;
 use super::summary::{announce, one_line, sum_up};
+use crate::failure::Stopped;
 use crate::interrupt::Interrupt;
 use crate::ranks::{Common, World};
+use crate::runs::MODEL;
 use crate::vocabulary::Vocabulary;
-
-/// The folder that transformers loads, beside the checkpoints.
-pub(crate) const MODEL: &str = "model";
 
 /// What Ctrl-C is answered with.
 const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stops at once)\n";
@@ -65,7 +63,7 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
         steps_before,
         settings.training.max_steps,
         settings.tokens_per_step(),
-        settings.log_interval,
+        settings.options.free.log_interval as u64,
         json,
     );
     announce(&progress, &settings, &trainer, path);
@@ -81,7 +79,7 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
         steps_done: steps_before,
         parameters: trainer.model().num_parameters(),
         tokens_per_step: settings.tokens_per_step(),
-        options: to_json(&settings.kept)?.into(),
+        options: settings.options.to_json()?.into(),
     })?;
     watch.progress.pause_over();
 
@@ -140,7 +138,7 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
             steps.1,
             path.display()
         ));
-        return Ok(());
+        return Err(Stopped(watch.interrupt.exit_code()).into());
     }
     let first = trainer.evaluations().first().copied();
     sum_up(

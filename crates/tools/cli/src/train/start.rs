@@ -13,23 +13,14 @@ use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 use train::{RunFolder, Trainer};
 
-use super::config_file::{kept_path, to_toml};
 use super::options::TrainOptions;
 use super::settings::{Base, Settings, settle};
+use super::table::{SCRATCH, Table};
 use super::tokenizer::TokenizerChoice;
 use crate::ranks::World;
+use crate::runs::{OPTIONS, OPTIONS_BEGIN, kept_path};
 use crate::vocabulary::Vocabulary;
 use crate::{model, runs};
-
-/// The options of a run, in its folder.
-pub(crate) const OPTIONS: &str = "options.toml";
-
-/// Its first line, by which a run's folder is known.
-pub(crate) const OPTIONS_BEGIN: &str =
-    "# The options of this run; `gpt train --config` takes them.";
-
-/// `--init-from scratch`: a new model.
-const SCRATCH: &str = "scratch";
 
 /// A run that is ready to train.
 #[derive(Debug)]
@@ -51,44 +42,52 @@ impl Started {
 }
 
 /// Starts a run from its first step; it is kept in a folder if this process `saves`.
-pub(crate) fn start(said: TrainOptions, saves: bool) -> Result<Started> {
-    let init_from = match said.init_from.as_deref() {
+///
+/// `options` are what was `said`, before it was known which model they are for.
+pub(crate) fn start(said: &Table, options: &TrainOptions, saves: bool) -> Result<Started> {
+    let init_from = match options.init_from.as_deref() {
         None => None,
         Some(path) if path == Path::new(SCRATCH) => None,
         Some(path) => Some(kept_path(&weights_to_start_from(path)?)?),
     };
-    let out_dir = said.out_dir.clone();
-    let said = TrainOptions {
-        data: said.data.as_deref().map(kept_path).transpose()?,
+    let base = init_from.as_deref().map(base).transpose()?;
+    let options = said.options(base.as_ref().map(|base| &base.model))?;
+    let options = TrainOptions {
         init_from,
-        tokenizer: said.tokenizer.map(TokenizerChoice::kept).transpose()?,
-        ..said
+        ..kept(options)?
     };
-    let base = base(&said)?;
-    if let (Some(base), Some(choice)) = (&base, &said.tokenizer)
+    if let (Some(base), Some(choice)) = (&base, &options.tokenizer)
         && base.vocabulary.tokenizer().is_ok()
     {
         bail!("--tokenizer {choice}: the model of --init-from has its own tokenizer");
     }
-    let settings = settle(&said, base)?;
+    let out_dir = options.out_dir.clone();
+    let settings = settle(options, base)?;
     let folder = saves.then(|| open_folder(out_dir.as_deref())).transpose()?;
     start_in(folder, settings)
 }
 
 /// What the model of a run is like that begins with a folder's weights.
-pub(crate) fn base(said: &TrainOptions) -> Result<Option<Base>> {
-    let Some(path) = &said.init_from else {
-        return Ok(None);
-    };
+pub(crate) fn base(path: &Path) -> Result<Base> {
     let model = load_config(path)?;
     let vocabulary = Vocabulary::of_model(path, model.vocab_size)?;
-    Ok(Some(Base { model, vocabulary }))
+    Ok(Base { model, vocabulary })
+}
+
+/// The options with paths that are the same from another folder.
+pub(crate) fn kept(options: TrainOptions) -> Result<TrainOptions> {
+    Ok(TrainOptions {
+        data: options.data.as_deref().map(kept_path).transpose()?,
+        tokenizer: options.tokenizer.map(TokenizerChoice::kept).transpose()?,
+        ..options
+    })
 }
 
 /// The first step of a run, in a folder that is ours.
 pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<Started> {
-    let mut rng = TorchRng::manual_seed(settings.seed).with_build(settings.dropout_build);
-    let model = match &settings.kept.init_from {
+    let options = &settings.options;
+    let mut rng = TorchRng::manual_seed(options.seed).with_build(options.dropout_build);
+    let model = match &options.init_from {
         Some(path) => with_config(&model::load(path)?, settings.model)?,
         None => new_model(settings.model, &mut rng)?,
     };
@@ -100,7 +99,7 @@ pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<
         rng,
     )?;
     if let Some(folder) = &folder {
-        write_options(folder.path(), &settings.kept)?;
+        write_options(folder.path(), options)?;
         let beside = RunFolder::beside(folder.path());
         fs::create_dir_all(&beside).with_context(|| beside.display().to_string())?;
         settings.vocabulary.save(&beside)?;
@@ -169,7 +168,7 @@ fn with_config(model: &GptModel, config: GptConfig) -> Result<GptModel> {
 
 /// Keeps the options in the run's folder.
 pub(crate) fn write_options(folder: &Path, options: &TrainOptions) -> Result<()> {
-    let text = format!("{OPTIONS_BEGIN}\n{}", to_toml(options)?);
+    let text = format!("{OPTIONS_BEGIN}\n{}", options.to_toml()?);
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     write_atomically(folder.join(OPTIONS), |file| file.write_all(text.as_bytes()))?;
     Ok(())

@@ -7,16 +7,16 @@ use rayon::current_num_threads;
 use tensor_ops::Parameters;
 use train::{Evaluation, RunFolder, Trainer, latest_checkpoint};
 
-use super::log::LOG;
-use super::plot::{PNG, SVG};
 use super::progress::Progress;
-use super::run::MODEL;
 use super::settings::Settings;
-use crate::memory::{bytes, count};
+use crate::memory::parts;
+use crate::numbers::{bytes, count};
+use crate::runs::{LOG, MODEL, PNG, SVG};
 
 /// Model, data, steps and settings.
 pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Trainer, path: &Path) {
     let Settings {
+        options,
         model,
         training,
         data,
@@ -47,23 +47,24 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
         "steps     {} of {} tokens an iteration ({} windows of {} tokens{batches}), {:.1} epochs",
         training.max_steps,
         settings.tokens_per_step(),
-        settings.batch_size,
+        options.batch_size,
         loaders.max_length,
         settings.epochs()
     ));
     progress.line(&format!(
         "settings  learning rate {}, warmup {} steps, weight decay {}, clip {}, dropout {} ({}), seed {}, {} threads",
         training.optimizer.lr,
-        settings.kept.warmup_steps.unwrap_or(0),
+        options.warmup_steps.unwrap_or(0),
         training.optimizer.weight_decay,
         training.max_grad_norm.map_or("none".to_owned(), |norm| norm.to_string()),
         model.drop_rates,
-        settings.dropout_build,
-        settings.seed,
+        options.dropout_build,
+        options.seed,
         current_num_threads()
     ));
-    let need = settings.need;
-    progress.line(&format!("memory    about {}: {need}", bytes(need.total())));
+    let need = &settings.need;
+    let total = bytes(need.total() as f64);
+    progress.line(&format!("memory    about {total}: {}", parts(need)));
     if loaders.max_length < model.context_length {
         progress.line(&format!(
             "note      windows of {} tokens are shorter than the context of {}",

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 use train::BESIDE;
 
-use super::config_file::kept_path;
+use crate::runs::kept_path;
 use crate::vocabulary::Vocabulary;
 
 /// What a user says.

@@ -43,7 +43,7 @@ fn ctrl_c_saves_and_the_resumed_run_has_the_same_bits() {
     interrupt(&child);
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(
         rest.contains("\nstopped after step") && rest.contains("gpt train --resume run"),
         "{rest}"
@@ -107,6 +107,6 @@ fn ctrl_c_is_heard_within_a_sample() {
     interrupt(&child);
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
     assert!(rest.contains("stopped after step 1 and saved"), "{rest}");
 }

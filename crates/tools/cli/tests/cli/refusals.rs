@@ -27,7 +27,6 @@ fn numbers_outside_their_range_are_refused_by_the_flags_name() {
             "--seed 18446744073709551616",
             ["--seed", "18446744073709551616"],
         ),
-        ("--seed=-1", ["--seed", "-1"]),
         ("--n-layers 1.5", ["--n-layers", "1.5"]),
         ("--dropout-build cuda", ["--dropout-build", "cuda"]),
         ("--max-length 9999", ["--max-length", "9999"]),
