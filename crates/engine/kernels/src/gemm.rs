@@ -12,10 +12,10 @@ use crate::gemm_kernel;
 use crate::gemm_tiles::multiply_by;
 use crate::weight::Weight;
 
-/// Up to so many rows of `a`, and up to a quarter of its columns, `c^T = b^T a^T` is computed if the columns of `b` are contiguous, as those of a layer's transposed weights are.
+/// The most rows of `a` for which the product is computed transposed, `c^T = b^T a^T`, if they are at most a quarter of its columns too and the columns of `b` are contiguous, as those of a layer's transposed weights are.
 ///
-/// What is packed for all threads is then small, and weights are packed by the task that reads them.
-const TURNED_ROWS: usize = 128;
+/// What is packed for all threads, `a`, is then small, and each task packs the weights that it reads.
+const TRANSPOSED_ROWS: usize = 128;
 
 /// Where the threads come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ unsafe fn multiply<A: Weight, B: Weight>(
     if c.is_empty() {
         return;
     }
-    let few = c.nrows() <= TURNED_ROWS.min(a.ncols() / 4) && c.nrows() < c.ncols();
+    let few = c.nrows() <= TRANSPOSED_ROWS.min(a.ncols() / 4) && c.nrows() < c.ncols();
     if few && b.strides()[0] == 1 {
         let start = match start {
             Start::Row(row) => {

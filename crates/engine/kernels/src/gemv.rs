@@ -5,12 +5,9 @@
 
 use std::ops::Range;
 
-use half::f16;
 use rayon::prelude::*;
 
 use crate::gemv_kernel::block;
-#[cfg(target_arch = "x86_64")]
-use crate::gemv_kernel::pairs;
 use crate::prefetch::STREAMS;
 use crate::weight::Weight;
 
@@ -34,7 +31,14 @@ pub(crate) fn widening_gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut 
         return;
     };
     let bytes = n * size_of::<W>();
-    for_each_part(rows, n, w, y, |w, y| {
+    let mut left = y;
+    let tasks = cut(left.len() / rows, STREAMS, STREAMS * bytes).into_iter();
+    let tasks = tasks.map(|outputs| {
+        let part = left.split_off_mut(..outputs.len() * rows);
+        let w = &w[outputs.start * n..outputs.end * n];
+        (w, part.expect("as many"))
+    });
+    for_each(tasks.collect(), |(w, y)| {
         let outputs = match rows {
             1..=4 => y.len() / rows,
             _ => (CHUNK / bytes).max(1),
@@ -57,34 +61,6 @@ pub(crate) fn widening_gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut 
             }
         }
     });
-}
-
-/// As [`widening_gemv`], for one row and finite weights in f16.
-pub(crate) fn f16_gemv(x: &[f32], w: &[f16], y: &mut [f32]) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(row) = pairs::Row::new(x) {
-        return for_each_part(1, x.len(), w, y, |w, y| row.block(w, y));
-    }
-    widening_gemv(x, 1, w, y);
-}
-
-/// Runs `f` on each task's part of the weights, (outputs, n), and of `y`.
-fn for_each_part<W: Weight>(
-    rows: usize,
-    n: usize,
-    w: &[W],
-    y: &mut [f32],
-    f: impl Fn(&[W], &mut [f32]) + Sync + Send,
-) {
-    let mut left = y;
-    let bytes = STREAMS * n * size_of::<W>();
-    let tasks = cut(left.len() / rows, STREAMS, bytes).into_iter();
-    let tasks = tasks.map(|outputs| {
-        let part = left.split_off_mut(..outputs.len() * rows);
-        let w = &w[outputs.start * n..outputs.end * n];
-        (w, part.expect("as many"))
-    });
-    for_each(tasks.collect(), |(w, y)| f(w, y));
 }
 
 /// Cuts so many outputs into tasks of whole groups, each of which costs `bytes` of weights: a part for each thread, whose first task is two thirds of it and each later one smaller, so that no thread waits long for another's last.

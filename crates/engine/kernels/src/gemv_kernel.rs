@@ -10,8 +10,6 @@ use crate::weight::Weight;
 use crate::{prefetch, weight::has_avx2};
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod pairs;
-#[cfg(target_arch = "x86_64")]
 mod x86;
 
 const LANES: usize = 32;

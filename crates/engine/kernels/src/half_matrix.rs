@@ -7,7 +7,7 @@ use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2};
 
 use crate::PackedMatrix;
 use crate::gemm::{self, Threads};
-use crate::gemv::{FEW_ROWS, f16_gemv, widening_gemv};
+use crate::gemv::{FEW_ROWS, widening_gemv};
 use crate::huge_pages::room;
 use crate::packed_matrix::Format;
 use crate::weight::Weight;
@@ -18,46 +18,36 @@ pub type Bf16Matrix = PackedMatrix<Halves<bf16>>;
 /// IEEE's half precision, as in `nn.Linear(..., dtype=torch.float16)`; NaN stays NaN, and magnitudes above 65504 become 65504.
 pub type F16Matrix = PackedMatrix<Halves<f16>>;
 
+/// (outputs, inputs) row-major
 #[derive(Clone, PartialEq)]
-pub struct Halves<T> {
-    /// (outputs, inputs) row-major
-    weights: Vec<T>,
-    /// Whether all were, before they were rounded.
-    finite: bool,
-}
+pub struct Halves<T>(Vec<T>);
 
 impl<T: Weight> Format for Halves<T> {
     fn from_f32(weight: &ArrayRef2<f32>) -> Self {
-        let (mut weights, mut finite) = (room(weight.len()), true);
-        weights.extend(weight.iter().map(|&w| {
-            finite &= w.is_finite();
-            T::nearest(w)
-        }));
-        Self { weights, finite }
+        let mut weights = room(weight.len());
+        weights.extend(weight.iter().map(|&w| T::nearest(w)));
+        Self(weights)
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(&self.weights[..])
+        size_of_val(&self.0[..])
     }
 
     fn matmul_rows(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
         if x.nrows() > FEW_ROWS {
             let shape = (out.ncols(), x.ncols());
-            let w = ArrayView2::from_shape(shape, &self.weights[..]).expect("as many elements");
+            let w = ArrayView2::from_shape(shape, &self.0[..]).expect("as many elements");
             return gemm::widening_accumulate(x, &w.t(), 0.0, out, Threads::Pool);
         }
         let rows = x.as_standard_layout();
         let rows = rows.as_slice().expect("standard layout is contiguous");
         if let (1, Some(y)) = (x.nrows(), out.as_slice_mut()) {
             y.fill(0.0);
-            return match T::as_f16(&self.weights) {
-                Some(w) if self.finite => f16_gemv(rows, w, y),
-                _ => widening_gemv(rows, 1, &self.weights, y),
-            };
+            return widening_gemv(rows, 1, &self.0, y);
         }
         let mut y = Array2::zeros((out.ncols(), out.nrows()));
         let outputs = y.as_slice_mut().expect("row-major");
-        widening_gemv(rows, x.nrows(), &self.weights, outputs);
+        widening_gemv(rows, x.nrows(), &self.0, outputs);
         out.assign(&y.t());
     }
 }

@@ -4,13 +4,30 @@
 //! A weight is a nibble minus 8; each sum starts at what takes that off again.
 //! All three versions add the same numbers in the same order, so they agree bit for bit.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+#[cfg(target_arch = "x86_64")]
+use std::mem::transmute_copy;
+
 use half::f16;
 use multiversion::multiversion;
 
-use crate::activations::{ActivationBlock, Activations, BLOCK, Dots, GROUP, Quad, ROWS};
+use crate::activations::{ActivationBlock, Activations, BLOCK, GROUP, Quad};
 use crate::math::ROUND;
+use crate::packed_matrix::PackedMatrix;
+#[cfg(target_arch = "x86_64")]
+use crate::panels::{Dots, blocks, panels, word};
+use crate::panels::{Panels, ROWS, WeightBlock};
+#[cfg(target_arch = "x86_64")]
+use crate::prefetch;
 use crate::reduce::{LANES, sum_of_lanes};
 use crate::weight::Weight;
+
+/// Weights in 4-bit integers with one f16 scale for 32 of them, 4.5 bits a weight: a seventh of the memory to read while decoding.
+///
+/// As llama.cpp's q4_0, except that each scale is the one among several whose rounding has the smallest squared error.
+/// Activations are rounded to 8 bits, as for [`Int8Matrix`](crate::Int8Matrix).
+pub type Int4Matrix = PackedMatrix<Panels<Block>>;
 
 /// What is added to stored weights: a stored 8 is a weight of 0.
 const OFFSET: u8 = 8;
@@ -20,7 +37,7 @@ const QUADS: usize = GROUP / 8;
 /// 64 columns of 16 rows, as nine lines of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
-pub(crate) struct Block {
+pub struct Block {
     /// Of each group four columns of each row after the other: in the low nibbles those of its first 16 columns, in the high nibbles those of the others.
     nibbles: [[[Quad<u8>; ROWS]; QUADS]; BLOCK / GROUP],
     /// Of each group, one a row.
@@ -28,13 +45,8 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    pub(crate) const ZEROS: Self = Self {
-        nibbles: [[[[OFFSET | OFFSET << 4; 4]; ROWS]; QUADS]; BLOCK / GROUP],
-        scales: [[f16::ZERO; ROWS]; BLOCK / GROUP],
-    };
-
     /// Rounds up to 64 weights of a row, the others being 0.
-    pub(crate) fn set_row(&mut self, row: usize, weights: &[f32]) {
+    fn set_weights(&mut self, row: usize, weights: &[f32]) {
         for (g, weights) in weights.chunks(GROUP).enumerate() {
             let scale = best_scale(weights);
             self.scales[g][row] = scale;
@@ -49,120 +61,46 @@ impl Block {
     }
 }
 
-/// The scale among some whose rounding of the weights has the smallest squared error.
-///
-/// The largest magnitude becomes -8, the end of the range that has one value more, or a bit less or more than that.
-fn best_scale(weights: &[f32]) -> f16 {
-    let largest = weights.iter().copied().fold(0.0f32, |largest, w| {
-        if w.abs() > largest.abs() || w.is_nan() {
-            w
-        } else {
-            largest
+impl WeightBlock for Block {
+    const ZEROS: Self = Self {
+        nibbles: [[[[OFFSET | OFFSET << 4; 4]; ROWS]; QUADS]; BLOCK / GROUP],
+        scales: [[f16::ZERO; ROWS]; BLOCK / GROUP],
+    };
+
+    fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32 {
+        for (block, weights) in blocks.iter_mut().zip(weights.chunks(BLOCK)) {
+            block.set_weights(row, weights);
         }
-    });
-    let mut best = (f32::INFINITY, f16::nearest(largest / -8.0));
-    for eighths in [-8.0, -7.5, -7.0, -8.5, 7.0, 7.5] {
-        let scale = f16::nearest(largest / eighths);
-        let error = squared_error(weights, scale.value(), inverse(scale));
-        if error < best.0 {
-            best = (error, scale);
-        }
+        1.0 // each group has its own
     }
-    best.1
-}
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-fn squared_error(weights: &[f32], scale: f32, inverse: f32) -> f32 {
-    let mut lanes = [0.0f32; LANES];
-    for weights in weights.chunks(LANES) {
-        for (lane, &w) in lanes.iter_mut().zip(weights) {
-            let error = w - scale * nearest(w, inverse);
-            *lane += error * error;
-        }
-    }
-    sum_of_lanes(lanes)
-}
-
-/// `1 / scale`, 0 for 0.
-fn inverse(scale: f16) -> f32 {
-    if scale.value() == 0.0 {
-        0.0
-    } else {
-        1.0 / scale.value()
-    }
-}
-
-/// The nearest multiple of the scale that a nibble has.
-#[inline(always)]
-fn nearest(w: f32, inverse: f32) -> f32 {
-    let scaled = w * inverse;
-    // Written so that NaN becomes a number of the range.
-    let low = if scaled > -8.0 { scaled } else { -8.0 };
-    let both = if low < 7.0 { low } else { 7.0 };
-    (both + ROUND) - ROUND
-}
-
-/// Where the sum of a group's products begins.
-fn start(x: &ActivationBlock, g: usize) -> i32 {
-    -i32::from(OFFSET) * x.sums[g]
-}
-
-/// The dot products of R rows of activations with the rows of T panels; all have as many blocks.
-pub(crate) fn dots<const R: usize, const T: usize>(
-    x: [&Activations; R],
-    w: [&[Block]; T],
-) -> Dots<R, T> {
-    debug_assert!(w.iter().all(|w| w.len() == x[0].blocks.len()));
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-            // SAFETY: the CPU has the instructions.
-            return unsafe { x86::dots_vnni(x, w) };
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
-            // SAFETY: the CPU has the instructions.
-            return unsafe { x86::dots_avx2(x, w) };
-        }
-    }
-    x.map(|x| w.map(|w| dots_plain(x, w)))
-}
-
-/// What the other versions are tested against.
-fn dots_plain(x: &Activations, w: &[Block]) -> [f32; ROWS] {
-    let mut y = [0.0; ROWS];
-    for (x, w) in x.blocks.iter().zip(w) {
-        let groups = x.quads.as_chunks::<{ 2 * QUADS }>().0;
-        for (g, (x_quads, nibbles)) in groups.iter().zip(&w.nibbles).enumerate() {
-            let mut sums = [start(x, g); ROWS];
-            for (q, nibbles) in nibbles.iter().enumerate() {
-                for (sum, nibbles) in sums.iter_mut().zip(nibbles) {
-                    for (i, nibbles) in nibbles.iter().enumerate() {
-                        *sum += i32::from(nibbles & 15) * i32::from(x_quads[q][i]);
-                        *sum += i32::from(nibbles >> 4) * i32::from(x_quads[QUADS + q][i]);
+    fn dots_plain(x: &Activations, w: &[Self]) -> [f32; ROWS] {
+        let mut y = [0.0; ROWS];
+        for (x, w) in x.blocks.iter().zip(w) {
+            let groups = x.quads.as_chunks::<{ 2 * QUADS }>().0;
+            for (g, (x_quads, nibbles)) in groups.iter().zip(&w.nibbles).enumerate() {
+                let mut sums = [start(x, g); ROWS];
+                for (q, nibbles) in nibbles.iter().enumerate() {
+                    for (sum, nibbles) in sums.iter_mut().zip(nibbles) {
+                        for (i, nibbles) in nibbles.iter().enumerate() {
+                            *sum += i32::from(nibbles & 15) * i32::from(x_quads[q][i]);
+                            *sum += i32::from(nibbles >> 4) * i32::from(x_quads[QUADS + q][i]);
+                        }
                     }
                 }
-            }
-            for ((y, sum), scale) in y.iter_mut().zip(sums).zip(w.scales[g]) {
-                *y += sum as f32 * (scale.value() * x.scale);
+                for ((y, sum), scale) in y.iter_mut().zip(sums).zip(w.scales[g]) {
+                    *y += sum as f32 * (scale.value() * x.scale);
+                }
             }
         }
+        y
     }
-    y
-}
 
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64::*;
-    use std::mem::transmute_copy;
-
-    use super::{Activations, BLOCK, Block, Dots, GROUP, QUADS, start};
-    use crate::activations::{blocks, panels, word};
-    use crate::prefetch;
-
+    #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vnni")]
-    pub(super) fn dots_vnni<const R: usize, const T: usize>(
+    unsafe fn dots_vnni<const R: usize, const T: usize>(
         x: [&Activations; R],
-        w: [&[Block]; T],
+        w: [&[Self]; T],
     ) -> Dots<R, T> {
         let ahead = prefetch::distance_of_panels();
         let nibble = _mm512_set1_epi32(0x0f0f_0f0f);
@@ -210,10 +148,11 @@ mod x86 {
         unsafe { transmute_copy(&y) }
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,f16c")]
-    pub(super) fn dots_avx2<const R: usize, const T: usize>(
+    unsafe fn dots_avx2<const R: usize, const T: usize>(
         x: [&Activations; R],
-        w: [&[Block]; T],
+        w: [&[Self]; T],
     ) -> Dots<R, T> {
         let nibble = _mm256_set1_epi8(15);
         let mut y = [[[_mm256_setzero_ps(); 2]; T]; R];
@@ -281,10 +220,69 @@ mod x86 {
     }
 }
 
+/// The scale among some whose rounding of the weights has the smallest squared error.
+///
+/// The largest magnitude becomes -8, the end of the range that has one value more, or a bit less or more than that.
+fn best_scale(weights: &[f32]) -> f16 {
+    let largest = weights.iter().copied().fold(0.0f32, |largest, w| {
+        if w.abs() > largest.abs() || w.is_nan() {
+            w
+        } else {
+            largest
+        }
+    });
+    let mut best = (f32::INFINITY, f16::nearest(largest / -8.0));
+    for eighths in [-8.0, -7.5, -7.0, -8.5, 7.0, 7.5] {
+        let scale = f16::nearest(largest / eighths);
+        let error = squared_error(weights, scale.value(), inverse(scale));
+        if error < best.0 {
+            best = (error, scale);
+        }
+    }
+    best.1
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+fn squared_error(weights: &[f32], scale: f32, inverse: f32) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    for weights in weights.chunks(LANES) {
+        for (lane, &w) in lanes.iter_mut().zip(weights) {
+            let error = w - scale * nearest(w, inverse);
+            *lane += error * error;
+        }
+    }
+    sum_of_lanes(lanes)
+}
+
+/// `1 / scale`, 0 for 0.
+fn inverse(scale: f16) -> f32 {
+    if scale.value() == 0.0 {
+        0.0
+    } else {
+        1.0 / scale.value()
+    }
+}
+
+/// The nearest multiple of the scale that a nibble has.
+#[inline(always)]
+fn nearest(w: f32, inverse: f32) -> f32 {
+    let scaled = w * inverse;
+    // Written so that NaN becomes a number of the range.
+    let low = if scaled > -8.0 { scaled } else { -8.0 };
+    let both = if low < 7.0 { low } else { 7.0 };
+    (both + ROUND) - ROUND
+}
+
+/// Where the sum of a group's products begins.
+fn start(x: &ActivationBlock, g: usize) -> i32 {
+    -i32::from(OFFSET) * x.sums[g]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activations::tests::{Form, check_forms};
+    use crate::panels::dots;
+    use crate::panels::tests::check_forms;
 
     /// The weights of a row.
     fn row(block: &Block, row: usize) -> [f32; BLOCK] {
@@ -298,24 +296,12 @@ mod tests {
 
     #[test]
     fn every_instruction_set_gives_the_bits_of_the_plain_loop() {
-        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
-        let mut forms: Vec<Form<Block>> = vec![
-            ("a row", |x, w| x.map(|x| w.map(|w| dots([x], [w])[0][0]))),
-            ("a row by four panels", |x, w| x.map(|x| dots([x], w)[0])),
-            ("four rows", dots),
-        ];
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
-            // SAFETY: the CPU has the instructions.
-            forms.push(("AVX2", |x, w| unsafe { x86::dots_avx2(x, w) }));
-        }
-        let plain: Form<Block> = ("", |x, w| x.map(|x| w.map(|w| dots_plain(x, w))));
-        check_forms(plain, &forms, |panel, b| {
+        check_forms(|panel, b| {
             let mut block = Block::ZEROS;
             for row in 0..ROWS {
                 let at = |i| panel * 41 + b * 89 + row * 31 + i * 57;
                 let weight = |i| (at(i) % 97) as f32 / 48.0 - 1.0;
-                block.set_row(row, &std::array::from_fn::<_, BLOCK, _>(weight));
+                block.set_weights(row, &std::array::from_fn::<_, BLOCK, _>(weight));
             }
             block
         });
@@ -338,17 +324,17 @@ mod tests {
             .map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0)
             .collect();
         let mut block = Block::ZEROS;
-        block.set_row(3, &weights);
+        block.set_weights(3, &weights);
         for (i, &w) in weights.iter().enumerate() {
             let step = block.scales[i / GROUP][3].value().abs();
             let got = row(&block, 3)[i];
             assert!((got - w).abs() < 0.6 * step, "{w}: {got}");
         }
         assert!(row(&block, 3)[50..].iter().all(|&w| w == 0.0));
-        block.set_row(1, &[0.0; BLOCK]);
+        block.set_weights(1, &[0.0; BLOCK]);
         assert_eq!(row(&block, 1), [0.0; BLOCK]);
         assert_eq!(row(&block, 2), [0.0; BLOCK]);
-        block.set_row(2, &[1.0, f32::NAN]);
+        block.set_weights(2, &[1.0, f32::NAN]);
         assert!(row(&block, 2)[0].is_nan());
     }
 
@@ -356,7 +342,7 @@ mod tests {
     fn a_group_of_few_values_is_exact() {
         let weights: [f32; GROUP] = std::array::from_fn(|i| (i % 16) as f32 - 8.0);
         let mut block = Block::ZEROS;
-        block.set_row(15, &weights);
+        block.set_weights(15, &weights);
         assert_eq!(row(&block, 15)[..GROUP], weights);
     }
 }

@@ -4,7 +4,23 @@
 //! Weights are stored with 128 added, as the instruction of AVX-512 VNNI multiplies unsigned by signed bytes; each sum starts at what takes that off again.
 //! All three versions add the same numbers in the same order, so they agree bit for bit.
 
-use crate::activations::{ActivationBlock, Activations, BLOCK, Dots, Quad, ROWS};
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+#[cfg(target_arch = "x86_64")]
+use std::mem::transmute_copy;
+
+use crate::activations::{self, ActivationBlock, Activations, BLOCK, Quad};
+use crate::packed_matrix::PackedMatrix;
+#[cfg(target_arch = "x86_64")]
+use crate::panels::{Dots, blocks, panels, word};
+use crate::panels::{Panels, ROWS, WeightBlock};
+#[cfg(target_arch = "x86_64")]
+use crate::prefetch;
+
+/// Weights in 8-bit integers with one f32 scale a row: a quarter of the memory to read while decoding.
+///
+/// Symmetric: a row's weights are multiples of its largest magnitude / 127, within ±127. Activations are rounded too, a scale for each block of 64.
+pub type Int8Matrix = PackedMatrix<Panels<Block>>;
 
 /// What is added to stored weights: a stored 128 is a weight of 0.
 const OFFSET: u8 = 128;
@@ -12,13 +28,11 @@ const OFFSET: u8 = 128;
 /// 64 columns of 16 rows, four columns of each row after the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
-pub(crate) struct Block([[Quad<u8>; ROWS]; BLOCK / 4]);
+pub struct Block([[Quad<u8>; ROWS]; BLOCK / 4]);
 
 impl Block {
-    pub(crate) const ZEROS: Self = Self([[[OFFSET; 4]; ROWS]; BLOCK / 4]);
-
     /// Weights of -128 are not allowed: they have no magnitude in 8 bits.
-    pub(crate) fn set_row(&mut self, row: usize, weights: &[i8; BLOCK]) {
+    fn set_bytes(&mut self, row: usize, weights: &[i8; BLOCK]) {
         debug_assert!(!weights.contains(&i8::MIN));
         for (rows, quad) in self.0.iter_mut().zip(weights.as_chunks().0) {
             rows[row] = quad.map(|w: i8| w.cast_unsigned().wrapping_add(OFFSET));
@@ -26,63 +40,41 @@ impl Block {
     }
 }
 
-/// Where the sum of a block's products begins.
-fn start(x: &ActivationBlock) -> i32 {
-    -i32::from(OFFSET) * x.sums.iter().sum::<i32>()
-}
+impl WeightBlock for Block {
+    const ZEROS: Self = Self([[[OFFSET; 4]; ROWS]; BLOCK / 4]);
 
-/// The dot products of R rows of activations with the rows of T panels, without these rows' scales; all have as many blocks.
-pub(crate) fn dots<const R: usize, const T: usize>(
-    x: [&Activations; R],
-    w: [&[Block]; T],
-) -> Dots<R, T> {
-    debug_assert!(w.iter().all(|w| w.len() == x[0].blocks.len()));
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-            // SAFETY: the CPU has the instructions.
-            return unsafe { x86::dots_vnni(x, w) };
+    fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32 {
+        let mut bytes = vec![0; blocks.len() * BLOCK]; // those behind the row's end stay 0
+        let scale = activations::quantise(weights, &mut bytes);
+        for (block, bytes) in blocks.iter_mut().zip(bytes.as_chunks().0) {
+            block.set_bytes(row, bytes);
         }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: the CPU has the instructions.
-            return unsafe { x86::dots_avx2(x, w) };
-        }
+        scale
     }
-    x.map(|x| w.map(|w| dots_plain(x, w)))
-}
 
-/// What the other versions are tested against.
-fn dots_plain(x: &Activations, w: &[Block]) -> [f32; ROWS] {
-    let mut y = [0.0; ROWS];
-    for (x, w) in x.blocks.iter().zip(w) {
-        let mut sums = [start(x); ROWS];
-        for (x, w) in x.quads.iter().zip(&w.0) {
-            for (sum, w) in sums.iter_mut().zip(w) {
-                for (&x, &w) in x.iter().zip(w) {
-                    *sum += i32::from(w) * i32::from(x);
+    fn dots_plain(x: &Activations, w: &[Self]) -> [f32; ROWS] {
+        let mut y = [0.0; ROWS];
+        for (x, w) in x.blocks.iter().zip(w) {
+            let mut sums = [start(x); ROWS];
+            for (x, w) in x.quads.iter().zip(&w.0) {
+                for (sum, w) in sums.iter_mut().zip(w) {
+                    for (&x, &w) in x.iter().zip(w) {
+                        *sum += i32::from(w) * i32::from(x);
+                    }
                 }
             }
+            for (y, sum) in y.iter_mut().zip(sums) {
+                *y += sum as f32 * x.scale;
+            }
         }
-        for (y, sum) in y.iter_mut().zip(sums) {
-            *y += sum as f32 * x.scale;
-        }
+        y
     }
-    y
-}
 
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64::*;
-    use std::mem::transmute_copy;
-
-    use super::{Activations, BLOCK, Block, Dots, OFFSET, start};
-    use crate::activations::{blocks, panels, word};
-    use crate::prefetch;
-
+    #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vnni")]
-    pub(super) fn dots_vnni<const R: usize, const T: usize>(
+    unsafe fn dots_vnni<const R: usize, const T: usize>(
         x: [&Activations; R],
-        w: [&[Block]; T],
+        w: [&[Self]; T],
     ) -> Dots<R, T> {
         let ahead = prefetch::distance_of_panels();
         let mut y = [[_mm512_setzero_ps(); T]; R];
@@ -116,10 +108,11 @@ mod x86 {
         unsafe { transmute_copy(&y) }
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    pub(super) fn dots_avx2<const R: usize, const T: usize>(
+    unsafe fn dots_avx2<const R: usize, const T: usize>(
         x: [&Activations; R],
-        w: [&[Block]; T],
+        w: [&[Self]; T],
     ) -> Dots<R, T> {
         let mut y = [[[_mm256_setzero_ps(); 2]; T]; R];
         for b in 0..w[0].len() {
@@ -154,44 +147,39 @@ mod x86 {
         // SAFETY: R T times 16 floats either way.
         unsafe { transmute_copy(&y) }
     }
+}
 
-    /// The sums of each four products.
-    ///
-    /// The instruction wants one factor unsigned, so the weight takes over the sign; the sum of two products is 2 * 127 * 127 < 2^15 at most.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn quads(x: __m256i, stored: __m256i) -> __m256i {
-        let w = _mm256_xor_si256(stored, _mm256_set1_epi8(OFFSET.cast_signed()));
-        let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(w, x));
-        _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
-    }
+/// Where the sum of a block's products begins.
+fn start(x: &ActivationBlock) -> i32 {
+    -i32::from(OFFSET) * x.sums.iter().sum::<i32>()
+}
+
+/// The sums of each four products.
+///
+/// The instruction wants one factor unsigned, so the weight takes over the sign; the sum of two products is 2 * 127 * 127 < 2^15 at most.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2")]
+fn quads(x: __m256i, stored: __m256i) -> __m256i {
+    let w = _mm256_xor_si256(stored, _mm256_set1_epi8(OFFSET.cast_signed()));
+    let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(w, x));
+    _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activations::tests::{Form, check_forms};
+    use crate::panels::dots;
+    use crate::panels::tests::check_forms;
 
     #[test]
     fn every_instruction_set_gives_the_bits_of_the_plain_loop() {
-        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
-        let mut forms: Vec<Form<Block>> = vec![
-            ("a row", |x, w| x.map(|x| w.map(|w| dots([x], [w])[0][0]))),
-            ("a row by four panels", |x, w| x.map(|x| dots([x], w)[0])),
-            ("four rows", dots),
-        ];
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: the CPU has the instructions.
-            forms.push(("AVX2", |x, w| unsafe { x86::dots_avx2(x, w) }));
-        }
-        let plain: Form<Block> = ("", |x, w| x.map(|x| w.map(|w| dots_plain(x, w))));
-        check_forms(plain, &forms, |panel, b| {
+        check_forms(|panel, b| {
             let mut block = Block::ZEROS;
             for row in 0..ROWS {
                 let at = |i| panel * 41 + b * 89 + (row * BLOCK + i) * 57;
                 let weight = |i| ((at(i) % 255) as i16 - 127) as i8;
-                block.set_row(row, &std::array::from_fn(weight));
+                block.set_bytes(row, &std::array::from_fn(weight));
             }
             block
         });

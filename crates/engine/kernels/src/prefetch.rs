@@ -9,8 +9,6 @@ use std::arch::x86_64::{__cpuid, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 #[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;
 
-use multiversion::multiversion;
-
 /// Rows of weights that a thread reads side by side, each from another part of its task.
 pub(crate) const STREAMS: usize = 4;
 
@@ -59,8 +57,6 @@ pub(crate) fn panels_side_by_side() -> bool {
 }
 
 /// For memory that is read in order: asks for the line `ahead` bytes after `at` into the second cache, and for the one at a quarter of that into the first, which has room for few requests at a time.
-///
-/// For 0 it is the line itself, without a branch: with one, compilers gather what [`sum_of_words`] reads for AVX-512, at a sixth of the speed.
 #[inline(always)]
 pub(crate) fn stream<T>(at: *const T, ahead: usize) {
     far_line(at, ahead);
@@ -110,43 +106,3 @@ mod none {
 }
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use none::*;
-
-/// The sum of `words`, read in wide loads in S parts side by side: what a bench times to know how fast memory can be read.
-///
-/// Each line is asked for so many bytes `ahead` of its reading, and again at a quarter of them.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub fn sum_of_words<const S: usize>(words: &[u64], ahead: usize) -> u64 {
-    let mut lanes = [0u64; 32];
-    let (chunks, rest) = words.as_chunks::<32>();
-    let mut add = |chunk: &[u64; 32]| {
-        chunk.chunks(8).for_each(|l| stream(l.as_ptr(), ahead));
-        for (lane, word) in lanes.iter_mut().zip(chunk) {
-            *lane = lane.wrapping_add(*word);
-        }
-    };
-    let part = chunks.len() / S;
-    for i in 0..part {
-        for s in 0..S {
-            add(&chunks[s * part + i]);
-        }
-    }
-    chunks[S * part..].iter().for_each(add);
-    let words = lanes.iter().chain(rest);
-    words.fold(0, |sum, word| sum.wrapping_add(*word))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_word_is_read_once() {
-        for n in [0, 1, 31, 32, 100, 1000] {
-            let words: Vec<u64> = (1..=n).collect();
-            for ahead in [0, 4096] {
-                assert_eq!(sum_of_words::<1>(&words, ahead), n * (n + 1) / 2);
-                assert_eq!(sum_of_words::<4>(&words, ahead), n * (n + 1) / 2);
-            }
-        }
-    }
-}

@@ -27,8 +27,6 @@ pub(crate) trait Summed: Register {
 /// One that weights are widened to.
 #[cfg(target_arch = "x86_64")]
 pub(crate) trait Widening<W>: Summed {
-    /// How many the processor has room for.
-    const COUNT: usize;
     /// The values of as many weights as there are lanes
     unsafe fn widen(at: *const W) -> Self;
 }
@@ -87,8 +85,6 @@ impl Register for __m256 {
 
 #[cfg(target_arch = "x86_64")]
 impl<W: Weight> Widening<W> for __m512 {
-    const COUNT: usize = 32;
-
     #[inline(always)]
     unsafe fn widen(at: *const W) -> Self {
         // SAFETY: the caller's promise.
@@ -117,8 +113,6 @@ impl Summed for __m512 {
 
 #[cfg(target_arch = "x86_64")]
 impl<W: Weight> Widening<W> for __m256 {
-    const COUNT: usize = 16;
-
     #[inline(always)]
     unsafe fn widen(at: *const W) -> Self {
         // SAFETY: the caller's promise.
@@ -136,32 +130,14 @@ impl Summed for __m256 {
     #[inline(always)]
     unsafe fn sum(self) -> f32 {
         // SAFETY: the caller's promise.
-        unsafe { sum_of_four(halved(self)) }
-    }
-}
-
-/// The upper lanes added to the lower ones.
-///
-/// # Safety
-/// The CPU must have AVX.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(crate) unsafe fn halved(x: __m256) -> __m128 {
-    // SAFETY: the caller's promise.
-    unsafe { _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x)) }
-}
-
-/// The sum of the lanes, halves added to halves.
-///
-/// # Safety
-/// The CPU must have AVX.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(crate) unsafe fn sum_of_four(x: __m128) -> f32 {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let two = _mm_add_ps(x, _mm_movehl_ps(x, x));
-        _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        unsafe {
+            let four = _mm_add_ps(
+                _mm256_castps256_ps128(self),
+                _mm256_extractf128_ps::<1>(self),
+            );
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        }
     }
 }
 

@@ -2,23 +2,15 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
-#[cfg(target_arch = "x86_64")]
-use std::sync::OnceLock;
 
 use half::{bf16, f16};
 use ndarray::ArrayView2;
 
 /// A number that is stored in some format and computed with as f32.
 pub(crate) trait Weight: Copy + Send + Sync {
-    /// Whether AVX2 takes several instructions, and registers between them, to widen it.
+    /// Whether AVX2 needs several instructions, and registers between them, to widen it: then several rows of activations share one widening.
     #[cfg(target_arch = "x86_64")]
-    const IN_STEPS: bool = false;
-
-    /// Whether widening takes so long that rows of activations had better share it.
-    #[cfg(target_arch = "x86_64")]
-    fn widens_slowly() -> bool {
-        Self::IN_STEPS
-    }
+    const WIDENS_SLOWLY: bool = false;
 
     /// Its value, exactly.
     fn value(self) -> f32;
@@ -39,11 +31,6 @@ pub(crate) trait Weight: Copy + Send + Sync {
 
     /// The matrix itself, if it is of f32.
     fn as_f32(_: ArrayView2<'_, Self>) -> Option<ArrayView2<'_, f32>> {
-        None
-    }
-
-    /// The weights themselves, if they are f16.
-    fn as_f16(_: &[Self]) -> Option<&[f16]> {
         None
     }
 
@@ -98,7 +85,7 @@ impl Weight for f32 {
 
 impl Weight for bf16 {
     #[cfg(target_arch = "x86_64")]
-    const IN_STEPS: bool = true;
+    const WIDENS_SLOWLY: bool = true;
 
     #[inline(always)]
     fn value(self) -> f32 {
@@ -135,12 +122,6 @@ impl Weight for bf16 {
 }
 
 impl Weight for f16 {
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    fn widens_slowly() -> bool {
-        converts_slowly()
-    }
-
     #[inline(always)]
     fn value(self) -> f32 {
         // Without a branch, so that the loop vectorises.
@@ -158,10 +139,6 @@ impl Weight for f16 {
     fn nearest(value: f32) -> Self {
         let largest = Self::MAX.to_f32();
         Self::from_f32(value.clamp(-largest, largest))
-    }
-
-    fn as_f16(weights: &[Self]) -> Option<&[f16]> {
-        Some(weights)
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -202,16 +179,6 @@ pub(crate) fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
         && is_x86_feature_detected!("f16c")
-}
-
-/// Whether f16 is converted more slowly than integers are computed with: on AMD's family 23, Zen 1 and 2 (measured on Zen 1, and on Zen 3, where it is not).
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn converts_slowly() -> bool {
-    static OF_THIS: OnceLock<bool> = OnceLock::new();
-    *OF_THIS.get_or_init(|| {
-        let version = __cpuid(1).eax;
-        (version >> 8 & 15, version >> 20 & 255) == (15, 23 - 15) // no other maker's
-    })
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-"""The peers `transformers-f32`, `transformers-bf16` and `transformers-compiled`: GPT2LMHeadModel, 124M if the work names no sizes, tied head, dropout 0.1.
+"""The peers `transformers-f32` and `transformers-bf16`: GPT2LMHeadModel, 124M, tied head, dropout 0.1.
 
-The first argument is the precision, or `compiled` for f32 after `torch.compile`. Decoding goes through `generate` with its cache.
+The first argument is the precision. Decoding goes through `generate` with its cache.
 """
 
 import math
 import sys
 
-from protocol import VOCAB, serve, shape, sizes, threads, training_step
+from protocol import CONTEXT, EMB, HEADS, LAYERS, VOCAB, serve, sizes, threads, training_step
 
 import torch
 import transformers
@@ -22,16 +22,15 @@ def loss_of(model, inputs, targets):
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
-def build(work="build"):
+def build():
     torch.manual_seed(123)
-    vocab, context, emb, heads, layers = shape(work)
     # Its dropout rates are 0.1 by default.
     config = GPT2Config(
-        vocab_size=vocab,
-        n_positions=context,
-        n_embd=emb,
-        n_head=heads,
-        n_layer=layers,
+        vocab_size=VOCAB,
+        n_positions=CONTEXT,
+        n_embd=EMB,
+        n_head=HEADS,
+        n_layer=LAYERS,
         bos_token_id=0,
         eos_token_id=0,
     )
@@ -45,9 +44,7 @@ def prepare(work):
     # With AVX-512 oneDNN multiplies in bf16; without, PyTorch does, number by number.
     if DTYPE is torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         raise RuntimeError("without AVX-512, PyTorch's bf16 would take minutes")
-    model = build(work)
-    if PRECISION == "compiled":
-        model = torch.compile(model)
+    model = build()
     if kind == "train":
         return training_step(model, loss_of, work)
     model.eval()

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 import torch
+from nanogpt import GPT
 from torch import nn
-from torch.nn import functional as F
 from transformers import AutoTokenizer
 
 LAYERS, HEADS, EMB, CONTEXT, BATCH = 4, 4, 128, 64, 12
@@ -25,49 +25,11 @@ PEAK, LEAST, WARMUP, BETAS, DECAY, CLIP = 1e-3, 1e-4, 100, (0.9, 0.99), 0.1, 1.0
 TIMED = 300  # steps of the start that is timed
 
 
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(EMB, bias=False), nn.LayerNorm(EMB, bias=False)
-        self.qkv, self.out = nn.Linear(EMB, 3 * EMB, bias=False), nn.Linear(EMB, EMB, bias=False)
-        self.up, self.down = nn.Linear(EMB, 4 * EMB, bias=False), nn.Linear(4 * EMB, EMB, bias=False)
-
-    def forward(self, x):
-        split = (*x.shape[:2], HEADS, EMB // HEADS)  # (batch, tokens, heads, head_dim)
-        q, k, v = (y.view(split).transpose(1, 2) for y in self.qkv(self.norm1(x)).split(EMB, dim=2))
-        context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(context.transpose(1, 2).reshape(x.shape))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
-
-
-class NanoGpt(nn.Module):
-    """nanoGPT's model.py: no biases, no dropout, tied head, N(0, 0.02) weights, less where a shortcut is added."""
-
-    def __init__(self, vocab):
-        super().__init__()
-        self.tokens, self.positions = nn.Embedding(vocab, EMB), nn.Embedding(CONTEXT, EMB)
-        self.blocks = nn.Sequential(*[Block() for _ in range(LAYERS)])
-        self.norm = nn.LayerNorm(EMB, bias=False)
-        for name, weight in self.named_parameters():
-            if weight.dim() == 2:
-                shortcut = name.endswith(("out.weight", "down.weight"))
-                nn.init.normal_(weight, std=0.02 / math.sqrt(2 * LAYERS) if shortcut else 0.02)
-
-    def loss(self, ids, targets, reduction="mean"):
-        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
-        logits = F.linear(self.norm(self.blocks(x)), self.tokens.weight)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction=reduction)
-
-
 def train_nano(vocab, ids, steps):
     """nanoGPT's loop: windows that begin anywhere."""
     torch.manual_seed(1337)
-    model = NanoGpt(vocab)
-    groups = [
-        {"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": DECAY},
-        {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=PEAK, betas=BETAS, fused=True)
+    model = GPT(vocab, CONTEXT, EMB, HEADS, LAYERS)
+    optimizer = model.configure_optimizers(DECAY, PEAK, BETAS)
     window = torch.arange(CONTEXT + 1)
     for step in range(steps):
         done = (step - WARMUP) / max(1, steps - WARMUP)
@@ -75,7 +37,7 @@ def train_nano(vocab, ids, steps):
         for group in optimizer.param_groups:
             group["lr"] = rate if step >= WARMUP else PEAK * (step + 1) / (WARMUP + 1)
         batch = ids[torch.randint(len(ids) - CONTEXT, (BATCH, 1)) + window]
-        model.loss(batch[:, :-1], batch[:, 1:]).backward()
+        model(batch[:, :-1], batch[:, 1:]).backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -89,7 +51,7 @@ def nats(model, ids):
     batches = [*zip(*(part.view(-1, CONTEXT).split(64) for part in (ids[:whole], ids[1 : whole + 1])))]
     if whole < len(ids) - 1:
         batches.append((ids[None, whole:-1], ids[None, whole + 1 :]))
-    return sum(model.loss(*batch, "sum").item() for batch in batches)
+    return sum(model(*batch, "sum").item() for batch in batches)
 
 
 def train_ours(args, tokenizer, data, out, steps):

@@ -9,8 +9,8 @@ use tokenizer::Gpt2Tokenizer;
 use torch_rng::TorchRng;
 use train::{AdamW, AdamWConfig, SimpleTraining, train_model_simple};
 
-use crate::floors::time;
-use crate::peer::Name;
+use crate::clock::time;
+use crate::peer::PYTORCH;
 use crate::report::Row;
 use crate::turns::Bench;
 
@@ -38,17 +38,15 @@ pub(crate) fn measure(bench: &mut Bench, text: &Path, epochs: u64) -> anyhow::Re
     let work = format!("epochs {epochs} {}", folder.path().display());
     let theirs = bench
         .peers
-        .get(Name::Pytorch)
+        .get(PYTORCH)
         .and_then(|peer| peer.seconds(&work).ok())
-        .map(|seconds| (Name::Pytorch, epochs as f64 * 60.0 / seconds));
-    let row = Row::new(
+        .map(|seconds| (PYTORCH, epochs as f64 * 60.0 / seconds));
+    bench.add(Row::new(
         (name, "f32", "epochs/min"),
         epochs as f64 * 60.0 / ours,
-        theirs.into_iter().collect(),
+        theirs.as_slice(),
         None,
-    );
-    row.print();
-    bench.rows.push(row);
+    ));
     Ok(())
 }
 

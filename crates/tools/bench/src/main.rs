@@ -1,33 +1,37 @@
-//! `cargo xtask bench`: our speed, each installed peer's, the ratio, and the fraction of what the machine can do, in one run.
+//! `cargo xtask bench`: our speed, the fastest installed peer's, the ratio, and the part of what the machine can do, in one run.
 //!
 //! Ours and the peers take turns, and medians are compared, so that what else the machine does meets all alike.
 //! It knows no figures of other machines; a peer that is not installed is named as absent.
 
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use clap::Parser;
 
+mod clock;
 mod epochs;
 mod floors;
+mod inference;
+mod machine;
 mod memory;
-mod ours;
 mod peer;
+mod reading;
 mod report;
-mod small;
 mod targets;
+mod training;
 mod turns;
 
-use floors::{Machine, Memory};
+use machine::Machine;
 use peer::Peers;
-use report::Report;
+use reading::Memory;
+use report::{Report, print_heading, say};
 use turns::Bench;
 
 /// Training asks for the same large blocks in every step, and `gpt` has this allocator too.
 #[global_allocator]
 static ALLOCATOR: caching_alloc::CachingAllocator = caching_alloc::CachingAllocator::new();
 
-/// Measure our speed beside that of PyTorch and transformers.
+/// Measure our speed beside that of PyTorch, nanoGPT, transformers and llama.cpp.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]
 struct Options {
@@ -36,7 +40,7 @@ struct Options {
     /// Write machine and rows to this file
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Fail if a target with a present peer is missed
+    /// Say which targets of these rows are kept, and fail if one is missed
     #[arg(long)]
     check: bool,
     /// Threads for ours and for the peers [default: all cores]
@@ -75,7 +79,8 @@ fn main() -> anyhow::Result<()> {
         .or_else(|| std::env::var_os("BENCH_PYTHON").map(PathBuf::from))
         .unwrap_or_else(|| "python3".into());
     let machine = Machine::new(threads);
-    machine.print();
+    say(&format!("{machine}\n"));
+    print_heading();
     let mut bench = Bench {
         peers: Peers::new(python, threads),
         filter: options.filter.clone().unwrap_or_default(),
@@ -83,8 +88,8 @@ fn main() -> anyhow::Result<()> {
         rows: Vec::new(),
         memory: Memory::default(),
     };
-    ours::measure(&mut bench)?;
-    small::measure(&mut bench)?;
+    inference::measure(&mut bench)?;
+    training::measure(&mut bench)?;
     memory::measure(&mut bench, threads)?;
     if let Some(text) = &options.book_text {
         epochs::measure(&mut bench, text, options.epochs)?;
@@ -94,14 +99,17 @@ fn main() -> anyhow::Result<()> {
         peers: bench.peers.versions(),
         rows: bench.rows,
     };
-    report.print();
-    let missed = targets::print(&report.rows);
+    say("\npeers:");
+    for (name, version) in &report.peers {
+        say(&format!("  {name:<18} {version}"));
+    }
     if let Some(path) = &options.json {
         let json = serde_json::to_string_pretty(&report)?;
         std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    if options.check && missed > 0 {
-        bail!("{missed} of the targets are missed");
+    if options.check {
+        let missed = targets::check(&report.rows);
+        ensure!(missed == 0, "{missed} of the targets are missed");
     }
     Ok(())
 }

@@ -7,8 +7,9 @@ use gpt::GptModel;
 use ndarray::Array2;
 use torch_rng::TorchRng;
 
-use crate::ours::{HEADS, Training};
+use crate::inference::HEADS;
 use crate::report::{Row, say};
+use crate::training::Training;
 use crate::turns::Bench;
 
 const WORKS: [&str; 2] = ["train 4x256", "forward 1x1024"];
@@ -39,7 +40,7 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> anyhow::Result<()> {
                 continue;
             };
             let mut figures = Vec::new();
-            for &peer in peers {
+            for &peer in peers.iter().filter(|peer| peer.precision == "f32") {
                 let Some(mut process) = bench.peers.start(peer) else {
                     continue;
                 };
@@ -50,14 +51,7 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> anyhow::Result<()> {
                     figures.push((peer, peak));
                 }
             }
-            let row = Row::new(
-                (name, "f32", "bytes"),
-                ours,
-                figures.into_iter().collect(),
-                None,
-            );
-            row.print();
-            bench.rows.push(row);
+            bench.add(Row::new((name, "f32", "bytes"), ours, &figures, None));
         }
     }
     Ok(())
@@ -71,14 +65,13 @@ pub(crate) fn of_ours(work: &str) -> anyhow::Result<()> {
     else {
         bail!("no such work: {work:?}");
     };
-    let mut rng = TorchRng::manual_seed(1);
     match work {
         "train 4x256" => {
             let mut training = Training::new(config, 4, 256)?;
-            (0..TURNS).for_each(|_| training.step(&mut rng));
+            (0..TURNS).for_each(|_| training.step());
         }
         "forward 1x1024" => {
-            let model = GptModel::new(config, &mut rng)?;
+            let model = GptModel::new(config, &mut TorchRng::manual_seed(1))?;
             for _ in 0..TURNS {
                 model.forward(&Array2::zeros((1, 1024)))?;
             }

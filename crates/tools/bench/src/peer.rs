@@ -1,96 +1,60 @@
-//! The peers: programs beside this one, in Python but for candle's, each in a process of its own, asked line by line (see `peers/protocol.py`).
+//! The peers: Python programs, each in a process of its own, asked line by line (see `peers/protocol.py`).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The variables that tell a peer, its OpenMP or its rayon how many threads to use.
-const THREADS: [&str; 3] = ["BENCH_THREADS", "OMP_NUM_THREADS", "RAYON_NUM_THREADS"];
+/// The variables that tell a peer and its OpenMP how many threads to use.
+const THREADS: [&str; 2] = ["BENCH_THREADS", "OMP_NUM_THREADS"];
 
-/// A peer.
+/// A program that does what ours does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Name {
-    /// The book's architecture in torch.nn: untied head.
-    Pytorch,
-    /// The book's architecture in candle: untied head.
-    Candle,
-    /// GPT2LMHeadModel in f32: tied head.
-    TransformersF32,
-    /// The same in bf16.
-    TransformersBf16,
-    /// The same in f32 after `torch.compile`.
-    TransformersCompiled,
-    /// llama.cpp in f32: tied head.
-    LlamaF32,
-    /// The same in f16.
-    LlamaF16,
-    /// The same in 8 bits.
-    LlamaQ8,
-    /// The same in 4 bits.
-    LlamaQ4,
-    /// The tokenizer.
-    Tiktoken,
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    /// What it computes in
+    pub(crate) precision: &'static str,
+    /// Its file in `peers/`, and what that is told
+    script: (&'static str, &'static str),
 }
 
-impl Name {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Pytorch => "pytorch",
-            Self::Candle => "candle",
-            Self::TransformersF32 => "transformers-f32",
-            Self::TransformersBf16 => "transformers-bf16",
-            Self::TransformersCompiled => "transformers-compiled",
-            Self::LlamaF32 => "llama-f32",
-            Self::LlamaF16 => "llama-f16",
-            Self::LlamaQ8 => "llama-q8_0",
-            Self::LlamaQ4 => "llama-q4_0",
-            Self::Tiktoken => "tiktoken",
-        }
-    }
-
-    /// The precision it computes in.
-    pub(crate) fn precision(self) -> &'static str {
-        match self {
-            Self::Pytorch | Self::Candle | Self::TransformersF32 => "f32",
-            Self::TransformersCompiled | Self::LlamaF32 => "f32",
-            Self::TransformersBf16 => "bf16",
-            Self::LlamaF16 => "f16",
-            Self::LlamaQ8 => "int8",
-            Self::LlamaQ4 => "int4",
-            Self::Tiktoken => "",
-        }
-    }
-
-    /// What starts it.
-    fn command(self, python: &Path) -> Command {
-        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
-        let script = |name: &str, arguments: &[&str]| {
-            let mut command = Command::new(python);
-            command.arg("-B"); // leaves no compiled files in the repository
-            command.arg(peers.join(name)).args(arguments);
-            command
-        };
-        match self {
-            Self::Pytorch => script("book.py", &[]),
-            Self::Candle => Command::new(peers.join("candle/target/release/candle-peer")),
-            Self::TransformersF32 => script("huggingface.py", &["f32"]),
-            Self::TransformersBf16 => script("huggingface.py", &["bf16"]),
-            Self::TransformersCompiled => script("huggingface.py", &["compiled"]),
-            Self::LlamaF32 => script("llama.py", &["f32"]),
-            Self::LlamaF16 => script("llama.py", &["f16"]),
-            Self::LlamaQ8 => script("llama.py", &["q8_0"]),
-            Self::LlamaQ4 => script("llama.py", &["q4_0"]),
-            Self::Tiktoken => script("tokens.py", &[]),
-        }
+const fn kind(
+    name: &'static str,
+    precision: &'static str,
+    script: (&'static str, &'static str),
+) -> Kind {
+    Kind {
+        name,
+        precision,
+        script,
     }
 }
+
+/// The book's architecture in torch.nn, untied head.
+pub(crate) const PYTORCH: Kind = kind("pytorch", "f32", ("book.py", ""));
+/// GPT2LMHeadModel, tied head.
+pub(crate) const TRANSFORMERS: [Kind; 2] = [
+    kind("transformers-f32", "f32", ("huggingface.py", "f32")),
+    kind("transformers-bf16", "bf16", ("huggingface.py", "bf16")),
+];
+/// llama.cpp, tied head.
+pub(crate) const LLAMA: [Kind; 4] = [
+    kind("llama-f32", "f32", ("llama.py", "f32")),
+    kind("llama-f16", "f16", ("llama.py", "f16")),
+    kind("llama-q8_0", "int8", ("llama.py", "q8_0")),
+    kind("llama-q4_0", "int4", ("llama.py", "q4_0")),
+];
+/// nanoGPT's model as nanoGPT writes it, tied head, as it is and after `torch.compile`.
+pub(crate) const NANO_GPT: [Kind; 2] = [
+    kind("nanogpt", "f32", ("nanogpt.py", "eager")),
+    kind("nanogpt-compiled", "f32", ("nanogpt.py", "compiled")),
+];
 
 /// All peers of a run; each is started when it is first asked.
 pub(crate) struct Peers {
     python: PathBuf,
     threads: usize,
-    started: BTreeMap<Name, Option<Peer>>,
+    started: BTreeMap<Kind, Option<Peer>>,
     versions: BTreeMap<&'static str, String>,
 }
 
@@ -110,21 +74,21 @@ impl Peers {
     }
 
     /// A peer that goes on from work to work; `None` if it is absent.
-    pub(crate) fn get(&mut self, name: Name) -> Option<&mut Peer> {
-        if !self.started.contains_key(&name) {
-            let peer = self.start(name);
-            self.started.insert(name, peer);
+    pub(crate) fn get(&mut self, kind: Kind) -> Option<&mut Peer> {
+        if !self.started.contains_key(&kind) {
+            let peer = self.start(kind);
+            self.started.insert(kind, peer);
         }
-        self.started.get_mut(&name)?.as_mut()
+        self.started.get_mut(&kind)?.as_mut()
     }
 
     /// A new process of a peer; `None`, with the reason kept among the versions, if there is none.
-    pub(crate) fn start(&mut self, name: Name) -> Option<Peer> {
-        let (peer, version) = match Peer::start(&self.python, name, self.threads) {
+    pub(crate) fn start(&mut self, kind: Kind) -> Option<Peer> {
+        let (peer, version) = match Peer::start(&self.python, kind, self.threads) {
             Ok((peer, version)) => (Some(peer), version),
             Err(reason) => (None, format!("absent: {reason}")),
         };
-        self.versions.insert(name.as_str(), version);
+        self.versions.insert(kind.name, version);
         peer
     }
 
@@ -147,17 +111,20 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// The process and its version, or why there is none.
-    fn start(python: &Path, name: Name, threads: usize) -> Result<(Self, String), String> {
+    fn start(python: &Path, kind: Kind, threads: usize) -> Result<(Self, String), String> {
         let threads = threads.to_string();
-        let mut command = name.command(python);
-        let program = PathBuf::from(command.get_program());
-        let mut process = command
+        let (script, argument) = kind.script;
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
+        let mut process = Command::new(python)
+            .arg("-B") // leaves no compiled files in the repository
+            .arg(folder.join(script))
+            .arg(argument)
             .envs(THREADS.map(|variable| (variable, &threads)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| format!("{}: {error}", program.display()))?;
+            .map_err(|error| format!("{}: {error}", python.display()))?;
         let input = process.stdin.take();
         let output = BufReader::new(process.stdout.take().ok_or("no output")?);
         let mut peer = Self {
@@ -167,7 +134,7 @@ impl Peer {
         };
         let ready = peer
             .answer()
-            .map_err(|_| format!("{} can't import it", program.display()))?;
+            .map_err(|_| format!("{} can't import it", python.display()))?;
         match ready
             .strip_prefix("ready ")
             .and_then(|rest| rest.split_once(' '))

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::floors::Machine;
-use crate::peer::Name;
+use crate::machine::Machine;
+use crate::peer::Kind;
 
 /// A whole run.
 #[derive(Debug, Serialize)]
@@ -26,7 +26,9 @@ pub(crate) struct Row {
     pub(crate) unit: &'static str,
     pub(crate) ours: f64,
     pub(crate) peers: BTreeMap<&'static str, f64>,
-    /// How many times better than the best peer of the same precision; absent if there is none
+    /// The best peer of the same precision; absent if there is none
+    pub(crate) fastest: Option<&'static str>,
+    /// How many times better than that one ours is
     pub(crate) ratio: Option<f64>,
     /// Of the speed that the measured floor allows; absent if no floor is known
     pub(crate) floor_fraction: Option<f64>,
@@ -36,31 +38,29 @@ impl Row {
     pub(crate) fn new(
         (work, precision, unit): (String, &'static str, &'static str),
         ours: f64,
-        peers: BTreeMap<Name, f64>,
+        peers: &[(Kind, f64)],
         floor_fraction: Option<f64>,
     ) -> Self {
-        let less_is_better = unit == "bytes";
-        let ratio = peers
+        let times_better = |theirs: f64| match unit {
+            "bytes" => theirs / ours,
+            _ => ours / theirs,
+        };
+        let (fastest, ratio) = peers
             .iter()
-            .filter(|(name, _)| name.precision() == precision || name.precision().is_empty())
-            .map(|(_, theirs)| {
-                if less_is_better {
-                    theirs / ours
-                } else {
-                    ours / theirs
-                }
-            })
-            .min_by(f64::total_cmp);
-        let peers = peers
-            .into_iter()
-            .map(|(name, speed)| (name.as_str(), speed))
-            .collect();
+            .filter(|(kind, _)| kind.precision == precision)
+            .map(|&(kind, theirs)| (kind.name, times_better(theirs)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+            .unzip();
         Self {
             work,
             precision,
             unit,
             ours,
-            peers,
+            peers: peers
+                .iter()
+                .map(|&(kind, figure)| (kind.name, figure))
+                .collect(),
+            fastest,
             ratio,
             floor_fraction,
         }
@@ -68,22 +68,20 @@ impl Row {
 
     /// One line, so that a long run shows where it is.
     pub(crate) fn print(&self) {
-        let peers = self
-            .peers
-            .iter()
-            .map(|(name, speed)| format!("{name} {}", self.figure(*speed)));
-        say(&format!(
-            "{:<34} {:<5} {:>12} {:<9} {:>7} {:>6}  {}",
-            self.work,
+        let fastest = self.fastest.map_or("no peer".to_owned(), |name| {
+            format!("{name} {}", self.figure(self.peers[name]))
+        });
+        let ratio = self.ratio.map(|ratio| format!("{ratio:.2} x"));
+        let part = (self.floor_fraction).map(|part| format!("{:.0}%", part * 100.0));
+        line([
+            &self.work,
             self.precision,
-            self.figure(self.ours),
+            &self.figure(self.ours),
             self.unit,
-            self.ratio
-                .map_or("absent".to_owned(), |ratio| format!("{ratio:.2} x")),
-            self.floor_fraction
-                .map_or(String::new(), |part| format!("{:.0}%", part * 100.0)),
-            peers.collect::<Vec<_>>().join(", ")
-        ));
+            &fastest,
+            &ratio.unwrap_or_default(),
+            &part.unwrap_or_default(),
+        ]);
     }
 
     fn figure(&self, value: f64) -> String {
@@ -95,19 +93,15 @@ impl Row {
     }
 }
 
-impl Report {
-    /// The whole table once more, under its heading.
-    pub(crate) fn print(&self) {
-        say("\npeers:");
-        for (name, version) in &self.peers {
-            say(&format!("  {name:<18} {version}"));
-        }
-        say(&format!(
-            "\n{:<34} {:<5} {:>12} {:<9} {:>7} {:>6}  peers",
-            "work", "", "ours", "", "ratio", "floor"
-        ));
-        self.rows.iter().for_each(Row::print);
-    }
+/// The names of what each row says.
+pub(crate) fn print_heading() {
+    line(["work", "", "ours", "", "the fastest peer", "ratio", "floor"]);
+}
+
+fn line([work, precision, ours, unit, fastest, ratio, floor]: [&str; 7]) {
+    say(&format!(
+        "{work:<34} {precision:<5} {ours:>10} {unit:<10} {fastest:<26} {ratio:>7} {floor:>6}"
+    ));
 }
 
 /// Prints a line; a reader that has closed the output (`| head`) doesn't end a bench, which may write a file and check targets.
@@ -118,33 +112,18 @@ pub(crate) fn say(line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn row(unit: &'static str, ours: f64, peers: &[(Name, f64)]) -> Row {
-        Row::new(
-            ("work".to_owned(), "f32", unit),
-            ours,
-            peers.iter().copied().collect(),
-            None,
-        )
-    }
+    use crate::peer::{PYTORCH, TRANSFORMERS};
 
     #[test]
     fn the_ratio_is_to_the_best_peer_of_the_same_precision() {
-        let peers = [
-            (Name::Pytorch, 10.0),
-            (Name::TransformersF32, 20.0),
-            (Name::TransformersBf16, 90.0),
-        ];
-        assert_eq!(row("tokens/s", 40.0, &peers).ratio, Some(2.0));
-        assert_eq!(row("bytes", 5.0, &peers).ratio, Some(2.0));
-    }
-
-    #[test]
-    fn without_a_peer_there_is_no_ratio() {
-        assert_eq!(row("tokens/s", 40.0, &[]).ratio, None);
-        assert_eq!(
-            row("tokens/s", 40.0, &[(Name::TransformersBf16, 90.0)]).ratio,
-            None
-        );
+        let [f32, bf16] = TRANSFORMERS;
+        let row = |unit, ours, peers: &[(Kind, f64)]| {
+            let row = Row::new(("work".to_owned(), "f32", unit), ours, peers, None);
+            row.fastest.zip(row.ratio)
+        };
+        let peers = [(PYTORCH, 10.0), (f32, 20.0), (bf16, 90.0)];
+        assert_eq!(row("tokens/s", 40.0, &peers), Some((f32.name, 2.0)));
+        assert_eq!(row("bytes", 5.0, &peers), Some((PYTORCH.name, 2.0)));
+        assert_eq!(row("tokens/s", 40.0, &[(bf16, 90.0)]), None);
     }
 }

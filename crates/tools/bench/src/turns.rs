@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::floors::{Floor, Memory, Speeds, time};
-use crate::peer::{Name, Peers};
+use crate::clock::time;
+use crate::floors::{Floor, Speeds};
+use crate::peer::{Kind, Peers};
+use crate::reading::Memory;
 use crate::report::Row;
 
 /// The threads of OpenMP go on spinning this long after their work; ours shall not share the cores with them.
@@ -31,7 +33,7 @@ pub(crate) struct Ours<'a> {
     /// `None` where none is known
     pub(crate) floor: Option<Floor>,
     /// Who is compared with it
-    pub(crate) peers: &'a [Name],
+    pub(crate) peers: &'a [Kind],
 }
 
 impl Bench {
@@ -40,7 +42,13 @@ impl Bench {
         work.contains(&self.filter)
     }
 
-    /// The machine's, as far as `floors` ask for them.
+    /// Prints a row and keeps it.
+    pub(crate) fn add(&mut self, row: Row) {
+        row.print();
+        self.rows.push(row);
+    }
+
+    /// The machine's speeds, as far as `floors` ask for them.
     fn speeds(&mut self, floors: &[Floor]) -> Speeds {
         let speeds = Speeds::measure(floors, &mut self.memory, &mut self.peers);
         sleep(SPINNING);
@@ -58,9 +66,9 @@ impl Bench {
             .into_iter()
             .filter(|ours| self.wants(&ours.work))
             .collect();
-        let mut peers: BTreeMap<Name, Vec<f64>> = BTreeMap::new();
-        for &name in ours.iter().flat_map(|ours| ours.peers) {
-            peers.entry(name).or_default();
+        let mut peers: BTreeMap<Kind, Vec<f64>> = BTreeMap::new();
+        for &kind in ours.iter().flat_map(|ours| ours.peers) {
+            peers.entry(kind).or_default();
         }
         if ours.is_empty() {
             return;
@@ -76,8 +84,8 @@ impl Bench {
                 times.push(time(&mut ours.step));
             }
             speeds.push([before, self.speeds(&floors)]);
-            for (&name, times) in &mut peers {
-                let Some(peer) = self.peers.get(name) else {
+            for (&kind, times) in &mut peers {
+                let Some(peer) = self.peers.get(kind) else {
                     continue;
                 };
                 if peer.seconds(command).is_ok()
@@ -95,18 +103,16 @@ impl Bench {
                 median(of_turns.map(|(floor, seconds)| floor / seconds).collect())
             });
             let seconds = median(times);
-            let theirs = ours.peers.iter().filter_map(|name| {
-                let times = &peers[name];
-                (!times.is_empty()).then(|| (*name, amount / median(times.clone())))
+            let theirs = ours.peers.iter().filter_map(|kind| {
+                let times = &peers[kind];
+                (!times.is_empty()).then(|| (*kind, amount / median(times.clone())))
             });
-            let row = Row::new(
+            self.add(Row::new(
                 (ours.work, ours.precision, unit),
                 amount / seconds,
-                theirs.collect(),
+                &theirs.collect::<Vec<_>>(),
                 fraction,
-            );
-            row.print();
-            self.rows.push(row);
+            ));
         }
     }
 }

@@ -1,4 +1,6 @@
-//! By hand, as the compiler does not keep all lanes in registers from one end of a row to the other; one text for both instruction sets, which differ in the length and the number of their registers.
+//! The dot products of [`super::block`] with AVX2 and AVX-512, in intrinsics: of a plain loop the compiler keeps its 32 sums in memory, where these stay in registers from one end of a row to the other.
+//!
+//! One text for both instruction sets, which differ in the length and the number of their registers.
 
 use std::arch::x86_64::{__m256, __m512};
 use std::ops::Range;
@@ -62,7 +64,7 @@ impl<W: Weight> Kernel<W> for Avx2 {
         // SAFETY: the caller's promise.
         unsafe {
             match S {
-                STREAMS if W::widens_slowly() => {
+                STREAMS if W::WIDENS_SLOWLY => {
                     some_at_once::<__m256, { LANES / 8 }, W, R, S, 2>(x, w, ahead)
                 }
                 _ => some_at_once::<__m256, { LANES / 8 }, W, R, S, 1>(x, w, ahead),
@@ -171,22 +173,11 @@ unsafe fn at_once<V: Widening<W>, const K: usize, W: Weight, const R: usize, con
     // SAFETY: `whole` is at most the length of each row of `x` and of weights; and the caller's promise.
     unsafe {
         let mut sums = [[[V::splat(0.0); S]; R]; K];
-        // With AVX2 16 registers are too few for the sums of four rows with two, and for those with one and what it takes to widen bf16; numbers in pairs take two each.
-        match (V::COUNT, R, S, W::IN_STEPS) {
-            (16, 2, STREAMS, _) => {
-                in_pieces::<V, K, 1, W, R, S>(x, w, (whole, PIECE), ahead, &mut sums)
-            }
-            (16, 1, STREAMS, true) => {
-                in_pieces::<V, K, 2, W, R, S>(x, w, (whole, PIECE), ahead, &mut sums)
-            }
-            (8, _, STREAMS, _) => {
-                // As long as the first cache allows, as each end costs time; each asks for all of the next one.
-                let piece = whole.div_ceil(whole.div_ceil(4 * PIECE).max(1));
-                let piece = piece.next_multiple_of(LANES).max(LANES);
-                let ahead = (piece * size_of::<W>()).max(1); // which says that it is not 0
-                in_pieces::<V, K, 1, W, R, S>(x, w, (whole, piece), ahead, &mut sums)
-            }
-            _ => add_products(x, w, (0..whole, 0), (0..S, ahead), &mut sums),
+        // AVX2's 16 registers are too few for all sums of four rows and what it takes to widen bf16.
+        if V::LANES == 8 && S == STREAMS && W::WIDENS_SLOWLY {
+            in_pieces(x, w, whole, ahead, &mut sums);
+        } else {
+            add_products(x, w, (0..whole, 0), (0..S, ahead), &mut sums);
         }
         let mut dots = [[0.0; S]; R];
         for r in 0..R {
@@ -202,29 +193,22 @@ unsafe fn at_once<V: Widening<W>, const K: usize, W: Weight, const R: usize, con
     }
 }
 
-/// As [`add_products`] of `whole` columns, G of the K registers at a time, piece by piece.
+/// As [`add_products`] of `whole` columns, in pieces, and of each piece one of the K registers of lanes after the other.
 ///
 /// # Safety
 /// As [`Kernel::dots`].
 #[inline(always)]
-unsafe fn in_pieces<
-    V: Widening<W>,
-    const K: usize,
-    const G: usize,
-    W: Weight,
-    const R: usize,
-    const S: usize,
->(
+unsafe fn in_pieces<V: Widening<W>, const K: usize, W: Weight, const R: usize, const S: usize>(
     x: [&[f32]; R],
     w: [&[W]; S],
-    (whole, piece): (usize, usize),
+    whole: usize,
     ahead: usize,
     sums: &mut [[[V; S]; R]; K],
 ) {
-    for first in (0..whole).step_by(piece) {
-        let piece = first..whole.min(first + piece);
-        for (part, sums) in sums.as_chunks_mut::<G>().0.iter_mut().enumerate() {
-            let asked = part * S * G / K..(part + 1) * S * G / K;
+    for first in (0..whole).step_by(PIECE) {
+        let piece = first..whole.min(first + PIECE);
+        for (part, sums) in sums.as_chunks_mut::<1>().0.iter_mut().enumerate() {
+            let asked = part * S / K..(part + 1) * S / K;
             // SAFETY: the caller's promise.
             unsafe { add_products(x, w, (piece.clone(), part), (asked, ahead), sums) };
         }

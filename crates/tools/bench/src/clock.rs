@@ -1,0 +1,24 @@
+//! How long something takes.
+
+use std::time::{Duration, Instant};
+
+/// For so long what tells a floor is repeated: a burst of some milliseconds is a tenth faster than what a machine keeps up, for any program.
+const SUSTAINED: Duration = Duration::from_millis(250);
+
+/// How long `work` takes, in seconds.
+pub(crate) fn time(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+/// The mean seconds of `run`, repeated for a while; `None` if it fails.
+pub(crate) fn sustained(mut run: impl FnMut() -> Option<f64>) -> Option<f64> {
+    run()?; // warms up
+    let (start, mut runs, mut seconds) = (Instant::now(), 0, 0.0);
+    while runs == 0 || start.elapsed() < SUSTAINED {
+        seconds += run()?;
+        runs += 1;
+    }
+    Some(seconds / f64::from(runs))
+}
