@@ -72,25 +72,22 @@ pub enum FormatProblem {
         file: u64,
     },
     /// A header larger than any model's.
-    #[error("the header has {header} bytes, more than the {limit} that gpt reads")]
+    #[error("the header has {header} bytes, more than the {limit} that are read")]
     HeaderTooLong {
         /// As the file says.
         header: u64,
         /// The most that is read.
         limit: u64,
     },
-    /// Bytes that are no text.
-    #[error("the header is not UTF-8: byte {0} is wrong")]
-    NotUtf8(usize),
-    /// Text that is no JSON object of tensors.
-    #[error("the header is not a JSON object of tensors: {0}")]
-    NotJson(JsonProblem),
-    /// The same name twice.
-    #[error("the header has {0} twice")]
+    /// No JSON object of tensors, or one whose tensors don't lie one after another.
+    #[error("the header is wrong: {0}")]
+    Header(JsonProblem),
+    /// The same name twice, which can't be written.
+    #[error("the header would have {0} twice")]
     Duplicate(Quoted),
-    /// The tensors' bytes end before the file does.
+    /// The tensors' bytes end before the file does, or after.
     #[error("the tensors end at byte {tensors} of the data, but {data} bytes follow the header")]
-    TrailingBytes {
+    DataLength {
         /// Where the last tensor ends.
         tensors: u64,
         /// What there is.
@@ -102,62 +99,12 @@ pub enum FormatProblem {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TensorProblem {
-    /// A header entry that is not `{"dtype", "shape", "data_offsets"}`.
+    /// A header entry that is no type, shape and place, or whose three don't agree.
     #[error("the header's entry is wrong: {0}")]
     Entry(JsonProblem),
-    /// A type that is not one of safetensors'.
-    #[error("unknown dtype {0}")]
-    UnknownDtype(Quoted),
     /// A type that weights don't have.
-    #[error("the dtype is {0}, but weights must be F32, F16 or BF16")]
-    Dtype(&'static str),
-    /// More elements than can be counted.
-    #[error("the shape {0} has more elements than can be counted")]
-    ShapeOverflow(Shape),
-    /// Bytes that don't agree with shape and type.
-    #[error(
-        "shape {shape} of {dtype} takes {expected} bytes, but data_offsets {begin} to {end} don't span that"
-    )]
-    Span {
-        /// As the header says.
-        shape: Shape,
-        /// As the header says.
-        dtype: &'static str,
-        /// Bytes that shape and type make.
-        expected: u64,
-        /// The first byte.
-        begin: u64,
-        /// One past the last byte.
-        end: u64,
-    },
-    /// The tensor would end beyond the file: it was cut, or the header lies.
-    #[error("its data ends at byte {end}, but only {data} bytes follow the header")]
-    BeyondFile {
-        /// Where the tensor ends.
-        end: u64,
-        /// What there is.
-        data: u64,
-    },
-    /// Bytes that two tensors share.
-    #[error(
-        "its data begins at byte {begin}, within the tensor before, which ends at {previous_end}"
-    )]
-    Overlap {
-        /// Where the tensor begins.
-        begin: u64,
-        /// Where the one before ends.
-        previous_end: u64,
-    },
-    /// Bytes that no tensor has.
-    #[error(
-        "its data begins at byte {begin}, but the tensor before ends at {previous_end}: a hole"
-    )]
-    Hole {
-        /// Where the tensor begins.
-        begin: u64,
-        /// Where the one before ends.
-        previous_end: u64,
-    },
+    #[error("the dtype is {0}, but weights must be F64, F32, F16 or BF16")]
+    Dtype(String),
     /// Not in the file.
     #[error("missing")]
     Missing,
@@ -206,7 +153,7 @@ pub enum TensorProblem {
 #[non_exhaustive]
 pub enum ConfigProblem {
     /// Larger than any model's.
-    #[error("the file has {bytes} bytes, more than the {limit} that gpt reads")]
+    #[error("the file has {bytes} bytes, more than the {limit} that are read")]
     TooLong {
         /// What there is.
         bytes: u64,
@@ -222,9 +169,6 @@ pub enum ConfigProblem {
     /// Text that is no JSON object.
     #[error("not a JSON object: {0}")]
     NotJson(JsonProblem),
-    /// The same key twice.
-    #[error("{0} is there twice")]
-    Duplicate(Quoted),
     /// A key that must be there.
     #[error("{0} is missing")]
     Missing(&'static str),
@@ -247,7 +191,7 @@ pub enum ConfigProblem {
         found: Quoted,
     },
     /// A setting that changes the arithmetic in a way this crate doesn't have.
-    #[error("{key} is {found}, but gpt computes {supported} only")]
+    #[error("{key} is {found}, but only {supported} can be computed")]
     Unsupported {
         /// The key.
         key: &'static str,

@@ -66,6 +66,16 @@ pub(crate) fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) ->
     Ok(())
 }
 
+/// Fills `out` from the file's bytes at `offset`; where a file has one position for all, one thread reads at a time.
+#[cfg(not(any(unix, windows)))]
+pub(crate) fn read_exact_at(mut file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+    use std::io::{Seek, SeekFrom};
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE.lock();
+    file.seek(SeekFrom::Start(offset))?;
+    file.read_exact(out)
+}
+
 /// The bytes of a file that may not have more than `limit`.
 ///
 /// # Errors

@@ -16,11 +16,19 @@ pub(crate) fn read(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     check_arithmetic(fields)?;
     let rate = |key| Ok::<_, CheckpointError>(fields.rate(key)?.unwrap_or(0.1));
     let config = GptConfig {
-        vocab_size: fields.size("vocab_size")?,
-        context_length: size(fields, "n_positions", "max_position_embeddings")?,
-        emb_dim: size(fields, "n_embd", "hidden_size")?,
-        n_heads: size(fields, "n_head", "num_attention_heads")?,
-        n_layers: size(fields, "n_layer", "num_hidden_layers")?,
+        vocab_size: size(fields, ["vocab_size"; 2], |default| default.vocab_size)?,
+        context_length: size(
+            fields,
+            ["n_positions", "max_position_embeddings"],
+            |default| default.context_length,
+        )?,
+        emb_dim: size(fields, ["n_embd", "hidden_size"], |default| default.emb_dim)?,
+        n_heads: size(fields, ["n_head", "num_attention_heads"], |default| {
+            default.n_heads
+        })?,
+        n_layers: size(fields, ["n_layer", "num_hidden_layers"], |default| {
+            default.n_layers
+        })?,
         drop_rates: DropRates {
             emb: rate("embd_pdrop")?,
             attention: rate("attn_pdrop")?,
@@ -42,15 +50,20 @@ pub(crate) fn read(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     Ok(config)
 }
 
-/// GPT-2's key, or transformers' general name for the same size.
+/// GPT-2's key, or transformers' general name for the same size, or what transformers takes where a GPT-2 says nothing.
 fn size(
     fields: &Fields<'_>,
-    key: &'static str,
-    general: &'static str,
+    [key, general]: [&'static str; 2],
+    of: impl Fn(&GptConfig) -> usize,
 ) -> Result<usize, CheckpointError> {
-    match fields.optional_size(general)? {
-        Some(size) if fields.get(key).is_none() => Ok(size),
-        _ => fields.size(key),
+    for key in [key, general] {
+        if let Some(size) = fields.optional_size(key)? {
+            return Ok(size);
+        }
+    }
+    match fields.get("model_type") {
+        Some(_) => Ok(of(&GptConfig::GPT2_124M)),
+        None => fields.size(key),
     }
 }
 
@@ -64,17 +77,16 @@ fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     let Some(architectures) = fields.get("architectures") else {
         return Ok(false);
     };
-    let supported = "GPT2LMHeadModel and GPT2Model";
     let names = architectures
         .as_array()
         .ok_or_else(|| fields.wrong("architectures", "an array of names", architectures))?;
-    if let Some(other) = names
-        .iter()
-        .find(|name| *name != "GPT2LMHeadModel" && *name != "GPT2Model")
-    {
-        return Err(fields.unsupported("architectures", other, supported));
+    // Other heads stand on the same model, and it is the one with GPT-2's head that is read.
+    let is_gpt2 = |name: &&Value| name.as_str().is_some_and(|name| name.starts_with("GPT2"));
+    if let Some(other) = names.iter().find(|name| !is_gpt2(name)) {
+        return Err(fields.unsupported("architectures", other, "GPT2LMHeadModel and its kin"));
     }
-    Ok(!names.is_empty() && names.iter().all(|name| name == "GPT2Model"))
+    let has_head = |name: &Value| name == "GPT2LMHeadModel" || name == "GPT2DoubleHeadsModel";
+    Ok(!names.is_empty() && !names.iter().any(has_head))
 }
 
 fn check_arithmetic(fields: &Fields<'_>) -> Result<(), CheckpointError> {
@@ -83,7 +95,7 @@ fn check_arithmetic(fields: &Fields<'_>) -> Result<(), CheckpointError> {
         return Err(fields.unsupported(cross, &Value::Bool(true), "false"));
     }
     if let Some(quantization) = fields.get("quantization_config") {
-        let supported = "weights in F32, F16 or BF16";
+        let supported = "weights in F64, F32, F16 or BF16";
         return Err(fields.unsupported("quantization_config", quantization, supported));
     }
     match fields.get("pruned_heads") {
@@ -96,8 +108,11 @@ fn check_arithmetic(fields: &Fields<'_>) -> Result<(), CheckpointError> {
 
 /// Each activation by its names; the first is written.
 const ACTIVATIONS: [(Activation, &[&str]); 3] = [
-    (Activation::GeluTanh, &["gelu_new", "gelu_pytorch_tanh"]),
-    (Activation::Gelu, &["gelu"]),
+    (
+        Activation::GeluTanh,
+        &["gelu_new", "gelu_pytorch_tanh", "gelu_fast"],
+    ),
+    (Activation::Gelu, &["gelu", "gelu_python"]),
     (Activation::Relu, &["relu"]),
 ];
 

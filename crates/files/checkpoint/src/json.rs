@@ -1,13 +1,8 @@
-//! JSON objects read strictly: no key twice, no number that is not what it should be.
-//!
-//! serde_json keeps the last of two equal keys and says nothing; a file that lies may count on that.
+//! A configuration's JSON object, asked key by key: no number that is not what it should be.
 
-use std::fmt;
-use std::marker::PhantomData;
 use std::path::Path;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::{CheckpointError, ConfigProblem, in_config};
 use crate::file::read_small;
@@ -16,89 +11,28 @@ use crate::shown::Quoted;
 /// The most bytes of a config.json: a usual one has a thousand.
 const MOST_CONFIG_BYTES: u64 = 256 * 1024;
 
-/// A JSON object's keys and values in the file's order, twins included.
-pub(crate) struct Pairs<V>(pub(crate) Vec<(String, V)>);
-
-impl<V> Pairs<V> {
-    /// A key that occurs more than once.
-    pub(crate) fn duplicate(&self) -> Option<&str> {
-        let mut keys: Vec<&str> = self.0.iter().map(|(key, _)| key.as_str()).collect();
-        keys.sort_unstable();
-        keys.windows(2).find(|w| w[0] == w[1]).map(|w| w[0])
-    }
-}
-
-impl<'de, V: Deserialize<'de>> Deserialize<'de> for Pairs<V> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PairsVisitor<V>(PhantomData<V>);
-        impl<'de, V: Deserialize<'de>> Visitor<'de> for PairsVisitor<V> {
-            type Value = Pairs<V>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(Pairs(pairs))
-            }
-        }
-        deserializer.deserialize_map(PairsVisitor(PhantomData))
-    }
-}
-
-/// A whole number of at least 0, which is how a refusal calls it too.
-#[derive(Clone, Copy)]
-pub(crate) struct Whole(pub(crate) u64);
-
-impl<'de> Deserialize<'de> for Whole {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct WholeVisitor;
-        impl Visitor<'_> for WholeVisitor {
-            type Value = Whole;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a whole number from 0 to 2^64 - 1")
-            }
-            fn visit_u64<E: Error>(self, value: u64) -> Result<Whole, E> {
-                Ok(Whole(value))
-            }
-        }
-        deserializer.deserialize_u64(WholeVisitor)
-    }
-}
-
 /// A configuration file's keys, asked for one by one.
 pub(crate) struct Fields<'a> {
     file: &'a Path,
-    pairs: Vec<(String, Value)>,
+    json: Map<String, Value>,
 }
 
 impl<'a> Fields<'a> {
     /// Reads a file that is one JSON object.
     pub(crate) fn read(file: &'a Path) -> Result<Self, CheckpointError> {
         let text = read_small(file, MOST_CONFIG_BYTES)?;
-        let pairs: Pairs<Value> = serde_json::from_str(&text)
+        let json = serde_json::from_str(&text)
             .map_err(|e| in_config(file)(ConfigProblem::NotJson(e.into())))?;
-        match pairs.duplicate() {
-            Some(key) => Err(in_config(file)(ConfigProblem::Duplicate(Quoted::text(key)))),
-            None => Ok(Self {
-                file,
-                pairs: pairs.0,
-            }),
-        }
+        Ok(Self { file, json })
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
-        self.pairs.iter().map(|(key, _)| key.as_str())
+        self.json.keys().map(String::as_str)
     }
 
     /// A value, unless it isn't there or is null.
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
-        self.pairs
-            .iter()
-            .find(|(k, value)| k == key && !value.is_null())
-            .map(|(_, value)| value)
+        self.json.get(key).filter(|value| !value.is_null())
     }
 
     /// An error about this file.

@@ -36,8 +36,16 @@ impl Layout {
         }
     }
 
-    /// Whether a file may have a tensor that isn't one of the model's: the causal masks that PyTorch keeps as buffers.
-    pub(crate) fn ignores(self, name: &str) -> bool {
+    /// The names of the token embedding and of the output head.
+    pub(crate) fn embedding_and_head(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Book => ("tok_emb.weight", "out_head.weight"),
+            Self::HuggingFace => ("wte.weight", "lm_head.weight"),
+        }
+    }
+
+    /// Whether a tensor is no weight: the causal masks that PyTorch keeps as buffers.
+    pub(crate) fn is_buffer(self, name: &str) -> bool {
         let (block, masks): (_, &[&str]) = match self {
             Self::Book => ("trf_blocks.", &[".att.mask"]),
             Self::HuggingFace => ("h.", &[".attn.bias", ".attn.masked_bias"]),

@@ -4,14 +4,12 @@
 mod book_config;
 mod error;
 mod file;
-mod folder;
-mod header;
-mod header_json;
 mod hugging_face_config;
 mod json;
 mod layout;
-mod load;
+mod model_folder;
 mod named_tensors;
+mod places;
 mod precision;
 mod save;
 mod shown;
@@ -24,8 +22,7 @@ pub use {atomic_file, gpt};
 
 pub use error::{CheckpointError, ConfigProblem, FormatProblem, TensorProblem};
 pub use file::{is_file, open_file, read_small_file};
-pub use folder::load_config;
-pub use load::load_model;
+pub use model_folder::{ModelFolder, load_config, load_model};
 pub use named_tensors::{load_tensors, load_tensors_into, save_tensors};
 pub use precision::{Precision, UnknownPrecision};
 pub use save::{save_book, save_generation_config, save_hugging_face};

@@ -16,7 +16,7 @@ use crate::writer::{LazyTensor, write};
 /// Writes arrays as one safetensors file in f32: atomically, and with the same bytes for the same arrays in any order.
 ///
 /// # Errors
-/// If the operating system refuses, a name is there twice or is `__metadata__`, an array has more than 32 dimensions, or a number is not finite.
+/// If the operating system refuses, a name is there twice or is `__metadata__`, or a number is not finite.
 pub fn save_tensors<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item: Into<LazyTensor<'a>>>,
@@ -25,7 +25,7 @@ pub fn save_tensors<'a>(
     write(path.as_ref(), tensors, Precision::F32)
 }
 
-/// Reads all tensors of a safetensors file of f32, f16 or bf16 weights.
+/// Reads all tensors of a safetensors file of f64, f32, f16 or bf16 weights.
 ///
 /// # Errors
 /// If the file can't be read or is damaged, or a tensor is of another type or not finite.
@@ -35,9 +35,8 @@ pub fn load_tensors(
     let file = TensorFile::open(path.as_ref())?;
     let mut tensors = BTreeMap::new();
     for entry in &file.entries {
-        file.precision(entry)?;
-        let shape: Vec<usize> = entry.shape.iter().map(|&size| size as usize).collect();
-        let mut array = ArrayD::zeros(shape);
+        file.check_type(entry)?;
+        let mut array = ArrayD::zeros(&entry.info.shape[..]);
         file.read(
             entry,
             array.as_slice_mut().expect("fresh arrays are row-major"),

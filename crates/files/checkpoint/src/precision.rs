@@ -1,16 +1,18 @@
-//! The three number formats that weights have in files, and their conversion to and from f32.
+//! The number formats that weights have in files, and their conversion to and from f32.
 //!
-//! It does not compute in f16 or bf16: the model is f32 always.
+//! It does not compute in them: the model is f32 always. (In what weights are kept to decode fast, `generate` says.)
 
 use std::fmt;
 use std::str::FromStr;
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
+use safetensors::Dtype;
 use thiserror::Error;
 
 /// How weights are written in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Precision {
     /// 4 bytes, exact.
     #[default]
@@ -35,12 +37,12 @@ impl Precision {
         }
     }
 
-    /// The word in a safetensors header.
-    pub(crate) fn dtype(self) -> &'static str {
+    /// The type in a safetensors header.
+    pub(crate) fn dtype(self) -> Dtype {
         match self {
-            Self::F32 => "F32",
-            Self::F16 => "F16",
-            Self::Bf16 => "BF16",
+            Self::F32 => Dtype::F32,
+            Self::F16 => Dtype::F16,
+            Self::Bf16 => Dtype::BF16,
         }
     }
 
@@ -50,24 +52,6 @@ impl Precision {
             Self::F32 => "float32",
             Self::F16 => "float16",
             Self::Bf16 => "bfloat16",
-        }
-    }
-
-    /// Converts a file's little-endian bytes: `bytes` is as many elements as `out`.
-    pub(crate) fn decode(self, bytes: &[u8], out: &mut [f32]) {
-        match self {
-            Self::F32 => {
-                for (bytes, out) in bytes.as_chunks::<4>().0.iter().zip(out) {
-                    *out = f32::from_le_bytes(*bytes);
-                }
-            }
-            Self::F16 => with_halves(bytes, |halves: &[f16]| halves.convert_to_f32_slice(out)),
-            Self::Bf16 => {
-                // The upper half of an f32's bits.
-                for (bytes, out) in bytes.as_chunks::<2>().0.iter().zip(out) {
-                    *out = f32::from_bits(u32::from(u16::from_le_bytes(*bytes)) << 16);
-                }
-            }
         }
     }
 
@@ -90,15 +74,31 @@ impl Precision {
     }
 }
 
-/// The file's bytes as numbers of this machine's byte order.
-fn with_halves(bytes: &[u8], convert: impl FnOnce(&[f16])) {
-    let halves: Vec<f16> = bytes
-        .as_chunks::<2>()
-        .0
-        .iter()
-        .map(|bytes| f16::from_le_bytes(*bytes))
-        .collect();
-    convert(&halves);
+/// Whether weights can have this type in a file.
+pub(crate) fn is_weight(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16)
+}
+
+/// Converts a file's little-endian bytes of a type that [`is_weight`], as many elements as `out`; F64 is rounded.
+pub(crate) fn decode(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
+    fn each<const N: usize>(bytes: &[u8], out: &mut [f32], number: impl Fn([u8; N]) -> f32) {
+        let elements = bytes.as_chunks::<N>().0;
+        assert!(elements.len() == out.len(), "as many elements as places");
+        for (bytes, out) in elements.iter().zip(out) {
+            *out = number(*bytes);
+        }
+    }
+    match dtype {
+        Dtype::F64 => each(bytes, out, |bytes| f64::from_le_bytes(bytes) as f32),
+        Dtype::F16 => {
+            // All at once, with the processor's instruction for it.
+            let halves = bytes.as_chunks::<2>().0.iter();
+            let halves: Vec<f16> = halves.map(|bytes| f16::from_le_bytes(*bytes)).collect();
+            halves.convert_to_f32_slice(out);
+        }
+        Dtype::BF16 => each(bytes, out, |bytes| bf16::from_le_bytes(bytes).to_f32()),
+        _ => each(bytes, out, f32::from_le_bytes),
+    }
 }
 
 impl fmt::Display for Precision {

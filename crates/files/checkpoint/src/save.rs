@@ -11,8 +11,8 @@ use tensor_ops::Parameters;
 
 use crate::error::CheckpointError;
 use crate::file::write_text;
-use crate::folder::{CONFIG, GENERATION_CONFIG, WEIGHTS};
 use crate::layout::{FileTensor, Layout};
+use crate::places::{CONFIG, GENERATION_CONFIG, WEIGHTS};
 use crate::precision::Precision;
 use crate::writer::{LazyTensor, write};
 use crate::{book_config, hugging_face_config};

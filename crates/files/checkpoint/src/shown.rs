@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What the JSON parser found wrong, and where: on one line, and cut if it quotes something very long.
+/// What the parser of JSON or the crate `safetensors` found wrong, and where: on one line, and cut if it quotes something very long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonProblem(String);
 
@@ -77,12 +77,12 @@ impl fmt::Debug for Quoted {
 
 /// A shape out of a file, shown as `[3, 4]`, and cut if it has very many dimensions.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Shape(Vec<u64>, bool);
+pub struct Shape(Vec<usize>, bool);
 
 impl Shape {
     const MOST: usize = 8;
 
-    pub(crate) fn new(shape: &[u64]) -> Self {
+    pub(crate) fn new(shape: &[usize]) -> Self {
         let shown = &shape[..shape.len().min(Self::MOST)];
         Self(shown.to_vec(), shown.len() < shape.len())
     }

@@ -1,20 +1,53 @@
 //! One safetensors file, open: its checked header, and its tensors read one at a time into the caller's memory.
 //!
+//! The file is eight bytes of header length, a JSON header, and the tensors' bytes; the crate `safetensors` says whether
+//! a header is right, and this file says of which tensor it isn't. Nothing is allocated for a tensor before.
 //! It maps nothing: a file that shrinks while it is read is an error, not a signal.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
+use safetensors::tensor::{Metadata, TensorInfo};
+use serde::Deserialize;
+use serde_json::Value;
 
-use crate::error::{CheckpointError, TensorProblem, in_tensor, io};
+use crate::error::{CheckpointError, FormatProblem, TensorProblem, in_file, in_tensor, io};
 use crate::file::{open_file, read_exact_at};
-use crate::header::{Entry, header_length, parse};
-use crate::precision::Precision;
-use crate::shown::Shape;
+use crate::precision::{Precision, decode, is_weight};
+use crate::shown::{JsonProblem, Shape};
+
+/// The most bytes of a header; GPT-2 XL's has 60 thousand.
+pub(crate) const MOST_HEADER_BYTES: u64 = 2 << 20;
+
+/// The key that is no tensor.
+pub(crate) const METADATA: &str = "__metadata__";
 
 /// Elements a thread reads and converts at once.
 const CHUNK: usize = 1 << 18;
+
+/// One tensor of a file: where it is and what it is.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    /// Its offsets are bytes from the end of the header.
+    pub(crate) info: TensorInfo,
+}
+
+impl Entry {
+    /// The precision, if it is one that we write.
+    pub(crate) fn precision(&self) -> Option<Precision> {
+        [Precision::F32, Precision::F16, Precision::Bf16]
+            .into_iter()
+            .find(|precision| precision.dtype() == self.info.dtype)
+    }
+
+    /// How many elements; the header's check has shown that they can be counted.
+    pub(crate) fn len(&self) -> usize {
+        self.info.shape.iter().product()
+    }
+}
 
 /// A safetensors file whose header has been checked.
 #[derive(Debug)]
@@ -37,11 +70,10 @@ impl TensorFile {
         let mut header = vec![0; header_bytes as usize];
         read_exact_at(&file, &mut header, 8).map_err(io(path, "read"))?;
         let data_begin = 8 + header_bytes;
-        let entries = parse(path, &header, size - data_begin)?;
         Ok(Self {
             path: path.to_owned(),
             file,
-            entries,
+            entries: entries(path, &header, size - data_begin)?,
             data_begin,
         })
     }
@@ -57,12 +89,12 @@ impl TensorFile {
             entry.len(),
             out.len()
         );
-        let precision = self.precision(entry)?;
+        self.check_type(entry)?;
         let results: Vec<Result<(), CheckpointError>> = out
             .par_chunks_mut(CHUNK)
             .enumerate()
             .map_init(Vec::new, |bytes, (i, chunk)| {
-                self.read_part(entry, precision, i * CHUNK, chunk, bytes)?;
+                self.read_part(entry, i * CHUNK, chunk, bytes)?;
                 match chunk.iter().position(|x| !x.is_finite()) {
                     None => Ok(()),
                     Some(at) => Err(self.problem(
@@ -85,12 +117,11 @@ impl TensorFile {
         (other, other_entry): (&Self, &Entry),
     ) -> Result<bool, CheckpointError> {
         let (mut bytes, mut left, mut right) = (Vec::new(), vec![0.0; CHUNK], vec![0.0; CHUNK]);
-        let precisions = (self_.precision(entry)?, other.precision(other_entry)?);
         for first in (0..entry.len()).step_by(CHUNK) {
             let len = CHUNK.min(entry.len() - first);
             let (left, right) = (&mut left[..len], &mut right[..len]);
-            self_.read_part(entry, precisions.0, first, left, &mut bytes)?;
-            other.read_part(other_entry, precisions.1, first, right, &mut bytes)?;
+            self_.read_part(entry, first, left, &mut bytes)?;
+            other.read_part(other_entry, first, right, &mut bytes)?;
             if left != right {
                 return Ok(false);
             }
@@ -105,41 +136,146 @@ impl TensorFile {
 
     /// That a tensor has this shape, and numbers that weights may have.
     pub(crate) fn check(&self, entry: &Entry, shape: &[usize]) -> Result<(), CheckpointError> {
-        let expected: Vec<u64> = shape.iter().map(|&size| size as u64).collect();
-        if entry.shape != expected {
+        if entry.info.shape != shape {
             let problem = TensorProblem::Shape {
-                expected: Shape::new(&expected),
-                found: Shape::new(&entry.shape),
+                expected: Shape::new(shape),
+                found: Shape::new(&entry.info.shape),
             };
             return Err(self.problem(entry, problem));
         }
-        self.precision(entry).map(drop)
+        self.check_type(entry)
     }
 
-    pub(crate) fn precision(&self, entry: &Entry) -> Result<Precision, CheckpointError> {
-        entry
-            .precision()
-            .ok_or_else(|| self.problem(entry, TensorProblem::Dtype(entry.dtype)))
+    /// That a tensor has numbers that weights may have.
+    pub(crate) fn check_type(&self, entry: &Entry) -> Result<(), CheckpointError> {
+        if is_weight(entry.info.dtype) {
+            return Ok(());
+        }
+        let dtype = entry.info.dtype.to_string();
+        Err(self.problem(entry, TensorProblem::Dtype(dtype)))
     }
 
     /// Reads elements from `first` on; `bytes` is scratch.
     fn read_part(
         &self,
         entry: &Entry,
-        precision: Precision,
         first: usize,
         out: &mut [f32],
         bytes: &mut Vec<u8>,
     ) -> Result<(), CheckpointError> {
-        let offset = self.data_begin + entry.begin + (first * precision.bytes()) as u64;
-        if precision == Precision::F32 && cfg!(target_endian = "little") {
+        let dtype = entry.info.dtype;
+        let size = dtype.bitsize() / 8;
+        let offset = self.data_begin + (entry.info.data_offsets.0 + first * size) as u64;
+        if dtype == Precision::F32.dtype() && cfg!(target_endian = "little") {
             // The file's bytes are the array's.
             return read_exact_at(&self.file, bytemuck::cast_slice_mut(out), offset)
                 .map_err(io(&self.path, "read"));
         }
-        bytes.resize(out.len() * precision.bytes(), 0);
+        bytes.resize(out.len() * size, 0);
         read_exact_at(&self.file, bytes, offset).map_err(io(&self.path, "read"))?;
-        precision.decode(bytes, out);
+        decode(dtype, bytes, out);
         Ok(())
     }
+}
+
+/// Checks the length of the header, given the file's first bytes (at most 8) and its size.
+fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, CheckpointError> {
+    // Other formats' first bytes make lengths that no header has.
+    let refused = |problem| {
+        let foreign = foreign_kind(first).map(FormatProblem::Foreign);
+        Err(in_file(file)(foreign.unwrap_or(problem)))
+    };
+    let Ok(length) = <[u8; 8]>::try_from(first) else {
+        return refused(FormatProblem::TooShort(file_size));
+    };
+    let header = u64::from_le_bytes(length);
+    let after = file_size.saturating_sub(8);
+    if header > after {
+        return refused(FormatProblem::HeaderBeyondFile {
+            header,
+            file: after,
+        });
+    }
+    if header > MOST_HEADER_BYTES {
+        return refused(FormatProblem::HeaderTooLong {
+            header,
+            limit: MOST_HEADER_BYTES,
+        });
+    }
+    Ok(header)
+}
+
+/// What a file that is no safetensors file is, by its first bytes.
+fn foreign_kind(first: &[u8]) -> Option<&'static str> {
+    const KINDS: [(&[u8], &str); 15] = [
+        (b"GGUF", "a GGUF file (llama.cpp)"),
+        (b"ggml", "a GGML file (old llama.cpp)"),
+        (b"lmgg", "a GGML file (old llama.cpp)"),
+        (b"tjgg", "a GGML file (old llama.cpp)"),
+        (
+            b"PK\x03\x04",
+            "a zip archive, as torch.save writes (.pt, .bin)",
+        ),
+        (
+            b"\x80\x02",
+            "a Python pickle, as an old torch.save writes (.pt, .bin)",
+        ),
+        (b"\x80\x03", "a Python pickle"),
+        (b"\x80\x04", "a Python pickle"),
+        (b"\x80\x05", "a Python pickle"),
+        (b"\x93NUMPY", "a NumPy array"),
+        (b"\x89HDF", "an HDF5 file, as Keras writes"),
+        (b"\x1f\x8b", "a gzip archive"),
+        (
+            b"version ",
+            "a Git LFS pointer, in place of the file it points to",
+        ),
+        (b"<", "an HTML or XML page"),
+        (b"{", "a JSON file"),
+    ];
+    KINDS
+        .iter()
+        .find(|(magic, _)| first.starts_with(magic))
+        .map(|(_, kind)| *kind)
+}
+
+/// Reads and checks a header, given how many bytes of tensors follow it; the entries come sorted by name.
+///
+/// A problem of one tensor is told with its name, which the library's own errors seldom have.
+fn entries(file: &Path, header: &[u8], data: u64) -> Result<Vec<Entry>, CheckpointError> {
+    let in_header = |problem| in_file(file)(FormatProblem::Header(problem));
+    let of_tensor = |name: &str, problem| in_tensor(file, name)(TensorProblem::Entry(problem));
+    let mut json: BTreeMap<String, Value> =
+        serde_json::from_slice(header).map_err(|e| in_header(e.into()))?;
+    if let Some(texts) = json.remove(METADATA) {
+        HashMap::<String, String>::deserialize(texts).map_err(|e| of_tensor(METADATA, e.into()))?;
+    }
+    let mut tensors = Vec::with_capacity(json.len());
+    for (name, value) in json {
+        let info = TensorInfo::deserialize(value).map_err(|e| of_tensor(&name, e.into()))?;
+        tensors.push((name, info));
+    }
+    tensors.sort_by_key(|(_, info)| info.data_offsets);
+    let wrong = |(name, info): &(String, TensorInfo)| {
+        let (begin, end) = info.data_offsets;
+        let mut alone = info.clone();
+        alone.data_offsets = (0, end.saturating_sub(begin));
+        let error = Metadata::new(None, vec![(name.clone(), alone)]).err()?;
+        Some(of_tensor(name, JsonProblem::new(&error)))
+    };
+    if let Some(error) = tensors.iter().find_map(wrong) {
+        return Err(error);
+    }
+    // What is left are holes and overlaps, in whose errors the library does name the tensor.
+    let metadata = Metadata::new(None, tensors.clone())
+        .map_err(|error| in_header(JsonProblem::new(&error)))?;
+    if metadata.data_len() as u64 != data {
+        return Err(in_file(file)(FormatProblem::DataLength {
+            tensors: metadata.data_len() as u64,
+            data,
+        }));
+    }
+    tensors.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let entry = |(name, info)| Entry { name, info };
+    Ok(tensors.into_iter().map(entry).collect())
 }

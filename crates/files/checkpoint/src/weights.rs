@@ -3,51 +3,69 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Component, Path, PathBuf};
 
+use gpt::GptConfig;
 use serde::Deserialize;
 
 use crate::error::{CheckpointError, ConfigProblem, TensorProblem, in_config, in_tensor};
 use crate::file::{folder_of, read_small};
-use crate::folder::Folder;
-use crate::header::Entry;
-use crate::json::Pairs;
-use crate::layout::{FileTensor, Layout};
+use crate::layout::Layout;
+use crate::places::is_index;
+use crate::precision::Precision;
 use crate::shown::Quoted;
-use crate::tensor_file::TensorFile;
+use crate::tensor_file::{Entry, TensorFile};
 
 /// The most bytes of an index: it has a hundred a tensor.
 const MOST_INDEX_BYTES: u64 = 2 << 20;
 
+/// What wrappers put before each name: torch.compile, and training on several devices.
+const WRAPPERS: [&str; 2] = ["_orig_mod.", "module."];
+
 /// A model's files, open, and where each tensor is.
+#[derive(Debug)]
 pub(crate) struct Weights {
     /// What a missing tensor is missing from.
     path: PathBuf,
     files: Vec<TensorFile>,
-    /// By the name without prefix: file and entry. Tensors to be ignored are not here.
+    /// By the name without prefixes: file and entry. Buffers that are no weights are not here.
     places: HashMap<String, (usize, usize)>,
+    /// The wrappers' prefix that a name had.
+    wrapper: Option<&'static str>,
 }
 
 impl Weights {
-    pub(crate) fn open(folder: &Folder, layout: Layout) -> Result<Self, CheckpointError> {
-        let path = folder.weights.clone();
-        let files = if folder.is_sharded() {
-            open_shards(&path)?
+    pub(crate) fn open(path: &Path, layout: Layout) -> Result<Self, CheckpointError> {
+        let files = if is_index(path) {
+            open_shards(path)?
         } else {
-            vec![TensorFile::open(&path)?]
+            vec![TensorFile::open(path)?]
         };
         let mut places = HashMap::new();
+        let mut wrapper = None;
         for (i, file) in files.iter().enumerate() {
             for (j, entry) in file.entries.iter().enumerate() {
-                let name = layout.strip_prefix(&entry.name);
-                if !layout.ignores(name) && places.insert(name.to_owned(), (i, j)).is_some() {
+                let mut name = entry.name.as_str();
+                while let Some((found, rest)) = WRAPPERS
+                    .into_iter()
+                    .find_map(|prefix| Some((prefix, name.strip_prefix(prefix)?)))
+                {
+                    (wrapper, name) = (wrapper.or(Some(found)), rest);
+                }
+                let name = layout.strip_prefix(name);
+                if !layout.is_buffer(name) && places.insert(name.to_owned(), (i, j)).is_some() {
                     return Err(file.problem(entry, TensorProblem::Twice));
                 }
             }
         }
         Ok(Self {
-            path,
+            path: path.to_owned(),
             files,
             places,
+            wrapper,
         })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// A tensor by its name without prefix.
@@ -56,15 +74,64 @@ impl Weights {
         Some((&self.files[file], &self.files[file].entries[entry]))
     }
 
-    /// Checks that the files have exactly these tensors, and reads nothing: it ends at the first that is not right.
+    pub(crate) fn precision(&self) -> Option<Precision> {
+        let mut all = self.places.keys().map(|name| self.get(name)?.1.precision());
+        let first = all.next()??;
+        all.all(|other| other == Some(first)).then_some(first)
+    }
+
+    /// That names had prefixes of a wrapper, if they had.
+    pub(crate) fn note_of_prefixes(&self) -> Option<String> {
+        let path = self.path.display();
+        let note = |prefix| format!("{path}: names begin with {prefix}; they are read without it");
+        self.wrapper.map(note)
+    }
+
+    /// Whether the model is tied, as its tensors say: a head with the embedding's numbers is the embedding, and one of
+    /// the two is enough. Afterwards, what is to be read is there by its name.
+    ///
+    /// A model that is said to have a head of its own has it, whatever its numbers.
+    pub(crate) fn settle_tied(
+        &mut self,
+        layout: Layout,
+        config: &GptConfig,
+    ) -> Result<bool, CheckpointError> {
+        let (embedding, head) = layout.embedding_and_head();
+        let (has_embedding, has_head) = (
+            self.places.contains_key(embedding),
+            self.places.contains_key(head),
+        );
+        if !config.tied || !has_head {
+            return Ok(config.tied);
+        }
+        if has_embedding {
+            let shape = [config.vocab_size, config.emb_dim];
+            let tensor = |name| self.get(name).expect("it is there");
+            let (embedding, head) = (tensor(embedding), tensor(head));
+            for (file, entry) in [embedding, head] {
+                file.check(entry, &shape)?;
+            }
+            if !TensorFile::read_equal(embedding, head)? {
+                return Ok(false);
+            }
+        }
+        if let Some(place) = self.places.remove(head) {
+            self.places.entry(embedding.to_owned()).or_insert(place);
+        }
+        Ok(true)
+    }
+
+    /// Checks that the files have these tensors, and reads nothing: it ends at the first that is not right.
+    /// Of Hugging Face's, what else there is, is of other heads or parts, and returned in a line for the reader.
     ///
     /// When it returns, the model is no larger than the files, and memory may be allocated for it.
     pub(crate) fn check(
         &self,
-        tensors: impl Iterator<Item = FileTensor>,
-    ) -> Result<(), CheckpointError> {
+        layout: Layout,
+        config: &GptConfig,
+    ) -> Result<Option<String>, CheckpointError> {
         let mut seen = BTreeSet::new();
-        for tensor in tensors {
+        for tensor in layout.tensors(config) {
             let name = tensor.name;
             let Some((file, entry)) = self.get(&name) else {
                 return Err(in_tensor(&self.path, &name)(TensorProblem::Missing));
@@ -72,15 +139,33 @@ impl Weights {
             file.check(entry, &tensor.shape)?;
             seen.insert(name);
         }
-        let unexpected = self
-            .places
-            .keys()
-            .filter(|name| !seen.contains(*name))
-            .min();
-        match unexpected.and_then(|name| self.get(name)) {
-            Some((file, entry)) => Err(file.problem(entry, TensorProblem::Unexpected)),
-            None => Ok(()),
+        let others = self.places.keys().filter(|name| !seen.contains(*name));
+        let mut others: Vec<&str> = others.map(String::as_str).collect();
+        others.sort_unstable();
+        match others.first().and_then(|name| self.get(name)) {
+            Some((file, entry)) if layout == Layout::Book => {
+                Err(file.problem(entry, TensorProblem::Unexpected))
+            }
+            found => Ok(found.map(|_| self.note_of_others(&others))),
         }
+    }
+
+    fn note_of_others(&self, others: &[&str]) -> String {
+        const SHOWN: usize = 3;
+        let names = others
+            .iter()
+            .take(SHOWN)
+            .map(|name| Quoted::text(name).to_string());
+        let more = if others.len() > SHOWN {
+            " and others"
+        } else {
+            ""
+        };
+        format!(
+            "{}: not of this model, and not read: {}{more}",
+            self.path.display(),
+            names.collect::<Vec<_>>().join(", ")
+        )
     }
 }
 
@@ -88,7 +173,7 @@ impl Weights {
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a weight_map")]
 struct Index {
-    weight_map: Pairs<String>,
+    weight_map: BTreeMap<String, String>,
 }
 
 /// Opens the shards of an index, each of which must hold what the index says, no more and no less.
@@ -97,16 +182,14 @@ fn open_shards(index: &Path) -> Result<Vec<TensorFile>, CheckpointError> {
     let text = read_small(index, MOST_INDEX_BYTES)?;
     let Index { weight_map } =
         serde_json::from_str(&text).map_err(|e| problem(ConfigProblem::NotJson(e.into())))?;
-    if let Some(name) = weight_map.duplicate() {
-        return Err(problem(ConfigProblem::Duplicate(Quoted::text(name))));
-    }
     let mut shards: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (tensor, shard) in &weight_map.0 {
-        if !is_plain_name(shard) {
+    for (tensor, shard) in &weight_map {
+        let name = shard.strip_prefix("./").unwrap_or(shard);
+        if !is_plain_name(name) {
             let shard_name = TensorProblem::ShardName(Quoted::text(shard));
             return Err(in_tensor(index, tensor)(shard_name));
         }
-        shards.entry(shard).or_default().insert(tensor);
+        shards.entry(name).or_default().insert(tensor);
     }
     if shards.is_empty() {
         return Err(problem(ConfigProblem::Missing("weight_map")));

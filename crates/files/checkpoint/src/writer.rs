@@ -1,17 +1,20 @@
 //! Writing a safetensors file: tensors sorted by name, one metadata entry, so that equal weights make equal bytes.
 //!
-//! It refuses what it would refuse to read: a name that is there twice, more dimensions than a reader takes, and numbers that are not finite, or aren't when they are rounded to the file's precision.
+//! It refuses what it would refuse to read: a name that is there twice, a header that is too long, and numbers that are not finite, or aren't when they are rounded to the file's precision.
 
-use std::fmt::{self, Write as _};
+use std::collections::HashMap;
+use std::fmt;
 use std::io::Write as _;
 use std::path::Path;
 
 use atomic_file::replace;
 use ndarray::{ArrayViewD, CowArray, IxDyn};
+use safetensors::tensor::{Metadata, TensorInfo};
 
 use crate::error::{CheckpointError, FormatProblem, TensorProblem, in_file, in_tensor, io};
-use crate::header::{METADATA, MOST_HEADER_BYTES, parse};
 use crate::precision::Precision;
+use crate::shown::{JsonProblem, Quoted};
+use crate::tensor_file::{METADATA, MOST_HEADER_BYTES};
 
 /// A tensor to be written, whose numbers are made when its turn comes: in the order of the names.
 pub struct LazyTensor<'a> {
@@ -46,7 +49,7 @@ pub(crate) fn write(
     precision: Precision,
 ) -> Result<(), CheckpointError> {
     items.sort_by(|a, b| a.name.cmp(&b.name));
-    let (header, data) = header(&items, precision);
+    let header = header(&items, precision).map_err(in_file(path))?;
     let header_bytes = header.len() as u64;
     if header_bytes > MOST_HEADER_BYTES {
         return Err(in_file(path)(FormatProblem::HeaderTooLong {
@@ -54,7 +57,6 @@ pub(crate) fn write(
             limit: MOST_HEADER_BYTES,
         }));
     }
-    parse(path, header.as_bytes(), data)?;
     replace(path, |out| {
         let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(io(path, "write"));
         write(&header_bytes.to_le_bytes())?;
@@ -104,27 +106,31 @@ fn write_numbers(
     Ok(())
 }
 
-/// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8, and the bytes of all tensors.
-fn header(items: &[LazyTensor<'_>], precision: Precision) -> (String, u64) {
-    // transformers wants to know which framework's layout it is.
-    let mut header = format!(r#"{{"{METADATA}":{{"format":"pt"}}"#);
-    let mut begin = 0;
-    for item in items {
-        let end = begin + item.shape.iter().product::<usize>() * precision.bytes();
-        let name = serde_json::to_string(&item.name).expect("a string is JSON");
-        let (dtype, shape) = (precision.dtype(), &item.shape);
-        let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
-        write!(
-            header,
-            r#",{name}:{{"dtype":"{dtype}","shape":[{}],"data_offsets":[{begin},{end}]}}"#,
-            sizes.join(",")
-        )
-        .expect("writing to a string can't fail");
-        begin = end;
+/// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8.
+fn header(items: &[LazyTensor<'_>], precision: Precision) -> Result<String, FormatProblem> {
+    let twins = items.windows(2).find(|pair| pair[0].name == pair[1].name);
+    let twice = twins.map(|pair| &pair[0]);
+    if let Some(item) = twice.or(items.iter().find(|item| item.name == METADATA)) {
+        return Err(FormatProblem::Duplicate(Quoted::text(&item.name)));
     }
-    header.push('}');
+    let mut end = 0;
+    let tensor = |item: &LazyTensor<'_>| {
+        let begin = end;
+        end += item.shape.iter().product::<usize>() * precision.bytes();
+        let info = TensorInfo {
+            dtype: precision.dtype(),
+            shape: item.shape.clone(),
+            data_offsets: (begin, end),
+        };
+        (item.name.clone(), info)
+    };
+    // transformers wants to know which framework's layout it is.
+    let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    let metadata = Metadata::new(Some(format), items.iter().map(tensor).collect())
+        .map_err(|e| FormatProblem::Header(JsonProblem::new(&e)))?;
+    let mut header = serde_json::to_string(&metadata).expect("names and numbers are JSON");
     while !header.len().is_multiple_of(8) {
         header.push(' ');
     }
-    (header, begin as u64)
+    Ok(header)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use checkpoint::load_config;
+use checkpoint::{CheckpointError, ModelFolder, load_config};
 use clap::Args;
 use gpt::{GptConfig, thousands};
 use serde::Serialize;
@@ -82,7 +82,12 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
         return show(args, preset.name().to_owned(), &preset.model);
     }
     let path = model::asked(asked)?;
-    let (config, folder) = model::read(&path, |folder| Ok(load_config(folder)?))?;
+    let (config, folder) = model::read(&path, |folder| match ModelFolder::open(folder) {
+        Ok(model) => Ok(*model.config()),
+        // A configuration without weights is a model that may be.
+        Err(CheckpointError::Folder { .. }) => Ok(load_config(folder)?),
+        Err(error) => Err(error.into()),
+    })?;
     let name = asked.unwrap_or(&folder).display().to_string();
     if !args.json {
         ModelName(asked.is_none().then_some(folder)).tell();
@@ -120,7 +125,9 @@ fn report(name: String, config: &GptConfig) -> Result<Report> {
             bf16: 2 * parameters,
             int8: parameters,
             training: parameters.saturating_mul(16),
-            kv_cache: 8 * config.n_layers * config.context_length * config.emb_dim,
+            kv_cache: [8, config.n_layers, config.context_length, config.emb_dim]
+                .into_iter()
+                .fold(1, usize::saturating_mul),
         },
         tensors: tensors(config),
     })
@@ -138,7 +145,7 @@ fn tensors(config: &GptConfig) -> Vec<Tensor> {
             Some(rest) => Tensor {
                 name: format!("trf_blocks.{{i}}.{rest}"),
                 shape,
-                parameters: config.n_layers * parameters,
+                parameters: config.n_layers.saturating_mul(parameters),
             },
             None => Tensor {
                 name,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use checkpoint::{load_config, load_model};
+use checkpoint::ModelFolder;
 use clap::Args;
 use gpt::GptModel;
 
@@ -29,28 +29,30 @@ impl ModelArgs {
 /// Finds the model at `path`, or the newest run, and reads what it is.
 pub(crate) fn find(path: Option<&Path>) -> Result<Found> {
     let asked = asked(path)?;
-    let (vocabulary, folder) = read(&asked, |folder| {
-        Vocabulary::of_model(folder, load_config(folder)?.vocab_size)
+    let ((model, vocabulary), folder) = read(&asked, |folder| {
+        let model = ModelFolder::open(folder)?;
+        let vocabulary = Vocabulary::of_model(folder, model.config().vocab_size)?;
+        Ok((model, vocabulary))
     })?;
     Ok(Found {
         name: ModelName(path.is_none().then_some(folder)),
-        asked,
+        model,
         vocabulary,
     })
 }
 
 /// A model that is there; its weights haven't been read.
 pub(crate) struct Found {
-    /// What the user named, or the newest run.
-    asked: PathBuf,
     pub(crate) name: ModelName,
     pub(crate) vocabulary: Vocabulary,
+    /// Open, so that it can be loaded even if its run has deleted this checkpoint since.
+    model: ModelFolder,
 }
 
 impl Found {
     /// Loads the model.
     pub(crate) fn load(&self) -> Result<GptModel> {
-        Ok(read(&self.asked, load)?.0)
+        load(&self.model)
     }
 }
 
@@ -85,12 +87,12 @@ impl ModelName {
     }
 }
 
-/// Loads the model in a folder, if it fits the memory.
-pub(crate) fn load(folder: &Path) -> Result<GptModel> {
-    let config = load_config(folder)?;
-    config.validate()?;
-    check_model(&config, &config.weights_memory()?)?;
-    Ok(load_model(folder)?)
+/// Loads a model, if it fits the memory, and tells what its reader should know.
+pub(crate) fn load(model: &ModelFolder) -> Result<GptModel> {
+    model.notes().iter().for_each(|line| note(line));
+    let config = model.config();
+    check_model(config, &config.weights_memory()?)?;
+    Ok(model.load()?)
 }
 
 #[cfg(test)]

@@ -35,14 +35,6 @@ fn tensors_of_another_model() {
     fs::copy(other.path().join(FILE), folder.weights()).unwrap();
     folder.is_refused(FILE, &["h.1.ln_1.weight", "missing"]);
 
-    let deeper = GptConfig {
-        n_layers: 3,
-        ..SMALL
-    };
-    save_hugging_face(&small_model(deeper), other.path(), Default::default(), &[]).unwrap();
-    fs::copy(other.path().join(FILE), folder.weights()).unwrap();
-    folder.is_refused(FILE, &["h.2.", "unexpected"]);
-
     save_book(&small_model(SMALL), other.path()).unwrap();
     fs::copy(other.path().join(FILE), folder.weights()).unwrap();
     folder.is_refused(FILE, &["wte.weight", "missing"]);
@@ -91,19 +83,6 @@ fn weights_of_other_types() {
         |header| header.replace("F32", "I32"),
         &["\"transformer.", "I32", "F32, F16 or BF16"],
     );
-    // Two 4-byte numbers as one of 8 bytes: the shapes no longer fit either way.
-    for dtype in ["F64", "I64"] {
-        let entry = format!(r#"{{"dtype":"{dtype}","shape":[1],"data_offsets":[0,8]}}"#);
-        let file = join(format!(r#"{{"a":{entry}}}"#).as_bytes(), &[0; 8]);
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.safetensors");
-        fs::write(&path, file).unwrap();
-        let message = load_tensors(&path).unwrap_err().to_string();
-        assert!(
-            message.contains("\"a\"") && message.contains(dtype),
-            "{message}"
-        );
-    }
 }
 
 #[test]
@@ -181,6 +160,8 @@ fn an_index_reaches_no_other_folder_and_agrees_with_its_shards() {
 
     write(&good);
     load_model(folder.path()).unwrap();
+    write(&good.replace("one.", "./one."));
+    load_model(folder.path()).unwrap();
     let file = "model.safetensors.index.json";
     let last = "\"transformer.wte.weight\":\"one.safetensors\"";
     for shard in [
@@ -189,7 +170,7 @@ fn an_index_reaches_no_other_folder_and_agrees_with_its_shards() {
         "..",
         "",
         "a/b",
-        "./one.safetensors",
+        "./../one.safetensors",
     ] {
         write(&good.replacen(last, &format!("\"transformer.wte.weight\":{shard:?}"), 1));
         folder.is_refused(file, &["transformer.wte.weight", "same folder"]);
@@ -199,8 +180,6 @@ fn an_index_reaches_no_other_folder_and_agrees_with_its_shards() {
         "one.safetensors",
         &["transformer.wte.weight", "index does not place it"],
     );
-    write(&good.replacen(last, &format!("{last},{last}"), 1));
-    folder.is_refused(file, &["transformer.wte.weight", "twice"]);
     write(&good.replacen(last, &format!("{last},\"ghost\":\"one.safetensors\""), 1));
     folder.is_refused("one.safetensors", &["ghost", "missing"]);
     for text in [

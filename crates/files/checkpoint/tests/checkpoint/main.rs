@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
+mod folder_forms;
 mod hostile_config;
 mod hostile_header;
 mod hostile_weights;

@@ -75,11 +75,9 @@ fn half_precisions_round_to_the_nearest() {
         let folder = tempfile::tempdir().unwrap();
         save_hugging_face(&model, folder.path(), precision, &[]).unwrap();
         let loaded = load_model(folder.path()).unwrap();
-        for ((name, x), (_, y)) in model
-            .named_parameters()
-            .iter()
-            .zip(loaded.named_parameters())
-        {
+        let loaded_parameters = loaded.named_parameters();
+        assert_eq!(model.named_parameters().len(), loaded_parameters.len());
+        for ((name, x), (_, y)) in model.named_parameters().iter().zip(loaded_parameters) {
             for (x, y) in x.iter().zip(&y) {
                 let half_a_step = x.abs().max(1e-4) * 0.5f32.powi(bits);
                 assert!(
@@ -159,22 +157,14 @@ fn scalars_empty_arrays_and_odd_names_survive() {
 fn what_could_not_be_read_again_is_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tensors");
-    let (scalar, deep) = (ArrayD::zeros(IxDyn(&[])), ArrayD::zeros(IxDyn(&[1; 33])));
-    let named = |name: &str, array: &ArrayD<f32>| (name.to_owned(), array.clone());
-    for (tensors, problem) in [
-        (
-            vec![named("a", &scalar), named("a", &scalar)],
-            "\"a\" twice",
-        ),
-        (
-            vec![named("__metadata__", &scalar)],
-            "\"__metadata__\" twice",
-        ),
-        (vec![named("deep", &deep)], "at most 32 sizes"),
+    let scalar = ArrayD::<f32>::zeros(IxDyn(&[]));
+    for (names, problem) in [
+        (vec!["a", "a"], "\"a\" twice"),
+        (vec!["__metadata__"], "\"__metadata__\" twice"),
     ] {
-        let views = tensors
-            .iter()
-            .map(|(name, array)| (name.clone(), array.view()));
+        let views = names
+            .into_iter()
+            .map(|name| (name.to_owned(), scalar.view()));
         let error = save_tensors(&path, views).unwrap_err().to_string();
         assert!(error.contains(problem), "{error}");
         assert!(!path.exists(), "{problem}");

@@ -1,5 +1,6 @@
 //! A new run: its folder, its data, a model that is new or comes from a folder.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use atomic_file::write_atomically;
-use checkpoint::load_config;
+use checkpoint::ModelFolder;
 use gpt::{GptConfig, GptModel};
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
@@ -69,7 +70,7 @@ pub(crate) fn start(said: &Table, options: &TrainOptions, saves: bool) -> Result
 
 /// What the model of a run is like that begins with a folder's weights.
 pub(crate) fn base(path: &Path) -> Result<Base> {
-    let model = load_config(path)?;
+    let model = *ModelFolder::open(path)?.config();
     let vocabulary = Vocabulary::of_model(path, model.vocab_size)?;
     Ok(Base { model, vocabulary })
 }
@@ -88,7 +89,7 @@ pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<
     let options = &settings.options;
     let mut rng = TorchRng::manual_seed(options.seed).with_build(options.dropout_build);
     let model = match &options.init_from {
-        Some(path) => with_config(&model::load(path)?, settings.model)?,
+        Some(path) => with_config(&model::load(&ModelFolder::open(path)?)?, settings.model)?,
         None => new_model(settings.model, &mut rng)?,
     };
     let trainer = Trainer::new(
@@ -159,9 +160,15 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
 /// The same weights in a model of `config`, which differs in dropout at most.
 fn with_config(model: &GptModel, config: GptConfig) -> Result<GptModel> {
     let mut ours = GptModel::zeros(config)?;
-    let weights = model.named_parameters();
-    for ((_, mut place), (_, weight)) in ours.named_parameters_mut().into_iter().zip(weights) {
-        place.assign(&weight);
+    let mut weights: HashMap<_, _> = model.named_parameters().into_iter().collect();
+    for (name, mut place) in ours.named_parameters_mut() {
+        let weight = weights
+            .remove(&name)
+            .filter(|weight| weight.shape() == place.shape());
+        place.assign(&weight.with_context(|| format!("the model of --init-from has no {name}"))?);
+    }
+    if let Some(name) = weights.keys().min() {
+        bail!("the model of --init-from has {name}, which this run's has not");
     }
     Ok(ours)
 }

@@ -2,14 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ConfigProblem;
-use crate::book_config;
-use crate::error::{CheckpointError, in_config};
+use crate::error::CheckpointError;
 use crate::file::{folder_of, is_file};
-use crate::hugging_face_config;
-use crate::json::Fields;
-use crate::layout::Layout;
-use gpt::GptConfig;
 
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const GENERATION_CONFIG: &str = "generation_config.json";
@@ -27,35 +21,8 @@ const SAVE_AGAIN: &str = "a pickle, which is not read: in Python, AutoModelForCa
 const BOOK_AGAIN: &str = "a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model.pth\", weights_only=True), \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
 const STATE_AGAIN: &str = "a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model_and_optimizer.pth\", weights_only=True)[\"model_state_dict\"], \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
 
-/// The files of a model.
-pub(crate) struct Folder {
-    pub(crate) config: PathBuf,
-    /// A safetensors file or an index.
-    pub(crate) weights: PathBuf,
-}
-
-impl Folder {
-    /// The model at `path`: a folder, its config.json, its weights or the index of its shards.
-    pub(crate) fn find(path: &Path) -> Result<Self, CheckpointError> {
-        let config = config_of(path)?;
-        let weights = if path.is_dir() {
-            weights_in(path)?
-        } else if path == config {
-            weights_in(folder_of(path))?
-        } else {
-            path.to_owned()
-        };
-        Ok(Self { config, weights })
-    }
-
-    /// Whether the weights are said to be in shards.
-    pub(crate) fn is_sharded(&self) -> bool {
-        self.weights.extension().is_some_and(|e| e == "json")
-    }
-}
-
 /// The configuration of the model at `path`; of a file's, whether it is there shows when it is read.
-fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
+pub(crate) fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     if !path.is_dir() {
         refuse_pickle(path)?;
         return Ok(path.with_file_name(CONFIG));
@@ -68,7 +35,13 @@ fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     Err(lacks(path, "no config.json in this folder"))
 }
 
-fn weights_in(folder: &Path) -> Result<PathBuf, CheckpointError> {
+/// The weights of the model at `path`, a safetensors file or the index of shards.
+pub(crate) fn weights_of(path: &Path) -> Result<PathBuf, CheckpointError> {
+    let folder = match path.is_dir() {
+        true => path,
+        false if path.file_name().is_some_and(|name| name == CONFIG) => folder_of(path),
+        false => return Ok(path.to_owned()),
+    };
     for name in [WEIGHTS, INDEX] {
         let path = folder.join(name);
         if is_file(&path)? {
@@ -77,6 +50,11 @@ fn weights_in(folder: &Path) -> Result<PathBuf, CheckpointError> {
     }
     refuse_pickle_in(folder)?;
     Err(lacks(folder, "no model.safetensors in this folder"))
+}
+
+/// Whether weights are an index of shards.
+pub(crate) fn is_index(weights: &Path) -> bool {
+    weights.extension().is_some_and(|end| end == "json")
 }
 
 fn refuse_pickle_in(folder: &Path) -> Result<(), CheckpointError> {
@@ -97,28 +75,4 @@ fn lacks(folder: &Path, problem: &'static str) -> CheckpointError {
         path: folder.to_owned(),
         problem,
     }
-}
-
-/// Reads a configuration of either kind and checks it.
-pub(crate) fn read_config(file: &Path) -> Result<(Layout, GptConfig), CheckpointError> {
-    let fields = Fields::read(file)?;
-    let (layout, config) = if book_config::is_book(&fields) {
-        (Layout::Book, book_config::read(&fields)?)
-    } else {
-        (Layout::HuggingFace, hugging_face_config::read(&fields)?)
-    };
-    config
-        .validate()
-        .map_err(|e| in_config(file)(ConfigProblem::Model(e)))?;
-    Ok((layout, config))
-}
-
-/// Reads the configuration of the model at `path`: a folder, its config.json or its weights.
-///
-/// Whether a Hugging Face model is `tied` can depend on its weights too: [`load_model`](crate::load_model) looks.
-///
-/// # Errors
-/// If there is no config.json, or it describes no model, or one that this crate would compute wrongly.
-pub fn load_config(path: impl AsRef<Path>) -> Result<GptConfig, CheckpointError> {
-    Ok(read_config(&config_of(path.as_ref())?)?.1)
 }
