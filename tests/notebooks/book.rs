@@ -4,23 +4,34 @@ use std::fmt::Display;
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
+use anyhow::{Result, bail};
+
 use pictures::Picture;
 
-use crate::TrainingRun;
 use crate::printed::{Verdict, compare};
 use crate::torch_form;
 use crate::value::{Shown, Value};
+use crate::{Settings, TrainingRun};
 
 /// One notebook while it runs.
 pub struct Notebook {
-    text: Option<&'static str>,
-    training: TrainingRun,
-    since: Instant,
-    pub(crate) records: Vec<Record>,
-    pub(crate) left_out: Vec<LeftOut>,
+    settings: Settings,
+    since: Option<Instant>,
+    /// Each with the line of its call.
+    pub(crate) events: Vec<(u32, Event)>,
     pub(crate) ended: Option<String>,
-    /// Each with the line of its call; `None` where no page is asked for.
-    pub(crate) pictures: Option<Vec<(u32, Picture)>>,
+}
+
+/// What a call says.
+pub(crate) enum Event {
+    /// Its number and its title.
+    Section(String, String),
+    /// The path of a file, and how the item's first line begins.
+    Listing(String, String),
+    Picture(String, Option<Picture>),
+    LeftOut(LeftOut),
+    /// Its name, and its record if it has run.
+    Cell(String, Option<Record>),
 }
 
 /// What a record counts as.
@@ -37,8 +48,6 @@ pub enum Kind {
 /// What became of a cell.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The line of its call.
-    pub(crate) line: u32,
     /// What it counts as.
     pub kind: Kind,
     /// The comparison.
@@ -56,76 +65,76 @@ pub struct Record {
 /// Figures that a document prints and that are not compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
+    /// The number of their section.
+    pub section: String,
     /// Where they stand.
-    pub cell: &'static str,
+    pub cell: String,
     /// How many.
     pub figures: usize,
     /// Why.
-    pub why: &'static str,
+    pub why: String,
 }
 
 impl Notebook {
-    pub(crate) fn new(text: Option<&'static str>, training: TrainingRun, draws: bool) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
         Self {
-            text,
-            training,
-            since: Instant::now(),
-            records: Vec::new(),
-            left_out: Vec::new(),
+            settings,
+            since: now(),
+            events: Vec::new(),
             ended: None,
-            pictures: draws.then(Vec::new),
         }
     }
 
     /// The cells that follow belong to this section, by the document's own number and title.
-    ///
-    /// The outline reads both from the source.
-    pub fn section(&mut self, _number: &str, _title: &str) {
-        self.since = Instant::now();
+    #[track_caller]
+    pub fn section(&mut self, number: &str, title: &str) {
+        self.since = now();
+        self.say(Event::Section(number.to_owned(), title.to_owned()));
     }
 
-    /// `cargo xtask notebook` prints the item of the file `path` whose first line begins with `start`.
-    ///
-    /// The outline reads both from the source, and a test that there is such an item.
-    pub fn listing(&mut self, _path: &str, _start: &str) {}
+    /// The item of the file `path` whose first line begins with `start` is printed here.
+    #[track_caller]
+    pub fn listing(&mut self, path: &str, start: &str) {
+        self.say(Event::Listing(path.to_owned(), start.to_owned()));
+    }
 
     /// A picture of what was computed, for the notebook's page; costs nothing where no page is asked for.
     ///
     /// What only the picture needs is computed inside `picture`.
     #[track_caller]
-    pub fn draws(&mut self, _name: &str, picture: impl FnOnce() -> Picture) {
-        if let Some(pictures) = &mut self.pictures {
-            pictures.push((Location::caller().line(), picture()));
-        }
+    pub fn draws(&mut self, name: &str, picture: impl FnOnce() -> Picture) {
+        let picture = self.settings.draws.then(picture);
+        self.say(Event::Picture(name.to_owned(), picture));
     }
 
     /// The book's text, if it was given.
     pub fn the_verdict(&self) -> Option<&'static str> {
-        self.text
+        self.settings.text
     }
 
     /// How chapter 5's run was asked for.
     pub fn training(&self) -> &TrainingRun {
-        &self.training
+        &self.settings.training
     }
 
     /// The document prints this; the digits say how near the value must lie.
     #[track_caller]
-    pub fn prints(&mut self, _cell: &str, value: &(impl Shown + ?Sized), printed: &str) {
-        self.compare(Kind::Printed, value.value(), printed, None);
+    pub fn prints(&mut self, cell: &str, value: &(impl Shown + ?Sized), printed: &str) {
+        self.compare(cell, Kind::Printed, value.value(), printed, None);
     }
 
     /// As [`Self::prints`], within another tolerance, for a reason.
     #[track_caller]
     pub fn prints_within(
         &mut self,
-        _cell: &str,
+        cell: &str,
         value: &(impl Shown + ?Sized),
         printed: &str,
         tolerance: f64,
         why: &'static str,
     ) {
         self.compare(
+            cell,
             Kind::Printed,
             value.value(),
             printed,
@@ -135,77 +144,81 @@ impl Notebook {
 
     /// The document prints this, but no crate of ours computes it: compared, and not counted as ours.
     #[track_caller]
-    pub fn shows(&mut self, _cell: &str, value: &(impl Shown + ?Sized), printed: &str) {
-        self.compare(Kind::Shown, value.value(), printed, None);
+    pub fn shows(&mut self, cell: &str, value: &(impl Shown + ?Sized), printed: &str) {
+        self.compare(cell, Kind::Shown, value.value(), printed, None);
     }
 
     /// The same output as the last one printed, computed another way: compared with the same digits, not counted twice.
     #[track_caller]
-    pub fn again(&mut self, _cell: &str, value: &(impl Shown + ?Sized)) {
-        let printed = self
-            .records
-            .iter()
-            .rev()
-            .find_map(|record| record.printed.clone());
+    pub fn again(&mut self, cell: &str, value: &(impl Shown + ?Sized)) {
+        let mut events = self.events.iter().rev();
+        let printed = events.find_map(|(_, event)| match event {
+            Event::Cell(_, Some(record)) => record.printed.clone(),
+            _ => None,
+        });
         let printed = printed.unwrap_or_default();
-        self.compare(Kind::Own, value.value(), &printed, None);
+        self.compare(cell, Kind::Own, value.value(), &printed, None);
     }
 
     /// Figures that the document does not print itself, and where they come from: compared, not counted as printed.
     #[track_caller]
     pub fn known(
         &mut self,
-        _cell: &str,
+        cell: &str,
         value: &(impl Shown + ?Sized),
         figures: &str,
         _source: &str,
     ) {
-        self.compare(Kind::Own, value.value(), figures, None);
+        self.compare(cell, Kind::Own, value.value(), figures, None);
     }
 
     /// The array has this shape.
     #[track_caller]
     pub fn shape<S: ndarray::RawData, D: ndarray::Dimension>(
         &mut self,
-        _cell: &str,
+        cell: &str,
         array: &ndarray::ArrayBase<S, D>,
         shape: &[usize],
     ) {
         let sizes = |shape: &[usize]| format!("torch.Size({shape:?})");
         let fault = (array.shape() != shape).then(|| format!("expected {}", sizes(shape)));
-        self.own(fault, sizes(array.shape()));
+        self.own(cell, fault, sizes(array.shape()));
     }
 
     /// Both are the same, bit for bit.
     #[track_caller]
     pub fn agrees(
         &mut self,
-        _cell: &str,
+        cell: &str,
         one: &(impl Shown + ?Sized),
         other: &(impl Shown + ?Sized),
     ) {
         let (one, other) = (one.value(), other.value());
-        let fault = (one != other).then(|| "they differ".to_owned());
-        self.own(fault, torch_form::print(&one));
+        let agree = one == other;
+        let fault = (!agree).then(|| {
+            let [one, other] = [&one, &other].map(torch_form::print);
+            format!("they differ:\n{one}\n{other}")
+        });
+        self.own(cell, fault, agree.to_string());
     }
 
     /// It is refused, with this text in the error.
     #[track_caller]
-    pub fn refuses<T, E: Display>(&mut self, _cell: &str, result: Result<T, E>, text: &str) {
+    pub fn refuses<T, E: Display>(&mut self, cell: &str, result: Result<T, E>, text: &str) {
         let error = result.err().map(|error| error.to_string());
         let fault = match &error {
             Some(error) if error.contains(text) => None,
             Some(error) => Some(format!("expected `{text}`, but the error is `{error}`")),
             None => Some(format!("expected `{text}`, but there is no error")),
         };
-        self.own(fault, error.unwrap_or_default());
+        self.own(cell, fault, error.unwrap_or_default());
     }
 
     /// A bug of a document: what its code gives and what is right, both computed; they must differ.
     #[track_caller]
     pub fn erratum(
         &mut self,
-        _cell: &str,
+        cell: &str,
         bug: &str,
         wrong: &(impl Shown + ?Sized),
         remedy: &str,
@@ -214,6 +227,7 @@ impl Notebook {
         let (wrong, right) = (wrong.value(), right.value());
         let fault = (wrong == right).then(|| "the bug makes no difference".to_owned());
         self.own(
+            cell,
             fault,
             format!(
                 "{bug}:\n{}\n{remedy}:\n{}",
@@ -224,18 +238,32 @@ impl Notebook {
     }
 
     /// Figures of a cell that are not compared, and why.
-    pub fn leaves_out(&mut self, cell: &'static str, figures: usize, why: &'static str) {
-        self.left_out.push(LeftOut { cell, figures, why });
+    #[track_caller]
+    pub fn leaves_out(&mut self, cell: &str, figures: usize, why: &str) {
+        self.say(Event::LeftOut(LeftOut {
+            section: String::new(),
+            cell: cell.to_owned(),
+            figures,
+            why: why.to_owned(),
+        }));
     }
 
-    /// The cells that follow are not run, for this reason; the notebook returns.
-    pub fn ends(&mut self, why: impl Into<String>) {
-        self.ended = Some(why.into());
+    /// Unless `goes_on`, the cells that follow are not run, for this reason, which is no fault.
+    ///
+    /// # Errors
+    /// If the notebook ends here.
+    pub fn ends_unless(&mut self, goes_on: bool, why: &str) -> Result<()> {
+        if !goes_on {
+            self.ended = Some(why.to_owned());
+            bail!("{why}");
+        }
+        Ok(())
     }
 
     #[track_caller]
     fn compare(
         &mut self,
+        cell: &str,
         kind: Kind,
         value: Value,
         printed: &str,
@@ -247,44 +275,48 @@ impl Notebook {
             ..Verdict::default()
         });
         let why = within.map(|(_, why)| why);
-        self.record(
+        let record = Record {
             kind,
             verdict,
-            torch_form::print(&value),
-            Some(printed.to_owned()),
+            ours: torch_form::print(&value),
+            printed: Some(printed.to_owned()),
             why,
-        );
+            time: Duration::ZERO,
+        };
+        self.record(cell, record);
     }
 
     #[track_caller]
-    fn own(&mut self, fault: Option<String>, ours: String) {
+    fn own(&mut self, cell: &str, fault: Option<String>, ours: String) {
         let verdict = Verdict {
             faults: Vec::from_iter(fault),
             ..Verdict::default()
         };
-        self.record(Kind::Own, verdict, ours, None, None);
+        let record = Record {
+            kind: Kind::Own,
+            verdict,
+            ours,
+            printed: None,
+            why: None,
+            time: Duration::ZERO,
+        };
+        self.record(cell, record);
     }
 
     #[track_caller]
-    fn record(
-        &mut self,
-        kind: Kind,
-        verdict: Verdict,
-        ours: String,
-        printed: Option<String>,
-        why: Option<&'static str>,
-    ) {
-        let line = Location::caller().line();
-        let time = self.since.elapsed();
-        self.since = Instant::now();
-        self.records.push(Record {
-            line,
-            kind,
-            verdict,
-            ours,
-            printed,
-            why,
-            time,
-        });
+    fn record(&mut self, cell: &str, mut record: Record) {
+        let since = std::mem::replace(&mut self.since, now());
+        record.time = since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.say(Event::Cell(cell.to_owned(), Some(record)));
     }
+
+    #[track_caller]
+    fn say(&mut self, event: Event) {
+        self.events.push((Location::caller().line(), event));
+    }
+}
+
+/// The time, where there is a clock: WebAssembly alone has none.
+fn now() -> Option<Instant> {
+    (!cfg!(target_family = "wasm")).then(Instant::now)
 }

@@ -81,10 +81,11 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
             &mut rng,
         )?;
         write_run(&printout, [train_loss, val_loss], json.as_deref())?;
-        if build != TrainingRun::default().build {
-            book.ends("the book prints nothing of a run with this dropout");
-            return Ok(());
-        }
+        let as_in_the_book = build == TrainingRun::default().build;
+        book.ends_unless(
+            as_in_the_book,
+            "the book prints nothing of a run with this dropout",
+        )?;
         let rows = (epochs * train_loader.len() as u64).div_ceil(EVAL_FREQ) as usize;
         let printed = printed_losses("Train loss ", rows);
         book.prints_within(
@@ -119,10 +120,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         book.prints("In [27]", &texts.join("\n"), &printed.join("\n"));
         let printed: Vec<&str> = SAMPLE_IDS.lines().take(epochs as usize).collect();
         book.prints("In [27] in PyTorch", &samples, &printed.join("\n"));
-        if epochs < TrainingRun::EPOCHS {
-            book.ends("only the whole run is compared with what follows it");
-            return Ok(());
-        }
+        book.ends_unless(
+            epochs == TrainingRun::EPOCHS,
+            "only the whole run is compared with what follows it",
+        )?;
 
         book.section("5.3", "Decoding strategies to control randomness");
         let idx = text_to_token_ids(START_CONTEXT, &tokenizer);

@@ -6,7 +6,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::Result;
-use pictures::Picture;
 
 mod book;
 mod ch02;
@@ -19,22 +18,22 @@ mod ch04_exercises;
 mod ch05;
 mod ch05_exercises;
 mod ch05_training;
+mod contents;
 mod errata;
 mod literal;
 mod notes_self_attention;
 mod notes_transformer;
-mod outline;
 mod printed;
-mod select;
+mod source;
 pub mod text;
 mod torch_form;
 mod value;
 mod worksheet;
 
 pub use book::{Kind, LeftOut, Notebook, Record};
-pub use outline::{Cell, Item, Outline, item};
+pub use contents::{Cell, Outcome, Part};
 pub use printed::Verdict;
-pub use select::{Selection, select, test_name};
+pub use source::{item, tokens};
 pub use value::{Element, Shown, Value};
 
 /// A document of the book, as a program.
@@ -120,47 +119,28 @@ programs! {
     errata "errata" Errata "Bugs of the documents"
 }
 
-/// What became of a cell.
-#[derive(Clone, Debug)]
-pub enum Outcome {
-    /// It ran.
-    Ran(Record),
-    /// It was not reached, for a reason that is no fault.
-    Skipped(String),
-    /// It was not reached, or its line ran twice.
-    Lost(String),
-}
-
-/// A notebook that has run.
-pub struct Finished {
-    /// In the order of the outline's cells.
-    pub cells: Vec<(Cell, Outcome)>,
-    /// Figures that are not compared.
-    pub left_out: Vec<LeftOut>,
-    /// Each with the line of its call; none unless they were asked for.
-    pub pictures: Vec<(u32, Picture)>,
+/// What a run is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The book's text, if it is at hand.
+    pub text: Option<&'static str>,
+    /// How chapter 5's training is run.
+    pub training: TrainingRun,
+    /// Whether pictures are drawn.
+    pub draws: bool,
 }
 
 impl Program {
-    /// Its sections and cells.
-    ///
-    /// # Errors
-    /// The source does not keep to the form that [`Outline::read`] knows.
-    pub fn outline(&self) -> Result<Outline> {
-        Outline::read(self.source).map_err(|error| error.context(format!("notebook {}", self.name)))
+    /// Its parts as they stand in its source; no cell has run, because of `why`.
+    pub fn unrun(&self, why: &str) -> Vec<Part> {
+        let mut book = Notebook::new(Settings::default());
+        book.ended = Some(why.to_owned());
+        contents::contents(self.source, book, why)
     }
 
-    /// Runs it from top to bottom, drawing its pictures if `draws`; a panic or an error loses the cells that follow.
-    ///
-    /// # Errors
-    /// The source does not keep to the form that [`Outline::read`] knows.
-    pub fn run(
-        &self,
-        text: Option<&'static str>,
-        training: &TrainingRun,
-        draws: bool,
-    ) -> Result<Finished> {
-        let mut book = Notebook::new(text, training.clone(), draws);
+    /// Runs it from top to bottom; a panic or an error loses the cells that follow.
+    pub fn run(&self, settings: &Settings) -> Vec<Part> {
+        let mut book = Notebook::new(settings.clone());
         let result = catch_unwind(AssertUnwindSafe(|| (self.run)(&mut book)));
         let fault = match result {
             Ok(Ok(())) => "not reached".to_owned(),
@@ -171,48 +151,46 @@ impl Program {
                 format!("not reached: panicked: {}", message.unwrap_or("no message"))
             }
         };
-        let outline = self.outline()?;
-        let cells = outline.cells().map(|cell| {
-            let mut records = book
-                .records
-                .iter()
-                .filter(|record| record.line == cell.line);
-            let outcome = match (records.next(), records.next()) {
-                (Some(_), Some(_)) => Outcome::Lost("its line ran twice".to_owned()),
-                (Some(record), None) => Outcome::Ran(record.clone()),
-                (None, _) if cell.needs_text && text.is_none() => {
-                    Outcome::Skipped("needs the book's text".to_owned())
-                }
-                (None, _) => match &book.ended {
-                    Some(why) => Outcome::Skipped(why.clone()),
-                    None => Outcome::Lost(fault.clone()),
-                },
-            };
-            (cell.clone(), outcome)
-        });
-        Ok(Finished {
-            cells: cells.collect(),
-            left_out: book.left_out,
-            pictures: book.pictures.unwrap_or_default(),
-        })
+        contents::contents(self.source, book, &fault)
     }
+
+    /// The name of the test that runs a cell: `ch03::3.6.2::In [36]`.
+    pub fn test_name(&self, cell: &Cell) -> String {
+        format!("{}::{}::{}", self.name, cell.section, cell.name)
+    }
+}
+
+/// The cells among a notebook's parts.
+pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
+    parts.iter().filter_map(|part| match part {
+        Part::Cell(cell) => Some(cell),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::path::Path;
 
     use super::*;
 
     #[test]
-    fn every_listing_that_a_notebook_prints_is_there() {
+    fn listings_are_there_and_cells_have_a_section_and_a_name_of_their_own() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut names = HashSet::new();
         for program in PROGRAMS {
-            for part in program.outline().unwrap().items {
-                if let Item::Listing { path, start } = part {
-                    let source = std::fs::read_to_string(root.join(&path)).expect(&path);
-                    item(&source, &start).unwrap();
+            let parts = program.unrun("listed");
+            for part in &parts {
+                if let Part::Listing { path, start } = part {
+                    let source = std::fs::read_to_string(root.join(path)).expect(path);
+                    assert!(item(&source, start).is_some(), "{path}: {start}");
                 }
+            }
+            for cell in cells(&parts) {
+                let name = program.test_name(cell);
+                assert!(!cell.section.is_empty() && !cell.cell.is_empty(), "{name}");
+                assert!(names.insert(name.clone()), "two cells {name}");
             }
         }
     }
@@ -220,48 +198,34 @@ mod tests {
     #[test]
     fn an_error_loses_the_cells_that_follow_and_no_others() {
         fn run(book: &mut Notebook) -> Result<()> {
-            book.section("1", "One");
+            book.section(&["", "1"].concat(), "One");
             book.prints("a", &1usize, "1");
-            book.prints("b", &1usize, "2");
-            anyhow::ensure!(book.the_verdict().is_some(), "a reason");
+            let two = 2usize;
+            book.listing("x.rs", "fn x");
+            book.prints("b", &two, "1");
+            anyhow::ensure!(book.training().epochs == 0, "a reason");
             book.prints("c", &1usize, "1");
             Ok(())
         }
-        let source = include_str!("lib.rs");
-        let line =
-            |cell: &str| 1 + source.lines().position(|line| line.contains(cell)).unwrap() as u32;
-        let mut program = Program {
+        let program = Program {
             name: "x",
             title: "X",
             path: "x.rs",
-            source: "",
+            source: include_str!("lib.rs"),
             run,
             tier: Tier::Everyday,
         };
-        let numbered = format!(
-            "{}{}",
-            "\n".repeat(line("fn run(book: &mut Notebook)") as usize - 1),
-            &source[source.find("fn run(book").unwrap()..]
-        );
-        program.source = Box::leak(
-            numbered
-                .split("Ok(())")
-                .next()
-                .unwrap()
-                .to_owned()
-                .into_boxed_str(),
-        );
-        let outcomes: Vec<_> = program
-            .run(None, &TrainingRun::default(), false)
-            .unwrap()
-            .cells;
-        let faults = |index: usize| match &outcomes[index].1 {
+        let parts = program.run(&Settings::default());
+        let cells: Vec<&Cell> = cells(&parts).collect();
+        let faults = |index: usize| match &cells[index].outcome {
             Outcome::Ran(record) => record.verdict.faults.clone(),
             Outcome::Lost(fault) | Outcome::Skipped(fault) => vec![fault.clone()],
         };
-        assert_eq!(outcomes.len(), 3);
+        assert_eq!(cells.len(), 3);
+        assert_eq!(program.test_name(cells[0]), "x::1::a");
+        assert_eq!(cells[1].code, "let two = 2usize;\ntwo");
         assert_eq!(faults(0), Vec::<String>::new());
-        assert_eq!(faults(1), ["[]: printed 2, computed 1"]);
+        assert_eq!(faults(1), ["[]: printed 1, computed 2"]);
         assert_eq!(faults(2), ["not reached: a reason"]);
     }
 }

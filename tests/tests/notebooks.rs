@@ -6,43 +6,45 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use notebooks::{Finished, Outcome, PROGRAMS, Tier, TrainingRun, test_name, text};
+use notebooks::{Outcome, PROGRAMS, Part, Settings, Tier, cells, text};
 
 /// One notebook at a time.
 static RUNNING: Mutex<()> = Mutex::new(());
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::from_args();
-    let text = text::from_environment()
-        .as_deref()
-        .map(text::read)
-        .transpose()?;
+    let path = text::from_environment();
+    let settings = Settings {
+        text: path.as_deref().map(text::read).transpose()?,
+        ..Settings::default()
+    };
     let mut trials = Vec::new();
     for program in PROGRAMS {
-        let finished: Arc<OnceLock<Result<Finished, String>>> = Arc::default();
-        for (index, cell) in program.outline()?.cells().enumerate() {
-            let finished = Arc::clone(&finished);
+        let ran: Arc<OnceLock<Vec<Part>>> = Arc::default();
+        for (index, cell) in cells(&program.unrun("listed")).enumerate() {
+            let (ran, settings) = (Arc::clone(&ran), settings.clone());
+            let ignored =
+                program.tier == Tier::Long || (cell.needs_text && settings.text.is_none());
+            let name = program.test_name(cell);
             let run = move || {
-                let result = finished.get_or_init(|| {
+                let parts = ran.get_or_init(|| {
                     let _one = RUNNING.lock();
-                    program
-                        .run(text, &TrainingRun::default(), false)
-                        .map_err(|error| format!("{error:#}"))
+                    program.run(&settings)
                 });
-                verdict(&result.as_ref()?.cells[index].1)
+                verdict(cells(parts).nth(index).map(|cell| &cell.outcome))
             };
-            let ignored = program.tier == Tier::Long || (cell.needs_text && text.is_none());
-            trials.push(Trial::test(test_name(program, cell), run).with_ignored_flag(ignored));
+            trials.push(Trial::test(name, run).with_ignored_flag(ignored));
         }
     }
     Ok(libtest_mimic::run(&arguments, trials).exit_code())
 }
 
-fn verdict(outcome: &Outcome) -> Result<(), Failed> {
+fn verdict(outcome: Option<&Outcome>) -> Result<(), Failed> {
     match outcome {
-        Outcome::Ran(record) if record.verdict.faults.is_empty() => Ok(()),
-        Outcome::Ran(record) => Err(record.verdict.faults.join("\n").into()),
-        Outcome::Skipped(_) => Ok(()),
-        Outcome::Lost(fault) => Err(fault.into()),
+        Some(Outcome::Ran(record)) if record.verdict.faults.is_empty() => Ok(()),
+        Some(Outcome::Ran(record)) => Err(record.verdict.faults.join("\n").into()),
+        Some(Outcome::Skipped(_)) => Ok(()),
+        Some(Outcome::Lost(fault)) => Err(fault.into()),
+        None => Err("it is not in the notebook that ran".into()),
     }
 }

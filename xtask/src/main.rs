@@ -8,8 +8,11 @@ use std::process::{self, ExitCode};
 use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};
 
+mod digits;
+mod documents;
 mod notebook;
 mod page;
+mod select;
 mod tidy;
 mod torture;
 mod verify;

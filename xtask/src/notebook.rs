@@ -4,16 +4,18 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use notebooks::{Cell, Item, Outcome, Record, Selection, TrainingRun, item, select};
+use notebooks::{Cell, Outcome, Part, Record, Settings, item};
 
-use crate::page::{self, digits::Difference};
+use crate::digits::Difference;
+use crate::page;
+use crate::select::{HOW_LONG, Selection, select};
 use crate::verify::book_text;
 use crate::workspace::{print, root};
 
 /// What to print.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// A notebook (ch03), a section (3.6), a cell ("In [36]"), an exercise (ex3.2), or a part of a name.
+    /// A notebook (ch3), a section (3.6), a cell ("In [36]"), an exercise (ex3.2), a listing ("Listing 3.5"), an item (MultiHeadAttention), or a part of a name.
     filter: Option<String>,
     /// The book's text (the-verdict.txt), which some cells need; `$BOOK_TEXT` names it too.
     #[arg(long, value_name = "FILE")]
@@ -28,69 +30,87 @@ pub(crate) struct Options {
 /// # Errors
 /// Nothing was chosen, a file could not be read, or a cell did not run.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let text = book_text(options.book_text.as_deref())?;
+    let settings = Settings {
+        text: book_text(options.book_text.as_deref())?,
+        ..Settings::default()
+    };
     if let Some(folder) = &options.html {
-        return page::write(folder, options.filter.as_deref(), text);
+        return page::write(folder, options.filter.as_deref(), settings);
+    }
+    let chosen = select(options.filter.as_deref(), false)?;
+    for row in &chosen.rows {
+        print(&format!("{row}\n"))?;
     }
     let mut lost = 0;
-    for Selection { program, cells } in select(options.filter.as_deref(), false)? {
-        let outline = program.outline()?;
-        let finished = program.run(text, &TrainingRun::default(), false)?;
-        print(&format!("# {}\n", program.title))?;
-        let chosen = |cell: &Cell| cells.iter().any(|chosen| chosen.line == cell.line);
-        let mut outcomes = finished.cells.iter();
-        let (mut section, mut name) = (String::new(), String::new());
-        let mut listings = Vec::new();
-        for part in outline.items {
-            match part {
-                Item::Section { number, .. } => (section, listings) = (number, Vec::new()),
-                Item::Listing { path, start } => listings.push((path, start)),
-                Item::Picture { .. } => {}
-                Item::Cell(cell) => {
-                    let (_, outcome) = outcomes
-                        .next()
-                        .context("a cell of the outline has an outcome")?;
-                    let listings = std::mem::take(&mut listings);
-                    if !chosen(&cell) {
-                        continue;
-                    }
-                    if !section.is_empty() {
-                        print(&format!("\n## {section} {}\n", cell.title))?;
-                        section.clear();
-                    }
-                    if name != cell.cell {
-                        print(&format!("\n{}:", cell.cell))?;
-                    }
-                    print("\n")?;
-                    name.clone_from(&cell.cell);
-                    for (path, start) in listings {
-                        let source = std::fs::read_to_string(root().join(&path))
-                            .with_context(|| path.clone())?;
-                        let item = item(&source, &start)?;
-                        print(&indented(&format!(
-                            "// {path}
-{item}
-"
-                        )))?;
-                    }
-                    print(&indented(&cell.code))?;
-                    match outcome {
-                        Outcome::Ran(record) => print(&output(record))?,
-                        Outcome::Skipped(why) => print(&format!("({why})\n"))?,
-                        Outcome::Lost(fault) => {
-                            print(&format!("({fault})\n"))?;
-                            lost += 1;
-                        }
-                    }
-                }
-            }
-        }
+    for selection in &chosen.selections {
+        print(&format!("# {}\n", selection.program.title))?;
+        lost += print_cells(selection, &parts(selection, &settings))?;
         print("\n")?;
     }
     if lost > 0 {
         bail!("{lost} cells did not run");
     }
     Ok(())
+}
+
+/// What the notebook gives; one that is not run gives its code.
+pub(crate) fn parts(selection: &Selection, settings: &Settings) -> Vec<Part> {
+    match selection.runs {
+        true => selection.program.run(settings),
+        false => selection.program.unrun(&format!("not run: it {HOW_LONG}")),
+    }
+}
+
+/// Prints the chosen cells, and says how many did not run.
+fn print_cells(selection: &Selection, parts: &[Part]) -> Result<usize> {
+    let (mut lost, mut section, mut name) = (0, String::new(), "");
+    let mut listings = Vec::new();
+    for part in parts {
+        match part {
+            Part::Section { number, title } => {
+                section = format!("\n## {number} {title}\n");
+                listings.clear();
+            }
+            Part::Listing { path, start } => listings.push((path, start)),
+            Part::Picture { .. } | Part::LeftOut(_) => {}
+            Part::Cell(cell) if !selection.has(cell) => listings.clear(),
+            Part::Cell(cell) => {
+                print(&std::mem::take(&mut section))?;
+                if name != cell.cell {
+                    print(&format!("\n{}:", cell.cell))?;
+                }
+                name = &cell.cell;
+                print("\n")?;
+                for (path, start) in listings.drain(..) {
+                    print(&indented(&format!(
+                        "// {path}\n{}",
+                        listing(path, start)?.1
+                    )))?;
+                }
+                print(&text_of(cell))?;
+                lost += usize::from(matches!(cell.outcome, Outcome::Lost(_)));
+            }
+        }
+    }
+    Ok(lost)
+}
+
+/// The item of a listing, and the line where it begins.
+pub(crate) fn listing(path: &str, start: &str) -> Result<(usize, String)> {
+    let source = std::fs::read_to_string(root().join(path)).with_context(|| path.to_owned())?;
+    item(&source, start).with_context(|| format!("{path}: no item begins with `{start}`"))
+}
+
+fn text_of(cell: &Cell) -> String {
+    let about = match cell.about.as_str() {
+        "" => String::new(),
+        about => format!("{about}\n\n"),
+    };
+    let output = match &cell.outcome {
+        Outcome::Ran(record) => output(record),
+        Outcome::Skipped(why) | Outcome::Lost(why) => format!("({why})\n"),
+    };
+    about + &indented(&cell.code) + &output
 }
 
 /// What was computed, and what the document prints where any digit differs.
@@ -109,12 +129,7 @@ fn output(record: &Record) -> String {
 
 /// Code stands four columns in, so that output is told from it; a blank line ends it.
 fn indented(code: &str) -> String {
-    let lines = code.lines().map(|line| {
-        if line.is_empty() {
-            String::new()
-        } else {
-            format!("    {line}")
-        }
-    });
-    lines.collect::<Vec<_>>().join("\n") + "\n\n"
+    let lines = code.lines().map(|line| format!("    {line}"));
+    let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n") + "\n\n"
 }

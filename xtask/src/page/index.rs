@@ -3,17 +3,17 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use notebooks::{Item, PROGRAMS, Program, Tier};
+use notebooks::{PROGRAMS, Part, Program, Tier, cells};
 use pictures::html;
 use pictures::html::escape;
 
-use super::documents::Row;
 use super::{Book, STYLE, anchor, file_name};
+use crate::documents::Row;
 
 /// The whole page; what a page that `exists` not has is named without a link.
 ///
 /// # Errors
-/// An outline can't be read, or an item of the map is nowhere.
+/// An item of the map is nowhere.
 pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> Result<String> {
     let link = |program: &Program, id: &str, text: &str| {
         if exists(program) {
@@ -35,28 +35,26 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> Result<Str
     );
     let mut figures = String::new();
     body += "<h2 id=\"sections\">Sections</h2>\n";
-    for program in PROGRAMS
-        .iter()
-        .filter(|program| program.tier != Tier::Errata)
-    {
+    let notebooks = book.unrun.iter();
+    for (program, parts) in notebooks.filter(|(program, _)| program.tier != Tier::Errata) {
         writeln!(body, "<h3>{}</h3>\n<ul>", link(program, "", program.title))?;
-        for part in program.outline()?.items {
+        for part in parts {
             match part {
-                Item::Section { number, title } => {
+                Part::Section { number, title } => {
                     let name = format!("{number} {title}");
                     writeln!(
                         body,
                         "<li>{}</li>",
-                        link(program, &format!("#{}", anchor('s', &[&number])), &name)
+                        link(program, &format!("#{}", anchor('s', &[number])), &name)
                     )?;
                 }
-                Item::Picture { name, .. } => {
-                    let place = format!("#{}", anchor('p', &[&name]));
+                Part::Picture { name, .. } => {
+                    let place = format!("#{}", anchor('p', &[name]));
                     writeln!(
                         figures,
                         "<li>{} ({})</li>",
-                        link(program, &place, &name),
-                        program.name
+                        link(program, &place, name),
+                        escape(program.title)
                     )?;
                 }
                 _ => {}
@@ -64,12 +62,13 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> Result<Str
         }
         body += "</ul>\n";
     }
-    let cells = |row: &Row| {
-        let cells = row.cells.iter().map(|(program, name)| {
-            let outline = program.outline().unwrap_or_default();
-            let cell = outline
-                .cells()
-                .find(|cell| [&cell.cell, &cell.name, &cell.section].contains(&name));
+    let links = |row: &Row| {
+        let links = row.cells.iter().map(|(program, name)| {
+            let mut all = book
+                .unrun
+                .iter()
+                .filter(|(other, _)| other.name == program.name);
+            let cell = all.find_map(|(_, parts)| cells(parts).find(|cell| cell.is_called(name)));
             let place = cell.map(|cell| format!("#{}", anchor('c', &[&cell.section, &cell.name])));
             link(
                 program,
@@ -77,7 +76,7 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> Result<Str
                 &format!("{} {name}", program.name),
             )
         });
-        cells.collect::<Vec<_>>().join(", ")
+        links.collect::<Vec<_>>().join(", ")
     };
     let mut table = |id: &str, title: &str, rows: Vec<(String, &Row)>| -> Result<()> {
         writeln!(
@@ -95,7 +94,7 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> Result<Str
                 "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>",
                 escape(&name),
                 items.join(", "),
-                cells(row)
+                links(row)
             )?;
         }
         body += "</table></div>\n";
@@ -127,26 +126,14 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> Result<Str
         "<h2 id=\"figures\">Figures</h2>\n<ul>\n{figures}</ul>"
     )?;
     body += "<h2 id=\"errata\">Errata</h2>\n<p class=\"dim\">Where a document is wrong; those that compute run beside the right code.</p>\n<ul>\n";
-    let computed = PROGRAMS.iter().find(|program| program.tier == Tier::Errata);
     for erratum in &book.errata {
-        let at_home = computed.filter(|program| {
-            program
-                .outline()
-                .is_ok_and(|outline| outline.cells().any(|cell| cell.section == erratum.number))
-        });
-        let name = match at_home {
-            Some(program) => link(
-                program,
-                &format!("#{}", anchor('s', &[&erratum.number])),
-                &erratum.number,
-            ),
-            None => erratum
-                .places
-                .iter()
-                .find_map(|(name, _)| PROGRAMS.iter().find(|program| program.name == *name))
-                .map_or(erratum.number.clone(), |program| {
-                    link(program, "#errata", &erratum.number)
-                }),
+        let number = &erratum.number;
+        let mut homes = erratum.places.iter();
+        let home = homes.find_map(|(name, _)| PROGRAMS.iter().find(|it| it.name == *name));
+        let name = match (book.computes(number), home) {
+            (Some(place), _) => format!("<a href=\"{place}\">{number}</a>"),
+            (None, Some(program)) => link(program, "#errata", number),
+            (None, None) => number.clone(),
         };
         writeln!(
             body,

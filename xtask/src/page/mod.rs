@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use notebooks::{Finished, Outcome, PROGRAMS, Program, Tier, TrainingRun, select};
+use notebooks::{Outcome, PROGRAMS, Part, Program, Settings, Tier, cells};
 
+use crate::documents;
+use crate::select::{HOW_LONG, select};
 use crate::workspace::{print, root};
 
-pub(crate) mod digits;
-mod documents;
-mod highlight;
 mod index;
 mod notebook;
 
@@ -17,42 +16,43 @@ mod notebook;
 ///
 /// # Errors
 /// Nothing was chosen, a file could not be read or written, or a cell did not run.
-pub(crate) fn write(folder: &Path, filter: Option<&str>, text: Option<&'static str>) -> Result<()> {
-    let mut chosen: Vec<&str> = match filter {
-        Some("errata") => Vec::new(),
-        filter => select(filter, false)?
-            .iter()
-            .map(|selection| selection.program.name)
-            .collect(),
+pub(crate) fn write(folder: &Path, filter: Option<&str>, settings: Settings) -> Result<()> {
+    // The index names a long notebook, too, and the others refer to the errata.
+    let chosen = match filter {
+        None | Some("errata") => Vec::new(),
+        Some(_) => select(filter, false)?.selections,
     };
-    chosen.push("errata"); // which the others refer to
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let book = Book {
         to_root: way_to_root(folder)?,
         map: documents::map()?,
         errata: documents::errata()?,
+        unrun: PROGRAMS.iter().map(|it| (it, it.unrun(""))).collect(),
+    };
+    let settings = Settings {
+        draws: true,
+        ..settings
     };
     let mut lost = 0;
     for program in PROGRAMS {
-        let named = chosen.contains(&program.name);
-        // The index names a long notebook, too.
-        let in_index = filter.is_none() && program.tier == Tier::Long;
-        if !named && !in_index {
+        let selection = chosen.iter().find(|it| it.program.name == program.name);
+        let runs = match program.tier {
+            Tier::Everyday => filter.is_none() || selection.is_some(),
+            Tier::Long => selection.is_some_and(|selection| selection.runs),
+            Tier::Errata => true,
+        };
+        if !runs && filter.is_some() && selection.is_none() {
             continue;
         }
-        let finished = if named {
-            program.run(text, &TrainingRun::default(), true)?
-        } else {
-            not_run(program)?
+        let parts = match runs {
+            true => program.run(&settings),
+            false => program.unrun(&format!("not run: it {HOW_LONG}")),
         };
-        let lost_cells = finished
-            .cells
-            .iter()
-            .filter(|(_, outcome)| matches!(outcome, Outcome::Lost(_)));
+        let lost_cells = cells(&parts).filter(|cell| matches!(cell.outcome, Outcome::Lost(_)));
         lost += lost_cells.count();
         save(
             &folder.join(file_name(program)),
-            &notebook::page(program, &finished, &book)?,
+            &notebook::page(program, &parts, &book)?,
         )?;
     }
     let exists = |program: &Program| folder.join(file_name(program)).exists();
@@ -69,6 +69,8 @@ struct Book {
     to_root: String,
     map: Vec<documents::Row>,
     errata: Vec<documents::Erratum>,
+    /// All notebooks as they stand in their sources.
+    unrun: Vec<(&'static Program, Vec<Part>)>,
 }
 
 impl Book {
@@ -78,6 +80,18 @@ impl Book {
             "<a class=\"source\" href=\"{}{path}#L{line}\">{path}:{line}</a>",
             self.to_root
         )
+    }
+
+    /// Where the bug of this number is computed, if it computes.
+    fn computes(&self, number: &str) -> Option<String> {
+        let mut errata = self.unrun.iter().filter(|(it, _)| it.tier == Tier::Errata);
+        let place = |program| format!("{}#{}", file_name(program), anchor('s', &[number]));
+        errata.find_map(|(program, parts)| {
+            let mut cells = cells(parts);
+            cells
+                .any(|cell| cell.section == number)
+                .then(|| place(program))
+        })
     }
 
     /// A link to an item's documentation.
@@ -105,23 +119,6 @@ fn anchor(kind: char, parts: &[&str]) -> String {
     };
     let names = parts.iter().map(|part| part.chars().map(plain).collect());
     format!("{kind}-{}", names.collect::<Vec<String>>().join("-"))
-}
-
-/// The code of a notebook that takes minutes, without what it gives.
-fn not_run(program: &Program) -> Result<Finished> {
-    let why = format!(
-        "not run, as it takes minutes: cargo xtask notebook --html DIR {}",
-        program.name
-    );
-    let cells = program.outline()?.cells().cloned().collect::<Vec<_>>();
-    Ok(Finished {
-        cells: cells
-            .into_iter()
-            .map(|cell| (cell, Outcome::Skipped(why.clone())))
-            .collect(),
-        left_out: Vec::new(),
-        pictures: Vec::new(),
-    })
 }
 
 /// From `folder`, which exists, up to what it shares with the repository, and down to it.
@@ -157,9 +154,15 @@ const STYLE: &str = ".keyword{color:var(--keyword)}.type{color:var(--type)}.text
 .outputs>div{min-width:0}.outputs pre{background:none}\
 h4{margin:.5rem 0 0;font-size:.85rem;color:var(--dim);font-weight:600}\
 .erratum{border-left:4px solid var(--text);padding:.1rem .8rem;margin:.8rem 0;background:var(--panel)}\
-.fault{color:#c22;font-weight:600}nav ol{list-style:none;padding:0;columns:20rem}nav li{margin:.15rem 0}\
-a.source{font-weight:400;font-size:.8rem}.table{overflow-x:auto}\
-@media print{nav,.skip{display:none}}";
+.fault{color:#c22;font-weight:600}nav ol{list-style:none;padding:0;margin:0}nav li{margin:.15rem 0}\
+a.source{font-weight:400;font-size:.8rem}.table{overflow-x:auto}.next{margin:1.5rem 0}\
+.book>div{min-width:0}h2,h3,section div[id]{scroll-margin-top:3.5rem}\
+.book>nav{position:sticky;top:0;z-index:1;background:var(--paper);font-size:.85rem}\
+@media(max-width:60rem){.book>nav{overflow-x:auto;border-bottom:1px solid var(--line);padding:.4rem 0}\
+.book>nav ol{display:flex;gap:1rem;white-space:nowrap}}\
+@media(min-width:60rem){.book{display:grid;grid-template-columns:15rem minmax(0,1fr);gap:2rem;align-items:start}\
+.book>nav{max-height:100vh;overflow-y:auto;padding:1rem 0}}\
+@media print{nav,.skip,.next{display:none}.book{display:block}}";
 
 #[cfg(test)]
 mod tests {

@@ -2,73 +2,50 @@
 
 use std::fmt::Write;
 
-use anyhow::{Context, Result};
-use notebooks::{Cell, Finished, Item, Kind, Outcome, PROGRAMS, Program, Record, item};
+use anyhow::Result;
+use notebooks::{
+    Cell, Kind, LeftOut, Outcome, PROGRAMS, Part, Program, Record, Tier, cells, tokens,
+};
 use pictures::html;
 use pictures::html::escape;
 
-use super::digits::Difference;
-use super::documents::{Erratum, Row};
-use super::highlight::highlight;
 use super::{Book, STYLE, anchor, file_name};
-use crate::workspace::root;
+use crate::digits::Difference;
+use crate::documents::{Erratum, Row};
+use crate::notebook::listing;
 
-/// The whole page.
+/// The whole page of a notebook with these parts, run or not.
 ///
 /// # Errors
-/// A listing's file can't be read, or the outline does not fit what ran.
-pub(super) fn page(program: &Program, finished: &Finished, book: &Book) -> Result<String> {
-    let outline = program.outline()?;
-    let mut body = format!("<h1>{}</h1>\n", escape(program.title));
-    body += &neighbours(program);
-    let sections: Vec<(&str, &str)> = outline
-        .items
+/// A listing's file can't be read.
+pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<String> {
+    let sections: Vec<(&str, &str)> = parts
         .iter()
         .filter_map(|part| match part {
-            Item::Section { number, title } => Some((number.as_str(), title.as_str())),
+            Part::Section { number, title } => Some((number.as_str(), title.as_str())),
             _ => None,
         })
         .collect();
-    body += "<nav aria-label=\"Sections\"><ol>\n";
-    for (number, title) in &sections {
-        let id = anchor('s', &[number]);
-        writeln!(
-            body,
-            "<li><a href=\"#{id}\">{} {}</a></li>",
-            escape(number),
-            escape(title)
-        )?;
-    }
-    body += "</ol></nav>\n";
-    let here = |erratum: &&Erratum, cell: Option<&str>| {
-        let mut places = erratum.places.iter();
-        places.any(|(name, at)| *name == program.name && at.as_deref() == cell)
-    };
-    // An erratum stands at its cell or section, if there is one of that name.
-    let named = |name: &str| {
-        outline
-            .cells()
-            .any(|cell| cell.cell == name || cell.section == name)
-    };
-    let of_all = book.errata.iter().filter(|erratum| {
-        let mut places = erratum.places.iter();
-        places.any(|(name, at)| *name == program.name && !at.as_deref().is_some_and(named))
-    });
-    let of_all: String = of_all.map(erratum).collect();
-    if !of_all.is_empty() {
-        body += &format!("<h2 id=\"errata\">Errata of the document</h2>\n{of_all}");
-    }
-
-    let mut outcomes = finished.cells.iter();
-    let (mut open, mut previous) = (false, String::new());
-    for part in &outline.items {
+    let errata_of_all = errata_without_place(program, parts, book);
+    let mut body = contents(program, &sections, !errata_of_all.is_empty());
+    write!(
+        body,
+        "<div>\n<h1>{}</h1>\n<p class=\"dim\">Each output is what the Rust code above it computes, \
+         written as PyTorch writes it.</p>\n",
+        escape(program.title)
+    )?;
+    let (mut place, mut previous, mut file) = (0, "", "");
+    for part in parts {
+        if !matches!(part, Part::Listing { .. }) {
+            file = "";
+        }
         match part {
-            Item::Section { number, title } => {
-                if open {
-                    body += "</section>\n";
+            Part::Section { number, title } => {
+                if place > 0 {
+                    body += &end_of_section(program, &sections, place - 1);
                 }
-                open = true;
-                previous.clear();
+                place += 1;
+                previous = "";
                 let id = anchor('s', &[number]);
                 writeln!(
                     body,
@@ -76,137 +53,161 @@ pub(super) fn page(program: &Program, finished: &Finished, book: &Book) -> Resul
                     escape(number),
                     escape(title)
                 )?;
-                body += &documentation(program, number, book)?;
-                let errata = book
-                    .errata
-                    .iter()
-                    .filter(|erratum| here(erratum, Some(number)));
-                body.extend(errata.map(erratum));
+                body += &documentation(program, number, parts, book)?;
+                body += &errata(program, number, book);
             }
-            Item::Listing { path, start } => {
-                let source =
-                    std::fs::read_to_string(root().join(path)).with_context(|| path.clone())?;
-                let line = source
-                    .lines()
-                    .position(|line| line.trim_start().starts_with(start.as_str()));
-                let link = book.source(path, line.map_or(1, |line| line + 1));
-                writeln!(
-                    body,
-                    "<h3 id=\"{}\">Listing {link}</h3>",
-                    anchor('l', &[path, start])
-                )?;
-                writeln!(
-                    body,
-                    "<pre tabindex=\"0\"><code>{}</code></pre>",
-                    highlight(&item(&source, start)?)
-                )?;
-            }
-            Item::Picture { name, line, code } => {
-                let picture = finished.pictures.iter().find(|(at, _)| at == line);
-                writeln!(
-                    body,
-                    "<h3 id=\"{}\">{} {}</h3>",
-                    anchor('p', &[name]),
-                    escape(name),
-                    book.source(program.path, *line as usize)
-                )?;
-                match picture {
-                    Some((_, picture)) => body += &html::figure(picture),
-                    None => body += "<p class=\"dim\">not drawn: its cells were not run</p>\n",
-                }
-                writeln!(
-                    body,
-                    "<details><summary>How it is drawn</summary><pre tabindex=\"0\"><code>{}</code></pre></details>",
-                    highlight(code)
-                )?;
-            }
-            Item::Cell(cell) => {
-                let (_, outcome) = outcomes
-                    .next()
-                    .context("a cell of the outline has an outcome")?;
-                let id = anchor('c', &[&cell.section, &cell.name]);
-                let link = book.source(program.path, cell.line as usize);
-                if previous == cell.cell {
-                    writeln!(body, "<div id=\"{id}\">")?;
-                } else {
+            Part::Listing { path, start } => {
+                let (line, item) = listing(path, start)?;
+                // Items of one file stand together.
+                if file != path.as_str() {
+                    let id = anchor('l', &[path, start]);
                     writeln!(
                         body,
-                        "<div id=\"{id}\">\n<h3>{} {link}</h3>",
-                        escape(&cell.cell)
+                        "<h3 id=\"{id}\">Listing {}</h3>",
+                        book.source(path, line)
                     )?;
-                    let errata = book
-                        .errata
-                        .iter()
-                        .filter(|erratum| here(erratum, Some(&cell.cell)));
-                    body.extend(errata.map(erratum));
                 }
-                previous.clone_from(&cell.cell);
-                body += &cell_html(cell, outcome);
+                file = path;
+                body += &code(&item);
+            }
+            Part::Picture {
+                name,
+                line,
+                code: drawing,
+                picture,
+            } => {
+                let id = anchor('p', &[name]);
+                let link = book.source(program.path, *line as usize);
+                writeln!(body, "<h3 id=\"{id}\">{} {link}</h3>", escape(name))?;
+                body += &match picture {
+                    Some(picture) => html::figure(picture),
+                    None => "<p class=\"dim\">not drawn: its cells were not run</p>\n".to_owned(),
+                };
+                body += &folded("How it is drawn", &code(drawing));
+            }
+            Part::Cell(cell) => {
+                let id = anchor('c', &[&cell.section, &cell.name]);
+                writeln!(body, "<div id=\"{id}\">")?;
+                if previous != cell.cell {
+                    let link = book.source(program.path, cell.line as usize);
+                    writeln!(body, "<h3>{} {link}</h3>", escape(&cell.cell))?;
+                    body += &errata(program, &cell.cell, book);
+                }
+                previous = &cell.cell;
+                body += &cell_html(cell);
                 body += "</div>\n";
+            }
+            Part::LeftOut(LeftOut {
+                cell, figures, why, ..
+            }) => writeln!(
+                body,
+                "<p class=\"dim\">{}: {figures} figures left out: {}</p>",
+                escape(cell),
+                escape(why)
+            )?,
+        }
+    }
+    if place > 0 {
+        body += &end_of_section(program, &sections, place - 1);
+    }
+    if !errata_of_all.is_empty() {
+        body += &format!("<h2 id=\"errata\">Errata of the document</h2>\n{errata_of_all}");
+    }
+    body += "</div>\n";
+    Ok(html::page(
+        program.title,
+        STYLE,
+        &format!("<div class=\"book\">\n{body}</div>\n"),
+    ))
+}
+
+/// The list that stays in sight: the index, the notebooks before and after, and the sections.
+fn contents(program: &Program, sections: &[(&str, &str)], errata: bool) -> String {
+    let place = PROGRAMS.iter().position(|it| it.name == program.name);
+    let place = place.unwrap_or(0);
+    let mut list =
+        "<nav aria-label=\"Contents\"><ol>\n<li><a href=\"index.html\">All notebooks</a></li>\n"
+            .to_owned();
+    let mut item = |link: &str, text: String| {
+        list += &format!("<li><a href=\"{link}\">{}</a></li>\n", escape(&text));
+    };
+    let mut neighbour = |other: Option<&Program>, arrow: &str| {
+        if let Some(other) = other {
+            item(&file_name(other), format!("{arrow} {}", other.title));
+        }
+    };
+    neighbour(
+        place.checked_sub(1).and_then(|place| PROGRAMS.get(place)),
+        "←",
+    );
+    neighbour(PROGRAMS.get(place + 1), "→");
+    for (number, title) in sections {
+        item(
+            &format!("#{}", anchor('s', &[number])),
+            format!("{number} {title}"),
+        );
+    }
+    if errata {
+        item("#errata", "Errata of the document".to_owned());
+    }
+    list + "</ol></nav>\n"
+}
+
+/// The link to the next section, and to sections between that are a notebook of their own.
+fn end_of_section(program: &Program, sections: &[(&str, &str)], place: usize) -> String {
+    let numbers = |section: &str| -> Vec<u32> {
+        let numbers = section.split('.').map(|part| part.parse().unwrap_or(0));
+        numbers.collect()
+    };
+    let mut links = Vec::new();
+    let (here, next) = (sections[place].0, sections.get(place + 1));
+    for long in PROGRAMS.iter().filter(|it| it.tier == Tier::Long) {
+        for part in long.unrun("") {
+            if let Part::Section { number, title } = part
+                && numbers(&number) > numbers(here)
+                && next.is_some_and(|(next, _)| numbers(&number) < numbers(next))
+                && program.name != long.name
+            {
+                let link = format!("{}#{}", file_name(long), anchor('s', &[&number]));
+                links.push((link, format!("{number} {title}, a page of its own")));
             }
         }
     }
-    if open {
-        body += "</section>\n";
+    match next {
+        Some((number, title)) => {
+            let link = format!("#{}", anchor('s', &[number]));
+            links.push((link, format!("{number} {title}")));
+        }
+        None => {
+            let mut others = PROGRAMS.iter().skip_while(|it| it.name != program.name);
+            let next = others.nth(1);
+            links.extend(next.map(|next| (file_name(next), next.title.to_owned())));
+        }
     }
-    for left_out in &finished.left_out {
-        writeln!(
-            body,
-            "<p class=\"dim\">Left out: {}, {} figures: {}</p>",
-            escape(left_out.cell),
-            left_out.figures,
-            escape(left_out.why)
-        )?;
-    }
-    Ok(html::page(program.title, STYLE, &body))
-}
-
-/// The index, the notebook before and the one after.
-fn neighbours(program: &Program) -> String {
-    let place = PROGRAMS
-        .iter()
-        .position(|other| other.name == program.name)
-        .unwrap_or(0);
-    let link = |other: Option<&Program>, word: &str| {
-        other.map_or(String::new(), |other| {
-            format!(
-                " · <a href=\"{}\">{word}: {}</a>",
-                file_name(other),
-                escape(other.name)
-            )
-        })
-    };
-    let before = place.checked_sub(1).and_then(|place| PROGRAMS.get(place));
-    format!(
-        "<nav aria-label=\"Notebooks\"><p><a href=\"index.html\">All notebooks</a>{}{}</p></nav>\n",
-        link(before, "before"),
-        link(PROGRAMS.get(place + 1), "after")
-    )
+    let links = links.iter().map(|(link, name)| {
+        format!(
+            "<p class=\"next\"><a href=\"{link}\">Next: {}</a></p>\n",
+            escape(name)
+        )
+    });
+    links.collect::<String>() + "</section>\n"
 }
 
 /// Links to what the map names beside this section's cells.
-fn documentation(program: &Program, section: &str, book: &Book) -> Result<String> {
-    let outline = program.outline()?;
-    let in_section = |name: &String| {
-        outline.cells().any(|cell| {
-            cell.section == section && [&cell.cell, &cell.name, &cell.section].contains(&name)
-        })
+fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) -> Result<String> {
+    let is_chapter = program.name.starts_with("ch0") && !program.name.contains('_');
+    let in_section = |name: &str| {
+        let mut cells = cells(parts).filter(|cell| cell.section == section);
+        cells.any(|cell| cell.is_called(name))
     };
     // Rows without cells belong to the chapter's section of their number.
-    let here = |row: &Row| {
-        program.name.starts_with("ch0")
-            && !program.name.contains('_')
-            && row.section.split(' ').next() == Some(section)
+    let here = |row: &&Row| {
+        let of_chapter = is_chapter && row.section.split(' ').next() == Some(section);
+        let mut cells = row.cells.iter();
+        of_chapter || cells.any(|(of, cell)| of.name == program.name && in_section(cell))
     };
-    let rows = book.map.iter().filter(|row| {
-        here(row)
-            || row
-                .cells
-                .iter()
-                .any(|(of, cell)| of.name == program.name && in_section(cell))
-    });
     let mut links: Vec<String> = Vec::new();
-    for item in rows.flat_map(|row| &row.items) {
+    for item in book.map.iter().filter(here).flat_map(|row| &row.items) {
         let link = book.item(item)?;
         if !links.contains(&link) {
             links.push(link);
@@ -215,36 +216,53 @@ fn documentation(program: &Program, section: &str, book: &Book) -> Result<String
     Ok(if links.is_empty() {
         String::new()
     } else {
-        format!("<p class=\"dim\">Documentation: {}</p>\n", links.join(", "))
+        format!(
+            "<p class=\"dim\">Documentation, after <code>cargo docs</code>: {}</p>\n",
+            links.join(", ")
+        )
     })
 }
 
-fn erratum(erratum: &Erratum) -> String {
+/// The errata of this document's cell or section.
+fn errata(program: &Program, name: &str, book: &Book) -> String {
+    let here = |erratum: &&Erratum| {
+        let mut places = erratum.places.iter();
+        places.any(|(of, at)| *of == program.name && at.as_deref() == Some(name))
+    };
+    book.errata
+        .iter()
+        .filter(here)
+        .map(|it| erratum(it, book))
+        .collect()
+}
+
+/// Those of this document that stand at none of its cells and sections.
+fn errata_without_place(program: &Program, parts: &[Part], book: &Book) -> String {
+    let named = |name: &str| cells(parts).any(|cell| cell.cell == name || cell.section == name);
+    let of_all = |erratum: &&Erratum| {
+        let mut places = erratum.places.iter();
+        places.any(|(of, at)| *of == program.name && !at.as_deref().is_some_and(named))
+    };
+    book.errata
+        .iter()
+        .filter(of_all)
+        .map(|it| erratum(it, book))
+        .collect()
+}
+
+fn erratum(erratum: &Erratum, book: &Book) -> String {
     let text = |text: &str| {
         let parts = text.split('`').map(escape).enumerate();
-        parts
-            .map(|(index, part)| {
-                if index % 2 == 1 {
-                    format!("<code>{part}</code>")
-                } else {
-                    part
-                }
-            })
-            .collect::<String>()
+        let parts = parts.map(|(index, part)| match index % 2 {
+            1 => format!("<code>{part}</code>"),
+            _ => part,
+        });
+        parts.collect::<String>()
     };
     let number = &erratum.number;
-    let computed = PROGRAMS
-        .iter()
-        .find(|program| program.name == "errata")
-        .and_then(|program| program.outline().ok())
-        .is_some_and(|outline| outline.cells().any(|cell| cell.section == *number));
-    let name = if computed {
-        format!(
-            "<a href=\"errata.html#{}\">Erratum {number}</a>",
-            anchor('s', &[number])
-        )
-    } else {
-        format!("Erratum {number}")
+    let name = match book.computes(number) {
+        Some(link) => format!("<a href=\"{link}\">Erratum {number}</a>"),
+        None => format!("Erratum {number}"),
     };
     format!(
         "<aside class=\"erratum\"><p><strong>{name}</strong> ({}): {}</p><p>Right: {}</p></aside>\n",
@@ -254,61 +272,60 @@ fn erratum(erratum: &Erratum) -> String {
     )
 }
 
-/// The code, the output beside the printed one, and the verdict.
-fn cell_html(cell: &Cell, outcome: &Outcome) -> String {
-    let code = format!(
-        "<pre tabindex=\"0\"><code>{}</code></pre>\n",
-        highlight(&cell.code)
-    );
-    code + &match outcome {
+/// What it shows and why, the code, the output beside the printed one, and the verdict.
+fn cell_html(cell: &Cell) -> String {
+    let about = match cell.about.as_str() {
+        "" => String::new(),
+        about => format!("<p>{}</p>\n", escape(about)),
+    };
+    let output = match &cell.outcome {
         Outcome::Ran(record) => output(record),
         Outcome::Skipped(why) => format!("<p class=\"dim\">{}</p>\n", escape(why)),
         Outcome::Lost(fault) => format!("<p class=\"fault\">{}</p>\n", escape(fault)),
-    }
+    };
+    about + &code(&cell.code) + &output
 }
 
+/// Rust in colours.
+fn code(code: &str) -> String {
+    let mut html = "<pre tabindex=\"0\"><code>".to_owned();
+    for (at, kind) in tokens(code) {
+        let text = escape(&code[at]);
+        html += &match kind {
+            "" => text,
+            kind => format!("<span class=\"{kind}\">{text}</span>"),
+        };
+    }
+    html + "</code></pre>\n"
+}
+
+fn folded(summary: &str, html: &str) -> String {
+    format!("<details><summary>{summary}</summary>{html}</details>\n")
+}
+
+/// Both outputs where a digit differs; else one, with the document's form of it folded away.
 fn output(record: &Record) -> String {
-    let block = |name: &str, html: &str| {
-        format!("<div><h4>{name}</h4><pre tabindex=\"0\">{html}</pre></div>\n")
-    };
-    let mut html = String::from("<div class=\"outputs\">\n");
+    let pre = |html: &str| format!("<pre tabindex=\"0\">{html}</pre>\n");
+    let mut html = "<div class=\"outputs\">\n".to_owned();
+    let verdict = &record.verdict;
     match &record.printed {
-        None => html += &block("computed", &escape(&record.ours)),
+        None => html += &pre(&escape(&record.ours)),
         Some(printed) => {
-            let mut difference = Difference::of(&record.ours, printed);
-            if record.verdict.faults.is_empty() && difference.is_form_alone() {
-                difference = Difference::default();
+            let difference = Difference::of(&record.ours, printed);
+            if difference.is_none() || (verdict.faults.is_empty() && difference.is_form_alone()) {
+                html += &pre(&escape(&record.ours));
+                if record.ours.trim() != printed.trim() {
+                    html += &folded("as the document prints it", &pre(&escape(printed)));
+                }
+            } else {
+                let [ours, theirs] = difference.html(&record.ours, printed);
+                html += &format!("<div><h4>computed</h4>{}</div>\n", pre(&ours));
+                html += &format!("<div><h4>the document prints</h4>{}</div>\n", pre(&theirs));
             }
-            let [ours, theirs] = difference.html(&record.ours, printed);
-            html += &block("computed", &ours);
-            html += &block("the document prints", &theirs);
         }
     }
     html += "</div>\n";
-    let verdict = &record.verdict;
-    let mut about = match record.kind {
-        _ if verdict.figures == 0 => String::new(),
-        Kind::Printed => "compared".to_owned(),
-        Kind::Shown => "compared, by ndarray alone".to_owned(),
-        Kind::Own => "compared, not counted as printed".to_owned(),
-    };
-    if verdict.figures > 0 {
-        let figures = if verdict.figures == 1 {
-            "figure"
-        } else {
-            "figures"
-        };
-        about = format!("{} {figures} {about}", verdict.figures);
-    }
-    if verdict.difference > 0.0 {
-        about += &format!(
-            "; the largest difference is {:.1e}, allowed {:.1e}",
-            verdict.difference, verdict.allowed
-        );
-    }
-    if let Some(why) = record.why {
-        about += &format!("; looser than the printed digits: {why}");
-    }
+    let about = about_comparison(record);
     if !about.is_empty() {
         html += &format!("<p class=\"dim\">{}</p>\n", escape(&about));
     }
@@ -316,4 +333,35 @@ fn output(record: &Record) -> String {
         html += &format!("<p class=\"fault\">FAIL {}</p>\n", escape(fault));
     }
     html
+}
+
+/// How many values were compared with what, and how near they are.
+fn about_comparison(record: &Record) -> String {
+    let verdict = &record.verdict;
+    if verdict.figures == 0 {
+        return String::new();
+    }
+    let values = match verdict.figures {
+        1 => "value is".to_owned(),
+        count => format!("{count} values are"),
+    };
+    let mut about = match record.kind {
+        Kind::Printed => format!("{values} compared with the document's"),
+        Kind::Shown => {
+            format!("{values} compared with the document's; ndarray alone computes this")
+        }
+        Kind::Own => {
+            format!("{values} compared, and not counted, as the document doesn't print this here")
+        }
+    };
+    if verdict.difference > 0.0 {
+        about += &format!(
+            "; the furthest is {:.1e} off, and its digits allow {:.1e}",
+            verdict.difference, verdict.allowed
+        );
+    }
+    if let Some(why) = record.why {
+        about += &format!("; looser than the printed digits: {why}");
+    }
+    about
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use notebooks::{PROGRAMS, Program};
+use notebooks::{PROGRAMS, Program, cells};
 
 use super::read;
 use crate::workspace::{crate_folder, files_below};
@@ -22,12 +22,7 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
             let mut programs = Vec::new();
             for (program, cell) in names.iter().filter_map(|name| cell(name)) {
                 programs.push(program);
-                let known = |part: &notebooks::Cell| {
-                    [&part.cell, &part.name, &part.section]
-                        .iter()
-                        .any(|name| *name == cell)
-                };
-                if !program.outline()?.cells().any(known) {
+                if !cells(&program.unrun("")).any(|known| known.is_called(cell)) {
                     faults.push(format!("{at}: there is no cell `{} {cell}`", program.name));
                 }
             }

@@ -46,7 +46,7 @@ impl Difference {
     }
 
     /// Whether nothing but the form differs, given that the values agree: a list for a table, say.
-    pub(super) fn is_form_alone(&self) -> bool {
+    pub(crate) fn is_form_alone(&self) -> bool {
         self.other_form
     }
 
@@ -62,7 +62,7 @@ impl Difference {
     }
 
     /// Both outputs as HTML, with marks.
-    pub(super) fn html(&self, ours: &str, printed: &str) -> [String; 2] {
+    pub(crate) fn html(&self, ours: &str, printed: &str) -> [String; 2] {
         [
             marked(ours, &self.of_ours),
             marked(printed, &self.of_printed),

@@ -1,5 +1,6 @@
 //! What docs/book-map.md and docs/errata.md say of a cell: the items to read about, the listing's number, the document's error.
 
+use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -13,10 +14,43 @@ pub(super) struct Row {
     pub(super) section: String,
     /// The listing's number in the book, or nothing.
     pub(super) listing: String,
+    /// The column that names the items.
+    pub(super) rust: String,
     /// Paths of items.
     pub(super) items: Vec<String>,
     /// Of which notebook, and its cell, its section or its check.
     pub(super) cells: Vec<(&'static Program, String)>,
+}
+
+impl Row {
+    /// Whether these words name it: a section's number, `Listing 3.5`, an item.
+    pub(super) fn is_called(&self, words: &str) -> bool {
+        let lower = words.to_lowercase();
+        if let Some(number) = lower.strip_prefix("listing ") {
+            return self
+                .listing
+                .to_lowercase()
+                .split(", ")
+                .any(|it| it == number);
+        }
+        let mut numbers = self.section.split([',', ' ']);
+        let is_named =
+            |item: &String| item == words || item.split("::").skip(1).any(|it| it == words);
+        numbers.any(|number| number == words && number.contains('.'))
+            && !self.section.starts_with("exercise")
+            || (self.listing == words && !words.contains('.'))
+            || self.items.iter().any(is_named)
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listing = match self.listing.as_str() {
+            "" => String::new(),
+            number => format!(", listing {number}"),
+        };
+        write!(f, "{}{listing}: {}", self.section, self.rust)
+    }
 }
 
 /// A row of the errata.
@@ -37,9 +71,9 @@ pub(super) fn map() -> Result<Vec<Row>> {
         let [first, middle @ .., _] = columns.as_slice() else {
             return None;
         };
-        let listing = match middle {
-            [listing, _] => listing.trim_matches('`').to_owned(),
-            _ => String::new(),
+        let (listing, rust) = match middle {
+            [listing, rust] => (listing.trim_matches('`').to_owned(), rust.clone()),
+            _ => (String::new(), middle.concat()),
         };
         let line = columns.join(" ");
         let names: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
@@ -51,6 +85,7 @@ pub(super) fn map() -> Result<Vec<Row>> {
         Some(Row {
             section: first.clone(),
             listing,
+            rust,
             items: names
                 .iter()
                 .filter(|name| name.contains("::"))
