@@ -51,7 +51,11 @@ fn train_steps(build: Build) {
     let mut rng = TorchRng::manual_seed(123).with_build(build);
     let mut model = GptModel::new(CONFIG, &mut rng).expect("a valid configuration");
     let mut grads = GptModel::zeros(CONFIG).expect("a valid configuration");
-    let mut optimizer = AdamW::new(AdamWConfig::default(), &CONFIG).expect("a valid configuration");
+    let settings = AdamWConfig {
+        lr: 1e-3,
+        ..AdamWConfig::default()
+    };
+    let mut optimizer = AdamW::new(settings, &model).expect("a valid configuration");
     for step in 0..20 {
         grads.fill_zero();
         let (inputs, targets) = (ids(2, 64, step), ids(2, 64, step + 1));
@@ -59,7 +63,7 @@ fn train_steps(build: Build) {
             .loss_and_grads(&inputs, &targets, 1.0, &mut rng, &mut grads)
             .expect("ids of the vocabulary");
         let norm = clip_grad_norm(&mut grads, 1.0);
-        optimizer.step(&mut model, &mut grads, 1e-3, 1.0);
+        optimizer.step(&mut model, &mut grads);
         println!(
             "{build} step {step}: loss {:08x} norm {:016x}",
             loss.to_bits(),

@@ -131,7 +131,7 @@ fn resume(run: &Path) {
     if let Err(error) = read_settings(&checkpoint) {
         told(&error);
     }
-    match Trainer::resume(&checkpoint, config(), &MODEL, loader(), None) {
+    match Trainer::resume(&checkpoint, config(), MODEL, loader(), None) {
         Err(error) => told(&error),
         Ok(mut trainer) => {
             if let Err(error) = trainer.run(None, &mut |_| ControlFlow::Continue(())) {

@@ -70,7 +70,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
         book.section("5.2", "Training an LLM");
         book.listing("crates/train/src/simple.rs", "pub fn train_model_simple(");
-        let mut optimizer = AdamW::new(AdamWConfig::default(), &config)?;
+        let mut optimizer = AdamW::new(AdamWConfig::default(), &model)?;
         let loaders = (&train_loader, &val_loader);
         let (history, printout) = train(
             &mut model,
@@ -210,8 +210,10 @@ fn train(
         num_epochs,
         eval_freq: EVAL_FREQ,
         eval_iter: 5,
-        start_context: START_CONTEXT,
     };
+    let idx = text_to_token_ids(START_CONTEXT, tokenizer);
+    let context_size = model.config().context_length;
+    let mut samples = Vec::new();
     let mut printout = Printout::default();
     let on_event = |event: Event<'_>| match event {
         Event::Batch(batch) => printout.batch_losses.extend(batch.loss),
@@ -219,18 +221,21 @@ fn train(
             eprintln!(
                 "Ep {} (Step {:06}): Train loss {:.3}, Val loss {:.3}",
                 evaluation.epoch + 1,
-                evaluation.step,
+                evaluation.steps_done - 1,
                 evaluation.train_loss,
                 evaluation.val_loss.unwrap_or(f64::NAN)
             );
             printout.evaluations.push(*evaluation);
         }
-        Event::Sample { ids, .. } => printout.samples.push(ids.to_vec()),
+        Event::SampleDue { model, .. } => {
+            samples.push(generate_text_simple(model, idx.clone(), 50, context_size));
+        }
         _ => {}
     };
-    let history = train_model_simple(
-        model, optimizer, loaders, tokenizer, &training, rng, on_event,
-    )?;
+    let history = train_model_simple(model, optimizer, loaders, training, rng, on_event)?;
+    for sample in samples {
+        printout.samples.push(sample?.into_iter().collect());
+    }
     Ok((history, printout))
 }
 
@@ -247,7 +252,7 @@ fn losses(printout: &Printout) -> Picture {
     let evaluated = |loss: fn(&Evaluation) -> Option<f64>| -> Vec<(f64, f64)> {
         let points = printout.evaluations.iter();
         points
-            .filter_map(|e| Some((e.step as f64, loss(e)?)))
+            .filter_map(|e| Some((e.steps_done as f64 - 1.0, loss(e)?)))
             .collect()
     };
     let losses = Chart {
@@ -281,7 +286,11 @@ fn write_run(printout: &Printout, initial: [f64; 2], path: Option<&Path>) -> Res
     let steps: Vec<_> = losses
         .map(|(loss, step)| {
             let mut line = json!({ "step": step, "batch_loss": loss });
-            if let Some(evaluation) = printout.evaluations.iter().find(|e| e.step == step) {
+            if let Some(evaluation) = printout
+                .evaluations
+                .iter()
+                .find(|e| e.steps_done == step + 1)
+            {
                 line["train"] = json!(evaluation.train_loss);
                 line["val"] = json!(evaluation.val_loss);
             }

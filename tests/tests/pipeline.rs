@@ -35,7 +35,11 @@ fn a_model_that_learned_a_sentence_by_heart_says_it() {
     let loader = create_dataloader_v1(&text, &tokenizer, settings).unwrap();
     let mut model = GptModel::new(CONFIG, &mut rng).unwrap();
     let mut grads = GptModel::zeros(CONFIG).unwrap();
-    let mut optimizer = AdamW::new(AdamWConfig::default(), &CONFIG).unwrap();
+    let settings = AdamWConfig {
+        lr: 1e-2,
+        ..AdamWConfig::default()
+    };
+    let mut optimizer = AdamW::new(settings, &model).unwrap();
     let mut losses = Vec::new();
     for _ in 0..8 {
         for batch in loader.epoch(&mut rng) {
@@ -49,7 +53,7 @@ fn a_model_that_learned_a_sentence_by_heart_says_it() {
                     &mut grads,
                 )
                 .unwrap();
-            optimizer.step(&mut model, &mut grads, 1e-2, 1.0);
+            optimizer.step(&mut model, &mut grads);
             losses.push(loss);
         }
     }

@@ -25,7 +25,7 @@ pub use gelu::{gelu, gelu_backward};
 pub use gelu_exact::{gelu_exact, gelu_exact_backward};
 pub use kernels::{
     AdamWStep, KeepBuffers, OPTIMIZER_BLOCK, adamw_update, attend_query, awake, buffer,
-    move_into_sum, sum_of_squares, sums_of_squares,
+    move_into_sum, sum_of_squares, sums_of_squares, zeros,
 };
 pub use layer_norm::{LayerNorm, LayerNormCache};
 pub use linear::Linear;

@@ -1,13 +1,15 @@
-//! Goes on training a model folder on a text, and saves it: `cargo run --release -p train --example fine_tune FOLDER FILE NEW_FOLDER`.
+//! Goes on training a model folder on a text, and saves it:
+//! `cargo run --release -p train --example fine_tune FOLDER FILE NEW_FOLDER`.
 //!
-//! For a folder with GPT-2's vocabulary; `gpt train --init-from` reads any folder's own tokenizer, and can be stopped and resumed.
+//! For a folder with GPT-2's vocabulary; `gpt train --init-from` reads any folder's own tokenizer,
+//! and can be stopped and resumed.
 
 use std::error::Error;
 
 use checkpoint::{Precision, load_model, save_hugging_face};
+use tokenizer::Gpt2Tokenizer;
 use train::dataloader::{DataLoaderConfig, create_dataloader_v1};
 use train::gpt::GptModel;
-use train::tokenizer::Gpt2Tokenizer;
 use train::torch_rng::TorchRng;
 use train::{AdamW, AdamWConfig};
 
@@ -30,11 +32,17 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let rng = &mut TorchRng::manual_seed(123);
     let mut grads = GptModel::zeros(config)?;
-    let mut optimizer = AdamW::new(AdamWConfig::default(), &config)?;
+    let mut optimizer = AdamW::new(
+        AdamWConfig {
+            lr: 5e-5,
+            ..AdamWConfig::default()
+        },
+        &model,
+    )?;
     for batch in loader.epoch(rng) {
         let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
         let loss = model.loss_and_grads(inputs, targets, 1.0, rng, &mut grads)?;
-        optimizer.step(&mut model, &mut grads, 5e-5, 1.0);
+        optimizer.step(&mut model, &mut grads);
         println!("loss {loss:.3}");
     }
     save_hugging_face(&model, to, Precision::F32, &[50256])?; // <|endoftext|>

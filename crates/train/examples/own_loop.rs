@@ -1,6 +1,7 @@
 //! A training loop of one's own, on a text of one's own: `cargo run --release -p train --example own_loop [FILE]`.
 //!
-//! It needs the crates `train`, which has the data loader, the model and the random numbers in it, `generate`, and `tokenizer` with its feature `ndarray`.
+//! It needs the crates `train`, which has the data loader, the model and the random numbers in it,
+//! `generate`, and `tokenizer` with its feature `ndarray`.
 
 use std::error::Error;
 
@@ -38,13 +39,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut model = GptModel::new(config, rng)?;
     let mut grads = GptModel::zeros(config)?;
     println!("{} parameters", model.num_parameters());
-    let mut optimizer = AdamW::new(AdamWConfig::default(), &config)?;
+    let mut optimizer = AdamW::new(
+        AdamWConfig {
+            lr: 1e-3,
+            ..AdamWConfig::default()
+        },
+        &model,
+    )?;
 
     for epoch in 1..=3 {
         for batch in loader.epoch(rng) {
             model.loss_and_grads(&batch.input_ids, &batch.target_ids, 1.0, rng, &mut grads)?;
             clip_grad_norm(&mut grads, 1.0);
-            optimizer.step(&mut model, &mut grads, 1e-3, 1.0); // and zeros the gradients
+            optimizer.step(&mut model, &mut grads); // and zeros the gradients
         }
         let loss = calc_loss_loader(&loader, &model, None, rng)?;
         println!("epoch {epoch}: loss {loss:.3}");

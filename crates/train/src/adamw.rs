@@ -1,20 +1,21 @@
-//! AdamW as `torch.optim.AdamW`: decoupled weight decay of every weight, bias-corrected moments (book section 5.2).
+//! AdamW as `torch.optim.AdamW`: decoupled weight decay of every weight, bias-corrected moments
+//! (book section 5.2).
 //!
-//! The moments are values of the model's own struct. The arithmetic is `tensor_ops::adamw_update`'s; there are no groups of weights and no amsgrad.
+//! The arithmetic is `tensor_ops::adamw_update`'s; there are no groups of weights and no amsgrad.
 
-use checkpoint::LazyTensor;
-use gpt::{GptConfig, GptModel};
+use ndarray::{ArrayViewD, ArrayViewMutD};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use tensor_ops::{AdamWStep, Parameters, adamw_update, awake};
+use tensor_ops::{AdamWStep, Parameters, adamw_update, awake, zeros};
 
 use crate::TrainError;
+use crate::shares::Shares;
 
 /// AdamW's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdamWConfig {
-    /// Learning rate; with a schedule, its peak.
+    /// Learning rate; in a [`TrainConfig`](crate::TrainConfig) with a schedule, its peak.
     pub lr: f64,
     /// How slowly the two moments change.
     pub betas: (f64, f64),
@@ -38,12 +39,12 @@ impl Default for AdamWConfig {
 
 impl AdamWConfig {
     /// The numbers of step `steps`, counted from 1.
-    pub(crate) fn step(&self, steps: u64, lr: f64, grad_scale: f32) -> AdamWStep {
+    fn step(&self, steps: u64, grad_scale: f32) -> AdamWStep {
         let Self {
+            lr,
             betas: (beta1, beta2),
             eps,
             weight_decay,
-            ..
         } = *self;
         let t = steps as f64;
         AdamWStep {
@@ -81,70 +82,152 @@ impl AdamWConfig {
     }
 }
 
-/// The optimizer of one model.
+/// The optimizer of one module: anything that lists its weights, a model or a layer of it.
+///
+/// ```
+/// use train::{AdamW, AdamWConfig, Parameters};
+/// use train::gpt::{TransformerBlock, GptConfig};
+/// use train::torch_rng::TorchRng;
+///
+/// let config = GptConfig { emb_dim: 8, n_heads: 2, ..GptConfig::GPT2_124M };
+/// let mut block = TransformerBlock::new(&config, &mut TorchRng::manual_seed(123))?;
+/// let mut grads = TransformerBlock::zeros(&config)?; // its backward pass adds to these
+/// let mut optimizer = AdamW::new(AdamWConfig { lr: 1e-3, ..AdamWConfig::default() }, &block)?;
+///
+/// grads.norm1.scale.fill(0.5);
+/// optimizer.step(&mut block, &mut grads); // and grads.fill_zero()
+/// optimizer.config.lr = 5e-4; // what a schedule does
+/// assert!(block.norm1.scale[0] < 1.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdamW {
-    /// Its settings.
+    /// Its settings; a schedule changes `lr` between two steps.
     pub config: AdamWConfig,
     /// Steps taken.
     pub steps: u64,
-    /// First moments, of the shapes of the weights.
-    pub m: GptModel,
-    /// Second moments, of the shapes of the weights.
-    pub v: GptModel,
+    /// First moments, weight after weight; of a [`Trainer`](crate::Trainer) among ranks, its part.
+    pub(crate) m: Vec<f32>,
+    /// Second moments.
+    pub(crate) v: Vec<f32>,
 }
 
 impl AdamW {
-    /// An optimizer for models of `model`, with moments of zero.
+    /// An optimizer of these weights, with moments of zero.
     ///
     /// # Errors
-    /// If one of the configurations is not valid.
-    pub fn new(config: AdamWConfig, model: &GptConfig) -> Result<Self, TrainError> {
+    /// If a setting is outside its range.
+    pub fn new(config: AdamWConfig, parameters: &impl Parameters) -> Result<Self, TrainError> {
         config.validate()?;
-        let zeros = || GptModel::zeros(*model);
+        let n = parameters.num_parameters();
         Ok(Self {
             config,
             steps: 0,
-            m: zeros()?,
-            v: zeros()?,
+            m: zeros(n),
+            v: zeros(n),
         })
     }
 
-    /// The moments as the tensors of a file: `m.<name>` and `v.<name>`.
-    pub(crate) fn tensors(&self) -> Vec<LazyTensor<'_>> {
-        let mut tensors = Vec::new();
-        for (prefix, moment) in [("m.", &self.m), ("v.", &self.v)] {
-            moment.visit(prefix, &mut |name, view| tensors.push((name, view).into()));
-        }
-        tensors
-    }
-
-    /// One step at learning rate `lr`, each gradient first multiplied by `grad_scale` (1, or what clipping leaves).
-    /// The gradients are zero afterwards: `optimizer.step()` and `optimizer.zero_grad()` in one pass over the memory.
+    /// One step at the learning rate `config.lr`.
+    ///
+    /// The gradients are zero afterwards: `optimizer.step()` and `optimizer.zero_grad()` in one pass
+    /// over the memory.
     ///
     /// # Panics
-    /// If model, gradients and moments are not of one configuration.
-    pub fn step(&mut self, model: &mut GptModel, grads: &mut GptModel, lr: f64, grad_scale: f32) {
-        self.steps += 1;
-        let step = self.config.step(self.steps, lr, grad_scale);
-        let (weights, grads) = (model.named_parameters_mut(), grads.named_parameters_mut());
-        let (m, v) = (self.m.named_parameters_mut(), self.v.named_parameters_mut());
+    /// If weights, gradients and moments are not as many.
+    pub fn step<P: Parameters>(&mut self, parameters: &mut P, grads: &mut P) {
+        self.update(slices(parameters), slices(grads), 1.0);
+    }
+
+    /// As [`step`](Self::step), with each gradient first multiplied by `grad_scale` (1, or what
+    /// clipping leaves).
+    pub(crate) fn update(
+        &mut self,
+        weights: Vec<&mut [f32]>,
+        grads: Vec<&mut [f32]>,
+        grad_scale: f32,
+    ) {
+        let lengths = |slices: &[&mut [f32]]| slices.iter().map(|s| s.len()).collect::<Vec<_>>();
+        let (ours, theirs) = (lengths(&weights), lengths(&grads));
         assert!(
-            weights.len() == grads.len() && weights.len() == m.len(),
-            "AdamW::step: {} weights, {} gradients, {} moments",
-            weights.len(),
-            grads.len(),
-            m.len()
+            ours == theirs && ours.iter().sum::<usize>() == self.m.len(),
+            "AdamW: weights of {ours:?} numbers, gradients of {theirs:?}, {} moments",
+            self.m.len()
         );
+        self.steps += 1;
+        let step = self.config.step(self.steps, grad_scale);
+        let (m, v) = (split(&mut self.m, &ours), split(&mut self.v, &ours));
         awake(|| {
             (weights, grads, m, v)
                 .into_par_iter()
-                .for_each(|(mut p, mut grad, mut m, mut v)| {
-                    let slices = [&mut p.1, &mut grad.1, &mut m.1, &mut v.1]
-                        .map(|view| view.as_slice_mut().expect("weights are row-major"));
-                    let [p, grad, m, v] = slices;
-                    adamw_update(p, grad, m, v, &step);
-                });
+                .for_each(|(p, grad, m, v)| adamw_update(p, grad, m, v, &step));
+        });
+    }
+
+    /// Of the moments of all weights, leaves those of this rank's part.
+    pub(crate) fn keep_part(&mut self, shares: &Shares, model: &impl Parameters) {
+        let lengths = shares.own_lengths();
+        for moment in [&mut self.m, &mut self.v] {
+            let mut part = zeros(lengths.iter().sum());
+            // Moments of zero have never been in memory, and are not touched here.
+            if self.steps > 0 {
+                let numbers = &mut moment[..];
+                let mut whole = Moments { of: model, numbers };
+                let own = shares.own(&mut whole).into_iter();
+                for (part, own) in split(&mut part, &lengths).into_iter().zip(own) {
+                    part.copy_from_slice(own);
+                }
+            }
+            *moment = part;
+        }
+    }
+}
+
+/// All weights' numbers, a slice for each.
+pub(crate) fn slices<P: Parameters>(parameters: &mut P) -> Vec<&mut [f32]> {
+    let views = parameters.named_parameters_mut().into_iter();
+    let slices = views.map(|(_, view)| view.into_slice().expect("weights are row-major"));
+    slices.collect()
+}
+
+/// Neighbouring slices of these lengths.
+pub(crate) fn split<'a>(mut numbers: &'a mut [f32], lengths: &[usize]) -> Vec<&'a mut [f32]> {
+    let slices = lengths.iter().map(|&n| {
+        let (slice, rest) = std::mem::take(&mut numbers).split_at_mut(n);
+        numbers = rest;
+        slice
+    });
+    slices.collect()
+}
+
+/// Moments of all weights, with the names and shapes of those.
+pub(crate) struct Moments<'m, P> {
+    pub(crate) of: &'m P,
+    pub(crate) numbers: &'m mut [f32],
+}
+
+impl<P: Parameters> Parameters for Moments<'_, P> {
+    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
+        let mut rest = &self.numbers[..];
+        self.of.visit(prefix, &mut |name, weight| {
+            let (numbers, after) = rest.split_at(weight.len());
+            rest = after;
+            let moments = ArrayViewD::from_shape(weight.raw_dim(), numbers);
+            visit(name, moments.expect("as many numbers"));
+        });
+    }
+
+    fn visit_mut<'a>(
+        &'a mut self,
+        prefix: &str,
+        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
+    ) {
+        let mut rest = &mut self.numbers[..];
+        self.of.visit(prefix, &mut |name, weight| {
+            let (numbers, after) = std::mem::take(&mut rest).split_at_mut(weight.len());
+            rest = after;
+            let moments = ArrayViewMutD::from_shape(weight.raw_dim(), numbers);
+            visit(name, moments.expect("as many numbers"));
         });
     }
 }

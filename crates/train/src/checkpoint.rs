@@ -18,6 +18,7 @@ use gpt::{GptConfig, GptModel};
 use serde::de::Error as _;
 use tensor_ops::Parameters;
 
+use crate::adamw::Moments;
 use crate::manifest::{MANIFEST_FILE, Manifest, read_json, write_json};
 use crate::state::{self, TrainState};
 use crate::{AdamW, TrainConfig, TrainError, latest};
@@ -41,15 +42,15 @@ pub(crate) const FILES: [&str; 6] = [
     MANIFEST_FILE,
 ];
 
-/// The most bytes of state.json, which has some two hundred a step.
+/// The most bytes of state.json: version 1 had some two hundred a step.
 const MOST_STATE_BYTES: u64 = 1 << 30;
 
 /// What a checkpoint holds.
 pub(crate) struct Checkpoint {
     pub(crate) model: GptModel,
     pub(crate) optimizer: AdamW,
-    /// Zeros, unless it was saved between two steps.
-    pub(crate) grads: GptModel,
+    /// If it was saved among the batches of a step.
+    pub(crate) grads: Option<GptModel>,
     pub(crate) state: TrainState,
 }
 
@@ -83,8 +84,9 @@ pub(crate) fn write(
     Manifest::of(folder, &files)?.write(folder)
 }
 
-/// Reads a checkpoint of a model that is known, and checks all of it: lengths and hashes first, then what the files say.
-pub(crate) fn read(folder: &Path, model: &GptConfig) -> Result<Checkpoint, TrainError> {
+/// Reads a checkpoint of a model that is known, and checks all of it: lengths and hashes first, then
+/// what the files say.
+pub(crate) fn read(folder: &Path, asked: GptConfig) -> Result<Checkpoint, TrainError> {
     if !is_file(folder.join(MANIFEST_FILE))? {
         let path = folder.to_owned();
         return Err(TrainError::NoCheckpoint { path });
@@ -93,31 +95,56 @@ pub(crate) fn read(folder: &Path, model: &GptConfig) -> Result<Checkpoint, Train
     manifest.verify(folder, &ALWAYS)?;
     let state = read_state(folder)?;
     let config = load_config(folder)?;
-    if config != *model {
+    if config != asked {
+        let (saved, asked) = model_difference(&config, &asked);
         return Err(TrainError::OtherConfig {
             path: folder.to_owned(),
-            name: "the model",
-            saved: format!("{config:?}"),
-            asked: format!("{model:?}"),
+            name: "the model".to_owned(),
+            saved,
+            asked,
         });
     }
-    let zeros = || GptModel::zeros(config);
-    let mut checkpoint = Checkpoint {
-        model: zeros()?,
-        optimizer: AdamW::new(state.config.optimizer, &config)?,
-        grads: zeros()?,
-        state,
-    };
-    load_tensors_into(folder.join(MODEL), &mut checkpoint.model, "")?;
-    let moments = folder.join(OPTIMIZER);
-    load_tensors_into(&moments, &mut checkpoint.optimizer.m, "m.")?;
-    load_tensors_into(&moments, &mut checkpoint.optimizer.v, "v.")?;
-    checkpoint.optimizer.steps = checkpoint.state.optimizer_steps;
-    if checkpoint.state.counters.micro_step > 0 {
-        manifest.verify(folder, &[GRADIENTS])?;
-        load_tensors_into(folder.join(GRADIENTS), &mut checkpoint.grads, "")?;
+    let mut model = GptModel::zeros(config)?;
+    load_tensors_into(folder.join(MODEL), &mut model, "")?;
+    let mut optimizer = AdamW::new(state.config.optimizer, &model)?;
+    optimizer.steps = state.optimizer_steps;
+    for (prefix, numbers) in [("m.", &mut optimizer.m), ("v.", &mut optimizer.v)] {
+        let mut moments = Moments {
+            of: &model,
+            numbers,
+        };
+        load_tensors_into(folder.join(OPTIMIZER), &mut moments, prefix)?;
     }
-    Ok(checkpoint)
+    let mut grads = None;
+    if state.counters.micro_step > 0 {
+        manifest.verify(folder, &[GRADIENTS])?;
+        let grads = grads.insert(GptModel::zeros(config)?);
+        load_tensors_into(folder.join(GRADIENTS), grads, "")?;
+    }
+    Ok(Checkpoint {
+        model,
+        optimizer,
+        grads,
+        state,
+    })
+}
+
+/// In what two models differ, for people: the numbers that both have and one alone.
+fn model_difference(saved: &GptConfig, asked: &GptConfig) -> (String, String) {
+    let facts = |config: &GptConfig| {
+        [
+            ("tokens in the vocabulary", config.vocab_size),
+            ("tokens of context", config.context_length),
+            ("features", config.emb_dim),
+            ("heads", config.n_heads),
+            ("layers", config.n_layers),
+        ]
+    };
+    let both = facts(saved).into_iter().zip(facts(asked));
+    match both.into_iter().find(|(saved, asked)| saved != asked) {
+        Some(((what, saved), (_, asked))) => (format!("{saved} {what}"), format!("{asked} {what}")),
+        None => ("of one kind".to_owned(), "another kind".to_owned()),
+    }
 }
 
 fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
@@ -127,13 +154,14 @@ fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
         let unknown = serde_json::Error::custom(format!("unknown field `{name}`"));
         return Err(TrainError::json(&path)(unknown));
     }
-    if state.version != state::VERSION {
+    if !(1..=state::VERSION).contains(&state.version) {
         return Err(TrainError::Version {
             path,
             expected: state::VERSION,
             found: state.version,
         });
     }
+    let state = state.upgraded();
     state.config.validate()?;
     match state.contradiction() {
         Some(what) => Err(TrainError::State { path, what }),

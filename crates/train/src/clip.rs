@@ -3,11 +3,10 @@
 //! `norm = sqrt(sum g^2)` over all weights, `scale = min(1, max_norm / (norm + 1e-6))`.
 //! The sum runs in f64 in a fixed order, so its bits don't depend on the number of threads.
 
-use gpt::GptModel;
 use tensor_ops::{Parameters, sum_of_squares};
 
 /// The Euclidean norm of all gradients together.
-pub fn grad_norm(grads: &GptModel) -> f64 {
+pub fn grad_norm(grads: &impl Parameters) -> f64 {
     let mut total = 0.0;
     grads.visit("", &mut |_, view| {
         total += sum_of_squares(view.as_slice().expect("weights are row-major"));
@@ -18,7 +17,7 @@ pub fn grad_norm(grads: &GptModel) -> f64 {
 /// Scales the gradients so that their norm is at most `max_norm`; returns the norm they had.
 ///
 /// A training step gives the factor to the optimizer instead, which saves a pass over the memory.
-pub fn clip_grad_norm(grads: &mut GptModel, max_norm: f64) -> f64 {
+pub fn clip_grad_norm(grads: &mut impl Parameters, max_norm: f64) -> f64 {
     let norm = grad_norm(grads);
     let scale = clip_scale(norm, max_norm);
     if scale < 1.0 {

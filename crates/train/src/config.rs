@@ -1,8 +1,12 @@
 //! What a run is: optimizer, schedule, how often to evaluate, to sample and to save.
 //!
-//! The model's own configuration is `gpt::GptConfig`, the data's are the loaders; where a run is kept is [`RunFolder`](crate::RunFolder).
+//! The model's own configuration is `gpt::GptConfig`, the data's are the loaders; where a run is kept
+//! is [`RunFolder`](crate::RunFolder).
 
+use dataloader::DataLoader;
+use gpt::{GptConfig, GptError, GptModel};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{AdamWConfig, Schedule, TrainError};
 
@@ -20,19 +24,25 @@ pub struct TrainConfig {
     pub max_grad_norm: Option<f64>,
     /// Batches whose gradients are averaged before one optimizer step.
     pub accumulation: u64,
-    /// Evaluate after each step whose number, counted from 0, is a multiple of this, as the book's loop does; `None` never.
+    /// Whether the last step of an epoch takes the batches that are left, averaged by their number;
+    /// otherwise it goes on with those of the next epoch.
+    pub whole_epochs: bool,
+    /// Steps from one evaluation to the next; `None` for no evaluations.
     pub eval_every: Option<u64>,
+    /// Steps before the first evaluation: 1 in the book, whose loop evaluates after steps 0, 5, ...
+    pub eval_first: u64,
     /// Batches an evaluation averages over, of each loader; fewer if the loader has fewer.
     pub eval_batches: usize,
-    /// Generate a sample while training; `None` never.
+    /// When a sample of text is due, and of what; `None` never.
     pub sample: Option<SampleConfig>,
     /// Save after every so many steps, counted from 1, and at the end; `None` only at the end.
     pub save_every: Option<u64>,
-    /// How many checkpoints to keep, the newest; at least 1. The one with the lowest validation loss stays too.
+    /// How many checkpoints to keep, the newest; at least 1. The one with the lowest validation loss
+    /// stays too.
     pub keep: usize,
 }
 
-/// A greedy sample: it draws nothing, so it doesn't change the run.
+/// A sample of text, which who listens to [`Event::SampleDue`](crate::Event::SampleDue) makes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SampleConfig {
@@ -63,7 +73,9 @@ impl Default for TrainConfig {
             schedule: Schedule::Constant,
             max_grad_norm: None,
             accumulation: 1,
+            whole_epochs: false,
             eval_every: Some(5),
+            eval_first: 1,
             eval_batches: 5,
             sample: None,
             save_every: None,
@@ -85,6 +97,7 @@ impl TrainConfig {
         at_least_one("max_steps", self.max_steps)?;
         at_least_one("accumulation", self.accumulation)?;
         at_least_one("eval_every", self.eval_every.unwrap_or(1))?;
+        at_least_one("eval_first", self.eval_first)?;
         at_least_one("eval_batches", self.eval_batches as u64)?;
         at_least_one("save_every", self.save_every.unwrap_or(1))?;
         at_least_one("keep", self.keep as u64)?;
@@ -105,21 +118,70 @@ impl TrainConfig {
         self.schedule.validate()
     }
 
-    /// The first setting that decides the run's numbers and differs: its name, and both values.
-    pub(crate) fn first_difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
-        fn pair<T: std::fmt::Debug + PartialEq>(
-            name: &'static str,
-            ours: &T,
-            theirs: &T,
-        ) -> Option<(&'static str, String, String)> {
-            (ours != theirs).then(|| (name, format!("{ours:?}"), format!("{theirs:?}")))
+    /// Checks, before the first step is computed, that the model can take the windows and knows the
+    /// sample's prompt.
+    pub(crate) fn check_fits(
+        &self,
+        model: &GptModel,
+        train_loader: &DataLoader,
+        val_loader: Option<&DataLoader>,
+    ) -> Result<(), TrainError> {
+        let GptConfig {
+            context_length,
+            vocab_size,
+            ..
+        } = *model.config();
+        for loader in std::iter::once(train_loader).chain(val_loader) {
+            let num_tokens = loader.dataset().max_length();
+            if num_tokens > context_length {
+                return Err(TrainError::Gpt(GptError::TooLong {
+                    num_tokens,
+                    context_length,
+                }));
+            }
         }
-        let (a, b) = (self, other);
-        pair("optimizer", &a.optimizer, &b.optimizer)
-            .or_else(|| pair("schedule", &a.schedule, &b.schedule))
-            .or_else(|| pair("max_grad_norm", &a.max_grad_norm, &b.max_grad_norm))
-            .or_else(|| pair("accumulation", &a.accumulation, &b.accumulation))
-            .or_else(|| pair("eval_every", &a.eval_every, &b.eval_every))
-            .or_else(|| pair("eval_batches", &a.eval_batches, &b.eval_batches))
+        let prompt = self
+            .sample
+            .as_ref()
+            .map_or(&[][..], |sample| &sample.prompt);
+        match prompt.iter().position(|&id| id as usize >= vocab_size) {
+            None => Ok(()),
+            Some(column) => Err(TrainError::Gpt(GptError::TokenOutOfRange {
+                id: prompt[column],
+                row: 0,
+                column,
+                vocab_size,
+            })),
+        }
     }
+
+    /// The first setting that decides the run's numbers and differs: its name, and both values in
+    /// words.
+    pub(crate) fn first_difference(&self, other: &Self) -> Option<(String, String, String)> {
+        let settings = |config: &Self| {
+            let mut settings = serde_json::to_value(config).expect("settings are plain data");
+            for free in ["max_steps", "sample", "save_every", "keep"] {
+                settings[free].take();
+            }
+            settings
+        };
+        difference("", &settings(self), &settings(other))
+    }
+}
+
+/// The first value in which two differ, deep inside.
+fn difference(name: &str, ours: &Value, theirs: &Value) -> Option<(String, String, String)> {
+    if let (Value::Object(ours), Value::Object(theirs)) = (ours, theirs)
+        && ours.keys().eq(theirs.keys())
+    {
+        let mut values = ours.iter().zip(theirs.values());
+        return values.find_map(|((name, ours), theirs)| difference(name, ours, theirs));
+    }
+    let words = |value: &Value| match value {
+        Value::Null => "nothing".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Object(one) => one.keys().cloned().collect(),
+        other => other.to_string(),
+    };
+    (ours != theirs).then(|| (name.to_owned(), words(ours), words(theirs)))
 }

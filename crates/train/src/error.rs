@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 use atomic_file::FileError;
 use checkpoint::{CheckpointError, JsonProblem};
 use dataloader::DataLoaderError;
-use generate::GenerateError;
 use gpt::GptError;
 use thiserror::Error;
-use tokenizer::TokenizerError;
 
 /// A run that can't begin, go on, be saved or be resumed.
 #[derive(Debug, Error)]
@@ -35,15 +33,6 @@ pub enum TrainError {
         /// Steps of all.
         total_steps: u64,
     },
-    /// An optimizer whose moments belong to another model.
-    #[error("the optimizer's moments are for {optimizer}, the model is {model}")]
-    OtherModel {
-        /// The configuration of the moments.
-        optimizer: String,
-        /// The configuration of the model.
-        model: String,
-    },
-
     /// The loss is NaN or infinite: the weights are those from before the step.
     #[error(
         "the loss of step {step} is {loss}: the weights have not been touched by this step; try a learning rate below {learning_rate:e}, a warmup, or clipping the gradient's norm to 1"
@@ -70,17 +59,18 @@ pub enum TrainError {
     },
     /// The loss of an evaluation is NaN or infinite.
     #[error(
-        "the {which} loss after step {step} is {loss}; try a learning rate below {learning_rate:e}, a warmup, or clipping the gradient's norm to 1"
+        "the {which} loss after {steps_done} steps is {loss}; try a learning rate below {}, a warmup, or clipping the gradient's norm to 1",
+        .learning_rate.map_or("that of the first step".to_owned(), |rate| format!("{rate:e}"))
     )]
     NonFiniteEvaluation {
         /// "training" or "validation".
         which: &'static str,
-        /// The step, counted from 0.
-        step: u64,
+        /// Optimizer steps so far.
+        steps_done: u64,
         /// NaN or an infinity.
         loss: f64,
-        /// The learning rate of that step.
-        learning_rate: f64,
+        /// The learning rate of the last step, if there was one.
+        learning_rate: Option<f64>,
     },
 
     /// What went wrong in another process than this one's, or in this one's share of common work.
@@ -195,14 +185,14 @@ pub enum TrainError {
         /// The checkpoint.
         path: PathBuf,
         /// The setting.
-        name: &'static str,
+        name: String,
         /// In the checkpoint.
         saved: String,
         /// Asked for.
         asked: String,
     },
 
-    /// The model, a checkpoint file, the loaders, the tokenizer or the sampler refused.
+    /// The model refused.
     #[error(transparent)]
     Gpt(#[from] GptError),
     /// A model or tensor file.
@@ -211,12 +201,6 @@ pub enum TrainError {
     /// The data.
     #[error(transparent)]
     DataLoader(#[from] DataLoaderError),
-    /// A text.
-    #[error(transparent)]
-    Tokenizer(#[from] TokenizerError),
-    /// A sample.
-    #[error(transparent)]
-    Generate(#[from] GenerateError),
 }
 
 impl TrainError {

@@ -1,136 +1,108 @@
-//! What a run looks at while it trains: the losses of both loaders, and a sample (book's `evaluate_model`, `generate_and_print_sample`).
-//!
-//! Ranks share out the batches of an evaluation.
+//! The losses that a run looks at while it trains (the book's `evaluate_model`), shared out over the
+//! ranks batch by batch.
 
 use dataloader::DataLoader;
-use generate::generate_text_simple;
 use gpt::GptModel;
-use ndarray::Array2;
 use torch_rng::TorchRng;
 
-use crate::trainer::Optimizer;
-use crate::{
-    Evaluation, SampleConfig, TrainError, Trainer, calc_loss_batch, calc_loss_loader, loss_until,
-};
+use crate::shares::Shares;
+use crate::state::Counters;
+use crate::{Evaluation, TrainError, calc_loss_batch};
 
-impl Trainer {
-    /// The losses of the first batches of a new pass over each loader, nothing dropped; also logged.
+/// A model to be evaluated, as it is after so many steps.
+pub(crate) struct Evaluator<'a> {
+    pub(crate) model: &'a GptModel,
+    pub(crate) shares: &'a Shares,
+    pub(crate) train_loader: &'a DataLoader,
+    pub(crate) val_loader: Option<&'a DataLoader>,
+    pub(crate) counters: &'a Counters,
+}
+
+impl Evaluator<'_> {
+    /// The losses of the first `num_batches` batches of a new pass over each loader.
     ///
-    /// It draws, as iterating over PyTorch's loaders does.
-    /// As soon as `stop` says so it has not been begun, and there is none; with ranks, which share the batches, nothing stops it.
+    /// `None` if `stop` said so, which is asked before each round of the ranks' batches.
     ///
     /// # Errors
-    /// If a loss is not finite.
-    pub(crate) fn evaluate_until(
-        &mut self,
+    /// If a batch can't be read or doesn't suit the model, or a loss is not finite.
+    pub(crate) fn losses(
+        &self,
+        num_batches: usize,
+        rng: &mut TorchRng,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Evaluation>, TrainError> {
-        let (n, model, optimizer) = (self.config.eval_batches, &self.model, &self.optimizer);
-        let mut rng = self.rng.clone();
-        let mut loss = |loader: &DataLoader| match optimizer {
-            Optimizer::Alone(_) => loss_until(loader, model, Some(n), &mut rng, stop),
-            Optimizer::Shared(share) => {
-                let n = n.min(loader.len());
-                let mut losses = vec![0.0; n];
-                for (i, batch) in loader.epoch(&mut rng).take(n).enumerate() {
-                    if share.computes(i as u64) {
-                        losses[i] = f64::from(calc_loss_batch(&batch, model)?);
-                    }
-                }
-                let (size, losses) = (share.ranks.size(), share.gather(&losses));
-                let total: f64 = (0..n).map(|i| losses[i % size * n + i]).sum();
-                Ok(Some(total / n as f64))
-            }
-        };
-        let Some(train_loss) = loss(&self.train_loader)? else {
+        let training = self.loss("training", self.train_loader, num_batches, rng, stop)?;
+        let Some(train_loss) = training else {
             return Ok(None);
         };
-        let val_loss = match &self.val_loader {
-            None => None,
-            Some(loader) => match loss(loader)? {
-                None => return Ok(None),
-                some => some,
-            },
-        };
-        self.rng = rng;
-        let last = self.counters.steps.last();
-        let evaluation = Evaluation {
-            step: last.map_or(0, |last| last.step),
-            epoch: last.map_or(0, |last| last.epoch),
+        let mut val_loss = None;
+        if let Some(loader) = self.val_loader {
+            val_loss = self.loss("validation", loader, num_batches, rng, stop)?;
+            if val_loss.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Evaluation {
+            steps_done: self.counters.steps_done,
+            epoch: self.counters.last_step.map_or(0, |last| last.epoch),
             train_loss,
             val_loss,
             tokens_seen: self.counters.tokens_seen,
-        };
-        self.refuse_non_finite("training", train_loss)?;
-        self.refuse_non_finite("validation", val_loss.unwrap_or(0.0))?;
-        self.counters.evaluations.push(evaluation);
-        Ok(Some(evaluation))
+        }))
     }
 
-    /// The validation loss of some batches, without a draw and unlogged; without validation data one batch of training shows that there is a loss.
+    /// The validation loss of some batches; without validation data one batch of training shows
+    /// that there is a loss. It draws nothing.
     ///
     /// # Errors
-    /// If it is not finite.
-    pub(crate) fn check_loss(&self, num_batches: usize) -> Result<Option<f64>, TrainError> {
-        let mut rng = TorchRng::manual_seed(0);
-        let mut loss = |loader, n| calc_loss_loader(loader, &self.model, Some(n), &mut rng);
-        match &self.val_loader {
-            Some(loader) => {
-                let loss = loss(loader, num_batches)?;
-                self.refuse_non_finite("validation", loss)?;
-                Ok(Some(loss))
-            }
+    /// As [`losses`](Self::losses).
+    pub(crate) fn check(&self, num_batches: usize) -> Result<Option<f64>, TrainError> {
+        let (rng, never) = (&mut TorchRng::manual_seed(0), &mut || false);
+        match self.val_loader {
+            Some(loader) => self.loss("validation", loader, num_batches, rng, never),
             None => {
-                self.refuse_non_finite("training", loss(&self.train_loader, 1)?)?;
+                self.loss("training", self.train_loader, 1, rng, never)?;
                 Ok(None)
             }
         }
     }
 
-    fn refuse_non_finite(&self, which: &'static str, loss: f64) -> Result<(), TrainError> {
-        let last = self.counters.steps.last();
+    /// The mean loss of the first batches of a new pass over the loader, nothing dropped; it draws
+    /// from `rng` as iterating over PyTorch's loaders does.
+    fn loss(
+        &self,
+        which: &'static str,
+        loader: &DataLoader,
+        num_batches: usize,
+        rng: &mut TorchRng,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<f64>, TrainError> {
+        let n = num_batches.min(loader.len()) as u64;
+        let mut epoch = loader.epoch(rng);
+        let (mut own, mut total, mut round) = (0.0, 0.0, 0);
+        for i in 0..n {
+            if i == round && self.shares.any(stop()) {
+                return Ok(None);
+            }
+            let batch = epoch.try_next()?.expect("an epoch has as many batches");
+            if self.shares.computes(i) {
+                own = f64::from(calc_loss_batch(&batch, self.model)?);
+            }
+            if self.shares.ends_round(i + 1, n) {
+                let losses = self.shares.gather(&[own]);
+                total = (round..=i).fold(total, |sum, i| sum + losses[self.shares.rank_of(i)]);
+                round = i + 1;
+            }
+        }
+        let loss: f64 = total / n as f64;
         match loss.is_finite() {
-            true => Ok(()),
+            true => Ok(Some(loss)),
             false => Err(TrainError::NonFiniteEvaluation {
                 which,
-                step: last.map_or(0, |last| last.step),
+                steps_done: self.counters.steps_done,
                 loss,
-                learning_rate: last.map_or(self.config.optimizer.lr, |last| last.learning_rate),
+                learning_rate: self.counters.last_step.map(|last| last.learning_rate),
             }),
         }
     }
-
-    /// A greedy continuation of the prompt, prompt included; none as soon as `stop` says so, which is asked before each token.
-    ///
-    /// It draws nothing.
-    ///
-    /// # Errors
-    /// If the prompt has an id that the model doesn't know, or the logits are not finite.
-    pub fn sample_until(
-        &self,
-        sample: &SampleConfig,
-        stop: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<Vec<u32>>, TrainError> {
-        let mut ids = sample.prompt.clone();
-        for _ in 0..sample.max_new_tokens {
-            if stop() {
-                return Ok(None);
-            }
-            ids = generate_sample(&self.model, &ids, 1)?;
-        }
-        Ok(Some(ids))
-    }
-}
-
-/// A greedy continuation of the ids, which are part of it (the book's `generate_and_print_sample`, without printing).
-pub(crate) fn generate_sample(
-    model: &GptModel,
-    prompt: &[u32],
-    max_new_tokens: usize,
-) -> Result<Vec<u32>, TrainError> {
-    let context_size = model.config().context_length;
-    let encoded = Array2::from_shape_vec((1, prompt.len()), prompt.to_vec());
-    let encoded = encoded.expect("n ids fill one row of n");
-    let ids = generate_text_simple(model, encoded, max_new_tokens, context_size)?;
-    Ok(ids.into_iter().collect())
 }

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
+use gpt::GptModel;
 use serde::{Deserialize, Serialize};
 
-/// Something that has just happened; given to the closure of [`Trainer::run`](crate::Trainer::run).
+/// Something that has just happened; given to the closure of
+/// [`Trainer::run`](crate::Trainer::run).
 ///
-/// The closure goes on with `ControlFlow::Continue(())`; after `Break(())` the run finishes what is due after this batch or step, saves, and returns [`Outcome::Stopped`].
+/// The closure goes on with `ControlFlow::Continue(())`; after `Break(())` the run finishes what is
+/// due after this batch or step, saves, and returns [`Outcome::Stopped`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -16,19 +19,20 @@ pub enum Event<'a> {
     Step(&'a StepReport),
     /// The losses of both loaders.
     Evaluation(&'a Evaluation),
-    /// A greedy sample.
-    Sample {
+    /// Time for a sample of text, which the closure makes with the model, or not: the run goes on
+    /// when it returns.
+    SampleDue {
         /// Optimizer steps so far.
         steps_done: u64,
-        /// The prompt and what was generated.
-        ids: &'a [u32],
+        /// The model as it is now.
+        model: &'a GptModel,
     },
     /// All batches of an epoch have been used.
     EpochEnd {
         /// Counted from 0.
         epoch: u64,
     },
-    /// A batch of an evaluation or a token of a sample comes next; breaking here leaves a sample out, and an evaluation to the resumed run.
+    /// A batch of an evaluation comes next; breaking here leaves the evaluation to the resumed run.
     Waiting,
     /// A checkpoint is complete and on the disk.
     Saved {
@@ -41,6 +45,7 @@ pub enum Event<'a> {
 
 /// How [`Trainer::run`](crate::Trainer::run) ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// All steps are done.
     Finished,
@@ -85,9 +90,9 @@ pub struct StepReport {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evaluation {
-    /// The step it followed, counted from 0.
-    pub step: u64,
-    /// The epoch of that step, counted from 0.
+    /// Optimizer steps so far.
+    pub steps_done: u64,
+    /// The epoch of the last of them, counted from 0.
     pub epoch: u64,
     /// Mean loss of the first batches of a new pass over the training loader.
     pub train_loss: f64,

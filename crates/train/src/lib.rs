@@ -8,24 +8,22 @@ mod config;
 mod error;
 mod evaluate;
 mod events;
-mod join;
+mod gradients;
 mod latest;
 mod loss;
 mod manifest;
-mod parts;
 mod ranks;
-mod resume;
-mod run;
 mod run_folder;
 mod schedule;
-mod share;
+mod shares;
 mod simple;
 mod state;
 mod trainer;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
+// its own.
 pub use ::checkpoint::{CheckpointError, JsonProblem};
-pub use {dataloader, gpt, tokenizer, torch_rng};
+pub use {dataloader, gpt, torch_rng};
 
 pub use gpt::Parameters;
 
@@ -36,9 +34,9 @@ pub use config::{SampleConfig, TrainConfig};
 pub use error::TrainError;
 pub use events::{BatchReport, Evaluation, Event, Outcome, StepReport};
 pub use latest::{CHECKPOINTS, LATEST};
-pub use loss::{calc_loss_batch, calc_loss_loader, loss_until, perplexity};
+pub use loss::{calc_loss_batch, calc_loss_loader, perplexity};
 pub use manifest::MANIFEST_FILE;
-pub use ranks::{Ranks, agree, gather_texts};
+pub use ranks::{OneProcess, Ranks, agree, gather_texts};
 pub use run_folder::{BESIDE, LOCK, RunFolder};
 pub use schedule::Schedule;
 pub use simple::{SimpleTraining, TrainingHistory, evaluate_model, train_model_simple};

@@ -1,4 +1,5 @@
-//! The loss of a batch and of a loader, in evaluation (book section 5.1.2 and 5.1.3), and perplexity.
+//! The loss of a batch and of a loader, in evaluation (book section 5.1.2 and 5.1.3), and
+//! perplexity.
 //!
 //! Nothing is dropped; the loss of training is `GptModel::loss_and_grads`.
 
@@ -16,9 +17,11 @@ pub fn calc_loss_batch(batch: &Batch, model: &GptModel) -> Result<f32, TrainErro
     Ok(model.loss(&batch.input_ids, &batch.target_ids)?)
 }
 
-/// The mean of the losses of the first `num_batches` batches of a new pass over the loader; `None` for all.
+/// The mean of the losses of the first `num_batches` batches of a new pass over the loader; `None`
+/// for all.
 ///
-/// It draws from `rng` as iterating over PyTorch's loader does, so an evaluation is part of what a seed means.
+/// It draws from `rng` as iterating over PyTorch's loader does, so an evaluation is part of what a
+/// seed means.
 /// The mean is over batches, as in the book, though the last one may be smaller.
 ///
 /// # Errors
@@ -29,35 +32,17 @@ pub fn calc_loss_loader(
     num_batches: Option<usize>,
     rng: &mut TorchRng,
 ) -> Result<f64, TrainError> {
-    let loss = loss_until(loader, model, num_batches, rng, &mut || false)?;
-    Ok(loss.expect("nothing stops it"))
-}
-
-/// As [`calc_loss_loader`]; none as soon as `stop` says so, which is asked before each batch.
-///
-/// # Errors
-/// As [`calc_loss_loader`].
-pub fn loss_until(
-    loader: &DataLoader,
-    model: &GptModel,
-    num_batches: Option<usize>,
-    rng: &mut TorchRng,
-    stop: &mut dyn FnMut() -> bool,
-) -> Result<Option<f64>, TrainError> {
     let num_batches = num_batches.unwrap_or(loader.len()).min(loader.len());
     if num_batches == 0 {
         return Err(TrainError::config("num_batches", 0, "at least 1"));
     }
     let mut total_loss = 0.0;
-    let mut epoch = loader.epoch(rng);
+    let mut batches = loader.epoch(rng);
     for _ in 0..num_batches {
-        if stop() {
-            return Ok(None);
-        }
-        let batch = epoch.try_next()?.expect("an epoch has as many batches");
+        let batch = batches.try_next()?.expect("an epoch has as many batches");
         total_loss += f64::from(calc_loss_batch(&batch, model)?);
     }
-    Ok(Some(total_loss / num_batches as f64))
+    Ok(total_loss / num_batches as f64)
 }
 
 /// `e^loss`: among how many equally likely tokens the model is undecided.

@@ -137,6 +137,15 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path, limit: u64) -> Result<
     serde_json::from_slice(&text).map_err(TrainError::json(path))
 }
 
+/// The SHA-256 of numbers, one slice after the other.
+pub(crate) fn hash_of_numbers<'a>(slices: impl Iterator<Item = &'a [f32]>) -> String {
+    let mut hasher = Sha256::new();
+    for numbers in slices {
+        hasher.update(bytemuck::cast_slice::<f32, u8>(numbers));
+    }
+    hex(&hasher.finalize())
+}
+
 /// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,12 +1,15 @@
-//! What training asks of the processes that share its work, and how they find out that they are about to do the same.
+//! What training asks of the processes that share its work, and how they find out whether they are
+//! about to do the same.
 //!
-//! It knows nothing of MPI: the program that has it brings an implementation, the tests have one of threads.
+//! It knows nothing of MPI: the program that has it brings an implementation, the tests have one of
+//! threads, and a process on its own is [`OneProcess`].
 
 use std::fmt::Debug;
 
 use crate::TrainError;
 
-/// This process among those that train one model together; all of them exchange the same things in the same order.
+/// This process among those that train one model together; all of them exchange the same things in
+/// the same order.
 pub trait Ranks: Debug + Send + Sync {
     /// Which one this is, counted from 0.
     fn rank(&self) -> usize;
@@ -14,7 +17,8 @@ pub trait Ranks: Debug + Send + Sync {
     /// How many there are.
     fn size(&self) -> usize;
 
-    /// `send` is one equal part for each rank; `receive` becomes the parts that the ranks had for this one, in their order.
+    /// `send` is one equal part for each rank; `receive` becomes the parts that the ranks had for
+    /// this one, in their order.
     fn all_to_all(&self, send: &[u8], receive: &mut [u8]);
 
     /// `all` becomes what each rank calls `own`, in their order; all are of one length.
@@ -25,6 +29,32 @@ pub trait Ranks: Debug + Send + Sync {
 
     /// Receives, as rank 0, what another rank sends.
     fn receive(&self, from: usize, bytes: &mut [u8]);
+}
+
+/// One process on its own: nobody is there to send to, and what it gathers is its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OneProcess;
+
+impl Ranks for OneProcess {
+    fn rank(&self) -> usize {
+        0
+    }
+
+    fn size(&self) -> usize {
+        1
+    }
+
+    fn all_to_all(&self, send: &[u8], receive: &mut [u8]) {
+        receive.copy_from_slice(send);
+    }
+
+    fn all_gather(&self, own: &[u8], all: &mut [u8]) {
+        all.copy_from_slice(own);
+    }
+
+    fn send_to_first(&self, _bytes: &[u8]) {}
+
+    fn receive(&self, _from: usize, _bytes: &mut [u8]) {}
 }
 
 /// A text of each rank, in their order.

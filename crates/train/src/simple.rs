@@ -1,41 +1,34 @@
 //! The book's `train_model_simple` (listing 5.3), its loop as it stands there.
 //!
-//! [`Trainer`](crate::Trainer) is the one for real runs: it accumulates, clips, schedules, saves and resumes.
-//! It gives the same bits for models of more than two million weights; of smaller ones it computes a batch in parts, and agrees up to rounding.
+//! [`Trainer`](crate::Trainer) is the one for real runs: it accumulates, clips, schedules, saves and
+//! resumes. It gives the same bits for models of more than two million weights; of smaller ones it
+//! computes a batch in parts, and agrees up to rounding.
 
 use dataloader::DataLoader;
 use gpt::GptModel;
 use tensor_ops::KeepBuffers;
-use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 use torch_rng::TorchRng;
 
-use crate::evaluate::generate_sample;
 use crate::{AdamW, BatchReport, Evaluation, Event, TrainError, calc_loss_loader};
-
-/// Tokens of the sample after each epoch, as in the book's `generate_and_print_sample`.
-const SAMPLE_TOKENS: usize = 50;
 
 /// The arguments of the book's function that are no objects of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SimpleTraining<'a> {
+pub struct SimpleTraining {
     /// Passes over the training loader.
     pub num_epochs: u64,
     /// Evaluate after steps 0, `eval_freq`, 2 `eval_freq`, ...
     pub eval_freq: u64,
     /// Batches an evaluation averages over.
     pub eval_iter: usize,
-    /// What each epoch's sample continues.
-    pub start_context: &'a str,
 }
 
-/// The book's: ten epochs, an evaluation of 5 batches every 5 steps, and samples that begin with "Every effort moves you".
-impl Default for SimpleTraining<'_> {
+/// The book's: ten epochs, and an evaluation of 5 batches every 5 steps.
+impl Default for SimpleTraining {
     fn default() -> Self {
         Self {
             num_epochs: 10,
             eval_freq: 5,
             eval_iter: 5,
-            start_context: "Every effort moves you",
         }
     }
 }
@@ -51,25 +44,27 @@ pub struct TrainingHistory {
     pub track_tokens_seen: Vec<u64>,
 }
 
-/// Trains for some epochs at the optimizer's learning rate; what the book prints, `on_event` gets: evaluations and samples, and every batch.
+/// Trains for some epochs at the optimizer's learning rate (the book's `train_model_simple`).
 ///
-/// It draws in the book's order: the order of an epoch when it begins, dropout, and a pass over both loaders at each evaluation.
+/// What the book prints, `on_event` is told: every evaluation, and after each epoch that a sample is
+/// due, which it makes with `generate`. It is told of every batch, too.
+///
+/// It draws in the book's order: the order of an epoch when it begins, dropout, and a pass over both
+/// loaders at each evaluation.
 ///
 /// # Errors
-/// If the model can't take a batch or the start context, the optimizer's settings are wrong, or logits of a sample are not finite.
+/// If the model can't take a batch.
 ///
 /// # Panics
-/// If the optimizer's moments are those of another model.
+/// If the optimizer was made for other weights.
 pub fn train_model_simple(
     model: &mut GptModel,
     optimizer: &mut AdamW,
     (train_loader, val_loader): (&DataLoader, &DataLoader),
-    tokenizer: &Gpt2Tokenizer,
-    training: &SimpleTraining<'_>,
+    training: SimpleTraining,
     rng: &mut TorchRng,
     mut on_event: impl FnMut(Event<'_>),
 ) -> Result<TrainingHistory, TrainError> {
-    let start_context = tokenizer.encode(training.start_context, AllowedSpecial::All)?;
     let mut history = TrainingHistory::default();
     let mut grads = GptModel::zeros(*model.config())?;
     let (mut tokens_seen, mut step) = (0, 0);
@@ -79,7 +74,7 @@ pub fn train_model_simple(
         for batch in train_loader.epoch(rng) {
             let (inputs, targets) = (&batch.input_ids, &batch.target_ids); // (batch, num_tokens)
             let loss = model.loss_and_grads(inputs, targets, 1.0, rng, &mut grads)?;
-            optimizer.step(model, &mut grads, optimizer.config.lr, 1.0); // and zero_grad()
+            optimizer.step(model, &mut grads); // and zero_grad()
             buffers.end_step();
             let tokens = inputs.len() as u64;
             tokens_seen += tokens;
@@ -99,7 +94,7 @@ pub fn train_model_simple(
                 history.val_losses.push(val_loss);
                 history.track_tokens_seen.push(tokens_seen);
                 on_event(Event::Evaluation(&Evaluation {
-                    step,
+                    steps_done: step + 1,
                     epoch,
                     train_loss,
                     val_loss: Some(val_loss),
@@ -109,16 +104,16 @@ pub fn train_model_simple(
             step += 1;
         }
 
-        let ids = &generate_sample(model, &start_context, SAMPLE_TOKENS)?;
-        on_event(Event::Sample {
+        on_event(Event::SampleDue {
             steps_done: step,
-            ids,
+            model,
         });
     }
     Ok(history)
 }
 
-/// The losses of the first `eval_iter` batches of a new pass over each loader, nothing dropped (the book's `evaluate_model`).
+/// The losses of the first `eval_iter` batches of a new pass over each loader, nothing dropped (the
+/// book's `evaluate_model`).
 ///
 /// # Errors
 /// As [`calc_loss_loader`].

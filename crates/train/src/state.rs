@@ -1,20 +1,24 @@
-//! What a checkpoint knows beside the tensors: settings, counters, random state, place in the data, the losses so far.
+//! What a checkpoint knows beside the tensors: settings, counters, random state, place in the data.
 //!
-//! An epoch is kept as the random state it was drawn from, not as its order, which a large corpus makes long; hashes of orders and data notice when that would lead elsewhere.
+//! It doesn't grow with the run. An epoch is kept as the random state it was drawn from, not as its
+//! order, which a large corpus makes long; hashes of orders and data notice when that would lead
+//! elsewhere. Version 1 had lists of all steps and evaluations, of which the last ones are read.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use dataloader::{DataLoader, DataLoaderError};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use torch_rng::{RngState, TorchRng};
 
 use crate::manifest::hex;
-use crate::{Evaluation, StepReport, TrainConfig};
+use crate::{Evaluation, StepReport, TrainConfig, TrainError};
 
-/// The version of state.json that this crate writes and reads.
-pub(crate) const VERSION: u32 = 1;
+/// The version of state.json that this crate writes; it reads those before, too.
+pub(crate) const VERSION: u32 = 2;
 
 /// More of anything no run counts, and above it f64 doesn't count in ones.
 const MOST: u64 = 1 << 53;
@@ -33,13 +37,30 @@ pub(crate) struct TrainState {
     pub(crate) rng: String,
     pub(crate) train_data: Fingerprint,
     pub(crate) val_data: Option<Fingerprint>,
+    /// The lists of version 1.
+    #[serde(default, skip_serializing)]
+    steps: Vec<StepReport>,
+    #[serde(default, skip_serializing)]
+    evaluations: Vec<EvaluationOf1>,
     /// What no version has: flattening and `deny_unknown_fields` exclude each other.
     #[serde(flatten, skip_serializing)]
     pub(crate) unknown: BTreeMap<String, IgnoredAny>,
 }
 
-/// How far a run is, and what it has logged.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// An evaluation of version 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EvaluationOf1 {
+    /// The step it followed, counted from 0.
+    step: u64,
+    epoch: u64,
+    train_loss: f64,
+    val_loss: Option<f64>,
+    tokens_seen: u64,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counters {
     /// Optimizer steps of the run.
     pub(crate) steps_done: u64,
@@ -50,11 +71,94 @@ pub(crate) struct Counters {
     pub(crate) tokens_seen: u64,
     /// The epoch in progress, or the next one.
     pub(crate) epoch: u64,
-    pub(crate) steps: Vec<StepReport>,
-    pub(crate) evaluations: Vec<Evaluation>,
+    pub(crate) last_step: Option<StepReport>,
+    pub(crate) last_evaluation: Option<Evaluation>,
 }
 
 impl TrainState {
+    /// The state of a run with these settings.
+    pub(crate) fn new(config: TrainConfig, counters: Counters, data: &Fingerprints) -> Self {
+        Self {
+            version: VERSION,
+            config,
+            counters,
+            optimizer_steps: 0,
+            epoch_in_progress: None,
+            rng: String::new(),
+            train_data: data.0.clone(),
+            val_data: data.1.clone(),
+            steps: Vec::new(),
+            evaluations: Vec::new(),
+            unknown: BTreeMap::new(),
+        }
+    }
+
+    /// All of it by names for people.
+    pub(crate) fn facts(&self) -> Vec<(String, String)> {
+        let Ok(Value::Object(state)) = serde_json::to_value(self) else {
+            unreachable!("a state is plain data");
+        };
+        let facts = state.into_iter();
+        facts
+            .map(|(name, value)| (name, value.to_string()))
+            .collect()
+    }
+
+    /// As this version has it.
+    pub(crate) fn upgraded(mut self) -> Self {
+        if self.version == 1 {
+            self.version = VERSION;
+            self.counters.last_step = self.steps.last().copied();
+            self.counters.last_evaluation = self.evaluations.last().map(|last| Evaluation {
+                steps_done: last.step.saturating_add(1),
+                epoch: last.epoch,
+                train_loss: last.train_loss,
+                val_loss: last.val_loss,
+                tokens_seen: last.tokens_seen,
+            });
+            (self.steps, self.evaluations) = (Vec::new(), Vec::new());
+        }
+        self
+    }
+
+    /// That a run with these settings and data is the one that was saved in `path`.
+    pub(crate) fn refuse_another_run(
+        &self,
+        path: &Path,
+        config: &TrainConfig,
+        data: &Fingerprints,
+    ) -> Result<(), TrainError> {
+        let difference = match self.config.first_difference(config) {
+            None if self.train_data != data.0 => {
+                let (saved, asked) = self.train_data.difference(&data.0);
+                Some(("the training data".to_owned(), saved, asked))
+            }
+            None if self.val_data != data.1 => {
+                let (saved, asked) = match (&self.val_data, &data.1) {
+                    (Some(saved), Some(asked)) => saved.difference(asked),
+                    (saved, _) => {
+                        let (no, some) = ("nothing".to_owned(), "a text".to_owned());
+                        match saved {
+                            Some(_) => (some, no),
+                            None => (no, some),
+                        }
+                    }
+                };
+                Some(("the validation data".to_owned(), saved, asked))
+            }
+            difference => difference,
+        };
+        match difference {
+            None => Ok(()),
+            Some((name, saved, asked)) => Err(TrainError::OtherConfig {
+                path: path.to_owned(),
+                name,
+                saved,
+                asked,
+            }),
+        }
+    }
+
     /// What no run could have left, if there is something.
     pub(crate) fn contradiction(&self) -> Option<&'static str> {
         let Counters {
@@ -62,16 +166,15 @@ impl TrainState {
             micro_step,
             tokens_seen,
             epoch,
-            steps,
+            last_step,
             ..
-        } = &self.counters;
-        let numbered = steps.iter().zip(0..).all(|(report, i)| report.step == i);
-        let counts = [self.optimizer_steps, *tokens_seen, *epoch];
-        if *micro_step >= self.config.accumulation {
+        } = self.counters;
+        let counts = [self.optimizer_steps, tokens_seen, epoch];
+        if micro_step >= self.config.accumulation {
             Some("micro_step is not below accumulation")
-        } else if steps.len() as u64 != *steps_done || !numbered {
-            Some("steps_done is not the number of steps that are listed")
-        } else if self.optimizer_steps < *steps_done || counts.iter().any(|&n| n > MOST) {
+        } else if last_step.map(|last| last.step) != steps_done.checked_sub(1) {
+            Some("steps_done is not the number of the last step")
+        } else if self.optimizer_steps < steps_done || counts.iter().any(|&n| n > MOST) {
             Some("a counter is too small or too large")
         } else {
             None
@@ -98,12 +201,45 @@ pub(crate) struct Fingerprint {
     pub(crate) stride: usize,
     pub(crate) batch_size: usize,
     pub(crate) batches: usize,
-    /// Of every id that is in a window, and of the order that seed 0 gives (which tells whether it shuffles).
+    /// Of every id that is in a window, and of the order that seed 0 gives (which tells whether it
+    /// shuffles).
     pub(crate) sha256: String,
 }
 
+/// Those of the training and the validation loader.
+pub(crate) type Fingerprints = (Fingerprint, Option<Fingerprint>);
+
+/// By what the loaders of a run are known again.
+pub(crate) fn fingerprints(
+    train_loader: &DataLoader,
+    val_loader: Option<&DataLoader>,
+) -> Result<Fingerprints, DataLoaderError> {
+    let val_data = val_loader.map(Fingerprint::of).transpose()?;
+    Ok((Fingerprint::of(train_loader)?, val_data))
+}
+
 impl Fingerprint {
-    pub(crate) fn of(loader: &DataLoader) -> Result<Self, DataLoaderError> {
+    /// In words, how `other` data differs from this.
+    pub(crate) fn difference(&self, other: &Self) -> (String, String) {
+        let facts = |data: &Self| {
+            [
+                ("windows", data.windows),
+                ("tokens a window", data.max_length),
+                ("tokens from one window to the next", data.stride),
+                ("windows a batch", data.batch_size),
+                ("batches an epoch", data.batches),
+            ]
+        };
+        let different = facts(self).into_iter().zip(facts(other));
+        match different.into_iter().find(|(ours, theirs)| ours != theirs) {
+            Some(((what, ours), (_, theirs))) => {
+                (format!("{ours} {what}"), format!("{theirs} {what}"))
+            }
+            None => ("one text or order".to_owned(), "another".to_owned()),
+        }
+    }
+
+    fn of(loader: &DataLoader) -> Result<Self, DataLoaderError> {
         let dataset = loader.dataset();
         let mut hasher = Sha256::new();
         let mut bytes = Vec::new();

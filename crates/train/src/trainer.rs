@@ -1,60 +1,94 @@
-//! The core of training: batches to gradients, gradients to steps (book section 5.2).
+//! A training run (book section 5.2): batches to gradients, gradients to steps, with evaluations,
+//! samples and checkpoints when they are due.
 //!
 //! ```text
-//! batch:  loss and gradients (times 1 / accumulation)
+//! batch:  loss and gradients (times 1 / batches of the step)
 //! step:   after `accumulation` batches: clip, AdamW
 //! ```
 //!
-//! Each batch's gradients are computed from zero and added to those before: the bits of a step don't depend on who computed which batch.
-//! When an evaluation, a sample or a checkpoint is due, `run.rs` knows; what a checkpoint keeps, `resume.rs`.
+//! It prints nothing: everything that happens is an [`Event`] for the caller's closure.
+//! Every run is one of [`Ranks`], most a rank on its own: who computes what, `shares.rs` knows.
 
-use std::sync::OnceLock;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use dataloader::{Batch, DataLoader, Epoch};
-use gpt::{BatchParts, GptError, GptModel, move_gradients};
+use gpt::{GptConfig, GptModel};
 use tensor_ops::{KeepBuffers, Parameters};
 use torch_rng::TorchRng;
 
+use crate::checkpoint::{self, Checkpoint, STATE_FILE};
 use crate::clip::clip_scale;
-use crate::share::Share;
-use crate::state::{Counters, Fingerprint};
+use crate::evaluate::Evaluator;
+use crate::gradients::{Place, StepGradients};
+use crate::latest::step_name;
+use crate::manifest::hash_of_numbers;
+use crate::shares::Shares;
+use crate::state::{
+    Counters, EpochState, Fingerprints, TrainState, fingerprints, rng_from_hex, rng_to_hex,
+};
 use crate::{
-    AdamW, BatchReport, Evaluation, SampleConfig, StepReport, TrainConfig, TrainError, grad_norm,
+    AdamW, BatchReport, Evaluation, Event, OneProcess, Outcome, Ranks, RunFolder, StepReport,
+    TrainConfig, TrainError, agree,
 };
 
 /// A run: model, optimizer, data and random numbers, at one moment.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use train::dataloader::{Corpus, DataLoader, GptDataset};
+/// use train::gpt::{GptConfig, GptModel};
+/// use train::torch_rng::TorchRng;
+/// use train::{Event, TrainConfig, Trainer};
+///
+/// let corpus = Corpus::from_ids((0..200).map(|i| i % 10).collect::<Vec<u32>>());
+/// let loader = DataLoader::new(GptDataset::new(&corpus, 8, 8)?, 4, true, true)?;
+/// let config = GptConfig {
+///     vocab_size: 10,
+///     context_length: 8,
+///     emb_dim: 16,
+///     n_heads: 2,
+///     n_layers: 1,
+///     ..GptConfig::GPT2_124M
+/// };
+/// let mut rng = TorchRng::manual_seed(123);
+/// let model = GptModel::new(config, &mut rng)?;
+/// let settings = TrainConfig { max_steps: 60, ..TrainConfig::default() };
+/// let mut trainer = Trainer::new(settings, model, loader, None, rng)?;
+/// let mut losses = Vec::new();
+/// trainer.run(None, &mut |event| {
+///     if let Event::Step(step) = event {
+///         losses.push(step.loss);
+///     }
+///     ControlFlow::Continue(())
+/// })?;
+/// assert!(losses[59] < losses[0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Trainer {
-    pub(crate) config: TrainConfig,
-    pub(crate) model: GptModel,
-    pub(crate) optimizer: Optimizer,
-    /// The sum over the batches of one step; zeros between steps, and where ranks share the sums.
-    pub(crate) grads: GptModel,
-    /// Zeros to compute a step's second batch into, and those after it.
-    batch_grads: Option<GptModel>,
-    parts: BatchParts,
-    pub(crate) rng: TorchRng,
-    pub(crate) train_loader: DataLoader,
-    pub(crate) val_loader: Option<DataLoader>,
-    pub(crate) epoch_in_progress: Option<EpochInProgress>,
-    pub(crate) counters: Counters,
-    pub(crate) fingerprints: OnceLock<(Fingerprint, Option<Fingerprint>)>,
+    config: TrainConfig,
+    model: GptModel,
+    /// Moments of this rank's part.
+    optimizer: AdamW,
+    gradients: StepGradients,
+    shares: Shares,
+    rng: TorchRng,
+    train_loader: DataLoader,
+    val_loader: Option<DataLoader>,
+    epoch_in_progress: Option<EpochInProgress>,
+    counters: Counters,
+    fingerprints: OnceLock<Fingerprints>,
     /// A step finds the memory of the one before.
     buffers: KeepBuffers,
 }
 
-/// The optimizer, or this rank's share of it.
-#[derive(Debug)]
-pub(crate) enum Optimizer {
-    Alone(Box<AdamW>),
-    Shared(Share),
-}
-
 /// An epoch that has begun, and the generator from before it was drawn.
 #[derive(Debug)]
-pub(crate) struct EpochInProgress {
-    pub(crate) batches: Epoch,
-    pub(crate) drawn_from: TorchRng,
+struct EpochInProgress {
+    batches: Epoch,
+    drawn_from: TorchRng,
 }
 
 /// What one batch led to.
@@ -69,7 +103,10 @@ pub struct Progress {
 }
 
 impl Trainer {
-    /// A run that begins with `model` and moments of zero; `rng` draws the order of the data and the dropout.
+    /// A run that begins with `model` and moments of zero.
+    ///
+    /// The generator is the run's from here on: it draws the order of the data and the dropout, and
+    /// checkpoints keep it.
     ///
     /// # Errors
     /// If a setting is wrong, or the windows are longer than the model's context.
@@ -80,35 +117,14 @@ impl Trainer {
         val_loader: Option<DataLoader>,
         rng: TorchRng,
     ) -> Result<Self, TrainError> {
-        let optimizer = AdamW::new(config.optimizer, model.config())?;
-        Self::with_optimizer(config, model, optimizer, (train_loader, val_loader), rng)
-    }
-
-    /// As [`new`](Self::new), with an optimizer that may have taken steps before; its settings replace those of `config`.
-    pub(crate) fn with_optimizer(
-        mut config: TrainConfig,
-        model: GptModel,
-        optimizer: AdamW,
-        (train_loader, val_loader): (DataLoader, Option<DataLoader>),
-        rng: TorchRng,
-    ) -> Result<Self, TrainError> {
-        config.optimizer = optimizer.config;
         config.validate()?;
-        if optimizer.m.config() != model.config() || optimizer.v.config() != model.config() {
-            return Err(TrainError::OtherModel {
-                optimizer: format!("{:?}", optimizer.m.config()),
-                model: format!("{:?}", model.config()),
-            });
-        }
-        check_windows(&model, &train_loader, val_loader.as_ref())?;
-        check_prompt(&model, config.sample.as_ref())?;
+        config.check_fits(&model, &train_loader, val_loader.as_ref())?;
         Ok(Self {
-            grads: GptModel::zeros(*model.config())?,
-            batch_grads: None,
-            parts: BatchParts::new(&model),
+            optimizer: AdamW::new(config.optimizer, &model)?,
+            gradients: StepGradients::new(&model)?,
+            shares: Shares::new(Arc::new(OneProcess), &model),
             config,
             model,
-            optimizer: Optimizer::Alone(Box::new(optimizer)),
             rng,
             train_loader,
             val_loader,
@@ -119,27 +135,99 @@ impl Trainer {
         })
     }
 
-    /// One batch forward and backward, and the optimizer's step if it was the last one to be accumulated.
+    /// The run that `checkpoint` was saved from, bit for bit as if it had never stopped.
+    ///
+    /// `checkpoint` is its own folder, as [`latest_checkpoint`](crate::latest_checkpoint) finds it.
+    /// `max_steps`, and what draws nothing (samples, saving), may be other than in the checkpoint.
     ///
     /// # Errors
-    /// If the batch can't be read: it is read again by the next call.
-    /// If it doesn't suit the model, or loss or gradient are not finite: the weights are then those from before the step, which the next batch begins anew.
-    pub fn train_batch(&mut self) -> Result<Progress, TrainError> {
-        let (batch, epoch_end) = self.next_batch()?;
-        let done = self.learn(&batch);
-        if epoch_end {
-            self.epoch_in_progress = None;
-            self.counters.epoch += 1;
+    /// If a file is damaged, if model, data or settings are not those of the checkpoint, or a tensor
+    /// is missing, of another shape, or not finite.
+    pub fn resume(
+        checkpoint: impl AsRef<Path>,
+        config: TrainConfig,
+        model: GptConfig,
+        train_loader: DataLoader,
+        val_loader: Option<DataLoader>,
+    ) -> Result<Self, TrainError> {
+        config.validate()?;
+        let path = checkpoint.as_ref();
+        let Checkpoint {
+            model,
+            optimizer,
+            grads,
+            state,
+        } = checkpoint::read(path, model)?;
+        let data = fingerprints(&train_loader, val_loader.as_ref())?;
+        state.refuse_another_run(path, &config, &data)?;
+        let generator = |text: &str| {
+            rng_from_hex(text).ok_or_else(|| TrainError::State {
+                path: path.join(STATE_FILE),
+                what: "a random state is damaged",
+            })
+        };
+        let rng = generator(&state.rng)?;
+        let mut trainer = Self::new(config, model, train_loader, val_loader, rng)?;
+        trainer.epoch_in_progress = match state.epoch_in_progress {
+            None => None,
+            Some(EpochState { rng, position }) => {
+                let drawn_from = generator(&rng)?;
+                let mut batches = trainer.train_loader.epoch(&mut drawn_from.clone());
+                batches.seek(position)?;
+                Some(EpochInProgress {
+                    batches,
+                    drawn_from,
+                })
+            }
+        };
+        trainer.optimizer = optimizer;
+        if let Some(grads) = grads {
+            trainer.gradients.resume(grads, state.counters.micro_step);
         }
-        if done.is_err() {
-            self.give_up_step();
+        trainer.counters = state.counters;
+        trainer.fingerprints = OnceLock::from(data);
+        Ok(trainer)
+    }
+
+    /// Shares this run with other processes that have begun, or resumed, the same one: each step's
+    /// batches, evaluations, and the optimizer's moments.
+    ///
+    /// All results are bit for bit those of one process.
+    /// A rank alone stays as it is.
+    ///
+    /// # Errors
+    /// On all ranks alike, if there are more of them than batches in a step, or if settings, data,
+    /// random state, weights or moments are not the same everywhere.
+    pub fn share(mut self, ranks: Arc<dyn Ranks>) -> Result<Self, TrainError> {
+        let (size, accumulation) = (ranks.size(), self.config.accumulation);
+        if size == 1 {
+            return Ok(self);
         }
-        let (batch, step) = done?;
-        Ok(Progress {
-            batch,
-            step,
-            epoch_end,
-        })
+        agree(&*ranks, &self.facts()?)?;
+        if accumulation < size as u64 {
+            return Err(TrainError::MoreRanksThanBatches {
+                ranks: size,
+                accumulation,
+            });
+        }
+        self.shares = Shares::new(ranks, &self.model);
+        self.optimizer.keep_part(&self.shares, &self.model);
+        self.gradients.share(&self.shares);
+        Ok(self)
+    }
+
+    /// All that decides the numbers of the run, by names for people.
+    fn facts(&self) -> Result<Vec<(String, String)>, TrainError> {
+        let mut facts = self.state()?.facts();
+        let weights = self.model.named_parameters();
+        let weights = weights.iter().filter_map(|(_, view)| view.as_slice());
+        facts.push(("the weights".to_owned(), hash_of_numbers(weights)));
+        let AdamW { steps, m, v, .. } = &self.optimizer;
+        if *steps > 0 {
+            let moments = hash_of_numbers([&m[..], v].into_iter());
+            facts.push(("the moments".to_owned(), moments));
+        }
+        Ok(facts)
     }
 
     /// The settings.
@@ -152,12 +240,9 @@ impl Trainer {
         &self.model
     }
 
-    /// The optimizer as it is now; `None` if ranks share its moments.
-    pub fn optimizer(&self) -> Option<&AdamW> {
-        match &self.optimizer {
-            Optimizer::Alone(optimizer) => Some(optimizer),
-            Optimizer::Shared(_) => None,
-        }
+    /// The optimizer as it is now; among ranks, with the moments of this one's part.
+    pub fn optimizer(&self) -> &AdamW {
+        &self.optimizer
     }
 
     /// The generator as it is now.
@@ -175,14 +260,14 @@ impl Trainer {
         self.counters.tokens_seen
     }
 
-    /// Every step so far, those before a resume included.
-    pub fn steps(&self) -> &[StepReport] {
-        &self.counters.steps
+    /// The last step, which may have been before a resume.
+    pub fn last_step(&self) -> Option<&StepReport> {
+        self.counters.last_step.as_ref()
     }
 
-    /// Every evaluation so far, those before a resume included.
-    pub fn evaluations(&self) -> &[Evaluation] {
-        &self.counters.evaluations
+    /// The last evaluation, which may have been before a resume.
+    pub fn last_evaluation(&self) -> Option<&Evaluation> {
+        self.counters.last_evaluation.as_ref()
     }
 
     /// The learning rate of the step in progress, or the next one.
@@ -193,8 +278,120 @@ impl Trainer {
             .learning_rate(self.counters.steps_done, peak_lr)
     }
 
-    /// The next batch, of a new epoch if need be, and whether it is the last one.
-    fn next_batch(&mut self) -> Result<(Batch, bool), TrainError> {
+    /// Trains until `max_steps` are done or the closure breaks; saves to `folder` as the settings
+    /// say, and at the end.
+    ///
+    /// With ranks, rank 0 has the folder and is told of samples; all stop after the step in which
+    /// the closure of one breaks.
+    ///
+    /// # Errors
+    /// If a loss is not finite, of a step or of the model that is to be saved (the checkpoints from
+    /// before stay), a batch doesn't suit the model, or a checkpoint can't be written.
+    pub fn run(
+        &mut self,
+        folder: Option<&RunFolder>,
+        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Outcome, TrainError> {
+        let saves = self.shares.any(folder.is_some());
+        let stop = self.evaluate_if_due(on_event)?;
+        if self.shares.any(stop) {
+            return Ok(Outcome::Stopped);
+        }
+        let mut stop = false;
+        while self.counters.steps_done < self.config.max_steps {
+            let progress = self.train_batch()?;
+            stop |= self.tell(&progress, on_event)?;
+            // Ranks stop between steps: the sum of a step's gradients is spread over them.
+            let may_stop = self.shares.is_alone() || progress.step.is_some();
+            let mut leave = may_stop && self.shares.any(stop);
+            let finished = self.counters.steps_done >= self.config.max_steps;
+            let every = self.config.save_every;
+            let due = progress.step.is_some()
+                && every.is_some_and(|n| self.counters.steps_done.is_multiple_of(n));
+            let saved = match saves && (due || finished || leave) {
+                // Who asked to stop doesn't wait for an evaluation: a batch shows that there is a
+                // loss.
+                true if leave && !due => {
+                    self.evaluator().check(1)?;
+                    self.save_with(folder, None)?
+                }
+                true => self.save(folder)?,
+                false => None,
+            };
+            if let Some(path) = &saved {
+                let steps_done = self.counters.steps_done;
+                stop |= on_event(Event::Saved { steps_done, path }).is_break();
+                leave |= self.shares.is_alone() && stop;
+            }
+            if leave && (!finished || self.is_evaluation_due()) {
+                return Ok(Outcome::Stopped);
+            }
+        }
+        Ok(Outcome::Finished)
+    }
+
+    /// The events of a batch, with the evaluation and the sample that are due after it; whether the
+    /// closure broke.
+    fn tell(
+        &mut self,
+        progress: &Progress,
+        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, TrainError> {
+        let mut stop = on_event(Event::Batch(&progress.batch)).is_break();
+        if let Some(step) = &progress.step {
+            stop |= on_event(Event::Step(step)).is_break();
+            stop |= self.evaluate_if_due(on_event)?;
+        }
+        if let Some(sample) = &self.config.sample
+            && is_sample_due(sample.every, progress)
+            && self.shares.is_first()
+        {
+            let sample = Event::SampleDue {
+                steps_done: self.counters.steps_done,
+                model: &self.model,
+            };
+            stop |= on_event(sample).is_break();
+        }
+        if progress.epoch_end {
+            let epoch = progress.batch.epoch;
+            stop |= on_event(Event::EpochEnd { epoch }).is_break();
+        }
+        Ok(stop)
+    }
+
+    /// One batch forward and backward, and the optimizer's step if it was the last of a step.
+    ///
+    /// # Errors
+    /// If the batch can't be read: it is read again by the next call.
+    /// If it doesn't suit the model, or loss or gradient are not finite: the weights are then those
+    /// from before the step, which the next batch begins anew.
+    pub fn train_batch(&mut self) -> Result<Progress, TrainError> {
+        let (batch, left) = self.next_batch()?;
+        let micro_step = self.counters.micro_step;
+        let of = match self.config.whole_epochs {
+            true => self.config.accumulation.min(micro_step + 1 + left),
+            false => self.config.accumulation,
+        };
+        let done = self.learn(&batch, Place { micro_step, of });
+        if left == 0 {
+            self.epoch_in_progress = None;
+            self.counters.epoch += 1;
+        }
+        if done.is_err() {
+            self.gradients.give_up();
+            self.counters.micro_step = 0;
+            self.counters.loss_sum = 0.0;
+        }
+        let (batch, step) = done?;
+        Ok(Progress {
+            batch,
+            step,
+            epoch_end: left == 0,
+        })
+    }
+
+    /// The next batch, of a new epoch if need be, and how many are left of the epoch.
+    fn next_batch(&mut self) -> Result<(Batch, u64), TrainError> {
         let epoch = self.epoch_in_progress.get_or_insert_with(|| {
             let drawn_from = self.rng.clone();
             let batches = self.train_loader.epoch(&mut self.rng);
@@ -205,170 +402,216 @@ impl Trainer {
         });
         let batch = epoch.batches.try_next()?;
         let batch = batch.expect("an epoch has a batch, and a used up one is put away");
-        Ok((batch, epoch.batches.len() == 0))
+        Ok((batch, epoch.batches.len() as u64))
     }
 
     /// What a batch leads to.
-    fn learn(&mut self, batch: &Batch) -> Result<(BatchReport, Option<StepReport>), TrainError> {
-        let learning_rate = self.learning_rate();
-        let loss = match &self.optimizer {
-            Optimizer::Shared(share) if !share.computes(self.counters.micro_step) => {
-                self.model.skip_draws(batch.input_ids.dim(), &mut self.rng);
-                None
-            }
-            _ => Some(self.add_gradients(batch)?),
-        };
+    fn learn(
+        &mut self,
+        batch: &Batch,
+        place: Place,
+    ) -> Result<(BatchReport, Option<StepReport>), TrainError> {
+        let (model, shares, rng) = (&self.model, &self.shares, &mut self.rng);
+        let loss = self.gradients.add_batch(model, batch, place, shares, rng)?;
         self.buffers.end_step();
         let tokens = batch.input_ids.len() as u64;
         let report = BatchReport {
             step: self.counters.steps_done,
-            micro_step: self.counters.micro_step,
+            micro_step: place.micro_step,
             epoch: self.counters.epoch,
             loss,
             tokens,
         };
         self.counters.tokens_seen += tokens;
         self.counters.micro_step += 1;
-        self.add_losses(loss, learning_rate)?;
-        let step = match self.counters.micro_step == self.config.accumulation {
-            true => Some(self.update(learning_rate)?),
+        for (rank, loss) in self.gradients.end_batch(place, &self.shares) {
+            if !loss.is_finite() {
+                let error = TrainError::NonFiniteLoss {
+                    step: report.step,
+                    loss,
+                    learning_rate: self.learning_rate(),
+                };
+                return Err(self.shares.met_by(rank, error));
+            }
+            self.counters.loss_sum += f64::from(loss);
+        }
+        let step = match self.counters.micro_step == place.of {
+            true => Some(self.update(place.of)?),
             false => None,
         };
         Ok((report, step))
     }
 
-    /// Forgets the batches of the step in progress.
-    fn give_up_step(&mut self) {
-        self.grads.fill_zero();
-        self.counters.micro_step = 0;
-        self.counters.loss_sum = 0.0;
-        if let Optimizer::Shared(share) = &mut self.optimizer {
-            share.give_up_step();
-        }
-    }
-
-    /// One batch forward and backward: adds to the step's gradients, and returns the loss.
-    fn add_gradients(&mut self, batch: &Batch) -> Result<f32, TrainError> {
-        let shared = matches!(self.optimizer, Optimizer::Shared(_));
-        let first = self.counters.micro_step == 0 || shared;
-        if !first && self.batch_grads.is_none() {
-            self.batch_grads = Some(GptModel::zeros(*self.model.config())?);
-        }
-        let grads = match &mut self.batch_grads {
-            Some(grads) if !first => grads,
-            _ => &mut self.grads,
-        };
-        let weight = 1.0 / self.config.accumulation as f32;
-        let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
-        let (model, rng) = (&self.model, &mut self.rng);
-        let loss = self
-            .parts
-            .loss_and_grads(model, inputs, targets, weight, rng, grads)?;
-        if let Some(grads) = self.batch_grads.as_mut().filter(|_| !first) {
-            move_gradients(grads, &mut self.grads);
-        }
-        Ok(loss)
-    }
-
-    /// Adds a batch's loss to the step's; with ranks, those of a round at its end.
-    fn add_losses(&mut self, loss: Option<f32>, learning_rate: f64) -> Result<(), TrainError> {
-        let step = self.counters.steps_done;
-        let not_finite = |loss| TrainError::NonFiniteLoss {
-            step,
-            loss,
-            learning_rate,
-        };
-        match &mut self.optimizer {
-            Optimizer::Alone(_) => {
-                let loss = loss.expect("alone, each batch is ours");
-                if !loss.is_finite() {
-                    return Err(not_finite(loss));
-                }
-                self.counters.loss_sum += f64::from(loss);
-            }
-            Optimizer::Shared(share) => {
-                let batches = (self.counters.micro_step, self.config.accumulation);
-                for (rank, loss) in share.batch_done(loss, batches, &mut self.grads) {
-                    if !loss.is_finite() {
-                        let source = Box::new(not_finite(loss));
-                        return Err(TrainError::OnRank { rank, source });
-                    }
-                    self.counters.loss_sum += f64::from(loss);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Clips and takes the optimizer's step.
-    fn update(&mut self, learning_rate: f64) -> Result<StepReport, TrainError> {
-        let norm = match &self.optimizer {
-            Optimizer::Alone(_) => grad_norm(&self.grads),
-            Optimizer::Shared(share) => share.grad_norm(),
-        };
+    /// Clips and takes the optimizer's step, after so many batches.
+    fn update(&mut self, batches: u64) -> Result<StepReport, TrainError> {
+        let (learning_rate, step) = (self.learning_rate(), self.counters.steps_done);
+        let sum = self.gradients.own_sum(&self.shares);
+        let norm = self.shares.norm(&sum);
         if !norm.is_finite() {
             return Err(TrainError::NonFiniteGradient {
-                step: self.counters.steps_done,
+                step,
                 norm,
                 learning_rate,
             });
         }
-        let scale = self
-            .config
-            .max_grad_norm
-            .map_or(1.0, |max| clip_scale(norm, max));
-        match &mut self.optimizer {
-            Optimizer::Alone(optimizer) => {
-                optimizer.step(&mut self.model, &mut self.grads, learning_rate, scale);
-            }
-            Optimizer::Shared(share) => share.step(&mut self.model, learning_rate, scale),
-        }
+        let max_norm = self.config.max_grad_norm;
+        let scale = max_norm.map_or(1.0, |max_norm| clip_scale(norm, max_norm));
+        self.optimizer.config.lr = learning_rate;
+        self.optimizer
+            .update(self.shares.own(&mut self.model), sum, scale);
+        self.shares.spread(&mut self.model);
         let report = StepReport {
-            step: self.counters.steps_done,
+            step,
             epoch: self.counters.epoch,
-            loss: (self.counters.loss_sum / self.config.accumulation as f64) as f32,
+            loss: (self.counters.loss_sum / batches as f64) as f32,
             learning_rate,
             grad_norm: norm,
             tokens_seen: self.counters.tokens_seen,
         };
-        self.counters.steps.push(report);
+        self.counters.last_step = Some(report);
         self.counters.steps_done += 1;
         self.counters.micro_step = 0;
         self.counters.loss_sum = 0.0;
         Ok(report)
     }
-}
 
-/// That the model can take the windows, before the first step is computed.
-fn check_windows(
-    model: &GptModel,
-    train_loader: &DataLoader,
-    val_loader: Option<&DataLoader>,
-) -> Result<(), TrainError> {
-    let context_length = model.config().context_length;
-    for loader in std::iter::once(train_loader).chain(val_loader) {
-        let num_tokens = loader.dataset().max_length();
-        if num_tokens > context_length {
-            return Err(TrainError::Gpt(GptError::TooLong {
-                num_tokens,
-                context_length,
-            }));
+    /// Whether an evaluation belongs to the last step, and there is none.
+    fn is_evaluation_due(&self) -> bool {
+        let Counters {
+            steps_done,
+            micro_step,
+            ..
+        } = self.counters;
+        let since_first = steps_done.checked_sub(self.config.eval_first);
+        let is_its_turn = since_first
+            .zip(self.config.eval_every)
+            .is_some_and(|(steps, every)| steps.is_multiple_of(every));
+        micro_step == 0 && is_its_turn && self.evaluation_now().is_none()
+    }
+
+    /// The evaluation of the model as it is, if there was one.
+    fn evaluation_now(&self) -> Option<&Evaluation> {
+        let last = self.last_evaluation();
+        let is_now = |last: &&Evaluation| last.steps_done == self.counters.steps_done;
+        last.filter(|last| is_now(last) && self.counters.micro_step == 0)
+    }
+
+    /// The evaluation of the last step: after the step, or, if it was interrupted, after a resume;
+    /// whether the closure broke.
+    fn evaluate_if_due(
+        &mut self,
+        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, TrainError> {
+        if !self.is_evaluation_due() {
+            return Ok(false);
+        }
+        let mut rng = self.rng.clone();
+        let mut asked = || on_event(Event::Waiting).is_break();
+        let (n, evaluator) = (self.config.eval_batches, self.evaluator());
+        let Some(evaluation) = evaluator.losses(n, &mut rng, &mut asked)? else {
+            return Ok(true);
+        };
+        self.rng = rng;
+        self.counters.last_evaluation = Some(evaluation);
+        Ok(on_event(Event::Evaluation(&evaluation)).is_break())
+    }
+
+    /// An evaluation beside those of the run: it leaves the run as it is, and isn't remembered.
+    ///
+    /// `None` if `stop` says so, which is asked before each batch.
+    ///
+    /// # Errors
+    /// If a loss is not finite.
+    pub fn evaluate(
+        &self,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Evaluation>, TrainError> {
+        let (n, rng) = (self.config.eval_batches, &mut TorchRng::manual_seed(0));
+        self.evaluator().losses(n, rng, stop)
+    }
+
+    fn evaluator(&self) -> Evaluator<'_> {
+        Evaluator {
+            model: &self.model,
+            shares: &self.shares,
+            train_loader: &self.train_loader,
+            val_loader: self.val_loader.as_ref(),
+            counters: &self.counters,
         }
     }
-    Ok(())
+
+    /// Saves the run as it is, between two steps or among the batches of one; returns the
+    /// checkpoint's folder.
+    ///
+    /// The model is evaluated first, without drawing: what has no finite loss is no checkpoint, and
+    /// the best stays. With ranks, all of them save at once, and rank 0 has the folder.
+    ///
+    /// # Errors
+    /// If the loss is not finite, or the files can't be written: the checkpoints from before are then
+    /// as they were.
+    ///
+    /// # Panics
+    /// With ranks, among the batches of a step, or if another rank has the folder.
+    pub fn save(&self, folder: Option<&RunFolder>) -> Result<Option<PathBuf>, TrainError> {
+        let val_loss = match self.evaluation_now() {
+            Some(now) => now.val_loss,
+            None => self.evaluator().check(self.config.eval_batches)?,
+        };
+        self.save_with(folder, val_loss)
+    }
+
+    /// As [`save`](Self::save), of a model whose loss is finite; its validation loss decides whether
+    /// it is the best.
+    fn save_with(
+        &self,
+        folder: Option<&RunFolder>,
+        val_loss: Option<f64>,
+    ) -> Result<Option<PathBuf>, TrainError> {
+        let (model, AdamW { m, v, .. }) = (&self.model, &self.optimizer);
+        let begun = self.counters.micro_step > 0;
+        assert!(self.shares.is_alone() || !begun, "ranks save between steps");
+        let Some(folder) = folder else {
+            if !self.shares.is_first() {
+                self.shares.send(model, m);
+                self.shares.send(model, v);
+            }
+            return Ok(None);
+        };
+        assert!(self.shares.is_first(), "rank 0 saves");
+        let mut moments = self.shares.tensors("m.", model, m);
+        moments.extend(self.shares.tensors("v.", model, v));
+        let (state, grads) = (self.state()?, begun.then(|| self.gradients.whole_sum()));
+        let name = step_name(self.counters.steps_done, self.counters.micro_step);
+        let saved = folder.add(&name, self.config.keep, val_loss, |folder| {
+            checkpoint::write(folder, model, moments, grads, &state)
+        });
+        saved.map(Some)
+    }
+
+    fn state(&self) -> Result<TrainState, TrainError> {
+        let data = match self.fingerprints.get() {
+            Some(known) => known,
+            None => {
+                let known = fingerprints(&self.train_loader, self.val_loader.as_ref())?;
+                self.fingerprints.get_or_init(|| known)
+            }
+        };
+        let mut state = TrainState::new(self.config.clone(), self.counters, data);
+        state.optimizer_steps = self.optimizer.steps;
+        state.rng = rng_to_hex(&self.rng);
+        state.epoch_in_progress = self.epoch_in_progress.as_ref().map(|epoch| EpochState {
+            rng: rng_to_hex(&epoch.drawn_from),
+            position: epoch.batches.position(),
+        });
+        Ok(state)
+    }
 }
 
-/// That the model knows the sample's prompt.
-fn check_prompt(model: &GptModel, sample: Option<&SampleConfig>) -> Result<(), TrainError> {
-    let vocab_size = model.config().vocab_size;
-    let prompt = sample.map_or(&[][..], |sample| &sample.prompt);
-    match prompt.iter().position(|&id| id as usize >= vocab_size) {
-        None => Ok(()),
-        Some(column) => Err(TrainError::Gpt(GptError::TokenOutOfRange {
-            id: prompt[column],
-            row: 0,
-            column,
-            vocab_size,
-        })),
+/// Whether a sample is due: after every so many steps, or after each epoch.
+fn is_sample_due(every: Option<u64>, progress: &Progress) -> bool {
+    match (every, progress.step) {
+        (Some(every), Some(step)) => (step.step + 1).is_multiple_of(every),
+        (Some(_), None) => false,
+        (None, _) => progress.epoch_end,
     }
 }

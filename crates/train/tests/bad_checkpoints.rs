@@ -4,13 +4,14 @@
 mod common;
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use common::{config, finish, loaders, model_config, resume, stop_after, trainer};
+use common::{assert_same_run, config, finish, loaders, model_config, resume, stop_after, trainer};
 use gpt::GptConfig;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use train::{RunFolder, Schedule, TrainConfig, TrainError, Trainer};
+use train::{Event, Outcome, RunFolder, Schedule, TrainConfig, TrainError, Trainer};
 
 /// A run of four steps and two batches, in its second epoch, and its checkpoint.
 fn saved() -> (tempfile::TempDir, PathBuf) {
@@ -117,7 +118,7 @@ fn a_manifest_that_is_damaged_or_forgets_a_file_is_refused() {
 fn a_state_that_no_run_leaves_is_refused() {
     type Change = fn(&mut Value);
     let changes: [(&str, Change); 11] = [
-        ("version 2", |json| json["version"] = 2.into()),
+        ("version 3", |json| json["version"] = 3.into()),
         ("micro_step", |json| json["micro_step"] = 3.into()),
         ("steps_done", |json| json["steps_done"] = u64::MAX.into()),
         ("counter", |json| json["optimizer_steps"] = u64::MAX.into()),
@@ -203,19 +204,29 @@ fn a_value_that_is_not_a_number_is_refused_in_each_tensor_file() {
 #[test]
 fn other_settings_another_model_and_other_data_are_refused() {
     let (_folder, checkpoint) = saved();
-    let resumed = |config, model: &GptConfig, (train, validation)| {
+    let resumed = |config, model: GptConfig, (train, validation)| {
         let error = Trainer::resume(&checkpoint, config, model, train, validation);
         match error.expect_err("another run") {
-            TrainError::OtherConfig { name, .. } => name,
+            error @ TrainError::OtherConfig { .. } => {
+                let line = error.to_string();
+                assert!(
+                    !line.contains(" {") && line.len() < 300,
+                    "for people: {line}"
+                );
+                match error {
+                    TrainError::OtherConfig { name, .. } => name,
+                    _ => unreachable!(),
+                }
+            }
             other => panic!("{other}"),
         }
     };
     let changed = |change: fn(&mut TrainConfig)| {
         let mut config = config(9);
         change(&mut config);
-        resumed(config, &model_config(), loaders())
+        resumed(config, model_config(), loaders())
     };
-    assert_eq!(changed(|c| c.optimizer.lr = 1e-3), "optimizer");
+    assert_eq!(changed(|c| c.optimizer.lr = 1e-3), "lr");
     let warmup = |c: &mut TrainConfig| {
         c.schedule = Schedule::WarmupCosine {
             warmup_steps: 2,
@@ -232,10 +243,10 @@ fn other_settings_another_model_and_other_data_are_refused() {
         n_heads: 4,
         ..model_config()
     };
-    assert_eq!(resumed(config(9), &model, loaders()), "the model");
+    assert_eq!(resumed(config(9), model, loaders()), "the model");
     let (train, validation) = loaders();
     let validation = validation.expect("there is one");
-    let data = |train, validation| resumed(config(9), &model_config(), (train, validation));
+    let data = |train, validation| resumed(config(9), model_config(), (train, validation));
     assert_eq!(
         data(validation.clone(), Some(validation)),
         "the training data"
@@ -253,6 +264,52 @@ fn other_settings_another_model_and_other_data_are_refused() {
     let mut longer = resume(&checkpoint, longer).unwrap();
     finish(&mut longer, None);
     assert_eq!(longer.steps_done(), 12);
+}
+
+/// A state as programs before this one wrote it, with lists of all steps and evaluations.
+#[test]
+fn a_state_of_version_1_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunFolder::open(&folder).unwrap();
+    let (mut steps, mut evaluations) = (Vec::new(), Vec::new());
+    let stopped = trainer(config(9)).run(Some(&run), &mut |event| {
+        match event {
+            Event::Step(step) => steps.push(serde_json::to_value(step).unwrap()),
+            Event::Evaluation(evaluation) => {
+                let mut evaluation = serde_json::to_value(evaluation).unwrap();
+                let fields = evaluation.as_object_mut().unwrap();
+                let steps_done = fields.remove("steps_done").unwrap().as_u64().unwrap();
+                fields.insert("step".to_owned(), (steps_done - 1).into());
+                evaluations.push(evaluation);
+            }
+            _ => {}
+        }
+        match steps.len() < 6 {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    assert_eq!(stopped.unwrap(), Outcome::Stopped);
+    assert_eq!((steps.len(), evaluations.len()), (6, 2));
+    let checkpoint = train::latest_checkpoint(&folder).unwrap();
+    edit(&checkpoint, "state.json", |json| {
+        let fields = json.as_object_mut().unwrap();
+        for new in ["last_step", "last_evaluation"] {
+            assert!(fields.remove(new).is_some());
+        }
+        fields.insert("version".to_owned(), 1.into());
+        fields.insert("steps".to_owned(), steps.into());
+        fields.insert("evaluations".to_owned(), evaluations.into());
+        let config = fields["config"].as_object_mut().unwrap();
+        for new in ["whole_epochs", "eval_first"] {
+            assert!(config.remove(new).is_some());
+        }
+    });
+    let mut resumed = resume(&checkpoint, config(9)).unwrap();
+    finish(&mut resumed, None);
+    let mut whole = trainer(config(9));
+    finish(&mut whole, None);
+    assert_same_run(&whole, &resumed);
 }
 
 #[test]

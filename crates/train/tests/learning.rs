@@ -8,11 +8,10 @@ use std::ops::ControlFlow;
 use common::{config, finish, loaders, model_config};
 use dataloader::{Corpus, DataLoader, GptDataset};
 use gpt::{DropRates, GptConfig, GptModel};
-use tokenizer::Gpt2Tokenizer;
 use torch_rng::TorchRng;
 use train::{
-    AdamW, AdamWConfig, Event, Outcome, SampleConfig, Schedule, SimpleTraining, TrainConfig,
-    Trainer, train_model_simple,
+    AdamW, AdamWConfig, Event, Outcome, RunFolder, SampleConfig, Schedule, SimpleTraining,
+    TrainConfig, Trainer, train_model_simple,
 };
 
 #[test]
@@ -41,8 +40,8 @@ fn one_batch_can_be_learned_by_heart() {
         ..TrainConfig::default()
     };
     let mut trainer = Trainer::new(config, model, loader, None, rng).unwrap();
-    finish(&mut trainer, None);
-    let losses: Vec<f32> = trainer.steps().iter().map(|step| step.loss).collect();
+    let (steps, _) = finish(&mut trainer, None);
+    let losses: Vec<f32> = steps.iter().map(|step| step.loss).collect();
     assert!(losses[0] > 3.0, "the first loss is {}", losses[0]);
     assert!(losses[199] < 0.01, "the last loss is {}", losses[199]);
 }
@@ -66,12 +65,11 @@ fn three_accumulated_batches_are_one_three_times_as_large() {
             ..TrainConfig::default()
         };
         let mut trainer = Trainer::new(config, model, loader, None, rng).unwrap();
-        finish(&mut trainer, None);
-        trainer
+        finish(&mut trainer, None).0
     };
     let (small, large) = (run(2, 3), run(6, 1));
-    assert_eq!(small.tokens_seen(), large.tokens_seen());
-    for (small, large) in small.steps().iter().zip(large.steps()) {
+    for (small, large) in small.iter().zip(&large) {
+        assert_eq!(small.tokens_seen, large.tokens_seen);
         assert!(
             (small.loss - large.loss).abs() < 1e-5,
             "{small:?}, {large:?}"
@@ -111,15 +109,13 @@ fn the_number_of_threads_changes_no_bit() {
             };
             let mut trainer =
                 Trainer::new(config, model, loader.clone(), Some(loader), rng).unwrap();
-            finish(&mut trainer, None);
-            trainer
+            (finish(&mut trainer, None), trainer)
         })
     };
-    let one = run(1);
+    let (losses, one) = run(1);
     for threads in [2, 3, 4] {
-        let other = run(threads);
-        assert_eq!(one.steps(), other.steps(), "{threads} threads");
-        assert_eq!(one.evaluations(), other.evaluations(), "{threads} threads");
+        let (other_losses, other) = run(threads);
+        assert_eq!(losses, other_losses, "{threads} threads");
         assert!(
             one.model() == other.model(),
             "{threads} threads: the weights differ"
@@ -226,30 +222,27 @@ fn the_trainer_gives_the_bits_of_the_books_loop() {
     };
 
     let (mut model, mut rng) = new_model();
-    let mut optimizer = AdamW::new(AdamWConfig::default(), &model_config()).unwrap();
+    let mut optimizer = AdamW::new(AdamWConfig::default(), &model).unwrap();
     let training = SimpleTraining {
         num_epochs,
         eval_freq,
         eval_iter,
-        start_context: "!", // id 0
     };
     let (mut batches, mut samples) = (Vec::new(), Vec::new());
     let history = train_model_simple(
         &mut model,
         &mut optimizer,
         (&train_loader, &val_loader),
-        &Gpt2Tokenizer::new(),
-        &training,
+        training,
         &mut rng,
         |event| match event {
             Event::Batch(batch) => batches.push(*batch),
-            Event::Sample { ids, .. } => samples.push(ids.to_vec()),
+            Event::SampleDue { steps_done, model } => samples.push((steps_done, model.clone())),
             _ => {}
         },
     )
     .unwrap();
     assert_eq!(samples.len(), 2);
-    assert_eq!(samples[0].len(), 51);
 
     let (model_again, rng_again) = new_model();
     let config = TrainConfig {
@@ -266,27 +259,102 @@ fn the_trainer_gives_the_bits_of_the_books_loop() {
     let mut trainer =
         Trainer::new(config, model_again, loader, Some(val_loader), rng_again).unwrap();
     let (mut batches_again, mut samples_again) = (Vec::new(), Vec::new());
+    let mut numbers = Vec::new();
     let outcome = trainer.run(None, &mut |event| {
         match event {
             Event::Batch(batch) => batches_again.push(*batch),
-            Event::Sample { ids, .. } => samples_again.push(ids.to_vec()),
+            Event::SampleDue { steps_done, model } => {
+                samples_again.push((steps_done, model.clone()));
+            }
+            Event::Evaluation(e) => {
+                numbers.push((e.train_loss, e.val_loss.unwrap(), e.tokens_seen));
+            }
             _ => {}
         }
         ControlFlow::Continue(())
     });
     assert_eq!(outcome.unwrap(), Outcome::Finished);
     assert_eq!(batches_again, batches);
-    assert_eq!(samples_again, samples);
-    let evaluations = trainer.evaluations().iter();
-    let numbers: Vec<_> = evaluations
-        .map(|e| (e.train_loss, e.val_loss.unwrap(), e.tokens_seen))
-        .collect();
+    assert!(samples_again == samples);
     let expected: Vec<_> = (history.train_losses.into_iter())
         .zip(history.val_losses)
         .zip(history.track_tokens_seen)
         .map(|((train_loss, val_loss), tokens)| (train_loss, val_loss, tokens))
         .collect();
     assert_eq!(numbers, expected);
-    assert!(*trainer.model() == model && trainer.optimizer() == Some(&optimizer));
+    assert!(*trainer.model() == model && *trainer.optimizer() == optimizer);
     assert!(*trainer.rng() == rng);
+}
+
+/// Eleven batches of an epoch in steps of four: the last step has three, and its mean is over them.
+#[test]
+fn whole_epochs_end_with_a_smaller_step() {
+    let settings = |whole_epochs, accumulation, max_steps| TrainConfig {
+        whole_epochs,
+        accumulation,
+        max_steps,
+        eval_every: None,
+        sample: None,
+        ..config(max_steps)
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut whole = common::trainer(settings(true, 4, 6));
+    let mut epochs = Vec::new();
+    let mut batches: Vec<f32> = Vec::new();
+    let outcome = whole.run(None, &mut |event| {
+        match event {
+            Event::Batch(batch) => batches.extend(batch.loss),
+            Event::Step(step) => {
+                let n = if step.step % 3 == 2 { 3 } else { 4 };
+                let own = batches.drain(..).map(f64::from);
+                assert_eq!(own.len(), n);
+                assert_eq!(step.loss, (own.sum::<f64>() / n as f64) as f32);
+            }
+            Event::EpochEnd { epoch } => epochs.push(epoch),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(outcome.unwrap(), Outcome::Finished);
+    assert_eq!(epochs, [0, 1]);
+    assert_eq!(whole.tokens_seen(), 2 * 11 * 2 * 6);
+
+    // Stopped in the smaller step, it goes on with it.
+    let run = RunFolder::open(&folder).unwrap();
+    common::stop_after(&mut common::trainer(settings(true, 4, 6)), &run, 10);
+    let mut resumed = common::resume(&folder, settings(true, 4, 6)).unwrap();
+    finish(&mut resumed, None);
+    common::assert_same_run(&whole, &resumed);
+}
+
+/// The gradient of a smaller step is that of its batches alone: one of all of them, three as one.
+#[test]
+fn the_last_step_of_an_epoch_weighs_its_batches_alike() {
+    let model_config = GptConfig {
+        drop_rates: DropRates::all(0.0),
+        ..model_config()
+    };
+    let corpus = Corpus::from_ids((0..43u32).map(|i| i * i % 13).collect::<Vec<_>>());
+    let run = |batch_size: usize, accumulation: u64| {
+        let dataset = GptDataset::new(&corpus, 6, 6).unwrap(); // 7 windows
+        let loader = DataLoader::new(dataset, batch_size, false, false).unwrap();
+        let mut rng = TorchRng::manual_seed(5);
+        let model = GptModel::new(model_config, &mut rng).unwrap();
+        let config = TrainConfig {
+            max_steps: 2,
+            accumulation,
+            whole_epochs: true,
+            eval_every: None,
+            ..TrainConfig::default()
+        };
+        let mut trainer = Trainer::new(config, model, loader, None, rng).unwrap();
+        finish(&mut trainer, None).0
+    };
+    let (small, large) = (run(1, 4), run(4, 1));
+    assert_eq!(small.len(), 2);
+    for (small, large) in small.iter().zip(&large) {
+        assert_eq!(small.tokens_seen, large.tokens_seen);
+        assert!((small.loss - large.loss).abs() < 1e-5);
+        assert!((small.grad_norm / large.grad_norm - 1.0).abs() < 1e-4);
+    }
 }

@@ -102,7 +102,7 @@ fn after_a_gradient_that_is_not_finite_the_next_batch_begins_the_step_anew() {
         );
         assert!(error.to_string().contains("try a learning rate below"));
     }
-    assert!(trainer.model() == &before && trainer.steps().is_empty());
+    assert!(trainer.model() == &before && trainer.last_step().is_none());
     let folder = tempfile::tempdir().unwrap();
     trainer
         .save(Some(&RunFolder::open(&folder).unwrap()))
@@ -136,7 +136,7 @@ fn a_model_without_a_finite_loss_is_not_saved_over_a_good_one() {
         .run(Some(&run), &mut |_| ControlFlow::Continue(()))
         .unwrap_err();
     assert!(
-        matches!(error, TrainError::NonFiniteEvaluation { step: 1, .. }),
+        matches!(error, TrainError::NonFiniteEvaluation { steps_done: 2, .. }),
         "{error}"
     );
     let newest = train::latest_checkpoint(&folder).unwrap();

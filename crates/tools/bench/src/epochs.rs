@@ -1,13 +1,15 @@
 //! The book's training run (section 5.2) as a whole, ours and PyTorch's, once each: epochs, evaluations and samples.
 
+use std::hint::black_box;
 use std::path::Path;
 
 use anyhow::Context;
 use dataloader::{Corpus, DataLoaderConfig, create_dataloader_v1, train_validation_split};
+use generate::generate_text_simple;
 use gpt::{GptConfig, GptModel};
-use tokenizer::Gpt2Tokenizer;
+use tokenizer::{Gpt2Tokenizer, text_to_token_ids};
 use torch_rng::TorchRng;
-use train::{AdamW, AdamWConfig, SimpleTraining, train_model_simple};
+use train::{AdamW, AdamWConfig, Event, SimpleTraining, train_model_simple};
 
 use crate::clock::time;
 use crate::peer::PYTORCH;
@@ -73,20 +75,28 @@ fn train_as_the_book(text: &str, tokenizer: &Gpt2Tokenizer, epochs: u64) -> anyh
         ..GptConfig::GPT2_124M
     };
     let mut model = GptModel::new(config, &mut rng)?;
-    let mut optimizer = AdamW::new(AdamWConfig::default(), &config)?;
+    let mut optimizer = AdamW::new(AdamWConfig::default(), &model)?;
     let training = SimpleTraining {
         num_epochs: epochs,
         ..SimpleTraining::default()
     };
+    let idx = text_to_token_ids("Every effort moves you", tokenizer);
     let loaders = (&train, &val);
+    let mut sampled = Ok(());
+    let on_event = |event: Event<'_>| {
+        if let Event::SampleDue { model, .. } = event {
+            let sample = generate_text_simple(model, idx.clone(), 50, CONTEXT);
+            sampled = sample.map(|ids| drop(black_box(ids)));
+        }
+    };
     train_model_simple(
         &mut model,
         &mut optimizer,
         loaders,
-        tokenizer,
-        &training,
+        training,
         &mut rng,
-        |_| {},
+        on_event,
     )?;
+    sampled?;
     Ok(())
 }

@@ -128,7 +128,7 @@ impl Training {
             parts: BatchParts::new(&model),
             model,
             grads: GptModel::zeros(config)?,
-            optimizer: AdamW::new(AdamWConfig::default(), &config)?,
+            optimizer: AdamW::new(AdamWConfig::default(), &model)?,
             rng,
             inputs: ids.mapv(|id| id % config.vocab_size as u32),
             targets: ids.mapv(|id| (id + 7) % config.vocab_size as u32),
@@ -151,7 +151,7 @@ impl Training {
         let loss = parts
             .loss_and_grads(model, inputs, targets, 1.0, rng, grads)
             .expect("ids and length suit the model");
-        optimizer.step(model, grads, 4e-4, 1.0); // leaves the gradients at zero
+        optimizer.step(model, grads); // leaves the gradients at zero
         buffers.end_step();
         black_box(loss);
     }

@@ -72,7 +72,7 @@ impl Line {
 
     pub(crate) fn eval(evaluation: &Evaluation) -> Self {
         Self::Eval {
-            step: evaluation.step,
+            step: evaluation.steps_done.saturating_sub(1),
             epoch: evaluation.epoch,
             train_loss: finite(evaluation.train_loss, f64::is_finite),
             val_loss: evaluation.val_loss.filter(|loss| loss.is_finite()),

@@ -128,9 +128,7 @@ impl Progress {
         };
         self.line(&format!(
             "step {}/{}: training loss {:.4}{validation}",
-            evaluation.step + 1,
-            self.max_steps,
-            evaluation.train_loss
+            evaluation.steps_done, self.max_steps, evaluation.train_loss
         ));
     }
 

@@ -125,7 +125,7 @@ pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> 
     let trainer = Trainer::resume(
         &checkpoint,
         settings.training.clone(),
-        &settings.model,
+        settings.model,
         settings.loaders.train.clone(),
         settings.loaders.validation.clone(),
     )?;

@@ -8,13 +8,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use checkpoint::{Precision, save_hugging_face};
+use generate::generate_text_simple;
+use gpt::GptModel;
+use ndarray::Array2;
 use tensor_ops::Parameters;
-use torch_rng::TorchRng;
 use train::{
-    Evaluation, Event, Outcome, RunFolder, TrainConfig, Trainer, latest_checkpoint, loss_until,
+    Evaluation, Event, Outcome, RunFolder, SampleConfig, TrainConfig, Trainer, latest_checkpoint,
 };
 
-use super::data::Loaders;
 use super::log::{Line, Log, read};
 use super::plot;
 use super::progress::Progress;
@@ -33,10 +34,13 @@ const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stop
 struct Watch {
     progress: Progress,
     log: Log,
-    log_error: Option<anyhow::Error>,
+    /// Why the log or a sample couldn't be written, which ends the run.
+    error: Option<anyhow::Error>,
     interrupt: Interrupt,
     vocabulary: Vocabulary,
+    sample: Option<SampleConfig>,
     sampled_at: Option<u64>,
+    first_evaluation: Option<Evaluation>,
 }
 
 pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
@@ -55,7 +59,6 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
         }))?;
         return Ok(());
     };
-    let loaders = &settings.loaders;
     let path = folder.path();
     check_export(&path.join(MODEL))?;
     let steps_before = trainer.steps_done();
@@ -70,10 +73,12 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
     let mut watch = Watch {
         log: Log::open(path, steps_before)?,
         progress,
-        log_error: None,
+        error: None,
         interrupt,
         vocabulary: settings.vocabulary.clone(),
+        sample: settings.training.sample.clone(),
         sampled_at: None,
+        first_evaluation: trainer.last_evaluation().copied(),
     };
     watch.record(&Line::Start {
         steps_done: steps_before,
@@ -107,21 +112,16 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
         if look_at.is_none() {
             break outcome;
         }
-        let stop = &mut || watch.interrupt.asked();
-        if let Some(evaluation) = side_evaluation(&trainer, loaders, stop)? {
-            watch.progress.evaluation(&evaluation);
-            watch.record(&Line::eval(&evaluation))?;
-            watch.progress.pause_over();
-        }
+        watch.look(&trainer)?;
     };
-    if let Some(error) = watch.log_error {
+    if let Some(error) = watch.error {
         watch.progress.finish();
         return Err(error);
     }
 
     let mut last = None;
     if outcome == Outcome::Finished {
-        last = finish(&trainer, loaders, &mut watch, path)
+        last = finish(&trainer, &mut watch, path)
             .map_err(|error| with_last_checkpoint(error, &folder))?;
     }
     watch.progress.finish();
@@ -140,15 +140,9 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
         ));
         return Err(Stopped(watch.interrupt.exit_code()).into());
     }
-    let first = trainer.evaluations().first().copied();
-    sum_up(
-        &watch.progress,
-        &settings,
-        &folder,
-        steps,
-        (first, last),
-        began,
-    );
+    let evaluations = (watch.first_evaluation, last);
+    let progress = &watch.progress;
+    sum_up(progress, &settings, &folder, steps, evaluations, began);
     Ok(())
 }
 
@@ -176,11 +170,8 @@ impl Watch {
                 due = look_at == Some(report.step + 1);
                 Some(Line::step(report, self.progress.step(report)))
             }
-            Event::Evaluation(evaluation) => {
-                self.progress.evaluation(evaluation);
-                Some(Line::eval(evaluation))
-            }
-            Event::Sample { steps_done, ids } => Some(self.sample(steps_done, ids)),
+            Event::Evaluation(evaluation) => Some(self.evaluation(evaluation)),
+            Event::SampleDue { steps_done, model } => self.sample(steps_done, model),
             Event::Saved { steps_done, path } => Some(Line::Saved {
                 steps_done,
                 path: path.display().to_string(),
@@ -189,7 +180,7 @@ impl Watch {
         };
         if let Some(line) = line {
             let error = self.record(&line).err();
-            self.log_error = self.log_error.take().or(error);
+            self.error = self.error.take().or(error);
             if !matches!(event, Event::Step(_)) {
                 self.progress.pause_over();
             }
@@ -202,7 +193,7 @@ impl Watch {
     }
 
     fn wants_to_stop(&self) -> bool {
-        self.interrupt.asked() || self.log_error.is_some()
+        self.interrupt.asked() || self.error.is_some()
     }
 
     fn record(&mut self, line: &Line) -> Result<()> {
@@ -210,12 +201,56 @@ impl Watch {
         self.log.write(line)
     }
 
-    fn sample(&mut self, steps_done: u64, ids: &[u32]) -> Line {
-        self.sampled_at = Some(steps_done);
-        let text = self.vocabulary.text_of(ids);
-        self.progress.line(&format!("sample: {}", one_line(&text)));
-        Line::Sample { steps_done, text }
+    fn evaluation(&mut self, evaluation: &Evaluation) -> Line {
+        self.first_evaluation.get_or_insert(*evaluation);
+        self.progress.evaluation(evaluation);
+        Line::eval(evaluation)
     }
+
+    /// An evaluation beside the run's own; none if the user wants to stop.
+    fn look(&mut self, trainer: &Trainer) -> Result<Option<Evaluation>> {
+        let evaluation = trainer.evaluate(&mut || self.interrupt.asked())?;
+        if let Some(evaluation) = &evaluation {
+            let line = self.evaluation(evaluation);
+            self.record(&line)?;
+            self.progress.pause_over();
+        }
+        Ok(evaluation)
+    }
+
+    /// A sample, shown; none if the user wants to stop, or it can't be made.
+    fn sample(&mut self, steps_done: u64, model: &GptModel) -> Option<Line> {
+        let ids = continuation(model, self.sample.as_ref()?, &self.interrupt);
+        match ids {
+            Ok(ids) => {
+                self.sampled_at = Some(steps_done);
+                let text = self.vocabulary.text_of(&ids?);
+                self.progress.line(&format!("sample: {}", one_line(&text)));
+                Some(Line::Sample { steps_done, text })
+            }
+            Err(error) => {
+                self.error = self.error.take().or(Some(error));
+                None
+            }
+        }
+    }
+}
+
+/// The prompt and its most likely continuation; none if the user wants to stop before it is whole.
+fn continuation(
+    model: &GptModel,
+    sample: &SampleConfig,
+    interrupt: &Interrupt,
+) -> Result<Option<Vec<u32>>> {
+    let context_size = model.config().context_length;
+    let mut ids = Array2::from_shape_vec((1, sample.prompt.len()), sample.prompt.clone())?;
+    for _ in 0..sample.max_new_tokens {
+        if interrupt.asked() {
+            return Ok(None);
+        }
+        ids = generate_text_simple(model, ids, 1, context_size)?;
+    }
+    Ok(Some(ids.into_iter().collect()))
 }
 
 /// The next step after which the loss is looked at beside the run's own evaluations, as it falls fastest at the start: 2, 4, 8 and so on, before the first evaluation or checkpoint is due.
@@ -225,41 +260,8 @@ fn next_close_look(config: &TrainConfig, steps_done: u64) -> Option<u64> {
     (next < end.min(config.save_every?)).then_some(next)
 }
 
-/// An evaluation that leaves the run as it is: it goes on as if it had not been.
-///
-/// None if `stop` says so meanwhile.
-fn side_evaluation(
-    trainer: &Trainer,
-    loaders: &Loaders,
-    stop: &mut dyn FnMut() -> bool,
-) -> Result<Option<Evaluation>> {
-    let (model, batches) = (trainer.model(), Some(trainer.config().eval_batches));
-    let mut rng = TorchRng::manual_seed(0);
-    let mut losses = Vec::new();
-    for loader in std::iter::once(&loaders.train).chain(&loaders.validation) {
-        match loss_until(loader, model, batches, &mut rng, stop)? {
-            Some(loss) if loss.is_finite() => losses.push(loss),
-            Some(loss) => bail!("the loss after the last step is {loss}"),
-            None => return Ok(None),
-        }
-    }
-    let last = trainer.steps().last();
-    Ok(Some(Evaluation {
-        step: trainer.steps_done().saturating_sub(1),
-        epoch: last.map_or(0, |step| step.epoch),
-        train_loss: losses[0],
-        val_loss: losses.get(1).copied(),
-        tokens_seen: trainer.tokens_seen(),
-    }))
-}
-
 /// The last evaluation and the last sample, unless they were due anyway or are there already, or the user wants to stop; neither changes the run.
-fn finish(
-    trainer: &Trainer,
-    loaders: &Loaders,
-    watch: &mut Watch,
-    path: &Path,
-) -> Result<Option<Evaluation>> {
+fn finish(trainer: &Trainer, watch: &mut Watch, path: &Path) -> Result<Option<Evaluation>> {
     let done = trainer.steps_done();
     let (mut evaluated, mut sampled) = (false, watch.sampled_at == Some(done));
     for line in read(path)? {
@@ -269,25 +271,20 @@ fn finish(
             _ => {}
         }
     }
-    let mut last = trainer.evaluations().last().copied();
-    let interrupt = watch.interrupt.clone();
-    let stop = &mut || interrupt.asked();
+    let mut last = trainer.last_evaluation().copied();
     if !evaluated {
-        let Some(evaluation) = side_evaluation(trainer, loaders, stop)? else {
+        let Some(evaluation) = watch.look(trainer)? else {
             return Ok(last);
         };
-        watch.progress.evaluation(&evaluation);
-        watch.record(&Line::eval(&evaluation))?;
         last = Some(evaluation);
     }
-    if let Some(sample) = &trainer.config().sample
-        && !sampled
-        && let Some(ids) = trainer.sample_until(sample, stop)?
-    {
-        let line = watch.sample(done, &ids);
+    if !sampled && let Some(line) = watch.sample(done, trainer.model()) {
         watch.record(&line)?;
     }
-    Ok(last)
+    match watch.error.take() {
+        Some(error) => Err(error),
+        None => Ok(last),
+    }
 }
 
 /// What failed, and which checkpoints there are to go back to.

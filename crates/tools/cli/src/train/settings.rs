@@ -148,7 +148,9 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         schedule,
         max_grad_norm: (options.grad_clip > 0.0).then_some(options.grad_clip),
         accumulation: options.gradient_accumulation_steps as u64,
+        whole_epochs: false,
         eval_every: Some(options.eval_interval as u64),
+        eval_first: 1,
         eval_batches: options.eval_iters,
         sample: (free.sample_tokens > 0 && !prompt.is_empty()).then_some(SampleConfig {
             prompt,
