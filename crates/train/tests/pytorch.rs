@@ -124,5 +124,5 @@ fn a_layer_on_its_own_learns() {
         assert_eq!(grad_norm(&grads), 0.0);
     }
     let (first, last) = (losses[0], losses[199]);
-    assert!(last < first / 20.0, "the loss fell from {first} to {last}");
+    assert!(last < first / 10.0, "the loss fell from {first} to {last}");
 }
