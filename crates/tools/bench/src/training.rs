@@ -126,9 +126,9 @@ impl Training {
         let ids = ids(batch, num_tokens);
         Ok(Self {
             parts: BatchParts::new(&model),
-            model,
             grads: GptModel::zeros(config)?,
             optimizer: AdamW::new(AdamWConfig::default(), &model)?,
+            model,
             rng,
             inputs: ids.mapv(|id| id % config.vocab_size as u32),
             targets: ids.mapv(|id| (id + 7) % config.vocab_size as u32),
