@@ -6,7 +6,7 @@ The first argument is the precision. Decoding goes through `generate` with its c
 import math
 import sys
 
-from protocol import CONTEXT, EMB, HEADS, LAYERS, VOCAB, serve, sizes, threads, training_step
+from protocol import CONTEXT, EMB, HEADS, LAYERS, PROMPT, VOCAB, serve, sizes, threads, training_step
 
 import torch
 import transformers
@@ -37,10 +37,18 @@ def build():
     return GPT2LMHeadModel(config).to(DTYPE)
 
 
+@torch.inference_mode()
+def first_token(folder):
+    model = GPT2LMHeadModel.from_pretrained(folder, dtype=DTYPE).eval()
+    return model(torch.tensor([PROMPT]), logits_to_keep=1).logits.argmax().item()
+
+
 def prepare(work):
     kind = work.split()[0]
     if kind == "build":
         return build
+    if kind == "load":
+        return lambda: first_token(work.split(maxsplit=1)[1])
     # With AVX-512 oneDNN multiplies in bf16; without, PyTorch does, number by number.
     if DTYPE is torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         raise RuntimeError("without AVX-512, PyTorch's bf16 would take minutes")

@@ -6,7 +6,7 @@ The first argument is the format. The weights are random, written with `gguf` to
 import sys
 import tempfile
 
-from protocol import CONTEXT, EMB, HEADS, LAYERS, VOCAB, serve, sizes, threads
+from protocol import CONTEXT, EMB, HEADS, LAYERS, PROMPT, VOCAB, serve, sizes, threads
 
 import gguf
 import llama_cpp
@@ -97,6 +97,16 @@ def prepare(work):
             take_in(context, ids)
 
         return prompt
+    if kind == "load":
+
+        def first_token():
+            context = load(file.name)
+            take_in(context, PROMPT)
+            model = llama_cpp.llama_get_model(context)
+            llama_cpp.llama_free(context)
+            llama_cpp.llama_model_free(model)
+
+        return first_token
     if kind == "decode":
         prompt_length, new_tokens = (int(n) for n in work.split()[1].split("+"))
         ids = [7 * i % VOCAB for i in range(prompt_length)]
@@ -115,7 +125,7 @@ def prepare(work):
 quiet = llama_cpp.llama_log_callback(lambda *_: None)
 llama_cpp.llama_log_set(quiet, None)
 llama_cpp.llama_backend_init()
-with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
-    write_model(file.name)
-    context = load(file.name)
+file = tempfile.NamedTemporaryFile(suffix=".gguf")
+write_model(file.name)
+context = load(file.name)
 serve(f"llama-{FORMAT}", llama_cpp.__version__, prepare)

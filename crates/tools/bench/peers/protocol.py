@@ -15,6 +15,8 @@ import time
 
 # GPT-2 124M with the book's dropout.
 VOCAB, CONTEXT, EMB, HEADS, LAYERS, DROP = 50257, 1024, 768, 12, 12, 0.1
+# What a model that was loaded is given.
+PROMPT = [15496, 11, 314, 716]
 
 
 def threads():

@@ -12,6 +12,7 @@ mod clock;
 mod epochs;
 mod floors;
 mod inference;
+mod loading;
 mod machine;
 mod memory;
 mod peer;
@@ -89,6 +90,7 @@ fn main() -> anyhow::Result<()> {
         memory: Memory::default(),
     };
     inference::measure(&mut bench)?;
+    loading::measure(&mut bench)?;
     training::measure(&mut bench)?;
     memory::measure(&mut bench, threads)?;
     if let Some(text) = &options.book_text {
