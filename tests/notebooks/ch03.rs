@@ -191,15 +191,19 @@ tensor([[0.4421, 0.5931, 0.5790],
     book.prints("In [22]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
 
     book.section("3.4.2", "Implementing a compact SelfAttention class");
+    book.listing(
+        "crates/attention/src/self_attention.rs",
+        "pub struct SelfAttentionV1",
+    );
+    book.listing(
+        "crates/attention/src/self_attention.rs",
+        "impl SelfAttentionV1 {",
+    );
     let sa_v1 = SelfAttentionV1::new(
         d_in,
         d_out,
         WeightInit::Rand,
         &mut TorchRng::manual_seed(123),
-    );
-    book.listing(
-        "crates/attention/src/self_attention.rs",
-        "impl SelfAttentionV1",
     );
     book.prints(
         "In [23]",
@@ -213,6 +217,14 @@ tensor([[0.2996, 0.8053],
         [0.2990, 0.8040]])",
     );
 
+    book.listing(
+        "crates/attention/src/self_attention.rs",
+        "pub struct SelfAttentionV2",
+    );
+    book.listing(
+        "crates/attention/src/self_attention.rs",
+        "impl SelfAttentionV2 {",
+    );
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(789));
     book.prints(
         "In [24]",
@@ -377,6 +389,11 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     let batch = stack![Axis(0), inputs, inputs];
     book.shape("In [33]", &batch, &[2, 6, 3]);
 
+    book.listing(
+        "crates/attention/src/causal.rs",
+        "pub struct CausalAttention",
+    );
+    book.listing("crates/attention/src/causal.rs", "impl CausalAttention {");
     let config = AttentionConfig {
         d_in,
         d_out,
@@ -387,7 +404,6 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     };
     let ca = CausalAttention::new(config, &mut TorchRng::manual_seed(123))?;
     let context_vecs = ca.forward(&batch)?;
-    book.listing("crates/attention/src/causal.rs", "pub fn attention_weights");
     book.prints(
         "In [34]",
         &context_vecs,
@@ -418,6 +434,14 @@ tensor([[[-0.4519,  0.2216],
     );
 
     book.section("3.6.1", "Stacking multiple single-head attention layers");
+    book.listing(
+        "crates/attention/src/wrapper.rs",
+        "pub struct MultiHeadAttentionWrapper",
+    );
+    book.listing(
+        "crates/attention/src/wrapper.rs",
+        "impl MultiHeadAttentionWrapper {",
+    );
     let config = AttentionConfig {
         num_heads: 2,
         ..config
@@ -448,7 +472,11 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
         "3.6.2",
         "Implementing multi-head attention with weight splits",
     );
-    book.listing("crates/attention/src/plain.rs", "pub fn forward_plain");
+    book.listing(
+        "crates/attention/src/plain.rs",
+        "pub struct MultiHeadAttention",
+    );
+    book.listing("crates/attention/src/plain.rs", "impl MultiHeadAttention {");
     let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(123))?;
     let (context_vecs, weights) = mha.forward_plain(&batch, None)?; // weights (2, num_heads, 6, 6)
     book.prints(

@@ -31,11 +31,12 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         [6109, 1110, 6622,  257]])",
     );
 
-    book.listing("crates/gpt/src/dummy.rs", "fn above_embeddings(");
+    book.listing("crates/gpt/src/dummy.rs", "pub struct DummyGptModel");
+    book.listing("crates/gpt/src/dummy.rs", "impl DummyGptModel");
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     // The book doesn't call `eval()` yet, so the embeddings are dropped, by the draws that follow the weights.
-    let logits = model.forward_train(&batch, &mut rng.clone())?;
+    let logits = model.forward(&batch, Some(&mut rng.clone()))?;
     book.shape("In [5]", &logits, &[2, 4, 50257]);
     book.prints(
         "In [5]",
@@ -53,7 +54,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
 
     // The note below the cell has what another build of PyTorch prints.
-    let logits = model.forward_train(&batch, &mut rng.with_build(Build::Mkl))?;
+    let logits = model.forward(&batch, Some(&mut rng.with_build(Build::Mkl)))?;
     book.shape("In [5] on Windows or Linux", &logits, &[2, 4, 50257]);
     book.prints(
         "In [5] on Windows or Linux",
@@ -126,7 +127,12 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         [1.0000]], grad_fn=<VarBackward0>)",
     );
 
-    book.listing("crates/tensor-ops/src/layer_norm.rs", "pub fn forward<");
+    book.listing(
+        "crates/tensor-ops/src/layer_norm.rs",
+        "pub struct LayerNorm",
+    );
+    book.listing("crates/tensor-ops/src/layer_norm.rs", "pub fn new(");
+    book.listing("crates/gpt/src/plain.rs", "pub fn layer_norm<");
     let ln = LayerNorm::new(6);
     let out_ln = ln.forward(&out);
     let mean = mean_of(&out_ln);
@@ -148,7 +154,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "4.3",
         "Implementing a feed forward network with GELU activations",
     );
-    book.listing("crates/tensor-ops/src/gelu.rs", "pub fn gelu<");
+    book.listing("crates/gpt/src/plain.rs", "pub fn gelu<");
     book.draws("GELU and ReLU, with their derivatives", || {
         let x = Array1::linspace(-3.0, 3.0, 241);
         let one = Array1::ones(x.len());
@@ -175,8 +181,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     });
     book.prints("In [16]", &GptConfig::GPT2_124M.emb_dim, "768");
 
-    book.listing("crates/gpt/src/feed_forward.rs", "pub fn forward(");
-    let ffn = FeedForward::new(GptConfig::GPT2_124M.emb_dim, &mut rng);
+    book.listing("crates/gpt/src/plain.rs", "pub struct FeedForward");
+    book.listing("crates/gpt/src/plain.rs", "impl FeedForward");
+    let ffn = FeedForward::new(&GptConfig::GPT2_124M, &mut rng);
     let x = Array3::from_shape_vec((2, 3, 768), rng.rand(2 * 3 * 768))?;
     let out = ffn.forward(&x);
     book.shape("In [17]", &out, &[2, 3, 768]);
@@ -240,7 +247,8 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         "4.5",
         "Connecting attention and linear layers in a transformer block",
     );
-    book.listing("crates/gpt/src/transformer_block.rs", "pub(crate) fn pass(");
+    book.listing("crates/gpt/src/plain.rs", "pub struct TransformerBlock");
+    book.listing("crates/gpt/src/plain.rs", "impl TransformerBlock");
     let mut rng = TorchRng::manual_seed(123);
     let x = Array3::from_shape_vec((2, 4, 768), rng.rand(2 * 4 * 768))?;
     let block = TransformerBlock::new(&GptConfig::GPT2_124M, &mut rng)?;
@@ -248,7 +256,8 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     book.shape("In [22]", &output, &[2, 4, 768]);
 
     book.section("4.6", "Coding the GPT model");
-    book.listing("crates/gpt/src/model.rs", "pub fn forward_hidden(");
+    book.listing("crates/gpt/src/plain.rs", "pub struct GptModel");
+    book.listing("crates/gpt/src/plain.rs", "impl GptModel");
     let mut rng = TorchRng::manual_seed(123);
     let model = GptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let (out, _) = model.forward_train(&batch, &mut rng)?; // it still drops

@@ -310,7 +310,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     });
 
     book.section("5.3.2", "Top-k sampling");
-    let new_logits = top_k_filter(&next_token_logits, 3)?;
+    let new_logits = top_k_filter(&next_token_logits, 3);
     let mut top_pos: Vec<usize> = (0..vocab.len())
         .filter(|&id| new_logits[id].is_finite())
         .collect();

@@ -7,7 +7,7 @@ use attention::{
 };
 use dataloader::{Corpus, GptDataset};
 use generate::generate_text_simple;
-use gpt::{BadLm, GptConfig, GptModel, LayerNorm};
+use gpt::{BadLm, BadLmConfig, GptConfig, GptModel, LayerNorm};
 use ndarray::{Array2, Array3, Axis, array, s, stack};
 use tensor_ops::{Linear, Parameters, matmul, relu};
 use tokenizer::{
@@ -75,13 +75,13 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "The position embedding is as long as the vocabulary, the positions are fixed",
     );
     let (vocab_size, context_length, emb_dim) = (50, 4, 8);
-    let model = BadLm::new(
+    let sizes = BadLmConfig {
         context_length,
         vocab_size,
         emb_dim,
-        8,
-        &mut TorchRng::manual_seed(123),
-    )?;
+        att_dim: 8,
+    };
+    let model = BadLm::new(sizes, &mut TorchRng::manual_seed(123))?;
     let three = array![[1, 2, 3], [4, 5, 6]];
     let tokens = model.token_embs.forward(&three); // (2, 3, emb_dim)
     let sum = model.pos_embs.weight.broadcast(tokens.dim()); // arange(context_length): 4 positions for 3 tokens
@@ -118,7 +118,13 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "Without a mask a token sees the future that it should predict",
     );
     let (short, changed) = (array![[1, 2, 3, 4]], array![[1, 2, 3, 5]]);
-    let bad = BadLm::new(4, 50, 16, 16, &mut TorchRng::manual_seed(123))?;
+    let sizes = BadLmConfig {
+        context_length: 4,
+        vocab_size: 50,
+        emb_dim: 16,
+        att_dim: 16,
+    };
+    let bad = BadLm::new(sizes, &mut TorchRng::manual_seed(123))?;
     let small = GptConfig {
         vocab_size: 50,
         context_length: 8,

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use attention::{SelfAttentionV1, SelfAttentionV2, WeightInit, scaled_softmax};
 use dataloader::{DataLoaderConfig, create_dataloader_v1};
 use generate::greedy_id;
-use gpt::BadLm;
+use gpt::{BadLm, BadLmConfig};
 use ndarray::{Array, Array2, ArrayD, Axis, Dimension, Ix2, Ix3, IxDyn, RemoveAxis, array, s};
 use tensor_ops::{Embedding, Linear, matmul};
 use tokenizer::Gpt2Tokenizer;
@@ -219,7 +219,13 @@ tensor([[0.2845, 0.4071],
     book.shape("In [55]", &stacked(&context_embs)?, &[4, 2, 4, 1024]);
 
     book.section("bad-lm", "Building a bad minimal language model");
-    let model = BadLm::new(4, vocab_size, 768, 1024, &mut TorchRng::manual_seed(123))?;
+    let sizes = BadLmConfig {
+        context_length: 4,
+        vocab_size,
+        emb_dim: 768,
+        att_dim: 1024,
+    };
+    let model = BadLm::new(sizes, &mut TorchRng::manual_seed(123))?;
     let mut predictions = Vec::new();
     for batch in loader.epoch(&mut TorchRng::manual_seed(123)) {
         let output = model.forward(&batch.input_ids)?; // (batch, num_tokens, vocab_size)

@@ -1,6 +1,8 @@
-//! Scaled dot-product attention of all heads under the causal mask, the fast form of what `plain.rs` spells out: forward and backward.
+//! Scaled dot-product attention of all heads under the causal mask, the fast form of what
+//! `plain.rs` spells out: forward and backward.
 //!
-//! What is done for a head is in `head.rs`; here the heads are cut out of (batch, num_tokens, d_out) and shared out among the threads.
+//! What is done for a head is in `head.rs`; here the heads are cut out of (batch, num_tokens,
+//! d_out) and shared out among the threads.
 //! Within a head all sums run in order, so the bits don't depend on the number of threads.
 
 use ndarray::{Array3, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
@@ -13,16 +15,19 @@ use crate::head::{Head, HeadDropout, HeadGradients};
 /// What the backward pass needs of the forward pass.
 #[derive(Clone, Debug)]
 pub(crate) struct AttendCache {
-    /// (batch, num_heads, num_tokens): the logarithm of the sum of exponentials of each row of scores
+    /// (batch, num_heads, num_tokens): the logarithm of the sum of exponentials of each row of
+    /// scores
     log_sums: Array3<f32>,
     /// (batch, num_heads, num_tokens, num_tokens), `None` without dropout
     mask: Option<KeepMask>,
     dropout: Dropout,
 }
 
-/// Queries, keys and values (batch, num_tokens, d_out) -> context vectors (batch, num_tokens, d_out), head by head.
+/// Queries, keys and values (batch, num_tokens, d_out) -> context vectors (batch, num_tokens,
+/// d_out), head by head.
 ///
-/// The causal `torch.nn.functional.scaled_dot_product_attention`: blocks of queries, no stored weights.
+/// The causal `torch.nn.functional.scaled_dot_product_attention`: blocks of queries, no stored
+/// weights.
 ///
 /// # Panics
 /// If the shapes differ, `num_heads` is 0, or it does not divide `d_out`.
@@ -35,7 +40,8 @@ pub fn attend(
     attend_train(q, k, v, num_heads, (Dropout { p: 0.0 }, None)).0
 }
 
-/// As [`attend`], in training: drops weights, those that the mask (batch, num_heads, num_tokens, num_tokens) does not keep.
+/// As [`attend`], in training: drops weights, those that the mask (batch, num_heads, num_tokens,
+/// num_tokens) does not keep.
 pub(crate) fn attend_train(
     q: &ArrayRef3<f32>,
     k: &ArrayRef3<f32>,
@@ -53,10 +59,16 @@ pub(crate) fn attend_train(
         .collect();
     (heads(q, k, v, num_heads), contexts, rows)
         .into_par_iter()
-        .with_max_len(1) // rayon would make two tasks a thread, and who ends first would wait for half of them
+        // Else rayon makes two tasks per thread, and who ends first waits for half of the heads.
+        .with_max_len(1)
         .enumerate()
         .for_each(|(i, (head, context, log_sums))| {
-            let dropout = head_dropout(mask.as_ref(), dropout, i, num_tokens);
+            let dropout = mask.as_ref().map(|mask| HeadDropout {
+                dropout,
+                mask,
+                head: i,
+                num_tokens,
+            });
             head.forward(dropout.as_ref(), log_sums, context);
         });
     let cache = AttendCache {
@@ -67,7 +79,8 @@ pub(crate) fn attend_train(
     (context, cache)
 }
 
-/// The gradients of queries, keys and values, from that of the context vectors (batch, num_tokens, d_out).
+/// The gradients of queries, keys and values, from that of the context vectors (batch, num_tokens,
+/// d_out).
 ///
 /// # Panics
 /// If the shapes differ from those of the forward pass.
@@ -75,16 +88,11 @@ pub(crate) fn attend_backward(
     q: &ArrayRef3<f32>,
     k: &ArrayRef3<f32>,
     v: &ArrayRef3<f32>,
-    cache: AttendCache,
+    cache: &AttendCache,
     d_context: &ArrayRef3<f32>,
 ) -> [Array3<f32>; 3] {
-    let AttendCache {
-        log_sums,
-        mask,
-        dropout,
-    } = cache;
-    let (_, num_heads, num_tokens) = log_sums.dim();
-    let log_sums = log_sums.as_slice().expect("made by the forward pass");
+    let (_, num_heads, num_tokens) = cache.log_sums.dim();
+    let log_sums = cache.log_sums.as_slice().expect("row-major");
     let mut grads = [0; 3].map(|_| empty(q.raw_dim()));
     let [d_q, d_k, d_v] = grads.each_mut().map(|d| split_heads_mut(d, num_heads));
     (heads(q, k, v, num_heads), d_q, d_k, d_v)
@@ -92,7 +100,12 @@ pub(crate) fn attend_backward(
         .with_max_len(1)
         .enumerate()
         .for_each(|(i, (head, queries, keys, values))| {
-            let dropout = head_dropout(mask.as_ref(), dropout, i, num_tokens);
+            let dropout = cache.mask.as_ref().map(|mask| HeadDropout {
+                dropout: cache.dropout,
+                mask,
+                head: i,
+                num_tokens,
+            });
             let log_sums = &log_sums[i * num_tokens..(i + 1) * num_tokens];
             let d_context = head_of(d_context, i, num_heads);
             let mut grads = HeadGradients {
@@ -103,21 +116,6 @@ pub(crate) fn attend_backward(
             head.backward(dropout.as_ref(), log_sums, d_context, &mut grads);
         });
     grads
-}
-
-/// The part of the batch's dropout that belongs to its head `i`.
-fn head_dropout(
-    mask: Option<&KeepMask>,
-    dropout: Dropout,
-    head: usize,
-    num_tokens: usize,
-) -> Option<HeadDropout<'_>> {
-    mask.map(|mask| HeadDropout {
-        dropout,
-        mask,
-        head,
-        num_tokens,
-    })
 }
 
 /// The batch * num_heads heads of queries, keys and values (batch, num_tokens, d_out).
@@ -181,7 +179,7 @@ mod tests {
             [1, 2, 3, 4].map(|seed| test_array((1, 150, 4), 1.0, seed));
         let dropout = (Dropout { p: 0.0 }, None);
         let (out, cache) = attend_train(&q, &k, &v, 1, dropout);
-        let [d_q, d_k, d_v] = attend_backward(&q, &k, &v, cache, &d);
+        let [d_q, d_k, d_v] = attend_backward(&q, &k, &v, &cache, &d);
         let exact = plain::attention(&q, &k, &v, &d);
         test_support::assert_close_named("context", &out, &exact.out, 1e-5);
         test_support::assert_close_named("d_q", &d_q, &exact.d_q, 1e-4);
@@ -194,13 +192,6 @@ mod tests {
     fn heads_that_do_not_divide_the_features_are_refused() {
         let x = Array3::zeros((1, 2, 4));
         attend(&x, &x, &x, 3);
-    }
-
-    #[test]
-    #[should_panic(expected = "0 heads don't divide d_out = 4")]
-    fn no_heads_are_refused() {
-        let x = Array3::zeros((1, 2, 4));
-        attend(&x, &x, &x, 0);
     }
 
     /// The formula written out in f64 with whole matrices.

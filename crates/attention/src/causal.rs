@@ -1,4 +1,5 @@
-//! Causal attention: self-attention in which no token sees a later one, with dropout on the weights (book listing 3.3).
+//! Causal attention: self-attention in which no token sees a later one, with dropout on the weights
+//! (book listing 3.3).
 
 use ndarray::{Array, ArrayRef, Dimension};
 use tensor_ops::{Dropout, Linear, matmul_batched, parameters};
@@ -6,6 +7,9 @@ use torch_rng::TorchRng;
 
 use crate::scores::{dot_products, mask_future, scaled_softmax};
 use crate::{AttentionConfig, AttentionError};
+
+/// Context vectors, and the attention weights that made them.
+type ContextAndWeights<D> = (Array<f32, D>, Array<f32, D>);
 
 /// The book's `CausalAttention`, one head.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,17 +31,9 @@ impl CausalAttention {
     /// # Errors
     /// If a size other than `num_heads` is 0 or the dropout rate is not within [0, 1).
     pub fn new(config: AttentionConfig, rng: &mut TorchRng) -> Result<Self, AttentionError> {
-        let one_head = AttentionConfig {
-            num_heads: 1,
-            ..config
-        };
-        one_head.check()?;
-        let AttentionConfig {
-            d_in,
-            d_out,
-            qkv_bias,
-            ..
-        } = config;
+        let one_head = 1;
+        config.check(one_head)?;
+        let (d_in, d_out, qkv_bias) = (config.d_in, config.d_out, config.qkv_bias);
         Ok(Self {
             w_query: Linear::new(d_in, d_out, qkv_bias, rng),
             w_key: Linear::new(d_in, d_out, qkv_bias, rng),
@@ -47,57 +43,57 @@ impl CausalAttention {
         })
     }
 
-    /// (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or a batch of them, as in evaluation: nothing is dropped.
+    /// The listing's `forward`: (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or
+    /// a batch of them, and the attention weights (..., num_tokens, num_tokens), after dropout.
+    ///
+    /// With a generator it is in training and drops weights, drawing for every element in row-major
+    /// order, masked ones too; without it is in evaluation.
     ///
     /// # Errors
     /// If there are more tokens than the context length, or not `d_in` features.
     ///
     /// # Panics
     /// If the input has one dimension.
+    pub fn forward_plain<D: Dimension>(
+        &self,
+        x: &ArrayRef<f32, D>,
+        training: Option<&mut TorchRng>,
+    ) -> Result<ContextAndWeights<D>, AttentionError> {
+        self.config.check_input(x.shape())?;
+        let keys = self.w_key.forward(x); // (..., num_tokens, d_out)
+        let queries = self.w_query.forward(x);
+        let values = self.w_value.forward(x);
+
+        let attn_scores = dot_products(&queries, &keys); // (..., num_tokens, num_tokens)
+        let attn_scores = mask_future(&attn_scores);
+        let attn_weights = scaled_softmax(&attn_scores, self.config.d_out);
+        let attn_weights = self.dropout.forward(attn_weights, training);
+
+        let context_vec = matmul_batched(&attn_weights, &values); // (..., num_tokens, d_out)
+        Ok((context_vec, attn_weights))
+    }
+
+    /// The context vectors of [`forward_plain`](Self::forward_plain), as in evaluation.
+    ///
+    /// # Errors
+    /// As there.
     pub fn forward<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
     ) -> Result<Array<f32, D>, AttentionError> {
-        let attn_weights = self.attention_weights(x)?;
-        Ok(matmul_batched(&attn_weights, &self.w_value.forward(x)))
+        Ok(self.forward_plain(x, None)?.0)
     }
 
-    /// As [`forward`](Self::forward), in training: drops attention weights, drawing for every element in row-major order, masked ones too.
+    /// The attention weights of [`forward_plain`](Self::forward_plain), as in evaluation: each row
+    /// sums to 1 and is 0 above the diagonal.
     ///
     /// # Errors
-    /// If there are more tokens than the context length, or not `d_in` features.
-    ///
-    /// # Panics
-    /// If the input has one dimension.
-    pub fn forward_train<D: Dimension>(
-        &self,
-        x: &ArrayRef<f32, D>,
-        rng: &mut TorchRng,
-    ) -> Result<Array<f32, D>, AttentionError> {
-        let attn_weights = self.attention_weights(x)?;
-        let (attn_weights, _) = self.dropout.forward_train(attn_weights, rng);
-        Ok(matmul_batched(&attn_weights, &self.w_value.forward(x)))
-    }
-
-    /// The attention weights (..., num_tokens, num_tokens): each row sums to 1 and is 0 above the diagonal.
-    ///
-    /// # Errors
-    /// If there are more tokens than the context length, or not `d_in` features.
-    ///
-    /// # Panics
-    /// If the input has one dimension.
+    /// As there.
     pub fn attention_weights<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
     ) -> Result<Array<f32, D>, AttentionError> {
-        self.config.check_input(x.shape())?;
-        let queries = self.w_query.forward(x); // (..., num_tokens, d_out)
-        let keys = self.w_key.forward(x);
-        let attn_scores = dot_products(&queries, &keys); // (..., num_tokens, num_tokens)
-        Ok(scaled_softmax(
-            &mask_future(&attn_scores),
-            self.config.d_out,
-        ))
+        Ok(self.forward_plain(x, None)?.1)
     }
 }
 

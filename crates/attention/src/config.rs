@@ -2,7 +2,8 @@
 
 use crate::AttentionError;
 
-/// The book's constructor arguments of `CausalAttention`, `MultiHeadAttentionWrapper` and `MultiHeadAttention`.
+/// The book's constructor arguments of `CausalAttention`, `MultiHeadAttentionWrapper` and
+/// `MultiHeadAttention`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionConfig {
     /// Features of an input token.
@@ -19,7 +20,8 @@ pub struct AttentionConfig {
     pub qkv_bias: bool,
 }
 
-/// The book's example: three features to two (section 3.5), here with one head, six tokens and nothing dropped.
+/// The book's example: three features to two (section 3.5), here with one head, six tokens and
+/// nothing dropped.
 impl Default for AttentionConfig {
     fn default() -> Self {
         Self {
@@ -34,12 +36,13 @@ impl Default for AttentionConfig {
 }
 
 impl AttentionConfig {
-    pub(crate) fn check(&self) -> Result<(), AttentionError> {
+    /// The sizes, and the dropout rate, of a module of so many heads.
+    pub(crate) fn check(&self, num_heads: usize) -> Result<(), AttentionError> {
         for (name, value) in [
             ("d_in", self.d_in),
             ("d_out", self.d_out),
             ("context_length", self.context_length),
-            ("num_heads", self.num_heads),
+            ("num_heads", num_heads),
         ] {
             if value == 0 {
                 return Err(AttentionError::Zero { name });
@@ -47,6 +50,16 @@ impl AttentionConfig {
         }
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(AttentionError::Dropout(self.dropout));
+        }
+        Ok(())
+    }
+
+    /// As [`check`](Self::check), of a module that shares `d_out` out among its heads.
+    pub(crate) fn check_heads(&self) -> Result<(), AttentionError> {
+        let (d_out, num_heads) = (self.d_out, self.num_heads);
+        self.check(num_heads)?;
+        if !d_out.is_multiple_of(num_heads) {
+            return Err(AttentionError::HeadsDontDivide { d_out, num_heads });
         }
         Ok(())
     }

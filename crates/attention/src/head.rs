@@ -1,14 +1,18 @@
-//! Causal attention of one head by blocks of queries, as FlashAttention goes about it: `softmax(Q K^T / sqrt(head_dim)) V`, forward and backward.
+//! Causal attention of one head by blocks of queries, as FlashAttention goes about it:
+//! `softmax(Q K^T / sqrt(head_dim)) V`, forward and backward.
 //!
-//! Queries are taken 64 at a time, against only the keys that they may see, so neither the full (queries, keys) matrix nor its masked half is ever stored or computed.
-//! The backward pass computes the weights again from the logarithm of each row's sum instead of keeping them.
-//! It runs on the calling thread: heads are shared out among threads in `blockwise.rs` (training) and `kv_cache.rs` (decoding).
+//! Queries are taken 64 at a time, against only the keys that they may see, so neither the full
+//! (queries, keys) matrix nor its masked half is ever stored or computed.
+//! The backward pass computes the weights again from the logarithm of each row's sum instead of
+//! keeping them.
+//! It runs on the calling thread: heads are shared out among threads in `blockwise.rs` (training)
+//! and `kv_cache.rs` (decoding).
 
 use std::ops::Range;
 
 use ndarray::{Array1, ArrayView2, ArrayViewMut2, s};
 use tensor_ops::{
-    Dropout, attend_query, buffer, causal_softmax_from_log_sums, causal_softmax_rows,
+    Dropout, attend_query, causal_softmax_from_log_sums, causal_softmax_rows, empty,
     matmul_into_serial, recycle, softmax_backward_row,
 };
 use torch_rng::KeepMask;
@@ -38,7 +42,8 @@ pub(crate) struct HeadGradients<'a> {
     pub(crate) values: ArrayViewMut2<'a, f32>,
 }
 
-/// The dropout of a head's attention weights (num_tokens, num_tokens), which are never stored as a whole.
+/// The dropout of a head's attention weights (num_tokens, num_tokens), which are never stored as a
+/// whole.
 pub(crate) struct HeadDropout<'a> {
     pub(crate) dropout: Dropout,
     /// Of the weights of all heads, one after the other.
@@ -49,7 +54,8 @@ pub(crate) struct HeadDropout<'a> {
 }
 
 impl Head<'_> {
-    /// Writes the context vectors (new, head_dim), and the logarithm of each query's sum of exponentials to `log_sums` (new).
+    /// Writes the context vectors (new, head_dim), and the logarithm of each query's sum of
+    /// exponentials to `log_sums` (new).
     pub(crate) fn forward(
         &self,
         dropout: Option<&HeadDropout>,
@@ -57,32 +63,28 @@ impl Head<'_> {
         mut context: ArrayViewMut2<f32>,
     ) {
         let largest = BLOCK.min(self.queries.nrows()) * self.keys.nrows();
-        let mut scores = buffer(largest);
+        let mut scores = empty(largest);
         for rows in self.blocks() {
-            let Head {
-                past,
-                queries,
-                keys,
-                values,
-            } = self.block(&rows);
-            let mut p = matrix(&mut scores, queries.nrows(), keys.nrows()); // (block, visible)
-            matmul_into_serial(&queries, &keys.t(), 0.0, p.view_mut());
+            let block = self.block(&rows);
+            let mut p = matrix(&mut scores, rows.len(), block.keys.nrows()); // (block, visible)
+            matmul_into_serial(&block.queries, &block.keys.t(), 0.0, p.view_mut());
             causal_softmax_rows(
                 p.view_mut(),
                 self.scale(),
-                past,
+                block.past,
                 &mut log_sums[rows.clone()],
             );
             if let Some(dropout) = dropout {
                 dropout.apply(rows.start, p.view_mut());
             }
             let context = context.slice_mut(s![rows, ..]);
-            matmul_into_serial(&p, &values, 0.0, context); // (block, head_dim)
+            matmul_into_serial(&p, &block.values, 0.0, context); // (block, head_dim)
         }
-        recycle([Array1::from(scores)]);
+        recycle([scores]);
     }
 
-    /// As [`forward`](Self::forward), when no backward pass will follow; one query in contiguous memory takes a product of matrix and vector.
+    /// As [`forward`](Self::forward), when no backward pass will follow; one query in contiguous
+    /// memory takes a product of matrix and vector.
     pub(crate) fn decode(&self, mut context: ArrayViewMut2<f32>) {
         let (new, n_keys) = (self.queries.nrows(), self.keys.nrows());
         match (new, self.queries.as_slice(), context.as_slice_mut()) {
@@ -106,8 +108,9 @@ impl Head<'_> {
         grads: &mut HeadGradients,
     ) {
         let largest = BLOCK.min(self.queries.nrows()) * self.keys.nrows();
-        let [mut scores, mut dropped, mut d_scores] = [0; 3].map(|_| buffer(largest));
-        // From the last block, which sees all keys, so that theirs and the values' gradients need not be zero before.
+        let [mut scores, mut dropped, mut d_scores] = [0; 3].map(|_| empty(largest));
+        // From the last block, which sees all keys, so that theirs and the values' gradients need
+        // not be zero before.
         let mut beta = 0.0;
         for rows in self.blocks().rev() {
             let Head {
@@ -145,7 +148,7 @@ impl Head<'_> {
             matmul_into_serial(&d_p.t(), &queries, beta, grads.keys.slice_mut(visible));
             beta = 1.0;
         }
-        recycle([scores, dropped, d_scores].map(Array1::from));
+        recycle([scores, dropped, d_scores]);
     }
 
     /// The queries of each block.
@@ -184,11 +187,11 @@ impl HeadDropout<'_> {
     }
 }
 
-/// The beginning of a buffer, which grows to hold it, as a matrix; it is to be written before it is read.
-fn matrix(buffer: &mut Vec<f32>, rows: usize, columns: usize) -> ArrayViewMut2<'_, f32> {
-    let len = rows * columns;
-    buffer.resize(buffer.len().max(len), 0.0);
-    ArrayViewMut2::from_shape((rows, columns), &mut buffer[..len]).expect("rows * columns elements")
+/// The beginning of a buffer as a matrix, to be written before it is read.
+fn matrix(buffer: &mut Array1<f32>, rows: usize, columns: usize) -> ArrayViewMut2<'_, f32> {
+    let beginning = buffer.slice_mut(s![..rows * columns]);
+    let matrix = beginning.into_shape_with_order((rows, columns));
+    matrix.expect("rows * columns elements")
 }
 
 /// The elements of the rows of a head.

@@ -1,8 +1,10 @@
-//! Keys and values of the tokens seen so far, so that a new token's attention costs one pass over them: `softmax(q K^T / sqrt(head_dim)) V` with K and V remembered.
+//! Keys and values of the tokens seen so far, so that a new token's attention costs one pass over
+//! them: `softmax(q K^T / sqrt(head_dim)) V` with K and V remembered.
 //!
 //! Each head's keys are one contiguous block, read in order.
 //! Sequences of a batch have lengths of their own; nothing is padded, so nothing can leak.
-//! It does not project: queries, keys and values come from the module's own layers. There is no dropout and no gradient.
+//! It does not project: queries, keys and values come from the module's own layers. There is no
+//! dropout and no gradient.
 
 use ndarray::{Array4, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
@@ -12,7 +14,8 @@ use crate::head::Head;
 /// Cached numbers that a call reads before the heads are shared out among the threads.
 const PARALLEL_FROM: usize = 8 * 1024;
 
-/// Tokens that there is room for from the first one on: to grow for each few of a short text would cost a small model a tenth of its time.
+/// Tokens that there is room for from the first one on: to grow for each few of a short text would
+/// cost a small model a tenth of its time.
 const LEAST_ROOM: usize = 64;
 
 /// One layer's keys and values, with room for `capacity` tokens per sequence.
@@ -24,7 +27,7 @@ const LEAST_ROOM: usize = 64;
 /// let mut cache = KvCache::new(1, 1, 4, 2); // one sequence, one head of two features
 /// let mut context = array![[0.0, 0.0]];
 /// let (query, key, value) = (array![[1.0, 0.0]], array![[0.0, 1.0]], array![[5.0, 7.0]]);
-/// cache.attend(&[1], &query, (&key, &value), context.view_mut());
+/// cache.attend(&[1], &query, &key, &value, context.view_mut());
 /// assert_eq!(context, array![[5.0, 7.0]]); // a first token sees itself alone
 /// assert_eq!(cache.len(0), 1);
 /// ```
@@ -40,7 +43,8 @@ pub struct KvCache {
 }
 
 impl KvCache {
-    /// An empty cache; it takes memory for at most twice the tokens of the longest sequence that it has held, or for 64.
+    /// An empty cache; it takes memory for at most twice the tokens of the longest sequence that it
+    /// has held, or for 64.
     pub fn new(batch: usize, num_heads: usize, capacity: usize, head_dim: usize) -> Self {
         let empty = || Array4::zeros((batch, num_heads, 0, head_dim));
         Self {
@@ -64,16 +68,6 @@ impl KvCache {
         self.lens[sequence]
     }
 
-    /// Whether no token of any sequence is remembered.
-    pub fn is_empty(&self) -> bool {
-        self.lens.iter().all(|&len| len == 0)
-    }
-
-    /// How many tokens a sequence can have.
-    pub fn capacity(&self) -> usize {
-        self.capacity
-    }
-
     /// Forgets the tokens of a sequence from the `len`th on; it does nothing if there are fewer.
     ///
     /// # Panics
@@ -82,7 +76,8 @@ impl KvCache {
         self.lens[sequence] = self.lens[sequence].min(len);
     }
 
-    /// Makes sequence `i` a copy of what `sources[i]` was, as beam search needs; there are as many sequences afterwards as sources.
+    /// Makes sequence `i` a copy of what `sources[i]` was, as beam search needs; there are as many
+    /// sequences afterwards as sources.
     ///
     /// # Panics
     /// If a source is no sequence.
@@ -117,18 +112,22 @@ impl KvCache {
         self.lens = sources.iter().map(|&source| self.lens[source]).collect();
     }
 
-    /// Remembers the keys and values of new tokens, and writes their context vectors (rows, num_heads * head_dim).
+    /// Remembers the keys and values of new tokens, and writes their context vectors (rows,
+    /// num_heads * head_dim).
     ///
-    /// Rows are tokens, sequence after sequence: `new_tokens[i]` of them belong to sequence `i`, which may have none.
+    /// Rows are tokens, sequence after sequence: `new_tokens[i]` of them belong to sequence `i`,
+    /// which may have none.
     /// Each sees the remembered tokens of its own sequence, the new ones before it, and itself.
     ///
     /// # Panics
-    /// If a shape doesn't fit or a sequence would outgrow the capacity; the message names the numbers.
+    /// If a shape doesn't fit or a sequence would outgrow the capacity; the message names the
+    /// numbers.
     pub fn attend(
         &mut self,
         new_tokens: &[usize],
         queries: &ArrayRef2<f32>,
-        (keys, values): (&ArrayRef2<f32>, &ArrayRef2<f32>),
+        keys: &ArrayRef2<f32>,
+        values: &ArrayRef2<f32>,
         context: ArrayViewMut2<f32>,
     ) {
         self.check(new_tokens, queries, keys, values, &context);
@@ -156,7 +155,8 @@ impl KvCache {
         }
     }
 
-    /// Each head of each sequence that has new tokens, with the place (new, head_dim) of its context vectors.
+    /// Each head of each sequence that has new tokens, with the place (new, head_dim) of its
+    /// context vectors.
     fn heads<'a>(
         &'a self,
         new_tokens: &[usize],
@@ -251,7 +251,7 @@ mod tests {
         let mut cache = KvCache::new(1, 1, 1000, 2);
         for (new, room) in [(3, 64), (61, 64), (1, 128), (600, 1000), (335, 1000)] {
             let x = Array2::<f32>::ones((new, 2));
-            cache.attend(&[new], &x, (&x, &x), Array2::zeros((new, 2)).view_mut());
+            cache.attend(&[new], &x, &x, &x, Array2::zeros((new, 2)).view_mut());
             assert_eq!(cache.keys.dim(), (1, 1, room, 2), "{} tokens", cache.len(0));
         }
     }

@@ -13,7 +13,8 @@ mod self_attention;
 mod simple;
 mod wrapper;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
+// its own.
 pub use {ndarray, torch_rng};
 
 pub use blockwise::attend;
@@ -21,7 +22,8 @@ pub use causal::CausalAttention;
 pub use config::AttentionConfig;
 pub use error::AttentionError;
 pub use kv_cache::KvCache;
-pub use multi_head::{MultiHeadAttention, MultiHeadAttentionCache};
+pub use multi_head::MultiHeadAttentionCache;
+pub use plain::MultiHeadAttention;
 pub use scores::{causal_mask, mask_future, normalize_rows, scaled_softmax};
 pub use self_attention::{SelfAttentionV1, SelfAttentionV2, WeightInit};
 pub use simple::{attention_scores, attention_weights, context_vectors, normalize_by_sum};

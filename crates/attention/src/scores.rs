@@ -1,4 +1,5 @@
-//! From scores to attention weights, the plain way: the whole matrix, then the mask, then softmax (book sections 3.4 and 3.5).
+//! From scores to attention weights, the plain way: the whole matrix, then the mask, then softmax
+//! (book sections 3.4 and 3.5).
 //!
 //! `head.rs` does the same in blocks, without the masked half.
 
@@ -26,7 +27,8 @@ pub fn normalize_rows(x: &ArrayRef2<f32>) -> Array2<f32> {
     &x.view() / &sums // (rows, columns)
 }
 
-/// `scores.masked_fill(mask, -torch.inf)`: scores (..., num_tokens, num_tokens) with minus infinity above the diagonal, so that no query sees a later key.
+/// `scores.masked_fill(mask, -torch.inf)`: scores (..., num_tokens, num_tokens) with minus infinity
+/// above the diagonal, so that no query sees a later key.
 ///
 /// ```
 /// use ndarray::array;
@@ -55,7 +57,8 @@ pub fn mask_future<D: Dimension>(scores: &ArrayRef<f32, D>) -> Array<f32, D> {
     })
 }
 
-/// `torch.softmax(scores / d_k**0.5, dim=-1)`: scores (..., queries, keys) to weights; `d_k` is the size of a key.
+/// `torch.softmax(scores / d_k**0.5, dim=-1)`: scores (..., queries, keys) to weights; `d_k` is the
+/// size of a key.
 pub fn scaled_softmax<D: Dimension>(scores: &ArrayRef<f32, D>, d_k: usize) -> Array<f32, D> {
     let last = Axis(scores.ndim() - 1);
     softmax(&(scores / (d_k as f32).sqrt()), last)

@@ -1,4 +1,5 @@
-//! Self-attention with trainable weights, `softmax(Q K^T / sqrt(d_k)) V`, without a mask (book section 3.4, exercise 3.1).
+//! Self-attention with trainable weights, `softmax(Q K^T / sqrt(d_k)) V`, without a mask (book
+//! section 3.4, exercise 3.1).
 //!
 //! Every token sees every token, so this is not yet fit for a language model.
 
@@ -11,7 +12,7 @@ use crate::config::check_features;
 use crate::scores::{dot_products, scaled_softmax};
 
 /// How [`SelfAttentionV1`] draws its weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WeightInit {
     /// `torch.rand`, uniform in [0, 1): the book.
     Rand,
@@ -74,7 +75,8 @@ impl SelfAttentionV1 {
     }
 }
 
-/// Exercise 3.1: takes over the weights of a [`SelfAttentionV2`], which holds them transposed; its biases have no place here and must be absent.
+/// Exercise 3.1: takes over the weights of a [`SelfAttentionV2`], which holds them transposed; its
+/// biases have no place here and must be absent.
 impl TryFrom<&SelfAttentionV2> for SelfAttentionV1 {
     type Error = AttentionError;
 
@@ -105,7 +107,8 @@ pub struct SelfAttentionV2 {
 }
 
 impl SelfAttentionV2 {
-    /// Draws query, key and value layers, in this order. The book has no bias, the course worksheet has one.
+    /// Draws query, key and value layers, in this order. The book has no bias, the course worksheet
+    /// has one.
     pub fn new(d_in: usize, d_out: usize, qkv_bias: bool, rng: &mut TorchRng) -> Self {
         Self {
             w_query: Linear::new(d_in, d_out, qkv_bias, rng),
@@ -114,7 +117,8 @@ impl SelfAttentionV2 {
         }
     }
 
-    /// (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or a batch of them (worksheet exercise 2).
+    /// (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or a batch of them
+    /// (worksheet exercise 2).
     ///
     /// # Errors
     /// If the input does not have `d_in` features.

@@ -1,4 +1,5 @@
-//! The gradients of multi-head attention against finite differences, at input scales 0.1, 1 and 3, without and with dropout.
+//! The gradients of multi-head attention against finite differences, at input scales 0.1, 1 and 3,
+//! without and with dropout.
 
 use attention::{AttentionConfig, MultiHeadAttention};
 use ndarray::Array3;
@@ -56,7 +57,8 @@ fn check(num_tokens: usize, dropout: f64, build: Build) {
                 continue;
             }
             let parameter = mha.named_parameters()[i].1.to_owned();
-            // Scores of small inputs barely feel a weight, so the step must be large to be seen above the rounding.
+            // Scores of small inputs barely feel a weight, so the step must be large to be seen
+            // above the rounding.
             let check = GradientCheck {
                 step: Some(0.15 / f64::from(scale)),
                 ..CHECK

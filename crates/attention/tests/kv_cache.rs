@@ -24,7 +24,8 @@ proptest! {
         let d_out = num_heads * head_dim;
         let sequences = [first, second];
         let lens = [0, 1].map(|i| sequences[i].iter().sum::<usize>());
-        // Queries, keys and values of each sequence, and what the module without a cache makes of them.
+        // Queries, keys and values of each sequence, and what the module without a cache makes of
+        // them.
         let qkv: Vec<[Array2<f32>; 3]> = (0..2)
             .map(|i| [0, 1, 2].map(|j| test_array((lens[i], d_out), 1.0, seed + 3 * i as u64 + j)))
             .collect();
@@ -38,7 +39,7 @@ proptest! {
                     .expect("both are d_out wide")
             };
             let mut context = Array2::from_elem((new[0] + new[1], d_out), f32::NAN);
-            cache.attend(&new, &rows(0), (&rows(1), &rows(2)), context.view_mut());
+            cache.attend(&new, &rows(0), &rows(1), &rows(2), context.view_mut());
             got[0].slice_mut(s![pasts[0]..pasts[0] + new[0], ..]).assign(&context.slice(s![..new[0], ..]));
             got[1].slice_mut(s![pasts[1]..pasts[1] + new[1], ..]).assign(&context.slice(s![new[0].., ..]));
         }
@@ -57,7 +58,7 @@ fn the_order_in_memory_does_not_matter_for_any_number_of_new_tokens() {
         let [q, k, v] = [1, 2, 3].map(|seed| test_array(shape, 1.0, seed));
         let attend = |q: &Array2<f32>, mut context: Array2<f32>| {
             let mut cache = KvCache::new(2, 2, new, 3);
-            cache.attend(&[new, new], q, (&k, &v), context.view_mut());
+            cache.attend(&[new, new], q, &k, &v, context.view_mut());
             context
         };
         let expected = attend(&q, Array2::zeros(shape));
@@ -70,16 +71,17 @@ fn the_order_in_memory_does_not_matter_for_any_number_of_new_tokens() {
 
 #[test]
 fn reordered_sequences_continue_as_the_sequence_they_copy() {
-    let [q, k, v] = [1, 2, 3].map(|seed| test_array((4, 6), 1.0, seed)); // 2 sequences, 2 tokens each
+    // Two sequences of two tokens.
+    let [q, k, v] = [1, 2, 3].map(|seed| test_array((4, 6), 1.0, seed));
     let mut cache = KvCache::new(2, 2, 4, 3);
     let mut context = Array2::zeros((4, 6));
-    cache.attend(&[2, 2], &q, (&k, &v), context.view_mut());
+    cache.attend(&[2, 2], &q, &k, &v, context.view_mut());
     let mut copied = cache.clone();
     copied.reorder(&[1, 1]);
     let next = [4, 5, 6].map(|seed| test_array((1, 6), 1.0, seed));
     let attend_next = |cache: &mut KvCache, new: [usize; 2]| {
         let mut context = Array2::zeros((1, 6));
-        cache.attend(&new, &next[0], (&next[1], &next[2]), context.view_mut());
+        cache.attend(&new, &next[0], &next[1], &next[2], context.view_mut());
         context
     };
     let original = attend_next(&mut cache, [0, 1]);
@@ -92,7 +94,7 @@ fn a_truncated_sequence_forgets() {
     let [q, k, v] = [1, 2, 3].map(|seed| test_array((3, 4), 1.0, seed));
     let mut cache = KvCache::new(1, 2, 3, 2);
     let mut context = Array2::zeros((3, 4));
-    cache.attend(&[3], &q, (&k, &v), context.view_mut());
+    cache.attend(&[3], &q, &k, &v, context.view_mut());
     let before = context.clone();
     cache.truncate(0, 1);
     assert_eq!(cache.len(0), 1);
@@ -100,7 +102,8 @@ fn a_truncated_sequence_forgets() {
     cache.attend(
         &[2],
         &q.slice(rest),
-        (&k.slice(rest), &v.slice(rest)),
+        &k.slice(rest),
+        &v.slice(rest),
         context.slice_mut(rest),
     );
     assert_close(&context, &before, 1e-6);
@@ -112,12 +115,13 @@ fn more_tokens_than_there_is_room_for_are_refused() {
     let x = test_array((2, 2), 1.0, 1);
     let mut cache = KvCache::new(1, 1, 2, 2);
     let mut context = Array2::zeros((2, 2));
-    cache.attend(&[2], &x, (&x, &x), context.view_mut());
+    cache.attend(&[2], &x, &x, &x, context.view_mut());
     let one = s![..1, ..];
     cache.attend(
         &[1],
         &x.slice(one),
-        (&x.slice(one), &x.slice(one)),
+        &x.slice(one),
+        &x.slice(one),
         context.slice_mut(one),
     );
 }

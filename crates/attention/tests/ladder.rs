@@ -1,4 +1,5 @@
-//! The ladder's properties: each module equals the next one where the book says so, the mask hides the future, bad sizes are typed errors.
+//! The ladder's properties: each module equals the next one where the book says so, the mask hides
+//! the future, bad sizes are typed errors.
 
 use attention::{
     AttentionConfig, AttentionError, CausalAttention, MultiHeadAttention,
@@ -89,16 +90,6 @@ proptest! {
 }
 
 #[test]
-fn the_weights_asked_for_are_those_that_forward_uses() {
-    let causal = CausalAttention::new(config(4, 6, 1), &mut TorchRng::manual_seed(3)).unwrap();
-    let x: Array3<f32> = test_array((1, 9, 4), 1.0, 1);
-    let weights = causal.attention_weights(&x).unwrap().remove_axis(Axis(0));
-    let values = causal.w_value.forward(&x.index_axis(Axis(0), 0));
-    let context = causal.forward(&x).unwrap().remove_axis(Axis(0));
-    assert_close(&tensor_ops::matmul(&weights, &values), &context, 1e-6);
-}
-
-#[test]
 fn v1_with_the_weights_of_v2_gives_the_same_bits() {
     let v2 = SelfAttentionV2::new(3, 2, false, &mut TorchRng::manual_seed(123));
     let v1 = SelfAttentionV1::try_from(&v2).expect("no biases");
@@ -137,16 +128,6 @@ fn a_batch_gives_what_each_sequence_gives_alone() {
 }
 
 #[test]
-fn training_without_dropout_gives_what_evaluation_gives() {
-    let mha = MultiHeadAttention::new(config(5, 6, 2), &mut TorchRng::manual_seed(1)).unwrap();
-    let x: Array3<f32> = test_array((2, 70, 5), 1.0, 1);
-    let mut rng = TorchRng::manual_seed(5);
-    let (out, _) = mha.forward_train(x.clone(), &mut rng).unwrap();
-    assert_eq!(out, mha.forward(&x).unwrap());
-    assert_eq!(rng, TorchRng::manual_seed(5), "nothing was drawn");
-}
-
-#[test]
 fn dropout_of_the_causal_module_and_of_one_head_draw_alike() {
     let one = AttentionConfig {
         dropout: 0.4,
@@ -160,7 +141,7 @@ fn dropout_of_the_causal_module_and_of_one_head_draw_alike() {
     let (a, b) = (&mut TorchRng::manual_seed(2), &mut TorchRng::manual_seed(2));
     assert_close(
         &mha.forward_train(x.clone(), a).unwrap().0,
-        &causal.forward_train(&x, b).unwrap(),
+        &causal.forward_plain(&x, Some(b)).unwrap().0,
         1e-5,
     );
     assert_eq!(a, b);

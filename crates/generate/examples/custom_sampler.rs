@@ -18,20 +18,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         n_layers: 2,
         ..GptConfig::GPT2_124M
     };
-    let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?; // or checkpoint::load_model
+    // Or checkpoint::load_model.
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     let tokenizer = Gpt2Tokenizer::new();
     let mut ids = tokenizer.encode("Every effort moves you", AllowedSpecial::All)?;
 
     let mut decoder = Decoder::new(&model);
-    decoder.prompt(&[&ids])?;
+    decoder.start(&[&ids])?;
     for _ in 0..12 {
+        decoder.advance()?;
         let logits = decoder.logits(0); // (vocab_size)
         let last = &ids[ids.len().saturating_sub(3)..];
         let candidates = (0..logits.len() as u32).filter(|id| !last.contains(id));
         let best = candidates.max_by(|&a, &b| logits[a as usize].total_cmp(&logits[b as usize]));
         let id = best.ok_or("a vocabulary of more than three tokens")?;
         ids.push(id);
-        decoder.step(&[id])?;
+        decoder.push(0, &[id])?;
     }
     println!("{}", tokenizer.decode_lossy(&ids)?);
     Ok(())

@@ -1,6 +1,8 @@
-//! What decoding in fewer bits costs a model on a text: `cargo run --release -p generate --example precision_costs MODEL TEXT`.
+//! What decoding in fewer bits costs a model on a text:
+//! `cargo run --release -p generate --example precision_costs MODEL TEXT`.
 //!
-//! The text is cut into windows of the context; each token is predicted by a decoding step after the true tokens before it, so the kernels are those of generation.
+//! The text is cut into windows of the context; each token is predicted by a decoding step after
+//! the true tokens before it, so the kernels are those of generation.
 
 use std::error::Error;
 

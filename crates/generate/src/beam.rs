@@ -1,6 +1,10 @@
-//! Beam search: the `num_beams` most probable continuations are followed at once, and the best finished one wins.
+//! Beam search: the `num_beams` most probable continuations are followed at once, and the best
+//! finished one wins.
 //!
-//! As transformers' `generate(num_beams=.., do_sample=False, early_stopping=False)`: of the `num_beams` best candidates per step, times 2 or what is one more than there are stop tokens, those among the first `num_beams` that end are set aside with the score `log p / length^length_penalty`, and the best that don't end go on.
+//! As transformers' `generate(num_beams=.., do_sample=False, early_stopping=False)`: of the
+//! `num_beams` best candidates per step, times 2 or what is one more than there are stop tokens,
+//! those among the first `num_beams` that end are set aside with the score
+//! `log p / length^length_penalty`, and the best that don't end go on.
 //! It draws nothing, and it is not sure to find the most probable text.
 
 use ndarray::Axis;
@@ -16,7 +20,8 @@ pub struct BeamConfig {
     pub num_beams: usize,
     /// The most tokens to generate.
     pub max_new_tokens: usize,
-    /// Above 0 it favours longer texts, 0 compares plain log probabilities, below 0 it favours shorter ones; transformers' default is 1.
+    /// Above 0 it favours longer texts, 0 compares plain log probabilities, below 0 it favours
+    /// shorter ones; transformers' default is 1.
     pub length_penalty: f32,
     /// Tokens that end a text.
     pub stop_ids: Vec<u32>,
@@ -84,7 +89,8 @@ struct Candidate {
 /// Afterwards the decoder holds the beams that were left.
 ///
 /// # Errors
-/// As [`BeamConfig::check`], or if the decoder doesn't hold exactly one sequence, or the model's logits are not numbers.
+/// As [`BeamConfig::check`], or if the decoder doesn't hold exactly one sequence, or the model's
+/// logits are not numbers.
 pub fn beam_search(
     decoder: &mut Decoder,
     config: &BeamConfig,
@@ -131,7 +137,8 @@ pub fn beam_search(
         if going.is_empty() || last.is_some() {
             break;
         }
-        // The best that the beams could still reach, taken at their present length, as transformers does.
+        // The best that the beams could still reach, taken at their present length, as transformers
+        // does.
         let best = score(going[0].log_probability, length, config.length_penalty);
         if finished.len() == config.num_beams
             && finished.last().is_some_and(|worst| worst.score >= best)
@@ -151,7 +158,8 @@ pub fn beam_search(
     Ok(finished)
 }
 
-/// The most probable continuations by one token over all beams, best first; of equals, the earlier beam and id.
+/// The most probable continuations by one token over all beams, best first; of equals, the earlier
+/// beam and id.
 fn best_candidates(
     decoder: &Decoder,
     beams: &[f64],

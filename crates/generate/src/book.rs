@@ -1,9 +1,11 @@
-//! The book's own loops: `generate_text_simple` (section 4.7) and `generate` (listing 5.4).
+//! The book's own loops: `generate_text_simple` (listing 4.8) and `generate` (listing 5.4).
 //!
-//! Each new token is computed from the whole window again, as in the book: simple, and the reference that the cached decoder is tested against.
+//! Each new token is computed from the whole window again, as in the book: simple, and the
+//! reference that the cached [`Decoder`](crate::Decoder) is tested against.
 
 use gpt::{GptConfig, GptModel};
-use ndarray::{Array2, Axis, concatenate, s};
+use ndarray::{Array1, Array2, ArrayRef2, Axis, concatenate, s};
+use tensor_ops::softmax;
 use torch_rng::TorchRng;
 
 use crate::filters::{greedy_id, softmax_with_temperature, top_k_filter};
@@ -18,7 +20,7 @@ pub struct BookSampling {
     pub context_size: usize,
     /// Logits are divided by it before the draw; 0 takes the largest logit and draws nothing.
     pub temperature: f32,
-    /// Draw among the `top_k` largest logits only.
+    /// Draw among the `top_k` largest logits only; `None` and 0 are among all.
     pub top_k: Option<usize>,
     /// Stop when this token comes; it is not appended.
     pub eos_id: Option<u32>,
@@ -37,14 +39,20 @@ impl Default for BookSampling {
     }
 }
 
-/// Appends to each row of `idx` (batch, num_tokens) the most probable next token, `max_new_tokens` times (book section 4.7).
+/// Listing 4.8: appends to each row of `idx` (batch, num_tokens) the most probable next token,
+/// `max_new_tokens` times.
+///
+/// [`Decoder`](crate::Decoder) gives the same tokens faster: it computes each of them once.
 ///
 /// ```
 /// use gpt::{GptConfig, GptModel};
 /// use ndarray::array;
 /// use torch_rng::TorchRng;
 ///
-/// let config = GptConfig { vocab_size: 50, context_length: 8, emb_dim: 8, n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M };
+/// let config = GptConfig {
+///     vocab_size: 50, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
 /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
 /// let out = generate::generate_text_simple(&model, array![[1, 2, 3]], 6, 8)?;
 /// assert_eq!(out.dim(), (1, 9));
@@ -52,35 +60,56 @@ impl Default for BookSampling {
 /// ```
 ///
 /// # Errors
-/// If there is no prompt or an empty one, a token that the model doesn't know, a context size of 0 or one that the sequence will fill beyond the model's context length, or the model's logits are not numbers.
+/// If there is no prompt or an empty one, a token that the model doesn't know, a context size of 0
+/// or one that the sequence will fill beyond the model's context length, or the model's logits are
+/// not numbers.
 pub fn generate_text_simple(
     model: &GptModel,
-    idx: Array2<u32>,
+    mut idx: Array2<u32>,
     max_new_tokens: usize,
     context_size: usize,
 ) -> Result<Array2<u32>, GenerateError> {
-    let greedy = BookSampling {
-        max_new_tokens,
-        context_size,
-        ..BookSampling::default()
-    };
-    generate(model, idx, greedy, &mut TorchRng::manual_seed(0))
+    check_prompt(model, &idx, max_new_tokens, context_size)?;
+    for _ in 0..max_new_tokens {
+        // The model sees the last `context_size` tokens at most.
+        let first = idx.ncols().saturating_sub(context_size);
+        let idx_cond = idx.slice(s![.., first..]);
+        let logits = model.forward(&idx_cond)?; // (batch, num_tokens, vocab_size)
+        let logits = logits.slice(s![.., -1, ..]); // the last position: (batch, vocab_size)
+        let probas = softmax(&logits, Axis(1)); // (batch, vocab_size)
+        let idx_next = argmax(&probas)?; // (batch, 1)
+        idx = concatenate![Axis(1), idx, idx_next]; // (batch, num_tokens + 1)
+    }
+    Ok(idx)
 }
 
-/// Appends to each row of `idx` (batch, num_tokens) up to `max_new_tokens` tokens, drawn or greedy (book listing 5.4).
+/// `torch.argmax(x, dim=-1, keepdim=True)`: (batch, vocab_size) -> (batch, 1)
+fn argmax(x: &ArrayRef2<f32>) -> Result<Array2<u32>, GenerateError> {
+    let ids: Result<Array1<u32>, _> = x.rows().into_iter().map(|row| greedy_id(&row)).collect();
+    Ok(ids?.insert_axis(Axis(1)))
+}
+
+/// Listing 5.4: appends to each row of `idx` (batch, num_tokens) up to `max_new_tokens` tokens,
+/// drawn or greedy.
 ///
 /// In a batch, a row that has ended is filled up with `eos_id` until all rows have.
 ///
 /// # Errors
-/// As [`generate_text_simple`], or if `top_k` is 0 or larger than the vocabulary, or the temperature is negative or not finite.
+/// As [`generate_text_simple`], or if the temperature is negative or not finite.
 pub fn generate(
     model: &GptModel,
     mut idx: Array2<u32>,
     sampling: BookSampling,
     rng: &mut TorchRng,
 ) -> Result<Array2<u32>, GenerateError> {
-    check(model, &idx, &sampling)?;
+    check_prompt(model, &idx, sampling.max_new_tokens, sampling.context_size)?;
     let vocab_size = model.config().vocab_size;
+    let temperature = sampling.temperature;
+    let settings = Sampling {
+        temperature,
+        ..Sampling::GREEDY
+    };
+    settings.check()?;
     let mut ended = vec![false; idx.nrows()];
     for _ in 0..sampling.max_new_tokens {
         let first = idx.ncols().saturating_sub(sampling.context_size);
@@ -92,16 +121,16 @@ pub fn generate(
         let mut probabilities = Vec::new(); // (batch, vocab_size)
         for logits in logits.rows() {
             let logits = match sampling.top_k {
-                Some(top_k) => top_k_filter(&logits, top_k)?,
+                Some(top_k) => top_k_filter(&logits, top_k),
                 None => logits.to_owned(),
             };
-            if sampling.temperature > 0.0 {
-                probabilities.extend(softmax_with_temperature(&logits, sampling.temperature)?);
+            if temperature > 0.0 {
+                probabilities.extend(softmax_with_temperature(&logits, temperature)?);
             } else {
                 next.push(greedy_id(&logits)?);
             }
         }
-        if sampling.temperature > 0.0 {
+        if temperature > 0.0 {
             let drawn = rng.multinomial_rows(&probabilities, vocab_size)?;
             next.extend(drawn.into_iter().map(|id| id as u32));
         }
@@ -116,26 +145,20 @@ pub fn generate(
                 break;
             }
         }
-        let next = Array2::from_shape_vec((idx.nrows(), 1), next).expect("one token per row");
-        idx = concatenate(Axis(1), &[idx.view(), next.view()]).expect("as many rows as before");
+        let next = Array1::from(next).insert_axis(Axis(1)); // (batch, 1)
+        idx = concatenate![Axis(1), idx, next];
     }
     Ok(idx)
 }
 
-/// Checks everything that can be checked before the first token is computed.
-fn check(
+/// Checks what can be checked of a prompt before the first token is computed.
+fn check_prompt(
     model: &GptModel,
     idx: &Array2<u32>,
-    sampling: &BookSampling,
+    max_new_tokens: usize,
+    context_size: usize,
 ) -> Result<(), GenerateError> {
-    let BookSampling {
-        max_new_tokens,
-        context_size,
-        temperature,
-        top_k,
-        ..
-    } = *sampling;
-    let config = model.config();
+    let context_length = model.config().context_length;
     if idx.nrows() == 0 {
         return Err(GenerateError::NoPrompt);
     }
@@ -143,16 +166,11 @@ fn check(
         return Err(GenerateError::EmptyPrompt { row: 0 });
     }
     let longest_input = idx.ncols().saturating_add(max_new_tokens.saturating_sub(1));
-    if context_size == 0 || longest_input.min(context_size) > config.context_length {
+    if context_size == 0 || longest_input.min(context_size) > context_length {
         return Err(GenerateError::ContextSize {
             context_size,
-            context_length: config.context_length,
+            context_length,
         });
     }
-    let sampling = Sampling {
-        temperature,
-        top_k,
-        ..Sampling::GREEDY
-    };
-    sampling.check(config.vocab_size)
+    Ok(())
 }

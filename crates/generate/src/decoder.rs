@@ -1,12 +1,15 @@
-//! A model that remembers: each token goes through the blocks once, its keys and values stay in a cache, and a step reads the weights and the cache once.
+//! A model that remembers: each token goes through the blocks once, its keys and values stay in a
+//! cache, and a step reads the weights and the cache once.
 //!
-//! Prompts and steps are one code path: [`Decoder::advance`] computes whatever tokens the sequences have that the cache has not.
-//! The tokens of all sequences are rows of one matrix, so sequences may differ in length and nothing is padded.
+//! Prompts and steps are one code path: [`Decoder::advance`] computes whatever tokens the sequences
+//! have that the cache has not.
+//! The tokens of all sequences are rows of one matrix, so sequences may differ in length and
+//! nothing is padded.
 //! It does not choose tokens: that is [`Sampling`](crate::Sampling).
 
 use std::fmt;
 
-use gpt::{GptError, GptModel};
+use gpt::{GptModel, check_vocabulary};
 use ndarray::{Array2, ArrayView1, ArrayView2};
 use tensor_ops::awake;
 
@@ -21,12 +24,18 @@ use crate::{DecoderConfig, DecoderStats, GenerateError, PastContext};
 /// use gpt::{GptConfig, GptModel};
 /// use torch_rng::TorchRng;
 ///
-/// let config = GptConfig { vocab_size: 50, context_length: 8, emb_dim: 8, n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M };
+/// let config = GptConfig {
+///     vocab_size: 50, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
 /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
 /// let mut decoder = Decoder::new(&model);
-/// let logits = decoder.prompt(&[&[1, 2, 3], &[4, 5]])?; // (batch, vocab_size)
+/// decoder.start(&[&[1, 2, 3], &[4, 5]])?; // two sequences
+/// let logits = decoder.advance()?; // (batch, vocab_size): what comes next
 /// assert_eq!(logits.dim(), (2, 50));
-/// decoder.step(&[7, 8])?;
+/// decoder.push(0, &[7])?;
+/// decoder.push(1, &[8])?;
+/// decoder.advance()?;
 /// assert_eq!(decoder.tokens(1), [4, 5, 8]);
 /// assert_eq!(decoder.stats().tokens_computed, 5 + 2);
 /// # Ok::<(), generate::GenerateError>(())
@@ -147,7 +156,8 @@ impl<'m> Decoder<'m> {
     /// Begins anew with these prompts, one sequence each, and computes nothing yet.
     ///
     /// # Errors
-    /// If there is no prompt, an empty one, an unknown token, or, unless it crops, a prompt longer than the context; the decoder stays as it was.
+    /// If there is no prompt, an empty one, an unknown token, or, unless it crops, a prompt longer
+    /// than the context; the decoder stays as it was.
     pub fn start(&mut self, prompts: &[&[u32]]) -> Result<(), GenerateError> {
         if prompts.is_empty() {
             return Err(GenerateError::NoPrompt);
@@ -156,8 +166,7 @@ impl<'m> Decoder<'m> {
             if prompt.is_empty() {
                 return Err(GenerateError::EmptyPrompt { row });
             }
-            self.check_ids(row, 0, prompt)?;
-            self.check_length(row, prompt.len())?;
+            self.check(row, 0, prompt)?;
         }
         let batch = prompts.len();
         self.sequences = prompts.iter().map(|prompt| prompt.to_vec()).collect();
@@ -170,19 +179,20 @@ impl<'m> Decoder<'m> {
     /// Appends tokens to a sequence, and computes nothing yet.
     ///
     /// # Errors
-    /// If a token is unknown or, unless it crops, the sequence would outgrow the context; nothing is appended.
+    /// If a token is unknown or, unless it crops, the sequence would outgrow the context; nothing
+    /// is appended.
     ///
     /// # Panics
     /// If there is no such sequence.
     pub fn push(&mut self, row: usize, tokens: &[u32]) -> Result<(), GenerateError> {
         let len = self.sequences[row].len();
-        self.check_ids(row, len, tokens)?;
-        self.check_length(row, len + tokens.len())?;
+        self.check(row, len, tokens)?;
         self.sequences[row].extend_from_slice(tokens);
         Ok(())
     }
 
-    /// Takes in the tokens that are pending and returns the logits (batch, vocab_size) of each sequence's last position.
+    /// Takes in the tokens that are pending and returns the logits (batch, vocab_size) of each
+    /// sequence's last position.
     ///
     /// A sequence with nothing pending keeps the logits it had.
     ///
@@ -200,38 +210,8 @@ impl<'m> Decoder<'m> {
         Ok(self.logits.view())
     }
 
-    /// [`start`](Self::start) and [`advance`](Self::advance).
-    ///
-    /// # Errors
-    /// As those.
-    pub fn prompt(&mut self, prompts: &[&[u32]]) -> Result<ArrayView2<'_, f32>, GenerateError> {
-        self.start(prompts)?;
-        self.advance()
-    }
-
-    /// Appends one token to each sequence, and [`advance`](Self::advance)s.
-    ///
-    /// # Errors
-    /// As [`push`](Self::push), or if there is not one token per sequence; nothing is appended.
-    pub fn step(&mut self, tokens: &[u32]) -> Result<ArrayView2<'_, f32>, GenerateError> {
-        if tokens.len() != self.batch() {
-            return Err(GenerateError::BatchSize {
-                expected: self.batch(),
-                found: tokens.len(),
-            });
-        }
-        for (row, token) in tokens.iter().enumerate() {
-            let len = self.sequences[row].len();
-            self.check_ids(row, len, &[*token])?;
-            self.check_length(row, len + 1)?;
-        }
-        for (sequence, &token) in self.sequences.iter_mut().zip(tokens) {
-            sequence.push(token);
-        }
-        self.advance()
-    }
-
-    /// The logits (vocab_size) of a sequence's last position, as of the last [`advance`](Self::advance).
+    /// The logits (vocab_size) of a sequence's last position, as of the last
+    /// [`advance`](Self::advance).
     ///
     /// # Panics
     /// If there is no such sequence.
@@ -239,18 +219,22 @@ impl<'m> Decoder<'m> {
         self.logits.row(row)
     }
 
-    /// Makes sequence `i` a copy of what `sources[i]` was, cache and all, as beam search needs; there are as many sequences afterwards as sources.
+    /// Makes sequence `i` a copy of what `sources[i]` was, cache and all, as beam search needs;
+    /// there are as many sequences afterwards as sources.
     ///
     /// # Panics
     /// If a source is no sequence.
     pub fn reorder(&mut self, sources: &[usize]) {
-        self.forward.reorder(sources);
+        for cache in &mut self.forward.caches {
+            cache.reorder(sources);
+        }
         self.sequences = sources.iter().map(|&i| self.sequences[i].clone()).collect();
         self.starts = sources.iter().map(|&i| self.starts[i]).collect();
         self.logits = self.logits.select(ndarray::Axis(0), sources);
     }
 
-    /// How many tokens of each sequence are to be computed, after a window that moved has been thrown away.
+    /// How many tokens of each sequence are to be computed, after a window that moved has been
+    /// thrown away.
     fn prepare(&mut self) -> Result<Vec<usize>, GenerateError> {
         if self.sequences.is_empty() {
             return Err(GenerateError::NoPrompt);
@@ -280,22 +264,11 @@ impl<'m> Decoder<'m> {
         self.forward.take_in(self.model, &tokens);
     }
 
-    fn check_ids(&self, row: usize, first: usize, tokens: &[u32]) -> Result<(), GenerateError> {
+    /// That the model knows the tokens, and the context has room for them behind `len` others.
+    fn check(&self, row: usize, len: usize, tokens: &[u32]) -> Result<(), GenerateError> {
         let vocab_size = self.model.config().vocab_size;
-        match tokens.iter().position(|&id| id as usize >= vocab_size) {
-            Some(i) => Err(GptError::TokenOutOfRange {
-                id: tokens[i],
-                row,
-                column: first + i,
-                vocab_size,
-            }
-            .into()),
-            None => Ok(()),
-        }
-    }
-
-    fn check_length(&self, row: usize, num_tokens: usize) -> Result<(), GenerateError> {
-        let context_size = self.context_size;
+        check_vocabulary(vocab_size, row, len, tokens.iter().copied())?;
+        let (num_tokens, context_size) = (len + tokens.len(), self.context_size);
         if self.config.past_context == PastContext::Stop && num_tokens > context_size {
             return Err(GenerateError::PastContext {
                 row,

@@ -5,6 +5,8 @@ use thiserror::Error;
 use tokenizer::TokenizerError;
 use torch_rng::ProbabilityError;
 
+use crate::Precision;
+
 /// A prompt, a setting or a model from which no text can be generated.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
@@ -44,14 +46,6 @@ pub enum GenerateError {
         /// Sequences there are.
         found: usize,
     },
-    /// Not one token for each sequence.
-    #[error("the decoder has {expected} sequences, but {found} were given")]
-    BatchSize {
-        /// Sequences there are.
-        expected: usize,
-        /// Tokens that came.
-        found: usize,
-    },
     /// A stop string that every text holds.
     #[error("a stop string is empty")]
     EmptyStopString,
@@ -64,18 +58,10 @@ pub enum GenerateError {
         vocab_size: usize,
     },
     /// A name that is no [`Precision`](crate::Precision).
-    #[error("unknown precision {name:?} (known: f32, f16, bf16, int8, int4)")]
+    #[error("unknown precision {name:?} (known: {})", Precision::ALL.map(Precision::name).join(", "))]
     UnknownPrecision {
         /// The name handed in.
         name: String,
-    },
-    /// `top_k` keeps no token, or more than there are.
-    #[error("top_k must be from 1 to the vocabulary size {vocab_size}, but is {top_k}")]
-    TopK {
-        /// What it was.
-        top_k: usize,
-        /// Tokens there are.
-        vocab_size: usize,
     },
     /// A number of a sampler's settings outside its range.
     #[error("{name} must be {expected}, but is {value}")]

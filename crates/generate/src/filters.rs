@@ -1,6 +1,8 @@
-//! What stands between logits and a drawn token: temperature, top-k, top-p, min-p, repetition penalty, the largest logit (book section 5.3).
+//! What stands between logits and a drawn token: temperature, top-k, top-p, min-p, repetition
+//! penalty, the largest logit (book section 5.3).
 //!
-//! Each works on the logits of one position, `(vocab_size)`, and rules tokens out by minus infinity, whose probability is 0.
+//! Each works on the logits of one position, `(vocab_size)`, and rules tokens out by minus
+//! infinity, whose probability is 0.
 //! They take logits as they come: [`check_logits`] is for the door. None of them draws.
 
 use kernels::reduce::max;
@@ -19,7 +21,8 @@ use crate::GenerateError;
 /// ```
 ///
 /// # Errors
-/// If the temperature is not a finite number above 0, a logit is NaN or plus infinity, or all are minus infinity.
+/// If the temperature is not a finite number above 0, a logit is NaN or plus infinity, or all are
+/// minus infinity.
 pub fn softmax_with_temperature(
     logits: &ArrayRef1<f32>,
     temperature: f32,
@@ -39,23 +42,21 @@ pub fn softmax_with_temperature(
 
 /// Keeps the `top_k` largest logits and sets the others to minus infinity.
 ///
-/// As `torch.where(logits < torch.topk(logits, top_k)[0][-1], -inf, logits)`, the book's and transformers' filter: tokens that tie with the last one kept are kept too.
+/// As `torch.where(logits < torch.topk(logits, top_k)[0][-1], -inf, logits)`, the book's and
+/// transformers' filter: tokens that tie with the last one kept are kept too.
 ///
 /// ```
 /// use ndarray::array;
 /// let nothing = f32::NEG_INFINITY;
-/// let kept = generate::top_k_filter(&array![4.5, 0.9, 6.8, 6.3], 2)?;
+/// let kept = generate::top_k_filter(&array![4.5, 0.9, 6.8, 6.3], 2);
 /// assert_eq!(kept, array![nothing, nothing, 6.8, 6.3]);
-/// # Ok::<(), generate::GenerateError>(())
 /// ```
 ///
-/// # Errors
-/// If `top_k` is 0 or larger than the vocabulary.
-pub fn top_k_filter(logits: &ArrayRef1<f32>, top_k: usize) -> Result<Array1<f32>, GenerateError> {
-    check_top_k(top_k, logits.len())?;
+/// 0 keeps all, as more than there are does.
+pub fn top_k_filter(logits: &ArrayRef1<f32>, top_k: usize) -> Array1<f32> {
     let mut kept = logits.to_vec();
     keep_top_k(&mut kept, top_k);
-    Ok(kept.into())
+    kept.into()
 }
 
 /// The id of the largest logit, the first of equals: `torch.argmax`.
@@ -68,7 +69,8 @@ pub fn greedy_id(logits: &ArrayRef1<f32>) -> Result<u32, GenerateError> {
     Ok(id.expect("the largest is one of them") as u32)
 }
 
-/// Checks that a token can be chosen: each logit is a number or minus infinity, and one is a number.
+/// Checks that a token can be chosen: each logit is a number or minus infinity, and one is a
+/// number.
 ///
 /// # Errors
 /// Names the first logit that is NaN or plus infinity, or says that all are minus infinity.
@@ -76,14 +78,8 @@ pub(crate) fn check_logits(logits: &ArrayRef1<f32>) -> Result<(), GenerateError>
     largest(logits).map(drop)
 }
 
-pub(crate) fn check_top_k(top_k: usize, vocab_size: usize) -> Result<(), GenerateError> {
-    if top_k == 0 || top_k > vocab_size {
-        return Err(GenerateError::TopK { top_k, vocab_size });
-    }
-    Ok(())
-}
-
-/// `logits / temperature`. Where that overflows, the logits are first shifted to a maximum of 0, which no softmax notices.
+/// `logits / temperature`. Where that overflows, the logits are first shifted to a maximum of 0,
+/// which no softmax notices.
 pub(crate) fn divide_by_temperature(logits: &mut [f32], temperature: f32) {
     let max = max(logits);
     let overflows = !(max / temperature).is_finite();
@@ -94,7 +90,7 @@ pub(crate) fn divide_by_temperature(logits: &mut [f32], temperature: f32) {
 }
 
 pub(crate) fn keep_top_k(logits: &mut [f32], top_k: usize) {
-    if top_k >= logits.len() {
+    if top_k == 0 || top_k >= logits.len() {
         return;
     }
     let mut sorted = logits.to_vec();
@@ -107,12 +103,15 @@ pub(crate) fn keep_top_k(logits: &mut [f32], top_k: usize) {
     }
 }
 
-/// Keeps the most probable tokens until their probabilities sum to `top_p`: a token goes if those before it, from the most probable down, already do.
+/// Keeps the most probable tokens until their probabilities sum to `top_p`: a token goes if those
+/// before it, from the most probable down, already do.
 ///
-/// Among equals the later id comes first, as in transformers, which sorts upwards and cuts from below.
+/// Among equals the later id comes first, as in transformers, which sorts upwards and cuts from
+/// below.
 pub(crate) fn keep_top_p(logits: &mut [f32], top_p: f32) {
     let p = softmax(&ArrayView1::from(&*logits), Axis(0));
-    // All tokens not above p_i sum to at most n p_i: if that is below 1 - top_p, token i goes, unsorted.
+    // All tokens not above p_i sum to at most n p_i: if that is below 1 - top_p, token i goes,
+    // unsorted.
     let (top_p, n) = (f64::from(top_p), p.len() as f64);
     let can_stay = |p: f32| f64::from(p) * n >= (1.0 - top_p) * 0.999;
     let mut order: Vec<usize> = (0..p.len()).filter(|&i| can_stay(p[i])).collect();
@@ -141,7 +140,8 @@ pub(crate) fn keep_min_p(logits: &mut [f32], min_p: f32) {
     }
 }
 
-/// Makes tokens that have occurred less likely: a positive logit is divided by the penalty, a negative one multiplied, once however often the token occurred.
+/// Makes tokens that have occurred less likely: a positive logit is divided by the penalty, a
+/// negative one multiplied, once however often the token occurred.
 pub(crate) fn penalise_repetition(logits: &mut [f32], history: &[u32], penalty: f32) {
     let mut ids: Vec<usize> = history.iter().map(|&id| id as usize).collect();
     ids.sort_unstable();

@@ -1,6 +1,8 @@
-//! The model's forward pass over new tokens alone, against caches, in buffers that are kept from call to call.
+//! The model's forward pass over new tokens alone, against caches, in buffers that are kept from
+//! call to call.
 //!
-//! The same operations as `GptModel::forward` in the same order; only where numbers are kept differs.
+//! The same operations as `GptModel::forward` in the same order; only where numbers are kept
+//! differs.
 
 use attention::KvCache;
 use gpt::{GptModel, TransformerBlock};
@@ -16,7 +18,7 @@ pub(crate) struct Forward<'m> {
     blocks: &'m [TransformerBlock],
     final_norm: &'m LayerNorm,
     /// One a block.
-    caches: Vec<KvCache>,
+    pub(crate) caches: Vec<KvCache>,
     num_heads: usize,
     capacity: usize,
     buffers: Buffers,
@@ -74,13 +76,8 @@ impl<'m> Forward<'m> {
         self.caches.first().map_or(0, |cache| cache.len(row))
     }
 
-    pub(crate) fn reorder(&mut self, sources: &[usize]) {
-        for cache in &mut self.caches {
-            cache.reorder(sources);
-        }
-    }
-
-    /// Runs the new tokens of each sequence through the blocks; each sequence's first has the position that its cache has reached.
+    /// Runs the new tokens of each sequence through the blocks; each sequence's first has the
+    /// position that its cache has reached.
     pub(crate) fn take_in(&mut self, model: &GptModel, tokens: &[&[u32]]) {
         let new: Vec<usize> = tokens.iter().map(|tokens| tokens.len()).collect();
         let rows = new.iter().sum();
@@ -102,7 +99,8 @@ impl<'m> Forward<'m> {
         }
     }
 
-    /// The logits of the last new token of each sequence, into the rows of the sequences that have one.
+    /// The logits of the last new token of each sequence, into the rows of the sequences that have
+    /// one.
     pub(crate) fn last_logits(&self, new: &[usize], mut logits: ArrayViewMut2<f32>) {
         let mut end = 0;
         let (mut sequences, mut rows) = (Vec::new(), Vec::new());
@@ -165,7 +163,7 @@ impl Buffers {
         let (mut queries, rest) = qkv.view_mut().split_at(Axis(1), x.ncols());
         let (keys, values) = rest.split_at(Axis(1), x.ncols());
         block.att.scale_queries(&mut queries);
-        cache.attend(new, &queries, (&keys, &values), context.view_mut());
+        cache.attend(new, &queries, &keys, &values, context.view_mut());
         weights.out_proj.forward(&context, branch.view_mut());
         x += &branch;
 

@@ -12,7 +12,8 @@ mod sampling;
 mod stop;
 mod stream;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
+// its own.
 pub use {gpt, ndarray, tokenizer, torch_rng};
 
 pub use beam::{BeamConfig, Hypothesis, beam_search};

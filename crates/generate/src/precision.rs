@@ -14,8 +14,10 @@ use tensor_ops::{Linear, matmul_into};
 
 use crate::GenerateError;
 
-/// How exactly a [`Decoder`](crate::Decoder) keeps its weights.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How exactly a [`Decoder`](crate::Decoder) keeps its weights in memory; how files keep them, the
+/// crate `checkpoint` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Precision {
     /// The model's own numbers.
     #[default]
@@ -33,17 +35,32 @@ pub enum Precision {
 impl Precision {
     /// Every precision, most exact first.
     pub const ALL: [Self; 5] = [Self::F32, Self::F16, Self::Bf16, Self::Int8, Self::Int4];
-}
 
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+    /// Bits that a weight takes at most, with its share of a scale.
+    pub fn bits(self) -> usize {
+        match self {
+            Self::F32 => 32,
+            Self::F16 | Self::Bf16 => 16,
+            Self::Int8 => 9,
+            Self::Int4 => 5,
+        }
+    }
+
+    /// As it is displayed and read.
+    pub fn name(self) -> &'static str {
+        match self {
             Self::F32 => "f32",
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
             Self::Int8 => "int8",
             Self::Int4 => "int4",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -53,7 +70,7 @@ impl FromStr for Precision {
     fn from_str(name: &str) -> Result<Self, GenerateError> {
         Self::ALL
             .into_iter()
-            .find(|precision| precision.to_string() == name)
+            .find(|precision| precision.name() == name)
             .ok_or_else(|| GenerateError::UnknownPrecision { name: name.into() })
     }
 }
@@ -106,7 +123,8 @@ impl<'m> Projection<'m> {
         Self::new(layer.weight.view(), bias, precision)
     }
 
-    /// Layers with one input, one below the other: one product instead of three. `None` in f32, where it would take a copy.
+    /// Layers with one input, one below the other: one product instead of three. `None` in f32,
+    /// where it would take a copy.
     fn stacked(layers: [&Linear; 3], precision: Precision) -> Option<Self> {
         let weights = layers.map(|layer| layer.weight.view());
         if precision == Precision::F32 {
@@ -166,42 +184,26 @@ pub(crate) struct BlockWeights<'m> {
     pub(crate) contract: Projection<'m>,
 }
 
-/// The projections to queries, keys and values.
+/// The projections to queries, keys and values: three, or one of all.
 #[derive(Clone, Debug)]
-pub(crate) enum Qkv<'m> {
-    Apart(Box<[Projection<'m>; 3]>),
-    Stacked(Projection<'m>),
-}
+pub(crate) struct Qkv<'m>(Vec<Projection<'m>>);
 
 impl<'m> Qkv<'m> {
     fn of(att: &'m MultiHeadAttention, precision: Precision) -> Self {
         let layers = [&att.w_query, &att.w_key, &att.w_value];
-        match Projection::stacked(layers, precision) {
-            Some(stacked) => Self::Stacked(stacked),
-            None => Self::Apart(Box::new(
-                layers.map(|layer| Projection::of(layer, precision)),
-            )),
-        }
+        Self(match Projection::stacked(layers, precision) {
+            Some(stacked) => vec![stacked],
+            None => Vec::from(layers.map(|layer| Projection::of(layer, precision))),
+        })
     }
 
-    /// Writes queries, keys and values of `x` (rows, emb_dim) side by side to `out` (rows, 3 emb_dim).
+    /// Writes queries, keys and values of `x` (rows, emb_dim) side by side to `out`
+    /// (rows, 3 emb_dim).
     pub(crate) fn forward(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
-        match self {
-            Self::Stacked(projection) => projection.forward(x, out),
-            Self::Apart(projections) => {
-                let width = out.ncols() / 3;
-                let parts = out.axis_chunks_iter_mut(Axis(1), width);
-                for (projection, out) in projections.iter().zip(parts) {
-                    projection.forward(x, out);
-                }
-            }
-        }
-    }
-
-    fn projections(&self) -> &[Projection<'m>] {
-        match self {
-            Self::Apart(projections) => &projections[..],
-            Self::Stacked(projection) => std::slice::from_ref(projection),
+        let width = out.ncols() / self.0.len();
+        let parts = out.axis_chunks_iter_mut(Axis(1), width);
+        for (projection, out) in self.0.iter().zip(parts) {
+            projection.forward(x, out);
         }
     }
 }
@@ -231,17 +233,12 @@ impl<'m> DecoderWeights<'m> {
         }
     }
 
-    /// Bytes that one step of one sequence reads: the floor of its time is this over the bandwidth of memory.
+    /// Bytes that one step of one sequence reads: the floor of its time is this over the bandwidth
+    /// of memory.
     pub(crate) fn bytes(&self) -> usize {
         let blocks = self.blocks.iter().flat_map(|block| {
-            let BlockWeights {
-                qkv,
-                out_proj,
-                expand,
-                contract,
-            } = block;
-            let projections = qkv.projections().iter();
-            projections.chain([out_proj, expand, contract])
+            let others = [&block.out_proj, &block.expand, &block.contract];
+            block.qkv.0.iter().chain(others)
         });
         blocks.chain([&self.head]).map(Projection::bytes).sum()
     }

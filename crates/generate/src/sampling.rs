@@ -1,6 +1,8 @@
-//! From logits to the next token: repetition penalty, temperature, top-k, top-p, min-p, then the draw, in the order of transformers' logits processors.
+//! From logits to the next token: repetition penalty, temperature, top-k, top-p, min-p, then the
+//! draw, in the order of transformers' logits processors.
 //!
-//! The draw is `torch.multinomial` with PyTorch's own random numbers; at temperature 0 the largest logit is taken and nothing is drawn.
+//! The draw is `torch.multinomial` with PyTorch's own random numbers; at temperature 0 the largest
+//! logit is taken and nothing is drawn.
 //! Beam search, which keeps several continuations at once, is in `beam.rs`.
 
 use ndarray::{Array1, ArrayRef1, ArrayView1, Axis};
@@ -9,8 +11,8 @@ use torch_rng::TorchRng;
 
 use crate::GenerateError;
 use crate::filters::{
-    check_logits, check_top_k, divide_by_temperature, greedy_id, keep_min_p, keep_top_k,
-    keep_top_p, penalise_repetition,
+    check_logits, divide_by_temperature, greedy_id, keep_min_p, keep_top_k, keep_top_p,
+    penalise_repetition,
 };
 
 /// How a token is chosen. The default is greedy: each other setting does nothing until it is set.
@@ -20,12 +22,15 @@ use crate::filters::{
 /// use ndarray::array;
 /// use torch_rng::TorchRng;
 ///
-/// let logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79]; // book section 5.3.1
+/// // Book section 5.3.1.
+/// let logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
 /// let mut rng = TorchRng::manual_seed(123);
 /// assert_eq!(Sampling::GREEDY.choose(&logits, &[], &mut rng)?, 3);
 /// let top_3 = Sampling { temperature: 1.0, top_k: Some(3), ..Sampling::GREEDY };
-/// let p = top_3.probabilities(&logits, &[])?; // section 5.3.2 prints 0.0615, 0.5775, 0.3610 at 0, 3 and 7
-/// assert!((p[0] - 0.0615).abs() < 5e-5 && (p[3] - 0.5775).abs() < 5e-5 && (p[7] - 0.3610).abs() < 5e-5);
+/// let p = top_3.probabilities(&logits, &[])?;
+/// for (id, printed) in [(0, 0.0615), (3, 0.5775), (7, 0.3610)] {
+///     assert!((p[id] - printed).abs() < 5e-5); // section 5.3.2
+/// }
 /// # Ok::<(), generate::GenerateError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,21 +39,26 @@ pub struct Sampling {
     ///
     /// transformers' `TemperatureLogitsWarper`, which has no 0: there greedy is `do_sample=False`.
     pub temperature: f32,
-    /// Only the `top_k` largest logits can be drawn, and those that tie with the last of them; `None` keeps all.
+    /// Only the `top_k` largest logits can be drawn, and those that tie with the last of them;
+    /// `None` keeps all, as 0 does, and more than there are.
     ///
     /// transformers' `TopKLogitsWarper`, and the book's filter.
     pub top_k: Option<usize>,
-    /// Only the most probable tokens can be drawn whose probabilities together first reach `top_p`, at least one; 1 keeps all.
+    /// Only the most probable tokens can be drawn whose probabilities together first reach `top_p`,
+    /// at least one; 1 keeps all.
     ///
     /// transformers' `TopPLogitsWarper` ("nucleus sampling", Holtzman et al., 2019).
     pub top_p: f32,
-    /// Only tokens at least `min_p` times as probable as the most probable one can be drawn; 0 keeps all.
+    /// Only tokens at least `min_p` times as probable as the most probable one can be drawn; 0
+    /// keeps all.
     ///
     /// transformers' `MinPLogitsWarper`.
     pub min_p: f32,
-    /// The logit of a token that the prompt or the text so far holds is divided by it if positive, multiplied if negative; 1 changes nothing.
+    /// The logit of a token that the prompt or the text so far holds is divided by it if positive,
+    /// multiplied if negative; 1 changes nothing.
     ///
-    /// transformers' `RepetitionPenaltyLogitsProcessor` (Keskar et al., 2019). It acts at temperature 0 too.
+    /// transformers' `RepetitionPenaltyLogitsProcessor` (Keskar et al., 2019). It acts at
+    /// temperature 0 too.
     pub repetition_penalty: f32,
 }
 
@@ -66,7 +76,7 @@ impl Sampling {
     ///
     /// # Errors
     /// Names the first setting outside its range, and its value.
-    pub fn check(&self, vocab_size: usize) -> Result<(), GenerateError> {
+    pub fn check(&self) -> Result<(), GenerateError> {
         for (name, expected, value, fits) in [
             (
                 "temperature",
@@ -101,11 +111,11 @@ impl Sampling {
                 });
             }
         }
-        self.top_k
-            .map_or(Ok(()), |top_k| check_top_k(top_k, vocab_size))
+        Ok(())
     }
 
-    /// The probability of each token to be chosen (vocab_size); `history` is the prompt and the text so far.
+    /// The probability of each token to be chosen (vocab_size); `history` is the prompt and the
+    /// text so far.
     ///
     /// # Errors
     /// As [`check`](Self::check), or if a logit is NaN or plus infinity, or all are minus infinity.
@@ -134,7 +144,8 @@ impl Sampling {
         Ok(softmax(&ArrayView1::from(&logits), Axis(0)))
     }
 
-    /// Chooses the next token; draws once for each token of the vocabulary unless the temperature is 0.
+    /// Chooses the next token; draws once for each token of the vocabulary unless the temperature
+    /// is 0.
     ///
     /// # Errors
     /// As [`probabilities`](Self::probabilities).
@@ -158,7 +169,7 @@ impl Sampling {
         logits: &ArrayRef1<f32>,
         history: &[u32],
     ) -> Result<Array1<f32>, GenerateError> {
-        self.check(logits.len())?;
+        self.check()?;
         check_logits(logits)?;
         let mut logits = logits.to_vec();
         if self.repetition_penalty != 1.0 {

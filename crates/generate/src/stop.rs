@@ -1,4 +1,5 @@
-//! Stop strings in a text that comes in pieces: nothing of one is ever shown, even if it spans pieces.
+//! Stop strings in a text that comes in pieces: nothing of one is ever shown, even if it spans
+//! pieces.
 //!
 //! Text that may turn out to begin a stop string is held back until it is clear.
 
@@ -39,7 +40,8 @@ impl StopStrings {
         })
     }
 
-    /// Takes in the next piece and returns what can be shown; nothing more once a stop string was found.
+    /// Takes in the next piece and returns what can be shown; nothing more once a stop string was
+    /// found.
     pub fn push(&mut self, piece: &str) -> String {
         if self.found.is_some() {
             return String::new();
@@ -69,7 +71,8 @@ impl StopStrings {
         held
     }
 
-    /// The stop string that the text held: the first to be complete, and of those that end together, the longest.
+    /// The stop string that the text held: the first to be complete, and of those that end
+    /// together, the longest.
     pub fn found(&self) -> Option<&str> {
         self.found.map(|i| self.stops[i].as_str())
     }

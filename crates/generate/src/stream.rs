@@ -1,7 +1,9 @@
 //! New tokens one at a time, until something says stop.
 //!
-//! A stream continues what its decoder holds, so a conversation is: push a turn, stream an answer, push the next turn.
-//! What tokens say as text, `tokenizer::StreamingDecoder` and [`StopStrings`](crate::StopStrings) know.
+//! A stream continues what its decoder holds, so a conversation is: push a turn, stream an answer,
+//! push the next turn.
+//! What tokens say as text, `tokenizer::StreamingDecoder` and [`StopStrings`](crate::StopStrings)
+//! know.
 
 use std::time::{Duration, Instant};
 
@@ -79,20 +81,25 @@ fn rate(tokens: usize, time: Duration) -> f64 {
 
 /// An iterator over the new tokens of a decoder's one sequence.
 ///
-/// A decoder that stops at the end of its context gives one token more than that holds; there are none where all of a full context has been taken in.
+/// A decoder that stops at the end of its context gives one token more than that holds; there are
+/// none where all of a full context has been taken in.
 ///
 /// ```
 /// use generate::{Decoder, GenerateOptions, TokenStream};
 /// use gpt::{GptConfig, GptModel};
 /// use torch_rng::TorchRng;
 ///
-/// let config = GptConfig { vocab_size: 50, context_length: 8, emb_dim: 8, n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M };
+/// let config = GptConfig {
+///     vocab_size: 50, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
 /// let mut rng = TorchRng::manual_seed(123);
 /// let model = GptModel::new(config, &mut rng)?;
 /// let mut decoder = Decoder::new(&model);
 /// decoder.start(&[&[1, 2, 3]])?;
 /// let options = GenerateOptions { max_new_tokens: 4, ..GenerateOptions::default() };
-/// let tokens = TokenStream::new(&mut decoder, options, &mut rng)?.collect::<Result<Vec<u32>, _>>()?;
+/// let stream = TokenStream::new(&mut decoder, options, &mut rng)?;
+/// let tokens = stream.collect::<Result<Vec<u32>, _>>()?;
 /// assert_eq!(decoder.tokens(0)[3..], tokens);
 /// # Ok::<(), generate::GenerateError>(())
 /// ```
@@ -117,9 +124,7 @@ impl<'s, 'm> TokenStream<'s, 'm> {
         options: GenerateOptions,
         rng: &'s mut TorchRng,
     ) -> Result<Self, GenerateError> {
-        options
-            .sampling
-            .check(decoder.model().config().vocab_size)?;
+        options.sampling.check()?;
         if decoder.batch() != 1 {
             return Err(GenerateError::NotOneSequence {
                 found: decoder.batch(),
@@ -154,7 +159,8 @@ impl<'s, 'm> TokenStream<'s, 'm> {
         let began = Instant::now();
         let pending = self.decoder.pending(0);
         if self.produced == 0 && pending == 0 && self.decoder.is_full(0) {
-            // A stream before has chosen the token that comes here; another choice would be no continuation of that.
+            // A stream before has chosen the token that comes here; another choice would be no
+            // continuation of that.
             self.finish = Some(FinishReason::ContextFull);
             return Ok(None);
         }
@@ -172,9 +178,11 @@ impl<'s, 'm> TokenStream<'s, 'm> {
         Ok(token)
     }
 
-    /// Chooses the next token, none if it ends the text, and hands it to the decoder, to be taken in with the next call.
+    /// Chooses the next token, none if it ends the text, and hands it to the decoder, to be taken
+    /// in with the next call.
     ///
-    /// A token for which the context has no room left is still a result, but the decoder doesn't get it.
+    /// A token for which the context has no room left is still a result, but the decoder doesn't
+    /// get it.
     fn choose(&mut self) -> Result<Option<u32>, GenerateError> {
         let (decoder, sampling) = (&mut *self.decoder, self.options.sampling);
         let token = sampling.choose(&decoder.logits(0), decoder.tokens(0), self.rng)?;

@@ -1,12 +1,14 @@
 //! What stands between the two layers of a feed-forward network.
 //!
-//! The book and GPT-2 have GELU in the tanh form; models that others made have its exact form or ReLU.
+//! The book and GPT-2 have GELU in the tanh form; models that others made have its exact form or
+//! ReLU.
 
 use ndarray::{Array, ArrayRef, Dimension};
 use tensor_ops::{gelu, gelu_backward, gelu_exact, gelu_exact_backward, relu, relu_backward};
 
 /// Element by element, any shape.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Activation {
     /// GELU in the tanh form (book listing 4.3): `gelu_new` in Hugging Face's configurations.
     #[default]

@@ -1,7 +1,9 @@
-//! The course worksheet's "bad minimal language model": embeddings, one unmasked self-attention, a prediction layer.
+//! The course worksheet's "bad minimal language model": embeddings, one unmasked self-attention, a
+//! prediction layer.
 //!
 //! It is bad on purpose: every token sees the future.
-//! Two faults of the worksheet are mended: the position embedding has `context_length` rows, not `vocab_size`, and a sequence shorter than the context works.
+//! Two faults of the worksheet are mended: the position embedding has `context_length` rows, not
+//! `vocab_size`, and a sequence shorter than the context works.
 
 use attention::SelfAttentionV2;
 use ndarray::{Array3, ArrayRef2};
@@ -9,7 +11,20 @@ use tensor_ops::{Embedding, Linear};
 use torch_rng::TorchRng;
 
 use crate::GptError;
-use crate::embed::embed;
+use crate::ids::embed;
+
+/// The sizes of a [`BadLm`], each at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadLmConfig {
+    /// The most tokens a sequence may have.
+    pub context_length: usize,
+    /// Token ids are below this.
+    pub vocab_size: usize,
+    /// Features of a token.
+    pub emb_dim: usize,
+    /// Features of its context vector.
+    pub att_dim: usize,
+}
 
 /// The worksheet's `BadLM`.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,13 +44,13 @@ impl BadLm {
     ///
     /// # Errors
     /// If a size is 0.
-    pub fn new(
-        context_length: usize,
-        vocab_size: usize,
-        emb_dim: usize,
-        att_dim: usize,
-        rng: &mut TorchRng,
-    ) -> Result<Self, GptError> {
+    pub fn new(config: BadLmConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
+        let BadLmConfig {
+            context_length,
+            vocab_size,
+            emb_dim,
+            att_dim,
+        } = config;
         for (name, value) in [
             ("context_length", context_length),
             ("vocab_size", vocab_size),

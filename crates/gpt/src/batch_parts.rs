@@ -1,15 +1,18 @@
-//! A training step of a small model in parts of its batch, the fast form of [`GptModel::loss_and_grads`].
+//! A training step of a small model in parts of its batch, the fast form of
+//! [`GptModel::loss_and_grads`].
 //!
 //! An operation of a small model takes hardly longer than sharing it out among threads.
-//! Here a thread takes some sequences through the whole model, forward and backward, and finds in its cache what it has just written.
-//! The parts follow from the model and the batch alone, and their gradients are added in order, so the bits don't depend on the number of threads.
+//! Here a thread takes some sequences through the whole model, forward and backward, and finds in
+//! its cache what it has just written.
+//! The parts follow from the model and the batch alone, and their gradients are added in order, so
+//! the bits don't depend on the number of threads.
 
 use ndarray::{ArrayRef2, Axis};
 use rayon::prelude::*;
 use tensor_ops::{Parameters, awake, move_into_sum};
 use torch_rng::TorchRng;
 
-use crate::embed::check_ids;
+use crate::ids::check_ids;
 use crate::parameter_shapes::check_same;
 use crate::{GptError, GptModel};
 
@@ -24,7 +27,8 @@ const LARGEST: usize = 1 << 21;
 pub struct BatchParts {
     /// Gradients for each part but the first, which adds to the sum: zeros between steps.
     grads: Vec<GptModel>,
-    /// Whether a step has begun; if one begins then, a panic ended the one before, and there may be other numbers than zeros.
+    /// Whether a step is in progress. If it still says so when the next one begins, the step before
+    /// panicked, and `grads` may hold what it left.
     begun: bool,
 }
 
@@ -48,7 +52,8 @@ impl BatchParts {
     /// As there.
     ///
     /// # Panics
-    /// If `grads` has another configuration than `model`, or the one that [`new`](Self::new) was given has and its batches are cut.
+    /// If `grads` has another configuration than `model`, or the one that [`new`](Self::new) was
+    /// given has and its batches are cut.
     pub fn loss_and_grads(
         &mut self,
         model: &GptModel,

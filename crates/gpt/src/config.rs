@@ -1,6 +1,7 @@
 //! The book's `GPT_CONFIG_124M` and its larger sisters, as a struct with the same keys.
 
 use attention::AttentionConfig;
+use tensor_ops::LayerNorm;
 
 use crate::{Activation, GptError};
 
@@ -38,13 +39,6 @@ impl Default for DropRates {
     }
 }
 
-/// GPT-2 "small", as the book has it.
-impl Default for GptConfig {
-    fn default() -> Self {
-        Self::GPT2_124M
-    }
-}
-
 /// What a [`GptModel`](crate::GptModel) is built from (book section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GptConfig {
@@ -60,9 +54,11 @@ pub struct GptConfig {
     pub n_layers: usize,
     /// The book's `drop_rate`, by site.
     pub drop_rates: DropRates,
-    /// Whether query, key and value projections have a bias: the book says no, OpenAI's weights have them.
+    /// Whether query, key and value projections have a bias: the book says no, OpenAI's weights
+    /// have them.
     pub qkv_bias: bool,
-    /// Whether the output head is the token embedding ("weight tying"): the book says no, OpenAI's GPT-2 does.
+    /// Whether the output head is the token embedding ("weight tying"): the book says no, OpenAI's
+    /// GPT-2 does.
     pub tied: bool,
     /// Features inside the feed-forward network; `None` is the book's and GPT-2's 4 `emb_dim`.
     pub hidden_dim: Option<usize>,
@@ -70,10 +66,19 @@ pub struct GptConfig {
     pub norm_eps: f32,
     /// Between the layers of the feed-forward network.
     pub activation: Activation,
-    /// Whether attention scores are divided by the root of a head's features, as in the book and in GPT-2.
+    /// Whether attention scores are divided by the root of a head's features, as in the book and in
+    /// GPT-2.
     pub scale_scores: bool,
-    /// Whether they are also divided by the number of their block, counted from 1: not in the book, nor in GPT-2.
+    /// Whether they are also divided by the number of their block, counted from 1: not in the book,
+    /// nor in GPT-2.
     pub scale_scores_by_block: bool,
+}
+
+/// GPT-2 "small", as the book has it.
+impl Default for GptConfig {
+    fn default() -> Self {
+        Self::GPT2_124M
+    }
 }
 
 impl GptConfig {
@@ -118,7 +123,8 @@ impl GptConfig {
         ..Self::GPT2_124M
     };
 
-    /// Checks what the types can't: sizes of at least 1, heads that divide, rates within [0, 1), a finite epsilon, a size that can be counted.
+    /// Checks what the types can't: sizes of at least 1, heads that divide, rates within [0, 1), a
+    /// finite epsilon, a size that can be counted.
     ///
     /// # Errors
     /// Names the first key that is wrong, and its value.
@@ -166,7 +172,8 @@ impl GptConfig {
         self.hidden_dim.unwrap_or(self.emb_dim.saturating_mul(4))
     }
 
-    /// What the scores of a block's attention are multiplied by beside `1 / sqrt(head_dim)`; blocks are counted from 0.
+    /// What the scores of a block's attention are multiplied by beside `1 / sqrt(head_dim)`; blocks
+    /// are counted from 0.
     pub(crate) fn score_scale(&self, block: usize) -> f32 {
         let scale = match self.scale_scores {
             true => 1.0,
@@ -175,6 +182,22 @@ impl GptConfig {
         match self.scale_scores_by_block {
             true => scale / (block + 1) as f32,
             false => scale,
+        }
+    }
+
+    /// `LayerNorm::new(emb_dim)`, with the configuration's epsilon.
+    pub(crate) fn norm(&self) -> LayerNorm {
+        LayerNorm {
+            eps: self.norm_eps,
+            ..LayerNorm::new(self.emb_dim)
+        }
+    }
+
+    /// The gradient of such a norm.
+    pub(crate) fn zero_norm(&self) -> LayerNorm {
+        LayerNorm {
+            eps: self.norm_eps,
+            ..LayerNorm::zeros(self.emb_dim)
         }
     }
 

@@ -1,4 +1,5 @@
-//! What people are shown of a model: its shapes and how many parameters it has, as lines of a name and a value.
+//! What people are shown of a model: its shapes and how many parameters it has, as lines of a name
+//! and a value.
 
 use std::fmt;
 

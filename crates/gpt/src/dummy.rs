@@ -1,10 +1,11 @@
-//! The book's `DummyGPTModel` (listing 4.1): the shape of a GPT, with blocks and a norm that do nothing yet.
+//! The book's `DummyGPTModel` (listing 4.1): the shape of a GPT, with blocks and a norm that do
+//! nothing yet.
 
 use ndarray::{Array3, ArrayRef2};
 use tensor_ops::{Dropout, Embedding, Linear};
 use torch_rng::TorchRng;
 
-use crate::embed::embed;
+use crate::ids::embed;
 use crate::{GptConfig, GptError};
 
 /// Stands for [`TransformerBlock`](crate::TransformerBlock): returns its input.
@@ -71,33 +72,22 @@ impl DummyGptModel {
         })
     }
 
-    /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size), as in evaluation.
+    /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size); with a generator it
+    /// is in training and drops, as what the book prints, without it is in evaluation.
     ///
     /// # Errors
     /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
-    pub fn forward(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
-        Ok(self.above_embeddings(embed(in_idx, &self.tok_emb, &self.pos_emb)?))
-    }
-
-    /// As [`forward`](Self::forward), in training: what the book prints, as it never calls `eval()` on this model.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward).
-    pub fn forward_train(
+    pub fn forward(
         &self,
         in_idx: &ArrayRef2<u32>,
-        rng: &mut TorchRng,
+        training: Option<&mut TorchRng>,
     ) -> Result<Array3<f32>, GptError> {
-        let (x, _) = self
-            .drop_emb
-            .forward_train(embed(in_idx, &self.tok_emb, &self.pos_emb)?, rng);
-        Ok(self.above_embeddings(x))
-    }
-
-    fn above_embeddings(&self, mut x: Array3<f32>) -> Array3<f32> {
+        let x = embed(in_idx, &self.tok_emb, &self.pos_emb)?; // tok_embeds + pos_embeds
+        let mut x = self.drop_emb.forward(x, training); // (batch, num_tokens, emb_dim)
         for block in &self.trf_blocks {
             x = block.forward(x);
         }
-        self.out_head.forward(&self.final_norm.forward(x))
+        let x = self.final_norm.forward(x);
+        Ok(self.out_head.forward(&x))
     }
 }

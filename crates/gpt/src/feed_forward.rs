@@ -1,24 +1,12 @@
-//! The feed-forward network of a block, `Linear(4d, d)(GELU(Linear(d, 4d)(x)))` (book listing 4.4); other models have another activation.
+//! The feed-forward network of a block, `Linear(4d, d)(GELU(Linear(d, 4d)(x)))`: fast, and
+//! backward.
+//!
+//! Its struct, and listing 4.4 as the book has it, are in `plain.rs`.
 
 use ndarray::{Array3, ArrayRef3};
 use tensor_ops::{Linear, parameters, recycle};
-use torch_rng::TorchRng;
 
-use crate::Activation;
-use crate::maker::Maker;
-
-/// The book's `FeedForward`; also its gradient.
-///
-/// Its parameters are named `layers.0` and `layers.2`, as the book keeps them in an `nn.Sequential` with GELU between.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FeedForward {
-    /// emb_dim -> hidden_dim, which is 4 emb_dim in the book
-    pub expand: Linear,
-    /// hidden_dim -> emb_dim
-    pub contract: Linear,
-    /// Between them: GELU in the book.
-    pub activation: Activation,
-}
+use crate::{FeedForward, GptConfig};
 
 /// What [`FeedForward::backward`] needs of the forward pass.
 #[derive(Clone, Debug)]
@@ -32,25 +20,17 @@ pub struct FeedForwardCache {
 }
 
 impl FeedForward {
-    /// Draws the two layers, in order, with 4 emb_dim features between them.
-    pub fn new(emb_dim: usize, rng: &mut TorchRng) -> Self {
-        Self::build(emb_dim, 4 * emb_dim, &mut Maker(Some(rng)))
-    }
-
     /// All zeros: a gradient to be accumulated into.
-    pub fn zeros(emb_dim: usize, hidden_dim: usize) -> Self {
-        Self::build(emb_dim, hidden_dim, &mut Maker(None))
-    }
-
-    pub(crate) fn build(emb_dim: usize, hidden_dim: usize, maker: &mut Maker) -> Self {
+    pub fn zeros(cfg: &GptConfig) -> Self {
         Self {
-            expand: maker.linear(emb_dim, hidden_dim, true),
-            contract: maker.linear(hidden_dim, emb_dim, true),
-            activation: Activation::default(),
+            expand: Linear::zeros(cfg.emb_dim, cfg.feed_forward_dim(), true),
+            activation: cfg.activation,
+            contract: Linear::zeros(cfg.feed_forward_dim(), cfg.emb_dim, true),
         }
     }
 
-    /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim)
+    /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim), as
+    /// [`forward_plain`](Self::forward_plain).
     ///
     /// # Panics
     /// If the last dimension is not `emb_dim`.
@@ -67,14 +47,12 @@ impl FeedForward {
         let hidden = self.expand.forward(&x);
         let activated = self.activation.forward(&hidden);
         let out = self.contract.forward(&activated);
-        (
-            out,
-            FeedForwardCache {
-                x,
-                hidden,
-                activated,
-            },
-        )
+        let cache = FeedForwardCache {
+            x,
+            hidden,
+            activated,
+        };
+        (out, cache)
     }
 
     /// Adds the gradients of the two layers to `grads` and returns the gradient of the input.
@@ -87,20 +65,13 @@ impl FeedForward {
         d_out: &ArrayRef3<f32>,
         grads: &mut FeedForward,
     ) -> Array3<f32> {
-        let FeedForwardCache {
-            x,
-            hidden,
-            activated,
-        } = cache;
         // out = contract(activated)
-        let d_activated = self
-            .contract
-            .backward(&activated, d_out, &mut grads.contract);
+        let d_activated = (self.contract).backward(&cache.activated, d_out, &mut grads.contract);
         // activated = activation(hidden)
-        let d_hidden = self.activation.backward(&hidden, d_activated);
+        let d_hidden = self.activation.backward(&cache.hidden, d_activated);
         // hidden = expand(x)
-        let d_x = self.expand.backward(&x, &d_hidden, &mut grads.expand);
-        recycle([x, hidden, activated, d_hidden]);
+        let d_x = (self.expand).backward(&cache.x, &d_hidden, &mut grads.expand);
+        recycle([cache.x, cache.hidden, cache.activated, d_hidden]);
         d_x
     }
 }

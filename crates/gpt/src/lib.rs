@@ -6,32 +6,34 @@ mod batch_parts;
 mod config;
 mod display;
 mod dummy;
-mod embed;
 mod error;
 mod feed_forward;
-mod maker;
+mod ids;
 mod model;
-mod model_backward;
-mod model_loss;
-mod model_skip;
+mod model_train;
 mod parameter_shapes;
+mod plain;
 mod shortcut;
 mod size;
 mod transformer_block;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
+// its own.
 pub use {ndarray, torch_rng};
 
 pub use activation::Activation;
-pub use bad_lm::BadLm;
+pub use bad_lm::{BadLm, BadLmConfig};
 pub use batch_parts::{BatchParts, move_gradients};
 pub use config::{DropRates, GptConfig};
 pub use display::thousands;
 pub use dummy::{DummyGptModel, DummyLayerNorm, DummyTransformerBlock};
 pub use error::GptError;
-pub use feed_forward::{FeedForward, FeedForwardCache};
-pub use model::{GptCache, GptModel};
+pub use feed_forward::FeedForwardCache;
+pub use ids::check_vocabulary;
+pub use model::{BlockTrace, LOGIT_ROWS};
+pub use model_train::GptCache;
+pub use plain::{FeedForward, GptModel, TransformerBlock, gelu, layer_norm};
 pub use shortcut::{ExampleDeepNeuralNetwork, ShortcutCache};
 pub use size::{Memory, ModelSize};
 pub use tensor_ops::{LayerNorm, Parameters};
-pub use transformer_block::{TransformerBlock, TransformerBlockCache};
+pub use transformer_block::TransformerBlockCache;

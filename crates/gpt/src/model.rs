@@ -1,82 +1,47 @@
-//! The GPT model: token and position embeddings, transformer blocks, a last norm, an output head (book listing 4.7).
+//! The GPT model in evaluation: token and position embeddings, transformer blocks, a last norm, an
+//! output head; nothing is dropped.
+//!
+//! Its struct, and listing 4.7 as the book has it, are in `plain.rs`; training is in
+//! `model_train.rs`.
 
-use ndarray::{Array3, Array4, ArrayRef2, ArrayRef3};
-use tensor_ops::{
-    Dropout, DropoutCache, Embedding, LayerNorm, LayerNormCache, Linear, awake, matmul, parameters,
-    recycle,
-};
-use torch_rng::TorchRng;
+use ndarray::{Array2, Array3, Array4, ArrayRef2, ArrayRef3, ArrayView2, s};
+use tensor_ops::{Dropout, Embedding, Linear, awake, cross_entropy_rows, matmul, parameters};
 
-use crate::embed::embed;
-use crate::maker::Maker;
-use crate::{GptConfig, GptError, TransformerBlock, TransformerBlockCache};
+use crate::ids::{check_batch, embed};
+use crate::{GptConfig, GptError, GptModel, TransformerBlock};
 
-/// The book's `GPTModel`; also its gradient, and the optimizer's moments of it.
+/// Rows of logits that exist at once where a loss is computed: 206 MB at GPT-2's vocabulary.
+pub const LOGIT_ROWS: usize = 1024;
+
+/// What one block makes of the tokens, as [`GptModel::trace`] tells it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GptModel {
-    /// (vocab_size, emb_dim)
-    pub tok_emb: Embedding,
-    /// (context_length, emb_dim)
-    pub pos_emb: Embedding,
-    /// On the sum of the embeddings, in training only.
-    pub drop_emb: Dropout,
-    /// `n_layers` of them
-    pub trf_blocks: Vec<TransformerBlock>,
-    /// Before the head.
-    pub final_norm: LayerNorm,
-    /// emb_dim -> vocab_size, without bias; `None` if the head is tied to `tok_emb`
-    pub out_head: Option<Linear>,
-    config: GptConfig,
-}
-
-/// What [`GptModel::backward`] needs of the forward pass.
-#[derive(Clone, Debug)]
-pub struct GptCache {
-    pub(crate) ids: ndarray::Array2<u32>,
-    pub(crate) drop_emb: DropoutCache,
-    pub(crate) blocks: Vec<TransformerBlockCache>,
-    pub(crate) final_norm: LayerNormCache,
-    /// (batch, num_tokens, emb_dim): what the head was given
-    pub(crate) normed: Array3<f32>,
+#[non_exhaustive]
+pub struct BlockTrace {
+    /// (batch, num_heads, num_tokens, num_tokens): where its attention looks
+    pub attention: Array4<f32>,
+    /// (batch, num_tokens, emb_dim): its output, after the model's last norm
+    pub hidden: Array3<f32>,
 }
 
 impl GptModel {
-    /// Draws token embeddings, position embeddings, block after block, and the output head, as the book's constructor does.
-    ///
-    /// # Errors
-    /// If the configuration is not valid.
-    pub fn new(config: GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
-        Self::build(config, Maker(Some(rng)))
-    }
-
     /// All zeros: a gradient to be accumulated into, or a place to load weights into.
     ///
     /// # Errors
     /// If the configuration is not valid.
-    pub fn zeros(config: GptConfig) -> Result<Self, GptError> {
-        Self::build(config, Maker(None))
-    }
-
-    fn build(config: GptConfig, mut maker: Maker) -> Result<Self, GptError> {
-        config.validate()?;
-        let GptConfig {
-            vocab_size,
-            context_length,
-            emb_dim,
-            ..
-        } = config;
+    pub fn zeros(cfg: GptConfig) -> Result<Self, GptError> {
+        cfg.validate()?;
         Ok(Self {
-            tok_emb: maker.embedding(vocab_size, emb_dim),
-            pos_emb: maker.embedding(context_length, emb_dim),
+            tok_emb: Embedding::zeros(cfg.vocab_size, cfg.emb_dim),
+            pos_emb: Embedding::zeros(cfg.context_length, cfg.emb_dim),
             drop_emb: Dropout {
-                p: config.drop_rates.emb,
+                p: cfg.drop_rates.emb,
             },
-            trf_blocks: (0..config.n_layers)
-                .map(|block| TransformerBlock::build(&config, block, &mut maker))
-                .collect::<Result<_, _>>()?,
-            final_norm: maker.norm(&config),
-            out_head: (!config.tied).then(|| maker.linear(emb_dim, vocab_size, false)),
-            config,
+            trf_blocks: (0..cfg.n_layers)
+                .map(|i| Ok(TransformerBlock::zeros(&cfg)?.at(i, &cfg)))
+                .collect::<Result<_, GptError>>()?,
+            final_norm: cfg.zero_norm(),
+            out_head: (!cfg.tied).then(|| Linear::zeros(cfg.emb_dim, cfg.vocab_size, false)),
+            config: cfg,
         })
     }
 
@@ -85,7 +50,8 @@ impl GptModel {
         &self.config
     }
 
-    /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size), as in evaluation: nothing is dropped.
+    /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size), as in evaluation:
+    /// [`forward_plain`](Self::forward_plain), fast.
     ///
     /// # Errors
     /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
@@ -93,7 +59,8 @@ impl GptModel {
         Ok(self.logits(&self.forward_hidden(in_idx)?))
     }
 
-    /// The model without its head: token ids (batch, num_tokens) -> the normed output of the last block (batch, num_tokens, emb_dim).
+    /// The model without its head: token ids (batch, num_tokens) -> the normed output of the last
+    /// block (batch, num_tokens, emb_dim).
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -101,24 +68,10 @@ impl GptModel {
         let mut x = embed(in_idx, &self.tok_emb, &self.pos_emb)?;
         awake(|| {
             for block in &self.trf_blocks {
-                x = block.pass(x, None)?.0; // its cache is dropped here
+                x = block.forward(&x)?;
             }
             Ok(self.final_norm.forward(&x))
         })
-    }
-
-    /// Where each block's attention looks: weights (batch, num_heads, num_tokens, num_tokens) a block, as [`MultiHeadAttention::attention_weights`](attention::MultiHeadAttention::attention_weights) gives them for its input.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward).
-    pub fn attention_weights(&self, in_idx: &ArrayRef2<u32>) -> Result<Vec<Array4<f32>>, GptError> {
-        let mut x = embed(in_idx, &self.tok_emb, &self.pos_emb)?;
-        let mut weights = Vec::with_capacity(self.trf_blocks.len());
-        for block in &self.trf_blocks {
-            weights.push(block.att.attention_weights(&block.norm1.forward(&x))?);
-            x = block.forward(&x)?;
-        }
-        Ok(weights)
     }
 
     /// The head alone: (batch, num_tokens, emb_dim) -> (batch, num_tokens, vocab_size).
@@ -126,65 +79,123 @@ impl GptModel {
     /// # Panics
     /// If the last dimension is not `emb_dim`.
     pub fn logits(&self, hidden: &ArrayRef3<f32>) -> Array3<f32> {
+        let (batch, num_tokens, _) = hidden.dim();
+        let hidden = hidden.as_standard_layout();
+        let logits = matmul(&rows(&hidden), &self.head_weight().t());
+        let shape = (batch, num_tokens, logits.ncols());
+        let logits = logits.into_shape_with_order(shape);
+        logits.expect("batch * num_tokens rows")
+    }
+
+    /// The head's weight (vocab_size, emb_dim): its own, or the token embeddings.
+    pub fn head_weight(&self) -> &Array2<f32> {
         match &self.out_head {
-            Some(out_head) => out_head.forward(hidden),
-            None => {
-                let (batch, num_tokens, emb_dim) = hidden.dim();
-                let hidden = hidden.as_standard_layout();
-                let rows = hidden
-                    .view()
-                    .into_shape_with_order((batch * num_tokens, emb_dim))
-                    .expect("row-major");
-                matmul(&rows, &self.tok_emb.weight.t())
-                    .into_shape_with_order((batch, num_tokens, self.config.vocab_size))
-                    .expect("batch * num_tokens rows")
-            }
+            Some(out_head) => &out_head.weight,
+            None => &self.tok_emb.weight,
         }
     }
 
-    /// As [`forward`](Self::forward), in training: drops (embeddings, then block by block attention weights, attention shortcut, feed-forward shortcut), and keeps what [`backward`](Self::backward) needs.
+    /// Each block's attention weights and output, one block after the other, as they are asked for.
+    ///
+    /// [`logits`](Self::logits) of a block's `hidden` are what the model would say if it ended with
+    /// that block (the "logit lens"); of the last block's, what it says.
+    ///
+    /// ```
+    /// use gpt::{GptConfig, GptModel, torch_rng::TorchRng};
+    /// use ndarray::array;
+    ///
+    /// let cfg = GptConfig {
+    ///     vocab_size: 50, context_length: 8, emb_dim: 8,
+    ///     n_heads: 2, n_layers: 2, ..GptConfig::GPT2_124M
+    /// };
+    /// let model = GptModel::new(cfg, &mut TorchRng::manual_seed(123))?;
+    /// let in_idx = array![[1, 2, 3]];
+    /// let mut logits = Vec::new();
+    /// for block in model.trace(&in_idx)? {
+    ///     let block = block?;
+    ///     assert_eq!(block.attention.dim(), (1, 2, 3, 3));
+    ///     logits.push(model.logits(&block.hidden));
+    /// }
+    /// assert_eq!((logits.len(), &logits[1]), (2, &model.forward(&in_idx)?));
+    /// # Ok::<(), gpt::GptError>(())
+    /// ```
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
-    pub fn forward_train(
-        &self,
+    pub fn trace<'m>(
+        &'m self,
         in_idx: &ArrayRef2<u32>,
-        rng: &mut TorchRng,
-    ) -> Result<(Array3<f32>, GptCache), GptError> {
-        let cache = self.forward_hidden_train(in_idx, rng)?;
-        Ok((self.logits(&cache.normed), cache))
+    ) -> Result<impl Iterator<Item = Result<BlockTrace, GptError>> + use<'m>, GptError> {
+        let mut x = embed(in_idx, &self.tok_emb, &self.pos_emb)?;
+        Ok(self.trf_blocks.iter().map(move |block| {
+            let attention = block.att.attention_weights(&block.norm1.forward(&x))?;
+            x = block.forward(&x)?;
+            let hidden = self.final_norm.forward(&x);
+            Ok(BlockTrace { attention, hidden })
+        }))
     }
 
-    pub(crate) fn forward_hidden_train(
+    /// The mean cross-entropy of predicting `targets` (batch, num_tokens) from `in_idx` (book
+    /// section
+    /// 5.1.2): [`forward`](Self::forward) and `tensor_ops::cross_entropy` without all logits in
+    /// memory.
+    ///
+    /// # Errors
+    /// As [`token_losses`](Self::token_losses).
+    pub fn loss(&self, in_idx: &ArrayRef2<u32>, targets: &ArrayRef2<u32>) -> Result<f32, GptError> {
+        let losses = self.token_losses(in_idx, targets)?;
+        let total: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
+        Ok((total / losses.len() as f64) as f32)
+    }
+
+    /// The cross-entropy of each of `targets` (batch, num_tokens), row after row, predicted from
+    /// `in_idx`; [`LOGIT_ROWS`] rows of logits exist at a time.
+    ///
+    /// # Errors
+    /// If an id, input or target, is out of range, or there are no tokens, or more than the context
+    /// length, or not one target for each.
+    pub fn token_losses(
         &self,
         in_idx: &ArrayRef2<u32>,
-        rng: &mut TorchRng,
-    ) -> Result<GptCache, GptError> {
-        let (mut x, drop_emb) = self
-            .drop_emb
-            .forward_train(embed(in_idx, &self.tok_emb, &self.pos_emb)?, rng);
-        let mut blocks = Vec::with_capacity(self.trf_blocks.len());
-        for block in &self.trf_blocks {
-            let (out, cache) = block.forward_train(x, rng)?;
-            blocks.push(cache);
-            x = out;
+        targets: &ArrayRef2<u32>,
+    ) -> Result<Vec<f32>, GptError> {
+        self.check_targets(in_idx, targets)?;
+        let hidden = self.forward_hidden(in_idx)?;
+        let hidden = rows(&hidden); // (batch * num_tokens, emb_dim)
+        let targets: Vec<u32> = targets.iter().copied().collect();
+        let mut losses = Vec::with_capacity(targets.len());
+        for first in (0..targets.len()).step_by(LOGIT_ROWS) {
+            let last = (first + LOGIT_ROWS).min(targets.len());
+            let logits = matmul(&hidden.slice(s![first..last, ..]), &self.head_weight().t());
+            losses.extend(cross_entropy_rows(&logits, &targets[first..last]));
         }
-        let (normed, final_norm) = self.final_norm.forward_train(&x);
-        recycle([x]);
-        Ok(GptCache {
-            ids: in_idx.to_owned(),
-            drop_emb,
-            blocks,
-            final_norm,
-            normed,
-        })
+        Ok(losses)
+    }
+
+    pub(crate) fn check_targets(
+        &self,
+        in_idx: &ArrayRef2<u32>,
+        targets: &ArrayRef2<u32>,
+    ) -> Result<(), GptError> {
+        if in_idx.dim() != targets.dim() {
+            return Err(GptError::Targets {
+                inputs: in_idx.dim(),
+                targets: targets.dim(),
+            });
+        }
+        check_batch(targets, self.config.vocab_size)
     }
 }
 
+/// (batch, num_tokens, features) in row-major order as (batch * num_tokens, features).
+pub(crate) fn rows(x: &ArrayRef3<f32>) -> ArrayView2<'_, f32> {
+    let (batch, num_tokens, features) = x.dim();
+    x.view()
+        .into_shape_with_order((batch * num_tokens, features))
+        .expect("row-major")
+}
+
 parameters!(GptModel {
-
-    "tok_emb." tok_emb, "pos_emb." pos_emb,
-    "trf_blocks." trf_blocks,
+    "tok_emb." tok_emb, "pos_emb." pos_emb, "trf_blocks." trf_blocks,
     "final_norm." final_norm, "out_head." out_head,
-
 });

@@ -1,4 +1,5 @@
-//! The book's deep network with and without shortcut connections (listing 4.5), and its `print_gradients`.
+//! The book's deep network with and without shortcut connections (listing 4.5), and its
+//! `print_gradients`.
 
 use ndarray::{Array2, ArrayRef2, ArrayViewD, ArrayViewMutD};
 use tensor_ops::{Linear, Parameters, gelu, gelu_backward, mse_loss_backward};
@@ -15,7 +16,8 @@ pub struct ExampleDeepNeuralNetwork {
     pub use_shortcut: bool,
 }
 
-/// What [`ExampleDeepNeuralNetwork::backward`] needs of the forward pass: for each layer its input and its output before GELU.
+/// What [`ExampleDeepNeuralNetwork::backward`] needs of the forward pass: for each layer its input
+/// and its output before GELU.
 #[derive(Clone, Debug)]
 pub struct ShortcutCache(Vec<(Array2<f32>, Array2<f32>)>);
 
@@ -100,7 +102,8 @@ impl ExampleDeepNeuralNetwork {
         d_x
     }
 
-    /// The book's `print_gradients`: for each layer, the mean absolute gradient of its weight under the mean squared error against `target`.
+    /// The book's `print_gradients`: for each layer, the mean absolute gradient of its weight under
+    /// the mean squared error against `target`.
     ///
     /// # Panics
     /// If a shape doesn't fit the layer sizes.
@@ -113,17 +116,10 @@ impl ExampleDeepNeuralNetwork {
         let mut grads = self.clone();
         grads.fill_zero();
         self.backward(cache, mse_loss_backward(&output, target, 1.0), &mut grads);
-        grads
-            .named_parameters()
-            .into_iter()
-            .filter(|(name, _)| name.ends_with("weight"))
-            .map(|(name, d)| {
-                (
-                    name,
-                    d.iter().map(|d| d.abs()).sum::<f32>() / d.len() as f32,
-                )
-            })
-            .collect()
+        let mean = |d: ArrayViewD<f32>| d.iter().map(|d| d.abs()).sum::<f32>() / d.len() as f32;
+        let of_weights = grads.named_parameters().into_iter();
+        let of_weights = of_weights.filter(|(name, _)| name.ends_with("weight"));
+        of_weights.map(|(name, d)| (name, mean(d))).collect()
     }
 
     fn adds_shortcut(&self, layer: &Linear) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! The memory is an estimate from above of what is large: it doesn't have the program itself, nor what is freed within a layer.
 
-use crate::model_backward::LOGIT_ROWS;
+use crate::LOGIT_ROWS;
 use crate::{GptConfig, GptError};
 
 /// Bytes of an f32.

@@ -1,29 +1,14 @@
-//! One transformer block: `x + att(norm1(x))`, then `x + ff(norm2(x))`, each branch dropped before it is added (book listing 4.6).
+//! One transformer block, `x + att(norm1(x))`, then `x + ff(norm2(x))`, each branch dropped before
+//! it is added: fast, and backward.
+//!
+//! Its struct, and listing 4.6 as the book has it, are in `plain.rs`.
 
 use attention::{MultiHeadAttention, MultiHeadAttentionCache};
 use ndarray::{Array3, ArrayRef3};
-use tensor_ops::{
-    Dropout, DropoutCache, LayerNorm, LayerNormCache, add_assign, parameters, recycle,
-};
+use tensor_ops::{Dropout, DropoutCache, LayerNormCache, add_assign, parameters, recycle};
 use torch_rng::TorchRng;
 
-use crate::maker::Maker;
-use crate::{FeedForward, FeedForwardCache, GptConfig, GptError};
-
-/// The book's `TransformerBlock`; also its gradient.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TransformerBlock {
-    /// Masked multi-head attention.
-    pub att: MultiHeadAttention,
-    /// The feed-forward network.
-    pub ff: FeedForward,
-    /// Before `att`.
-    pub norm1: LayerNorm,
-    /// Before `ff`.
-    pub norm2: LayerNorm,
-    /// On both branches, in training only.
-    pub drop_shortcut: Dropout,
-}
+use crate::{FeedForward, FeedForwardCache, GptConfig, GptError, TransformerBlock};
 
 /// What [`TransformerBlock::backward`] needs of the forward pass.
 #[derive(Clone, Debug)]
@@ -37,53 +22,45 @@ pub struct TransformerBlockCache {
 }
 
 impl TransformerBlock {
-    /// A model's first block: draws attention, then the feed-forward network; the norms draw nothing.
-    ///
-    /// # Errors
-    /// If the configuration is not valid.
-    pub fn new(config: &GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
-        config.validate()?;
-        Self::build(config, 0, &mut Maker(Some(rng)))
-    }
-
     /// All zeros: a gradient to be accumulated into.
     ///
     /// # Errors
     /// If the configuration is not valid.
-    pub fn zeros(config: &GptConfig) -> Result<Self, GptError> {
-        config.validate()?;
-        Self::build(config, 0, &mut Maker(None))
-    }
-
-    /// One of a model's blocks, counted from 0, of a configuration that has been validated.
-    pub(crate) fn build(
-        config: &GptConfig,
-        block: usize,
-        maker: &mut Maker,
-    ) -> Result<Self, GptError> {
-        Ok(Self {
-            att: maker.attention(config, block)?,
-            ff: FeedForward {
-                activation: config.activation,
-                ..FeedForward::build(config.emb_dim, config.feed_forward_dim(), maker)
-            },
-            norm1: maker.norm(config),
-            norm2: maker.norm(config),
+    pub fn zeros(cfg: &GptConfig) -> Result<Self, GptError> {
+        cfg.validate()?;
+        let block = Self {
+            att: MultiHeadAttention::zeros(cfg.attention())?,
+            ff: FeedForward::zeros(cfg),
+            norm1: cfg.zero_norm(),
+            norm2: cfg.zero_norm(),
             drop_shortcut: Dropout {
-                p: config.drop_rates.shortcut,
+                p: cfg.drop_rates.shortcut,
             },
-        })
+        };
+        Ok(block.at(0, cfg))
     }
 
-    /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim), as in evaluation.
+    /// As block `i` of a model, counted from 0: its scores may be scaled by its number.
+    pub(crate) fn at(mut self, i: usize, cfg: &GptConfig) -> Self {
+        self.att.score_scale = cfg.score_scale(i);
+        self
+    }
+
+    /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim), as in evaluation:
+    /// [`forward_plain`](Self::forward_plain), fast.
     ///
     /// # Errors
     /// If there are more tokens than the context length, or not `emb_dim` features.
     pub fn forward(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, GptError> {
-        Ok(self.pass(x.to_owned(), None)?.0)
+        let mut with_att = self.att.forward(&self.norm1.forward(x))?;
+        add_assign(&mut with_att, x);
+        let mut out = self.ff.forward(&self.norm2.forward(&with_att));
+        add_assign(&mut out, &with_att);
+        Ok(out)
     }
 
-    /// As [`forward`](Self::forward), in training: drops, and keeps what [`backward`](Self::backward) needs.
+    /// As [`forward`](Self::forward), in training: drops, and keeps what
+    /// [`backward`](Self::backward) needs.
     ///
     /// # Errors
     /// If there are more tokens than the context length, or not `emb_dim` features.
@@ -92,43 +69,31 @@ impl TransformerBlock {
         x: Array3<f32>,
         rng: &mut TorchRng,
     ) -> Result<(Array3<f32>, TransformerBlockCache), GptError> {
-        self.pass(x, Some(rng))
-    }
-
-    /// Listing 4.6: with a generator as in training, without one as in evaluation.
-    pub(crate) fn pass(
-        &self,
-        x: Array3<f32>, // (batch, num_tokens, emb_dim)
-        mut rng: Option<&mut TorchRng>,
-    ) -> Result<(Array3<f32>, TransformerBlockCache), GptError> {
-        let draw =
-            |n, rng: Option<&mut TorchRng>| rng.and_then(|rng| self.drop_shortcut.draw(n, rng));
         let shortcut = x;
         let (x, norm1) = self.norm1.forward_train(&shortcut);
-        let (x, att) = self.att.pass(x, rng.as_deref_mut())?;
-        let mask = draw(x.len(), rng.as_deref_mut());
-        let (mut x, drop1) = self.drop_shortcut.forward_with(x, mask);
+        let (x, att) = self.att.forward_train(x, rng)?;
+        let (mut x, drop1) = self.drop_shortcut.forward_train(x, rng);
         add_assign(&mut x, &shortcut);
         recycle([shortcut]);
         let shortcut = x;
         let (x, norm2) = self.norm2.forward_train(&shortcut);
         // Random draws are sequential: they overlap with the products.
-        let ((x, ff), mask) =
-            rayon::join(|| self.ff.forward_train(x), || draw(shortcut.len(), rng));
+        let ((x, ff), mask) = rayon::join(
+            || self.ff.forward_train(x),
+            || self.drop_shortcut.draw(shortcut.len(), rng),
+        );
         let (mut x, drop2) = self.drop_shortcut.forward_with(x, mask);
         add_assign(&mut x, &shortcut);
         recycle([shortcut]);
-        Ok((
-            x,
-            TransformerBlockCache {
-                norm1,
-                att,
-                drop1,
-                norm2,
-                ff,
-                drop2,
-            },
-        ))
+        let cache = TransformerBlockCache {
+            norm1,
+            att,
+            drop1,
+            norm2,
+            ff,
+            drop2,
+        };
+        Ok((x, cache))
     }
 
     /// Adds the gradients of the block's weights to `grads` and returns the gradient of the input.

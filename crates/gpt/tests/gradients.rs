@@ -1,13 +1,12 @@
-//! The whole model's gradients: every parameter, element by element, against PyTorch, with and without dropout, tied and untied; and against finite differences.
+//! The whole model's gradients: every parameter, element by element, against PyTorch, with and
+//! without dropout, tied and untied; and against finite differences.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gpt::{Activation, BatchParts, FeedForward, GptConfig, GptModel, TransformerBlock};
 use ndarray::{Array2, Array3, ShapeBuilder, array};
 use tensor_ops::{Parameters, cross_entropy_train};
-use test_support::{
-    GradientCheck, INPUT_SCALES, assert_close, project, projection_weights, test_array,
-};
+use test_support::{GradientCheck, INPUT_SCALES, project, projection_weights, test_array};
 use torch_rng::{Build, TorchRng};
 
 /// Looser than for one operation: the differences see the f32 rounding of a whole model.
@@ -89,63 +88,40 @@ fn every_gradient_equals_pytorchs() {
     }
 }
 
-/// `loss_and_grads` beside logits, loss and backward one after the other, which it must agree with to `tolerance`.
-fn check_training_step(
-    config: GptConfig,
-    (ids, targets): (Array2<u32>, Array2<u32>),
-    scale: f32,
-    tolerance: f64,
-) {
-    let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).expect("a model");
-    let mut plain = GptModel::zeros(config).expect("a model");
-    let mut fused = plain.clone();
-    let rng = TorchRng::manual_seed(2);
-
-    let (logits, cache) = model
-        .forward_train(&ids, &mut rng.clone())
-        .expect("ids of the vocabulary");
-    let shape = logits.raw_dim();
-    let rows = logits
-        .into_shape_with_order((ids.len(), shape[2]))
-        .expect("rows");
-    let targets_of_rows: Vec<u32> = targets.iter().copied().collect();
-    let (loss, d_logits) = cross_entropy_train(rows, &targets_of_rows, scale);
-    let d_logits = d_logits.into_shape_with_order(shape).expect("rows");
-    model.backward(cache, &d_logits, &mut plain);
-
-    let fused_loss = model
-        .loss_and_grads(&ids, &targets, scale, &mut rng.clone(), &mut fused)
-        .expect("ids of the vocabulary");
-    assert!(f64::from(loss - fused_loss).abs() < tolerance);
-    for ((name, a), (_, b)) in plain
-        .named_parameters()
-        .into_iter()
-        .zip(fused.named_parameters())
-    {
-        test_support::assert_close_named(&name, &b, &a, tolerance);
-    }
-}
-
+/// More rows of logits than exist at once ([`gpt::LOGIT_ROWS`]).
 #[test]
-fn the_training_step_equals_logits_loss_and_backward_one_after_the_other() {
+fn the_training_step_of_a_long_batch_equals_logits_loss_and_backward_one_after_the_other() {
     for (tied, drop_rate) in [(false, 0.0), (true, 0.2)] {
-        check_training_step(small(tied, true, drop_rate), batch(), 0.5, 1e-6);
+        let config = GptConfig {
+            context_length: 200,
+            ..small(tied, true, drop_rate)
+        };
+        let ids = Array2::from_shape_fn((6, 200), |(i, j)| ((i * 7 + j * 5) % 31) as u32);
+        let targets = Array2::from_shape_fn((6, 200), |(i, j)| ((i * 3 + j * 11) % 31) as u32);
+        let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
+        let mut plain = GptModel::zeros(config).unwrap();
+        let mut fused = plain.clone();
+        let rng = TorchRng::manual_seed(2);
+
+        let (logits, cache) = model.forward_train(&ids, &mut rng.clone()).unwrap();
+        let shape = logits.raw_dim();
+        let rows = logits.into_shape_with_order((ids.len(), 31)).unwrap();
+        let of_rows: Vec<u32> = targets.iter().copied().collect();
+        let (loss, d_logits) = cross_entropy_train(rows, &of_rows, 0.5);
+        let d_logits = d_logits.into_shape_with_order(shape).unwrap();
+        model.backward(cache, &d_logits, &mut plain);
+
+        let fused_loss = model.loss_and_grads(&ids, &targets, 0.5, &mut rng.clone(), &mut fused);
+        assert!((loss - fused_loss.unwrap()).abs() < 1e-5);
+        let (plain, fused) = (plain.named_parameters(), fused.named_parameters());
+        for ((name, a), (_, b)) in plain.into_iter().zip(fused) {
+            test_support::assert_close_named(&name, &b, &a, 1e-5);
+        }
     }
 }
 
-/// More rows of logits than exist at once (`model_backward::LOGIT_ROWS`).
-#[test]
-fn the_training_step_of_a_long_batch_equals_the_plain_one() {
-    let config = GptConfig {
-        context_length: 200,
-        ..small(false, false, 0.0)
-    };
-    let ids = Array2::from_shape_fn((6, 200), |(i, j)| ((i * 7 + j * 5) % 31) as u32);
-    let targets = Array2::from_shape_fn((6, 200), |(i, j)| ((i * 3 + j * 11) % 31) as u32);
-    check_training_step(config, (ids, targets), 1.0, 1e-5);
-}
-
-/// Differences across ReLU's kink mean nothing: biases put every second feature well above 0, and the others below.
+/// Differences across ReLU's kink mean nothing: biases put every second feature well above 0, and
+/// the others below.
 fn away_from_kinks(ff: &mut FeedForward) {
     if ff.activation == Activation::Relu {
         let bias = ff.expand.bias.as_mut().expect("the layers have biases");
@@ -213,10 +189,7 @@ fn input_gradients_agree(config: &GptConfig) {
     let mut block = TransformerBlock::new(config, &mut TorchRng::manual_seed(1))
         .expect("a valid configuration");
     away_from_kinks(&mut block.ff);
-    let mut ff = FeedForward {
-        activation: config.activation,
-        ..FeedForward::new(config.emb_dim, &mut TorchRng::manual_seed(1))
-    };
+    let mut ff = FeedForward::new(config, &mut TorchRng::manual_seed(1));
     away_from_kinks(&mut ff);
     let rng = TorchRng::manual_seed(2);
     for scale in INPUT_SCALES {
@@ -240,19 +213,9 @@ fn input_gradients_agree(config: &GptConfig) {
             )
         });
         let (_, cache) = ff.forward_train(x.clone());
-        let d_x = ff.backward(cache, &w, &mut FeedForward::zeros(12, 48));
+        let d_x = ff.backward(cache, &w, &mut FeedForward::zeros(config));
         CHECK.check("feed-forward", &x, &d_x, |x| project(&ff.forward(x), &w));
     }
-}
-
-#[test]
-fn training_without_dropout_gives_what_evaluation_gives() {
-    let model = GptModel::new(small(false, false, 0.0), &mut TorchRng::manual_seed(1)).unwrap();
-    let (ids, _) = batch();
-    let (logits, _) = model
-        .forward_train(&ids, &mut TorchRng::manual_seed(2))
-        .unwrap();
-    assert_close(&logits, &model.forward(&ids).unwrap(), 1e-6);
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gpt::{
-    BadLm, BatchParts, DropRates, DummyGptModel, ExampleDeepNeuralNetwork, FeedForward, GptConfig,
-    GptError, GptModel, TransformerBlock, move_gradients,
+    BadLm, BadLmConfig, BatchParts, DropRates, DummyGptModel, ExampleDeepNeuralNetwork,
+    FeedForward, GptConfig, GptError, GptModel, LOGIT_ROWS, TransformerBlock, move_gradients,
 };
 use ndarray::{Array2, Array3, array};
 use proptest::prelude::*;
 use tensor_ops::Parameters;
 use test_support::{assert_close, token_ids};
-use torch_rng::TorchRng;
+use torch_rng::{Build, TorchRng};
 
 const SMALL: GptConfig = GptConfig {
     vocab_size: 17,
@@ -20,6 +20,13 @@ const SMALL: GptConfig = GptConfig {
     n_layers: 2,
     drop_rates: DropRates::all(0.0),
     ..GptConfig::GPT2_124M
+};
+
+const BAD: BadLmConfig = BadLmConfig {
+    context_length: 4,
+    vocab_size: 11,
+    emb_dim: 6,
+    att_dim: 5,
 };
 
 proptest! {
@@ -36,16 +43,21 @@ proptest! {
     }
 
     #[test]
-    fn the_counted_size_is_that_of_the_model(
+    fn counted_sizes_names_and_shapes_are_those_of_the_model(
         (vocab_size, context_length, heads, head_dim, n_layers) in (1usize..20, 1usize..9, 1usize..4, 1usize..5, 1usize..4),
-        qkv_bias: bool, tied: bool,
+        qkv_bias: bool, tied: bool, hidden_dim in prop::option::of(1usize..9),
     ) {
         let config = GptConfig {
-            vocab_size, context_length, emb_dim: heads * head_dim, n_heads: heads, n_layers, qkv_bias, tied, ..SMALL
+            vocab_size, context_length, emb_dim: heads * head_dim, n_heads: heads, n_layers, qkv_bias, tied, hidden_dim, ..SMALL
         };
         let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
         prop_assert_eq!(config.size().unwrap().total(), model.num_parameters());
-        prop_assert_eq!(GptModel::zeros(config).unwrap().num_parameters(), model.num_parameters());
+        let shapes = |model: &GptModel| -> Vec<_> {
+            let named = model.named_parameters().into_iter();
+            named.map(|(name, view)| (name, view.shape().to_vec())).collect()
+        };
+        prop_assert_eq!(config.parameters().collect::<Vec<_>>(), shapes(&model));
+        prop_assert_eq!(shapes(&GptModel::zeros(config).unwrap()), shapes(&model));
     }
 
     #[test]
@@ -66,34 +78,17 @@ fn parameters_have_the_books_names_in_the_books_order() {
         ..SMALL
     })
     .unwrap();
-    let names: Vec<String> = model
-        .named_parameters()
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect();
-    assert_eq!(
-        names,
-        [
-            "tok_emb.weight",
-            "pos_emb.weight",
-            "trf_blocks.0.att.W_query.weight",
-            "trf_blocks.0.att.W_key.weight",
-            "trf_blocks.0.att.W_value.weight",
-            "trf_blocks.0.att.out_proj.weight",
-            "trf_blocks.0.att.out_proj.bias",
-            "trf_blocks.0.ff.layers.0.weight",
-            "trf_blocks.0.ff.layers.0.bias",
-            "trf_blocks.0.ff.layers.2.weight",
-            "trf_blocks.0.ff.layers.2.bias",
-            "trf_blocks.0.norm1.scale",
-            "trf_blocks.0.norm1.shift",
-            "trf_blocks.0.norm2.scale",
-            "trf_blocks.0.norm2.shift",
-            "final_norm.scale",
-            "final_norm.shift",
-            "out_head.weight",
-        ]
-    );
+    let names = model.named_parameters().into_iter().map(|(name, _)| name);
+    let expected = "tok_emb.weight pos_emb.weight \
+        trf_blocks.0.att.W_query.weight trf_blocks.0.att.W_key.weight \
+        trf_blocks.0.att.W_value.weight \
+        trf_blocks.0.att.out_proj.weight trf_blocks.0.att.out_proj.bias \
+        trf_blocks.0.ff.layers.0.weight trf_blocks.0.ff.layers.0.bias \
+        trf_blocks.0.ff.layers.2.weight trf_blocks.0.ff.layers.2.bias \
+        trf_blocks.0.norm1.scale trf_blocks.0.norm1.shift \
+        trf_blocks.0.norm2.scale trf_blocks.0.norm2.shift \
+        final_norm.scale final_norm.shift out_head.weight";
+    assert_eq!(names.collect::<Vec<_>>().join(" "), expected);
 }
 
 #[test]
@@ -187,7 +182,7 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
 
 #[test]
 fn the_bad_language_model_takes_sequences_shorter_than_its_context() {
-    let model = BadLm::new(4, 11, 6, 5, &mut TorchRng::manual_seed(1)).unwrap();
+    let model = BadLm::new(BAD, &mut TorchRng::manual_seed(1)).unwrap();
     assert_eq!(
         model.pos_embs.weight.nrows(),
         4,
@@ -206,7 +201,7 @@ fn the_bad_language_model_takes_sequences_shorter_than_its_context() {
 #[test]
 fn the_bad_language_model_sees_the_future_and_the_gpt_does_not() {
     let (a, b) = (array![[1u32, 2, 3]], array![[1u32, 2, 9]]);
-    let bad = BadLm::new(4, 11, 6, 5, &mut TorchRng::manual_seed(1)).unwrap();
+    let bad = BadLm::new(BAD, &mut TorchRng::manual_seed(1)).unwrap();
     let first = |logits: Array3<f32>| logits.index_axis_move(ndarray::Axis(1), 0);
     assert_ne!(
         first(bad.forward(&a).unwrap()),
@@ -291,10 +286,10 @@ fn gradients_of_logits_in_another_order_are_refused() {
         let expected = format!("{shape:?}, but the forward pass's logits (2, 6, 17)");
         assert!(message.contains(&expected), "{message}");
     }
-    let ff = FeedForward::new(8, &mut rng);
+    let ff = FeedForward::new(&SMALL, &mut rng);
     let (_, cache) = ff.forward_train(Array3::ones((2, 6, 8)));
     let turned = Array3::ones((6, 2, 8));
-    let message = panic_of(|| drop(ff.backward(cache, &turned, &mut FeedForward::zeros(8, 32))));
+    let message = panic_of(|| drop(ff.backward(cache, &turned, &mut FeedForward::zeros(&SMALL))));
     assert!(
         message.contains("[2, 6, 32], but d_out [6, 2, 8]"),
         "{message}"
@@ -312,4 +307,59 @@ fn gradients_of_fewer_layers_are_refused_by_the_deep_network() {
         message.contains("2 layers, but gradients of 1"),
         "{message}"
     );
+}
+
+#[test]
+fn the_loss_is_that_of_all_logits_at_once_and_of_training_without_dropout() {
+    let config = GptConfig {
+        context_length: 150,
+        ..SMALL
+    };
+    let mut rng = TorchRng::manual_seed(1);
+    let model = GptModel::new(config, &mut rng).unwrap();
+    let shape = (LOGIT_ROWS / 150 + 1, 150);
+    let ids = Array2::from_shape_fn(shape, |(i, j)| ((7 * i + 3 * j) % 17) as u32);
+    let targets = ids.mapv(|id| (id + 1) % 17);
+    let logits = model.forward(&ids).unwrap();
+    let logits = logits.into_shape_with_order((ids.len(), 17)).unwrap();
+    let all: Vec<u32> = targets.iter().copied().collect();
+    let expected = tensor_ops::cross_entropy(&logits, &all);
+    let loss = model.loss(&ids, &targets).unwrap();
+    let mut grads = GptModel::zeros(config).unwrap();
+    let trained = model.loss_and_grads(&ids, &targets, 1.0, &mut rng, &mut grads);
+    for loss in [loss, trained.unwrap()] {
+        assert!((loss - expected).abs() < 1e-6, "{loss}, not {expected}");
+    }
+}
+
+#[test]
+fn skipping_a_batch_leaves_the_generator_that_the_batch_leaves() {
+    let rates = [
+        (0.0, 0.0, 0.0),
+        (0.1, 0.1, 0.1),
+        (0.0, 0.1, 0.1),
+        (0.1, 0.0, 0.1),
+        (0.1, 0.1, 0.0),
+    ];
+    for ((emb, attention, shortcut), build) in rates
+        .iter()
+        .flat_map(|&rates| [(rates, Build::Portable), (rates, Build::Mkl)])
+    {
+        let drop_rates = DropRates {
+            emb,
+            attention,
+            shortcut,
+        };
+        let config = GptConfig {
+            drop_rates,
+            ..SMALL
+        };
+        let mut rng = TorchRng::manual_seed(3).with_build(build);
+        let model = GptModel::new(config, &mut rng).unwrap();
+        let mut skipped = rng.clone();
+        let ids = Array2::zeros((2, 5));
+        model.forward_train(&ids, &mut rng).unwrap();
+        model.skip_draws(ids.dim(), &mut skipped);
+        assert_eq!(skipped, rng, "{drop_rates:?}, {build}");
+    }
 }

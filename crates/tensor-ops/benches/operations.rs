@@ -1,6 +1,7 @@
 //! The time of each operation at GPT-2 124M's sizes: `cargo bench -p tensor-ops [-- FILTER]`.
 //!
-//! Criterion compares with the run before, so that a regression shows where it is; `cargo xtask bench` compares whole works with other programs.
+//! Criterion compares with the run before, so that a regression shows where it is;
+//! `cargo xtask bench` compares whole works with other programs.
 
 use std::hint::black_box;
 
@@ -15,10 +16,8 @@ use torch_rng::{Build, TorchRng};
 
 const EMB_DIM: usize = 768;
 const VOCAB_SIZE: usize = 50257;
-/// Rows of a training step's matrices: 4 sequences of 256.
+/// Rows of a training step's matrices, those of logits among them: 4 sequences of 256.
 const ROWS: usize = 1024;
-/// Rows of logits that training makes at a time.
-const LOGIT_ROWS: usize = 1024;
 
 fn random(rows: usize, columns: usize) -> Array2<f32> {
     let numbers = TorchRng::manual_seed(1).rand(rows * columns);
@@ -31,7 +30,7 @@ fn products(c: &mut Criterion) {
         ("projection", ROWS, EMB_DIM, EMB_DIM),
         ("expand", ROWS, EMB_DIM, 4 * EMB_DIM),
         ("contract", ROWS, 4 * EMB_DIM, EMB_DIM),
-        ("head", LOGIT_ROWS, EMB_DIM, VOCAB_SIZE),
+        ("head", ROWS, EMB_DIM, VOCAB_SIZE),
     ] {
         let (x, w) = (random(m, k), random(n, k));
         let d_y = random(m, n);
@@ -105,8 +104,8 @@ fn rows(c: &mut Criterion) {
 
 fn ends(c: &mut Criterion) {
     let mut group = c.benchmark_group("ends");
-    let logits = random(LOGIT_ROWS, VOCAB_SIZE);
-    let targets: Vec<u32> = (0..LOGIT_ROWS as u32).map(|i| i * 7).collect();
+    let logits = random(ROWS, VOCAB_SIZE);
+    let targets: Vec<u32> = (0..ROWS as u32).map(|i| i * 7).collect();
     group.throughput(Throughput::Elements(logits.len() as u64));
     group.bench_function("cross-entropy, forward and backward", |b| {
         b.iter_with_setup(

@@ -1,7 +1,10 @@
-//! Cross-entropy of logits and target ids, `mean_i (ln sum_j e^(x_ij) - x_(i, t_i))` (`torch.nn.functional.cross_entropy`; book section 5.1.2).
+//! Cross-entropy of logits and target ids, `mean_i (ln sum_j e^(x_ij) - x_(i, t_i))`
+//! (`torch.nn.functional.cross_entropy`; book section 5.1.2).
 //!
-//! The maximum is subtracted from the target's logit too, as in PyTorch: logits far from 0 keep their digits.
-//! The sum over rows runs in f64 in order. There is no label smoothing, no weights and no ignored index.
+//! The maximum is subtracted from the target's logit too, as in PyTorch: logits far from 0 keep
+//! their digits.
+//! The sum over rows runs in f64 in order. There is no label smoothing, no weights and no ignored
+//! index.
 
 use kernels::{elementwise, reduce};
 use ndarray::{Array2, ArrayRef2};
@@ -9,7 +12,8 @@ use rayon::prelude::*;
 
 use crate::rows::{as_rows, into_contiguous, rows_per_task, slice_mut};
 
-/// The mean loss of `logits` (rows, vocab_size) against one target id per row; NaN for no rows, as in PyTorch.
+/// The mean loss of `logits` (rows, vocab_size) against one target id per row; NaN for no rows, as
+/// in PyTorch.
 ///
 /// # Panics
 /// If there is not one target per row, or a target is not below `vocab_size`.
@@ -27,7 +31,9 @@ pub fn cross_entropy_rows(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> 
     row_losses(logits, targets)
 }
 
-/// As [`cross_entropy`], with the gradient of the logits (rows, vocab_size) times `d_loss`, written over them: `(softmax(x) - one_hot(target)) d_loss / rows`; exponentials below 2^-64 of a row's largest count as 0.
+/// As [`cross_entropy`], with the gradient of the logits (rows, vocab_size) times `d_loss`, written
+/// over them: `(softmax(x) - one_hot(target)) d_loss / rows`; exponentials below 2^-64 of a row's
+/// largest count as 0.
 ///
 /// # Panics
 /// As there.

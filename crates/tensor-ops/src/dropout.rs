@@ -1,6 +1,8 @@
-//! Dropout: each element is 0 with probability p, else divided by 1 - p (`nn.Dropout`; book section 3.5.2).
+//! Dropout: each element is 0 with probability p, else divided by 1 - p (`nn.Dropout`; book section
+//! 3.5.2).
 //!
-//! Which elements are kept is PyTorch's choice for the generator's seed and build. In evaluation, and for p = 0, it does nothing and draws nothing.
+//! Which elements are kept is PyTorch's choice for the generator's seed and build. In evaluation,
+//! and for p = 0, it does nothing and draws nothing.
 
 use kernels::elementwise;
 use ndarray::{Array, ArrayRef, Dimension};
@@ -20,7 +22,8 @@ pub struct Dropout {
 pub struct DropoutCache(Option<KeepMask>);
 
 impl Dropout {
-    /// What a kept element is multiplied by: `1 / (1 - p)`, rounded as PyTorch does; 0 for p = 1, where none is kept.
+    /// What a kept element is multiplied by: `1 / (1 - p)`, rounded as PyTorch does; 0 for p = 1,
+    /// where none is kept.
     pub fn scale(&self) -> f32 {
         if self.p >= 1.0 {
             0.0
@@ -39,6 +42,28 @@ impl Dropout {
         rng.skip_mask(n, self.p);
     }
 
+    /// `nn.Dropout`'s `forward`: with a generator it is in training and drops, without it is in
+    /// evaluation and returns `x`.
+    ///
+    /// ```
+    /// use tensor_ops::{Dropout, ndarray::Array2, torch_rng::TorchRng};
+    /// let dropout = Dropout { p: 0.5 };
+    /// let example = Array2::ones((6, 6));
+    /// let dropped = dropout.forward(example.clone(), Some(&mut TorchRng::manual_seed(123)));
+    /// assert!(dropped.iter().all(|&x| x == 0.0 || x == 2.0));
+    /// assert_eq!(dropout.forward(example.clone(), None), example);
+    /// ```
+    pub fn forward<D: Dimension>(
+        &self,
+        x: Array<f32, D>,
+        training: Option<&mut TorchRng>,
+    ) -> Array<f32, D> {
+        match training {
+            Some(rng) => self.forward_train(x, rng).0,
+            None => x,
+        }
+    }
+
     /// In training: drops elements of `x` in row-major order, in place.
     pub fn forward_train<D: Dimension>(
         &self,
@@ -49,7 +74,8 @@ impl Dropout {
         self.forward_with(x, mask)
     }
 
-    /// As [`forward_train`](Self::forward_train), with what [`draw`](Self::draw) gave before, so that drawing can overlap other work.
+    /// As [`forward_train`](Self::forward_train), with what [`draw`](Self::draw) gave before, so
+    /// that drawing can overlap other work.
     ///
     /// # Panics
     /// If the mask is not as large as `x`.
@@ -74,7 +100,8 @@ impl Dropout {
         self.apply_to(d_out, cache.0.as_ref())
     }
 
-    /// As [`backward`](Self::backward), of a gradient that is needed elsewhere too: copied and dropped in one pass.
+    /// As [`backward`](Self::backward), of a gradient that is needed elsewhere too: copied and
+    /// dropped in one pass.
     ///
     /// # Panics
     /// If `d_out` is not as large as the input was.
@@ -99,7 +126,8 @@ impl Dropout {
         Array::from_shape_vec(d_out.raw_dim(), d_x).expect("as many numbers as `d_out`")
     }
 
-    /// Multiplies part of a tensor, whose first element is the mask's element `first`, by 0 or the scale.
+    /// Multiplies part of a tensor, whose first element is the mask's element `first`, by 0 or the
+    /// scale.
     ///
     /// # Panics
     /// If the mask has fewer elements than that.

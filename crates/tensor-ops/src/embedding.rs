@@ -17,7 +17,8 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// Draws the table from the standard normal distribution, as `nn.Embedding(num_embeddings, embedding_dim)` does.
+    /// Draws the table from the standard normal distribution, as
+    /// `nn.Embedding(num_embeddings, embedding_dim)` does.
     pub fn new(num_embeddings: usize, embedding_dim: usize, rng: &mut TorchRng) -> Self {
         let mut table = Self::zeros(num_embeddings, embedding_dim);
         rng.fill_normal(slice_mut(&mut table.weight), 0.0, 1.0);
@@ -65,7 +66,8 @@ impl Embedding {
     /// Each thread takes some columns of all rows in order, so an id that occurs twice is no race.
     ///
     /// # Panics
-    /// If `d_out` (..., embedding_dim) is not the shape that `forward(ids)` returns, an id is not below `num_embeddings`, or `grads` is of another size.
+    /// If `d_out` (..., embedding_dim) is not the shape that `forward(ids)` returns, an id is not
+    /// below `num_embeddings`, or `grads` is of another size.
     pub fn backward<D>(
         &self,
         ids: &ArrayRef<u32, D>,

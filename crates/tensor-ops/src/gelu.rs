@@ -1,11 +1,12 @@
-//! GELU in the tanh form, `0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))` (book listing 4.3; GPT-2 was trained with it).
+//! GELU in the tanh form, `0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))` (book listing 4.3;
+//! GPT-2 was trained with it).
 //!
 //! The exact `x Phi(x)` of `nn.GELU()`, which differs by up to 5e-4, is in `gelu_exact.rs`.
 
 use kernels::elementwise;
 use ndarray::{Array, ArrayRef, Dimension};
 
-use crate::rows::{for_each_block, fresh_rows, into_contiguous, slice_mut};
+use crate::rows::{check_same_shape, for_each_block, fresh_rows, into_contiguous, slice_mut};
 
 /// Elements a block has, as the input has no rows of its own here.
 const WIDTH: usize = 1024;
@@ -31,12 +32,7 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
 /// # Panics
 /// If the shapes differ.
 pub fn gelu_backward<D: Dimension>(x: &ArrayRef<f32, D>, d_out: Array<f32, D>) -> Array<f32, D> {
-    assert!(
-        x.shape() == d_out.shape(),
-        "gelu_backward: input {:?} and d_out {:?} differ",
-        x.shape(),
-        d_out.shape()
-    );
+    check_same_shape("gelu_backward", x, &d_out);
     let x = x.as_standard_layout();
     let mut d_x = into_contiguous(d_out);
     let x = x.as_slice().expect("made contiguous above");

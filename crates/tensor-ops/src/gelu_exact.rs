@@ -1,4 +1,5 @@
-//! GELU as it is defined, `x Phi(x) = x (1 + erf(x / sqrt(2))) / 2` with Phi the normal distribution's (Hendrycks and Gimpel, 2016; book section 4.3 names it beside the tanh form).
+//! GELU as it is defined, `x Phi(x) = x (1 + erf(x / sqrt(2))) / 2` with Phi the normal
+//! distribution's (Hendrycks and Gimpel, 2016; book section 4.3 names it beside the tanh form).
 //!
 //! It is computed in f64 and rounded once. GPT-2 was trained with the tanh form of `gelu.rs`.
 
@@ -7,7 +8,7 @@ use std::f64::consts::{PI, SQRT_2};
 use ndarray::{Array, ArrayRef, Dimension};
 use rayon::prelude::*;
 
-use crate::rows::{into_contiguous, slice_mut};
+use crate::rows::{check_same_shape, into_contiguous, slice_mut};
 
 /// Element by element, any shape. `nn.GELU()`.
 ///
@@ -32,12 +33,7 @@ pub fn gelu_exact_backward<D: Dimension>(
     x: &ArrayRef<f32, D>,
     d_out: Array<f32, D>,
 ) -> Array<f32, D> {
-    assert!(
-        x.shape() == d_out.shape(),
-        "gelu_exact_backward: input {:?} and d_out {:?} differ",
-        x.shape(),
-        d_out.shape()
-    );
+    check_same_shape("gelu_exact_backward", x, &d_out);
     let x = x.as_standard_layout();
     let mut d_x = into_contiguous(d_out);
     let x = x.as_slice().expect("made contiguous above");

@@ -1,6 +1,8 @@
-//! Layer normalisation, `y = scale (x - mean) / sqrt(var + eps) + shift` over the last dimension (book listing 4.2).
+//! Layer normalisation, `y = scale (x - mean) / sqrt(var + eps) + shift` over the last dimension
+//! (book listing 4.2).
 //!
-//! The variance is the biased one, divided by n. There are no running statistics: it behaves the same in training and evaluation.
+//! The variance is the biased one, divided by n. There are no running statistics: it behaves the
+//! same in training and evaluation.
 
 use kernels::{elementwise, reduce};
 use ndarray::{Array, Array1, Array2, ArrayRef, Axis, Dimension};
@@ -94,28 +96,25 @@ impl LayerNorm {
                 .zip(slice_mut(&mut rstd).par_chunks_mut(rows_a_task))
                 .zip(x_rows.par_chunks(rows_a_task * width))
                 .for_each(|(((out, x_hat), rstd), x)| {
-                    for (row, rstd) in rstd.iter_mut().enumerate() {
-                        let at = row * width..(row + 1) * width;
-                        let moments = self.moments(&x[at.clone()]);
+                    let rows = (x.chunks(width).zip(x_hat.chunks_mut(width)))
+                        .zip(out.chunks_mut(width))
+                        .zip(rstd);
+                    for (((x, x_hat), out), rstd) in rows {
+                        let moments = self.moments(x);
                         *rstd = moments.1;
-                        let x_hat = &mut x_hat[at.clone()];
-                        elementwise::layer_norm_train(
-                            &x[at.clone()],
-                            affine,
-                            moments,
-                            x_hat,
-                            &mut out[at],
-                        );
+                        elementwise::layer_norm_train(x, affine, moments, x_hat, out);
                     }
                 });
         }
         (with_leading_dims_of(out, x), LayerNormCache { x_hat, rstd })
     }
 
-    /// Adds the gradients of scale and shift to `grads` and returns the gradient of the input, in the shape of `d_out`.
+    /// Adds the gradients of scale and shift to `grads` and returns the gradient of the input, in
+    /// the shape of `d_out`.
     ///
     /// # Panics
-    /// If `d_out` has not as many rows as the forward pass, of as many features, or `grads` is of another size.
+    /// If `d_out` has not as many rows as the forward pass, of as many features, or `grads` is of
+    /// another size.
     pub fn backward<D: Dimension>(
         &self,
         cache: LayerNormCache,
@@ -155,7 +154,8 @@ impl LayerNorm {
         with_leading_dims_of(d_x, d_out)
     }
 
-    /// `d_scale += sum(d_out x_hat)`, `d_shift += sum(d_out)` over the rows, each thread for some columns.
+    /// `d_scale += sum(d_out x_hat)`, `d_shift += sum(d_out)` over the rows, each thread for some
+    /// columns.
     fn backward_affine(
         &self,
         x_hat: &Array2<f32>,
@@ -188,14 +188,10 @@ impl LayerNorm {
     }
 
     fn affine(&self) -> (&[f32], &[f32]) {
-        (
-            self.scale
-                .as_slice()
-                .expect("a vector of ours is contiguous"),
-            self.shift
-                .as_slice()
-                .expect("a vector of ours is contiguous"),
-        )
+        let vectors = [&self.scale, &self.shift];
+        vectors
+            .map(|x| x.as_slice().expect("a vector of ours is contiguous"))
+            .into()
     }
 
     fn check<D: Dimension>(&self, x: &ArrayRef<f32, D>) {

@@ -15,7 +15,8 @@ mod relu;
 mod rows;
 mod softmax;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
+// its own.
 pub use {ndarray, torch_rng};
 
 pub use cross_entropy::{cross_entropy, cross_entropy_rows, cross_entropy_train};
@@ -24,8 +25,8 @@ pub use embedding::Embedding;
 pub use gelu::{gelu, gelu_backward};
 pub use gelu_exact::{gelu_exact, gelu_exact_backward};
 pub use kernels::{
-    AdamWStep, KeepBuffers, OPTIMIZER_BLOCK, adamw_update, attend_query, awake, buffer,
-    move_into_sum, sum_of_squares, sums_of_squares, zeros,
+    AdamWStep, KeepBuffers, OPTIMIZER_BLOCK, adamw_update, attend_query, awake, move_into_sum,
+    sum_of_squares, sums_of_squares, zeros,
 };
 pub use layer_norm::{LayerNorm, LayerNormCache};
 pub use linear::Linear;

@@ -1,6 +1,7 @@
 //! Linear layer, `y = x W^T + b` (`torch.nn.Linear`), on any number of leading dimensions.
 //!
-//! It keeps no copy of its input: `backward` takes the input that `forward` had, so that layers that share one input (query, key and value) share its memory.
+//! It keeps no copy of its input: `backward` takes the input that `forward` had, so that layers
+//! that share one input (query, key and value) share its memory.
 
 use ndarray::{Array, Array1, Array2, ArrayRef, Dimension};
 use torch_rng::TorchRng;
@@ -21,7 +22,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Draws the weight, then the bias, uniformly within `±1/sqrt(in_features)`, as `nn.Linear(in_features, out_features, bias)` does; without inputs, the bias is 0.
+    /// Draws the weight, then the bias, uniformly within `±1/sqrt(in_features)`, as
+    /// `nn.Linear(in_features, out_features, bias)` does; without inputs, the bias is 0.
     pub fn new(in_features: usize, out_features: usize, bias: bool, rng: &mut TorchRng) -> Self {
         let mut layer = Self::zeros(in_features, out_features, bias);
         let bound = match in_features {
@@ -78,7 +80,8 @@ impl Linear {
 
     /// Adds the gradients of weight and bias to `grads` and returns the gradient of the input.
     ///
-    /// `x` (..., in_features) is the input `forward` had, `d_out` (..., out_features) the gradient of its output.
+    /// `x` (..., in_features) is the input `forward` had, `d_out` (..., out_features) the gradient
+    /// of its output.
     ///
     /// # Panics
     /// If a shape doesn't fit.
@@ -93,7 +96,8 @@ impl Linear {
         with_leading_dims_of(matmul(&as_rows(d_out), &self.weight), x)
     }
 
-    /// As [`backward`](Self::backward), adding the gradient of the input to `d_x`, for inputs that several layers share.
+    /// As [`backward`](Self::backward), adding the gradient of the input to `d_x`, for inputs that
+    /// several layers share.
     ///
     /// # Panics
     /// If a shape doesn't fit.

@@ -1,6 +1,8 @@
-//! Matrix product, `c[i][j] = sum_k a[i][k] b[k][j]`: the one function that every dense product goes through.
+//! Matrix product, `c[i][j] = sum_k a[i][k] b[k][j]`: the one function that every dense product
+//! goes through.
 //!
-//! Views may be strided in any way, so a transpose costs no copy. There is no broadcasting beyond the leading dimensions of [`matmul_batched`].
+//! Views may be strided in any way, so a transpose costs no copy. There is no broadcasting beyond
+//! the leading dimensions of [`matmul_batched`].
 
 use kernels::gemm::{self, Threads};
 use kernels::gemv;
@@ -79,7 +81,8 @@ pub fn matmul_into_serial(
     gemm::accumulate(a, b, beta, c, Threads::One);
 }
 
-/// `a @ b` over the last two dimensions, for each index of the leading ones: `torch.matmul` of two tensors whose leading dimensions agree.
+/// `a @ b` over the last two dimensions, for each index of the leading ones: `torch.matmul` of two
+/// tensors whose leading dimensions agree.
 ///
 /// ```
 /// use ndarray::Array4;
@@ -109,7 +112,8 @@ pub fn matmul_batched<D: Dimension>(a: &ArrayRef<f32, D>, b: &ArrayRef<f32, D>) 
     out
 }
 
-/// `c = a @ b` for each index of the leading dimensions; each product has the bits that [`matmul`] gives.
+/// `c = a @ b` for each index of the leading dimensions; each product has the bits that [`matmul`]
+/// gives.
 fn for_each_matrix(a: ArrayViewD<f32>, b: ArrayViewD<f32>, mut c: ArrayViewMutD<f32>) {
     if a.ndim() > 2 {
         for ((a, b), c) in a.outer_iter().zip(b.outer_iter()).zip(c.outer_iter_mut()) {
@@ -130,7 +134,8 @@ fn for_each_matrix(a: ArrayViewD<f32>, b: ArrayViewD<f32>, mut c: ArrayViewMutD<
     );
 }
 
-/// The elements of an `a` of few rows and of the matrix whose transpose `b` is, when both are contiguous.
+/// The elements of an `a` of few rows and of the matrix whose transpose `b` is, when both are
+/// contiguous.
 fn few_rows_times_transposed<'a>(
     a: &'a ArrayRef2<f32>,
     b: &'a ArrayRef2<f32>,

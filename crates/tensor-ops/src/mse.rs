@@ -2,12 +2,14 @@
 
 use ndarray::{Array, ArrayRef, Dimension};
 
+use crate::rows::check_same_shape;
+
 /// The mean over all elements; NaN for none, as in PyTorch.
 ///
 /// # Panics
 /// If the shapes differ.
 pub fn mse_loss<D: Dimension>(x: &ArrayRef<f32, D>, target: &ArrayRef<f32, D>) -> f32 {
-    check(x, target);
+    check_same_shape("mse_loss", x, target);
     let total: f64 = x
         .iter()
         .zip(target)
@@ -25,16 +27,7 @@ pub fn mse_loss_backward<D: Dimension>(
     target: &ArrayRef<f32, D>,
     d_loss: f32,
 ) -> Array<f32, D> {
-    check(x, target);
+    check_same_shape("mse_loss_backward", x, target);
     let scale = 2.0 * d_loss / x.len() as f32;
     (x - target) * scale
-}
-
-fn check<D: Dimension>(x: &ArrayRef<f32, D>, target: &ArrayRef<f32, D>) {
-    assert!(
-        x.shape() == target.shape(),
-        "mse_loss: input {:?} and target {:?} differ",
-        x.shape(),
-        target.shape()
-    );
 }

@@ -4,11 +4,14 @@
 
 use ndarray::{Array, ArrayViewD, ArrayViewMutD, Dimension};
 
-/// A value that owns weights, or the gradients of weights: a gradient is another value of the same struct.
+/// A value that owns weights, or the gradients of weights: a gradient is another value of the same
+/// struct.
 ///
-/// Names and order are those of PyTorch's `named_parameters()` for the book's modules, so a name is a `state_dict` key.
+/// Names and order are those of PyTorch's `named_parameters()` for the book's modules, so a name is
+/// a `state_dict` key.
 pub trait Parameters {
-    /// Calls `visit(name, view)` for each weight, each name beginning with `prefix` (`""` or `"att."`).
+    /// Calls `visit(name, view)` for each weight, each name beginning with `prefix` (`""` or
+    /// `"att."`).
     fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>));
 
     /// As [`visit`](Self::visit), to be written.
@@ -45,9 +48,11 @@ pub trait Parameters {
     }
 }
 
-/// Implements [`Parameters`] for a struct by naming its fields in order: the twins `visit` and `visit_mut` from one list.
+/// Implements [`Parameters`] for a struct by naming its fields in order: the twins `visit` and
+/// `visit_mut` from one list.
 ///
-/// A field is an array, a module whose names continue the one given, or an `Option` or `Vec` of such; a `Vec` puts `0.`, `1.`, ... between.
+/// A field is an array, a module whose names continue the one given, or an `Option` or `Vec` of
+/// such; a `Vec` puts `0.`, `1.`, ... between.
 ///
 /// ```
 /// use tensor_ops::{LayerNorm, Linear, Parameters, parameters};

@@ -2,6 +2,8 @@
 
 use ndarray::{Array, ArrayRef, Dimension, Zip};
 
+use crate::rows::check_same_shape;
+
 /// Element by element, any shape. NaN stays NaN, as in PyTorch.
 pub fn relu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     x.mapv(|x| if x < 0.0 { 0.0 } else { x })
@@ -15,12 +17,7 @@ pub fn relu_backward<D: Dimension>(
     x: &ArrayRef<f32, D>,
     mut d_out: Array<f32, D>,
 ) -> Array<f32, D> {
-    assert!(
-        x.shape() == d_out.shape(),
-        "relu_backward: input {:?} and d_out {:?} differ",
-        x.shape(),
-        d_out.shape()
-    );
+    check_same_shape("relu_backward", x, &d_out);
     Zip::from(&mut d_out).and(x).for_each(|d, &x| {
         if x <= 0.0 {
             *d = 0.0;

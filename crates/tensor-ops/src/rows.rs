@@ -1,6 +1,7 @@
 //! Any array as a matrix of rows, and one loop over blocks of rows for all threads.
 //!
-//! Blocks have a fixed size, and no sum crosses a block, so the bits don't depend on the number of threads.
+//! Blocks have a fixed size, and no sum crosses a block, so the bits don't depend on the number of
+//! threads.
 
 use kernels::elementwise;
 use kernels::fresh;
@@ -10,7 +11,8 @@ use rayon::prelude::*;
 /// Elements a task handles: about 64 KiB of f32, so that a block stays in the first two caches.
 const ELEMENTS_PER_TASK: usize = 16 * 1024;
 
-/// `(..., n)` as `(rows, n)`; a view if the memory is in row-major order, else a copy. A vector is one row.
+/// `(..., n)` as `(rows, n)`; a view if the memory is in row-major order, else a copy. A vector is
+/// one row.
 pub(crate) fn as_rows<D: Dimension>(x: &ArrayRef<f32, D>) -> CowArray<'_, f32, Ix2> {
     let n = x.shape().last().copied().unwrap_or(1);
     let rows = x.shape().iter().rev().skip(1).product();
@@ -46,13 +48,15 @@ pub(crate) fn rows_per_task(width: usize) -> usize {
     (ELEMENTS_PER_TASK / width.max(1)).max(1)
 }
 
-/// New numbers in row-major order, `n` in all: `f(first_row, block)` writes consecutive blocks of rows, on all threads.
+/// New numbers in row-major order, `n` in all: `f(first_row, block)` writes consecutive blocks of
+/// rows, on all threads.
 pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let rows = rows_per_task(width);
     fresh(n, rows * width, |i, block| f(i * rows, block))
 }
 
-/// As `torch.empty`, for what is written before it is read: zeros, or what is in memory that [`recycle`] gave back; NaN in debug builds.
+/// As `torch.empty`, for what is written before it is read: zeros, or what is in memory that
+/// [`recycle`] gave back; NaN in debug builds.
 pub fn empty<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
     let shape = shape.into_shape_with_order();
     let n = shape.size();
@@ -69,7 +73,8 @@ pub(crate) fn zero_weights((rows, columns): (usize, usize)) -> Array<f32, Ix2> {
     Array::from_shape_vec((rows, columns), kernels::zeros(rows * columns)).expect("as many")
 }
 
-/// Gives the memory of arrays to the next operations, while a [`KeepBuffers`](kernels::KeepBuffers) lives.
+/// Gives the memory of arrays to the next operations, while a [`KeepBuffers`](kernels::KeepBuffers)
+/// lives.
 pub fn recycle<D: Dimension, const N: usize>(arrays: [Array<f32, D>; N]) {
     for array in arrays {
         kernels::recycle(array.into_raw_vec_and_offset().0);
@@ -82,12 +87,7 @@ pub fn recycle<D: Dimension, const N: usize>(arrays: [Array<f32, D>; N]) {
 /// If the shapes differ.
 pub fn add_assign<D: Dimension>(x: &mut Array<f32, D>, y: &ArrayRef<f32, D>) {
     const WIDTH: usize = 1024;
-    assert!(
-        x.shape() == y.shape(),
-        "add_assign: shapes {:?} and {:?} differ",
-        x.shape(),
-        y.shape()
-    );
+    check_same_shape("add_assign", x, y);
     let y = y.as_standard_layout();
     let y = y.as_slice().expect("standard layout is contiguous");
     if !x.is_standard_layout() {
@@ -97,6 +97,13 @@ pub fn add_assign<D: Dimension>(x: &mut Array<f32, D>, y: &ArrayRef<f32, D>) {
     for_each_block(x, WIDTH, |block, x| {
         elementwise::add(x, &y[block * WIDTH..][..x.len()]);
     });
+}
+
+/// # Panics
+/// If the shapes differ, naming the operation and both.
+pub(crate) fn check_same_shape<D: Dimension>(op: &str, x: &ArrayRef<f32, D>, y: &ArrayRef<f32, D>) {
+    let (x, y) = (x.shape(), y.shape());
+    assert!(x == y, "{op}: shapes {x:?} and {y:?} differ");
 }
 
 /// Calls `f(first_row, block)` for consecutive blocks of rows of `out`, on all threads.

@@ -1,4 +1,5 @@
-//! Softmax, `e^x_i / sum_j e^x_j`, naive and stable, and the causal form that attention uses (book section 3.3).
+//! Softmax, `e^x_i / sum_j e^x_j`, naive and stable, and the causal form that attention uses (book
+//! section 3.3).
 
 use kernels::elementwise::NEGLIGIBLE;
 use kernels::{elementwise, reduce};
@@ -6,7 +7,8 @@ use ndarray::{Array, ArrayRef, ArrayViewMut2, Axis, Dimension, RemoveAxis};
 
 use crate::rows::into_contiguous;
 
-/// The book's `softmax_naive` along `axis`: no maximum is subtracted, so inputs above 88 overflow to NaN.
+/// The book's `softmax_naive` along `axis`: no maximum is subtracted, so inputs above 88 overflow
+/// to NaN.
 ///
 /// # Panics
 /// If there is no such axis.
@@ -35,7 +37,8 @@ pub fn softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> 
     })
 }
 
-/// `torch.log_softmax(x, dim)`: `x - max - ln sum e^(x - max)` in this order, which keeps the digits of logits far from 0; finite where `softmax` would underflow to 0.
+/// `torch.log_softmax(x, dim)`: `x - max - ln sum e^(x - max)` in this order, which keeps the
+/// digits of logits far from 0; finite where `softmax` would underflow to 0.
 ///
 /// # Panics
 /// If there is no such axis.
@@ -47,14 +50,18 @@ pub fn log_softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32,
     })
 }
 
-/// Softmax of `scale * scores`, in place, where row `i` may see the columns `0..=first_query + i`; the others become 0.
+/// Softmax of `scale * scores`, in place, where row `i` may see the columns `0..=first_query + i`;
+/// the others become 0.
 ///
-/// `scores` is (n_queries, n_keys). Writes the logarithm of each row's sum of exponentials to `log_sums`, from which a backward pass finds the weights again.
-/// The same as filling the future with minus infinity before `torch.softmax(scores * scale, dim=-1)`, without computing what is thrown away.
+/// `scores` is (n_queries, n_keys). Writes the logarithm of each row's sum of exponentials to
+/// `log_sums`, from which a backward pass finds the weights again.
+/// The same as filling the future with minus infinity before
+/// `torch.softmax(scores * scale, dim=-1)`, without computing what is thrown away.
 /// Weights below some 2^-64 are 0: they change no sum, and what follows would underflow.
 ///
 /// # Panics
-/// If rows are not contiguous, `log_sums` has another length than there are rows, or `scale` is negative or NaN.
+/// If rows are not contiguous, `log_sums` has another length than there are rows, or `scale` is
+/// negative or NaN.
 pub fn causal_softmax_rows(
     mut scores: ArrayViewMut2<f32>,
     scale: f32,
@@ -78,7 +85,8 @@ pub fn causal_softmax_rows(
     }
 }
 
-/// The weights that [`causal_softmax_rows`] gave, found again from the scores and the `log_sums` it wrote.
+/// The weights that [`causal_softmax_rows`] gave, found again from the scores and the `log_sums` it
+/// wrote.
 ///
 /// # Panics
 /// If rows are not contiguous, or there is not one sum per row.
@@ -101,7 +109,8 @@ pub fn causal_softmax_from_log_sums(
     }
 }
 
-/// Softmax's backward pass for one row, in place: on entry `d` is the gradient of `p = softmax(scale x)`, on return that of `x`.
+/// Softmax's backward pass for one row, in place: on entry `d` is the gradient of
+/// `p = softmax(scale x)`, on return that of `x`.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -1,4 +1,5 @@
-//! No operation leaves a denormal number, which many processors are a hundred times slower with, where values underflow.
+//! No operation leaves a denormal number, which many processors are a hundred times slower with,
+//! where values underflow.
 
 use ndarray::{Array2, Axis};
 use tensor_ops::{

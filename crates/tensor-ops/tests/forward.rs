@@ -4,9 +4,9 @@ use kernels::{Bf16Matrix, Int8Matrix};
 use ndarray::{Array2, Array3, ArrayD, Axis, IxDyn, array, s};
 use proptest::prelude::*;
 use tensor_ops::{
-    Dropout, Embedding, LayerNorm, Linear, causal_softmax_from_log_sums, causal_softmax_rows,
-    cross_entropy, cross_entropy_rows, cross_entropy_train, gelu, log_softmax, matmul,
-    matmul_batched, matmul_into, matmul_into_serial, softmax, softmax_naive,
+    Dropout, Embedding, Linear, causal_softmax_from_log_sums, causal_softmax_rows, cross_entropy,
+    cross_entropy_rows, cross_entropy_train, gelu, log_softmax, matmul, matmul_batched,
+    matmul_into, matmul_into_serial, softmax, softmax_naive,
 };
 use test_support::{array2, assert_close, test_array};
 use torch_rng::TorchRng;
@@ -56,17 +56,6 @@ proptest! {
         assert_close(&softmax(&(&x + shift), Axis(1)), &softmax(&x, Axis(1)), 1e-4);
         assert_close(&softmax_naive(&x, Axis(1)), &softmax(&x, Axis(1)), 1e-5);
         assert_close(&log_softmax(&x, Axis(1)).mapv(f32::exp), &softmax(&x, Axis(1)), 1e-5);
-    }
-
-    #[test]
-    fn layer_norm_gives_rows_of_mean_0_and_variance_1(x in array2(1..5, 2..90, 100.0)) {
-        let y = LayerNorm::new(x.ncols()).forward(&x);
-        for (x, y) in x.rows().into_iter().zip(y.rows()) {
-            let var = x.mapv(f64::from).var(0.0);
-            prop_assert!(y.sum().abs() / (y.len() as f32) < 1e-3);
-            let expected = var / (var + 1e-5);
-            prop_assert!((y.mapv(f64::from).var(0.0) - expected).abs() < 1e-2, "variance of {x} is {var}");
-        }
     }
 }
 
@@ -164,19 +153,6 @@ fn matmul_overwrites_nan_when_beta_is_zero() {
 #[should_panic(expected = "matmul: shapes [2, 3] and [4, 5] don't fit")]
 fn matmul_names_the_shapes_that_dont_fit() {
     matmul(&Array2::zeros((2, 3)), &Array2::zeros((4, 5)));
-}
-
-#[test]
-fn matmul_batched_multiplies_the_last_two_dimensions() {
-    let a: ArrayD<f32> = test_array(IxDyn(&[2, 3, 4, 5]), 1.0, 1);
-    let b: ArrayD<f32> = test_array(IxDyn(&[2, 3, 5, 6]), 1.0, 2);
-    let c = matmul_batched(&a, &b);
-    assert_eq!(c.shape(), [2, 3, 4, 6]);
-    let (one, other) = (
-        a.slice(s![1, 2, .., ..]).to_owned(),
-        b.slice(s![1, 2, .., ..]).to_owned(),
-    );
-    assert_close(&c.slice(s![1, 2, .., ..]), &matmul_f64(&one, &other), 1e-5);
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! Every backward pass against finite differences of its forward pass, at input scales 0.1, 1 and 3.
+//! Every backward pass against finite differences of its forward pass, at input scales 0.1, 1 and
+//! 3.
 //!
-//! `cargo test -p tensor-ops --test gradients -- --nocapture` prints the largest relative error of each.
+//! `cargo test -p tensor-ops --test gradients -- --nocapture` prints the largest relative error of
+//! each.
 
 use ndarray::{Array1, Array2, Array3, ShapeBuilder, array};
 use tensor_ops::{
@@ -122,7 +124,8 @@ fn layer_norm_gradients_are_right_for_input_scale_and_shift() {
     }
 }
 
-/// A function of each element, at all scales; its inputs stay as far from zero as asked, relative to the scale.
+/// A function of each element, at all scales; its inputs stay as far from zero as asked, relative
+/// to the scale.
 fn check_elementwise(
     name: &str,
     margin: f32,

@@ -56,27 +56,6 @@ fn the_end_token_ends_the_text_and_is_not_part_of_it() {
 }
 
 #[test]
-fn top_k_1_takes_the_largest_logit_at_any_temperature() {
-    let model = scripted(&[11, 12, 13, 14, 15, 16]);
-    let drawn = BookSampling {
-        temperature: 3.0,
-        top_k: Some(1),
-        ..SAMPLING
-    };
-    let out = generate(
-        &model,
-        array![[1], [2]],
-        drawn,
-        &mut TorchRng::manual_seed(9),
-    )
-    .unwrap();
-    assert_eq!(
-        out,
-        array![[1, 11, 12, 13, 14, 15], [2, 11, 12, 13, 14, 15]]
-    );
-}
-
-#[test]
 fn no_new_tokens_leave_the_prompt_as_it_is() {
     let model = scripted(&[11]);
     let idx = array![[1, 2, 3, 4, 5, 6]];

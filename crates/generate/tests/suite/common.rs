@@ -5,9 +5,11 @@ use gpt::{Activation, DropRates, GptConfig, GptModel};
 use proptest::prelude::*;
 use torch_rng::TorchRng;
 
-/// Small models of every kind: tied or not, biased or not, one head or several, of any activation and scale of scores.
+/// Small models of every kind: tied or not, biased or not, one head or several, of any activation
+/// and scale of scores.
 ///
-/// At least 8 features: with two, a norm all but divides by their difference, and rounding errors grow without bound.
+/// At least 8 features: with two, a norm all but divides by their difference, and rounding errors
+/// grow without bound.
 pub(crate) fn models() -> impl Strategy<Value = GptModel> {
     (
         (1..4usize, 8..17usize, 1..4usize, 2..60usize),
@@ -58,7 +60,8 @@ pub(crate) fn slices(prompts: &[Vec<u32>]) -> Vec<&[u32]> {
     prompts.iter().map(Vec::as_slice).collect()
 }
 
-/// A model of GPT-2's vocabulary whose most probable token after position `i` is `script[i]`, whatever came before.
+/// A model of GPT-2's vocabulary whose most probable token after position `i` is `script[i]`,
+/// whatever came before.
 pub(crate) fn scripted(script: &[u32]) -> GptModel {
     let size = script.len() + 1;
     let config = GptConfig {
@@ -85,7 +88,22 @@ pub(crate) fn has_clear_winner(logits: &ndarray::ArrayRef1<f32>) -> bool {
     sorted.len() < 2 || sorted[0] - sorted[1] > 1e-3
 }
 
-/// Continues every sequence that the decoder holds until each has its new tokens or came to a stop token.
+/// Takes in prompts.
+pub(crate) fn take_in(decoder: &mut Decoder, prompts: &[&[u32]]) {
+    decoder.start(prompts).unwrap();
+    decoder.advance().unwrap();
+}
+
+/// One token more for each sequence.
+pub(crate) fn append(decoder: &mut Decoder, tokens: &[u32]) {
+    for (row, &token) in tokens.iter().enumerate() {
+        decoder.push(row, &[token]).unwrap();
+    }
+    decoder.advance().unwrap();
+}
+
+/// Continues every sequence that the decoder holds until each has its new tokens or came to a stop
+/// token.
 pub(crate) fn complete(
     decoder: &mut Decoder,
     options: &GenerateOptions,

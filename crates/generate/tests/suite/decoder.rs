@@ -1,6 +1,8 @@
 //! A decoder with its cache says what the model says without one.
 
-use crate::common::{complete, has_clear_winner, models_and_prompts, scripted, slices};
+use crate::common::{
+    append, complete, has_clear_winner, models_and_prompts, scripted, slices, take_in,
+};
 use generate::{
     Decoder, DecoderConfig, DecoderStats, GenerateError, GenerateOptions, PastContext, Precision,
     Sampling, generate_text_simple, greedy_id,
@@ -33,14 +35,14 @@ proptest! {
         let mut rng = TorchRng::manual_seed(seed);
         let mut decoder = Decoder::new(&model);
         let mut sequences = prompts.clone();
-        decoder.prompt(&slices(&prompts)).unwrap();
+        take_in(&mut decoder, &slices(&prompts));
         for _ in 0..=steps {
             for (row, tokens) in sequences.iter_mut().enumerate() {
                 assert_close(&decoder.logits(row), &uncached(&model, tokens), TOLERANCE);
                 tokens.push(rng.randint(0, model.config().vocab_size as i64) as u32);
             }
             let next: Vec<u32> = sequences.iter().map(|tokens| tokens[tokens.len() - 1]).collect();
-            decoder.step(&next).unwrap();
+            append(&mut decoder, &next);
         }
     }
 
@@ -67,7 +69,8 @@ proptest! {
                 prop_assert_eq!(token, book[before.len()], "token {} of {:?}", i, prompt);
             }
             prop_assert_eq!(completion.len(), max_new_tokens);
-            // What each call has to compute: the prompt, then one token a call while the window stands still.
+            // What each call has to compute: the prompt, then one token a call while the window
+            // stands still.
             for call in 0..max_new_tokens {
                 let len = prompt.len() + call;
                 let window = len.min(context_size);
@@ -86,33 +89,11 @@ proptest! {
     }
 
     #[test]
-    fn a_sequence_in_a_batch_gets_the_logits_it_gets_alone(
-        (model, prompts) in models_and_prompts(), steps in 0..6usize,
-    ) {
-        let vocab_size = model.config().vocab_size as u32;
-        let next = |row: usize, step: usize| (7 * row + step) as u32 % vocab_size;
-        let mut together = Decoder::new(&model);
-        together.prompt(&slices(&prompts)).unwrap();
-        for step in 0..steps {
-            let tokens: Vec<u32> = (0..prompts.len()).map(|row| next(row, step)).collect();
-            together.step(&tokens).unwrap();
-        }
-        for (row, prompt) in prompts.iter().enumerate() {
-            let mut alone = Decoder::new(&model);
-            alone.prompt(&[prompt]).unwrap();
-            for step in 0..steps {
-                alone.step(&[next(row, step)]).unwrap();
-            }
-            assert_close(&together.logits(row), &alone.logits(0), TOLERANCE);
-        }
-    }
-
-    #[test]
     fn a_sequence_with_nothing_pending_keeps_its_logits(
         (model, prompts) in models_and_prompts(),
     ) {
         let mut decoder = Decoder::new(&model);
-        decoder.prompt(&[&prompts[0], &prompts[0][..1]]).unwrap();
+        take_in(&mut decoder, &[&prompts[0], &prompts[0][..1]]);
         let before = decoder.logits(0).to_owned();
         decoder.push(1, &prompts[0][..1]).unwrap();
         decoder.advance().unwrap();
@@ -127,7 +108,7 @@ proptest! {
         let prompt = &prompts[0];
         let cut = 1 + cut.index(prompt.len());
         let mut turns = Decoder::new(&model);
-        turns.prompt(&[&prompt[..cut]]).unwrap();
+        take_in(&mut turns, &[&prompt[..cut]]);
         turns.push(0, &prompt[cut..]).unwrap();
         prop_assert_eq!(turns.pending(0) > 0, cut < prompt.len());
         turns.advance().unwrap();
@@ -138,11 +119,11 @@ proptest! {
     #[test]
     fn reordered_sequences_go_on_as_those_they_copy((model, prompts) in models_and_prompts()) {
         let mut decoder = Decoder::new(&model);
-        decoder.prompt(&slices(&prompts)).unwrap();
+        take_in(&mut decoder, &slices(&prompts));
         let last = prompts.len() - 1;
         decoder.reorder(&[last, 0, last]);
         prop_assert_eq!(decoder.batch(), 3);
-        decoder.step(&[0, 1, 1]).unwrap();
+        append(&mut decoder, &[0, 1, 1]);
         for (row, (source, token)) in [(last, 0), (0, 1), (last, 1)].into_iter().enumerate() {
             let mut tokens = prompts[source].clone();
             tokens.push(token);
@@ -184,16 +165,15 @@ fn a_decoder_told_to_stop_refuses_to_outgrow_its_context_and_stays_as_it_was() {
         error.to_string(),
         "sequence 1 has 5 tokens, but the context has room for 4"
     );
-    decoder.prompt(&[&[0; 3]]).unwrap();
+    take_in(&mut decoder, &[&[0; 3]]);
     assert_eq!(decoder.room(0), 1);
-    decoder.step(&[9]).unwrap();
+    append(&mut decoder, &[9]);
     let before = (decoder.logits(0).to_owned(), decoder.stats());
     let full = GenerateError::PastContext {
         row: 0,
         num_tokens: 5,
         context_size: 4,
     };
-    assert_eq!(decoder.step(&[9]).unwrap_err(), full);
     assert_eq!(decoder.push(0, &[9]).unwrap_err(), full);
     decoder.advance().unwrap();
     assert_eq!((decoder.logits(0).to_owned(), decoder.stats()), before);
@@ -204,9 +184,11 @@ fn a_decoder_told_to_stop_refuses_to_outgrow_its_context_and_stays_as_it_was() {
 fn a_second_prompt_starts_from_nothing() {
     let model = scripted(&[5, 6, 7, 8]);
     let mut decoder = Decoder::new(&model);
-    decoder.prompt(&[&[1, 2, 3]]).unwrap();
-    let expected = Decoder::new(&model).prompt(&[&[4]]).unwrap().to_owned();
-    assert_eq!(decoder.prompt(&[&[4]]).unwrap(), expected);
+    take_in(&mut decoder, &[&[1, 2, 3]]);
+    let mut fresh = Decoder::new(&model);
+    take_in(&mut fresh, &[&[4]]);
+    take_in(&mut decoder, &[&[4]]);
+    assert_eq!(decoder.logits(0), fresh.logits(0));
     assert_eq!(decoder.tokens(0), [4]);
 }
 
@@ -263,13 +245,13 @@ proptest! {
         ] {
             let config = DecoderConfig { precision, ..DecoderConfig::default() };
             let mut together = Decoder::with_config(&model, config).unwrap();
-            together.prompt(&slices(&prompts)).unwrap();
+            take_in(&mut together, &slices(&prompts));
             for (row, prompt) in prompts.iter().enumerate() {
                 let expected = uncached(&model, prompt);
                 let size = expected.iter().fold(1.0f32, |a, b| a.max(b.abs()));
                 assert_close(&together.logits(row), &expected, f64::from(allowed * size));
                 let mut alone = Decoder::with_config(&model, config).unwrap();
-                alone.prompt(&[prompt]).unwrap();
+                take_in(&mut alone, &[prompt]);
                 assert_close(&together.logits(row), &alone.logits(0), f64::from(3e-2 * size));
             }
         }

@@ -1,4 +1,5 @@
-//! Samplers: what they keep, what they can draw, and the special cases in which they are one another.
+//! Samplers: what they keep, what they can draw, and the special cases in which they are one
+//! another.
 
 use generate::{Sampling, greedy_id, softmax_with_temperature, top_k_filter};
 use ndarray::{Array1, Axis};
@@ -103,15 +104,17 @@ proptest! {
     fn filters_that_are_off_change_nothing(logits in logits()) {
         let plain = softmax(&logits, Axis(0));
         prop_assert_eq!(&DRAWING.probabilities(&logits, &[0, 1, 2]).unwrap(), &plain);
-        let all = Sampling { top_k: Some(logits.len()), ..DRAWING };
-        prop_assert_eq!(&all.probabilities(&logits, &[]).unwrap(), &plain);
+        for top_k in [0, logits.len(), usize::MAX] {
+            let all = Sampling { top_k: Some(top_k), ..DRAWING };
+            prop_assert_eq!(&all.probabilities(&logits, &[]).unwrap(), &plain);
+        }
         prop_assert_eq!(&softmax_with_temperature(&logits, 1.0).unwrap(), &plain);
     }
 
     #[test]
     fn top_k_keeps_exactly_what_is_not_below_the_kth_largest(logits in logits(), k in any::<prop::sample::Index>()) {
         let k = 1 + k.index(logits.len());
-        let filtered = top_k_filter(&logits, k).unwrap();
+        let filtered = top_k_filter(&logits, k);
         let mut sorted = logits.to_vec();
         sorted.sort_by(|a, b| b.total_cmp(a));
         for (before, after) in logits.iter().zip(&filtered) {
@@ -174,72 +177,15 @@ proptest! {
 }
 
 #[test]
-fn each_filter_does_what_its_definition_says_on_a_small_example() {
-    let p = [0.5f32, 0.2, 0.15, 0.1, 0.05];
-    let logits = Array1::from_iter(p.map(f32::ln));
-    let kept = |sampling: Sampling| kept(&sampling.probabilities(&logits, &[]).unwrap());
-    assert_eq!(kept(DRAWING), [0, 1, 2, 3, 4]);
-    assert_eq!(
-        kept(Sampling {
-            top_k: Some(2),
-            ..DRAWING
-        }),
-        [0, 1]
-    );
-    assert_eq!(
-        kept(Sampling {
-            top_p: 0.4,
-            ..DRAWING
-        }),
-        [0]
-    );
-    assert_eq!(
-        kept(Sampling {
-            top_p: 0.6,
-            ..DRAWING
-        }),
-        [0, 1]
-    );
-    assert_eq!(
-        kept(Sampling {
-            top_p: 0.8,
-            ..DRAWING
-        }),
-        [0, 1, 2]
-    );
-    assert_eq!(
-        kept(Sampling {
-            min_p: 0.25,
-            ..DRAWING
-        }),
-        [0, 1, 2]
-    );
-    // The order counts: of the two that top-k keeps, the first has 5/7 of the probability.
+fn the_filters_work_one_after_the_other() {
+    let logits = Array1::from_iter([0.5f32, 0.2, 0.15, 0.1, 0.05].map(f32::ln));
+    // Of the two that top-k keeps, the first has 5/7 of the probability.
     let both = Sampling {
         top_k: Some(2),
         top_p: 0.7,
         ..DRAWING
     };
-    assert_eq!(kept(both), [0]);
-}
-
-#[test]
-fn tokens_that_tie_with_the_last_one_of_top_k_are_kept() {
-    let logits = ndarray::array![1.0, 3.0, 2.0, 2.0, 2.0];
-    let kept_of = |top_k| {
-        kept(
-            &Sampling {
-                top_k: Some(top_k),
-                ..DRAWING
-            }
-            .probabilities(&logits, &[])
-            .unwrap(),
-        )
-    };
-    assert_eq!(kept_of(1), [1]);
-    assert_eq!(kept_of(2), [1, 2, 3, 4]);
-    assert_eq!(kept_of(4), [1, 2, 3, 4]);
-    assert_eq!(kept_of(5), [0, 1, 2, 3, 4]);
+    assert_eq!(kept(&both.probabilities(&logits, &[]).unwrap()), [0]);
 }
 
 /// Book section 5.3: the toy vocabulary's token 3 is "forward".

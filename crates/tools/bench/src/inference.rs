@@ -100,18 +100,12 @@ fn decoding(bench: &mut Bench, work: &str, model: &GptModel, peers: &[Kind]) -> 
     let (prompt, new_tokens) = DECODED;
     let prompt: Vec<u32> = ids(1, prompt).into_iter().collect();
     let mut decoders = Vec::new();
-    for (precision, name) in [
-        (Precision::F32, "f32"),
-        (Precision::F16, "f16"),
-        (Precision::Bf16, "bf16"),
-        (Precision::Int8, "int8"),
-        (Precision::Int4, "int4"),
-    ] {
+    for precision in Precision::ALL {
         let config = DecoderConfig {
             precision,
             ..DecoderConfig::default()
         };
-        decoders.push((name, Decoder::with_config(model, config)?));
+        decoders.push((precision.name(), Decoder::with_config(model, config)?));
     }
     let ours = decoders.iter_mut().map(|(precision, decoder)| Ours {
         work: work.to_owned(),
@@ -132,13 +126,18 @@ fn decoding(bench: &mut Bench, work: &str, model: &GptModel, peers: &[Kind]) -> 
 fn decode(decoder: &mut Decoder<'_>, prompt: &[u32], new_tokens: usize) {
     let choose =
         |decoder: &Decoder<'_>| greedy_id(&decoder.logits(0)).expect("the logits are finite");
+    let advance = |decoder: &mut Decoder<'_>| {
+        decoder.advance().expect("there is a prompt");
+    };
     decoder
-        .prompt(&[prompt])
+        .start(&[prompt])
         .expect("the prompt suits the model");
+    advance(decoder);
     for _ in 1..new_tokens {
         decoder
-            .step(&[choose(decoder)])
+            .push(0, &[choose(decoder)])
             .expect("prompt and text fit the context");
+        advance(decoder);
     }
     black_box(choose(decoder));
 }

@@ -30,8 +30,9 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
         step: Box::new(|| {
             let model = checkpoint::load_model(folder.path()).expect("a folder just written");
             let mut decoder = Decoder::new(&model);
-            let prompt = decoder.prompt(&[&PROMPT[..]]);
+            let prompt = decoder.start(&[&PROMPT[..]]);
             prompt.expect("the prompt suits the model");
+            decoder.advance().expect("there is a prompt");
             black_box(greedy_id(&decoder.logits(0)).expect("the logits are finite"));
         }),
         floor: None,

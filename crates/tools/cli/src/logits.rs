@@ -45,7 +45,8 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
         ..DecoderConfig::default()
     };
     let mut decoder = Decoder::with_config(&model, config)?;
-    decoder.prompt(&[&ids])?;
+    decoder.start(&[&ids])?;
+    decoder.advance()?;
     let logits = decoder.logits(0); // (vocab_size)
     if args.json {
         return print_json(&Report {

@@ -158,7 +158,7 @@ impl GenerateArgs {
     /// What can be refused before a model is loaded.
     pub(crate) fn check(&self) -> Result<()> {
         let vocab_size = usize::MAX; // the session checks `top_k` and `beams` against the model's
-        let mut checked = self.sampling(vocab_size).check(vocab_size);
+        let mut checked = self.sampling(vocab_size).check();
         if let Some(beams) = self.beams(Vec::new()) {
             checked = checked.and_then(|()| beams.check(vocab_size));
         }

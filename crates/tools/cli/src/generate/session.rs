@@ -58,7 +58,7 @@ impl<'m> Session<'m> {
         };
         let vocab_size = model.config().vocab_size;
         // Before anything is shown.
-        args.sampling(vocab_size).check(vocab_size)?;
+        args.sampling(vocab_size).check()?;
         if let Some(beams) = args.beams(args.stop_ids(vocabulary)) {
             beams.check(vocab_size)?;
         }
@@ -207,12 +207,7 @@ impl<'m> Session<'m> {
 
 /// Bits that a rounded weight takes, with its share of a scale; none if it is the model's own.
 fn bits(precision: Precision) -> Option<usize> {
-    match precision {
-        Precision::F32 => None,
-        Precision::F16 | Precision::Bf16 => Some(16),
-        Precision::Int8 => Some(9),
-        Precision::Int4 => Some(5),
-    }
+    (precision != Precision::F32).then(|| precision.bits())
 }
 
 /// The generator that draws tokens, and its seed: the one asked for, or one that is told.

@@ -138,7 +138,10 @@ impl Inspection {
                 next: next.collect(),
             });
         }
-        let attention = model.attention_weights(&input)?;
+        let blocks = model.trace(&input)?;
+        let attention = blocks
+            .map(|block| Ok(block?.attention))
+            .collect::<Result<_>>()?;
         Ok(Self { tokens, attention })
     }
 

@@ -5,7 +5,8 @@ use tensor_ops::Embedding;
 
 use crate::GptError;
 
-/// Token ids (batch, num_tokens) -> the sum of their embeddings and those of their positions (batch, num_tokens, emb_dim).
+/// Token ids (batch, num_tokens) -> the sum of their embeddings and those of their positions
+/// (batch, num_tokens, emb_dim).
 ///
 /// # Errors
 /// If there is no token, one that `tok_emb` doesn't have, or more than `pos_emb` has positions.
@@ -38,16 +39,28 @@ pub(crate) fn check_ids(
             context_length,
         });
     }
-    check_vocabulary(ids, tok_emb.weight.nrows())
+    check_batch(ids, tok_emb.weight.nrows())
 }
 
-/// Checks that each id is in the vocabulary.
-pub(crate) fn check_vocabulary(ids: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
-    match ids
-        .indexed_iter()
-        .find(|&(_, &id)| id as usize >= vocab_size)
-    {
-        Some(((row, column), &id)) => Err(GptError::TokenOutOfRange {
+/// Checks that each of the ids (batch, num_tokens) is in the vocabulary.
+pub(crate) fn check_batch(ids: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
+    let mut rows = ids.outer_iter().enumerate();
+    rows.try_for_each(|(row, ids)| check_vocabulary(vocab_size, row, 0, ids.iter().copied()))
+}
+
+/// Checks that each id is in a vocabulary: those of sequence `row`, from its token `first` on.
+///
+/// # Errors
+/// [`GptError::TokenOutOfRange`] names the first that is not, and its place.
+pub fn check_vocabulary(
+    vocab_size: usize,
+    row: usize,
+    first: usize,
+    ids: impl IntoIterator<Item = u32>,
+) -> Result<(), GptError> {
+    let mut ids = ids.into_iter().zip(first..);
+    match ids.find(|&(id, _)| id as usize >= vocab_size) {
+        Some((id, column)) => Err(GptError::TokenOutOfRange {
             id,
             row,
             column,

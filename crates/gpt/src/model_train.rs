@@ -1,0 +1,208 @@
+//! The GPT model in training: forward with dropout, backward, and both at once, where the logits
+//! are never all in memory.
+
+use ndarray::{Array2, Array3, ArrayRef2, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
+use tensor_ops::{
+    DropoutCache, LayerNormCache, awake, cross_entropy_train, empty, matmul, matmul_into, recycle,
+};
+use torch_rng::TorchRng;
+
+use crate::ids::embed;
+use crate::model::{LOGIT_ROWS, rows};
+use crate::{GptConfig, GptError, GptModel, TransformerBlockCache};
+
+/// What [`GptModel::backward`] needs of the forward pass.
+#[derive(Clone, Debug)]
+pub struct GptCache {
+    ids: Array2<u32>,
+    drop_emb: DropoutCache,
+    blocks: Vec<TransformerBlockCache>,
+    final_norm: LayerNormCache,
+    /// (batch, num_tokens, emb_dim): what the head was given
+    normed: Array3<f32>,
+}
+
+impl GptModel {
+    /// As [`forward`](Self::forward), in training: drops (embeddings, then block by block attention
+    /// weights, attention shortcut, feed-forward shortcut), and keeps what
+    /// [`backward`](Self::backward) needs.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_train(
+        &self,
+        in_idx: &ArrayRef2<u32>,
+        rng: &mut TorchRng,
+    ) -> Result<(Array3<f32>, GptCache), GptError> {
+        let cache = self.forward_hidden_train(in_idx, rng)?;
+        Ok((self.logits(&cache.normed), cache))
+    }
+
+    fn forward_hidden_train(
+        &self,
+        in_idx: &ArrayRef2<u32>,
+        rng: &mut TorchRng,
+    ) -> Result<GptCache, GptError> {
+        let x = embed(in_idx, &self.tok_emb, &self.pos_emb)?;
+        let (mut x, drop_emb) = self.drop_emb.forward_train(x, rng);
+        let mut blocks = Vec::with_capacity(self.trf_blocks.len());
+        for block in &self.trf_blocks {
+            let (out, cache) = block.forward_train(x, rng)?;
+            blocks.push(cache);
+            x = out;
+        }
+        let (normed, final_norm) = self.final_norm.forward_train(&x);
+        recycle([x]);
+        Ok(GptCache {
+            ids: in_idx.to_owned(),
+            drop_emb,
+            blocks,
+            final_norm,
+            normed,
+        })
+    }
+
+    /// Leaves `rng` as [`forward_train`](Self::forward_train) of (batch, num_tokens) ids does, for
+    /// a process whose neighbour computes that batch.
+    pub fn skip_draws(&self, (batch, num_tokens): (usize, usize), rng: &mut TorchRng) {
+        let GptConfig {
+            emb_dim, n_heads, ..
+        } = *self.config();
+        let features = batch * num_tokens * emb_dim;
+        self.drop_emb.skip(features, rng);
+        for block in &self.trf_blocks {
+            let weights = batch * n_heads * num_tokens * num_tokens;
+            block.att.dropout.skip(weights, rng);
+            block.drop_shortcut.skip(features, rng);
+            block.drop_shortcut.skip(features, rng);
+        }
+    }
+
+    /// Adds the gradients of all weights to `grads`; `d_logits` is (batch, num_tokens, vocab_size).
+    ///
+    /// # Panics
+    /// If `d_logits` is not the shape of the forward pass's logits, or `grads` has another
+    /// configuration.
+    pub fn backward(&self, cache: GptCache, d_logits: &ArrayRef3<f32>, grads: &mut GptModel) {
+        self.check_gradients("GptModel::backward", grads);
+        let ((batch, num_tokens), vocab_size) = (cache.ids.dim(), self.config().vocab_size);
+        let logits = (batch, num_tokens, vocab_size);
+        assert!(
+            d_logits.dim() == logits,
+            "GptModel::backward: d_logits has shape {:?}, but the forward pass's logits {logits:?}",
+            d_logits.dim()
+        );
+        let d_logits = d_logits.as_standard_layout();
+        let mut d_normed = empty(cache.normed.raw_dim());
+        // logits = normed head^T
+        let d_x = rows_mut(&mut d_normed);
+        self.head_backward(rows(&cache.normed), rows(&d_logits), d_x, grads);
+        self.backward_hidden(cache, d_normed, grads);
+    }
+
+    /// One training step's forward and backward pass: the mean cross-entropy of predicting
+    /// `targets` (batch, num_tokens) from `in_idx`; adds its gradients, times `weight`, to `grads`.
+    ///
+    /// The same as [`forward_train`](Self::forward_train), cross-entropy and
+    /// [`backward`](Self::backward), with the logits made, used and overwritten
+    /// [`LOGIT_ROWS`](crate::LOGIT_ROWS) rows at a time.
+    /// [`BatchParts`](crate::BatchParts) does the same faster for small models.
+    /// `weight` is 1, or 1 / n when gradients of n batches are accumulated.
+    ///
+    /// # Errors
+    /// If an id, input or target, is out of range, or there are no tokens, or more than the context
+    /// length, or not one target for each.
+    ///
+    /// # Panics
+    /// If `grads` has another configuration.
+    pub fn loss_and_grads(
+        &self,
+        in_idx: &ArrayRef2<u32>,
+        targets: &ArrayRef2<u32>,
+        weight: f32,
+        rng: &mut TorchRng,
+        grads: &mut GptModel,
+    ) -> Result<f32, GptError> {
+        self.check_gradients("GptModel::loss_and_grads", grads);
+        self.check_targets(in_idx, targets)?;
+        // Inside the pool from here on: entering it once is much cheaper than once an operation.
+        awake(|| self.loss_and_grads_in_pool(in_idx, targets, weight, rng, grads))
+    }
+
+    pub(crate) fn loss_and_grads_in_pool(
+        &self,
+        in_idx: &ArrayRef2<u32>,
+        targets: &ArrayRef2<u32>,
+        weight: f32,
+        rng: &mut TorchRng,
+        grads: &mut GptModel,
+    ) -> Result<f32, GptError> {
+        let cache = self.forward_hidden_train(in_idx, rng)?;
+        let targets: Vec<u32> = targets.iter().copied().collect();
+        let normed = rows(&cache.normed);
+        let mut d_normed = empty(cache.normed.raw_dim());
+        let mut d_normed_rows = rows_mut(&mut d_normed);
+        let n = targets.len();
+        let mut total = 0.0f64;
+        for first in (0..n).step_by(LOGIT_ROWS) {
+            let last = (first + LOGIT_ROWS).min(n);
+            let share = (last - first) as f32 / n as f32;
+            let x = normed.slice(s![first..last, ..]);
+            let logits = matmul(&x, &self.head_weight().t());
+            let (loss, d_logits) =
+                cross_entropy_train(logits, &targets[first..last], share * weight);
+            total += f64::from(loss) * (last - first) as f64;
+            let d_x = d_normed_rows.slice_mut(s![first..last, ..]);
+            self.head_backward(x, d_logits.view(), d_x, grads);
+            recycle([d_logits]);
+        }
+        self.backward_hidden(cache, d_normed, grads);
+        Ok((total / n as f64) as f32)
+    }
+
+    /// `logits = x W^T`: adds to the gradient of W (tied or not), and writes that of `x`.
+    fn head_backward(
+        &self,
+        x: ArrayView2<f32>,
+        d_logits: ArrayView2<f32>,
+        d_x: ArrayViewMut2<f32>,
+        grads: &mut GptModel,
+    ) {
+        let d_weight = match &mut grads.out_head {
+            Some(out_head) => &mut out_head.weight,
+            None => &mut grads.tok_emb.weight,
+        };
+        matmul_into(&d_logits.t(), &x, 1.0, d_weight.view_mut());
+        matmul_into(&d_logits, self.head_weight(), 0.0, d_x);
+    }
+
+    /// The model's backward pass below the head.
+    fn backward_hidden(&self, cache: GptCache, d_normed: Array3<f32>, grads: &mut GptModel) {
+        // normed = final_norm(x)
+        let mut d_x = self
+            .final_norm
+            .backward(cache.final_norm, &d_normed, &mut grads.final_norm);
+        // x = trf_blocks(x)
+        let blocks = self.trf_blocks.iter().zip(cache.blocks);
+        for ((block, cache), grads) in blocks.zip(&mut grads.trf_blocks).rev() {
+            d_x = block.backward(cache, d_x, grads);
+        }
+        // x = drop(tok_emb[ids] + pos_emb[0..num_tokens])
+        let d_x = self.drop_emb.backward(cache.drop_emb, d_x);
+        self.tok_emb.backward(&cache.ids, &d_x, &mut grads.tok_emb);
+        let positions = (..cache.ids.ncols()).into();
+        let mut d_pos = grads.pos_emb.weight.slice_axis_mut(Axis(0), positions);
+        for d_x in d_x.outer_iter() {
+            d_pos += &d_x;
+        }
+        recycle([d_x, d_normed, cache.normed]);
+    }
+}
+
+/// As [`rows`], to be written.
+fn rows_mut(x: &mut Array3<f32>) -> ArrayViewMut2<'_, f32> {
+    let (batch, num_tokens, features) = x.dim();
+    x.view_mut()
+        .into_shape_with_order((batch * num_tokens, features))
+        .expect("row-major")
+}
