@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use dataloader::{Corpus, DataLoader, GptDataset};
+use dataloader::{Corpus, DataLoader, DataLoaderConfig};
 use fuzz::take;
 use gpt::{GptConfig, GptModel};
 use libfuzzer_sys::fuzz_target;
@@ -66,8 +66,13 @@ fn config() -> TrainConfig {
 
 fn loader() -> DataLoader {
     let corpus = Corpus::from_ids(vec![0, 1, 2, 0, 1, 2, 0]);
-    let dataset = GptDataset::new(&corpus, 2, 2).expect("it is long enough");
-    DataLoader::new(dataset, 1, true, true).expect("it has a batch")
+    let windows = DataLoaderConfig {
+        batch_size: 1,
+        max_length: 2,
+        stride: 2,
+        ..DataLoaderConfig::default()
+    };
+    DataLoader::new(&corpus, windows).expect("it has a batch")
 }
 
 /// The manifest of a checkpoint's files.

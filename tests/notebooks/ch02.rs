@@ -206,10 +206,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         book.prints("In [30]", &enc_text.len(), "5145");
 
         book.listing("crates/dataloader/src/dataset.rs", "impl GptDataset {");
-        let enc_sample = Corpus::from_ids(&enc_text.ids()[50..]);
+        let enc_sample = Corpus::from_ids(&enc_text.read(50..)?[..]);
         let context_size = 4;
         let dataset = GptDataset::new(&enc_sample, context_size, 1)?;
-        let window = dataset.get(0).context("a window")?;
+        let window = dataset.get(0)?.context("a window")?;
         let (x, y) = (&window.input_ids[..], &window.target_ids[..]);
         book.prints("In [32]", x, "x: [290, 4920, 2241, 287]");
         book.prints("In [32]", y, "y:      [4920, 2241, 287, 257]");
@@ -243,8 +243,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
  and established himself in ---->  a",
         );
         book.draws("Windows of four tokens, and their targets", || {
-            let pieces: Vec<String> = enc_sample.ids()[..10]
-                .iter()
+            let pieces: Vec<String> = (enc_text.read(50..60).iter().flat_map(|ids| ids.iter()))
                 .map(|&id| tokenizer.decode_lossy(&[id]).unwrap_or_default())
                 .collect();
             let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
@@ -265,7 +264,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
         // In order, so the seed decides nothing.
         let mut data_iter = dataloader.epoch(&mut TorchRng::manual_seed(0));
-        let first_batch = data_iter.next().context("a batch")?;
+        let first_batch = data_iter.next().context("a batch")??;
         book.prints(
             "In [39]",
             &first_batch.input_ids,
@@ -277,7 +276,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
             "tensor([[ 367, 2885, 1464, 1807]])",
         );
 
-        let second_batch = data_iter.next().context("a second batch")?;
+        let second_batch = data_iter.next().context("a second batch")??;
         book.prints(
             "In [40]",
             &second_batch.input_ids,
@@ -298,7 +297,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         };
         let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
         let mut data_iter = dataloader.epoch(&mut TorchRng::manual_seed(0));
-        let batch = data_iter.next().context("a batch")?;
+        let batch = data_iter.next().context("a batch")??;
         book.prints(
             "In [41]",
             &batch.input_ids,
@@ -370,7 +369,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
             drop_last: true,
         };
         let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
-        let batch = dataloader.epoch(&mut rng).next().context("a batch")?;
+        let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
         // Its ids are those of In [41].
         book.shape("In [49]", &batch.input_ids, &[8, 4]);
 

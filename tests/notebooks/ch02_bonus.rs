@@ -4,11 +4,12 @@
 
 use anyhow::{Context, Result};
 use attention::{AttentionConfig, MultiHeadAttention, MultiHeadAttentionWrapper};
-use dataloader::{Corpus, DataLoader, DataLoaderConfig, GptDataset, create_dataloader_v1};
+use dataloader::{Corpus, DataLoader, DataLoaderConfig, create_dataloader_v1};
 use ndarray::{Array2, Array3, array};
 use pictures::windows;
 use tensor_ops::{Embedding, Linear};
-use tokenizer::Gpt2Tokenizer;
+use tokenizer::bpe::{Bpe, BpeConfig};
+use tokenizer::{ENDOFTEXT, Gpt2Tokenizer};
 use torch_rng::TorchRng;
 
 use crate::Notebook;
@@ -18,8 +19,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     embedding_against_matmul(book)?;
     dataloader_intuition(book)?;
     multi_head_attention_on_text(book)?;
-    bpe_from_scratch(book);
-    Ok(())
+    bpe_from_scratch(book)
 }
 
 /// dataloader.ipynb: the chapter in one piece.
@@ -45,7 +45,7 @@ fn embed_first_batch(raw_text: &str) -> Result<Array3<f32>> {
         ..DataLoaderConfig::default()
     };
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
-    let batch = dataloader.epoch(&mut rng).next().context("a batch")?;
+    let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
     let token_embeddings = token_embedding_layer.forward(&batch.input_ids); // (8, 4, 256)
     let pos_embeddings = pos_embedding_layer.forward(&array![0, 1, 2, 3]); // (4, 256)
     Ok(token_embeddings + &pos_embeddings)
@@ -121,13 +121,20 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     let numbers = Corpus::from_ids((0..=1000).collect::<Vec<u32>>());
     let mut rng = TorchRng::manual_seed(123);
 
-    let dataloader = DataLoader::new(GptDataset::new(&numbers, 4, 1)?, 1, false, true)?;
+    let in_order = DataLoaderConfig {
+        batch_size: 1,
+        max_length: 4,
+        stride: 1,
+        shuffle: false,
+        drop_last: true,
+    };
+    let dataloader = DataLoader::new(&numbers, in_order)?;
     let mut data_iter = dataloader.epoch(&mut rng);
-    let first_batch = data_iter.next().context("a batch")?;
+    let first_batch = data_iter.next().context("a batch")??;
     book.prints("In [68]", &first_batch.input_ids, "tensor([[0, 1, 2, 3]])");
     book.prints("In [68]", &first_batch.target_ids, "tensor([[1, 2, 3, 4]])");
 
-    let second_batch = data_iter.next().context("a second batch")?;
+    let second_batch = data_iter.next().context("a second batch")??;
     book.prints("In [69]", &second_batch.input_ids, "tensor([[1, 2, 3, 4]])");
     book.prints(
         "In [69]",
@@ -135,11 +142,11 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
         "tensor([[2, 3, 4, 5]])",
     );
 
-    let third_batch = data_iter.next().context("a third batch")?;
+    let third_batch = data_iter.next().context("a third batch")??;
     book.prints("In [70]", &third_batch.input_ids, "tensor([[2, 3, 4, 5]])");
     book.prints("In [70]", &third_batch.target_ids, "tensor([[3, 4, 5, 6]])");
 
-    let last_batch = dataloader.epoch(&mut rng).last().context("a batch")?;
+    let last_batch = dataloader.epoch(&mut rng).last().context("a batch")??;
     book.prints(
         "In [71]",
         &last_batch.input_ids,
@@ -152,7 +159,7 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     );
 
     book.draws("Windows of four numbers, stride 1 and stride 4", || {
-        let names: Vec<String> = numbers.ids()[..13].iter().map(u32::to_string).collect();
+        let names: Vec<String> = (0..13).map(|number| number.to_string()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         windows(
             "Windows of 4: two with stride 1, then with stride 4",
@@ -161,9 +168,13 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
             4,
         )
     });
-    let dataset = GptDataset::new(&numbers, 4, 4)?;
-    let dataloader = DataLoader::new(dataset.clone(), 2, false, true)?;
-    let batch = dataloader.epoch(&mut rng).last().context("a batch")?;
+    let side_by_side = DataLoaderConfig {
+        batch_size: 2,
+        stride: 4,
+        ..in_order
+    };
+    let dataloader = DataLoader::new(&numbers, side_by_side)?;
+    let batch = dataloader.epoch(&mut rng).last().context("a batch")??;
     book.prints(
         "In [75]",
         &batch.input_ids,
@@ -178,8 +189,12 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     );
 
     rng.reseed(123);
-    let dataloader = DataLoader::new(dataset, 2, true, true)?;
-    let batch = dataloader.epoch(&mut rng).last().context("a batch")?;
+    let shuffled = DataLoaderConfig {
+        shuffle: true,
+        ..side_by_side
+    };
+    let dataloader = DataLoader::new(&numbers, shuffled)?;
+    let batch = dataloader.epoch(&mut rng).last().context("a batch")??;
     book.prints(
         "In [76]",
         &batch.input_ids,
@@ -226,25 +241,64 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// bpe-from-scratch.ipynb trains a vocabulary of its own.
-fn bpe_from_scratch(book: &mut Notebook) {
+/// bpe-from-scratch.ipynb: pairs of the whole text, over the ends of words too; a space is the token 256.
+fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     book.section(
         "bpe-from-scratch",
         "Byte Pair Encoding (BPE) Tokenizer From Scratch",
     );
-    book.leaves_out(
-        "In [7]",
-        1,
-        "the notebook's own trainer is not rebuilt: model-tokenizer trains with the crate tokenizers",
-    );
-    book.leaves_out(
-        "In [8]",
-        1,
-        "the notebook's own trainer is not rebuilt: model-tokenizer trains with the crate tokenizers",
-    );
-    book.leaves_out(
-        "In [9]",
-        20,
-        "the notebook's own trainer is not rebuilt: model-tokenizer trains with the crate tokenizers",
-    );
+    if let Some(text) = book.the_verdict() {
+        book.listing("crates/tokenizer/src/bpe.rs", "pub fn train_on(");
+        let bytes = (0..=255).map(|byte| vec![byte]);
+        let config = BpeConfig {
+            vocab_size: 1000,
+            alphabet: bytes.chain([b" ".to_vec(), ENDOFTEXT.into()]).collect(),
+            divide: |text| vec![text],
+            ..BpeConfig::default()
+        };
+        let tokenizer = Bpe::train(text, &config)?;
+        book.prints("In [7]", &tokenizer.tokens().len(), "1000");
+
+        book.prints("In [8]", &tokenizer.merges().len(), "742");
+
+        let input_text = "Jack embraced beauty through art and life.";
+        let mut token_ids = Vec::new();
+        for (number, word) in input_text.split(' ').enumerate() {
+            let space = if number > 0 { " " } else { "" };
+            token_ids.extend(from_left_to_right(&tokenizer, &format!("{space}{word}")));
+        }
+        book.prints(
+            "In [9]",
+            &token_ids[..],
+            "[424, 256, 654, 531, 302, 311, 256, 296, 97, 465, 121, 595, 841, 116, 287, 466, 256, 326, 972, 46]",
+        );
+        book.agrees("decode", &tokenizer.decode(&token_ids)?, &input_text);
+    }
+    Ok(())
+}
+
+/// The notebook's own way with a word: pairs become one from left to right, whichever was learned first.
+///
+/// [`Bpe::encode`] takes the pair learned first, as GPT-2 does, and makes other ids of " and" and " life".
+fn from_left_to_right(tokenizer: &Bpe, word: &str) -> Vec<u32> {
+    let mut known = tokenizer.tokens().iter();
+    if let Some(id) = known.rposition(|token| token == word.as_bytes()) {
+        return vec![id as u32];
+    }
+    let of_byte = |byte| if byte == b' ' { 256 } else { u32::from(byte) };
+    let mut ids: Vec<u32> = word.bytes().map(of_byte).collect();
+    loop {
+        let mut joined = Vec::new();
+        let mut rest = &ids[..];
+        while let [left, behind @ ..] = rest {
+            let merged = |right: &u32| tokenizer.merged(*left, *right);
+            let pair = behind.first().and_then(merged);
+            joined.push(pair.unwrap_or(*left));
+            rest = if pair.is_some() { &behind[1..] } else { behind };
+        }
+        if joined.len() == ids.len() {
+            return ids;
+        }
+        ids = joined;
+    }
 }

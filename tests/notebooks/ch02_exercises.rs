@@ -50,7 +50,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
             drop_last: false,
         };
         let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
-        let batch = dataloader.epoch(&mut rng).next().context("a batch")?;
+        let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
         book.prints(
             "In [13]",
             &batch.input_ids,
@@ -65,7 +65,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
             ..config
         };
         let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
-        let batch = dataloader.epoch(&mut rng).next().context("a batch")?;
+        let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
         book.prints(
             "In [14]",
             &batch.input_ids,

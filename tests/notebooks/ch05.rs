@@ -169,7 +169,7 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
         let val_loader = create_dataloader_v1(val_data, &tokenizer, of_validation)?;
         book.prints(
             "In [22]",
-            &shapes(&train_loader, &mut rng),
+            &shapes(&train_loader, &mut rng)?,
             "\
 torch.Size([2, 256]) torch.Size([2, 256])
 torch.Size([2, 256]) torch.Size([2, 256])
@@ -183,18 +183,17 @@ torch.Size([2, 256]) torch.Size([2, 256])",
         );
         book.prints(
             "In [22]",
-            &shapes(&val_loader, &mut rng),
+            &shapes(&val_loader, &mut rng)?,
             "torch.Size([2, 256]) torch.Size([2, 256])",
         );
 
-        let mut tokens_of = |loader: &DataLoader| -> usize {
-            loader
-                .epoch(&mut rng)
-                .map(|batch| batch.input_ids.len())
-                .sum()
+        let mut tokens_of = |loader: &DataLoader| {
+            let lengths = loader.epoch(&mut rng);
+            lengths.map(|batch| Ok(batch?.input_ids.len())).sum()
         };
-        let train_tokens = tokens_of(&train_loader);
-        let val_tokens = tokens_of(&val_loader);
+        let train_tokens: Result<usize> = tokens_of(&train_loader);
+        let val_tokens: Result<usize> = tokens_of(&val_loader);
+        let (train_tokens, val_tokens) = (train_tokens?, val_tokens?);
         book.prints("In [23]", &train_tokens, "Training tokens: 4608");
         book.prints("In [23]", &val_tokens, "Validation tokens: 512");
         book.prints("In [23]", &(train_tokens + val_tokens), "All tokens: 5120");
@@ -211,18 +210,13 @@ torch.Size([2, 256]) torch.Size([2, 256])",
 }
 
 /// In \[22\]: a line a batch.
-fn shapes(loader: &DataLoader, rng: &mut TorchRng) -> String {
-    let line = |Batch {
-                    input_ids,
-                    target_ids,
-                }| {
-        format!(
-            "torch.Size({:?}) torch.Size({:?})",
-            input_ids.shape(),
-            target_ids.shape()
-        )
-    };
-    loader.epoch(rng).map(line).collect::<Vec<_>>().join("\n")
+fn shapes(loader: &DataLoader, rng: &mut TorchRng) -> Result<String> {
+    let lines = loader.epoch(rng).map(|batch| {
+        let batch = batch?;
+        let (inputs, targets) = (batch.input_ids.shape(), batch.target_ids.shape());
+        Ok(format!("torch.Size({inputs:?}) torch.Size({targets:?})"))
+    });
+    Ok(lines.collect::<Result<Vec<_>>>()?.join("\n"))
 }
 
 fn decoding_strategies(book: &mut Notebook) -> Result<()> {

@@ -212,7 +212,7 @@ tensor([[0.2845, 0.4071],
     let model = SelfAttentionV2::new(768, 1024, true, &mut rng);
     let mut context_embs = Vec::new();
     for batch in loader.epoch(&mut rng) {
-        let embedding = token_embs.forward(&batch.input_ids) + &pos_embs.weight;
+        let embedding = token_embs.forward(&batch?.input_ids) + &pos_embs.weight;
         context_embs.push(model.forward(&embedding)?); // (batch, num_tokens, att_dim)
     }
     drop(token_embs);
@@ -228,7 +228,7 @@ tensor([[0.2845, 0.4071],
     let model = BadLm::new(sizes, &mut TorchRng::manual_seed(123))?;
     let mut predictions = Vec::new();
     for batch in loader.epoch(&mut TorchRng::manual_seed(123)) {
-        let output = model.forward(&batch.input_ids)?; // (batch, num_tokens, vocab_size)
+        let output = model.forward(&batch?.input_ids)?; // (batch, num_tokens, vocab_size)
         let tokens: Result<Vec<u32>, _> = output
             .lanes(Axis(2))
             .into_iter()

@@ -42,7 +42,7 @@ fn a_model_that_learned_a_sentence_by_heart_says_it() {
     let mut optimizer = AdamW::new(settings, &model).unwrap();
     let mut losses = Vec::new();
     for _ in 0..8 {
-        for batch in loader.epoch(&mut rng) {
+        for batch in loader.epoch(&mut rng).map(Result::unwrap) {
             grads.fill_zero();
             let loss = model
                 .loss_and_grads(

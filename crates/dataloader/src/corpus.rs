@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use tokenizer::Encode;
@@ -16,6 +16,16 @@ use crate::tokens::Tokens;
 const PIECE: usize = 1 << 20;
 
 /// Token ids in the order of the text.
+///
+/// ```
+/// use dataloader::Corpus;
+/// use dataloader::tokenizer::Gpt2Tokenizer;
+/// let corpus = Corpus::from_text("Hello, I am", &Gpt2Tokenizer::new())?;
+/// assert_eq!(corpus.read(..)?[..], [15496, 11, 314, 716]);
+/// let (train, validation) = corpus.split_at(3);
+/// assert_eq!((train.len(), validation.len()), (3, 1));
+/// # Ok::<(), dataloader::DataLoaderError>(())
+/// ```
 #[derive(Clone)]
 pub struct Corpus {
     pub(crate) tokens: Tokens, // (n_tokens)
@@ -57,32 +67,32 @@ impl Corpus {
         Ok(())
     }
 
-    /// All ids, (n_tokens): a view, or, of a file, a copy in memory.
-    ///
-    /// # Panics
-    /// If the file can no longer be read; [`read`](Self::read) returns that as an error.
-    pub fn ids(&self) -> Cow<'_, [u32]> {
-        match self.read(0..self.len()) {
-            Ok(ids) => ids,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Some of the ids: a view, or, of a file, a copy in memory.
+    /// Some of the ids, or all by `..`: a view, or, of a file, a copy in memory.
     ///
     /// # Errors
     /// If the file can no longer be read.
     ///
     /// # Panics
     /// If there are not as many, as with slices.
-    pub fn read(&self, range: Range<usize>) -> Result<Cow<'_, [u32]>, DataLoaderError> {
-        self.tokens.read(range)
+    pub fn read(&self, range: impl RangeBounds<usize>) -> Result<Cow<'_, [u32]>, DataLoaderError> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last + 1,
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.len(),
+        };
+        self.tokens.read(start..end)
     }
 
     /// The first `n` tokens and the rest, which share the corpus's buffer or file.
     ///
     /// # Panics
     /// If there are not as many, as with slices.
+    #[must_use = "the corpus itself stays whole"]
     pub fn split_at(&self, n: usize) -> (Self, Self) {
         let part = |range| Self {
             tokens: self.tokens.part(range),
@@ -109,12 +119,3 @@ impl fmt::Debug for Corpus {
             .finish_non_exhaustive()
     }
 }
-
-/// The same ids, wherever they are.
-impl PartialEq for Corpus {
-    fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && self.ids() == other.ids()
-    }
-}
-
-impl Eq for Corpus {}

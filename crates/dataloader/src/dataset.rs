@@ -16,12 +16,12 @@ use crate::error::DataLoaderError;
 /// let corpus = Corpus::from_ids(vec![10, 11, 12, 13, 14, 15]);
 /// let dataset = GptDataset::new(&corpus, 4, 1)?;
 /// assert_eq!(dataset.len(), 2);
-/// let window = dataset.get(1).expect("there are two");
+/// let window = dataset.get(1)?.expect("there are two");
 /// assert_eq!(window.input_ids[..], [11, 12, 13, 14]);
 /// assert_eq!(window.target_ids[..], [12, 13, 14, 15]);
 /// # Ok::<(), dataloader::DataLoaderError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct GptDataset {
     corpus: Corpus, // (n_tokens)
     max_length: usize,
@@ -72,6 +72,11 @@ impl GptDataset {
         (self.corpus.len() - self.max_length).div_ceil(self.stride)
     }
 
+    /// What the windows look into.
+    pub fn corpus(&self) -> &Corpus {
+        &self.corpus
+    }
+
     /// How many tokens a window has.
     pub fn max_length(&self) -> usize {
         self.max_length
@@ -84,24 +89,23 @@ impl GptDataset {
 
     /// Window `i`; `None` from [`Self::len`] on.
     ///
-    /// # Panics
-    /// If the corpus's file can no longer be read; [`read`](Self::read) returns that as an error.
-    pub fn get(&self, i: usize) -> Option<Window<'_>> {
+    /// # Errors
+    /// If the corpus's file can no longer be read.
+    pub fn get(&self, i: usize) -> Result<Option<Window<'_>>, DataLoaderError> {
         if i >= self.len() {
-            return None;
+            return Ok(None);
         }
-        let (input_ids, target_ids) = match self.read(i) {
-            Err(error) => panic!("{error}"),
-            Ok(Cow::Borrowed(ids)) => (ids[..self.max_length].into(), ids[1..].into()),
-            Ok(Cow::Owned(ids)) => (
+        let (input_ids, target_ids) = match self.read(i)? {
+            Cow::Borrowed(ids) => (ids[..self.max_length].into(), ids[1..].into()),
+            Cow::Owned(ids) => (
                 ids[..self.max_length].to_vec().into(),
                 ids[1..].to_vec().into(),
             ),
         };
-        Some(Window {
+        Ok(Some(Window {
             input_ids,
             target_ids,
-        })
+        }))
     }
 
     /// The ids of window `i` and the one behind it, (max_length + 1): inputs without the last, targets without the first.
@@ -112,16 +116,50 @@ impl GptDataset {
     /// # Panics
     /// If there is no such window, as with slices.
     pub fn read(&self, i: usize) -> Result<Cow<'_, [u32]>, DataLoaderError> {
+        assert!(i < self.len(), "window {i} of {}", self.len());
         let start = i * self.stride;
-        self.corpus.read(start..start + self.max_length + 1)
+        self.corpus.read(start..=start + self.max_length)
     }
 
-    /// All windows in order.
-    ///
-    /// # Panics
-    /// As [`get`](Self::get).
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Window<'_>> {
-        (0..self.len()).map(|i| self.get(i).expect("i is below the number of windows"))
+    /// All windows in order; the last that is given out is one that can't be read.
+    pub fn iter(&self) -> Windows<'_> {
+        Windows {
+            dataset: self,
+            next: 0,
+        }
+    }
+}
+
+/// The windows of a data set in order.
+#[derive(Clone, Debug)]
+pub struct Windows<'a> {
+    dataset: &'a GptDataset,
+    next: usize,
+}
+
+impl<'a> Iterator for Windows<'a> {
+    type Item = Result<Window<'a>, DataLoaderError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let window = self.dataset.get(self.next).transpose()?;
+        self.next = match window {
+            Ok(_) => self.next + 1,
+            Err(_) => self.dataset.len(),
+        };
+        Some(window)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.dataset.len() - self.next))
+    }
+}
+
+impl<'a> IntoIterator for &'a GptDataset {
+    type Item = Result<Window<'a>, DataLoaderError>;
+    type IntoIter = Windows<'a>;
+
+    fn into_iter(self) -> Windows<'a> {
+        self.iter()
     }
 }
 

@@ -20,7 +20,18 @@ pub struct Batch {
     pub target_ids: Array2<u32>,
 }
 
-/// An iterator over the batches of one epoch.
+/// An iterator over the batches of one epoch; one of a corpus in memory gives no error.
+///
+/// ```
+/// use dataloader::{Corpus, DataLoader, DataLoaderConfig, torch_rng::TorchRng};
+/// let corpus = Corpus::from_ids((0..9).collect::<Vec<u32>>());
+/// let config = DataLoaderConfig { batch_size: 2, max_length: 2, stride: 2, ..DataLoaderConfig::default() };
+/// let mut epoch = DataLoader::new(&corpus, config)?.epoch(&mut TorchRng::manual_seed(123));
+/// assert_eq!(epoch.len(), 2);
+/// let batch = epoch.next().expect("there are two")?;
+/// assert_eq!(batch.target_ids, batch.input_ids + 1);
+/// # Ok::<(), dataloader::DataLoaderError>(())
+/// ```
 #[derive(Clone)]
 pub struct Epoch {
     dataset: GptDataset, // shares the corpus's buffer
@@ -105,19 +116,20 @@ impl Epoch {
     }
 }
 
-/// As [`try_next`](Epoch::try_next), for corpora in memory: it panics if a file can no longer be read.
+/// As [`try_next`](Epoch::try_next); a batch that can't be read is the last.
 impl Iterator for Epoch {
-    type Item = Batch;
+    type Item = Result<Batch, DataLoaderError>;
 
-    fn next(&mut self) -> Option<Batch> {
-        match self.try_next() {
-            Ok(batch) => batch,
-            Err(error) => panic!("{error}"),
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.try_next();
+        if batch.is_err() {
+            self.position = self.batches;
         }
+        batch.transpose()
     }
 
     /// Skips without making the batches in between.
-    fn nth(&mut self, n: usize) -> Option<Batch> {
+    fn nth(&mut self, n: usize) -> Option<Self::Item> {
         self.position = self.position.saturating_add(n).min(self.batches);
         self.next()
     }

@@ -61,7 +61,7 @@ impl Corpus {
     /// [`DataLoaderError::IdOverU16`] before anything is written; as [`Self::from_text_file`] if it can't be written: an old file is then as it was.
     pub fn write_u16_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
         let path = path.as_ref();
-        let bytes = u16_bytes(&self.read(0..self.len())?)?;
+        let bytes = u16_bytes(&self.read(..)?)?;
         if path.is_dir() {
             return Err(DataLoaderError::IsFolder {
                 path: path.to_owned(),

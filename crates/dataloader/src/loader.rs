@@ -12,50 +12,51 @@ use crate::epoch::Epoch;
 use crate::error::DataLoaderError;
 
 /// Makes epochs of batches; each has at least one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// ```
+/// use dataloader::{Corpus, DataLoader, DataLoaderConfig, torch_rng::TorchRng};
+/// let corpus = Corpus::from_ids((0..50).collect::<Vec<u32>>());
+/// let config = DataLoaderConfig { batch_size: 2, max_length: 4, stride: 4, ..DataLoaderConfig::default() };
+/// let loader = DataLoader::new(&corpus, config)?;
+/// assert_eq!((loader.dataset().len(), loader.len()), (12, 6));
+/// for batch in loader.epoch(&mut TorchRng::manual_seed(123)) {
+///     assert_eq!(batch?.input_ids.dim(), (2, 4)); // (batch, max_length)
+/// }
+/// # Ok::<(), dataloader::DataLoaderError>(())
+/// ```
+#[derive(Clone, Debug)]
 pub struct DataLoader {
     dataset: GptDataset,
-    batch_size: usize,
-    shuffle: bool,
-    drop_last: bool,
+    config: DataLoaderConfig,
 }
 
 impl DataLoader {
-    /// Batches of `batch_size` windows, in a new order each epoch if `shuffle`, without the last batch if that is smaller and `drop_last`.
+    /// Batches of the windows of a corpus.
     ///
     /// # Errors
-    /// [`DataLoaderError::ZeroBatchSize`];
+    /// Those of [`GptDataset::new`]; [`DataLoaderError::ZeroBatchSize`];
     /// [`DataLoaderError::BatchLargerThanDataset`] if `drop_last` would leave nothing.
-    pub fn new(
-        dataset: GptDataset,
-        batch_size: usize,
-        shuffle: bool,
-        drop_last: bool,
-    ) -> Result<Self, DataLoaderError> {
-        if batch_size == 0 {
+    pub fn new(corpus: &Corpus, config: DataLoaderConfig) -> Result<Self, DataLoaderError> {
+        let dataset = GptDataset::new(corpus, config.max_length, config.stride)?;
+        if config.batch_size == 0 {
             return Err(DataLoaderError::ZeroBatchSize);
         }
-        if drop_last && batch_size > dataset.len() {
+        if config.drop_last && config.batch_size > dataset.len() {
             return Err(DataLoaderError::BatchLargerThanDataset {
-                batch_size,
+                batch_size: config.batch_size,
                 windows: dataset.len(),
             });
         }
-        Ok(Self {
-            dataset,
-            batch_size,
-            shuffle,
-            drop_last,
-        })
+        Ok(Self { dataset, config })
     }
 
     /// How many batches an epoch has: at least one, so there is no `is_empty`.
     #[expect(clippy::len_without_is_empty, reason = "never empty, by construction")]
     pub fn len(&self) -> usize {
-        if self.drop_last {
-            self.dataset.len() / self.batch_size
+        if self.config.drop_last {
+            self.dataset.len() / self.config.batch_size
         } else {
-            self.dataset.len().div_ceil(self.batch_size)
+            self.dataset.len().div_ceil(self.config.batch_size)
         }
     }
 
@@ -64,20 +65,30 @@ impl DataLoader {
         &self.dataset
     }
 
+    /// How the batches are made.
+    pub fn config(&self) -> DataLoaderConfig {
+        self.config
+    }
+
     /// How many windows a full batch has.
     pub fn batch_size(&self) -> usize {
-        self.batch_size
+        self.config.batch_size
     }
 
     /// A new epoch: Python's `iter(loader)`, with its draws from the global generator.
     pub fn epoch(&self, rng: &mut TorchRng) -> Epoch {
-        let order = rng.data_loader_order(self.dataset.len(), self.shuffle);
-        Epoch::new(self.dataset.clone(), order, self.batch_size, self.len())
+        let order = rng.data_loader_order(self.dataset.len(), self.config.shuffle);
+        Epoch::new(
+            self.dataset.clone(),
+            order,
+            self.config.batch_size,
+            self.len(),
+        )
     }
 }
 
 /// The arguments of the book's `create_dataloader_v1`, and their defaults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DataLoaderConfig {
     /// Windows in a batch.
     pub batch_size: usize,
@@ -106,13 +117,12 @@ impl Default for DataLoaderConfig {
 /// From a text to a loader, as the book does it, with any tokenizer; `<|endoftext|>` in the text is special.
 ///
 /// # Errors
-/// Those of [`Corpus::from_text`], [`GptDataset::new`] and [`DataLoader::new`].
+/// Those of [`Corpus::from_text`] and [`DataLoader::new`].
 pub fn create_dataloader_v1(
     text: &str,
     tokenizer: &impl Encode,
     config: DataLoaderConfig,
 ) -> Result<DataLoader, DataLoaderError> {
     let corpus = Corpus::from_text(text, tokenizer)?;
-    let dataset = GptDataset::new(&corpus, config.max_length, config.stride)?;
-    DataLoader::new(dataset, config.batch_size, config.shuffle, config.drop_last)
+    DataLoader::new(&corpus, config)
 }

@@ -13,6 +13,17 @@ fn numbers(n: u32) -> Corpus {
     Corpus::from_ids((0..n).collect::<Vec<u32>>())
 }
 
+/// Batches of the five windows of nine numbers.
+fn five(batch_size: usize, drop_last: bool) -> DataLoaderConfig {
+    DataLoaderConfig {
+        batch_size,
+        max_length: 4,
+        stride: 1,
+        shuffle: true,
+        drop_last,
+    }
+}
+
 fn read_text(path: impl AsRef<std::path::Path>) -> Result<Corpus, DataLoaderError> {
     Corpus::from_text_file(path, &Gpt2Tokenizer::new())
 }
@@ -51,16 +62,16 @@ fn no_window_is_an_error_that_says_why() {
 
 #[test]
 fn no_batch_is_an_error_that_says_why() {
-    let dataset = GptDataset::new(&numbers(9), 4, 1).unwrap(); // 5 windows
-    let zero = DataLoader::new(dataset.clone(), 0, true, false).unwrap_err();
+    let of = |batch_size, drop_last| DataLoader::new(&numbers(9), five(batch_size, drop_last));
+    let zero = of(0, false).unwrap_err();
     assert_eq!(zero.to_string(), "batch_size must be at least 1, got 0");
-    let large = DataLoader::new(dataset.clone(), 6, true, true).unwrap_err();
+    let large = of(6, true).unwrap_err();
     let said = "batch_size 6 is larger than the 5 windows, and drop_last is set";
     assert_eq!(large.to_string(), said);
-    let kept = DataLoader::new(dataset, usize::MAX, true, false).unwrap();
-    let batches: Vec<_> = kept.epoch(&mut TorchRng::manual_seed(1)).collect();
-    assert_eq!(batches.len(), 1);
-    assert_eq!(batches[0].input_ids.dim(), (5, 4));
+    let kept = of(usize::MAX, false).unwrap();
+    let mut batches = kept.epoch(&mut TorchRng::manual_seed(1));
+    assert_eq!(batches.next().unwrap().unwrap().input_ids.dim(), (5, 4));
+    assert!(batches.next().is_none());
 }
 
 #[test]
@@ -82,9 +93,12 @@ fn the_book_s_function_refuses_what_its_parts_refuse() {
 #[test]
 fn a_corpus_takes_any_tokenizer_and_passes_its_refusal_on() {
     let gpt2 = Corpus::from_text("a<|endoftext|>", &Gpt2Tokenizer::new()).unwrap();
-    assert_eq!(gpt2.ids()[..], [64, 50256]);
+    assert_eq!(gpt2.read(..).unwrap()[..], [64, 50256]);
     let words = SimpleTokenizerV1::new(Vocabulary::from_text("a b"));
-    assert_eq!(Corpus::from_text("b a", &words).unwrap().ids()[..], [1, 0]);
+    assert_eq!(
+        Corpus::from_text("b a", &words).unwrap().read(..).unwrap()[..],
+        [1, 0]
+    );
     let error = Corpus::from_text("a c", &words).unwrap_err();
     let said = "unknown token \"c\" at byte 2 of the text";
     assert_eq!(error.to_string(), said);
@@ -101,17 +115,15 @@ fn ids_at_or_over_the_vocabulary_are_named_with_their_place() {
     );
 }
 
+/// That they come back, properties.rs shows.
 #[test]
-fn token_files_come_back_as_written() {
+fn token_files_are_little_endian_u16_and_what_is_no_u16_replaces_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("train.bin");
+    let bytes = [0, 0, 1, 0, 0, 1, 0x50, 0xc4, 0xff, 0xff];
     let corpus = Corpus::from_ids(vec![0, 1, 256, 50_256, 65_535]);
     corpus.write_u16_file(&path).unwrap();
-    assert_eq!(
-        fs::read(&path).unwrap(),
-        [0, 0, 1, 0, 0, 1, 0x50, 0xc4, 0xff, 0xff]
-    );
-    assert_eq!(Corpus::from_u16_file(&path).unwrap(), corpus);
+    assert_eq!(fs::read(&path).unwrap(), bytes);
     let error = Corpus::from_ids(vec![7, 65_536])
         .write_u16_file(&path)
         .unwrap_err();
@@ -122,7 +134,7 @@ fn token_files_come_back_as_written() {
             position: 1
         }
     ));
-    assert_eq!(Corpus::from_u16_file(&path).unwrap(), corpus);
+    assert_eq!(fs::read(&path).unwrap(), bytes);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
@@ -206,8 +218,7 @@ fn a_file_without_permission_is_refused() {
 
 #[test]
 fn a_place_behind_the_end_of_an_epoch_can_t_be_resumed() {
-    let dataset = GptDataset::new(&numbers(9), 4, 1).unwrap(); // 5 windows
-    let loader = DataLoader::new(dataset, 2, true, false).unwrap(); // 3 batches
+    let loader = DataLoader::new(&numbers(9), five(2, false)).unwrap(); // 3 batches
     let mut epoch = loader.epoch(&mut torch_rng::TorchRng::manual_seed(1));
     let late = epoch.seek(4).unwrap_err();
     assert!(matches!(
@@ -236,8 +247,12 @@ fn a_token_file_that_shrinks_is_an_error_where_it_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("train.bin");
     numbers(40).write_u16_file(&path).unwrap();
-    let dataset = GptDataset::new(&Corpus::from_u16_file(&path).unwrap(), 4, 4).unwrap();
-    let loader = DataLoader::new(dataset, 2, false, true).unwrap();
+    let windows = DataLoaderConfig {
+        stride: 4,
+        shuffle: false,
+        ..five(2, true)
+    };
+    let loader = DataLoader::new(&Corpus::from_u16_file(&path).unwrap(), windows).unwrap();
     let mut epoch = loader.epoch(&mut TorchRng::manual_seed(0));
     assert!(epoch.try_next().unwrap().is_some());
     fs::File::options()
@@ -252,4 +267,16 @@ fn a_token_file_that_shrinks_is_an_error_where_it_is_read() {
         "{error}"
     );
     assert_eq!(epoch.position(), 1);
+    assert!(epoch.next().unwrap().is_err());
+    assert!(epoch.next().is_none()); // and does not fail for ever
+    let windows: Vec<_> = loader.dataset().into_iter().collect();
+    assert!(windows.len() == 1 && windows[0].is_err());
+}
+
+/// `i * stride` would be 0 in a release build.
+#[test]
+#[should_panic = "window 4611686018427387904 of 3"]
+fn a_window_behind_all_others_is_not_the_first_again() {
+    let dataset = GptDataset::new(&numbers(14), 4, 4).unwrap();
+    let _ = dataset.read(1 << 62);
 }

@@ -32,6 +32,12 @@ pub enum TokenizerError {
         /// The token that is needed.
         token: &'static str,
     },
+    /// An alphabet for byte pairs lacks a byte, and some texts would have no ids.
+    #[error("the alphabet has no token for the byte {byte:#04x} alone")]
+    MissingByte {
+        /// The byte.
+        byte: u8,
+    },
     /// The text holds a special token that the caller did not allow.
     #[error("special token {token:?} at byte {position} of the text is not allowed")]
     DisallowedSpecial {

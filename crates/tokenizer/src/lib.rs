@@ -1,11 +1,13 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod bpe;
 mod encode_decode;
 mod error;
 mod gpt2;
 #[cfg(feature = "ndarray")]
 mod ids;
+mod pattern;
 mod pieces;
 mod simple;
 mod split;

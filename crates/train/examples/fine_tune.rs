@@ -40,6 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         &model,
     )?;
     for batch in loader.epoch(rng) {
+        let batch = batch?;
         let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
         let loss = model.loss_and_grads(inputs, targets, 1.0, rng, &mut grads)?;
         optimizer.step(&mut model, &mut grads);

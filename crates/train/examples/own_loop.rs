@@ -49,6 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     for epoch in 1..=3 {
         for batch in loader.epoch(rng) {
+            let batch = batch?;
             model.loss_and_grads(&batch.input_ids, &batch.target_ids, 1.0, rng, &mut grads)?;
             clip_grad_norm(&mut grads, 1.0);
             optimizer.step(&mut model, &mut grads); // and zeros the gradients

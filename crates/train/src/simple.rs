@@ -72,6 +72,7 @@ pub fn train_model_simple(
 
     for epoch in 0..training.num_epochs {
         for batch in train_loader.epoch(rng) {
+            let batch = batch?;
             let (inputs, targets) = (&batch.input_ids, &batch.target_ids); // (batch, num_tokens)
             let loss = model.loss_and_grads(inputs, targets, 1.0, rng, &mut grads)?;
             optimizer.step(model, &mut grads); // and zero_grad()

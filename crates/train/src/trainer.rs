@@ -37,13 +37,14 @@ use crate::{
 ///
 /// ```
 /// use std::ops::ControlFlow;
-/// use train::dataloader::{Corpus, DataLoader, GptDataset};
+/// use train::dataloader::{Corpus, DataLoader, DataLoaderConfig};
 /// use train::gpt::{GptConfig, GptModel};
 /// use train::torch_rng::TorchRng;
 /// use train::{Event, TrainConfig, Trainer};
 ///
 /// let corpus = Corpus::from_ids((0..200).map(|i| i % 10).collect::<Vec<u32>>());
-/// let loader = DataLoader::new(GptDataset::new(&corpus, 8, 8)?, 4, true, true)?;
+/// let windows = DataLoaderConfig { max_length: 8, stride: 8, ..DataLoaderConfig::default() };
+/// let loader = DataLoader::new(&corpus, windows)?;
 /// let config = GptConfig {
 ///     vocab_size: 10,
 ///     context_length: 8,

@@ -6,7 +6,7 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::{config, finish, loaders, model_config};
-use dataloader::{Corpus, DataLoader, GptDataset};
+use dataloader::{Corpus, DataLoader, DataLoaderConfig};
 use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::TorchRng;
 use train::{
@@ -24,8 +24,13 @@ fn one_batch_can_be_learned_by_heart() {
         ..model_config()
     };
     let ids: Vec<u32> = (0..65).map(|i: u32| i * i * 7 % 50).collect();
-    let dataset = GptDataset::new(&Corpus::from_ids(ids), 16, 16).unwrap();
-    let loader = DataLoader::new(dataset, 4, false, true).unwrap();
+    let windows = DataLoaderConfig {
+        max_length: 16,
+        stride: 16,
+        shuffle: false,
+        ..DataLoaderConfig::default()
+    };
+    let loader = DataLoader::new(&Corpus::from_ids(ids), windows).unwrap();
     assert_eq!(loader.len(), 1);
     let mut rng = TorchRng::manual_seed(123);
     let model = GptModel::new(model_config, &mut rng).unwrap();
@@ -54,8 +59,14 @@ fn three_accumulated_batches_are_one_three_times_as_large() {
     };
     let corpus = Corpus::from_ids((0..200u32).map(|i| i * i % 13).collect::<Vec<_>>());
     let run = |batch_size: usize, accumulation: u64| {
-        let dataset = GptDataset::new(&corpus, 6, 6).unwrap();
-        let loader = DataLoader::new(dataset, batch_size, false, true).unwrap();
+        let windows = DataLoaderConfig {
+            batch_size,
+            max_length: 6,
+            stride: 6,
+            shuffle: false,
+            drop_last: true,
+        };
+        let loader = DataLoader::new(&corpus, windows).unwrap();
         let mut rng = TorchRng::manual_seed(5);
         let model = GptModel::new(model_config, &mut rng).unwrap();
         let config = TrainConfig {
@@ -99,8 +110,12 @@ fn the_number_of_threads_changes_no_bit() {
             .build()
             .unwrap();
         pool.install(|| {
-            let loader =
-                DataLoader::new(GptDataset::new(&corpus, 32, 32).unwrap(), 4, true, true).unwrap();
+            let windows = DataLoaderConfig {
+                max_length: 32,
+                stride: 32,
+                ..DataLoaderConfig::default()
+            };
+            let loader = DataLoader::new(&corpus, windows).unwrap();
             let mut rng = TorchRng::manual_seed(9);
             let model = GptModel::new(model_config, &mut rng).unwrap();
             let config = TrainConfig {
@@ -213,7 +228,11 @@ fn a_prompt_that_the_model_does_not_know_is_refused_before_the_first_step() {
 #[test]
 fn the_trainer_gives_the_bits_of_the_books_loop() {
     let (train_loader, val_loader) = loaders();
-    let train_loader = DataLoader::new(train_loader.dataset().clone(), 1, true, true).unwrap();
+    let windows = DataLoaderConfig {
+        batch_size: 1,
+        ..train_loader.config()
+    };
+    let train_loader = DataLoader::new(train_loader.dataset().corpus(), windows).unwrap();
     let val_loader = val_loader.unwrap();
     let (num_epochs, eval_freq, eval_iter) = (2, 5, 3);
     let new_model = || {
@@ -336,8 +355,14 @@ fn the_last_step_of_an_epoch_weighs_its_batches_alike() {
     };
     let corpus = Corpus::from_ids((0..43u32).map(|i| i * i % 13).collect::<Vec<_>>());
     let run = |batch_size: usize, accumulation: u64| {
-        let dataset = GptDataset::new(&corpus, 6, 6).unwrap(); // 7 windows
-        let loader = DataLoader::new(dataset, batch_size, false, false).unwrap();
+        let windows = DataLoaderConfig {
+            batch_size,
+            max_length: 6,
+            stride: 6,
+            shuffle: false,
+            drop_last: false,
+        };
+        let loader = DataLoader::new(&corpus, windows).unwrap(); // of 7 windows
         let mut rng = TorchRng::manual_seed(5);
         let model = GptModel::new(model_config, &mut rng).unwrap();
         let config = TrainConfig {

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
-use dataloader::{Corpus, DataLoader, GptDataset};
+use dataloader::{Corpus, DataLoader, DataLoaderConfig};
 use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::TorchRng;
 use train::{TrainConfig, Trainer};
@@ -27,8 +27,13 @@ fn steps_after_the_third_map_no_pages() {
         ..GptConfig::GPT2_124M
     };
     let ids: Vec<u32> = (0..64 * 12 * 40u32).map(|i| i * 7919 % 65).collect();
-    let data = GptDataset::new(&Corpus::from_ids(ids), 64, 64).unwrap();
-    let loader = DataLoader::new(data, 12, true, true).unwrap();
+    let windows = DataLoaderConfig {
+        batch_size: 12,
+        max_length: 64,
+        stride: 64,
+        ..DataLoaderConfig::default()
+    };
+    let loader = DataLoader::new(&Corpus::from_ids(ids), windows).unwrap();
     let mut rng = TorchRng::manual_seed(123);
     let model = GptModel::new(config, &mut rng).unwrap();
     let mut trainer = Trainer::new(TrainConfig::default(), model, loader, None, rng).unwrap();

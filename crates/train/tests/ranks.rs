@@ -9,7 +9,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use common::{assert_same_run, finish, loaders, model_config, resume};
-use dataloader::DataLoader;
+use dataloader::{DataLoader, DataLoaderConfig};
 use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::{Build, TorchRng};
 use train::{AdamWConfig, Event, Outcome, Ranks, RunFolder, TrainConfig, TrainError, Trainer};
@@ -222,7 +222,11 @@ fn ranks_that_would_train_different_things_are_refused_alike() {
         (
             &|rank| {
                 let (train, _) = loaders();
-                let loader = DataLoader::new(train.dataset().clone(), 2, rank == 0, true);
+                let windows = DataLoaderConfig {
+                    shuffle: rank == 0,
+                    ..train.config()
+                };
+                let loader = DataLoader::new(train.dataset().corpus(), windows);
                 let (weights, rng) = weights();
                 Trainer::new(config(4), weights, loader.unwrap(), None, rng).unwrap()
             },

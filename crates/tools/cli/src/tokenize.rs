@@ -110,7 +110,7 @@ fn read(args: &TokenizeArgs, tokenizer: &ModelTokenizer) -> Result<(Vec<u32>, St
             // An id has four bytes, and its text about as many; the table and its pieces a few more.
             let name = path.display().to_string();
             check_free(16.0 * corpus.len() as f64, "tokens and their text").context(name)?;
-            Some(corpus.read(0..corpus.len())?.into_owned())
+            Some(corpus.read(..)?.into_owned())
         }
         _ => None,
     };

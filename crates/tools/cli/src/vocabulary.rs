@@ -99,7 +99,7 @@ impl Vocabulary {
     /// The ids of what was given.
     pub(crate) fn ids(&self, given: Given) -> Result<Vec<u32>> {
         let ids = self.corpus(given)?;
-        Ok(ids.read(0..ids.len())?.into_owned())
+        Ok(ids.read(..)?.into_owned())
     }
 
     /// The text of ids, or the ids themselves.

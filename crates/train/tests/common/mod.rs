@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use dataloader::{Corpus, DataLoader, GptDataset};
+use dataloader::{Corpus, DataLoader, DataLoaderConfig};
 use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::TorchRng;
 use train::{Evaluation, Event, RunFolder, SampleConfig, StepReport, TrainConfig, Trainer};
@@ -26,11 +26,21 @@ pub(crate) fn model_config() -> GptConfig {
 pub(crate) fn loaders() -> (DataLoader, Option<DataLoader>) {
     let corpus =
         |n: u32, k: u32| Corpus::from_ids((0..n).map(|i| i * i * k % 13).collect::<Vec<_>>());
-    let train = GptDataset::new(&corpus(140, 1), 6, 6).unwrap();
-    let validation = GptDataset::new(&corpus(30, 3), 6, 6).unwrap();
+    let training = DataLoaderConfig {
+        batch_size: 2,
+        max_length: 6,
+        stride: 6,
+        shuffle: true,
+        drop_last: true,
+    };
+    let validation = DataLoaderConfig {
+        shuffle: false,
+        drop_last: false,
+        ..training
+    };
     (
-        DataLoader::new(train, 2, true, true).unwrap(),
-        Some(DataLoader::new(validation, 2, false, false).unwrap()),
+        DataLoader::new(&corpus(140, 1), training).unwrap(),
+        Some(DataLoader::new(&corpus(30, 3), validation).unwrap()),
     )
 }
 

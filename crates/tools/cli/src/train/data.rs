@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use dataloader::{Corpus, DataLoader, DataLoaderError, GptDataset, train_validation_split};
+use dataloader::{Corpus, DataLoader, DataLoaderConfig, DataLoaderError, train_validation_split};
 use tokenizer::ENDOFTEXT;
 
 use crate::ids::{Given, read_given, read_text};
@@ -232,10 +232,14 @@ pub(crate) fn loaders(data: &Data, windows: Windows) -> Result<Loaders> {
         }
     });
     let loader = |part: &str, corpus: &Corpus, training: bool| -> Result<DataLoader> {
-        let stride = windows.stride.unwrap_or(max_length);
-        let loader = GptDataset::new(corpus, max_length, stride)
-            .and_then(|dataset| DataLoader::new(dataset, windows.batch_size, training, training));
-        loader.map_err(|error| {
+        let config = DataLoaderConfig {
+            batch_size: windows.batch_size,
+            max_length,
+            stride: windows.stride.unwrap_or(max_length),
+            shuffle: training,
+            drop_last: training,
+        };
+        DataLoader::new(corpus, config).map_err(|error| {
             let tip = match error {
                 DataLoaderError::CorpusTooShort { .. } => {
                     "; a longer text or a smaller --context-length fits"
