@@ -32,7 +32,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/train/src/run_folder.rs", "to be moved"),
     ("crates/files/model-tokenizer/src/files.rs", "to be moved"),
     ("crates/tools/bench/src/main.rs", "to be moved"),
-    ("crates/tools/cli/src/convert.rs", "to be moved"),
     ("crates/tools/cli/src/manual.rs", "to be moved"),
     ("crates/tools/cli/src/runs.rs", "to be moved"),
     ("crates/tools/cli/src/train/log.rs", "to be moved"),

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::FileError;
+use crate::error::{CLEAR, REPLACE, SYNC_AROUND};
 use crate::name::{create_locked, folder_of, left_behind, new_name};
 
 /// A new folder, `.NAME.4711-0.unfinished`, that will be the folder `NAME` beside it once it is whole; dropped before, it is deleted.
@@ -29,7 +30,7 @@ impl StagedFolder {
     /// operating system refuses.
     pub fn beside(target: impl AsRef<Path>) -> Result<Self, FileError> {
         let target = target.as_ref();
-        let failed = FileError::at(target, "replace");
+        let failed = FileError::at(target, REPLACE);
         let target = match fs::canonicalize(target) {
             Err(error) if error.kind() == ErrorKind::NotFound && !target.is_symlink() => {
                 create_folder(folder_of(target))?;
@@ -84,7 +85,21 @@ impl StagedFolder {
             let _ = fs::remove_dir(&self.target); // if it is empty; elsewhere a rename replaces it
         }
         fs::rename(&self.path, &self.target).map_err(failed)?;
-        sync_folder(folder_of(&self.target))
+        self.sync_around()
+    }
+
+    fn sync_around(&self) -> Result<(), FileError> {
+        let synced = sync_folder(folder_of(&self.target));
+        synced.map_err(|error| FileError::at(&self.target, SYNC_AROUND)(error.source))
+    }
+
+    /// Deletes what processes that live no more left of this folder, unfinished, if all files in it are `ours` by name;
+    /// returns how many folders there were.
+    ///
+    /// # Errors
+    /// If the operating system refuses.
+    pub fn remove_left_behind(&self, ours: impl Fn(&str) -> bool) -> Result<usize, FileError> {
+        remove_unfinished_folders(&self.target, ours)
     }
 
     /// Makes it the folder it is meant to be, in place of the one that is there: on Linux and macOS by one exchange, so
@@ -95,11 +110,11 @@ impl StagedFolder {
     /// # Errors
     /// With the action "replace" the old folder is as it was; with any other the new one is in its place.
     pub fn replace(mut self, ours: impl Fn(&str) -> bool) -> Result<(), FileError> {
-        let failed = FileError::at(&self.target, "replace");
+        let failed = FileError::at(&self.target, REPLACE);
         sync_folder(&self.path).map_err(|error| failed(error.source))?;
         if !self.target.exists() {
             fs::rename(&self.path, &self.target).map_err(failed)?;
-            return sync_folder(folder_of(&self.target));
+            return self.sync_around();
         }
         if let Ok(found) = fs::metadata(&self.target) {
             let _ = fs::set_permissions(&self.path, found.permissions());
@@ -117,9 +132,9 @@ impl StagedFolder {
             Err(error) => return Err(failed(error)),
         };
         self.is_new = false;
-        sync_folder(folder_of(&self.target))?;
+        self.sync_around()?;
         self.carry_over(&old, ours)
-            .map_err(FileError::at(&old, "clear away what was replaced"))
+            .map_err(FileError::at(&old, CLEAR))
     }
 
     /// Empties the old folder: what is not ours goes into the new one. Somebody who cleans up may be faster.

@@ -17,8 +17,8 @@ pub(crate) const CONFIG: &str = "tokenizer_config.json";
 pub(crate) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
 pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
 
-/// All that belongs to a tokenizer that is read.
-const NAMES: [&str; 6] = [
+/// The files of a tokenizer, by their names in its folder.
+pub const TOKENIZER_FILES: [&str; 6] = [
     TOKENIZER,
     VOCABULARY,
     MERGES,
@@ -48,7 +48,7 @@ pub(crate) type Files = BTreeMap<&'static str, String>;
 /// The files of a folder that belong to a tokenizer; none if it has no tokenizer.
 pub(crate) fn read_all(folder: &Path) -> Result<Files, ModelTokenizerError> {
     let mut files = Files::new();
-    for name in NAMES {
+    for name in TOKENIZER_FILES {
         if let Some(text) = read(&folder.join(name))? {
             files.insert(name, text);
         }
@@ -134,7 +134,10 @@ pub(crate) fn write_all(folder: &Path, files: &Files) -> Result<(), ModelTokeniz
             io_error(&path, "write")(error)
         })?;
     }
-    for name in NAMES.iter().filter(|name| !files.contains_key(*name)) {
+    for name in TOKENIZER_FILES
+        .iter()
+        .filter(|name| !files.contains_key(*name))
+    {
         let path = folder.join(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -92,7 +92,7 @@ fn a_run_that_ends_without_a_finite_loss_says_so_and_keeps_the_good_checkpoints(
 }
 
 /// A folder with the model `model`, in the book's layout, some of whose weights are as large as f32 has them.
-fn with_enormous_weights() -> Folder {
+pub(crate) fn with_enormous_weights() -> Folder {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
     folder.ok("convert run model --layout book");
@@ -121,28 +121,6 @@ fn a_loss_that_is_no_number_is_a_failure_of_eval() {
         let command = format!("eval --data data.bin -m model{json}");
         folder.refused(&command, &["the loss is"]);
     }
-}
-
-#[test]
-fn a_conversion_that_fails_leaves_the_model_that_was_there() {
-    let folder = with_enormous_weights();
-    folder.ok("convert run other");
-    folder.write("other/notes.txt", "mine");
-    for to in ["model", "other"] {
-        let before = folder.files(to);
-        let command = format!("convert model {to} --force --precision f16");
-        folder.refused(&command, &["ln_f.weight", "f16"]);
-        assert!(folder.files(to) == before, "{to}");
-    }
-    folder.refused("convert model new --precision f16", &["f16"]);
-    assert!(!folder.join("new").exists());
-    // One that was killed left this.
-    fs::create_dir(folder.join("other/.convert.unfinished")).unwrap();
-    folder.write("other/.convert.unfinished/model.safetensors", "half");
-    folder.ok("convert model other --force");
-    let names: Vec<String> = folder.files("other").into_keys().collect();
-    assert!(!names.iter().any(|name| name.contains("unfinished")));
-    assert!(names.contains(&"notes.txt".to_owned()), "{names:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The command `gpt` as users run it: what it prints, what it writes, how it fails.
 
+mod convert;
 mod generate;
 mod help;
 mod inspect;
