@@ -12,6 +12,18 @@ use crate::{AttentionConfig, AttentionError};
 type ContextAndWeights<D> = (Array<f32, D>, Array<f32, D>);
 
 /// The book's `CausalAttention`, one head.
+///
+/// ```
+/// use attention::{AttentionConfig, CausalAttention, torch_rng::TorchRng};
+/// use ndarray::array;
+///
+/// let config = AttentionConfig::default(); // 3 features to 2
+/// let ca = CausalAttention::new(config, &mut TorchRng::manual_seed(123))?;
+/// let context_vecs = ca.forward(&array![[0.43, 0.15, 0.89], [0.55, 0.87, 0.66]])?;
+/// assert!((context_vecs[[0, 0]] + 0.4519).abs() < 6e-5); // section 3.5.3 prints -0.4519, 0.2216
+/// assert!((context_vecs[[0, 1]] - 0.2216).abs() < 6e-5);
+/// # Ok::<(), attention::AttentionError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct CausalAttention {
     /// d_in -> d_out

@@ -12,6 +12,7 @@ use crate::{AttentionConfig, AttentionError, MultiHeadAttention};
 
 /// What [`MultiHeadAttention::backward`] needs of the forward pass.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct MultiHeadAttentionCache {
     /// (batch, num_tokens, d_in)
     x: Array3<f32>,

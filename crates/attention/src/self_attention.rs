@@ -96,6 +96,16 @@ impl TryFrom<&SelfAttentionV2> for SelfAttentionV1 {
 parameters!(SelfAttentionV1 { "W_query" w_query, "W_key" w_key, "W_value" w_value });
 
 /// The book's `SelfAttention_v2`: the projections are [`Linear`] layers (listing 3.2).
+///
+/// ```
+/// use attention::{SelfAttentionV2, torch_rng::TorchRng};
+/// use ndarray::array;
+///
+/// let sa_v2 = SelfAttentionV2::new(3, 2, false, &mut TorchRng::manual_seed(789));
+/// let context_vecs = sa_v2.forward(&array![[0.43, 0.15, 0.89], [0.55, 0.87, 0.66]])?;
+/// assert_eq!(context_vecs.dim(), (2, 2)); // (num_tokens, d_out)
+/// # Ok::<(), attention::AttentionError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelfAttentionV2 {
     /// d_in -> d_out

@@ -84,7 +84,27 @@ struct Candidate {
     token: u32,
 }
 
-/// Continues the one sequence that `decoder` holds; up to `num_beams` hypotheses, best first.
+/// Continues the one sequence that `decoder` holds, by beam search.
+///
+/// ```
+/// use generate::{BeamConfig, Decoder, beam_search};
+/// use gpt::{GptConfig, GptModel};
+/// use torch_rng::TorchRng;
+///
+/// let config = GptConfig {
+///     vocab_size: 50, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
+/// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+/// let mut decoder = Decoder::new(&model);
+/// decoder.start(&[&[1, 2, 3]])?;
+/// let beams = BeamConfig { num_beams: 3, max_new_tokens: 4, ..BeamConfig::default() };
+/// let best = &beam_search(&mut decoder, &beams)?[0];
+/// assert_eq!(best.tokens.len(), 4);
+/// # Ok::<(), generate::GenerateError>(())
+/// ```
+///
+/// It gives up to `num_beams` hypotheses, best first.
 ///
 /// Afterwards the decoder holds the beams that were left.
 ///

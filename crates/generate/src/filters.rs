@@ -53,6 +53,7 @@ pub fn softmax_with_temperature(
 /// ```
 ///
 /// 0 keeps all, as more than there are does.
+#[must_use]
 pub fn top_k_filter(logits: &ArrayRef1<f32>, top_k: usize) -> Array1<f32> {
     let mut kept = logits.to_vec();
     keep_top_k(&mut kept, top_k);

@@ -42,6 +42,7 @@ impl StopStrings {
 
     /// Takes in the next piece and returns what can be shown; nothing more once a stop string was
     /// found.
+    #[must_use]
     pub fn push(&mut self, piece: &str) -> String {
         if self.found.is_some() {
             return String::new();
@@ -63,6 +64,7 @@ impl StopStrings {
     }
 
     /// The text has ended: returns what was held back.
+    #[must_use]
     pub fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
         if self.found.is_some() {

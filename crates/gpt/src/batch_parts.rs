@@ -23,6 +23,24 @@ const PARTS: usize = 4;
 const LARGEST: usize = 1 << 21;
 
 /// What a step in parts needs.
+///
+/// ```
+/// use gpt::{BatchParts, GptConfig, GptModel, torch_rng::TorchRng};
+/// use ndarray::array;
+///
+/// let cfg = GptConfig {
+///     vocab_size: 50, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
+/// let mut rng = TorchRng::manual_seed(123);
+/// let model = GptModel::new(cfg, &mut rng)?;
+/// let mut grads = GptModel::zeros(cfg)?;
+/// let (inputs, targets) = (array![[1, 2, 3], [4, 5, 6]], array![[2, 3, 4], [5, 6, 7]]);
+/// let mut parts = BatchParts::new(&model);
+/// let loss = parts.loss_and_grads(&model, &inputs, &targets, 1.0, &mut rng, &mut grads)?;
+/// assert!(loss > 0.0);
+/// # Ok::<(), gpt::GptError>(())
+/// ```
 #[derive(Debug)]
 pub struct BatchParts {
     /// Gradients for each part but the first, which adds to the sum: zeros between steps.

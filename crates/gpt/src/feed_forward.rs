@@ -10,6 +10,7 @@ use crate::{FeedForward, GptConfig};
 
 /// What [`FeedForward::backward`] needs of the forward pass.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct FeedForwardCache {
     /// (batch, num_tokens, emb_dim)
     x: Array3<f32>,

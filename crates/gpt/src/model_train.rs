@@ -13,6 +13,7 @@ use crate::{GptConfig, GptError, GptModel, TransformerBlockCache};
 
 /// What [`GptModel::backward`] needs of the forward pass.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct GptCache {
     ids: Array2<u32>,
     drop_emb: DropoutCache,

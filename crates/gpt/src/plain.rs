@@ -74,6 +74,17 @@ impl FeedForward {
 }
 
 /// Listing 4.6, the book's `TransformerBlock`; also its gradient.
+///
+/// ```
+/// use gpt::{GptConfig, TransformerBlock, torch_rng::TorchRng};
+/// use ndarray::Array3;
+///
+/// let cfg = GptConfig { emb_dim: 12, n_heads: 3, ..GptConfig::GPT2_124M };
+/// let block = TransformerBlock::new(&cfg, &mut TorchRng::manual_seed(123))?;
+/// let x = Array3::ones((2, 4, 12)); // (batch, num_tokens, emb_dim)
+/// assert_eq!(block.forward(&x)?.dim(), x.dim());
+/// # Ok::<(), gpt::GptError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransformerBlock {
     /// Masked multi-head attention.

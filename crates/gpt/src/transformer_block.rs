@@ -12,6 +12,7 @@ use crate::{FeedForward, FeedForwardCache, GptConfig, GptError, TransformerBlock
 
 /// What [`TransformerBlock::backward`] needs of the forward pass.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct TransformerBlockCache {
     norm1: LayerNormCache,
     att: MultiHeadAttentionCache,

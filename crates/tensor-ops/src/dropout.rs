@@ -8,7 +8,7 @@ use kernels::elementwise;
 use ndarray::{Array, ArrayRef, Dimension};
 use torch_rng::{KeepMask, TorchRng};
 
-use crate::rows::{for_each_block, fresh_rows, into_contiguous, slice_mut};
+use crate::rows::{WIDTH, for_each_block, fresh_rows, into_contiguous, slice_mut};
 
 /// The dropout of one place in a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +19,7 @@ pub struct Dropout {
 
 /// Which elements were kept; nothing if there was nothing to drop.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct DropoutCache(Option<KeepMask>);
 
 impl Dropout {
@@ -110,7 +111,6 @@ impl Dropout {
         cache: DropoutCache,
         d_out: &ArrayRef<f32, D>,
     ) -> Array<f32, D> {
-        const WIDTH: usize = 1024;
         let d_out = d_out.as_standard_layout();
         let values = d_out.as_slice().expect("made contiguous above");
         if let Some(mask) = &cache.0 {
@@ -144,7 +144,6 @@ impl Dropout {
     }
 
     fn apply_to<D: Dimension>(&self, x: Array<f32, D>, mask: Option<&KeepMask>) -> Array<f32, D> {
-        const WIDTH: usize = 1024;
         let Some(mask) = mask else { return x };
         check_len(mask, &x);
         let mut x = into_contiguous(x);

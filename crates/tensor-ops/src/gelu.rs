@@ -6,12 +6,12 @@
 use kernels::elementwise;
 use ndarray::{Array, ArrayRef, Dimension};
 
-use crate::rows::{check_same_shape, for_each_block, fresh_rows, into_contiguous, slice_mut};
+use crate::rows::{
+    WIDTH, check_same_shape, for_each_block, fresh_rows, into_contiguous, slice_mut,
+};
 
-/// Elements a block has, as the input has no rows of its own here.
-const WIDTH: usize = 1024;
-
-/// Element by element, any shape. `nn.GELU(approximate="tanh")`.
+/// Element by element, any shape: `gpt::gelu`, which is the listing, fast.
+/// `nn.GELU(approximate="tanh")`.
 ///
 /// ```
 /// let y = tensor_ops::gelu(&ndarray::array![-1.0, 0.0, 1.0]);

@@ -26,6 +26,7 @@ pub struct LayerNorm {
 
 /// What `backward` needs of the forward pass.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct LayerNormCache {
     /// (rows, emb_dim): `(x - mean) / sqrt(var + eps)`
     x_hat: Array2<f32>,
@@ -51,7 +52,13 @@ impl LayerNorm {
         }
     }
 
-    /// (..., emb_dim) -> (..., emb_dim)
+    /// (..., emb_dim) -> (..., emb_dim): `gpt::layer_norm`, which is the listing, fast.
+    ///
+    /// ```
+    /// use tensor_ops::{LayerNorm, ndarray::{Axis, array}};
+    /// let out_ln = LayerNorm::new(3).forward(&array![[1.0, 2.0, 6.0], [0.1, 0.0, 0.2]]);
+    /// assert!(out_ln.mean_axis(Axis(1)).unwrap().iter().all(|mean| mean.abs() < 1e-6));
+    /// ```
     ///
     /// # Panics
     /// If the last dimension of `x` is not `emb_dim`.

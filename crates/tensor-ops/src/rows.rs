@@ -8,6 +8,9 @@ use kernels::fresh;
 use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2, ShapeBuilder};
 use rayon::prelude::*;
 
+/// Elements of a row where an operation sees none: it works element by element.
+pub(crate) const WIDTH: usize = 1024;
+
 /// Elements a task handles: about 64 KiB of f32, so that a block stays in the first two caches.
 const ELEMENTS_PER_TASK: usize = 16 * 1024;
 
@@ -86,7 +89,6 @@ pub fn recycle<D: Dimension, const N: usize>(arrays: [Array<f32, D>; N]) {
 /// # Panics
 /// If the shapes differ.
 pub fn add_assign<D: Dimension>(x: &mut Array<f32, D>, y: &ArrayRef<f32, D>) {
-    const WIDTH: usize = 1024;
     check_same_shape("add_assign", x, y);
     let y = y.as_standard_layout();
     let y = y.as_slice().expect("standard layout is contiguous");

@@ -31,6 +31,7 @@ pub fn softmax_naive<D: RemoveAxis>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f
 ///
 /// # Panics
 /// If there is no such axis.
+#[must_use]
 pub fn softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> {
     map_lanes(x, axis, |lane| {
         elementwise::softmax(lane, 1.0, 0.0);
@@ -42,6 +43,7 @@ pub fn softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> 
 ///
 /// # Panics
 /// If there is no such axis.
+#[must_use]
 pub fn log_softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> {
     map_lanes(x, axis, |lane| {
         let max = reduce::max(lane);

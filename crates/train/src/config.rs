@@ -4,7 +4,7 @@
 //! is [`RunFolder`](crate::RunFolder).
 
 use dataloader::DataLoader;
-use gpt::{GptConfig, GptError, GptModel};
+use gpt::{GptConfig, GptError, GptModel, check_vocabulary};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -140,19 +140,8 @@ impl TrainConfig {
                 }));
             }
         }
-        let prompt = self
-            .sample
-            .as_ref()
-            .map_or(&[][..], |sample| &sample.prompt);
-        match prompt.iter().position(|&id| id as usize >= vocab_size) {
-            None => Ok(()),
-            Some(column) => Err(TrainError::Gpt(GptError::TokenOutOfRange {
-                id: prompt[column],
-                row: 0,
-                column,
-                vocab_size,
-            })),
-        }
+        let prompt = self.sample.iter().flat_map(|sample| &sample.prompt);
+        Ok(check_vocabulary(vocab_size, 0, 0, prompt.copied())?)
     }
 
     /// The first setting that decides the run's numbers and differs: its name, and both values in
