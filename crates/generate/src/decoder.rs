@@ -153,6 +153,12 @@ impl<'m> Decoder<'m> {
         self.config.past_context == PastContext::Stop && self.room(row) == 0
     }
 
+    /// Whether a sequence fills the context and all of it has been taken in: a stream before has
+    /// chosen the token that comes, and another choice would be no continuation of that.
+    pub(crate) fn is_over(&self, row: usize) -> bool {
+        self.is_full(row) && self.pending(row) == 0
+    }
+
     /// Begins anew with these prompts, one sequence each, and computes nothing yet.
     ///
     /// # Errors

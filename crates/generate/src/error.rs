@@ -46,6 +46,14 @@ pub enum GenerateError {
         /// Sequences there are.
         found: usize,
     },
+    /// Not one generator of random numbers for each sequence.
+    #[error("the decoder has {sequences} sequences, but {generators} generators were given")]
+    Generators {
+        /// Sequences there are.
+        sequences: usize,
+        /// Generators that came.
+        generators: usize,
+    },
     /// A stop string that every text holds.
     #[error("a stop string is empty")]
     EmptyStopString,

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod batch;
 mod beam;
 mod book;
 mod decoder;
@@ -16,6 +17,7 @@ mod stream;
 // its own.
 pub use {gpt, ndarray, tokenizer, torch_rng};
 
+pub use batch::{Completion, generate_batch};
 pub use beam::{BeamConfig, Hypothesis, beam_search};
 pub use book::{BookSampling, generate, generate_text_simple};
 pub use decoder::Decoder;

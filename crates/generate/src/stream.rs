@@ -158,9 +158,7 @@ impl<'s, 'm> TokenStream<'s, 'm> {
         }
         let began = Instant::now();
         let pending = self.decoder.pending(0);
-        if self.produced == 0 && pending == 0 && self.decoder.is_full(0) {
-            // A stream before has chosen the token that comes here; another choice would be no
-            // continuation of that.
+        if self.produced == 0 && self.decoder.is_over(0) {
             self.finish = Some(FinishReason::ContextFull);
             return Ok(None);
         }
@@ -169,7 +167,8 @@ impl<'s, 'm> TokenStream<'s, 'm> {
             self.timings.prompt_tokens = pending;
             self.timings.prompt_time = began.elapsed();
         }
-        let token = self.choose()?;
+        let (token, finish) = choose(self.decoder, 0, &self.options, self.rng)?;
+        self.finish = finish;
         if self.produced > 0 {
             self.timings.decoded_tokens += 1;
             self.timings.decode_time += began.elapsed();
@@ -177,25 +176,28 @@ impl<'s, 'm> TokenStream<'s, 'm> {
         self.produced += usize::from(token.is_some());
         Ok(token)
     }
+}
 
-    /// Chooses the next token, none if it ends the text, and hands it to the decoder, to be taken
-    /// in with the next call.
-    ///
-    /// A token for which the context has no room left is still a result, but the decoder doesn't
-    /// get it.
-    fn choose(&mut self) -> Result<Option<u32>, GenerateError> {
-        let (decoder, sampling) = (&mut *self.decoder, self.options.sampling);
-        let token = sampling.choose(&decoder.logits(0), decoder.tokens(0), self.rng)?;
-        if self.options.stop_ids.contains(&token) {
-            self.finish = Some(FinishReason::StopToken(token));
-            return Ok(None);
-        }
-        match decoder.is_full(0) {
-            true => self.finish = Some(FinishReason::ContextFull),
-            false => decoder.push(0, &[token])?,
-        }
-        Ok(Some(token))
+/// Chooses the next token of a sequence and hands it to the decoder, to be taken in with the next call:
+/// the token, none if it ends the text, and why the text ends, if it does.
+///
+/// A token for which the context has no room left is still a result, but the decoder doesn't get it.
+pub(crate) fn choose(
+    decoder: &mut Decoder<'_>,
+    row: usize,
+    options: &GenerateOptions,
+    rng: &mut TorchRng,
+) -> Result<(Option<u32>, Option<FinishReason>), GenerateError> {
+    let sampling = &options.sampling;
+    let token = sampling.choose(&decoder.logits(row), decoder.tokens(row), rng)?;
+    if options.stop_ids.contains(&token) {
+        return Ok((None, Some(FinishReason::StopToken(token))));
     }
+    if decoder.is_full(row) {
+        return Ok((Some(token), Some(FinishReason::ContextFull)));
+    }
+    decoder.push(row, &[token])?;
+    Ok((Some(token), None))
 }
 
 impl Iterator for TokenStream<'_, '_> {

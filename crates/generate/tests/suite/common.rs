@@ -1,6 +1,6 @@
 //! Models for tests: random ones of any small shape, and one that says what it is told to.
 
-use generate::{Decoder, GenerateOptions};
+use generate::Decoder;
 use gpt::{Activation, DropRates, GptConfig, GptModel};
 use proptest::prelude::*;
 use torch_rng::TorchRng;
@@ -100,32 +100,4 @@ pub(crate) fn append(decoder: &mut Decoder, tokens: &[u32]) {
         decoder.push(row, &[token]).unwrap();
     }
     decoder.advance().unwrap();
-}
-
-/// Continues every sequence that the decoder holds until each has its new tokens or came to a stop
-/// token.
-pub(crate) fn complete(
-    decoder: &mut Decoder,
-    options: &GenerateOptions,
-    rngs: &mut [TorchRng],
-) -> Vec<Vec<u32>> {
-    let mut new = vec![Vec::new(); decoder.batch()];
-    let mut ended = vec![false; decoder.batch()];
-    for _ in 0..options.max_new_tokens {
-        decoder.advance().unwrap();
-        for (row, rng) in rngs.iter_mut().enumerate() {
-            if ended[row] {
-                continue;
-            }
-            let sampling = &options.sampling;
-            let token = sampling.choose(&decoder.logits(row), decoder.tokens(row), rng);
-            let token = token.unwrap();
-            ended[row] = options.stop_ids.contains(&token);
-            if !ended[row] {
-                new[row].push(token);
-                decoder.push(row, &[token]).unwrap();
-            }
-        }
-    }
-    new
 }

@@ -2,7 +2,8 @@
 
 use crate::common::scripted;
 use generate::{
-    Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext, StopStrings, TokenStream,
+    Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext, Sampling, StopStrings,
+    TokenStream, generate_batch,
 };
 use proptest::prelude::*;
 use tokenizer::ENDOFTEXT_ID;
@@ -94,6 +95,43 @@ fn a_conversation_continues_from_the_cache() {
     assert!(timings.prompt_tokens_per_second() > 0.0 && timings.decoded_tokens_per_second() > 0.0);
     assert_eq!(decoder.tokens(0), [1, 2, 101, 102, 103, 7, 8, 106, 107]);
     assert_eq!(decoder.stats().tokens_computed, 8);
+}
+
+#[test]
+fn texts_of_a_batch_are_those_of_streams_alone() {
+    let model = scripted(&[11, 12, 13, 14, 15]); // context 6
+    for past_context in [PastContext::Crop, PastContext::Stop] {
+        let config = DecoderConfig {
+            past_context,
+            ..DecoderConfig::default()
+        };
+        let options = GenerateOptions {
+            stop_ids: vec![15],
+            sampling: Sampling {
+                temperature: 8.0,
+                ..Sampling::GREEDY
+            },
+            ..greedy(4)
+        };
+        let prompts: [&[u32]; 4] = [&[1], &[1, 2, 3, 4, 5, 6], &[1, 2, 3], &[1, 2, 3, 4]];
+        let mut together = Decoder::with_config(&model, config).unwrap();
+        together.start(&prompts).unwrap();
+        let mut rngs = [1, 2, 3, 4].map(TorchRng::manual_seed);
+        let texts = generate_batch(&mut together, &options, &mut rngs).unwrap();
+        for (row, prompt) in prompts.iter().enumerate() {
+            let mut alone = Decoder::with_config(&model, config).unwrap();
+            alone.start(&[prompt]).unwrap();
+            let mut rng = TorchRng::manual_seed(1 + row as u64);
+            let mut stream = TokenStream::new(&mut alone, options.clone(), &mut rng).unwrap();
+            let tokens: Vec<u32> = stream.by_ref().map(Result::unwrap).collect();
+            assert_eq!(Some(&texts[row].finish), stream.finish_reason(), "{row}");
+            assert_eq!(texts[row].tokens, tokens, "{row}");
+            assert_eq!(rngs[row], rng, "{row}");
+            assert_eq!(together.tokens(row), alone.tokens(0), "{row}");
+        }
+        let again = generate_batch(&mut together, &options, &mut rngs[..3]).unwrap_err();
+        assert!(again.to_string().contains("4 sequences, but 3 generators"));
+    }
 }
 
 proptest! {
