@@ -12,8 +12,8 @@ use std::ops::Range;
 
 use ndarray::{Array1, ArrayView2, ArrayViewMut2, s};
 use tensor_ops::{
-    Dropout, attend_query, causal_softmax_from_log_sums, causal_softmax_rows, empty,
-    matmul_into_serial, recycle, softmax_backward_row,
+    Dropout, Pooled, attend_query, causal_softmax_from_log_sums, causal_softmax_rows, empty,
+    matmul_into_serial, softmax_backward_row,
 };
 use torch_rng::KeepMask;
 
@@ -63,7 +63,7 @@ impl Head<'_> {
         mut context: ArrayViewMut2<f32>,
     ) {
         let largest = BLOCK.min(self.queries.nrows()) * self.keys.nrows();
-        let mut scores = empty(largest);
+        let mut scores = Pooled::from(empty(largest));
         for rows in self.blocks() {
             let block = self.block(&rows);
             let mut p = matrix(&mut scores, rows.len(), block.keys.nrows()); // (block, visible)
@@ -80,7 +80,6 @@ impl Head<'_> {
             let context = context.slice_mut(s![rows, ..]);
             matmul_into_serial(&p, &block.values, 0.0, context); // (block, head_dim)
         }
-        recycle([scores]);
     }
 
     /// As [`forward`](Self::forward), when no backward pass will follow; one query in contiguous
@@ -108,7 +107,7 @@ impl Head<'_> {
         grads: &mut HeadGradients,
     ) {
         let largest = BLOCK.min(self.queries.nrows()) * self.keys.nrows();
-        let [mut scores, mut dropped, mut d_scores] = [0; 3].map(|_| empty(largest));
+        let [mut scores, mut dropped, mut d_scores] = [0; 3].map(|_| Pooled::from(empty(largest)));
         // From the last block, which sees all keys, so that theirs and the values' gradients need
         // not be zero before.
         let mut beta = 0.0;
@@ -148,7 +147,6 @@ impl Head<'_> {
             matmul_into_serial(&d_p.t(), &queries, beta, grads.keys.slice_mut(visible));
             beta = 1.0;
         }
-        recycle([scores, dropped, d_scores]);
     }
 
     /// The queries of each block.

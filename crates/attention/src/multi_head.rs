@@ -3,8 +3,8 @@
 //!
 //! Its struct, and listing 3.5 as the book has it, are in `plain.rs`.
 
-use ndarray::{Array, Array3, Array4, ArrayRef, ArrayRef3, Dimension};
-use tensor_ops::{Dropout, Linear, parameters, recycle};
+use ndarray::{Array, Array3, Array4, ArrayRef, ArrayRef3, Dimension, Ix3};
+use tensor_ops::{Dropout, Linear, Pooled, parameters};
 use torch_rng::TorchRng;
 
 use crate::blockwise::{AttendCache, attend, attend_backward, attend_train};
@@ -15,15 +15,15 @@ use crate::{AttentionConfig, AttentionError, MultiHeadAttention};
 #[must_use]
 pub struct MultiHeadAttentionCache {
     /// (batch, num_tokens, d_in)
-    x: Array3<f32>,
+    x: Pooled<Ix3>,
     /// (batch, num_tokens, d_out)
-    queries: Array3<f32>,
+    queries: Pooled<Ix3>,
     /// (batch, num_tokens, d_out)
-    keys: Array3<f32>,
+    keys: Pooled<Ix3>,
     /// (batch, num_tokens, d_out)
-    values: Array3<f32>,
+    values: Pooled<Ix3>,
     /// (batch, num_tokens, d_out): the heads' outputs, side by side
-    context: Array3<f32>,
+    context: Pooled<Ix3>,
     heads: AttendCache,
 }
 
@@ -78,6 +78,7 @@ impl MultiHeadAttention {
         let batch = x.to_shape(batch).expect("as many elements");
         let [queries, keys, values] = self.project(&batch);
         let context = attend(&queries, &keys, &values, self.config.num_heads);
+        let context = Pooled::from(context);
         let mut shape = x.raw_dim();
         shape[x.ndim() - 1] = self.config.d_out;
         let out = self.out_proj.forward(&context);
@@ -116,21 +117,21 @@ impl MultiHeadAttention {
         let (context, heads) = attend_train(&queries, &keys, &values, num_heads, dropout);
         let out = self.out_proj.forward(&context);
         let cache = MultiHeadAttentionCache {
-            x,
+            x: x.into(),
             queries,
             keys,
             values,
-            context,
+            context: context.into(),
             heads,
         };
         Ok((out, cache))
     }
 
     /// Queries, scaled, keys and values (batch, num_tokens, d_out).
-    fn project(&self, x: &ArrayRef3<f32>) -> [Array3<f32>; 3] {
+    fn project(&self, x: &ArrayRef3<f32>) -> [Pooled<Ix3>; 3] {
         let mut queries = self.w_query.forward(x);
         self.scale_queries(&mut queries);
-        [queries, self.w_key.forward(x), self.w_value.forward(x)]
+        [queries, self.w_key.forward(x), self.w_value.forward(x)].map(Pooled::from)
     }
 
     /// Adds the gradients of the four layers to `grads` and returns the gradient of the input
@@ -147,9 +148,11 @@ impl MultiHeadAttention {
         let MultiHeadAttentionCache { x, context, .. } = &cache;
         // out = out_proj(context)
         let d_context = (self.out_proj).backward(context, d_out, &mut grads.out_proj);
+        let d_context = Pooled::from(d_context);
         // context = attend(queries, keys, values)
         let (q, k, v) = (&cache.queries, &cache.keys, &cache.values);
-        let [mut d_q, d_k, d_v] = attend_backward(q, k, v, &cache.heads, &d_context);
+        let [mut d_q, d_k, d_v] =
+            attend_backward(q, k, v, &cache.heads, &d_context).map(Pooled::from);
         // values = w_value(x), keys = w_key(x), queries = score_scale * w_query(x)
         self.scale_queries(&mut d_q);
         let mut d_x = self.w_value.backward(x, &d_v, &mut grads.w_value);
@@ -157,14 +160,6 @@ impl MultiHeadAttention {
             .backward_adding_to(x, &d_k, &mut grads.w_key, &mut d_x);
         self.w_query
             .backward_adding_to(x, &d_q, &mut grads.w_query, &mut d_x);
-        recycle([
-            cache.x,
-            cache.queries,
-            cache.keys,
-            cache.values,
-            cache.context,
-        ]);
-        recycle([d_context, d_q, d_k, d_v]);
         d_x
     }
 }

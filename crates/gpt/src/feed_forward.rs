@@ -3,8 +3,8 @@
 //!
 //! Its struct, and listing 4.4 as the book has it, are in `plain.rs`.
 
-use ndarray::{Array3, ArrayRef3};
-use tensor_ops::{Linear, parameters, recycle};
+use ndarray::{Array3, ArrayRef3, Ix3};
+use tensor_ops::{Linear, Pooled, parameters};
 
 use crate::{FeedForward, GptConfig};
 
@@ -13,11 +13,11 @@ use crate::{FeedForward, GptConfig};
 #[must_use]
 pub struct FeedForwardCache {
     /// (batch, num_tokens, emb_dim)
-    x: Array3<f32>,
+    x: Pooled<Ix3>,
     /// (batch, num_tokens, hidden_dim), before the activation
-    hidden: Array3<f32>,
+    hidden: Pooled<Ix3>,
     /// (batch, num_tokens, hidden_dim), after the activation
-    activated: Array3<f32>,
+    activated: Pooled<Ix3>,
 }
 
 impl FeedForward {
@@ -36,8 +36,9 @@ impl FeedForward {
     /// # Panics
     /// If the last dimension is not `emb_dim`.
     pub fn forward(&self, x: &ArrayRef3<f32>) -> Array3<f32> {
-        let hidden = self.expand.forward(x); // (batch, num_tokens, hidden_dim)
-        self.contract.forward(&self.activation.forward(&hidden))
+        let hidden = Pooled::from(self.expand.forward(x)); // (batch, num_tokens, hidden_dim)
+        let activated = Pooled::from(self.activation.forward(&hidden));
+        self.contract.forward(&activated)
     }
 
     /// As [`forward`](Self::forward), keeping what [`backward`](Self::backward) needs.
@@ -49,9 +50,9 @@ impl FeedForward {
         let activated = self.activation.forward(&hidden);
         let out = self.contract.forward(&activated);
         let cache = FeedForwardCache {
-            x,
-            hidden,
-            activated,
+            x: x.into(),
+            hidden: hidden.into(),
+            activated: activated.into(),
         };
         (out, cache)
     }
@@ -69,11 +70,9 @@ impl FeedForward {
         // out = contract(activated)
         let d_activated = (self.contract).backward(&cache.activated, d_out, &mut grads.contract);
         // activated = activation(hidden)
-        let d_hidden = self.activation.backward(&cache.hidden, d_activated);
+        let d_hidden = Pooled::from(self.activation.backward(&cache.hidden, d_activated));
         // hidden = expand(x)
-        let d_x = (self.expand).backward(&cache.x, &d_hidden, &mut grads.expand);
-        recycle([cache.x, cache.hidden, cache.activated, d_hidden]);
-        d_x
+        (self.expand).backward(&cache.x, &d_hidden, &mut grads.expand)
     }
 }
 

@@ -5,7 +5,9 @@
 //! `model_train.rs`.
 
 use ndarray::{Array2, Array3, Array4, ArrayRef2, ArrayRef3, ArrayView2, s};
-use tensor_ops::{Dropout, Embedding, Linear, awake, cross_entropy_rows, matmul, parameters};
+use tensor_ops::{
+    Dropout, Embedding, Linear, Pooled, awake, cross_entropy_rows, matmul, parameters,
+};
 
 use crate::ids::{check_batch, embed};
 use crate::{GptConfig, GptError, GptModel, TransformerBlock};
@@ -56,7 +58,8 @@ impl GptModel {
     /// # Errors
     /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
     pub fn forward(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
-        Ok(self.logits(&self.forward_hidden(in_idx)?))
+        let hidden = Pooled::from(self.forward_hidden(in_idx)?);
+        Ok(self.logits(&hidden))
     }
 
     /// The model without its head: token ids (batch, num_tokens) -> the normed output of the last
@@ -65,10 +68,10 @@ impl GptModel {
     /// # Errors
     /// As [`forward`](Self::forward).
     pub fn forward_hidden(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
-        let mut x = embed(in_idx, &self.tok_emb, &self.pos_emb)?;
+        let mut x = Pooled::from(embed(in_idx, &self.tok_emb, &self.pos_emb)?);
         awake(|| {
             for block in &self.trf_blocks {
-                x = block.forward(&x)?;
+                x = block.forward(&x)?.into();
             }
             Ok(self.final_norm.forward(&x))
         })
@@ -160,13 +163,14 @@ impl GptModel {
         targets: &ArrayRef2<u32>,
     ) -> Result<Vec<f32>, GptError> {
         self.check_targets(in_idx, targets)?;
-        let hidden = self.forward_hidden(in_idx)?;
+        let hidden = Pooled::from(self.forward_hidden(in_idx)?);
         let hidden = rows(&hidden); // (batch * num_tokens, emb_dim)
         let targets: Vec<u32> = targets.iter().copied().collect();
         let mut losses = Vec::with_capacity(targets.len());
         for first in (0..targets.len()).step_by(LOGIT_ROWS) {
             let last = (first + LOGIT_ROWS).min(targets.len());
             let logits = matmul(&hidden.slice(s![first..last, ..]), &self.head_weight().t());
+            let logits = Pooled::from(logits);
             losses.extend(cross_entropy_rows(&logits, &targets[first..last]));
         }
         Ok(losses)

@@ -1,9 +1,9 @@
 //! The GPT model in training: forward with dropout, backward, and both at once, where the logits
 //! are never all in memory.
 
-use ndarray::{Array2, Array3, ArrayRef2, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
+use ndarray::{Array2, Array3, ArrayRef2, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, Ix3, s};
 use tensor_ops::{
-    DropoutCache, LayerNormCache, awake, cross_entropy_train, empty, matmul, matmul_into, recycle,
+    DropoutCache, LayerNormCache, Pooled, awake, cross_entropy_train, empty, matmul, matmul_into,
 };
 use torch_rng::TorchRng;
 
@@ -20,7 +20,7 @@ pub struct GptCache {
     blocks: Vec<TransformerBlockCache>,
     final_norm: LayerNormCache,
     /// (batch, num_tokens, emb_dim): what the head was given
-    normed: Array3<f32>,
+    normed: Pooled<Ix3>,
 }
 
 impl GptModel {
@@ -52,14 +52,13 @@ impl GptModel {
             blocks.push(cache);
             x = out;
         }
-        let (normed, final_norm) = self.final_norm.forward_train(&x);
-        recycle([x]);
+        let (normed, final_norm) = self.final_norm.forward_train(&Pooled::from(x));
         Ok(GptCache {
             ids: in_idx.to_owned(),
             drop_emb,
             blocks,
             final_norm,
-            normed,
+            normed: normed.into(),
         })
     }
 
@@ -94,7 +93,7 @@ impl GptModel {
             d_logits.dim()
         );
         let d_logits = d_logits.as_standard_layout();
-        let mut d_normed = empty(cache.normed.raw_dim());
+        let mut d_normed = Pooled::from(empty(cache.normed.raw_dim()));
         // logits = normed head^T
         let d_x = rows_mut(&mut d_normed);
         self.head_backward(rows(&cache.normed), rows(&d_logits), d_x, grads);
@@ -141,7 +140,7 @@ impl GptModel {
         let cache = self.forward_hidden_train(in_idx, rng)?;
         let targets: Vec<u32> = targets.iter().copied().collect();
         let normed = rows(&cache.normed);
-        let mut d_normed = empty(cache.normed.raw_dim());
+        let mut d_normed = Pooled::from(empty(cache.normed.raw_dim()));
         let mut d_normed_rows = rows_mut(&mut d_normed);
         let n = targets.len();
         let mut total = 0.0f64;
@@ -152,10 +151,10 @@ impl GptModel {
             let logits = matmul(&x, &self.head_weight().t());
             let (loss, d_logits) =
                 cross_entropy_train(logits, &targets[first..last], share * weight);
+            let d_logits = Pooled::from(d_logits);
             total += f64::from(loss) * (last - first) as f64;
             let d_x = d_normed_rows.slice_mut(s![first..last, ..]);
             self.head_backward(x, d_logits.view(), d_x, grads);
-            recycle([d_logits]);
         }
         self.backward_hidden(cache, d_normed, grads);
         Ok((total / n as f64) as f32)
@@ -178,7 +177,7 @@ impl GptModel {
     }
 
     /// The model's backward pass below the head.
-    fn backward_hidden(&self, cache: GptCache, d_normed: Array3<f32>, grads: &mut GptModel) {
+    fn backward_hidden(&self, cache: GptCache, d_normed: Pooled<Ix3>, grads: &mut GptModel) {
         // normed = final_norm(x)
         let mut d_x = self
             .final_norm
@@ -189,14 +188,13 @@ impl GptModel {
             d_x = block.backward(cache, d_x, grads);
         }
         // x = drop(tok_emb[ids] + pos_emb[0..num_tokens])
-        let d_x = self.drop_emb.backward(cache.drop_emb, d_x);
+        let d_x = Pooled::from(self.drop_emb.backward(cache.drop_emb, d_x));
         self.tok_emb.backward(&cache.ids, &d_x, &mut grads.tok_emb);
         let positions = (..cache.ids.ncols()).into();
         let mut d_pos = grads.pos_emb.weight.slice_axis_mut(Axis(0), positions);
         for d_x in d_x.outer_iter() {
             d_pos += &d_x;
         }
-        recycle([d_x, d_normed, cache.normed]);
     }
 }
 

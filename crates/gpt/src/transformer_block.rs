@@ -5,7 +5,7 @@
 
 use attention::{MultiHeadAttention, MultiHeadAttentionCache};
 use ndarray::{Array3, ArrayRef3};
-use tensor_ops::{Dropout, DropoutCache, LayerNormCache, add_assign, parameters, recycle};
+use tensor_ops::{Dropout, DropoutCache, LayerNormCache, Pooled, add_assign, parameters};
 use torch_rng::TorchRng;
 
 use crate::{FeedForward, FeedForwardCache, GptConfig, GptError, TransformerBlock};
@@ -53,9 +53,11 @@ impl TransformerBlock {
     /// # Errors
     /// If there are more tokens than the context length, or not `emb_dim` features.
     pub fn forward(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, GptError> {
-        let mut with_att = self.att.forward(&self.norm1.forward(x))?;
+        let normed = Pooled::from(self.norm1.forward(x));
+        let mut with_att = Pooled::from(self.att.forward(&normed)?);
         add_assign(&mut with_att, x);
-        let mut out = self.ff.forward(&self.norm2.forward(&with_att));
+        let normed = Pooled::from(self.norm2.forward(&with_att));
+        let mut out = self.ff.forward(&normed);
         add_assign(&mut out, &with_att);
         Ok(out)
     }
@@ -70,13 +72,12 @@ impl TransformerBlock {
         x: Array3<f32>,
         rng: &mut TorchRng,
     ) -> Result<(Array3<f32>, TransformerBlockCache), GptError> {
-        let shortcut = x;
+        let shortcut = Pooled::from(x);
         let (x, norm1) = self.norm1.forward_train(&shortcut);
         let (x, att) = self.att.forward_train(x, rng)?;
         let (mut x, drop1) = self.drop_shortcut.forward_train(x, rng);
         add_assign(&mut x, &shortcut);
-        recycle([shortcut]);
-        let shortcut = x;
+        let shortcut = Pooled::from(x);
         let (x, norm2) = self.norm2.forward_train(&shortcut);
         // Random draws are sequential: they overlap with the products.
         let ((x, ff), mask) = rayon::join(
@@ -85,7 +86,6 @@ impl TransformerBlock {
         );
         let (mut x, drop2) = self.drop_shortcut.forward_with(x, mask);
         add_assign(&mut x, &shortcut);
-        recycle([shortcut]);
         let cache = TransformerBlockCache {
             norm1,
             att,
@@ -107,20 +107,20 @@ impl TransformerBlock {
         d_out: Array3<f32>,
         grads: &mut TransformerBlock,
     ) -> Array3<f32> {
+        let d_out = Pooled::from(d_out);
         // x = drop(ff(norm2(shortcut))) + shortcut
-        let d_branch = self.drop_shortcut.backward_of(cache.drop2, &d_out);
-        let d_x = self.ff.backward(cache.ff, &d_branch, &mut grads.ff);
-        let mut d_shortcut = self.norm2.backward(cache.norm2, &d_x, &mut grads.norm2);
+        let d_branch = Pooled::from(self.drop_shortcut.backward_of(cache.drop2, &d_out));
+        let d_x = Pooled::from(self.ff.backward(cache.ff, &d_branch, &mut grads.ff));
+        let d_shortcut = self.norm2.backward(cache.norm2, &d_x, &mut grads.norm2);
+        let mut d_shortcut = Pooled::from(d_shortcut);
         add_assign(&mut d_shortcut, &d_out);
-        recycle([d_branch, d_x, d_out]);
         // x = drop(att(norm1(shortcut))) + shortcut
-        let d_branch = self.drop_shortcut.backward_of(cache.drop1, &d_shortcut);
-        let d_normed = self.att.backward(cache.att, &d_branch, &mut grads.att);
+        let d_branch = Pooled::from(self.drop_shortcut.backward_of(cache.drop1, &d_shortcut));
+        let d_normed = Pooled::from(self.att.backward(cache.att, &d_branch, &mut grads.att));
         let mut d_x = self
             .norm1
             .backward(cache.norm1, &d_normed, &mut grads.norm1);
         add_assign(&mut d_x, &d_shortcut);
-        recycle([d_branch, d_normed, d_shortcut]);
         d_x
     }
 }

@@ -11,6 +11,7 @@ mod linear;
 mod matmul;
 mod mse;
 mod parameters;
+mod pooled;
 mod relu;
 mod rows;
 mod softmax;
@@ -33,8 +34,9 @@ pub use linear::Linear;
 pub use matmul::{matmul, matmul_batched, matmul_into, matmul_into_serial};
 pub use mse::{mse_loss, mse_loss_backward};
 pub use parameters::Parameters;
+pub use pooled::Pooled;
 pub use relu::{relu, relu_backward};
-pub use rows::{add_assign, empty, recycle};
+pub use rows::{add_assign, empty};
 pub use softmax::{
     causal_softmax_from_log_sums, causal_softmax_rows, log_softmax, softmax, softmax_backward_row,
     softmax_naive,

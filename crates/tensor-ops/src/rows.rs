@@ -58,8 +58,8 @@ pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) +
     fresh(n, rows * width, |i, block| f(i * rows, block))
 }
 
-/// As `torch.empty`, for what is written before it is read: zeros, or what is in memory that
-/// [`recycle`] gave back; NaN in debug builds.
+/// As `torch.empty`, for what is written before it is read: zeros, or what was in a
+/// [`Pooled`](crate::Pooled) before; NaN in debug builds.
 pub fn empty<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
     let shape = shape.into_shape_with_order();
     let n = shape.size();
@@ -74,14 +74,6 @@ pub fn empty<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
 /// A matrix of zeros that lives long and is read often.
 pub(crate) fn zero_weights((rows, columns): (usize, usize)) -> Array<f32, Ix2> {
     Array::from_shape_vec((rows, columns), kernels::zeros(rows * columns)).expect("as many")
-}
-
-/// Gives the memory of arrays to the next operations, while a [`KeepBuffers`](kernels::KeepBuffers)
-/// lives.
-pub fn recycle<D: Dimension, const N: usize>(arrays: [Array<f32, D>; N]) {
-    for array in arrays {
-        kernels::recycle(array.into_raw_vec_and_offset().0);
-    }
 }
 
 /// `x += y` on all threads, for arrays of one shape.
