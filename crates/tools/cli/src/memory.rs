@@ -13,6 +13,7 @@ use crate::numbers::{bytes, count};
 /// # Errors
 /// If the configuration is not valid, or it takes more memory to use the model than there is.
 pub(crate) fn check_model(config: &GptConfig, needed: &Memory) -> Result<()> {
+    config.validate()?;
     let parameters = count(config.size()?.total() as f64);
     check(needed).with_context(|| format!("a model of {parameters} parameters"))
 }

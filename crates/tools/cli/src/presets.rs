@@ -31,14 +31,22 @@ pub(crate) struct Training {
     pub(crate) eval_iters: usize,
 }
 
-const GPT2: Training = Training {
-    batch_size: 4,
-    max_steps: 1000,
-    learning_rate: 6e-4,
-    warmup_steps: 100,
-    eval_interval: 50,
-    eval_iters: 5,
-};
+/// One of GPT-2's sizes.
+const fn gpt2(names: &'static [&'static str], model: GptConfig, learning_rate: f64) -> Preset {
+    Preset {
+        names,
+        model,
+        bpe: None,
+        training: Training {
+            batch_size: 4,
+            max_steps: 1000,
+            learning_rate,
+            warmup_steps: 100,
+            eval_interval: 50,
+            eval_iters: 5,
+        },
+    }
+}
 
 /// For weights that have learned already: small steps, and few.
 pub(crate) const FINE_TUNING: Training = Training {
@@ -74,39 +82,14 @@ pub(crate) const PRESETS: [Preset; 6] = [
             eval_iters: 3,
         },
     },
-    Preset {
-        names: &["gpt2-124m", "gpt2", "gpt2-small"],
-        model: GptConfig::GPT2_124M,
-        bpe: None,
-        training: GPT2,
-    },
-    Preset {
-        names: &["gpt2-355m", "gpt2-medium"],
-        model: GptConfig::GPT2_MEDIUM,
-        bpe: None,
-        training: Training {
-            learning_rate: 3e-4,
-            ..GPT2
-        },
-    },
-    Preset {
-        names: &["gpt2-774m", "gpt2-large"],
-        model: GptConfig::GPT2_LARGE,
-        bpe: None,
-        training: Training {
-            learning_rate: 2.5e-4,
-            ..GPT2
-        },
-    },
-    Preset {
-        names: &["gpt2-1558m", "gpt2-xl"],
-        model: GptConfig::GPT2_XL,
-        bpe: None,
-        training: Training {
-            learning_rate: 2e-4,
-            ..GPT2
-        },
-    },
+    gpt2(
+        &["gpt2-124m", "gpt2", "gpt2-small"],
+        GptConfig::GPT2_124M,
+        6e-4,
+    ),
+    gpt2(&["gpt2-355m", "gpt2-medium"], GptConfig::GPT2_MEDIUM, 3e-4),
+    gpt2(&["gpt2-774m", "gpt2-large"], GptConfig::GPT2_LARGE, 2.5e-4),
+    gpt2(&["gpt2-1558m", "gpt2-xl"], GptConfig::GPT2_XL, 2e-4),
     // Chapter 5 of the book shortens the context.
     Preset {
         names: &["book-124m", "book"],

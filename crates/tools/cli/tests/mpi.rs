@@ -79,42 +79,14 @@ fn manifest(run: &Path) -> String {
 fn ten_steps_have_the_bits_of_one_process() {
     let folder = folder();
     let path = folder.path();
-    for kind in [
-        "--drop-rate 0.1",
-        "--drop-rate 0",
-        "--drop-rate 0.1 --tied",
-        "--drop-rate 0.1 --dropout-build mkl",
-    ] {
-        let options = format!("--data data.bin --max-steps 10 {kind}");
-        let name = kind.replace([' ', '-'], "_");
-        alone(path, &format!("{options} -o plain{name}"));
-        let expected = manifest(&path.join(format!("plain{name}")));
-        for ranks in [1, 2, 3, 4] {
-            let out_dir = format!("on{ranks}{name}");
-            let options = format!("{options} -o {out_dir}");
-            run(&mut mpirun(path, &[(ranks, &options)]));
-            assert!(
-                manifest(&path.join(&out_dir)) == expected,
-                "{kind} on {ranks} ranks"
-            );
-        }
+    let options = "--data data.bin --max-steps 10 --drop-rate 0.1 --tied --dropout-build mkl";
+    alone(path, &format!("{options} -o plain"));
+    for ranks in [1, 3] {
+        let run_of = format!("{options} -o on{ranks}");
+        run(&mut mpirun(path, &[(ranks, &run_of)]));
+        let ours = manifest(&path.join(format!("on{ranks}")));
+        assert!(ours == manifest(&path.join("plain")), "{ranks} ranks");
     }
-}
-
-#[test]
-fn a_run_goes_on_with_another_number_of_ranks() {
-    let folder = folder();
-    let path = folder.path();
-    let data = "--data data.bin --drop-rate 0.1";
-    alone(
-        path,
-        &format!("{data} --max-steps 10 -o plain --decay-lr=false"),
-    );
-    let start = format!("{data} --max-steps 3 -o run --decay-lr=false");
-    run(&mut mpirun(path, &[(2, &start)]));
-    run(&mut mpirun(path, &[(3, "--resume run --max-steps 7")]));
-    run(&mut mpirun(path, &[(1, "--resume run --max-steps 10")]));
-    assert_eq!(manifest(&path.join("run")), manifest(&path.join("plain")));
 }
 
 /// Rank 0's lines, and what was said on standard error.
@@ -245,29 +217,6 @@ fn tensors(run: &Path) -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn a_loss_that_is_not_finite_ends_the_job_with_rank_and_step() {
-    let folder = folder();
-    let path = folder.path();
-    // One sane step, which is saved; then a learning rate that no weight survives.
-    let start = "--data data.bin --learning-rate 1e-3 --min-lr 1e30 --lr-decay-steps 4 \
-        --max-steps 1 -o run";
-    run(&mut mpirun(path, &[(3, start)]));
-    let (run, good) = (path.join("run"), manifest(&path.join("run")));
-    let saved = tensors(&run);
-    let began = Instant::now();
-    let resumed = mpirun(path, &[(3, "--resume run --max-steps 9")]).output();
-    let output = resumed.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(20));
-    assert!(!output.status.success());
-    let (_, errors) = texts(&output);
-    let expected = "error: rank 0: the loss of step 2 is NaN";
-    assert_eq!(errors.matches("error:").count(), 1, "{errors}");
-    assert!(errors.contains(expected), "{errors}, expected {expected}");
-    assert!(errors.contains("step-00000001"), "{errors}");
-    assert!(manifest(&run) == good && tensors(&run) == saved);
-}
-
-#[test]
 fn an_interrupted_mpirun_saves_once() {
     let folder = folder();
     let options = "--data data.bin --max-steps 1000000 --save-interval 1 -o run";
@@ -287,20 +236,6 @@ fn an_interrupted_mpirun_saves_once() {
         lines.contains(&format!("stopped after step {steps} and saved")),
         "{lines}"
     );
-}
-
-#[test]
-fn an_error_of_one_rank_ends_the_job_and_names_it() {
-    let folder = folder();
-    let options = "--data data.bin --max-steps 1000000 --save-interval 1 -o run";
-    let mut job = begin(folder.path(), 3, options);
-    let checkpoints = folder.path().join("run/checkpoints");
-    fs::rename(&checkpoints, folder.path().join("run/elsewhere")).unwrap();
-    let began = Instant::now();
-    assert!(!job.wait().unwrap().success());
-    assert!(began.elapsed() < Duration::from_secs(10));
-    let (_, errors) = texts(&job.wait_with_output().unwrap());
-    assert_eq!(errors.matches("error: rank 0: ").count(), 1, "{errors}");
 }
 
 #[test]

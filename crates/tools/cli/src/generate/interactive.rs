@@ -4,9 +4,9 @@
 //! A line is added to the text as it is; an empty line lets the model go on; the end of the input ends the session.
 //! Ctrl-C ends an answer, a second one the program.
 
-use std::io::{BufRead, IsTerminal, stdin};
+use std::io::{BufRead, ErrorKind, IsTerminal, Read, stdin};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustyline::config::Behavior;
 use rustyline::error::ReadlineError;
 use rustyline::{Config, DefaultEditor};
@@ -39,6 +39,9 @@ pub(crate) fn run(mut session: Session<'_>, prompt: Option<Vec<u32>>) -> Result<
     }
 }
 
+/// The most bytes of a line.
+const MOST_LINE: u64 = 16 << 20;
+
 /// Where turns come from.
 enum Lines {
     /// With editing and a history.
@@ -68,12 +71,19 @@ impl Lines {
                 }
                 Err(ReadlineError::Eof) => Ok(None),
                 Err(ReadlineError::Interrupted) => std::process::exit(INTERRUPTED),
+                Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
+                    note("this was no UTF-8 text, and is left out");
+                    self.next(prompt)
+                }
                 Err(error) => Err(error).context("standard input"),
             },
             Self::Pipe => {
                 let mut line = String::new();
-                let read = stdin().lock().read_line(&mut line);
+                let read = stdin().lock().take(MOST_LINE).read_line(&mut line);
                 let read = read.context("standard input")?;
+                if read as u64 == MOST_LINE && !line.ends_with('\n') {
+                    bail!("standard input: a line has more than {MOST_LINE} bytes");
+                }
                 let text = line.trim_end_matches(['\r', '\n']).to_owned();
                 Ok((read > 0).then_some(text))
             }

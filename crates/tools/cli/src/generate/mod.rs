@@ -15,7 +15,7 @@ use generate::FinishReason;
 use serde::Serialize;
 
 use crate::failure::Usage;
-use crate::ids::TextSource;
+use crate::ids::{TextSource, read_text};
 use crate::interrupt::Interrupt;
 use crate::output::{print, print_json, print_text};
 use crate::vocabulary::Vocabulary;
@@ -40,56 +40,90 @@ struct Report {
     timings: TimingsReport,
 }
 
+/// Prompts that are continued at once; more of them are taken in turns.
+const AT_ONCE: usize = 32;
+
 pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
-    args.threads.apply()?;
+    let GenerateArgs { input, output, .. } = args;
+    output.threads.apply()?;
     args.check()?;
     let prompt = TextSource {
-        tokens: args.tokens.as_ref(),
-        file: args.file.as_ref(),
-        text: args.text.as_deref().or(args.prompt.as_deref()),
+        tokens: input.tokens.as_ref(),
+        file: input.file.as_ref(),
+        text: args.text.as_deref().or(input.prompt.as_deref()),
     };
     // An interactive session reads its turns from standard input.
-    let is_given = args.tokens.is_some() || args.file.is_some() || prompt.text.is_some();
-    let given = match args.interactive && !is_given {
-        true => None,
-        false => prompt.prompt()?,
+    let is_given = input.tokens.is_some() || input.file.is_some() || prompt.text.is_some();
+    let given = match (&input.prompts, input.interactive && !is_given) {
+        (Some(_), _) | (None, true) => None,
+        (None, false) => prompt.prompt()?,
     };
-    if given.is_none() && !args.interactive {
+    if given.is_none() && !input.interactive && input.prompts.is_none() {
         let message =
             "no prompt: give a text, a file with -f, ids with --tokens, pipe a text in, or use -i";
         return Err(Usage(message.to_owned()).into());
     }
     let began = Instant::now();
-    let found = args.model.find()?;
+    let found = input.model.find()?;
     let vocabulary = &found.vocabulary;
-    if !args.stop.is_empty() {
+    if !args.length.stop.is_empty() {
         vocabulary.tokenizer().context("--stop")?;
     }
     let ids = given.map(|given| vocabulary.ids(given)).transpose()?;
+    let prompts = match &input.prompts {
+        Some(path) => read_text(path, u64::MAX)?
+            .lines()
+            .map(|line| vocabulary.encode(line))
+            .collect::<Result<_>>()?,
+        None => Vec::new(),
+    };
     let model = found.load()?;
     let load_time = began.elapsed();
-    let mut session = Session::new(args, &model, vocabulary)?;
-    if args.interactive {
+    let at_once = prompts.len().clamp(1, AT_ONCE);
+    let mut session = Session::new(args, &model, vocabulary, at_once)?;
+    if input.interactive {
         session.interrupt = Interrupt::listen("")?;
         found.name.tell();
         return interactive::run(session, ids);
     }
+    if !output.json {
+        found.name.tell();
+        session.tell_seed();
+    }
+    if input.prompts.is_some() {
+        for (turn, prompts) in prompts.chunks(AT_ONCE).enumerate() {
+            let all = session.go_on_together(prompts)?;
+            if let (false, Some(first)) = (output.json, all.first()) {
+                tell(&first.timings, (turn == 0).then_some(load_time));
+            }
+            for (i, (ids, continued)) in prompts.iter().zip(all).enumerate() {
+                if output.json {
+                    print_json(&Report::new(continued, session.seed(), load_time))?;
+                    continue;
+                }
+                if turn + i > 0 {
+                    print(BETWEEN_SAMPLES)?;
+                }
+                if !output.no_display_prompt {
+                    print_text(&shown(ids, vocabulary))?;
+                }
+                print_text(&(continued.text + "\n"))?;
+            }
+        }
+        return Ok(());
+    }
     let ids = ids.unwrap_or_default();
-    for sample in 0..args.num_samples {
+    for sample in 0..args.length.num_samples {
         session.begin(&ids)?;
-        if args.json {
+        if output.json {
             let continued = session.go_on(&mut |_| Ok(()))?;
             print_json(&Report::new(continued, session.seed(), load_time))?;
             continue;
         }
-        match sample {
-            0 => {
-                found.name.tell();
-                session.tell_seed();
-            }
-            _ => print(BETWEEN_SAMPLES)?,
+        if sample > 0 {
+            print(BETWEEN_SAMPLES)?;
         }
-        if !args.no_display_prompt {
+        if !output.no_display_prompt {
             print_text(&shown(&ids, vocabulary))?;
         }
         let continued = session.go_on(&mut print_text)?;
@@ -117,10 +151,6 @@ impl Report {
 
 /// The prompt as text; as ids they stand apart from those that follow.
 fn shown(ids: &[u32], vocabulary: &Vocabulary) -> String {
-    let apart = if vocabulary.tokenizer().is_ok() {
-        ""
-    } else {
-        " "
-    };
-    vocabulary.text_of(ids) + apart
+    let are_shown = vocabulary.tokenizer().is_err() && !ids.is_empty();
+    vocabulary.text_of(ids) + if are_shown { " " } else { "" }
 }

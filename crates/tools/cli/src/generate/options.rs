@@ -10,7 +10,8 @@ use torch_rng::Build;
 use crate::failure::Usage;
 use crate::ids::TokenList;
 use crate::model::ModelArgs;
-use crate::numbers::at_least_1;
+use crate::numbers::{at_least_1, seed};
+use crate::output::note;
 use crate::threads::ThreadArgs;
 use crate::vocabulary::Vocabulary;
 
@@ -20,130 +21,134 @@ Examples:
   gpt generate \"Every effort moves you\"                     the newest run in runs/
   gpt generate -m gpt2 -f story.txt -n 200 --temp 0.7       a folder that transformers wrote
   echo \"Once upon a time\" | gpt generate --top-p 0.9        a prompt from a pipe
+  gpt generate \"\"                                           a text from nothing
+  gpt generate --prompts lines.txt --json                   each line of a file continued, all at once
   gpt generate -m gpt2 --beams 4 \"The ferry\"                beam search
   gpt generate -i                                           turn by turn";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct GenerateArgs {
-    /// The text to continue; - or nothing with a pipe reads standard input
+    /// The text to continue; an empty one begins with nothing; - or nothing with a pipe reads standard input
     pub(crate) text: Option<String>,
-
     #[command(flatten, next_help_heading = "Input")]
+    pub(crate) input: InputArgs,
+    #[command(flatten, next_help_heading = "Length")]
+    pub(crate) length: LengthArgs,
+    #[command(flatten, next_help_heading = "Sampling")]
+    pub(crate) sampling: SamplingArgs,
+    #[command(flatten, next_help_heading = "Output")]
+    pub(crate) output: OutputArgs,
+}
+
+// No doc comments on these: they would take the place of the subcommand's own.
+#[derive(Args, Debug)]
+pub(crate) struct InputArgs {
+    #[command(flatten)]
     pub(crate) model: ModelArgs,
     /// As the argument
-    #[arg(short = 'p', long, value_name = "TEXT", conflicts_with_all = ["text", "file", "tokens"], help_heading = "Input")]
+    #[arg(short = 'p', long, value_name = "TEXT", conflicts_with_all = ["text", "file", "tokens"])]
     pub(crate) prompt: Option<String>,
     /// Read the prompt from a file
-    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"], help_heading = "Input")]
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
     pub(crate) file: Option<PathBuf>,
+    /// Continue each line of a file, many at once; each text is what its line alone would have given
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "prompt", "file", "tokens", "interactive", "beams", "num_samples"])]
+    pub(crate) prompts: Option<PathBuf>,
     /// Ids in place of a text
-    #[arg(
-        long,
-        value_name = "1,2,3",
-        conflicts_with = "text",
-        help_heading = "Input"
-    )]
+    #[arg(long, value_name = "1,2,3", conflicts_with = "text")]
     pub(crate) tokens: Option<TokenList>,
     /// Go on turn by turn: each line is added to the text, an empty line just goes on
-    #[arg(short = 'i', long, conflicts_with_all = ["json", "beams"], help_heading = "Input")]
+    #[arg(short = 'i', long, conflicts_with_all = ["json", "beams"])]
     pub(crate) interactive: bool,
+}
 
+#[derive(Args, Debug)]
+pub(crate) struct LengthArgs {
     /// The most tokens to write
     #[arg(
         short = 'n',
         long,
         value_name = "N",
         visible_alias = "n-predict",
-        default_value_t = 100,
-        help_heading = "Length"
+        default_value_t = 100
     )]
     pub(crate) max_new_tokens: usize,
     /// Write so many texts, each from the prompt
-    #[arg(long, value_name = "N", value_parser = at_least_1, default_value = "1", conflicts_with_all = ["beams", "interactive"], help_heading = "Length")]
+    #[arg(long, value_name = "N", value_parser = at_least_1, default_value = "1", conflicts_with_all = ["beams", "interactive"])]
     pub(crate) num_samples: usize,
     /// End before this text (may be given several times)
-    #[arg(long, value_name = "TEXT", help_heading = "Length")]
+    #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
     /// Go on after the token that ends a text
-    #[arg(long, help_heading = "Length")]
+    #[arg(long)]
     pub(crate) ignore_eos: bool,
     /// The most tokens the model may see [default: its context length]
-    #[arg(
-        short = 'c',
-        long,
-        value_name = "N",
-        visible_alias = "ctx-size",
-        help_heading = "Length"
-    )]
+    #[arg(short = 'c', long, value_name = "N", visible_alias = "ctx-size")]
     pub(crate) context_size: Option<usize>,
     /// When the context is full: crop it from the front, as the book does, or stop [default: crop, but refuse a longer prompt]
-    #[arg(long, value_enum, value_name = "HOW", help_heading = "Length")]
+    #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) past_context: Option<WhenFull>,
+}
 
-    /// Below 1 bolder choices are rarer, 0 always takes the likeliest token [default: 0.8]
-    #[arg(
-        long,
-        value_name = "X",
-        visible_alias = "temp",
-        help_heading = "Sampling"
-    )]
-    pub(crate) temperature: Option<f32>,
-    /// Draw among the N likeliest tokens [default: 40 if no other option of these is given]
-    #[arg(long, value_name = "N", value_parser = at_least_1, help_heading = "Sampling")]
-    pub(crate) top_k: Option<usize>,
+#[derive(Args, Debug)]
+pub(crate) struct SamplingArgs {
+    /// Below 1 bolder choices are rarer, 0 always takes the likeliest token
+    #[arg(long, value_name = "X", visible_alias = "temp", default_value_t = TEMPERATURE)]
+    temperature: f32,
+    /// Draw among the N likeliest tokens; 0: among all [default: 40, or 0 if --temp, --top-p or --min-p is not at its default]
+    #[arg(long, value_name = "N")]
+    top_k: Option<usize>,
     /// Draw among the likeliest tokens that together have this probability
-    #[arg(long, value_name = "P", help_heading = "Sampling")]
-    pub(crate) top_p: Option<f32>,
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    top_p: f32,
     /// Draw among tokens at least this likely, relative to the likeliest
-    #[arg(long, value_name = "P", help_heading = "Sampling")]
-    pub(crate) min_p: Option<f32>,
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    min_p: f32,
     /// Make tokens that have been there less likely: over 1
     #[arg(
         long,
         value_name = "X",
         default_value_t = 1.0,
-        visible_alias = "repetition-penalty",
-        help_heading = "Sampling"
+        visible_alias = "repetition-penalty"
     )]
-    pub(crate) repeat_penalty: f32,
-    /// Where the random numbers start [default: a new seed each time, which is told]
-    #[arg(short = 's', long, value_name = "N", help_heading = "Sampling")]
+    repeat_penalty: f32,
+    /// Where the random numbers start; below 0 as PyTorch counts [default: a new seed each time, which is told]
+    #[arg(short = 's', long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
     /// The PyTorch build whose multinomial is drawn: portable or mkl
     #[arg(
         long,
         value_name = "BUILD",
         default_value_t,
-        visible_alias = "dropout-build",
-        help_heading = "Sampling"
+        visible_alias = "dropout-build"
     )]
     pub(crate) build: Build,
-    /// Follow N continuations at once and take the likeliest (beam search)
-    #[arg(long, value_name = "N", value_parser = at_least_1, visible_alias = "num-beams", conflicts_with_all = ["temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed"], help_heading = "Sampling")]
+    /// Follow N continuations at once and take the likeliest (beam search, which draws nothing)
+    #[arg(long, value_name = "N", value_parser = at_least_1, visible_alias = "num-beams")]
     pub(crate) beams: Option<usize>,
     /// Of beam search: over 0 favours longer texts
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 1.0,
-        requires = "beams",
-        help_heading = "Sampling"
-    )]
-    pub(crate) length_penalty: f32,
+    #[arg(long, value_name = "X", default_value_t = 1.0, requires = "beams")]
+    length_penalty: f32,
+}
 
+#[derive(Args, Debug)]
+pub(crate) struct OutputArgs {
     /// Print one JSON object for each text when it is done: tokens, text, timings
-    #[arg(long, help_heading = "Output")]
+    #[arg(long)]
     pub(crate) json: bool,
     /// Print the continuation alone
-    #[arg(long, help_heading = "Output")]
+    #[arg(long)]
     pub(crate) no_display_prompt: bool,
     /// How exactly weights are kept: f32, f16, bf16, int8 or int4
-    #[arg(long, value_name = "P", default_value_t, help_heading = "Output")]
+    #[arg(long, value_name = "P", default_value_t)]
     pub(crate) precision: Precision,
-    #[command(flatten, next_help_heading = "Output")]
+    #[command(flatten)]
     pub(crate) threads: ThreadArgs,
 }
+
+const TEMPERATURE: f32 = 0.8;
+const TOP_K: usize = 40;
 
 /// What happens when the context is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -157,52 +162,71 @@ pub(crate) enum WhenFull {
 impl GenerateArgs {
     /// What can be refused before a model is loaded.
     pub(crate) fn check(&self) -> Result<()> {
-        let vocab_size = usize::MAX; // the session checks `top_k` and `beams` against the model's
-        let mut checked = self.sampling(vocab_size).check();
+        let vocab_size = usize::MAX; // the session checks `beams` against the model's
+        let mut checked = self.sampling.of(vocab_size).check();
         if let Some(beams) = self.beams(Vec::new()) {
             checked = checked.and_then(|()| beams.check(vocab_size));
         }
         if let Err(error) = checked {
             return Err(Usage(error.to_string()).into());
         }
-        if self.stop.iter().any(String::is_empty) {
+        if self.length.stop.iter().any(String::is_empty) {
             return Err(Usage("--stop must be a text, got an empty one".to_owned()).into());
         }
         Ok(())
     }
 
-    /// How tokens are chosen.
-    pub(crate) fn sampling(&self, vocab_size: usize) -> Sampling {
-        let alone = self.temperature.is_none() && self.top_p.is_none() && self.min_p.is_none();
-        Sampling {
-            temperature: self.temperature.unwrap_or(0.8),
-            top_k: self.top_k.or(alone.then_some(40.min(vocab_size))),
-            top_p: self.top_p.unwrap_or(1.0),
-            min_p: self.min_p.unwrap_or(0.0),
-            repetition_penalty: self.repeat_penalty,
-        }
-    }
-
     /// How several continuations are followed, if they are, each until one of `stop_ids`.
     pub(crate) fn beams(&self, stop_ids: Vec<u32>) -> Option<BeamConfig> {
-        self.beams.map(|num_beams| BeamConfig {
+        self.sampling.beams.map(|num_beams| BeamConfig {
             num_beams,
-            max_new_tokens: self.max_new_tokens,
-            length_penalty: self.length_penalty,
+            max_new_tokens: self.length.max_new_tokens,
+            length_penalty: self.sampling.length_penalty,
             stop_ids,
         })
     }
 
-    /// Whether no random number is drawn.
-    pub(crate) fn is_greedy(&self) -> bool {
-        self.temperature == Some(0.0) || self.beams.is_some()
-    }
-
     /// Tokens that end the text.
     pub(crate) fn stop_ids(&self, vocabulary: &Vocabulary) -> Vec<u32> {
-        match self.ignore_eos {
+        match self.length.ignore_eos {
             true => Vec::new(),
             false => vocabulary.end_of_text.clone(),
         }
+    }
+}
+
+impl SamplingArgs {
+    /// How tokens are chosen among so many.
+    pub(crate) fn of(&self, vocab_size: usize) -> Sampling {
+        let narrows = self.temperature != TEMPERATURE || self.top_p != 1.0 || self.min_p != 0.0;
+        let top_k = self.top_k.unwrap_or(if narrows { 0 } else { TOP_K });
+        Sampling {
+            temperature: self.temperature,
+            top_k: (top_k > 0).then_some(top_k.min(vocab_size)),
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repeat_penalty,
+        }
+    }
+
+    /// Says what was asked for and can't be: more candidates than tokens, draws in beam search.
+    pub(crate) fn tell_unused(&self, vocab_size: usize) {
+        if let Some(top_k) = self.top_k.filter(|&top_k| top_k > vocab_size) {
+            note(&format!("--top-k {top_k}: there are {vocab_size} tokens"));
+        }
+        let plain = Sampling {
+            temperature: TEMPERATURE,
+            top_k: Some(TOP_K.min(vocab_size)),
+            ..Sampling::GREEDY
+        };
+        let draws = self.seed.is_some() || self.of(vocab_size) != plain;
+        if self.beams.is_some() && draws {
+            note("beam search draws nothing: seed and sampling options have no effect");
+        }
+    }
+
+    /// Whether no random number is drawn.
+    pub(crate) fn is_greedy(&self) -> bool {
+        self.temperature == 0.0 || self.beams.is_some()
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use generate::{
     BeamConfig, Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext, Precision,
-    Timings, TokenStream, beam_search,
+    Sampling, Timings, TokenStream, beam_search,
 };
 use gpt::GptModel;
 use torch_rng::TorchRng;
@@ -39,7 +39,7 @@ pub(crate) struct Continued {
 }
 
 impl<'m> Session<'m> {
-    /// No text yet.
+    /// No text yet; memory is made sure of for so many `texts_at_once`.
     ///
     /// # Errors
     /// If the options don't suit the model.
@@ -47,26 +47,28 @@ impl<'m> Session<'m> {
         args: &'m GenerateArgs,
         model: &'m GptModel,
         vocabulary: &'m Vocabulary,
+        texts_at_once: usize,
     ) -> Result<Self> {
         let config = DecoderConfig {
-            precision: args.precision,
-            context_size: args.context_size,
-            past_context: match args.past_context {
+            precision: args.output.precision,
+            context_size: args.length.context_size,
+            past_context: match args.length.past_context {
                 Some(WhenFull::Stop) => PastContext::Stop,
                 Some(WhenFull::Crop) | None => PastContext::Crop,
             },
         };
         let vocab_size = model.config().vocab_size;
         // Before anything is shown.
-        args.sampling(vocab_size).check()?;
         if let Some(beams) = args.beams(args.stop_ids(vocabulary)) {
             beams.check(vocab_size)?;
         }
-        let tokens = args.context_size.unwrap_or(model.config().context_length);
+        args.sampling.tell_unused(vocab_size);
+        let context_length = model.config().context_length;
+        let tokens = args.length.context_size.unwrap_or(context_length);
         let needed = model.config().decoding_memory(
-            bits(args.precision),
-            args.beams.unwrap_or(1),
-            tokens.min(model.config().context_length),
+            bits(args.output.precision),
+            args.sampling.beams.unwrap_or(texts_at_once),
+            tokens.min(context_length),
         );
         check(&needed?)?;
         Ok(Self {
@@ -94,19 +96,35 @@ impl<'m> Session<'m> {
     /// Begins a text, in place of one that was there.
     ///
     /// # Errors
-    /// If the prompt has no token, or more than the context holds.
+    /// As [`begin_all`](Self::begin_all).
     pub(crate) fn begin(&mut self, ids: &[u32]) -> Result<()> {
+        self.begin_all(&[ids.to_vec()])
+    }
+
+    /// Begins several texts at once; one without a token begins behind the token that ends a text.
+    ///
+    /// # Errors
+    /// If there is no such token, or a prompt has more tokens than the context holds.
+    pub(crate) fn begin_all(&mut self, prompts: &[Vec<u32>]) -> Result<()> {
         let room = self.decoder.context_size();
-        if ids.is_empty() {
-            bail!("the prompt is empty: expected at least one token");
+        let end = self.vocabulary.end_of_text.get(..1);
+        let mut whole = Vec::with_capacity(prompts.len());
+        for ids in prompts {
+            if ids.len() > room && self.args.length.past_context != Some(WhenFull::Crop) {
+                bail!(
+                    "the prompt has {} tokens, but the context has room for {room}; with --past-context crop the model sees its end",
+                    ids.len()
+                );
+            }
+            match end {
+                Some(end) if ids.is_empty() => whole.push(end),
+                None if ids.is_empty() => bail!(
+                    "the prompt is empty: expected at least one token, as this model has none between two texts to begin behind"
+                ),
+                _ => whole.push(&ids[..]),
+            }
         }
-        if ids.len() > room && self.args.past_context != Some(WhenFull::Crop) {
-            bail!(
-                "the prompt has {} tokens, but the context has room for {room}; with --past-context crop the model sees its end",
-                ids.len()
-            );
-        }
-        Ok(self.decoder.start(&[ids])?)
+        Ok(self.decoder.start(&whole)?)
     }
 
     /// Makes the generator, whose seed would else be told in the middle of the text.
@@ -116,7 +134,10 @@ impl<'m> Session<'m> {
 
     /// What the tokens were drawn with; none if none was drawn.
     pub(crate) fn seed(&self) -> Option<u64> {
-        let drawn = self.rng.as_ref().filter(|_| !self.args.is_greedy());
+        let drawn = self
+            .rng
+            .as_ref()
+            .filter(|_| !self.args.sampling.is_greedy());
         drawn.map(|(seed, _)| *seed)
     }
 
@@ -135,16 +156,84 @@ impl<'m> Session<'m> {
         }
     }
 
+    fn sampling(&self) -> Sampling {
+        let vocab_size = self.decoder.model().config().vocab_size;
+        self.args.sampling.of(vocab_size)
+    }
+
+    /// Continues several texts at once, each as it would be continued alone.
+    ///
+    /// # Errors
+    /// As [`begin_all`](Self::begin_all), or if the logits are no numbers.
+    pub(crate) fn go_on_together(&mut self, prompts: &[Vec<u32>]) -> Result<Vec<Continued>> {
+        self.begin_all(prompts)?;
+        let (sampling, stop_ids) = (self.sampling(), self.args.stop_ids(self.vocabulary));
+        let rng = &self.rng.get_or_insert_with(|| rng(self.args)).1;
+        let mut texts = Vec::with_capacity(prompts.len());
+        for _ in prompts {
+            let pieces = Pieces::new(self.vocabulary, &self.args.length.stop)?;
+            texts.push((pieces, rng.clone(), Vec::new(), None));
+        }
+        let mut timings = Timings {
+            prompt_tokens: prompts.iter().map(Vec::len).sum(),
+            ..Timings::default()
+        };
+        for step in 0..self.args.length.max_new_tokens {
+            let began = Instant::now();
+            self.decoder.advance()?;
+            for (row, (pieces, rng, tokens, finish)) in texts.iter_mut().enumerate() {
+                if finish.is_some() {
+                    continue;
+                }
+                let history = self.decoder.tokens(row);
+                let token = sampling.choose(&self.decoder.logits(row), history, rng)?;
+                if stop_ids.contains(&token) {
+                    *finish = Some(FinishReason::StopToken(token));
+                    continue;
+                }
+                tokens.push(token);
+                pieces.push(token);
+                let stops = self.args.length.past_context == Some(WhenFull::Stop);
+                match pieces.stopped_at() {
+                    Some(stop) => *finish = Some(FinishReason::StopString(stop.to_owned())),
+                    None if stops && self.decoder.room(row) == 0 => {
+                        *finish = Some(FinishReason::ContextFull);
+                    }
+                    None => self.decoder.push(row, &[token])?,
+                }
+            }
+            match step {
+                0 => timings.prompt_time = began.elapsed(),
+                _ => timings.decode_time += began.elapsed(),
+            }
+            if texts.iter().all(|(.., finish)| finish.is_some()) {
+                break;
+            }
+        }
+        let new: usize = texts.iter().map(|(_, _, tokens, _)| tokens.len()).sum();
+        timings.decoded_tokens = new.saturating_sub(texts.len());
+        let continued = texts.into_iter().map(|(mut pieces, _, tokens, finish)| {
+            pieces.finish();
+            Continued {
+                tokens,
+                text: pieces.text,
+                finish: finish.unwrap_or(FinishReason::MaxNewTokens),
+                timings,
+            }
+        });
+        Ok(continued.collect())
+    }
+
     /// Draws token after token.
     fn draw(&mut self, show: &mut dyn FnMut(&str) -> io::Result<()>) -> Result<Continued> {
         let options = GenerateOptions {
-            sampling: self.args.sampling(self.decoder.model().config().vocab_size),
-            max_new_tokens: self.args.max_new_tokens,
+            sampling: self.sampling(),
+            max_new_tokens: self.args.length.max_new_tokens,
             stop_ids: self.args.stop_ids(self.vocabulary),
         };
         let (_, rng) = self.rng.get_or_insert_with(|| rng(self.args));
         let mut stream = TokenStream::new(&mut self.decoder, options, rng)?;
-        let mut pieces = Pieces::new(self.vocabulary, &self.args.stop)?;
+        let mut pieces = Pieces::new(self.vocabulary, &self.args.length.stop)?;
         let mut tokens = Vec::new();
         for token in &mut stream {
             let token = token?;
@@ -181,7 +270,7 @@ impl<'m> Session<'m> {
             Some(best) => (best.tokens, best.finish),
             None => (Vec::new(), FinishReason::MaxNewTokens),
         };
-        let mut pieces = Pieces::new(self.vocabulary, &self.args.stop)?;
+        let mut pieces = Pieces::new(self.vocabulary, &self.args.length.stop)?;
         for at in 0..tokens.len() {
             pieces.push(tokens[at]);
             if let Some(stop) = pieces.stopped_at() {
@@ -212,13 +301,16 @@ fn bits(precision: Precision) -> Option<usize> {
 
 /// The generator that draws tokens, and its seed: the one asked for, or one that is told.
 fn rng(args: &GenerateArgs) -> (u64, TorchRng) {
-    let seed = args.seed.unwrap_or_else(|| {
+    let seed = args.sampling.seed.unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let seed = u64::from(now.unwrap_or(Duration::ZERO).subsec_nanos());
-        if !args.is_greedy() && !args.json {
+        if !args.sampling.is_greedy() && !args.output.json {
             note(&format!("seed {seed}"));
         }
         seed
     });
-    (seed, TorchRng::manual_seed(seed).with_build(args.build))
+    (
+        seed,
+        TorchRng::manual_seed(seed).with_build(args.sampling.build),
+    )
 }

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
-use options::{Free, TrainOptions};
+use options::TrainOptions;
 use table::Table;
 
 use crate::ranks::World;
@@ -116,15 +116,8 @@ fn started(
 
 /// The options that must be the same on all ranks; paths may differ, what is read there may not.
 fn facts(options: &TrainOptions) -> Result<Vec<(String, String)>> {
-    let same = TrainOptions {
-        data: None,
-        init_from: None,
-        free: Free {
-            threads: None,
-            ..options.free.clone()
-        },
-        ..options.clone()
-    };
+    let mut same = options.clone();
+    (same.data.data, same.model.init_from, same.free.threads) = (None, None, None);
     let same = same.to_json()?.into_iter();
     Ok(same
         .map(|(key, value)| (format!("--{}", key.replace('_', "-")), value.to_string()))

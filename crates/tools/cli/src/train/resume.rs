@@ -21,7 +21,7 @@ pub(crate) fn folder(
     resume: Option<&Option<PathBuf>>,
     said: &TrainOptions,
 ) -> Result<Option<PathBuf>> {
-    let by_name = said.init_from.as_deref() == Some(Path::new("resume")); // nanoGPT's habit
+    let by_name = said.model.init_from.as_deref() == Some(Path::new("resume")); // nanoGPT's habit
     match (resume, &said.out_dir) {
         (Some(Some(folder)), Some(out_dir)) if !is_run_at(folder, out_dir)? => {
             let (folder, out_dir) = (folder.display(), out_dir.display());
@@ -94,6 +94,7 @@ pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> 
         // It was stopped before its first checkpoint: it begins again, to the same bits.
         None => before
             .options(None)?
+            .model
             .init_from
             .as_deref()
             .map(base)
@@ -102,10 +103,10 @@ pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> 
     let model = base.as_ref().map(|base| &base.model);
     let now = said.clone().over(before.clone()).options(model)?;
     let before = before.options(model)?;
-    if let Some(from) = &now.init_from
-        && now.init_from != before.init_from
+    if let Some(from) = &now.model.init_from
+        && now.model.init_from != before.model.init_from
         && from != Path::new("resume")
-        && kept_path(from).ok() != before.init_from
+        && kept_path(from).ok() != before.model.init_from
     {
         let problem = format!(
             "--resume {name} --init-from {}: a resumed run has its own weights, expected one of the two",
@@ -113,10 +114,8 @@ pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> 
         );
         return Err(Usage(problem).into());
     }
-    let now = TrainOptions {
-        init_from: before.init_from.clone(),
-        ..kept(now)?
-    };
+    let mut now = kept(now)?;
+    now.model.init_from = before.model.init_from.clone();
     refuse_changes(path, before, &now)?;
     let settings = settle(now, base)?;
     let Some(checkpoint) = checkpoint else {

@@ -5,10 +5,11 @@ use gpt::{GptConfig, Memory};
 use train::{AdamWConfig, SampleConfig, Schedule, TrainConfig};
 
 use super::data::{self, Data, Loaders, Source, Windows};
-use super::options::{TrainOptions, of_model};
+use super::options::{TrainOptions, TrainingOptions, of_model};
 use super::tokenizer::{TokenizerChoice, bpe_at_most};
 use crate::failure::Usage;
 use crate::memory::{check, check_model};
+use crate::presets::Training;
 use crate::vocabulary::{Vocabulary, is_gpt2_size};
 
 /// Tokens between the windows of the story that comes with the program.
@@ -39,7 +40,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) fn tokens_per_step(&self) -> u64 {
-        let tokens_per_batch = (self.options.batch_size * self.loaders.max_length) as u64;
+        let tokens_per_batch = (self.options.training.batch_size * self.loaders.max_length) as u64;
         self.training.accumulation.saturating_mul(tokens_per_batch)
     }
 
@@ -62,12 +63,12 @@ impl Settings {
 pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Settings> {
     let start = base
         .as_ref()
-        .map_or(options.preset().model, |base| base.model);
-    let mut model = options.model(start);
+        .map_or(options.model.preset().model, |base| base.model);
+    let mut model = options.model.over(start);
     if let Some(base) = &base {
         refuse_other_weights(&model, &base.model)?;
     }
-    if let Some(length) = options.max_length
+    if let Some(length) = options.data.max_length
         && length > model.context_length
     {
         let most = model.context_length;
@@ -77,42 +78,42 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
     }
     // Before the data is encoded, and after it is known how many tokens there are.
     check_model(&model, &model.training_memory(1, 1)?)?;
-    let source = Source::read(options.data.as_deref(), options.train_ratio)?;
+    let source = Source::read(options.data.data.as_deref(), options.data.train_ratio)?;
     let prompt = prompt(&options);
     let vocabulary = match base {
-        Some(base) if options.tokenizer.is_none() || base.vocabulary.tokenizer().is_ok() => {
+        Some(base) if options.model.tokenizer.is_none() || base.vocabulary.tokenizer().is_ok() => {
             base.vocabulary
         }
         _ => choose(&mut options, &source)?,
     };
-    if options.vocab_size.is_none() {
+    if options.model.vocab_size.is_none() {
         let tokenizer = vocabulary.tokenizer();
         let tokenizer = tokenizer.context("without --vocab-size N the tokenizer is needed")?;
         model.vocab_size = tokenizer.vocab_size();
         check_model(&model, &model.training_memory(1, 1)?)?;
     }
-    options.vocab_size = Some(model.vocab_size);
+    options.model.vocab_size = Some(model.vocab_size);
     let data = source.encode(&vocabulary, model.vocab_size)?;
 
     // The story is so short that windows which begin anywhere teach much more; options of older runs name `max_length` and keep their windows.
-    if options.data.is_none() && options.max_length.is_none() {
+    if options.data.data.is_none() && options.data.max_length.is_none() {
         let stride = STORY_STRIDE.min(model.context_length);
-        options.stride.get_or_insert(stride);
+        options.data.stride.get_or_insert(stride);
     }
     let windows = Windows {
-        context_length: match options.init_from {
+        context_length: match options.model.init_from {
             Some(_) => model.context_length.min(FINE_TUNING_WINDOW),
             None => model.context_length,
         },
-        max_length: options.max_length,
-        stride: options.stride,
-        batch_size: options.batch_size,
+        max_length: options.data.max_length,
+        stride: options.data.stride,
+        batch_size: options.training.batch_size,
     };
     let loaders = data::loaders(&data, windows)?;
-    options.max_length = Some(loaders.max_length);
+    options.data.max_length = Some(loaders.max_length);
     let windows = loaders.train.dataset().len();
     let need = model
-        .training_memory(options.batch_size, loaders.max_length)?
+        .training_memory(options.training.batch_size, loaders.max_length)?
         // Of an epoch, and a copy that is shuffled.
         .with(
             "the order of the windows",
@@ -120,19 +121,16 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         )?;
     check(&need)?;
 
-    if let Some(epochs) = options.epochs.take() {
+    if let Some(epochs) = options.training.epochs.take() {
         let batches = epochs.saturating_mul(loaders.train.len());
-        options.free.max_steps = batches.div_ceil(options.gradient_accumulation_steps);
+        options.free.max_steps = batches.div_ceil(options.training.gradient_accumulation_steps);
     }
-    let schedule = schedule(&mut options)?;
-    let evaluation = options.eval_interval;
-    let free = &mut options.free;
-    let sample_interval = *free
-        .sample_interval
-        .get_or_insert(evaluation.saturating_mul(2));
-    let save_interval = *free
-        .save_interval
-        .get_or_insert(evaluation.saturating_mul(4));
+    let recipe = options.model.recipe();
+    let schedule = schedule(&mut options.training, recipe, options.free.max_steps)?;
+    let (said, free) = (&options.training, &mut options.free);
+    let rarer = |times| said.eval_interval.saturating_mul(times);
+    let sample_interval = *free.sample_interval.get_or_insert(rarer(2));
+    let save_interval = *free.save_interval.get_or_insert(rarer(4));
     let prompt = match vocabulary.tokenizer() {
         Ok(tokenizer) => tokenizer.encode(free.prompt.get_or_insert(prompt))?,
         Err(_) => vec![0], // there is no text to begin with
@@ -140,18 +138,18 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
     let training = TrainConfig {
         max_steps: free.max_steps as u64,
         optimizer: AdamWConfig {
-            lr: options.learning_rate,
-            betas: (options.beta1, options.beta2),
-            weight_decay: options.weight_decay,
+            lr: said.learning_rate,
+            betas: (said.beta1, said.beta2),
+            weight_decay: said.weight_decay,
             ..AdamWConfig::default()
         },
         schedule,
-        max_grad_norm: (options.grad_clip > 0.0).then_some(options.grad_clip),
-        accumulation: options.gradient_accumulation_steps as u64,
+        max_grad_norm: (said.grad_clip > 0.0).then_some(said.grad_clip),
+        accumulation: said.gradient_accumulation_steps as u64,
         whole_epochs: false,
-        eval_every: Some(options.eval_interval as u64),
+        eval_every: Some(said.eval_interval as u64),
         eval_first: 1,
-        eval_batches: options.eval_iters,
+        eval_batches: said.eval_iters,
         sample: (free.sample_tokens > 0 && !prompt.is_empty()).then_some(SampleConfig {
             prompt,
             max_new_tokens: free.sample_tokens,
@@ -176,7 +174,7 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
 
 /// What samples of text begin with where nothing is said.
 fn prompt(options: &TrainOptions) -> String {
-    match options.data {
+    match options.data.data {
         None => "Marta looked at the river", // of the story that comes with the program
         Some(_) => "Every effort moves you",
     }
@@ -186,9 +184,9 @@ fn prompt(options: &TrainOptions) -> String {
 /// The tokenizer of a new model; the choice is kept among the options.
 fn choose(options: &mut TrainOptions, source: &Source) -> Result<Vocabulary> {
     let choice = match (
-        &options.tokenizer,
+        &options.model.tokenizer,
         source.folder_of_ids(),
-        options.vocab_size,
+        options.model.vocab_size,
     ) {
         (Some(choice), ..) => choice.clone(),
         (None, Some(folder), size) => {
@@ -196,17 +194,20 @@ fn choose(options: &mut TrainOptions, source: &Source) -> Result<Vocabulary> {
             return Ok(Vocabulary::of_folder(folder, size));
         }
         (None, None, Some(size)) if is_gpt2_size(size) => TokenizerChoice::Gpt2,
-        (None, None, _) => match (options.preset().bpe, source.text()) {
+        (None, None, _) => match (options.model.preset().bpe, source.text()) {
             (Some(most), Some(text)) => bpe_at_most(text, most)?,
             _ => TokenizerChoice::Gpt2,
         },
     };
     let vocabulary = choice.make(source.text())?;
-    let (size, least) = (options.vocab_size, vocabulary.tokenizer()?.vocab_size());
+    let (size, least) = (
+        options.model.vocab_size,
+        vocabulary.tokenizer()?.vocab_size(),
+    );
     if let Some(size) = size.filter(|&size| size < least) {
         bail!("--vocab-size {size}: the tokenizer {choice} has {least} tokens");
     }
-    options.tokenizer = Some(choice);
+    options.model.tokenizer = Some(choice);
     Ok(vocabulary)
 }
 
@@ -230,10 +231,10 @@ fn refuse_other_weights(asked: &GptConfig, base: &GptConfig) -> Result<()> {
 ///
 /// # Errors
 /// If the decay would end within the warmup.
-fn schedule(options: &mut TrainOptions) -> Result<Schedule> {
+fn schedule(options: &mut TrainingOptions, recipe: Training, max_steps: usize) -> Result<Schedule> {
     let (peak, decays) = (options.learning_rate, options.decay_lr);
-    let end = options.lr_decay_steps.unwrap_or(options.free.max_steps);
-    let most = options.recipe().warmup_steps;
+    let end = options.lr_decay_steps.unwrap_or(max_steps);
+    let most = recipe.warmup_steps;
     if !decays && options.warmup_steps.unwrap_or(most) == 0 {
         options.warmup_steps = Some(0);
         return Ok(Schedule::Constant);

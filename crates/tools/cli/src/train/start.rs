@@ -46,18 +46,16 @@ impl Started {
 ///
 /// `options` are what was `said`, before it was known which model they are for.
 pub(crate) fn start(said: &Table, options: &TrainOptions, saves: bool) -> Result<Started> {
-    let init_from = match options.init_from.as_deref() {
+    let init_from = match options.model.init_from.as_deref() {
         None => None,
         Some(path) if path == Path::new(SCRATCH) => None,
         Some(path) => Some(kept_path(&weights_to_start_from(path)?)?),
     };
     let base = init_from.as_deref().map(base).transpose()?;
     let options = said.options(base.as_ref().map(|base| &base.model))?;
-    let options = TrainOptions {
-        init_from,
-        ..kept(options)?
-    };
-    if let (Some(base), Some(choice)) = (&base, &options.tokenizer)
+    let mut options = kept(options)?;
+    options.model.init_from = init_from;
+    if let (Some(base), Some(choice)) = (&base, &options.model.tokenizer)
         && base.vocabulary.tokenizer().is_ok()
     {
         bail!("--tokenizer {choice}: the model of --init-from has its own tokenizer");
@@ -76,19 +74,20 @@ pub(crate) fn base(path: &Path) -> Result<Base> {
 }
 
 /// The options with paths that are the same from another folder.
-pub(crate) fn kept(options: TrainOptions) -> Result<TrainOptions> {
-    Ok(TrainOptions {
-        data: options.data.as_deref().map(kept_path).transpose()?,
-        tokenizer: options.tokenizer.map(TokenizerChoice::kept).transpose()?,
-        ..options
-    })
+pub(crate) fn kept(mut options: TrainOptions) -> Result<TrainOptions> {
+    let (data, model) = (&mut options.data, &mut options.model);
+    data.data = data.data.as_deref().map(kept_path).transpose()?;
+    let tokenizer = model.tokenizer.take().map(TokenizerChoice::kept);
+    model.tokenizer = tokenizer.transpose()?;
+    Ok(options)
 }
 
 /// The first step of a run, in a folder that is ours.
 pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<Started> {
     let options = &settings.options;
-    let mut rng = TorchRng::manual_seed(options.seed).with_build(options.dropout_build);
-    let model = match &options.init_from {
+    let mut rng =
+        TorchRng::manual_seed(options.training.seed).with_build(options.training.dropout_build);
+    let model = match &options.model.init_from {
         Some(path) => with_config(&model::load(&ModelFolder::open(path)?)?, settings.model)?,
         None => new_model(settings.model, &mut rng)?,
     };

@@ -47,19 +47,19 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
         "steps     {} of {} tokens an iteration ({} windows of {} tokens{batches}), {:.1} epochs",
         training.max_steps,
         settings.tokens_per_step(),
-        options.batch_size,
+        options.training.batch_size,
         loaders.max_length,
         settings.epochs()
     ));
     progress.line(&format!(
         "settings  learning rate {}, warmup {} steps, weight decay {}, clip {}, dropout {} ({}), seed {}, {} threads",
         training.optimizer.lr,
-        options.warmup_steps.unwrap_or(0),
+        options.training.warmup_steps.unwrap_or(0),
         training.optimizer.weight_decay,
         training.max_grad_norm.map_or("none".to_owned(), |norm| norm.to_string()),
         model.drop_rates,
-        options.dropout_build,
-        options.seed,
+        options.training.dropout_build,
+        options.training.seed,
         current_num_threads()
     ));
     let need = &settings.need;

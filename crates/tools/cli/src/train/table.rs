@@ -185,9 +185,12 @@ mod tests {
         let text =
             "\u{feff}n_embd = 64\r\nn-layer = 3\r\nlr = 1\ndropout_build = 'mkl'\ntied = true";
         let options = parsed(text).unwrap();
-        assert_eq!((options.emb_dim, options.n_layers), (64, 3));
-        assert_eq!((options.learning_rate, options.tied), (1.0, true));
-        assert_eq!(options.dropout_build, torch_rng::Build::Mkl);
+        assert_eq!((options.model.emb_dim, options.model.n_layers), (64, 3));
+        assert_eq!(
+            (options.training.learning_rate, options.model.tied),
+            (1.0, true)
+        );
+        assert_eq!(options.training.dropout_build, torch_rng::Build::Mkl);
     }
 
     #[test]
@@ -220,10 +223,13 @@ mod tests {
         let below = table("n_layers = 7\nseed = 7\nepochs = 3");
         let both = table("seed = -1\nmax_steps = 5").over(below.clone());
         let options = both.options(None).unwrap();
-        assert_eq!((options.n_layers, options.seed), (7, u64::MAX));
-        assert_eq!((options.free.max_steps, options.epochs), (5, None));
+        assert_eq!(
+            (options.model.n_layers, options.training.seed),
+            (7, u64::MAX)
+        );
+        assert_eq!((options.free.max_steps, options.training.epochs), (5, None));
         let epochs = table("epochs = 2").over(both).options(None).unwrap();
-        assert_eq!(epochs.epochs, Some(2));
+        assert_eq!(epochs.training.epochs, Some(2));
     }
 
     #[test]
@@ -234,13 +240,13 @@ mod tests {
         };
         let said = Table::parse("init_from = 'm'").unwrap();
         let options = said.options(Some(&small)).unwrap();
-        assert_eq!(options.model(small), small);
-        assert_eq!(options.learning_rate, FINE_TUNING.learning_rate);
+        assert_eq!(options.model.over(small), small);
+        assert_eq!(options.training.learning_rate, FINE_TUNING.learning_rate);
         for preset in PRESETS {
             let said = Table::parse(&format!("preset = '{}'", preset.name())).unwrap();
             let options = said.options(None).unwrap();
-            assert_eq!(options.model(preset.model), preset.model);
-            assert_eq!(options.batch_size, preset.training.batch_size);
+            assert_eq!(options.model.over(preset.model), preset.model);
+            assert_eq!(options.training.batch_size, preset.training.batch_size);
         }
     }
 
@@ -249,7 +255,7 @@ mod tests {
         let text = "seed = '18446744073709551615'\neval_interval = '18446744073709551615'\n\
             learning_rate = 1e-300\nprompt = \"\\\"\\\\\\u0001\\n= 'x'\"\ntied = false\npreset = 'gpt2'\ndropout_build = 'mkl'";
         let options = parsed(text).unwrap();
-        assert_eq!(options.seed, u64::MAX);
+        assert_eq!(options.training.seed, u64::MAX);
         assert_eq!(options.free.prompt.as_deref(), Some("\"\\\u{1}\n= 'x'"));
         let read = parsed(&options.to_toml().unwrap()).unwrap();
         assert_eq!(read.to_json().unwrap(), options.to_json().unwrap());

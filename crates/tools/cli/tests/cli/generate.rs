@@ -228,3 +228,65 @@ fn a_model_that_nobody_named_is_told_on_standard_error() {
         assert_eq!(trained().ok(args).stderr, "", "gpt {args}");
     }
 }
+
+#[test]
+fn saying_a_default_changes_nothing_and_the_last_of_a_flag_counts() {
+    let draw = |args: &str| {
+        let args = format!("generate Once -n 12 --seed 7 {args}");
+        trained().json(&args)["tokens"].clone()
+    };
+    let plain = draw("");
+    for default in [
+        "--temp 0.8",
+        "--top-k 40",
+        "--top-p 1",
+        "--min-p 0",
+        "--repeat-penalty 1",
+        "--temp 3 --temp 0.8",
+    ] {
+        assert_eq!(draw(default), plain, "{default}");
+    }
+    assert_ne!(draw("--top-k 0"), plain);
+    assert_eq!(draw("--top-k 0"), draw("--top-k 50257"));
+    assert_eq!(draw("--seed=-1"), draw("--seed 18446744073709551615"));
+    let large = trained().ok("generate Once -n 3 --seed 7 --top-k 99999");
+    assert!(large.stderr.contains("--top-k 99999: there are 50257"));
+    let beams = trained().ok("generate Once -n 3 --beams 2 --seed 7");
+    assert!(beams.stderr.contains("draws nothing"), "{}", beams.stderr);
+}
+
+#[test]
+fn a_text_may_begin_with_nothing() {
+    let end = trained().json("generate --tokens 50256 -n 4 --temp 0");
+    for args in ["generate --tokens=", "generate"] {
+        let nothing = trained().json(&format!("{args} -n 4 --temp 0"));
+        assert_eq!(nothing["tokens"], end["tokens"], "{args}");
+    }
+}
+
+#[test]
+fn each_line_of_a_file_is_continued_as_it_would_be_alone() {
+    let lines = ["Once", "", "The boat was gone and", "a"];
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), lines.join("\n") + "\n").unwrap();
+    let prompts = format!("generate --prompts {}", file.path().display());
+    for flags in [
+        "--temp 0 -n 6",
+        "--seed 7 -n 30",
+        "--seed 7 -n 30 --past-context stop",
+        "--temp 0 -n 6 --stop e",
+    ] {
+        let ran = trained().ok(&format!("{prompts} {flags} --json"));
+        assert_eq!(ran.stdout.lines().count(), lines.len());
+        for (line, shown) in lines.iter().zip(ran.stdout.lines()) {
+            let together: serde_json::Value = serde_json::from_str(shown).unwrap();
+            let args = format!("generate {flags} --json");
+            let alone = trained().gpt_reading(&args, line).json();
+            for key in ["tokens", "text", "finish", "seed"] {
+                assert_eq!(together[key], alone[key], "{line:?} {flags}");
+            }
+        }
+    }
+    let text = trained().ok(&format!("{prompts} --temp 0 -n 2")).stdout;
+    assert_eq!(text.split("---------------\n").count(), lines.len());
+}

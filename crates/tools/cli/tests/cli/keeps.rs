@@ -124,20 +124,6 @@ fn a_loss_that_is_no_number_is_a_failure_of_eval() {
 }
 
 #[test]
-fn as_many_checkpoints_are_kept_as_was_asked_and_the_best() {
-    let folder = folder();
-    let flags = format!("train {TINY} --save-interval 1 --max-steps 6");
-    folder.ok(&format!("{flags} --keep 3 --out-dir three"));
-    let kept = folder.checkpoints("three");
-    let newest = ["step-00000004", "step-00000005", "step-00000006"];
-    assert!(newest.iter().all(|name| kept.contains(&(*name).to_owned())));
-    assert!(kept.len() <= 4, "{kept:?}");
-    folder.ok(&format!("{flags} --keep 1 --out-dir one"));
-    assert!(folder.checkpoints("one").len() <= 2);
-    folder.misused(&format!("{flags} --keep 0"), &["--keep", "0"]);
-}
-
-#[test]
 fn a_run_can_go_on_from_the_checkpoint_before_a_damaged_one_to_the_same_bits() {
     let folder = folder();
     let flags = format!("train {TINY} --drop-rate 0.1 --save-interval 3 --max-steps 9");
@@ -148,22 +134,6 @@ fn a_run_can_go_on_from_the_checkpoint_before_a_damaged_one_to_the_same_bits() {
     folder.refused("train --resume run", &["optimizer.safetensors"]);
     folder.ok("train --resume run/checkpoints/step-00000006");
     assert!(folder.tensors("whole") == folder.tensors("run"));
-}
-
-#[test]
-fn resuming_a_finished_run_logs_its_end_once() {
-    let folder = folder();
-    folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
-    let ends = || {
-        let lines = folder.log("run");
-        let end = |line: &&serde_json::Value| line["event"] == "eval" || line["event"] == "sample";
-        lines.iter().filter(end).count()
-    };
-    let before = ends();
-    for _ in 0..3 {
-        folder.ok("train --resume run");
-    }
-    assert_eq!(ends(), before);
 }
 
 #[test]

@@ -126,30 +126,9 @@ fn a_folder_that_another_run_uses_is_refused() {
 }
 
 #[test]
-fn a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_checkpoint() {
-    let folder = folder();
-    // Step 0 is sane, step 1 throws the weights away.
-    let sane = "--learning-rate 0.01 --warmup-steps 2";
-    let insane =
-        "--learning-rate 1e30 --initial-lr 0.01 --warmup-steps 3 --grad-clip 0 --save-interval 1";
-    let flags = TINY.replace(sane, insane);
-    let flags = format!("train {flags} --max-steps 50 --out-dir run");
-    folder.refused(
-        &flags,
-        &[
-            "step",
-            "learning rate",
-            "the last checkpoint is kept: run/checkpoints/step-",
-        ],
-    );
-    assert!(folder.ok("info run").stdout.contains("parameters"));
-}
-
-#[test]
 fn samplers_refuse_what_is_outside_their_range() {
     let folder = trained();
     for (flags, parts) in [
-        ("--top-k 0", ["--top-k", "0"]),
         ("--top-p 0", ["top_p", "0"]),
         ("--top-p 1.5", ["top_p", "1.5"]),
         ("--temp -1", ["temperature", "-1"]),
@@ -212,9 +191,8 @@ fn models_that_are_none_are_refused() {
 #[test]
 fn an_empty_text_is_refused_where_something_must_follow() {
     let folder = trained();
-    let ran = folder.gpt("generate");
-    assert_eq!(ran.code, Some(1), "standard input is empty: {}", ran.stderr);
-    assert!(ran.stderr.contains("the prompt is empty"), "{}", ran.stderr);
+    folder.misused("generate Once --prompts lines.txt", &["--prompts"]);
+    folder.refused("generate --prompts missing.txt", &["missing.txt"]);
     folder.refused("eval --tokens 1", &["2 tokens"]);
     folder.refused("eval --data missing.txt", &["missing.txt"]);
     folder.misused("eval", &["--data"]);
