@@ -152,14 +152,16 @@ impl GptConfig {
         )
     }
 
-    /// What it takes to look into a text of `tokens` tokens: its logits, and the attention weights of `layers` layers.
-    pub fn inspection_memory(&self, tokens: usize, layers: usize) -> Result<Memory, GptError> {
+    /// What it takes to look into a text of `tokens` tokens, one block after the other ([`GptModel::trace`](crate::GptModel::trace)): the attention weights of one, with what they are made of, and `rows` rows of logits.
+    pub fn inspection_memory(&self, tokens: usize, rows: usize) -> Result<Memory, GptError> {
+        let row = self.feed_forward_dim().saturating_add(8 * self.emb_dim);
         Memory::new()
-            .with("logits", &[F32, tokens, self.vocab_size])?
             .with(
                 "attention weights",
-                &[F32, layers, self.n_heads, tokens, tokens],
-            )
+                &[2 * F32, self.n_heads, tokens, tokens],
+            )?
+            .with("activations", &[F32, tokens, row])?
+            .with("logits", &[2 * F32, rows.min(tokens), self.vocab_size])
     }
 
     /// Counts the parameters of the model that this configuration makes.

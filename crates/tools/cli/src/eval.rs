@@ -19,18 +19,21 @@ use crate::numbers::at_least_1;
 use crate::output::{print, print_json};
 use crate::threads::ThreadArgs;
 use crate::vocabulary::Vocabulary;
+use crate::working::Working;
 
 #[derive(Args, Debug)]
 pub(crate) struct EvalArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Text (UTF-8) or token ids (.bin, u16); - reads a text from standard input
+    #[arg(value_name = "FILE", required_unless_present_any = ["data", "tokens"], conflicts_with_all = ["data", "tokens"])]
+    text: Option<PathBuf>,
+    /// As the argument
     #[arg(
         long,
         short = 'f',
         value_name = "FILE",
         visible_alias = "file",
-        required_unless_present = "tokens",
         conflicts_with = "tokens"
     )]
     data: Option<PathBuf>,
@@ -66,9 +69,10 @@ struct Report {
 
 pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     args.threads.apply()?;
-    let given = match (&args.tokens, &args.data) {
+    let data = args.text.as_ref().or(args.data.as_ref());
+    let given = match (&args.tokens, data) {
         (Some(TokenList(ids)), _) => Given::Ids(Corpus::from_ids(ids.as_slice())),
-        (None, Some(path)) if path.as_os_str() == "-" => Given::Text(read_stdin()?),
+        (None, Some(path)) if path.as_os_str() == "-" => Given::Text(read_stdin(u64::MAX)?),
         (None, Some(path)) => read_given(path)?,
         (None, None) => unreachable!("clap requires one of them"),
     };
@@ -77,7 +81,9 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         Given::Text(text) => Some((text.len(), text.chars().take(HEAD).collect())),
         Given::Ids(_) => None,
     };
+    let reading = Working::on("encoding", 0);
     let ids = found.vocabulary.corpus(given)?;
+    drop(reading);
     if ids.len() < 2 {
         bail!(
             "a loss needs at least 2 tokens, one to predict from and one to predict, got {}",
@@ -86,7 +92,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     }
     let model = found.load()?;
     let vocabulary = ids.check_ids(model.config().vocab_size);
-    vocabulary.with_context(|| match &args.data {
+    vocabulary.with_context(|| match data {
         Some(path) => path.display().to_string(),
         None => "--tokens".to_owned(),
     })?;
@@ -164,6 +170,7 @@ fn mean_loss(model: &GptModel, ids: &Corpus, window: usize, stride: usize) -> Re
     let mut total = 0.0;
     let mut done = 0; // targets that have been predicted
     let mut start = 0;
+    let working = Working::on("evaluating", targets as u64);
     while done < targets {
         let end = (start + window).min(targets);
         let ids = ids.read(start..end + 1)?;
@@ -176,6 +183,7 @@ fn mean_loss(model: &GptModel, ids: &Corpus, window: usize, stride: usize) -> Re
         let new = losses[done - start..].iter();
         total += new.map(|&loss| f64::from(loss)).sum::<f64>();
         done = end;
+        working.has_done(done as u64);
         start += stride;
     }
     Ok(total / targets as f64)

@@ -75,15 +75,25 @@ fn check_text(name: &str, bytes: u64) -> Result<()> {
     check_free(3.0 * bytes as f64, "a text and its tokens").with_context(|| name.to_owned())
 }
 
-/// All of standard input.
-pub(crate) fn read_stdin() -> Result<String> {
-    let mut bytes = Vec::new();
-    io::stdin()
-        .lock()
-        .read_to_end(&mut bytes)
-        .context("standard input")?;
-    utf8(bytes, "standard input")
+/// All of standard input, which may be endless: at most `limit` bytes, and what the memory has room for.
+pub(crate) fn read_stdin(limit: u64) -> Result<String> {
+    const PIECE: u64 = 16 << 20;
+    let (name, mut bytes) = ("standard input", Vec::new());
+    loop {
+        let read = io::stdin().lock().take(PIECE).read_to_end(&mut bytes);
+        if read.context(name)? == 0 {
+            return utf8(bytes, name);
+        }
+        let size = bytes.len() as u64;
+        if size > limit {
+            bail!("{name}: more than the {limit} bytes that a prompt may have");
+        }
+        check_text(name, size)?;
+    }
 }
+
+/// The most bytes of a prompt from standard input.
+const MOST_PROMPT: u64 = 64 << 20;
 
 fn utf8(bytes: Vec<u8>, name: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|error| {
@@ -104,12 +114,16 @@ pub(crate) struct TextSource<'a> {
 impl TextSource<'_> {
     /// A text as it is, from the argument, a file or a pipe; `None` for tokens, or if nothing was given and nothing is piped in.
     pub(crate) fn text(&self) -> Result<Option<String>> {
+        self.text_within(u64::MAX)
+    }
+
+    fn text_within(&self, limit: u64) -> Result<Option<String>> {
         match (self.tokens, self.file, self.text) {
             (Some(_), _, _) => Ok(None),
             (_, Some(path), _) => read_text(path, u64::MAX).map(Some),
-            (_, _, Some("-")) => read_stdin().map(Some),
+            (_, _, Some("-")) => read_stdin(limit).map(Some),
             (_, _, Some(text)) => Ok(Some(text.to_owned())),
-            _ if !io::stdin().is_terminal() => read_stdin().map(Some),
+            _ if !io::stdin().is_terminal() => read_stdin(limit).map(Some),
             _ => Ok(None),
         }
     }
@@ -123,7 +137,7 @@ impl TextSource<'_> {
             return read_given(path).map(Some);
         }
         let typed = self.file.is_none() && self.text.is_some_and(|text| text != "-");
-        let Some(text) = self.text()? else {
+        let Some(text) = self.text_within(MOST_PROMPT)? else {
             return Ok(None);
         };
         let text = match text.strip_suffix('\n') {

@@ -28,6 +28,7 @@ mod threads;
 mod tokenize;
 mod train;
 mod vocabulary;
+mod working;
 
 use std::process::ExitCode;
 

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use atomic_file::{create_folder, write_atomically};
 use clap::{Args, Command};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 use crate::output::{print, print_text};
 
@@ -32,8 +34,14 @@ pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Resul
 /// Writes the pages of a command.
 pub(crate) fn man(args: &ManArgs, command: Command) -> Result<()> {
     let dir = args.dir.display();
-    std::fs::create_dir_all(&args.dir)
-        .and_then(|()| clap_mangen::generate_to(command, &args.dir))
-        .with_context(|| dir.to_string())?;
+    create_folder(&args.dir)?;
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    let subcommands = command.get_subcommands().cloned();
+    for command in subcommands.chain([command.clone()]) {
+        let page = Man::new(command);
+        let path = args.dir.join(page.get_filename());
+        write_atomically(path, |file| page.render(file))?;
+    }
     Ok(print(format!("man pages in {dir}: man {dir}/gpt.1\n"))?)
 }

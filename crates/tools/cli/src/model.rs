@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use checkpoint::ModelFolder;
 use clap::Args;
 use gpt::GptModel;
 
+use crate::ids::Given;
 use crate::memory::check_model;
 use crate::output::note;
 use crate::runs;
 use crate::vocabulary::Vocabulary;
+use crate::working::Working;
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ModelArgs {
@@ -35,7 +37,8 @@ pub(crate) fn find(path: Option<&Path>) -> Result<Found> {
         Ok((model, vocabulary))
     })?;
     Ok(Found {
-        name: ModelName(path.is_none().then_some(folder)),
+        name: ModelName(path.is_none().then(|| folder.clone())),
+        folder,
         model,
         vocabulary,
     })
@@ -44,12 +47,36 @@ pub(crate) fn find(path: Option<&Path>) -> Result<Found> {
 /// A model that is there; its weights haven't been read.
 pub(crate) struct Found {
     pub(crate) name: ModelName,
+    /// Where it is.
+    pub(crate) folder: PathBuf,
     pub(crate) vocabulary: Vocabulary,
     /// Open, so that it can be loaded even if its run has deleted this checkpoint since.
     model: ModelFolder,
 }
 
 impl Found {
+    /// The ids of what was given, all of which the model has.
+    ///
+    /// # Errors
+    /// Names the first that it hasn't, as the tokenizer writes it.
+    pub(crate) fn ids(&self, given: Given) -> Result<Vec<u32>> {
+        let working = Working::on("encoding", 0);
+        let ids = self.vocabulary.ids(given)?;
+        drop(working);
+        let tokens = self.model.config().vocab_size;
+        if let (Some(&id), Ok(tokenizer)) = (
+            ids.iter().find(|&&id| id as usize >= tokens),
+            self.vocabulary.tokenizer(),
+        ) && let Some(piece) = tokenizer.piece(id)
+        {
+            let (piece, more) = (String::from_utf8_lossy(piece), tokenizer.vocab_size());
+            bail!(
+                "the token {piece:?} has id {id}, which the model's {tokens} rows of embeddings don't have: the tokenizer has {more} tokens"
+            );
+        }
+        Ok(ids)
+    }
+
     /// Loads the model.
     pub(crate) fn load(&self) -> Result<GptModel> {
         load(&self.model)

@@ -42,16 +42,7 @@ pub(crate) fn print_coloured(lines: &str) -> io::Result<()> {
 /// # Errors
 /// As [`print`].
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
-    let json = serde_json::to_string(value)?;
-    // JSON leaves some of them as they are, but has a form for each.
-    let line = match io::stdout().is_terminal() {
-        true => json.chars().fold(String::new(), |line, c| match steers(c) {
-            true => line + &format!("\\u{:04x}", u32::from(c)),
-            false => line + c.encode_utf8(&mut [0; 4]),
-        }),
-        false => json,
-    };
-    Ok(write(&(line + "\n"))?)
+    Ok(print_text(&(serde_json::to_string(value)? + "\n"))?)
 }
 
 fn write(text: &str) -> io::Result<()> {
@@ -100,6 +91,23 @@ pub(crate) fn report(message: &str) {
 /// A line on standard error, which may be closed: then nobody is left to tell.
 fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// A line about work that goes on: on a terminal in the place of the one that was `shown` before, and gone at the end; elsewhere the first one alone.
+pub(crate) fn status(line: Option<&str>, shown: &mut bool) {
+    let mut out = io::stderr().lock();
+    // Nobody has to read it.
+    let _ = match (out.is_terminal(), line) {
+        (true, Some(line)) => {
+            let columns = usize::from(console::Term::stderr().size().1).saturating_sub(1);
+            let line: String = escaped(line).chars().take(columns).collect();
+            write!(out, "\r\u{1b}[2K{line}").and_then(|()| out.flush())
+        }
+        (true, None) if *shown => write!(out, "\r\u{1b}[2K").and_then(|()| out.flush()),
+        (false, Some(line)) if !*shown => writeln!(out, "{}", escaped(line)),
+        _ => Ok(()),
+    };
+    *shown |= line.is_some();
 }
 
 /// Whether `error` says that the reader of our output has gone.

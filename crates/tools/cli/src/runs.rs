@@ -106,7 +106,15 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
     }
     match latest_checkpoint(path) {
         Ok(checkpoint) => Ok(checkpoint),
-        Err(TrainError::NoCheckpoint { .. }) => Ok(path.to_owned()), // loading it says what is missing
+        Err(TrainError::NoCheckpoint { .. }) => {
+            let inside = names(path)?.into_iter().map(|name| path.join(name));
+            let runs = inside.filter(|run| latest_checkpoint(run).is_ok());
+            let runs: Vec<_> = runs.map(|run| run.display().to_string()).collect();
+            match runs.is_empty() {
+                true => Ok(path.to_owned()), // loading it says what is missing
+                false => bail!("{}: no model, but it has runs: {}", name(), runs.join(", ")),
+            }
+        }
         Err(error) => Err(error.into()),
     }
 }

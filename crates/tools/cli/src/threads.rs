@@ -5,6 +5,8 @@
 use anyhow::{Context, Result};
 use clap::Args;
 
+use crate::failure::Usage;
+
 /// More threads than any machine has use for.
 const MOST_THREADS: usize = 1024;
 
@@ -35,6 +37,12 @@ pub(crate) fn use_threads_beside(threads: Option<usize>, processes: usize) -> Re
 ///
 /// The calling thread is one of them: to hand each token or training step to another one and to sleep meanwhile takes some 50 microseconds.
 pub(crate) fn use_threads(threads: Option<usize>) -> Result<()> {
+    let by_environment = std::env::var("RAYON_NUM_THREADS").ok();
+    let many = by_environment.and_then(|text| text.parse().ok());
+    if let Some(many) = many.filter(|&many: &usize| threads.is_none() && many > MOST_THREADS) {
+        let message = format!("RAYON_NUM_THREADS {many}: expected at most {MOST_THREADS}");
+        return Err(Usage(message).into());
+    }
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads.unwrap_or(0)) // 0: RAYON_NUM_THREADS, or one for each core
         .use_current_thread()

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     if !args.length.stop.is_empty() {
         vocabulary.tokenizer().context("--stop")?;
     }
-    let ids = given.map(|given| vocabulary.ids(given)).transpose()?;
+    let ids = given.map(|given| found.ids(given)).transpose()?;
     let prompts = match &input.prompts {
         Some(path) => read_text(path, u64::MAX)?
             .lines()
@@ -85,6 +85,14 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         session.interrupt = Interrupt::listen("")?;
         found.name.tell();
         return interactive::run(session, ids);
+    }
+    let ids = ids.unwrap_or_default();
+    // What is wrong with a prompt is told before anything else.
+    match input.prompts.is_some() {
+        true => prompts
+            .chunks(AT_ONCE)
+            .try_for_each(|prompts| session.begin_all(prompts))?,
+        false => session.begin(&ids)?,
     }
     if !output.json {
         found.name.tell();
@@ -112,7 +120,6 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         }
         return Ok(());
     }
-    let ids = ids.unwrap_or_default();
     for sample in 0..args.length.num_samples {
         session.begin(&ids)?;
         if output.json {

@@ -1,11 +1,12 @@
-//! An inspection in the terminal: a table of tokens, and heads as shaded blocks.
+//! An inspection in the terminal: a table of tokens, what each block would say after the last, and heads as shaded blocks.
 
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 
-use ndarray::{ArrayView2, Axis};
+use anyhow::Result;
+use ndarray::{Array3, ArrayView2, Axis};
 
-use super::Inspection;
+use super::inspection::{Block, Candidate, Inspection};
 
 /// From nothing to a row's largest weight.
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
@@ -16,19 +17,39 @@ const MOST_NUMBERS: usize = 12;
 /// Backgrounds of the terminal's 256 colours, from an expected token to a surprising one.
 const HEAT: [u8; 6] = [194, 229, 222, 215, 209, 203];
 
-/// The table, and the attention of one layer: all heads, or one.
-pub(super) fn text(inspection: &Inspection, layer: usize, head: Option<usize>) -> String {
+/// The table, what blocks would say, and the attention of one layer: all heads, or one.
+///
+/// Of the candidates a line has those that `fits`, or all.
+pub(super) fn text(
+    inspection: &Inspection<'_>,
+    blocks: impl Iterator<Item = Result<Block>>,
+    layer: usize,
+    head: Option<usize>,
+    fits: bool,
+) -> Result<String> {
     let colours = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let width = usize::from(console::Term::stdout().size().1);
-    table(inspection, colours) + &attention(inspection, layer, head, width)
+    let mut text = table(inspection, colours, fits.then_some(width));
+    text += "\nwhat it would say next if it ended with a block\n";
+    let mut shown = String::new();
+    for (at, block) in blocks.enumerate() {
+        let block = block?;
+        let line = format!("{at:>4}  ");
+        let next = block.says.last().map_or(&[][..], |next| next);
+        text += &with_candidates(line, next, Some(width));
+        if at == layer {
+            shown = attention(inspection, &block.attention, layer, head, width);
+        }
+    }
+    Ok(text + &shown)
 }
 
-fn table(inspection: &Inspection, colours: bool) -> String {
+fn table(inspection: &Inspection<'_>, colours: bool, width: Option<usize>) -> String {
     let names = names(inspection);
     let widest = widest(&names).max("token".len());
     let mut table = format!("     {:<widest$}    loss  next\n", "token");
     for ((place, token), name) in inspection.tokens.iter().enumerate().zip(&names) {
-        let blanks = " ".repeat(widest - name.chars().count());
+        let blanks = " ".repeat(widest - console::measure_text_width(name));
         let loss = token
             .loss
             .map_or("-".to_owned(), |loss| format!("{loss:.4}"));
@@ -39,47 +60,57 @@ fn table(inspection: &Inspection, colours: bool) -> String {
             }
             _ => name.clone(),
         };
-        let next = token
-            .next
-            .iter()
-            .map(|next| format!("{:?} {:.4}", next.text, next.probability));
-        let next = next.collect::<Vec<_>>().join("  ");
-        let line = format!("{place:>4} {name}{blanks}  {loss:>6}  {next}");
-        let _ = writeln!(table, "{}", line.trim_end());
+        let line = format!("{place:>4} {name}{blanks}  {loss:>6}  ");
+        table += &with_candidates(line, &token.next, width);
     }
     table
 }
 
-fn attention(inspection: &Inspection, layer: usize, head: Option<usize>, width: usize) -> String {
-    let weights = &inspection.attention[layer];
-    let (_, heads, tokens, _) = weights.dim();
+/// A line, and behind it the candidates that the width has room for, at least one.
+fn with_candidates(mut line: String, next: &[Candidate], width: Option<usize>) -> String {
+    for (i, next) in next.iter().enumerate() {
+        let shown = format!("{:?} {:.4}  ", next.text, next.probability);
+        let columns = console::measure_text_width(&line) + console::measure_text_width(&shown);
+        if i > 0 && width.is_some_and(|width| columns > width + 2) {
+            break;
+        }
+        line += &shown;
+    }
+    line.truncate(line.trim_end().len());
+    line + "\n"
+}
+
+fn attention(
+    inspection: &Inspection<'_>,
+    weights: &Array3<f32>,
+    layer: usize,
+    head: Option<usize>,
+    width: usize,
+) -> String {
+    let (heads, tokens, _) = weights.dim();
     let mut text = format!(
-        "\nattention of layer {layer} (of 0 to {}): rows are queries, columns keys, a row's largest weight is darkest\n",
-        inspection.attention.len() - 1
+        "\nattention of layer {layer}: rows are queries, columns\nkeys; a row's largest weight is darkest\n"
     );
     if tokens > MOST_TOKENS {
         text += &format!("too wide for a terminal with {tokens} tokens: --html FILE shows it\n");
         return text;
     }
-    let of_head = |head: usize| {
-        weights
-            .index_axis(Axis(0), 0)
-            .index_axis_move(Axis(0), head)
-    };
+    let of_head = |head: usize| weights.index_axis(Axis(0), head);
     if let Some(head) = head {
         text += &format!("head {head} (of 0 to {})\n", heads - 1);
         let names = names(inspection);
         let widest = widest(&names);
         for (row, name) in names.iter().enumerate() {
-            text += &format!("{row:>4} {name:<widest$}  {}", shaded(of_head(head), row));
+            let blanks = " ".repeat(widest - console::measure_text_width(name));
+            let _ = write!(
+                text,
+                "{row:>4} {name}{blanks}  {}",
+                shaded(of_head(head), row)
+            );
             if tokens <= MOST_NUMBERS {
-                let numbers = of_head(head)
-                    .row(row)
-                    .iter()
-                    .take(row + 1)
-                    .map(|weight| format!(" {weight:.4}"))
-                    .collect::<String>();
-                text += &format!(" {numbers}");
+                for weight in of_head(head).row(row).iter().take(row + 1) {
+                    let _ = write!(text, " {weight:.4}");
+                }
             }
             text += "\n";
         }
@@ -114,16 +145,13 @@ fn shaded(weights: ArrayView2<f32>, row: usize) -> String {
 }
 
 /// The tokens, quoted.
-fn names(inspection: &Inspection) -> Vec<String> {
-    inspection
-        .tokens
-        .iter()
-        .map(|token| format!("{:?}", token.text))
-        .collect()
+fn names(inspection: &Inspection<'_>) -> Vec<String> {
+    let tokens = inspection.tokens.iter();
+    tokens.map(|token| format!("{:?}", token.text)).collect()
 }
 
 fn widest(names: &[String]) -> usize {
-    let widths = names.iter().map(|name| name.chars().count());
+    let widths = names.iter().map(|name| console::measure_text_width(name));
     widths.max().unwrap_or(0)
 }
 

@@ -23,6 +23,7 @@ use clap::Args;
 use options::TrainOptions;
 use table::Table;
 
+use crate::presets::{FINE_TUNING, PRESETS};
 use crate::ranks::World;
 
 /// Examples under the help.
@@ -49,7 +50,7 @@ const MPI_EXAMPLES: &str = "";
 
 /// The command line of `gpt train`.
 #[derive(Args, Debug)]
-#[command(after_help = format!("{EXAMPLES}{MPI_EXAMPLES}"))]
+#[command(after_help = format!("{EXAMPLES}{MPI_EXAMPLES}\n\n{}", presets()))]
 pub(crate) struct TrainArgs {
     #[command(flatten)]
     flags: Table,
@@ -72,6 +73,27 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let world = World::join()?;
     let done = run_in(args, &world);
     world.leave(done)
+}
+
+/// What the presets set where nothing else is said.
+fn presets() -> String {
+    let mut table = String::from(
+        "Presets:       layers heads features context  windows  steps warmup  highest rate\n",
+    );
+    let from_weights = ("--init-from", None, FINE_TUNING);
+    let named = PRESETS.map(|preset| (preset.name(), Some(preset.model), preset.training));
+    for (name, model, training) in named.into_iter().chain([from_weights]) {
+        let shape = model.map_or(String::from("as it was"), |model| {
+            let [layers, heads] = [model.n_layers, model.n_heads];
+            let [features, context] = [model.emb_dim, model.context_length];
+            format!("{layers:>6} {heads:>5} {features:>8} {context:>7}")
+        });
+        let [windows, steps] = [training.batch_size, training.max_steps];
+        let (warmup, rate) = (training.warmup_steps, training.learning_rate);
+        table +=
+            &format!("  {name:<13}{shape:<29} {windows:>8} {steps:>6} {warmup:>6} {rate:>13}\n");
+    }
+    table
 }
 
 fn run_in(args: &TrainArgs, world: &World) -> Result<()> {

@@ -11,6 +11,7 @@ use crate::failure::Usage;
 use crate::memory::{check, check_model};
 use crate::presets::Training;
 use crate::vocabulary::{Vocabulary, is_gpt2_size};
+use crate::working::Working;
 
 /// Tokens between the windows of the story that comes with the program.
 const STORY_STRIDE: usize = 8;
@@ -78,6 +79,7 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
     }
     // Before the data is encoded, and after it is known how many tokens there are.
     check_model(&model, &model.training_memory(1, 1)?)?;
+    let working = Working::on("reading the data, and its tokens", 0);
     let source = Source::read(options.data.data.as_deref(), options.data.train_ratio)?;
     let prompt = prompt(&options);
     let vocabulary = match base {
@@ -94,6 +96,7 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
     }
     options.model.vocab_size = Some(model.vocab_size);
     let data = source.encode(&vocabulary, model.vocab_size)?;
+    drop(working);
 
     // The story is so short that windows which begin anywhere teach much more; options of older runs name `max_length` and keep their windows.
     if options.data.data.is_none() && options.data.max_length.is_none() {

@@ -29,6 +29,9 @@ fn rows_sum_to_one_and_losses_are_those_of_the_logits() {
         "{token}"
     );
     assert_eq!(token["next"].as_array().unwrap().len(), 2);
+    // The last block says what the model says.
+    let blocks = report["blocks"].as_array().unwrap();
+    assert_eq!(blocks.last().unwrap()[3][0]["id"], token["next"][0]["id"]);
     assert!(report["tokens"][0]["loss"].is_null());
 }
 
@@ -39,6 +42,7 @@ fn the_terminal_shows_the_weights_of_json() {
         .ok("inspect --tokens 1,2,3,4 --layer 0 --head 1")
         .stdout;
     let last = shown.lines().last().unwrap();
+    assert!(shown.contains("if it ended with a block"), "{shown}");
     let weights: Vec<String> = report["attention"][0][1][3]
         .as_array()
         .unwrap()
@@ -56,7 +60,8 @@ fn the_terminal_shows_the_weights_of_json() {
 #[test]
 fn the_page_shows_the_weights_of_json_in_a_browser() {
     let report = trained().json("inspect --tokens 1,2,3,4");
-    trained().ok("inspect --tokens 1,2,3,4 --html inspect.html");
+    let said = trained().ok("inspect --tokens 1,2,3,4 --html inspect.html");
+    assert!(said.stdout.contains("4 tokens") && said.stdout.contains("inspect.html"));
     let Some(opened) = test_support::browser::open(&trained().join("inspect.html")) else {
         return;
     };
@@ -82,6 +87,11 @@ fn the_page_shows_the_weights_of_json_in_a_browser() {
             );
         }
     }
+    let heads = opened
+        .dom
+        .matches("<button type=\"button\" title=\"layer")
+        .count();
+    assert_eq!(heads, 2, "all heads at a glance");
     let next = report["tokens"][3]["next"][0]["probability"]
         .as_f64()
         .unwrap();

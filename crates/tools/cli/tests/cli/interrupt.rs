@@ -3,7 +3,7 @@
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Command};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::support::{Folder, TINY, folder};
 
@@ -23,8 +23,12 @@ fn started(folder: &Folder, args: &str, beginning: &str) -> (Child, BufReader<Ch
 }
 
 fn interrupt(child: &Child) {
+    send("-INT", child);
+}
+
+fn send(signal: &str, child: &Child) {
     let sent = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
+        .args([signal, &child.id().to_string()])
         .status()
         .expect("kill runs");
     assert!(sent.success());
@@ -109,4 +113,55 @@ fn ctrl_c_is_heard_within_a_sample() {
     lines.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
     assert!(rest.contains("stopped after step 1 and saved"), "{rest}");
+}
+
+/// Runs a line of the shell's, in which `gpt` is the program.
+fn shell(folder: &Folder, line: &str) -> Child {
+    let line = line.replace("gpt", env!("CARGO_BIN_EXE_gpt"));
+    let mut command = Command::new("sh");
+    let command = command.args(["-c", &line]).current_dir(&**folder);
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("sh runs")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_that_is_ignored_at_the_start_stays_ignored() {
+    let folder = folder();
+    let run = format!("exec gpt train {TINY} --max-steps 100000 --eval-interval 100000 -o run");
+    let mut child = shell(&folder, &format!("trap '' HUP; {run} --log-interval 1"));
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next_step = || {
+        let is_step = |line: &std::io::Result<String>| line.as_ref().unwrap().starts_with("step ");
+        lines.find(is_step).unwrap().unwrap()
+    };
+    next_step();
+    send("-HUP", &child);
+    for _ in 0..50 {
+        next_step(); // it goes on
+    }
+    send("-TERM", &child);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(143));
+}
+
+#[test]
+fn a_file_that_grows_too_large_is_an_error_with_its_name() {
+    let folder = folder();
+    folder.ok(&format!("train {TINY} --max-steps 2 -o run"));
+    let child = shell(
+        &folder,
+        "ulimit -f 8; exec gpt train --resume run --max-steps 4",
+    );
+    let ended = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.starts_with("error: ") && stderr.contains("safetensors"),
+        "{stderr}"
+    );
+    folder.ok("train --resume run --max-steps 4");
 }

@@ -195,5 +195,5 @@ fn an_empty_text_is_refused_where_something_must_follow() {
     folder.refused("generate --prompts missing.txt", &["missing.txt"]);
     folder.refused("eval --tokens 1", &["2 tokens"]);
     folder.refused("eval --data missing.txt", &["missing.txt"]);
-    folder.misused("eval", &["--data"]);
+    folder.misused("eval", &["FILE"]);
 }

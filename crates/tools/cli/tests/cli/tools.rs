@@ -116,6 +116,7 @@ fn a_smaller_stride_predicts_the_same_tokens_with_more_before_them() {
     let name = text.path().display();
     let of = |args: &str| folder.json(&format!("eval --data {name} {args}"));
     let (far, near) = (of(""), of("--stride 4"));
+    assert_eq!(folder.json(&format!("eval {name}")), far);
     assert_eq!(far["tokens"], near["tokens"]);
     assert_ne!(far["loss"], near["loss"]);
     assert_eq!(far["loss"], of("--stride 16")["loss"]);

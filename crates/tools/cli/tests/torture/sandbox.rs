@@ -50,6 +50,7 @@ pub(crate) fn is_long() -> bool {
 pub(crate) struct Ended {
     /// None if it was ended because it took too long.
     pub(crate) status: Option<ExitStatus>,
+    pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
@@ -68,6 +69,9 @@ impl Ended {
         }
         if self.stderr.contains("panicked") {
             return Some(self.stderr.clone());
+        }
+        if self.stdout.contains(|c: char| c.is_control() && c != '\n') {
+            return Some(format!("on standard output: {:?}", self.stdout));
         }
         let lines: Vec<&str> = self
             .stderr
@@ -97,7 +101,10 @@ pub(crate) fn gpt_under(
     arguments: &[OsString],
     patience: Duration,
 ) -> Ended {
-    let stderr = tempfile::tempfile().expect("a temporary file");
+    let files = [(); 2].map(|()| tempfile::tempfile().expect("a temporary file"));
+    let [out, err] = files
+        .each_ref()
+        .map(|file| file.try_clone().expect("a handle"));
     let limit = match program {
         [] => format!("ulimit -d {MEMORY}; ulimit -S -t {COMPUTING};"),
         _ => String::new(), // strace needs more
@@ -109,8 +116,8 @@ pub(crate) fn gpt_under(
         .args(arguments)
         .current_dir(folder)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(stderr.try_clone().expect("a handle"))
+        .stdout(out)
+        .stderr(err)
         .spawn()
         .expect("sh runs");
     let began = Instant::now();
@@ -125,13 +132,16 @@ pub(crate) fn gpt_under(
         }
         sleep(Duration::from_millis(2));
     };
-    let mut stderr = stderr;
-    let mut text = Vec::new();
-    std::io::Seek::rewind(&mut stderr).expect("a file");
-    std::io::Read::read_to_end(&mut stderr, &mut text).expect("a file");
+    let [stdout, stderr] = files.map(|mut file| {
+        let mut text = Vec::new();
+        std::io::Seek::rewind(&mut file).expect("a file");
+        std::io::Read::read_to_end(&mut file, &mut text).expect("a file");
+        String::from_utf8_lossy(&text).into_owned()
+    });
     Ended {
         status: status.filter(|status| status.signal() != Some(SIGXCPU)),
-        stderr: String::from_utf8_lossy(&text).into_owned(),
+        stdout,
+        stderr,
     }
 }
 

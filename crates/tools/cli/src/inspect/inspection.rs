@@ -1,0 +1,224 @@
+//! What a model does with a text: each token's loss, what it expects next, and, block by block, where its heads look and what it would say there.
+//!
+//! Blocks are looked at one after the other, and logits are made a few rows at a time: what is in memory is one block's weights.
+
+use anyhow::Result;
+use generate::softmax_with_temperature;
+use gpt::GptModel;
+use ndarray::{Array2, Array3, ArrayRef1, Axis};
+use serde::Serialize;
+use tensor_ops::cross_entropy_rows;
+
+use crate::vocabulary::Vocabulary;
+
+/// Rows of logits that are made at once.
+pub(super) const ROWS: usize = 64;
+
+/// Temperatures that a page can show; 1 is where it begins.
+pub(super) const TEMPERATURES: [f32; 9] = [0.25, 0.5, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 4.0];
+
+/// What is looked at.
+pub(super) struct Inspection<'m> {
+    model: &'m GptModel,
+    vocabulary: &'m Vocabulary,
+    /// (1, num_tokens)
+    ids: Array2<u32>,
+    look: Look,
+    pub(super) tokens: Vec<Token>,
+}
+
+/// How it is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// Candidates to show.
+    pub(super) top: usize,
+    /// What logits are divided by for their probabilities.
+    pub(super) temperature: f32,
+}
+
+/// A token, and what the model expects after it.
+#[derive(Serialize)]
+pub(super) struct Token {
+    pub(super) id: u32,
+    pub(super) text: String,
+    /// The cross-entropy of its prediction; none of the first
+    pub(super) loss: Option<f32>,
+    /// The likeliest next tokens
+    pub(super) next: Vec<Candidate>,
+    /// The logarithm of what all tokens' exponentials add up to, at each of [`TEMPERATURES`]
+    #[serde(skip)]
+    pub(super) scales: Vec<f32>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Candidate {
+    pub(super) id: u32,
+    pub(super) text: String,
+    pub(super) probability: f32,
+    #[serde(skip)]
+    pub(super) logit: f32,
+}
+
+/// What a block does.
+pub(super) struct Block {
+    /// (num_heads, num_tokens, num_tokens): a row sums to 1
+    pub(super) attention: Array3<f32>,
+    /// What the model would say next if it ended here (the "logit lens"), after each token that was asked for
+    pub(super) says: Vec<Vec<Candidate>>,
+}
+
+impl<'m> Inspection<'m> {
+    /// # Errors
+    /// If there is no token, an unknown one, or more than the context holds.
+    pub(super) fn of(
+        model: &'m GptModel,
+        vocabulary: &'m Vocabulary,
+        ids: &[u32],
+        look: Look,
+    ) -> Result<Self> {
+        let mut inspection = Self {
+            model,
+            vocabulary,
+            ids: Array2::from_shape_vec((1, ids.len()), ids.to_vec())?,
+            look,
+            tokens: Vec::with_capacity(ids.len()),
+        };
+        let hidden = model.forward_hidden(&inspection.ids)?;
+        let mut loss = None;
+        for first in (0..ids.len()).step_by(ROWS) {
+            let logits = inspection.logits(&hidden, first, (first + ROWS).min(ids.len()));
+            let targets = &ids[first + 1..(first + 1 + logits.nrows()).min(ids.len())];
+            let predicted = logits.slice_axis(Axis(0), (..targets.len()).into());
+            let mut losses = cross_entropy_rows(&predicted, targets).into_iter();
+            for (&id, logits) in ids[first..].iter().zip(logits.outer_iter()) {
+                inspection.tokens.push(Token {
+                    id,
+                    text: vocabulary.text_of(&[id]),
+                    loss,
+                    next: inspection.candidates(&logits, look.top)?,
+                    scales: TEMPERATURES.map(|t| log_sum(&logits, t)).into(),
+                });
+                loss = losses.next();
+            }
+        }
+        Ok(inspection)
+    }
+
+    /// One block after the other; of each what the model would say after the tokens from `from` on, `top` candidates each.
+    pub(super) fn blocks(
+        &self,
+        from: usize,
+        top: usize,
+    ) -> Result<impl Iterator<Item = Result<Block>>> {
+        let len = self.tokens.len();
+        Ok(self.model.trace(&self.ids)?.map(move |block| {
+            let block = block?;
+            let mut says = Vec::with_capacity(len - from);
+            for first in (from..len).step_by(ROWS) {
+                let logits = self.logits(&block.hidden, first, (first + ROWS).min(len));
+                for logits in logits.outer_iter() {
+                    says.push(self.candidates(&logits, top)?);
+                }
+            }
+            let attention = block.attention.remove_axis(Axis(0));
+            Ok(Block { attention, says })
+        }))
+    }
+
+    /// (last - first, vocab_size)
+    fn logits(&self, hidden: &Array3<f32>, first: usize, last: usize) -> Array2<f32> {
+        let rows = hidden.slice_axis(Axis(1), (first..last).into());
+        self.model.logits(&rows).remove_axis(Axis(0))
+    }
+
+    fn candidates(&self, logits: &ArrayRef1<f32>, top: usize) -> Result<Vec<Candidate>> {
+        let probabilities = softmax_with_temperature(logits, self.look.temperature)?; // (vocab_size)
+        let likeliest = likeliest(logits, top).into_iter();
+        let candidate = |id: u32| Candidate {
+            id,
+            text: self.vocabulary.text_of(&[id]),
+            probability: probabilities[id as usize],
+            logit: logits[id as usize],
+        };
+        Ok(likeliest.map(candidate).collect())
+    }
+}
+
+fn log_sum(logits: &ArrayRef1<f32>, temperature: f32) -> f32 {
+    let most = logits.iter().copied().fold(f32::MIN, f32::max);
+    let exponentials = logits.iter().map(|x| ((x - most) / temperature).exp());
+    most / temperature + exponentials.sum::<f32>().ln()
+}
+
+/// The ids of the `top` largest, the largest first, and of equal ones the lower id.
+pub(crate) fn likeliest(scores: &ArrayRef1<f32>, top: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..scores.len() as u32).collect();
+    let larger = |a: &u32, b: &u32| {
+        let by_score = scores[*b as usize].total_cmp(&scores[*a as usize]);
+        by_score.then(a.cmp(b))
+    };
+    if top < order.len() {
+        order.select_nth_unstable_by(top, larger);
+        order.truncate(top);
+    }
+    order.sort_unstable_by(larger);
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{Slice, array};
+    use torch_rng::TorchRng;
+
+    use super::*;
+
+    #[test]
+    fn the_likeliest_come_first() {
+        let probabilities = array![0.1, 0.4, 0.2, 0.3];
+        assert_eq!(likeliest(&probabilities, 2), [1, 3]);
+        assert_eq!(likeliest(&probabilities, 9), [1, 3, 2, 0]);
+        assert!(likeliest(&probabilities, 0).is_empty());
+        assert_eq!(likeliest(&array![0.5, 1.0, 0.5, 1.0, 0.5], 3), [1, 3, 0]);
+    }
+
+    #[test]
+    fn losses_and_candidates_are_those_of_the_library_and_the_last_block_says_what_the_model_says()
+    {
+        let config = gpt::GptConfig {
+            vocab_size: 30,
+            context_length: 90,
+            emb_dim: 8,
+            n_heads: 2,
+            n_layers: 2,
+            ..gpt::GptConfig::GPT2_124M
+        };
+        let model = GptModel::new(config, &mut TorchRng::manual_seed(5)).unwrap();
+        // More than the rows of logits that are made at once.
+        let ids: Vec<u32> = (0..ROWS as u32 + 9).map(|i| i * i % 30).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let vocabulary = Vocabulary::of_model(folder.path(), 30).unwrap();
+        let look = Look {
+            top: 3,
+            temperature: 1.0,
+        };
+        let inspection = Inspection::of(&model, &vocabulary, &ids, look).unwrap();
+        let input = inspection.ids.view();
+        let (inputs, targets) = (Slice::from(..-1), Slice::from(1..));
+        let [inputs, targets] = [inputs, targets].map(|part| input.slice_axis(Axis(1), part));
+        let losses = model.token_losses(&inputs, &targets).unwrap();
+        let shown = inspection.tokens.iter().filter_map(|token| token.loss);
+        let shown: Vec<f32> = shown.collect();
+        assert_eq!(shown.len(), losses.len());
+        for (shown, loss) in shown.iter().zip(&losses) {
+            assert!((shown - loss).abs() < 1e-5, "{shown} {loss}");
+        }
+        let last = inspection.blocks(0, 3).unwrap().last().unwrap().unwrap();
+        for (token, says) in inspection.tokens.iter().zip(&last.says) {
+            for (next, says) in token.next.iter().zip(says) {
+                assert_eq!(next.id, says.id);
+                let at_1 = (next.logit - token.scales[4]).exp();
+                assert!((at_1 - says.probability).abs() < 1e-5);
+            }
+        }
+    }
+}
