@@ -28,7 +28,7 @@ pub(crate) enum Event {
     Section(String, String),
     /// The path of a file, and how the item's first line begins.
     Listing(String, String),
-    Picture(String, Option<Picture>),
+    Picture(String, Option<Box<Picture>>),
     LeftOut(LeftOut),
     /// Its name, and its record if it has run.
     Cell(String, Option<Record>),
@@ -103,7 +103,7 @@ impl Notebook {
     /// What only the picture needs is computed inside `picture`.
     #[track_caller]
     pub fn draws(&mut self, name: &str, picture: impl FnOnce() -> Picture) {
-        let picture = self.settings.draws.then(picture);
+        let picture = self.settings.draws.then(|| Box::new(picture()));
         self.say(Event::Picture(name.to_owned(), picture));
     }
 

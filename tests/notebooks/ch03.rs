@@ -18,6 +18,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "3.3.1",
         "A simple self-attention mechanism without trainable weights",
     );
+    // How much should the second word listen to each of the six? The dot product of two vectors is
+    // large where they point the same way, so it serves as a first score.
     let inputs = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
@@ -35,6 +37,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "tensor([0.9544, 1.4950, 1.4754, 0.8434, 0.7070, 1.0865])",
     );
 
+    // A dot product is nothing but products of the single features, added up; both ways give the
+    // same.
     let mut res = 0.0;
     for (one, other) in inputs.row(0).iter().zip(query) {
         res += one * other;
@@ -42,6 +46,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.shows("In [4]", &res, "tensor(0.9544)");
     book.shows("In [4]", &inputs.row(0).dot(&query), "tensor(0.9544)");
 
+    // Scores become shares: divided by their sum they add up to 1 and can weigh the words.
     let attn_weights_2_tmp = normalize_by_sum(&attn_scores_2);
     book.prints(
         "In [5]",
@@ -50,6 +55,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [5]", &attn_weights_2_tmp.sum(), "tensor(1.0000)");
 
+    // Softmax also makes shares that add up to 1, keeps them positive whatever the scores are, and
+    // lets the largest stand out. This is its formula as it stands, which large scores would
+    // overflow.
     let attn_weights_2_naive = softmax_naive(&attn_scores_2, Axis(0));
     book.prints(
         "In [6]",
@@ -58,6 +66,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [6]", &attn_weights_2_naive.sum(), "tensor(1.)");
 
+    // The same shares, computed safely: the largest score is taken off before the exponential.
     let attn_weights_2 = softmax(&attn_scores_2, Axis(0));
     book.prints(
         "In [7]",
@@ -66,6 +75,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [7]", &attn_weights_2.sum(), "tensor(1.)");
 
+    // The context vector of the second word: all six vectors, each as much as its weight says.
     let mut context_vec_2 = Array1::zeros(query.len());
     for (&weight, x_i) in attn_weights_2.iter().zip(inputs.outer_iter()) {
         context_vec_2.scaled_add(weight, &x_i);
@@ -73,6 +83,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("In [8]", &context_vec_2, "tensor([0.4419, 0.6515, 0.5683])");
 
     book.section("3.3.2", "Computing attention weights for all input tokens");
+    // Every word now asks every other: 36 dot products, one for each pair, by two loops.
     let attn_scores = Array2::from_shape_fn((6, 6), |(i, j)| inputs.row(i).dot(&inputs.row(j)));
     book.shows(
         "In [9]",
@@ -86,6 +97,7 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
         [0.6310, 1.0865, 1.0605, 0.6565, 0.2935, 0.9450]])",
     );
 
+    // One matrix product does the work of both loops; row i has the scores of word i as the query.
     let attn_scores = attention_scores(&inputs); // inputs @ inputs.T
     book.prints(
         "In [10]",
@@ -99,6 +111,7 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
         [0.6310, 1.0865, 1.0605, 0.6565, 0.2935, 0.9450]])",
     );
 
+    // Softmax over each row: how word i shares its attention among the six.
     let attn_weights = attention_weights(&attn_scores); // torch.softmax(attn_scores, dim=-1)
     book.prints(
         "In [11]",
@@ -121,6 +134,7 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         )
     });
 
+    // A check that each row is a share of 1: the printed digits of row 2, and all rows computed.
     let row_2_sum: f64 = [0.1385, 0.2379, 0.2333, 0.1240, 0.1082, 0.1581]
         .iter()
         .sum();
@@ -131,6 +145,7 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         "tensor([1.0000, 1.0000, 1.0000, 1.0000, 1.0000, 1.0000])",
     );
 
+    // Weights times inputs: the context vectors of all six words at once, a row each.
     let all_context_vecs = context_vectors(&attn_weights, &inputs); // attn_weights @ inputs
     book.prints(
         "In [13]",
@@ -144,6 +159,7 @@ tensor([[0.4421, 0.5931, 0.5790],
         [0.4177, 0.6503, 0.5645]])",
     );
 
+    // Row 2 is the vector that was computed by hand for the second word alone.
     book.prints(
         "In [14]",
         &context_vec_2,
@@ -151,6 +167,9 @@ tensor([[0.4421, 0.5931, 0.5790],
     );
 
     book.section("3.4.1", "Computing the attention weights step by step");
+    // Now the model may learn what to look for: three matrices turn a word into what it asks
+    // (query), what it offers (key) and what it passes on (value). First the query of the second
+    // word.
     let x_2 = inputs.slice(s![1..2, ..]); // the second input token: (1, d_in)
     let d_in = inputs.ncols();
     let d_out = 2;
@@ -163,15 +182,18 @@ tensor([[0.4421, 0.5931, 0.5790],
     let query_2 = matmul(&x_2, &w_query); // (1, d_out)
     book.prints("In [17]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
+    // Keys and values are needed for all six words, as the second one looks at each of them.
     let keys = matmul(&inputs, &w_key); // (num_tokens, d_out)
     let values = matmul(&inputs, &w_value);
     book.shape("In [18]", &keys, &[6, 2]);
     book.shape("In [18]", &values, &[6, 2]);
 
+    // The score of the second word with itself: its query times its key.
     let keys_2 = keys.slice(s![1..2, ..]);
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [19]", &attn_score_22[[0, 0]], "tensor(1.8524)");
 
+    // The same query with all six keys gives a row of scores.
     let attn_scores_2 = matmul(&query_2, &keys.t()); // (1, num_tokens)
     book.prints(
         "In [20]",
@@ -179,6 +201,8 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tensor([1.2705, 1.8524, 1.8111, 1.0795, 0.5577, 1.5440])",
     );
 
+    // Before softmax the scores are divided by the root of the keys' size: without it long vectors
+    // would give large scores, shares near 0 and 1, and hardly any gradient.
     let d_k = keys.ncols();
     let attn_weights_2 = scaled_softmax(&attn_scores_2, d_k); // softmax(attn_scores_2 / d_k**0.5)
     book.prints(
@@ -187,6 +211,7 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tensor([0.1500, 0.2264, 0.2199, 0.1311, 0.0906, 0.1820])",
     );
 
+    // The values, weighed by these shares, are the second word's context vector.
     let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
     book.prints("In [22]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
 
@@ -199,6 +224,7 @@ tensor([[0.4421, 0.5931, 0.5790],
         "crates/attention/src/self_attention.rs",
         "impl SelfAttentionV1 {",
     );
+    // All of these steps in one type: it keeps the three matrices and takes a whole sequence.
     let sa_v1 = SelfAttentionV1::new(
         d_in,
         d_out,
@@ -225,6 +251,8 @@ tensor([[0.2996, 0.8053],
         "crates/attention/src/self_attention.rs",
         "impl SelfAttentionV2 {",
     );
+    // Linear layers in place of bare matrices draw their first weights in a range that suits
+    // training: the computation is the same, the numbers are others.
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(789));
     book.prints(
         "In [24]",
@@ -239,6 +267,8 @@ tensor([[-0.0739,  0.0713],
     );
 
     book.section("3.5.1", "Applying a causal attention mask");
+    // A word must not see those that follow, as it shall learn to guess them. These are the weights
+    // before that is taken care of: every word still looks at all six.
     let queries = sa_v2.w_query.forward(&inputs);
     let keys = sa_v2.w_key.forward(&inputs);
     let attn_scores = matmul(&queries, &keys.t()); // (num_tokens, num_tokens)
@@ -255,6 +285,7 @@ tensor([[0.1921, 0.1646, 0.1652, 0.1550, 0.1721, 0.1510],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
+    // A mask with ones where a word may look: at itself and at what stands before it.
     let context_length = attn_scores.nrows();
     let mask_simple = causal_mask(context_length);
     book.prints(
@@ -275,6 +306,7 @@ tensor([[1., 0., 0., 0., 0., 0.],
         )
     });
 
+    // Weights times mask: what lies ahead is gone, but the rows no longer add up to 1.
     let masked_simple = &attn_weights * &mask_simple;
     book.prints(
         "In [27]",
@@ -288,6 +320,7 @@ tensor([[0.1921, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
+    // Each row divided by its sum adds up to 1 again.
     let masked_simple_norm = normalize_rows(&masked_simple);
     book.prints(
         "In [28]",
@@ -301,6 +334,7 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
+    // A shorter way: scores of what lies ahead become minus infinity, of which softmax makes zero.
     let masked = mask_future(&attn_scores);
     book.prints(
         "In [29]",
@@ -323,6 +357,7 @@ tensor([[0.2899,   -inf,   -inf,   -inf,   -inf,   -inf],
         )
     });
 
+    // One softmax then gives the same weights as masking and dividing did.
     let attn_weights = scaled_softmax(&masked, keys.ncols());
     book.prints(
         "In [30]",
@@ -346,6 +381,9 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     });
 
     book.section("3.5.2", "Masking additional attention weights with dropout");
+    // Dropout zeroes a part of the numbers at random while training, so that the model leans on
+    // none of them alone; those that stay are scaled up, here by 2, so that the sum stays about the
+    // same.
     let dropout = Dropout { p: 0.5 };
     let (example, _) = dropout.forward_train(Array2::ones((6, 6)), &mut TorchRng::manual_seed(123));
     book.prints(
@@ -360,6 +398,7 @@ tensor([[2., 2., 0., 2., 2., 0.],
         [0., 2., 2., 2., 2., 0.]])",
     );
 
+    // The same draws on the attention weights: half of the looks are left out in this step.
     let (dropped, _) = dropout.forward_train(attn_weights.clone(), &mut TorchRng::manual_seed(123));
     book.prints(
         "In [32]",
@@ -386,6 +425,7 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         "3.5.3",
         "Implementing a compact causal self-attention class",
     );
+    // Training takes several sequences at a time; this batch has the same six words twice.
     let batch = stack![Axis(0), inputs, inputs];
     book.shape("In [33]", &batch, &[2, 6, 3]);
 
@@ -394,6 +434,7 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         "pub struct CausalAttention",
     );
     book.listing("crates/attention/src/causal.rs", "impl CausalAttention {");
+    // Mask and dropout in one type, over a batch; both sequences are equal, so are their outputs.
     let config = AttentionConfig {
         d_in,
         d_out,
@@ -424,6 +465,7 @@ tensor([[[-0.4519,  0.2216],
     );
     book.shape("In [34]", &context_vecs, &[2, 6, 2]);
 
+    // With the weights of In [24] it is what was done step by step above, to the bit.
     let same_seed = CausalAttention::new(config, &mut TorchRng::manual_seed(789))?;
     let weights = same_seed.attention_weights(&batch.slice(s![..1, .., ..]))?;
     let first = weights.index_axis(Axis(0), 0);
@@ -442,6 +484,8 @@ tensor([[[-0.4519,  0.2216],
         "crates/attention/src/wrapper.rs",
         "impl MultiHeadAttentionWrapper {",
     );
+    // Two heads, each with matrices of its own, look for different things; their outputs stand
+    // beside each other, so the vectors are twice as long. The first head is that of In [34].
     let config = AttentionConfig {
         num_heads: 2,
         ..config
@@ -477,6 +521,8 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
         "pub struct MultiHeadAttention",
     );
     book.listing("crates/attention/src/plain.rs", "impl MultiHeadAttention {");
+    // All heads in one: large matrices are computed once and split into heads, and a last linear
+    // layer mixes what the heads found.
     let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(123))?;
     let (context_vecs, weights) = mha.forward_plain(&batch, None)?; // weights (2, num_heads, 6, 6)
     book.prints(
@@ -498,6 +544,7 @@ tensor([[[0.3190, 0.4858],
          [0.2575, 0.4028]]])",
     );
     book.shape("In [36]", &context_vecs, &[2, 6, 2]);
+    // The form that trains and generates takes the product block by block: the same figures.
     let fast = mha.forward(&batch)?; // block by block
     book.again("In [36]", &fast);
 
@@ -516,7 +563,8 @@ tensor([[[0.3190, 0.4858],
         )
     });
 
-    // (b, num_heads, num_tokens, head_dim) = (1, 2, 3, 4)
+    // How a product of four dimensions works: the last two are matrices, and each head has its own.
+    // The shape is (b, num_heads, num_tokens, head_dim) = (1, 2, 3, 4).
     let a = array![[
         [
             [0.2745, 0.6584, 0.2775, 0.8573],
@@ -543,6 +591,7 @@ tensor([[[[1.3208, 1.1631, 1.2879],
           [0.5903, 1.0620, 0.9912]]]])",
     );
 
+    // Head by head, by ordinary products, to see that it is so: the first,
     let first_head = a.slice(s![0, 0, .., ..]);
     let first_res = matmul(&first_head, &first_head.t());
     book.prints(
@@ -554,6 +603,7 @@ tensor([[1.3208, 1.1631, 1.2879],
         [1.2879, 1.8424, 2.0402]])",
     );
 
+    // and the second.
     let second_head = a.slice(s![0, 1, .., ..]);
     let second_res = matmul(&second_head, &second_head.t());
     book.prints(
@@ -564,6 +614,7 @@ tensor([[0.4391, 0.7003, 0.5903],
         [0.7003, 1.3737, 1.0620],
         [0.5903, 1.0620, 0.9912]])",
     );
+    // Both of them are the product of In [37], to the bit.
     book.agrees(
         "one head at a time",
         &stack![Axis(0), first_res, second_res],

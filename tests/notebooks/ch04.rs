@@ -18,6 +18,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.section("4.1", "Coding an LLM architecture");
+    // Two short texts as token ids: a batch of two rows, the input of all models in this chapter.
     let tokenizer = Gpt2Tokenizer::new();
     let txt1 = "Every effort moves you";
     let txt2 = "Every day holds a";
@@ -33,6 +34,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
     book.listing("crates/gpt/src/dummy.rs", "pub struct DummyGptModel");
     book.listing("crates/gpt/src/dummy.rs", "impl DummyGptModel");
+    // A model of placeholders shows the way from ids to logits: a score for each of the 50,257
+    // tokens at each place. Its blocks and its normalization do nothing yet.
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     // The book doesn't call `eval()` yet, so the embeddings are dropped, by the draws that follow the weights.
@@ -53,8 +56,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
        grad_fn=<UnsafeViewBackward0>)",
     );
 
-    // The note below the cell has what another build of PyTorch prints.
+    // The note below the cell has what another build of PyTorch prints: only the draws of dropout
+    // differ.
     let logits = model.forward(&batch, Some(&mut rng.with_build(Build::Mkl)))?;
+    drop(model);
     book.shape("In [5] on Windows or Linux", &logits, &[2, 4, 50257]);
     book.prints(
         "In [5] on Windows or Linux",
@@ -70,9 +75,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
          [ 0.1666, -0.8138,  0.2307,  ...,  2.5035, -0.3055, -0.3083]]],
        grad_fn=<UnsafeViewBackward0>)",
     );
-    drop(model);
 
     book.section("4.2", "Normalizing activations with layer normalization");
+    // Two rows of five random numbers through a small layer: something to normalize.
     let mut rng = TorchRng::manual_seed(123);
     let batch_example = Array2::from_shape_vec((2, 5), rng.randn(2 * 5))?;
     let layer = Linear::new(5, 6, true, &mut rng);
@@ -85,7 +90,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
        grad_fn=<ReluBackward0>)",
     );
 
-    // Both (rows, 1); PyTorch's variance is unbiased unless told otherwise.
+    // The rows differ in mean and in spread; both are (rows, 1). PyTorch's variance is unbiased
+    // unless told otherwise.
     let mean_of = |x: &Array2<f32>| x.sum_axis(Axis(1)).insert_axis(Axis(1)) / x.ncols() as f32;
     let var_of = |x: &Array2<f32>, ddof| x.var_axis(Axis(1), ddof).insert_axis(Axis(1));
     let mean = mean_of(&out);
@@ -103,6 +109,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         [0.0398]], grad_fn=<VarBackward0>)",
     );
 
+    // Minus the mean, divided by the root of the variance: each row has mean 0 and variance 1.
     let out_norm = (&out - &mean) / var.sqrt();
     book.prints(
         "In [8]",
@@ -133,6 +140,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.listing("crates/tensor-ops/src/layer_norm.rs", "pub fn new(");
     book.listing("crates/gpt/src/plain.rs", "pub fn layer_norm<");
+    // The same as a layer. It divides by n, not by n - 1, and adds a little before the root, so
+    // that a row of equal numbers does no harm; scale and shift, which are learned, begin as 1 and
+    // 0.
     let ln = LayerNorm::new(6);
     let out_ln = ln.forward(&out);
     let mean = mean_of(&out_ln);
@@ -179,10 +189,13 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         };
         chart(&activations, PLAIN)
     });
+    // How wide a token's vector is in the small GPT-2; the feed-forward network works on this many.
     book.prints("In [16]", &GptConfig::GPT2_124M.emb_dim, "768");
 
     book.listing("crates/gpt/src/plain.rs", "pub struct FeedForward");
     book.listing("crates/gpt/src/plain.rs", "impl FeedForward");
+    // The network widens each token's vector four times, bends it by GELU and narrows it again: the
+    // shape that goes in comes out, so that blocks can be stacked.
     let ffn = FeedForward::new(&GptConfig::GPT2_124M, &mut rng);
     let x = Array3::from_shape_vec((2, 3, 768), rng.rand(2 * 3 * 768))?;
     let out = ffn.forward(&x);
@@ -190,6 +203,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
     book.section("4.4", "Adding shortcut connections");
     book.listing("crates/gpt/src/shortcut.rs", "pub fn forward_train(");
+    // Why shortcuts: five layers in a row, and how large the gradient is that reaches each. The
+    // first layer gets some 25 times less than the last, so it hardly learns.
     let layer_sizes = [3, 3, 3, 3, 3, 1];
     let sample_input = array![[1.0, 0.0, -1.0]];
     let target = array![[0.0]];
@@ -208,6 +223,7 @@ layers.3.0.weight has gradient mean of 0.0013988736318424344
 layers.4.0.weight has gradient mean of 0.005049645435065031",
     );
 
+    // With shortcuts, which add a layer's input to its output, gradients arrive undiminished.
     rng.reseed(123);
     let model_with_shortcut = ExampleDeepNeuralNetwork::new(&layer_sizes, true, &mut rng)?;
     let gradients = model_with_shortcut.mean_absolute_gradients(&sample_input, &target);
@@ -249,6 +265,8 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     );
     book.listing("crates/gpt/src/plain.rs", "pub struct TransformerBlock");
     book.listing("crates/gpt/src/plain.rs", "impl TransformerBlock");
+    // A block is attention and feed-forward network, each behind a normalization and with a
+    // shortcut around it; it keeps the shape.
     let mut rng = TorchRng::manual_seed(123);
     let x = Array3::from_shape_vec((2, 4, 768), rng.rand(2 * 4 * 768))?;
     let block = TransformerBlock::new(&GptConfig::GPT2_124M, &mut rng)?;
@@ -258,6 +276,8 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     book.section("4.6", "Coding the GPT model");
     book.listing("crates/gpt/src/plain.rs", "pub struct GptModel");
     book.listing("crates/gpt/src/plain.rs", "impl GptModel");
+    // The whole model: embeddings, twelve blocks, a last normalization and a linear layer to the
+    // logits, for the two texts of In [4]. It is untrained, so the numbers mean nothing yet.
     let mut rng = TorchRng::manual_seed(123);
     let model = GptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let (out, _) = model.forward_train(&batch, &mut rng)?; // it still drops
@@ -277,6 +297,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
        grad_fn=<UnsafeViewBackward0>)",
     );
 
+    // More than the 124 million of its name, for a reason that the next cells show.
     let total_params = model.num_parameters();
     book.prints(
         "In [25]",
@@ -284,6 +305,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         "Total number of parameters: 163,009,536",
     );
 
+    // The embedding of tokens and the output layer have the same shape: GPT-2 uses one for both.
     book.shape("In [26]", &model.tok_emb.weight, &[50257, 768]);
     let out_head = model
         .out_head
@@ -291,6 +313,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         .expect("the book's head is not tied");
     book.shape("In [26]", &out_head.weight, &[50257, 768]);
 
+    // Counted once, it is the model of 124 million parameters.
     let total_params_gpt2 = total_params - out_head.num_parameters();
     book.prints(
         "In [27]",
@@ -298,6 +321,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         "Number of trainable parameters considering weight tying: 124,412,160",
     );
 
+    // Four bytes a parameter, in units of 1,024 x 1,024 bytes.
     let size = GptConfig::GPT2_124M.size()?;
     book.prints(
         "In [28]",
@@ -312,10 +336,13 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         "crates/generate/src/book.rs",
         "pub fn generate_text_simple(",
     );
+    // The beginning of a sentence as a batch of one row, which the model shall go on with.
     let encoded = text_to_token_ids("Hello, I am", &tokenizer);
     book.prints("In [30]", &encoded.row(0), "encoded: [15496, 11, 314, 716]");
     book.shape("In [30]", &encoded, &[1, 4]);
 
+    // Six times in turn: logits of the last place, the id with the highest score, and it is
+    // appended.
     let context_size = GptConfig::GPT2_124M.context_length;
     let out = generate_text_simple(&model, encoded.clone(), 6, context_size)?;
     book.prints(
@@ -325,6 +352,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     );
     book.prints("In [31]", &out.ncols(), "Output length: 10");
 
+    // As text. The weights were drawn, not learned, so it is nonsense, but the book's nonsense.
     let decoded_text = token_ids_to_text(&out, &tokenizer)?;
     book.prints(
         "In [32]",
@@ -333,7 +361,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     );
 
     book.section("gpt.py", "The chapter in one file, and its test");
-    // It makes the same model from the same seed.
+    // The chapter's script makes the same model from the same seed, and goes on for ten tokens.
     let out = generate_text_simple(&model, encoded, 10, context_size)?;
     book.prints(
         "gpt.py",

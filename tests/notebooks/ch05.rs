@@ -28,6 +28,8 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
     book.section("5.1.1", "Using GPT to generate text");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn text_to_token_ids(");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn token_ids_to_text(");
+    // A model with a shorter context, untrained, writes ten tokens: what training has to improve
+    // on.
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -47,6 +49,8 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
         "5.1.2",
         "Calculating the text generation loss: cross-entropy and perplexity",
     );
+    // Two inputs, and as targets the same ids one place on. The model gives each of the 50,257
+    // tokens a probability at each of the 2 x 3 places.
     let inputs = array![
         [16833, 3626, 6100], // "every effort moves"
         [40, 1107, 588]      // "I really like"
@@ -59,6 +63,7 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
     let probas = softmax(&logits, Axis(2));
     book.shape("In [5]", &probas, &[2, 3, 50257]);
 
+    // What it takes for the next token: the id of the highest probability at each place.
     let mut token_ids = Array3::zeros((2, 3, 1));
     for (id, probas) in token_ids.iter_mut().zip(probas.lanes(Axis(2))) {
         *id = greedy_id(&probas)?;
@@ -75,12 +80,14 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
          [41751]]])",
     );
 
+    // As text: what should come, and what the model says.
     let text = tokenizer.decode(&targets.row(0).to_vec())?;
     book.prints("In [7]", &text, " effort moves you");
     let first_row: Vec<u32> = token_ids.index_axis(Axis(0), 0).iter().copied().collect();
     let text = tokenizer.decode(&first_row)?;
     book.prints("In [7]", &text, " Armed heNetflix");
 
+    // The probabilities that it gives the right tokens: about 1 in 50,000, as if it guessed.
     let of_targets = |text_idx: usize| -> Array1<f32> {
         let ids = targets.row(text_idx).to_owned();
         let probas = probas.index_axis(Axis(0), text_idx);
@@ -102,6 +109,7 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
         "Text 2: tensor([1.0337e-05, 5.6776e-05, 4.7559e-06])",
     );
 
+    // Their logarithms, which can be added where probabilities would have to be multiplied.
     let log_probas: Array1<f32> = target_probas_1
         .iter()
         .chain(&target_probas_2)
@@ -113,24 +121,30 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
         "tensor([ -9.5042, -10.3796, -11.3677, -11.4798,  -9.7764, -12.2561])",
     );
 
+    // One number for all six places: the nearer to 0, the better.
     let avg_log_probas = log_probas.sum() / 6.0;
     book.prints("In [10]", &avg_log_probas, "tensor(-10.7940)");
 
+    // With the sign turned it is a loss that training makes small: the cross-entropy.
     let neg_avg_log_probas = -avg_log_probas;
     book.prints("In [11]", &neg_avg_log_probas, "tensor(10.7940)");
 
+    // The loss function takes a list of places, so batch and places become one axis.
     let logits_flat = logits.into_shape_with_order((6, 50257))?;
     book.shape("In [13]", &logits_flat, &[6, 50257]);
 
+    // It does all steps above at once, from the logits, and gives the same number.
     let targets_flat: Vec<u32> = targets.iter().copied().collect();
     let loss = cross_entropy(&logits_flat, &targets_flat);
     book.prints("In [14]", &loss, "tensor(10.7940)");
+    // The function that training calls for a batch gives it, too.
     let batch = Batch {
         input_ids: inputs,
         target_ids: targets,
     };
     book.agrees("In [14]", &calc_loss_batch(&batch, &model)?, &loss);
 
+    // As a number of tokens: the model is as unsure as if it chose among so many at random.
     let perplexity = perplexity(f64::from(loss)) as f32;
     book.prints("In [15]", &perplexity, "tensor(48725.8203)");
 
@@ -139,18 +153,24 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
         "Calculating the training and validation set losses",
     );
     if let Some(text_data) = book.the_verdict() {
+        // The story that the model is trained on: its first 99 characters,
         let characters: Vec<char> = text_data.chars().collect();
         let beginning: String = characters[..99].iter().collect();
         book.prints("In [17]", &beginning, "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no ");
 
+        // and its last.
         let total_characters = characters.len();
         let end: String = characters[total_characters - 99..].iter().collect();
         book.prints("In [18]", &end, "it for me! The Strouds stand alone, and happen once--but there's no exterminating our kind of art.\"");
 
+        // It is small for a language model: a few minutes suffice, and it will be learned by heart.
         let total_tokens = tokenizer.encode(text_data, AllowedSpecial::None)?.len();
         book.prints("In [19]", &total_characters, "Characters: 20479");
         book.prints("In [19]", &total_tokens, "Tokens: 5145");
 
+        // Nine tenths to learn from, one tenth to see what was understood and what is only
+        // remembered. Both are cut into windows of 256 tokens, two to a batch: nine batches and
+        // one.
         let (train_data, val_data) = train_validation_split(text_data, 0.90)?;
         let mut rng = TorchRng::manual_seed(123);
         let of_training = DataLoaderConfig {
@@ -187,6 +207,7 @@ torch.Size([2, 256]) torch.Size([2, 256])",
             "torch.Size([2, 256]) torch.Size([2, 256])",
         );
 
+        // How many tokens both have; what is left over at the ends is not used.
         let mut tokens_of = |loader: &DataLoader| {
             let lengths = loader.epoch(&mut rng);
             lengths.map(|batch| Ok(batch?.input_ids.len())).sum()
@@ -200,6 +221,7 @@ torch.Size([2, 256]) torch.Size([2, 256])",
 
         book.listing("crates/train/src/loss.rs", "pub fn calc_loss_batch(");
         book.listing("crates/train/src/loss.rs", "pub fn calc_loss_loader(");
+        // The loss over all batches before training, of both parts: near ln 50257 = 10.82, a guess.
         rng.reseed(123); // for the order of the training loader
         let train_loss = calc_loss_loader(&train_loader, &model, None, &mut rng)?;
         let val_loss = calc_loss_loader(&val_loader, &model, None, &mut rng)?;
@@ -221,6 +243,8 @@ fn shapes(loader: &DataLoader, rng: &mut TorchRng) -> Result<String> {
 
 fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.section("5.3.1", "Temperature scaling");
+    // Nine words stand for the vocabulary. Greedy decoding takes the most probable, always the
+    // same.
     let vocab = [
         "closer", "every", "effort", "forward", "inches", "moves", "pizza", "toward", "you",
     ];
@@ -230,10 +254,12 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     let next_token_id = greedy_id(&probas)?;
     book.prints("In [30]", vocab[next_token_id as usize], "forward");
 
+    // Drawing takes each word as often as its probability says; this draw hits the likeliest, too.
     let mut rng = TorchRng::manual_seed(123);
     let next_token_id = rng.multinomial(&probas.to_vec());
     book.prints("In [31]", vocab[next_token_id], "forward");
 
+    // A thousand draws: counts go by the probabilities.
     let sampled_ids = sampled_tokens(&probas);
     book.prints(
         "In [32]",
@@ -254,6 +280,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         "crates/generate/src/filters.rs",
         "pub fn softmax_with_temperature(",
     );
+    // A temperature below 1 sharpens the probabilities: almost always the likeliest word,
     let colder = softmax_with_temperature(&next_token_logits, 0.1)?;
     book.prints(
         "In [35]",
@@ -270,6 +297,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 0 x you",
     );
 
+    // and one above 1 flattens them: more variety, and more nonsense.
     let hotter = softmax_with_temperature(&next_token_logits, 5.0)?;
     book.prints(
         "In [36]",
@@ -304,6 +332,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     });
 
     book.section("5.3.2", "Top-k sampling");
+    // Another way to keep nonsense out: only the k best words stay in the draw. These are the
+    // three.
     let new_logits = top_k_filter(&next_token_logits, 3);
     let mut top_pos: Vec<usize> = (0..vocab.len())
         .filter(|&id| new_logits[id].is_finite())
@@ -317,12 +347,14 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [37]", &top_pos, "Top positions: tensor([3, 7, 0])");
 
+    // All others get the logit minus infinity,
     book.prints(
         "In [38]",
         &new_logits,
         "tensor([4.5100,   -inf,   -inf, 6.7500,   -inf,   -inf,   -inf, 6.2800,   -inf])",
     );
 
+    // of which softmax makes zero; what is left adds up to 1.
     let topk_probas = softmax(&new_logits, Axis(0));
     book.prints(
         "In [39]",

@@ -29,6 +29,7 @@ const ROUNDING_GROWS: &str = "rounding differences grow over 90 steps";
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     if let Some(text_data) = book.the_verdict() {
+        // The story's two parts and a model from seed 123; the losses before the first step.
         let TrainingRun {
             epochs,
             build,
@@ -70,6 +71,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
         book.section("5.2", "Training an LLM");
         book.listing("crates/train/src/simple.rs", "pub fn train_model_simple(");
+        // Ten passes over the training part, a step a batch, and after every fifth step both
+        // losses: the one of training falls to almost nothing, that of validation stops at 6, as
+        // the story is short.
         let mut optimizer = AdamW::new(AdamWConfig::default(), &model)?;
         let loaders = (&train_loader, &val_loader);
         let (history, printout) = train(
@@ -118,6 +122,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
             .take(epochs as usize)
             .collect();
         book.prints("In [27]", &texts.join("\n"), &printed.join("\n"));
+        // The ids of these texts, beside those of PyTorch 2.4's run of the same loop.
         let printed: Vec<&str> = SAMPLE_IDS.lines().take(epochs as usize).collect();
         book.prints("In [27] in PyTorch", &samples, &printed.join("\n"));
         book.ends_unless(
@@ -126,13 +131,17 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         )?;
 
         book.section("5.3", "Decoding strategies to control randomness");
+        // The trained model writes on, greedily: words of the story, learned by heart.
         let idx = text_to_token_ids(START_CONTEXT, &tokenizer);
         let token_ids = generate_text_simple(&model, idx.clone(), 25, config.context_length)?;
         book.prints("In [29]", &token_ids_to_text(&token_ids, &tokenizer)?, "Every effort moves you know,\" was one of the axioms he laid down across the Sevres and silver of an exquisitely appointed lun");
+        // Its ids, beside PyTorch's.
         book.prints("In [29] in PyTorch", &token_ids, "6109 3626 6100 345 760 553 373 530 286 262 7877 72 3150 339 8104 866 1973 262 37918 411 290 8465 286 281 33954 271 3973 9899 14678");
 
         book.section("5.3.3", "Modifying the text generation function");
         book.listing("crates/generate/src/book.rs", "pub fn generate(");
+        // Top-k and temperature together: a draw among the 25 likeliest tokens gives other
+        // sentences.
         let mut rng = TorchRng::manual_seed(123);
         let sampling = BookSampling {
             max_new_tokens: 15,
@@ -147,6 +156,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
             &token_ids_to_text(&drawn_ids, &tokenizer)?,
             "Every effort moves you stand to work on surprise, a one of us had gone with random-",
         );
+        // Its ids, beside PyTorch's.
         book.prints(
             "In [41] in PyTorch",
             &drawn_ids,
@@ -154,6 +164,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         );
 
         book.section("ex5.3", "Deterministic behavior in the decoding functions");
+        // Without chance, at temperature 0, it writes the same again each time.
         let sampling = BookSampling {
             max_new_tokens: 25,
             top_k: None,
@@ -165,6 +176,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         book.agrees("In [8]", &without_chance, &token_ids);
 
         book.section("ex5.4", "Continued pretraining");
+        // One more pass with the model and its optimizer as they are.
         let mut rng = TorchRng::manual_seed(123);
         let (history, printout) =
             train(&mut model, &mut optimizer, loaders, 1, &tokenizer, &mut rng)?;

@@ -32,10 +32,10 @@ pub enum Part {
         /// How it is computed and drawn.
         code: String,
         /// If it was asked for.
-        picture: Option<Picture>,
+        picture: Option<Box<Picture>>,
     },
     /// Something is compared or shown.
-    Cell(Cell),
+    Cell(Box<Cell>),
     /// Figures that are not compared.
     LeftOut(LeftOut),
 }
@@ -129,7 +129,7 @@ pub(crate) fn contents(source: &str, book: Notebook, fault: &str) -> Vec<Part> {
                 let (about, code) = about(&call);
                 let times = names.entry((section.clone(), cell.clone())).or_default();
                 *times += 1;
-                Part::Cell(Cell {
+                Part::Cell(Box::new(Cell {
                     section: section.clone(),
                     title: title.clone(),
                     name: match times {
@@ -142,7 +142,7 @@ pub(crate) fn contents(source: &str, book: Notebook, fault: &str) -> Vec<Part> {
                     code,
                     needs_text: call.needs_text,
                     outcome,
-                })
+                }))
             }
         };
         parts.push(part);

@@ -163,7 +163,7 @@ impl Program {
 /// The cells among a notebook's parts.
 pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     parts.iter().filter_map(|part| match part {
-        Part::Cell(cell) => Some(cell),
+        Part::Cell(cell) => Some(cell.as_ref()),
         _ => None,
     })
 }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listings_are_there_and_cells_have_a_section_and_a_name_of_their_own() {
+    fn listings_are_there_and_cells_have_names_and_say_what_they_show() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut names = HashSet::new();
         for program in PROGRAMS {
@@ -191,6 +191,12 @@ mod tests {
                 let name = program.test_name(cell);
                 assert!(!cell.section.is_empty() && !cell.cell.is_empty(), "{name}");
                 assert!(names.insert(name.clone()), "two cells {name}");
+                let explained = ["ch03", "ch04", "ch05", "training"].contains(&program.name);
+                let first = cell.name == cell.cell;
+                assert!(
+                    !explained || !first || !cell.about.is_empty(),
+                    "{name}: why?"
+                );
             }
         }
     }

@@ -169,10 +169,17 @@ fn rows(page: &str) -> Result<Vec<Vec<String>>> {
 pub(super) fn documentation(item: &str) -> Result<String> {
     let mut parts = item.split("::");
     let krate = parts.next().unwrap_or_default();
-    let name = parts
-        .next()
-        .with_context(|| format!("`{item}` is a crate"))?;
+    let is_crate = || format!("`{item}` is a crate or a module");
+    let mut name = parts.next().with_context(is_crate)?;
     let home = crate_folder(&root(), krate);
+    let mut module = String::new();
+    if let Some(home) = &home
+        && home.join(format!("src/{name}.rs")).exists()
+        && kind(home, name).is_none()
+    {
+        module = format!("{name}/");
+        name = parts.next().with_context(is_crate)?;
+    }
     let (krate, kind) = match home.and_then(|home| kind(&home, name)) {
         Some(kind) => (krate.to_owned(), kind),
         // Another crate's, that this one re-exports.
@@ -192,7 +199,7 @@ pub(super) fn documentation(item: &str) -> Result<String> {
         Some(method) if method.starts_with(char::is_lowercase) => format!("#method.{method}"),
         Some(variant) => format!("#variant.{variant}"),
     };
-    Ok(format!("{krate}/{kind}.{name}.html{member}"))
+    Ok(format!("{krate}/{module}{kind}.{name}.html{member}"))
 }
 
 fn kind(krate: &Path, name: &str) -> Option<&'static str> {

@@ -3,14 +3,17 @@
 #![allow(rustdoc::broken_intra_doc_links)] // help texts name cells, "In [36]"
 
 use std::ffi::OsString;
-use std::process::{self, ExitCode};
+use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};
 
+// Some of both is for pages alone.
+#[cfg_attr(not(feature = "pages"), allow(dead_code))]
 mod digits;
+#[cfg_attr(not(feature = "pages"), allow(dead_code))]
 mod documents;
 mod notebook;
+#[cfg(feature = "pages")]
 mod page;
 mod select;
 mod tidy;
@@ -64,14 +67,6 @@ fn main() -> ExitCode {
 
 /// Builds and runs the package `bench`, which no other command needs.
 fn bench(arguments: &[OsString]) -> anyhow::Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = process::Command::new(cargo)
-        .args(["run", "--release", "--package", "bench", "--manifest-path"])
-        .arg(workspace::root().join("Cargo.toml"))
-        .arg("--")
-        .args(arguments)
-        .status()
-        .context("cannot start cargo")?;
-    ensure!(status.success(), "the bench failed: {status}");
-    Ok(())
+    let package = ["run", "--release", "--package", "bench"];
+    workspace::cargo(&package, &[], arguments)
 }

@@ -1,5 +1,9 @@
 //! `cargo xtask notebook`: prints a chapter or a section as its notebook does, the code in Rust, the output in PyTorch's form; `--html` is page/'s.
 
+#[cfg(not(feature = "pages"))]
+use std::ffi::OsString;
+#[cfg(not(feature = "pages"))]
+use std::path::Path;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -7,7 +11,6 @@ use clap::Args;
 use notebooks::{Cell, Outcome, Part, Record, Settings, item};
 
 use crate::digits::Difference;
-use crate::page;
 use crate::select::{HOW_LONG, Selection, select};
 use crate::verify::book_text;
 use crate::workspace::{print, root};
@@ -35,7 +38,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         ..Settings::default()
     };
     if let Some(folder) = &options.html {
-        return page::write(folder, options.filter.as_deref(), settings);
+        return pages(folder, options.filter.as_deref(), settings);
     }
     let chosen = select(options.filter.as_deref(), false)?;
     for row in &chosen.rows {
@@ -51,6 +54,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         bail!("{lost} cells did not run");
     }
     Ok(())
+}
+
+#[cfg(feature = "pages")]
+use crate::page::write as pages;
+
+/// Builds the program with pictures, and lets it do what this one was asked for.
+#[cfg(not(feature = "pages"))]
+fn pages(_: &Path, _: Option<&str>, _: Settings) -> Result<()> {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let package = ["run", "--release", "--package", "xtask"];
+    crate::workspace::cargo(&package, &[], &arguments)
 }
 
 /// What the notebook gives; one that is not run gives its code.

@@ -1,9 +1,11 @@
 //! Where the workspace lies, walking its files, and printing to a reader who may go away.
 
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 
 /// The root of the workspace: the folder above this package.
 pub(crate) fn root() -> PathBuf {
@@ -11,6 +13,29 @@ pub(crate) fn root() -> PathBuf {
         .parent()
         .expect("xtask lies in a folder of the workspace")
         .to_path_buf()
+}
+
+/// Runs `cargo` with these arguments and variables, and what it builds with its own.
+///
+/// # Errors
+/// It can't be started, or it failed.
+pub(crate) fn cargo(
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+    of_program: &[OsString],
+) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(arguments)
+        .arg("--manifest-path")
+        .arg(root().join("Cargo.toml"))
+        .arg("--")
+        .args(of_program)
+        .envs(variables.iter().copied())
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(status.success(), "cargo {}: {status}", arguments.join(" "));
+    Ok(())
 }
 
 /// The folder of the crate of this name: one of the book's, or one in a group beside them.

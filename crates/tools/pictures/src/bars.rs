@@ -1,46 +1,13 @@
 //! Bars beside each other: probabilities of tokens at several temperatures, before and after top-k (book section 5.3).
 
 use kuva::prelude::{BarPlot, Layout, LegendPosition, Plot};
-use kuva::render::render::render_multiple;
+use kuva::render::render::{Scene, render_multiple};
 
-use crate::Picture;
-use crate::picture::COLOURS;
+use crate::Bars;
+use crate::described::COLOURS;
 
-/// What a bar chart shows.
-#[derive(Clone, Debug)]
-pub struct Bars<'a> {
-    /// Above it.
-    pub title: &'a str,
-    /// What the labels are.
-    pub x: &'a str,
-    /// What runs upwards, with its unit.
-    pub y: &'a str,
-    /// Below each group of bars.
-    pub labels: &'a [&'a str],
-    /// A name for the legend, and a value a label.
-    pub groups: &'a [(&'a str, Vec<f64>)],
-}
-
-/// Draws at most five bars a label; without labels or groups there is only the frame.
-///
-/// # Panics
-/// If a group has not one value a label, or there are more than five groups.
-pub fn bars(bars: &Bars) -> Picture {
-    assert!(
-        bars.groups.len() <= COLOURS.len()
-            && bars
-                .groups
-                .iter()
-                .all(|(_, values)| values.len() == bars.labels.len()),
-        "bars: {} groups (at most {}) of {:?} values for {} labels",
-        bars.groups.len(),
-        COLOURS.len(),
-        bars.groups
-            .iter()
-            .map(|(_, values)| values.len())
-            .collect::<Vec<_>>(),
-        bars.labels.len()
-    );
+/// The frame, and the bars of each label beside each other.
+pub(crate) fn scene(bars: &Bars) -> Scene {
     let mut plot = BarPlot::new();
     for (index, label) in bars.labels.iter().enumerate() {
         let values = bars.groups.iter().zip(COLOURS);
@@ -62,11 +29,13 @@ pub fn bars(bars: &Bars) -> Picture {
         .with_x_label(bars.x)
         .with_y_label(bars.y)
         .with_legend_position(LegendPosition::OutsideRightTop);
-    Picture::new(bars.title, render_multiple(plots, layout))
+    render_multiple(plots, layout)
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::{Picture, bars};
+
     use super::*;
 
     fn picture(values: Vec<f64>) -> Picture {

@@ -3,46 +3,16 @@
 use std::sync::Arc;
 
 use kuva::prelude::{Layout, LegendPosition, LinePlot, Plot, TickFormat};
-use kuva::render::render::render_multiple;
+use kuva::render::render::{Scene, render_multiple};
 
-use crate::Picture;
-use crate::picture::COLOURS;
+use crate::Chart;
+use crate::described::COLOURS;
 
-/// What a chart shows.
-#[derive(Clone, Debug, Default)]
-pub struct Chart<'a> {
-    /// Above it.
-    pub title: &'a str,
-    /// What runs to the right, with its unit.
-    pub x: &'a str,
-    /// What runs upwards, with its unit.
-    pub y: &'a str,
-    /// Each with a place in the legend.
-    pub lines: Vec<Line>,
-    /// Whether a step upwards is a factor of ten; every y is positive then.
-    pub log_y: bool,
-}
-
-/// A line of a chart.
-#[derive(Clone, Debug, Default)]
-pub struct Line {
-    /// In the legend.
-    pub name: String,
-    /// (x, y), from left to right.
-    pub points: Vec<(f64, f64)>,
-    /// Thin and grey: what the other lines summarise.
-    pub faint: bool,
-    /// Broken into dashes.
-    pub dashed: bool,
-}
-
-/// Draws a chart; `x_tick` writes a number below the axis, if it is more than the number.
-///
-/// Lines without points are left out.
-pub fn chart(
+/// The frame, the lines and their legend.
+pub(crate) fn scene(
     chart: &Chart,
     x_tick: Option<impl Fn(f64) -> String + Send + Sync + 'static>,
-) -> Picture {
+) -> Scene {
     let mut plots: Vec<Plot> = Vec::new();
     let mut colours = COLOURS.iter().cycle();
     for line in chart.lines.iter().filter(|line| !line.points.is_empty()) {
@@ -76,15 +46,12 @@ pub fn chart(
     if chart.log_y {
         layout = layout.with_log_y();
     }
-    Picture::new(chart.title, render_multiple(plots, layout))
+    render_multiple(plots, layout)
 }
-
-/// As a chart's `x_tick`: the numbers as they are.
-pub const PLAIN: Option<fn(f64) -> String> = None;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::{Chart, Line, chart};
 
     #[test]
     fn titles_units_and_names_stand_in_the_picture() {

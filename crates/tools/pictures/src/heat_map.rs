@@ -6,44 +6,17 @@ use kuva::render::color::Color;
 use kuva::render::render::{Primitive, Scene, TextAnchor};
 use ndarray::ArrayRef2;
 
-use crate::Picture;
-use crate::picture::{INK, rect, text, width};
-
-/// What a heat map says beside its values.
-#[derive(Clone, Copy, Debug)]
-pub struct HeatMap<'a> {
-    /// Above it.
-    pub title: &'a str,
-    /// Of each row, from the top.
-    pub rows: &'a [&'a str],
-    /// What the rows are: `query`.
-    pub row_axis: &'a str,
-    /// Of each column.
-    pub columns: &'a [&'a str],
-    /// What the columns are: `key`.
-    pub column_axis: &'a str,
-    /// What a value is, with its unit: `attention weight (rows sum to 1)`.
-    pub unit: &'a str,
-}
+use crate::HeatMap;
+use crate::scene::{FONT, INK, caption, heading, rect, text, width};
 
 const CELL: f64 = 46.0;
 /// Cells of larger grids are smaller, and bare.
 const SMALL_CELL: f64 = 14.0;
 const MOST_LABELLED: usize = 16;
-const FONT: u32 = 12;
 
-/// Draws values (rows, columns): white is 0 or the least, blue the largest; what is not finite is grey.
-///
-/// # Panics
-/// If there is not one label for each row and column.
-pub fn heat_map(values: &ArrayRef2<f32>, labels: HeatMap) -> Picture {
+/// The grid, its labels and its scale.
+pub(crate) fn scene(values: &ArrayRef2<f32>, labels: HeatMap) -> Scene {
     let (rows, columns) = values.dim();
-    assert!(
-        labels.rows.len() == rows && labels.columns.len() == columns,
-        "heat_map: {rows} rows and {columns} columns, but {} and {} labels",
-        labels.rows.len(),
-        labels.columns.len()
-    );
     let cell = if rows.max(columns) <= MOST_LABELLED {
         CELL
     } else {
@@ -72,24 +45,13 @@ pub fn heat_map(values: &ArrayRef2<f32>, labels: HeatMap) -> Picture {
     let total = total.max(left + width(labels.unit, FONT) + 170.0);
     let mut scene = Scene::new(total, above + grid.1 + 58.0);
 
-    text(
-        &mut scene,
-        (10.0, 24.0),
-        labels.title,
-        15,
-        TextAnchor::Start,
-        None,
-        INK,
-    );
+    heading(&mut scene, labels.title);
     let middle = (left + grid.0 / 2.0, above + grid.1 / 2.0);
-    text(
+    caption(
         &mut scene,
         (middle.0, 46.0),
         labels.column_axis,
-        FONT,
         TextAnchor::Middle,
-        None,
-        INK,
     );
     text(
         &mut scene,
@@ -119,15 +81,7 @@ pub fn heat_map(values: &ArrayRef2<f32>, labels: HeatMap) -> Picture {
     }
     for (row, label) in labels.rows.iter().enumerate() {
         let y = above + (row as f64 + 0.5) * cell + 4.0;
-        text(
-            &mut scene,
-            (left - 7.0, y),
-            label,
-            FONT,
-            TextAnchor::End,
-            None,
-            INK,
-        );
+        caption(&mut scene, (left - 7.0, y), label, TextAnchor::End);
     }
 
     let finite = || values.iter().copied().filter(|value| value.is_finite());
@@ -179,7 +133,7 @@ pub fn heat_map(values: &ArrayRef2<f32>, labels: HeatMap) -> Picture {
         (least, largest),
         labels.unit,
     );
-    Picture::new(labels.title, scene)
+    scene
 }
 
 /// At most five characters.
@@ -245,22 +199,14 @@ fn scale(scene: &mut Scene, (x, y): (f64, f64), (least, largest): (f32, f32), un
         None,
         INK,
     );
-    text(
-        scene,
-        (x, y + 30.0),
-        unit,
-        FONT,
-        TextAnchor::Start,
-        None,
-        INK,
-    );
+    caption(scene, (x, y + 30.0), unit, TextAnchor::Start);
 }
 
 #[cfg(test)]
 mod tests {
     use ndarray::{Array2, array};
 
-    use super::*;
+    use crate::{HeatMap, heat_map};
 
     const LABELS: HeatMap = HeatMap {
         title: "Weights of <one> head",

@@ -36,6 +36,7 @@ pub fn page(title: &str, style: &str, body: &str) -> String {
 }
 
 /// A picture in the page, as wide as there is room; its title is read out.
+#[cfg(feature = "draw")]
 pub fn figure(picture: &crate::Picture) -> String {
     let title = escape(picture.title());
     let svg = picture.svg();
@@ -53,7 +54,7 @@ pub fn figure(picture: &crate::Picture) -> String {
     )
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "draw"))]
 mod tests {
     use super::*;
 

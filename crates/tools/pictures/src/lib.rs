@@ -1,18 +1,24 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "draw")]
 mod bars;
+#[cfg(feature = "draw")]
 mod chart;
+mod described;
+#[cfg(feature = "draw")]
 mod heat_map;
 pub mod html;
 mod picture;
+#[cfg(feature = "draw")]
+mod scene;
+#[cfg(feature = "draw")]
 mod windows;
 
 // The crate whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
 pub use ndarray;
 
-pub use bars::{Bars, bars};
-pub use chart::{Chart, Line, PLAIN, chart};
-pub use heat_map::{HeatMap, heat_map};
-pub use picture::{Picture, PictureError};
-pub use windows::windows;
+pub use described::{Bars, Chart, HeatMap, Line, PLAIN, bars, chart, heat_map, windows};
+pub use picture::Picture;
+#[cfg(feature = "draw")]
+pub use scene::PictureError;

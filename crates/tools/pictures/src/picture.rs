@@ -1,55 +1,22 @@
-//! A finished picture: one scene, written as SVG or as PNG.
+//! A finished picture: its title, and the scene if drawing is compiled in.
 
-use kuva::PngBackend;
-use kuva::backend::svg::SvgBackend;
-use kuva::render::color::Color;
-use kuva::render::render::{Primitive, Scene, TextAnchor};
-
-/// Pixels of a PNG at most: a gigabyte in the rasteriser's memory.
-const MOST_PIXELS: f64 = (1 << 28) as f64;
-
-/// Pixels a unit of the SVG, each way.
-const SCALE: f32 = 2.0;
+#[cfg(feature = "draw")]
+use kuva::render::render::Scene;
 
 /// What a drawing function returns.
 #[derive(Debug)]
 pub struct Picture {
     title: String,
-    scene: Scene,
-}
-
-/// A picture that can't be written.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PictureError {
-    /// It is too large, or the rasteriser refused it.
-    #[error("`{title}` can't be a PNG: {reason}")]
-    Png {
-        /// The picture's.
-        title: String,
-        /// The size, or the rasteriser's words.
-        reason: String,
-    },
+    #[cfg(feature = "draw")]
+    pub(crate) scene: Scene,
 }
 
 impl Picture {
-    pub(crate) fn new(title: &str, mut scene: Scene) -> Self {
-        for element in &mut scene.elements {
-            match element {
-                Primitive::Text { content: text, .. }
-                | Primitive::GroupStart {
-                    title: Some(text), ..
-                } => *text = visible(text),
-                Primitive::RichText { spans, .. } => {
-                    for span in spans {
-                        span.text = visible(&span.text);
-                    }
-                }
-                _ => {}
-            }
-        }
+    pub(crate) fn new(title: &str, #[cfg(feature = "draw")] scene: Scene) -> Self {
         Self {
             title: visible(title),
-            scene,
+            #[cfg(feature = "draw")]
+            scene: crate::scene::with_visible_texts(scene),
         }
     }
 
@@ -57,35 +24,10 @@ impl Picture {
     pub fn title(&self) -> &str {
         &self.title
     }
-
-    /// As SVG, with a size of its own.
-    pub fn svg(&self) -> String {
-        SvgBackend::new().render_scene(&self.scene)
-    }
-
-    /// As PNG, two pixels a unit of the SVG.
-    ///
-    /// # Errors
-    /// If it is too large for the rasteriser.
-    pub fn png(&self) -> Result<Vec<u8>, PictureError> {
-        let [width, height] =
-            [self.scene.width, self.scene.height].map(|size| size * f64::from(SCALE));
-        let png = if width * height > MOST_PIXELS {
-            Err(format!("{width:.0} x {height:.0} pixels are too many"))
-        } else {
-            PngBackend::new()
-                .with_scale(SCALE)
-                .render_scene(&self.scene)
-        };
-        png.map_err(|reason| PictureError::Png {
-            title: self.title.clone(),
-            reason,
-        })
-    }
 }
 
 /// What XML has no place for, as tokens of single bytes are, by the symbol of it.
-fn visible(text: &str) -> String {
+pub(crate) fn visible(text: &str) -> String {
     let symbol = |character: char| match character {
         '\t' | '\n' | '\r' => character,
         '\0'..' ' => char::from_u32(0x2400 + u32::from(character)).unwrap_or('\u{fffd}'),
@@ -93,85 +35,4 @@ fn visible(text: &str) -> String {
         _ => character,
     };
     text.chars().map(symbol).collect()
-}
-
-/// The dark text on all pictures.
-pub(crate) const INK: Color = Color::Rgb(0x22, 0x22, 0x22);
-
-/// The colours of lines and bars, in order: told apart by those who see few colours, too.
-pub(crate) const COLOURS: [&str; 5] = ["#2563a8", "#d1571b", "#3a8f5c", "#8c5aa8", "#7a7a7a"];
-
-/// How wide a character is, as a part of the font's size: an average of a sans serif.
-const CHARACTER: f64 = 0.62;
-
-/// About how wide a text is.
-pub(crate) fn width(text: &str, size: u32) -> f64 {
-    text.chars().count() as f64 * f64::from(size) * CHARACTER
-}
-
-/// A text; `rotate` in degrees around its place.
-pub(crate) fn text(
-    scene: &mut Scene,
-    (x, y): (f64, f64),
-    content: &str,
-    size: u32,
-    anchor: TextAnchor,
-    rotate: Option<f64>,
-    color: Color,
-) {
-    scene.add(Primitive::Text {
-        x,
-        y,
-        content: content.to_owned(),
-        size,
-        anchor,
-        rotate,
-        bold: false,
-        color: Some(color),
-    });
-}
-
-/// A rectangle, with what a pointer that rests on it is told.
-pub(crate) fn rect(
-    scene: &mut Scene,
-    (x, y): (f64, f64),
-    (width, height): (f64, f64),
-    fill: Color,
-    about: Option<String>,
-) {
-    let named = about.is_some();
-    if named {
-        scene.add(Primitive::GroupStart {
-            transform: None,
-            title: about,
-            extra_attrs: None,
-        });
-    }
-    scene.add(Primitive::Rect {
-        x,
-        y,
-        width,
-        height,
-        fill,
-        stroke: Some(Color::Rgb(0xdd, 0xdd, 0xdd)),
-        stroke_width: Some(0.5),
-        opacity: None,
-    });
-    if named {
-        scene.add(Primitive::GroupEnd);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_picture_too_large_for_a_png_is_an_error_with_its_size() {
-        let error = Picture::new("a map", Scene::new(42_000.0, 42_100.5)).png();
-        assert_eq!(
-            error.unwrap_err().to_string(),
-            "`a map` can't be a PNG: 84000 x 84201 pixels are too many"
-        );
-    }
 }

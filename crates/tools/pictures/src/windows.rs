@@ -3,24 +3,12 @@
 use kuva::render::color::Color;
 use kuva::render::render::{Scene, TextAnchor};
 
-use crate::Picture;
-use crate::picture::{INK, rect, text, width};
+use crate::scene::{FONT, caption, heading, rect, width};
 
 const ROW: f64 = 34.0;
-const FONT: u32 = 12;
 
-/// Draws the tokens, and below them each window's inputs (blue) and targets (orange) under the tokens they are.
-///
-/// A window is the place of its first input; inputs are `max_length` tokens, targets the same one further.
-///
-/// # Panics
-/// If a window does not lie within the tokens.
-pub fn windows(title: &str, tokens: &[&str], starts: &[usize], max_length: usize) -> Picture {
-    assert!(
-        starts.iter().all(|start| start + max_length < tokens.len()),
-        "windows: {starts:?} of {max_length} and their targets do not lie within {} tokens",
-        tokens.len()
-    );
+/// The tokens in a row, and two rows for each window.
+pub(crate) fn scene(title: &str, tokens: &[&str], starts: &[usize], max_length: usize) -> Scene {
     let sizes = tokens.iter().map(|token| width(token, FONT) + 14.0);
     let mut edges = vec![110.0];
     for size in sizes {
@@ -29,26 +17,10 @@ pub fn windows(title: &str, tokens: &[&str], starts: &[usize], max_length: usize
     let right = edges[edges.len() - 1];
     let height = 44.0 + ROW + starts.len() as f64 * (2.0 * ROW + 12.0) + 10.0;
     let mut scene = Scene::new((right + 10.0).max(width(title, 15) + 20.0), height);
-    text(
-        &mut scene,
-        (10.0, 24.0),
-        title,
-        15,
-        TextAnchor::Start,
-        None,
-        INK,
-    );
+    heading(&mut scene, title);
     let mut y = 44.0;
     let row = |scene: &mut Scene, y: f64, name: &str, from: usize, to: usize, fill: Color| {
-        text(
-            scene,
-            (10.0, y + 20.0),
-            name,
-            FONT,
-            TextAnchor::Start,
-            None,
-            INK,
-        );
+        caption(scene, (10.0, y + 20.0), name, TextAnchor::Start);
         for place in from..to {
             let size = edges[place + 1] - edges[place];
             rect(
@@ -59,15 +31,7 @@ pub fn windows(title: &str, tokens: &[&str], starts: &[usize], max_length: usize
                 None,
             );
             let middle = (edges[place] + size / 2.0, y + 20.0);
-            text(
-                scene,
-                middle,
-                tokens[place],
-                FONT,
-                TextAnchor::Middle,
-                None,
-                INK,
-            );
+            caption(scene, middle, tokens[place], TextAnchor::Middle);
         }
     };
     row(
@@ -100,12 +64,12 @@ pub fn windows(title: &str, tokens: &[&str], starts: &[usize], max_length: usize
         );
         y += 2.0 * ROW + 12.0;
     }
-    Picture::new(title, scene)
+    scene
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::windows;
 
     #[test]
     fn targets_are_the_inputs_one_further() {
