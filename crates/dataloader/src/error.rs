@@ -3,7 +3,7 @@
 //! Positions count from 0.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use atomic_file::FileError;
 use tokenizer::TokenizerError;
@@ -44,22 +44,23 @@ pub enum DataLoaderError {
     #[error(transparent)]
     Io(FileError),
     /// A text file is not UTF-8.
-    #[error("{}: expected UTF-8 text, byte {position} begins no character", path.display())]
+    #[error("{}: expected UTF-8 text, byte {position} begins no character{looks_like}", path.display())]
     NotUtf8 {
         /// The file.
         path: PathBuf,
         /// The first byte that is wrong.
         position: usize,
+        /// What it may be instead, and what to do.
+        looks_like: &'static str,
     },
-    /// A file of u16 token ids has half an id at its end.
-    #[error("{}: expected 2 bytes per token, got an odd number of bytes, {bytes}", path.display())]
-    OddFileLength {
+    /// A file of token ids that is damaged, or of numbers that ids are not read from.
+    #[error("{}: {problem}", path.display())]
+    TokenFile {
         /// The file.
         path: PathBuf,
-        /// Its length.
-        bytes: usize,
+        /// What is wrong with it, and what to do.
+        problem: String,
     },
-
     /// An id is not in the vocabulary.
     #[error("id {id} at position {position} is not below the vocabulary size {vocab_size}")]
     IdOutOfVocabulary {
@@ -127,6 +128,11 @@ pub enum DataLoaderError {
 }
 
 impl DataLoaderError {
+    /// `.map_err(DataLoaderError::read(path))`
+    pub(crate) fn read(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |error| Self::io(FileError::at(path, "read")(error))
+    }
+
     /// What reading or writing a file met.
     pub(crate) fn io(error: FileError) -> Self {
         match error.source.kind() {

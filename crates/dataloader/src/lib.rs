@@ -6,8 +6,10 @@ mod dataset;
 mod epoch;
 mod error;
 mod files;
+mod format;
 mod loader;
 mod split;
+mod text;
 mod tokens;
 
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
@@ -19,3 +21,4 @@ pub use epoch::{Batch, Epoch};
 pub use error::DataLoaderError;
 pub use loader::{DataLoader, DataLoaderConfig, create_dataloader_v1};
 pub use split::train_validation_split;
+pub use text::{BYTE_ORDER_MARK, text_of};

@@ -1,4 +1,4 @@
-//! Token ids in a row: in memory, or in a file of u16 that is read piece by piece, so that a corpus may be larger than the memory.
+//! Token ids in a row: in memory, or in a file that is read piece by piece, so that a corpus may be larger than the memory.
 //!
 //! Copies and parts share both.
 
@@ -9,9 +9,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use atomic_file::FileError;
-
 use crate::error::DataLoaderError;
+use crate::format::Format;
 
 /// Some ids of a source.
 #[derive(Debug, Clone)]
@@ -27,11 +26,11 @@ enum Source {
     File(Arc<TokenFile>),
 }
 
-/// Little-endian u16 and nothing else.
 #[derive(Debug)]
 struct TokenFile {
     path: PathBuf,
     file: Mutex<File>,
+    format: Format,
 }
 
 impl Tokens {
@@ -43,13 +42,13 @@ impl Tokens {
         }
     }
 
-    /// The `len` ids of an open file.
-    pub(crate) fn in_file(path: PathBuf, file: File, len: usize) -> Self {
+    /// The ids of an open file.
+    pub(crate) fn in_file(path: PathBuf, file: File, format: Format) -> Self {
         let file = Mutex::new(file);
         Self {
-            source: Source::File(Arc::new(TokenFile { path, file })),
+            source: Source::File(Arc::new(TokenFile { path, file, format })),
             start: 0,
-            len,
+            len: format.count,
         }
     }
 
@@ -97,17 +96,18 @@ impl Tokens {
 
 impl TokenFile {
     fn read(&self, start: usize, len: usize) -> Result<Vec<u32>, DataLoaderError> {
-        let mut bytes = vec![0; 2 * len];
+        let width = self.format.width;
+        let mut bytes = vec![0; width * len];
         // A panic elsewhere can leave it at any position, and each read seeks.
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.seek(SeekFrom::Start(2 * start as u64))
+        let place = self.format.start + (width * start) as u64;
+        file.seek(SeekFrom::Start(place))
             .and_then(|_| file.read_exact(&mut bytes))
-            .map_err(FileError::at(&self.path, "read"))
-            .map_err(DataLoaderError::io)?;
-        let (pairs, _) = bytes.as_chunks::<2>();
-        Ok(pairs
-            .iter()
-            .map(|&pair| u32::from(u16::from_le_bytes(pair)))
-            .collect())
+            .map_err(DataLoaderError::read(&self.path))?;
+        let ids = self.format.ids(&bytes);
+        ids.map_err(|number| DataLoaderError::TokenFile {
+            path: self.path.clone(),
+            problem: format!("the number {number} is no token id"),
+        })
     }
 }

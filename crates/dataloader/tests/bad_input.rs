@@ -1,10 +1,11 @@
 //! Everything a user can hand in wrongly is an error that says what was wrong.
 
 use std::fs;
+use std::path::Path;
 
 use dataloader::{
     Corpus, DataLoader, DataLoaderConfig, DataLoaderError, GptDataset, create_dataloader_v1,
-    train_validation_split,
+    text_of, train_validation_split,
 };
 use tokenizer::{Gpt2Tokenizer, SimpleTokenizerV1, Vocabulary};
 use torch_rng::TorchRng;
@@ -24,7 +25,7 @@ fn five(batch_size: usize, drop_last: bool) -> DataLoaderConfig {
     }
 }
 
-fn read_text(path: impl AsRef<std::path::Path>) -> Result<Corpus, DataLoaderError> {
+fn read_text(path: impl AsRef<Path>) -> Result<Corpus, DataLoaderError> {
     Corpus::from_text_file(path, &Gpt2Tokenizer::new())
 }
 
@@ -143,17 +144,17 @@ fn an_odd_length_is_refused_and_an_empty_token_file_is_an_empty_corpus() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("odd.bin");
     fs::write(&path, [1, 0, 2]).unwrap();
-    let error = Corpus::from_u16_file(&path).unwrap_err();
+    let error = Corpus::from_token_file(&path).unwrap_err();
     assert!(
         error.to_string().starts_with(&path.display().to_string()),
         "{error}"
     );
-    assert!(matches!(
-        error,
-        DataLoaderError::OddFileLength { bytes: 3, .. }
-    ));
+    assert!(
+        error.to_string().ends_with("an odd number of bytes, 3"),
+        "{error}"
+    );
     fs::write(&path, []).unwrap();
-    assert!(Corpus::from_u16_file(&path).unwrap().is_empty());
+    assert!(Corpus::from_token_file(&path).unwrap().is_empty());
 }
 
 #[test]
@@ -162,7 +163,82 @@ fn a_text_file_that_is_not_utf8_is_refused_with_its_first_wrong_byte() {
     let path = folder.path().join("latin1.txt");
     fs::write(&path, b"caf\xe9 au lait").unwrap();
     let error = read_text(&path).unwrap_err();
-    assert!(matches!(&error, DataLoaderError::NotUtf8 { position: 3, path: at } if *at == path));
+    assert!(
+        matches!(&error, DataLoaderError::NotUtf8 { position: 3, path: at, .. } if *at == path)
+    );
+}
+
+#[test]
+fn other_encodings_are_named_with_a_remedy_and_a_byte_order_mark_is_no_text() {
+    let text = |bytes: &[u8]| text_of(bytes.to_vec(), Path::new("a.txt"));
+    assert_eq!(text(b"\xef\xbb\xbfa\r\n").unwrap(), "a\r\n");
+    let said = |bytes: &[u8]| text(bytes).unwrap_err().to_string();
+    assert!(said(b"\xff\xfea\0").contains("iconv -f UTF-16"));
+    assert!(said(b"caf\xe9").contains("iconv -f WINDOWS-1252"));
+    assert!(said(b"\x7fELF\0\xff").contains("no text at all"));
+}
+
+/// The same ids in all forms that are read, and the forms that aren't.
+#[test]
+fn token_files_are_what_their_signs_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.bin");
+    let ids: Vec<u32> = (0..400).map(|i| i * 7919 % 50_257).collect();
+    let read = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        let corpus = Corpus::from_token_file(&path)?;
+        Ok::<_, DataLoaderError>(corpus.read(..)?.into_owned())
+    };
+    let wide = |width: usize| -> Vec<u8> {
+        let bytes = ids.iter().map(|&id| u64::from(id).to_le_bytes());
+        bytes.flat_map(|bytes| bytes[..width].to_vec()).collect()
+    };
+    let numpy = |kind: &str, shape: &str, bytes: &[u8]| -> Vec<u8> {
+        let header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n");
+        let length = (header.len() as u16).to_le_bytes();
+        [b"\x93NUMPY\x01\0", &length[..], header.as_bytes(), bytes].concat()
+    };
+    let llm_c = |magic: u32, count: u32, bytes: &[u8]| -> Vec<u8> {
+        let header: Vec<u8> = [magic, 1, count]
+            .into_iter()
+            .flat_map(u32::to_le_bytes)
+            .collect();
+        [&header[..], &[0; 1012], bytes].concat()
+    };
+    for bytes in [
+        wide(2),
+        llm_c(20_240_520, 400, &wide(2)),
+        llm_c(20_240_801, 400, &wide(4)),
+        numpy("<u2", "(400,)", &wide(2)),
+        numpy("<i4", "(400,)", &wide(4)),
+        numpy("<i8", "(400,)", &wide(8)),
+    ] {
+        assert_eq!(read(&bytes).unwrap(), ids);
+    }
+    let refused = [
+        (wide(8), "looks like int64"),
+        (wide(4), "looks like int32"),
+        (llm_c(20_240_520, 401, &wide(2)), "says 401 tokens"),
+        (
+            numpy("<f4", "(400,)", &wide(4)),
+            "expected little-endian integers",
+        ),
+        (
+            numpy(">u2", "(400,)", &wide(2)),
+            "expected little-endian integers",
+        ),
+        (numpy("<u2", "(20, 20)", &wide(2)), "of one dimension"),
+        (numpy("<u2", "(401,)", &wide(2)), "disagree"),
+        (b"\x93NUMPY\x01\0\xff".to_vec(), "cut off"),
+        (
+            numpy("<i8", "(2,)", &(-1i64 as u128).to_le_bytes()),
+            "the number -1 is no token id",
+        ),
+    ];
+    for (bytes, problem) in refused {
+        let error = read(&bytes).unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+    }
 }
 
 #[test]
@@ -171,14 +247,14 @@ fn folders_and_missing_files_are_told_apart() {
     let missing = folder.path().join("missing").join("file");
     for error in [
         read_text(folder.path()).unwrap_err(),
-        Corpus::from_u16_file(folder.path()).unwrap_err(),
+        Corpus::from_token_file(folder.path()).unwrap_err(),
         numbers(3).write_u16_file(folder.path()).unwrap_err(),
     ] {
         assert!(matches!(error, DataLoaderError::IsFolder { .. }), "{error}");
     }
     for error in [
         read_text(&missing).unwrap_err(),
-        Corpus::from_u16_file(&missing).unwrap_err(),
+        Corpus::from_token_file(&missing).unwrap_err(),
         numbers(3).write_u16_file(&missing).unwrap_err(),
     ] {
         assert!(
@@ -252,7 +328,7 @@ fn a_token_file_that_shrinks_is_an_error_where_it_is_read() {
         shuffle: false,
         ..five(2, true)
     };
-    let loader = DataLoader::new(&Corpus::from_u16_file(&path).unwrap(), windows).unwrap();
+    let loader = DataLoader::new(&Corpus::from_token_file(&path).unwrap(), windows).unwrap();
     let mut epoch = loader.epoch(&mut TorchRng::manual_seed(0));
     assert!(epoch.try_next().unwrap().is_some());
     fs::File::options()

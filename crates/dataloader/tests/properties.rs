@@ -99,7 +99,7 @@ proptest! {
     fn a_file_gives_the_windows_of_a_corpus_in_memory((corpus, dataset) in any_dataset(), at in 0usize..92) {
         let file = tempfile::NamedTempFile::new().unwrap();
         corpus.write_u16_file(file.path()).unwrap();
-        let in_file = Corpus::from_u16_file(file.path()).unwrap();
+        let in_file = Corpus::from_token_file(file.path()).unwrap();
         let again = GptDataset::new(&in_file, dataset.max_length(), dataset.stride()).unwrap();
         prop_assert_eq!(windows(&dataset), windows(&again));
         let at = at.min(corpus.len());
@@ -168,7 +168,7 @@ proptest! {
         let corpus = Corpus::from_ids(written);
         corpus.write_u16_file(file.path()).unwrap();
         prop_assert_eq!(file.path().metadata().unwrap().len(), 2 * corpus.len() as u64);
-        prop_assert_eq!(ids(&Corpus::from_u16_file(file.path()).unwrap()), ids(&corpus));
+        prop_assert_eq!(ids(&Corpus::from_token_file(file.path()).unwrap()), ids(&corpus));
     }
 }
 

@@ -101,20 +101,16 @@ impl Bpe {
                 None => words.push((word, 1)),
             }
         }
-        Self::train_on(&words, config, |_| ())
+        Self::train_on(&words, config)
     }
 
-    /// The tokens that words make, each with the number of times that it occurs; `progress` hears how many tokens there are.
+    /// The tokens that words make, each with the number of times that it occurs.
     ///
     /// Time and memory grow in proportion to the words, however long one is.
     ///
     /// # Errors
     /// [`TokenizerError::MissingByte`] if the alphabet lacks a byte.
-    pub fn train_on(
-        words: &[(&str, u64)],
-        config: &BpeConfig,
-        mut progress: impl FnMut(usize),
-    ) -> Result<Self, TokenizerError> {
+    pub fn train_on(words: &[(&str, u64)], config: &BpeConfig) -> Result<Self, TokenizerError> {
         let mut bpe = Self::of_alphabet(config.alphabet.clone(), config.divide)?;
         let mut ids: HashMap<Vec<u8>, u32> = bpe.tokens.iter().cloned().zip(0..).collect();
         let mut counts = Counts::of(words, &bpe.of_byte, config.ties);
@@ -130,7 +126,6 @@ impl Bpe {
             }
             bpe.learn(pair, id);
             counts.replace(pair, id);
-            progress(bpe.tokens.len());
         }
         Ok(bpe)
     }

@@ -2,21 +2,20 @@
 
 use std::sync::LazyLock;
 
-/// The bytes that stand for themselves; the others are written as U+0100 and on, in their order.
-fn is_seen(byte: u8) -> bool {
-    matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff)
-}
+use tokenizer::bpe::gpt2_bytes;
+
+/// How many bytes stand for themselves; the others are written as U+0100 and on, in their order.
+const SEEN: u32 = 188;
 
 static CHARS: LazyLock<[char; 256]> = LazyLock::new(|| {
-    let mut next = 0x100;
-    std::array::from_fn(|byte| {
-        let byte = byte as u8;
-        if is_seen(byte) {
-            return char::from(byte);
-        }
-        next += 1;
-        char::from_u32(next - 1).expect("there are characters from U+0100 to U+0143")
-    })
+    let mut chars = ['\0'; 256];
+    for (byte, place) in gpt2_bytes().into_iter().zip(0..) {
+        chars[usize::from(byte)] = match place < SEEN {
+            true => char::from(byte),
+            false => char::from_u32(0x100 + place - SEEN).expect("U+0100 to U+0143 are characters"),
+        };
+    }
+    chars
 });
 
 /// The character that a byte is written as.
@@ -28,7 +27,7 @@ pub(crate) fn char_of(byte: u8) -> char {
 fn byte_of(c: char) -> Option<u8> {
     let code = u32::from(c);
     match u8::try_from(code) {
-        Ok(byte) => is_seen(byte).then_some(byte),
+        Ok(byte) => (char_of(byte) == c).then_some(byte),
         Err(_) => (0..=255).find(|&byte| CHARS[usize::from(byte)] == c),
     }
 }

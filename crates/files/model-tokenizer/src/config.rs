@@ -11,7 +11,9 @@ use tokenizer::ENDOFTEXT;
 use tokenizers::AddedToken;
 
 use crate::error::{ModelTokenizerError, other_kind};
-use crate::files::{ADDED_TOKENS, CONFIG, Files, SPECIAL_TOKENS, parse, parse_value};
+use crate::files::{
+    ADDED_TOKENS, CONFIG, Files, MODEL_CONFIG, SPECIAL_TOKENS, parse, parse_value, read,
+};
 
 /// The special tokens that have names, in the order in which transformers gives them ids.
 const NAMED: [&str; 7] = [
@@ -36,17 +38,17 @@ pub(crate) enum Class {
     AsWritten,
 }
 
-/// A special token as these files write it: its text, or its text and manners.
+/// A special token as these files write it: its text alone, or with settings.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Written {
     Text(String),
-    Whole(Manners),
+    Whole(TokenSettings),
 }
 
 /// An added token; what is not said about it is as transformers has it.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Manners {
+pub(crate) struct TokenSettings {
     content: String,
     #[serde(default)]
     single_word: bool,
@@ -59,7 +61,7 @@ pub(crate) struct Manners {
     special: bool,
 }
 
-impl Manners {
+impl TokenSettings {
     pub(crate) fn token(&self) -> AddedToken {
         AddedToken::from(self.content.as_str(), self.special)
             .single_word(self.single_word)
@@ -73,9 +75,9 @@ impl Written {
     fn special_token(self) -> AddedToken {
         match self {
             Self::Text(content) => AddedToken::from(content, true),
-            Self::Whole(manners) => Manners {
+            Self::Whole(settings) => TokenSettings {
                 special: true,
-                ..manners
+                ..settings
             }
             .token(),
         }
@@ -144,7 +146,7 @@ struct ConfigFile {
     add_bos_token: Option<bool>,
     add_eos_token: Option<bool>,
     split_special_tokens: Option<bool>,
-    added_tokens_decoder: Option<BTreeMap<u32, Manners>>,
+    added_tokens_decoder: Option<BTreeMap<u32, TokenSettings>>,
     #[serde(flatten)]
     names: Names,
 }
@@ -173,12 +175,12 @@ impl Config {
             None => ConfigFile::default(),
         };
         let class = class_of(&path, file.tokenizer_class.as_deref())?;
-        let settings = [
+        let unread = [
             ("add_bos_token", file.add_bos_token),
             ("add_eos_token", file.add_eos_token),
             ("split_special_tokens", file.split_special_tokens),
         ];
-        if let Some((name, _)) = settings.iter().find(|(_, set)| *set == Some(true)) {
+        if let Some((name, _)) = unread.iter().find(|(_, set)| *set == Some(true)) {
             return Err(other_kind(&path, format!("one with {name}")));
         }
 
@@ -205,7 +207,7 @@ impl Config {
         let mut added = BTreeMap::new();
         let added_win = file.added_tokens_decoder.is_some();
         if let Some(tokens) = file.added_tokens_decoder {
-            added.extend(tokens.iter().map(|(&id, manners)| (id, manners.token())));
+            added.extend(tokens.iter().map(|(&id, settings)| (id, settings.token())));
         } else if let Some(text) = files.get(ADDED_TOKENS) {
             let ids: BTreeMap<String, u32> = parse(&folder.join(ADDED_TOKENS), text)?;
             added.extend(ids.into_iter().map(|(content, id)| {
@@ -222,6 +224,37 @@ impl Config {
             end_of_text,
         })
     }
+}
+
+/// What config.json says of the tokenizer.
+#[derive(Deserialize)]
+struct ModelConfig {
+    tokenizer_class: Option<Value>,
+}
+
+/// tokenizer_config.json with the class that config.json names, if it names none itself: transformers' order.
+///
+/// So a tokenizer is the same where config.json doesn't go with it.
+pub(crate) fn with_class_of_model(
+    folder: &Path,
+    files: &mut Files,
+) -> Result<(), ModelTokenizerError> {
+    let path = folder.join(MODEL_CONFIG);
+    let Some(text) = read(&path)? else {
+        return Ok(());
+    };
+    let ModelConfig { tokenizer_class } = parse(&path, &text)?;
+    let Some(class) = tokenizer_class.filter(|class| !class.is_null()) else {
+        return Ok(());
+    };
+    let own = files.get(CONFIG).map_or("{}", String::as_str);
+    let mut own: Map<String, Value> = parse(&folder.join(CONFIG), own)?;
+    if own.get("tokenizer_class").is_none_or(Value::is_null) {
+        class_of(&path, class.as_str())?;
+        own.insert("tokenizer_class".to_owned(), class);
+        files.insert(CONFIG, format!("{:#}\n", Value::Object(own)));
+    }
+    Ok(())
 }
 
 fn class_of(path: &Path, name: Option<&str>) -> Result<Class, ModelTokenizerError> {

@@ -3,23 +3,17 @@
 //! What can be wrong with a text or a list of ids is a `TokenizerError`.
 //! Text that comes from a file is shown escaped.
 
-use std::io;
 use std::path::{Path, PathBuf};
+
+use atomic_file::FileError;
 
 /// Everything this crate refuses, with the offending file, name or number.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelTokenizerError {
-    /// The operating system refused.
-    #[error("{}: can't {action}", .file.display())]
-    Io {
-        /// The file.
-        file: PathBuf,
-        /// What was tried: "read", "write", ...
-        action: &'static str,
-        /// The system's answer.
-        source: io::Error,
-    },
+    /// The operating system refused to read, write or delete a file.
+    #[error(transparent)]
+    Io(#[from] FileError),
     /// A tokenizer of a kind that is not read.
     #[error("{}: a tokenizer of another kind, {kind}; only byte-level BPE and characters are read", .file.display())]
     OtherKind {
@@ -56,7 +50,7 @@ pub enum ModelTokenizerError {
         /// The size that the text makes.
         made: usize,
     },
-    /// More text than pairs can be counted in.
+    /// More text than its places can be numbered.
     #[error(
         "a text of {bytes} bytes: a vocabulary is trained on at most {limit}; a part of the text makes as good a one"
     )]
@@ -69,18 +63,6 @@ pub enum ModelTokenizerError {
     /// The library refused what was checked before: a fault of ours.
     #[error("the tokenizer refused: {0}")]
     Library(String),
-}
-
-/// `.map_err(io(path, "read"))`
-pub(crate) fn io(
-    file: &Path,
-    action: &'static str,
-) -> impl FnOnce(io::Error) -> ModelTokenizerError {
-    move |source| ModelTokenizerError::Io {
-        file: file.to_owned(),
-        action,
-        source,
-    }
 }
 
 /// `return Err(invalid(path, "..."))`

@@ -5,15 +5,18 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use atomic_file::{FileError, write_atomically};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::error::{ModelTokenizerError, invalid, io as io_error, other_kind};
+use crate::error::{ModelTokenizerError, invalid, other_kind};
 
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
 pub(crate) const VOCABULARY: &str = "vocab.json";
 pub(crate) const MERGES: &str = "merges.txt";
 pub(crate) const CONFIG: &str = "tokenizer_config.json";
+/// The model's own, which may name the class of its tokenizer.
+pub(crate) const MODEL_CONFIG: &str = "config.json";
 pub(crate) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
 pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
 
@@ -71,7 +74,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, ModelTokenizerError> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io_error(path, "read")(error)),
+        Err(error) => return Err(FileError::at(path, "read")(error).into()),
     };
     if !metadata.is_file() {
         return Err(invalid(path, "not a file"));
@@ -80,7 +83,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, ModelTokenizerError> {
     // The file may grow between the look and the read.
     File::open(path)
         .and_then(|file| file.take(LIMIT + 1).read_to_end(&mut bytes))
-        .map_err(io_error(path, "read"))?;
+        .map_err(FileError::at(path, "read"))?;
     if bytes.len() as u64 > LIMIT {
         return Err(invalid(
             path,
@@ -117,22 +120,9 @@ pub(crate) fn parse_value<T: DeserializeOwned>(
 }
 
 /// Writes each file so that a crash at any moment leaves the old one or the new one, then deletes those of a tokenizer that was there before.
-///
-/// What a crash leaves besides has the name that unfinished files of a checkpoint have.
 pub(crate) fn write_all(folder: &Path, files: &Files) -> Result<(), ModelTokenizerError> {
     for (name, text) in files {
-        let path = folder.join(name);
-        let unfinished = folder.join(format!(".{name}.unfinished"));
-        let written = File::create(&unfinished).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&unfinished, &path)
-        });
-        written.map_err(|error| {
-            // The first failure is the one to tell; the old file is untouched.
-            let _ = fs::remove_file(&unfinished);
-            io_error(&path, "write")(error)
-        })?;
+        write_atomically(folder.join(name), |out| out.write_all(text.as_bytes()))?;
     }
     for name in TOKENIZER_FILES
         .iter()
@@ -141,7 +131,7 @@ pub(crate) fn write_all(folder: &Path, files: &Files) -> Result<(), ModelTokeniz
         let path = folder.join(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(io_error(&path, "delete")(error));
+                return Err(FileError::at(&path, "delete")(error).into());
             }
             _ => {}
         }

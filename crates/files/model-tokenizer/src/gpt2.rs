@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use tokenizer::bpe::Bpe;
 use tokenizer::{ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer};
 use tokenizers::AddedToken;
 
@@ -29,7 +30,7 @@ pub(crate) fn recipe() -> Recipe {
     }
 }
 
-/// The one special token, without manners.
+/// The one special token, which takes no white space with it.
 pub(crate) fn end_of_text() -> AddedToken {
     AddedToken::from(ENDOFTEXT, true)
 }
@@ -55,46 +56,21 @@ pub(crate) fn is_gpt2(recipe: &Recipe) -> bool {
 
 /// Each token as it is written, with its id.
 fn vocabulary() -> HashMap<String, u32> {
-    let mut tokens: HashMap<String, u32> =
-        pieces().map(|(id, piece)| (written(piece), id)).collect();
+    let gpt2 = Gpt2Tokenizer::new();
+    let written = |id| Some((written(gpt2.piece(id)?), id));
+    let mut tokens: HashMap<String, u32> = (0..ENDOFTEXT_ID).filter_map(written).collect();
     tokens.insert(ENDOFTEXT.to_owned(), ENDOFTEXT_ID);
     tokens
 }
 
-/// The bytes of each token but the special one.
-fn pieces() -> impl Iterator<Item = (u32, &'static [u8])> {
-    let gpt2 = Gpt2Tokenizer::new();
-    (0..ENDOFTEXT_ID).map(move |id| {
-        (
-            id,
-            gpt2.piece(id).expect("ids below the special one's exist"),
-        )
-    })
-}
-
-/// The two tokens that each merge joins: what the merges before it make of the token.
+/// The two tokens that each merge joins, which the tokens' order alone tells.
 fn merges() -> Vec<(String, String)> {
-    let ranks: HashMap<&[u8], u32> = pieces().map(|(id, piece)| (piece, id)).collect();
-    let merged = pieces().filter(|(_, piece)| piece.len() > 1);
-    let halves = merged.map(|(id, piece)| {
-        let (left, right) = piece.split_at(halves(piece, id, &ranks));
-        (written(left), written(right))
-    });
-    halves.collect()
-}
-
-/// Where the last merge of a token joins its halves.
-fn halves(piece: &[u8], id: u32, ranks: &HashMap<&[u8], u32>) -> usize {
-    let mut ends: Vec<usize> = (0..=piece.len()).collect(); // of the parts, from 0 on
-    while ends.len() > 3 {
-        let joined = ends.windows(3).enumerate().filter_map(|(at, ends)| {
-            let rank = *ranks.get(&piece[ends[0]..ends[2]])?;
-            (rank < id).then_some((rank, at))
-        });
-        let (_, at) = joined.min().expect("a token is two older tokens joined");
-        ends.remove(at + 1);
-    }
-    ends[1]
+    let bpe = Bpe::gpt2();
+    let token = |id: u32| written(&bpe.tokens()[id as usize]);
+    let merges = bpe.merges().iter();
+    merges
+        .map(|&(left, right)| (token(left), token(right)))
+        .collect()
 }
 
 #[cfg(test)]

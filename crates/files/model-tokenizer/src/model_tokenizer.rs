@@ -17,7 +17,7 @@ use crate::error::{ModelTokenizerError, one_line};
 use crate::files::{self, Files};
 use crate::parts::{LONG_BLANK, long_blank, parts};
 use crate::recipe::{Form, Recipe};
-use crate::{gpt2, tokenizer_json};
+use crate::{config, gpt2, tokenizer_json};
 
 /// Text to ids and back, as a model was trained on them.
 ///
@@ -54,6 +54,7 @@ enum Kind {
 struct Own {
     library: Tokenizer,
     pieces: HashMap<u32, Box<[u8]>>, // id -> its bytes
+    added: Vec<Box<[u8]>>,           // the texts of added tokens, sorted
     vocab_size: usize,
     /// Parts of a text may be encoded by themselves.
     divides: bool,
@@ -80,7 +81,11 @@ impl ModelTokenizer {
     /// [`ModelTokenizerError::Invalid`] or [`Io`](ModelTokenizerError::Io) for files that are damaged or can't be read.
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<Option<Self>, ModelTokenizerError> {
         let folder = folder.as_ref();
-        match Self::from_files(folder, files::read_all(folder)?)? {
+        let mut files = files::read_all(folder)?;
+        if tokenizer_json::is_in(&files) {
+            config::with_class_of_model(folder, &mut files)?;
+        }
+        match Self::from_files(folder, files)? {
             Some(tokenizer) => Ok(Some(tokenizer)),
             None => files::unread(folder).map_or(Ok(None), Err),
         }
@@ -216,6 +221,16 @@ impl Own {
         let plain = added.values().all(|token| {
             !token.lstrip && !token.rstrip && !token.content.contains(char::is_whitespace)
         });
+        let mut texts: Vec<Box<[u8]>> = added
+            .values()
+            .map(|token| token.content.as_bytes().into())
+            .collect();
+        texts.sort_unstable();
+        // An added token is found in the text itself, before that is written in byte characters.
+        let texts_of_added: HashMap<u32, Box<[u8]>> = added
+            .iter()
+            .map(|(&id, token)| (id, token.content.as_bytes().into()))
+            .collect();
         let known = |byte: &u8| tokens.contains_key(&String::from(char_of(*byte)));
         Ok(match form {
             Form::ByteLevel {
@@ -230,7 +245,9 @@ impl Own {
                 pieces: tokens
                     .iter()
                     .map(|(token, &id)| (id, bytes_of(token)))
+                    .chain(texts_of_added)
                     .collect(),
+                added: texts,
                 library,
             },
             Form::Characters { .. } => Self {
@@ -242,15 +259,29 @@ impl Own {
                     .into_iter()
                     .map(|(token, id)| (id, token.into_bytes().into()))
                     .collect(),
+                added: texts,
                 library,
             },
         })
     }
 
+    /// Whether a text begins with an added token, in time in proportion to that token.
     fn begins_with_added(&self, text: &str) -> bool {
-        let added = self.library.get_added_vocabulary();
-        let mut tokens = added.get_vocab().keys();
-        tokens.any(|token| text.starts_with(token.as_str()))
+        let mut tokens = &self.added[..]; // those that begin as the text does
+        for (length, &next) in text.as_bytes().iter().enumerate() {
+            match tokens.first() {
+                None => return false,
+                Some(token) if token.len() == length => return true,
+                Some(_) => {}
+            }
+            let end = tokens.partition_point(|token| token[length] <= next);
+            tokens = &tokens[..end];
+            let start = tokens.partition_point(|token| token[length] < next);
+            tokens = &tokens[start..];
+        }
+        tokens
+            .first()
+            .is_some_and(|token| token.len() == text.len())
     }
 
     /// The ids of a part of a text that may be encoded by itself.

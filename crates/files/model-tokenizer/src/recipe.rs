@@ -1,6 +1,6 @@
 //! What a tokenizer is made of, checked, and the library's tokenizer made of it.
 //!
-//! The library trusts its files: it panics at a merge that leaves the vocabulary and gives an added token another id than its file says.
+//! The library trusts its files: it panics at a merge that leaves the vocabulary, and gives an added token another id than its file says.
 //! So nothing reaches it unchecked.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -59,7 +59,12 @@ impl Recipe {
     /// The library's tokenizer.
     pub(crate) fn build(self) -> Result<Tokenizer, ModelTokenizerError> {
         self.check()?;
-        let vocabulary: Vocab = self.vocabulary.into_iter().collect();
+        // The library would give an added token the next id; one that is in the vocabulary keeps its own.
+        let added = self
+            .added
+            .iter()
+            .map(|(id, token)| (token.content.clone(), *id));
+        let vocabulary: Vocab = self.vocabulary.into_iter().chain(added).collect();
         let mut model = BPE::builder().vocab_and_merges(vocabulary, self.merges);
         match &self.form {
             Form::ByteLevel { ignore_merges, .. } => model = model.ignore_merges(*ignore_merges),
@@ -83,17 +88,6 @@ impl Recipe {
         tokenizer
             .add_tokens(self.added.values().cloned())
             .map_err(library)?;
-        for (id, token) in &self.added {
-            let given = tokenizer.token_to_id(&token.content);
-            if given != Some(*id) {
-                let content = &token.content;
-                let given = given.map_or("none".to_owned(), |id| id.to_string());
-                let problem = format!(
-                    "the added token {content:?} has the id {id}, but its place is {given}"
-                );
-                return Err(invalid(&self.file, problem));
-            }
-        }
         let known = tokenizer.get_added_vocabulary().get_vocab();
         let mut special = self.special;
         special.retain(|token| !known.contains_key(&token.content));
@@ -161,19 +155,36 @@ impl Recipe {
                 format!("no token {unknown:?} for unknown characters"),
             ));
         }
-        for (&id, token) in &self.added {
-            check_id(file, &token.content, id)?;
-        }
         let added = self.added.values().chain(&self.special);
         let lengths = added.map(|token| token.content.len());
         match lengths.fold((usize::MAX, 0), |(least, sum), n| (least.min(n), sum + n)) {
-            (0, _) => Err(invalid(file, "an added token without text")),
-            (_, MAX_ADDED_BYTES..) => Err(invalid(
-                file,
-                format!("added tokens of more than {MAX_ADDED_BYTES} bytes"),
-            )),
-            _ => Ok(()),
+            (0, _) => return Err(invalid(file, "an added token without text")),
+            (_, MAX_ADDED_BYTES..) => {
+                let problem = format!("added tokens of more than {MAX_ADDED_BYTES} bytes");
+                return Err(invalid(file, problem));
+            }
+            _ => {}
         }
+        let mut texts = HashSet::new();
+        for (&id, token) in &self.added {
+            let content = &token.content;
+            check_id(file, content, id)?;
+            let own = self.vocabulary.get(content);
+            let problem = match own {
+                Some(own) if *own != id => format!(
+                    "the added token {content:?} has the id {id}, and in the vocabulary {own}"
+                ),
+                None if ids.contains(&id) => {
+                    format!("the added token {content:?} has the id {id}, as another token has")
+                }
+                _ if !texts.insert(content) => {
+                    format!("the added token {content:?} is there twice")
+                }
+                _ => continue,
+            };
+            return Err(invalid(file, problem));
+        }
+        Ok(())
     }
 }
 

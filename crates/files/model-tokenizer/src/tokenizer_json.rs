@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::config::{Class, Config, Manners};
+use crate::config::{Class, Config, TokenSettings};
 use crate::error::{ModelTokenizerError, invalid, other_kind};
 use crate::files::{Files, MERGES, TOKENIZER, VOCABULARY, parse};
 use crate::recipe::{Form, Recipe};
@@ -40,7 +40,7 @@ struct Json {
 struct Added {
     id: u32,
     #[serde(flatten)]
-    manners: Manners,
+    settings: TokenSettings,
 }
 
 /// A normalizer, a pre-tokenizer, a post-processor or a decoder.
@@ -80,6 +80,11 @@ struct Bpe {
 enum Merge {
     Pair(String, String),
     Line(String),
+}
+
+/// Whether the files hold a vocabulary.
+pub(crate) fn is_in(files: &Files) -> bool {
+    files.contains_key(TOKENIZER) || files.contains_key(VOCABULARY)
 }
 
 /// What the files say; `None` if they hold no vocabulary.
@@ -145,7 +150,7 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTok
         Merge::Line(line) => pair_of(path, &line),
     });
     let listed = json.added_tokens.iter();
-    let listed = listed.map(|token| (token.id, token.manners.token()));
+    let listed = listed.map(|token| (token.id, token.settings.token()));
     let added = match config.added_win {
         true => listed.chain(config.added).collect(),
         false => config.added.into_iter().chain(listed).collect(),

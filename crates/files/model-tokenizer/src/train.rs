@@ -1,17 +1,15 @@
 //! Vocabularies of a text of one's own: its characters, or byte pairs trained on it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
+use rayon::prelude::*;
 use tokenizer::ENDOFTEXT;
-use tokenizers::models::bpe::{BPE, BpeTrainer};
-use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::{
-    AddedToken, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Trainer,
-};
+use tokenizer::bpe::{Bpe, BpeConfig, Ties, gpt2_pieces};
+use tokenizers::AddedToken;
 
-use crate::byte_chars::char_of;
-use crate::error::{ModelTokenizerError, library};
+use crate::byte_chars::written;
+use crate::error::ModelTokenizerError;
 use crate::files::TOKENIZER;
 use crate::gpt2;
 use crate::model_tokenizer::ModelTokenizer;
@@ -24,10 +22,7 @@ pub const UNK: &str = "<|unk|>";
 /// 256 bytes and the end of a text.
 const LEAST_BPE: usize = 257;
 
-/// A pair that occurs once is no rule.
-const LEAST_COUNT: u64 = 2;
-
-/// The library counts pairs in `i32`.
+/// Places in a text, and between its words, are numbered in 32 bits.
 const MOST_TEXT: usize = i32::MAX as usize; // bytes
 
 impl ModelTokenizer {
@@ -48,13 +43,28 @@ impl ModelTokenizer {
 
     /// Byte pairs in GPT-2's way, `vocab_size` tokens with 256 bytes first and `<|endoftext|>`, which divides the text, last.
     ///
-    /// The same text gives the same tokens, whatever the number of threads.
+    /// They are those of the library tokenizers, whatever the number of threads.
+    /// Time and memory grow in proportion to the text, however long its words are.
     ///
     /// # Errors
     /// [`ModelTokenizerError::VocabularyTooSmall`] for fewer than 257 tokens;
     /// [`ModelTokenizerError::TextTooShort`] if the text has not so many pairs that occur twice;
     /// [`ModelTokenizerError::TextTooLong`] for 2 GiB of text.
     pub fn train_bpe(text: &str, vocab_size: usize) -> Result<Self, ModelTokenizerError> {
+        match Self::train_bpe_at_most(text, vocab_size)? {
+            tokenizer if tokenizer.vocab_size() == vocab_size => Ok(tokenizer),
+            smaller => Err(ModelTokenizerError::TextTooShort {
+                asked: vocab_size,
+                made: smaller.vocab_size(),
+            }),
+        }
+    }
+
+    /// As [`Self::train_bpe`], with fewer tokens if the text has no more.
+    ///
+    /// # Errors
+    /// As there, but for [`ModelTokenizerError::TextTooShort`].
+    pub fn train_bpe_at_most(text: &str, vocab_size: usize) -> Result<Self, ModelTokenizerError> {
         if vocab_size < LEAST_BPE {
             return Err(ModelTokenizerError::VocabularyTooSmall {
                 asked: vocab_size,
@@ -67,40 +77,19 @@ impl ModelTokenizer {
                 limit: MOST_TEXT,
             });
         }
-        let mut trainer = BpeTrainer::builder()
-            .vocab_size(vocab_size - 1)
-            .min_frequency(LEAST_COUNT)
-            .initial_alphabet((0..=255).map(char_of).collect())
-            .show_progress(false)
-            .build();
-        let bytes = ByteLevel::new(false, false, true);
-        let all: Vec<&str> = text
-            .split(ENDOFTEXT)
-            .flat_map(|text| parts(text, |_| false))
-            .collect();
-        let words = |part: &str| {
-            let mut words = PreTokenizedString::from(part);
-            bytes.pre_tokenize(&mut words)?;
-            let words = words.get_splits(OffsetReferential::Original, OffsetType::None);
-            Ok(words
-                .into_iter()
-                .map(|(word, ..)| word.to_owned())
-                .collect())
+        let config = BpeConfig {
+            vocab_size: vocab_size - 1,
+            ties: Ties::SmallestIds,
+            ..BpeConfig::default()
         };
-        trainer.feed(all.into_iter(), words).map_err(library)?;
-        let mut model = BPE::default();
-        trainer.train(&mut model).map_err(library)?;
-
-        let mut tokens: Vec<(String, u32)> = model.get_vocab().into_iter().collect();
-        tokens.sort_unstable_by_key(|(_, id)| *id);
-        if tokens.len() + 1 < vocab_size {
-            return Err(ModelTokenizerError::TextTooShort {
-                asked: vocab_size,
-                made: tokens.len() + 1,
-            });
-        }
-        let tokens = tokens.into_iter().map(|(token, _)| token).collect();
-        Self::trained(tokens, merges_of(&model)?, &[], gpt2::FORM)
+        let bpe = Bpe::train_on(&words_of(text), &config);
+        let bpe = bpe.expect("GPT-2's alphabet has all bytes");
+        let tokens: Vec<String> = bpe.tokens().iter().map(|token| written(token)).collect();
+        let token = |id: u32| tokens[id as usize].clone();
+        let merges = bpe.merges().iter();
+        let merges = merges.map(|&(left, right)| (token(left), token(right)));
+        let merges = merges.collect();
+        Self::trained(tokens, merges, &[], gpt2::FORM)
     }
 
     /// A tokenizer of tokens in the order of their ids, and `<|endoftext|>` after them.
@@ -129,9 +118,21 @@ impl ModelTokenizer {
     }
 }
 
-/// The merges of a model, which the library shows in its JSON alone.
-fn merges_of(model: &BPE) -> Result<Vec<(String, String)>, ModelTokenizerError> {
-    let json = serde_json::to_value(model)
-        .and_then(|mut json| serde_json::from_value(json["merges"].take()));
-    json.map_err(|error| library(error.into()))
+/// The words of a text and how often each occurs, counted on all threads; their order changes no token.
+fn words_of(text: &str) -> Vec<(&str, u64)> {
+    let documents = text.split(ENDOFTEXT);
+    let all: Vec<&str> = documents.flat_map(|text| parts(text, |_| false)).collect();
+    let counted = all.par_iter().fold(HashMap::new, |mut counts, part| {
+        for word in gpt2_pieces(part) {
+            *counts.entry(word).or_insert(0) += 1;
+        }
+        counts
+    });
+    let counts = counted.reduce(HashMap::new, |mut counts, more| {
+        for (word, count) in more {
+            *counts.entry(word).or_insert(0) += count;
+        }
+        counts
+    });
+    counts.into_iter().collect()
 }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use model_tokenizer::tokenizer::{StreamingDecoder, TokenizerError};
 use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
@@ -183,7 +184,7 @@ fn damaged_vocabularies_are_refused_with_the_token() {
     let gap = with("/added_tokens/0/content", json!("<\n>"));
     assert_eq!(
         gap,
-        r#"the added token "<\n>" has the id 257, but its place is 258"#
+        r#"the added token "<\n>" has the id 257, as another token has"#
     );
     assert_eq!(
         with("/added_tokens/0/content", json!("")),
@@ -316,6 +317,25 @@ fn long_white_space_is_divided_or_refused() {
         error,
         "a run of 1500000 white space characters from byte 1 of the text on; this vocabulary is read with at most 500000"
     );
+}
+
+/// Each place where this text could be cut is before an added token, of which there are thousands.
+#[test]
+fn texts_of_added_tokens_are_encoded_in_linear_time() {
+    let mut json = small();
+    let added = json["added_tokens"].as_array_mut().unwrap();
+    added.extend((258..8_258).map(|id| json!({"id": id, "content": format!("<i{id}>")})));
+    added.push(json!({"id": 8_258, "content": "<i>"}));
+    let tokenizer = read(&[("tokenizer.json", &json.to_string())]);
+    let tokenizer = tokenizer.unwrap().unwrap();
+    let started = Instant::now();
+    let ids = tokenizer.encode(&"<i> ".repeat(300_000)).unwrap();
+    assert!(
+        started.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        started.elapsed()
+    );
+    assert_eq!((ids.len(), ids[0]), (600_000, 8_258));
 }
 
 #[test]

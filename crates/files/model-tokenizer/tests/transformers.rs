@@ -210,3 +210,63 @@ fn special_tokens_by_name_get_ids_in_the_order_of_the_file() {
         assert_eq!(ids, [400, 401, 402], "{file}");
     }
 }
+
+/// For `PreTrainedTokenizerFast` tokenizer.json's own settings count; transformers looks for the class in this order.
+#[test]
+fn config_json_names_the_class_if_tokenizer_config_does_not() {
+    let mut tokenizer: Value = read_json("bpe/tokenizer.json");
+    tokenizer["pre_tokenizer"]["add_prefix_space"] = true.into();
+    let files = |own: Value| {
+        [
+            ("tokenizer.json", tokenizer.clone()),
+            ("tokenizer_config.json", own),
+            ("config.json", json!({"tokenizer_class": CLASSES[1]})),
+        ]
+    };
+    let (with_space, without) = (ids_with(&[], " bell"), ids_with(&[], "bell"));
+    assert_ne!(with_space, without);
+    assert_eq!(ids_with(&files(json!({})), "bell"), with_space);
+    assert_eq!(
+        ids_with(&files(json!({"tokenizer_class": CLASSES[0]})), "bell"),
+        without
+    );
+
+    // Where it is saved there is no such config.json.
+    let (folder, saved) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for (name, json) in files(json!({})) {
+        fs::write(folder.path().join(name), json.to_string()).unwrap();
+    }
+    from_folder(folder.path()).save(saved.path()).unwrap();
+    assert_eq!(
+        from_folder(saved.path()).encode("bell").unwrap(),
+        with_space
+    );
+    let other = json!({"tokenizer_class": "BertTokenizer"});
+    fs::write(folder.path().join("config.json"), other.to_string()).unwrap();
+    let error = ModelTokenizer::from_folder(folder.path())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("/config.json: ") && error.contains("BertTokenizer"),
+        "{error}"
+    );
+}
+
+/// Their letters may be those that bytes are written as (transformers decodes these to other bytes), their ids leave gaps.
+#[test]
+fn added_tokens_decode_to_their_own_text_and_keep_their_ids() {
+    let texts = ["đem", "Začnimo", "été", "naïve", "<|été|>", "日本"];
+    let mut tokenizer: Value = read_json("bpe/tokenizer.json");
+    let added = tokenizer["added_tokens"].as_array_mut().unwrap();
+    for (text, id) in texts.into_iter().zip((410..).step_by(10)) {
+        added.push(json!({"id": id, "content": text, "special": false}));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    let tokenizer = from_folder(folder.path());
+    let text = texts.concat();
+    let ids = tokenizer.encode(&text).unwrap();
+    assert_eq!(ids, [410, 420, 430, 440, 450, 460]);
+    assert_eq!(tokenizer.decode(&ids).unwrap(), text);
+    assert_eq!(tokenizer.vocab_size(), 461);
+}

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use checkpoint::read_small_file;
 use clap::Args;
-use dataloader::Corpus;
+use dataloader::{BYTE_ORDER_MARK, Corpus, text_of};
 
 use crate::failure::Usage;
 use crate::memory::check_free;
+use crate::output::note;
 
 /// A list as `--tokens` takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,15 +41,16 @@ pub(crate) enum Given {
     Text(String),
 }
 
-/// Whether a file holds u16 token ids.
+/// Whether a file holds token ids.
 pub(crate) fn is_token_file(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "bin")
+    let extension = path.extension();
+    extension.is_some_and(|extension| extension == "bin" || extension == "npy")
 }
 
 /// A file: UTF-8 text, or token ids.
 pub(crate) fn read_given(path: &Path) -> Result<Given> {
     Ok(match is_token_file(path) {
-        true => Given::Ids(Corpus::from_u16_file(path)?),
+        true => Given::Ids(Corpus::from_token_file(path)?),
         false => Given::Text(read_text(path, u64::MAX)?),
     })
 }
@@ -67,7 +69,7 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     if kind.len() <= limit {
         check_text(&name.to_string(), kind.len())?;
     }
-    utf8(read_small_file(path, limit)?, &name.to_string())
+    utf8(read_small_file(path, limit)?, path)
 }
 
 /// That a text and its ids fit the memory: a token has some four bytes of text, its id has four, and a copy of all ids is made.
@@ -82,7 +84,7 @@ pub(crate) fn read_stdin(limit: u64) -> Result<String> {
     loop {
         let read = io::stdin().lock().take(PIECE).read_to_end(&mut bytes);
         if read.context(name)? == 0 {
-            return utf8(bytes, name);
+            return utf8(bytes, Path::new(name));
         }
         let size = bytes.len() as u64;
         if size > limit {
@@ -95,11 +97,25 @@ pub(crate) fn read_stdin(limit: u64) -> Result<String> {
 /// The most bytes of a prompt from standard input.
 const MOST_PROMPT: u64 = 64 << 20;
 
-fn utf8(bytes: Vec<u8>, name: &str) -> Result<String> {
-    String::from_utf8(bytes).map_err(|error| {
-        let position = error.utf8_error().valid_up_to();
-        anyhow::anyhow!("{name}: expected UTF-8 text, byte {position} begins no character")
-    })
+/// The text of bytes; what a user should know of it is said.
+fn utf8(bytes: Vec<u8>, path: &Path) -> Result<String> {
+    let name = path.display();
+    let marked = bytes.starts_with(BYTE_ORDER_MARK.as_bytes());
+    let text = text_of(bytes, path)?;
+    if marked {
+        note(&format!("{name}: without the byte-order mark before it"));
+    }
+    if text.contains("\r\n") {
+        note(&format!(
+            "{name}: its lines end in CR and LF, which are tokens too; tr -d '\\r' leaves LF alone"
+        ));
+    }
+    if text.contains('\0') {
+        note(&format!(
+            "{name}: it has NUL bytes; if it is UTF-16, iconv -f UTF-16LE -t UTF-8 makes a text of it"
+        ));
+    }
+    Ok(text)
 }
 
 /// Where a text may come from, in the order in which they win.

@@ -106,7 +106,7 @@ fn read(args: &TokenizeArgs, tokenizer: &ModelTokenizer) -> Result<(Vec<u32>, St
     let given = match (&args.tokens, &args.file) {
         (Some(TokenList(ids)), _) => Some(ids.clone()),
         (_, Some(path)) if is_token_file(path) => {
-            let corpus = Corpus::from_u16_file(path)?;
+            let corpus = Corpus::from_token_file(path)?;
             // An id has four bytes, and its text about as many; the table and its pieces a few more.
             let name = path.display().to_string();
             check_free(16.0 * corpus.len() as f64, "tokens and their text").context(name)?;

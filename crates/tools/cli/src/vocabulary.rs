@@ -4,14 +4,14 @@
 
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use checkpoint::save_generation_config;
 use dataloader::Corpus;
-use model_tokenizer::{ModelTokenizer, end_of_text_ids};
+use model_tokenizer::{ModelTokenizer, ModelTokenizerError, end_of_text_ids};
 
 use crate::ids::Given;
+use crate::memory::check_free;
 
 /// GPT-2's 50257 tokens, and as nanoGPT pads them.
 const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
@@ -19,10 +19,17 @@ const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
 /// What a model's ids mean.
 #[derive(Clone, Debug)]
 pub(crate) struct Vocabulary {
-    /// Or why there is none.
-    tokenizer: Result<Arc<ModelTokenizer>, String>,
+    tokenizer: Result<ModelTokenizer, Without>,
     /// Ids that end a text.
     pub(crate) end_of_text: Vec<u32>,
+}
+
+/// Why a vocabulary is ids alone.
+#[derive(Clone, Debug)]
+struct Without {
+    reason: String,
+    /// There are files of a tokenizer of a kind that is read.
+    damaged: bool,
 }
 
 impl Vocabulary {
@@ -30,14 +37,14 @@ impl Vocabulary {
     pub(crate) fn new(tokenizer: ModelTokenizer) -> Self {
         Self {
             end_of_text: tokenizer.end_of_text_id().into_iter().collect(),
-            tokenizer: Ok(Arc::new(tokenizer)),
+            tokenizer: Ok(tokenizer),
         }
     }
 
     /// That of the model at `path`: what its folder has, or GPT-2's if it has no tokenizer but as many tokens.
     ///
     /// # Errors
-    /// If the files that name the end of a text are damaged.
+    /// If its files can't be read, or those that name the end of a text are damaged.
     pub(crate) fn of_model(path: &Path, vocab_size: usize) -> Result<Self> {
         let folder = match path.is_dir() {
             true => path,
@@ -46,7 +53,7 @@ impl Vocabulary {
                 _ => Path::new("."),
             },
         };
-        let mut vocabulary = Self::of_folder(folder, vocab_size);
+        let mut vocabulary = Self::of_folder(folder, vocab_size)?;
         if let Some(ids) = end_of_text_ids(folder)? {
             vocabulary.end_of_text = ids;
         }
@@ -56,20 +63,32 @@ impl Vocabulary {
     }
 
     /// That of the tokenizer in a folder, or GPT-2's if there is none but as many tokens.
-    pub(crate) fn of_folder(folder: &Path, vocab_size: usize) -> Self {
-        let reason = match ModelTokenizer::from_folder(folder) {
-            Ok(Some(tokenizer)) => return Self::new(tokenizer),
-            Ok(None) if is_gpt2_size(vocab_size) => return Self::new(ModelTokenizer::gpt2()),
-            Ok(None) => format!(
-                "{}: no tokenizer in this folder, and {vocab_size} tokens are not GPT-2's",
-                folder.display()
-            ),
-            Err(error) => error.to_string(),
+    ///
+    /// A tokenizer that is damaged or of another kind is an error where it is needed: ids go without.
+    ///
+    /// # Errors
+    /// If its files can't be read.
+    pub(crate) fn of_folder(folder: &Path, vocab_size: usize) -> Result<Self> {
+        let without = match ModelTokenizer::from_folder(folder) {
+            Ok(Some(tokenizer)) => return Ok(Self::new(tokenizer)),
+            Ok(None) if is_gpt2_size(vocab_size) => return Ok(Self::new(ModelTokenizer::gpt2())),
+            Ok(None) => Without {
+                reason: format!(
+                    "{}: no tokenizer in this folder, and {vocab_size} tokens are not GPT-2's",
+                    folder.display()
+                ),
+                damaged: false,
+            },
+            Err(error @ ModelTokenizerError::Io(_)) => return Err(error.into()),
+            Err(error) => Without {
+                reason: error.to_string(),
+                damaged: !matches!(error, ModelTokenizerError::OtherKind { .. }),
+            },
         };
-        Self {
-            tokenizer: Err(reason),
+        Ok(Self {
+            tokenizer: Err(without),
             end_of_text: Vec::new(),
-        }
+        })
     }
 
     /// The tokenizer.
@@ -79,13 +98,20 @@ impl Vocabulary {
     pub(crate) fn tokenizer(&self) -> Result<&ModelTokenizer> {
         match &self.tokenizer {
             Ok(tokenizer) => Ok(tokenizer),
-            Err(reason) => Err(anyhow!("{reason}; ids (--tokens, .bin) go without")),
+            Err(Without { reason, .. }) => {
+                Err(anyhow!("{reason}; ids (--tokens, .bin) go without"))
+            }
         }
     }
 
     /// The ids of a text.
+    ///
+    /// # Errors
+    /// If there is no tokenizer, or the memory has no room for the longest word.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        Ok(self.tokenizer()?.encode(text)?)
+        let tokenizer = self.tokenizer()?;
+        check_longest_word(text, tokenizer)?;
+        Ok(tokenizer.encode(text)?)
     }
 
     /// The ids of what was given, which may be in a file.
@@ -114,13 +140,28 @@ impl Vocabulary {
         }
     }
 
-    /// Writes it into a model's folder, as transformers loads it.
+    /// Writes it into a model's folder, as transformers loads it; a model without a tokenizer stays without.
+    ///
+    /// # Errors
+    /// If its own tokenizer is damaged, or a file can't be written.
     pub(crate) fn save(&self, folder: &Path) -> Result<()> {
-        if let Ok(tokenizer) = &self.tokenizer {
-            tokenizer.save(folder)?;
+        match &self.tokenizer {
+            Ok(tokenizer) => tokenizer.save(folder)?,
+            Err(without) if without.damaged => return self.tokenizer().map(|_| ()),
+            Err(_) => {}
         }
         Ok(save_generation_config(folder, &self.end_of_text)?)
     }
+}
+
+/// That the longest word fits the memory: its pairs are merged in one piece, which takes far more than its text.
+fn check_longest_word(text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
+    let per_byte = if tokenizer.is_gpt2() { 48.0 } else { 256.0 };
+    let words = text.split(char::is_whitespace).map(str::len);
+    let blanks = text.split(|c: char| !c.is_whitespace()).map(str::len);
+    let longest = words.chain(blanks).max().unwrap_or(0);
+    let what = format!("a word or blank of {longest} bytes in one piece");
+    check_free(per_byte * longest as f64, &what)
 }
 
 /// Whether a model of so many tokens can have GPT-2's.
@@ -164,5 +205,19 @@ mod tests {
         let error = vocabulary.encode("Hello").unwrap_err().to_string();
         assert!(error.contains("SentencePiece"), "{error}");
         assert_eq!(vocabulary.end_of_text, [7]);
+        vocabulary.save(folder.path()).unwrap(); // ids alone
+    }
+
+    #[test]
+    fn a_tokenizer_that_cant_be_read_is_never_no_tokenizer() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tokenizer.json"), "{").unwrap();
+        let damaged = Vocabulary::of_model(folder.path(), 50257).unwrap();
+        assert_eq!(damaged.text_of(&[7, 8]), "7 8");
+        let error = damaged.save(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("tokenizer.json: EOF"), "{error}");
+        // A folder in the place of a file of the tokenizer's: what the system says is an error at once.
+        let no_folder = folder.path().join("tokenizer.json").join("inside");
+        assert!(Vocabulary::of_folder(&no_folder, 50257).is_err());
     }
 }

@@ -194,7 +194,7 @@ fn choose(options: &mut TrainOptions, source: &Source) -> Result<Vocabulary> {
         (Some(choice), ..) => choice.clone(),
         (None, Some(folder), size) => {
             let size = size.unwrap_or(GptConfig::GPT2_124M.vocab_size);
-            return Ok(Vocabulary::of_folder(folder, size));
+            return Vocabulary::of_folder(folder, size);
         }
         (None, None, Some(size)) if is_gpt2_size(size) => TokenizerChoice::Gpt2,
         (None, None, _) => match (options.model.preset().bpe, source.text()) {

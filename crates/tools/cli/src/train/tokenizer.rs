@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
-use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
+use model_tokenizer::ModelTokenizer;
 use train::BESIDE;
 
 use crate::runs::kept_path;
@@ -50,11 +50,8 @@ impl TokenizerChoice {
 
 /// Byte pairs of a text, fewer than `most` if it has fewer.
 pub(crate) fn bpe_at_most(text: &str, most: usize) -> Result<TokenizerChoice> {
-    match ModelTokenizer::train_bpe(text, most) {
-        Err(ModelTokenizerError::TextTooShort { made, .. }) => Ok(TokenizerChoice::Bpe(made)),
-        Err(error) => Err(error.into()),
-        Ok(_) => Ok(TokenizerChoice::Bpe(most)),
-    }
+    let made = ModelTokenizer::train_bpe_at_most(text, most)?;
+    Ok(TokenizerChoice::Bpe(made.vocab_size()))
 }
 
 fn read(path: &Path) -> Result<ModelTokenizer> {

@@ -1,0 +1,188 @@
+//! How a file holds token ids: nanoGPT's bare u16, llm.c's header before them, or an array of numpy's.
+//!
+//! A file says only by these signs what it is. Bare numbers of another width are recognised by their zeros and refused.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use crate::error::DataLoaderError;
+
+/// Where the ids of a file begin, how many there are, and what each is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Format {
+    /// Bytes before the first id.
+    pub(crate) start: u64,
+    pub(crate) count: usize,
+    /// Bytes of an id, at most 8, the lowest first.
+    pub(crate) width: usize,
+    pub(crate) signed: bool,
+}
+
+/// So much of a file is looked at, headers and the first ids.
+const HEAD: u64 = 1 << 18; // bytes
+
+/// The first number of llm.c's header, for GPT-2's tokens in u16 and Llama 3's in u32.
+const LLM_C: [(u32, usize); 2] = [(20_240_520, 2), (20_240_801, 4)];
+
+/// llm.c's header: 256 numbers of 32 bits, the third of which counts the ids.
+const LLM_C_HEADER: u64 = 1024; // bytes
+
+/// How every numpy array in a file begins.
+const NUMPY: &[u8] = b"\x93NUMPY";
+
+/// A sign of wide numbers is one only if there are as many ids.
+const LEAST: usize = 16;
+
+impl Format {
+    /// What a file of `bytes` bytes looks like.
+    ///
+    /// # Errors
+    /// If it can't be read, its header contradicts its length, or its numbers are none that ids are read from.
+    pub(crate) fn of(path: &Path, file: &mut File, bytes: u64) -> Result<Self, DataLoaderError> {
+        let mut head = Vec::new();
+        let read = file.take(HEAD).read_to_end(&mut head);
+        read.map_err(DataLoaderError::read(path))?;
+        let wrong = |problem: String| DataLoaderError::TokenFile {
+            path: path.to_owned(),
+            problem,
+        };
+        if head.starts_with(NUMPY) {
+            return Self::of_numpy(&head, bytes).map_err(wrong);
+        }
+        let words: Vec<u32> = numbers(&head, 4).map(|word| word as u32).take(3).collect();
+        let of_llm_c = LLM_C.iter().find(|(magic, _)| words.first() == Some(magic));
+        if let Some(&(_, width)) = of_llm_c
+            && bytes >= LLM_C_HEADER
+            && words[1] > 0
+        {
+            let count = u64::from(words[2]);
+            return match count * width as u64 + LLM_C_HEADER == bytes {
+                true => Ok(Self {
+                    start: LLM_C_HEADER,
+                    count: count as usize,
+                    width,
+                    signed: false,
+                }),
+                false => Err(wrong(format!(
+                    "llm.c's header says {count} tokens, which a file of {bytes} bytes doesn't have"
+                ))),
+            };
+        }
+        if let Some(kind) = wide(&head) {
+            return Err(wrong(format!(
+                "this looks like {kind}, of which each would be read as several tokens: write it again with numpy's .astype(np.uint16), or save it as .npy"
+            )));
+        }
+        if !bytes.is_multiple_of(2) {
+            return Err(wrong(format!(
+                "expected 2 bytes per token, got an odd number of bytes, {bytes}"
+            )));
+        }
+        Ok(Self {
+            start: 0,
+            count: (bytes / 2) as usize,
+            width: 2,
+            signed: false,
+        })
+    }
+
+    /// An array of integers: `\x93NUMPY`, the version, the length of a Python dictionary, the dictionary, the numbers.
+    fn of_numpy(head: &[u8], bytes: u64) -> Result<Self, String> {
+        let cut = || "numpy's header is cut off".to_owned();
+        let long = head.get(6).ok_or_else(cut)? > &1; // of the version
+        let start = if long { 12 } else { 10 };
+        let length = numbers(head.get(8..start).ok_or_else(cut)?, start - 8).next();
+        let length = length.ok_or_else(cut)? as usize;
+        let header = head
+            .get(start..start.saturating_add(length))
+            .ok_or_else(cut)?;
+        let header = String::from_utf8_lossy(header);
+        let value = |key: &str| {
+            let (_, rest) = header.split_once(&format!("'{key}':"))?;
+            Some(rest.trim_start())
+        };
+        let kind = value("descr").and_then(|rest| rest.strip_prefix('\'')?.split('\'').next());
+        let kind = kind.ok_or("numpy's header names no kind of number")?;
+        let (width, signed) = match kind {
+            "|u1" => (1, false),
+            "|i1" => (1, true),
+            "<u2" => (2, false),
+            "<i2" => (2, true),
+            "<u4" => (4, false),
+            "<i4" => (4, true),
+            "<u8" => (8, false),
+            "<i8" => (8, true),
+            _ => {
+                return Err(format!(
+                    "an array of {kind:?}: expected little-endian integers, as .astype(np.uint16) makes them"
+                ));
+            }
+        };
+        let shape = value("shape").and_then(|rest| rest.strip_prefix('(')?.split(')').next());
+        let sizes = shape.ok_or("numpy's header has no shape")?.split(',');
+        let sizes = sizes.map(str::trim).filter(|size| !size.is_empty());
+        let sizes: Option<Vec<u64>> = sizes.map(|size| size.parse().ok()).collect();
+        match sizes.as_deref() {
+            Some(&[count])
+                if count
+                    .checked_mul(width)
+                    .and_then(|ids| ids.checked_add((start + length) as u64))
+                    == Some(bytes) =>
+            {
+                Ok(Self {
+                    start: (start + length) as u64,
+                    count: count as usize,
+                    width: width as usize,
+                    signed,
+                })
+            }
+            Some([_]) => Err(format!(
+                "numpy's header and the {bytes} bytes of the file disagree"
+            )),
+            _ => Err("expected an array of one dimension, as .reshape(-1) makes it".to_owned()),
+        }
+    }
+
+    /// The ids that these bytes hold, or the number that is none.
+    pub(crate) fn ids(self, bytes: &[u8]) -> Result<Vec<u32>, i128> {
+        if (self.width, self.signed) == (2, false) {
+            let (pairs, _) = bytes.as_chunks::<2>();
+            return Ok(pairs
+                .iter()
+                .map(|&pair| u16::from_le_bytes(pair).into())
+                .collect());
+        }
+        let unused = 64 - 8 * self.width;
+        let ids = numbers(bytes, self.width).map(|number| match self.signed {
+            true => i128::from((number << unused).cast_signed() >> unused),
+            false => i128::from(number),
+        });
+        ids.map(|id| u32::try_from(id).map_err(|_| id)).collect()
+    }
+}
+
+/// Little-endian numbers of so many bytes.
+fn numbers(bytes: &[u8], width: usize) -> impl Iterator<Item = u64> {
+    bytes.chunks_exact(width).map(|chunk| {
+        let low = chunk.iter().rev();
+        low.fold(0, |number, &byte| number << 8 | u64::from(byte))
+    })
+}
+
+/// What bare numbers wider than u16 are, by their signs: nearly all of their upper halves are 0 to 3, and their lower halves are not.
+fn wide(head: &[u8]) -> Option<&'static str> {
+    let halves: Vec<u64> = numbers(head, 2).collect();
+    let small = |from: usize, step: usize| {
+        let halves = halves.iter().skip(from).step_by(step);
+        let (all, small) = halves.fold((0, 0), |(all, small), &half| {
+            (all + 1, small + usize::from(half < 4))
+        });
+        all >= LEAST && 100 * small >= 99 * all
+    };
+    if halves.len() < 2 * LEAST || small(0, 2) || !small(1, 2) {
+        return None;
+    }
+    let is_64 = small(2, 4) && head.len().is_multiple_of(8);
+    Some(if is_64 { "int64" } else { "int32 or uint32" })
+}
