@@ -6,7 +6,8 @@
 //! optimizer.safetensors    the moments, as m.<name> and v.<name>
 //! gradients.safetensors    only between two steps: what has been accumulated
 //! state.json               settings, counters, random state, place in the data, losses
-//! manifest.json            lengths and hashes of the others; written last
+//! tokenizer.json, ...      copies of the run's tokenizer
+//! manifest.json            lengths and hashes of all others; written last
 //! ```
 //!
 //! Which checkpoints a run has, and which is the newest, [`RunFolder`](crate::RunFolder) knows.
@@ -75,13 +76,29 @@ pub(crate) fn write(
 ) -> Result<(), TrainError> {
     save_book(model, folder)?;
     save_tensors(folder.join(OPTIMIZER), moments)?;
-    let mut files = ALWAYS.to_vec();
     if let Some(grads) = grads {
         save_tensors(folder.join(GRADIENTS), grads.named_parameters())?;
-        files.push(GRADIENTS);
     }
     write_json(&folder.join(STATE_FILE), state)?;
-    Manifest::of(folder, &files)?.write(folder)
+    Manifest::of(folder)?.write(folder)
+}
+
+/// Whether a folder has all files that its manifest names, and those that every checkpoint has; what
+/// is in them is not read.
+pub(crate) fn is_whole(folder: &Path) -> bool {
+    Manifest::read(folder).is_ok_and(|manifest| {
+        manifest.require(folder, &ALWAYS).is_ok() && manifest.check_lengths(folder).is_ok()
+    })
+}
+
+/// That the copies in a checkpoint of the run's tokenizer are as they were saved; its weights are
+/// not read.
+///
+/// # Errors
+/// Names the file that is not, and in what.
+pub fn check_copies(checkpoint: impl AsRef<Path>) -> Result<(), TrainError> {
+    let folder = checkpoint.as_ref();
+    Manifest::read(folder)?.verify(folder, |file| !FILES.contains(&file))
 }
 
 /// Reads a checkpoint of a model that is known, and checks all of it: lengths and hashes first, then
@@ -92,7 +109,8 @@ pub(crate) fn read(folder: &Path, asked: GptConfig) -> Result<Checkpoint, TrainE
         return Err(TrainError::NoCheckpoint { path });
     }
     let manifest = Manifest::read(folder)?;
-    manifest.verify(folder, &ALWAYS)?;
+    manifest.require(folder, &ALWAYS)?;
+    manifest.verify(folder, |_| true)?;
     let state = read_state(folder)?;
     let config = load_config(folder)?;
     if config != asked {
@@ -117,7 +135,7 @@ pub(crate) fn read(folder: &Path, asked: GptConfig) -> Result<Checkpoint, TrainE
     }
     let mut grads = None;
     if state.counters.micro_step > 0 {
-        manifest.verify(folder, &[GRADIENTS])?;
+        manifest.require(folder, &[GRADIENTS])?;
         let grads = grads.insert(GptModel::zeros(config)?);
         load_tensors_into(folder.join(GRADIENTS), grads, "")?;
     }
@@ -169,13 +187,17 @@ fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
     }
 }
 
-/// The settings a checkpoint was made with, without its tensors: what a run needs to make its loaders before it resumes.
+/// The settings a checkpoint was made with, without its tensors: what a run needs to make its loaders
+/// before it resumes.
 ///
 /// # Errors
 /// If there is no checkpoint, or its configuration or state can't be read or was changed.
 pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<SavedSettings, TrainError> {
     let folder = checkpoint.as_ref();
-    Manifest::read(folder)?.verify(folder, &[CONFIG, STATE_FILE])?;
+    let manifest = Manifest::read(folder)?;
+    let files = [CONFIG, STATE_FILE];
+    manifest.require(folder, &files)?;
+    manifest.verify(folder, |file| files.contains(&file))?;
     let state = read_state(folder)?;
     Ok(SavedSettings {
         model: load_config(folder)?,
@@ -184,16 +206,30 @@ pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<SavedSettings, Trai
     })
 }
 
-/// The checkpoint that `path` means: itself, or the newest of the run that is kept there.
+/// The checkpoint that `path` means: itself, or the newest whole one of the run that is kept there.
 ///
 /// # Errors
 /// [`TrainError::NoCheckpoint`] if there is none.
 pub fn latest_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
-    let path = path.as_ref();
+    itself_or(path.as_ref(), latest::newest)
+}
+
+/// The checkpoint that a reader of `path` wants: itself, or of the run that is kept there the one
+/// with the lowest validation loss, or the newest if none was validated.
+///
+/// # Errors
+/// As [`latest_checkpoint`].
+pub fn best_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
+    itself_or(path.as_ref(), latest::best)
+}
+
+fn itself_or(
+    path: &Path,
+    of_run: fn(&Path) -> Result<Option<PathBuf>, TrainError>,
+) -> Result<PathBuf, TrainError> {
+    let path = path.to_owned();
     if is_file(path.join(MANIFEST_FILE))? {
-        return Ok(path.to_owned());
+        return Ok(path);
     }
-    latest::newest(path)?.ok_or_else(|| TrainError::NoCheckpoint {
-        path: path.to_owned(),
-    })
+    of_run(&path)?.ok_or(TrainError::NoCheckpoint { path })
 }

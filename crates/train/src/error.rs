@@ -59,7 +59,7 @@ pub enum TrainError {
     },
     /// The loss of an evaluation is NaN or infinite.
     #[error(
-        "the {which} loss after {steps_done} steps is {loss}; try a learning rate below {}, a warmup, or clipping the gradient's norm to 1",
+        "the {which} loss after step {steps_done} is {loss}; try a learning rate below {}, a warmup, or clipping the gradient's norm to 1",
         .learning_rate.map_or("that of the first step".to_owned(), |rate| format!("{rate:e}"))
     )]
     NonFiniteEvaluation {
@@ -124,6 +124,14 @@ pub enum TrainError {
     NoCheckpoint {
         /// The folder.
         path: PathBuf,
+    },
+    /// A list of checkpoints that is ahead of them, and of none of which a whole one is there.
+    #[error("{}: {checkpoint} is no whole checkpoint, and there is no other", .path.display())]
+    NotWhole {
+        /// The list.
+        path: PathBuf,
+        /// The newest that it names.
+        checkpoint: String,
     },
     /// A file of a checkpoint is not as long as when it was written.
     #[error("{}: the manifest says {expected} bytes, but the file has {found}", .path.display())]

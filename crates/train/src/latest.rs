@@ -1,4 +1,8 @@
-//! latest.json: which checkpoints of a run count; and the names of checkpoints, which tell their order.
+//! Which checkpoints of a run count: latest.json, as far as the folders bear it out; and the names of
+//! checkpoints, which tell their order.
+//!
+//! A list may be damaged, or ahead of its folders (in a copy that was made while the run saved):
+//! then all whole checkpoints count, in the order of their names.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,7 +12,8 @@ use checkpoint::is_file;
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
-use crate::manifest::{MANIFEST_FILE, MOST_LIST_BYTES, read_json};
+use crate::checkpoint::is_whole;
+use crate::manifest::{MOST_LIST_BYTES, read_json};
 
 /// The list of checkpoints, by its name in a run's folder.
 pub const LATEST: &str = "latest.json";
@@ -40,12 +45,12 @@ impl Latest {
         latest.checkpoints.push(name.to_owned());
         let too_many = latest.checkpoints.len().saturating_sub(keep);
         latest.checkpoints.drain(..too_many);
-        if let Some(val_loss) = val_loss
-            && latest
-                .best
-                .as_ref()
-                .is_none_or(|best| val_loss <= best.val_loss)
-        {
+        let best = self
+            .best
+            .as_ref()
+            .map_or(f64::INFINITY, |best| best.val_loss);
+        // Of equal ones the newest.
+        if let Some(val_loss) = val_loss.filter(|&loss| loss <= best) {
             let checkpoint = name.to_owned();
             latest.best = Some(Best {
                 checkpoint,
@@ -53,6 +58,12 @@ impl Latest {
             });
         }
         latest
+    }
+
+    /// Whether all checkpoints have a higher validation loss.
+    pub(crate) fn is_best(&self, val_loss: f64) -> bool {
+        let best = self.best.as_ref();
+        best.is_none_or(|best| val_loss < best.val_loss)
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &String> {
@@ -63,36 +74,89 @@ impl Latest {
     pub(crate) fn names(&self, name: &str) -> bool {
         self.all().any(|ours| ours == name)
     }
+
+    fn keep_whole(&mut self, is_whole: impl Fn(&String) -> bool) {
+        self.checkpoints.retain(&is_whole);
+        self.best.take_if(|best| !is_whole(&best.checkpoint));
+    }
 }
 
-/// The newest checkpoint of the run kept in `path`.
+/// The whole checkpoints of the run kept in `path`, and what is wrong with its list.
+///
+/// # Errors
+/// If the system refuses to read, or none of the checkpoints that are named is whole.
+pub(crate) fn known(path: &Path) -> Result<(Latest, Option<String>), TrainError> {
+    let checkpoints = path.join(CHECKPOINTS);
+    let is_whole = |name: &String| is_whole(&checkpoints.join(name));
+    let list = path.join(LATEST);
+    let (mut latest, problem) = match read_list(path) {
+        Ok(Some(mut latest)) => match latest.checkpoints.last() {
+            Some(newest) if !is_whole(newest) => {
+                let (path, checkpoint) = (list.clone(), newest.clone());
+                (latest, Some(TrainError::NotWhole { path, checkpoint }))
+            }
+            _ => {
+                latest.keep_whole(is_whole);
+                return Ok((latest, None));
+            }
+        },
+        Ok(None) => (Latest::default(), None),
+        Err(error @ (TrainError::Json { .. } | TrainError::State { .. })) => {
+            (Latest::default(), Some(error))
+        }
+        Err(error) => return Err(error),
+    };
+    latest.checkpoints = step_folders(&checkpoints)?.0;
+    latest.keep_whole(is_whole);
+    let note = match (latest.checkpoints.last(), problem) {
+        (_, None) => None,
+        (None, Some(problem)) => return Err(problem),
+        (Some(newest), Some(TrainError::NotWhole { checkpoint, .. })) => Some(format!(
+            "{}: {checkpoint} is no whole checkpoint; the newest that is whole is {newest}",
+            list.display()
+        )),
+        (Some(newest), Some(problem)) => Some(format!(
+            "{problem}; the newest whole checkpoint is {newest}"
+        )),
+    };
+    Ok((latest, note))
+}
+
+/// The newest whole checkpoint of the run kept in `path`.
 pub(crate) fn newest(path: &Path) -> Result<Option<PathBuf>, TrainError> {
-    let latest = read_latest(path)?;
-    let name = latest.checkpoints.last();
+    let name = known(path)?.0.checkpoints.pop();
     Ok(name.map(|name| path.join(CHECKPOINTS).join(name)))
 }
 
-/// What latest.json names; without one, all complete checkpoints in the order of their steps.
-pub(crate) fn read_latest(path: &Path) -> Result<Latest, TrainError> {
-    let file = path.join(LATEST);
-    if is_file(&file)? {
-        let latest: Latest = read_json(&file, MOST_LIST_BYTES)?;
-        if latest.all().any(|name| order(name).is_none()) {
-            return Err(TrainError::State {
-                path: file,
-                what: "a checkpoint's name does not look like step-00000120",
-            });
-        }
-        return Ok(latest);
+/// The best checkpoint of the run kept in `path`; the newest if none was validated.
+pub(crate) fn best(path: &Path) -> Result<Option<PathBuf>, TrainError> {
+    let mut latest = known(path)?.0;
+    let best = latest.best.map(|best| best.checkpoint);
+    let name = best.or(latest.checkpoints.pop());
+    Ok(name.map(|name| path.join(CHECKPOINTS).join(name)))
+}
+
+/// What is wrong with the list of the run kept in `path`, and which checkpoint is the newest then;
+/// `None` if the list is right.
+///
+/// # Errors
+/// As [`latest_checkpoint`](crate::latest_checkpoint).
+pub fn list_problem(path: impl AsRef<Path>) -> Result<Option<String>, TrainError> {
+    Ok(known(path.as_ref())?.1)
+}
+
+/// latest.json as it stands.
+pub(crate) fn read_list(path: &Path) -> Result<Option<Latest>, TrainError> {
+    let path = path.join(LATEST);
+    if !is_file(&path)? {
+        return Ok(None);
     }
-    let mut latest = Latest::default();
-    let checkpoints = path.join(CHECKPOINTS);
-    for name in step_folders(&checkpoints)?.0 {
-        if is_file(checkpoints.join(&name).join(MANIFEST_FILE))? {
-            latest.checkpoints.push(name);
-        }
+    let latest: Latest = read_json(&path, MOST_LIST_BYTES)?;
+    if latest.all().any(|name| order(name).is_none()) {
+        let what = "a checkpoint's name does not look like step-00000120";
+        return Err(TrainError::State { path, what });
     }
-    Ok(latest)
+    Ok(Some(latest))
 }
 
 /// The names in `checkpoints` that are ours: of checkpoints in their order, and of unfinished ones.
@@ -109,7 +173,7 @@ pub(crate) fn step_folders(checkpoints: &Path) -> Result<(Vec<String>, Vec<Strin
         };
         if order(&name).is_some() {
             finished.push(name);
-        } else if shown(&name).is_some_and(|name| order(name).is_some()) {
+        } else if name.starts_with('.') && name.ends_with(".unfinished") {
             unfinished.push(name);
         }
     }
@@ -117,7 +181,8 @@ pub(crate) fn step_folders(checkpoints: &Path) -> Result<(Vec<String>, Vec<Strin
     Ok((finished, unfinished))
 }
 
-/// The place of a checkpoint among the others, by its name (`step-00000120`, `step-00000120-batch-3`, either with `.2` behind it): steps, batches, copy; none if the name is not ours.
+/// The place of a checkpoint among the others, by its name (`step-00000120`, `step-00000120-batch-3`,
+/// either with `.2` behind it): steps, batches, copy; none if the name is not ours.
 pub(crate) fn order(name: &str) -> Option<(u64, u64, u64)> {
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => text.parse().ok(),
@@ -136,6 +201,12 @@ pub(crate) fn order(name: &str) -> Option<(u64, u64, u64)> {
     Some((steps, batches, copy))
 }
 
+/// The optimizer steps of a checkpoint, by the name of its folder.
+pub fn steps_of(checkpoint: impl AsRef<Path>) -> Option<u64> {
+    let name = checkpoint.as_ref().file_name()?.to_str()?;
+    Some(order(name)?.0)
+}
+
 /// The name of a checkpoint after so many steps, and so many batches accumulated since.
 pub(crate) fn step_name(steps_done: u64, micro_step: u64) -> String {
     match micro_step {
@@ -144,14 +215,22 @@ pub(crate) fn step_name(steps_done: u64, micro_step: u64) -> String {
     }
 }
 
-/// What a checkpoint is called before it is complete, and while it is deleted.
-pub(crate) fn hidden(name: &str) -> String {
-    format!(".{name}.unfinished")
-}
-
-/// The inverse of [`hidden`].
-fn shown(name: &str) -> Option<&str> {
-    name.strip_prefix('.')?.strip_suffix(".unfinished")
+/// The run whose folder `path` is or is in, which nobody else may write to.
+///
+/// `path` may not be there yet.
+pub fn run_around(path: impl AsRef<Path>) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let there = path
+        .ancestors()
+        .find_map(|path| fs::canonicalize(path).ok());
+    let mut ancestors = there.iter().flat_map(|there| there.ancestors());
+    let is_run = |folder: &&Path| {
+        folder.join(CHECKPOINTS).is_dir()
+            && [LATEST, crate::LOCK]
+                .iter()
+                .any(|name| folder.join(name).is_file())
+    };
+    ancestors.find(is_run).map(Path::to_owned)
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
-//! manifest.json: every file of a checkpoint with its length and SHA-256, written when all of them are on the disk.
+//! manifest.json: every file of a checkpoint with its length and SHA-256, written when all of them
+//! are on the disk.
 //!
 //! A folder without one is no checkpoint.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
 use std::io::Read;
 use std::path::Path;
 
@@ -38,15 +41,17 @@ struct FileEntry {
 }
 
 impl Manifest {
-    /// Of files that have been written to `folder`.
-    pub(crate) fn of(folder: &Path, files: &[&'static str]) -> Result<Self, TrainError> {
-        let mut entries = BTreeMap::new();
-        for &file in files {
-            entries.insert(file.to_owned(), FileEntry::of(&folder.join(file))?);
+    /// Of all files of `folder`.
+    pub(crate) fn of(folder: &Path) -> Result<Self, TrainError> {
+        let mut files = BTreeMap::new();
+        for entry in fs::read_dir(folder).map_err(TrainError::io(folder, "read"))? {
+            let entry = entry.map_err(TrainError::io(folder, "read"))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            files.insert(name, FileEntry::of(&entry.path())?);
         }
         Ok(Self {
             version: VERSION,
-            files: entries,
+            files,
         })
     }
 
@@ -57,12 +62,19 @@ impl Manifest {
     pub(crate) fn read(folder: &Path) -> Result<Self, TrainError> {
         let path = folder.join(MANIFEST_FILE);
         let manifest: Self = read_json(&path, MOST_LIST_BYTES)?;
-        match manifest.version {
-            VERSION => Ok(manifest),
-            found => Err(TrainError::Version {
+        let is_name = |name: &String| Path::new(name).file_name() == Some(OsStr::new(name));
+        if manifest.version != VERSION {
+            return Err(TrainError::Version {
                 path,
                 expected: VERSION,
-                found,
+                found: manifest.version,
+            });
+        }
+        match manifest.files.keys().all(is_name) {
+            true => Ok(manifest),
+            false => Err(TrainError::State {
+                path,
+                what: "it names a file of another folder",
             }),
         }
     }
@@ -72,14 +84,21 @@ impl Manifest {
         self.files.contains_key(file)
     }
 
-    /// That each of `files` is there as it was written.
-    pub(crate) fn verify(&self, folder: &Path, files: &[&'static str]) -> Result<(), TrainError> {
-        for &file in files {
-            let path = folder.join(file);
-            let Some(expected) = self.files.get(file) else {
-                let path = folder.join(MANIFEST_FILE);
-                return Err(TrainError::NotInManifest { path, file });
-            };
+    /// That the manifest names each of `files`.
+    pub(crate) fn require(&self, folder: &Path, files: &[&'static str]) -> Result<(), TrainError> {
+        match files.iter().find(|&&file| !self.names(file)) {
+            None => Ok(()),
+            Some(file) => Err(TrainError::NotInManifest {
+                path: folder.join(MANIFEST_FILE),
+                file,
+            }),
+        }
+    }
+
+    /// That all files are there, each as long as it was.
+    pub(crate) fn check_lengths(&self, folder: &Path) -> Result<(), TrainError> {
+        for (name, expected) in &self.files {
+            let path = folder.join(name);
             let (_, found) = open_file(&path)?;
             if found != expected.bytes {
                 return Err(TrainError::Length {
@@ -88,6 +107,19 @@ impl Manifest {
                     found,
                 });
             }
+        }
+        Ok(())
+    }
+
+    /// That the files of these names are there as they were written.
+    pub(crate) fn verify(
+        &self,
+        folder: &Path,
+        which: impl Fn(&str) -> bool,
+    ) -> Result<(), TrainError> {
+        self.check_lengths(folder)?;
+        for (name, expected) in self.files.iter().filter(|(name, _)| which(name)) {
+            let path = folder.join(name);
             let found = FileEntry::of(&path)?;
             if found.sha256 != expected.sha256 {
                 return Err(TrainError::Hash {

@@ -1,27 +1,32 @@
 //! The folder that a run is kept in: its checkpoints, which of them count, and a lock.
 //!
 //! ```text
-//! latest.json                             the checkpoints that count, the newest last, and the best
-//! checkpoints/step-00000120/              one checkpoint
-//! checkpoints/.step-00000120.unfinished/  one that is being written or deleted
-//! tokenizer/                              copied into every checkpoint
-//! .lock                                   held by the run that writes here
+//! latest.json                       the checkpoints that count, the newest last, and the best
+//! checkpoints/step-00000120/        one checkpoint
+//! checkpoints/.step-00000120.4711-0.unfinished/  one that is being written or deleted
+//! tokenizer/                        its files are copied into every checkpoint
+//! .lock                             held by the run that writes here
 //! ```
 //!
-//! A save writes an unfinished folder, renames it, then replaces latest.json, then deletes what that no longer names.
-//! So after a kill, or a failure of any call, latest.json names complete checkpoints.
-//! Nothing is deleted but files that a manifest of ours names, and unfinished ones by their names.
+//! A save stages a folder, renames it, then replaces latest.json, then deletes what that no longer
+//! names. So after a kill, or a failure of any call, latest.json names complete checkpoints.
+//! Nothing is deleted but by a save whose own checkpoint is whole, and then only files that a
+//! manifest of ours names, and unfinished ones by their names.
 
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
+use std::mem::take;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use atomic_file::{remove_unfinished, sync_folder, unfinished_of};
-use checkpoint::is_file;
+use atomic_file::{
+    StagedFolder, append, copy_file, create_folder, remove_folder, remove_unfinished,
+    remove_unfinished_folders, unfinished_of,
+};
 
 use crate::TrainError;
-use crate::checkpoint::FILES;
-use crate::latest::{CHECKPOINTS, LATEST, hidden, newest, order, read_latest, step_folders};
+use crate::checkpoint::{FILES, is_whole};
+use crate::latest::{CHECKPOINTS, LATEST, Latest, known, order, read_list, step_folders};
 use crate::manifest::{MANIFEST_FILE, Manifest, write_json};
 
 /// The file that a run locks, by its name in the run's folder.
@@ -35,13 +40,33 @@ pub const BESIDE: &str = "tokenizer";
 pub struct RunFolder {
     path: PathBuf,
     _lock: File,
+    /// What counts, whatever happens to latest.json meanwhile.
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    latest: Latest,
+    /// What couldn't be deleted since somebody asked.
+    not_deleted: Vec<TrainError>,
 }
 
 impl RunFolder {
-    /// Makes the folder if there is none, locks it, and deletes what a killed run left half-written.
+    /// Makes the folder if there is none, and locks it; what is in it stays as it is.
+    ///
+    /// ```
+    /// let path = std::env::temp_dir().join(format!("run-folder-{}", std::process::id()));
+    /// let folder = train::RunFolder::open(&path)?;
+    /// assert_eq!(folder.newest(), None);
+    /// assert!(train::RunFolder::open(&path).is_err()); // it is locked
+    /// # drop(folder);
+    /// # std::fs::remove_dir_all(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// [`TrainError::NotAFolder`], [`TrainError::Locked`], or what the system says.
+    /// [`TrainError::NotAFolder`], [`TrainError::Locked`], what the system says, or that none of the
+    /// checkpoints which latest.json names is whole.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TrainError> {
         let path = path.as_ref().to_owned();
         match fs::metadata(&path) {
@@ -51,16 +76,9 @@ impl RunFolder {
             }
             _ => {}
         }
-        let checkpoints = path.join(CHECKPOINTS);
-        fs::create_dir_all(&checkpoints).map_err(TrainError::io(&checkpoints, "create"))?;
+        create_folder(path.join(CHECKPOINTS))?;
         let lock_path = path.join(LOCK);
-        is_file(&lock_path)?; // opening a pipe would wait for its other end
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&lock_path)
-            .map_err(TrainError::io(&lock_path, "create"))?;
+        let lock = append(&lock_path)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(TrainError::Locked { path }),
@@ -68,9 +86,15 @@ impl RunFolder {
                 return Err(TrainError::io(&lock_path, "lock")(error));
             }
         }
-        let folder = Self { path, _lock: lock };
-        folder.clean_up()?;
-        Ok(folder)
+        let latest = known(&path)?.0;
+        Ok(Self {
+            path,
+            _lock: lock,
+            known: Mutex::new(Known {
+                latest,
+                not_deleted: Vec::new(),
+            }),
+        })
     }
 
     /// Where it is.
@@ -78,35 +102,49 @@ impl RunFolder {
         &self.path
     }
 
-    /// The folder, in the run at `path`, of files that every checkpoint gets a copy of; it may not be there.
-    pub fn beside(path: &Path) -> PathBuf {
-        path.join(BESIDE)
+    /// The folder, in the run at `path`, of files that every checkpoint gets a copy of; it may not be
+    /// there.
+    pub fn beside(path: impl AsRef<Path>) -> PathBuf {
+        path.as_ref().join(BESIDE)
     }
 
     /// The newest checkpoint; none if nothing has been saved.
-    ///
-    /// # Errors
-    /// If the folder can't be read.
-    pub fn newest(&self) -> Result<Option<PathBuf>, TrainError> {
-        newest(&self.path)
+    pub fn newest(&self) -> Option<PathBuf> {
+        let known = self.known();
+        let name = known.latest.checkpoints.last();
+        name.map(|name| self.path.join(CHECKPOINTS).join(name))
     }
 
-    /// The checkpoint with the lowest validation loss when it was saved, and that loss; none without validation.
-    ///
-    /// # Errors
-    /// If the folder can't be read.
-    pub fn best(&self) -> Result<Option<(PathBuf, f64)>, TrainError> {
-        let best = read_latest(&self.path)?.best;
-        Ok(best.map(|best| {
-            let folder = self.path.join(CHECKPOINTS).join(best.checkpoint);
-            (folder, best.val_loss)
-        }))
+    /// The checkpoint with the lowest validation loss when it was saved, and that loss; none without
+    /// validation.
+    pub fn best(&self) -> Option<(PathBuf, f64)> {
+        let known = self.known();
+        let best = known.latest.best.as_ref()?;
+        let folder = self.path.join(CHECKPOINTS).join(&best.checkpoint);
+        Some((folder, best.val_loss))
     }
 
-    /// Lets `write` fill a new folder, makes that the newest checkpoint, and deletes all but the `keep` newest and the best.
+    /// What saves could not delete since this was last asked: the run goes on, and each later save
+    /// tries again.
+    pub fn not_deleted(&self) -> Vec<TrainError> {
+        take(&mut self.known().not_deleted)
+    }
+
+    /// Whether all checkpoints have a higher validation loss.
+    pub(crate) fn is_best(&self, val_loss: f64) -> bool {
+        self.known().latest.is_best(val_loss)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets `write` fill a new folder, makes that the newest checkpoint, and deletes all but the
+    /// `keep` newest and the best.
     ///
     /// # Errors
-    /// If a call fails: the checkpoints from before are then as they were, and the new one is there if latest.json names it.
+    /// If a call fails: the checkpoints from before are then as they were, and the new one is there
+    /// if latest.json names it.
     pub(crate) fn add(
         &self,
         name: &str,
@@ -115,131 +153,120 @@ impl RunFolder {
         write: impl FnOnce(&Path) -> Result<(), TrainError>,
     ) -> Result<PathBuf, TrainError> {
         let checkpoints = self.path.join(CHECKPOINTS);
-        let before = read_latest(&self.path)?;
+        self.known().not_deleted.clear();
+        // What a killed save left takes room, which may be what this one needs.
+        self.delete_unfinished();
         let name = free_name(&checkpoints, name)?;
-        let (unfinished, folder) = (checkpoints.join(hidden(&name)), checkpoints.join(&name));
-        fs::create_dir(&unfinished).map_err(TrainError::io(&unfinished, "create"))?;
-        let written = copy_files(&Self::beside(&self.path), &unfinished)
-            .and_then(|()| write(&unfinished))
-            .and_then(|()| Ok(sync_folder(&unfinished)?))
-            .and_then(|()| {
-                fs::rename(&unfinished, &folder).map_err(TrainError::io(&folder, "create"))
-            });
-        if let Err(error) = written {
-            // A full disk, most likely: the error to report is the first one.
-            let _ = remove_hidden(&unfinished);
-            return Err(error);
-        }
+        let folder = checkpoints.join(&name);
+        let staged = StagedFolder::beside(&folder)?;
+        copy_files(&Self::beside(&self.path), staged.path())?;
+        write(staged.path())?;
+        staged.create()?;
+        let before = self.known().latest.clone();
         let latest = before.with(&name, keep, val_loss);
-        let named = sync_folder(&checkpoints)
-            .map_err(TrainError::from)
-            .and_then(|()| write_json(&self.path.join(LATEST), &latest));
-        if let Err(error) = named {
-            // A sync may have failed behind the rename of latest.json: what that names, or may name, stays.
-            if read_latest(&self.path).is_ok_and(|found| !found.names(&name)) {
-                let _ = remove(&checkpoints, &name);
+        if let Err(error) = write_json(&self.path.join(LATEST), &latest) {
+            // A sync may have failed behind the rename of latest.json: what that names, or may name,
+            // stays.
+            if read_list(&self.path).is_ok_and(|found| found.is_none_or(|l| !l.names(&name))) {
+                let _ = self.remove(&name);
             }
             return Err(error);
         }
-        for old in before.all().filter(|old| !latest.names(old)) {
-            remove(&checkpoints, old)?;
+        self.known().latest = latest.clone();
+        if is_whole(&folder) {
+            let stray = step_folders(&checkpoints).unwrap_or_default().0.into_iter();
+            // A save that was killed before it was named has left one, too.
+            let stray = stray.filter(|stray| order(stray) < order(&name));
+            let mut old: Vec<String> = before.all().cloned().chain(stray).collect();
+            old.sort();
+            old.dedup();
+            for old in old.iter().filter(|old| !latest.names(old)) {
+                let removed = self.remove(old);
+                self.known().not_deleted.extend(removed.err());
+            }
         }
-        // A save that was killed before it was named has left one, too.
-        self.clean_up()?;
         Ok(folder)
     }
 
-    /// Deletes what a killed save left: temporary files, unfinished checkpoints, and older ones that latest.json no longer names.
-    fn clean_up(&self) -> Result<(), TrainError> {
-        let latest_path = self.path.join(LATEST);
-        remove_unfinished(&latest_path)?;
+    /// Deletes temporary files and unfinished checkpoints of processes that live no more.
+    fn delete_unfinished(&self) {
         let checkpoints = self.path.join(CHECKPOINTS);
-        let (finished, unfinished) = step_folders(&checkpoints)?;
-        for name in unfinished {
-            remove_hidden(&checkpoints.join(name))?;
-        }
-        if !is_file(&latest_path)? {
-            return Ok(());
-        }
-        let latest = read_latest(&self.path)?;
-        let newest = latest.checkpoints.last().and_then(|name| order(name));
-        for name in finished {
-            if !latest.names(&name) && order(&name) < newest {
-                remove(&checkpoints, &name)?;
+        let ours = |file: &str| FILES.contains(&file) || self.is_copy(file);
+        let mut done = vec![remove_unfinished(self.path.join(LATEST))];
+        for name in step_folders(&checkpoints).unwrap_or_default().1 {
+            if let Some(name) = unfinished_of(&name).filter(|name| order(name).is_some()) {
+                done.push(remove_unfinished_folders(checkpoints.join(name), ours));
+                continue;
+            }
+            // Programs before this one gave them no process.
+            let shown = name
+                .strip_prefix('.')
+                .and_then(|n| n.strip_suffix(".unfinished"));
+            if shown.is_some_and(|name| order(name).is_some()) {
+                done.push(remove_folder(checkpoints.join(name), ours).map(usize::from));
             }
         }
+        let failed = done.into_iter().filter_map(|done| Some(done.err()?.into()));
+        self.known().not_deleted.extend(failed);
+    }
+
+    /// Deletes a complete checkpoint, if it is ours and holds nothing else.
+    fn remove(&self, name: &str) -> Result<(), TrainError> {
+        let folder = self.path.join(CHECKPOINTS).join(name);
+        let Ok(manifest) = Manifest::read(&folder) else {
+            return Ok(()); // not demonstrably ours
+        };
+        remove_folder(&folder, |file| {
+            file == MANIFEST_FILE || manifest.names(file) || self.is_copy(file)
+        })?;
         Ok(())
+    }
+
+    /// Whether a checkpoint's file is one that every checkpoint gets.
+    fn is_copy(&self, file: &str) -> bool {
+        Self::beside(&self.path).join(file).is_file()
     }
 }
 
-/// Copies the files of a folder, if it is there.
+/// Copies the files of a folder, if it is there; what is no file is none of a tokenizer's.
 fn copy_files(from: &Path, to: &Path) -> Result<(), TrainError> {
     if !from.is_dir() {
         return Ok(());
     }
     for entry in fs::read_dir(from).map_err(TrainError::io(from, "read"))? {
-        let entry = entry.map_err(TrainError::io(from, "read"))?;
-        let file = to.join(entry.file_name());
-        fs::copy(entry.path(), &file).map_err(TrainError::io(&file, "write"))?;
+        let (entry, name) = match entry {
+            Ok(entry) => (entry.path(), entry.file_name()),
+            Err(error) => return Err(TrainError::io(from, "read")(error)),
+        };
+        let is_file = match fs::metadata(&entry) {
+            Ok(found) => found.is_file(),
+            Err(error) if error.kind() == ErrorKind::NotFound => false, // a link to nothing
+            Err(error) => return Err(TrainError::io(&entry, "read")(error)),
+        };
+        let is_text = name
+            .to_str()
+            .is_some_and(|name| unfinished_of(name).is_none());
+        if is_file && is_text {
+            copy_file(&entry, to.join(name))?;
+        }
     }
     Ok(())
 }
 
-/// `name`, or `name.2` and so on if that is there already: a run that went back saves the same step again.
+/// `name`, or `name.2` and so on if there is something of that name: a run that went back saves the
+/// same step again.
 fn free_name(checkpoints: &Path, name: &str) -> Result<String, TrainError> {
     let mut free = name.to_owned();
     let mut copy = 2;
     loop {
         let path = checkpoints.join(&free);
-        if !path.try_exists().map_err(TrainError::io(&path, "read"))? {
-            return Ok(free);
-        }
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(free),
+            found => found.map_err(TrainError::io(&path, "read"))?,
+        };
         free = format!("{name}.{copy}");
         copy += 1;
     }
-}
-
-/// Deletes a complete checkpoint, if it is ours and holds nothing else; it is out of sight from the first moment.
-fn remove(checkpoints: &Path, name: &str) -> Result<(), TrainError> {
-    let folder = checkpoints.join(name);
-    let Ok(manifest) = Manifest::read(&folder) else {
-        return Ok(()); // not demonstrably ours
-    };
-    let ours = |file: &str| file == MANIFEST_FILE || manifest.names(file) || is_copy(&folder, file);
-    if !holds_only(&folder, ours)? {
-        return Ok(());
-    }
-    let hidden = checkpoints.join(hidden(name));
-    fs::rename(&folder, &hidden).map_err(TrainError::io(&folder, "delete"))?;
-    remove_hidden(&hidden)
-}
-
-/// Deletes an unfinished checkpoint, if it holds nothing but files that a save writes.
-fn remove_hidden(folder: &Path) -> Result<(), TrainError> {
-    let ours =
-        |name: &str| FILES.contains(&unfinished_of(name).unwrap_or(name)) || is_copy(folder, name);
-    if holds_only(folder, ours)? {
-        fs::remove_dir_all(folder).map_err(TrainError::io(folder, "delete"))?;
-    }
-    Ok(())
-}
-
-/// Whether a checkpoint's file is one that every checkpoint of its run gets.
-fn is_copy(checkpoint: &Path, file: &str) -> bool {
-    let run = checkpoint.ancestors().nth(2);
-    run.is_some_and(|run| RunFolder::beside(run).join(file).is_file())
-}
-
-/// Whether all that is in a folder are files of these names.
-fn holds_only(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<bool, TrainError> {
-    for entry in fs::read_dir(folder).map_err(TrainError::io(folder, "read"))? {
-        let entry = entry.map_err(TrainError::io(folder, "read"))?;
-        let kind = entry.file_type().map_err(TrainError::io(folder, "read"))?;
-        if !kind.is_file() || !entry.file_name().to_str().is_some_and(&ours) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 #[cfg(test)]
@@ -247,10 +274,12 @@ mod tests {
     use super::*;
     use crate::latest::step_name;
 
+    /// Something that looks whole: the files that each checkpoint has.
     fn write(folder: &Path) -> Result<(), TrainError> {
-        let path = folder.join(FILES[0]);
-        fs::write(&path, "{}").map_err(TrainError::io(&path, "write"))?;
-        Manifest::of(folder, &FILES[..1])?.write(folder)
+        for file in &FILES[..4] {
+            fs::write(folder.join(file), "{}").expect("a file");
+        }
+        Manifest::of(folder)?.write(folder)
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -279,12 +308,10 @@ mod tests {
             .add("step-00000002", 1, None, full)
             .expect_err("a full disk");
         assert!(
-            error
-                .to_string()
-                .contains("step-00000002.unfinished: can't write"),
+            error.to_string().contains("unfinished: can't write"),
             "{error}"
         );
-        assert_eq!(folder.newest().expect("latest.json"), Some(good));
+        assert_eq!(folder.newest(), Some(good));
         assert_eq!(names(temporary.path()), ["step-00000001"]);
     }
 
@@ -297,7 +324,7 @@ mod tests {
             saved.expect("a save that works");
         }
         assert_eq!(names(temporary.path()), ["step-00000002", "step-00000004"]);
-        let best = folder.best().expect("latest.json").expect("a best one");
+        let best = folder.best().expect("a best one");
         assert!(
             best.0.ends_with("step-00000002") && best.1 == 2.0,
             "{best:?}"
@@ -332,8 +359,6 @@ mod tests {
                 fs::write(saved.join("notes.txt"), "good one").expect("a file");
             }
         }
-        drop(folder);
-        RunFolder::open(&temporary).expect("the same folder");
         for path in foreign.iter().chain(&["step-00000005/notes.txt"]) {
             assert!(checkpoints.join(path).exists(), "{path}");
         }
@@ -341,19 +366,104 @@ mod tests {
         assert!(!checkpoints.join("step-00000006").exists());
     }
 
+    /// A list that names what is not there deletes nothing, neither when the folder is opened nor
+    /// by a reader; the newest whole checkpoint is found, and a save that works puts all right.
     #[test]
-    fn an_older_checkpoint_that_a_kill_left_goes_at_the_next_start_and_a_newer_one_stays() {
+    fn a_list_that_is_ahead_damaged_or_forged_deletes_nothing() {
+        for list in [
+            r#"{"checkpoints": ["step-00000004"]}"#,
+            r#"{"checkpoints": ["step-00000002", "step-00000009"], "best": null}"#,
+            r#"{"checkpoints": ["../../etc"]}"#,
+            r#"{"checkpoints": ["#,
+            "",
+        ] {
+            let temporary = tempfile::tempdir().expect("a temporary folder");
+            let folder = RunFolder::open(&temporary).expect("a new folder");
+            for step in [1, 2] {
+                let saved = folder.add(&step_name(step, 0), 2, None, write);
+                saved.expect("a save that works");
+            }
+            drop(folder);
+            fs::write(temporary.path().join(LATEST), list).expect("a file");
+            let newest = crate::latest_checkpoint(&temporary).expect("a whole one");
+            assert!(newest.ends_with("step-00000002"), "{list}");
+            let note = crate::list_problem(&temporary).expect("readable");
+            let note = note.expect("something is wrong");
+            assert!(
+                note.ends_with("whole is step-00000002")
+                    || note.ends_with("checkpoint is step-00000002"),
+                "{note}"
+            );
+            let folder = RunFolder::open(&temporary).expect("the same folder");
+            assert_eq!(names(temporary.path()), ["step-00000001", "step-00000002"]);
+            // Whatever happens to the list while a run goes on, the run knows it.
+            fs::write(temporary.path().join(LATEST), "noise").expect("a file");
+            let saved = folder.add(&step_name(3, 0), 1, None, write);
+            saved.expect("a save that works");
+            assert_eq!(names(temporary.path()), ["step-00000003"]);
+            assert_eq!(crate::list_problem(&temporary).expect("readable"), None);
+        }
+    }
+
+    /// As `cp -r` leaves the newest checkpoint of a run that deletes it meanwhile.
+    #[test]
+    fn a_checkpoint_that_is_not_whole_is_not_the_newest() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
-        for step in [1, 2, 3] {
-            let saved = folder.add(&step_name(step, 0), 3, None, write);
+        for step in [1, 2] {
+            let saved = folder.add(&step_name(step, 0), 2, None, write);
             saved.expect("a save that works");
         }
         drop(folder);
-        let latest = br#"{"checkpoints": ["step-00000002"]}"#;
-        fs::write(temporary.path().join(LATEST), latest).expect("a file");
-        RunFolder::open(&temporary).expect("the same folder");
-        assert_eq!(names(temporary.path()), ["step-00000002", "step-00000003"]);
+        let newest = temporary.path().join(CHECKPOINTS).join("step-00000002");
+        fs::write(newest.join(FILES[1]), "").expect("a file");
+        let found = crate::latest_checkpoint(&temporary).expect("a whole one");
+        assert!(found.ends_with("step-00000001"), "{}", found.display());
+        fs::remove_dir_all(newest).expect("a folder");
+        let older = temporary.path().join(CHECKPOINTS).join("step-00000001");
+        fs::remove_file(older.join(MANIFEST_FILE)).expect("a file");
+        // Nothing is left: that is an error, and no reason to begin anew.
+        let error = crate::latest_checkpoint(&temporary).expect_err("nothing whole");
+        assert!(error.to_string().contains("latest.json"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_lies_in_the_tokenizers_folder_neither_hangs_nor_ends_a_save() {
+        let temporary = tempfile::tempdir().expect("a temporary folder");
+        let folder = RunFolder::open(&temporary).expect("a new folder");
+        let beside = RunFolder::beside(&temporary);
+        fs::create_dir_all(beside.join(".ipynb_checkpoints")).expect("a folder");
+        fs::write(beside.join("tokenizer.json"), "{}").expect("a file");
+        std::os::unix::fs::symlink("nowhere", beside.join("link")).expect("a link");
+        let pipe = std::process::Command::new("mkfifo")
+            .arg(beside.join("pipe"))
+            .status();
+        assert!(pipe.is_ok_and(|status| status.success()));
+        // A link where the next checkpoint would be is somebody else's, too.
+        let in_the_way = temporary.path().join(CHECKPOINTS).join("step-00000001");
+        std::os::unix::fs::symlink("nowhere", in_the_way).expect("a link");
+        let saved = folder.add(&step_name(1, 0), 1, None, write);
+        let saved = saved.expect("a save that works");
+        assert!(saved.ends_with("step-00000001.2"));
+        assert!(saved.join("tokenizer.json").is_file() && !saved.join("pipe").exists());
+        // The copy is part of the checkpoint: cut or changed, it is noticed.
+        crate::check_copies(&saved).expect("as it was saved");
+        fs::write(saved.join("tokenizer.json"), "[]").expect("a file");
+        let error = crate::check_copies(&saved).expect_err("changed");
+        assert!(error.to_string().contains("tokenizer.json"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_inside_a_run_is_known() {
+        let temporary = tempfile::tempdir().expect("a temporary folder");
+        let run = temporary.path().join("run");
+        let folder = RunFolder::open(&run).expect("a new folder");
+        for inside in ["", "model", "checkpoints/step-00000009"] {
+            let found = crate::run_around(run.join(inside)).expect("a run");
+            assert_eq!(found, fs::canonicalize(folder.path()).expect("it is there"));
+        }
+        assert_eq!(crate::run_around(temporary.path().join("other")), None);
     }
 
     #[test]
@@ -365,6 +475,11 @@ mod tests {
         drop(folder);
         fs::remove_file(&manifest).expect("deleted");
         fs::create_dir(&manifest).expect("a folder in its place");
+        let error = RunFolder::open(&temporary).expect_err("nothing whole");
+        assert!(error.to_string().contains("latest.json"), "{error}");
+        assert_eq!(names(temporary.path()), ["step-00000001"]);
+        // With an older one that is whole, or with no list, it goes on beside it.
+        fs::remove_file(temporary.path().join(LATEST)).expect("a file");
         let folder = RunFolder::open(&temporary).expect("the same folder");
         let saved = folder.add("step-00000002", 1, None, write);
         saved.expect("a save that works");

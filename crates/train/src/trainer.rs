@@ -308,7 +308,8 @@ impl Trainer {
             let finished = self.counters.steps_done >= self.config.max_steps;
             let every = self.config.save_every;
             let due = progress.step.is_some()
-                && every.is_some_and(|n| self.counters.steps_done.is_multiple_of(n));
+                && (every.is_some_and(|n| self.counters.steps_done.is_multiple_of(n))
+                    || self.is_best_of(folder));
             let saved = match saves && (due || finished || leave) {
                 // Who asked to stop doesn't wait for an evaluation: a batch shows that there is a
                 // loss.
@@ -495,6 +496,16 @@ impl Trainer {
         let last = self.last_evaluation();
         let is_now = |last: &&Evaluation| last.steps_done == self.counters.steps_done;
         last.filter(|last| is_now(last) && self.counters.micro_step == 0)
+    }
+
+    /// Whether an evaluation has just found the lowest validation loss so far, so that its model is
+    /// worth a checkpoint.
+    fn is_best_of(&self, folder: Option<&RunFolder>) -> bool {
+        let val_loss = self.evaluation_now().and_then(|now| now.val_loss);
+        val_loss.is_some_and(|loss| {
+            self.shares
+                .any(folder.is_some_and(|folder| folder.is_best(loss)))
+        })
     }
 
     /// The evaluation of the last step: after the step, or, if it was interrupted, after a resume;

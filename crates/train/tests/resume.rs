@@ -61,11 +61,12 @@ fn only_the_newest_checkpoints_are_kept_and_debris_is_removed() {
     let keeping = train::TrainConfig {
         save_every: Some(2),
         keep: 2,
+        eval_every: None,
         ..config(7)
     };
     let run = RunFolder::open(&folder).unwrap();
     let mut saved = Vec::new();
-    let outcome = trainer(keeping)
+    let outcome = trainer(keeping.clone())
         .run(Some(&run), &mut |event| {
             if let Event::Saved { steps_done, path } = event {
                 assert!(path.join(train::MANIFEST_FILE).exists());
@@ -86,14 +87,46 @@ fn only_the_newest_checkpoints_are_kept_and_debris_is_removed() {
     fs::write(checkpoints.join("notes.txt"), "not ours").unwrap();
     drop(run);
     let run = RunFolder::open(&folder).unwrap();
+    assert!(unfinished.exists() && run.newest().unwrap().ends_with("step-00000007"));
+    let longer = train::TrainConfig {
+        max_steps: 8,
+        ..keeping
+    };
+    finish(&mut resume(&folder, longer).unwrap(), Some(&run));
     assert_eq!(
         names(&checkpoints),
-        ["notes.txt", "step-00000006", "step-00000007"]
+        ["notes.txt", "step-00000007", "step-00000008"]
     );
-    assert!(run.newest().unwrap().unwrap().ends_with("step-00000007"));
     // Without latest.json the complete checkpoints still count.
     fs::remove_file(folder.path().join("latest.json")).unwrap();
-    assert!(run.newest().unwrap().unwrap().ends_with("step-00000007"));
+    let newest = train::latest_checkpoint(&folder).unwrap();
+    assert!(newest.ends_with("step-00000008"));
+}
+
+#[test]
+fn the_evaluation_that_is_best_keeps_its_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunFolder::open(&folder).unwrap();
+    let config = train::TrainConfig {
+        eval_every: Some(1),
+        save_every: None,
+        optimizer: train::AdamWConfig {
+            lr: 3e-2, // so high that the loss rises again
+            ..train::AdamWConfig::default()
+        },
+        ..config(20)
+    };
+    let (_, evaluations) = finish(&mut trainer(config), Some(&run));
+    let best = evaluations.iter().map(|e| e.val_loss.unwrap());
+    let best = best.fold(f64::INFINITY, f64::min);
+    let first = evaluations.iter().rfind(|e| e.val_loss == Some(best));
+    let steps = first.unwrap().steps_done;
+    assert!(steps < 20 && best < evaluations[0].val_loss.unwrap());
+    let (path, loss) = run.best().unwrap();
+    assert_eq!((train::steps_of(&path), loss), (Some(steps), best));
+    assert_eq!(train::best_checkpoint(&folder).unwrap(), path);
+    assert_eq!(train::steps_of(run.newest().unwrap()), Some(20));
+    assert_eq!(names(&folder.path().join("checkpoints")).len(), 2);
 }
 
 #[test]

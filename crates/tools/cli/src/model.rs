@@ -36,8 +36,9 @@ pub(crate) fn find(path: Option<&Path>) -> Result<Found> {
         let vocabulary = Vocabulary::of_model(folder, model.config().vocab_size)?;
         Ok((model, vocabulary))
     })?;
+    let is_told = path.is_none() || (folder != asked && runs::newer_than(&folder).is_some());
     Ok(Found {
-        name: ModelName(path.is_none().then(|| folder.clone())),
+        name: ModelName(is_told.then(|| folder.clone())),
         folder,
         model,
         vocabulary,
@@ -95,21 +96,29 @@ pub(crate) fn asked(path: Option<&Path>) -> Result<PathBuf> {
 pub(crate) fn read<T>(path: &Path, read: impl Fn(&Path) -> Result<T>) -> Result<(T, PathBuf)> {
     loop {
         let folder = runs::model_folder(path)?;
-        let result = read(&folder);
+        let result = runs::check(&folder).and_then(|()| read(&folder));
         if folder.exists() || runs::model_folder(path)? == folder {
             return Ok((result?, folder));
         }
     }
 }
 
-/// Which model it is that nobody named.
+/// Which model it is that nobody named, or of a run that was named the best and not the last.
 pub(crate) struct ModelName(pub(crate) Option<PathBuf>);
 
 impl ModelName {
     /// Tells it on standard error, unless the user named it.
     pub(crate) fn tell(&self) {
         if let Some(folder) = &self.0 {
-            note(&format!("model {}", folder.display()));
+            let newer = runs::newer_than(folder).map(|newest| {
+                let newest = newest.display();
+                format!(", the best of its run by validation loss; the last is {newest}")
+            });
+            note(&format!(
+                "model {}{}",
+                folder.display(),
+                newer.unwrap_or_default()
+            ));
         }
     }
 }
@@ -145,12 +154,31 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         let step = |step: u32| run.path().join(format!("checkpoints/step-{step:08}"));
         checkpoint::save_book(&model, step(0)).unwrap();
+        let mut files = Vec::new();
+        for file in [
+            "optimizer.safetensors",
+            "state.json",
+            "model.safetensors",
+            "config.json",
+        ] {
+            let path = step(0).join(file);
+            if !path.exists() {
+                fs::write(&path, "").unwrap(); // nobody reads it
+            }
+            let bytes = fs::metadata(path).unwrap().len();
+            files.push(format!(r#""{file}": {{"bytes": {bytes}, "sha256": ""}}"#));
+        }
+        let manifest = format!(r#"{{"version": 1, "files": {{{}}}}}"#, files.join(", "));
+        fs::write(step(0).join("manifest.json"), manifest).unwrap();
         // As a save does: a complete folder, then its name, then the old one hidden and deleted.
         let save = |new: u32| {
-            fs::create_dir(step(new)).unwrap();
-            for file in ["config.json", "model.safetensors"] {
-                fs::copy(step(new - 1).join(file), step(new).join(file)).unwrap();
+            let staged = run.path().join("staged");
+            fs::create_dir(&staged).unwrap();
+            for entry in fs::read_dir(step(new - 1)).unwrap() {
+                let file = entry.unwrap().path();
+                fs::copy(&file, staged.join(file.file_name().unwrap())).unwrap();
             }
+            fs::rename(staged, step(new)).unwrap();
             let next = run.path().join("next");
             fs::write(&next, format!(r#"{{"checkpoints": ["step-{new:08}"]}}"#)).unwrap();
             fs::rename(next, run.path().join("latest.json")).unwrap();

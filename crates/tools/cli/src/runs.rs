@@ -3,12 +3,18 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use atomic_file::unfinished_of;
 use checkpoint::{is_file, read_small_file};
-use train::{BESIDE, CHECKPOINTS, LATEST, LOCK, TrainError, latest_checkpoint};
+use train::{
+    BESIDE, CHECKPOINTS, LATEST, LOCK, MANIFEST_FILE, TrainError, best_checkpoint, check_copies,
+    latest_checkpoint, list_problem, steps_of,
+};
+
+use crate::output::note;
 
 /// A model's configuration, by its name in its folder.
 pub(crate) const CONFIG: &str = "config.json";
@@ -92,7 +98,8 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The folder with the weights: `path` itself, or a run's newest checkpoint.
+/// The folder with the weights: `path` itself, or a run's best checkpoint: the one with the lowest
+/// validation loss, the newest if there was no validation.
 pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
     let name = || path.display().to_string();
     match fs::metadata(path) {
@@ -104,8 +111,13 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
     if is_file(path.join(CONFIG))? {
         return Ok(path.to_owned());
     }
-    match latest_checkpoint(path) {
-        Ok(checkpoint) => Ok(checkpoint),
+    match best_checkpoint(path) {
+        Ok(checkpoint) => {
+            if let Some(problem) = list_problem(path)? {
+                TOLD.call_once(|| note(&problem));
+            }
+            Ok(checkpoint)
+        }
         Err(TrainError::NoCheckpoint { .. }) => {
             let inside = names(path)?.into_iter().map(|name| path.join(name));
             let runs = inside.filter(|run| latest_checkpoint(run).is_ok());
@@ -117,6 +129,24 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// What is wrong with a run's list is told once, however often the run is looked at.
+static TOLD: Once = Once::new();
+
+/// That the tokenizer in a folder, if that is a run's checkpoint, is as it was saved.
+pub(crate) fn check(folder: &Path) -> Result<()> {
+    match is_file(folder.join(MANIFEST_FILE))? {
+        true => Ok(check_copies(folder)?),
+        false => Ok(()),
+    }
+}
+
+/// The newest checkpoint of the run that a checkpoint belongs to, if it is another one.
+pub(crate) fn newer_than(checkpoint: &Path) -> Option<PathBuf> {
+    let run = checkpoint.ancestors().nth(2)?;
+    let newest = latest_checkpoint(run).ok()?;
+    (steps_of(checkpoint)? != steps_of(&newest)?).then_some(newest)
 }
 
 /// That a new run in this folder would be alone: it is new, empty, or a run's.

@@ -1,14 +1,16 @@
-//! `log.jsonl`: what happened in a run, one JSON object per line, whole after a crash but for a last half line.
+//! `log.jsonl`: what happened in a run, one JSON object per line, whole after a crash but for a last
+//! half line.
 //!
 //! `{"event":"step",...}`, `"eval"`, `"sample"`, `"saved"`, and `"start"` at each start.
-//! What a resumed run does again is taken out first, so its losses are those of a run that never stopped.
+//! What a resumed run does again is cut off first, so its losses are those of a run that never
+//! stopped. However long the run, its log is read from the end, or in samples.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
-use atomic_file::write_atomically;
+use anyhow::{Context, Result};
+use atomic_file::append;
 use checkpoint::{is_file, open_file};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,8 +18,11 @@ use train::{Evaluation, StepReport};
 
 use crate::runs::LOG;
 
-/// The most bytes of a log, which has some two hundred a step.
-const MOST_BYTES: u64 = 1 << 30;
+/// The most bytes of a log that [`read`] reads whole, some 300,000 steps.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Of a longer one it reads so many pieces.
+const PIECES: u64 = 1024;
 
 /// The most bytes of a line; a sample is the longest.
 const MOST_LINE_BYTES: u64 = 16 << 20;
@@ -80,13 +85,13 @@ impl Line {
         }
     }
 
-    /// Whether a run that goes on after `steps_done` steps will not write this line again.
-    fn stays(&self, steps_done: u64) -> bool {
+    /// Optimizer steps when it was written.
+    fn steps_done(&self) -> u64 {
         match *self {
-            Self::Step { step, .. } | Self::Eval { step, .. } => step < steps_done,
-            Self::Start { steps_done: at, .. }
-            | Self::Sample { steps_done: at, .. }
-            | Self::Saved { steps_done: at, .. } => at <= steps_done,
+            Self::Step { step, .. } | Self::Eval { step, .. } => step.saturating_add(1),
+            Self::Start { steps_done, .. }
+            | Self::Sample { steps_done, .. }
+            | Self::Saved { steps_done, .. } => steps_done,
         }
     }
 }
@@ -108,33 +113,23 @@ impl Log {
     /// Opens the log of a run that goes on after `steps_done` steps; 0 begins it anew.
     pub(crate) fn open(folder: &Path, steps_done: u64) -> Result<Self> {
         let path = folder.join(LOG);
-        let kept: Vec<Line> = match steps_done {
-            0 => Vec::new(),
-            _ => read(folder)?
-                .into_iter()
-                .filter(|line| line.stays(steps_done))
-                .collect(),
+        let file = append(&path)?;
+        let (length, at_the_end) = match steps_done {
+            0 => (0, Vec::new()),
+            _ => kept(&path, steps_done)?,
         };
-        write_atomically(&path, |file| {
-            for line in &kept {
-                serde_json::to_writer(&mut *file, line)?;
-                file.write_all(b"\n")?;
-            }
-            Ok(())
-        })?;
-        let file = OpenOptions::new().append(true).open(&path);
-        let file = file.with_context(|| path.display().to_string())?;
-        let mut at_the_end = kept;
-        at_the_end.retain(|line| match *line {
-            Line::Eval { step, .. } => step + 1 == steps_done,
-            Line::Sample { steps_done: at, .. } => at == steps_done,
-            _ => false,
-        });
+        let cut = file.set_len(length);
+        cut.with_context(|| path.display().to_string())?;
         Ok(Self {
             file,
             path,
             at_the_end,
         })
+    }
+
+    /// Whether there is a line like this one from after the steps with which it was opened.
+    pub(crate) fn ends_with(&self, is_wanted: fn(&Line) -> bool) -> bool {
+        self.at_the_end.iter().any(is_wanted)
     }
 
     /// Adds a line, at once; but not what a finished run logged before it was resumed.
@@ -149,27 +144,110 @@ impl Log {
     }
 }
 
-/// All lines of a run's log that are whole; none if there is no log.
+/// The bytes of a log that stay when a run goes on after `steps_done` steps, and the evaluations and
+/// samples at their end.
+fn kept(path: &Path, steps_done: u64) -> Result<(u64, Vec<Line>)> {
+    let mut lines = Backwards::open(path)?;
+    let (mut length, mut at_the_end) = (None, Vec::new());
+    while let Some((end, text)) = lines.next_back()? {
+        // What is no line, or a half one, goes if it is at the end.
+        let Ok(line) = serde_json::from_slice::<Line>(&text) else {
+            continue;
+        };
+        let at = line.steps_done();
+        if at > steps_done || !text.ends_with(b"\n") {
+            continue;
+        }
+        length.get_or_insert(end);
+        if at < steps_done {
+            break;
+        }
+        if matches!(line, Line::Eval { .. } | Line::Sample { .. }) {
+            at_the_end.push(line);
+        }
+    }
+    Ok((length.unwrap_or(0), at_the_end))
+}
+
+/// The lines of a file, the last one first.
+struct Backwards {
+    path: PathBuf,
+    file: File,
+    /// Where `held` begins, the bytes that have been read and not given out.
+    at: u64,
+    held: Vec<u8>,
+}
+
+impl Backwards {
+    fn open(path: &Path) -> Result<Self> {
+        let (file, at) = open_file(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            at,
+            held: Vec::new(),
+        })
+    }
+
+    /// A line with its end, and where it ends.
+    fn next_back(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+        loop {
+            let before = self.held.len().saturating_sub(1);
+            let cut = self.held[..before].iter().rposition(|&byte| byte == b'\n');
+            if cut.is_some() || (self.at == 0 && !self.held.is_empty()) {
+                let end = self.at + self.held.len() as u64;
+                let line = self.held.split_off(cut.map_or(0, |cut| cut + 1));
+                return Ok(Some((end, line)));
+            }
+            if self.at == 0 {
+                return Ok(None);
+            }
+            if self.held.len() as u64 > MOST_LINE_BYTES {
+                self.held.clear(); // longer than any line
+            }
+            let n = self.at.min(self.held.len().max(1 << 16) as u64);
+            self.at -= n;
+            let mut chunk = vec![0; n as usize];
+            let read = self.file.seek(SeekFrom::Start(self.at));
+            let read = read.and_then(|_| self.file.read_exact(&mut chunk));
+            read.with_context(|| self.path.display().to_string())?;
+            chunk.append(&mut self.held);
+            self.held = chunk;
+        }
+    }
+}
+
+/// The lines of a run's log that are whole, none if there is no log; of a very long one, pieces from
+/// its beginning to its end.
 pub(crate) fn read(folder: &Path) -> Result<Vec<Line>> {
     let path = folder.join(LOG);
     if !is_file(&path)? {
         return Ok(Vec::new());
     }
-    let (file, length) = open_file(&path)?;
-    if length > MOST_BYTES {
-        bail!(
-            "{}: the file has {length} bytes, more than the {MOST_BYTES} of any log",
-            path.display()
-        );
+    let (mut file, length) = open_file(&path)?;
+    let (pieces, bytes) = match length <= MOST_BYTES {
+        true => (1, length),
+        false => (PIECES, MOST_BYTES / PIECES),
+    };
+    let mut all = Vec::new();
+    for piece in 0..pieces {
+        let start = (length - bytes) / pieces.max(2).saturating_sub(1) * piece;
+        let lines = file.seek(SeekFrom::Start(start)).and_then(|_| {
+            let piece = BufReader::new((&mut file).take(bytes));
+            whole_lines(piece, &mut all)
+        });
+        lines.with_context(|| path.display().to_string())?;
     }
-    let mut file = BufReader::new(file.take(length));
-    let (mut all, mut line) = (Vec::new(), Vec::new());
+    Ok(all)
+}
+
+fn whole_lines(mut from: impl BufRead, all: &mut Vec<Line>) -> std::io::Result<()> {
+    let mut line = Vec::new();
     loop {
         line.clear();
-        let mut start = (&mut file).take(MOST_LINE_BYTES);
-        let n = start.read_until(b'\n', &mut line);
-        if n.with_context(|| path.display().to_string())? == 0 {
-            return Ok(all);
+        let mut start = (&mut from).take(MOST_LINE_BYTES);
+        if start.read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
         }
         // What is longer than any line is none, and neither are its parts.
         all.extend(serde_json::from_slice::<Line>(&line).ok());
@@ -207,6 +285,31 @@ mod tests {
             log.write(&step(i, 1.0 / (i as f32 + 3.0))).unwrap();
         }
         assert_eq!(read(folder.path()).unwrap(), all);
+    }
+
+    /// A log of more than a gibibyte is cut, gone on with, and drawn from pieces of it.
+    #[test]
+    fn a_long_log_is_read_from_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = Log::open(folder.path(), 0).unwrap();
+        log.write(&step(0, 0.5)).unwrap();
+        log.file.set_len(1100 << 20).unwrap(); // zeros in place of a million steps
+        log.file.write_all(b"\n").unwrap();
+        for i in 5..9 {
+            log.write(&step(i, 0.25)).unwrap();
+        }
+        log.file.write_all(b"{\"event\":\"st").unwrap();
+        let mut log = Log::open(folder.path(), 7).unwrap();
+        log.write(&step(7, 0.125)).unwrap();
+        let losses: Vec<_> = read(folder.path())
+            .unwrap()
+            .into_iter()
+            .map(|line| match line {
+                Line::Step { step, loss, .. } => (step, loss.unwrap()),
+                line => panic!("{line:?}"),
+            })
+            .collect();
+        assert_eq!(losses, [(0, 0.5), (5, 0.25), (6, 0.25), (7, 0.125)]);
     }
 
     #[test]

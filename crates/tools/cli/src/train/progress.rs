@@ -2,6 +2,7 @@
 //!
 //! The bar is on standard error, lines are on standard output; if nobody reads those any more, training goes on.
 
+use std::fmt::Display;
 use std::io::{IsTerminal, stdout};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use train::{Evaluation, StepReport};
 
 use super::log::Line;
-use crate::output::{escaped, print, print_json};
+use crate::output::{escaped, note, print, print_json};
 
 /// How much of the newest step's speed goes into the shown one.
 const NEWEST: f64 = 0.1;
@@ -64,6 +65,11 @@ impl Progress {
             // A reader that has gone doesn't stop the run.
             let _ = print(format!("{}\n", escaped(text)));
         });
+    }
+
+    /// A line on standard error, whatever standard output is.
+    pub(crate) fn note(&self, text: &impl Display) {
+        self.bar.suspend(|| note(&text.to_string()));
     }
 
     /// A line of the log on standard output, if that is JSON.

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use checkpoint::is_file;
-use train::{RunFolder, TrainError, Trainer, latest_checkpoint, read_settings};
+use train::{RunFolder, TrainError, Trainer, latest_checkpoint, list_problem, read_settings};
 
 use super::options::TrainOptions;
 use super::settings::{Base, settle};
 use super::start::{Started, base, kept, start_in, write_options};
 use super::table::Table;
 use crate::failure::Usage;
+use crate::output::note;
 use crate::runs::{self, OPTIONS, kept_path};
 use crate::vocabulary::Vocabulary;
 
@@ -88,6 +89,11 @@ pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> 
         Err(TrainError::NoCheckpoint { .. }) => None,
         Err(error) => return Err(error.into()),
     };
+    if chosen.is_none()
+        && let Some(problem) = list_problem(path)?
+    {
+        note(&problem);
+    }
     let checkpoint = chosen.or(newest).map(latest_checkpoint).transpose()?;
     let base = match &checkpoint {
         Some(checkpoint) => Some(base_of(path, checkpoint)?),

@@ -16,7 +16,7 @@ use train::{
     Evaluation, Event, Outcome, RunFolder, SampleConfig, TrainConfig, Trainer, latest_checkpoint,
 };
 
-use super::log::{Line, Log, read};
+use super::log::{Line, Log};
 use super::plot;
 use super::progress::Progress;
 use super::start::Started;
@@ -95,7 +95,14 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
         };
         // No checkpoint is due before a close look.
         let save_to = look_at.is_none().then_some(&folder);
-        let outcome = trainer.run(save_to, &mut |event| watch.on(event, look_at));
+        let outcome = trainer.run(save_to, &mut |event| {
+            let goes_on = watch.on(event, look_at);
+            folder
+                .not_deleted()
+                .iter()
+                .for_each(|error| watch.progress.note(error));
+            goes_on
+        });
         let outcome = world.common(outcome).map_err(|error| {
             watch.progress.finish();
             with_last_checkpoint(error, &folder)
@@ -121,8 +128,8 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
 
     let mut last = None;
     if outcome == Outcome::Finished {
-        last = finish(&trainer, &mut watch, path)
-            .map_err(|error| with_last_checkpoint(error, &folder))?;
+        last =
+            finish(&trainer, &mut watch).map_err(|error| with_last_checkpoint(error, &folder))?;
     }
     watch.progress.finish();
     plot::draw(path)?;
@@ -148,6 +155,12 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
 
 /// That the model can be written at the end, before the run begins.
 fn check_export(model: &Path) -> Result<()> {
+    if model.is_symlink() {
+        bail!(
+            "{}: expected a folder of this run, found a link",
+            model.display()
+        );
+    }
     let entries = match fs::read_dir(model) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         entries => entries.with_context(|| model.display().to_string())?,
@@ -261,23 +274,24 @@ fn next_close_look(config: &TrainConfig, steps_done: u64) -> Option<u64> {
 }
 
 /// The last evaluation and the last sample, unless they were due anyway or are there already, or the user wants to stop; neither changes the run.
-fn finish(trainer: &Trainer, watch: &mut Watch, path: &Path) -> Result<Option<Evaluation>> {
+fn finish(trainer: &Trainer, watch: &mut Watch) -> Result<Option<Evaluation>> {
     let done = trainer.steps_done();
-    let (mut evaluated, mut sampled) = (false, watch.sampled_at == Some(done));
-    for line in read(path)? {
-        match line {
-            Line::Eval { step, .. } => evaluated |= step + 1 == done,
-            Line::Sample { steps_done, .. } => sampled |= steps_done == done,
-            _ => {}
-        }
-    }
     let mut last = trainer.last_evaluation().copied();
-    if !evaluated {
+    let is_last = last.is_some_and(|last| last.steps_done == done);
+    if !is_last
+        && !watch
+            .log
+            .ends_with(|line| matches!(line, Line::Eval { .. }))
+    {
         let Some(evaluation) = watch.look(trainer)? else {
             return Ok(last);
         };
         last = Some(evaluation);
     }
+    let sampled = watch.sampled_at == Some(done)
+        || watch
+            .log
+            .ends_with(|line| matches!(line, Line::Sample { .. }));
     if !sampled && let Some(line) = watch.sample(done, trainer.model()) {
         watch.record(&line)?;
     }
@@ -293,7 +307,7 @@ fn with_last_checkpoint(error: anyhow::Error, folder: &RunFolder) -> anyhow::Err
         return error;
     };
     let best = match folder.best() {
-        Ok(Some((best, loss))) if best != checkpoint => {
+        Some((best, loss)) if best != checkpoint => {
             format!(
                 ", and the best, {}, validation loss {loss:.3}",
                 best.display()

@@ -128,7 +128,7 @@ pub(crate) fn sum_up(
     let checkpoint = latest_checkpoint(path).unwrap_or_else(|_| path.to_owned());
     progress.line(&format!("model   {}", checkpoint.display()));
     progress.line(&format!("        {name}/{MODEL} for transformers"));
-    if let Ok(Some((best, loss))) = folder.best()
+    if let Some((best, loss)) = folder.best()
         && best != checkpoint
     {
         let best = best.display();

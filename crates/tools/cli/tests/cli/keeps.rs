@@ -57,7 +57,7 @@ fn a_lost_manifest_costs_no_weights() {
     fs::remove_file(checkpoint.join("manifest.json")).unwrap();
     folder.refused(
         "train --resume run --max-steps 2",
-        &["step-00000001", "no checkpoint"],
+        &["step-00000001", "no whole checkpoint"],
     );
     for file in ["model.safetensors", "optimizer.safetensors", "state.json"] {
         assert!(checkpoint.join(file).exists(), "{file}");
