@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use atomic_file::write_output;
 use dataloader::{DataLoader, DataLoaderConfig, create_dataloader_v1, train_validation_split};
 use generate::{BookSampling, generate, generate_text_simple};
 use gpt::{GptConfig, GptModel};
@@ -317,7 +318,7 @@ fn write_run(printout: &Printout, initial: [f64; 2], path: Option<&Path>) -> Res
         "samples": printout.samples,
     });
     let text = serde_json::to_string_pretty(&run).context("a run is valid JSON")?;
-    std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
+    Ok(write_output(path, |out| writeln!(out, "{text}"))?)
 }
 
 /// What In \[27\] prints.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use atomic_file::write_output;
 use clap::Args;
 use notebooks::{Cell, Kind, LeftOut, Outcome, Part, Settings, TrainingRun, cells, text};
 use serde_json::{Value, json};
@@ -352,8 +353,7 @@ impl Report {
             "cases": self.json,
         });
         let text = serde_json::to_string_pretty(&report).context("a report is valid JSON")?;
-        std::fs::write(path, text + "\n")
-            .with_context(|| format!("cannot write {}", path.display()))
+        Ok(write_output(path, |out| writeln!(out, "{text}"))?)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use notebooks::{Outcome, PROGRAMS, Part, Program, Settings, Tier, cells};
 
 use crate::documents;
@@ -22,7 +22,7 @@ pub(crate) fn write(folder: &Path, filter: Option<&str>, settings: Settings) -> 
         None | Some("errata") => Vec::new(),
         Some(_) => select(filter, false)?.selections,
     };
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    atomic_file::create_folder(folder)?;
     let book = Book {
         to_root: way_to_root(folder)?,
         map: documents::map()?,
@@ -139,7 +139,7 @@ fn way_to_root(folder: &Path) -> Result<String> {
 }
 
 fn save(path: &PathBuf, page: &str) -> Result<()> {
-    std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    atomic_file::write_output(path, |out| out.write_all(page.as_bytes()))?;
     print(&format!(
         "{} ({} KB)\n",
         path.display(),

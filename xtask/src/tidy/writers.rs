@@ -29,14 +29,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/tools/test-support/", "only tests use it"),
     ("xtask/src/tidy/writers.rs", "it names the calls"),
     ("crates/train/src/run_folder.rs", "to be moved"),
-    ("crates/tools/bench/src/main.rs", "to be moved"),
-    ("crates/tools/cli/src/manual.rs", "to be moved"),
-    ("crates/tools/cli/src/runs.rs", "to be moved"),
     ("crates/tools/cli/src/train/log.rs", "to be moved"),
-    ("crates/tools/cli/src/train/start.rs", "to be moved"),
-    ("xtask/src/page/mod.rs", "to be moved"),
-    ("xtask/src/verify.rs", "to be moved"),
-    ("tests/notebooks/ch05_training.rs", "to be moved"),
 ];
 
 /// Lines of sources that call one of them, tests left out.

@@ -107,7 +107,7 @@ fn main() -> anyhow::Result<()> {
     }
     if let Some(path) = &options.json {
         let json = serde_json::to_string_pretty(&report)?;
-        std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+        atomic_file::write_output(path, |out| out.write_all(json.as_bytes()))?;
     }
     if options.check {
         let missed = targets::check(&report.rows);

@@ -7,7 +7,7 @@ use std::sync::Once;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
-use atomic_file::unfinished_of;
+use atomic_file::{create_folder, create_new_folder, unfinished_of};
 use checkpoint::{is_file, read_small_file};
 use train::{
     BESIDE, CHECKPOINTS, LATEST, LOCK, MANIFEST_FILE, TrainError, best_checkpoint, check_copies,
@@ -57,17 +57,17 @@ pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
             runs.display()
         );
     }
-    fs::create_dir_all(runs).with_context(|| runs.display().to_string())?;
+    create_folder(runs)?;
     let used = names(runs)?
         .into_iter()
         .filter_map(|name| name.parse().ok());
     let mut number = used.max().unwrap_or(0u32) + 1;
     loop {
         let folder = runs.join(format!("{number:04}"));
-        match fs::create_dir(&folder) {
+        match create_new_folder(&folder) {
             Ok(()) => return Ok(folder),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
-            Err(error) => return Err(error).with_context(|| folder.display().to_string()),
+            Err(error) if error.source.kind() == ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -1,13 +1,12 @@
 //! A new run: its folder, its data, a model that is new or comes from a folder.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use atomic_file::write_atomically;
+use atomic_file::{create_folder, write_atomically};
 use checkpoint::ModelFolder;
 use gpt::{GptConfig, GptModel};
 use tensor_ops::Parameters;
@@ -101,7 +100,7 @@ pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<
     if let Some(folder) = &folder {
         write_options(folder.path(), options)?;
         let beside = RunFolder::beside(folder.path());
-        fs::create_dir_all(&beside).with_context(|| beside.display().to_string())?;
+        create_folder(&beside)?;
         settings.vocabulary.save(&beside)?;
     }
     Ok(Started {
@@ -175,7 +174,7 @@ fn with_config(model: &GptModel, config: GptConfig) -> Result<GptModel> {
 /// Keeps the options in the run's folder.
 pub(crate) fn write_options(folder: &Path, options: &TrainOptions) -> Result<()> {
     let text = format!("{OPTIONS_BEGIN}\n{}", options.to_toml()?);
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    create_folder(folder)?;
     write_atomically(folder.join(OPTIONS), |file| file.write_all(text.as_bytes()))?;
     Ok(())
 }
