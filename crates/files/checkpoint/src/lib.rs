@@ -4,6 +4,7 @@
 mod book_config;
 mod error;
 mod file;
+mod gguf;
 mod hugging_face_config;
 mod json;
 mod layout;
@@ -22,6 +23,7 @@ pub use {atomic_file, gpt};
 
 pub use error::{CheckpointError, ConfigProblem, FormatProblem, TensorProblem};
 pub use file::{is_file, open_file, read_small_file};
+pub use gguf::{GgufFormat, GgufTokens, save_gguf};
 pub use model_folder::{ModelFolder, load_config, load_model};
 pub use named_tensors::{load_tensors, load_tensors_into, save_tensors};
 pub use precision::{Precision, UnknownPrecision};

@@ -76,35 +76,31 @@ fn write_weights(
     let items = layout
         .tensors(model.config())
         .map(|tensor| {
+            let name = match layout {
+                Layout::HuggingFace if tensor.name != "lm_head.weight" => {
+                    format!("transformer.{}", tensor.name)
+                }
+                _ => tensor.name.clone(),
+            };
             let parts = tensor
                 .parameters
                 .iter()
-                .map(|name| parameters.get(name).cloned())
-                .collect();
-            item(tensor, layout, parts)
+                .map(|name| parameters.get(name).cloned());
+            item(name, &tensor, parts.collect())
         })
         .collect();
     write(&folder.join(WEIGHTS), items, precision)
 }
 
-/// A tensor of the file; a part that the model doesn't have is a bias of zero.
-fn item(
-    tensor: FileTensor,
-    layout: Layout,
-    parts: Vec<Option<ArrayViewD<'_, f32>>>,
-) -> LazyTensor<'_> {
-    let FileTensor {
-        name,
-        shape,
-        transposed,
-        ..
-    } = tensor;
-    let name = match layout {
-        Layout::HuggingFace if name != "lm_head.weight" => format!("transformer.{name}"),
-        _ => name,
-    };
+/// A tensor of the file by its whole name; a part that the model doesn't have is a bias of zero.
+pub(crate) fn item<'m>(
+    name: String,
+    tensor: &FileTensor,
+    parts: Vec<Option<ArrayViewD<'m, f32>>>,
+) -> LazyTensor<'m> {
+    let (shape, transposed) = (tensor.shape.clone(), tensor.transposed);
     let zeros_shape = vec![shape[0] / parts.len()];
-    let numbers = move || -> CowArray<'_, f32, _> {
+    let numbers = move || -> CowArray<'m, f32, _> {
         if let ([Some(part)], false) = (&parts[..], transposed) {
             return CowArray::from(part.clone());
         }

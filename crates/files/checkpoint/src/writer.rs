@@ -78,7 +78,8 @@ pub(crate) fn write(
     })
 }
 
-fn write_numbers(
+/// Writes numbers in a precision, a part at a time; one that it can't hold is a problem.
+pub(crate) fn write_numbers(
     numbers: &[f32],
     precision: Precision,
     write: &mut impl FnMut(&[u8]) -> Result<(), CheckpointError>,

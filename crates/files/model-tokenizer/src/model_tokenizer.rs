@@ -1,7 +1,8 @@
 //! A model's own tokenizer: GPT-2's, or one that its folder holds or that was trained on a text.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -190,6 +191,41 @@ impl ModelTokenizer {
         };
         files::write_all(folder.as_ref(), &files)
     }
+
+    /// What a byte-level tokenizer of GPT-2's form is made of, for other programs; `None` for one of another form.
+    ///
+    /// # Errors
+    /// None for a tokenizer that was read or made by this crate.
+    pub fn byte_pairs(&self) -> Result<Option<BytePairs>, ModelTokenizerError> {
+        let recipe = match &self.files {
+            Some(files) => tokenizer_json::read(Path::new(""), files)?,
+            None => Some(gpt2::recipe()),
+        };
+        let Some(recipe) = recipe.filter(|recipe| recipe.form == gpt2::FORM) else {
+            return Ok(None);
+        };
+        let merges = recipe.merges.clone();
+        let library = recipe.build()?;
+        let added = library.get_added_vocabulary().get_added_tokens_decoder();
+        let tokens = library.get_vocab(true).into_iter();
+        let tokens = tokens.map(|(token, id)| {
+            let special = added.get(&id).map(|token| token.special);
+            (id, (token, special))
+        });
+        Ok(Some(BytePairs {
+            tokens: tokens.collect(),
+            merges,
+        }))
+    }
+}
+
+/// The parts of a byte-level tokenizer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BytePairs {
+    /// Each token by its id: its bytes in GPT-2's alphabet; or, of an added one, its text, and whether it is special.
+    pub tokens: BTreeMap<u32, (String, Option<bool>)>,
+    /// The first merge first.
+    pub merges: Vec<(String, String)>,
 }
 
 impl Encode for ModelTokenizer {

@@ -1,12 +1,13 @@
-//! `gpt convert`: a model folder into Hugging Face's layout, which transformers loads, or the book's.
+//! `gpt convert`: a model folder into Hugging Face's layout, which transformers loads, the book's, or llama.cpp's file.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use atomic_file::{FileError, StagedFolder};
-use checkpoint::{Precision, save_book, save_hugging_face};
+use checkpoint::{GgufFormat, GgufTokens, Precision, save_book, save_gguf, save_hugging_face};
 use clap::{Args, ValueEnum};
+use gpt::GptModel;
 use model_tokenizer::TOKENIZER_FILES;
 use tensor_ops::Parameters;
 use train::{BESIDE, CHECKPOINTS, LATEST};
@@ -22,15 +23,21 @@ pub(crate) struct ConvertArgs {
     /// The model: a folder in either layout, or a run
     #[arg(value_name = "FROM")]
     from: PathBuf,
-    /// The folder to write
+    /// The folder to write, or GGUF's file
     #[arg(value_name = "TO")]
     to: PathBuf,
     /// The layout to write
     #[arg(long, value_enum, default_value = "hugging-face", visible_alias = "to")]
     layout: Layout,
-    /// How numbers are written: f32, f16 or bf16
-    #[arg(long, value_name = "P", default_value = "f32", visible_alias = "dtype")]
-    precision: Precision,
+    /// How numbers are written; bf16 is Hugging Face's, q8_0 is GGUF's
+    #[arg(
+        long,
+        value_name = "P",
+        value_enum,
+        default_value = "f32",
+        visible_alias = "dtype"
+    )]
+    precision: Numbers,
     /// Replace a model that is there already
     #[arg(long)]
     force: bool,
@@ -44,6 +51,22 @@ enum Layout {
     HuggingFace,
     /// The book's state_dict names
     Book,
+    /// One file for llama.cpp
+    Gguf,
+}
+
+/// How numbers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Numbers {
+    /// 4 bytes, exact
+    F32,
+    /// 2 bytes, up to 65504
+    F16,
+    /// 2 bytes, f32's range
+    Bf16,
+    /// 8 bits, and a scale for 32 of them
+    #[value(name = "q8_0")]
+    Q8_0,
 }
 
 /// The files that a conversion writes, and those of a tokenizer, which would contradict a new one.
@@ -54,9 +77,16 @@ fn is_ours(name: &str) -> bool {
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let to = args.to.display();
-    if args.layout == Layout::Book && args.precision != Precision::F32 {
-        return Err(Usage("--precision: the book's layout is f32 only".to_owned()).into());
-    }
+    let misused = |what: &str| Err(Usage(format!("--precision: {what}")).into());
+    let precision = match (args.layout, args.precision) {
+        (Layout::Gguf, Numbers::Bf16) => return misused("GGUF is written in f32, f16 or q8_0"),
+        (Layout::Gguf, _) => return to_gguf(args),
+        (_, Numbers::F32) => Precision::F32,
+        (Layout::Book, _) => return misused("the book's layout is f32 only"),
+        (_, Numbers::F16) => Precision::F16,
+        (_, Numbers::Bf16) => Precision::Bf16,
+        (_, Numbers::Q8_0) => return misused("q8_0 is for --to gguf"),
+    };
     if args.to.exists() && !args.to.is_dir() {
         bail!("{to}: expected a folder to write, but it is a file");
     }
@@ -70,17 +100,76 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     put(&args.to, |folder| {
         match args.layout {
             Layout::HuggingFace => {
-                save_hugging_face(&model, folder, args.precision, &vocabulary.end_of_text)?;
+                save_hugging_face(&model, folder, precision, &vocabulary.end_of_text)?;
             }
-            Layout::Book => save_book(&model, folder)?,
+            _ => save_book(&model, folder)?,
         }
         vocabulary.save(folder)
     })?;
     if let Err(reason) = vocabulary.tokenizer() {
         note(&format!("no tokenizer was written: {reason}"));
     }
+    done(&model, &args.to)
+}
+
+fn done(model: &GptModel, to: &Path) -> Result<()> {
     let parameters = count(model.num_parameters() as f64);
-    Ok(print(format!("{parameters} parameters to {to}\n"))?)
+    Ok(print(format!(
+        "{parameters} parameters to {}\n",
+        to.display()
+    ))?)
+}
+
+/// Writes the file that llama.cpp reads.
+fn to_gguf(args: &ConvertArgs) -> Result<()> {
+    let to = args.to.display();
+    if args.to.is_dir() {
+        bail!("{to}: expected a file to write, such as {to}/model.gguf");
+    }
+    if !args.force && args.to.is_file() {
+        bail!("{to}: there is a file of this name; --force replaces it");
+    }
+    refuse_run(&args.to)?;
+    let found = find(Some(&args.from))?;
+    let model = found.load()?;
+    let tokens = match found.vocabulary.tokenizer() {
+        Ok(tokenizer) => tokenizer.byte_pairs()?.map(|pairs| {
+            let mut tokens = GgufTokens::default();
+            let size = (model.config().vocab_size as u32).max(tokenizer.vocab_size() as u32);
+            for id in 0..size {
+                let (text, kind) = match pairs.tokens.get(&id) {
+                    Some((text, None)) => (text.clone(), 1),
+                    Some((text, Some(true))) => (text.clone(), 3),
+                    Some((text, Some(false))) => (text.clone(), 4),
+                    None => (format!("[PAD{id}]"), 5), // as llama.cpp's own script calls them
+                };
+                tokens.texts.push(text);
+                tokens.kinds.push(kind);
+            }
+            let merges = pairs.merges.iter();
+            tokens.merges = merges
+                .map(|(left, right)| format!("{left} {right}"))
+                .collect();
+            tokens
+        }),
+        Err(_) => None,
+    };
+    if tokens.is_none() {
+        note("no tokenizer was written: llama.cpp has GPT-2's form of byte pairs");
+    }
+    let format = match args.precision {
+        Numbers::F16 => GgufFormat::F16,
+        Numbers::Q8_0 => GgufFormat::Q8_0,
+        _ => GgufFormat::F32,
+    };
+    save_gguf(
+        &model,
+        &args.to,
+        format,
+        tokens.as_ref(),
+        &found.vocabulary.end_of_text,
+    )?;
+    done(&model, &args.to)
 }
 
 /// # Errors

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
 mod folder_forms;
+mod gguf;
 mod hostile_config;
 mod hostile_header;
 mod hostile_weights;

@@ -1,0 +1,225 @@
+//! GGUF files, read again by their description; that llama.cpp takes them, `check_with_llama_cpp.py` shows.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use checkpoint::{GgufFormat, GgufTokens, save_gguf};
+use gpt::{Activation, GptConfig, GptModel};
+use half::f16;
+use tensor_ops::Parameters;
+
+use crate::support::{SMALL, small_model};
+
+/// What is left to read.
+struct Bytes<'b>(&'b [u8]);
+
+impl Bytes<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let (first, rest) = self.0.split_first_chunk::<N>().expect("a whole file");
+        self.0 = rest;
+        *first
+    }
+
+    fn number(&mut self) -> usize {
+        u64::from_le_bytes(self.take()) as usize
+    }
+
+    fn text(&mut self) -> String {
+        let length = self.number();
+        let (text, rest) = self.0.split_at(length);
+        self.0 = rest;
+        String::from_utf8(text.to_vec()).expect("text")
+    }
+
+    /// A value of a key, as text.
+    fn value(&mut self, kind: u32) -> String {
+        match kind {
+            4 => u32::from_le_bytes(self.take()).to_string(),
+            5 => i32::from_le_bytes(self.take()).to_string(),
+            6 => f32::from_le_bytes(self.take()).to_string(),
+            7 => (self.take() == [1]).to_string(),
+            8 => self.text(),
+            9 => {
+                let kind = u32::from_le_bytes(self.take());
+                let values = (0..self.number()).map(|_| self.value(kind));
+                values.collect::<Vec<_>>().join(",")
+            }
+            _ => panic!("a value of kind {kind}"),
+        }
+    }
+}
+
+/// Keys with their values, and tensors with sizes and numbers.
+type Read = (
+    BTreeMap<String, String>,
+    BTreeMap<String, (Vec<usize>, Vec<f32>)>,
+);
+
+fn read(file: &[u8]) -> Read {
+    let mut bytes = Bytes(file);
+    assert_eq!(
+        (&bytes.take(), u32::from_le_bytes(bytes.take())),
+        (b"GGUF", 3)
+    );
+    let (tensors, keys) = (bytes.number(), bytes.number());
+    let keys = (0..keys).map(|_| {
+        let key = bytes.text();
+        let kind = u32::from_le_bytes(bytes.take());
+        (key, bytes.value(kind))
+    });
+    let keys: BTreeMap<_, _> = keys.collect();
+    let places: Vec<_> = (0..tensors)
+        .map(|_| {
+            let name = bytes.text();
+            let sizes = (0..u32::from_le_bytes(bytes.take())).map(|_| bytes.number());
+            let sizes: Vec<usize> = sizes.collect();
+            (
+                name,
+                sizes,
+                u32::from_le_bytes(bytes.take()),
+                bytes.number(),
+            )
+        })
+        .collect();
+    let data = &file[(file.len() - bytes.0.len()).next_multiple_of(32)..];
+    let numbers = |(name, sizes, kind, offset): (String, Vec<usize>, u32, usize)| {
+        let len: usize = sizes.iter().product();
+        let rest = &data[offset..];
+        let half = |bytes: &[u8]| f16::from_le_bytes([bytes[0], bytes[1]]).to_f32();
+        let numbers: Vec<f32> = match kind {
+            0 => rest
+                .as_chunks()
+                .0
+                .iter()
+                .map(|b| f32::from_le_bytes(*b))
+                .take(len)
+                .collect(),
+            1 => rest.chunks(2).take(len).map(half).collect(),
+            8 => rest
+                .chunks(34)
+                .take(len / 32)
+                .flat_map(|block| {
+                    block[2..]
+                        .iter()
+                        .map(|x| half(block) * f32::from(*x as i8))
+                        .collect::<Vec<_>>()
+                })
+                .collect(),
+            _ => panic!("a tensor of kind {kind}"),
+        };
+        assert!(offset % 32 == 0 && numbers.len() == len, "{name}");
+        (name, (sizes, numbers))
+    };
+    (keys, places.into_iter().map(numbers).collect())
+}
+
+fn saved(model: &GptModel, format: GgufFormat, tokens: Option<&GgufTokens>) -> Read {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    save_gguf(model, &path, format, tokens, &[3]).unwrap();
+    read(&fs::read(path).unwrap())
+}
+
+#[test]
+fn sizes_names_and_numbers_are_the_models() {
+    let model = small_model(GptConfig {
+        tied: false,
+        ..SMALL
+    });
+    let (keys, tensors) = saved(&model, GgufFormat::F32, None);
+    for (key, value) in [
+        ("general.architecture", "gpt2"),
+        ("gpt2.block_count", "2"),
+        ("gpt2.feed_forward_length", "32"),
+        ("gpt2.attention.layer_norm_epsilon", "0.00001"),
+        ("tokenizer.ggml.model", "none"),
+        ("tokenizer.ggml.eos_token_id", "3"),
+    ] {
+        assert_eq!(keys[key], value, "{key}");
+    }
+    let total: usize = tensors.values().map(|(_, numbers)| numbers.len()).sum();
+    assert_eq!(total, model.num_parameters());
+    let expected = model.trf_blocks[1].ff.expand.weight.view();
+    let (sizes, numbers) = &tensors["blk.1.ffn_up.weight"];
+    assert_eq!(
+        (&sizes[..], numbers),
+        (&[8, 32][..], &expected.iter().copied().collect())
+    );
+    let qkv = &tensors["blk.0.attn_qkv.weight"];
+    let att = &model.trf_blocks[0].att;
+    let parts = [&att.w_query, &att.w_key, &att.w_value];
+    let parts: Vec<f32> = parts
+        .into_iter()
+        .flat_map(|part| part.weight.iter().copied())
+        .collect();
+    assert_eq!((&qkv.0[..], &qkv.1), (&[8, 24][..], &parts));
+    let head: Vec<f32> = model
+        .out_head
+        .as_ref()
+        .unwrap()
+        .weight
+        .iter()
+        .copied()
+        .collect();
+    assert_eq!(tensors["output.weight"].1, head);
+    assert!(
+        !saved(&small_model(SMALL), GgufFormat::F32, None)
+            .1
+            .contains_key("output.weight")
+    );
+}
+
+#[test]
+fn smaller_formats_round_to_the_nearest() {
+    let model = small_model(GptConfig {
+        emb_dim: 32,
+        ..SMALL
+    });
+    let exact = saved(&model, GgufFormat::F32, None).1;
+    for (format, step) in [
+        (GgufFormat::F16, 0.0005),
+        (GgufFormat::Q8_0, 0.5 / 127.0 + 0.0005),
+    ] {
+        for (name, (sizes, numbers)) in saved(&model, format, None).1 {
+            let (exact_sizes, exact) = &exact[&name];
+            assert_eq!((&sizes, numbers.len()), (exact_sizes, exact.len()));
+            let is_matrix = sizes.len() == 2 && name != "position_embd.weight";
+            let largest = exact.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+            let most = if is_matrix { step * largest } else { 0.0 };
+            let far = numbers
+                .iter()
+                .zip(exact)
+                .find(|(x, y)| (**x - **y).abs() > most);
+            assert_eq!(far, None, "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_llama_cpp_would_compute_otherwise_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    let relu = GptConfig {
+        activation: Activation::Relu,
+        ..SMALL
+    };
+    let unscaled = GptConfig {
+        scale_scores: false,
+        ..SMALL
+    };
+    let tokens = GgufTokens::default();
+    let mut large = small_model(SMALL);
+    large.tok_emb.weight[[1, 2]] = 1e9;
+    for (model, format, tokens, part) in [
+        (small_model(relu), GgufFormat::F32, None, "relu"),
+        (small_model(unscaled), GgufFormat::F32, None, "scale"),
+        (small_model(SMALL), GgufFormat::F32, Some(&tokens), "size"),
+        (large, GgufFormat::F16, None, "element 10 is 1000000000"),
+    ] {
+        let error = save_gguf(&model, &path, format, tokens, &[]).unwrap_err();
+        let cause = std::error::Error::source(&error).map_or(String::new(), ToString::to_string);
+        let said = format!("{error}: {cause}");
+        assert!(said.contains(part), "{said}");
+        assert!(!path.exists());
+    }
+}
