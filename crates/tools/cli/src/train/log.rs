@@ -48,9 +48,13 @@ pub(crate) enum Line {
         tokens_seen: u64,
         tokens_per_second: f64,
     },
-    /// One evaluation.
+    /// One evaluation, after so many steps.
     Eval {
-        step: u64,
+        #[serde(default)]
+        steps_done: u64,
+        /// In logs from before `steps_done`: the step that it followed, counted from 0.
+        #[serde(default, skip_serializing)]
+        step: Option<u64>,
         epoch: u64,
         train_loss: Option<f64>,
         val_loss: Option<f64>,
@@ -77,7 +81,8 @@ impl Line {
 
     pub(crate) fn eval(evaluation: &Evaluation) -> Self {
         Self::Eval {
-            step: evaluation.steps_done.saturating_sub(1),
+            steps_done: evaluation.steps_done,
+            step: None,
             epoch: evaluation.epoch,
             train_loss: finite(evaluation.train_loss, f64::is_finite),
             val_loss: evaluation.val_loss.filter(|loss| loss.is_finite()),
@@ -85,11 +90,25 @@ impl Line {
         }
     }
 
+    /// A line as it stands in a log.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let mut line = serde_json::from_slice(text).ok()?;
+        if let Self::Eval {
+            steps_done, step, ..
+        } = &mut line
+            && let Some(step) = step.take()
+        {
+            *steps_done = step.saturating_add(1);
+        }
+        Some(line)
+    }
+
     /// Optimizer steps when it was written.
     fn steps_done(&self) -> u64 {
         match *self {
-            Self::Step { step, .. } | Self::Eval { step, .. } => step.saturating_add(1),
+            Self::Step { step, .. } => step.saturating_add(1),
             Self::Start { steps_done, .. }
+            | Self::Eval { steps_done, .. }
             | Self::Sample { steps_done, .. }
             | Self::Saved { steps_done, .. } => steps_done,
         }
@@ -151,7 +170,7 @@ fn kept(path: &Path, steps_done: u64) -> Result<(u64, Vec<Line>)> {
     let (mut length, mut at_the_end) = (None, Vec::new());
     while let Some((end, text)) = lines.next_back()? {
         // What is no line, or a half one, goes if it is at the end.
-        let Ok(line) = serde_json::from_slice::<Line>(&text) else {
+        let Some(line) = Line::parse(&text) else {
             continue;
         };
         let at = line.steps_done();
@@ -250,7 +269,7 @@ fn whole_lines(mut from: impl BufRead, all: &mut Vec<Line>) -> std::io::Result<(
             return Ok(());
         }
         // What is longer than any line is none, and neither are its parts.
-        all.extend(serde_json::from_slice::<Line>(&line).ok());
+        all.extend(Line::parse(&line));
     }
 }
 

@@ -247,6 +247,9 @@ impl TrainOptions {
         match serde_json::to_value(self)? {
             Json::Object(mut all) => {
                 all.retain(|_, value| !value.is_null());
+                if all.contains_key("epochs") {
+                    all.remove("max_steps"); // which the epochs decide
+                }
                 Ok(all)
             }
             other => bail!("expected options by name, got {other}"),

@@ -29,12 +29,12 @@ pub(crate) fn draw(folder: &Path) -> Result<()> {
                 steps.extend(loss.map(|loss| ((step + 1) as f64, f64::from(loss))));
             }
             Line::Eval {
-                step,
+                steps_done,
                 train_loss,
                 val_loss,
                 ..
             } => {
-                let x = (step + 1) as f64;
+                let x = steps_done as f64;
                 train.extend(train_loss.map(|loss| (x, loss)));
                 validation.extend(val_loss.map(|loss| (x, loss)));
             }

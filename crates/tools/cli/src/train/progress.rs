@@ -16,9 +16,9 @@ use crate::output::{escaped, note, print, print_json};
 /// How much of the newest step's speed goes into the shown one.
 const NEWEST: f64 = 0.1;
 
-/// The bar's columns, and those that the numbers behind it need.
+/// The bar's columns at most, and at least: a terminal with fewer than three times these shows none.
 const BAR: usize = 30;
-const NUMBERS: usize = 55;
+const SHORTEST_BAR: usize = 12;
 
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -63,7 +63,10 @@ impl Progress {
         }
         self.bar.suspend(|| {
             // A reader that has gone doesn't stop the run.
-            let _ = print(format!("{}\n", escaped(text)));
+            let columns = Term::stdout()
+                .size_checked()
+                .map(|(_, columns)| columns.into());
+            let _ = print(format!("{}\n", folded(&escaped(text), columns)));
         });
     }
 
@@ -148,18 +151,39 @@ impl Progress {
     }
 }
 
-/// How wide a terminal shows progress, a narrow one without the bar, and the columns for the numbers.
+/// How a terminal of so many columns shows progress, and the columns for the numbers: a third of
+/// them, at most 30, are the bar's.
 fn style(columns: usize) -> (ProgressStyle, usize) {
-    let (template, numbers) = match columns.checked_sub(BAR + 1) {
-        Some(numbers) if numbers >= NUMBERS => (
-            &*format!("{{bar:{BAR}.cyan/black.bright}} {{wide_msg}}"),
-            numbers,
+    let bar = (columns / 3).min(BAR);
+    let (template, numbers) = match bar < SHORTEST_BAR {
+        true => ("{wide_msg}".to_owned(), columns),
+        false => (
+            format!("{{bar:{bar}.cyan/black.bright}} {{wide_msg}}"),
+            columns - bar - 1,
         ),
-        _ => ("{wide_msg}", columns),
     };
-    let style = ProgressStyle::with_template(template);
+    let style = ProgressStyle::with_template(&template);
     let style = style.expect("the templates are well formed");
     (style.progress_chars("━╸─"), numbers)
+}
+
+/// A text whose words are not cut at the end of a terminal's line; as it is where there is none.
+fn folded(text: &str, columns: Option<usize>) -> String {
+    let Some(columns) = columns.filter(|&columns| text.chars().count() > columns) else {
+        return text.to_owned();
+    };
+    let (mut folded, mut used) = (String::new(), 0);
+    for word in text.split_inclusive(' ') {
+        let length = word.trim_end().chars().count();
+        if used + length > columns && used > 0 {
+            folded.truncate(folded.trim_end().len());
+            folded += "\n          ";
+            used = 10;
+        }
+        folded += word;
+        used += word.chars().count();
+    }
+    folded
 }
 
 /// The parts that a line has room for, from the first.
@@ -199,6 +223,26 @@ mod tests {
         assert_eq!(line(43), "51/60 loss 5.231  0:00 left  12338 tokens/s");
         assert_eq!(line(42), "51/60 loss 5.231  0:00 left");
         assert_eq!(line(26), "51/60 loss 5.231");
+    }
+
+    #[test]
+    fn lines_are_folded_between_words_and_a_bar_fits_50_columns() {
+        let text = "data      a.txt: 1000 tokens to train on, 100 to validate";
+        assert_eq!(folded(text, None), text);
+        let short = folded(text, Some(30));
+        assert!(short.lines().all(|line| line.len() <= 30), "{short}");
+        assert_eq!(
+            short.split_whitespace().count(),
+            text.split_whitespace().count()
+        );
+        for columns in [36, 50, 80, 120] {
+            let numbers = style(columns).1;
+            assert!(
+                (24..columns - 11).contains(&numbers),
+                "{columns}: {numbers}"
+            );
+        }
+        assert_eq!(style(30).1, 30);
     }
 
     #[test]

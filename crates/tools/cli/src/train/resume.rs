@@ -123,10 +123,19 @@ pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> 
     let mut now = kept(now)?;
     now.model.init_from = before.model.init_from.clone();
     refuse_changes(path, before, &now)?;
-    let settings = settle(now, base)?;
+    let mut settings = settle(now, base)?;
     let Some(checkpoint) = checkpoint else {
         return start_in(folder, settings);
     };
+    // Runs from before had other moments to evaluate, and steps that went on with the next epoch.
+    let saved = read_settings(&checkpoint)?.train;
+    let epochs = settings.options.training.epochs.unwrap_or(0) * settings.loaders.train.len();
+    let training = &mut settings.training;
+    if training.whole_epochs && !saved.whole_epochs {
+        training.max_steps = (epochs as u64).div_ceil(training.accumulation);
+    }
+    training.whole_epochs = saved.whole_epochs;
+    training.eval_first = saved.eval_first;
     let trainer = Trainer::resume(
         &checkpoint,
         settings.training.clone(),
@@ -157,17 +166,34 @@ fn base_of(path: &Path, checkpoint: &Path) -> Result<Base> {
     Ok(Base { model, vocabulary })
 }
 
+/// Options that weights can't be used with in another run either.
+const OF_WEIGHTS: [&str; 8] = [
+    "context_length",
+    "emb_dim",
+    "n_heads",
+    "n_layers",
+    "qkv_bias",
+    "tied",
+    "tokenizer",
+    "vocab_size",
+];
+
 /// That nothing is asked for that would make it another run: of `before`, what is free may have changed.
 fn refuse_changes(path: &Path, mut before: TrainOptions, now: &TrainOptions) -> Result<()> {
     before.free = now.free.clone();
+    before.training.epochs = now.training.epochs;
     let (path, before) = (path.display(), before.to_json()?);
     for (key, value) in now.to_json()? {
         let kept = before.get(&key);
         if kept != Some(&value) {
             let flag = key.replace('_', "-");
             let kept = kept.map_or("not set".to_owned(), ToString::to_string);
+            let other = match OF_WEIGHTS.contains(&&*key) {
+                true => "a new run, without --resume, may have another".to_owned(),
+                false => format!("--init-from {path} begins another run with its weights"),
+            };
             bail!(
-                "{path}: --{flag} is {kept} in the run, but {value} was asked for: a resumed run keeps its settings; --init-from {path} begins another run with its weights"
+                "{path}: --{flag} is {kept} in the run, but {value} was asked for: a resumed run keeps its settings; {other}"
             );
         }
     }

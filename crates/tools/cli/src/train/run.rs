@@ -266,9 +266,9 @@ fn continuation(
     Ok(Some(ids.into_iter().collect()))
 }
 
-/// The next step after which the loss is looked at beside the run's own evaluations, as it falls fastest at the start: 2, 4, 8 and so on, before the first evaluation or checkpoint is due.
+/// The next step after which the loss is looked at beside the run's own evaluations, as it falls fastest at the start: 1, 2, 4 and so on, before the first evaluation or checkpoint is due.
 fn next_close_look(config: &TrainConfig, steps_done: u64) -> Option<u64> {
-    let next = (steps_done + 1).max(2).checked_next_power_of_two()?;
+    let next = (steps_done + 1).checked_next_power_of_two()?;
     let end = config.max_steps.min(config.eval_every?);
     (next < end.min(config.save_every?)).then_some(next)
 }
@@ -342,9 +342,9 @@ mod tests {
                 .filter(|&done| next_close_look(&config, done - done.min(1)) == Some(done))
                 .collect::<Vec<u64>>()
         };
-        assert_eq!(looks(25, 100, 250), [2, 4, 8, 16]);
-        assert_eq!(looks(25, 8, 250), [2, 4]);
-        assert_eq!(looks(25, 100, 3), [2]);
-        assert!(looks(2, 100, 250).is_empty());
+        assert_eq!(looks(25, 100, 250), [1, 2, 4, 8, 16]);
+        assert_eq!(looks(25, 8, 250), [1, 2, 4]);
+        assert_eq!(looks(25, 100, 3), [1, 2]);
+        assert!(looks(1, 100, 250).is_empty());
     }
 }

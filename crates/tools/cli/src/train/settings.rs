@@ -6,6 +6,7 @@ use train::{AdamWConfig, SampleConfig, Schedule, TrainConfig};
 
 use super::data::{self, Data, Loaders, Source, Windows};
 use super::options::{TrainOptions, TrainingOptions, of_model};
+use super::summary::beginning;
 use super::tokenizer::{TokenizerChoice, bpe_at_most};
 use crate::failure::Usage;
 use crate::memory::{check, check_model};
@@ -52,8 +53,11 @@ impl Settings {
 
     /// Passes over the data.
     pub(crate) fn epochs(&self) -> f64 {
-        let batches = self.training.max_steps as f64 * self.training.accumulation as f64;
-        batches / self.loaders.train.len() as f64
+        let steps = self.training.max_steps as f64;
+        match self.training.whole_epochs {
+            true => steps / self.steps_per_epoch() as f64,
+            false => steps * self.training.accumulation as f64 / self.loaders.train.len() as f64,
+        }
     }
 }
 
@@ -81,7 +85,7 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
     check_model(&model, &model.training_memory(1, 1)?)?;
     let working = Working::on("reading the data, and its tokens", 0);
     let source = Source::read(options.data.data.as_deref(), options.data.train_ratio)?;
-    let prompt = prompt(&options);
+    let prompt = prompt(&options, &source);
     let vocabulary = match base {
         Some(base) if options.model.tokenizer.is_none() || base.vocabulary.tokenizer().is_ok() => {
             base.vocabulary
@@ -124,9 +128,10 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         )?;
     check(&need)?;
 
-    if let Some(epochs) = options.training.epochs.take() {
-        let batches = epochs.saturating_mul(loaders.train.len());
-        options.free.max_steps = batches.div_ceil(options.training.gradient_accumulation_steps);
+    let accumulation = options.training.gradient_accumulation_steps;
+    if let Some(epochs) = options.training.epochs {
+        let steps_per_epoch = loaders.train.len().div_ceil(accumulation);
+        options.free.max_steps = epochs.saturating_mul(steps_per_epoch);
     }
     let recipe = options.model.recipe();
     let schedule = schedule(&mut options.training, recipe, options.free.max_steps)?;
@@ -149,9 +154,9 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         schedule,
         max_grad_norm: (said.grad_clip > 0.0).then_some(said.grad_clip),
         accumulation: said.gradient_accumulation_steps as u64,
-        whole_epochs: false,
+        whole_epochs: said.epochs.is_some(),
         eval_every: Some(said.eval_interval as u64),
-        eval_first: 1,
+        eval_first: said.eval_interval as u64,
         eval_batches: said.eval_iters,
         sample: (free.sample_tokens > 0 && !prompt.is_empty()).then_some(SampleConfig {
             prompt,
@@ -175,13 +180,16 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
     })
 }
 
-/// What samples of text begin with where nothing is said.
-fn prompt(options: &TrainOptions) -> String {
-    match options.data.data {
-        None => "Marta looked at the river", // of the story that comes with the program
-        Some(_) => "Every effort moves you",
+/// What samples of text begin with where nothing is said: as the data does.
+fn prompt(options: &TrainOptions, source: &Source) -> String {
+    let words = match (&options.data.data, source.text()) {
+        (None, _) => "Marta looked at the river".to_owned(), // of the story
+        (Some(_), text) => beginning(text.unwrap_or_default()),
+    };
+    match words.is_empty() {
+        true => "Every effort moves you".to_owned(),
+        false => words,
     }
-    .to_owned()
 }
 
 /// The tokenizer of a new model; the choice is kept among the options.

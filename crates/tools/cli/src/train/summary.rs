@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rayon::current_num_threads;
 use tensor_ops::Parameters;
-use train::{Evaluation, RunFolder, Trainer, latest_checkpoint};
+use train::{Evaluation, RunFolder, Schedule, Trainer, latest_checkpoint, steps_of};
 
 use super::progress::Progress;
 use super::settings::Settings;
@@ -81,6 +81,17 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
     progress.line(&format!("folder    {}", path.display()));
     if trainer.steps_done() > 0 {
         progress.line(&format!("resumed   after step {}", trainer.steps_done()));
+        if let Schedule::WarmupCosine {
+            total_steps,
+            min_lr,
+            ..
+        } = training.schedule
+            && training.max_steps > total_steps
+        {
+            progress.line(&format!(
+                "note      the learning rate's schedule ends at step {total_steps}: later steps train at {min_lr}"
+            ));
+        }
     }
     progress.line("");
 }
@@ -131,12 +142,40 @@ pub(crate) fn sum_up(
     if let Some((best, loss)) = folder.best()
         && best != checkpoint
     {
-        let best = best.display();
-        progress.line(&format!("best    {best}, validation loss {loss:.3}"));
+        let place = best.display();
+        progress.line(&format!("best    {place}, validation loss {loss:.3}"));
+        if let (Some(at), Some(last)) = (steps_of(&best), last.and_then(|last| last.val_loss))
+            && last > loss
+        {
+            progress.line(&format!(
+                "note    the validation loss was lowest after step {at} and has risen since, to {last:.3}:"
+            ));
+            progress.line(
+                "        the model learns its text by heart; generate and eval take the best checkpoint",
+            );
+        }
     }
     progress.line(&format!("curve   {name}/{SVG}, {name}/{PNG}"));
     progress.line(&format!("log     {name}/{LOG}"));
-    progress.line(&format!("write   gpt generate \"The bell\" --model {name}"));
+    let prompt = match &settings.options.data.data {
+        None => "The bell", // of the story that comes with the program
+        Some(_) => settings.options.free.prompt.as_deref().unwrap_or_default(),
+    };
+    let prompt = match beginning(prompt) {
+        words if words.is_empty() => "--tokens 0".to_owned(), // there is no text
+        words => format!("\"{words}\""),
+    };
+    progress.line(&format!("write   gpt generate {prompt} --model {name}"));
+}
+
+/// The first words of a text, as far as a shell takes them between quotes as they are.
+pub(crate) fn beginning(text: &str) -> String {
+    let is_plain = |word: &&str| {
+        word.chars()
+            .all(|c| c.is_alphanumeric() || ",.-'".contains(c))
+    };
+    let words = text.split_whitespace().take_while(is_plain);
+    words.take(3).collect::<Vec<_>>().join(" ")
 }
 
 /// A text on one line of the screen.
