@@ -5,13 +5,12 @@ use std::process::Command;
 use std::{env, fs};
 
 /// Their folders, below `crates`.
-const LIBRARIES: [&str; 13] = [
+const LIBRARIES: [&str; 12] = [
     "torch-rng",
     "tokenizer",
     "files/model-tokenizer",
     "files/atomic-file",
     "engine/kernels",
-    "engine/caching-alloc",
     "tensor-ops",
     "dataloader",
     "attention",

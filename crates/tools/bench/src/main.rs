@@ -28,10 +28,6 @@ use reading::Memory;
 use report::{Report, print_heading, say};
 use turns::Bench;
 
-/// Training asks for the same large blocks in every step, and `gpt` has this allocator too.
-#[global_allocator]
-static ALLOCATOR: caching_alloc::CachingAllocator = caching_alloc::CachingAllocator::new();
-
 /// Measure our speed beside that of PyTorch, nanoGPT, transformers and llama.cpp.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]

@@ -36,10 +36,6 @@ use clap::FromArgMatches;
 
 use args::{Cli, Command};
 
-/// Training and prompts ask for the same large blocks in every step.
-#[global_allocator]
-static ALLOCATOR: caching_alloc::CachingAllocator = caching_alloc::CachingAllocator::new();
-
 fn main() -> ExitCode {
     let args = args::with_dashes(std::env::args_os());
     let matches = args::command().try_get_matches_from(args);
