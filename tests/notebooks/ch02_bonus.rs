@@ -32,7 +32,8 @@ fn dataloader_summary(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// In \[2\] and \[3\] of two notebooks: embeddings for GPT-2's vocabulary and 1,024 places, of the first batch of a text.
+/// In \[2\] and \[3\] of two notebooks: embeddings for GPT-2's vocabulary and 1,024 places, of the
+/// first batch of a text.
 fn embed_first_batch(raw_text: &str) -> Result<Array3<f32>> {
     let tokenizer = Gpt2Tokenizer::new();
     let mut rng = TorchRng::manual_seed(123);
@@ -51,7 +52,8 @@ fn embed_first_batch(raw_text: &str) -> Result<Array3<f32>> {
     Ok(token_embeddings + &pos_embeddings)
 }
 
-/// embeddings-and-linear-layers.ipynb; 4 * 5 normals are no multiple of 16, so the last ones are drawn afresh.
+/// embeddings-and-linear-layers.ipynb; 4 * 5 normals are no multiple of 16, so the last ones are
+/// drawn afresh.
 fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
     book.section(
         "embedding-vs-matmul",
@@ -241,7 +243,8 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// bpe-from-scratch.ipynb: pairs of the whole text, over the ends of words too; a space is the token 256.
+/// bpe-from-scratch.ipynb: pairs of the whole text, over the ends of words too; a space is the
+/// token 256.
 fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     book.section(
         "bpe-from-scratch",
@@ -277,9 +280,11 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// The notebook's own way with a word: pairs become one from left to right, whichever was learned first.
+/// The notebook's own way with a word: pairs become one from left to right, whichever was learned
+/// first.
 ///
-/// [`Bpe::encode`] takes the pair learned first, as GPT-2 does, and makes other ids of " and" and " life".
+/// [`Bpe::encode`] takes the pair learned first, as GPT-2 does, and makes other ids of " and" and "
+/// life".
 fn from_left_to_right(tokenizer: &Bpe, word: &str) -> Vec<u32> {
     let mut known = tokenizer.tokens().iter();
     if let Some(id) = known.rposition(|token| token == word.as_bytes()) {

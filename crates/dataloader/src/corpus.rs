@@ -39,7 +39,8 @@ impl Corpus {
         }
     }
 
-    /// A tokenizer's ids of a text; special tokens in it are special, as the book allows `<|endoftext|>`.
+    /// A tokenizer's ids of a text; special tokens in it are special, as the book allows
+    /// `<|endoftext|>`.
     ///
     /// # Errors
     /// [`DataLoaderError::Tokenizer`] if the tokenizer has no ids for a part of the text.

@@ -1,7 +1,9 @@
-//! The book's `GPTDatasetV1` (listing 2.5): windows of `max_length` tokens, one every `stride` tokens, each with a target that is the same window one token further on.
+//! The book's `GPTDatasetV1` (listing 2.5): windows of `max_length` tokens, one every `stride`
+//! tokens, each with a target that is the same window one token further on.
 //!
 //! Window i starts at token i * stride, for `i in range(0, n_tokens - max_length, stride)`.
-//! Windows are views into the corpus: nothing is copied before a batch is made, unless it is read from a file.
+//! Windows are views into the corpus: nothing is copied before a batch is made, unless it is read
+//! from a file.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -108,7 +110,8 @@ impl GptDataset {
         }))
     }
 
-    /// The ids of window `i` and the one behind it, (max_length + 1): inputs without the last, targets without the first.
+    /// The ids of window `i` and the one behind it, (max_length + 1): inputs without the last,
+    /// targets without the first.
     ///
     /// # Errors
     /// If the corpus's file can no longer be read.

@@ -1,6 +1,7 @@
 //! One pass over the windows of a loader, batch by batch, which can tell where it is.
 //!
-//! The generator from before it was drawn and its position, kept in a checkpoint, make the same batches again ([`Epoch::seek`]).
+//! The generator from before it was drawn and its position, kept in a checkpoint, make the same
+//! batches again ([`Epoch::seek`]).
 //! It draws nothing itself.
 
 use std::fmt;
@@ -25,7 +26,12 @@ pub struct Batch {
 /// ```
 /// use dataloader::{Corpus, DataLoader, DataLoaderConfig, torch_rng::TorchRng};
 /// let corpus = Corpus::from_ids((0..9).collect::<Vec<u32>>());
-/// let config = DataLoaderConfig { batch_size: 2, max_length: 2, stride: 2, ..DataLoaderConfig::default() };
+/// let config = DataLoaderConfig {
+///     batch_size: 2,
+///     max_length: 2,
+///     stride: 2,
+///     ..DataLoaderConfig::default()
+/// };
 /// let mut epoch = DataLoader::new(&corpus, config)?.epoch(&mut TorchRng::manual_seed(123));
 /// assert_eq!(epoch.len(), 2);
 /// let batch = epoch.next().expect("there are two")?;

@@ -32,14 +32,16 @@ impl Corpus {
         Self::from_text(&text, tokenizer)
     }
 
-    /// The ids in a file: little-endian u16 and nothing else as nanoGPT writes them, llm.c's with its header, or numpy's `.npy` of integers in one dimension.
+    /// The ids in a file: little-endian u16 and nothing else as nanoGPT writes them, llm.c's with
+    /// its header, or numpy's `.npy` of integers in one dimension.
     /// (Which vocabulary they are of, the file doesn't say: see [`Corpus::check_ids`].)
     ///
     /// They stay in the file, which must not change, and are read when they are needed.
     ///
     /// # Errors
     /// As [`Self::from_text_file`] if it can't be read;
-    /// [`DataLoaderError::TokenFile`] if a header contradicts the file's length, the last id is cut in half, or the numbers look as if they were wider than u16.
+    /// [`DataLoaderError::TokenFile`] if a header contradicts the file's length, the last id is cut
+    /// in half, or the numbers look as if they were wider than u16.
     pub fn from_token_file(path: impl AsRef<Path>) -> Result<Self, DataLoaderError> {
         let path = path.as_ref().to_owned();
         let (mut file, bytes) = open(&path)?;
@@ -49,10 +51,12 @@ impl Corpus {
         })
     }
 
-    /// Writes the ids to a file of little-endian u16, which replaces an old one only when it is whole; a device or a pipe is written through.
+    /// Writes the ids to a file of little-endian u16, which replaces an old one only when it is
+    /// whole; a device or a pipe is written through.
     ///
     /// # Errors
-    /// [`DataLoaderError::IdOverU16`] before anything is written; as [`Self::from_text_file`] if it can't be written: an old file is then as it was.
+    /// [`DataLoaderError::IdOverU16`] before anything is written; as [`Self::from_text_file`] if it
+    /// can't be written: an old file is then as it was.
     pub fn write_u16_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
         let path = path.as_ref();
         let bytes = u16_bytes(&self.read(..)?)?;
@@ -79,7 +83,8 @@ fn read(path: &Path) -> Result<Vec<u8>, DataLoaderError> {
     Ok(bytes)
 }
 
-/// A file to be read, and its length in bytes. It looks before it opens: opening a pipe would wait for its other end.
+/// A file to be read, and its length in bytes. It looks before it opens: opening a pipe would wait
+/// for its other end.
 fn open(path: &Path) -> Result<(File, u64), DataLoaderError> {
     let io = &DataLoaderError::read(path);
     let found = fs::metadata(path).map_err(io)?;

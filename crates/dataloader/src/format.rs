@@ -1,6 +1,8 @@
-//! How a file holds token ids: nanoGPT's bare u16, llm.c's header before them, or an array of numpy's.
+//! How a file holds token ids: nanoGPT's bare u16, llm.c's header before them, or an array of
+//! numpy's.
 //!
-//! A file says only by these signs what it is. Bare numbers of another width are recognised by their zeros and refused.
+//! A file says only by these signs what it is. Bare numbers of another width are recognised by
+//! their zeros and refused.
 
 use std::fs::File;
 use std::io::Read;
@@ -38,7 +40,8 @@ impl Format {
     /// What a file of `bytes` bytes looks like.
     ///
     /// # Errors
-    /// If it can't be read, its header contradicts its length, or its numbers are none that ids are read from.
+    /// If it can't be read, its header contradicts its length, or its numbers are none that ids are
+    /// read from.
     pub(crate) fn of(path: &Path, file: &mut File, bytes: u64) -> Result<Self, DataLoaderError> {
         let mut head = Vec::new();
         let read = file.take(HEAD).read_to_end(&mut head);
@@ -87,7 +90,8 @@ impl Format {
         })
     }
 
-    /// An array of integers: `\x93NUMPY`, the version, the length of a Python dictionary, the dictionary, the numbers.
+    /// An array of integers: `\x93NUMPY`, the version, the length of a Python dictionary, the
+    /// dictionary, the numbers.
     fn of_numpy(head: &[u8], bytes: u64) -> Result<Self, String> {
         let cut = || "numpy's header is cut off".to_owned();
         let long = head.get(6).ok_or_else(cut)? > &1; // of the version
@@ -170,7 +174,8 @@ fn numbers(bytes: &[u8], width: usize) -> impl Iterator<Item = u64> {
     })
 }
 
-/// What bare numbers wider than u16 are, by their signs: nearly all of their upper halves are 0 to 3, and their lower halves are not.
+/// What bare numbers wider than u16 are, by their signs: nearly all of their upper halves are 0 to
+/// 3, and their lower halves are not.
 fn wide(head: &[u8]) -> Option<&'static str> {
     let halves: Vec<u64> = numbers(head, 2).collect();
     let small = |from: usize, step: usize| {

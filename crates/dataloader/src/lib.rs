@@ -12,7 +12,8 @@ mod split;
 mod text;
 mod tokens;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
+// its own.
 pub use {ndarray, tokenizer, torch_rng};
 
 pub use corpus::Corpus;

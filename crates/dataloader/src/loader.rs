@@ -1,6 +1,8 @@
-//! Batches of windows in PyTorch's order: `DataLoader(dataset, batch_size, shuffle, drop_last)` with `num_workers=0`, and the book's `create_dataloader_v1` (listing 2.6).
+//! Batches of windows in PyTorch's order: `DataLoader(dataset, batch_size, shuffle, drop_last)`
+//! with `num_workers=0`, and the book's `create_dataloader_v1` (listing 2.6).
 //!
-//! Each epoch draws from the generator as PyTorch's iterator does, without shuffling too: how often a loader is iterated, an evaluation included, is part of what a seed means.
+//! Each epoch draws from the generator as PyTorch's iterator does, without shuffling too: how often
+//! a loader is iterated, an evaluation included, is part of what a seed means.
 //! There are no workers.
 
 use tokenizer::Encode;
@@ -16,7 +18,12 @@ use crate::error::DataLoaderError;
 /// ```
 /// use dataloader::{Corpus, DataLoader, DataLoaderConfig, torch_rng::TorchRng};
 /// let corpus = Corpus::from_ids((0..50).collect::<Vec<u32>>());
-/// let config = DataLoaderConfig { batch_size: 2, max_length: 4, stride: 4, ..DataLoaderConfig::default() };
+/// let config = DataLoaderConfig {
+///     batch_size: 2,
+///     max_length: 4,
+///     stride: 4,
+///     ..DataLoaderConfig::default()
+/// };
 /// let loader = DataLoader::new(&corpus, config)?;
 /// assert_eq!((loader.dataset().len(), loader.len()), (12, 6));
 /// for batch in loader.epoch(&mut TorchRng::manual_seed(123)) {
@@ -114,7 +121,8 @@ impl Default for DataLoaderConfig {
     }
 }
 
-/// From a text to a loader, as the book does it, with any tokenizer; `<|endoftext|>` in the text is special.
+/// From a text to a loader, as the book does it, with any tokenizer; `<|endoftext|>` in the text is
+/// special.
 ///
 /// # Errors
 /// Those of [`Corpus::from_text`] and [`DataLoader::new`].

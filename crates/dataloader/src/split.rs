@@ -20,7 +20,8 @@ pub fn train_validation_split(
     if !(0.0..=1.0).contains(&train_ratio) {
         return Err(DataLoaderError::SplitRatio { ratio: train_ratio });
     }
-    let characters = (train_ratio * text.chars().count() as f64) as usize; // truncates, as int() does
+    // `as` truncates, as int() does.
+    let characters = (train_ratio * text.chars().count() as f64) as usize;
     let at = text.char_indices().nth(characters);
     Ok(text.split_at(at.map_or(text.len(), |(at, _)| at)))
 }

@@ -1,6 +1,7 @@
 //! Bytes to text: UTF-8, without the byte-order mark that some programs put before it.
 //!
-//! Other encodings are named, with what makes UTF-8 of them, and not read. Nothing else is changed: "\r\n" stays what it is.
+//! Other encodings are named, with what makes UTF-8 of them, and not read. Nothing else is changed:
+//! "\r\n" stays what it is.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Token ids in a row: in memory, or in a file that is read piece by piece, so that a corpus may be larger than the memory.
+//! Token ids in a row: in memory, or in a file that is read piece by piece, so that a corpus may be
+//! larger than the memory.
 //!
 //! Copies and parts share both.
 

@@ -23,7 +23,8 @@ use crate::error::TokenizerError;
 /// # Ok::<(), TokenizerError>(())
 /// ```
 pub trait Encode {
-    /// [`Infallible`](std::convert::Infallible) for tokenizers that have ids for every text, otherwise [`TokenizerError`].
+    /// [`Infallible`](std::convert::Infallible) for tokenizers that have ids for every text,
+    /// otherwise [`TokenizerError`].
     type Error: Into<TokenizerError>;
 
     /// The ids of a text; a special token in it is that token, as the book allows `<|endoftext|>`.
@@ -89,7 +90,8 @@ pub trait Decode {
         })
     }
 
-    /// As [`decode`](Self::decode), with U+FFFD for bytes that are no text: what Python's `decode` returns.
+    /// As [`decode`](Self::decode), with U+FFFD for bytes that are no text: what Python's `decode`
+    /// returns.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownId`] as for [`decode_bytes`](Self::decode_bytes).

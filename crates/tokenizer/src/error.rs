@@ -1,6 +1,7 @@
 //! What can be wrong with a text, a list of ids or a vocabulary.
 //!
-//! Positions of words and bytes count UTF-8 bytes of the text, positions of ids count ids; both from 0.
+//! Positions of words and bytes count UTF-8 bytes of the text, positions of ids count ids; both
+//! from 0.
 
 use std::convert::Infallible;
 

@@ -1,7 +1,9 @@
-//! GPT-2's byte pair encoding over tiktoken-rs, with the rules for special tokens of Python's tiktoken (book section 2.5).
+//! GPT-2's byte pair encoding over tiktoken-rs, with the rules for special tokens of Python's
+//! tiktoken (book section 2.5).
 //!
 //! A special token in the text that the caller did not allow is an error, not silently text.
-//! Every text can be encoded and no text makes it panic; other vocabularies than GPT-2's are not read.
+//! Every text can be encoded and no text makes it panic; other vocabularies than GPT-2's are not
+//! read.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -103,7 +105,8 @@ impl Gpt2Tokenizer {
         ids
     }
 
-    /// The ids of a text in which nothing is special: `<|endoftext|>` is seven tokens of plain text.
+    /// The ids of a text in which nothing is special: `<|endoftext|>` is seven tokens of plain
+    /// text.
     pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
         self.encode_into(text, &mut ids);
@@ -121,7 +124,8 @@ impl Gpt2Tokenizer {
         self.tables.piece(id)
     }
 
-    /// The bytes of each id. A token may hold a part of a character: only all bytes together are text.
+    /// The bytes of each id. A token may hold a part of a character: only all bytes together are
+    /// text.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownId`] at the first id at or over 50,257.
@@ -193,10 +197,13 @@ impl fmt::Debug for Gpt2Tokenizer {
     }
 }
 
-/// Cuts a text inside its long white space runs, before the last character of each, if text follows.
+/// Cuts a text inside its long white space runs, before the last character of each, if text
+/// follows.
 ///
-/// GPT-2's pattern takes a run followed by text as two pieces, all but the last character (`\s+(?!\S)`) and the last, which may go with the word after it (` ?\p{L}+`).
-/// So it divides there anyway, and the ids stay the same; but `\s+(?!\S)` backtracks, and beyond a million characters gives up with an error.
+/// GPT-2's pattern takes a run followed by text as two pieces, all but the last character
+/// (`\s+(?!\S)`) and the last, which may go with the word after it (` ?\p{L}+`).
+/// So it divides there anyway, and the ids stay the same; but `\s+(?!\S)` backtracks, and beyond a
+/// million characters gives up with an error.
 /// After the cut the run ends its part, where `\s++$` takes it without a step back.
 fn cut_long_blanks(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();

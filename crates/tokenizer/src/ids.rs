@@ -26,7 +26,8 @@ pub fn text_to_token_ids(text: &str, tokenizer: &impl Encode<Error = Infallible>
 /// As [`text_to_token_ids`], with any tokenizer.
 ///
 /// # Errors
-/// If the tokenizer has no ids for a part of the text, as [`SimpleTokenizerV1`](crate::SimpleTokenizerV1) for a word that it doesn't know.
+/// If the tokenizer has no ids for a part of the text, as
+/// [`SimpleTokenizerV1`](crate::SimpleTokenizerV1) for a word that it doesn't know.
 pub fn try_text_to_token_ids<E: Encode>(
     text: &str,
     tokenizer: &E,

@@ -7,6 +7,7 @@ mod error;
 mod gpt2;
 #[cfg(feature = "ndarray")]
 mod ids;
+mod pairs;
 mod pattern;
 mod pieces;
 mod simple;
@@ -16,7 +17,8 @@ mod utf8_stream;
 mod vocabulary;
 mod whitespace;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
+// its own.
 #[cfg(feature = "ndarray")]
 pub use ndarray;
 

@@ -1,10 +1,12 @@
-//! GPT-2's pattern, which divides a text into words, numbers, punctuation and white space before pairs of bytes are merged.
+//! GPT-2's pattern, which divides a text into words, numbers, punctuation and white space before
+//! pairs of bytes are merged.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// GPT-2's own but for `\s+(?!\S)`, which [`gpt2_pieces`] adds: looking ahead would cost time in proportion to the square of a text.
+/// GPT-2's own but for `\s+(?!\S)`, which [`gpt2_pieces`] adds: looking ahead would cost time in
+/// proportion to the square of a text.
 static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+";
     Regex::new(pattern).expect("a pattern that compiled before")
@@ -12,7 +14,8 @@ static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
 
 /// The pieces of a text, which joined are the text.
 ///
-/// A word takes the space before it with it; of more white space it takes the last space, and the rest is a piece.
+/// A word takes the space before it with it; of more white space it takes the last space, and the
+/// rest is a piece.
 ///
 /// ```
 /// let pieces = tokenizer::bpe::gpt2_pieces("It's   12 o'clock!\n");

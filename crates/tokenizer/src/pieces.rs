@@ -1,6 +1,7 @@
 //! The bytes of GPT-2's tokens in one table, so that decoding is a slice for each id.
 //!
-//! tiktoken-rs holds the vocabulary (inside the crate: nothing is read or downloaded) but hands out copies only; the table is copied from it once in a process, on first use.
+//! tiktoken-rs holds the vocabulary (inside the crate: nothing is read or downloaded) but hands out
+//! copies only; the table is copied from it once in a process, on first use.
 
 use std::sync::LazyLock;
 

@@ -1,8 +1,11 @@
 //! The book's two word tokenizers over a vocabulary (sections 2.3 and 2.4).
 //!
-//! Both split a text with [`preprocess`](crate::preprocess) and decode by joining with single spaces, then dropping the white space before some punctuation: `, . ? ! " ( ) '` in V1, also `: ;` in V2.
+//! Both split a text with [`preprocess`](crate::preprocess) and decode by joining with single
+//! spaces, then dropping the white space before some punctuation: `, . ? ! " ( ) '` in V1, also `:
+//! ;` in V2.
 //! Id by id it is the same: a space goes before a word unless it begins with such punctuation.
-//! Decoding is not the inverse of encoding: "It's" comes back as "It' s", and neither `_` nor `--` is joined.
+//! Decoding is not the inverse of encoding: "It's" comes back as "It' s", and neither `_` nor `--`
+//! is joined.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -23,7 +26,8 @@ const JOINED_V2: &str = ",.:;?!\"()'";
 ///
 /// ```
 /// use tokenizer::{SimpleTokenizerV1, TokenizerError, Vocabulary};
-/// let tokenizer = SimpleTokenizerV1::new(Vocabulary::from_text("It's the last he painted, you know."));
+/// let vocabulary = Vocabulary::from_text("It's the last he painted, you know.");
+/// let tokenizer = SimpleTokenizerV1::new(vocabulary);
 /// let ids = tokenizer.encode("the last, you know")?;
 /// assert_eq!(ids, [9, 6, 1, 10, 5]);
 /// assert_eq!(tokenizer.decode(&ids)?, "the last, you know");

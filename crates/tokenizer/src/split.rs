@@ -1,6 +1,8 @@
-//! Splitting text into words and punctuation with the separators kept, as Python's `re.split` does with one capturing group (book section 2.2).
+//! Splitting text into words and punctuation with the separators kept, as Python's `re.split` does
+//! with one capturing group (book section 2.2).
 //!
-//! Two separators side by side have an empty string between them, and so has a separator at either end:
+//! Two separators side by side have an empty string between them, and so has a separator at either
+//! end:
 //! the pieces always alternate piece, separator, piece, ..., and joined they give the text back.
 //! It knows the patterns of the book, not regular expressions in general.
 
@@ -13,7 +15,8 @@ pub enum Separators {
     Whitespace,
     /// `([,.]|\s)`
     CommasPeriods,
-    /// `([,.?_!"()\']|--|\s)`: an early form that forgets `:` and `;`, which a vocabulary built with [`Separators::Full`] therefore can't cover ("word;" is one piece).
+    /// `([,.?_!"()\']|--|\s)`: an early form that forgets `:` and `;`, which a vocabulary built
+    /// with [`Separators::Full`] therefore can't cover ("word;" is one piece).
     WithoutColons,
     /// `([,.:;?_!"()\']|--|\s)`: the pattern of both tokenizers.
     Full,
@@ -73,7 +76,8 @@ pub fn split_text(text: &str) -> Vec<&str> {
     split_keeping(text, Separators::Full)
 }
 
-/// `[item for item in items if item.strip()]`: drops the blank items, leaves the others as they are.
+/// `[item for item in items if item.strip()]`: drops the blank items, leaves the others as they
+/// are.
 pub fn without_blanks<'a>(items: &[&'a str]) -> Vec<&'a str> {
     let kept = items.iter().filter(|item| !python_strip(item).is_empty());
     kept.copied().collect()

@@ -1,6 +1,7 @@
 //! Decoding ids one at a time, as a model writes them, without ever showing half a character.
 //!
-//! A character's bytes may be spread over several tokens: at most three bytes wait for the rest of theirs.
+//! A character's bytes may be spread over several tokens: at most three bytes wait for the rest of
+//! theirs.
 //! All strings together are [`Decode::decode_lossy`] of all ids.
 
 use crate::encode_decode::Decode;
@@ -38,10 +39,12 @@ impl<'t, D: Decode + ?Sized> StreamingDecoder<'t, D> {
         }
     }
 
-    /// Takes the next id; returns the characters that it completes, with U+FFFD for bytes that can't begin or go on a character.
+    /// Takes the next id; returns the characters that it completes, with U+FFFD for bytes that
+    /// can't begin or go on a character.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] for an id that the vocabulary lacks: the decoder stays as it was.
+    /// [`TokenizerError::UnknownId`] for an id that the vocabulary lacks: the decoder stays as it
+    /// was.
     #[must_use = "the text is given out once"]
     pub fn push(&mut self, id: u32) -> Result<String, TokenizerError> {
         let piece = self.tokenizer.piece_at(id, self.pushed)?;

@@ -1,6 +1,7 @@
 //! Text from bytes that come in pieces, without ever showing half a character.
 //!
-//! All strings together are `String::from_utf8_lossy` of all bytes; at most three bytes wait for the rest of theirs.
+//! All strings together are `String::from_utf8_lossy` of all bytes; at most three bytes wait for
+//! the rest of theirs.
 
 use std::str::from_utf8;
 
@@ -18,7 +19,8 @@ pub struct Utf8Stream {
 }
 
 impl Utf8Stream {
-    /// Takes the next bytes; returns the characters that they complete, with U+FFFD for bytes that can't begin or go on a character.
+    /// Takes the next bytes; returns the characters that they complete, with U+FFFD for bytes that
+    /// can't begin or go on a character.
     #[must_use = "the text is given out once"]
     pub fn push(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);

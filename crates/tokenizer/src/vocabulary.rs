@@ -1,4 +1,5 @@
-//! A vocabulary: distinct tokens in a fixed order, the id of each being its place (book section 2.3).
+//! A vocabulary: distinct tokens in a fixed order, the id of each being its place (book section
+//! 2.3).
 //!
 //! Ids are dense, from 0: there are no holes and no two ids of one token.
 

@@ -1,7 +1,9 @@
-//! Python's white space: the characters that `\s` of its `re` module matches and `str.strip` removes.
+//! Python's white space: the characters that `\s` of its `re` module matches and `str.strip`
+//! removes.
 //!
 //! Unicode's property White_Space plus the four information separators U+001C to U+001F.
-//! It is not what GPT-2's own pattern calls `\s`: that is White_Space alone, in Python's tiktoken too.
+//! It is not what GPT-2's own pattern calls `\s`: that is White_Space alone, in Python's tiktoken
+//! too.
 
 /// Whether Python's `\s` matches this character (`str.isspace` agrees).
 ///
@@ -27,7 +29,8 @@ pub fn python_strip(text: &str) -> &str {
 mod tests {
     use super::is_python_whitespace;
 
-    /// The code points up to U+10FFFF for which CPython 3.11 finds `re.fullmatch(r"\s", c)`, which are also those for which `c.strip()` is empty.
+    /// The code points up to U+10FFFF for which CPython 3.11 finds `re.fullmatch(r"\s", c)`, which
+    /// are also those for which `c.strip()` is empty.
     const CPYTHON: [u32; 29] = [
         0x9, 0xa, 0xb, 0xc, 0xd, 0x1c, 0x1d, 0x1e, 0x1f, 0x20, 0x85, 0xa0, 0x1680, 0x2000, 0x2001,
         0x2002, 0x2003, 0x2004, 0x2005, 0x2006, 0x2007, 0x2008, 0x2009, 0x200a, 0x2028, 0x2029,

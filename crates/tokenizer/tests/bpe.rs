@@ -88,7 +88,8 @@ proptest! {
         prop_assert_eq!(gpt2_pieces(&text).concat(), text);
     }
 
-    /// Few letters make many ties, runs of one letter overlapping pairs, and tokens that two pairs spell.
+    /// Few letters make many ties, runs of one letter overlapping pairs, and tokens that two pairs
+    /// spell.
     #[test]
     fn training_is_counting_anew_for_each_token(
         text in "([ab]{1,12} ?|a{1,9} ?|[a-d ]{1,20}|<\\|endoftext\\|>){0,20}",
@@ -112,7 +113,8 @@ proptest! {
     }
 }
 
-/// Runs of half a million characters take well under a second in a release build; quadratic time would take hours.
+/// Runs of half a million characters take well under a second in a release build; quadratic time
+/// would take hours.
 #[test]
 fn a_run_of_any_character_is_encoded_and_trained_on_in_linear_time() {
     let theirs = tiktoken_rs::r50k_base_singleton();

@@ -115,7 +115,8 @@ proptest! {
             prop_assert_eq!(pieces.concat(), text.as_str());
             prop_assert_eq!(pieces.len() % 2, 1);
             for (place, piece) in pieces.iter().enumerate() {
-                // A separator alone splits into itself between two empty pieces; other pieces don't split.
+                // A separator alone splits into itself between two empty pieces; other pieces don't
+                // split.
                 let again = split_keeping(piece, separators);
                 if place % 2 == 1 {
                     prop_assert_eq!(again, ["", *piece, ""]);

@@ -1,4 +1,5 @@
-//! Where the word tokenizers differ from a naive reading: empty pieces, joined punctuation, unknown words.
+//! Where the word tokenizers differ from a naive reading: empty pieces, joined punctuation, unknown
+//! words.
 
 use tokenizer::{
     ENDOFTEXT, SimpleTokenizerV1, SimpleTokenizerV2, TokenizerError, UNK, Vocabulary, split_text,

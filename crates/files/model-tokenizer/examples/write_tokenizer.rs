@@ -1,4 +1,5 @@
-//! Writes a tokenizer's files into a folder, for transformers and others: `gpt2 DIR`, `chars DIR FILE` or `bpe:N DIR FILE`.
+//! Writes a tokenizer's files into a folder, for transformers and others: `gpt2 DIR`, `chars DIR
+//! FILE` or `bpe:N DIR FILE`.
 
 use std::error::Error;
 use std::fs;

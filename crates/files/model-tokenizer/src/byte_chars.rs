@@ -1,4 +1,5 @@
-//! GPT-2's alphabet: each byte as a character that can be seen, in which byte-level vocabularies are written.
+//! GPT-2's alphabet: each byte as a character that can be seen, in which byte-level vocabularies
+//! are written.
 
 use std::sync::LazyLock;
 
@@ -32,7 +33,8 @@ fn byte_of(c: char) -> Option<u8> {
     }
 }
 
-/// The bytes that a token stands for; one with a character that is not of the alphabet stands for itself.
+/// The bytes that a token stands for; one with a character that is not of the alphabet stands for
+/// itself.
 pub(crate) fn bytes_of(token: &str) -> Box<[u8]> {
     let bytes: Option<Box<[u8]>> = token.chars().map(byte_of).collect();
     bytes.unwrap_or_else(|| token.as_bytes().into())

@@ -1,4 +1,5 @@
-//! `tokenizer_config.json` and the files beside it, as far as ids depend on them: the class, the named special tokens, what was added.
+//! `tokenizer_config.json` and the files beside it, as far as ids depend on them: the class, the
+//! named special tokens, what was added.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
@@ -143,8 +144,6 @@ struct Names {
 struct ConfigFile {
     tokenizer_class: Option<String>,
     add_prefix_space: Option<bool>,
-    add_bos_token: Option<bool>,
-    add_eos_token: Option<bool>,
     split_special_tokens: Option<bool>,
     added_tokens_decoder: Option<BTreeMap<u32, TokenSettings>>,
     #[serde(flatten)]
@@ -175,13 +174,9 @@ impl Config {
             None => ConfigFile::default(),
         };
         let class = class_of(&path, file.tokenizer_class.as_deref())?;
-        let unread = [
-            ("add_bos_token", file.add_bos_token),
-            ("add_eos_token", file.add_eos_token),
-            ("split_special_tokens", file.split_special_tokens),
-        ];
-        if let Some((name, _)) = unread.iter().find(|(_, set)| *set == Some(true)) {
-            return Err(other_kind(&path, format!("one with {name}")));
+        // `add_bos_token` and `add_eos_token` change nothing for these classes in transformers.
+        if file.split_special_tokens == Some(true) {
+            return Err(other_kind(&path, "one with split_special_tokens"));
         }
 
         let mut names = file.names;
@@ -232,7 +227,8 @@ struct ModelConfig {
     tokenizer_class: Option<Value>,
 }
 
-/// tokenizer_config.json with the class that config.json names, if it names none itself: transformers' order.
+/// tokenizer_config.json with the class that config.json names, if it names none itself:
+/// transformers' order.
 ///
 /// So a tokenizer is the same where config.json doesn't go with it.
 pub(crate) fn with_class_of_model(

@@ -26,12 +26,15 @@ fn said<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<Ids>>, D::E
     Deserialize::deserialize(value).map(Some)
 }
 
-/// `eos_token_id` of a model folder: a number or a list, in generation_config.json or else in config.json.
+/// `eos_token_id` of a model folder: a number or a list, in generation_config.json or else in
+/// config.json.
 ///
-/// `None` if both say nothing; no ids if the first that says something says `null`: nothing ends such a model's text.
+/// `None` if both say nothing; no ids if the first that says something says `null`: nothing ends
+/// such a model's text.
 ///
 /// # Errors
-/// [`ModelTokenizerError::Invalid`] or [`Io`](ModelTokenizerError::Io) for files that are damaged or can't be read.
+/// [`ModelTokenizerError::Invalid`] or [`Io`](ModelTokenizerError::Io) for files that are damaged
+/// or can't be read.
 pub fn end_of_text_ids(folder: impl AsRef<Path>) -> Result<Option<Vec<u32>>, ModelTokenizerError> {
     for name in ["generation_config.json", "config.json"] {
         let path = folder.as_ref().join(name);

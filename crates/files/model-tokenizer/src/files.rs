@@ -1,4 +1,5 @@
-//! A tokenizer's files: which there are, read only if they are regular and not too long, and replaced whole.
+//! A tokenizer's files: which there are, read only if they are regular and not too long, and
+//! replaced whole.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -119,7 +120,8 @@ pub(crate) fn parse_value<T: DeserializeOwned>(
     })
 }
 
-/// Writes each file so that a crash at any moment leaves the old one or the new one, then deletes those of a tokenizer that was there before.
+/// Writes each file so that a crash at any moment leaves the old one or the new one, then deletes
+/// those of a tokenizer that was there before.
 pub(crate) fn write_all(folder: &Path, files: &Files) -> Result<(), ModelTokenizerError> {
     for (name, text) in files {
         write_atomically(folder.join(name), |out| out.write_all(text.as_bytes()))?;

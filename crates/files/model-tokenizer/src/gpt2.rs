@@ -1,4 +1,5 @@
-//! GPT-2's vocabulary and merges, from the ranks that tiktoken-rs holds, equal to the published `vocab.json` and `merges.txt`.
+//! GPT-2's vocabulary and merges, from the ranks that tiktoken-rs holds, equal to the published
+//! `vocab.json` and `merges.txt`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -80,7 +81,8 @@ mod tests {
     use super::*;
     use crate::files::MERGES;
 
-    /// The SHA-256 of OpenAI's encoder.json and vocab.bpe, which tiktoken checks and transformers calls vocab.json and merges.txt.
+    /// The SHA-256 of OpenAI's encoder.json and vocab.bpe, which tiktoken checks and transformers
+    /// calls vocab.json and merges.txt.
     #[test]
     fn the_files_are_the_published_ones_byte_for_byte() {
         let files = recipe().into_files().unwrap();

@@ -13,7 +13,8 @@ mod recipe;
 mod tokenizer_json;
 mod train;
 
-// The crate whose types stand in this crate's signatures, so that a dependent needs no version of its own.
+// The crate whose types stand in this crate's signatures, so that a dependent needs no version of
+// its own.
 pub use tokenizer;
 
 pub use end_of_text::end_of_text_ids;

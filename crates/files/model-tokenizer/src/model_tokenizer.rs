@@ -22,7 +22,8 @@ use crate::{config, gpt2, tokenizer_json};
 
 /// Text to ids and back, as a model was trained on them.
 ///
-/// A special token in a text is that token, as in transformers: it is not for texts of people one doesn't trust.
+/// A special token in a text is that token, as in transformers: it is not for texts of people one
+/// doesn't trust.
 ///
 /// ```
 /// use model_tokenizer::ModelTokenizer;
@@ -75,11 +76,14 @@ impl ModelTokenizer {
         }
     }
 
-    /// The tokenizer of a model folder, as transformers' `AutoTokenizer` reads it; `None` if the folder has none.
+    /// The tokenizer of a model folder, as transformers' `AutoTokenizer` reads it; `None` if the
+    /// folder has none.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::OtherKind`] for a tokenizer that is neither byte-level BPE nor one of characters as this crate writes it;
-    /// [`ModelTokenizerError::Invalid`] or [`Io`](ModelTokenizerError::Io) for files that are damaged or can't be read.
+    /// [`ModelTokenizerError::OtherKind`] for a tokenizer that is neither byte-level BPE nor one of
+    /// characters as this crate writes it;
+    /// [`ModelTokenizerError::Invalid`] or [`Io`](ModelTokenizerError::Io) for files that are
+    /// damaged or can't be read.
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<Option<Self>, ModelTokenizerError> {
         let folder = folder.as_ref();
         let mut files = files::read_all(folder)?;
@@ -119,8 +123,10 @@ impl ModelTokenizer {
     /// The ids of a text; special tokens in it are special.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownByte`] if the vocabulary lacks a byte of the text: nothing is left out;
-    /// [`TokenizerError::LongBlank`] for half a million white space characters, if the vocabulary's settings don't allow to cut them.
+    /// [`TokenizerError::UnknownByte`] if the vocabulary lacks a byte of the text: nothing is left
+    /// out;
+    /// [`TokenizerError::LongBlank`] for half a million white space characters, if the vocabulary's
+    /// settings don't allow to cut them.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let whole = match &self.kind {
             Kind::Gpt2(_) => parts(text, |rest| rest.starts_with(ENDOFTEXT)),
@@ -170,7 +176,8 @@ impl ModelTokenizer {
 
     /// The id of the token that ends a text, if the tokenizer names one.
     ///
-    /// What a model ends with, its own files say first: [`end_of_text_ids`](crate::end_of_text_ids).
+    /// What a model ends with, its own files say first:
+    /// [`end_of_text_ids`](crate::end_of_text_ids).
     pub fn end_of_text_id(&self) -> Option<u32> {
         self.end_of_text
     }
@@ -180,7 +187,8 @@ impl ModelTokenizer {
         matches!(self.kind, Kind::Gpt2(_))
     }
 
-    /// Writes the files that transformers loads into a folder: those that were read, as they were, or those of what was trained.
+    /// Writes the files that transformers loads into a folder: those that were read, as they were,
+    /// or those of what was trained.
     ///
     /// # Errors
     /// [`ModelTokenizerError::Io`] if a file can't be written; the old one is then as it was.
@@ -343,7 +351,8 @@ impl Own {
         Ok(ids)
     }
 
-    /// A byte without a token that the ids have less often than the text. (Special tokens may have it.)
+    /// A byte without a token that the ids have less often than the text. (Special tokens may have
+    /// it.)
     fn left_out(&self, text: &str, ids: &[u32]) -> Option<u8> {
         let count = |bytes: &[u8], byte| bytes.iter().filter(|&&b| b == byte).count();
         let mut unknown = self.unknown.iter().copied();

@@ -1,14 +1,17 @@
-//! Cutting a text where GPT-2's pattern divides it anyway, so that the parts can be encoded by themselves.
+//! Cutting a text where GPT-2's pattern divides it anyway, so that the parts can be encoded by
+//! themselves.
 
 /// A part is at least as long, except the last.
 const LEAST: usize = 1 << 16; // bytes
 
-/// White space runs longer than this are cut too: the pattern gives up in them beyond a million characters.
+/// White space runs longer than this are cut too: the pattern gives up in them beyond a million
+/// characters.
 pub(crate) const LONG_BLANK: usize = 500_000; // characters
 
 /// Cuts a text before the last white space character before other characters.
 ///
-/// There the pattern divides: it takes a run of white space as all but its last character (`\s+(?!\S)`) and the last, which may go with the word after it (` ?\p{L}+`).
+/// There the pattern divides: it takes a run of white space as all but its last character
+/// (`\s+(?!\S)`) and the last, which may go with the word after it (` ?\p{L}+`).
 /// Before an added token it doesn't: the text that it sees ends there, and the run is taken whole.
 pub(crate) fn parts(text: &str, begins_with_added: impl Fn(&str) -> bool) -> Vec<&str> {
     let mut parts = Vec::new();
@@ -29,7 +32,8 @@ pub(crate) fn parts(text: &str, begins_with_added: impl Fn(&str) -> bool) -> Vec
     parts
 }
 
-/// Where the first run of more than [`LONG_BLANK`] white space characters begins, in bytes, and how long it is.
+/// Where the first run of more than [`LONG_BLANK`] white space characters begins, in bytes, and how
+/// long it is.
 pub(crate) fn long_blank(text: &str) -> Option<(usize, usize)> {
     let mut run = (0, 0); // where it begins, in bytes, and its characters
     let mut longest = None;

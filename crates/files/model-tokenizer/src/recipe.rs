@@ -1,7 +1,9 @@
 //! What a tokenizer is made of, checked, and the library's tokenizer made of it.
 //!
-//! The library trusts its files: it panics at a merge that leaves the vocabulary, and gives an added token another id than its file says.
-//! So nothing reaches it unchecked.
+//! The library trusts its files: it panics at a merge that leaves the vocabulary. So nothing
+//! reaches it unchecked.
+//! An added token behind a gap gets the id after the last from it, as in transformers, whatever its
+//! file says.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -19,7 +21,8 @@ use crate::files::{CONFIG, Files, MERGES, TOKENIZER, VOCABULARY};
 /// Ids from here on are a damaged file's: the largest vocabularies have some 300,000 tokens.
 const MAX_ID: u32 = 1 << 24;
 
-/// The most text that all added tokens together may have: they become an automaton many times as large.
+/// The most text that all added tokens together may have: they become an automaton many times as
+/// large.
 const MAX_ADDED_BYTES: usize = 1 << 20;
 
 /// How a tokenizer divides a text before it merges.
@@ -59,12 +62,7 @@ impl Recipe {
     /// The library's tokenizer.
     pub(crate) fn build(self) -> Result<Tokenizer, ModelTokenizerError> {
         self.check()?;
-        // The library would give an added token the next id; one that is in the vocabulary keeps its own.
-        let added = self
-            .added
-            .iter()
-            .map(|(id, token)| (token.content.clone(), *id));
-        let vocabulary: Vocab = self.vocabulary.into_iter().chain(added).collect();
+        let vocabulary: Vocab = self.vocabulary.into_iter().collect();
         let mut model = BPE::builder().vocab_and_merges(vocabulary, self.merges);
         match &self.form {
             Form::ByteLevel { ignore_merges, .. } => model = model.ignore_merges(*ignore_merges),
@@ -95,7 +93,8 @@ impl Recipe {
         Ok(tokenizer)
     }
 
-    /// The files that transformers loads: tokenizer.json and its configuration, and what GPT-2's kind has besides.
+    /// The files that transformers loads: tokenizer.json and its configuration, and what GPT-2's
+    /// kind has besides.
     pub(crate) fn into_files(self) -> Result<Files, ModelTokenizerError> {
         let mut files = Files::new();
         let mut config = json!({
@@ -188,7 +187,8 @@ impl Recipe {
     }
 }
 
-/// The vocabulary in the order of its ids as Python's `json.dump` writes it, which is how GPT-2's was published.
+/// The vocabulary in the order of its ids as Python's `json.dump` writes it, which is how GPT-2's
+/// was published.
 fn python_json(vocabulary: &HashMap<String, u32>) -> String {
     let mut tokens: Vec<(&String, &u32)> = vocabulary.iter().collect();
     tokens.sort_unstable_by_key(|(_, id)| **id);

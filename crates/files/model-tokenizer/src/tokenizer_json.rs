@@ -1,4 +1,5 @@
-//! `tokenizer.json`, and `vocab.json` with `merges.txt`, as far as they are read; other kinds are refused by name.
+//! `tokenizer.json`, and `vocab.json` with `merges.txt`, as far as they are read; other kinds are
+//! refused by name.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -195,7 +196,8 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
     match (&json.pre_tokenizer, decoder, &model.unk_token) {
         (Some(part), "ByteLevel", _) if part.kind == "ByteLevel" => {
             let use_regex = part.use_regex.unwrap_or(true);
-            // The class says how text is divided, whatever stands in the file; older versions did as the file says.
+            // The class says how text is divided, whatever stands in the file; older versions did
+            // as the file says.
             if config.class == Class::Gpt2 && (!use_regex || model.ignore_merges) {
                 return refused("use_regex or ignore_merges other than GPT2Tokenizer's");
             }

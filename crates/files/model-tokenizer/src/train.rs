@@ -26,7 +26,8 @@ const LEAST_BPE: usize = 257;
 const MOST_TEXT: usize = i32::MAX as usize; // bytes
 
 impl ModelTokenizer {
-    /// The characters of a text in the order of their code points, then [`UNK`] and `<|endoftext|>`, which divides the text.
+    /// The characters of a text in the order of their code points, then [`UNK`] and
+    /// `<|endoftext|>`, which divides the text.
     ///
     /// # Errors
     /// None that a text can cause.
@@ -41,7 +42,8 @@ impl ModelTokenizer {
         Self::trained(tokens, Vec::new(), &[unknown], form)
     }
 
-    /// Byte pairs in GPT-2's way, `vocab_size` tokens with 256 bytes first and `<|endoftext|>`, which divides the text, last.
+    /// Byte pairs in GPT-2's way, `vocab_size` tokens with 256 bytes first and `<|endoftext|>`,
+    /// which divides the text, last.
     ///
     /// They are those of the library tokenizers, whatever the number of threads.
     /// Time and memory grow in proportion to the text, however long its words are.
@@ -118,7 +120,8 @@ impl ModelTokenizer {
     }
 }
 
-/// The words of a text and how often each occurs, counted on all threads; their order changes no token.
+/// The words of a text and how often each occurs, counted on all threads; their order changes no
+/// token.
 fn words_of(text: &str) -> Vec<(&str, u64)> {
     let documents = text.split(ENDOFTEXT);
     let all: Vec<&str> = documents.flat_map(|text| parts(text, |_| false)).collect();

@@ -1,4 +1,5 @@
-//! Files and texts that are damaged or worse: refused in one line that names the file, never a panic.
+//! Files and texts that are damaged or worse: refused in one line that names the file, never a
+//! panic.
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 use std::fs;
@@ -10,7 +11,8 @@ use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A vocabulary of all bytes, with a merge and a special token, as `PreTrainedTokenizerFast` reads it.
+/// A vocabulary of all bytes, with a merge and a special token, as `PreTrainedTokenizerFast` reads
+/// it.
 fn small() -> Value {
     let folder = tempfile::tempdir().unwrap();
     let tokenizer = ModelTokenizer::train_bpe("aa aa", 258).unwrap();
@@ -129,14 +131,14 @@ fn other_kinds_are_refused_by_name() {
     ]);
     let kind = r#"tokenizer_class "Llama\u{1b}Tokenizer""#;
     assert_eq!(error, format!("tokenizer_config.json: {OTHER}{kind}{READ}"));
-    let config = r#"{"add_bos_token": true}"#;
+    let config = r#"{"split_special_tokens": true}"#;
     let error = refusal(&[
         ("tokenizer_config.json", config),
         ("tokenizer.json", &small().to_string()),
     ]);
     assert_eq!(
         error,
-        format!("tokenizer_config.json: {OTHER}one with add_bos_token{READ}")
+        format!("tokenizer_config.json: {OTHER}one with split_special_tokens{READ}")
     );
 }
 
@@ -290,7 +292,8 @@ fn bytes_without_a_token_are_named_and_nothing_is_left_out() {
     );
 }
 
-/// The library's pattern gives up in a run of a million and takes the rest of the text as one piece.
+/// The library's pattern gives up in a run of a million and takes the rest of the text as one
+/// piece.
 #[test]
 fn long_white_space_is_divided_or_refused() {
     let blank = " ".repeat(1_500_000);

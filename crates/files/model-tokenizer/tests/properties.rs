@@ -17,7 +17,8 @@ static CHARS: LazyLock<ModelTokenizer> =
     LazyLock::new(|| ModelTokenizer::train_chars(TEXT).unwrap());
 static GPT2: LazyLock<ModelTokenizer> = LazyLock::new(ModelTokenizer::gpt2);
 
-/// The same with an added token that looks at the white space around it, so that texts aren't divided.
+/// The same with an added token that looks at the white space around it, so that texts aren't
+/// divided.
 static UNDIVIDED: LazyLock<ModelTokenizer> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
     BPE.save(folder.path()).unwrap();

@@ -1,4 +1,5 @@
-//! The ids and texts of transformers' AutoTokenizer, for folders that it or we wrote: fixtures/make.py made them all.
+//! The ids and texts of transformers' AutoTokenizer, for folders that it or we wrote:
+//! fixtures/make.py made them all.
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 use std::fs;
@@ -85,7 +86,8 @@ fn what_we_train_and_write_is_what_transformers_loaded() {
     }
 }
 
-/// The special token and white space go through tiktoken-rs here, and through `tokenizers` in the other folders.
+/// The special token and white space go through tiktoken-rs here, and through `tokenizers` in the
+/// other folders.
 #[test]
 fn gpt2s_own_files_are_known_again_and_equal() {
     let folder = tempfile::tempdir().unwrap();
@@ -211,7 +213,8 @@ fn special_tokens_by_name_get_ids_in_the_order_of_the_file() {
     }
 }
 
-/// For `PreTrainedTokenizerFast` tokenizer.json's own settings count; transformers looks for the class in this order.
+/// For `PreTrainedTokenizerFast` tokenizer.json's own settings count; transformers looks for the
+/// class in this order.
 #[test]
 fn config_json_names_the_class_if_tokenizer_config_does_not() {
     let mut tokenizer: Value = read_json("bpe/tokenizer.json");
@@ -252,9 +255,12 @@ fn config_json_names_the_class_if_tokenizer_config_does_not() {
     );
 }
 
-/// Their letters may be those that bytes are written as (transformers decodes these to other bytes), their ids leave gaps.
+/// Their letters may be those that bytes are written as (transformers decodes these to other
+/// bytes).
+/// Where their ids leave gaps, transformers 5.24 gives them the next ones; and it adds no token for
+/// `add_bos_token`.
 #[test]
-fn added_tokens_decode_to_their_own_text_and_keep_their_ids() {
+fn added_tokens_decode_to_their_own_text_and_gaps_are_closed() {
     let texts = ["đem", "Začnimo", "été", "naïve", "<|été|>", "日本"];
     let mut tokenizer: Value = read_json("bpe/tokenizer.json");
     let added = tokenizer["added_tokens"].as_array_mut().unwrap();
@@ -266,7 +272,10 @@ fn added_tokens_decode_to_their_own_text_and_keep_their_ids() {
     let tokenizer = from_folder(folder.path());
     let text = texts.concat();
     let ids = tokenizer.encode(&text).unwrap();
-    assert_eq!(ids, [410, 420, 430, 440, 450, 460]);
+    assert_eq!(ids, [400, 401, 402, 403, 404, 405]);
     assert_eq!(tokenizer.decode(&ids).unwrap(), text);
-    assert_eq!(tokenizer.vocab_size(), 461);
+    assert_eq!(tokenizer.vocab_size(), 406);
+    let config = json!({"add_bos_token": true, "bos_token": "<|endoftext|>"});
+    let with_bos = ids_with(&[("tokenizer_config.json", config)], "a bell");
+    assert_eq!(with_bos, [64, 312]);
 }

@@ -72,12 +72,14 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     utf8(read_small_file(path, limit)?, path)
 }
 
-/// That a text and its ids fit the memory: a token has some four bytes of text, its id has four, and a copy of all ids is made.
+/// That a text and its ids fit the memory: a token has some four bytes of text, its id has four,
+/// and a copy of all ids is made.
 fn check_text(name: &str, bytes: u64) -> Result<()> {
     check_free(3.0 * bytes as f64, "a text and its tokens").with_context(|| name.to_owned())
 }
 
-/// All of standard input, which may be endless: at most `limit` bytes, and what the memory has room for.
+/// All of standard input, which may be endless: at most `limit` bytes, and what the memory has room
+/// for.
 pub(crate) fn read_stdin(limit: u64) -> Result<String> {
     const PIECE: u64 = 16 << 20;
     let (name, mut bytes) = ("standard input", Vec::new());
@@ -128,7 +130,8 @@ pub(crate) struct TextSource<'a> {
 }
 
 impl TextSource<'_> {
-    /// A text as it is, from the argument, a file or a pipe; `None` for tokens, or if nothing was given and nothing is piped in.
+    /// A text as it is, from the argument, a file or a pipe; `None` for tokens, or if nothing was
+    /// given and nothing is piped in.
     pub(crate) fn text(&self) -> Result<Option<String>> {
         self.text_within(u64::MAX)
     }
@@ -144,7 +147,8 @@ impl TextSource<'_> {
         }
     }
 
-    /// A prompt, a text or ids; the line end that files and `echo` put behind a text is not part of it.
+    /// A prompt, a text or ids; the line end that files and `echo` put behind a text is not part of
+    /// it.
     pub(crate) fn prompt(&self) -> Result<Option<Given>> {
         if let Some(TokenList(ids)) = self.tokens {
             return Ok(Some(Given::Ids(Corpus::from_ids(ids.as_slice()))));

@@ -1,4 +1,5 @@
-//! `gpt tokenize`: a text to ids and pieces, ids to text, and token files (`.bin`, u16) out of either; GPT-2's, or a model's own.
+//! `gpt tokenize`: a text to ids and pieces, ids to text, and token files (`.bin`, u16) out of
+//! either; GPT-2's, or a model's own.
 
 use std::path::PathBuf;
 
@@ -107,7 +108,8 @@ fn read(args: &TokenizeArgs, tokenizer: &ModelTokenizer) -> Result<(Vec<u32>, St
         (Some(TokenList(ids)), _) => Some(ids.clone()),
         (_, Some(path)) if is_token_file(path) => {
             let corpus = Corpus::from_token_file(path)?;
-            // An id has four bytes, and its text about as many; the table and its pieces a few more.
+            // An id has four bytes, and its text about as many; the table and its pieces a few
+            // more.
             let name = path.display().to_string();
             check_free(16.0 * corpus.len() as f64, "tokens and their text").context(name)?;
             Some(corpus.read(..)?.into_owned())

@@ -1,4 +1,5 @@
-//! A model's vocabulary: its tokenizer, or the reason why it has ids alone, and the ids that end its texts.
+//! A model's vocabulary: its tokenizer, or the reason why it has ids alone, and the ids that end
+//! its texts.
 //!
 //! Nothing is decoded with a vocabulary that isn't the model's.
 
@@ -41,7 +42,8 @@ impl Vocabulary {
         }
     }
 
-    /// That of the model at `path`: what its folder has, or GPT-2's if it has no tokenizer but as many tokens.
+    /// That of the model at `path`: what its folder has, or GPT-2's if it has no tokenizer but as
+    /// many tokens.
     ///
     /// # Errors
     /// If its files can't be read, or those that name the end of a text are damaged.
@@ -64,7 +66,8 @@ impl Vocabulary {
 
     /// That of the tokenizer in a folder, or GPT-2's if there is none but as many tokens.
     ///
-    /// A tokenizer that is damaged or of another kind is an error where it is needed: ids go without.
+    /// A tokenizer that is damaged or of another kind is an error where it is needed: ids go
+    /// without.
     ///
     /// # Errors
     /// If its files can't be read.
@@ -140,7 +143,8 @@ impl Vocabulary {
         }
     }
 
-    /// Writes it into a model's folder, as transformers loads it; a model without a tokenizer stays without.
+    /// Writes it into a model's folder, as transformers loads it; a model without a tokenizer stays
+    /// without.
     ///
     /// # Errors
     /// If its own tokenizer is damaged, or a file can't be written.
@@ -154,9 +158,10 @@ impl Vocabulary {
     }
 }
 
-/// That the longest word fits the memory: its pairs are merged in one piece, which takes far more than its text.
+/// That the longest word fits the memory: its pairs are merged in one piece, which takes far more
+/// than its text.
 fn check_longest_word(text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
-    let per_byte = if tokenizer.is_gpt2() { 48.0 } else { 256.0 };
+    let per_byte = if tokenizer.is_gpt2() { 64.0 } else { 256.0 };
     let words = text.split(char::is_whitespace).map(str::len);
     let blanks = text.split(|c: char| !c.is_whitespace()).map(str::len);
     let longest = words.chain(blanks).max().unwrap_or(0);
@@ -216,7 +221,8 @@ mod tests {
         assert_eq!(damaged.text_of(&[7, 8]), "7 8");
         let error = damaged.save(folder.path()).unwrap_err().to_string();
         assert!(error.contains("tokenizer.json: EOF"), "{error}");
-        // A folder in the place of a file of the tokenizer's: what the system says is an error at once.
+        // A folder in the place of a file of the tokenizer's: what the system says is an error at
+        // once.
         let no_folder = folder.path().join("tokenizer.json").join("inside");
         assert!(Vocabulary::of_folder(&no_folder, 50257).is_err());
     }

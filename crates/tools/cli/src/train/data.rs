@@ -1,6 +1,8 @@
-//! The texts of a run: a story that comes with the program, a file, or a folder, in a training and a validation part.
+//! The texts of a run: a story that comes with the program, a file, or a folder, in a training and
+//! a validation part.
 //!
-//! A folder holds `train.bin` and `val.bin` (as nanoGPT makes them), or `train.txt` and `val.txt`, or texts that are joined in the order of their names.
+//! A folder holds `train.bin` and `val.bin` (as nanoGPT makes them), or `train.txt` and `val.txt`,
+//! or texts that are joined in the order of their names.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -148,7 +150,7 @@ fn from_file(path: &Path, train_ratio: f64) -> Result<Source> {
 
 fn from_folder(folder: &Path, train_ratio: f64) -> Result<Source> {
     let name = folder.display().to_string();
-    for extension in ["bin", "txt"] {
+    for extension in ["bin", "npy", "txt"] {
         let train = folder.join("train").with_extension(extension);
         if !train.is_file() {
             continue;
@@ -217,7 +219,8 @@ pub(crate) struct Loaders {
 
 /// Windows of both parts, in batches: training shuffled and full, validation in order and complete.
 ///
-/// A context that is longer than the text gets shorter windows, unless the user asked for their length.
+/// A context that is longer than the text gets shorter windows, unless the user asked for their
+/// length.
 pub(crate) fn loaders(data: &Data, windows: Windows) -> Result<Loaders> {
     let shortest = data
         .validation
