@@ -77,6 +77,16 @@ impl Memory {
         Ok(self)
     }
 
+    /// What it takes to turn a text of so many bytes into ids: the ids and a copy of them, and what its longest word takes, whose pairs are merged in one piece.
+    ///
+    /// # Errors
+    /// As [`with`](Self::with).
+    pub fn encoding(text: usize, longest_word: usize, per_byte: usize) -> Result<Self, GptError> {
+        Self::new()
+            .with("token ids", &[2, text])?
+            .with("the longest word", &[per_byte, longest_word])
+    }
+
     /// Each part's name and bytes.
     pub fn parts(&self) -> &[(&'static str, u64)] {
         &self.parts

@@ -31,6 +31,7 @@ pub(crate) struct ConvertArgs {
     layout: Layout,
     /// How numbers are written; bf16 is Hugging Face's, q8_0 is GGUF's
     #[arg(
+        short = 'p',
         long,
         value_name = "P",
         value_enum,

@@ -14,6 +14,8 @@ use crate::ids::{TextSource, TokenList, is_token_file, no_text};
 use crate::memory::check_free;
 use crate::model::find;
 use crate::output::{print, print_json};
+use crate::vocabulary::check_encoding;
+use crate::working::Working;
 
 #[derive(Args, Debug)]
 pub(crate) struct TokenizeArgs {
@@ -126,6 +128,8 @@ fn read(args: &TokenizeArgs, tokenizer: &ModelTokenizer) -> Result<(Vec<u32>, St
         text: args.text.as_deref(),
     };
     let text = source.text()?.ok_or_else(no_text)?;
+    check_encoding(&text, tokenizer)?;
+    let _working = Working::on("encoding", 0);
     let ids = match args.special {
         Special::Token => tokenizer.encode(&text)?,
         Special::Refuse => Gpt2Tokenizer::new().encode(&text, AllowedSpecial::None)?,

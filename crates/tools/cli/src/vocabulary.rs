@@ -12,7 +12,7 @@ use dataloader::Corpus;
 use model_tokenizer::{ModelTokenizer, ModelTokenizerError, end_of_text_ids};
 
 use crate::ids::Given;
-use crate::memory::check_free;
+use crate::memory::check_words;
 
 /// GPT-2's 50257 tokens, and as nanoGPT pads them.
 const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
@@ -113,7 +113,7 @@ impl Vocabulary {
     /// If there is no tokenizer, or the memory has no room for the longest word.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let tokenizer = self.tokenizer()?;
-        check_longest_word(text, tokenizer)?;
+        check_encoding(text, tokenizer)?;
         Ok(tokenizer.encode(text)?)
     }
 
@@ -158,15 +158,10 @@ impl Vocabulary {
     }
 }
 
-/// That the longest word fits the memory: its pairs are merged in one piece, which takes far more
-/// than its text.
-fn check_longest_word(text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
-    let per_byte = if tokenizer.is_gpt2() { 64.0 } else { 256.0 };
-    let words = text.split(char::is_whitespace).map(str::len);
-    let blanks = text.split(|c: char| !c.is_whitespace()).map(str::len);
-    let longest = words.chain(blanks).max().unwrap_or(0);
-    let what = format!("a word or blank of {longest} bytes in one piece");
-    check_free(per_byte * longest as f64, &what)
+/// That the memory has room for the ids of a text, and for its longest word, whose pairs are merged
+/// in one piece.
+pub(crate) fn check_encoding(text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
+    check_words(text, if tokenizer.is_gpt2() { 64 } else { 256 })
 }
 
 /// Whether a model of so many tokens can have GPT-2's.

@@ -241,6 +241,15 @@ pub(crate) fn of_model(model: &GptConfig) -> [(&'static str, Option<String>); 8]
     ]
 }
 
+/// Whether an option is one that other weights would be needed for.
+pub(crate) fn is_shape(option: &str) -> bool {
+    let shape = of_model(&GptConfig::GPT2_124M);
+    option == "tokenizer"
+        || shape
+            .iter()
+            .any(|(name, _)| option == *name && option != "drop_rate")
+}
+
 impl TrainOptions {
     /// The options that are set, by name.
     pub(crate) fn to_json(&self) -> Result<Map<String, Json>> {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use checkpoint::is_file;
 use train::{RunFolder, TrainError, Trainer, latest_checkpoint, list_problem, read_settings};
 
-use super::options::TrainOptions;
+use super::options::{TrainOptions, is_shape};
 use super::settings::{Base, settle};
 use super::start::{Started, base, kept, start_in, write_options};
 use super::table::Table;
@@ -166,18 +166,6 @@ fn base_of(path: &Path, checkpoint: &Path) -> Result<Base> {
     Ok(Base { model, vocabulary })
 }
 
-/// Options that weights can't be used with in another run either.
-const OF_WEIGHTS: [&str; 8] = [
-    "context_length",
-    "emb_dim",
-    "n_heads",
-    "n_layers",
-    "qkv_bias",
-    "tied",
-    "tokenizer",
-    "vocab_size",
-];
-
 /// That nothing is asked for that would make it another run: of `before`, what is free may have changed.
 fn refuse_changes(path: &Path, mut before: TrainOptions, now: &TrainOptions) -> Result<()> {
     before.free = now.free.clone();
@@ -188,7 +176,7 @@ fn refuse_changes(path: &Path, mut before: TrainOptions, now: &TrainOptions) -> 
         if kept != Some(&value) {
             let flag = key.replace('_', "-");
             let kept = kept.map_or("not set".to_owned(), ToString::to_string);
-            let other = match OF_WEIGHTS.contains(&&*key) {
+            let other = match is_shape(&key) {
                 true => "a new run, without --resume, may have another".to_owned(),
                 false => format!("--init-from {path} begins another run with its weights"),
             };

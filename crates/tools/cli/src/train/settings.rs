@@ -5,8 +5,7 @@ use gpt::{GptConfig, Memory};
 use train::{AdamWConfig, SampleConfig, Schedule, TrainConfig};
 
 use super::data::{self, Data, Loaders, Source, Windows};
-use super::options::{TrainOptions, TrainingOptions, of_model};
-use super::summary::beginning;
+use super::options::{TrainOptions, TrainingOptions, is_shape, of_model};
 use super::tokenizer::{TokenizerChoice, bpe_at_most};
 use crate::failure::Usage;
 use crate::memory::{check, check_model};
@@ -192,6 +191,16 @@ fn prompt(options: &TrainOptions, source: &Source) -> String {
     }
 }
 
+/// The first words of a text, as far as a shell takes them between quotes as they are.
+pub(crate) fn beginning(text: &str) -> String {
+    let is_plain = |word: &&str| {
+        word.chars()
+            .all(|c| c.is_alphanumeric() || ",.-'".contains(c))
+    };
+    let words = text.split_whitespace().take_while(is_plain);
+    words.take(3).collect::<Vec<_>>().join(" ")
+}
+
 /// The tokenizer of a new model; the choice is kept among the options.
 fn choose(options: &mut TrainOptions, source: &Source) -> Result<Vocabulary> {
     let choice = match (
@@ -227,7 +236,7 @@ fn refuse_other_weights(asked: &GptConfig, base: &GptConfig) -> Result<()> {
     for ((name, asked), (_, own)) in of_model(asked).into_iter().zip(of_model(base)) {
         if let (Some(asked), Some(own)) = (asked, own)
             && asked != own
-            && name != "drop_rate"
+            && is_shape(name)
         {
             let flag = name.replace('_', "-");
             bail!(
@@ -277,4 +286,44 @@ fn schedule(options: &mut TrainingOptions, recipe: Training, max_steps: usize) -
         initial_lr,
         min_lr,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::Table;
+    use super::*;
+
+    #[test]
+    fn a_warmup_that_is_asked_for_is_kept_and_a_presets_is_cut_to_a_short_run() {
+        for (said, expected) in [
+            ("warmup_steps = 9\nmax_steps = 4", (9, 10)),
+            ("warmup_steps = 9\nmax_steps = 40", (9, 40)),
+            (
+                "warmup_steps = 9\nmax_steps = 4\nlr_decay_steps = 2\ndecay_lr = false",
+                (9, 10),
+            ),
+            ("max_steps = 4", (3, 4)),
+        ] {
+            let mut options = Table::parse(said).unwrap().options(None).unwrap();
+            let recipe = options.model.recipe();
+            // A longer run has the same.
+            for max_steps in [options.free.max_steps, 1000] {
+                let schedule = schedule(&mut options.training, recipe, max_steps).unwrap();
+                let Schedule::WarmupCosine {
+                    warmup_steps,
+                    total_steps,
+                    ..
+                } = schedule
+                else {
+                    panic!("{schedule:?}");
+                };
+                assert_eq!((warmup_steps, total_steps), expected, "{said}");
+            }
+        }
+        let said = "warmup_steps = 9\nlr_decay_steps = 9";
+        let mut options = Table::parse(said).unwrap().options(None).unwrap();
+        let recipe = options.model.recipe();
+        let error = schedule(&mut options.training, recipe, 4).unwrap_err();
+        assert!(error.to_string().contains("--warmup-steps 9"), "{error}");
+    }
 }

@@ -8,7 +8,7 @@ use tensor_ops::Parameters;
 use train::{Evaluation, RunFolder, Schedule, Trainer, latest_checkpoint, steps_of};
 
 use super::progress::Progress;
-use super::settings::Settings;
+use super::settings::{Settings, beginning};
 use crate::memory::parts;
 use crate::numbers::{bytes, count};
 use crate::runs::{LOG, MODEL, PNG, SVG};
@@ -166,16 +166,6 @@ pub(crate) fn sum_up(
         words => format!("\"{words}\""),
     };
     progress.line(&format!("write   gpt generate {prompt} --model {name}"));
-}
-
-/// The first words of a text, as far as a shell takes them between quotes as they are.
-pub(crate) fn beginning(text: &str) -> String {
-    let is_plain = |word: &&str| {
-        word.chars()
-            .all(|c| c.is_alphanumeric() || ",.-'".contains(c))
-    };
-    let words = text.split_whitespace().take_while(is_plain);
-    words.take(3).collect::<Vec<_>>().join(" ")
 }
 
 /// A text on one line of the screen.

@@ -65,7 +65,11 @@ fn another_configuration_is_refused_by_name_with_both_values() {
     folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
     folder.refused(
         "train --resume run --n-layers 2",
-        &["--n-layers is 1", "2 was asked for"],
+        &[
+            "--n-layers is 1",
+            "2 was asked for",
+            "a new run, without --resume",
+        ],
     );
     folder.refused(
         "train --resume run --learning-rate 0.5",

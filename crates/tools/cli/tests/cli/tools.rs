@@ -83,28 +83,6 @@ fn logits_are_those_of_the_last_position_and_read_back_exactly() {
 }
 
 #[test]
-fn eval_is_the_mean_of_each_token_s_loss() {
-    let folder = trained();
-    let of = |args: &str| folder.json(&format!("eval {args}"));
-    let two = of("--tokens 1,2");
-    let three = of("--tokens 1,2,3");
-    assert_eq!(three["tokens"], 2);
-    let loss = three["loss"].as_f64().unwrap();
-    assert!((three["perplexity"].as_f64().unwrap() / loss.exp() - 1.0).abs() < 1e-12);
-    // The loss of the third token alone, by its logits.
-    let logits = folder.json("logits --tokens 1,2")["logits"].clone();
-    let logits: Vec<f64> = logits
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|x| x.as_f64().unwrap())
-        .collect();
-    let third = logits.iter().map(|x| x.exp()).sum::<f64>().ln() - logits[3];
-    let mean = (two["loss"].as_f64().unwrap() + third) / 2.0;
-    assert!((mean - loss).abs() < 1e-5, "{mean} {loss}");
-}
-
-#[test]
 fn a_smaller_stride_predicts_the_same_tokens_with_more_before_them() {
     let folder = trained();
     let text = tempfile::NamedTempFile::new().unwrap();

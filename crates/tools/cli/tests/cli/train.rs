@@ -52,15 +52,6 @@ fn a_run_leaves_a_model_a_log_and_a_loss_curve() {
 }
 
 #[test]
-fn each_run_has_its_own_folder() {
-    let folder = folder();
-    for _ in 0..2 {
-        folder.ok(&format!("train {TINY} --max-steps 1"));
-    }
-    assert!(folder.join("runs/0002/latest.json").exists());
-}
-
-#[test]
 fn a_config_file_and_nanogpts_names_say_the_same_as_our_flags_and_flags_win() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 4 --out-dir ours"));
@@ -188,34 +179,6 @@ fn of_steps_and_epochs_the_one_that_is_said_last_counts() {
     folder.misused(
         &format!("train {TINY} --max-steps 3 --epochs 1"),
         &["--max-steps", "--epochs"],
-    );
-}
-
-#[test]
-fn a_warmup_is_as_long_as_was_asked_even_if_the_run_is_shorter() {
-    let folder = folder();
-    let flags = TINY.replace("--warmup-steps 2", "--warmup-steps 9");
-    for (more, run) in [
-        ("", "decay"),
-        ("--decay-lr=false --lr-decay-steps 2", "none"),
-    ] {
-        folder.ok(&format!(
-            "train {flags} {more} --max-steps 4 --out-dir {run}"
-        ));
-        folder.ok(&format!("train --resume {run} --max-steps 6"));
-        let log = folder.log(run).into_iter();
-        let rates: Vec<f64> = log
-            .filter_map(|line| line["learning_rate"].as_f64())
-            .collect();
-        let expected = (1..=6).map(|step| 0.01 * f64::from(step) / 10.0);
-        assert_eq!(rates.len(), 6);
-        for (rate, expected) in rates.iter().zip(expected) {
-            assert!((rate - expected).abs() < 1e-9, "{run}: {rates:?}");
-        }
-    }
-    folder.misused(
-        &format!("train {flags} --max-steps 4 --lr-decay-steps 9"),
-        &["--warmup-steps 9", "--lr-decay-steps"],
     );
 }
 

@@ -155,7 +155,6 @@ fn a_models_own_tokens_end_its_texts() {
     let config = folder.join("model/generation_config.json");
     for (said, ends) in [
         (format!("[269, {}]", tokens[2]), true),
-        (tokens[2].to_string(), true),
         ("null".to_owned(), false),
     ] {
         fs::write(&config, format!("{{\"eos_token_id\": {said}}}")).unwrap();
@@ -175,14 +174,6 @@ fn a_models_own_tokens_end_its_texts() {
             folder.json("generate -m again the -n 6 --temp 0")["tokens"],
             report["tokens"]
         );
-        // Readers of config.json alone are told the same.
-        let of = |file: &str| -> serde_json::Value {
-            let text = fs::read(folder.join("again").join(file)).unwrap();
-            serde_json::from_slice(&text).unwrap()
-        };
-        let [model, texts] = ["config.json", "generation_config.json"].map(of);
-        assert_eq!(model["eos_token_id"], texts["eos_token_id"]);
-        assert_eq!(model["eos_token_id"].to_string(), said.replace(' ', ""));
     }
 }
 
