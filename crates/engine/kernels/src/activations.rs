@@ -49,10 +49,12 @@ impl Activations {
     }
 }
 
-/// Writes `x / scale` to the first bytes of `out` and returns `scale = max |x| / 127`; NaN or an infinity in `x` gives a scale that is not finite.
+/// Writes `x / scale` to the first bytes of `out` and returns `scale = max |x| / 127`; NaN or an
+/// infinity in `x` gives a scale that is not finite.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
 pub(crate) fn quantise(x: &[f32], out: &mut [i8]) -> f32 {
-    // As bits, whose order is that of the magnitudes, with NaN above all: such a maximum vectorises; from 0, as `max` would take the first number apart.
+    // As bits, whose order is that of the magnitudes, with NaN above all: such a maximum
+    // vectorises; from 0, as `max` would take the first number apart.
     let magnitudes = x.iter().map(|x| x.abs().to_bits());
     let largest = f32::from_bits(magnitudes.fold(0, u32::max));
     // Written so that NaN is not taken for tiny.

@@ -1,4 +1,5 @@
-//! One AdamW update of one weight, and the squared norm that gradient clipping needs (`torch.optim.AdamW`, `torch.nn.utils.clip_grad_norm_`).
+//! One AdamW update of one weight, and the squared norm that gradient clipping needs
+//! (`torch.optim.AdamW`, `torch.nn.utils.clip_grad_norm_`).
 //!
 //! ```text
 //! g = grad_scale * grad                     what clipping leaves of the gradient
@@ -16,16 +17,20 @@ use rayon::prelude::*;
 
 use crate::math::flush;
 
-/// Elements a task handles (the four slices of a block are 256 KiB), and of which [`sums_of_squares`] makes one sum.
+/// Elements a task handles (the four slices of a block are 256 KiB), and of which
+/// [`sums_of_squares`] makes one sum.
 pub const OPTIMIZER_BLOCK: usize = 16 * 1024;
 
 /// 2^-56, 2^-96 and 2^-120: gradients, first and second moments below them count as 0.
-/// None of them moves a weight, as eps is far above; but moments of weights that have no gradient any more shrink step by step until they are no normal numbers, which many processors are slow with.
+/// None of them moves a weight, as eps is far above; but moments of weights that have no gradient
+/// any more shrink step by step until they are no normal numbers, which many processors are slow
+/// with.
 const GRADIENT: f32 = 1.387_778_8e-17;
 const MOMENT1: f32 = 1.262_177_4e-29;
 const MOMENT2: f32 = 7.523_164e-37;
 
-/// The numbers of one update, the same for every weight, rounded to f32 as PyTorch rounds its scalars.
+/// The numbers of one update, the same for every weight, rounded to f32 as PyTorch rounds its
+/// scalars.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWStep {
     /// `1 - lr * weight_decay`
@@ -46,7 +51,8 @@ pub struct AdamWStep {
     pub grad_scale: f32,
 }
 
-/// Updates one weight `p` and its moments from its gradient, and sets the gradient to zero in the same pass.
+/// Updates one weight `p` and its moments from its gradient, and sets the gradient to zero in the
+/// same pass.
 ///
 /// # Panics
 /// If the four slices are not of one length.
@@ -111,7 +117,8 @@ pub fn move_into_sum(sum: &mut [f32], x: &mut [f32]) {
 
 /// One AdamW update of a block; the gradient is zero afterwards.
 ///
-/// The square root and the divisions hide behind the memory traffic: seven streams of four bytes an element.
+/// The square root and the divisions hide behind the memory traffic: seven streams of four bytes an
+/// element.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn update_block(p: &mut [f32], grad: &mut [f32], m: &mut [f32], v: &mut [f32], step: &AdamWStep) {
     let AdamWStep {

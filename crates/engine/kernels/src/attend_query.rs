@@ -1,6 +1,8 @@
-//! Attention of one query over rows of keys and values, `softmax(scale K q)^T V`: a step of decoding against a cache.
+//! Attention of one query over rows of keys and values, `softmax(scale K q)^T V`: a step of
+//! decoding against a cache.
 //!
-//! It masks nothing: the caller hands in the keys that the query may see. Many queries at once are a matrix product instead.
+//! It masks nothing: the caller hands in the keys that the query may see. Many queries at once are
+//! a matrix product instead.
 
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
@@ -9,7 +11,8 @@ use crate::elementwise::{self, NEGLIGIBLE};
 use crate::gemv_kernel;
 use crate::prefetch::{self, LINE, STREAMS};
 
-/// Writes the context vector (head_dim) of `query` (head_dim) to `out`; `keys` and `values` are (n_keys, head_dim) row-major.
+/// Writes the context vector (head_dim) of `query` (head_dim) to `out`; `keys` and `values` are
+/// (n_keys, head_dim) row-major.
 ///
 /// `scores` (n_keys) is scratch space; on return it holds the attention weights.
 ///
@@ -42,7 +45,8 @@ pub fn attend_query(
     weighted_sum(scores, values, out);
 }
 
-/// `out[j] = dot(query, keys[j])`; values are asked for meanwhile, unless what a thread asks for is busy with keys already.
+/// `out[j] = dot(query, keys[j])`; values are asked for meanwhile, unless what a thread asks for is
+/// busy with keys already.
 fn dots(query: &[f32], (keys, values): (&[f32], &[f32]), out: &mut [f32]) {
     out.fill(0.0);
     if prefetch::side_by_side() {
@@ -79,7 +83,8 @@ fn weighted_sum(weights: &[f32], rows: &[f32], out: &mut [f32]) {
     }
 }
 
-/// The first C columns of [`weighted_sum`], whose sums stay in registers; `rows` begin `n` numbers after each other.
+/// The first C columns of [`weighted_sum`], whose sums stay in registers; `rows` begin `n` numbers
+/// after each other.
 #[inline(always)]
 fn columns<const C: usize>(weights: &[f32], rows: &[f32], n: usize, out: &mut [f32], fused: bool) {
     let mut sums = [0.0f32; C];

@@ -1,6 +1,7 @@
 //! A pass inside rayon's pool whose threads stay awake from one operation to the next.
 //!
-//! A model's pass is hundreds of short parallel loops, and a thread that fell asleep between two of them takes longer to wake than a small product takes.
+//! A model's pass is hundreds of short parallel loops, and a thread that fell asleep between two of
+//! them takes longer to wake than a small product takes.
 //! What is computed doesn't change.
 
 use std::cell::Cell;
@@ -12,18 +13,21 @@ use rayon::Yield;
 /// After so long without work, threads sleep as rayon has them do.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// Passes that began to keep threads awake and that ended, together: odd while one does, and one inside it, or beside it, does without.
+/// Passes that began to keep threads awake and that ended, together: odd while one does, and one
+/// inside it, or beside it, does without.
 static PASSES: AtomicUsize = AtomicUsize::new(0);
 
 /// Calls to stay awake that a thread has not answered, as it is in a long task, or blocked.
 static UNANSWERED: AtomicUsize = AtomicUsize::new(0);
 
-/// With so many, threads are not called any more: those that are blocked for good would collect calls.
+/// With so many, threads are not called any more: those that are blocked for good would collect
+/// calls.
 const MOST_UNANSWERED: usize = 10_000;
 
 thread_local! {
     /// Whether this thread keeps others awake, or is kept awake itself.
-    /// Waiting for them to end, it takes up other work; if a pass among that waited for them again, passes would pile up on its stack.
+    /// Waiting for them to end, it takes up other work; if a pass among that waited for them again,
+    /// passes would pile up on its stack.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -1,4 +1,6 @@
-//! Output buffers that go from step to step: while a [`KeepBuffers`] lives, what is recycled is handed out again, so that a training step maps and clears no memory, whatever allocator the program has.
+//! Output buffers that go from step to step: while a [`KeepBuffers`] lives, what is recycled is
+//! handed out again, so that a training step maps and clears no memory, whatever allocator the
+//! program has.
 //!
 //! Without one, buffers come from the allocator and go back to it.
 
@@ -41,7 +43,8 @@ impl KeepBuffers {
         Self(())
     }
 
-    /// Gives buffers back to the allocator that two steps have not used: no more is held than they needed.
+    /// Gives buffers back to the allocator that two steps have not used: no more is held than they
+    /// needed.
     pub fn end_step(&self) {
         let mut pool = pool();
         pool.step += 1;
@@ -60,7 +63,8 @@ impl Drop for KeepBuffers {
     }
 }
 
-/// A vector with room for `n` numbers, or for up to an eighth more; some of an earlier use may be in it.
+/// A vector with room for `n` numbers, or for up to an eighth more; some of an earlier use may be
+/// in it.
 pub fn buffer(n: usize) -> Vec<f32> {
     if n >= SMALLEST {
         let mut pool = pool();

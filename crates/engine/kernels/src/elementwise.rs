@@ -13,7 +13,8 @@ pub use super::math::NEGLIGIBLE;
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
 /// 2^-96: a gradient that moves no weight, as AdamW adds 1e-8 to what it divides by.
-/// Smaller ones would be multiplied into numbers that are not normal, which many processors are slow with.
+/// Smaller ones would be multiplied into numbers that are not normal, which many processors are
+/// slow with.
 const TINY_GRADIENT: f32 = 1.262_177_4e-29;
 
 /// tanh-form GELU, as `x sigmoid(2 u)` with `u = sqrt(2/pi) (x + 0.044715 x^3)`:
@@ -43,7 +44,8 @@ fn gelu_sigmoid(x: f32, square: f32) -> f32 {
     math::falling_sigmoid(x * (LINEAR + LINEAR * CUBIC * square))
 }
 
-/// `row = exp(scale * row - max)`, 0 below `floor`, divided by its sum; returns `max + ln(sum)`, the log of the sum of exponentials.
+/// `row = exp(scale * row - max)`, 0 below `floor`, divided by its sum; returns `max + ln(sum)`,
+/// the log of the sum of exponentials.
 /// A row of minus infinities gives NaN, as PyTorch's softmax does.
 pub fn softmax(row: &mut [f32], scale: f32, floor: f32) -> f32 {
     softmax_of_first(row, row.len(), scale, floor)
@@ -67,19 +69,22 @@ pub fn softmax_of_first(row: &mut [f32], n: usize, scale: f32, floor: f32) -> f3
     max + sum.ln()
 }
 
-/// `exp(scale * x - shift)` of the first `n` elements, 0 where that is below [`NEGLIGIBLE`]; the others become 0.
+/// `exp(scale * x - shift)` of the first `n` elements, 0 where that is below [`NEGLIGIBLE`]; the
+/// others become 0.
 pub fn exp_minus_of_first(row: &mut [f32], n: usize, scale: f32, shift: f32) {
     let end = whole_registers(row, n);
     exp_minus(&mut row[..end], scale, shift, NEGLIGIBLE);
     row[n..].fill(0.0);
 }
 
-/// The elements up to the end of the register that the `n`th is in: what does not fill one takes as long, number by number.
+/// The elements up to the end of the register that the `n`th is in: what does not fill one takes as
+/// long, number by number.
 fn whole_registers(row: &[f32], n: usize) -> usize {
     n.next_multiple_of(LANES).min(row.len())
 }
 
-/// `row = exp(scale * row - shift)`, 0 where that is below `floor`; returns the sum, in the order of [`reduce::sum`].
+/// `row = exp(scale * row - shift)`, 0 where that is below `floor`; returns the sum, in the order
+/// of [`reduce::sum`].
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 fn exp_minus(row: &mut [f32], scale: f32, shift: f32, floor: f32) -> f32 {
     let mut lanes = [0.0f32; LANES];
@@ -106,7 +111,9 @@ fn multiply(row: &mut [f32], factor: f32) {
     rest.iter_mut().for_each(times);
 }
 
-/// The cross-entropy of a row, `ln(sum e^(x - max)) - (x_target - max)`, and over it its gradient, `(softmax(x) - one_hot(target)) factor`: exponentials below [`NEGLIGIBLE`] of the largest, and what is not a normal number, become 0.
+/// The cross-entropy of a row, `ln(sum e^(x - max)) - (x_target - max)`, and over it its gradient,
+/// `(softmax(x) - one_hot(target)) factor`: exponentials below [`NEGLIGIBLE`] of the largest, and
+/// what is not a normal number, become 0.
 pub fn cross_entropy_with_gradient(row: &mut [f32], target: usize, factor: f32) -> f32 {
     let (max, logit) = (reduce::max(row), row[target]);
     let sum = exp_minus(row, 1.0, max, NEGLIGIBLE);
@@ -163,7 +170,8 @@ pub fn layer_norm_train(
     }
 }
 
-/// One row of LayerNorm's backward pass: `d_x` holds `x_hat` on entry and the gradient of the input on return.
+/// One row of LayerNorm's backward pass: `d_x` holds `x_hat` on entry and the gradient of the input
+/// on return.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn layer_norm_backward(d_out: &[f32], scale: &[f32], rstd: f32, d_x: &mut [f32]) {
     let n = d_x.len() as f32;
@@ -193,7 +201,8 @@ pub fn layer_norm_backward(d_out: &[f32], scale: &[f32], rstd: f32, d_x: &mut [f
     }
 }
 
-/// `d = p (d - sum(d p)) scale`: one row of softmax's backward pass, `p` its output; 0 where that is below `TINY_GRADIENT`.
+/// `d = p (d - sum(d p)) scale`: one row of softmax's backward pass, `p` its output; 0 where that
+/// is below `TINY_GRADIENT`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
     for (d, &p) in d.iter_mut().zip(p) {

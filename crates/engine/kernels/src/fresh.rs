@@ -6,7 +6,8 @@ use rayon::prelude::*;
 
 use crate::buffers::buffer;
 
-/// `n` numbers, made a block at a time on all threads: `f(i, block)` writes block `i`, in which are zeros, or numbers of an earlier use (NaN in debug builds).
+/// `n` numbers, made a block at a time on all threads: `f(i, block)` writes block `i`, in which are
+/// zeros, or numbers of an earlier use (NaN in debug builds).
 pub fn fresh(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     fresh_in(buffer(n), n, block, f)
 }
@@ -26,7 +27,8 @@ fn fresh_in(
         } else if i * block + part.len() > used {
             part.fill(MaybeUninit::new(0.0)); // in the cache, before it is written
         }
-        // SAFETY: every element has been written, just now or in the earlier use, and f32 has the layout of MaybeUninit<f32>.
+        // SAFETY: every element has been written, just now or in the earlier use, and f32 has the
+        // layout of MaybeUninit<f32>.
         f(i, unsafe {
             std::slice::from_raw_parts_mut(part.as_mut_ptr().cast(), part.len())
         });

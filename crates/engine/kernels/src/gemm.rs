@@ -1,6 +1,9 @@
-//! The dense f32 product, `c = a b + beta c` on strided matrices: packed panels, as in Goto and van de Geijn's "Anatomy of High-Performance Matrix Multiplication", in tiles that rayon's pool shares out.
+//! The dense f32 product, `c = a b + beta c` on strided matrices: packed panels, as in Goto and van
+//! de Geijn's "Anatomy of High-Performance Matrix Multiplication", in tiles that rayon's pool
+//! shares out.
 //!
-//! An element's sum runs along the inner dimension in blocks of 384, so its bits depend on its row of `a` and its column of `b` alone: not on the tiles, the threads or the other rows.
+//! An element's sum runs along the inner dimension in blocks of 384, so its bits depend on its row
+//! of `a` and its column of `b` alone: not on the tiles, the threads or the other rows.
 //! Weights of 16 bits are widened where they are packed.
 
 use std::mem::MaybeUninit;
@@ -12,9 +15,12 @@ use crate::gemm_kernel;
 use crate::gemm_tiles::multiply_by;
 use crate::weight::Weight;
 
-/// The most rows of `a` for which the product is computed transposed, `c^T = b^T a^T`, if they are at most a quarter of its columns too and the columns of `b` are contiguous, as those of a layer's transposed weights are.
+/// The most rows of `a` for which the product is computed transposed, `c^T = b^T a^T`, if they are
+/// at most a quarter of its columns too and the columns of `b` are contiguous, as those of a
+/// layer's transposed weights are.
 ///
-/// What is packed for all threads, `a`, is then small, and each task packs the weights that it reads.
+/// What is packed for all threads, `a`, is then small, and each task packs the weights that it
+/// reads.
 const TRANSPOSED_ROWS: usize = 128;
 
 /// Where the threads come from.
@@ -163,7 +169,8 @@ mod tests {
     use super::*;
     use crate::gemm_kernel::{DEPTH, Kernel};
 
-    /// The sums of `start + a b` in the order that is promised, `add_product(x, y, sum)` for each step.
+    /// The sums of `start + a b` in the order that is promised, `add_product(x, y, sum)` for each
+    /// step.
     fn plain(
         (a, b): (&Array2<f32>, &Array2<f32>),
         start: Start<'_>,
@@ -212,7 +219,8 @@ mod tests {
                     for threads in [Threads::One, Threads::Pool] {
                         let mut c = before.clone();
                         let view = c.raw_view_mut().cast::<MaybeUninit<f32>>();
-                        // SAFETY: `c` is initialised, and the caller has looked for the instructions.
+                        // SAFETY: `c` is initialised, and the caller has looked for the
+                        // instructions.
                         unsafe {
                             multiply_by::<K, _, _>(
                                 a,

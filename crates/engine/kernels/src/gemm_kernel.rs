@@ -1,6 +1,8 @@
-//! The innermost loop of a matrix product: a small block of `c` that stays in registers while a panel of `a` meets a panel of `b`.
+//! The innermost loop of a matrix product: a small block of `c` that stays in registers while a
+//! panel of `a` meets a panel of `b`.
 //!
-//! One text for all instruction sets, which differ in how many numbers a register has and in how many registers there are.
+//! One text for all instruction sets, which differ in how many numbers a register has and in how
+//! many registers there are.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -10,7 +12,8 @@ use ndarray::ArrayView2;
 use crate::prefetch::{self, LINE};
 use crate::register::Register;
 
-/// What a product is added to, as the loop meets it: two numbers that fit registers, as what is stored in parts a moment before is long in coming when it is loaded as a whole.
+/// What a product is added to, as the loop meets it: two numbers that fit registers, as what is
+/// stored in parts a moment before is long in coming when it is loaded as a whole.
 #[derive(Clone, Copy)]
 pub(crate) struct Start {
     /// So many times `c`, which is not read if this is 0
@@ -52,20 +55,24 @@ impl Layout {
 #[derive(Clone, Copy)]
 pub(crate) struct ColumnPanel {
     pub(crate) start: *const f32,
-    /// What is asked for into the second cache meanwhile, [`NEXT`] numbers a step, if the kernel is wide
+    /// What is asked for into the second cache meanwhile, [`NEXT`] numbers a step, if the kernel is
+    /// wide
     pub(crate) next: *const f32,
 }
 
 /// The inner dimension of a panel at most.
 pub(crate) const DEPTH: usize = 384;
-/// From one row of a panel to the next: no multiple of 4 KiB, which would put all rows into the same few lines of the first cache.
+/// From one row of a panel to the next: no multiple of 4 KiB, which would put all rows into the
+/// same few lines of the first cache.
 pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 
 /// How many bytes ahead of its reading a panel of `b` is asked for.
 const AHEAD: usize = 6 * 1024;
-/// A quarter of a line with each step of the inner dimension: a block of columns is there when ten panels of rows have met the one before.
+/// A quarter of a line with each step of the inner dimension: a block of columns is there when ten
+/// panels of rows have met the one before.
 pub(crate) const NEXT: usize = LINE / 4;
-/// How many steps of the inner dimension ahead a column of `a` or a row of `b` is asked for, read or packed: they may lie pages apart, where no processor looks ahead.
+/// How many steps of the inner dimension ahead a column of `a` or a row of `b` is asked for, read
+/// or packed: they may lie pages apart, where no processor looks ahead.
 pub(crate) const STEPS_AHEAD: usize = 16;
 
 /// The loop for one instruction set.
@@ -76,15 +83,20 @@ pub(crate) trait Kernel {
     const COLUMNS: usize;
     /// Whether a register is a line of the cache
     const WIDE: bool = Self::COLUMNS == 2 * LINE;
-    /// Columns that a task walks through before it goes on to its next rows: 400 KB of panels of `b`, and as many that are asked for meanwhile; or 100 KB, as processors without wide registers may have a second cache of 512
+    /// Columns that a task walks through before it goes on to its next rows: 400 KB of panels of
+    /// `b`, and as many that are asked for meanwhile; or 100 KB, as processors without wide
+    /// registers may have a second cache of 512
     const WIDTH: usize = if Self::WIDE { 256 } else { 64 };
 
     /// `c = start + a b` for [`Self::COLUMNS`] columns, `stride` from row to row.
     ///
-    /// Each element's sum runs along the inner dimension, in order, and `start` is added at its end.
+    /// Each element's sum runs along the inner dimension, in order, and `start` is added at its
+    /// end.
     ///
     /// # Safety
-    /// `a` has `depth` columns and `b` starts with (`depth`, [`Self::COLUMNS`]) row-major; `c` can be written, and read if `start` reads it; a row of `start` has as many columns; the CPU has the instructions.
+    /// `a` has `depth` columns and `b` starts with (`depth`, [`Self::COLUMNS`]) row-major; `c` can
+    /// be written, and read if `start` reads it; a row of `start` has as many columns; the CPU has
+    /// the instructions.
     unsafe fn run(
         a: RowPanel,
         b: ColumnPanel,
@@ -136,7 +148,8 @@ pub(crate) unsafe fn edge<K: Kernel>(
     }
 }
 
-/// A step of the inner dimension: a column of `a`, `down` from number to number, meets a row of `b`.
+/// A step of the inner dimension: a column of `a`, `down` from number to number, meets a row of
+/// `b`.
 ///
 /// # Safety
 /// Both can be read, `R` numbers and two registers.
@@ -157,7 +170,8 @@ unsafe fn step<V: Register, const R: usize>(
     }
 }
 
-/// As [`Kernel::run`], for `R` rows and two registers of columns; `stride_of_a` is the distance in [`Layout`].
+/// As [`Kernel::run`], for `R` rows and two registers of columns; `stride_of_a` is the distance in
+/// [`Layout`].
 ///
 /// # Safety
 /// As there.
@@ -187,7 +201,8 @@ unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
         let mut sums = [[V::splat(0.0); 2]; R];
         let mut k = 0;
         if V::LANES < LINE {
-            // Four steps together, and nothing is asked for ahead: the processor keeps up with what narrow registers read, and has no instruction to spare.
+            // Four steps together, and nothing is asked for ahead: the processor keeps up with what
+            // narrow registers read, and has no instruction to spare.
             while k + 4 <= depth {
                 for k in k..k + 4 {
                     step(

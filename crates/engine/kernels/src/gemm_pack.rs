@@ -1,4 +1,5 @@
-//! The operands of a matrix product in the order in which its kernel reads them, in memory that each thread keeps.
+//! The operands of a matrix product in the order in which its kernel reads them, in memory that
+//! each thread keeps.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
@@ -27,7 +28,8 @@ thread_local! {
     pub(crate) static BLOCK: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Room for `n` numbers, taken out of the thread's place for it: a thread that waits inside may do another product meanwhile.
+/// Room for `n` numbers, taken out of the thread's place for it: a thread that waits inside may do
+/// another product meanwhile.
 pub(crate) fn with_panels(
     key: &'static LocalKey<Cell<Vec<Line>>>,
     n: usize,
@@ -42,7 +44,8 @@ pub(crate) fn with_panels(
     key.set(lines);
 }
 
-/// Packs `b` into panels of [`DEPTH`] rows and the kernel's columns, each row-major, panel after panel across and then down; what the last across lacks is 0.
+/// Packs `b` into panels of [`DEPTH`] rows and the kernel's columns, each row-major, panel after
+/// panel across and then down; what the last across lacks is 0.
 pub(crate) fn pack_columns<K: Kernel, B: Weight>(
     b: &ArrayView2<B>,
     panels: &mut [f32],
@@ -57,7 +60,8 @@ pub(crate) fn pack_columns<K: Kernel, B: Weight>(
         if b.ncols() == K::COLUMNS && b.strides()[0] == 1 {
             return pack_transpose(b.reversed_axes(), &mut panel[..b.len()]);
         }
-        // Of a row some rows ahead the line with its last number; the one with its first, if it is another, came with the panel before.
+        // Of a row some rows ahead the line with its last number; the one with its first, if it is
+        // another, came with the panel before.
         let ahead = STEPS_AHEAD as isize * b.strides()[0] + b.ncols() as isize - 1;
         for (b, row) in b.rows().into_iter().zip(panel.chunks_exact_mut(K::COLUMNS)) {
             prefetch::line(b.as_ptr().wrapping_offset(ahead), 0);
@@ -108,7 +112,8 @@ pub(crate) struct RowPanels {
     pub(crate) layout: Layout,
 }
 
-/// Packs `a` (rows, at most [`DEPTH`]) into panels of the kernel's rows, along whichever dimension it is contiguous; numbers in f32 that are to be read `in_place` stay there.
+/// Packs `a` (rows, at most [`DEPTH`]) into panels of the kernel's rows, along whichever dimension
+/// it is contiguous; numbers in f32 that are to be read `in_place` stay there.
 pub(crate) fn pack_rows<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],

@@ -1,4 +1,5 @@
-//! A product in tiles: which part of the matrices a task takes, and in which order it walks through them.
+//! A product in tiles: which part of the matrices a task takes, and in which order it walks through
+//! them.
 
 use std::mem::MaybeUninit;
 
@@ -12,20 +13,24 @@ use crate::prefetch::{self, LINE};
 use crate::transpose::transpose;
 use crate::weight::Weight;
 
-/// Rows of a task at most: its panels of `a`, 220 KB, stay in the second cache beside [`Kernel::WIDTH`] columns of `b`.
+/// Rows of a task at most: its panels of `a`, 220 KB, stay in the second cache beside
+/// [`Kernel::WIDTH`] columns of `b`.
 const ROWS: usize = 140;
-/// Columns of a task at least, where there are too few rows for all threads: each packs its rows of `a` anew.
+/// Columns of a task at least, where there are too few rows for all threads: each packs its rows of
+/// `a` anew.
 const FEWEST_COLUMNS: usize = 256;
 /// Numbers of `b` that are packed at a time, 16 MiB, and how much of the inner dimension at most.
 const PACKED: usize = 1 << 22;
 const DEEPEST: usize = 10 * DEPTH;
 /// Tasks a thread, to even out what else the machine does.
 const TASKS_PER_THREAD: usize = 3;
-/// Numbers of `a`, 512 KB, that a core's cache holds beside all else: its rows or columns need not be packed.
+/// Numbers of `a`, 512 KB, that a core's cache holds beside all else: its rows or columns need not
+/// be packed.
 const CACHED: usize = 1 << 17;
 /// Numbers of 4 KiB: rows that are a multiple of it apart share the lines of the first cache.
 const PAGE: usize = 1024;
-/// Columns of `b` that are worth packing those of `a`, where a panel's rows are a part of a line that is read again for each panel.
+/// Columns of `b` that are worth packing those of `a`, where a panel's rows are a part of a line
+/// that is read again for each panel.
 const WORTH_PACKING: usize = 256;
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 19;
@@ -65,7 +70,8 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
                         other => other,
                     };
                     pack_columns::<K, B>(&b, panels, many > 1);
-                    // SAFETY: the caller's promise; what one product has written the next may add to.
+                    // SAFETY: the caller's promise; what one product has written the next may add
+                    // to.
                     unsafe {
                         share_out::<K, A>(&a, panels, start, c.slice_mut(s![.., columns]), many)
                     };
@@ -118,7 +124,8 @@ unsafe fn share_out<K: Kernel, A: Weight>(
     }
 }
 
-/// Some rows of `a` with the columns of `b` from `j` on, of `n` that are packed; by way of a block if the rows of `c` are not contiguous, as the kernels store whole registers.
+/// Some rows of `a` with the columns of `b` from `j` on, of `n` that are packed; by way of a block
+/// if the rows of `c` are not contiguous, as the kernels store whole registers.
 ///
 /// # Safety
 /// As [`multiply_by`].
@@ -167,7 +174,8 @@ unsafe fn task<K: Kernel, A: Weight>(
             let a = a.slice(s![.., k..k + depth]);
             let panels = pack_rows::<K, A>(&a, a_panels, in_place);
             for across in (0..columns).step_by(K::WIDTH) {
-                // Row after row of panels of `a` meets these columns; meanwhile the next ones come from the third cache, some lines with each block of `c`.
+                // Row after row of panels of `a` meets these columns; meanwhile the next ones come
+                // from the third cache, some lines with each block of `c`.
                 let (next_k, next_at) = match across + K::WIDTH {
                     at if at < columns => (k, at),
                     _ => (k + DEPTH, 0),
@@ -188,7 +196,8 @@ unsafe fn task<K: Kernel, A: Weight>(
                         };
                         next = next.map(|next| next.wrapping_add(DEPTH * NEXT));
                         let start = start.at_column(j + at);
-                        // SAFETY: the panels are as the kernel wants them, `c` has these rows and columns, and the caller vouches for the rest.
+                        // SAFETY: the panels are as the kernel wants them, `c` has these rows and
+                        // columns, and the caller vouches for the rest.
                         unsafe {
                             let c = c.offset(i as isize * stride).add(at);
                             if at + K::COLUMNS <= columns {
@@ -212,7 +221,8 @@ fn in_place<K: Kernel, A>(a: &ArrayView2<A>, columns: usize) -> Option<Layout> {
         Layout::Columns(along) => {
             let cached = a.ncols() * along <= CACHED;
             if K::WIDE {
-                // Columns that are no whole number of lines apart, as those of a vocabulary of 50257, spread over the first cache.
+                // Columns that are no whole number of lines apart, as those of a vocabulary of
+                // 50257, spread over the first cache.
                 cached || !along.is_multiple_of(LINE)
             } else {
                 cached && columns < WORTH_PACKING

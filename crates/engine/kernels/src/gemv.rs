@@ -1,7 +1,10 @@
-//! The product of a few rows with a matrix, `y = x W^T`, at the speed of memory, for weights in f32, bf16 or f16.
+//! The product of a few rows with a matrix, `y = x W^T`, at the speed of memory, for weights in
+//! f32, bf16 or f16.
 //!
-//! Such a product reads every weight once and does two operations with it, so the tiling and packing of a general product only cost.
-//! Each thread walks its weight rows as one stream, or as four side by side; a row's bits are the same for any number of rows of `x`, threads and instruction sets.
+//! Such a product reads every weight once and does two operations with it, so the tiling and
+//! packing of a general product only cost.
+//! Each thread walks its weight rows as one stream, or as four side by side; a row's bits are the
+//! same for any number of rows of `x`, threads and instruction sets.
 
 use std::ops::Range;
 
@@ -13,13 +16,15 @@ use crate::weight::Weight;
 
 /// Weights a task reads at least, in bytes: below, handing out the task costs more than it saves.
 const BYTES_PER_TASK: usize = 64 * 1024;
-/// Weights that meet all rows before the next ones do, in bytes, where there are more rows than share a reading: half of the first cache.
+/// Weights that meet all rows before the next ones do, in bytes, where there are more rows than
+/// share a reading: half of the first cache.
 const CHUNK: usize = 24 * 1024;
 
 /// Up to so many rows of `x` are faster here than in a general product, which packs the matrix.
 pub const FEW_ROWS: usize = 10;
 
-/// `y[i][r] += dot(x[r], w[i])`: `x` is (rows, n), `w` (outputs, n), `y` (outputs, rows), all row-major.
+/// `y[i][r] += dot(x[r], w[i])`: `x` is (rows, n), `w` (outputs, n), `y` (outputs, rows), all
+/// row-major.
 pub fn gemv(x: &[f32], rows: usize, w: &[f32], y: &mut [f32]) {
     widening_gemv(x, rows, w, y);
 }
@@ -63,7 +68,9 @@ pub(crate) fn widening_gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut 
     });
 }
 
-/// Cuts so many outputs into tasks of whole groups, each of which costs `bytes` of weights: a part for each thread, whose first task is two thirds of it and each later one smaller, so that no thread waits long for another's last.
+/// Cuts so many outputs into tasks of whole groups, each of which costs `bytes` of weights: a part
+/// for each thread, whose first task is two thirds of it and each later one smaller, so that no
+/// thread waits long for another's last.
 ///
 /// The results don't depend on it.
 pub(crate) fn cut(outputs: usize, group: usize, bytes: usize) -> Vec<Range<usize>> {

@@ -1,6 +1,8 @@
-//! The dot products of a few rows with rows of weights: the loop that a product of a few rows spends its time in.
+//! The dot products of a few rows with rows of weights: the loop that a product of a few rows
+//! spends its time in.
 //!
-//! It adds in 32 lanes, whose order is the same for any number of rows of `x`, threads and instruction sets.
+//! It adds in 32 lanes, whose order is the same for any number of rows of `x`, threads and
+//! instruction sets.
 
 use multiversion::{multiversion, target::target_cfg_f};
 

@@ -1,6 +1,7 @@
 //! Weights in 16 bits, bf16 or f16: half the memory to read while decoding.
 //!
-//! They are rounded once, to 8 bits of mantissa in bf16 and to 11 in f16, ties to even; inputs and sums are f32.
+//! They are rounded once, to 8 bits of mantissa in bf16 and to 11 in f16, ties to even; inputs and
+//! sums are f32.
 
 use half::{bf16, f16};
 use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2};
@@ -15,7 +16,8 @@ use crate::weight::Weight;
 /// The upper halves of f32, as in `nn.Linear(..., dtype=torch.bfloat16)`; NaN stays NaN.
 pub type Bf16Matrix = PackedMatrix<Halves<bf16>>;
 
-/// IEEE's half precision, as in `nn.Linear(..., dtype=torch.float16)`; NaN stays NaN, and magnitudes above 65504 become 65504.
+/// IEEE's half precision, as in `nn.Linear(..., dtype=torch.float16)`; NaN stays NaN, and
+/// magnitudes above 65504 become 65504.
 pub type F16Matrix = PackedMatrix<Halves<f16>>;
 
 /// (outputs, inputs) row-major

@@ -1,4 +1,5 @@
-//! Memory for weights and activations on huge pages, which are read half as fast again as small ones, whatever allocator the program has.
+//! Memory for weights and activations on huge pages, which are read half as fast again as small
+//! ones, whatever allocator the program has.
 
 /// Bytes from which on huge pages are asked for.
 const SMALLEST: usize = 1 << 20;
@@ -17,7 +18,8 @@ pub fn zeros(n: usize) -> Vec<f32> {
     zeros
 }
 
-/// Asks for huge pages where the memory has no pages yet; a system without them says no, and small pages it is.
+/// Asks for huge pages where the memory has no pages yet; a system without them says no, and small
+/// pages it is.
 #[cfg(target_os = "linux")]
 fn advise<T>(memory: &mut [T]) {
     use std::ffi::{c_int, c_void};

@@ -1,6 +1,7 @@
 //! Dot products of rows of 4-bit weights with 8-bit activations: exact in integers, scaled to f32.
 //!
-//! `y = sum_g scale_w[g] scale_x[b] sum_(i in g) w_i x_i` over groups g of 32 weights, two of which share a block b of activations.
+//! `y = sum_g scale_w[g] scale_x[b] sum_(i in g) w_i x_i` over groups g of 32 weights, two of which
+//! share a block b of activations.
 //! A weight is a nibble minus 8; each sum starts at what takes that off again.
 //! All three versions add the same numbers in the same order, so they agree bit for bit.
 
@@ -23,9 +24,11 @@ use crate::prefetch;
 use crate::reduce::{LANES, sum_of_lanes};
 use crate::weight::Weight;
 
-/// Weights in 4-bit integers with one f16 scale for 32 of them, 4.5 bits a weight: a seventh of the memory to read while decoding.
+/// Weights in 4-bit integers with one f16 scale for 32 of them, 4.5 bits a weight: a seventh of the
+/// memory to read while decoding.
 ///
-/// As llama.cpp's q4_0, except that each scale is the one among several whose rounding has the smallest squared error.
+/// As llama.cpp's q4_0, except that each scale is the one among several whose rounding has the
+/// smallest squared error.
 /// Activations are rounded to 8 bits, as for [`Int8Matrix`](crate::Int8Matrix).
 pub type Int4Matrix = PackedMatrix<Panels<Block>>;
 
@@ -38,7 +41,8 @@ const QUADS: usize = GROUP / 8;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub struct Block {
-    /// Of each group four columns of each row after the other: in the low nibbles those of its first 16 columns, in the high nibbles those of the others.
+    /// Of each group four columns of each row after the other: in the low nibbles those of its
+    /// first 16 columns, in the high nibbles those of the others.
     nibbles: [[[Quad<u8>; ROWS]; QUADS]; BLOCK / GROUP],
     /// Of each group, one a row.
     scales: [[f16; ROWS]; BLOCK / GROUP],
@@ -162,7 +166,8 @@ impl WeightBlock for Block {
                 prefetch::panel::<T, _>(&w.scales);
             }
             for g in 0..BLOCK / GROUP {
-                // Of each row the sums of 16 products, of columns 0 and 1, and of 2 and 3, of each quad: 16 * 15 * 127 < 2^15.
+                // Of each row the sums of 16 products, of columns 0 and 1, and of 2 and 3, of each
+                // quad: 16 * 15 * 127 < 2^15.
                 let mut pairs = [[[_mm256_setzero_si256(); 2]; T]; R];
                 for q in 0..QUADS {
                     for t in 0..T {
@@ -222,7 +227,8 @@ impl WeightBlock for Block {
 
 /// The scale among some whose rounding of the weights has the smallest squared error.
 ///
-/// The largest magnitude becomes -8, the end of the range that has one value more, or a bit less or more than that.
+/// The largest magnitude becomes -8, the end of the range that has one value more, or a bit less or
+/// more than that.
 fn best_scale(weights: &[f32]) -> f16 {
     let largest = weights.iter().copied().fold(0.0f32, |largest, w| {
         if w.abs() > largest.abs() || w.is_nan() {

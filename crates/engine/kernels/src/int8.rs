@@ -1,7 +1,9 @@
 //! Dot products of rows of 8-bit weights with 8-bit activations: exact in integers, scaled to f32.
 //!
-//! `y = scale_w sum_b scale_x[b] sum_(i in b) w_i x_i` over blocks b of 64, for one scale a weight row and one a block of activations.
-//! Weights are stored with 128 added, as the instruction of AVX-512 VNNI multiplies unsigned by signed bytes; each sum starts at what takes that off again.
+//! `y = scale_w sum_b scale_x[b] sum_(i in b) w_i x_i` over blocks b of 64, for one scale a weight
+//! row and one a block of activations.
+//! Weights are stored with 128 added, as the instruction of AVX-512 VNNI multiplies unsigned by
+//! signed bytes; each sum starts at what takes that off again.
 //! All three versions add the same numbers in the same order, so they agree bit for bit.
 
 #[cfg(target_arch = "x86_64")]
@@ -17,9 +19,11 @@ use crate::panels::{Panels, ROWS, WeightBlock};
 #[cfg(target_arch = "x86_64")]
 use crate::prefetch;
 
-/// Weights in 8-bit integers with one f32 scale a row: a quarter of the memory to read while decoding.
+/// Weights in 8-bit integers with one f32 scale a row: a quarter of the memory to read while
+/// decoding.
 ///
-/// Symmetric: a row's weights are multiples of its largest magnitude / 127, within ±127. Activations are rounded too, a scale for each block of 64.
+/// Symmetric: a row's weights are multiples of its largest magnitude / 127, within ±127.
+/// Activations are rounded too, a scale for each block of 64.
 pub type Int8Matrix = PackedMatrix<Panels<Block>>;
 
 /// What is added to stored weights: a stored 128 is a weight of 0.
@@ -156,7 +160,8 @@ fn start(x: &ActivationBlock) -> i32 {
 
 /// The sums of each four products.
 ///
-/// The instruction wants one factor unsigned, so the weight takes over the sign; the sum of two products is 2 * 127 * 127 < 2^15 at most.
+/// The instruction wants one factor unsigned, so the weight takes over the sign; the sum of two
+/// products is 2 * 127 * 127 < 2^15 at most.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx2")]

@@ -27,7 +27,8 @@ mod register;
 mod transpose;
 mod weight;
 
-// The crate whose types stand in this crate's signatures, so that a dependent needs no version of its own.
+// The crate whose types stand in this crate's signatures, so that a dependent needs no version of
+// its own.
 pub use ndarray;
 
 pub use adamw::{

@@ -1,6 +1,7 @@
 //! `exp` for loops that must vectorise: a polynomial, no table, no branch.
 //!
-//! Relative error below 2e-7 (tested against `f64::exp`); results below the smallest normal number are zero, NaN stays, and what is above 88 counts as 88: softmax's arguments are not positive.
+//! Relative error below 2e-7 (tested against `f64::exp`); results below the smallest normal number
+//! are zero, NaN stays, and what is above 88 counts as 88: softmax's arguments are not positive.
 //! It does not use fused multiply-add, so that every instruction set gives the same bits.
 
 use std::f32::consts::{LN_2, LOG2_E};
@@ -16,7 +17,9 @@ const LARGEST: f32 = 88.0;
 const UNDERFLOW: f32 = -87.336_54;
 
 /// 2^-64: exponentials of softmax below this count as 0.
-/// Their share in a sum of at least 1 is 2^-40 of its rounding, and what they are multiplied with on the way to the weights' gradients would end below the smallest normal number, where many processors take a hundred times as long.
+/// Their share in a sum of at least 1 is 2^-40 of its rounding, and what they are multiplied with
+/// on the way to the weights' gradients would end below the smallest normal number, where many
+/// processors take a hundred times as long.
 pub const NEGLIGIBLE: f32 = 5.421_011e-20;
 /// -log2 of [`NEGLIGIBLE`]
 const LOG_2_NEGLIGIBLE: f32 = 64.0;
@@ -50,13 +53,15 @@ pub(crate) fn exp(x: f32) -> f32 {
 /// `2^n e^r` for |r| <= ln 2 / 2 and -126 <= n <= 127, `rounded` being `n + ROUND`.
 #[inline(always)]
 fn exp_of_parts(rounded: f32, r: f32) -> f32 {
-    // e^r = 1 + r + r^2 q(r), q the polynomial with the smallest error, in Estrin's order: few steps that wait for each other.
+    // e^r = 1 + r + r^2 q(r), q the polynomial with the smallest error, in Estrin's order: few
+    // steps that wait for each other.
     let square = r * r;
     let low = 1.666_652_1e-1 * r + 4.999_999_4e-1;
     let high = 8.368_717e-3 * r + 4.166_839e-2;
     let q = (1.381_459_9e-3 * square + high) * square + low;
     let e_r = (q * square + r) + 1.0;
-    // The low bits of `rounded` are `n`, and go to the exponent; for NaN they are anything, and `e_r` carries it.
+    // The low bits of `rounded` are `n`, and go to the exponent; for NaN they are anything, and
+    // `e_r` carries it.
     let power_of_two = f32::from_bits((rounded.to_bits() << 23).wrapping_add(1f32.to_bits()));
     e_r * power_of_two
 }

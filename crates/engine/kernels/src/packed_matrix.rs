@@ -1,6 +1,8 @@
-//! A constant weight matrix in fewer bits than f32, for decoding: what the formats of 16, 8 and 4 bits share.
+//! A constant weight matrix in fewer bits than f32, for decoding: what the formats of 16, 8 and 4
+//! bits share.
 //!
-//! A product reads the packed weights: as integers in 8 and 4 bits, and as f32 in 16, where one with many rows widens them as it packs its panels.
+//! A product reads the packed weights: as integers in 8 and 4 bits, and as f32 in 16, where one
+//! with many rows widens them as it packs its panels.
 //! There is no gradient.
 
 use std::fmt;
@@ -84,7 +86,8 @@ mod tests {
     use super::*;
     use crate::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix, gemm};
 
-    /// `step`: by how much a weight within ±1 may be rounded; `rounds_x`: whether activations are rounded to 1/127 of their largest, too.
+    /// `step`: by how much a weight within ±1 may be rounded; `rounds_x`: whether activations are
+    /// rounded to 1/127 of their largest, too.
     fn check_product<F: Format>(step: f32, rounds_x: bool) {
         for (rows, n, m) in [
             (1, 1, 1),
@@ -133,7 +136,8 @@ mod tests {
         check(None::<Bf16Matrix>, 1.0 / 256.0, false);
         check(None::<F16Matrix>, 1.0 / 2048.0, false);
         check(None::<Int8Matrix>, 0.51 / 127.0, true);
-        // A step is at most a seventh of the largest; at the end of the range all of one may be lost.
+        // A step is at most a seventh of the largest; at the end of the range all of one may be
+        // lost.
         check(None::<Int4Matrix>, 1.0 / 7.0, true);
     }
 

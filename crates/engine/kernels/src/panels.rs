@@ -1,6 +1,8 @@
 //! Weights of 8 or 4 bits in panels of 16 rows, and their products with activations of 8 bits.
 //!
-//! The rows of a panel are interleaved, four columns of each row after the other, as AVX-512 VNNI's `vpdpbusd` multiplies 16 times four bytes and adds each four products to a lane: a lane is a row, and nothing is left to be summed across lanes.
+//! The rows of a panel are interleaved, four columns of each row after the other, as AVX-512 VNNI's
+//! `vpdpbusd` multiplies 16 times four bytes and adds each four products to a lane: a lane is a
+//! row, and nothing is left to be summed across lanes.
 //! What a block of a panel holds, and how it is multiplied, is in `int8.rs` and `int4.rs`.
 
 use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis};
@@ -48,7 +50,8 @@ pub(crate) fn panels<B, const T: usize>(w: [&[B]; T], b: usize) -> [&B; T] {
     blocks
 }
 
-/// Four activations as a vector instruction takes them; spelled out, as an array's `map` remained a call in the loops of some programs.
+/// Four activations as a vector instruction takes them; spelled out, as an array's `map` remained a
+/// call in the loops of some programs.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn word([a, b, c, d]: Quad<i8>) -> i32 {
@@ -59,10 +62,12 @@ pub(crate) fn word([a, b, c, d]: Quad<i8>) -> i32 {
 pub(crate) trait WeightBlock: Copy + Send + Sync {
     const ZEROS: Self;
 
-    /// Rounds the weights of a panel's row into its blocks; returns what the row's products are to be multiplied with.
+    /// Rounds the weights of a panel's row into its blocks; returns what the row's products are to
+    /// be multiplied with.
     fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32;
 
-    /// The dot products of a row of activations with the rows of a panel: what the other versions are tested against.
+    /// The dot products of a row of activations with the rows of a panel: what the other versions
+    /// are tested against.
     fn dots_plain(x: &Activations, w: &[Self]) -> [f32; ROWS];
 
     /// # Safety
@@ -147,7 +152,8 @@ impl<B: WeightBlock> Format for Panels<B> {
 
 #[expect(private_bounds, reason = "the formats are those of this crate")]
 impl<B: WeightBlock> Panels<B> {
-    /// `out = x W^T` (rows, outputs) for `x` (rows, inputs); a single row of `x` meets T panels at once.
+    /// `out = x W^T` (rows, outputs) for `x` (rows, inputs); a single row of `x` meets T panels at
+    /// once.
     ///
     /// A row of `out` has the same bits alone and among others.
     fn matmul<const T: usize>(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
@@ -184,7 +190,8 @@ impl<B: WeightBlock> Panels<B> {
         });
     }
 
-    /// The products of a row of activations with the panels from `first` on, T at a time, each from another part of them.
+    /// The products of a row of activations with the panels from `first` on, T at a time, each from
+    /// another part of them.
     fn row_by_panels<const T: usize>(&self, x: &Activations, first: usize, out: &mut [f32]) {
         let count = out.len().div_ceil(ROWS);
         let part = count / T;
@@ -201,7 +208,8 @@ impl<B: WeightBlock> Panels<B> {
         }
     }
 
-    /// The products of rows of activations with the panels from `first` on; each panel meets all rows before the next one does.
+    /// The products of rows of activations with the panels from `first` on; each panel meets all
+    /// rows before the next one does.
     fn rows_by_panels(&self, x: &[Activations], first: usize, out: &mut [&mut [f32]]) {
         for (i, column) in (0..out[0].len()).step_by(ROWS).enumerate() {
             let panel = [first + i];
@@ -251,7 +259,8 @@ pub(crate) mod tests {
     use crate::int4;
     use crate::int8;
 
-    /// That all versions give the bits of the plain one, for some numbers of blocks, `block(panel, b)` being the one at `b`.
+    /// That all versions give the bits of the plain one, for some numbers of blocks, `block(panel,
+    /// b)` being the one at `b`.
     pub(crate) fn check_forms<B: WeightBlock>(block: impl Fn(usize, usize) -> B) {
         for blocks in [1, 2, 12, 48] {
             let x: [_; 4] = std::array::from_fn(|r| {

@@ -1,7 +1,10 @@
 //! Asking for memory before it is read, where that helps.
 //!
-//! Intel's processors stop fetching ahead at the end of a page of 4 KiB; asked by the program, they read a tenth to a half faster.
-//! AMD's Zen 3 reads a quarter faster if a thread reads several rows of weights side by side, each in pages of its own, and a tenth faster again if it asks for each a few lines ahead; Zen 4 a tenth with both.
+//! Intel's processors stop fetching ahead at the end of a page of 4 KiB; asked by the program, they
+//! read a tenth to a half faster.
+//! AMD's Zen 3 reads a quarter faster if a thread reads several rows of weights side by side, each
+//! in pages of its own, and a tenth faster again if it asks for each a few lines ahead; Zen 4 a
+//! tenth with both.
 //! Single lines that are known to be read are asked for on all.
 
 #[cfg(target_arch = "x86_64")]
@@ -19,7 +22,8 @@ const NEAR: usize = 512;
 /// Numbers of a cache line.
 pub(crate) const LINE: usize = 16;
 
-/// How many bytes ahead of its reading a loop asks for memory that it reads in order, and does much with.
+/// How many bytes ahead of its reading a loop asks for memory that it reads in order, and does much
+/// with.
 #[cfg(target_arch = "x86_64")]
 const FAR: usize = 8192;
 
@@ -38,7 +42,8 @@ pub(crate) fn distance() -> usize {
     })
 }
 
-/// As [`distance`], for panels of 8 and 4 bits that a loop with VNNI reads one at a time: 2 KiB where it is 0 (measured on Zen 4).
+/// As [`distance`], for panels of 8 and 4 bits that a loop with VNNI reads one at a time: 2 KiB
+/// where it is 0 (measured on Zen 4).
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn distance_of_panels() -> usize {
     distance().max(2048)
@@ -50,13 +55,16 @@ pub(crate) fn side_by_side() -> bool {
     distance() == 0 && is_x86_feature_detected!("avx2")
 }
 
-/// As [`side_by_side`], for panels of 8 and 4 bits: with VNNI, one at a time is as fast in 8 bits and faster in 4 (measured on Zen 4).
+/// As [`side_by_side`], for panels of 8 and 4 bits: with VNNI, one at a time is as fast in 8 bits
+/// and faster in 4 (measured on Zen 4).
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn panels_side_by_side() -> bool {
     side_by_side() && !is_x86_feature_detected!("avx512vnni")
 }
 
-/// For memory that is read in order: asks for the line `ahead` bytes after `at` into the second cache, and for the one at a quarter of that into the first, which has room for few requests at a time.
+/// For memory that is read in order: asks for the line `ahead` bytes after `at` into the second
+/// cache, and for the one at a quarter of that into the first, which has room for few requests at a
+/// time.
 #[inline(always)]
 pub(crate) fn stream<T>(at: *const T, ahead: usize) {
     far_line(at, ahead);
@@ -73,7 +81,8 @@ pub(crate) fn panel<const T: usize, B>(at: *const B) {
     }
 }
 
-/// Asks for the line of memory `ahead` bytes after `at`, which may be anywhere, into the first cache.
+/// Asks for the line of memory `ahead` bytes after `at`, which may be anywhere, into the first
+/// cache.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn line<T>(at: *const T, ahead: usize) {

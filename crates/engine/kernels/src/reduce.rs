@@ -79,7 +79,8 @@ fn add_products(lanes: &mut [f32; LANES], a: &[f32; LANES], b: &[f32; LANES]) {
     }
 }
 
-/// The last numbers with zeros behind them: lanes of which only some are added to would be kept in memory.
+/// The last numbers with zeros behind them: lanes of which only some are added to would be kept in
+/// memory.
 #[inline(always)]
 fn padded(rest: &[f32]) -> [f32; LANES] {
     let mut chunk = [0.0; LANES];

@@ -6,7 +6,8 @@ use std::arch::x86_64::*;
 #[cfg(target_arch = "x86_64")]
 use crate::weight::Weight;
 
-/// A register of f32; its functions ask that the CPU has its instructions, and that what they read or write can be.
+/// A register of f32; its functions ask that the CPU has its instructions, and that what they read
+/// or write can be.
 pub(crate) trait Register: Copy {
     const LANES: usize;
     unsafe fn splat(x: f32) -> Self;

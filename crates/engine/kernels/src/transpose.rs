@@ -7,7 +7,8 @@ use ndarray::{ArrayRef2, Ix2, RawArrayViewMut};
 
 const SIDE: usize = 8;
 
-/// Writes the transpose of `x` (rows, columns) to `out` (columns, rows); the rows of both are contiguous.
+/// Writes the transpose of `x` (rows, columns) to `out` (columns, rows); the rows of both are
+/// contiguous.
 ///
 /// # Safety
 /// `out` can be written, and is no part of `x`.
@@ -58,7 +59,8 @@ impl Square {
     }
 }
 
-/// Column after column of squares, so that the lines of `out` are written as a whole; what is left at the edges number by number.
+/// Column after column of squares, so that the lines of `out` are written as a whole; what is left
+/// at the edges number by number.
 ///
 /// # Safety
 /// As [`transpose`].

@@ -1,4 +1,5 @@
-//! Numbers as weights are stored, f32, bf16 or f16, and their values in f32, one by one or by registers.
+//! Numbers as weights are stored, f32, bf16 or f16, and their values in f32, one by one or by
+//! registers.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -8,7 +9,8 @@ use ndarray::ArrayView2;
 
 /// A number that is stored in some format and computed with as f32.
 pub(crate) trait Weight: Copy + Send + Sync {
-    /// Whether AVX2 needs several instructions, and registers between them, to widen it: then several rows of activations share one widening.
+    /// Whether AVX2 needs several instructions, and registers between them, to widen it: then
+    /// several rows of activations share one widening.
     #[cfg(target_arch = "x86_64")]
     const WIDENS_SLOWLY: bool = false;
 

@@ -5,16 +5,12 @@ Generation computes the whole sequence again for each token, as the book's `gene
 """
 
 import math
-from array import array
-from itertools import islice
-from pathlib import Path
 
 from protocol import CONTEXT, DROP, EMB, HEADS, LAYERS, VOCAB, serve, sizes, threads, training_step
 
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader
 
 
 class Attention(nn.Module):
@@ -58,10 +54,10 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, context):
+    def __init__(self):
         super().__init__()
         self.tokens = nn.Embedding(VOCAB, EMB)
-        self.positions = nn.Embedding(context, EMB)
+        self.positions = nn.Embedding(CONTEXT, EMB)
         self.drop = nn.Dropout(DROP)
         self.blocks = nn.Sequential(*[Block() for _ in range(LAYERS)])
         self.norm = nn.LayerNorm(EMB)
@@ -79,9 +75,9 @@ def loss_of(model, inputs, targets):
     return F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
 
 
-def build(context=CONTEXT):
+def build():
     torch.manual_seed(123)
-    return Model(context)
+    return Model()
 
 
 def greedy(model, ids, new_tokens):
@@ -90,57 +86,10 @@ def greedy(model, ids, new_tokens):
         ids = torch.cat([ids, following], dim=1)
 
 
-def train_epochs(epochs, folder):
-    """The run of the book's section 5.2 on the u16 tokens of train.bin and val.bin.
-
-    Building the model, both losses before, batches of 2 x 256, an evaluation of 5 batches each every 5 steps, and a greedy sample of 50 tokens after each epoch.
-    """
-    model = build(256)
-    train, val = (windows(folder / name) for name in ("train.bin", "val.bin"))
-    loader = DataLoader(train, batch_size=2, shuffle=True, drop_last=True)
-    val_loader = DataLoader(val, batch_size=2, shuffle=False, drop_last=False)
-    prompt = train[0][0][None, :4]
-    mean_loss(model, loader, None)
-    mean_loss(model, val_loader, None)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-4, weight_decay=0.1)
-    step = 0
-    for _ in range(epochs):
-        model.train()
-        for inputs, targets in loader:
-            optimizer.zero_grad()
-            loss_of(model, inputs, targets).backward()
-            optimizer.step()
-            if step % 5 == 0:
-                mean_loss(model, loader, 5)
-                mean_loss(model, val_loader, 5)
-            step += 1
-        model.eval()
-        with torch.no_grad():
-            greedy(model, prompt, 50)
-
-
-def windows(path, length=256):
-    ids = torch.tensor(array("H", path.read_bytes()), dtype=torch.long)
-    starts = range(0, len(ids) - length, length)
-    return [(ids[i : i + length], ids[i + 1 : i + length + 1]) for i in starts]
-
-
-def mean_loss(model, loader, batches):
-    """In evaluation, over the first so many batches; training goes on afterwards."""
-    model.eval()
-    with torch.no_grad():
-        losses = [loss_of(model, *batch).item() for batch in islice(loader, batches)]
-    model.train()
-    return sum(losses) / len(losses)
-
-
 def prepare(work):
     kind = work.split()[0]
     if kind == "build":
         return build
-    if kind == "epochs":
-        _, epochs, folder = work.split(maxsplit=2)
-        return lambda: train_epochs(int(epochs), Path(folder))
     if kind == "product":
         m, k, n = (int(n) for n in work.split()[1].split("x"))
         a, b = torch.ones(m, k), torch.ones(k, n)

@@ -2,7 +2,7 @@
 
 A peer prints `ready NAME VERSION`, then answers each line it reads:
 
-    run WORK    -> `seconds S` | `absent REASON`   one timed run, after a warm-up the first time (but for `build` and `epochs`)
+    run WORK    -> `seconds S` | `absent REASON`   one timed run, after a warm-up the first time (but for `build`)
     drop        -> `ok`                            lets go of what the last work held
     peak        -> `bytes N`                       the most memory the process has held so far
     (end of input) -> the process ends
@@ -50,7 +50,7 @@ def serve(name, version, prepare):
                 current, step = work, None
                 gc.collect()
                 step = prepare(work)
-                if step is not None and not work.startswith(("build", "epochs")):
+                if step is not None and not work.startswith("build"):
                     step()
             if step is None:
                 answer(f"absent {name} does not do {work}")

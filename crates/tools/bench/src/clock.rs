@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// For so long what tells a floor is repeated: a burst of some milliseconds is a tenth faster than what a machine keeps up, for any program.
+/// For so long what tells a floor is repeated: a burst of some milliseconds is a tenth faster than
+/// what a machine keeps up, for any program.
 const SUSTAINED: Duration = Duration::from_millis(250);
 
 /// How long `work` takes, in seconds.

@@ -1,4 +1,5 @@
-//! What the machine can do at best: f32 products and reading memory, measured in each turn, because clocks and memory change from minute to minute.
+//! What the machine can do at best: f32 products and reading memory, measured in each turn, because
+//! clocks and memory change from minute to minute.
 
 use std::hint::black_box;
 
@@ -19,8 +20,10 @@ pub(crate) enum Floor {
 }
 
 impl Floor {
-    /// The seconds that it takes in each turn, before and after which the machine was measured: at the speed of the way that was the best one over all turns.
-    /// The best way of each moment would be the best moment as well, a tenth above what the machine keeps up.
+    /// The seconds that it takes in each turn, before and after which the machine was measured: at
+    /// the speed of the way that was the best one over all turns.
+    /// The best way of each moment would be the best moment as well, a tenth above what the machine
+    /// keeps up.
     pub(crate) fn seconds(self, turns: &[[Speeds; 2]]) -> Vec<f64> {
         let (amount, of_ways): (f64, fn(&Speeds) -> &[f64]) = match self {
             Self::Products(operations) => (operations, |speeds| &speeds.products),

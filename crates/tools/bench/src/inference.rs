@@ -1,4 +1,5 @@
-//! What is done with GPT-2 124M without training it: building it, reading it from disk, forward passes, decoding.
+//! What is done with GPT-2 124M without training it: building it, reading it from disk, forward
+//! passes, decoding.
 
 use std::hint::black_box;
 
@@ -149,7 +150,8 @@ pub(crate) fn ids(batch: usize, num_tokens: usize) -> Array2<u32> {
     })
 }
 
-/// Operations of the matrix products of a forward pass: 2 m k n each, attention's masked half not counted.
+/// Operations of the matrix products of a forward pass: 2 m k n each, attention's masked half not
+/// counted.
 pub(crate) fn operations(
     model: &GptModel,
     batch: usize,

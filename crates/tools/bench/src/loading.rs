@@ -1,4 +1,5 @@
-//! From a folder on disk to the first token: what `gpt generate` does before it writes, beside transformers and llama.cpp.
+//! From a folder on disk to the first token: what `gpt generate` does before it writes, beside
+//! transformers and llama.cpp.
 
 use std::hint::black_box;
 
@@ -13,7 +14,8 @@ use crate::turns::{Bench, Ours};
 /// What is read before the first token.
 const PROMPT: [u32; 4] = [15496, 11, 314, 716];
 
-/// The row, of GPT-2 124M with a tied head in f32, which the system has in its memory after the first time.
+/// The row, of GPT-2 124M with a tied head in f32, which the system has in its memory after the
+/// first time.
 pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     let work = "load 124M and one token, tied";
     if !bench.wants(work) {

@@ -31,7 +31,8 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Its name; on x86 family and model too, as a virtual machine may tell no more than the make, and which instruction sets that the kernels choose by it has.
+/// Its name; on x86 family and model too, as a virtual machine may tell no more than the make, and
+/// which instruction sets that the kernels choose by it has.
 fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let lines = info.lines().filter_map(|line| line.split_once(':'));

@@ -1,6 +1,8 @@
-//! `cargo xtask bench`: our speed, the fastest installed peer's, the ratio, and the part of what the machine can do, in one run.
+//! `cargo xtask bench`: our speed, the fastest installed peer's, the ratio, and the part of what
+//! the machine can do, in one run.
 //!
-//! Ours and the peers take turns, and medians are compared, so that what else the machine does meets all alike.
+//! Ours and the peers take turns, and medians are compared, so that what else the machine does
+//! meets all alike.
 //! It knows no figures of other machines; a peer that is not installed is named as absent.
 
 use std::path::PathBuf;
@@ -9,7 +11,6 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 
 mod clock;
-mod epochs;
 mod floors;
 mod inference;
 mod loading;
@@ -49,12 +50,6 @@ struct Options {
     /// Turns of each work; medians are printed
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// The book's text: its training run is measured too, once (some ten minutes)
-    #[arg(long, value_name = "FILE")]
-    book_text: Option<PathBuf>,
-    /// Epochs of that run
-    #[arg(long, default_value_t = 10, requires = "book_text")]
-    epochs: u64,
     /// Do one work a few times and print the bytes held at most; for the bench's own use
     #[arg(long, hide = true)]
     memory_of: Option<String>,
@@ -89,9 +84,6 @@ fn main() -> anyhow::Result<()> {
     loading::measure(&mut bench)?;
     training::measure(&mut bench)?;
     memory::measure(&mut bench, threads)?;
-    if let Some(text) = &options.book_text {
-        epochs::measure(&mut bench, text, options.epochs)?;
-    }
     let report = Report {
         machine,
         peers: bench.peers.versions(),

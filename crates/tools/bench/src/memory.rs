@@ -1,4 +1,5 @@
-//! The most memory that a training step and a forward pass hold: each in a process of its own, ours and the peers'.
+//! The most memory that a training step and a forward pass hold: each in a process of its own, ours
+//! and the peers'.
 
 use std::process::Command;
 

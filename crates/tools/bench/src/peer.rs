@@ -1,4 +1,5 @@
-//! The peers: Python programs, each in a process of its own, asked line by line (see `peers/protocol.py`).
+//! The peers: Python programs, each in a process of its own, asked line by line (see
+//! `peers/protocol.py`).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

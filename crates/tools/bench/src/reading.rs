@@ -1,4 +1,5 @@
-//! How fast memory can be read: the sum of its numbers' bits in wide loads, in several ways, none of which is the best on every processor.
+//! How fast memory can be read: the sum of its numbers' bits in wide loads, in several ways, none
+//! of which is the best on every processor.
 
 #![allow(unsafe_code)] // a request for memory ahead, and what `multiversion` makes of the loop
 
@@ -16,7 +17,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Each way's bytes a second: each thread reads a part of its own in order, asking for lines ahead of their reading or not, or four parts side by side.
+    /// Each way's bytes a second: each thread reads a part of its own in order, asking for lines
+    /// ahead of their reading or not, or four parts side by side.
     pub(crate) fn read(&mut self) -> Vec<f64> {
         /// No power of two: parts side by side would meet in the same sets of the caches.
         const NUMBERS: usize = 132_000_000;
@@ -65,13 +67,15 @@ fn vec_of_ones(mut zeros: Vec<f32>) -> Vec<f32> {
     zeros
 }
 
-/// The sum of the bits of `numbers`, in S parts side by side; each line is asked for so many bytes `ahead` of its reading, and again at a quarter of them.
+/// The sum of the bits of `numbers`, in S parts side by side; each line is asked for so many bytes
+/// `ahead` of its reading, and again at a quarter of them.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn sum_of_bits<const S: usize>(numbers: &[f32], ahead: usize) -> u32 {
     let mut lanes = [0u32; 64];
     let (chunks, rest) = numbers.as_chunks::<64>();
     let mut add = |chunk: &[f32; 64]| {
-        // Without a branch for 0: with one, compilers gather the numbers for AVX-512, at a sixth of the speed.
+        // Without a branch for 0: with one, compilers gather the numbers for AVX-512, at a sixth of
+        // the speed.
         chunk.chunks(16).for_each(|line| ask(line.as_ptr(), ahead));
         for (lane, number) in lanes.iter_mut().zip(chunk) {
             *lane = lane.wrapping_add(number.to_bits());

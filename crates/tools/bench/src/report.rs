@@ -104,7 +104,8 @@ fn line([work, precision, ours, unit, fastest, ratio, floor]: [&str; 7]) {
     ));
 }
 
-/// Prints a line; a reader that has closed the output (`| head`) doesn't end a bench, which may write a file and check targets.
+/// Prints a line; a reader that has closed the output (`| head`) doesn't end a bench, which may
+/// write a file and check targets.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }

@@ -1,4 +1,5 @@
-//! What the project promises of its speed, and whether a run kept it: each row is ahead of its fastest peer, and some are at a part of the floor.
+//! What the project promises of its speed, and whether a run kept it: each row is ahead of its
+//! fastest peer, and some are at a part of the floor.
 
 use crate::report::{Row, say};
 

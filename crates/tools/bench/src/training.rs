@@ -1,4 +1,5 @@
-//! Training steps: GPT-2 124M beside the book's model in PyTorch and GPT2LMHeadModel, and models that a reader trains on a laptop beside nanoGPT's own.
+//! Training steps: GPT-2 124M beside the book's model in PyTorch and GPT2LMHeadModel, and models
+//! that a reader trains on a laptop beside nanoGPT's own.
 
 use std::hint::black_box;
 
@@ -16,9 +17,11 @@ use crate::turns::{Bench, Ours};
 /// Batches of GPT-2, and tokens of each of its sequences.
 const BATCHES: [(usize, usize); 3] = [(4, 64), (4, 256), (2, 256)];
 
-/// Small models: names, sizes (vocabulary, context, features, heads, layers), sequences a step, and dropout.
+/// Small models: names, sizes (vocabulary, context, features, heads, layers), sequences a step, and
+/// dropout.
 ///
-/// nanoGPT's recipe for a CPU as its README has it, and with dropout; its configuration for characters with a quarter of the batch; and the model of plain `gpt train`.
+/// nanoGPT's recipe for a CPU as its README has it, and with dropout; its configuration for
+/// characters with a quarter of the batch; and the model of plain `gpt train`.
 const MODELS: [(&str, [usize; 5], usize, f64); 4] = [
     ("nanoGPT for a CPU", [65, 64, 128, 4, 4], 12, 0.0),
     (

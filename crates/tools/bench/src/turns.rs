@@ -10,7 +10,8 @@ use crate::peer::{Kind, Peers};
 use crate::reading::Memory;
 use crate::report::Row;
 
-/// The threads of OpenMP go on spinning this long after their work; ours shall not share the cores with them.
+/// The threads of OpenMP go on spinning this long after their work; ours shall not share the cores
+/// with them.
 const SPINNING: Duration = Duration::from_millis(250);
 
 /// The state of a run.
@@ -55,7 +56,8 @@ impl Bench {
         speeds
     }
 
-    /// Measures `command` done by each of `ours` and by their peers, in turns; `amount` of `unit` an execution.
+    /// Measures `command` done by each of `ours` and by their peers, in turns; `amount` of `unit`
+    /// an execution.
     pub(crate) fn turns(
         &mut self,
         command: &str,
@@ -78,7 +80,8 @@ impl Bench {
         let mut speeds = Vec::new();
         for _ in 0..self.repeat {
             let before = self.speeds(&floors);
-            // Each is executed once untimed: what it holds grew cold while the others had their turns.
+            // Each is executed once untimed: what it holds grew cold while the others had their
+            // turns.
             for (ours, times) in ours.iter_mut().zip(&mut times) {
                 (ours.step)();
                 times.push(time(&mut ours.step));

@@ -1,6 +1,9 @@
-//! The dot products of [`super::block`] with AVX2 and AVX-512, in intrinsics: of a plain loop the compiler keeps its 32 sums in memory, where these stay in registers from one end of a row to the other.
+//! The dot products of [`super::block`] with AVX2 and AVX-512, in intrinsics: of a plain loop the
+//! compiler keeps its 32 sums in memory, where these stay in registers from one end of a row to the
+//! other.
 //!
-//! One text for both instruction sets, which differ in the length and the number of their registers.
+//! One text for both instruction sets, which differ in the length and the number of their
+//! registers.
 
 use std::arch::x86_64::{__m256, __m512};
 use std::ops::Range;
@@ -10,15 +13,18 @@ use crate::prefetch::{self, STREAMS};
 use crate::register::{Summed, Widening};
 use crate::weight::Weight;
 
-/// Columns of rows, some of whose lanes are taken after the others: the first cache has the lines that they share.
+/// Columns of rows, some of whose lanes are taken after the others: the first cache has the lines
+/// that they share.
 const PIECE: usize = 8 * LANES;
 
 /// The loop for one instruction set.
 pub(super) trait Kernel<W> {
-    /// How many bytes ahead of its reading each of several rows is asked for; the processor fetches further ahead by itself
+    /// How many bytes ahead of its reading each of several rows is asked for; the processor fetches
+    /// further ahead by itself
     const NEAR: usize;
 
-    /// The dot products of R rows of `x` with S rows of weights, which are asked for `ahead` of their reading.
+    /// The dot products of R rows of `x` with S rows of weights, which are asked for `ahead` of
+    /// their reading.
     ///
     /// # Safety
     /// All rows must have one length, and the CPU the instructions.
@@ -97,7 +103,8 @@ pub(super) unsafe fn block<K: Kernel<W>, W: Weight, const R: usize>(
     }
 }
 
-/// For S rows of weights at a time, each from another part of `w`, but for the last rows if they are no multiple of S; how many were done.
+/// For S rows of weights at a time, each from another part of `w`, but for the last rows if they
+/// are no multiple of S; how many were done.
 ///
 /// # Safety
 /// As [`block`].
@@ -126,7 +133,8 @@ pub(super) unsafe fn rows<K: Kernel<W>, W: Weight, const R: usize, const S: usiz
     S * part
 }
 
-/// T rows of `x` after the other, as many as there are registers for; the first cache keeps the weights that all meet.
+/// T rows of `x` after the other, as many as there are registers for; the first cache keeps the
+/// weights that all meet.
 ///
 /// # Safety
 /// As [`Kernel::dots`].
@@ -170,10 +178,12 @@ unsafe fn at_once<V: Widening<W>, const K: usize, W: Weight, const R: usize, con
     ahead: usize,
 ) -> [[f32; S]; R] {
     let whole = x[0].len() - x[0].len() % LANES;
-    // SAFETY: `whole` is at most the length of each row of `x` and of weights; and the caller's promise.
+    // SAFETY: `whole` is at most the length of each row of `x` and of weights; and the caller's
+    // promise.
     unsafe {
         let mut sums = [[[V::splat(0.0); S]; R]; K];
-        // AVX2's 16 registers are too few for all sums of four rows and what it takes to widen bf16.
+        // AVX2's 16 registers are too few for all sums of four rows and what it takes to widen
+        // bf16.
         if V::LANES == 8 && S == STREAMS && W::WIDENS_SLOWLY {
             in_pieces(x, w, whole, ahead, &mut sums);
         } else {
@@ -193,7 +203,8 @@ unsafe fn at_once<V: Widening<W>, const K: usize, W: Weight, const R: usize, con
     }
 }
 
-/// As [`add_products`] of `whole` columns, in pieces, and of each piece one of the K registers of lanes after the other.
+/// As [`add_products`] of `whole` columns, in pieces, and of each piece one of the K registers of
+/// lanes after the other.
 ///
 /// # Safety
 /// As [`Kernel::dots`].
@@ -215,7 +226,8 @@ unsafe fn in_pieces<V: Widening<W>, const K: usize, W: Weight, const R: usize, c
     }
 }
 
-/// Adds the products of some columns to the `part`th K of the registers that make [`LANES`], and asks for some of the rows of weights.
+/// Adds the products of some columns to the `part`th K of the registers that make [`LANES`], and
+/// asks for some of the rows of weights.
 ///
 /// # Safety
 /// As [`Kernel::dots`]; the columns must be whole chunks of [`LANES`].
@@ -249,7 +261,8 @@ unsafe fn add_products<
         for (k, own) in own.iter_mut().enumerate() {
             let at = at + (part * K + k) * V::LANES;
             for r in 0..R {
-                // SAFETY: a chunk ends within each row of `x` and of weights; and the caller's promise.
+                // SAFETY: a chunk ends within each row of `x` and of weights; and the caller's
+                // promise.
                 unsafe {
                     let x = V::load(x[r].as_ptr().add(at));
                     for s in 0..S {
