@@ -22,9 +22,7 @@ const LIBRARIES: [&str; 12] = [
 
 #[test]
 fn each_library_works_as_the_only_dependency_of_a_package_outside_the_workspace() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("tests/ is in the workspace");
+    let root = workspace();
     let outside = tempfile::tempdir().expect("a temporary folder");
     for folder in LIBRARIES {
         let folder = root.join("crates").join(folder);
@@ -38,13 +36,40 @@ fn each_library_works_as_the_only_dependency_of_a_package_outside_the_workspace(
             "{library}: its README has no Rust example"
         );
         for example in examples {
-            write_package(&package, &folder, library, &example);
-            // The workspace's versions, which are downloaded already.
-            fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock"))
-                .expect("the workspace's lock file");
+            let dependencies = format!("{library} = {{ path = {folder:?} }}");
+            write_package(&package, &dependencies, library, &example);
             run(&package, library, &example);
         }
     }
+}
+
+/// What a program does with configurations and the feature `serde`.
+const CONFIGURATIONS: &str = r#"
+use generate::{Sampling, gpt::GptConfig};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let config = GptConfig { tied: true, ..GptConfig::GPT2_124M };
+    let text = serde_json::to_string(&config)?;
+    assert_eq!(serde_json::from_str::<GptConfig>(&text)?, config);
+    let sampling = serde_json::json!({ "top_k": 40 });
+    let expected = Sampling { top_k: Some(40), ..Sampling::GREEDY };
+    assert_eq!(serde_json::from_value::<Sampling>(sampling)?, expected);
+    let misspelt = serde_json::json!({ "topk": 40 });
+    assert!(serde_json::from_value::<Sampling>(misspelt).is_err());
+    Ok(())
+}
+"#;
+
+#[test]
+fn configurations_are_written_and_read_with_the_feature_serde() {
+    let outside = tempfile::tempdir().expect("a temporary folder");
+    let package = outside.path().join("generate");
+    let generate = workspace().join("crates/generate");
+    let dependencies = format!(
+        "generate = {{ path = {generate:?}, features = [\"serde\"] }}\nserde_json = \"1.0\""
+    );
+    write_package(&package, &dependencies, "generate", CONFIGURATIONS);
+    run(&package, "generate", CONFIGURATIONS);
 }
 
 #[test]
@@ -63,14 +88,23 @@ fn the_model_alone_compiles_no_serde() {
     assert!(!tree.contains("serde"), "{tree}");
 }
 
-fn write_package(package: &Path, library_path: &Path, library: &str, example: &str) {
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ is in the workspace")
+}
+
+fn write_package(package: &Path, dependencies: &str, library: &str, example: &str) {
     let manifest = format!(
         "[package]\nname = \"uses-{library}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
-         [dependencies]\n{library} = {{ path = {library_path:?} }}\n\n[workspace]\n",
+         [dependencies]\n{dependencies}\n\n[workspace]\n",
     );
     fs::create_dir_all(package.join("src")).expect("a folder of our own");
     fs::write(package.join("Cargo.toml"), manifest).expect("a folder of our own");
     fs::write(package.join("src/main.rs"), as_program(example)).expect("a folder of our own");
+    // The workspace's versions, which are downloaded already.
+    fs::copy(workspace().join("Cargo.lock"), package.join("Cargo.lock"))
+        .expect("the workspace's lock file");
 }
 
 fn run(package: &Path, library: &str, example: &str) {
@@ -90,10 +124,7 @@ fn run(package: &Path, library: &str, example: &str) {
 }
 
 fn default_target() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("in the workspace")
-        .join("target")
+    workspace().join("target")
 }
 
 /// The text of each ```rust block.

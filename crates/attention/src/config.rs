@@ -5,6 +5,8 @@ use crate::AttentionError;
 /// The book's constructor arguments of `CausalAttention`, `MultiHeadAttentionWrapper` and
 /// `MultiHeadAttention`.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct AttentionConfig {
     /// Features of an input token.
     pub d_in: usize,

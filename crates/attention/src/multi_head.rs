@@ -81,8 +81,7 @@ impl MultiHeadAttention {
         let context = Pooled::from(context);
         let mut shape = x.raw_dim();
         shape[x.ndim() - 1] = self.config.d_out;
-        let out = self.out_proj.forward(&context);
-        let out = out.into_shape_with_order(shape);
+        let out = self.out_proj.forward(&context).into_shape_with_order(shape);
         Ok(out.expect("as many sequences and tokens as the input"))
     }
 

@@ -34,6 +34,8 @@ use crate::filters::{
 /// # Ok::<(), generate::GenerateError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Sampling {
     /// The logits are divided by it; below 1 sharper, above 1 flatter, 0 greedy.
     ///

@@ -9,6 +9,7 @@ use tensor_ops::{gelu, gelu_backward, gelu_exact, gelu_exact_backward, relu, rel
 /// Element by element, any shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Activation {
     /// GELU in the tanh form (book listing 4.3): `gelu_new` in Hugging Face's configurations.
     #[default]

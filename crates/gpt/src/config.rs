@@ -7,6 +7,8 @@ use crate::{Activation, GptError};
 
 /// Dropout rates by site (exercise 4.3); the book's `drop_rate` sets all three.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DropRates {
     /// On the sum of token and position embeddings.
     pub emb: f64,
@@ -41,6 +43,8 @@ impl Default for DropRates {
 
 /// What a [`GptModel`](crate::GptModel) is built from (book section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct GptConfig {
     /// Token ids are below this.
     pub vocab_size: usize,
