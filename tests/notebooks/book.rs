@@ -4,10 +4,11 @@ use std::fmt::Display;
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use pictures::Picture;
 
+use crate::input::Input;
 use crate::printed::{Verdict, compare};
 use crate::torch_form;
 use crate::value::{Shown, Value};
@@ -20,6 +21,8 @@ pub struct Notebook {
     /// Each with the line of its call.
     pub(crate) events: Vec<(u32, Event)>,
     pub(crate) ended: Option<String>,
+    /// Whether an input is not what the document has: what follows is compared with nothing.
+    changed: bool,
 }
 
 /// What a call says.
@@ -32,6 +35,7 @@ pub(crate) enum Event {
     LeftOut(LeftOut),
     /// Its name, and its record if it has run.
     Cell(String, Option<Record>),
+    Input(Given),
 }
 
 /// What a record counts as.
@@ -41,6 +45,8 @@ pub enum Kind {
     Printed,
     /// Figures that a document prints and that no crate of ours computes.
     Shown,
+    /// Computed from an input that the document has not: compared with nothing.
+    Changed,
     /// What no document prints: a shape, the same result by two ways, a refusal, a bug beside the right code.
     Own,
 }
@@ -60,6 +66,21 @@ pub struct Record {
     pub why: Option<&'static str>,
     /// Since the cell before.
     pub time: Duration,
+}
+
+/// A value that a reader may change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Its name in its cell.
+    pub name: String,
+    /// What the document has.
+    pub default: String,
+    /// What was asked for instead.
+    pub value: Option<String>,
+    /// That, as Rust has it.
+    pub(crate) code: Option<String>,
+    /// The line of its call.
+    pub line: u32,
 }
 
 /// Figures that a document prints and that are not compared.
@@ -82,6 +103,7 @@ impl Notebook {
             since: now(),
             events: Vec::new(),
             ended: None,
+            changed: false,
         }
     }
 
@@ -105,6 +127,31 @@ impl Notebook {
     pub fn draws(&mut self, name: &str, picture: impl FnOnce() -> Picture) {
         let picture = self.settings.draws.then(|| Box::new(picture()));
         self.say(Event::Picture(name.to_owned(), picture));
+    }
+
+    /// A value that a reader may change; `default` is what the document has.
+    ///
+    /// # Errors
+    /// What the reader asked for is no such value.
+    #[track_caller]
+    pub fn input<T: Input>(&mut self, name: &str, default: T) -> Result<T> {
+        let line = Location::caller().line();
+        let default_text = default.written();
+        let asked = self.settings.inputs.iter().rev();
+        let asked = asked.filter(|(at, text)| *at == line && *text != default_text);
+        let value = asked.map(|(_, text)| text.clone()).next();
+        self.changed |= value.is_some();
+        self.say(Event::Input(Given {
+            name: name.to_owned(),
+            default: default_text,
+            code: value.as_deref().map(T::code),
+            value: value.clone(),
+            line,
+        }));
+        match value {
+            Some(text) => T::read(&text).with_context(|| format!("the input {name}")),
+            None => Ok(default),
+        }
     }
 
     /// The book's text, if it was given.
@@ -305,6 +352,10 @@ impl Notebook {
 
     #[track_caller]
     fn record(&mut self, cell: &str, mut record: Record) {
+        if self.changed {
+            record.kind = Kind::Changed;
+            record.verdict = Verdict::default();
+        }
         let since = std::mem::replace(&mut self.since, now());
         record.time = since.map_or(Duration::ZERO, |since| since.elapsed());
         self.say(Event::Cell(cell.to_owned(), Some(record)));

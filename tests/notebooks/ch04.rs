@@ -337,7 +337,8 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         "pub fn generate_text_simple(",
     );
     // The beginning of a sentence as a batch of one row, which the model shall go on with.
-    let encoded = text_to_token_ids("Hello, I am", &tokenizer);
+    let prompt = book.input("prompt", "Hello, I am".to_owned())?;
+    let encoded = text_to_token_ids(&prompt, &tokenizer);
     book.prints("In [30]", &encoded.row(0), "encoded: [15496, 11, 314, 716]");
     book.shape("In [30]", &encoded, &[1, 4]);
 

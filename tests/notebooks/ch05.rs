@@ -36,7 +36,8 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
     };
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     let tokenizer = Gpt2Tokenizer::new();
-    let idx = text_to_token_ids("Every effort moves you", &tokenizer);
+    let prompt = book.input("prompt", "Every effort moves you".to_owned())?;
+    let idx = text_to_token_ids(&prompt, &tokenizer);
     let token_ids = generate_text_simple(&model, idx, 10, config.context_length)?;
     let text = token_ids_to_text(&token_ids, &tokenizer)?;
     book.prints(
@@ -281,7 +282,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         "pub fn softmax_with_temperature(",
     );
     // A temperature below 1 sharpens the probabilities: almost always the likeliest word,
-    let colder = softmax_with_temperature(&next_token_logits, 0.1)?;
+    let temperature = book.input("temperature", 0.1)?;
+    let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
         "In [35]",
         &sampled_tokens(&colder),
@@ -298,7 +300,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     );
 
     // and one above 1 flattens them: more variety, and more nonsense.
-    let hotter = softmax_with_temperature(&next_token_logits, 5.0)?;
+    let temperature = book.input("temperature", 5.0)?;
+    let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
         "In [36]",
         &sampled_tokens(&hotter),
@@ -334,7 +337,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.section("5.3.2", "Top-k sampling");
     // Another way to keep nonsense out: only the k best words stay in the draw. These are the
     // three.
-    let new_logits = top_k_filter(&next_token_logits, 3);
+    let top_k = book.input("top_k", 3)?;
+    let new_logits = top_k_filter(&next_token_logits, top_k);
     let mut top_pos: Vec<usize> = (0..vocab.len())
         .filter(|&id| new_logits[id].is_finite())
         .collect();

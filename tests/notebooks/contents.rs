@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use pictures::Picture;
 
-use crate::book::{Event, LeftOut, Notebook, Record};
+use crate::book::{Event, Given, LeftOut, Notebook, Record};
 use crate::source::{Call, calls};
 
 /// A part of a notebook.
@@ -56,6 +56,8 @@ pub struct Cell {
     pub about: String,
     /// The code since the cell before, and the value that is shown.
     pub code: String,
+    /// What a reader may change in it.
+    pub inputs: Vec<Given>,
     /// Whether it stands where the book's text is at hand.
     pub needs_text: bool,
     /// What became of it.
@@ -90,14 +92,26 @@ pub(crate) fn contents(source: &str, book: Notebook, fault: &str) -> Vec<Part> {
     for (line, event) in book.events {
         events.entry(line).or_default().push(event);
     }
+    let changed = events
+        .iter()
+        .filter_map(|(line, events)| match &events[..] {
+            [Event::Input(input), ..] => Some((*line, input.code.clone()?)),
+            _ => None,
+        });
+    let changed: HashMap<u32, String> = changed.collect();
+    let mut inputs = Vec::new();
     let mut parts = Vec::new();
     let (mut section, mut title) = (String::new(), String::new());
     let mut names: HashMap<(String, String), usize> = HashMap::new();
-    for call in calls(source) {
+    for call in calls(source, &changed) {
         let mut ran = events.remove(&call.line).unwrap_or_default();
         let twice = ran.len() > 1;
         let part = match ran.pop().or_else(|| written(&call)) {
             None => continue,
+            Some(Event::Input(input)) => {
+                inputs.push(input);
+                continue;
+            }
             Some(Event::Section(number, heading)) => {
                 (section, title) = (number.clone(), heading.clone());
                 let title = heading;
@@ -140,6 +154,7 @@ pub(crate) fn contents(source: &str, book: Notebook, fault: &str) -> Vec<Part> {
                     line: call.line,
                     about,
                     code,
+                    inputs: std::mem::take(&mut inputs),
                     needs_text: call.needs_text,
                     outcome,
                 }))
@@ -163,6 +178,15 @@ fn written(call: &Call) -> Option<Event> {
         "section" => Event::Section(text(0), text(1)),
         "listing" => Event::Listing(text(0), text(1)),
         "draws" => Event::Picture(text(0), None),
+        "input" => Event::Input(Given {
+            name: text(0),
+            default: call.arguments[1]
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" "),
+            line: call.line,
+            ..Given::default()
+        }),
         "leaves_out" => Event::LeftOut(LeftOut {
             section: String::new(),
             cell: text(0),

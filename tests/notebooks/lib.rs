@@ -20,6 +20,7 @@ mod ch05_exercises;
 mod ch05_training;
 mod contents;
 mod errata;
+mod input;
 mod literal;
 mod notes_self_attention;
 mod notes_transformer;
@@ -30,8 +31,9 @@ mod torch_form;
 mod value;
 mod worksheet;
 
-pub use book::{Kind, LeftOut, Notebook, Record};
+pub use book::{Given, Kind, LeftOut, Notebook, Record};
 pub use contents::{Cell, Outcome, Part};
+pub use input::Input;
 pub use printed::Verdict;
 pub use source::{item, tokens};
 pub use value::{Element, Shown, Value};
@@ -128,6 +130,8 @@ pub struct Settings {
     pub training: TrainingRun,
     /// Whether pictures are drawn.
     pub draws: bool,
+    /// Inputs that are not what the document has: the line of the call, and what a reader wrote.
+    pub inputs: Vec<(u32, String)>,
 }
 
 impl Program {

@@ -1,5 +1,6 @@
 //! A notebook's own source: Rust's tokens, the calls `book.…(…)`, and the code before each of them; it knows no grammar.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// A call of the notebook, as it is written.
@@ -31,8 +32,9 @@ const NO_CELLS: [&str; 5] = ["section", "listing", "draws", "leaves_out", "ends_
 /// All calls, in the order of the source.
 ///
 /// A call that begins its line is a statement: it is no part of a cell's code.
-/// One within a line is: [`crate::Notebook::the_verdict`] opens a block, whose lines are the cell's.
-pub(crate) fn calls(source: &str) -> Vec<Call<'_>> {
+/// One within a line is: [`crate::Notebook::the_verdict`] opens a block, whose lines are the cell's,
+/// and of an input there is its default, or by its line what `changed` has.
+pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     let tokens: Vec<Range<usize>> = tokens(source)
         .filter(|(token, kind)| *kind != "comment" && !source[token.clone()].trim().is_empty())
         .map(|(token, _)| token)
@@ -58,7 +60,7 @@ pub(crate) fn calls(source: &str) -> Vec<Call<'_>> {
                 depth -= 1;
                 if needs_text == Some(depth) {
                     needs_text = None;
-                    cuts.push(line_start(at)..line_end(at));
+                    cuts.push((line_start(at)..line_end(at), ""));
                 }
             }
             "book" if text(place + 1) == "." && text(place + 3) == "(" => {
@@ -75,10 +77,15 @@ pub(crate) fn calls(source: &str) -> Vec<Call<'_>> {
                 let end = line_end(tokens[close].end);
                 if method == "the_verdict" {
                     needs_text = Some(depth);
-                    cuts.push(start..end);
+                    cuts.push((start..end, ""));
+                } else if method == "input" {
+                    let question = usize::from(text(close + 1) == "?");
+                    let value = changed.get(&call.line).map(String::as_str);
+                    let value = value.unwrap_or(call.arguments[1]);
+                    cuts.push((at..tokens[close + question].end, value));
                 } else if source[start..at].trim().is_empty() {
                     if NO_CELLS.contains(&method) {
-                        cuts.push(start..end);
+                        cuts.push((start..end, ""));
                     } else {
                         call.code = without(source, from.min(start)..start, &cuts);
                         (from, cuts) = (end, Vec::new());
@@ -124,12 +131,13 @@ fn arguments<'a>(
     (arguments, place.min(tokens.len() - 1))
 }
 
-/// The lines of `part` without `cuts`, blank ends and their common indentation.
-fn without(source: &str, part: Range<usize>, cuts: &[Range<usize>]) -> String {
+/// The lines of `part` with `cuts` replaced, without blank ends and their common indentation.
+fn without(source: &str, part: Range<usize>, cuts: &[(Range<usize>, &str)]) -> String {
     let mut text = String::new();
     let mut from = part.start;
-    for cut in cuts {
+    for (cut, instead) in cuts {
         text += &source[from..cut.start];
+        text += instead;
         from = cut.end;
     }
     text += &source[from.min(part.end)..part.end];
@@ -249,7 +257,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     // What it shows.
     let x = array![1.0, 2.0];
     book.listing("a.rs", "fn a(");
-    let y = x + 1;
+    let y = x + book.input("more", 1)?;
 
     book.prints("In [3]", &x, "tensor([1., 2.])");
     book.prints(
@@ -275,7 +283,7 @@ fn helper() { "book.prints(" }
 
     #[test]
     fn a_cell_has_all_code_since_the_cell_before_whatever_stands_between() {
-        let calls = calls(SOURCE);
+        let calls = calls(SOURCE, &HashMap::from([(7, "5".to_owned())]));
         let cells: Vec<_> = calls
             .iter()
             .filter(|call| ["prints", "shape"].contains(&call.method))
@@ -288,7 +296,7 @@ fn helper() { "book.prints(" }
                 )
             })
             .collect();
-        let first = "// What it shows.\nlet x = array![1.0, 2.0];\n\nlet y = x + 1;";
+        let first = "// What it shows.\nlet x = array![1.0, 2.0];\n\nlet y = x + 5;";
         assert_eq!(
             cells,
             [
@@ -299,7 +307,7 @@ fn helper() { "book.prints(" }
             ]
         );
         assert_eq!(calls[0].text(1).unwrap(), "A \"title\"");
-        assert_eq!(calls.len(), 8);
+        assert_eq!(calls.len(), 9);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 mod digits;
 #[cfg_attr(not(feature = "pages"), allow(dead_code))]
 mod documents;
+mod inputs;
 mod notebook;
 #[cfg(feature = "pages")]
 mod page;

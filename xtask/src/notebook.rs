@@ -8,9 +8,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use notebooks::{Cell, Outcome, Part, Record, Settings, item};
+use notebooks::{Cell, Given, Kind, Outcome, Part, Record, Settings, item};
 
 use crate::digits::Difference;
+use crate::inputs;
 use crate::select::{HOW_LONG, Selection, select};
 use crate::verify::book_text;
 use crate::workspace::{print, root};
@@ -23,6 +24,9 @@ pub(crate) struct Options {
     /// The book's text (the-verdict.txt), which some cells need; `$BOOK_TEXT` names it too.
     #[arg(long, value_name = "FILE")]
     book_text: Option<PathBuf>,
+    /// Change an input: of all chosen cells by its name (seed=123), or of one ("In [24].seed=123").
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "html")]
+    set: Vec<String>,
     /// Write the chosen notebooks as pages into this folder, with pictures and an index, instead of printing.
     #[arg(long, value_name = "DIR")]
     html: Option<PathBuf>,
@@ -44,8 +48,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for row in &chosen.rows {
         print(&format!("{row}\n"))?;
     }
+    let set = inputs::find(&options.set, &chosen.selections)?;
     let mut lost = 0;
     for selection in &chosen.selections {
+        let of_this = |(name, _): &&(&str, _)| *name == selection.program.name;
+        let inputs = set.iter().filter(of_this);
+        let settings = Settings {
+            inputs: inputs.map(|(_, input)| input.clone()).collect(),
+            ..settings.clone()
+        };
         print(&format!("# {}\n", selection.program.title))?;
         lost += print_cells(selection, &parts(selection, &settings))?;
         print("\n")?;
@@ -124,13 +135,21 @@ fn text_of(cell: &Cell) -> String {
         Outcome::Ran(record) => output(record),
         Outcome::Skipped(why) | Outcome::Lost(why) => format!("({why})\n"),
     };
-    about + &indented(&cell.code) + &output
+    let changed = cell.inputs.iter().filter_map(|input| {
+        let value = input.value.as_ref()?;
+        let Given { name, default, .. } = input;
+        Some(format!(
+            "({name} is {value}, in the document {default}: compared with nothing)\n"
+        ))
+    });
+    about + &indented(&cell.code) + &changed.collect::<String>() + &output
 }
 
 /// What was computed, and what the document prints where any digit differs.
 fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
     if let Some(printed) = &record.printed
+        && record.kind != Kind::Changed
         && !Difference::of(&record.ours, printed).is_none()
     {
         output += &format!("\nthe document prints:\n{printed}\n");

@@ -237,7 +237,7 @@ impl Report {
                 match record.kind {
                     Kind::Printed => counts.figures = figures,
                     Kind::Shown => counts.shown = figures,
-                    Kind::Own => {}
+                    Kind::Own | Kind::Changed => {}
                 }
                 if figures > 0 {
                     about = format!(

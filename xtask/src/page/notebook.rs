@@ -350,6 +350,7 @@ fn about_comparison(record: &Record) -> String {
         Kind::Shown => {
             format!("{values} compared with the document's; ndarray alone computes this")
         }
+        Kind::Changed => return String::new(),
         Kind::Own => {
             format!("{values} compared, and not counted, as the document doesn't print this here")
         }

@@ -114,20 +114,13 @@ pub struct Bars<'a> {
 /// # Panics
 /// If a group has not one value a label, or there are more than five groups.
 pub fn bars(bars: &Bars) -> Picture {
+    let counts: Vec<usize> = bars.groups.iter().map(|(_, values)| values.len()).collect();
+    let labels = bars.labels.len();
     assert!(
-        bars.groups.len() <= COLOURS.len()
-            && bars
-                .groups
-                .iter()
-                .all(|(_, values)| values.len() == bars.labels.len()),
-        "bars: {} groups (at most {}) of {:?} values for {} labels",
-        bars.groups.len(),
-        COLOURS.len(),
-        bars.groups
-            .iter()
-            .map(|(_, values)| values.len())
-            .collect::<Vec<_>>(),
-        bars.labels.len()
+        counts.len() <= COLOURS.len() && counts.iter().all(|&count| count == labels),
+        "bars: {} groups (at most {}) of {counts:?} values for {labels} labels",
+        counts.len(),
+        COLOURS.len()
     );
     picture!(bars.title, bars(bars))
 }

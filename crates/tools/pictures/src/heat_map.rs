@@ -167,16 +167,8 @@ fn scale(scene: &mut Scene, (x, y): (f64, f64), (least, largest): (f32, f32), un
             format!("{value:.4}")
         }
     };
-    let from = x + width(&end(least), 11) + 6.0;
-    text(
-        scene,
-        (x, y + 10.0),
-        &end(least),
-        11,
-        TextAnchor::Start,
-        None,
-        INK,
-    );
+    let from = x + width(&end(least), FONT) + 6.0;
+    caption(scene, (x, y + 10.0), &end(least), TextAnchor::Start);
     for step in 0..STEPS {
         scene.add(Primitive::Rect {
             x: from + 4.0 * step as f64,
@@ -190,15 +182,7 @@ fn scale(scene: &mut Scene, (x, y): (f64, f64), (least, largest): (f32, f32), un
         });
     }
     let to = from + 4.0 * STEPS as f64 + 6.0;
-    text(
-        scene,
-        (to, y + 10.0),
-        &end(largest),
-        11,
-        TextAnchor::Start,
-        None,
-        INK,
-    );
+    caption(scene, (to, y + 10.0), &end(largest), TextAnchor::Start);
     caption(scene, (x, y + 30.0), unit, TextAnchor::Start);
 }
 
