@@ -41,7 +41,7 @@ impl CausalAttention {
     /// Draws query, key and value layers, in this order.
     ///
     /// # Errors
-    /// If a size other than `num_heads` is 0 or the dropout rate is not within [0, 1).
+    /// If a size other than `num_heads` is 0 or the dropout rate is not from 0 to 1.
     pub fn new(config: AttentionConfig, rng: &mut TorchRng) -> Result<Self, AttentionError> {
         let one_head = 1;
         config.check(one_head)?;

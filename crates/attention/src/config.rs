@@ -14,7 +14,7 @@ pub struct AttentionConfig {
     pub d_out: usize,
     /// The most tokens a sequence may have.
     pub context_length: usize,
-    /// The probability of an attention weight to be dropped in training, within [0, 1).
+    /// The probability of an attention weight to be dropped in training, from 0 to 1.
     pub dropout: f64,
     /// How many heads; [`CausalAttention`](crate::CausalAttention) has one and ignores it.
     pub num_heads: usize,
@@ -50,7 +50,7 @@ impl AttentionConfig {
                 return Err(AttentionError::Zero { name });
             }
         }
-        if !(0.0..1.0).contains(&self.dropout) {
+        if !(0.0..=1.0).contains(&self.dropout) {
             return Err(AttentionError::Dropout(self.dropout));
         }
         Ok(())

@@ -25,8 +25,8 @@ pub enum AttentionError {
         /// Which size.
         name: &'static str,
     },
-    /// A dropout rate outside [0, 1).
-    #[error("dropout must be at least 0 and below 1, but is {0}")]
+    /// A dropout rate outside [0, 1].
+    #[error("dropout must be from 0 to 1, but is {0}")]
     Dropout(f64),
     /// More tokens than the mask and the position embeddings were made for.
     #[error("the input has {num_tokens} tokens, but the context length is {context_length}")]

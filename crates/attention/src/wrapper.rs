@@ -20,7 +20,7 @@ impl MultiHeadAttentionWrapper {
     /// Draws head after head.
     ///
     /// # Errors
-    /// If a size is 0 or the dropout rate is not within [0, 1).
+    /// If a size is 0 or the dropout rate is not from 0 to 1.
     pub fn new(config: AttentionConfig, rng: &mut TorchRng) -> Result<Self, AttentionError> {
         config.check(config.num_heads)?;
         let heads = (0..config.num_heads)

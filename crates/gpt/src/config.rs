@@ -127,7 +127,7 @@ impl GptConfig {
         ..Self::GPT2_124M
     };
 
-    /// Checks what the types can't: sizes of at least 1, heads that divide, rates within [0, 1), a
+    /// Checks what the types can't: sizes of at least 1, heads that divide, rates from 0 to 1, a
     /// finite epsilon, a size that can be counted.
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl GptConfig {
             ("drop_rate of the attention weights", attention),
             ("drop_rate of the shortcuts", shortcut),
         ] {
-            if !(0.0..1.0).contains(&value) {
+            if !(0.0..=1.0).contains(&value) {
                 return Err(GptError::DropRate { name, value });
             }
         }

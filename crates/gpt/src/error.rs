@@ -13,8 +13,8 @@ pub enum GptError {
         /// The configuration's key.
         name: &'static str,
     },
-    /// A dropout rate outside [0, 1).
-    #[error("{name} must be at least 0 and below 1, but is {value}")]
+    /// A dropout rate outside [0, 1].
+    #[error("{name} must be from 0 to 1, but is {value}")]
     DropRate {
         /// The configuration's key.
         name: &'static str,

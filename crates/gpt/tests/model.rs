@@ -150,8 +150,8 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
             "emb_dim must be divisible by n_heads, but emb_dim is 8 and n_heads is 3",
         ),
         (
-            |c| c.drop_rates.shortcut = 1.0,
-            "drop_rate of the shortcuts must be at least 0 and below 1, but is 1",
+            |c| c.drop_rates.shortcut = 1.5,
+            "drop_rate of the shortcuts must be from 0 to 1, but is 1.5",
         ),
         (
             |c| c.norm_eps = f32::NAN,

@@ -101,8 +101,8 @@ impl<'a> Fields<'a> {
 
     /// A dropout rate that may be missing.
     pub(crate) fn rate(&self, key: &'static str) -> Result<Option<f64>, CheckpointError> {
-        self.number(key, "a number of at least 0 and below 1", |rate| {
-            (0.0..1.0).contains(&rate)
+        self.number(key, "a number from 0 to 1", |rate| {
+            (0.0..=1.0).contains(&rate)
         })
     }
 

@@ -8,7 +8,7 @@ use atomic_file::{FileError, StagedFolder};
 use checkpoint::{GgufFormat, GgufTokens, Precision, save_book, save_gguf, save_hugging_face};
 use clap::{Args, ValueEnum};
 use gpt::GptModel;
-use model_tokenizer::TOKENIZER_FILES;
+use model_tokenizer::{ModelTokenizer, TOKENIZER_FILES};
 use tensor_ops::Parameters;
 use train::{BESIDE, CHECKPOINTS, LATEST};
 
@@ -133,27 +133,10 @@ fn to_gguf(args: &ConvertArgs) -> Result<()> {
     refuse_run(&args.to)?;
     let found = find(Some(&args.from))?;
     let model = found.load()?;
-    let tokens = match found.vocabulary.tokenizer() {
-        Ok(tokenizer) => tokenizer.byte_pairs()?.map(|pairs| {
-            let mut tokens = GgufTokens::default();
-            let size = (model.config().vocab_size as u32).max(tokenizer.vocab_size() as u32);
-            for id in 0..size {
-                let (text, kind) = match pairs.tokens.get(&id) {
-                    Some((text, None)) => (text.clone(), 1),
-                    Some((text, Some(true))) => (text.clone(), 3),
-                    Some((text, Some(false))) => (text.clone(), 4),
-                    None => (format!("[PAD{id}]"), 5), // as llama.cpp's own script calls them
-                };
-                tokens.texts.push(text);
-                tokens.kinds.push(kind);
-            }
-            let merges = pairs.merges.iter();
-            tokens.merges = merges
-                .map(|(left, right)| format!("{left} {right}"))
-                .collect();
-            tokens
-        }),
-        Err(_) => None,
+    let tokenizer = found.vocabulary.whole()?;
+    let tokens = match tokenizer {
+        Some(tokenizer) => gguf_tokens(tokenizer, model.config().vocab_size)?,
+        None => None,
     };
     if tokens.is_none() {
         note("no tokenizer was written: llama.cpp has GPT-2's form of byte pairs");
@@ -171,6 +154,29 @@ fn to_gguf(args: &ConvertArgs) -> Result<()> {
         &found.vocabulary.end_of_text,
     )?;
     done(&model, &args.to)
+}
+
+/// A tokenizer's tokens for a model of so many, if it is of the form that llama.cpp knows.
+fn gguf_tokens(tokenizer: &ModelTokenizer, vocab_size: usize) -> Result<Option<GgufTokens>> {
+    let Some(pairs) = tokenizer.byte_pairs()? else {
+        return Ok(None);
+    };
+    let mut tokens = GgufTokens::default();
+    for id in 0..vocab_size.max(tokenizer.vocab_size()) as u32 {
+        let (text, kind) = match pairs.tokens.get(&id) {
+            Some((text, None)) => (text.clone(), 1),
+            Some((text, Some(true))) => (text.clone(), 3),
+            Some((text, Some(false))) => (text.clone(), 4),
+            None => (format!("[PAD{id}]"), 5), // as llama.cpp's own script calls them
+        };
+        tokens.texts.push(text);
+        tokens.kinds.push(kind);
+    }
+    let merges = pairs.merges.iter();
+    tokens.merges = merges
+        .map(|(left, right)| format!("{left} {right}"))
+        .collect();
+    Ok(Some(tokens))
 }
 
 /// # Errors

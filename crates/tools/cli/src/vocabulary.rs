@@ -107,6 +107,17 @@ impl Vocabulary {
         }
     }
 
+    /// The tokenizer to write, if there is one.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub(crate) fn whole(&self) -> Result<Option<&ModelTokenizer>> {
+        match &self.tokenizer {
+            Err(without) if !without.damaged => Ok(None),
+            _ => self.tokenizer().map(Some),
+        }
+    }
+
     /// The ids of a text.
     ///
     /// # Errors
@@ -149,10 +160,8 @@ impl Vocabulary {
     /// # Errors
     /// If its own tokenizer is damaged, or a file can't be written.
     pub(crate) fn save(&self, folder: &Path) -> Result<()> {
-        match &self.tokenizer {
-            Ok(tokenizer) => tokenizer.save(folder)?,
-            Err(without) if without.damaged => return self.tokenizer().map(|_| ()),
-            Err(_) => {}
+        if let Some(tokenizer) = self.whole()? {
+            tokenizer.save(folder)?;
         }
         Ok(save_generation_config(folder, &self.end_of_text)?)
     }

@@ -130,7 +130,7 @@ fn unknown_keys_are_refused_in_our_own_files_only() {
 
 #[test]
 fn rates_and_epsilons_out_of_range() {
-    for wrong in ["1.0", "1", "1.5", "-0.1", "\"0.1\""] {
+    for wrong in ["1.5", "-0.1", "\"0.1\""] {
         hugging_face_refused(set("attn_pdrop", wrong), &["attn_pdrop"]);
         book_refused(set("drop_rate_attn", wrong), &["drop_rate_attn"]);
     }
