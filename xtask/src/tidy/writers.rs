@@ -28,8 +28,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/files/atomic-file/", "it is the writer"),
     ("crates/tools/test-support/", "only tests use it"),
     ("xtask/src/tidy/writers.rs", "it names the calls"),
-    ("crates/train/src/run_folder.rs", "to be moved"),
-    ("crates/tools/cli/src/train/log.rs", "to be moved"),
 ];
 
 /// Lines of sources that call one of them, tests left out.

@@ -4,9 +4,11 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use checkpoint::{load_model, save_book, save_hugging_face};
+use checkpoint::{Precision, load_model, save_book, save_hugging_face};
 use ndarray::array;
 use tensor_ops::Parameters;
+
+const USAGE: &str = "usage: copy_model FROM [TO f32|f16|bf16|book]";
 
 fn main() -> ExitCode {
     match run() {
@@ -26,7 +28,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let (from, to) = match &arguments[..] {
         [from] => (from, None),
         [from, to, format] => (from, Some((to, format.as_str()))),
-        _ => return Err("usage: copy_model FROM [TO f32|f16|bf16|book]".into()),
+        _ => return Err(USAGE.into()),
     };
     let start = Instant::now();
     let model = load_model(from)?;
@@ -50,7 +52,13 @@ fn run() -> Result<(), Box<dyn Error>> {
                 50257 => &[50256], // GPT-2's
                 _ => &[],
             };
-            save_hugging_face(&model, to, precision.parse()?, end_of_text)?;
+            let precision = match precision {
+                "f32" => Precision::F32,
+                "f16" => Precision::F16,
+                "bf16" => Precision::Bf16,
+                _ => return Err(USAGE.into()),
+            };
+            save_hugging_face(&model, to, precision, end_of_text)?;
         }
     }
     eprintln!("saved in {:.3} s", start.elapsed().as_secs_f64());

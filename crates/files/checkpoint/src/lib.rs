@@ -26,7 +26,7 @@ pub use file::{is_file, open_file, read_small_file};
 pub use gguf::{GgufFormat, GgufTokens, save_gguf};
 pub use model_folder::{ModelFolder, load_config, load_model};
 pub use named_tensors::{load_tensors, load_tensors_into, save_tensors};
-pub use precision::{Precision, UnknownPrecision};
+pub use precision::Precision;
 pub use save::{save_book, save_generation_config, save_hugging_face};
 pub use shown::{JsonProblem, Quoted, Shape};
 pub use writer::LazyTensor;

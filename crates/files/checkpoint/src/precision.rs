@@ -3,12 +3,10 @@
 //! It does not compute in them: the model is f32 always. (In what weights are kept to decode fast, `generate` says.)
 
 use std::fmt;
-use std::str::FromStr;
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use safetensors::Dtype;
-use thiserror::Error;
 
 /// How weights are written in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -22,11 +20,6 @@ pub enum Precision {
     /// 2 bytes: 8 bits of precision, the range of f32.
     Bf16,
 }
-
-/// A word that is none of the precisions.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("precision must be f32, f16 or bf16, but is {0:?}")]
-pub struct UnknownPrecision(String);
 
 impl Precision {
     /// Bytes per element.
@@ -108,18 +101,5 @@ impl fmt::Display for Precision {
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
         })
-    }
-}
-
-impl FromStr for Precision {
-    type Err = UnknownPrecision;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        match word {
-            "f32" => Ok(Self::F32),
-            "f16" => Ok(Self::F16),
-            "bf16" => Ok(Self::Bf16),
-            _ => Err(UnknownPrecision(word.chars().take(80).collect())),
-        }
     }
 }
