@@ -53,7 +53,8 @@ fn every_refusal_is_written_down() {
                 let folder = copy_of(good.path());
                 replace(&folder.path().join("run").join(file), replacement);
                 let ended = gpt(folder.path(), &command, PATIENCE);
-                if let Some(line) = ended.stderr.trim().strip_prefix("error: ") {
+                let told = ended.stderr.trim().lines().next_back();
+                if let Some(line) = told.and_then(|line| line.strip_prefix("error: ")) {
                     let line = without_hashes(line).replace('|', "\\|");
                     let _ = writeln!(page, "| `{file}` | {} | {line} |", replacement.0);
                 }

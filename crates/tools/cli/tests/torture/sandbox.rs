@@ -76,14 +76,16 @@ impl Ended {
         let lines: Vec<&str> = self
             .stderr
             .lines()
-            // But for work that takes long on a busy machine.
-            .filter(|line| !line.is_empty() && !line.starts_with("reading "))
+            .filter(|line| !line.is_empty())
             .collect();
+        // The last line tells the failure; those before it what was found on the way, or takes long.
+        let (last, before) = lines.split_last().unwrap_or((&"", &[]));
+        let is_told = last.starts_with("error: ") && !before.iter().any(|l| l.starts_with("error"));
         match status.code() {
             Some(0) => None,
-            Some(1 | 2) if lines.len() == 1 && lines[0].starts_with("error: ") => {
-                let steers = lines[0].contains(char::is_control);
-                steers.then(|| format!("{:?}", lines[0]))
+            Some(1 | 2) if is_told => {
+                let steers = lines.iter().find(|line| line.contains(char::is_control));
+                steers.map(|line| format!("{line:?}"))
             }
             _ => Some(format!("{status}: {}", self.stderr)),
         }
