@@ -86,6 +86,17 @@ impl Latest {
 /// # Errors
 /// If the system refuses to read, or none of the checkpoints that are named is whole.
 pub(crate) fn known(path: &Path) -> Result<(Latest, Option<String>), TrainError> {
+    loop {
+        let list = read_list(path).ok();
+        let found = known_now(path);
+        // A run that saves meanwhile has deleted what its list named a moment ago.
+        if matches!(found, Ok((_, None))) || read_list(path).ok() == list {
+            return found;
+        }
+    }
+}
+
+fn known_now(path: &Path) -> Result<(Latest, Option<String>), TrainError> {
     let checkpoints = path.join(CHECKPOINTS);
     let is_whole = |name: &String| is_whole(&checkpoints.join(name));
     let list = path.join(LATEST);

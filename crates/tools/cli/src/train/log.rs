@@ -250,7 +250,7 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Line>> {
     };
     let mut all = Vec::new();
     for piece in 0..pieces {
-        let start = (length - bytes) / pieces.max(2).saturating_sub(1) * piece;
+        let start = (length - bytes) * piece / (pieces - 1).max(1);
         let lines = file.seek(SeekFrom::Start(start)).and_then(|_| {
             let piece = BufReader::new((&mut file).take(bytes));
             whole_lines(piece, &mut all)
