@@ -25,7 +25,7 @@ use crate::state::{self, TrainState};
 use crate::{AdamW, TrainConfig, TrainError, latest};
 
 /// The state's name in a checkpoint's folder.
-pub const STATE_FILE: &str = "state.json";
+pub(crate) const STATE_FILE: &str = "state.json";
 
 const CONFIG: &str = "config.json";
 const MODEL: &str = "model.safetensors";

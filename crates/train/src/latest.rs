@@ -226,24 +226,6 @@ pub(crate) fn step_name(steps_done: u64, micro_step: u64) -> String {
     }
 }
 
-/// The run whose folder `path` is or is in, which nobody else may write to.
-///
-/// `path` may not be there yet.
-pub fn run_around(path: impl AsRef<Path>) -> Option<PathBuf> {
-    let path = std::path::absolute(path).ok()?;
-    let there = path
-        .ancestors()
-        .find_map(|path| fs::canonicalize(path).ok());
-    let mut ancestors = there.iter().flat_map(|there| there.ancestors());
-    let is_run = |folder: &&Path| {
-        folder.join(CHECKPOINTS).is_dir()
-            && [LATEST, crate::LOCK]
-                .iter()
-                .any(|name| folder.join(name).is_file())
-    };
-    ancestors.find(is_run).map(Path::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

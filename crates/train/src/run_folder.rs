@@ -455,18 +455,6 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_inside_a_run_is_known() {
-        let temporary = tempfile::tempdir().expect("a temporary folder");
-        let run = temporary.path().join("run");
-        let folder = RunFolder::open(&run).expect("a new folder");
-        for inside in ["", "model", "checkpoints/step-00000009"] {
-            let found = crate::run_around(run.join(inside)).expect("a run");
-            assert_eq!(found, fs::canonicalize(folder.path()).expect("it is there"));
-        }
-        assert_eq!(crate::run_around(temporary.path().join("other")), None);
-    }
-
-    #[test]
     fn not_knowing_is_no_licence_to_delete() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
