@@ -1,4 +1,5 @@
-//! Folders: made, filled out of sight and put in their place by one rename, taken away by one rename.
+//! Folders: made, filled out of sight and put in their place by one rename, taken away by one
+//! rename.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -8,7 +9,8 @@ use crate::FileError;
 use crate::error::{CLEAR, REPLACE, SYNC_AROUND};
 use crate::name::{create_locked, folder_of, left_behind, new_name};
 
-/// A new folder, `.NAME.4711-0.unfinished`, that will be the folder `NAME` beside it once it is whole; dropped before, it is deleted.
+/// A new folder, `.NAME.4711-0.unfinished`, that will be the folder `NAME` beside it once it is
+/// whole; dropped before, it is deleted.
 ///
 /// It is created, never taken over, so that no link that somebody has laid there is followed.
 #[derive(Debug)]
@@ -26,7 +28,8 @@ impl StagedFolder {
     /// An empty folder beside `target`, or beside what that leads to if it is a link.
     ///
     /// # Errors
-    /// If `target` is no folder, or the current folder is in it (a shell would stand in a folder that is gone), or the
+    /// If `target` is no folder, or the current folder is in it (a shell would stand in a folder
+    /// that is gone), or the
     /// operating system refuses.
     pub fn beside(target: impl AsRef<Path>) -> Result<Self, FileError> {
         let target = target.as_ref();
@@ -93,7 +96,8 @@ impl StagedFolder {
         synced.map_err(|error| FileError::at(&self.target, SYNC_AROUND)(error.source))
     }
 
-    /// Deletes what processes that live no more left of this folder, unfinished, if all files in it are `ours` by name;
+    /// Deletes what processes that live no more left of this folder, unfinished, if all files in it
+    /// are `ours` by name;
     /// returns how many folders there were.
     ///
     /// # Errors
@@ -102,13 +106,16 @@ impl StagedFolder {
         remove_unfinished_folders(&self.target, ours)
     }
 
-    /// Makes it the folder it is meant to be, in place of the one that is there: on Linux and macOS by one exchange, so
+    /// Makes it the folder it is meant to be, in place of the one that is there: on Linux and macOS
+    /// by one exchange, so
     /// that a reader finds the old one or the new one at every moment; elsewhere by two renames.
     ///
-    /// Of the old folder, files that are `ours` by name are deleted, and all else is moved into the new one.
+    /// Of the old folder, files that are `ours` by name are deleted, and all else is moved into the
+    /// new one.
     ///
     /// # Errors
-    /// With the action "replace" the old folder is as it was; with any other the new one is in its place.
+    /// With the action "replace" the old folder is as it was; with any other the new one is in its
+    /// place.
     pub fn replace(mut self, ours: impl Fn(&str) -> bool) -> Result<(), FileError> {
         let failed = FileError::at(&self.target, REPLACE);
         sync_folder(&self.path).map_err(|error| failed(error.source))?;
@@ -137,7 +144,8 @@ impl StagedFolder {
             .map_err(FileError::at(&old, CLEAR))
     }
 
-    /// Empties the old folder: what is not ours goes into the new one. Somebody who cleans up may be faster.
+    /// Empties the old folder: what is not ours goes into the new one. Somebody who cleans up may
+    /// be faster.
     fn carry_over(&self, old: &Path, ours: impl Fn(&str) -> bool) -> io::Result<()> {
         let unless_gone = |done: io::Result<()>| match done {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -156,7 +164,8 @@ impl StagedFolder {
         unless_gone(fs::remove_dir(old))
     }
 
-    /// Moves its files into the folder that it is [within](Self::within), `last` at the end, for a folder that can't be
+    /// Moves its files into the folder that it is [within](Self::within), `last` at the end, for a
+    /// folder that can't be
     /// replaced: a file system's own, or the current one.
     ///
     /// # Errors
@@ -247,9 +256,11 @@ pub fn copy_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), Fil
         .map_err(FileError::at(to, "write"))
 }
 
-/// Deletes a folder whose files are all `ours` by name, and returns whether it did: with anything else in it it stays.
+/// Deletes a folder whose files are all `ours` by name, and returns whether it did: with anything
+/// else in it it stays.
 ///
-/// It is out of sight by one rename before the first file goes; after a crash, [`remove_unfinished_folders`] does the rest.
+/// It is out of sight by one rename before the first file goes; after a crash,
+/// [`remove_unfinished_folders`] does the rest.
 ///
 /// # Errors
 /// If the operating system refuses.
@@ -267,7 +278,8 @@ pub fn remove_folder(
     Ok(true)
 }
 
-/// Deletes what processes that live no more left unfinished of the folder `path`, if all files in it are `ours` by name;
+/// Deletes what processes that live no more left unfinished of the folder `path`, if all files in
+/// it are `ours` by name;
 /// returns how many folders there were.
 ///
 /// # Errors
@@ -323,7 +335,8 @@ fn names_in(folder: &Path) -> Result<Vec<String>, FileError> {
         .collect()
 }
 
-/// Makes the names in a folder last, as a rename is on the disk when its folder is; where a folder can't be opened
+/// Makes the names in a folder last, as a rename is on the disk when its folder is; where a folder
+/// can't be opened
 /// there is nothing to do.
 ///
 /// # Errors

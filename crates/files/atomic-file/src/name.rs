@@ -1,6 +1,7 @@
 //! The names of what is not finished yet: `.config.json.4711-0.unfinished` beside `config.json`.
 //!
-//! By process and write, so that two that write the same file don't meet; whoever writes holds a lock on it, so that
+//! By process and write, so that two that write the same file don't meet; whoever writes holds a
+//! lock on it, so that
 //! the rest of a process that was killed is known from the work of one that lives.
 
 use std::ffi::{OsStr, OsString};
@@ -57,9 +58,11 @@ pub(crate) fn create_locked(
     }
 }
 
-/// What processes that live no more left unfinished of `path`, each with its lock, which is ours now.
+/// What processes that live no more left unfinished of `path`, each with its lock, which is ours
+/// now.
 ///
-/// Where something can't be opened or locked, nobody knows whether its writer lives, and it is left alone.
+/// Where something can't be opened or locked, nobody knows whether its writer lives, and it is left
+/// alone.
 pub(crate) fn left_behind(path: &Path) -> Result<Vec<(PathBuf, File)>, FileError> {
     let folder = folder_of(path);
     let mut left = Vec::new();
@@ -80,7 +83,8 @@ pub(crate) fn left_behind(path: &Path) -> Result<Vec<(PathBuf, File)>, FileError
     Ok(left)
 }
 
-/// The name of the file or folder that an unfinished one of this name becomes; none if it is no such name.
+/// The name of the file or folder that an unfinished one of this name becomes; none if it is no
+/// such name.
 pub fn unfinished_of(name: &str) -> Option<&str> {
     let (finished, writer) = name
         .strip_prefix('.')?

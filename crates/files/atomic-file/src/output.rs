@@ -11,12 +11,15 @@ use crate::{FileError, write_atomically};
 /// Writes what a user asked for to the path that the user named.
 ///
 /// - A regular file, or a name that is not there: as [`write_atomically`].
-/// - A link: what it leads to, by these rules; the link stays. A file that a link names and that isn't there is made.
-/// - A device, a FIFO, and a descriptor of this process (`/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/1`): written
-///   through, never replaced; a regular file behind a descriptor is appended to, as a shell's `>>` does.
+/// - A link: what it leads to, by these rules; the link stays. A file that a link names and that
+///   isn't there is made.
+/// - A device, a FIFO, and a descriptor of this process (`/dev/stdout`, `/dev/fd/3`,
+///   `/proc/self/fd/1`): written through, never replaced; a regular file behind a descriptor is
+///   appended to, as a shell's `>>` does.
 ///
 /// # Errors
-/// If the path is a folder, links lead round in a circle, the operating system refuses, or `write` does.
+/// If the path is a folder, links lead round in a circle, the operating system refuses, or `write`
+/// does.
 pub fn write_output(
     path: impl AsRef<Path>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -43,7 +46,8 @@ fn end_of_links(path: &Path) -> io::Result<(PathBuf, bool)> {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok((path, false)),
             found => found?,
         };
-        // What is behind a descriptor's name may be no file any more, or one that somebody else fills.
+        // What is behind a descriptor's name may be no file any more, or one that somebody else
+        // fills.
         let folder = fs::canonicalize(folder_of(&path))?;
         if folder.starts_with("/proc") || folder.starts_with("/dev/fd") {
             return Ok((path, true));
@@ -61,7 +65,8 @@ fn end_of_links(path: &Path) -> io::Result<(PathBuf, bool)> {
 
 /// Opens a file that lines are appended to, or that is locked; it is made if it isn't there.
 ///
-/// It is never anything but a regular file of this very name: a link is refused, and a pipe not waited for.
+/// It is never anything but a regular file of this very name: a link is refused, and a pipe not
+/// waited for.
 ///
 /// # Errors
 /// If there is something else of this name, or the operating system refuses.

@@ -8,11 +8,14 @@ use crate::FileError;
 use crate::folder::sync_folder;
 use crate::name::{create_locked, folder_of, left_behind};
 
-/// Writes a file so that a crash at any moment leaves the old one or the new one: a temporary file beside it,
+/// Writes a file so that a crash at any moment leaves the old one or the new one: a temporary file
+/// beside it,
 /// `sync_all`, rename, sync of the folder. A link of this name is replaced, not followed.
 ///
-/// A failure deletes the temporary file; a crash leaves it for the next write of that file, or [`remove_unfinished`].
-/// An error of the last step, the sync of the folder, comes when the new file is already in its place.
+/// A failure deletes the temporary file; a crash leaves it for the next write of that file, or
+/// [`remove_unfinished`].
+/// An error of the last step, the sync of the folder, comes when the new file is already in its
+/// place.
 ///
 /// # Errors
 /// If the operating system refuses, or `write` does.
@@ -54,7 +57,8 @@ pub fn replace<E: From<FileError>>(
     Ok(sync_folder(folder_of(path))?)
 }
 
-/// Deletes the temporary files that killed writers of the file `path` left beside it, and returns how many there were.
+/// Deletes the temporary files that killed writers of the file `path` left beside it, and returns
+/// how many there were.
 ///
 /// # Errors
 /// If the folder can't be read or a file can't be deleted.

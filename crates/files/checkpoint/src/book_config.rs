@@ -1,7 +1,9 @@
 //! Our own config.json: the book's `GPT_CONFIG_124M` with its keys, read strictly.
 //!
 //! The dictionary of the book, written with `json.dump`, is one too.
-//! Beyond the book's keys there are `"format": "book"`, the rates by site (`drop_rate_emb`, `drop_rate_attn`, `drop_rate_shortcut`), `tied`, `hidden_dim`, `norm_eps`, and what only models of others have: `activation`, `scale_scores` and `scale_scores_by_block`.
+//! Beyond the book's keys there are `"format": "book"`, the rates by site (`drop_rate_emb`,
+//! `drop_rate_attn`, `drop_rate_shortcut`), `tied`, `hidden_dim`, `norm_eps`, and what only models
+//! of others have: `activation`, `scale_scores` and `scale_scores_by_block`.
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
-//! What can be wrong with a model folder, told in one line that names the file and the tensor or key.
+//! What can be wrong with a model folder, told in one line that names the file and the tensor or
+//! key.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,8 @@ pub enum CheckpointError {
     /// The operating system refused.
     #[error(transparent)]
     Io(#[from] FileError),
-    /// A folder that lacks a file every model folder has, or something that is neither a folder nor a file.
+    /// A folder that lacks a file every model folder has, or something that is neither a folder nor
+    /// a file.
     #[error("{}: {problem}", .path.display())]
     Folder {
         /// The folder, or what was taken for one.
@@ -53,7 +55,8 @@ pub enum CheckpointError {
     },
 }
 
-/// Why a file is no safetensors file: it is eight bytes of header length, a JSON header, and the tensors' bytes.
+/// Why a file is no safetensors file: it is eight bytes of header length, a JSON header, and the
+/// tensors' bytes.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FormatProblem {

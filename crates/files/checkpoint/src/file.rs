@@ -11,7 +11,8 @@ use crate::error::{CheckpointError, ConfigProblem, in_config, io as io_error};
 /// Whether there is a file at `path`.
 ///
 /// # Errors
-/// If the system doesn't tell, which doesn't mean that there is none; if there is something that is not a file.
+/// If the system doesn't tell, which doesn't mean that there is none; if there is something that is
+/// not a file.
 pub fn is_file(path: impl AsRef<Path>) -> Result<bool, CheckpointError> {
     let path = path.as_ref();
     match fs::metadata(path) {
@@ -66,7 +67,8 @@ pub(crate) fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) ->
     Ok(())
 }
 
-/// Fills `out` from the file's bytes at `offset`; where a file has one position for all, one thread reads at a time.
+/// Fills `out` from the file's bytes at `offset`; where a file has one position for all, one thread
+/// reads at a time.
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn read_exact_at(mut file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
     use std::io::{Seek, SeekFrom};

@@ -1,6 +1,8 @@
-//! Writing a model as one GGUF file, version 3, for llama.cpp, whose architecture `gpt2` it is. None is read.
+//! Writing a model as one GGUF file, version 3, for llama.cpp, whose architecture `gpt2` it is.
+//! None is read.
 //!
-//! The file is keys and values, the tensors' names, sizes and places, and their numbers, each at a multiple of 32 bytes.
+//! The file is keys and values, the tensors' names, sizes and places, and their numbers, each at a
+//! multiple of 32 bytes.
 //! A matrix is (out, in), as in `nn.Linear`; its sizes are written the other way round.
 
 use std::collections::HashMap;
@@ -26,7 +28,8 @@ const ALIGNMENT: usize = 32;
 /// Numbers in a block of Q8_0, which have one scale.
 const BLOCK: usize = 32;
 
-/// How a GGUF file has the matrices; vectors and position embeddings are f32 always, as llama.cpp wants them.
+/// How a GGUF file has the matrices; vectors and position embeddings are f32 always, as llama.cpp
+/// wants them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GgufFormat {
@@ -34,7 +37,8 @@ pub enum GgufFormat {
     F32,
     /// 2 bytes a number.
     F16,
-    /// 34 bytes for 32 numbers of a row: whole numbers of 8 bits and their scale in f16. Rows whose length 32 does not
+    /// 34 bytes for 32 numbers of a row: whole numbers of 8 bits and their scale in f16. Rows whose
+    /// length 32 does not
     /// divide are f16.
     Q8_0,
 }
@@ -42,7 +46,8 @@ pub enum GgufFormat {
 /// A byte-level tokenizer, as llama.cpp reads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GgufTokens {
-    /// Each token by its id, its bytes written in GPT-2's alphabet; special and added tokens as they are.
+    /// Each token by its id, its bytes written in GPT-2's alphabet; special and added tokens as
+    /// they are.
     pub texts: Vec<String>,
     /// The kind of each: 1 normal, 3 special, 4 added, 5 unused.
     pub kinds: Vec<i32>,
@@ -55,8 +60,10 @@ pub struct GgufTokens {
 /// The first id of `end_of_text` ends a text. The file is written as [`write_output`] does.
 ///
 /// # Errors
-/// If llama.cpp would compute something else (another activation than GPT-2's, other scales of the scores), the
-/// tokenizer has not as many tokens as the model, a weight is not finite in the format, or the operating system refuses.
+/// If llama.cpp would compute something else (another activation than GPT-2's, other scales of the
+/// scores), the
+/// tokenizer has not as many tokens as the model, a weight is not finite in the format, or the
+/// operating system refuses.
 pub fn save_gguf(
     model: &GptModel,
     path: impl AsRef<Path>,
@@ -270,7 +277,8 @@ fn put(
     written.map_err(|error| failed.unwrap_or_else(|| io::Error::other(error)))
 }
 
-/// Writes blocks: the scale, the largest number's 127th part, and the numbers as whole multiples of it.
+/// Writes blocks: the scale, the largest number's 127th part, and the numbers as whole multiples of
+/// it.
 fn put_q8_0(
     numbers: &[f32],
     write: &mut impl FnMut(&[u8]) -> io::Result<()>,

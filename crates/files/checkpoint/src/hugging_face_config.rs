@@ -1,6 +1,8 @@
-//! Hugging Face's config.json of a GPT-2: what changes the arithmetic is honoured or refused by name, the rest is left alone.
+//! Hugging Face's config.json of a GPT-2: what changes the arithmetic is honoured or refused by
+//! name, the rest is left alone.
 //!
-//! `reorder_and_upcast_attn` is left alone too: it changes where half precision is computed in f32, and everything is f32 here.
+//! `reorder_and_upcast_attn` is left alone too: it changes where half precision is computed in f32,
+//! and everything is f32 here.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -50,7 +52,8 @@ pub(crate) fn read(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     Ok(config)
 }
 
-/// GPT-2's key, or transformers' general name for the same size, or what transformers takes where a GPT-2 says nothing.
+/// GPT-2's key, or transformers' general name for the same size, or what transformers takes where a
+/// GPT-2 says nothing.
 fn size(
     fields: &Fields<'_>,
     [key, general]: [&'static str; 2],

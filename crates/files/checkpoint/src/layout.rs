@@ -1,7 +1,8 @@
 //! Which tensors a model's files have, by layout, and which parameters each holds.
 //!
 //! Book: one tensor a parameter, by the parameter's own name.
-//! GPT-2: OpenAI's names; weights are (in, out), the transpose of `nn.Linear`'s; query, key and value are the thirds of one `c_attn`.
+//! GPT-2: OpenAI's names; weights are (in, out), the transpose of `nn.Linear`'s; query, key and
+//! value are the thirds of one `c_attn`.
 
 use gpt::GptConfig;
 
@@ -19,7 +20,8 @@ pub(crate) enum Layout {
 pub(crate) struct FileTensor {
     /// Without `transformer.`
     pub(crate) name: String,
-    /// (in, the parameters' outs side by side) if transposed; else the parameters' first dimensions one after another
+    /// (in, the parameters' outs side by side) if transposed; else the parameters' first dimensions
+    /// one after another
     pub(crate) shape: Vec<usize>,
     /// Whether the parameters are (out, in) and the tensor is (in, out).
     pub(crate) transposed: bool,
@@ -28,7 +30,8 @@ pub(crate) struct FileTensor {
 }
 
 impl Layout {
-    /// The tensors of a model, made as they are asked for: a configuration may claim more layers than memory has bytes.
+    /// The tensors of a model, made as they are asked for: a configuration may claim more layers
+    /// than memory has bytes.
     pub(crate) fn tensors(self, config: &GptConfig) -> Box<dyn Iterator<Item = FileTensor>> {
         match self {
             Self::Book => Box::new(book(*config)),

@@ -18,7 +18,8 @@ mod tensor_file;
 mod weights;
 mod writer;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
+// its own.
 pub use {atomic_file, gpt};
 
 pub use error::{CheckpointError, ConfigProblem, FormatProblem, TensorProblem};

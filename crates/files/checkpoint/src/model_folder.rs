@@ -1,6 +1,7 @@
 //! A model folder, read once: what it is, before any weight is; and then its weights.
 //!
-//! The configuration says what the tensors should be, the tensors say what they are; where they may differ (whether the
+//! The configuration says what the tensors should be, the tensors say what they are; where they may
+//! differ (whether the
 //! output head is tied to the token embedding), the tensors are right.
 
 use std::collections::HashMap;
@@ -22,7 +23,8 @@ use crate::{book_config, hugging_face_config};
 
 /// A model's files, found, open and checked against each other; no weight has been read.
 ///
-/// Its files stay open, so that it can be loaded even if they are deleted meanwhile (on Windows they can't be).
+/// Its files stay open, so that it can be loaded even if they are deleted meanwhile (on Windows
+/// they can't be).
 ///
 /// ```
 /// use checkpoint::{ModelFolder, save_book};
@@ -47,12 +49,15 @@ pub struct ModelFolder {
 }
 
 impl ModelFolder {
-    /// Opens the model at `path`: a folder (of Hugging Face's layout or the book's), its config.json, its weights, or
+    /// Opens the model at `path`: a folder (of Hugging Face's layout or the book's), its
+    /// config.json, its weights, or
     /// the index of its shards.
     ///
     /// # Errors
-    /// If a file is missing, damaged or no safetensors file; if the configuration describes no model, or one that this
-    /// crate would compute wrongly; if a tensor is missing, or of another shape or type; if a file of the book's layout
+    /// If a file is missing, damaged or no safetensors file; if the configuration describes no
+    /// model, or one that this
+    /// crate would compute wrongly; if a tensor is missing, or of another shape or type; if a file
+    /// of the book's layout
     /// has a tensor that the model doesn't have.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         let path = path.as_ref();
@@ -85,7 +90,8 @@ impl ModelFolder {
         self.weights.precision()
     }
 
-    /// What a reader should know: tensors that were left alone, prefixes of names that were. One line each.
+    /// What a reader should know: tensors that were left alone, prefixes of names that were. One
+    /// line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -119,7 +125,8 @@ impl ModelFolder {
 
 /// Loads the model at `path`: [`ModelFolder::open`] and [`ModelFolder::load`].
 ///
-/// A Hugging Face model that is said to be tied, but whose file has a head with other numbers, is loaded with that head,
+/// A Hugging Face model that is said to be tied, but whose file has a head with other numbers, is
+/// loaded with that head,
 /// as transformers 5 does.
 ///
 /// # Errors
@@ -128,12 +135,14 @@ pub fn load_model(path: impl AsRef<Path>) -> Result<GptModel, CheckpointError> {
     ModelFolder::open(path)?.load()
 }
 
-/// Reads the configuration of the model at `path`: a folder, its config.json or its weights, which need not be there.
+/// Reads the configuration of the model at `path`: a folder, its config.json or its weights, which
+/// need not be there.
 ///
 /// Whether a model is `tied` can depend on its weights: [`ModelFolder::config`] knows.
 ///
 /// # Errors
-/// If there is no config.json, or it describes no model, or one that this crate would compute wrongly.
+/// If there is no config.json, or it describes no model, or one that this crate would compute
+/// wrongly.
 pub fn load_config(path: impl AsRef<Path>) -> Result<GptConfig, CheckpointError> {
     Ok(read_config(&config_of(path.as_ref())?)?.1)
 }

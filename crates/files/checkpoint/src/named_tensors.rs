@@ -13,10 +13,12 @@ use crate::precision::Precision;
 use crate::tensor_file::TensorFile;
 use crate::writer::{LazyTensor, write};
 
-/// Writes arrays as one safetensors file in f32: atomically, and with the same bytes for the same arrays in any order.
+/// Writes arrays as one safetensors file in f32: atomically, and with the same bytes for the same
+/// arrays in any order.
 ///
 /// # Errors
-/// If the operating system refuses, a name is there twice or is `__metadata__`, or a number is not finite.
+/// If the operating system refuses, a name is there twice or is `__metadata__`, or a number is not
+/// finite.
 pub fn save_tensors<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item: Into<LazyTensor<'a>>>,
@@ -46,12 +48,14 @@ pub fn load_tensors(
     Ok(tensors)
 }
 
-/// Fills every parameter from the tensor named `prefix` + its own name; tensors that don't begin with `prefix` are left alone.
+/// Fills every parameter from the tensor named `prefix` + its own name; tensors that don't begin
+/// with `prefix` are left alone.
 ///
 /// Nothing is written to `parameters` unless all names, shapes and types are right.
 ///
 /// # Errors
-/// If the file can't be read or is damaged, or a tensor is missing, of another shape or type, not finite, or begins with `prefix` and names no parameter.
+/// If the file can't be read or is damaged, or a tensor is missing, of another shape or type, not
+/// finite, or begins with `prefix` and names no parameter.
 pub fn load_tensors_into(
     path: impl AsRef<Path>,
     parameters: &mut impl Parameters,

@@ -21,7 +21,8 @@ const SAVE_AGAIN: &str = "a pickle, which is not read: in Python, AutoModelForCa
 const BOOK_AGAIN: &str = "a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model.pth\", weights_only=True), \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
 const STATE_AGAIN: &str = "a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model_and_optimizer.pth\", weights_only=True)[\"model_state_dict\"], \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
 
-/// The configuration of the model at `path`; of a file's, whether it is there shows when it is read.
+/// The configuration of the model at `path`; of a file's, whether it is there shows when it is
+/// read.
 pub(crate) fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     if !path.is_dir() {
         refuse_pickle(path)?;

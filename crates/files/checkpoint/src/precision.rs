@@ -1,6 +1,7 @@
 //! The number formats that weights have in files, and their conversion to and from f32.
 //!
-//! It does not compute in them: the model is f32 always. (In what weights are kept to decode fast, `generate` says.)
+//! It does not compute in them: the model is f32 always. (In what weights are kept to decode fast,
+//! `generate` says.)
 
 use std::fmt;
 
@@ -72,7 +73,8 @@ pub(crate) fn is_weight(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16)
 }
 
-/// Converts a file's little-endian bytes of a type that [`is_weight`], as many elements as `out`; F64 is rounded.
+/// Converts a file's little-endian bytes of a type that [`is_weight`], as many elements as `out`;
+/// F64 is rounded.
 pub(crate) fn decode(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
     fn each<const N: usize>(bytes: &[u8], out: &mut [f32], number: impl Fn([u8; N]) -> f32) {
         let elements = bytes.as_chunks::<N>().0;

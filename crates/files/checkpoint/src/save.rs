@@ -1,6 +1,7 @@
 //! Saving a model as a folder, in the book's layout or Hugging Face's.
 //!
-//! Each file is replaced atomically, config.json first and the weights last; a folder that must change as one is written anew and renamed by the caller.
+//! Each file is replaced atomically, config.json first and the weights last; a folder that must
+//! change as one is written anew and renamed by the caller.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,7 +19,8 @@ use crate::writer::{LazyTensor, write};
 use crate::{book_config, hugging_face_config};
 use gpt::GptModel;
 
-/// Writes config.json and model.safetensors with the book's keys and parameter names, in f32: exactly the model.
+/// Writes config.json and model.safetensors with the book's keys and parameter names, in f32:
+/// exactly the model.
 ///
 /// # Errors
 /// If the operating system refuses, or a weight is not finite.
@@ -29,10 +31,12 @@ pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Check
     write_weights(model, folder, Layout::Book, Precision::F32)
 }
 
-/// Writes config.json, generation_config.json and model.safetensors that `GPT2LMHeadModel.from_pretrained` loads.
+/// Writes config.json, generation_config.json and model.safetensors that
+/// `GPT2LMHeadModel.from_pretrained` loads.
 ///
 /// `end_of_text` are the ids that end a text: GPT-2's `[50256]`, or none.
-/// A model without biases on query, key and value gets biases of zero, which GPT-2 always has; a head of its own is written as `lm_head.weight`.
+/// A model without biases on query, key and value gets biases of zero, which GPT-2 always has; a
+/// head of its own is written as `lm_head.weight`.
 /// Weights are rounded to `precision`, to the nearest.
 ///
 /// # Errors
@@ -53,7 +57,8 @@ pub fn save_hugging_face(
     write_weights(model, folder, Layout::HuggingFace, precision)
 }
 
-/// Writes generation_config.json, the ids that end the model's texts, if any do: beside the book's layout, as [`save_hugging_face`] writes it too.
+/// Writes generation_config.json, the ids that end the model's texts, if any do: beside the book's
+/// layout, as [`save_hugging_face`] writes it too.
 ///
 /// # Errors
 /// If the operating system refuses.

@@ -1,8 +1,10 @@
-//! Names, values and shapes out of files, as errors show them: escaped, on one line, and cut where they are very long.
+//! Names, values and shapes out of files, as errors show them: escaped, on one line, and cut where
+//! they are very long.
 
 use std::fmt;
 
-/// What the parser of JSON or the crate `safetensors` found wrong, and where: on one line, and cut if it quotes something very long.
+/// What the parser of JSON or the crate `safetensors` found wrong, and where: on one line, and cut
+/// if it quotes something very long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonProblem(String);
 

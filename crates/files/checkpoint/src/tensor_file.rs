@@ -1,7 +1,10 @@
-//! One safetensors file, open: its checked header, and its tensors read one at a time into the caller's memory.
+//! One safetensors file, open: its checked header, and its tensors read one at a time into the
+//! caller's memory.
 //!
-//! The file is eight bytes of header length, a JSON header, and the tensors' bytes; the crate `safetensors` says whether
-//! a header is right, and this file says of which tensor it isn't. Nothing is allocated for a tensor before.
+//! The file is eight bytes of header length, a JSON header, and the tensors' bytes; the crate
+//! `safetensors` says whether
+//! a header is right, and this file says of which tensor it isn't. Nothing is allocated for a
+//! tensor before.
 //! It maps nothing: a file that shrinks while it is read is an error, not a signal.
 
 use std::collections::{BTreeMap, HashMap};
@@ -239,7 +242,8 @@ fn foreign_kind(first: &[u8]) -> Option<&'static str> {
         .map(|(_, kind)| *kind)
 }
 
-/// Reads and checks a header, given how many bytes of tensors follow it; the entries come sorted by name.
+/// Reads and checks a header, given how many bytes of tensors follow it; the entries come sorted by
+/// name.
 ///
 /// A problem of one tensor is told with its name, which the library's own errors seldom have.
 fn entries(file: &Path, header: &[u8], data: u64) -> Result<Vec<Entry>, CheckpointError> {

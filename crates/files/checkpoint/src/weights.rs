@@ -1,4 +1,5 @@
-//! The tensors of a model's file or files, by name, checked against what the configuration asks for.
+//! The tensors of a model's file or files, by name, checked against what the configuration asks
+//! for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Component, Path, PathBuf};
@@ -87,7 +88,8 @@ impl Weights {
         self.wrapper.map(note)
     }
 
-    /// Whether the model is tied, as its tensors say: a head with the embedding's numbers is the embedding, and one of
+    /// Whether the model is tied, as its tensors say: a head with the embedding's numbers is the
+    /// embedding, and one of
     /// the two is enough. Afterwards, what is to be read is there by its name.
     ///
     /// A model that is said to have a head of its own has it, whatever its numbers.
@@ -121,8 +123,10 @@ impl Weights {
         Ok(true)
     }
 
-    /// Checks that the files have these tensors, and reads nothing: it ends at the first that is not right.
-    /// Of Hugging Face's, what else there is, is of other heads or parts, and returned in a line for the reader.
+    /// Checks that the files have these tensors, and reads nothing: it ends at the first that is
+    /// not right.
+    /// Of Hugging Face's, what else there is, is of other heads or parts, and returned in a line
+    /// for the reader.
     ///
     /// When it returns, the model is no larger than the files, and memory may be allocated for it.
     pub(crate) fn check(

@@ -1,6 +1,8 @@
-//! Writing a safetensors file: tensors sorted by name, one metadata entry, so that equal weights make equal bytes.
+//! Writing a safetensors file: tensors sorted by name, one metadata entry, so that equal weights
+//! make equal bytes.
 //!
-//! It refuses what it would refuse to read: a name that is there twice, a header that is too long, and numbers that are not finite, or aren't when they are rounded to the file's precision.
+//! It refuses what it would refuse to read: a name that is there twice, a header that is too long,
+//! and numbers that are not finite, or aren't when they are rounded to the file's precision.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! GGUF files, read again by their description; that llama.cpp takes them, `check_with_llama_cpp.py` shows.
+//! GGUF files, read again by their description; that llama.cpp takes them,
+//! `check_with_llama_cpp.py` shows.
 
 use std::collections::BTreeMap;
 use std::fs;

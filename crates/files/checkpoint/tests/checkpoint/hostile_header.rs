@@ -1,4 +1,5 @@
-//! Headers of safetensors files that lie: each is refused in one line that names the file and the tensor.
+//! Headers of safetensors files that lie: each is refused in one line that names the file and the
+//! tensor.
 
 use std::fs::File;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! Weights that are not the model's, and folders that are no models: each is refused in one line that names the file and the tensor.
+//! Weights that are not the model's, and folders that are no models: each is refused in one line
+//! that names the file and the tensor.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! What transformers saved, loaded here: its logits, its loss, its greedy continuation (fixtures/make_fixtures.py).
+//! What transformers saved, loaded here: its logits, its loss, its greedy continuation
+//! (fixtures/make_fixtures.py).
 
 use std::fs;
 use std::path::{Path, PathBuf};
