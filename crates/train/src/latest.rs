@@ -101,16 +101,17 @@ fn known_now(path: &Path) -> Result<(Latest, Option<String>), TrainError> {
     let is_whole = |name: &String| is_whole(&checkpoints.join(name));
     let list = path.join(LATEST);
     let (mut latest, problem) = match read_list(path) {
-        Ok(Some(mut latest)) => match latest.checkpoints.last() {
-            Some(newest) if !is_whole(newest) => {
-                let (path, checkpoint) = (list.clone(), newest.clone());
-                (latest, Some(TrainError::NotWhole { path, checkpoint }))
+        Ok(Some(mut latest)) => {
+            let newest = latest.checkpoints.last().cloned();
+            latest.keep_whole(is_whole);
+            match newest {
+                Some(checkpoint) if latest.checkpoints.last() != Some(&checkpoint) => {
+                    let path = list.clone();
+                    (latest, Some(TrainError::NotWhole { path, checkpoint }))
+                }
+                _ => return Ok((latest, None)),
             }
-            _ => {
-                latest.keep_whole(is_whole);
-                return Ok((latest, None));
-            }
-        },
+        }
         Ok(None) => (Latest::default(), None),
         Err(error @ (TrainError::Json { .. } | TrainError::State { .. })) => {
             (Latest::default(), Some(error))

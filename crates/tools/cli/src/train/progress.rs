@@ -238,7 +238,7 @@ mod tests {
         for columns in [36, 50, 80, 120] {
             let numbers = style(columns).1;
             assert!(
-                (24..columns - 11).contains(&numbers),
+                (23..columns - 11).contains(&numbers),
                 "{columns}: {numbers}"
             );
         }
