@@ -1,6 +1,8 @@
-//! Prints the bits of a computation at sizes that take the parallel paths: `print-bits forward|train|generate`.
+//! Prints the bits of a computation at sizes that take the parallel paths:
+//! `print-bits forward|train|generate`.
 //!
-//! It is run by the tests with different numbers of threads; a line is a name and a hash of all bits.
+//! It is run by the tests with different numbers of threads; a line is a name and a hash of all
+//! bits.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -1,7 +1,9 @@
-//! Arbitrary bytes as a model folder: it is loaded or refused, without a panic and without memory that the files don't justify.
+//! Arbitrary bytes as a model folder: it is loaded or refused, without a panic and without memory
+//! that the files don't justify.
 //!
 //! Input: a mode, the length of config.json (2 bytes), config.json, and the rest.
-//! Mode 0: the rest is the length of a header (2 bytes), the header and the tensors, so that the fuzzer need not guess the length in the file.
+//! Mode 0: the rest is the length of a header (2 bytes), the header and the tensors, so that the
+//! fuzzer need not guess the length in the file.
 //! Mode 1: the rest is the whole of model.safetensors.
 //! Mode 2: the rest is the index of shards.
 

@@ -1,4 +1,5 @@
-//! Arbitrary bytes as a file of options and as a run's log: they are read or refused without a panic, and what was read is written and read again the same.
+//! Arbitrary bytes as a file of options and as a run's log: they are read or refused without a
+//! panic, and what was read is written and read again the same.
 //!
 //! Input: the length of the options (2 bytes), the options, and the log.
 //! `gpt` is no library: the modules that read them are named by their paths.

@@ -1,6 +1,8 @@
-//! Arbitrary bytes as settings and a prompt: a few tokens are generated or the input is refused, without a panic; and any text comes back from its tokens.
+//! Arbitrary bytes as settings and a prompt: a few tokens are generated or the input is refused,
+//! without a panic; and any text comes back from its tokens.
 //!
-//! Input: temperature, top-p, min-p and repetition penalty (4 bytes each, any bits), top-k (2 bytes), the length of a stop string (1 byte), the stop string, and the prompt.
+//! Input: temperature, top-p, min-p and repetition penalty (4 bytes each, any bits), top-k (2
+//! bytes), the length of a stop string (1 byte), the stop string, and the prompt.
 
 #![no_main]
 
@@ -12,7 +14,8 @@ use libfuzzer_sys::fuzz_target;
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer, StreamingDecoder};
 use torch_rng::TorchRng;
 
-/// The model's vocabulary: GPT-2's first tokens, as 50257 logits a token would leave the fuzzer 15 executions a second.
+/// The model's vocabulary: GPT-2's first tokens, as 50257 logits a token would leave the fuzzer 15
+/// executions a second.
 const VOCAB_SIZE: u32 = 300;
 
 /// A model of almost nothing.

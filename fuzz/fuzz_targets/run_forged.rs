@@ -1,7 +1,10 @@
-//! A run's folder with a forged list and manifests: names of checkpoints that are there, damaged, or not there, and manifests of others.
+//! A run's folder with a forged list and manifests: names of checkpoints that are there, damaged,
+//! or not there, and manifests of others.
 //!
-//! The newest checkpoint that is whole is never deleted, none of somebody else's files is, and every refusal is one line.
-//! Input: of each of three checkpoints what is done to it (a byte each), how many names the list has (a byte), each name (a byte), and the best one (a byte).
+//! The newest checkpoint that is whole is never deleted, none of somebody else's files is, and
+//! every refusal is one line.
+//! Input: of each of three checkpoints what is done to it (a byte each), how many names the list
+//! has (a byte), each name (a byte), and the best one (a byte).
 
 #![no_main]
 

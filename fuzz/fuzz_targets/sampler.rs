@@ -1,6 +1,8 @@
-//! Arbitrary bits as settings, logits and history of a sampler: a token that the settings allow is chosen, or they are refused, without a panic.
+//! Arbitrary bits as settings, logits and history of a sampler: a token that the settings allow is
+//! chosen, or they are refused, without a panic.
 //!
-//! Input: temperature, top-p, min-p, repetition penalty (4 bytes each, any bits), top-k (2 bytes), how many ids of history (1 byte), they (2 bytes each), and the logits (4 bytes each).
+//! Input: temperature, top-p, min-p, repetition penalty (4 bytes each, any bits), top-k (2 bytes),
+//! how many ids of history (1 byte), they (2 bytes each), and the logits (4 bytes each).
 
 #![no_main]
 

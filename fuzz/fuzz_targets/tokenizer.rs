@@ -1,6 +1,8 @@
-//! Arbitrary bytes as texts, vocabularies and ids: what is encoded comes back, ids that are none are refused, without a panic.
+//! Arbitrary bytes as texts, vocabularies and ids: what is encoded comes back, ids that are none
+//! are refused, without a panic.
 //!
-//! Input: the length of a text (2 bytes), the text that makes the vocabulary, and the rest, which is a text and ids (4 bytes each) at once.
+//! Input: the length of a text (2 bytes), the text that makes the vocabulary, and the rest, which
+//! is a text and ids (4 bytes each) at once.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! How the targets read their bytes: pieces with their lengths before them, and a sampler's settings.
+//! How the targets read their bytes: pieces with their lengths before them, and a sampler's
+//! settings.
 
 use generate::Sampling;
 
@@ -10,7 +11,8 @@ pub fn take(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.len().min(usize::from(u16::from_le_bytes(*length))))
 }
 
-/// Temperature, top-p, min-p and repetition penalty (4 bytes each, any bits) and top-k (2 bytes, all ones for none); a length (1 byte), and the rest.
+/// Temperature, top-p, min-p and repetition penalty (4 bytes each, any bits) and top-k (2 bytes,
+/// all ones for none); a length (1 byte), and the rest.
 pub fn sampling(mut bytes: &[u8]) -> Option<(Sampling, usize, &[u8])> {
     let mut number = || {
         let (bits, after) = bytes.split_first_chunk::<4>()?;

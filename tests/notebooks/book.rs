@@ -47,7 +47,8 @@ pub enum Kind {
     Shown,
     /// Computed from an input that the document has not: compared with nothing.
     Changed,
-    /// What no document prints: a shape, the same result by two ways, a refusal, a bug beside the right code.
+    /// What no document prints: a shape, the same result by two ways, a refusal, a bug beside the
+    /// right code.
     Own,
 }
 
@@ -120,7 +121,8 @@ impl Notebook {
         self.say(Event::Listing(path.to_owned(), start.to_owned()));
     }
 
-    /// A picture of what was computed, for the notebook's page; costs nothing where no page is asked for.
+    /// A picture of what was computed, for the notebook's page; costs nothing where no page is
+    /// asked for.
     ///
     /// What only the picture needs is computed inside `picture`.
     #[track_caller]
@@ -189,13 +191,15 @@ impl Notebook {
         );
     }
 
-    /// The document prints this, but no crate of ours computes it: compared, and not counted as ours.
+    /// The document prints this, but no crate of ours computes it: compared, and not counted as
+    /// ours.
     #[track_caller]
     pub fn shows(&mut self, cell: &str, value: &(impl Shown + ?Sized), printed: &str) {
         self.compare(cell, Kind::Shown, value.value(), printed, None);
     }
 
-    /// The same output as the last one printed, computed another way: compared with the same digits, not counted twice.
+    /// The same output as the last one printed, computed another way: compared with the same
+    /// digits, not counted twice.
     #[track_caller]
     pub fn again(&mut self, cell: &str, value: &(impl Shown + ?Sized)) {
         let mut events = self.events.iter().rev();
@@ -207,7 +211,8 @@ impl Notebook {
         self.compare(cell, Kind::Own, value.value(), &printed, None);
     }
 
-    /// Figures that the document does not print itself, and where they come from: compared, not counted as printed.
+    /// Figures that the document does not print itself, and where they come from: compared, not
+    /// counted as printed.
     #[track_caller]
     pub fn known(
         &mut self,

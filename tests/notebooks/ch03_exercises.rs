@@ -124,7 +124,8 @@ tensor([[-5.7399e-01,  2.2160e-01],
     Ok(())
 }
 
-/// Erratum B1: the softmax runs over `dim=1` of (batch, num_tokens, num_tokens), so that columns sum to 1 and not rows.
+/// Erratum B1: the softmax runs over `dim=1` of (batch, num_tokens, num_tokens), so that columns
+/// sum to 1 and not rows.
 pub(crate) fn columns_normalised(head: &CausalAttention, x: &ArrayRef3<f32>) -> Array3<f32> {
     let queries = head.w_query.forward(x); // (batch, num_tokens, d_out)
     let keys = head.w_key.forward(x);

@@ -38,7 +38,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     // tokens at each place. Its blocks and its normalization do nothing yet.
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
-    // The book doesn't call `eval()` yet, so the embeddings are dropped, by the draws that follow the weights.
+    // The book doesn't call `eval()` yet, so the embeddings are dropped, by the draws that follow
+    // the weights.
     let logits = model.forward(&batch, Some(&mut rng.clone()))?;
     book.shape("In [5]", &logits, &[2, 4, 50257]);
     book.prints(

@@ -1,6 +1,8 @@
-//! ch05.ipynb: the losses of the untrained model, and decoding; the training run between them is ch05_training.rs.
+//! ch05.ipynb: the losses of the untrained model, and decoding; the training run between them is
+//! ch05_training.rs.
 //!
-//! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs come from a CPU.
+//! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs
+//! come from a CPU.
 
 use anyhow::Result;
 use dataloader::{

@@ -1,7 +1,10 @@
-//! ch05.ipynb, section 5.2: ten epochs of training from seed 123, and what the trained model answers.
+//! ch05.ipynb, section 5.2: ten epochs of training from seed 123, and what the trained model
+//! answers.
 //!
-//! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs come from a CPU.
-//! The ids are those of PyTorch 2.4's run of the same loop with portable dropout: decoded, they are the texts that the book prints.
+//! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs
+//! come from a CPU.
+//! The ids are those of PyTorch 2.4's run of the same loop with portable dropout: decoded, they are
+//! the texts that the book prints.
 
 use std::path::Path;
 
@@ -210,7 +213,8 @@ struct Printout {
     samples: Vec<Vec<u32>>,
 }
 
-/// `train_model_simple` with the arguments of In \[27\]; each evaluation is printed to standard error.
+/// `train_model_simple` with the arguments of In \[27\]; each evaluation is printed to standard
+/// error.
 fn train(
     model: &mut GptModel,
     optimizer: &mut AdamW,

@@ -1,4 +1,5 @@
-//! What a notebook holds, in order: what it said while it ran, and what stands in its source where it did not.
+//! What a notebook holds, in order: what it said while it ran, and what stands in its source where
+//! it did not.
 
 use std::collections::HashMap;
 
@@ -65,7 +66,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Whether `name` is one of the names that documents give it: `In [36]`, `In [36] (2)`, `3.6.2`.
+    /// Whether `name` is one of the names that documents give it: `In [36]`, `In [36] (2)`,
+    /// `3.6.2`.
     pub fn is_called(&self, name: &str) -> bool {
         [&self.cell, &self.name, &self.section].contains(&&name.to_owned())
     }
@@ -84,7 +86,8 @@ pub enum Outcome {
 
 /// The parts of the notebook with this `source` that has run, or of one that has not.
 ///
-/// A call that ran is what it was given when it ran; `fault` is why the others did not run, if not for a reason.
+/// A call that ran is what it was given when it ran; `fault` is why the others did not run, if not
+/// for a reason.
 pub(crate) fn contents(source: &str, book: Notebook, fault: &str) -> Vec<Part> {
     let without_text = book.the_verdict().is_none();
     let ended = book.ended;

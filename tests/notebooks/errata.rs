@@ -1,4 +1,5 @@
-//! Bugs of the documents, run beside the right code; docs/errata.md has them all, also those that compute nothing.
+//! Bugs of the documents, run beside the right code; docs/errata.md has them all, also those that
+//! compute nothing.
 
 use anyhow::{Context, Result};
 use attention::{

@@ -1,4 +1,5 @@
-//! Values that a reader may change: numbers, texts, and matrices written as rows, `0.4 0.1; 0.5 0.8`.
+//! Values that a reader may change: numbers, texts, and matrices written as rows,
+//! `0.4 0.1; 0.5 0.8`.
 
 use anyhow::{Context, Result, ensure};
 use ndarray::Array2;

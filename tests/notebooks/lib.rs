@@ -1,7 +1,10 @@
-//! The book as programs: each notebook reads from top to bottom, computes its cells with the crates' public items, and compares them with what the notebook prints.
+//! The book as programs: each notebook reads from top to bottom, computes its cells with the
+//! crates' public items, and compares them with what the notebook prints.
 //!
-//! `cargo test` runs every cell as a test, `cargo xtask verify` reports them, `cargo xtask notebook` prints them as the notebook does.
-//! A figure stands here once, as the digits that the document prints; none comes from our own output.
+//! `cargo test` runs every cell as a test, `cargo xtask verify` reports them,
+//! `cargo xtask notebook` prints them as the notebook does.
+//! A figure stands here once, as the digits that the document prints; none comes from our own
+//! output.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

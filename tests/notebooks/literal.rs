@@ -1,8 +1,10 @@
 //! A printed number, kept as its text, and how far a computed value may lie from it.
 //!
 //! The allowance follows from the digits that were printed, never from the cell:
-//! a number with `d` decimals allows half a unit of the last one plus 1e-5 of its size, `0.5 * 10^-d + 1e-5 * max(1, |printed|)`.
-//! A scientific print follows the same rule on its mantissa; all digits of a float allow 1e-5 of it; rounding noise below 1e-6 allows 1e-6.
+//! a number with `d` decimals allows half a unit of the last one plus 1e-5 of its size,
+//! `0.5 * 10^-d + 1e-5 * max(1, |printed|)`.
+//! A scientific print follows the same rule on its mantissa; all digits of a float allow 1e-5 of
+//! it; rounding noise below 1e-6 allows 1e-6.
 //! It does not round: a value on a rounding edge would flip.
 
 /// Slack for summation order and vector instructions, relative to `max(1, |printed|)`.
@@ -25,7 +27,8 @@ pub(crate) struct Literal {
 }
 
 impl Literal {
-    /// A number as Python or PyTorch prints it: `0.2996`, `2.`, `-1.2e-03`, `-inf`; `None` for a label.
+    /// A number as Python or PyTorch prints it: `0.2996`, `2.`, `-1.2e-03`, `-inf`; `None` for a
+    /// label.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let value: f64 = text.parse().ok().filter(|value: &f64| !value.is_nan())?;
         let (mantissa, exponent) = match text.split_once(['e', 'E']) {

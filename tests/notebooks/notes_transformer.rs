@@ -1,4 +1,5 @@
-//! "Transformer", a reader's notes on chapters 2 to 5: they print little, most of their code is that of chapters 2 to 4.
+//! "Transformer", a reader's notes on chapters 2 to 5: they print little, most of their code is
+//! that of chapters 2 to 4.
 
 use anyhow::Result;
 use gpt::GptConfig;

@@ -1,6 +1,8 @@
-//! A printed output against a computed value: labels, brackets, rows, elided middles, lists of texts.
+//! A printed output against a computed value: labels, brackets, rows, elided middles, lists of
+//! texts.
 //!
-//! How far a number may lie off follows from its digits ([`Literal`]); whole numbers and texts are exact.
+//! How far a number may lie off follows from its digits ([`Literal`]); whole numbers and texts are
+//! exact.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -39,7 +41,8 @@ impl Verdict {
     }
 }
 
-/// Compares a computed value with what a document printed; `within` replaces the rule of the digits.
+/// Compares a computed value with what a document printed; `within` replaces the rule of the
+/// digits.
 ///
 /// # Errors
 /// `printed` is not the kind of output that the value has.

@@ -1,4 +1,5 @@
-//! A notebook's own source: Rust's tokens, the calls `book.…(…)`, and the code before each of them; it knows no grammar.
+//! A notebook's own source: Rust's tokens, the calls `book.…(…)`, and the code before each of them;
+//! it knows no grammar.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -26,13 +27,15 @@ impl Call<'_> {
     }
 }
 
-/// Calls that are part of a notebook and no cells: what stands before them belongs to the next cell.
+/// Calls that are part of a notebook and no cells: what stands before them belongs to the next
+/// cell.
 const NO_CELLS: [&str; 5] = ["section", "listing", "draws", "leaves_out", "ends_unless"];
 
 /// All calls, in the order of the source.
 ///
 /// A call that begins its line is a statement: it is no part of a cell's code.
-/// One within a line is: [`crate::Notebook::the_verdict`] opens a block, whose lines are the cell's,
+/// One within a line is: [`crate::Notebook::the_verdict`] opens a block, whose lines are the
+/// cell's,
 /// and of an input there is its default, or by its line what `changed` has.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     let tokens: Vec<Range<usize>> = tokens(source)
@@ -144,7 +147,8 @@ fn without(source: &str, part: Range<usize>, cuts: &[(Range<usize>, &str)]) -> S
     undented(&text)
 }
 
-/// The lines without blank ones at the ends and without their common indentation; a blank line is one.
+/// The lines without blank ones at the ends and without their common indentation; a blank line is
+/// one.
 pub(crate) fn undented(text: &str) -> String {
     let written = text.lines().filter(|line| !line.trim().is_empty());
     let indentation = written.map(|line| line.len() - line.trim_start().len());
@@ -159,7 +163,8 @@ pub(crate) fn undented(text: &str) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// The lines of an item, from the first that begins with `start` to its closing brace, and the number of the first.
+/// The lines of an item, from the first that begins with `start` to its closing brace, and the
+/// number of the first.
 pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     let line = source
         .lines()
@@ -177,7 +182,8 @@ const KEYWORDS: [&str; 31] = [
     "static", "struct", "super", "trait", "true", "use", "where", "while",
 ];
 
-/// All tokens, blanks too, with what they are: `keyword`, `type`, `text`, `number`, `comment` or nothing.
+/// All tokens, blanks too, with what they are: `keyword`, `type`, `text`, `number`, `comment` or
+/// nothing.
 pub fn tokens(source: &str) -> impl Iterator<Item = (Range<usize>, &'static str)> {
     let mut start = 0;
     std::iter::from_fn(move || {

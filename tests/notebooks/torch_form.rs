@@ -1,4 +1,5 @@
-//! How PyTorch or Python prints a value: four digits, the widths, the line breaks and the ellipses of `torch.set_printoptions()`'s defaults.
+//! How PyTorch or Python prints a value: four digits, the widths, the line breaks and the ellipses
+//! of `torch.set_printoptions()`'s defaults.
 
 use crate::value::{Kind, Value};
 

@@ -1,4 +1,5 @@
-//! A course's worksheet on attention: concept questions, matrix products, four exercises and a bad language model.
+//! A course's worksheet on attention: concept questions, matrix products, four exercises and a bad
+//! language model.
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 

@@ -1,6 +1,8 @@
-//! Every cell of every notebook, as a test of its name: `cargo test -p workspace-tests --test notebooks 3.6`.
+//! Every cell of every notebook, as a test of its name:
+//! `cargo test -p workspace-tests --test notebooks 3.6`.
 //!
-//! A notebook runs once, when the first of its cells is asked for, and one at a time: two large models don't fit beside each other.
+//! A notebook runs once, when the first of its cells is asked for, and one at a time: two large
+//! models don't fit beside each other.
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock};

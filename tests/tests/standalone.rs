@@ -1,4 +1,5 @@
-//! Each library crate can be used alone: a package outside the workspace that depends on it by path, and on nothing else, runs the example of its README.
+//! Each library crate can be used alone: a package outside the workspace that depends on it by
+//! path, and on nothing else, runs the example of its README.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Same seed, same bits, whatever the number of threads: in child processes, as the pool of a process is made once.
+//! Same seed, same bits, whatever the number of threads: in child processes, as the pool of a
+//! process is made once.
 
 use std::process::Command;
 

@@ -1,6 +1,7 @@
 //! Two outputs beside each other: which of their numbers differ, and from which digit on.
 //!
-//! Outputs are told apart as a reader would: `1.` is `1.0000`, `163,009,536` is `163009536`, labels count only where there is no number.
+//! Outputs are told apart as a reader would: `1.` is `1.0000`, `163,009,536` is `163009536`, labels
+//! count only where there is no number.
 
 use std::ops::Range;
 

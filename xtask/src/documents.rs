@@ -1,4 +1,5 @@
-//! What docs/book-map.md and docs/errata.md say of a cell: the items to read about, the listing's number, the document's error.
+//! What docs/book-map.md and docs/errata.md say of a cell: the items to read about, the listing's
+//! number, the document's error.
 
 use std::fmt;
 use std::path::Path;

@@ -32,13 +32,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Recompute the figures that the book's notebooks print, and compare them; those left out are named.
+    /// Recompute the figures that the book's notebooks print, and compare them; those left out are
+    /// named.
     Verify(verify::Options),
     /// Print a notebook, a section or a cell as the book does, with the code in Rust.
     Notebook(notebook::Options),
     /// Check the layers, links and other house rules.
     Tidy,
-    /// Attack the command `gpt`: its files, flags and system calls, and kills; writes docs/errors.md.
+    /// Attack the command `gpt`: its files, flags and system calls, and kills; writes
+    /// docs/errors.md.
     Torture(torture::Options),
     /// Measure our speed beside that of PyTorch and transformers.
     #[command(disable_help_flag = true)]

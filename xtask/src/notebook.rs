@@ -1,4 +1,5 @@
-//! `cargo xtask notebook`: prints a chapter or a section as its notebook does, the code in Rust, the output in PyTorch's form; `--html` is page/'s.
+//! `cargo xtask notebook`: prints a chapter or a section as its notebook does, the code in Rust,
+//! the output in PyTorch's form; `--html` is page/'s.
 
 #[cfg(not(feature = "pages"))]
 use std::ffi::OsString;
@@ -19,7 +20,8 @@ use crate::workspace::{print, root};
 /// What to print.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// A notebook (ch3), a section (3.6), a cell ("In [36]"), an exercise (ex3.2), a listing ("Listing 3.5"), an item (MultiHeadAttention), or a part of a name.
+    /// A notebook (ch3), a section (3.6), a cell ("In [36]"), an exercise (ex3.2), a listing
+    /// ("Listing 3.5"), an item (MultiHeadAttention), or a part of a name.
     filter: Option<String>,
     /// The book's text (the-verdict.txt), which some cells need; `$BOOK_TEXT` names it too.
     #[arg(long, value_name = "FILE")]
@@ -27,7 +29,8 @@ pub(crate) struct Options {
     /// Change an input: of all chosen cells by its name (seed=123), or of one ("In [24].seed=123").
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "html")]
     set: Vec<String>,
-    /// Write the chosen notebooks as pages into this folder, with pictures and an index, instead of printing.
+    /// Write the chosen notebooks as pages into this folder, with pictures and an index, instead of
+    /// printing.
     #[arg(long, value_name = "DIR")]
     html: Option<PathBuf>,
 }

@@ -1,4 +1,5 @@
-//! Which cells a reader's words choose: `ch3`, `3.6`, `"In [36]"`, `ex3.2`, `"Listing 3.5"`, `MultiHeadAttention`.
+//! Which cells a reader's words choose: `ch3`, `3.6`, `"In [36]"`, `ex3.2`, `"Listing 3.5"`,
+//! `MultiHeadAttention`.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,8 @@
-//! `cargo xtask torture`: the long forms of the tests that attack `gpt` and a run, with the figures of docs/reliability.md.
+//! `cargo xtask torture`: the long forms of the tests that attack `gpt` and a run, with the figures
+//! of docs/reliability.md.
 //!
-//! What they try, and what they count as a fault, is in `crates/tools/cli/tests/torture` and `crates/train/tests/kill.rs`.
+//! What they try, and what they count as a fault, is in `crates/tools/cli/tests/torture` and
+//! `crates/train/tests/kill.rs`.
 
 use clap::Args;
 

@@ -1,4 +1,5 @@
-//! `cargo xtask verify`: runs the notebooks and reports, by chapter, which printed figures come out.
+//! `cargo xtask verify`: runs the notebooks and reports, by chapter, which printed figures come
+//! out.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -18,7 +19,8 @@ const FAULTS_SHOWN: usize = 5;
 /// What to verify, and how to report it.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// A notebook (ch3, training), a section (3.6), a cell ("In [36]"), an exercise (ex3.2), a listing ("Listing 3.5"), an item (MultiHeadAttention), or a part of a name.
+    /// A notebook (ch3, training), a section (3.6), a cell ("In [36]"), an exercise (ex3.2), a
+    /// listing ("Listing 3.5"), an item (MultiHeadAttention), or a part of a name.
     filter: Option<String>,
     /// Show every cell; those of a chosen part are shown anyway.
     #[arg(short, long)]

@@ -1,4 +1,5 @@
-//! The pages of the notebooks in a real browser: no error, nothing missing, and the numbers that the library computes.
+//! The pages of the notebooks in a real browser: no error, nothing missing, and the numbers that
+//! the library computes.
 
 use std::process::Command;
 

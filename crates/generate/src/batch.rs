@@ -1,4 +1,5 @@
-//! Several texts at once: every step takes one token of each sequence through the model, so that the
+//! Several texts at once: every step takes one token of each sequence through the model, so that
+//! the
 //! weights are read once for all of them.
 //!
 //! It streams nothing; one text as it comes is [`TokenStream`](crate::TokenStream).
@@ -17,10 +18,12 @@ pub struct Completion {
     pub finish: FinishReason,
 }
 
-/// Continues all sequences that `decoder` holds, each drawn with its own generator: a text is the one
+/// Continues all sequences that `decoder` holds, each drawn with its own generator: a text is the
+/// one
 /// that it would be alone, whichever others are in the batch, up to the rounding of the logits.
 ///
-/// Prompts may differ in length, and nothing is padded. A sequence that has ended costs nothing more.
+/// Prompts may differ in length, and nothing is padded. A sequence that has ended costs nothing
+/// more.
 ///
 /// ```
 /// use generate::{Decoder, GenerateOptions, generate_batch};

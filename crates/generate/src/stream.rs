@@ -178,10 +178,12 @@ impl<'s, 'm> TokenStream<'s, 'm> {
     }
 }
 
-/// Chooses the next token of a sequence and hands it to the decoder, to be taken in with the next call:
+/// Chooses the next token of a sequence and hands it to the decoder, to be taken in with the next
+/// call:
 /// the token, none if it ends the text, and why the text ends, if it does.
 ///
-/// A token for which the context has no room left is still a result, but the decoder doesn't get it.
+/// A token for which the context has no room left is still a result, but the decoder doesn't get
+/// it.
 pub(crate) fn choose(
     decoder: &mut Decoder<'_>,
     row: usize,

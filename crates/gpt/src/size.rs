@@ -1,6 +1,8 @@
-//! How many parameters a configuration has (book section 4.6, exercises 4.1 and 4.2), and how much memory each use of it takes; counted without allocating any.
+//! How many parameters a configuration has (book section 4.6, exercises 4.1 and 4.2), and how much
+//! memory each use of it takes; counted without allocating any.
 //!
-//! The memory is an estimate from above of what is large: it doesn't have the program itself, nor what is freed within a layer.
+//! The memory is an estimate from above of what is large: it doesn't have the program itself, nor
+//! what is freed within a layer.
 
 use crate::LOGIT_ROWS;
 use crate::{GptConfig, GptError};
@@ -8,7 +10,9 @@ use crate::{GptConfig, GptError};
 /// Bytes of an f32.
 const F32: usize = 4;
 
-/// Rows of features that a block keeps of a token for its backward pass: two norms' inputs, the projections' three outputs and input, the context, the feed-forward network's input, and its hidden rows before and after GELU, which count four each.
+/// Rows of features that a block keeps of a token for its backward pass: two norms' inputs, the
+/// projections' three outputs and input, the context, the feed-forward network's input, and its
+/// hidden rows before and after GELU, which count four each.
 const ROWS: usize = 16;
 
 /// Parameters of a model, by part.
@@ -77,7 +81,8 @@ impl Memory {
         Ok(self)
     }
 
-    /// What it takes to turn a text of so many bytes into ids: the ids and a copy of them, and what its longest word takes, whose pairs are merged in one piece.
+    /// What it takes to turn a text of so many bytes into ids: the ids and a copy of them, and what
+    /// its longest word takes, whose pairs are merged in one piece.
     ///
     /// # Errors
     /// As [`with`](Self::with).
@@ -107,7 +112,9 @@ impl GptConfig {
         Memory::new().with("weights", &[F32, self.size()?.total()])
     }
 
-    /// What a decoder takes beside the weights: keys and values of `sequences` texts of `tokens` tokens each, what such a prompt leaves in a layer, and a copy of the matrices where they are rounded to `bits` a weight.
+    /// What a decoder takes beside the weights: keys and values of `sequences` texts of `tokens`
+    /// tokens each, what such a prompt leaves in a layer, and a copy of the matrices where they are
+    /// rounded to `bits` a weight.
     ///
     /// ```
     /// let config = gpt::GptConfig::GPT2_124M;
@@ -137,7 +144,9 @@ impl GptConfig {
         memory.with("rounded weights", &[matrices.div_ceil(8), bits])
     }
 
-    /// What training takes: weights, gradients and AdamW's two moments, what a batch of `batch_size` windows of `tokens` tokens leaves for the backward pass, and the rows of logits that exist at once.
+    /// What training takes: weights, gradients and AdamW's two moments, what a batch of
+    /// `batch_size` windows of `tokens` tokens leaves for the backward pass, and the rows of logits
+    /// that exist at once.
     pub fn training_memory(&self, batch_size: usize, tokens: usize) -> Result<Memory, GptError> {
         let (layers, features) = (self.n_layers, self.emb_dim);
         let parameters = self.size()?.total();
@@ -162,7 +171,9 @@ impl GptConfig {
         )
     }
 
-    /// What it takes to look into a text of `tokens` tokens, one block after the other ([`GptModel::trace`](crate::GptModel::trace)): the attention weights of one, with what they are made of, and `rows` rows of logits.
+    /// What it takes to look into a text of `tokens` tokens, one block after the other
+    /// ([`GptModel::trace`](crate::GptModel::trace)): the attention weights of one, with what they
+    /// are made of, and `rows` rows of logits.
     pub fn inspection_memory(&self, tokens: usize, rows: usize) -> Result<Memory, GptError> {
         let row = self.feed_forward_dim().saturating_add(8 * self.emb_dim);
         Memory::new()

@@ -1,4 +1,5 @@
-//! Words as tokens in a row, and how often each pair of neighbours stands there: what byte pair encoding counts and joins.
+//! Words as tokens in a row, and how often each pair of neighbours stands there: what byte pair
+//! encoding counts and joins.
 //!
 //! A pair is joined in a moment at each of its places, and only its neighbours are counted anew,
 //! so that all of a training takes time in proportion to the words, however long one is.

@@ -130,7 +130,8 @@ impl AdamW {
 
     /// One step at the learning rate `config.lr`.
     ///
-    /// The gradients are zero afterwards: `optimizer.step()` and `optimizer.zero_grad()` in one pass
+    /// The gradients are zero afterwards: `optimizer.step()` and `optimizer.zero_grad()` in one
+    /// pass
     /// over the memory.
     ///
     /// # Panics

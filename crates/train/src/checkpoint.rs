@@ -83,7 +83,8 @@ pub(crate) fn write(
     Manifest::of(folder)?.write(folder)
 }
 
-/// Whether a folder has all files that its manifest names, and those that every checkpoint has; what
+/// Whether a folder has all files that its manifest names, and those that every checkpoint has;
+/// what
 /// is in them is not read.
 pub(crate) fn is_whole(folder: &Path) -> bool {
     Manifest::read(folder).is_ok_and(|manifest| {
@@ -101,7 +102,8 @@ pub fn check_copies(checkpoint: impl AsRef<Path>) -> Result<(), TrainError> {
     Manifest::read(folder)?.verify(folder, |file| !FILES.contains(&file))
 }
 
-/// Reads a checkpoint of a model that is known, and checks all of it: lengths and hashes first, then
+/// Reads a checkpoint of a model that is known, and checks all of it: lengths and hashes first,
+/// then
 /// what the files say.
 pub(crate) fn read(folder: &Path, asked: GptConfig) -> Result<Checkpoint, TrainError> {
     if !is_file(folder.join(MANIFEST_FILE))? {
@@ -187,7 +189,8 @@ fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
     }
 }
 
-/// The settings a checkpoint was made with, without its tensors: what a run needs to make its loaders
+/// The settings a checkpoint was made with, without its tensors: what a run needs to make its
+/// loaders
 /// before it resumes.
 ///
 /// # Errors

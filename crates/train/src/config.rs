@@ -1,6 +1,7 @@
 //! What a run is: optimizer, schedule, how often to evaluate, to sample and to save.
 //!
-//! The model's own configuration is `gpt::GptConfig`, the data's are the loaders; where a run is kept
+//! The model's own configuration is `gpt::GptConfig`, the data's are the loaders; where a run is
+//! kept
 //! is [`RunFolder`](crate::RunFolder).
 
 use dataloader::DataLoader;
@@ -37,7 +38,8 @@ pub struct TrainConfig {
     pub sample: Option<SampleConfig>,
     /// Save after every so many steps, counted from 1, and at the end; `None` only at the end.
     pub save_every: Option<u64>,
-    /// How many checkpoints to keep, the newest; at least 1. The one with the lowest validation loss
+    /// How many checkpoints to keep, the newest; at least 1. The one with the lowest validation
+    /// loss
     /// stays too.
     pub keep: usize,
 }
@@ -54,7 +56,8 @@ pub struct SampleConfig {
     pub every: Option<u64>,
 }
 
-/// The book's sample after each epoch: 50 tokens behind "Every effort moves you" in GPT-2's vocabulary.
+/// The book's sample after each epoch: 50 tokens behind "Every effort moves you" in GPT-2's
+/// vocabulary.
 impl Default for SampleConfig {
     fn default() -> Self {
         Self {
@@ -88,7 +91,8 @@ impl TrainConfig {
     /// Checks what the types can't.
     ///
     /// # Errors
-    /// [`TrainError::Config`] names the first setting that is wrong, its value and what is expected.
+    /// [`TrainError::Config`] names the first setting that is wrong, its value and what is
+    /// expected.
     pub fn validate(&self) -> Result<(), TrainError> {
         let at_least_one = |name, value: u64| match value {
             0 => Err(TrainError::config(name, 0, "at least 1")),

@@ -45,7 +45,8 @@ pub enum TrainError {
         /// The learning rate of that step.
         learning_rate: f64,
     },
-    /// The gradient is NaN or infinite though the loss is not: the weights are those from before the step.
+    /// The gradient is NaN or infinite though the loss is not: the weights are those from before
+    /// the step.
     #[error(
         "the gradient of step {step} has norm {norm}: the weights have not been touched by this step; try a learning rate below {learning_rate:e} or a warmup"
     )]
@@ -212,7 +213,8 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Whether all ranks of a shared run meet this error at the same moment; other errors are those of one rank, which the others wait for.
+    /// Whether all ranks of a shared run meet this error at the same moment; other errors are those
+    /// of one rank, which the others wait for.
     pub fn is_common(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,5 @@
-//! Which checkpoints of a run count: latest.json, as far as the folders bear it out; and the names of
+//! Which checkpoints of a run count: latest.json, as far as the folders bear it out; and the names
+//! of
 //! checkpoints, which tell their order.
 //!
 //! A list may be damaged, or ahead of its folders (in a copy that was made while the run saved):
@@ -193,7 +194,8 @@ pub(crate) fn step_folders(checkpoints: &Path) -> Result<(Vec<String>, Vec<Strin
     Ok((finished, unfinished))
 }
 
-/// The place of a checkpoint among the others, by its name (`step-00000120`, `step-00000120-batch-3`,
+/// The place of a checkpoint among the others, by its name (`step-00000120`,
+/// `step-00000120-batch-3`,
 /// either with `.2` behind it): steps, batches, copy; none if the name is not ours.
 pub(crate) fn order(name: &str) -> Option<(u64, u64, u64)> {
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -81,7 +81,8 @@ pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
 /// That every rank has the same facts, given as names and values.
 ///
 /// # Errors
-/// [`TrainError::RanksDiffer`], on all ranks alike: the first fact in which a rank differs from rank 0.
+/// [`TrainError::RanksDiffer`], on all ranks alike: the first fact in which a rank differs from
+/// rank 0.
 pub fn agree(ranks: &dyn Ranks, facts: &[(String, String)]) -> Result<(), TrainError> {
     let lines: Vec<String> = facts
         .iter()

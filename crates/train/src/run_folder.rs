@@ -65,7 +65,8 @@ impl RunFolder {
     /// ```
     ///
     /// # Errors
-    /// [`TrainError::NotAFolder`], [`TrainError::Locked`], what the system says, or that none of the
+    /// [`TrainError::NotAFolder`], [`TrainError::Locked`], what the system says, or that none of
+    /// the
     /// checkpoints which latest.json names is whole.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TrainError> {
         let path = path.as_ref().to_owned();
@@ -102,7 +103,8 @@ impl RunFolder {
         &self.path
     }
 
-    /// The folder, in the run at `path`, of files that every checkpoint gets a copy of; it may not be
+    /// The folder, in the run at `path`, of files that every checkpoint gets a copy of; it may not
+    /// be
     /// there.
     pub fn beside(path: impl AsRef<Path>) -> PathBuf {
         path.as_ref().join(BESIDE)
@@ -115,7 +117,8 @@ impl RunFolder {
         name.map(|name| self.path.join(CHECKPOINTS).join(name))
     }
 
-    /// The checkpoint with the lowest validation loss when it was saved, and that loss; none without
+    /// The checkpoint with the lowest validation loss when it was saved, and that loss; none
+    /// without
     /// validation.
     pub fn best(&self) -> Option<(PathBuf, f64)> {
         let known = self.known();
@@ -165,7 +168,8 @@ impl RunFolder {
         let before = self.known().latest.clone();
         let latest = before.with(&name, keep, val_loss);
         if let Err(error) = write_json(&self.path.join(LATEST), &latest) {
-            // A sync may have failed behind the rename of latest.json: what that names, or may name,
+            // A sync may have failed behind the rename of latest.json: what that names, or may
+            // name,
             // stays.
             if read_list(&self.path).is_ok_and(|found| found.is_none_or(|l| !l.names(&name))) {
                 let _ = self.remove(&name);

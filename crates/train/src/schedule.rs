@@ -1,4 +1,5 @@
-//! The learning rate of each step: constant, or linear warmup and cosine decay (book appendix D.1 and D.2).
+//! The learning rate of each step: constant, or linear warmup and cosine decay (book appendix D.1
+//! and D.2).
 //!
 //! ```text
 //! step < warmup_steps:  lr = initial_lr + step (peak_lr - initial_lr) / warmup_steps
@@ -19,7 +20,8 @@ pub enum Schedule {
     /// The optimizer's `lr` all the time, as in chapter 5.
     #[default]
     Constant,
-    /// From `initial_lr` up to the optimizer's `lr` in equal increments, then down to `min_lr` along half a cosine.
+    /// From `initial_lr` up to the optimizer's `lr` in equal increments, then down to `min_lr`
+    /// along half a cosine.
     WarmupCosine {
         /// Steps of the first part; 0 for none.
         warmup_steps: u64,

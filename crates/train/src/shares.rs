@@ -1,8 +1,8 @@
 //! Who computes which batch and owns which weights, and what the ranks exchange about them.
 //!
 //! ```text
-//! round:  each rank has computed one batch; of its pieces, each rank adds up all batches' gradients
-//!         in their order
+//! round:  each rank has computed one batch; of its pieces, it adds up all batches' gradients in
+//!         their order
 //! step:   norm, AdamW on the own pieces, then every rank receives all pieces
 //! ```
 //!
@@ -26,7 +26,8 @@ const CHUNK: usize = 1 << 18;
 
 /// The processes that train one model, and which weights are whose.
 ///
-/// Each weight is cut into a piece for each rank, between the optimizer's blocks, so that a sum over
+/// Each weight is cut into a piece for each rank, between the optimizer's blocks, so that a sum
+/// over
 /// blocks is made of the same blocks for any number of ranks. A small weight leaves ranks with
 /// nothing.
 #[derive(Debug)]

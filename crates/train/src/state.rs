@@ -246,7 +246,8 @@ impl Fingerprint {
         let fresh = dataset.stride().min(dataset.max_length());
         for i in 0..dataset.len() {
             let window = dataset.read(i)?; // (max_length + 1)
-            // A window's first `stride` ids: the rest comes again in the next one, but for the last.
+            // A window's first `stride` ids: the rest comes again in the next one, but for the
+            // last.
             let ids = if i + 1 < dataset.len() {
                 &window[..fresh]
             } else {

@@ -142,7 +142,8 @@ impl Trainer {
     /// `max_steps`, and what draws nothing (samples, saving), may be other than in the checkpoint.
     ///
     /// # Errors
-    /// If a file is damaged, if model, data or settings are not those of the checkpoint, or a tensor
+    /// If a file is damaged, if model, data or settings are not those of the checkpoint, or a
+    /// tensor
     /// is missing, of another shape, or not finite.
     pub fn resume(
         checkpoint: impl AsRef<Path>,
@@ -559,7 +560,8 @@ impl Trainer {
     /// the best stays. With ranks, all of them save at once, and rank 0 has the folder.
     ///
     /// # Errors
-    /// If the loss is not finite, or the files can't be written: the checkpoints from before are then
+    /// If the loss is not finite, or the files can't be written: the checkpoints from before are
+    /// then
     /// as they were.
     ///
     /// # Panics
@@ -572,7 +574,8 @@ impl Trainer {
         self.save_with(folder, val_loss)
     }
 
-    /// As [`save`](Self::save), of a model whose loss is finite; its validation loss decides whether
+    /// As [`save`](Self::save), of a model whose loss is finite; its validation loss decides
+    /// whether
     /// it is the best.
     fn save_with(
         &self,

@@ -1,4 +1,5 @@
-//! A checkpoint that is damaged, or belongs to another run, is refused in one line that names what is wrong.
+//! A checkpoint that is damaged, or belongs to another run, is refused in one line that names what
+//! is wrong.
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 mod common;

@@ -1,4 +1,5 @@
-//! A process that trains and saves after every step is killed at random moments, and the run still ends with the bits of one that was left alone.
+//! A process that trains and saves after every step is killed at random moments, and the run still
+//! ends with the bits of one that was left alone.
 //!
 //! Five kills by default; `TRAIN_KILLS=100 cargo test -p train --test kill` does more.
 //! The process is this test binary itself, told by an environment variable to be the victim.
@@ -27,7 +28,8 @@ fn saving_every_step(max_steps: u64) -> TrainConfig {
     }
 }
 
-/// The victim: goes on from the newest checkpoint, or begins. Without the variables it has nothing to do.
+/// The victim: goes on from the newest checkpoint, or begins. Without the variables it has nothing
+/// to do.
 #[test]
 fn victim() {
     let (Ok(folder), Ok(steps)) = (env::var(FOLDER), env::var(STEPS)) else {
@@ -105,7 +107,8 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
     println!("{kills} kills, {steps} steps saved between them");
 }
 
-/// As [`steps_saved`], by the folder's name alone: the victim may be deleting the checkpoint at this moment.
+/// As [`steps_saved`], by the folder's name alone: the victim may be deleting the checkpoint at
+/// this moment.
 fn steps_saved_while_running(folder: &Path) -> u64 {
     let Ok(checkpoint) = latest_checkpoint(folder) else {
         return 0;

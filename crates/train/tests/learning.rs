@@ -1,4 +1,5 @@
-//! Training does what it is for, gives the same bits on any number of threads, and refuses settings that make no sense.
+//! Training does what it is for, gives the same bits on any number of threads, and refuses settings
+//! that make no sense.
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 mod common;

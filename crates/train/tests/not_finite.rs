@@ -1,4 +1,5 @@
-//! A loss or a gradient that is not finite stops a run, and costs neither the weights nor the last good checkpoint.
+//! A loss or a gradient that is not finite stops a run, and costs neither the weights nor the last
+//! good checkpoint.
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 mod common;
@@ -60,7 +61,8 @@ fn a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpoint() 
         .run(Some(&run), &mut |_| ControlFlow::Continue(()))
         .unwrap_err();
     assert!(error.to_string().contains("try a learning rate below"));
-    // Each checkpoint had a finite loss when it was saved: one whose weights are finite but whose loss is not is none.
+    // Each checkpoint had a finite loss when it was saved: one whose weights are finite but whose
+    // loss is not is none.
     let newest = train::latest_checkpoint(&folder).unwrap();
     let settings = train::read_settings(&newest).unwrap();
     assert!(settings.steps_done <= step, "{}", settings.steps_done);
@@ -71,7 +73,8 @@ fn a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpoint() 
     assert!(loss.is_finite(), "{loss}");
 }
 
-/// The next matrix takes back what a value has grown by, so that the loss is finite; the gradient of the small one between is not.
+/// The next matrix takes back what a value has grown by, so that the loss is finite; the gradient
+/// of the small one between is not.
 #[test]
 fn after_a_gradient_that_is_not_finite_the_next_batch_begins_the_step_anew() {
     let mut rng = TorchRng::manual_seed(123);

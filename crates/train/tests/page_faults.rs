@@ -1,4 +1,5 @@
-//! A training step finds the memory of the one before: with the system's allocator, as in this test, it maps no pages.
+//! A training step finds the memory of the one before: with the system's allocator, as in this
+//! test, it maps no pages.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 

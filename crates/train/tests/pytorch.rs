@@ -1,4 +1,5 @@
-//! AdamW, clipping and the schedule against PyTorch's own figures (`fixtures/pytorch.py` writes them).
+//! AdamW, clipping and the schedule against PyTorch's own figures (`fixtures/pytorch.py` writes
+//! them).
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 mod common;

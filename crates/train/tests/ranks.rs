@@ -1,4 +1,5 @@
-//! A run shared by ranks (threads of this process here) has the bits of one process, for any number of them.
+//! A run shared by ranks (threads of this process here) has the bits of one process, for any number
+//! of them.
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 mod common;

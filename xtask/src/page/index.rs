@@ -1,4 +1,5 @@
-//! The index: every section, listing, picture, exercise and erratum, with a link to where it stands.
+//! The index: every section, listing, picture, exercise and erratum, with a link to where it
+//! stands.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! `cargo xtask notebook --html DIR`: a page a notebook and an index, which need nothing but themselves.
+//! `cargo xtask notebook --html DIR`: a page a notebook and an index, which need nothing but
+//! themselves.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,8 @@ use crate::workspace::{print, root};
 mod index;
 mod notebook;
 
-/// Runs the notebooks that `filter` chooses and writes their pages, those of the errata, and the index.
+/// Runs the notebooks that `filter` chooses and writes their pages, those of the errata, and the
+/// index.
 ///
 /// # Errors
 /// Nothing was chosen, a file could not be read or written, or a cell did not run.

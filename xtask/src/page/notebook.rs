@@ -1,4 +1,5 @@
-//! The page of one notebook: sections, listings, cells with their outputs, pictures and errata, in order.
+//! The page of one notebook: sections, listings, cells with their outputs, pictures and errata, in
+//! order.
 
 use std::fmt::Write;
 

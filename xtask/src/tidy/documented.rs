@@ -1,6 +1,8 @@
-//! Names in docs/book-map.md and docs/errata.md: each item and each cell exists, and the notebooks of a row use its items.
+//! Names in docs/book-map.md and docs/errata.md: each item and each cell exists, and the notebooks
+//! of a row use its items.
 //!
-//! An item is looked for by name in its crate's sources; that it stands in the module the path says is not checked.
+//! An item is looked for by name in its crate's sources; that it stands in the module the path says
+//! is not checked.
 
 use std::path::Path;
 

@@ -1,6 +1,7 @@
 //! The layers: the table in docs/ARCHITECTURE.md against every package's `[dependencies]`.
 //!
-//! The documented graph is the enforced graph. Dev-dependencies are free, as tests may look at anything.
+//! The documented graph is the enforced graph. Dev-dependencies are free, as tests may look at
+//! anything.
 
 use std::collections::BTreeMap;
 use std::path::Path;

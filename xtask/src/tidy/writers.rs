@@ -1,6 +1,7 @@
 //! One writer of files: no source but `atomic-file`'s creates, renames or copies files and folders.
 //!
-//! So what it promises, that a crash leaves the old or the new and that no link is followed, holds for all.
+//! So what it promises, that a crash leaves the old or the new and that no link is followed, holds
+//! for all.
 //! Tests write as they like, and so does `test-support`, which only tests use.
 
 use std::path::Path;

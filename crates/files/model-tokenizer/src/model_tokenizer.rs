@@ -200,7 +200,8 @@ impl ModelTokenizer {
         files::write_all(folder.as_ref(), &files)
     }
 
-    /// What a byte-level tokenizer of GPT-2's form is made of, for other programs; `None` for one of another form.
+    /// What a byte-level tokenizer of GPT-2's form is made of, for other programs; `None` for one
+    /// of another form.
     ///
     /// # Errors
     /// None for a tokenizer that was read or made by this crate.
@@ -230,7 +231,8 @@ impl ModelTokenizer {
 /// The parts of a byte-level tokenizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BytePairs {
-    /// Each token by its id: its bytes in GPT-2's alphabet; or, of an added one, its text, and whether it is special.
+    /// Each token by its id: its bytes in GPT-2's alphabet; or, of an added one, its text, and
+    /// whether it is special.
     pub tokens: BTreeMap<u32, (String, Option<bool>)>,
     /// The first merge first.
     pub merges: Vec<(String, String)>,

@@ -14,7 +14,8 @@ use crate::manual::{CompletionsArgs, ManArgs};
 use crate::tokenize::TokenizeArgs;
 use crate::train::TrainArgs;
 
-/// Train GPT models, and write with them: the book "Build a Large Language Model (From Scratch)", in Rust
+/// Train GPT models, and write with them: the book "Build a Large Language Model (From Scratch)",
+/// in Rust
 #[derive(Debug, Parser)]
 #[command(name = "gpt", version, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -46,7 +47,8 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-/// The whole command line: of a flag that is repeated the last one counts, and a number below 0 is a value everywhere, so that what refuses it can name it.
+/// The whole command line: of a flag that is repeated the last one counts, and a number below 0 is
+/// a value everywhere, so that what refuses it can name it.
 pub(crate) fn command() -> clap::Command {
     Cli::command()
         .args_override_self(true)
@@ -58,7 +60,8 @@ pub(crate) fn command() -> clap::Command {
         })
 }
 
-/// The arguments, with flags as nanoGPT writes them (`--n_layer=4`) turned into ours (`--n-layer=4`).
+/// The arguments, with flags as nanoGPT writes them (`--n_layer=4`) turned into ours
+/// (`--n-layer=4`).
 pub(crate) fn with_dashes(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut only_values_follow = false;
     args.map(|arg| {

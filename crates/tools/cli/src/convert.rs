@@ -1,4 +1,5 @@
-//! `gpt convert`: a model folder into Hugging Face's layout, which transformers loads, the book's, or llama.cpp's file.
+//! `gpt convert`: a model folder into Hugging Face's layout, which transformers loads, the book's,
+//! or llama.cpp's file.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -180,7 +181,8 @@ fn gguf_tokens(tokenizer: &ModelTokenizer, vocab_size: usize) -> Result<Option<G
 }
 
 /// # Errors
-/// If a folder is a run, or among what a run keeps: its checkpoints, which a model in it would hide or spoil.
+/// If a folder is a run, or among what a run keeps: its checkpoints, which a model in it would hide
+/// or spoil.
 fn refuse_run(folder: &Path) -> Result<()> {
     let to = folder.display();
     let mut real = std::path::absolute(folder).with_context(|| to.to_string())?;
@@ -232,7 +234,8 @@ fn ours_in(folder: &Path) -> Result<Option<String>> {
 
 /// Makes the folder `to` what `write` fills, or puts that into it: what is not ours stays.
 ///
-/// At every moment there is the old model in it, or the new one: a folder is filled beside it and the two change places.
+/// At every moment there is the old model in it, or the new one: a folder is filled beside it and
+/// the two change places.
 fn put(to: &Path, write: impl Fn(&Path) -> Result<()>) -> Result<()> {
     let before = || format!("{} is as it was", to.display());
     let beside = || {

@@ -1,7 +1,8 @@
 //! `gpt eval`: the mean cross-entropy of a text under a model, and its perplexity.
 //!
 //! The text goes through windows of the model's context, one every `stride` tokens.
-//! Every token but the first is predicted once: by the first window in which it is a target, so with a smaller stride it has more text before it.
+//! Every token but the first is predicted once: by the first window in which it is a target, so
+//! with a smaller stride it has more text before it.
 
 use std::path::PathBuf;
 
@@ -62,7 +63,8 @@ struct Report {
     perplexity: f64,
     /// Tokens that were predicted.
     tokens: usize,
-    /// The loss of a byte in bits, which models of other vocabularies can be compared by; of a text alone.
+    /// The loss of a byte in bits, which models of other vocabularies can be compared by; of a text
+    /// alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     bits_per_byte: Option<f64>,
 }
@@ -155,7 +157,9 @@ fn bits_per_byte(
 /// As many characters of a text as its first token may have.
 const HEAD: usize = 4096;
 
-/// The bytes of a text that its first token stands for: those of its piece, without the blank that some tokenizers put before a text; of a character that the vocabulary does not have, that character's.
+/// The bytes of a text that its first token stands for: those of its piece, without the blank that
+/// some tokenizers put before a text; of a character that the vocabulary does not have, that
+/// character's.
 fn first_bytes(piece: &[u8], head: &str) -> usize {
     match piece {
         _ if head.as_bytes().starts_with(piece) => piece.len(),

@@ -1,6 +1,8 @@
-//! How the program fails: one line on standard error, and an exit code that says whose mistake it was.
+//! How the program fails: one line on standard error, and an exit code that says whose mistake it
+//! was.
 //!
-//! 1: something went wrong; 2: the command line is wrong; 130 and its kind (128 and the signal's number): ended by a signal, in good order or at once.
+//! 1: something went wrong; 2: the command line is wrong; 130 and its kind (128 and the signal's
+//! number): ended by a signal, in good order or at once.
 
 use std::process::ExitCode;
 
@@ -48,7 +50,8 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
 #[error("told by another rank")]
 pub(crate) struct ToldElsewhere;
 
-/// The work was ended by a signal, in good order, and its end has been told: what is left is the exit code.
+/// The work was ended by a signal, in good order, and its end has been told: what is left is the
+/// exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped by a signal")]
 pub(crate) struct Stopped(pub(crate) ExitCode);

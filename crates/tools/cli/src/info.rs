@@ -133,7 +133,8 @@ fn report(name: String, config: &GptConfig) -> Result<Report> {
     })
 }
 
-/// The book's names and shapes, those of one block standing for all: `trf_blocks.{i}` is as often there as there are layers.
+/// The book's names and shapes, those of one block standing for all: `trf_blocks.{i}` is as often
+/// there as there are layers.
 fn tensors(config: &GptConfig) -> Vec<Tensor> {
     let of_one_block = GptConfig {
         n_layers: 1,

@@ -1,6 +1,7 @@
 //! Ctrl-C and its kind: once asks for an end in good order, twice ends the process.
 //!
-//! Signals that whoever started the program had it ignore (`nohup`, a shell's background jobs) stay ignored.
+//! Signals that whoever started the program had it ignore (`nohup`, a shell's background jobs) stay
+//! ignored.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -74,7 +75,8 @@ impl Interrupt {
         self.asked.store(ends_at_once, Ordering::SeqCst);
     }
 
-    /// What a program that ends in good order because it was asked to returns: not 0, as it has not done all of its work.
+    /// What a program that ends in good order because it was asked to returns: not 0, as it has not
+    /// done all of its work.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self.signal.load(Ordering::SeqCst) {
             0 => ExitCode::SUCCESS,
@@ -83,7 +85,8 @@ impl Interrupt {
     }
 }
 
-/// The signals that were ignored when this program started, a bit each, where the system tells (Linux).
+/// The signals that were ignored when this program started, a bit each, where the system tells
+/// (Linux).
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -91,7 +94,8 @@ fn ignored() -> u64 {
         .unwrap_or(0)
 }
 
-/// A write beyond the largest file that is allowed (`ulimit -f`) becomes an error with the file's name in place of a killed process.
+/// A write beyond the largest file that is allowed (`ulimit -f`) becomes an error with the file's
+/// name in place of a killed process.
 pub(crate) fn outlive_large_files() -> io::Result<()> {
     #[cfg(unix)]
     flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;

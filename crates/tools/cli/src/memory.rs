@@ -1,4 +1,5 @@
-//! The memory that this process may still have, and refusals of what needs more: a line, not a killed process.
+//! The memory that this process may still have, and refusals of what needs more: a line, not a
+//! killed process.
 //!
 //! What is needed `gpt::Memory` counts; here the limits are read.
 
@@ -35,12 +36,14 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
 }
 
 /// # Errors
-/// If it takes more memory than there is to turn a text into ids, `per_byte` bytes for each of its longest word.
+/// If it takes more memory than there is to turn a text into ids, `per_byte` bytes for each of its
+/// longest word.
 pub(crate) fn check_words(text: &str, per_byte: usize) -> Result<()> {
     check(&Memory::encoding(text.len(), longest_word(text), per_byte)?)
 }
 
-/// The bytes of the longest run of letters, of digits, of white space or of other characters, none of which is cut before its pieces are merged.
+/// The bytes of the longest run of letters, of digits, of white space or of other characters, none
+/// of which is cut before its pieces are merged.
 fn longest_word(text: &str) -> usize {
     let (mut longest, mut begin, mut kind) = (0, 0, None);
     for (at, c) in text.char_indices() {
@@ -68,7 +71,8 @@ fn available() -> Option<u64> {
     limits.into_iter().flatten().chain([free]).min()
 }
 
-/// Bytes that this process has left of address space and of writable memory, if they have a limit (`ulimit -v`, `ulimit -d`).
+/// Bytes that this process has left of address space and of writable memory, if they have a limit
+/// (`ulimit -v`, `ulimit -d`).
 fn allowed() -> Option<u64> {
     let limits = read_to_string("/proc/self/limits").ok()?;
     let status = read_to_string("/proc/self/status").ok()?;
@@ -86,7 +90,8 @@ fn allowed() -> Option<u64> {
     .min()
 }
 
-/// Bytes that are left to the control groups of this process (a container's, a batch system's), whose lines are in `groups`.
+/// Bytes that are left to the control groups of this process (a container's, a batch system's),
+/// whose lines are in `groups`.
 fn in_group(root: &Path, groups: &str) -> Option<u64> {
     let left = |line: &str| {
         let mut parts = line.splitn(3, ':');
@@ -99,7 +104,8 @@ fn in_group(root: &Path, groups: &str) -> Option<u64> {
             ),
             _ => return None,
         };
-        // A group may have what each group around it leaves; within a container some of them can't be seen.
+        // A group may have what each group around it leaves; within a container some of them can't
+        // be seen.
         let of = |folder: &Path| {
             let number = |name| -> Option<u64> {
                 let text = read_to_string(folder.join(name)).ok()?;

@@ -16,7 +16,8 @@ use crate::working::Working;
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ModelArgs {
-    /// Model folder (Hugging Face's layout or the book's), or a run [default: the newest run in runs/]
+    /// Model folder (Hugging Face's layout or the book's), or a run [default: the newest run in
+    /// runs/]
     #[arg(short = 'm', long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
 }
@@ -92,7 +93,8 @@ pub(crate) fn asked(path: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-/// Reads something of the model at `path`, and says from which folder; if that is a run which saves meanwhile and deletes this checkpoint, from the next one.
+/// Reads something of the model at `path`, and says from which folder; if that is a run which saves
+/// meanwhile and deletes this checkpoint, from the next one.
 pub(crate) fn read<T>(path: &Path, read: impl Fn(&Path) -> Result<T>) -> Result<(T, PathBuf)> {
     loop {
         let folder = runs::model_folder(path)?;

@@ -1,4 +1,5 @@
-//! MPI, through the crate of that name: the ranks of one communicator, counted and timed, and an end for all when one fails.
+//! MPI, through the crate of that name: the ranks of one communicator, counted and timed, and an
+//! end for all when one fails.
 //!
 //! Only in builds with the feature `mpi`.
 
@@ -75,7 +76,8 @@ impl Mpi {
         SimpleCommunicator::world().split_shared(0).size() as usize
     }
 
-    /// Bytes that this rank has sent, and seconds that it has spent in sending, receiving and waiting.
+    /// Bytes that this rank has sent, and seconds that it has spent in sending, receiving and
+    /// waiting.
     pub(crate) fn traffic(&self) -> (u64, f64) {
         let nanoseconds = self.ranks.nanoseconds.load(Ordering::Relaxed);
         let bytes = self.ranks.bytes_sent.load(Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Numbers as flags take them, parsed and checked once, so that a refusal names the flag and the value; and numbers as people read them.
+//! Numbers as flags take them, parsed and checked once, so that a refusal names the flag and the
+//! value; and numbers as people read them.
 
 /// A count.
 pub(crate) fn at_least_1(text: &str) -> Result<usize, String> {

@@ -1,7 +1,10 @@
-//! The one way to the terminal: text from outside (models, files, names) that would steer it is shown escaped.
+//! The one way to the terminal: text from outside (models, files, names) that would steer it is
+//! shown escaped.
 //!
-//! Lines for people are escaped wherever they go; text that was asked for goes into files and pipes as it is.
-//! Standard output's reader may leave at any time (`gpt generate | head`): a closed pipe is an [`io::Error`] here, never a panic as with `println!`, and `main` ends quietly on it.
+//! Lines for people are escaped wherever they go; text that was asked for goes into files and pipes
+//! as it is.
+//! Standard output's reader may leave at any time (`gpt generate | head`): a closed pipe is an
+//! [`io::Error`] here, never a panic as with `println!`, and `main` ends quietly on it.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -10,7 +13,8 @@ use anyhow::Result;
 use clap::builder::styling::{AnsiColor, Style};
 use serde::Serialize;
 
-/// Writes lines for people to standard output, at once; what is not ours in them can't steer a terminal.
+/// Writes lines for people to standard output, at once; what is not ours in them can't steer a
+/// terminal.
 ///
 /// # Errors
 /// If standard output is closed or its disk is full.
@@ -18,7 +22,8 @@ pub(crate) fn print(lines: impl AsRef<str>) -> io::Result<()> {
     write(&tamed(lines.as_ref(), &['\n', '\t']))
 }
 
-/// Writes a text that was asked for: into a file or a pipe as it is, onto a terminal as [`print`] does.
+/// Writes a text that was asked for: into a file or a pipe as it is, onto a terminal as [`print`]
+/// does.
 ///
 /// # Errors
 /// As [`print`].
@@ -72,7 +77,8 @@ fn tamed<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
     shown.into()
 }
 
-/// Whether a terminal obeys this character (C0, DEL, C1) or shows the text behind it in another order.
+/// Whether a terminal obeys this character (C0, DEL, C1) or shows the text behind it in another
+/// order.
 fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -93,7 +99,8 @@ fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// A line about work that goes on: on a terminal in the place of the one that was `shown` before, and gone at the end; elsewhere the first one alone.
+/// A line about work that goes on: on a terminal in the place of the one that was `shown` before,
+/// and gone at the end; elsewhere the first one alone.
 pub(crate) fn status(line: Option<&str>, shown: &mut bool) {
     let mut out = io::stderr().lock();
     // Nobody has to read it.

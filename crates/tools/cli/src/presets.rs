@@ -71,7 +71,8 @@ pub(crate) const PRESETS: [Preset; 6] = [
             drop_rates: DropRates::all(0.2),
             ..GptConfig::GPT2_124M
         },
-        // All pairs that the story has more than once: with fewer, words of it are spelt of pieces that come out mixed.
+        // All pairs that the story has more than once: with fewer, words of it are spelt of pieces
+        // that come out mixed.
         bpe: Some(1221),
         training: Training {
             batch_size: 16,
@@ -109,7 +110,8 @@ pub(crate) const PRESETS: [Preset; 6] = [
     },
 ];
 
-/// The settings of a run: those of the preset that is named, else what suits weights that are there, or the default preset's.
+/// The settings of a run: those of the preset that is named, else what suits weights that are
+/// there, or the default preset's.
 pub(crate) fn training(preset: Option<Preset>, goes_on: bool) -> Training {
     match preset {
         None if goes_on => FINE_TUNING,

@@ -1,4 +1,5 @@
-//! The processes that `mpirun -n N gpt train` started, as one program: who tells, what all must have in common, how an error ends all of them.
+//! The processes that `mpirun -n N gpt train` started, as one program: who tells, what all must
+//! have in common, how an error ends all of them.
 //!
 //! Without a launcher there is one process, for which all of this does nothing.
 //! MPI itself is in `mpi.rs`, in builds with the feature `mpi`.

@@ -1,4 +1,5 @@
-//! The folder `runs/`: a numbered folder for each run, what a run's folder holds, and the newest of them for whoever names none.
+//! The folder `runs/`: a numbered folder for each run, what a run's folder holds, and the newest of
+//! them for whoever names none.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -22,7 +23,8 @@ pub(crate) const CONFIG: &str = "config.json";
 /// Where runs are kept, under the current folder.
 pub(crate) const RUNS: &str = "runs";
 
-/// What a run's folder has besides its checkpoints: its options, its log, its curve, and the folder that transformers loads.
+/// What a run's folder has besides its checkpoints: its options, its log, its curve, and the folder
+/// that transformers loads.
 pub(crate) const OPTIONS: &str = "options.toml";
 pub(crate) const LOG: &str = "log.jsonl";
 pub(crate) const SVG: &str = "loss.svg";

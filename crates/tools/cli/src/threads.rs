@@ -35,7 +35,8 @@ pub(crate) fn use_threads_beside(threads: Option<usize>, processes: usize) -> Re
 
 /// Builds rayon's global pool, with one thread for each core unless told otherwise.
 ///
-/// The calling thread is one of them: to hand each token or training step to another one and to sleep meanwhile takes some 50 microseconds.
+/// The calling thread is one of them: to hand each token or training step to another one and to
+/// sleep meanwhile takes some 50 microseconds.
 pub(crate) fn use_threads(threads: Option<usize>) -> Result<()> {
     let by_environment = std::env::var("RAYON_NUM_THREADS").ok();
     let many = by_environment.and_then(|text| text.parse().ok());

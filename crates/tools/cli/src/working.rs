@@ -1,4 +1,5 @@
-//! Long work speaks: after a second a line on standard error says what is being done, on a terminal also how far it is.
+//! Long work speaks: after a second a line on standard error says what is being done, on a terminal
+//! also how far it is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! `mpirun -n N gpt train`: the bits of one process of a build without MPI, and an end for all when one rank fails.
+//! `mpirun -n N gpt train`: the bits of one process of a build without MPI, and an end for all when
+//! one rank fails.
 //!
 //! `.ci/run` runs it where there is an MPI, and says in `GPT_WITHOUT_MPI` where the other build is.
 #![allow(clippy::unwrap_used)] // a test that can't begin panics

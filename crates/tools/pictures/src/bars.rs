@@ -1,4 +1,5 @@
-//! Bars beside each other: probabilities of tokens at several temperatures, before and after top-k (book section 5.3).
+//! Bars beside each other: probabilities of tokens at several temperatures, before and after top-k
+//! (book section 5.3).
 
 use kuva::prelude::{BarPlot, Layout, LegendPosition, Plot};
 use kuva::render::render::{Scene, render_multiple};

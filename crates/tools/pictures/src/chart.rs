@@ -1,4 +1,5 @@
-//! Lines over a number: activation functions, gradients by layer, losses over steps (book sections 4.3, 4.4 and 5.2).
+//! Lines over a number: activation functions, gradients by layer, losses over steps (book sections
+//! 4.3, 4.4 and 5.2).
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What can be drawn, and what a picture of it needs; without the feature `draw` a picture is its title alone.
+//! What can be drawn, and what a picture of it needs; without the feature `draw` a picture is its
+//! title alone.
 
 use ndarray::ArrayRef2;
 
@@ -38,7 +39,8 @@ pub struct HeatMap<'a> {
     pub unit: &'a str,
 }
 
-/// Draws values (rows, columns): white is 0 or the least, blue the largest; what is not finite is grey.
+/// Draws values (rows, columns): white is 0 or the least, blue the largest; what is not finite is
+/// grey.
 ///
 /// # Panics
 /// If there is not one label for each row and column.
@@ -125,9 +127,11 @@ pub fn bars(bars: &Bars) -> Picture {
     picture!(bars.title, bars(bars))
 }
 
-/// Draws the tokens, and below them each window's inputs (blue) and targets (orange) under the tokens they are.
+/// Draws the tokens, and below them each window's inputs (blue) and targets (orange) under the
+/// tokens they are.
 ///
-/// A window is the place of its first input; inputs are `max_length` tokens, targets the same one further.
+/// A window is the place of its first input; inputs are `max_length` tokens, targets the same one
+/// further.
 ///
 /// # Panics
 /// If a window does not lie within the tokens.

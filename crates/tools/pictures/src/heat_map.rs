@@ -1,6 +1,8 @@
-//! A grid of values with a token on each row and column: attention weights, masks (book sections 3.3 to 3.6).
+//! A grid of values with a token on each row and column: attention weights, masks (book sections
+//! 3.3 to 3.6).
 //!
-//! Rows run from top to bottom as in the printed matrix; kuva's own heat map runs upwards and writes black on dark cells.
+//! Rows run from top to bottom as in the printed matrix; kuva's own heat map runs upwards and
+//! writes black on dark cells.
 
 use kuva::render::color::Color;
 use kuva::render::render::{Primitive, Scene, TextAnchor};

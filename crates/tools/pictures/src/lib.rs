@@ -15,7 +15,8 @@ mod scene;
 #[cfg(feature = "draw")]
 mod windows;
 
-// The crate whose types stand in this crate's signatures, so that a dependent needs no versions of its own.
+// The crate whose types stand in this crate's signatures, so that a dependent needs no versions of
+// its own.
 pub use ndarray;
 
 pub use described::{Bars, Chart, HeatMap, Line, PLAIN, bars, chart, heat_map, windows};

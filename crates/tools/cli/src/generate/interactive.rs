@@ -1,7 +1,8 @@
 //! `gpt generate -i`: the user and the model continue one text in turns.
 //!
 //! The text so far stays in the decoder's cache, so a turn computes what is new.
-//! A line is added to the text as it is; an empty line lets the model go on; the end of the input ends the session.
+//! A line is added to the text as it is; an empty line lets the model go on; the end of the input
+//! ends the session.
 //! Ctrl-C ends an answer, a second one the program.
 
 use std::io::{BufRead, ErrorKind, IsTerminal, Read, stdin};

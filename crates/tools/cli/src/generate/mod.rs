@@ -1,4 +1,5 @@
-//! `gpt generate`: continues a text, as it comes on standard output, with timings on standard error.
+//! `gpt generate`: continues a text, as it comes on standard output, with timings on standard
+//! error.
 //!
 //! `--json` prints one object and no stream; `-i` goes on turn by turn (`interactive.rs`).
 

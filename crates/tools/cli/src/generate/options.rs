@@ -29,7 +29,8 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct GenerateArgs {
-    /// The text to continue; an empty one begins with nothing; - or nothing with a pipe reads standard input
+    /// The text to continue; an empty one begins with nothing; - or nothing with a pipe reads
+    /// standard input
     pub(crate) text: Option<String>,
     #[command(flatten, next_help_heading = "Input")]
     pub(crate) input: InputArgs,
@@ -52,7 +53,8 @@ pub(crate) struct InputArgs {
     /// Read the prompt from a file
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
     pub(crate) file: Option<PathBuf>,
-    /// Continue each line of a file, many at once; each text is what its line alone would have given
+    /// Continue each line of a file, many at once; each text is what its line alone would have
+    /// given
     #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "prompt", "file", "tokens", "interactive", "beams", "num_samples"])]
     pub(crate) prompts: Option<PathBuf>,
     /// Ids in place of a text
@@ -86,7 +88,8 @@ pub(crate) struct LengthArgs {
     /// The most tokens the model may see [default: its context length]
     #[arg(short = 'c', long, value_name = "N", visible_alias = "ctx-size")]
     pub(crate) context_size: Option<usize>,
-    /// When the context is full: crop it from the front, as the book does, or stop [default: crop, but refuse a longer prompt]
+    /// When the context is full: crop it from the front, as the book does, or stop [default: crop,
+    /// but refuse a longer prompt]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) past_context: Option<WhenFull>,
 }
@@ -96,7 +99,8 @@ pub(crate) struct SamplingArgs {
     /// Below 1 bolder choices are rarer, 0 always takes the likeliest token
     #[arg(long, value_name = "X", visible_alias = "temp", default_value_t = TEMPERATURE)]
     temperature: f32,
-    /// Draw among the N likeliest tokens; 0: among all [default: 40, or 0 if --temp, --top-p or --min-p is not at its default]
+    /// Draw among the N likeliest tokens; 0: among all [default: 40, or 0 if --temp, --top-p or
+    /// --min-p is not at its default]
     #[arg(long, value_name = "N")]
     top_k: Option<usize>,
     /// Draw among the likeliest tokens that together have this probability
@@ -113,7 +117,8 @@ pub(crate) struct SamplingArgs {
         visible_alias = "repetition-penalty"
     )]
     repeat_penalty: f32,
-    /// Where the random numbers start; below 0 as PyTorch counts [default: a new seed each time, which is told]
+    /// Where the random numbers start; below 0 as PyTorch counts [default: a new seed each time,
+    /// which is told]
     #[arg(short = 's', long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
     /// The PyTorch build whose multinomial is drawn: portable or mkl

@@ -1,4 +1,5 @@
-//! One text that a model continues: its decoder, the random numbers, and how tokens are chosen and ended.
+//! One text that a model continues: its decoder, the random numbers, and how tokens are chosen and
+//! ended.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -1,6 +1,8 @@
-//! What a model does with a text: each token's loss, what it expects next, and, block by block, where its heads look and what it would say there.
+//! What a model does with a text: each token's loss, what it expects next, and, block by block,
+//! where its heads look and what it would say there.
 //!
-//! Blocks are looked at one after the other, and logits are made a few rows at a time: what is in memory is one block's weights.
+//! Blocks are looked at one after the other, and logits are made a few rows at a time: what is in
+//! memory is one block's weights.
 
 use anyhow::Result;
 use generate::softmax_with_temperature;
@@ -63,7 +65,8 @@ pub(super) struct Candidate {
 pub(super) struct Block {
     /// (num_heads, num_tokens, num_tokens): a row sums to 1
     pub(super) attention: Array3<f32>,
-    /// What the model would say next if it ended here (the "logit lens"), after each token that was asked for
+    /// What the model would say next if it ended here (the "logit lens"), after each token that was
+    /// asked for
     pub(super) says: Vec<Vec<Candidate>>,
 }
 
@@ -104,7 +107,8 @@ impl<'m> Inspection<'m> {
         Ok(inspection)
     }
 
-    /// One block after the other; of each what the model would say after the tokens from `from` on, `top` candidates each.
+    /// One block after the other; of each what the model would say after the tokens from `from` on,
+    /// `top` candidates each.
     pub(super) fn blocks(
         &self,
         from: usize,

@@ -1,4 +1,5 @@
-//! `gpt inspect`: what a model does with a text: each token's loss, what it expected next, where each head looked, and what each block would say.
+//! `gpt inspect`: what a model does with a text: each token's loss, what it expected next, where
+//! each head looked, and what each block would say.
 
 mod inspection;
 mod page;
@@ -25,13 +26,15 @@ pub(crate) struct InspectArgs {
     model: ModelArgs,
     #[command(flatten)]
     text: TextArgs,
-    /// How many candidates to show for each token [default: 10, in the terminal as many of them as there is room for]
+    /// How many candidates to show for each token [default: 10, in the terminal as many of them as
+    /// there is room for]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// What logits are divided by for the candidates' probabilities
     #[arg(long, value_name = "X", visible_alias = "temp", default_value_t = 1.0)]
     temperature: f32,
-    /// The layer whose attention is shown in the terminal, counted from 0 as in the files [default: the last]
+    /// The layer whose attention is shown in the terminal, counted from 0 as in the files [default:
+    /// the last]
     #[arg(long, value_name = "N")]
     layer: Option<usize>,
     /// One head of it, counted from 0, with its weights as numbers [default: all]
@@ -105,7 +108,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     )?)?)
 }
 
-/// Prints `{"model","tokens","attention","blocks"}`, the weights by layer, head, query and key: an f32 read back is the same f32.
+/// Prints `{"model","tokens","attention","blocks"}`, the weights by layer, head, query and key: an
+/// f32 read back is the same f32.
 fn json(name: &str, inspection: &Inspection) -> Result<()> {
     let tokens = serde_json::to_string(&inspection.tokens)?;
     let name = serde_json::to_string(name)?;

@@ -1,4 +1,5 @@
-//! An inspection as one page: tokens coloured by loss, candidates, what each block would say, and maps of all layers and heads; it needs no network.
+//! An inspection as one page: tokens coloured by loss, candidates, what each block would say, and
+//! maps of all layers and heads; it needs no network.
 //!
 //! It is written block by block. Weights are kept to four digits, as they are shown.
 
@@ -119,7 +120,8 @@ fn data(block: &Block) -> Value {
     json!({ "heads": heads, "says": says })
 }
 
-/// The weights up to the diagonal, row after row, as little-endian u16 of ten thousandths, in Base64.
+/// The weights up to the diagonal, row after row, as little-endian u16 of ten thousandths, in
+/// Base64.
 fn kept(weights: ArrayView2<f32>) -> String {
     let mut bytes = Vec::with_capacity(weights.nrows() * (weights.nrows() + 1));
     for (query, row) in weights.outer_iter().enumerate() {

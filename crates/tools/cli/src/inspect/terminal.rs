@@ -1,4 +1,5 @@
-//! An inspection in the terminal: a table of tokens, what each block would say after the last, and heads as shaded blocks.
+//! An inspection in the terminal: a table of tokens, what each block would say after the last, and
+//! heads as shaded blocks.
 
 use std::fmt::Write;
 use std::io::{self, IsTerminal};

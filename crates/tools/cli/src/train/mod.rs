@@ -1,4 +1,5 @@
-//! `gpt train`: options, data and model to a run in a folder, with a bar, a log, samples and a loss curve.
+//! `gpt train`: options, data and model to a run in a folder, with a bar, a log, samples and a loss
+//! curve.
 //!
 //! The loop itself is the crate `train`'s; here is what people see of it.
 
@@ -115,7 +116,8 @@ fn run_in(args: &TrainArgs, world: &World) -> Result<()> {
     Ok(())
 }
 
-/// What the flags say over the file, and the options that this makes, before it is known which model they are for.
+/// What the flags say over the file, and the options that this makes, before it is known which
+/// model they are for.
 fn said(args: &TrainArgs, world: &World) -> Result<(Table, TrainOptions)> {
     let file = args.config.as_deref().map(Table::read).transpose()?;
     let said = args.flags.clone().over(file.unwrap_or_default());

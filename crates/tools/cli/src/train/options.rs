@@ -1,7 +1,10 @@
-//! The options of `gpt train`: each a flag, a key of `--config FILE.toml`, and a line of the run's `options.toml`.
+//! The options of `gpt train`: each a flag, a key of `--config FILE.toml`, and a line of the run's
+//! `options.toml`.
 //!
-//! This is their one description: a preset, a file and the flags are tables of it (`table.rs`), and the last that names an option wins.
-//! `None` is what other options or the data decide; `settings.rs` fills it in, and what then stands here is what the run uses and keeps, and what is compared when it goes on.
+//! This is their one description: a preset, a file and the flags are tables of it (`table.rs`), and
+//! the last that names an option wins.
+//! `None` is what other options or the data decide; `settings.rs` fills it in, and what then stands
+//! here is what the run uses and keeps, and what is compared when it goes on.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -44,16 +47,19 @@ pub(crate) struct TrainOptions {
 #[derive(Args, Clone, Debug, Serialize)]
 #[group(skip)]
 pub(crate) struct DataOptions {
-    /// Text (UTF-8) or token ids (.bin, u16) to train on, or a folder of them [default: a story that comes with the program]
+    /// Text (UTF-8) or token ids (.bin, u16) to train on, or a folder of them [default: a story
+    /// that comes with the program]
     #[arg(long, value_name = "FILE|DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// The part of the text that is trained on; the rest validates, unless a folder has its own val.txt or val.bin
+    /// The part of the text that is trained on; the rest validates, unless a folder has its own
+    /// val.txt or val.bin
     #[arg(long, value_name = "X", value_parser = part, default_value_t = 0.9)]
     pub(crate) train_ratio: f64,
     /// Tokens in a training window [default: the context length; at most 256 with --init-from]
     #[arg(long, value_name = "N", value_parser = at_least_1)]
     pub(crate) max_length: Option<usize>,
-    /// Tokens between the starts of two windows [default: the window's length, 8 for the story that comes with the program]
+    /// Tokens between the starts of two windows [default: the window's length, 8 for the story that
+    /// comes with the program]
     #[arg(long, value_name = "N", value_parser = at_least_1)]
     pub(crate) stride: Option<usize>,
 }
@@ -65,7 +71,8 @@ pub(crate) struct ModelOptions {
     /// Sizes and training settings by name [default: story]
     #[arg(long, value_name = "NAME", value_enum, ignore_case = true)]
     pub(crate) preset: Option<Preset>,
-    /// Where the weights come from: scratch, or a model folder to go on from, with settings for that [default: scratch]
+    /// Where the weights come from: scratch, or a model folder to go on from, with settings for
+    /// that [default: scratch]
     #[arg(long, value_name = "scratch|DIR")]
     pub(crate) init_from: Option<PathBuf>,
     /// Transformer blocks
@@ -80,14 +87,17 @@ pub(crate) struct ModelOptions {
     /// The most tokens the model can see
     #[arg(long, value_name = "N", value_parser = at_least_1, visible_alias = "block-size")]
     pub(crate) context_length: usize,
-    /// What the tokens of a new model are: GPT-2's, the data's characters, N byte pairs of the data, or a folder's [default: bpe:1221 for the preset story, gpt2 for the others and for token ids]
+    /// What the tokens of a new model are: GPT-2's, the data's characters, N byte pairs of the
+    /// data, or a folder's [default: bpe:1221 for the preset story, gpt2 for the others and for
+    /// token ids]
     #[arg(long, value_name = "gpt2|chars|bpe:N|DIR")]
     #[serde(serialize_with = "name")]
     pub(crate) tokenizer: Option<TokenizerChoice>,
     /// Tokens in the vocabulary [default: the tokenizer's]
     #[arg(long, value_name = "N")]
     pub(crate) vocab_size: Option<usize>,
-    /// Dropout rate [default: 0.2 for the preset story, 0.1 for the others, and as it was with --init-from]
+    /// Dropout rate [default: 0.2 for the preset story, 0.1 for the others, and as it was with
+    /// --init-from]
     #[arg(long, value_name = "P", value_parser = below_1, visible_alias = "dropout")]
     pub(crate) drop_rate: Option<f64>,
     /// Give query, key and value projections a bias
@@ -117,7 +127,8 @@ pub(crate) struct TrainingOptions {
     /// Learning rate at the end of the decay [default: a tenth of the highest]
     #[arg(long, value_name = "X", value_parser = not_negative)]
     pub(crate) min_lr: Option<f64>,
-    /// Learning rate of the first step of the warmup [default: one warmup step's share of the highest]
+    /// Learning rate of the first step of the warmup [default: one warmup step's share of the
+    /// highest]
     #[arg(long, value_name = "X", value_parser = not_negative)]
     pub(crate) initial_lr: Option<f64>,
     /// Steps in which the learning rate rises
@@ -184,7 +195,8 @@ pub(crate) struct Free {
         help_heading = "Evaluation"
     )]
     pub(crate) sample_tokens: usize,
-    /// Steps between checkpoints; one is written at the end anyway [default: every fourth evaluation]
+    /// Steps between checkpoints; one is written at the end anyway [default: every fourth
+    /// evaluation]
     #[arg(long, value_name = "N", value_parser = at_least_1)]
     pub(crate) save_interval: Option<usize>,
     /// Newest checkpoints to keep; the one with the lowest validation loss stays too
@@ -226,7 +238,8 @@ impl ModelOptions {
     }
 }
 
-/// The options that weights fit, and the dropout rate if it is one: [`ModelOptions::over`] turned round.
+/// The options that weights fit, and the dropout rate if it is one: [`ModelOptions::over`] turned
+/// round.
 pub(crate) fn of_model(model: &GptConfig) -> [(&'static str, Option<String>); 8] {
     let rate = model.drop_rates.common();
     [

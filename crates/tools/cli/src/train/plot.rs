@@ -1,6 +1,7 @@
 //! The loss curve of a run as `loss.svg` and `loss.png`, made of its log.
 //!
-//! The loss of each step (with dropout) is a thin line, the evaluations' are thick ones with their last value in the legend.
+//! The loss of each step (with dropout) is a thin line, the evaluations' are thick ones with their
+//! last value in the legend.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! What a user sees while a model trains: a bar on a terminal, plain lines on a pipe.
 //!
-//! The bar is on standard error, lines are on standard output; if nobody reads those any more, training goes on.
+//! The bar is on standard error, lines are on standard output; if nobody reads those any more,
+//! training goes on.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, stdout};
@@ -16,7 +17,8 @@ use crate::output::{escaped, note, print, print_json};
 /// How much of the newest step's speed goes into the shown one.
 const NEWEST: f64 = 0.1;
 
-/// The bar's columns at most, and at least: a terminal with fewer than three times these shows none.
+/// The bar's columns at most, and at least: a terminal with fewer than three times these shows
+/// none.
 const BAR: usize = 30;
 const SHORTEST_BAR: usize = 12;
 

@@ -1,4 +1,5 @@
-//! A run that goes on as if it had never stopped: its own options, and of new ones only those that change no number.
+//! A run that goes on as if it had never stopped: its own options, and of new ones only those that
+//! change no number.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -57,7 +58,8 @@ fn run_of(folder: &Path) -> Result<Option<PathBuf>> {
     })
 }
 
-/// Goes on with the run in `path` from its newest checkpoint, or from the checkpoint that `path` is.
+/// Goes on with the run in `path` from its newest checkpoint, or from the checkpoint that `path`
+/// is.
 pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> {
     let name = path.display();
     match fs::metadata(path) {
@@ -166,7 +168,8 @@ fn base_of(path: &Path, checkpoint: &Path) -> Result<Base> {
     Ok(Base { model, vocabulary })
 }
 
-/// That nothing is asked for that would make it another run: of `before`, what is free may have changed.
+/// That nothing is asked for that would make it another run: of `before`, what is free may have
+/// changed.
 fn refuse_changes(path: &Path, mut before: TrainOptions, now: &TrainOptions) -> Result<()> {
     before.free = now.free.clone();
     before.training.epochs = now.training.epochs;

@@ -1,4 +1,5 @@
-//! The run itself: events to the screen and the log, evaluations beside the run's own, and a good end.
+//! The run itself: events to the screen and the log, evaluations beside the run's own, and a good
+//! end.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -266,14 +267,16 @@ fn continuation(
     Ok(Some(ids.into_iter().collect()))
 }
 
-/// The next step after which the loss is looked at beside the run's own evaluations, as it falls fastest at the start: 1, 2, 4 and so on, before the first evaluation or checkpoint is due.
+/// The next step after which the loss is looked at beside the run's own evaluations, as it falls
+/// fastest at the start: 1, 2, 4 and so on, before the first evaluation or checkpoint is due.
 fn next_close_look(config: &TrainConfig, steps_done: u64) -> Option<u64> {
     let next = (steps_done + 1).checked_next_power_of_two()?;
     let end = config.max_steps.min(config.eval_every?);
     (next < end.min(config.save_every?)).then_some(next)
 }
 
-/// The last evaluation and the last sample, unless they were due anyway or are there already, or the user wants to stop; neither changes the run.
+/// The last evaluation and the last sample, unless they were due anyway or are there already, or
+/// the user wants to stop; neither changes the run.
 fn finish(trainer: &Trainer, watch: &mut Watch) -> Result<Option<Evaluation>> {
     let done = trainer.steps_done();
     let mut last = trainer.last_evaluation().copied();

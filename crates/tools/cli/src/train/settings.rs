@@ -1,4 +1,5 @@
-//! What holds in a run: its options, with what other options and the data decide filled in, and what is made of them.
+//! What holds in a run: its options, with what other options and the data decide filled in, and
+//! what is made of them.
 
 use anyhow::{Context, Result, bail};
 use gpt::{GptConfig, Memory};
@@ -60,10 +61,12 @@ impl Settings {
     }
 }
 
-/// Reads the data, fills in what it and other options decide, and counts steps and samples; `base` is the model that a run goes on from.
+/// Reads the data, fills in what it and other options decide, and counts steps and samples; `base`
+/// is the model that a run goes on from.
 ///
 /// # Errors
-/// If the model can't be or doesn't fit the memory, or the data can't be read or doesn't fit the model.
+/// If the model can't be or doesn't fit the memory, or the data can't be read or doesn't fit the
+/// model.
 pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Settings> {
     let start = base
         .as_ref()
@@ -101,7 +104,8 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
     let data = source.encode(&vocabulary, model.vocab_size)?;
     drop(working);
 
-    // The story is so short that windows which begin anywhere teach much more; options of older runs name `max_length` and keep their windows.
+    // The story is so short that windows which begin anywhere teach much more; options of older
+    // runs name `max_length` and keep their windows.
     if options.data.data.is_none() && options.data.max_length.is_none() {
         let stride = STORY_STRIDE.min(model.context_length);
         options.data.stride.get_or_insert(stride);
@@ -247,7 +251,8 @@ fn refuse_other_weights(asked: &GptConfig, base: &GptConfig) -> Result<()> {
     Ok(())
 }
 
-/// How the learning rate changes; what that depends on is filled in, so that a longer run has the same.
+/// How the learning rate changes; what that depends on is filled in, so that a longer run has the
+/// same.
 ///
 /// # Errors
 /// If the decay would end within the warmup.

@@ -110,7 +110,8 @@ pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<
     })
 }
 
-/// The book's model; embeddings that are the head's weights too begin with GPT-2's deviation of 0.02, as with N(0, 1) the first losses are ten times those of a guess.
+/// The book's model; embeddings that are the head's weights too begin with GPT-2's deviation of
+/// 0.02, as with N(0, 1) the first losses are ten times those of a guess.
 fn new_model(config: GptConfig, rng: &mut TorchRng) -> Result<GptModel> {
     let mut model = GptModel::new(config, rng)?;
     if config.tied {

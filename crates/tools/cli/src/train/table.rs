@@ -1,6 +1,8 @@
-//! Options as a table of names and texts: those of a preset, of a file, of the command line; laid one over the other and read by clap.
+//! Options as a table of names and texts: those of a preset, of a file, of the command line; laid
+//! one over the other and read by clap.
 //!
-//! A key of a file is a flag's name or alias, with `_` for `-`; its value is what one would type behind the flag.
+//! A key of a file is a flag's name or alias, with `_` for `-`; its value is what one would type
+//! behind the flag.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -82,7 +84,8 @@ impl Table {
         self.0.get(name).map(OsString::as_os_str)
     }
 
-    /// This table, and what it doesn't say from the one `below`; of steps and epochs the one that is said last counts.
+    /// This table, and what it doesn't say from the one `below`; of steps and epochs the one that
+    /// is said last counts.
     pub(crate) fn over(self, mut below: Self) -> Self {
         for (said, other) in [("epochs", "max_steps"), ("max_steps", "epochs")] {
             if self.has(said) {
@@ -93,7 +96,8 @@ impl Table {
         below
     }
 
-    /// The options: what is said here, over the model that a run goes on from, over the preset and the defaults.
+    /// The options: what is said here, over the model that a run goes on from, over the preset and
+    /// the defaults.
     ///
     /// # Errors
     /// If a value is none of its option; files and flags have been checked before.

@@ -1,4 +1,5 @@
-//! `gpt convert` keeps what is not its own, and leaves the old model or the new one, whatever happens.
+//! `gpt convert` keeps what is not its own, and leaves the old model or the new one, whatever
+//! happens.
 
 use std::fs;
 
@@ -125,7 +126,8 @@ fn a_run_is_left_alone() {
     folder.ok("train --resume run --max-steps 3");
 }
 
-/// A shell that stands in the folder must not find itself in one that is gone; nor can a file system's own be replaced.
+/// A shell that stands in the folder must not find itself in one that is gone; nor can a file
+/// system's own be replaced.
 #[test]
 fn the_current_folder_is_filled_in_place() {
     let folder = with_two_models();
@@ -144,7 +146,8 @@ fn the_current_folder_is_filled_in_place() {
     assert!(folder.files("here") == folder.files("one"));
 }
 
-/// Each call that changes the disk failing, and the process killed at each: one of the two models is there, and what is
+/// Each call that changes the disk failing, and the process killed at each: one of the two models
+/// is there, and what is
 /// said is true. With `TORTURE` in the environment all calls, else the last of each kind.
 #[cfg(target_os = "linux")]
 #[test]

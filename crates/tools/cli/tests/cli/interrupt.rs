@@ -1,4 +1,5 @@
-//! Ctrl-C once saves and says how to go on, and the run continues to the same bits; twice stops at once.
+//! Ctrl-C once saves and says how to go on, and the run continues to the same bits; twice stops at
+//! once.
 
 #![cfg(unix)]
 
@@ -90,7 +91,8 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     }
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    // The first Ctrl-C may have had the time to save within the step; either way a whole checkpoint is the newest.
+    // The first Ctrl-C may have had the time to save within the step; either way a whole checkpoint
+    // is the newest.
     let after = folder.checkpoint("run");
     let within_the_step = format!("{}-batch-", before.display());
     assert!(

@@ -1,4 +1,5 @@
-//! What is not ours is left alone, and what is good stays: folders of others, checkpoints of a run that goes wrong.
+//! What is not ours is left alone, and what is good stays: folders of others, checkpoints of a run
+//! that goes wrong.
 
 use std::fs;
 
@@ -91,7 +92,8 @@ fn a_run_that_ends_without_a_finite_loss_says_so_and_keeps_the_good_checkpoints(
     }
 }
 
-/// A folder with the model `model`, in the book's layout, some of whose weights are as large as f32 has them.
+/// A folder with the model `model`, in the book's layout, some of whose weights are as large as f32
+/// has them.
 pub(crate) fn with_enormous_weights() -> Folder {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));

@@ -225,7 +225,8 @@ fn folders_may_have_any_name_but_what_a_run_keeps_must_be_text() {
 #[test]
 fn evaluations_beside_the_runs_own_change_no_bit() {
     let folder = folder();
-    // Without a checkpoint in between there are close looks at steps 1, 2 and 4, with one at each step there are none.
+    // Without a checkpoint in between there are close looks at steps 1, 2 and 4, with one at each
+    // step there are none.
     folder.ok(&format!(
         "train {TINY} --drop-rate 0.1 --max-steps 8 --out-dir looks"
     ));

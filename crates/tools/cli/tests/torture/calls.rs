@@ -1,4 +1,5 @@
-//! Each system call of a save failing, and the process killed at each of them: a resume finds a complete checkpoint, and the message was true.
+//! Each system call of a save failing, and the process killed at each of them: a resume finds a
+//! complete checkpoint, and the message was true.
 //!
 //! It needs strace, which makes calls fail; without it the test says so and does nothing.
 
@@ -142,7 +143,8 @@ fn inject(
         &inject,
     ];
     let ended = gpt_under(&strace, path, &resume(4), PATIENCE);
-    // The standard library panics where a folder that it listed can't be closed; the checkpoints must stay all the same.
+    // The standard library panics where a folder that it listed can't be closed; the checkpoints
+    // must stay all the same.
     let listing = ended.stderr.contains("unexpected error during closedir");
     if ended.status.is_none() || (ended.stderr.contains("panicked") && !listing) {
         return Some(format!("it hangs or panics: {}", ended.stderr));

@@ -1,4 +1,5 @@
-//! Every flag that the help lists: numbers at their edges, texts and paths that are no UTF-8 and would steer a terminal.
+//! Every flag that the help lists: numbers at their edges, texts and paths that are no UTF-8 and
+//! would steer a terminal.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

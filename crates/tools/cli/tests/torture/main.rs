@@ -1,7 +1,10 @@
-//! What nobody should do to a run, in general rather than case by case: its files replaced, flags at their edges, each system call of a save failing.
+//! What nobody should do to a run, in general rather than case by case: its files replaced, flags
+//! at their edges, each system call of a save failing.
 //!
-//! `cargo test` runs a part of the cases; `cargo xtask torture` all of them, with the figures of docs/reliability.md, and writes docs/errors.md.
-//! A case is a fault if the program panics, hangs, aborts, takes memory that nothing justifies, fails in more than one line, or damages what it should not touch.
+//! `cargo test` runs a part of the cases; `cargo xtask torture` all of them, with the figures of
+//! docs/reliability.md, and writes docs/errors.md.
+//! A case is a fault if the program panics, hangs, aborts, takes memory that nothing justifies,
+//! fails in more than one line, or damages what it should not touch.
 
 #![cfg(target_os = "linux")] // for ulimit, mkfifo and strace
 

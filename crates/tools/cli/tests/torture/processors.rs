@@ -1,7 +1,10 @@
-//! The same training on processors with other instructions: the same tokens, and weights within a bound.
+//! The same training on processors with other instructions: the same tokens, and weights within a
+//! bound.
 //!
-//! It needs qemu-x86_64, which acts as another processor; without it the test says so and does nothing.
-//! `GPT_FOR_AARCH64` names a `gpt` that was built for aarch64, which qemu-aarch64 then runs beside them.
+//! It needs qemu-x86_64, which acts as another processor; without it the test says so and does
+//! nothing.
+//! `GPT_FOR_AARCH64` names a `gpt` that was built for aarch64, which qemu-aarch64 then runs beside
+//! them.
 
 use std::ffi::OsString;
 use std::process::Command;

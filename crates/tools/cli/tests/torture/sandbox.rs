@@ -19,9 +19,11 @@ const COMPUTING: u32 = 5;
 /// The signal of a process that computes for longer.
 const SIGXCPU: i32 = 24;
 
-/// KiB of writable memory: the 40 MiB without which a model of some hundred parameters is not trained, and 64 MiB.
+/// KiB of writable memory: the 40 MiB without which a model of some hundred parameters is not
+/// trained, and 64 MiB.
 ///
-/// Address space is no measure: each new thread of glibc's malloc reserves 64 MiB of it for a moment,
+/// Address space is no measure: each new thread of glibc's malloc reserves 64 MiB of it for a
+/// moment,
 /// and an allocation of a few bytes in another thread fails meanwhile.
 pub(crate) const MEMORY: u32 = 104 << 10;
 
@@ -78,7 +80,8 @@ impl Ended {
             .lines()
             .filter(|line| !line.is_empty())
             .collect();
-        // The last line tells the failure; those before it what was found on the way, or takes long.
+        // The last line tells the failure; those before it what was found on the way, or takes
+        // long.
         let (last, before) = lines.split_last().unwrap_or((&"", &[]));
         let is_told = last.starts_with("error: ") && !before.iter().any(|l| l.starts_with("error"));
         match status.code() {
