@@ -35,8 +35,7 @@ const NO_CELLS: [&str; 5] = ["section", "listing", "draws", "leaves_out", "ends_
 ///
 /// A call that begins its line is a statement: it is no part of a cell's code.
 /// One within a line is: [`crate::Notebook::the_verdict`] opens a block, whose lines are the
-/// cell's,
-/// and of an input there is its default, or by its line what `changed` has.
+/// cell's, and of an input there is its default, or by its line what `changed` has.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     let tokens: Vec<Range<usize>> = tokens(source)
         .filter(|(token, kind)| *kind != "comment" && !source[token.clone()].trim().is_empty())

@@ -1,6 +1,5 @@
 //! Several texts at once: every step takes one token of each sequence through the model, so that
-//! the
-//! weights are read once for all of them.
+//! the weights are read once for all of them.
 //!
 //! It streams nothing; one text as it comes is [`TokenStream`](crate::TokenStream).
 
@@ -19,8 +18,7 @@ pub struct Completion {
 }
 
 /// Continues all sequences that `decoder` holds, each drawn with its own generator: a text is the
-/// one
-/// that it would be alone, whichever others are in the batch, up to the rounding of the logits.
+/// one that it would be alone, whichever others are in the batch, up to the rounding of the logits.
 ///
 /// Prompts may differ in length, and nothing is padded. A sequence that has ended costs nothing
 /// more.

@@ -131,8 +131,7 @@ impl AdamW {
     /// One step at the learning rate `config.lr`.
     ///
     /// The gradients are zero afterwards: `optimizer.step()` and `optimizer.zero_grad()` in one
-    /// pass
-    /// over the memory.
+    /// pass over the memory.
     ///
     /// # Panics
     /// If weights, gradients and moments are not as many.

@@ -84,8 +84,7 @@ pub(crate) fn write(
 }
 
 /// Whether a folder has all files that its manifest names, and those that every checkpoint has;
-/// what
-/// is in them is not read.
+/// what is in them is not read.
 pub(crate) fn is_whole(folder: &Path) -> bool {
     Manifest::read(folder).is_ok_and(|manifest| {
         manifest.require(folder, &ALWAYS).is_ok() && manifest.check_lengths(folder).is_ok()
@@ -103,8 +102,7 @@ pub fn check_copies(checkpoint: impl AsRef<Path>) -> Result<(), TrainError> {
 }
 
 /// Reads a checkpoint of a model that is known, and checks all of it: lengths and hashes first,
-/// then
-/// what the files say.
+/// then what the files say.
 pub(crate) fn read(folder: &Path, asked: GptConfig) -> Result<Checkpoint, TrainError> {
     if !is_file(folder.join(MANIFEST_FILE))? {
         let path = folder.to_owned();
@@ -190,8 +188,7 @@ fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
 }
 
 /// The settings a checkpoint was made with, without its tensors: what a run needs to make its
-/// loaders
-/// before it resumes.
+/// loaders before it resumes.
 ///
 /// # Errors
 /// If there is no checkpoint, or its configuration or state can't be read or was changed.

@@ -1,8 +1,7 @@
 //! What a run is: optimizer, schedule, how often to evaluate, to sample and to save.
 //!
 //! The model's own configuration is `gpt::GptConfig`, the data's are the loaders; where a run is
-//! kept
-//! is [`RunFolder`](crate::RunFolder).
+//! kept is [`RunFolder`](crate::RunFolder).
 
 use dataloader::DataLoader;
 use gpt::{GptConfig, GptError, GptModel, check_vocabulary};
@@ -39,8 +38,7 @@ pub struct TrainConfig {
     /// Save after every so many steps, counted from 1, and at the end; `None` only at the end.
     pub save_every: Option<u64>,
     /// How many checkpoints to keep, the newest; at least 1. The one with the lowest validation
-    /// loss
-    /// stays too.
+    /// loss stays too.
     pub keep: usize,
 }
 

@@ -1,6 +1,5 @@
 //! The losses that a run looks at while it trains (the book's `evaluate_model`), shared out over
-//! the
-//! ranks batch by batch.
+//! the ranks batch by batch.
 
 use dataloader::DataLoader;
 use gpt::GptModel;

@@ -1,8 +1,7 @@
 //! The gradients of one step, added up batch by batch.
 //!
 //! Each batch's gradients are computed from zero and added to those before: the bits of a step
-//! don't
-//! depend on who computed which batch. What is done with the sum, the optimizer knows.
+//! don't depend on who computed which batch. What is done with the sum, the optimizer knows.
 
 use std::fmt;
 

@@ -1,6 +1,5 @@
 //! Which checkpoints of a run count: latest.json, as far as the folders bear it out; and the names
-//! of
-//! checkpoints, which tell their order.
+//! of checkpoints, which tell their order.
 //!
 //! A list may be damaged, or ahead of its folders (in a copy that was made while the run saved):
 //! then all whole checkpoints count, in the order of their names.

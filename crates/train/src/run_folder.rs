@@ -66,8 +66,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// [`TrainError::NotAFolder`], [`TrainError::Locked`], what the system says, or that none of
-    /// the
-    /// checkpoints which latest.json names is whole.
+    /// the checkpoints which latest.json names is whole.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TrainError> {
         let path = path.as_ref().to_owned();
         match fs::metadata(&path) {
@@ -104,8 +103,7 @@ impl RunFolder {
     }
 
     /// The folder, in the run at `path`, of files that every checkpoint gets a copy of; it may not
-    /// be
-    /// there.
+    /// be there.
     pub fn beside(path: impl AsRef<Path>) -> PathBuf {
         path.as_ref().join(BESIDE)
     }
@@ -118,8 +116,7 @@ impl RunFolder {
     }
 
     /// The checkpoint with the lowest validation loss when it was saved, and that loss; none
-    /// without
-    /// validation.
+    /// without validation.
     pub fn best(&self) -> Option<(PathBuf, f64)> {
         let known = self.known();
         let best = known.latest.best.as_ref()?;
@@ -169,8 +166,7 @@ impl RunFolder {
         let latest = before.with(&name, keep, val_loss);
         if let Err(error) = write_json(&self.path.join(LATEST), &latest) {
             // A sync may have failed behind the rename of latest.json: what that names, or may
-            // name,
-            // stays.
+            // name, stays.
             if read_list(&self.path).is_ok_and(|found| found.is_none_or(|l| !l.names(&name))) {
                 let _ = self.remove(&name);
             }

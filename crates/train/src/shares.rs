@@ -27,8 +27,7 @@ const CHUNK: usize = 1 << 18;
 /// The processes that train one model, and which weights are whose.
 ///
 /// Each weight is cut into a piece for each rank, between the optimizer's blocks, so that a sum
-/// over
-/// blocks is made of the same blocks for any number of ranks. A small weight leaves ranks with
+/// over blocks is made of the same blocks for any number of ranks. A small weight leaves ranks with
 /// nothing.
 #[derive(Debug)]
 pub(crate) struct Shares {

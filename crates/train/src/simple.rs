@@ -1,9 +1,8 @@
 //! The book's `train_model_simple` (listing 5.3), its loop as it stands there.
 //!
 //! [`Trainer`](crate::Trainer) is the one for real runs: it accumulates, clips, schedules, saves
-//! and
-//! resumes. It gives the same bits for models of more than two million weights; of smaller ones it
-//! computes a batch in parts, and agrees up to rounding.
+//! and resumes. It gives the same bits for models of more than two million weights; of smaller ones
+//! it computes a batch in parts, and agrees up to rounding.
 
 use dataloader::DataLoader;
 use gpt::GptModel;
@@ -48,12 +47,10 @@ pub struct TrainingHistory {
 /// Trains for some epochs at the optimizer's learning rate (the book's `train_model_simple`).
 ///
 /// What the book prints, `on_event` is told: every evaluation, and after each epoch that a sample
-/// is
-/// due, which it makes with `generate`. It is told of every batch, too.
+/// is due, which it makes with `generate`. It is told of every batch, too.
 ///
 /// It draws in the book's order: the order of an epoch when it begins, dropout, and a pass over
-/// both
-/// loaders at each evaluation.
+/// both loaders at each evaluation.
 ///
 /// # Errors
 /// If the model can't take a batch.

@@ -143,8 +143,7 @@ impl Trainer {
     ///
     /// # Errors
     /// If a file is damaged, if model, data or settings are not those of the checkpoint, or a
-    /// tensor
-    /// is missing, of another shape, or not finite.
+    /// tensor is missing, of another shape, or not finite.
     pub fn resume(
         checkpoint: impl AsRef<Path>,
         config: TrainConfig,
@@ -561,8 +560,7 @@ impl Trainer {
     ///
     /// # Errors
     /// If the loss is not finite, or the files can't be written: the checkpoints from before are
-    /// then
-    /// as they were.
+    /// then as they were.
     ///
     /// # Panics
     /// With ranks, among the batches of a step, or if another rank has the folder.
@@ -575,8 +573,7 @@ impl Trainer {
     }
 
     /// As [`save`](Self::save), of a model whose loss is finite; its validation loss decides
-    /// whether
-    /// it is the best.
+    /// whether it is the best.
     fn save_with(
         &self,
         folder: Option<&RunFolder>,

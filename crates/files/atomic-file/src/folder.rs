@@ -29,8 +29,7 @@ impl StagedFolder {
     ///
     /// # Errors
     /// If `target` is no folder, or the current folder is in it (a shell would stand in a folder
-    /// that is gone), or the
-    /// operating system refuses.
+    /// that is gone), or the operating system refuses.
     pub fn beside(target: impl AsRef<Path>) -> Result<Self, FileError> {
         let target = target.as_ref();
         let failed = FileError::at(target, REPLACE);
@@ -107,8 +106,8 @@ impl StagedFolder {
     }
 
     /// Makes it the folder it is meant to be, in place of the one that is there: on Linux and macOS
-    /// by one exchange, so
-    /// that a reader finds the old one or the new one at every moment; elsewhere by two renames.
+    /// by one exchange, so that a reader finds the old one or the new one at every moment;
+    /// elsewhere by two renames.
     ///
     /// Of the old folder, files that are `ours` by name are deleted, and all else is moved into the
     /// new one.
@@ -165,8 +164,7 @@ impl StagedFolder {
     }
 
     /// Moves its files into the folder that it is [within](Self::within), `last` at the end, for a
-    /// folder that can't be
-    /// replaced: a file system's own, or the current one.
+    /// folder that can't be replaced: a file system's own, or the current one.
     ///
     /// # Errors
     /// If the operating system refuses; files that were not moved are deleted.
@@ -336,8 +334,7 @@ fn names_in(folder: &Path) -> Result<Vec<String>, FileError> {
 }
 
 /// Makes the names in a folder last, as a rename is on the disk when its folder is; where a folder
-/// can't be opened
-/// there is nothing to do.
+/// can't be opened there is nothing to do.
 ///
 /// # Errors
 /// If the operating system refuses.

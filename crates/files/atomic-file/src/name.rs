@@ -1,8 +1,8 @@
 //! The names of what is not finished yet: `.config.json.4711-0.unfinished` beside `config.json`.
 //!
 //! By process and write, so that two that write the same file don't meet; whoever writes holds a
-//! lock on it, so that
-//! the rest of a process that was killed is known from the work of one that lives.
+//! lock on it, so that the rest of a process that was killed is known from the work of one that
+//! lives.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};

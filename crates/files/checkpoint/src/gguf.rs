@@ -38,8 +38,7 @@ pub enum GgufFormat {
     /// 2 bytes a number.
     F16,
     /// 34 bytes for 32 numbers of a row: whole numbers of 8 bits and their scale in f16. Rows whose
-    /// length 32 does not
-    /// divide are f16.
+    /// length 32 does not divide are f16.
     Q8_0,
 }
 
@@ -61,9 +60,8 @@ pub struct GgufTokens {
 ///
 /// # Errors
 /// If llama.cpp would compute something else (another activation than GPT-2's, other scales of the
-/// scores), the
-/// tokenizer has not as many tokens as the model, a weight is not finite in the format, or the
-/// operating system refuses.
+/// scores), the tokenizer has not as many tokens as the model, a weight is not finite in the
+/// format, or the operating system refuses.
 pub fn save_gguf(
     model: &GptModel,
     path: impl AsRef<Path>,

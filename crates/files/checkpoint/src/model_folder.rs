@@ -1,8 +1,7 @@
 //! A model folder, read once: what it is, before any weight is; and then its weights.
 //!
 //! The configuration says what the tensors should be, the tensors say what they are; where they may
-//! differ (whether the
-//! output head is tied to the token embedding), the tensors are right.
+//! differ (whether the output head is tied to the token embedding), the tensors are right.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -50,15 +49,12 @@ pub struct ModelFolder {
 
 impl ModelFolder {
     /// Opens the model at `path`: a folder (of Hugging Face's layout or the book's), its
-    /// config.json, its weights, or
-    /// the index of its shards.
+    /// config.json, its weights, or the index of its shards.
     ///
     /// # Errors
     /// If a file is missing, damaged or no safetensors file; if the configuration describes no
-    /// model, or one that this
-    /// crate would compute wrongly; if a tensor is missing, or of another shape or type; if a file
-    /// of the book's layout
-    /// has a tensor that the model doesn't have.
+    /// model, or one that this crate would compute wrongly; if a tensor is missing, or of another
+    /// shape or type; if a file of the book's layout has a tensor that the model doesn't have.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         let path = path.as_ref();
         let config_file = config_of(path)?;
@@ -126,8 +122,7 @@ impl ModelFolder {
 /// Loads the model at `path`: [`ModelFolder::open`] and [`ModelFolder::load`].
 ///
 /// A Hugging Face model that is said to be tied, but whose file has a head with other numbers, is
-/// loaded with that head,
-/// as transformers 5 does.
+/// loaded with that head, as transformers 5 does.
 ///
 /// # Errors
 /// As those two.

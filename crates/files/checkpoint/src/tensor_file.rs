@@ -2,8 +2,8 @@
 //! caller's memory.
 //!
 //! The file is eight bytes of header length, a JSON header, and the tensors' bytes; the crate
-//! `safetensors` says whether
-//! a header is right, and this file says of which tensor it isn't. Nothing is allocated for a
+//! `safetensors` says whether a header is right, and this file says of which tensor it isn't.
+//! Nothing is allocated for a
 //! tensor before.
 //! It maps nothing: a file that shrinks while it is read is an error, not a signal.
 

@@ -89,8 +89,8 @@ impl Weights {
     }
 
     /// Whether the model is tied, as its tensors say: a head with the embedding's numbers is the
-    /// embedding, and one of
-    /// the two is enough. Afterwards, what is to be read is there by its name.
+    /// embedding, and one of the two is enough. Afterwards, what is to be read is there by its
+    /// name.
     ///
     /// A model that is said to have a head of its own has it, whatever its numbers.
     pub(crate) fn settle_tied(

@@ -1,6 +1,5 @@
 //! `log.jsonl`: what happened in a run, one JSON object per line, whole after a crash but for a
-//! last
-//! half line.
+//! last half line.
 //!
 //! `{"event":"step",...}`, `"eval"`, `"sample"`, `"saved"`, and `"start"` at each start.
 //! What a resumed run does again is cut off first, so its losses are those of a run that never
@@ -165,8 +164,7 @@ impl Log {
 }
 
 /// The bytes of a log that stay when a run goes on after `steps_done` steps, and the evaluations
-/// and
-/// samples at their end.
+/// and samples at their end.
 fn kept(path: &Path, steps_done: u64) -> Result<(u64, Vec<Line>)> {
     let mut lines = Backwards::open(path)?;
     let (mut length, mut at_the_end) = (None, Vec::new());
@@ -239,8 +237,7 @@ impl Backwards {
 }
 
 /// The lines of a run's log that are whole, none if there is no log; of a very long one, pieces
-/// from
-/// its beginning to its end.
+/// from its beginning to its end.
 pub(crate) fn read(folder: &Path) -> Result<Vec<Line>> {
     let path = folder.join(LOG);
     if !is_file(&path)? {

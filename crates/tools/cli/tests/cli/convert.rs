@@ -147,8 +147,8 @@ fn the_current_folder_is_filled_in_place() {
 }
 
 /// Each call that changes the disk failing, and the process killed at each: one of the two models
-/// is there, and what is
-/// said is true. With `TORTURE` in the environment all calls, else the last of each kind.
+/// is there, and what is said is true. With `TORTURE` in the environment all calls, else the last
+/// of each kind.
 #[cfg(target_os = "linux")]
 #[test]
 fn at_every_call_that_fails_and_every_kill_one_of_the_models_is_there() {

@@ -23,8 +23,7 @@ const SIGXCPU: i32 = 24;
 /// trained, and 64 MiB.
 ///
 /// Address space is no measure: each new thread of glibc's malloc reserves 64 MiB of it for a
-/// moment,
-/// and an allocation of a few bytes in another thread fails meanwhile.
+/// moment, and an allocation of a few bytes in another thread fails meanwhile.
 pub(crate) const MEMORY: u32 = 104 << 10;
 
 /// A model of some hundred parameters on `data.bin`, as flags and values.
