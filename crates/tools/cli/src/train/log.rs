@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use atomic_file::append;
 use checkpoint::{is_file, open_file};
 use serde::{Deserialize, Serialize};
@@ -222,7 +222,12 @@ impl Backwards {
                 return Ok(None);
             }
             if self.held.len() as u64 > MOST_LINE_BYTES {
-                self.held.clear(); // longer than any line
+                bail!(
+                    "{}: {} bytes without an end of line, which no run has logged; \
+                     move the file away to go on without it",
+                    self.path.display(),
+                    self.held.len()
+                );
             }
             let n = self.at.min(self.held.len().max(1 << 16) as u64);
             self.at -= n;
