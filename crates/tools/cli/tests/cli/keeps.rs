@@ -72,7 +72,7 @@ fn a_run_that_ends_without_a_finite_loss_says_so_and_keeps_the_good_checkpoints(
     // The last step leaves no number, and nothing was saved before.
     folder.refused(
         &format!("train {flags} --max-steps 1 --out-dir short"),
-        &["the training loss after", "try a learning rate below"],
+        &["loss after step 1 is NaN", "try a learning rate below"],
     );
     assert_eq!(folder.checkpoints("short"), [""; 0]);
     // A sane start, and then the same.
