@@ -161,6 +161,11 @@ impl Notebook {
         self.settings.text
     }
 
+    /// Whether cells with models of 124 million parameters are left out.
+    pub fn is_small(&self) -> bool {
+        self.settings.small
+    }
+
     /// How chapter 5's run was asked for.
     pub fn training(&self) -> &TrainingRun {
         &self.settings.training

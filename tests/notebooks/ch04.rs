@@ -17,6 +17,23 @@ use torch_rng::{Build, TorchRng};
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    let batch = two_texts(book)?;
+    if !book.is_small() {
+        model_of_placeholders(book, &batch)?;
+    }
+    parts_of_the_model(book)?;
+    let model = match book.is_small() {
+        true => None,
+        false => Some(whole_model(book, &batch)?),
+    };
+    let encoded = beginning_of_a_sentence(book)?;
+    if let Some(model) = model {
+        generating_text(book, &model, encoded)?;
+    }
+    Ok(())
+}
+
+fn two_texts(book: &mut Notebook) -> Result<Array2<u32>> {
     book.section("4.1", "Coding an LLM architecture");
     // Two short texts as token ids: a batch of two rows, the input of all models in this chapter.
     let tokenizer = Gpt2Tokenizer::new();
@@ -31,7 +48,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "tensor([[6109, 3626, 6100,  345],
         [6109, 1110, 6622,  257]])",
     );
+    Ok(batch)
+}
 
+fn model_of_placeholders(book: &mut Notebook, batch: &Array2<u32>) -> Result<()> {
     book.listing("crates/gpt/src/dummy.rs", "pub struct DummyGptModel");
     book.listing("crates/gpt/src/dummy.rs", "impl DummyGptModel");
     // A model of placeholders shows the way from ids to logits: a score for each of the 50,257
@@ -40,7 +60,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     // The book doesn't call `eval()` yet, so the embeddings are dropped, by the draws that follow
     // the weights.
-    let logits = model.forward(&batch, Some(&mut rng.clone()))?;
+    let logits = model.forward(batch, Some(&mut rng.clone()))?;
     book.shape("In [5]", &logits, &[2, 4, 50257]);
     book.prints(
         "In [5]",
@@ -59,7 +79,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
     // The note below the cell has what another build of PyTorch prints: only the draws of dropout
     // differ.
-    let logits = model.forward(&batch, Some(&mut rng.with_build(Build::Mkl)))?;
+    let logits = model.forward(batch, Some(&mut rng.with_build(Build::Mkl)))?;
     drop(model);
     book.shape("In [5] on Windows or Linux", &logits, &[2, 4, 50257]);
     book.prints(
@@ -76,7 +96,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
          [ 0.1666, -0.8138,  0.2307,  ...,  2.5035, -0.3055, -0.3083]]],
        grad_fn=<UnsafeViewBackward0>)",
     );
+    Ok(())
+}
 
+fn parts_of_the_model(book: &mut Notebook) -> Result<()> {
     book.section("4.2", "Normalizing activations with layer normalization");
     // Two rows of five random numbers through a small layer: something to normalize.
     let mut rng = TorchRng::manual_seed(123);
@@ -273,7 +296,10 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     let block = TransformerBlock::new(&GptConfig::GPT2_124M, &mut rng)?;
     let output = block.forward(&x)?;
     book.shape("In [22]", &output, &[2, 4, 768]);
+    Ok(())
+}
 
+fn whole_model(book: &mut Notebook, batch: &Array2<u32>) -> Result<GptModel> {
     book.section("4.6", "Coding the GPT model");
     book.listing("crates/gpt/src/plain.rs", "pub struct GptModel");
     book.listing("crates/gpt/src/plain.rs", "impl GptModel");
@@ -281,7 +307,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     // logits, for the two texts of In [4]. It is untrained, so the numbers mean nothing yet.
     let mut rng = TorchRng::manual_seed(123);
     let model = GptModel::new(GptConfig::GPT2_124M, &mut rng)?;
-    let (out, _) = model.forward_train(&batch, &mut rng)?; // it still drops
+    let (out, _) = model.forward_train(batch, &mut rng)?; // it still drops
     book.shape("In [24]", &out, &[2, 4, 50257]);
     book.prints(
         "In [24]",
@@ -331,7 +357,10 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     );
     book.agrees("In [28]", &size.total(), &total_params);
     book.agrees("In [28]", &size.without_out_head(), &total_params_gpt2);
+    Ok(model)
+}
 
+fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
     book.section("4.7", "Generating text");
     book.listing(
         "crates/generate/src/book.rs",
@@ -339,14 +368,18 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     );
     // The beginning of a sentence as a batch of one row, which the model shall go on with.
     let prompt = book.input("prompt", "Hello, I am".to_owned())?;
+    let tokenizer = Gpt2Tokenizer::new();
     let encoded = text_to_token_ids(&prompt, &tokenizer);
     book.prints("In [30]", &encoded.row(0), "encoded: [15496, 11, 314, 716]");
     book.shape("In [30]", &encoded, &[1, 4]);
+    Ok(encoded)
+}
 
+fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) -> Result<()> {
     // Six times in turn: logits of the last place, the id with the highest score, and it is
     // appended.
     let context_size = GptConfig::GPT2_124M.context_length;
-    let out = generate_text_simple(&model, encoded.clone(), 6, context_size)?;
+    let out = generate_text_simple(model, encoded.clone(), 6, context_size)?;
     book.prints(
         "In [31]",
         &out,
@@ -355,6 +388,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     book.prints("In [31]", &out.ncols(), "Output length: 10");
 
     // As text. The weights were drawn, not learned, so it is nonsense, but the book's nonsense.
+    let tokenizer = Gpt2Tokenizer::new();
     let decoded_text = token_ids_to_text(&out, &tokenizer)?;
     book.prints(
         "In [32]",
@@ -364,7 +398,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
 
     book.section("gpt.py", "The chapter in one file, and its test");
     // The chapter's script makes the same model from the same seed, and goes on for ten tokens.
-    let out = generate_text_simple(&model, encoded, 10, context_size)?;
+    let out = generate_text_simple(model, encoded, 10, context_size)?;
     book.prints(
         "gpt.py",
         &out,

@@ -20,7 +20,9 @@ use train::{calc_loss_batch, calc_loss_loader, perplexity};
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
-    losses_of_the_untrained_model(book)?;
+    if !book.is_small() {
+        losses_of_the_untrained_model(book)?;
+    }
     decoding_strategies(book)?;
     what_is_left_out(book);
     Ok(())

@@ -33,6 +33,10 @@ pub(crate) struct Options {
     /// printing.
     #[arg(long, value_name = "DIR")]
     html: Option<PathBuf>,
+    /// Let the pages compute: a field for each input, whose change runs the notebook again in the
+    /// browser.
+    #[arg(long, requires = "html")]
+    live: bool,
 }
 
 /// Runs the chosen notebooks and prints the chosen cells.
@@ -45,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         ..Settings::default()
     };
     if let Some(folder) = &options.html {
-        return pages(folder, options.filter.as_deref(), settings);
+        return pages(folder, options.filter.as_deref(), settings, options.live);
     }
     let chosen = select(options.filter.as_deref(), false)?;
     for row in &chosen.rows {
@@ -75,7 +79,7 @@ use crate::page::write as pages;
 
 /// Builds the program with pictures, and lets it do what this one was asked for.
 #[cfg(not(feature = "pages"))]
-fn pages(_: &Path, _: Option<&str>, _: Settings) -> Result<()> {
+fn pages(_: &Path, _: Option<&str>, _: Settings, _: bool) -> Result<()> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let package = ["run", "--release", "--package", "xtask"];
     crate::workspace::cargo(&package, &[], &arguments)

@@ -29,7 +29,7 @@ pub(crate) fn cargo(
         .args(arguments)
         .arg("--manifest-path")
         .arg(root().join("Cargo.toml"))
-        .arg("--")
+        .args((!of_program.is_empty()).then_some("--"))
         .args(of_program)
         .envs(variables.iter().copied())
         .status()

@@ -11,6 +11,7 @@ use crate::select::{HOW_LONG, select};
 use crate::workspace::{print, root};
 
 mod index;
+mod live;
 mod notebook;
 
 /// Runs the notebooks that `filter` chooses and writes their pages, those of the errata, and the
@@ -18,14 +19,23 @@ mod notebook;
 ///
 /// # Errors
 /// Nothing was chosen, a file could not be read or written, or a cell did not run.
-pub(crate) fn write(folder: &Path, filter: Option<&str>, settings: Settings) -> Result<()> {
+pub(crate) fn write(
+    folder: &Path,
+    filter: Option<&str>,
+    settings: Settings,
+    live: bool,
+) -> Result<()> {
     // The index names a long notebook, too, and the others refer to the errata.
     let chosen = match filter {
         None | Some("errata") => Vec::new(),
         Some(_) => select(filter, false)?.selections,
     };
     atomic_file::create_folder(folder)?;
+    if live {
+        live::write(folder)?;
+    }
     let book = Book {
+        live,
         to_root: way_to_root(folder)?,
         map: documents::map()?,
         errata: documents::errata()?,
@@ -67,6 +77,8 @@ pub(crate) fn write(folder: &Path, filter: Option<&str>, settings: Settings) -> 
 
 /// What all pages refer to.
 struct Book {
+    /// Whether they compute.
+    live: bool,
     /// From the folder of the pages to the repository, `../../`.
     to_root: String,
     map: Vec<documents::Row>,
@@ -140,7 +152,7 @@ fn way_to_root(folder: &Path) -> Result<String> {
     Ok(way)
 }
 
-fn save(path: &PathBuf, page: &str) -> Result<()> {
+fn save(path: &Path, page: &str) -> Result<()> {
     atomic_file::write_output(path, |out| out.write_all(page.as_bytes()))?;
     print(&format!(
         "{} ({} KB)\n",
@@ -158,13 +170,18 @@ h4{margin:.5rem 0 0;font-size:.85rem;color:var(--dim);font-weight:600}\
 .erratum{border-left:4px solid var(--text);padding:.1rem .8rem;margin:.8rem 0;background:var(--panel)}\
 .fault{color:#c22;font-weight:600}nav ol{list-style:none;padding:0;margin:0}nav li{margin:.15rem 0}\
 a.source{font-weight:400;font-size:.8rem}.table{overflow-x:auto}.next{margin:1.5rem 0}\
+.live{display:block;margin:.4rem 0}.live-bar{position:sticky;bottom:0;z-index:1;margin:0;padding:.5rem 0;\
+background:var(--paper);border-top:1px solid var(--line);font-size:.9rem;overflow-wrap:anywhere}\
+.live input,.live textarea,button{font:inherit;color:inherit;background:var(--panel);\
+border:1px solid var(--dim);border-radius:4px;padding:.15rem .4rem;max-width:100%;vertical-align:top}\
+.stale,.broken .result,.broken figure{opacity:.35}.changed>figure{outline:3px solid var(--mark)}\
 .book>div{min-width:0}h2,h3,section div[id]{scroll-margin-top:3.5rem}\
 .book>nav{position:sticky;top:0;z-index:1;background:var(--paper);font-size:.85rem}\
 @media(max-width:60rem){.book>nav{overflow-x:auto;border-bottom:1px solid var(--line);padding:.4rem 0}\
 .book>nav ol{display:flex;gap:1rem;white-space:nowrap}}\
 @media(min-width:60rem){.book{display:grid;grid-template-columns:15rem minmax(0,1fr);gap:2rem;align-items:start}\
 .book>nav{max-height:100vh;overflow-y:auto;padding:1rem 0}}\
-@media print{nav,.skip,.next{display:none}.book{display:block}}";
+@media print{nav,.skip,.next,.live-bar{display:none}.book{display:block}}";
 
 #[cfg(test)]
 mod tests {

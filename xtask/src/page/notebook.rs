@@ -80,15 +80,17 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 let id = anchor('p', &[name]);
                 let link = book.source(program.path, *line as usize);
                 writeln!(body, "<h3 id=\"{id}\">{} {link}</h3>", escape(name))?;
+                writeln!(body, "<div data-line=\"{line}\">")?;
                 body += &match picture {
                     Some(picture) => html::figure(picture),
                     None => "<p class=\"dim\">not drawn: its cells were not run</p>\n".to_owned(),
                 };
+                body += "</div>\n";
                 body += &folded("How it is drawn", &code(drawing));
             }
             Part::Cell(cell) => {
                 let id = anchor('c', &[&cell.section, &cell.name]);
-                writeln!(body, "<div id=\"{id}\">")?;
+                writeln!(body, "<div id=\"{id}\" data-line=\"{}\">", cell.line)?;
                 if previous != cell.cell {
                     let link = book.source(program.path, cell.line as usize);
                     writeln!(body, "<h3>{} {link}</h3>", escape(&cell.cell))?;
@@ -115,11 +117,15 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
         body += &format!("<h2 id=\"errata\">Errata of the document</h2>\n{errata_of_all}");
     }
     body += "</div>\n";
-    Ok(html::page(
-        program.title,
-        STYLE,
-        &format!("<div class=\"book\">\n{body}</div>\n"),
-    ))
+    let live = book.live && cells(parts).any(|cell| !cell.inputs.is_empty());
+    let script = if live {
+        "<script src=\"live.js\"></script>\n"
+    } else {
+        ""
+    };
+    let name = program.name;
+    let body = format!("<div class=\"book\" data-notebook=\"{name}\">\n{body}</div>\n{script}");
+    Ok(html::page(program.title, STYLE, &body))
 }
 
 /// The list that stays in sight: the index, the notebooks before and after, and the sections.
@@ -284,7 +290,10 @@ fn cell_html(cell: &Cell) -> String {
         Outcome::Skipped(why) => format!("<p class=\"dim\">{}</p>\n", escape(why)),
         Outcome::Lost(fault) => format!("<p class=\"fault\">{}</p>\n", escape(fault)),
     };
-    about + &code(&cell.code) + &output
+    format!(
+        "{about}{}<div class=\"result\">{output}</div>\n",
+        code(&cell.code)
+    )
 }
 
 /// Rust in colours.
