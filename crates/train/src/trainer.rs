@@ -531,6 +531,7 @@ impl Trainer {
     /// An evaluation beside those of the run: it leaves the run as it is, and isn't remembered.
     ///
     /// `None` if `stop` says so, which is asked before each batch.
+    /// Among ranks each may ask for one when it likes: it computes all batches itself.
     ///
     /// # Errors
     /// If a loss is not finite.
@@ -539,7 +540,12 @@ impl Trainer {
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Evaluation>, TrainError> {
         let (n, rng) = (self.config.eval_batches, &mut TorchRng::manual_seed(0));
-        self.evaluator().losses(n, rng, stop)
+        let alone = Shares::new(Arc::new(OneProcess), &self.model);
+        let evaluator = Evaluator {
+            shares: &alone,
+            ..self.evaluator()
+        };
+        evaluator.losses(n, rng, stop)
     }
 
     fn evaluator(&self) -> Evaluator<'_> {
