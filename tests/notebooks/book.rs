@@ -1,6 +1,7 @@
 //! What a notebook writes into while it runs: its section, and a record for each cell.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
+use std::ops::RangeBounds;
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use crate::{Settings, TrainingRun};
 /// One notebook while it runs.
 pub struct Notebook {
     settings: Settings,
+    source: &'static str,
     since: Option<Instant>,
     /// Each with the line of its call.
     pub(crate) events: Vec<(u32, Event)>,
@@ -98,9 +100,10 @@ pub struct LeftOut {
 }
 
 impl Notebook {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(source: &'static str, settings: Settings) -> Self {
         Self {
             settings,
+            source,
             since: now(),
             events: Vec::new(),
             ended: None,
@@ -131,12 +134,18 @@ impl Notebook {
         self.say(Event::Picture(name.to_owned(), picture));
     }
 
-    /// A value that a reader may change; `default` is what the document has.
+    /// A value that a reader may change; `default` is what the document has, and `bounds` are those
+    /// of what is computed in a moment: of a number, a text's characters, or a matrix's numbers.
     ///
     /// # Errors
-    /// What the reader asked for is no such value.
+    /// What the reader asked for is no such value, or not within the bounds.
     #[track_caller]
-    pub fn input<T: Input>(&mut self, name: &str, default: T) -> Result<T> {
+    pub fn input<T: Input>(
+        &mut self,
+        name: &str,
+        default: T,
+        bounds: impl RangeBounds<T::Size> + Debug,
+    ) -> Result<T> {
         let line = Location::caller().line();
         let default_text = default.written();
         let asked = self.settings.inputs.iter().rev();
@@ -150,10 +159,38 @@ impl Notebook {
             value: value.clone(),
             line,
         }));
-        match value {
-            Some(text) => T::read(&text).with_context(|| format!("the input {name}")),
-            None => Ok(default),
+        let Some(text) = value else {
+            return Ok(default);
+        };
+        let value = T::read(&text).with_context(|| format!("the input {name}"))?;
+        if !bounds.contains(&value.size()) {
+            let shown: String = text.chars().take(20).collect();
+            bail!("the input {name}: the size of `{shown}` is not within {bounds:?}");
         }
+        Ok(value)
+    }
+
+    /// Runs a part that shares nothing with the others; in a page not where a reader has changed
+    /// only what stands elsewhere: its cells are then as they were.
+    ///
+    /// # Errors
+    /// What the part could not do.
+    pub fn part<F: FnOnce(&mut Self) -> Result<()>>(&mut self, run: F) -> Result<()> {
+        let name = std::any::type_name::<F>(); // of a function its path
+        let name = name.rsplit("::").next().unwrap_or(name);
+        let Settings { small, inputs, .. } = &self.settings;
+        let is_here = |(line, _): &(u32, String)| self.function_at(*line) == Some(name);
+        if *small && !inputs.is_empty() && !inputs.iter().any(is_here) {
+            return Ok(());
+        }
+        run(self)
+    }
+
+    /// The name of the function that a line of the source stands in.
+    fn function_at(&self, line: u32) -> Option<&'static str> {
+        let before = self.source.lines().take(line as usize);
+        let heads = before.filter_map(|line| line.strip_prefix("fn "));
+        heads.last()?.split('(').next()
     }
 
     /// The book's text, if it was given.

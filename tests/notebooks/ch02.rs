@@ -27,15 +27,16 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         book.prints("In [3]", &beginning, "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no ");
     }
 
-    let text = "Hello, world. This, is a test.";
-    let result = split_keeping(text, Separators::Whitespace);
+    let text = "Hello, world. This, is a test.".to_owned();
+    let text = book.input("text", text, ..=1000)?;
+    let result = split_keeping(&text, Separators::Whitespace);
     book.prints(
         "In [4]",
         &result,
         "['Hello,', ' ', 'world.', ' ', 'This,', ' ', 'is', ' ', 'a', ' ', 'test.']",
     );
 
-    let result = split_keeping(text, Separators::CommasPeriods);
+    let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints("In [5]", &result, "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is', ' ', 'a', ' ', 'test', '.', '']");
 
     let result = without_blanks(&result);
@@ -45,7 +46,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "['Hello', ',', 'world', '.', 'This', ',', 'is', 'a', 'test', '.']",
     );
 
-    let result = preprocess("Hello, world. Is this-- a test?");
+    let text = "Hello, world. Is this-- a test?".to_owned();
+    let text = book.input("text", text, ..=1000)?;
+    let result = preprocess(&text);
     book.prints(
         "In [7]",
         &result,
@@ -181,7 +184,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.section("2.5", "BytePair encoding");
     let tokenizer = Gpt2Tokenizer::new();
     let text = "Hello, do you like tea? <|endoftext|> In the sunlit terracesof someunknownPlace.";
-    let integers = tokenizer.encode(text, AllowedSpecial::Only(&[ENDOFTEXT]))?;
+    let text = book.input("text", text.to_owned(), ..=1000)?;
+    let integers = tokenizer.encode(&text, AllowedSpecial::Only(&[ENDOFTEXT]))?;
     book.prints("In [28]", &integers, "[15496, 11, 466, 345, 588, 8887, 30, 220, 50256, 554, 262, 4252, 18250, 8812, 2114, 1659, 617, 34680, 27271, 13]");
 
     let strings = tokenizer.decode(&integers)?;
@@ -326,8 +330,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
     book.section("2.7", "Creating token embeddings");
     let input_ids = array![2, 3, 5, 1];
-    let (vocab_size, output_dim) = (6, 3);
-    let mut rng = TorchRng::manual_seed(123);
+    let (vocab_size, output_dim) = (6, book.input("output_dim", 3, 1..=64)?);
+    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..)?);
     let embedding_layer = Embedding::new(vocab_size, output_dim, &mut rng);
     book.prints(
         "In [44]",

@@ -61,7 +61,8 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
     );
     let idx = array![2, 3, 1];
     let (num_idx, out_dim) = (4, 5);
-    let embedding = Embedding::new(num_idx, out_dim, &mut TorchRng::manual_seed(123));
+    let seed = book.input("seed", 123, ..)?;
+    let embedding = Embedding::new(num_idx, out_dim, &mut TorchRng::manual_seed(seed));
     book.prints(
         "In [4]",
         &embedding.weight,
@@ -95,7 +96,8 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
        grad_fn=<EmbeddingBackward0>)",
     );
 
-    let mut linear = Linear::new(num_idx, out_dim, false, &mut TorchRng::manual_seed(123));
+    let seed = book.input("seed", 123, ..)?;
+    let mut linear = Linear::new(num_idx, out_dim, false, &mut TorchRng::manual_seed(seed));
     book.prints(
         "In [9]",
         &linear.weight,

@@ -12,8 +12,9 @@ use crate::Notebook;
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.section("ex2.1", "Byte pair encoding of unknown words");
     let tokenizer = Gpt2Tokenizer::new();
-    let encode = |text| tokenizer.encode(text, AllowedSpecial::None);
-    let integers = encode("Akwirw ier")?;
+    let encode = |text: &str| tokenizer.encode(text, AllowedSpecial::None);
+    let text = book.input("text", "Akwirw ier".to_owned(), ..=1000)?;
+    let integers = encode(&text)?;
     book.prints("In [3]", &integers, "[33901, 86, 343, 86, 220, 959]");
 
     let mut lines = Vec::new();

@@ -28,7 +28,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         [0.77, 0.25, 0.10], // one      (x^5)
         [0.05, 0.80, 0.55], // step     (x^6)
     ];
-    let inputs = book.input("inputs", six_words)?; // (6, 3)
+    let inputs = book.input("inputs", six_words, 4..=500)?; // (6, 3)
 
     let query = inputs.row(1); // the second input token is the query
     let attn_scores_2: Array1<f32> = inputs.outer_iter().map(|x_i| x_i.dot(&query)).collect();
@@ -173,9 +173,9 @@ tensor([[0.4421, 0.5931, 0.5790],
     // word.
     let x_2 = inputs.slice(s![1..2, ..]); // the second input token: (1, d_in)
     let d_in = inputs.ncols();
-    let d_out = book.input("d_out", 2)?;
+    let d_out = book.input("d_out", 2, 1..=256)?;
 
-    let mut rng = TorchRng::manual_seed(book.input("seed", 123)?);
+    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..)?);
     let w_query = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
     let w_key = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
     let w_value = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
@@ -226,8 +226,8 @@ tensor([[0.4421, 0.5931, 0.5790],
         "impl SelfAttentionV1 {",
     );
     // All of these steps in one type: it keeps the three matrices and takes a whole sequence.
-    let d_out = book.input("d_out", d_out)?;
-    let seed = book.input("seed", 123)?;
+    let d_out = book.input("d_out", d_out, 1..=256)?;
+    let seed = book.input("seed", 123, ..)?;
     let sa_v1 = SelfAttentionV1::new(
         d_in,
         d_out,
@@ -256,7 +256,7 @@ tensor([[0.2996, 0.8053],
     );
     // Linear layers in place of bare matrices draw their first weights in a range that suits
     // training: the computation is the same, the numbers are others.
-    let seed = book.input("seed", 789)?;
+    let seed = book.input("seed", 789, ..)?;
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
     book.prints(
         "In [24]",
@@ -389,9 +389,9 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     // none of them alone; those that stay are scaled up, here by 2, so that the sum stays about the
     // same.
     let dropout = Dropout {
-        p: book.input("dropout", 0.5)?,
+        p: book.input("dropout", 0.5, 0.0..=1.0)?,
     };
-    let seed = book.input("seed", 123)?;
+    let seed = book.input("seed", 123, ..)?;
     let (example, _) =
         dropout.forward_train(Array2::ones((6, 6)), &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -452,7 +452,7 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         num_heads: 1,
         qkv_bias: false,
     };
-    let seed = book.input("seed", 123)?;
+    let seed = book.input("seed", 123, ..)?;
     let ca = CausalAttention::new(config, &mut TorchRng::manual_seed(seed))?;
     let context_vecs = ca.forward(&batch)?;
     book.prints(
@@ -497,10 +497,10 @@ tensor([[[-0.4519,  0.2216],
     // Two heads, each with matrices of its own, look for different things; their outputs stand
     // beside each other, so the vectors are twice as long. The first head is that of In [34].
     let config = AttentionConfig {
-        num_heads: book.input("num_heads", 2)?,
+        num_heads: book.input("num_heads", 2, 1..=64)?,
         ..config
     };
-    let seed = book.input("seed", 123)?;
+    let seed = book.input("seed", 123, ..)?;
     let mha = MultiHeadAttentionWrapper::new(config, &mut TorchRng::manual_seed(seed))?;
     let context_vecs = mha.forward(&batch)?;
     book.prints(
@@ -535,10 +535,10 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
     // All heads in one: large matrices are computed once and split into heads, and a last linear
     // layer mixes what the heads found.
     let config = AttentionConfig {
-        num_heads: book.input("num_heads", config.num_heads)?,
+        num_heads: book.input("num_heads", config.num_heads, 1..=64)?,
         ..config
     };
-    let seed = book.input("seed", 123)?;
+    let seed = book.input("seed", 123, ..)?;
     let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(seed))?;
     let (context_vecs, weights) = mha.forward_plain(&batch, None)?; // weights (2, num_heads, 6, 6)
     book.prints(

@@ -16,16 +16,18 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "ex3.1",
         "Exercise 3.1: comparing SelfAttention_v1 and SelfAttention_v2",
     );
-    let inputs = array![
+    let six_words = array![
         [0.43, 0.15, 0.89],
         [0.55, 0.87, 0.66],
         [0.57, 0.85, 0.64],
         [0.22, 0.58, 0.33],
         [0.77, 0.25, 0.10],
         [0.05, 0.80, 0.55],
-    ]; // (6, 3)
-    let (d_in, d_out) = (3, 2);
-    let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(123));
+    ];
+    let inputs = book.input("inputs", six_words, 4..=500)?; // (6, 3)
+    let (d_in, d_out) = (3, book.input("d_out", 2, 1..=256)?);
+    let seed = book.input("seed", 123, ..)?;
+    let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
     let sa_v1 = SelfAttentionV1::try_from(&sa_v2)?;
     let of_v1 = sa_v1.forward(&inputs)?;
     book.prints(
@@ -66,7 +68,8 @@ tensor([[-0.5337, -0.1051],
         num_heads: 2,
         qkv_bias: false,
     };
-    let mha = MultiHeadAttentionWrapper::new(config, &mut TorchRng::manual_seed(123))?;
+    let seed = book.input("seed", 123, ..)?;
+    let mha = MultiHeadAttentionWrapper::new(config, &mut TorchRng::manual_seed(seed))?;
     // B1: the printed digits are those of an early class, whose softmax ran over the columns.
     let heads: Vec<_> = mha
         .heads

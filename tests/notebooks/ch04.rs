@@ -21,7 +21,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     if !book.is_small() {
         model_of_placeholders(book, &batch)?;
     }
-    parts_of_the_model(book)?;
+    book.part(normalization_and_feed_forward)?;
+    book.part(shortcut_connections)?;
+    book.part(transformer_block)?;
     let model = match book.is_small() {
         true => None,
         false => Some(whole_model(book, &batch)?),
@@ -99,10 +101,10 @@ fn model_of_placeholders(book: &mut Notebook, batch: &Array2<u32>) -> Result<()>
     Ok(())
 }
 
-fn parts_of_the_model(book: &mut Notebook) -> Result<()> {
+fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.section("4.2", "Normalizing activations with layer normalization");
     // Two rows of five random numbers through a small layer: something to normalize.
-    let mut rng = TorchRng::manual_seed(123);
+    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..)?);
     let batch_example = Array2::from_shape_vec((2, 5), rng.randn(2 * 5))?;
     let layer = Linear::new(5, 6, true, &mut rng);
     let out = relu(&layer.forward(&batch_example));
@@ -224,7 +226,10 @@ fn parts_of_the_model(book: &mut Notebook) -> Result<()> {
     let x = Array3::from_shape_vec((2, 3, 768), rng.rand(2 * 3 * 768))?;
     let out = ffn.forward(&x);
     book.shape("In [17]", &out, &[2, 3, 768]);
+    Ok(())
+}
 
+fn shortcut_connections(book: &mut Notebook) -> Result<()> {
     book.section("4.4", "Adding shortcut connections");
     book.listing("crates/gpt/src/shortcut.rs", "pub fn forward_train(");
     // Why shortcuts: five layers in a row, and how large the gradient is that reaches each. The
@@ -232,7 +237,8 @@ fn parts_of_the_model(book: &mut Notebook) -> Result<()> {
     let layer_sizes = [3, 3, 3, 3, 3, 1];
     let sample_input = array![[1.0, 0.0, -1.0]];
     let target = array![[0.0]];
-    let mut rng = TorchRng::manual_seed(123);
+    let seed = book.input("seed", 123, ..)?;
+    let mut rng = TorchRng::manual_seed(seed);
     let model_without_shortcut = ExampleDeepNeuralNetwork::new(&layer_sizes, false, &mut rng)?;
     let gradients = model_without_shortcut.mean_absolute_gradients(&sample_input, &target);
     let (_, without_shortcut): (Vec<String>, Vec<f32>) = gradients.into_iter().unzip();
@@ -248,7 +254,7 @@ layers.4.0.weight has gradient mean of 0.005049645435065031",
     );
 
     // With shortcuts, which add a layer's input to its output, gradients arrive undiminished.
-    rng.reseed(123);
+    rng.reseed(seed);
     let model_with_shortcut = ExampleDeepNeuralNetwork::new(&layer_sizes, true, &mut rng)?;
     let gradients = model_with_shortcut.mean_absolute_gradients(&sample_input, &target);
     let (_, gradients): (Vec<String>, Vec<f32>) = gradients.into_iter().unzip();
@@ -282,7 +288,10 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         };
         chart(&by_layer, PLAIN)
     });
+    Ok(())
+}
 
+fn transformer_block(book: &mut Notebook) -> Result<()> {
     book.section(
         "4.5",
         "Connecting attention and linear layers in a transformer block",
@@ -367,7 +376,7 @@ fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
         "pub fn generate_text_simple(",
     );
     // The beginning of a sentence as a batch of one row, which the model shall go on with.
-    let prompt = book.input("prompt", "Hello, I am".to_owned())?;
+    let prompt = book.input("prompt", "Hello, I am".to_owned(), 1..=500)?;
     let tokenizer = Gpt2Tokenizer::new();
     let encoded = text_to_token_ids(&prompt, &tokenizer);
     book.prints("In [30]", &encoded.row(0), "encoded: [15496, 11, 314, 716]");

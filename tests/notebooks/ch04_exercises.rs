@@ -11,6 +11,14 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    parameters(book)?;
+    if !book.is_small() {
+        largest_models(book)?;
+    }
+    book.part(dropout_rates)
+}
+
+fn parameters(book: &mut Notebook) -> Result<()> {
     book.section(
         "ex4.1",
         "Parameters in the feed forward versus attention module",
@@ -69,7 +77,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         &medium.mebibytes(),
         "Total size of the model: 1549.58 MB",
     );
+    Ok(())
+}
 
+fn largest_models(book: &mut Notebook) -> Result<()> {
     let large = GptConfig::GPT2_LARGE.size()?;
     book.prints(
         "In [6] gpt2-large",
@@ -104,6 +115,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "Total size of the model: 6247.68 MB",
     );
 
+    Ok(())
+}
+
+fn dropout_rates(book: &mut Notebook) -> Result<()> {
     book.section("ex4.3", "Using separate dropout parameters");
     let one_rate = logits(DropRates::all(0.1))?;
     let three_rates = logits(DropRates {

@@ -40,7 +40,7 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
     };
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     let tokenizer = Gpt2Tokenizer::new();
-    let prompt = book.input("prompt", "Every effort moves you".to_owned())?;
+    let prompt = book.input("prompt", "Every effort moves you".to_owned(), 1..=500)?;
     let idx = text_to_token_ids(&prompt, &tokenizer);
     let token_ids = generate_text_simple(&model, idx, 10, config.context_length)?;
     let text = token_ids_to_text(&token_ids, &tokenizer)?;
@@ -260,7 +260,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.prints("In [30]", vocab[next_token_id as usize], "forward");
 
     // Drawing takes each word as often as its probability says; this draw hits the likeliest, too.
-    let mut rng = TorchRng::manual_seed(123);
+    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..)?);
     let next_token_id = rng.multinomial(&probas.to_vec());
     book.prints("In [31]", vocab[next_token_id], "forward");
 
@@ -286,7 +286,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         "pub fn softmax_with_temperature(",
     );
     // A temperature below 1 sharpens the probabilities: almost always the likeliest word,
-    let temperature = book.input("temperature", 0.1)?;
+    let temperature = book.input("temperature", 0.1, 0.001..=1000.0)?;
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
         "In [35]",
@@ -304,7 +304,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     );
 
     // and one above 1 flattens them: more variety, and more nonsense.
-    let temperature = book.input("temperature", 5.0)?;
+    let temperature = book.input("temperature", 5.0, 0.001..=1000.0)?;
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
         "In [36]",
@@ -341,7 +341,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.section("5.3.2", "Top-k sampling");
     // Another way to keep nonsense out: only the k best words stay in the draw. These are the
     // three.
-    let top_k = book.input("top_k", 3)?;
+    let top_k = book.input("top_k", 3, 1..)?;
     let new_logits = top_k_filter(&next_token_logits, top_k);
     let mut top_pos: Vec<usize> = (0..vocab.len())
         .filter(|&id| new_logits[id].is_finite())

@@ -177,7 +177,7 @@ pub(crate) fn contents(source: &str, book: Notebook, fault: &str) -> Vec<Part> {
 fn written(call: &Call) -> Option<Event> {
     let text = |place| call.text(place).unwrap_or_default();
     Some(match call.method {
-        "the_verdict" | "training" | "ends_unless" | "is_small" => return None,
+        "the_verdict" | "training" | "ends_unless" | "is_small" | "part" => return None,
         "section" => Event::Section(text(0), text(1)),
         "listing" => Event::Listing(text(0), text(1)),
         "draws" => Event::Picture(text(0), None),

@@ -6,6 +6,12 @@ use ndarray::Array2;
 
 /// A value of a notebook that has a name and a default.
 pub trait Input: Sized {
+    /// What bounds speak of: a number itself, a text's characters, a matrix's numbers.
+    type Size: PartialOrd;
+
+    /// How large it is.
+    fn size(&self) -> Self::Size;
+
     /// From what a reader writes.
     ///
     /// # Errors
@@ -24,6 +30,12 @@ pub trait Input: Sized {
 macro_rules! number {
     ($($number:ty: $what:literal),*) => {$(
         impl Input for $number {
+            type Size = Self;
+
+            fn size(&self) -> Self {
+                *self
+            }
+
             fn read(text: &str) -> Result<Self> {
                 text.trim().parse().with_context(|| format!("`{text}` is not {}", $what))
             }
@@ -38,6 +50,12 @@ macro_rules! number {
 number!(u64: "a whole number", usize: "a whole number", f32: "a number", f64: "a number");
 
 impl Input for String {
+    type Size = usize;
+
+    fn size(&self) -> usize {
+        self.chars().count()
+    }
+
     fn read(text: &str) -> Result<Self> {
         Ok(text.to_owned())
     }
@@ -52,6 +70,12 @@ impl Input for String {
 }
 
 impl Input for Array2<f32> {
+    type Size = usize;
+
+    fn size(&self) -> usize {
+        self.len()
+    }
+
     fn read(text: &str) -> Result<Self> {
         let mut values = Vec::new();
         let rows = text.split(';').filter(|row| !row.trim().is_empty());

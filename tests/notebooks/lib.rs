@@ -124,6 +124,10 @@ programs! {
     errata "errata" Errata "Bugs of the documents"
 }
 
+/// Why cells are left out of small runs.
+const NOT_SMALL: &str =
+    "it needs a model of 124 million parameters, or what a page's 32 bits can't do";
+
 /// What a run is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
@@ -133,7 +137,8 @@ pub struct Settings {
     pub training: TrainingRun,
     /// Whether pictures are drawn.
     pub draws: bool,
-    /// Whether cells with models of 124 million parameters are left out.
+    /// Whether cells are left out that take too much for a page: models of 124 million
+    /// parameters, numbers beyond 32 bits, panics that are caught.
     pub small: bool,
     /// Inputs that are not what the document has: the line of the call, and what a reader wrote.
     pub inputs: Vec<(u32, String)>,
@@ -142,19 +147,22 @@ pub struct Settings {
 impl Program {
     /// Its parts as they stand in its source; no cell has run, because of `why`.
     pub fn unrun(&self, why: &str) -> Vec<Part> {
-        let mut book = Notebook::new(Settings::default());
+        let mut book = Notebook::new(self.source, Settings::default());
         book.ended = Some(why.to_owned());
         contents::contents(self.source, book, why)
     }
 
     /// Runs it from top to bottom; a panic or an error loses the cells that follow.
     pub fn run(&self, settings: &Settings) -> Vec<Part> {
-        let mut book = Notebook::new(settings.clone());
+        let mut book = Notebook::new(self.source, settings.clone());
         let result = catch_unwind(AssertUnwindSafe(|| (self.run)(&mut book)));
         let fault = match result {
             Ok(Ok(())) => {
-                let left_out = "its model of 124 million parameters is not built here".to_owned();
-                book.ended = settings.small.then_some(left_out);
+                let why = match settings.inputs.is_empty() {
+                    true => NOT_SMALL,
+                    false => "nothing that it needs was changed",
+                };
+                book.ended = settings.small.then(|| why.to_owned());
                 "not reached".to_owned()
             }
             Ok(Err(error)) => format!("not reached: {error:#}"),

@@ -10,20 +10,21 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.section("step-by-step", "The context vector z(2) of the input x(2)");
-    let inputs = array![
+    let six_words = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
         [0.57, 0.85, 0.64], // starts   (x^3)
         [0.22, 0.58, 0.33], // with     (x^4)
         [0.77, 0.25, 0.10], // one      (x^5)
         [0.05, 0.80, 0.55], // step     (x^6)
-    ]; // (6, 3)
+    ];
+    let inputs = book.input("inputs", six_words, 4..=500)?; // (6, 3)
     let x_2 = inputs.slice(s![1..2, ..]); // (1, d_in)
     let d_in = inputs.ncols();
-    let d_out = 2;
+    let d_out = book.input("d_out", 2, 1..=256)?;
     book.shows("In [1]", &x_2.row(0), "tensor([0.5500, 0.8700, 0.6600])");
 
-    let mut rng = TorchRng::manual_seed(123);
+    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..)?);
     let w_query = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
     let w_key = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
     let w_value = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
@@ -89,11 +90,12 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.7700, 0.2500, 0.1000],
         [0.0500, 0.8000, 0.5500]])",
     );
+    let seed = book.input("seed", 123, ..)?;
     let sa_v1 = SelfAttentionV1::new(
         d_in,
         d_out,
         WeightInit::Rand,
-        &mut TorchRng::manual_seed(123),
+        &mut TorchRng::manual_seed(seed),
     );
     book.prints(
         "In [9]",
@@ -119,7 +121,8 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.7700, 0.2500, 0.1000],
         [0.0500, 0.8000, 0.5500]])",
     );
-    let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(789));
+    let seed = book.input("seed", 789, ..)?;
+    let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
     book.prints(
         "In [11]",
         &sa_v2.forward(&inputs)?,

@@ -29,7 +29,14 @@ impl Call<'_> {
 
 /// Calls that are part of a notebook and no cells: what stands before them belongs to the next
 /// cell.
-const NO_CELLS: [&str; 5] = ["section", "listing", "draws", "leaves_out", "ends_unless"];
+const NO_CELLS: [&str; 6] = [
+    "section",
+    "listing",
+    "draws",
+    "leaves_out",
+    "ends_unless",
+    "part",
+];
 
 /// All calls, in the order of the source.
 ///

@@ -16,15 +16,38 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    products(book)?;
+    if !book.is_small() {
+        products_that_do_not_exist(book);
+    }
+    more_products(book)?;
+    attention(book)?;
+    if !book.is_small() {
+        larger_exercises(book)?;
+    }
+    Ok(())
+}
+
+fn products(book: &mut Notebook) -> Result<()> {
     book.section("concepts", "Concept Questions");
     let dot = matmul(&array![[1.0, 2.0, 3.0]], &array![[4.0], [5.0], [6.0]]); // (1, 1)
     book.prints("1", &dot[[0, 0]], "32");
     book.shape("2a", &product([8, 5], [5, 7])?, &[8, 7]);
+    Ok(())
+}
+
+fn products_that_do_not_exist(book: &mut Notebook) {
     book.refuses("2b", product([8, 6], [3, 4]), "doesn't exist");
     book.refuses("2c", product([8, 8], [2, 8]), "doesn't exist");
+}
+
+fn more_products(book: &mut Notebook) -> Result<()> {
     book.shape("2d", &product([2, 8], [8, 8])?, &[2, 8]);
     book.shape("2e", &product([4, 6], [6, 4])?, &[4, 4]);
+    Ok(())
+}
 
+fn attention(book: &mut Notebook) -> Result<()> {
     book.section("attention", "Attention");
     let a = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]; // 2x3
     let b = array![[3.0], [4.0], [1.0]]; // 3x1
@@ -67,16 +90,17 @@ tensor([[0.6397, 0.8954, 0.2979, 0.6314, 0.5028],
         [0.9856, 0.5757, 0.2785, 0.1946, 0.5382]])",
     );
 
-    let x = array![
+    let six_words = array![
         [0.43, 0.15, 0.89],
         [0.55, 0.87, 0.66],
         [0.57, 0.85, 0.64],
         [0.22, 0.58, 0.33],
         [0.77, 0.25, 0.10],
         [0.05, 0.80, 0.55],
-    ]; // (n, d_in)
+    ];
+    let x = book.input("x", six_words, 4..=500)?; // (n, d_in)
     let (d_in, d_out) = (x.ncols(), 2);
-    let mut rng = TorchRng::manual_seed(123);
+    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..)?);
     let w_q = randn(Ix2(d_in, d_out), &mut rng);
     let w_k = randn(Ix2(d_in, d_out), &mut rng);
     let w_v = randn(Ix2(d_in, d_out), &mut rng);
@@ -150,8 +174,9 @@ tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
     let context_vector = matmul(&a, &v);
 
     book.section("ex1", "Exercise 1: an attention module");
+    let seed = book.input("seed", 123, ..)?;
     let self_attention =
-        SelfAttentionV1::new(d_in, 2, WeightInit::Randn, &mut TorchRng::manual_seed(123));
+        SelfAttentionV1::new(d_in, 2, WeightInit::Randn, &mut TorchRng::manual_seed(seed));
     book.prints(
         "In [31]",
         &self_attention.forward(&x)?,
@@ -177,7 +202,10 @@ tensor([[0.2845, 0.4071],
     );
     let h = linear_layer.forward(&zeros(&[5, 5, 5, 5, 5, 5, 10]));
     book.shape("In [33]", &h, &[5, 5, 5, 5, 5, 5, 20]);
+    Ok(())
+}
 
+fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.section("ex3", "Exercise 3: a batch of 40 context windows");
     let mut rng = TorchRng::manual_seed(123);
     let x_batch = randn(Ix3(40, 50, 768), &mut rng);

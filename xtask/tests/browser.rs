@@ -7,8 +7,12 @@ use std::process::Command;
 use attention::{SelfAttentionV2, mask_future, scaled_softmax};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use gpt::{GptConfig, GptModel};
+use live::PageModel;
+use model_tokenizer::ModelTokenizer;
 use ndarray::array;
 use notebooks::{Outcome, PROGRAMS, Record, Settings, cells};
+use serde_json::{Value, json};
 use tensor_ops::matmul;
 use torch_rng::TorchRng;
 
@@ -62,19 +66,20 @@ fn the_pages_open_and_show_what_is_computed() {
     }
 }
 
-/// Those whose cells compute as WebAssembly: the others catch panics, train, or count more bytes
-/// than its addresses.
-const LIVE: [&str; 10] = [
+/// Those whose cells compute as WebAssembly: the others train or catch panics.
+const LIVE: [&str; 12] = [
     "ch02",
     "ch02_bonus",
     "ch02_exercises",
     "ch03",
     "ch03_exercises",
     "ch04",
+    "ch04_exercises",
     "ch05",
     "ch05_exercises",
     "notes_self_attention",
     "notes_transformer",
+    "worksheet",
 ];
 
 /// A cell's line; how many figures were compared and what didn't agree, if it ran.
@@ -112,16 +117,10 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     let ask = format!(
         "<head></head><pre></pre><script src=\"live.js\"></script><script>\
          document.querySelector('pre').textContent = btoa(JSON.stringify(\
-         {LIVE:?}.map((name) => askLive(name, []).cells.map(({{ line, figures, faults }}) => \
+         {LIVE:?}.map((name) => askLive({{ notebook: name, inputs: [] }}).cells.map(({{ line, figures, faults }}) => \
          [line, figures, faults]))))</script>"
     );
-    // In Base64, as the document is told with its escapes.
-    let dom = opened(&ask);
-    let answers = dom
-        .split(['>', '<'])
-        .find(|text| text.len() > 1000 && !text.contains(' '));
-    let answers = BASE64.decode(answers.expect("the answers")).unwrap();
-    let answers: Vec<Vec<Compared>> = serde_json::from_slice(&answers).unwrap();
+    let answers: Vec<Vec<Compared>> = serde_json::from_slice(&answers(&opened(&ask))).unwrap();
     let mut figures = 0;
     for (name, answer) in LIVE.iter().zip(answers) {
         let program = PROGRAMS.iter().find(|program| program.name == *name);
@@ -141,6 +140,7 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
         assert_eq!(answer, here.collect::<Vec<_>>(), "{name}");
     }
     assert!(figures > 1000, "{figures}");
+    a_model_computes_in_a_page(&opened);
 
     let page = std::fs::read_to_string(folder.path().join("ch03.html")).unwrap();
     let with_address = |address: &str| {
@@ -153,7 +153,85 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     let dom = with_address("In%20%5B24%5D.seed=123");
     assert!(dom.contains("1 changed: what follows was computed here in"));
     assert!(dom.contains("<mark>-0.5337</mark>") && dom.contains("<mark>-0.1051</mark>"));
+    assert!(
+        dom.contains("= <mark>123</mark>;"),
+        "the code has the value"
+    );
+    let dom = with_address("In%20%5B19%5D.d_out=99999999");
+    assert!(dom.contains("the size of `99999999` is not within 1..=256"));
     let dom = with_address("In%20%5B24%5D.seed=%3Cimg src=x onerror=alert(1)%3E");
     assert!(dom.contains("`&lt;img src=x onerror=alert(1)&gt;` is not a whole number"));
     assert!(!dom.contains("<img"));
+}
+
+/// What a page has written in Base64, as the document is told with its escapes.
+fn answers(dom: &str) -> Vec<u8> {
+    let mut texts = dom.split(['>', '<']);
+    let is_answer = |text: &&str| text.len() > 1000 && !text.contains(' ');
+    BASE64
+        .decode(texts.find(is_answer).expect("the answers"))
+        .unwrap()
+}
+
+/// The view's answers in the browser are those of the same bytes here.
+fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
+    let text = "The bell rang, and the bell was heard, and the harbour heard the bell.";
+    let tokenizer = ModelTokenizer::train_bpe(text, 270).unwrap();
+    let config = GptConfig {
+        vocab_size: 270,
+        context_length: 16,
+        emb_dim: 16,
+        n_heads: 2,
+        n_layers: 2,
+        ..GptConfig::GPT2_124M
+    };
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(5)).unwrap();
+    let packed = live::pack("m", &model, Some(&tokenizer), &[269]).unwrap();
+    let drawn = json!({ "count": 12, "temperature": 1.5, "top_k": 40, "seed": 123 });
+    let requests = json!([
+        { "text": "and the bell" },
+        { "text": "and the bell", "block": 1 },
+        { "text": "and the bell", "write": drawn },
+    ]);
+    let page = format!(
+        "<head></head><pre></pre><script>{}{}\";</script><script src=\"live.js\"></script><script>\
+         document.querySelector('pre').textContent = btoa(JSON.stringify(\
+         {requests}.map(askLive)).replace(/[^ -~]/g, (c) => '\\\\u' + \
+         c.charCodeAt(0).toString(16).padStart(4, '0')))</script>",
+        live::MODEL_START,
+        BASE64.encode(&packed)
+    );
+    let there: Vec<Value> = serde_json::from_slice(&answers(&opened(&page))).unwrap();
+    let here = PageModel::unpack(&packed).unwrap();
+    for (request, there) in requests.as_array().unwrap().iter().zip(there) {
+        assert_close(&there, &here.answer(request).unwrap());
+    }
+}
+
+/// Texts are equal and numbers near; of heads, whose weights are rounded, the length.
+fn assert_close(there: &Value, here: &Value) {
+    match (there, here) {
+        (Value::Number(there), Value::Number(here)) => {
+            let difference = there.as_f64().unwrap() - here.as_f64().unwrap();
+            assert!(difference.abs() < 1e-4, "{there} {here}");
+        }
+        (Value::Array(there), Value::Array(here)) => {
+            assert_eq!(there.len(), here.len());
+            there
+                .iter()
+                .zip(here)
+                .for_each(|(there, here)| assert_close(there, here));
+        }
+        (Value::Object(there), Value::Object(here)) => {
+            assert!(there.keys().eq(here.keys()));
+            there
+                .values()
+                .zip(here.values())
+                .for_each(|(there, here)| assert_close(there, here));
+        }
+        (Value::String(there), Value::String(here)) if here.len() > 60 => {
+            assert_eq!(there.len(), here.len());
+        }
+        _ => assert_eq!(there, here),
+    }
 }

@@ -126,6 +126,32 @@ impl Bpe {
         Ok(bpe)
     }
 
+    /// A vocabulary that was learned before, divided by GPT-2's pattern: the tokens by their ids, and
+    /// the merges, the first learned first: two tokens and what they become.
+    ///
+    /// # Errors
+    /// [`TokenizerError::MissingByte`] if a byte has no token, [`TokenizerError::UnknownId`] if a
+    /// merge, by its place, names an id without one.
+    pub fn of_merges(
+        tokens: Vec<Vec<u8>>,
+        merges: &[(u32, u32, u32)],
+    ) -> Result<Self, TokenizerError> {
+        let mut bpe = Self::of_alphabet(tokens, gpt2_pieces)?;
+        let vocab_size = bpe.tokens.len();
+        for (position, &(left, right, id)) in merges.iter().enumerate() {
+            let mut ids = [left, right, id].into_iter();
+            if let Some(id) = ids.find(|&id| id as usize >= vocab_size) {
+                return Err(TokenizerError::UnknownId {
+                    id,
+                    position,
+                    vocab_size,
+                });
+            }
+            bpe.learn((left, right), id);
+        }
+        Ok(bpe)
+    }
+
     /// GPT-2's, from its tokens alone: their order says which pair each was made of.
     pub fn gpt2() -> Self {
         let gpt2 = Gpt2Tokenizer::new();

@@ -8,7 +8,7 @@ use notebooks::{PROGRAMS, Part, Program, Tier, cells};
 use pictures::html;
 use pictures::html::escape;
 
-use super::{Book, STYLE, anchor, file_name};
+use super::{Book, anchor, file_name, style};
 use crate::documents::Row;
 
 /// The whole page; what a page that `exists` not has is named without a link.
@@ -144,5 +144,5 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> Result<Str
         )?;
     }
     body += "</ul>\n<p class=\"dim\">Links to documentation lead to <code>target/doc</code>, which <code>cargo docs</code> makes.</p>\n";
-    Ok(html::page("The book's notebooks, in Rust", STYLE, &body))
+    Ok(html::page("The book's notebooks, in Rust", &style(), &body))
 }

@@ -1,6 +1,8 @@
-//! `--live`: the notebooks as WebAssembly and the script that asks them, in one file beside the
-//! pages, as a page that is opened as a file may load scripts alone.
+//! `--live`: the notebooks as WebAssembly and the scripts that ask them, in one file beside the
+//! pages, as a page that is opened as a file may load scripts alone; and the story's model, in
+//! another.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,6 +14,12 @@ use super::save;
 use crate::workspace::{cargo, root};
 
 const TARGET: &str = "wasm32-unknown-unknown";
+
+/// Four numbers at once, which browsers have had since 2023; no sum changes its order.
+const SIMD: (&str, &str) = (
+    "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS",
+    "-Ctarget-feature=+simd128",
+);
 
 /// Builds the package `live` and writes `live.js` into the folder of the pages.
 ///
@@ -38,18 +46,60 @@ pub(super) fn write(folder: &Path) -> Result<()> {
             "--target",
             TARGET,
         ],
-        &[],
+        &[SIMD],
         &[],
     )?;
-    // This program is TARGET/release/xtask.
-    let program = std::env::current_exe().context("this program has a path")?;
-    let target = program.ancestors().nth(2).context("it lies in a folder")?;
-    let path = target.join(TARGET).join("live/live.wasm");
+    let path = target()?.join(TARGET).join("live/live.wasm");
     let wasm = std::fs::read(&path).with_context(|| path.display().to_string())?;
     let script = std::fs::read_to_string(root().join("crates/tools/live/src/live.js"))?;
-    let wasm = STANDARD.encode(wasm);
+    let (start, wasm, view) = (
+        live::SCRIPT_START,
+        STANDARD.encode(wasm),
+        pictures::html::VIEW_SCRIPT,
+    );
     save(
         &folder.join("live.js"),
-        &format!("const LIVE_WASM = \"{wasm}\";\n{script}"),
+        &format!("{start}{wasm}\";\n{view}{script}"),
     )
+}
+
+/// What chapter 5's page begins with.
+pub(super) const STORY: &str = "The bell rang";
+
+/// Writes `story.js`, the model that `gpt train` makes of its own story, into the folder of the
+/// pages; it is trained once.
+///
+/// # Errors
+/// The command `gpt` fails, or a file can't be read or written.
+pub(super) fn write_story(folder: &Path) -> Result<()> {
+    let gpt =
+        |arguments: &[OsString]| cargo(&["run", "--release", "--package", "cli"], &[], arguments);
+    let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+    let kept = target()?.join("live");
+    let (run, page) = (kept.join("story"), kept.join("story.html"));
+    // A run that is finished has nothing left to do, and one that was stopped goes on.
+    let how = match run.join("options.toml").exists() {
+        true => "--resume",
+        false => "--out-dir",
+    };
+    gpt(&[words(&["train", how]), vec![run.clone().into()]].concat())?;
+    let mut inspect = words(&["inspect", STORY, "--model"]);
+    inspect.extend([run.into(), "--html".into(), page.clone().into()]);
+    inspect.extend(["--live".into(), folder.join("live.js").into()]);
+    gpt(&inspect)?;
+    let page = std::fs::read_to_string(&page)?;
+    let model = page.split(live::MODEL_START).nth(1);
+    let model = model.and_then(|model| model.split('"').next());
+    let model = model.context("the story's page holds its model")?;
+    save(
+        &folder.join("story.js"),
+        &format!("{}{model}\";\n", live::MODEL_START),
+    )
+}
+
+/// The folder of what is built: this program is TARGET/release/xtask.
+fn target() -> Result<PathBuf> {
+    let program = std::env::current_exe().context("this program has a path")?;
+    let target = program.ancestors().nth(2).context("it lies in a folder")?;
+    Ok(target.to_owned())
 }

@@ -60,6 +60,9 @@ pub(crate) fn write(
             true => program.run(&settings),
             false => program.unrun(&format!("not run: it {HOW_LONG}")),
         };
+        if live && program.name == STORY_ON {
+            live::write_story(folder)?;
+        }
         let lost_cells = cells(&parts).filter(|cell| matches!(cell.outcome, Outcome::Lost(_)));
         lost += lost_cells.count();
         save(
@@ -74,6 +77,9 @@ pub(crate) fn write(
     }
     Ok(())
 }
+
+/// The page that holds the story's model, where pages compute.
+const STORY_ON: &str = "ch05";
 
 /// What all pages refer to.
 struct Book {
@@ -159,6 +165,11 @@ fn save(path: &Path, page: &str) -> Result<()> {
         path.display(),
         page.len().div_ceil(1000)
     ))
+}
+
+/// The style of all pages of notebooks.
+fn style() -> String {
+    STYLE.to_owned() + pictures::html::VIEW_STYLE
 }
 
 /// What the pages of notebooks add to the style of all pages.

@@ -10,7 +10,7 @@ use notebooks::{
 use pictures::html;
 use pictures::html::escape;
 
-use super::{Book, STYLE, anchor, file_name};
+use super::{Book, STORY_ON, anchor, file_name, live, style};
 use crate::digits::Difference;
 use crate::documents::{Erratum, Row};
 use crate::notebook::listing;
@@ -28,7 +28,8 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
         })
         .collect();
     let errata_of_all = errata_without_place(program, parts, book);
-    let mut body = contents(program, &sections, !errata_of_all.is_empty());
+    let has_story = book.live && program.name == STORY_ON;
+    let mut body = contents(program, &sections, has_story, !errata_of_all.is_empty());
     write!(
         body,
         "<div>\n<h1>{}</h1>\n<p class=\"dim\">Each output is what the Rust code above it computes, \
@@ -116,20 +117,35 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     if !errata_of_all.is_empty() {
         body += &format!("<h2 id=\"errata\">Errata of the document</h2>\n{errata_of_all}");
     }
+    let mut script = String::new();
+    if has_story {
+        body += &story();
+        script += "<script src=\"story.js\"></script>\n";
+    }
     body += "</div>\n";
-    let live = book.live && cells(parts).any(|cell| !cell.inputs.is_empty());
-    let script = if live {
-        "<script src=\"live.js\"></script>\n"
-    } else {
-        ""
-    };
+    if book.live && cells(parts).any(|cell| !cell.inputs.is_empty()) {
+        script += "<script src=\"live.js\"></script>\n";
+    }
     let name = program.name;
     let body = format!("<div class=\"book\" data-notebook=\"{name}\">\n{body}</div>\n{script}");
-    Ok(html::page(program.title, STYLE, &body))
+    Ok(html::page(program.title, &style(), &body))
+}
+
+/// Where the view of the story's model stands.
+fn story() -> String {
+    format!(
+        "<section aria-labelledby=\"story\">\n<h2 id=\"story\">A trained model, live</h2>\n\
+         <p>What training makes of a small model: <code>gpt train</code> has made this one, with \
+         two blocks of four heads, from its own story, \"The Answering Bell\", and it computes \
+         here. It knows that story and little else. Type a text, let it write on, and see what \
+         temperature and top-k (section 5.3) do to what it draws.</p>\n\
+         <div id=\"model\" data-text=\"{}\"></div>\n</section>\n",
+        live::STORY
+    )
 }
 
 /// The list that stays in sight: the index, the notebooks before and after, and the sections.
-fn contents(program: &Program, sections: &[(&str, &str)], errata: bool) -> String {
+fn contents(program: &Program, sections: &[(&str, &str)], story: bool, errata: bool) -> String {
     let place = PROGRAMS.iter().position(|it| it.name == program.name);
     let place = place.unwrap_or(0);
     let mut list =
@@ -153,6 +169,9 @@ fn contents(program: &Program, sections: &[(&str, &str)], errata: bool) -> Strin
             &format!("#{}", anchor('s', &[number])),
             format!("{number} {title}"),
         );
+    }
+    if story {
+        item("#story", "A trained model, live".to_owned());
     }
     if errata {
         item("#errata", "Errata of the document".to_owned());

@@ -2,6 +2,7 @@
 //! ones, whatever allocator the program has.
 
 /// Bytes from which on huge pages are asked for.
+#[cfg(any(target_os = "linux", test))]
 const SMALLEST: usize = 1 << 20;
 
 /// An empty vector with room for `n` elements.

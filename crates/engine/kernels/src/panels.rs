@@ -9,8 +9,8 @@ use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 
 #[cfg(target_arch = "x86_64")]
-use crate::activations::Quad;
-use crate::activations::{ActivationBlock, Activations, BLOCK};
+use crate::activations::{ActivationBlock, Quad};
+use crate::activations::{Activations, BLOCK};
 use crate::gemv::{cut, for_each};
 use crate::huge_pages::room;
 use crate::packed_matrix::Format;

@@ -65,6 +65,7 @@ pub(crate) fn panels_side_by_side() -> bool {
 /// For memory that is read in order: asks for the line `ahead` bytes after `at` into the second
 /// cache, and for the one at a quarter of that into the first, which has room for few requests at a
 /// time.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn stream<T>(at: *const T, ahead: usize) {
     far_line(at, ahead);

@@ -2,11 +2,10 @@
 
 use anyhow::Result;
 use clap::Args;
-use generate::{Decoder, DecoderConfig, PastContext, softmax_with_temperature};
+use generate::{Decoder, DecoderConfig, PastContext, likeliest, softmax_with_temperature};
 use serde::Serialize;
 
 use crate::ids::TextArgs;
-use crate::inspect::likeliest;
 use crate::model::ModelArgs;
 use crate::output::{print, print_json};
 use crate::threads::ThreadArgs;

@@ -1,15 +1,29 @@
 // Fields beside the cells that have inputs; a change computes the notebook again, by the same Rust.
+// Where the page has a model, its view asks the same Rust.
 // Whatever a reader or the address says reaches the page as text alone.
-// `cargo xtask notebook --html DIR --live` writes this file behind a line that has LIVE_WASM.
-const liveModule = new WebAssembly.Module(
-  Uint8Array.from(atob(LIVE_WASM), (character) => character.charCodeAt(0)));
+// `cargo xtask notebook --html DIR --live` writes this file behind view.js and a line that has
+// LIVE_WASM; LIVE_MODEL is a page's own.
+const bytesOf = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+const liveModule = new WebAssembly.Module(bytesOf(LIVE_WASM));
 let liveInstance;
 
-/** What the notebook computes with these inputs, pairs of a name and a text. */
-function askLive(notebook, inputs) {
-  liveInstance ??= new WebAssembly.Instance(liveModule);
-  const { exports } = liveInstance;
-  for (const byte of new TextEncoder().encode(JSON.stringify({ notebook, inputs }))) exports.push(byte);
+/** What Rust answers to a request. */
+function askLive(request) {
+  let exports = liveInstance?.exports;
+  const push = (bytes) => bytes.forEach((byte) => exports.push(byte));
+  const answer = (length) => {
+    const bytes = Uint8Array.from({ length }, (_, place) => exports.byte(place));
+    return JSON.parse(new TextDecoder().decode(bytes));
+  };
+  if (!exports) {
+    ({ exports } = liveInstance = new WebAssembly.Instance(liveModule));
+    if (typeof LIVE_MODEL !== 'undefined') {
+      push(bytesOf(LIVE_MODEL));
+      const fault = exports.load();
+      if (fault) return answer(fault);
+    }
+  }
+  push(new TextEncoder().encode(JSON.stringify(request)));
   let length;
   try {
     length = exports.run();
@@ -17,23 +31,35 @@ function askLive(notebook, inputs) {
     length = exports.length(); // of the panic's message
     liveInstance = undefined; // it is of no more use
   }
-  const answer = Uint8Array.from({ length }, (_, place) => exports.byte(place));
-  if (!length) return { fault: "the computation broke off" };
-  return JSON.parse(new TextDecoder().decode(answer));
+  return length ? answer(length) : { fault: "the computation broke off" };
 }
+
+(() => {
+  const root = document.getElementById('model');
+  if (!root || typeof LIVE_MODEL === 'undefined') return;
+  const ask = (request) => {
+    const answer = askLive(request);
+    if (answer.fault) throw new Error(answer.fault);
+    return answer;
+  };
+  showModel(root, {
+    look: (text) => ask({ text }), block: (block, text) => ask({ text, block }),
+    write: (text, write) => ask({ text, write }),
+  }, root.dataset.text);
+})();
 
 (() => {
   const notebook = document.querySelector("[data-notebook]")?.dataset.notebook;
   if (!notebook) return;
   const timed = (inputs) => {
     const start = performance.now();
-    return { ...askLive(notebook, inputs), ms: Math.round(performance.now() - start) };
+    return { ...askLive({ notebook, inputs }), ms: Math.round(performance.now() - start) };
   };
   const element = (name, properties) => Object.assign(document.createElement(name), properties);
   const at = (line) => document.querySelector(`[data-line="${Number(line)}"]`);
   const book = timed([]);
   const before = new Map(book.cells.map((cell) => [cell.line, cell]));
-  const stored = new Map(); // what the page shows by itself, by line
+  const stored = new Map(), codes = new Map(); // what the page shows by itself, by line
   const fields = new Map();
 
   const status = element("span", { role: "status" });
@@ -42,23 +68,31 @@ function askLive(notebook, inputs) {
   bar.append(status, " ", reset);
   document.querySelector("main").append(bar);
 
-  // The words that differ from the book's are marked.
-  const marked = (shows, then) => {
-    const words = (text) => text.split(/([\s,[\]()]+)/);
-    const books = words(then);
+  // Words that differ from the book's are marked: in an output each, in code, where a value may
+  // have more words than another, all from the first that differs to the last.
+  const marked = (text, then, isCode) => {
+    const [words, books] = [text, then].map((text) => text.split(/([\s,;[\]()]+)/));
+    const first = words.findIndex((word, place) => word !== books[place]);
+    let same = 0; // at the end
+    while (same < Math.min(words.length, books.length) - first && words.at(-1 - same) === books.at(-1 - same)) same++;
+    const differs = (word, place) => isCode
+      ? first >= 0 && place >= first && place < words.length - same : word !== books[place];
     const pre = element("pre", { tabIndex: 0 });
-    words(shows).forEach((word, place) => pre.append(
-      word === books[place] || !/[^\s,[\]()]/.test(word) ? word : element("mark", { textContent: word })));
+    words.forEach((word, place) => pre.append(
+      differs(word, place) && /[^\s,;[\]()]/.test(word) ? element("mark", { textContent: word }) : word));
     return pre;
   };
 
   const show = (answer) => {
-    for (const { line, shows, fault } of answer.cells) {
+    for (const { line, shows, fault, skipped, code } of answer.cells) {
       const place = at(line)?.querySelector(".result");
-      const then = before.get(line)?.shows;
+      const { shows: then, code: written } = before.get(line) ?? {};
       if (!place || then === undefined) continue;
+      const now = at(line).querySelector("pre"); // the code's
+      if (!codes.has(line)) codes.set(line, now);
+      now.replaceWith(code === written ? codes.get(line) : marked(code, written, true));
       if (!stored.has(line)) stored.set(line, [...place.childNodes]);
-      if (shows === then) place.replaceChildren(...stored.get(line));
+      if (shows === then || skipped) place.replaceChildren(...stored.get(line));
       else if (shows === undefined) place.replaceChildren(element("p", { className: "fault", textContent: fault }));
       else place.replaceChildren(
         element("h4", { textContent: "computed here; what differs from the book is marked" }),
@@ -68,9 +102,9 @@ function askLive(notebook, inputs) {
       const place = at(line);
       if (!place) continue;
       const now = answer.pictures.find((picture) => picture.line === line)?.figure;
-      place.classList.toggle("stale", now === undefined);
+      place.classList.toggle("stale", now === undefined && answer.cells.some((cell) => cell.fault));
       place.classList.toggle("changed", now !== undefined && now !== then);
-      if (now !== undefined) place.innerHTML = now; // our own SVG, in which texts are escaped
+      place.innerHTML = now ?? then; // our own SVG, in which texts are escaped
     }
   };
 

@@ -2,6 +2,12 @@
 
 use std::fmt::Write;
 
+/// The script of the view of a model at work on a text: `showModel(root, source, text)`.
+pub const VIEW_SCRIPT: &str = include_str!("view.js");
+
+/// The view's style.
+pub const VIEW_STYLE: &str = include_str!("view.css");
+
 /// `text` between tags or in an attribute.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

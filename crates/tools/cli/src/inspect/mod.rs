@@ -1,24 +1,25 @@
 //! `gpt inspect`: what a model does with a text: each token's loss, what it expected next, where
 //! each head looked, and what each block would say.
 
-mod inspection;
 mod page;
 mod terminal;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use atomic_file::write_output;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use clap::Args;
+use generate::{Inspection, Look};
+use gpt::GptModel;
 
 use crate::failure::Usage;
 use crate::ids::TextArgs;
 use crate::memory::check;
-use crate::model::ModelArgs;
-use crate::output::{print, print_coloured, print_text};
+use crate::model::{Found, ModelArgs};
+use crate::output::{note, print, print_coloured, print_text};
 use crate::threads::ThreadArgs;
-pub(crate) use inspection::likeliest;
-use inspection::{Inspection, Look, ROWS};
 
 #[derive(Args, Debug)]
 pub(crate) struct InspectArgs {
@@ -43,6 +44,11 @@ pub(crate) struct InspectArgs {
     /// Write one page with all layers and heads instead
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// With --html: the file live.js, which `cargo xtask notebook --html DIR --live` writes. The
+    /// page then computes: it holds the model (of at most 32 million numbers, in 8 bits), takes any
+    /// text and writes on
+    #[arg(long, value_name = "FILE", requires = "html")]
+    live: Option<PathBuf>,
     /// Print one JSON object with all layers and heads instead
     #[arg(long, conflicts_with = "html")]
     json: bool,
@@ -76,20 +82,36 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
             return Err(Usage(message).into());
         }
     }
-    check(&model.config().inspection_memory(ids.len(), ROWS)?)?;
+    check(
+        &model
+            .config()
+            .inspection_memory(ids.len(), Inspection::ROWS)?,
+    )?;
     let look = Look {
         top: args.top.unwrap_or(TOP),
         temperature: args.temperature,
     };
-    let inspection = Inspection::of(&model, &found.vocabulary, &ids, look)?;
+    let name_of = |id| found.vocabulary.text_of(&[id]);
+    let inspection = Inspection::of(&model, &name_of, &ids, look)?;
     let name = found.folder.display().to_string();
     if args.json {
         return json(&name, &inspection);
     }
     found.name.tell();
     if let Some(path) = &args.html {
+        let script = args.live.as_deref().map(live_script).transpose()?;
+        let packed = script.and_then(|script| match packed(&found, &model, &ids) {
+            Ok((text, model)) => Some((text, model, script)),
+            Err(why) => {
+                note(&format!("{why}: the page has what was computed here"));
+                None
+            }
+        });
         let blocks = inspection.blocks(0, TOP_OF_BLOCK)?;
-        write_output(path, |out| page::write(out, &name, &inspection, blocks))?;
+        write_output(path, |out| match &packed {
+            Some((text, model, script)) => page::computing(out, text, model, script),
+            None => page::stored(out, &name, &model, &inspection, args.temperature, blocks),
+        })?;
         let path = path.display();
         return Ok(print(format!(
             "{} tokens, {layers} layers of {heads} heads: {path}\n",
@@ -106,6 +128,31 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
         args.head,
         fits,
     )?)?)
+}
+
+/// The script of pages that compute.
+fn live_script(path: &Path) -> Result<String> {
+    let script = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    ensure!(
+        script.starts_with(live::SCRIPT_START),
+        "{}: not live.js, as `cargo xtask notebook --html DIR --live` writes it",
+        path.display()
+    );
+    Ok(script)
+}
+
+/// A text that has these ids, and the model for a page that computes; else why there is none.
+fn packed(found: &Found, model: &GptModel, ids: &[u32]) -> Result<(String, String), String> {
+    let vocabulary = &found.vocabulary;
+    let text = vocabulary.text_of(ids);
+    if !vocabulary.encode(&text).is_ok_and(|again| again == ids) {
+        return Err("no text has these ids".to_owned());
+    }
+    let name = found.folder.display().to_string();
+    let tokenizer = vocabulary.tokenizer().ok();
+    let packed = live::pack(&name, model, tokenizer, &vocabulary.end_of_text);
+    let packed = packed.map_err(|why| why.to_string())?;
+    Ok((text, STANDARD.encode(packed)))
 }
 
 /// Prints `{"model","tokens","attention","blocks"}`, the weights by layer, head, query and key: an

@@ -5,9 +5,8 @@ use std::fmt::Write;
 use std::io::{self, IsTerminal};
 
 use anyhow::Result;
+use generate::{BlockView, Candidate, GenerateError, Inspection};
 use ndarray::{Array3, ArrayView2, Axis};
-
-use super::inspection::{Block, Candidate, Inspection};
 
 /// From nothing to a row's largest weight.
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
@@ -23,7 +22,7 @@ const HEAT: [u8; 6] = [194, 229, 222, 215, 209, 203];
 /// Of the candidates a line has those that `fits`, or all.
 pub(super) fn text(
     inspection: &Inspection<'_>,
-    blocks: impl Iterator<Item = Result<Block>>,
+    blocks: impl Iterator<Item = Result<BlockView, GenerateError>>,
     layer: usize,
     head: Option<usize>,
     fits: bool,

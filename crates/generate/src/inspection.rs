@@ -4,102 +4,156 @@
 //! Blocks are looked at one after the other, and logits are made a few rows at a time: what is in
 //! memory is one block's weights.
 
-use anyhow::Result;
-use generate::softmax_with_temperature;
 use gpt::GptModel;
-use ndarray::{Array2, Array3, ArrayRef1, Axis};
-use serde::Serialize;
+use ndarray::{Array2, Array3, ArrayRef1, ArrayView2, Axis};
 use tensor_ops::cross_entropy_rows;
 
-use crate::vocabulary::Vocabulary;
+use crate::GenerateError;
+use crate::filters::softmax_with_temperature;
 
-/// Rows of logits that are made at once.
-pub(super) const ROWS: usize = 64;
-
-/// Temperatures that a page can show; 1 is where it begins.
-pub(super) const TEMPERATURES: [f32; 9] = [0.25, 0.5, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 4.0];
-
-/// What is looked at.
-pub(super) struct Inspection<'m> {
+/// A model at work on a text.
+///
+/// ```
+/// use generate::{Inspection, Look};
+/// use gpt::{GptConfig, GptModel};
+/// use torch_rng::TorchRng;
+///
+/// let config = GptConfig {
+///     vocab_size: 50, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
+/// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+/// let name = |id: u32| id.to_string();
+/// let inspection = Inspection::of(&model, &name, &[1, 2, 3], Look::default())?;
+/// assert_eq!(inspection.tokens[2].next.len(), 10);
+/// for block in inspection.blocks(0, 3)? {
+///     assert_eq!(block?.attention.dim(), (2, 3, 3));
+/// }
+/// # Ok::<(), generate::GenerateError>(())
+/// ```
+pub struct Inspection<'m> {
     model: &'m GptModel,
-    vocabulary: &'m Vocabulary,
+    text_of: &'m dyn Fn(u32) -> String,
     /// (1, num_tokens)
     ids: Array2<u32>,
     look: Look,
-    pub(super) tokens: Vec<Token>,
+    /// What [`Token::scales`] are told for: those that a page offers, and the one asked for.
+    pub temperatures: Vec<f32>,
+    /// The text's.
+    pub tokens: Vec<Token>,
 }
 
 /// How it is looked at.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Look {
     /// Candidates to show.
-    pub(super) top: usize,
+    pub top: usize,
     /// What logits are divided by for their probabilities.
-    pub(super) temperature: f32,
+    pub temperature: f32,
+}
+
+/// Ten candidates, with the model's own probabilities.
+impl Default for Look {
+    fn default() -> Self {
+        Self {
+            top: 10,
+            temperature: 1.0,
+        }
+    }
 }
 
 /// A token, and what the model expects after it.
-#[derive(Serialize)]
-pub(super) struct Token {
-    pub(super) id: u32,
-    pub(super) text: String,
-    /// The cross-entropy of its prediction; none of the first
-    pub(super) loss: Option<f32>,
-    /// The likeliest next tokens
-    pub(super) next: Vec<Candidate>,
-    /// The logarithm of what all tokens' exponentials add up to, at each of [`TEMPERATURES`]
-    #[serde(skip)]
-    pub(super) scales: Vec<f32>,
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Token {
+    /// Its number in the vocabulary.
+    pub id: u32,
+    /// What it stands for.
+    pub text: String,
+    /// The cross-entropy of its prediction; none of the first.
+    pub loss: Option<f32>,
+    /// The likeliest next tokens, the likeliest first.
+    pub next: Vec<Candidate>,
+    /// The logarithm of what all tokens' exponentials add up to, at each of
+    /// [`Inspection::temperatures`]: a logit divided by the temperature, minus this, is the
+    /// logarithm of a probability.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub scales: Vec<f32>,
 }
 
-#[derive(Serialize)]
-pub(super) struct Candidate {
-    pub(super) id: u32,
-    pub(super) text: String,
-    pub(super) probability: f32,
-    #[serde(skip)]
-    pub(super) logit: f32,
+/// A token that may come next.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Candidate {
+    /// Its number in the vocabulary.
+    pub id: u32,
+    /// What it stands for.
+    pub text: String,
+    /// At the temperature that was asked for.
+    pub probability: f32,
+    /// The model's.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub logit: f32,
 }
 
 /// What a block does.
-pub(super) struct Block {
-    /// (num_heads, num_tokens, num_tokens): a row sums to 1
-    pub(super) attention: Array3<f32>,
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockView {
+    /// (num_heads, num_tokens, num_tokens): a row sums to 1.
+    pub attention: Array3<f32>,
     /// What the model would say next if it ended here (the "logit lens"), after each token that was
-    /// asked for
-    pub(super) says: Vec<Vec<Candidate>>,
+    /// asked for.
+    pub says: Vec<Vec<Candidate>>,
 }
 
 impl<'m> Inspection<'m> {
+    /// Rows of logits that are made at once.
+    pub const ROWS: usize = 64;
+
+    /// Temperatures that a page offers.
+    const TEMPERATURES: [f32; 9] = [0.25, 0.5, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 4.0];
+
+    /// Looks at a text; `text_of` says what an id stands for.
+    ///
     /// # Errors
     /// If there is no token, an unknown one, or more than the context holds.
-    pub(super) fn of(
+    pub fn of(
         model: &'m GptModel,
-        vocabulary: &'m Vocabulary,
+        text_of: &'m dyn Fn(u32) -> String,
         ids: &[u32],
         look: Look,
-    ) -> Result<Self> {
+    ) -> Result<Self, GenerateError> {
+        let mut temperatures = Self::TEMPERATURES.to_vec();
+        if !temperatures.contains(&look.temperature) {
+            temperatures.push(look.temperature);
+            temperatures.sort_by(f32::total_cmp);
+        }
         let mut inspection = Self {
             model,
-            vocabulary,
-            ids: Array2::from_shape_vec((1, ids.len()), ids.to_vec())?,
+            text_of,
+            ids: ArrayView2::from_shape((1, ids.len()), ids)
+                .expect("a row of all ids")
+                .to_owned(),
             look,
+            temperatures,
             tokens: Vec::with_capacity(ids.len()),
         };
         let hidden = model.forward_hidden(&inspection.ids)?;
         let mut loss = None;
-        for first in (0..ids.len()).step_by(ROWS) {
-            let logits = inspection.logits(&hidden, first, (first + ROWS).min(ids.len()));
+        for first in (0..ids.len()).step_by(Self::ROWS) {
+            let logits = inspection.logits(&hidden, first, (first + Self::ROWS).min(ids.len()));
             let targets = &ids[first + 1..(first + 1 + logits.nrows()).min(ids.len())];
             let predicted = logits.slice_axis(Axis(0), (..targets.len()).into());
             let mut losses = cross_entropy_rows(&predicted, targets).into_iter();
             for (&id, logits) in ids[first..].iter().zip(logits.outer_iter()) {
+                let temperatures = inspection.temperatures.iter();
+                let scales = temperatures.map(|&t| log_sum(&logits, t)).collect();
                 inspection.tokens.push(Token {
                     id,
-                    text: vocabulary.text_of(&[id]),
+                    text: text_of(id),
                     loss,
                     next: inspection.candidates(&logits, look.top)?,
-                    scales: TEMPERATURES.map(|t| log_sum(&logits, t)).into(),
+                    scales,
                 });
                 loss = losses.next();
             }
@@ -109,23 +163,26 @@ impl<'m> Inspection<'m> {
 
     /// One block after the other; of each what the model would say after the tokens from `from` on,
     /// `top` candidates each.
-    pub(super) fn blocks(
+    ///
+    /// # Errors
+    /// If a block's output is not a number.
+    pub fn blocks(
         &self,
         from: usize,
         top: usize,
-    ) -> Result<impl Iterator<Item = Result<Block>>> {
+    ) -> Result<impl Iterator<Item = Result<BlockView, GenerateError>>, GenerateError> {
         let len = self.tokens.len();
         Ok(self.model.trace(&self.ids)?.map(move |block| {
             let block = block?;
             let mut says = Vec::with_capacity(len - from);
-            for first in (from..len).step_by(ROWS) {
-                let logits = self.logits(&block.hidden, first, (first + ROWS).min(len));
+            for first in (from..len).step_by(Self::ROWS) {
+                let logits = self.logits(&block.hidden, first, (first + Self::ROWS).min(len));
                 for logits in logits.outer_iter() {
                     says.push(self.candidates(&logits, top)?);
                 }
             }
             let attention = block.attention.remove_axis(Axis(0));
-            Ok(Block { attention, says })
+            Ok(BlockView { attention, says })
         }))
     }
 
@@ -135,12 +192,16 @@ impl<'m> Inspection<'m> {
         self.model.logits(&rows).remove_axis(Axis(0))
     }
 
-    fn candidates(&self, logits: &ArrayRef1<f32>, top: usize) -> Result<Vec<Candidate>> {
+    fn candidates(
+        &self,
+        logits: &ArrayRef1<f32>,
+        top: usize,
+    ) -> Result<Vec<Candidate>, GenerateError> {
         let probabilities = softmax_with_temperature(logits, self.look.temperature)?; // (vocab_size)
         let likeliest = likeliest(logits, top).into_iter();
         let candidate = |id: u32| Candidate {
             id,
-            text: self.vocabulary.text_of(&[id]),
+            text: (self.text_of)(id),
             probability: probabilities[id as usize],
             logit: logits[id as usize],
         };
@@ -155,7 +216,7 @@ fn log_sum(logits: &ArrayRef1<f32>, temperature: f32) -> f32 {
 }
 
 /// The ids of the `top` largest, the largest first, and of equal ones the lower id.
-pub(crate) fn likeliest(scores: &ArrayRef1<f32>, top: usize) -> Vec<u32> {
+pub fn likeliest(scores: &ArrayRef1<f32>, top: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..scores.len() as u32).collect();
     let larger = |a: &u32, b: &u32| {
         let by_score = scores[*b as usize].total_cmp(&scores[*a as usize]);
@@ -198,14 +259,15 @@ mod tests {
         };
         let model = GptModel::new(config, &mut TorchRng::manual_seed(5)).unwrap();
         // More than the rows of logits that are made at once.
-        let ids: Vec<u32> = (0..ROWS as u32 + 9).map(|i| i * i % 30).collect();
-        let folder = tempfile::tempdir().unwrap();
-        let vocabulary = Vocabulary::of_model(folder.path(), 30).unwrap();
+        let ids: Vec<u32> = (0..Inspection::ROWS as u32 + 9)
+            .map(|i| i * i % 30)
+            .collect();
+        let name = |id: u32| id.to_string();
         let look = Look {
             top: 3,
             temperature: 1.0,
         };
-        let inspection = Inspection::of(&model, &vocabulary, &ids, look).unwrap();
+        let inspection = Inspection::of(&model, &name, &ids, look).unwrap();
         let input = inspection.ids.view();
         let (inputs, targets) = (Slice::from(..-1), Slice::from(1..));
         let [inputs, targets] = [inputs, targets].map(|part| input.slice_axis(Axis(1), part));

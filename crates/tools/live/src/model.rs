@@ -1,0 +1,237 @@
+//! A model inside a page: unpacked from few bytes, and asked what it does with a text.
+//!
+//! Packed, it is the length of a text, that text in JSON (sizes and vocabulary), and each parameter
+//! in the order of `named_parameters`: of a matrix each row's scale and its numbers as whole ones
+//! from -127 to 127, of a vector its numbers.
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use generate::{BlockView, Candidate, Decoder, Inspection, Look, Sampling};
+use gpt::{GptConfig, GptModel, Parameters};
+use ndarray::ArrayView2;
+use serde_json::{Value, from_value, json};
+use tokenizer::bpe::Bpe;
+use tokenizer::{AllowedSpecial, Decode, Gpt2Tokenizer};
+use torch_rng::TorchRng;
+
+/// Tokens of a block's own expectation.
+const SAYS: usize = 3;
+/// A reader waits for them.
+const MOST_NEW_TOKENS: u64 = 500;
+
+/// A model and its vocabulary.
+pub struct PageModel {
+    name: Value,
+    model: GptModel,
+    words: Words,
+    end_of_text: Vec<u32>,
+}
+
+enum Words {
+    Gpt2(Gpt2Tokenizer),
+    Own(Box<Bpe>),
+}
+
+impl Words {
+    fn of(tokens: Vec<Vec<u8>>, merges: &[(u32, u32, u32)]) -> Result<Self> {
+        Ok(match tokens.is_empty() {
+            true => Self::Gpt2(Gpt2Tokenizer::new()),
+            false => Self::Own(Box::new(Bpe::of_merges(tokens, merges)?)),
+        })
+    }
+
+    fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        Ok(match self {
+            Self::Gpt2(words) => words.encode(text, AllowedSpecial::All)?,
+            Self::Own(words) => words.encode(text),
+        })
+    }
+
+    /// The text of ids; where there is none, their numbers.
+    fn text_of(&self, ids: &[u32]) -> String {
+        let text = match self {
+            Self::Gpt2(words) => words.decode_lossy(ids),
+            Self::Own(words) => words.decode_lossy(ids),
+        };
+        text.unwrap_or_else(|_| format!("{ids:?}"))
+    }
+}
+
+impl PageModel {
+    /// The model that was packed.
+    ///
+    /// # Errors
+    /// The bytes are no packed model.
+    pub fn unpack(bytes: &[u8]) -> Result<Self> {
+        let mut rest = bytes;
+        let length = take(&mut rest, 4)?;
+        let length = u32::from_le_bytes(length.try_into()?) as usize;
+        let header: Value = serde_json::from_slice(take(&mut rest, length)?)?;
+        let config: GptConfig = from_value(header["config"].clone())?;
+        let numbers = config.size()?.total();
+        ensure!(numbers <= rest.len(), "{numbers} numbers in less bytes");
+        let mut model = GptModel::zeros(config)?;
+        for (_, mut parameter) in model.named_parameters_mut() {
+            let wide = parameter.ndim() > 1;
+            let width = parameter.shape().last().copied().unwrap_or(1);
+            let numbers = parameter.as_slice_mut().context("a parameter is a slice")?;
+            if wide {
+                for row in numbers.chunks_mut(width) {
+                    let scale = f32::from_le_bytes(take(&mut rest, 4)?.try_into()?);
+                    for (number, &byte) in row.iter_mut().zip(take(&mut rest, width)?) {
+                        *number = scale * f32::from(byte as i8);
+                    }
+                }
+            } else {
+                for number in numbers {
+                    *number = f32::from_le_bytes(take(&mut rest, 4)?.try_into()?);
+                }
+            }
+        }
+        ensure!(rest.is_empty(), "{} bytes are left over", rest.len());
+        let tokens = from_value(header["tokens"].clone())?;
+        let merges: Vec<(u32, u32, u32)> = from_value(header["merges"].clone())?;
+        Ok(Self {
+            name: header["name"].clone(),
+            model,
+            words: Words::of(tokens, &merges)?,
+            end_of_text: from_value(header["end_of_text"].clone())?,
+        })
+    }
+
+    /// The model, with the weights that it was packed with.
+    #[cfg(all(test, feature = "pack"))]
+    pub(crate) fn model(&self) -> &GptModel {
+        &self.model
+    }
+
+    /// What the view asks: `{"text"}` for the text's tokens, `{"text", "block"}` for what a block
+    /// does with them, `{"text", "write": {"count", "temperature", "top_k", "seed"}}` for its
+    /// continuation.
+    ///
+    /// # Errors
+    /// There is nothing to look at, or a setting is out of its range.
+    pub fn answer(&self, request: &Value) -> Result<Value> {
+        let text = request["text"].as_str().unwrap_or_default();
+        let mut ids = self.words.encode(text)?;
+        if ids.is_empty() {
+            ids.extend(self.end_of_text.first()); // the beginning of any text
+        }
+        ensure!(!ids.is_empty(), "a text has at least one token");
+        if request["write"].is_object() {
+            return self.write(&ids, &request["write"]);
+        }
+        let context = self.model.config().context_length;
+        let left_out = ids.len().saturating_sub(context);
+        let name = |id| self.words.text_of(&[id]);
+        let inspection = Inspection::of(&self.model, &name, &ids[left_out..], Look::default())?;
+        if let Some(layer) = request["block"].as_u64() {
+            let mut blocks = inspection.blocks(0, SAYS)?;
+            let asked = blocks.nth(layer as usize);
+            return Ok(block(&asked.context("there is no such block")??));
+        }
+        let mut answer = tokens(&self.model, &inspection);
+        answer["name"] = self.name.clone();
+        answer["left_out"] = left_out.into();
+        Ok(answer)
+    }
+
+    /// Greedily at temperature 0, else drawn from the seed, as `gpt generate` does.
+    fn write(&self, ids: &[u32], asked: &Value) -> Result<Value> {
+        let number = |name: &str| asked[name].as_u64().with_context(|| format!("{name}?"));
+        let count = number("count")?;
+        ensure!(
+            count <= MOST_NEW_TOKENS,
+            "{count} tokens are more than {MOST_NEW_TOKENS}"
+        );
+        let sampling = Sampling {
+            temperature: asked["temperature"].as_f64().context("temperature?")? as f32,
+            top_k: Some(number("top_k")? as usize),
+            ..Sampling::GREEDY
+        };
+        let mut rng = TorchRng::manual_seed(number("seed")?);
+        let mut decoder = Decoder::new(&self.model);
+        decoder.start(&[ids])?;
+        for _ in 0..count {
+            decoder.advance()?;
+            let id = sampling.choose(&decoder.logits(0), decoder.tokens(0), &mut rng)?;
+            if self.end_of_text.contains(&id) {
+                break;
+            }
+            decoder.push(0, &[id])?;
+        }
+        let new = &decoder.tokens(0)[ids.len()..];
+        Ok(json!({ "text": self.words.text_of(new), "count": new.len() }))
+    }
+}
+
+/// The first bytes, which are then behind.
+fn take<'b>(rest: &mut &'b [u8], count: usize) -> Result<&'b [u8]> {
+    let (taken, left) = rest.split_at_checked(count).context("bytes are missing")?;
+    *rest = left;
+    Ok(taken)
+}
+
+/// With no more digits than it takes to tell it from other f32.
+fn short(number: f32) -> f64 {
+    number.to_string().parse().unwrap_or(f64::NAN)
+}
+
+/// What the view shows of a text's tokens.
+pub fn tokens(model: &GptModel, inspection: &Inspection<'_>) -> Value {
+    let of_next = |next: &Candidate| json!([next.text, short(next.logit)]);
+    let of_token = |token: &generate::Token| {
+        let scales = token.scales.iter().copied().map(short);
+        json!({
+            "text": token.text, "id": token.id, "loss": token.loss.map(short),
+            "scales": scales.collect::<Vec<_>>(),
+            "next": token.next.iter().map(of_next).collect::<Vec<_>>(),
+        })
+    };
+    let tokens: Vec<Value> = inspection.tokens.iter().map(of_token).collect();
+    let temperatures = inspection.temperatures.iter().copied().map(short);
+    json!({
+        "tokens": tokens, "temperatures": temperatures.collect::<Vec<_>>(),
+        "layers": model.config().n_layers, "heads": model.config().n_heads,
+    })
+}
+
+/// What the view shows of a block: each head's weights, and what the model would say.
+pub fn block(block: &BlockView) -> Value {
+    let heads: Vec<String> = block.attention.outer_iter().map(kept).collect();
+    let of_next = |next: &Candidate| json!([next.text, short(next.probability)]);
+    let of_token = |next: &Vec<Candidate>| next.iter().map(of_next).collect::<Vec<_>>();
+    let says: Vec<Vec<Value>> = block.says.iter().map(of_token).collect();
+    json!({ "heads": heads, "says": says })
+}
+
+/// The weights up to the diagonal, row after row, as little-endian u16 of ten thousandths, the
+/// digits that are shown, in Base64.
+fn kept(weights: ArrayView2<f32>) -> String {
+    let mut bytes = Vec::with_capacity(weights.nrows() * (weights.nrows() + 1));
+    for (query, row) in weights.outer_iter().enumerate() {
+        for weight in row.iter().take(query + 1) {
+            bytes.extend(((weight * 10_000.0).round() as u16).to_le_bytes());
+        }
+    }
+    STANDARD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+
+    #[test]
+    fn weights_are_kept_to_the_printed_digits() {
+        let weights = array![[1.0, 0.0], [0.551_74, 0.448_26]];
+        let bytes = STANDARD.decode(kept(weights.view())).unwrap();
+        let numbers: Vec<u16> = bytes
+            .chunks(2)
+            .map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
+            .collect();
+        assert_eq!(numbers, [10_000, 5517, 4483]);
+    }
+}

@@ -1,0 +1,231 @@
+//! Packing a model for a page, in 8 bits.
+
+use gpt::{GptConfig, GptModel, Parameters};
+use model_tokenizer::ModelTokenizer;
+use serde_json::json;
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::PageModel;
+
+/// A model that no page can hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotPacked {
+    /// It has more numbers than a page holds, [`MOST_NUMBERS`].
+    Numbers(usize),
+    /// Its tokenizer is not byte-level BPE of GPT-2's form.
+    Tokenizer,
+}
+
+impl fmt::Display for NotPacked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Numbers(numbers) => write!(
+                f,
+                "the model has {numbers} numbers, and a page that computes holds {MOST_NUMBERS} at most"
+            ),
+            Self::Tokenizer => write!(
+                f,
+                "a page that computes needs a tokenizer of GPT-2's form, which the model has not"
+            ),
+        }
+    }
+}
+
+/// A byte each; computed in f32, four bytes each, and some 30 million multiplications a token.
+pub const MOST_NUMBERS: usize = 32_000_000;
+
+/// The bytes that [`PageModel::unpack`] reads.
+///
+/// # Errors
+/// The model is too large, or its tokenizer is of another form.
+pub fn pack(
+    name: &str,
+    model: &GptModel,
+    tokenizer: Option<&ModelTokenizer>,
+    end_of_text: &[u32],
+) -> Result<Vec<u8>, NotPacked> {
+    let numbers = model.num_parameters();
+    if numbers > MOST_NUMBERS {
+        return Err(NotPacked::Numbers(numbers));
+    }
+    let words = tokenizer.and_then(words).ok_or(NotPacked::Tokenizer)?;
+    let config: &GptConfig = model.config();
+    let header = json!({
+        "name": name, "config": config, "tokens": words.0, "merges": words.1,
+        "end_of_text": end_of_text,
+    });
+    let header = header.to_string();
+    let mut bytes = (header.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    for (_, parameter) in model.named_parameters() {
+        if parameter.ndim() == 1 {
+            bytes.extend(parameter.iter().flat_map(|number| number.to_le_bytes()));
+            continue;
+        }
+        for row in parameter.rows() {
+            let most = row
+                .iter()
+                .fold(0.0f32, |most, number| most.max(number.abs()));
+            let scale = most / 127.0;
+            bytes.extend(scale.to_le_bytes());
+            bytes.extend(row.iter().map(|number| match scale > 0.0 {
+                true => (number / scale).round() as i8 as u8,
+                false => 0,
+            }));
+        }
+    }
+    match PageModel::unpack(&bytes) {
+        Ok(_) => Ok(bytes),
+        Err(_) => Err(NotPacked::Tokenizer),
+    }
+}
+
+/// Tokens and merges; none of GPT-2's own, which the page has anyway.
+type Parts = (Vec<Vec<u8>>, Vec<(u32, u32, u32)>);
+
+fn words(tokenizer: &ModelTokenizer) -> Option<Parts> {
+    if tokenizer.is_gpt2() {
+        return Some(Parts::default());
+    }
+    let pairs = tokenizer.byte_pairs().ok()??;
+    // The end of a text is the one added token that is found in texts.
+    let added = pairs
+        .tokens
+        .iter()
+        .filter(|(_, (_, special))| special.is_some());
+    if !added
+        .map(|(id, _)| Some(*id))
+        .all(|id| id == tokenizer.end_of_text_id())
+    {
+        return None;
+    }
+    let ids: HashMap<&str, u32> = pairs
+        .tokens
+        .iter()
+        .map(|(id, (text, _))| (&**text, *id))
+        .collect();
+    let merges = pairs.merges.iter().map(|(left, right)| {
+        let id = |text: &str| ids.get(text).copied();
+        Some((id(left)?, id(right)?, id(&(left.clone() + right))?))
+    });
+    let tokens =
+        (0..tokenizer.vocab_size() as u32).map(|id| tokenizer.piece(id).map(<[u8]>::to_vec));
+    Some((
+        tokens.collect::<Option<_>>()?,
+        merges.collect::<Option<_>>()?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use generate::{Decoder, Inspection, Look};
+    use serde_json::{Value, json};
+    use torch_rng::TorchRng;
+
+    use super::*;
+
+    const TEXT: &str = "The bell rang, and the bell was heard, and the harbour heard the bell.";
+
+    fn small(vocab_size: usize) -> GptModel {
+        let config = GptConfig {
+            vocab_size,
+            context_length: 16,
+            emb_dim: 16,
+            n_heads: 2,
+            n_layers: 2,
+            ..GptConfig::GPT2_124M
+        };
+        GptModel::new(config, &mut TorchRng::manual_seed(5)).unwrap()
+    }
+
+    #[test]
+    fn what_was_packed_computes_as_the_library_does_with_its_rounded_weights() {
+        let tokenizer = ModelTokenizer::train_bpe(TEXT, 270).unwrap();
+        let model = small(270);
+        let packed = pack("a model", &model, Some(&tokenizer), &[269]).unwrap();
+        let unpacked = PageModel::unpack(&packed).unwrap();
+        let rounded = unpacked.model();
+        for ((name, of), (_, rounded)) in model
+            .named_parameters()
+            .into_iter()
+            .zip(rounded.named_parameters())
+        {
+            for (of, rounded) in of.rows().into_iter().zip(rounded.rows()) {
+                let most = of.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+                let near = |(x, y): (&f32, &f32)| (x - y).abs() <= most / 250.0;
+                assert!(of.iter().zip(&rounded).all(near), "{name}");
+            }
+        }
+
+        let ids = tokenizer.encode("and the bell").unwrap();
+        let name = |id: u32| tokenizer.decode_lossy(&[id]).unwrap();
+        let inspection = Inspection::of(rounded, &name, &ids, Look::default()).unwrap();
+        let answer = unpacked.answer(&json!({ "text": "and the bell" })).unwrap();
+        assert_eq!(
+            answer["tokens"],
+            crate::tokens(rounded, &inspection)["tokens"]
+        );
+        assert_eq!(answer["name"], "a model");
+        let block = inspection.blocks(0, 3).unwrap().nth(1).unwrap().unwrap();
+        let asked = json!({ "text": "and the bell", "block": 1 });
+        assert_eq!(unpacked.answer(&asked).unwrap(), crate::block(&block));
+
+        let mut decoder = Decoder::new(rounded);
+        decoder.start(&[&ids]).unwrap();
+        let mut written = Vec::new();
+        for _ in 0..20 {
+            let logits = decoder.advance().unwrap().row(0).to_owned();
+            let id = generate::greedy_id(&logits).unwrap();
+            if id == 269 {
+                break;
+            }
+            written.push(id);
+            decoder.push(0, &[id]).unwrap();
+        }
+        let how = json!({ "count": 20, "temperature": 0.0, "top_k": 0, "seed": 1 });
+        let asked = json!({ "text": "and the bell", "write": how });
+        let answer = unpacked.answer(&asked).unwrap();
+        assert_eq!(answer["text"], tokenizer.decode_lossy(&written).unwrap());
+    }
+
+    #[test]
+    fn whatever_is_asked_has_an_answer_or_an_error() {
+        let packed = pack("", &small(50_257), Some(&ModelTokenizer::gpt2()), &[50_256]).unwrap();
+        for end in [0, 3, 9, packed.len() / 2, packed.len() - 1] {
+            assert!(PageModel::unpack(&packed[..end]).is_err(), "{end}");
+        }
+        let model = PageModel::unpack(&packed).unwrap();
+        let answer = |asked: Value| model.answer(&asked);
+        let of_nothing = answer(json!({ "text": "" })).unwrap();
+        assert_eq!(of_nothing["tokens"][0]["text"], "<|endoftext|>");
+        let long = answer(json!({ "text": "no ".repeat(50) })).unwrap();
+        assert_eq!(long["tokens"].as_array().unwrap().len(), 16);
+        assert!(long["left_out"].as_u64().unwrap() > 30);
+        assert!(answer(json!({ "text": "a", "block": 2 })).is_err());
+        for (count, temperature) in [(501, 1.0), (1, -1.0)] {
+            let how = json!({ "count": count, "temperature": temperature, "top_k": 0, "seed": 1 });
+            assert!(answer(json!({ "text": "a", "write": how })).is_err());
+        }
+        assert!(answer(json!({ "text": "a", "write": { "count": "x" } })).is_err());
+    }
+
+    #[test]
+    fn a_model_that_no_page_can_hold_is_refused() {
+        let without = pack("", &small(270), None, &[]);
+        assert_eq!(without, Err(NotPacked::Tokenizer));
+        let characters = ModelTokenizer::train_chars(TEXT).unwrap();
+        let model = small(characters.vocab_size());
+        let of_characters = pack("", &model, Some(&characters), &[]);
+        assert_eq!(of_characters, Err(NotPacked::Tokenizer));
+        let wide = GptConfig {
+            emb_dim: 700,
+            n_heads: 1,
+            n_layers: 1,
+            ..GptConfig::GPT2_124M
+        };
+        let model = GptModel::zeros(wide).unwrap();
+        let refused = pack("", &model, Some(&ModelTokenizer::gpt2()), &[]);
+        assert_eq!(refused, Err(NotPacked::Numbers(model.num_parameters())));
+    }
+}

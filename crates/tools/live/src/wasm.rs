@@ -1,0 +1,123 @@
+//! What the page calls: a request goes in byte by byte, its answer comes out the same way.
+//!
+//! Of a request nothing is kept but the model that [`load`] was given.
+
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use crate::{PageModel, notebook};
+
+static REQUEST: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+static ANSWER: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+static MODEL: Mutex<Option<PageModel>> = Mutex::new(None);
+
+fn lock<T>(value: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Appends a byte to the request.
+#[allow(unsafe_code)] // of the attribute: the page finds it by this name
+#[unsafe(no_mangle)]
+pub extern "C" fn push(byte: u32) {
+    lock(&REQUEST).push(byte as u8);
+}
+
+/// Keeps the request, a packed model, for requests that ask it something; a fault is the answer.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+pub extern "C" fn load() -> u32 {
+    let packed = std::mem::take(&mut *lock(&REQUEST));
+    lock(&ANSWER).clear();
+    match PageModel::unpack(&packed) {
+        Ok(model) => *lock(&MODEL) = Some(model),
+        Err(error) => *lock(&ANSWER) = fault(&error).to_string().into_bytes(),
+    }
+    length()
+}
+
+/// Answers the request, which is then empty: how many bytes the answer has.
+///
+/// A panic, which ends the instance, leaves its message as the answer.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+pub extern "C" fn run() -> u32 {
+    #[cfg(target_family = "wasm")] // elsewhere a notebook catches it
+    std::panic::set_hook(Box::new(|panic| {
+        let fault = json!({ "fault": panic.to_string() });
+        *lock(&ANSWER) = fault.to_string().into_bytes();
+    }));
+    let request = std::mem::take(&mut *lock(&REQUEST));
+    lock(&ANSWER).clear();
+    let request: Value = serde_json::from_slice(&request).unwrap_or_default();
+    let answer = match &*lock(&MODEL) {
+        Some(model) if request["text"].is_string() => model.answer(&request),
+        _ => Ok(notebook::answer(&request)),
+    };
+    let answer = answer.unwrap_or_else(|error| fault(&error));
+    *lock(&ANSWER) = answer.to_string().into_bytes();
+    length()
+}
+
+/// How many bytes the answer has.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+pub extern "C" fn length() -> u32 {
+    lock(&ANSWER).len() as u32
+}
+
+/// The byte of the answer at `place`; 0 behind its end.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+pub extern "C" fn byte(place: u32) -> u32 {
+    lock(&ANSWER)
+        .get(place as usize)
+        .map_or(0, |&byte| byte.into())
+}
+
+fn fault(error: &anyhow::Error) -> Value {
+    json!({ "fault": format!("{error:#}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(request: &Value) -> Value {
+        for byte in request.to_string().bytes() {
+            push(byte.into());
+        }
+        let length = run();
+        let answer: Vec<u8> = (0..length).map(|place| byte(place) as u8).collect();
+        serde_json::from_slice(&answer).expect("it is JSON")
+    }
+
+    #[test]
+    fn a_request_is_answered_by_what_the_cells_show_and_a_wrong_one_by_its_fault() {
+        let answer = ask(&json!({ "notebook": "ch03", "inputs": [["In [24].seed", "123"]] }));
+        let seed = answer["inputs"].as_array().expect("inputs").iter();
+        let mut seed = seed.filter(|input| input["name"] == "In [24].seed");
+        let seed = seed.next().expect("the seed");
+        assert_eq!(
+            (&seed["default"], &seed["value"]),
+            (&json!("789"), &json!("123"))
+        );
+        let shows = |cell: &&Value| cell["line"] == seed["cell"];
+        let cell = answer["cells"]
+            .as_array()
+            .expect("cells")
+            .iter()
+            .find(shows);
+        let shown = cell.expect("the cell")["shows"].as_str().expect("a text");
+        assert!(shown.starts_with("tensor([[-0.5337, -0.1051]"), "{shown}");
+        assert!(
+            answer["pictures"][0]["figure"]
+                .as_str()
+                .is_some_and(|it| it.contains("<svg"))
+        );
+        assert_eq!(
+            notebook::answer(&json!({}))["fault"],
+            "there is no such notebook"
+        );
+    }
+}

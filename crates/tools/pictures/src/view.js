@@ -1,0 +1,236 @@
+// A model at work on a text: tokens by their loss, candidates, what each block would say, and all
+// heads. `look(text)` and `block(layer, text)` give what model.rs says of them, stored or computed;
+// with `write(text, how)` there are fields for a text and for what follows it.
+function showModel(root, { look, block, write }, text) {
+  const make = (name, properties = {}, ...inside) => {
+    const made = Object.assign(document.createElement(name), properties);
+    made.append(...inside);
+    return made;
+  };
+  const labelled = (label, field) => make('label', {}, `${label} `, field);
+  const choice = (id, options) =>
+    make('select', { id }, ...options.map((option) => make('option', { textContent: option })));
+  const number = (value, max) => make('input', { type: 'number', min: 0, max, value });
+  // Blanks at the ends and line ends, made visible.
+  const visible = (text) => text
+    .replace(/^ +| +$/g, (blanks) => '␣'.repeat(blanks.length)).replace(/\n/g, '⏎').replace(/\t/g, '⇥');
+
+  let data, names, shown, place, query, key; // of the text that is looked at
+  const about = make('p'), tokens = make('p', { className: 'tokens' });
+  const next = make('div', { id: 'next', ariaLive: 'polite' });
+  const heads = make('div', { id: 'heads', className: 'map' });
+  const weight = make('p', { id: 'weight', role: 'status' });
+  const all = make('table'), canvas = make('canvas', { id: 'map', tabIndex: 0, role: 'img',
+    ariaLabel: 'Attention weights: rows are queries, columns keys; the arrow keys go from cell to cell' });
+  const temperature = choice('temperature', []), layer = choice('layer', []), head = choice('head', []);
+  const top = choice('top-k', ['off', 1, 2, 3, 5, 10]);
+
+  const field = make('textarea', { value: text ?? '', spellcheck: false });
+  const seed = number(123, 2 ** 53 - 1), count = number(20, 500), said = make('p', { role: 'status' });
+  const greedy = make('input', { type: 'checkbox', checked: true });
+  const go = make('button', { type: 'button', className: 'write', textContent: 'Write on' });
+  const form = make('div', {}, labelled('Text', field), labelled('tokens', count),
+    labelled('always the likeliest', greedy), labelled('else drawn from seed', seed), go, said);
+  root.classList.add('view');
+  root.append(...write ? [form] : [], about,
+    make('p', { className: 'dim', textContent: `The stronger a token's colour, the larger its loss \
+(cross-entropy, in nats): the less the model expected it. Point at a token, or go to it with the tab \
+key, for what was expected after it, and what each block would have said there.` }),
+    tokens, labelled('temperature', temperature), labelled('top-k', top), next,
+    make('h3', { textContent: 'Attention' }),
+    make('p', { className: 'dim', textContent: 'All heads at a glance, a row a layer; one of them is below.' }),
+    heads, labelled('layer', layer), labelled('head', head), weight,
+    make('div', { className: 'map' }, canvas),
+    make('p', { className: 'dim', textContent: `Rows are queries, columns keys; a row's largest \
+weight has the strongest colour. Each row sums to 1.` }),
+    make('details', { open: !write }, make('summary', { textContent: 'All tokens' }),
+      make('div', { className: 'map' }, all)));
+
+  // A head's weights in ten thousandths, up to the diagonal.
+  const at = (bytes, q, k) => {
+    const start = q * (q + 1) + 2 * k;
+    return k > q ? 0 : bytes.charCodeAt(start) | bytes.charCodeAt(start + 1) << 8;
+  };
+  const largest = (bytes, q) => {
+    let most = 1;
+    for (let k = 0; k <= q; k++) most = Math.max(most, at(bytes, q, k));
+    return most;
+  };
+  const colour = (share) => `rgba(8,64,129,${share})`;
+  // Of a long text some of the rows and columns.
+  const glance = (bytes, n, title) => {
+    const size = Math.min(n, 48), small = make('canvas', { width: size, height: size });
+    const paint = small.getContext('2d');
+    for (let y = 0; y < size; y++) {
+      const q = Math.floor(y * n / size), most = largest(bytes, q);
+      for (let x = 0; x <= y; x++) {
+        paint.fillStyle = colour(at(bytes, q, Math.floor(x * n / size)) / most);
+        paint.fillRect(x, y, 1, 1);
+      }
+    }
+    return make('button', { type: 'button', title }, small);
+  };
+  let cell, margin;
+  const draw = () => {
+    const n = names.length, paint = canvas.getContext('2d');
+    if (shown.layer !== layer.value) shown = { layer: layer.value, heads: block(+layer.value, text).heads };
+    const bytes = atob(shown.heads[head.value]);
+    cell = Math.max(2, Math.min(28, Math.floor(640 / n)));
+    paint.font = '12px sans-serif';
+    // Room for the tokens on both axes, where they can be read.
+    margin = cell < 14 ? 0 : 8 + Math.ceil(Math.max(...names.map((name) => paint.measureText(name).width)));
+    canvas.width = canvas.height = margin + n * cell;
+    paint.translate(margin, margin);
+    paint.font = '12px sans-serif';
+    paint.fillStyle = '#222';
+    if (margin) names.forEach((name, place) => {
+      const middle = (place + .5) * cell + 4;
+      paint.textAlign = 'right';
+      paint.fillText(name, -6, middle);
+      paint.save();
+      paint.rotate(-Math.PI / 2);
+      paint.textAlign = 'left';
+      paint.fillText(name, 6, middle);
+      paint.restore();
+    });
+    for (let q = 0; q < n; q++) {
+      const most = largest(bytes, q);
+      for (let k = 0; k <= q; k++) {
+        paint.fillStyle = colour(at(bytes, q, k) / most);
+        paint.fillRect(k * cell, q * cell, cell, cell);
+      }
+    }
+    paint.strokeStyle = '#d1571b';
+    paint.lineWidth = 2;
+    paint.strokeRect(key * cell + 1, query * cell + 1, cell - 2, cell - 2);
+    for (const button of heads.querySelectorAll('button'))
+      button.ariaPressed = button.title === `layer ${layer.value}, head ${head.value}`;
+    weight.textContent = `query ${query} “${names[query]}” → key ${key} “${names[key]}”: \
+${(at(bytes, query, key) / 1e4).toFixed(4)}`;
+  };
+  const move = (q, k) => {
+    [query, key] = [q, k].map((place) => Math.max(0, Math.min(names.length - 1, place)));
+    draw();
+  };
+
+  const table = (caption, rows) => {
+    const made = make('table', {}, make('caption', { textContent: caption }));
+    for (const cells of rows) made.insertRow().append(...cells.map((cell) => make('td', {}, cell)));
+    return made;
+  };
+  // Candidates with their probabilities, of the k likeliest if only they can be drawn.
+  const expected = ({ next, scales }) => {
+    const kept = top.selectedIndex ? next.slice(0, +top.value) : next;
+    const shares = kept.map(([, logit]) => Math.exp(logit / temperature.value - scales[temperature.selectedIndex]));
+    const whole = top.selectedIndex ? shares.reduce((sum, share) => sum + share, 0) : 1;
+    return kept.map(([name], place) => [visible(name), shares[place] / whole]);
+  };
+  const line = (candidates) => candidates.map(([name, share]) => `${visible(name)} ${share.toFixed(4)}`).join(' · ');
+  const expect = (to) => {
+    place = to;
+    for (const [at, button] of [...tokens.children].entries()) button.ariaPressed = at === place;
+    const bar = (share) => {
+      const made = make('span', { className: 'bar' });
+      made.style.width = `${12 * share}rem`;
+      return made;
+    };
+    next.replaceChildren(
+      table(`expected after “${names[place]}”`,
+        expected(data.tokens[place]).map(([name, share]) => [name, share.toFixed(4), bar(share)])),
+      table('what the model would say if it ended with a block',
+        data.says.map((says, layer) => [`after block ${layer}`, line(says[place])])));
+  };
+  const list = () => {
+    const cells = (kind, texts) => make('tr', {}, ...texts.map((text) => make(kind, {}, text)));
+    all.replaceChildren(cells('th', ['place', 'token', 'id', 'loss', 'next, with its probability']),
+      ...data.tokens.map((token, place) =>
+        cells('td', [place, names[place], token.id, token.loss?.toFixed(4) ?? '', line(expected(token))])));
+  };
+  const again = () => {
+    expect(place);
+    list();
+  };
+  const refresh = (select, options) => {
+    const before = select.value;
+    if (select.length !== options.length)
+      select.replaceChildren(...options.map((option) => make('option', { textContent: option })));
+    if (options.map(String).includes(before)) select.value = before;
+  };
+  const show = () => {
+    data = look(text);
+    const n = data.tokens.length;
+    names = data.tokens.map(({ text }) => visible(text));
+    about.textContent = `Model ${data.name}, ${n} tokens` +
+      (data.left_out ? `, the last of the text: ${data.left_out} before them have no room in its context.` : '.');
+    tokens.replaceChildren(...data.tokens.map(({ loss }, place) => {
+      const button = make('button', { type: 'button', textContent: names[place],
+        title: loss === null ? 'the first' : `loss ${loss.toFixed(4)}` });
+      button.style.background = `rgba(209,87,27,${Math.min(1, (loss ?? 0) / 10)})`;
+      for (const event of ['click', 'focus', 'pointerenter']) button.addEventListener(event, () => expect(place));
+      return button;
+    }));
+    if (!temperature.length) {
+      refresh(temperature, data.temperatures);
+      temperature.value = data.temperature ?? 1;
+    }
+    const up = (count) => Array.from({ length: count }, (_, place) => place);
+    refresh(layer, up(data.layers));
+    refresh(head, up(data.heads));
+    data.says = [];
+    // One block after the other: a long text's weights are many.
+    heads.replaceChildren(...up(data.layers).map((layer) => {
+      const { heads, says } = block(layer, text);
+      data.says.push(says);
+      return make('div', {}, ...heads.map((bytes, head) => {
+        const button = glance(atob(bytes), n, `layer ${layer}, head ${head}`);
+        button.addEventListener('click', () => choose(layer, head));
+        return button;
+      }));
+    }));
+    shown = {};
+    place = n - 1;
+    again();
+    move(n - 1, 0);
+  };
+  const choose = (to, of) => {
+    [layer.value, head.value] = [to, of];
+    draw();
+  };
+
+  const trying = (what) => () => {
+    try {
+      said.textContent = what() ?? '';
+    } catch (error) {
+      said.textContent = `That can't be computed: ${error.message}`;
+    }
+  };
+  const change = () => {
+    text = field.value;
+    show();
+  };
+  field.addEventListener('change', trying(change));
+  go.addEventListener('click', trying(() => {
+    const start = performance.now();
+    const how = { count: +count.value, temperature: greedy.checked ? 0 : +temperature.value,
+      top_k: +top.value || 0, seed: +seed.value };
+    const { text, count: made } = write(field.value, how);
+    const each = (performance.now() - start) / Math.max(1, made);
+    field.value += text;
+    change();
+    return `${made} tokens, ${each.toFixed(1)} ms each`;
+  }));
+  for (const select of [temperature, top]) select.addEventListener('change', again);
+  for (const select of [layer, head]) select.addEventListener('change', draw);
+  canvas.addEventListener('pointermove', (event) => {
+    const box = canvas.getBoundingClientRect(), shrunk = canvas.width / box.width;
+    const at = (place) => Math.floor((place * shrunk - margin) / cell);
+    move(at(event.clientY - box.top), at(event.clientX - box.left));
+  });
+  canvas.addEventListener('keydown', (event) => {
+    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [];
+    if (down === undefined) return;
+    event.preventDefault();
+    move(query + down, key + right);
+  });
+  trying(show)();
+}
