@@ -170,13 +170,13 @@ fn answers(dom: &str) -> Vec<u8> {
     let is_answer = |text: &&str| text.len() > 1000 && !text.contains(' ');
     BASE64
         .decode(texts.find(is_answer).expect("the answers"))
-        .unwrap()
+        .expect("Base64")
 }
 
 /// The view's answers in the browser are those of the same bytes here.
 fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
     let text = "The bell rang, and the bell was heard, and the harbour heard the bell.";
-    let tokenizer = ModelTokenizer::train_bpe(text, 270).unwrap();
+    let tokenizer = ModelTokenizer::train_bpe(text, 270).expect("270 pairs");
     let config = GptConfig {
         vocab_size: 270,
         context_length: 16,
@@ -185,8 +185,8 @@ fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
         n_layers: 2,
         ..GptConfig::GPT2_124M
     };
-    let model = GptModel::new(config, &mut TorchRng::manual_seed(5)).unwrap();
-    let packed = live::pack("m", &model, Some(&tokenizer), &[269]).unwrap();
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(5)).expect("a model");
+    let packed = live::pack("m", &model, Some(&tokenizer), &[269]).expect("it is small");
     let drawn = json!({ "count": 12, "temperature": 1.5, "top_k": 40, "seed": 123 });
     let requests = json!([
         { "text": "and the bell" },
@@ -201,10 +201,10 @@ fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
         live::MODEL_START,
         BASE64.encode(&packed)
     );
-    let there: Vec<Value> = serde_json::from_slice(&answers(&opened(&page))).unwrap();
-    let here = PageModel::unpack(&packed).unwrap();
-    for (request, there) in requests.as_array().unwrap().iter().zip(there) {
-        assert_close(&there, &here.answer(request).unwrap());
+    let there: Vec<Value> = serde_json::from_slice(&answers(&opened(&page))).expect("JSON");
+    let here = PageModel::unpack(&packed).expect("as it was packed");
+    for (request, there) in requests.as_array().expect("requests").iter().zip(there) {
+        assert_close(&there, &here.answer(request).expect("an answer"));
     }
 }
 
@@ -212,7 +212,7 @@ fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
 fn assert_close(there: &Value, here: &Value) {
     match (there, here) {
         (Value::Number(there), Value::Number(here)) => {
-            let difference = there.as_f64().unwrap() - here.as_f64().unwrap();
+            let difference = there.as_f64().expect("a number") - here.as_f64().expect("a number");
             assert!(difference.abs() < 1e-4, "{there} {here}");
         }
         (Value::Array(there), Value::Array(here)) => {
