@@ -1,6 +1,7 @@
-"""The peers `llama-f32`, `llama-f16`, `llama-q8_0` and `llama-q4_0`: llama.cpp through `llama-cpp-python`, GPT-2 124M with a tied head.
+"""The peers `llama-f32`, `llama-f16`, `llama-q8_0` and `llama-q4_0`: llama.cpp, GPT-2 124M with a tied head.
 
-The first argument is the format. The weights are random, written with `gguf` to a file that is gone when the peer ends; ids are fed to the C functions directly.
+The first argument is the format. The weights are random, written with `gguf` to a file that is gone when the peer ends.
+Through `llama-cpp-python`, which is built for the processor and is given ids by the C functions; where it is absent through `xllamacpp`, which comes built (for AVX2) and is given ids as requests to its server.
 """
 
 import sys
@@ -9,10 +10,17 @@ import tempfile
 from protocol import CONTEXT, EMB, HEADS, LAYERS, PROMPT, VOCAB, serve, sizes, threads
 
 import gguf
-import llama_cpp
 import numpy as np
 
+try:
+    import llama_cpp
+except ImportError:
+    import xllamacpp
+
+    llama_cpp = None
+
 FORMAT = sys.argv[1] if len(sys.argv) > 1 else "f32"
+ROOM = 2 * CONTEXT  # the server refuses a prompt that fills the context
 TYPE = {
     "f32": gguf.GGMLQuantizationType.F32,
     "f16": gguf.GGMLQuantizationType.F16,
@@ -23,14 +31,19 @@ TYPE = {
 
 def write_model(path):
     writer = gguf.GGUFWriter(path, "gpt2")
-    writer.add_context_length(CONTEXT)
+    writer.add_context_length(ROOM)
     writer.add_embedding_length(EMB)
     writer.add_block_count(LAYERS)
     writer.add_feed_forward_length(4 * EMB)
     writer.add_head_count(HEADS)
     writer.add_layer_norm_eps(1e-5)
     writer.add_vocab_size(VOCAB)
-    writer.add_tokenizer_model("none")
+    # The server wants names of its tokens; nothing is made tokens of.
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([f"t{i}" for i in range(VOCAB)])
+    writer.add_token_merges(["t 0"])
+    writer.add_eos_token_id(VOCAB - 1)
     random = np.random.default_rng(123)
 
     def matrix(name, rows, columns):
@@ -46,7 +59,7 @@ def write_model(path):
         writer.add_tensor(f"{name}.bias", np.zeros(EMB, np.float32))
 
     matrix("token_embd.weight", VOCAB, EMB)
-    positions = random.normal(0, 0.02, (CONTEXT, EMB)).astype(np.float32)
+    positions = random.normal(0, 0.02, (ROOM, EMB)).astype(np.float32)
     writer.add_tensor("position_embd.weight", positions)
     for i in range(LAYERS):
         norm(f"blk.{i}.attn_norm")
@@ -62,70 +75,90 @@ def write_model(path):
     writer.close()
 
 
-def load(path):
-    settings = llama_cpp.llama_model_default_params()
-    settings.n_gpu_layers = 0
-    model = llama_cpp.llama_model_load_from_file(path.encode(), settings)
-    settings = llama_cpp.llama_context_default_params()
-    settings.n_ctx = settings.n_batch = settings.n_ubatch = CONTEXT
-    settings.n_threads = settings.n_threads_batch = threads()
-    context = llama_cpp.llama_init_from_model(model, settings)
-    if not context:
-        raise RuntimeError("llama.cpp does not load the model")
-    return context
+class Functions:
+    """A model that the C functions of `llama_cpp` read."""
+
+    def __init__(self, path):
+        settings = llama_cpp.llama_model_default_params()
+        settings.n_gpu_layers = 0
+        self.model = llama_cpp.llama_model_load_from_file(path.encode(), settings)
+        settings = llama_cpp.llama_context_default_params()
+        settings.n_ctx = settings.n_batch = settings.n_ubatch = CONTEXT
+        settings.n_threads = settings.n_threads_batch = threads()
+        self.context = llama_cpp.llama_init_from_model(self.model, settings)
+        if not self.context:
+            raise RuntimeError("llama.cpp does not load the model")
+
+    def take_in(self, ids):
+        """The most likely id after these, which follow those of earlier calls."""
+        tokens = (llama_cpp.llama_token * len(ids))(*ids)
+        if llama_cpp.llama_decode(self.context, llama_cpp.llama_batch_get_one(tokens, len(ids))):
+            raise RuntimeError("llama_decode failed")
+        logits = llama_cpp.llama_get_logits_ith(self.context, -1)
+        return int(np.ctypeslib.as_array(logits, (VOCAB,)).argmax())
+
+    def write(self, ids, new_tokens):
+        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), True)
+        following = self.take_in(ids)
+        for _ in range(new_tokens - 1):
+            following = self.take_in([following])
+
+    def close(self):
+        llama_cpp.llama_free(self.context)
+        llama_cpp.llama_model_free(self.model)
 
 
-def take_in(context, ids):
-    """The logits of the last of the ids, which follow those of earlier calls."""
-    tokens = (llama_cpp.llama_token * len(ids))(*ids)
-    if llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(tokens, len(ids))):
-        raise RuntimeError("llama_decode failed")
-    return np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(context, -1), (VOCAB,))
+class Server:
+    """A model that the server of `xllamacpp` reads."""
 
+    def __init__(self, path):
+        settings = xllamacpp.CommonParams()
+        settings.model.path = path
+        settings.n_ctx = ROOM
+        settings.n_batch = settings.n_ubatch = CONTEXT
+        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads()
+        settings.n_parallel, settings.warmup, settings.fit_params = 1, False, False
+        self.server = xllamacpp.Server(settings)
 
-def forget(context):
-    llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), True)
+    def write(self, ids, new_tokens):
+        request = dict(prompt=ids, n_predict=new_tokens, temperature=0, cache_prompt=False, ignore_eos=True)
+        answer = self.server.handle_completions(request)
+        if answer.get("usage", {}).get("completion_tokens") != new_tokens:
+            raise RuntimeError(f"it answers {str(answer)[:150]}")
+
+    def close(self):
+        self.server = None
 
 
 def prepare(work):
     kind = work.split()[0]
     if kind == "prefill":
         ids = [7 * i % VOCAB for i in range(sizes(work)[1])]
-
-        def prompt():
-            forget(context)
-            take_in(context, ids)
-
-        return prompt
-    if kind == "load":
-
-        def first_token():
-            context = load(file.name)
-            take_in(context, PROMPT)
-            model = llama_cpp.llama_get_model(context)
-            llama_cpp.llama_free(context)
-            llama_cpp.llama_model_free(model)
-
-        return first_token
+        return lambda: model.write(ids, 1)
     if kind == "decode":
         prompt_length, new_tokens = (int(n) for n in work.split()[1].split("+"))
         ids = [7 * i % VOCAB for i in range(prompt_length)]
+        return lambda: model.write(ids, new_tokens)
+    if kind == "load":
 
-        def decode():
-            forget(context)
-            logits = take_in(context, ids)
-            for _ in range(new_tokens - 1):
-                logits = take_in(context, [int(logits.argmax())])
+        def first_token():
+            model = Model(file.name)
+            model.write(PROMPT, 1)
+            model.close()
 
-        return decode
+        return first_token
     return None
 
 
-# A name keeps the callback alive as long as llama.cpp may call it.
-quiet = llama_cpp.llama_log_callback(lambda *_: None)
-llama_cpp.llama_log_set(quiet, None)
-llama_cpp.llama_backend_init()
+if llama_cpp:
+    Model, version = Functions, f"llama-cpp-python {llama_cpp.__version__}"
+    # A name keeps the callback alive as long as llama.cpp may call it.
+    quiet = llama_cpp.llama_log_callback(lambda *_: None)
+    llama_cpp.llama_log_set(quiet, None)
+    llama_cpp.llama_backend_init()
+else:
+    Model, version = Server, f"xllamacpp {xllamacpp.__version__}"
 file = tempfile.NamedTemporaryFile(suffix=".gguf")
 write_model(file.name)
-context = load(file.name)
-serve(f"llama-{FORMAT}", llama_cpp.__version__, prepare)
+model = Model(file.name)
+serve(f"llama-{FORMAT}", version, prepare)

@@ -7,7 +7,7 @@ use ndarray::Array2;
 use tensor_ops::matmul;
 
 use crate::clock::{sustained, time};
-use crate::peer::{PYTORCH, Peers};
+use crate::peer::{Peers, UNTIED};
 use crate::reading::Memory;
 
 /// What a work can't do without, and so what bounds its speed.
@@ -79,7 +79,7 @@ fn products(peers: &mut Peers) -> Vec<f64> {
         sustained(|| Some(time(|| drop(black_box(matmul(&a, &b))))))
     });
     let theirs = SIZES.map(|(m, k, n)| {
-        let peer = peers.get(PYTORCH)?;
+        let peer = peers.get(UNTIED[0])?;
         sustained(|| peer.seconds(&format!("product {m}x{k}x{n}")).ok())
     });
     let speeds = |seconds: [Option<f64>; 3]| {

@@ -10,7 +10,7 @@ use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 
 use crate::floors::Floor;
-use crate::peer::{Kind, LLAMA, PYTORCH, TRANSFORMERS};
+use crate::peer::{Kind, TIED, UNTIED};
 use crate::turns::{Bench, Ours};
 
 /// The prompt and what follows it.
@@ -18,7 +18,7 @@ const DECODED: (usize, usize) = (16, 128);
 
 /// The two shapes of the model, each with the peers that have it.
 pub(crate) const HEADS: [(&str, GptConfig, &[Kind]); 2] = [
-    ("untied", GptConfig::GPT2_124M, &[PYTORCH]),
+    ("untied", GptConfig::GPT2_124M, UNTIED),
     (
         "tied",
         GptConfig {
@@ -26,14 +26,7 @@ pub(crate) const HEADS: [(&str, GptConfig, &[Kind]); 2] = [
             qkv_bias: true,
             ..GptConfig::GPT2_124M
         },
-        &[
-            TRANSFORMERS[0],
-            TRANSFORMERS[1],
-            LLAMA[0],
-            LLAMA[1],
-            LLAMA[2],
-            LLAMA[3],
-        ],
+        TIED,
     ),
 ];
 

@@ -8,7 +8,6 @@ use gpt::GptModel;
 use torch_rng::TorchRng;
 
 use crate::inference::HEADS;
-use crate::peer::{LLAMA, TRANSFORMERS};
 use crate::turns::{Bench, Ours};
 
 /// What is read before the first token.
@@ -22,7 +21,7 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
-    let [_, (_, config, _)] = HEADS;
+    let [_, (_, config, peers)] = HEADS;
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     checkpoint::save_hugging_face(&model, folder.path(), checkpoint::Precision::F32, &[])?;
     drop(model);
@@ -38,7 +37,7 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
             black_box(greedy_id(&decoder.logits(0)).expect("the logits are finite"));
         }),
         floor: None,
-        peers: &[TRANSFORMERS[0], LLAMA[0]],
+        peers,
     };
     let command = format!("load {}", folder.path().display());
     bench.turns(&command, (1.0, "per s"), vec![ours]);

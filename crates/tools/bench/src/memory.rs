@@ -1,6 +1,7 @@
 //! The most memory that a training step and a forward pass hold: each in a process of its own, ours
 //! and the peers'.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
 use anyhow::{Context, bail};
@@ -40,7 +41,7 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> anyhow::Result<()> {
                 ));
                 continue;
             };
-            let mut figures = Vec::new();
+            let mut figures = BTreeMap::new();
             for &peer in peers.iter().filter(|peer| peer.precision == "f32") {
                 let Some(mut process) = bench.peers.start(peer) else {
                     continue;
@@ -49,10 +50,10 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> anyhow::Result<()> {
                     .try_for_each(|_| process.seconds(work).map(|_| ()))
                     .and_then(|()| process.peak());
                 if let Ok(peak) = peak {
-                    figures.push((peer, peak));
+                    figures.insert(peer.name, peak);
                 }
             }
-            bench.add(Row::new((name, "f32", "bytes"), ours, &figures, None));
+            bench.add(Row::new((name, "f32", "bytes"), ours, figures, None));
         }
     }
     Ok(())

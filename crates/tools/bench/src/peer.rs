@@ -15,40 +15,37 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// What it computes in
     pub(crate) precision: &'static str,
-    /// Its file in `peers/`, and what that is told
-    script: (&'static str, &'static str),
+    /// Its file in `peers/`
+    script: &'static str,
+    /// What that is told
+    argument: &'static str,
 }
 
-const fn kind(
-    name: &'static str,
-    precision: &'static str,
-    script: (&'static str, &'static str),
-) -> Kind {
+const fn kind(name: &'static str, of: [&'static str; 3]) -> Kind {
+    let [precision, script, argument] = of;
     Kind {
         name,
         precision,
         script,
+        argument,
     }
 }
 
-/// The book's architecture in torch.nn, untied head.
-pub(crate) const PYTORCH: Kind = kind("pytorch", "f32", ("book.py", ""));
-/// GPT2LMHeadModel, tied head.
-pub(crate) const TRANSFORMERS: [Kind; 2] = [
-    kind("transformers-f32", "f32", ("huggingface.py", "f32")),
-    kind("transformers-bf16", "bf16", ("huggingface.py", "bf16")),
-];
-/// llama.cpp, tied head.
-pub(crate) const LLAMA: [Kind; 4] = [
-    kind("llama-f32", "f32", ("llama.py", "f32")),
-    kind("llama-f16", "f16", ("llama.py", "f16")),
-    kind("llama-q8_0", "int8", ("llama.py", "q8_0")),
-    kind("llama-q4_0", "int4", ("llama.py", "q4_0")),
+/// The book's architecture in torch.nn, with an untied head.
+pub(crate) const UNTIED: &[Kind] = &[kind("pytorch", ["f32", "book.py", ""])];
+/// GPT-2 with a tied head: GPT2LMHeadModel and llama.cpp.
+pub(crate) const TIED: &[Kind] = &[
+    kind("transformers-f32", ["f32", "huggingface.py", "f32"]),
+    kind("transformers-bf16", ["bf16", "huggingface.py", "bf16"]),
+    kind("llama-f32", ["f32", "llama.py", "f32"]),
+    kind("llama-f16", ["f16", "llama.py", "f16"]),
+    kind("llama-q8_0", ["int8", "llama.py", "q8_0"]),
+    kind("llama-q4_0", ["int4", "llama.py", "q4_0"]),
 ];
 /// nanoGPT's model as nanoGPT writes it, tied head, as it is and after `torch.compile`.
-pub(crate) const NANO_GPT: [Kind; 2] = [
-    kind("nanogpt", "f32", ("nanogpt.py", "eager")),
-    kind("nanogpt-compiled", "f32", ("nanogpt.py", "compiled")),
+pub(crate) const NANO_GPT: &[Kind] = &[
+    kind("nanogpt", ["f32", "nanogpt.py", "eager"]),
+    kind("nanogpt-compiled", ["f32", "nanogpt.py", "compiled"]),
 ];
 
 /// All peers of a run; each is started when it is first asked.
@@ -114,12 +111,11 @@ impl Peer {
     /// The process and its version, or why there is none.
     fn start(python: &Path, kind: Kind, threads: usize) -> Result<(Self, String), String> {
         let threads = threads.to_string();
-        let (script, argument) = kind.script;
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
         let mut process = Command::new(python)
             .arg("-B") // leaves no compiled files in the repository
-            .arg(folder.join(script))
-            .arg(argument)
+            .arg(folder.join(kind.script))
+            .arg(kind.argument)
             .envs(THREADS.map(|variable| (variable, &threads)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::machine::Machine;
-use crate::peer::Kind;
 
 /// A whole run.
 #[derive(Debug, Serialize)]
@@ -26,7 +25,7 @@ pub(crate) struct Row {
     pub(crate) unit: &'static str,
     pub(crate) ours: f64,
     pub(crate) peers: BTreeMap<&'static str, f64>,
-    /// The best peer of the same precision; absent if there is none
+    /// The best peer; absent if there is none
     pub(crate) fastest: Option<&'static str>,
     /// How many times better than that one ours is
     pub(crate) ratio: Option<f64>,
@@ -38,28 +37,24 @@ impl Row {
     pub(crate) fn new(
         (work, precision, unit): (String, &'static str, &'static str),
         ours: f64,
-        peers: &[(Kind, f64)],
+        peers: BTreeMap<&'static str, f64>,
         floor_fraction: Option<f64>,
     ) -> Self {
         let times_better = |theirs: f64| match unit {
             "bytes" => theirs / ours,
             _ => ours / theirs,
         };
-        let (fastest, ratio) = peers
+        let (fastest, ratio) = (peers
             .iter()
-            .filter(|(kind, _)| kind.precision == precision)
-            .map(|&(kind, theirs)| (kind.name, times_better(theirs)))
-            .min_by(|a, b| a.1.total_cmp(&b.1))
-            .unzip();
+            .map(|(&name, &theirs)| (name, times_better(theirs))))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .unzip();
         Self {
             work,
             precision,
             unit,
             ours,
-            peers: peers
-                .iter()
-                .map(|&(kind, figure)| (kind.name, figure))
-                .collect(),
+            peers,
             fastest,
             ratio,
             floor_fraction,
@@ -113,18 +108,17 @@ pub(crate) fn say(line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::{PYTORCH, TRANSFORMERS};
 
     #[test]
-    fn the_ratio_is_to_the_best_peer_of_the_same_precision() {
-        let [f32, bf16] = TRANSFORMERS;
-        let row = |unit, ours, peers: &[(Kind, f64)]| {
+    fn the_ratio_is_to_the_best_peer() {
+        let row = |unit, ours, peers: &[(&'static str, f64)]| {
+            let peers = peers.iter().copied().collect();
             let row = Row::new(("work".to_owned(), "f32", unit), ours, peers, None);
             row.fastest.zip(row.ratio)
         };
-        let peers = [(PYTORCH, 10.0), (f32, 20.0), (bf16, 90.0)];
-        assert_eq!(row("tokens/s", 40.0, &peers), Some((f32.name, 2.0)));
-        assert_eq!(row("bytes", 5.0, &peers), Some((PYTORCH.name, 2.0)));
-        assert_eq!(row("tokens/s", 40.0, &[(bf16, 90.0)]), None);
+        let peers = [("a", 10.0), ("b", 20.0)];
+        assert_eq!(row("tokens/s", 40.0, &peers), Some(("b", 2.0)));
+        assert_eq!(row("bytes", 5.0, &peers), Some(("a", 2.0)));
+        assert_eq!(row("tokens/s", 40.0, &[]), None);
     }
 }

@@ -17,22 +17,35 @@ use crate::turns::{Bench, Ours};
 /// Batches of GPT-2, and tokens of each of its sequences.
 const BATCHES: [(usize, usize); 3] = [(4, 64), (4, 256), (2, 256)];
 
-/// Small models: names, sizes (vocabulary, context, features, heads, layers), sequences a step, and
-/// dropout.
+/// Small models: names, shapes, sequences a step, and dropout.
 ///
 /// nanoGPT's recipe for a CPU as its README has it, and with dropout; its configuration for
 /// characters with a quarter of the batch; and the model of plain `gpt train`.
-const MODELS: [(&str, [usize; 5], usize, f64); 4] = [
-    ("nanoGPT for a CPU", [65, 64, 128, 4, 4], 12, 0.0),
+const MODELS: [(&str, GptConfig, usize, f64); 4] = [
+    ("nanoGPT for a CPU", CPU, 12, 0.0),
+    ("nanoGPT for a CPU, dropout 0.1", CPU, 12, 0.1),
     (
-        "nanoGPT for a CPU, dropout 0.1",
-        [65, 64, 128, 4, 4],
-        12,
-        0.1,
+        "nanoGPT on characters",
+        shape([65, 256, 384, 6, 6]),
+        16,
+        0.2,
     ),
-    ("nanoGPT on characters", [65, 256, 384, 6, 6], 16, 0.2),
-    ("story", [1221, 64, 192, 4, 2], 16, 0.2),
+    ("story", shape([1221, 64, 192, 4, 2]), 16, 0.2),
 ];
+const CPU: GptConfig = shape([65, 64, 128, 4, 4]);
+
+/// Vocabulary, context, features, heads, layers
+const fn shape(sizes: [usize; 5]) -> GptConfig {
+    let [vocab_size, context_length, emb_dim, n_heads, n_layers] = sizes;
+    GptConfig {
+        vocab_size,
+        context_length,
+        emb_dim,
+        n_heads,
+        n_layers,
+        ..GptConfig::GPT2_124M
+    }
+}
 
 /// Operations of a turn of a small model at least: most of a second.
 const TURN: f64 = 1.6e11;
@@ -45,27 +58,14 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
             row(bench, work, config, (batch, num_tokens), 0.0, peers)?;
         }
     }
-    for (name, sizes, batch, drop_rate) in MODELS {
-        let [vocab_size, context_length, emb_dim, n_heads, n_layers] = sizes;
+    for (name, config, batch, drop_rate) in MODELS {
         let config = GptConfig {
-            vocab_size,
-            context_length,
-            emb_dim,
-            n_heads,
-            n_layers,
             tied: true,
             drop_rates: DropRates::all(drop_rate),
-            ..GptConfig::GPT2_124M
+            ..config
         };
-        let batch = (batch, context_length);
-        row(
-            bench,
-            format!("train {name}"),
-            config,
-            batch,
-            TURN,
-            &NANO_GPT,
-        )?;
+        let (work, batch) = (format!("train {name}"), (batch, config.context_length));
+        row(bench, work, config, batch, TURN, NANO_GPT)?;
     }
     Ok(())
 }
@@ -85,19 +85,16 @@ fn row(
     let mut training = Training::new(config, batch, num_tokens)?;
     let operations = 3.0 * operations(&training.model, batch, num_tokens, num_tokens);
     let steps = (turn / operations).ceil().max(1.0);
-    let GptConfig {
-        vocab_size,
-        context_length,
-        emb_dim,
-        n_heads,
-        n_layers,
-        drop_rates,
-        ..
-    } = config;
-    let command = format!(
-        "train {batch}x{num_tokens} {vocab_size},{context_length},{emb_dim},{n_heads},{n_layers} {steps} {}",
-        drop_rates.emb
-    );
+    let (c, rate) = (&config, config.drop_rates.emb);
+    let sizes = [
+        c.vocab_size,
+        c.context_length,
+        c.emb_dim,
+        c.n_heads,
+        c.n_layers,
+    ];
+    let sizes = sizes.map(|size| size.to_string()).join(",");
+    let command = format!("train {batch}x{num_tokens} {sizes} {steps} {rate}");
     let ours = Ours {
         work,
         precision: "f32",
@@ -141,21 +138,17 @@ impl Training {
 
     /// Forward, backward and one update, as a turn of the peers.
     pub(crate) fn step(&mut self) {
-        let Self {
-            model,
-            grads,
-            parts,
-            optimizer,
-            rng,
+        let (inputs, targets) = (&self.inputs, &self.targets);
+        let loss = self.parts.loss_and_grads(
+            &self.model,
             inputs,
             targets,
-            buffers,
-        } = self;
-        let loss = parts
-            .loss_and_grads(model, inputs, targets, 1.0, rng, grads)
-            .expect("ids and length suit the model");
-        optimizer.step(model, grads); // leaves the gradients at zero
-        buffers.end_step();
-        black_box(loss);
+            1.0,
+            &mut self.rng,
+            &mut self.grads,
+        );
+        black_box(loss.expect("ids and length suit the model"));
+        self.optimizer.step(&mut self.model, &mut self.grads); // leaves the gradients at zero
+        self.buffers.end_step();
     }
 }

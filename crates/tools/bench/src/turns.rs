@@ -33,8 +33,15 @@ pub(crate) struct Ours<'a> {
     pub(crate) step: Box<dyn FnMut() + 'a>,
     /// `None` where none is known
     pub(crate) floor: Option<Floor>,
-    /// Who is compared with it
+    /// Who does the same; compared with it are those of its precision
     pub(crate) peers: &'a [Kind],
+}
+
+impl Ours<'_> {
+    fn peers(&self) -> impl Iterator<Item = Kind> {
+        let of_precision = |kind: &&Kind| kind.precision == self.precision;
+        self.peers.iter().filter(of_precision).copied()
+    }
 }
 
 impl Bench {
@@ -68,13 +75,12 @@ impl Bench {
             .into_iter()
             .filter(|ours| self.wants(&ours.work))
             .collect();
-        let mut peers: BTreeMap<Kind, Vec<f64>> = BTreeMap::new();
-        for &kind in ours.iter().flat_map(|ours| ours.peers) {
-            peers.entry(kind).or_default();
-        }
         if ours.is_empty() {
             return;
         }
+        let mut peers: BTreeMap<Kind, Vec<f64>> = (ours.iter().flat_map(Ours::peers))
+            .map(|kind| (kind, Vec::new()))
+            .collect();
         let mut times = vec![Vec::new(); ours.len()];
         let floors: Vec<Floor> = ours.iter().filter_map(|ours| ours.floor).collect();
         let mut speeds = Vec::new();
@@ -106,16 +112,13 @@ impl Bench {
                 median(of_turns.map(|(floor, seconds)| floor / seconds).collect())
             });
             let seconds = median(times);
-            let theirs = ours.peers.iter().filter_map(|kind| {
-                let times = &peers[kind];
-                (!times.is_empty()).then(|| (*kind, amount / median(times.clone())))
+            let theirs = ours.peers().filter_map(|kind| {
+                let times = &peers[&kind];
+                (!times.is_empty()).then(|| (kind.name, amount / median(times.clone())))
             });
-            self.add(Row::new(
-                (ours.work, ours.precision, unit),
-                amount / seconds,
-                &theirs.collect::<Vec<_>>(),
-                fraction,
-            ));
+            let theirs = theirs.collect();
+            let work = (ours.work, ours.precision, unit);
+            self.add(Row::new(work, amount / seconds, theirs, fraction));
         }
     }
 }
