@@ -1,5 +1,6 @@
 //! What a notebook writes into while it runs: its section, and a record for each cell.
 
+use std::collections::HashMap;
 use std::fmt::{Debug, Display};
 use std::ops::RangeBounds;
 use std::panic::Location;
@@ -9,6 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use pictures::Picture;
 
+use crate::contents::{Cell, Outcome, Part};
 use crate::input::Input;
 use crate::printed::{Verdict, compare};
 use crate::torch_form;
@@ -20,28 +22,19 @@ pub struct Notebook {
     settings: Settings,
     source: &'static str,
     since: Option<Instant>,
-    /// Each with the line of its call.
-    pub(crate) events: Vec<(u32, Event)>,
+    /// What each call has said, by its line.
+    pub(crate) parts: HashMap<u32, Part>,
+    pub(crate) inputs: HashMap<u32, Given>,
+    /// Why it has ended before its end, if that is no fault.
     pub(crate) ended: Option<String>,
+    /// The output that was printed last.
+    printed: String,
     /// Whether an input is not what the document has: what follows is compared with nothing.
     changed: bool,
 }
 
-/// What a call says.
-pub(crate) enum Event {
-    /// Its number and its title.
-    Section(String, String),
-    /// The path of a file, and how the item's first line begins.
-    Listing(String, String),
-    Picture(String, Option<Box<Picture>>),
-    LeftOut(LeftOut),
-    /// Its name, and its record if it has run.
-    Cell(String, Option<Record>),
-    Input(Given),
-}
-
 /// What a record counts as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Figures that a document prints.
     Printed,
@@ -51,11 +44,12 @@ pub enum Kind {
     Changed,
     /// What no document prints: a shape, the same result by two ways, a refusal, a bug beside the
     /// right code.
+    #[default]
     Own,
 }
 
-/// What became of a cell.
-#[derive(Clone, Debug)]
+/// What a cell has computed.
+#[derive(Clone, Debug, Default)]
 pub struct Record {
     /// What it counts as.
     pub kind: Kind,
@@ -105,8 +99,10 @@ impl Notebook {
             settings,
             source,
             since: now(),
-            events: Vec::new(),
+            parts: HashMap::new(),
+            inputs: HashMap::new(),
             ended: None,
+            printed: String::new(),
             changed: false,
         }
     }
@@ -115,13 +111,15 @@ impl Notebook {
     #[track_caller]
     pub fn section(&mut self, number: &str, title: &str) {
         self.since = now();
-        self.say(Event::Section(number.to_owned(), title.to_owned()));
+        let (number, title) = (number.to_owned(), title.to_owned());
+        self.say(Part::Section { number, title });
     }
 
     /// The item of the file `path` whose first line begins with `start` is printed here.
     #[track_caller]
     pub fn listing(&mut self, path: &str, start: &str) {
-        self.say(Event::Listing(path.to_owned(), start.to_owned()));
+        let (path, start) = (path.to_owned(), start.to_owned());
+        self.say(Part::Listing { path, start });
     }
 
     /// A picture of what was computed, for the notebook's page; costs nothing where no page is
@@ -130,8 +128,12 @@ impl Notebook {
     /// What only the picture needs is computed inside `picture`.
     #[track_caller]
     pub fn draws(&mut self, name: &str, picture: impl FnOnce() -> Picture) {
-        let picture = self.settings.draws.then(|| Box::new(picture()));
-        self.say(Event::Picture(name.to_owned(), picture));
+        self.say(Part::Picture {
+            name: name.to_owned(),
+            line: Location::caller().line(),
+            code: String::new(),
+            picture: self.settings.draws.then(|| Box::new(picture())),
+        });
     }
 
     /// A value that a reader may change; `default` is what the document has, and `bounds` are those
@@ -152,13 +154,14 @@ impl Notebook {
         let asked = asked.filter(|(at, text)| *at == line && *text != default_text);
         let value = asked.map(|(_, text)| text.clone()).next();
         self.changed |= value.is_some();
-        self.say(Event::Input(Given {
+        let given = Given {
             name: name.to_owned(),
             default: default_text,
             code: value.as_deref().map(T::code),
             value: value.clone(),
             line,
-        }));
+        };
+        self.inputs.insert(line, given);
         let Some(text) = value else {
             return Ok(default);
         };
@@ -224,13 +227,8 @@ impl Notebook {
         tolerance: f64,
         why: &'static str,
     ) {
-        self.compare(
-            cell,
-            Kind::Printed,
-            value.value(),
-            printed,
-            Some((tolerance, why)),
-        );
+        let within = Some((tolerance, why));
+        self.compare(cell, Kind::Printed, value.value(), printed, within);
     }
 
     /// The document prints this, but no crate of ours computes it: compared, and not counted as
@@ -244,12 +242,7 @@ impl Notebook {
     /// digits, not counted twice.
     #[track_caller]
     pub fn again(&mut self, cell: &str, value: &(impl Shown + ?Sized)) {
-        let mut events = self.events.iter().rev();
-        let printed = events.find_map(|(_, event)| match event {
-            Event::Cell(_, Some(record)) => record.printed.clone(),
-            _ => None,
-        });
-        let printed = printed.unwrap_or_default();
+        let printed = self.printed.clone();
         self.compare(cell, Kind::Own, value.value(), &printed, None);
     }
 
@@ -320,21 +313,14 @@ impl Notebook {
     ) {
         let (wrong, right) = (wrong.value(), right.value());
         let fault = (wrong == right).then(|| "the bug makes no difference".to_owned());
-        self.own(
-            cell,
-            fault,
-            format!(
-                "{bug}:\n{}\n{remedy}:\n{}",
-                torch_form::print(&wrong),
-                torch_form::print(&right)
-            ),
-        );
+        let [wrong, right] = [&wrong, &right].map(torch_form::print);
+        self.own(cell, fault, format!("{bug}:\n{wrong}\n{remedy}:\n{right}"));
     }
 
     /// Figures of a cell that are not compared, and why.
     #[track_caller]
     pub fn leaves_out(&mut self, cell: &str, figures: usize, why: &str) {
-        self.say(Event::LeftOut(LeftOut {
+        self.say(Part::LeftOut(LeftOut {
             section: String::new(),
             cell: cell.to_owned(),
             figures,
@@ -363,36 +349,26 @@ impl Notebook {
         printed: &str,
         within: Option<(f64, &'static str)>,
     ) {
+        printed.clone_into(&mut self.printed);
         let verdict = compare(&value, printed, within.map(|(tolerance, _)| tolerance));
-        let verdict = verdict.unwrap_or_else(|error| Verdict {
-            faults: vec![format!("{error:#}")],
-            ..Verdict::default()
-        });
-        let why = within.map(|(_, why)| why);
         let record = Record {
             kind,
-            verdict,
+            verdict: verdict.unwrap_or_else(|error| Verdict::of_fault(format!("{error:#}"))),
             ours: torch_form::print(&value),
             printed: Some(printed.to_owned()),
-            why,
-            time: Duration::ZERO,
+            why: within.map(|(_, why)| why),
+            ..Record::default()
         };
         self.record(cell, record);
     }
 
     #[track_caller]
     fn own(&mut self, cell: &str, fault: Option<String>, ours: String) {
-        let verdict = Verdict {
-            faults: Vec::from_iter(fault),
-            ..Verdict::default()
-        };
+        let verdict = fault.map(Verdict::of_fault).unwrap_or_default();
         let record = Record {
-            kind: Kind::Own,
             verdict,
             ours,
-            printed: None,
-            why: None,
-            time: Duration::ZERO,
+            ..Record::default()
         };
         self.record(cell, record);
     }
@@ -405,12 +381,23 @@ impl Notebook {
         }
         let since = std::mem::replace(&mut self.since, now());
         record.time = since.map_or(Duration::ZERO, |since| since.elapsed());
-        self.say(Event::Cell(cell.to_owned(), Some(record)));
+        self.say(Part::Cell(Box::new(Cell {
+            cell: cell.to_owned(),
+            line: Location::caller().line(),
+            outcome: Outcome::Ran(record),
+            ..Cell::default()
+        })));
     }
 
+    /// A line says one thing: a cell whose line runs twice is lost.
     #[track_caller]
-    fn say(&mut self, event: Event) {
-        self.events.push((Location::caller().line(), event));
+    fn say(&mut self, part: Part) {
+        let line = Location::caller().line();
+        if self.parts.insert(line, part).is_some()
+            && let Some(Part::Cell(cell)) = self.parts.get_mut(&line)
+        {
+            cell.outcome = Outcome::Lost("its line ran twice".to_owned());
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use pictures::Picture;
 
-use crate::book::{Event, Given, LeftOut, Notebook, Record};
+use crate::book::{Given, LeftOut, Notebook, Record};
 use crate::source::{Call, calls};
 
 /// A part of a notebook.
@@ -42,6 +42,7 @@ pub enum Part {
 }
 
 /// A cell's check.
+#[derive(Default)]
 pub struct Cell {
     /// The number of its section.
     pub section: String,
@@ -84,119 +85,121 @@ pub enum Outcome {
     Lost(String),
 }
 
+impl Default for Outcome {
+    fn default() -> Self {
+        Self::Lost("it did not run".to_owned())
+    }
+}
+
 /// The parts of the notebook with this `source` that has run, or of one that has not.
 ///
 /// A call that ran is what it was given when it ran; `fault` is why the others did not run, if not
 /// for a reason.
 pub(crate) fn contents(source: &str, book: Notebook, fault: &str) -> Vec<Part> {
     let without_text = book.the_verdict().is_none();
-    let ended = book.ended;
-    let mut events: HashMap<u32, Vec<Event>> = HashMap::new();
-    for (line, event) in book.events {
-        events.entry(line).or_default().push(event);
-    }
-    let changed = events
-        .iter()
-        .filter_map(|(line, events)| match &events[..] {
-            [Event::Input(input), ..] => Some((*line, input.code.clone()?)),
-            _ => None,
-        });
-    let changed: HashMap<u32, String> = changed.collect();
-    let mut inputs = Vec::new();
+    let Notebook {
+        parts: mut ran,
+        inputs: given,
+        ended,
+        ..
+    } = book;
+    let unrun = |call: &Call| match &ended {
+        Some(why) => Outcome::Skipped(why.clone()),
+        None if call.needs_text && without_text => {
+            Outcome::Skipped("needs the book's text".to_owned())
+        }
+        None => Outcome::Lost(fault.to_owned()),
+    };
+    let changed = given.values();
+    let changed = changed.filter_map(|input| Some((input.line, input.code.clone()?)));
     let mut parts = Vec::new();
-    let (mut section, mut title) = (String::new(), String::new());
+    let mut inputs = Vec::new();
+    let (mut section, mut heading) = (String::new(), String::new());
     let mut names: HashMap<(String, String), usize> = HashMap::new();
-    for call in calls(source, &changed) {
-        let mut ran = events.remove(&call.line).unwrap_or_default();
-        let twice = ran.len() > 1;
-        let part = match ran.pop().or_else(|| written(&call)) {
-            None => continue,
-            Some(Event::Input(input)) => {
-                inputs.push(input);
-                continue;
-            }
-            Some(Event::Section(number, heading)) => {
-                (section, title) = (number.clone(), heading.clone());
-                let title = heading;
-                Part::Section { number, title }
-            }
-            Some(Event::Listing(path, start)) => Part::Listing { path, start },
-            Some(Event::Picture(name, picture)) => Part::Picture {
-                name,
-                line: call.line,
-                code: drawing(&call),
-                picture,
-            },
-            Some(Event::LeftOut(left_out)) => Part::LeftOut(LeftOut {
-                section: section.clone(),
-                ..left_out
-            }),
-            Some(Event::Cell(cell, record)) => {
-                let outcome = match record {
-                    _ if twice => Outcome::Lost("its line ran twice".to_owned()),
-                    Some(record) => Outcome::Ran(record),
-                    None => match &ended {
-                        Some(why) => Outcome::Skipped(why.clone()),
-                        None if call.needs_text && without_text => {
-                            Outcome::Skipped("needs the book's text".to_owned())
-                        }
-                        None => Outcome::Lost(fault.to_owned()),
-                    },
-                };
-                let (about, code) = about(&call);
-                let times = names.entry((section.clone(), cell.clone())).or_default();
-                *times += 1;
-                Part::Cell(Box::new(Cell {
-                    section: section.clone(),
-                    title: title.clone(),
-                    name: match times {
-                        1 => cell.clone(),
-                        times => format!("{cell} ({times})"),
-                    },
-                    cell,
-                    line: call.line,
-                    about,
-                    code,
-                    inputs: std::mem::take(&mut inputs),
-                    needs_text: call.needs_text,
-                    outcome,
-                }))
-            }
+    for call in calls(source, &changed.collect()) {
+        if call.method == "input" {
+            let given = given.get(&call.line).cloned();
+            inputs.push(given.unwrap_or_else(|| default(&call)));
+            continue;
+        }
+        let part = ran.remove(&call.line);
+        let Some(mut part) = part.or_else(|| written(&call, unrun(&call))) else {
+            continue;
         };
+        match &mut part {
+            Part::Section { number, title } => {
+                (section, heading) = (number.clone(), title.clone());
+            }
+            Part::Listing { .. } => {}
+            Part::Picture { code, .. } => *code = drawing(&call),
+            Part::LeftOut(left_out) => left_out.section.clone_from(&section),
+            Part::Cell(cell) => {
+                let place = (section.clone(), cell.cell.clone());
+                let times = names.entry(place).or_default();
+                *times += 1;
+                cell.name = match times {
+                    1 => cell.cell.clone(),
+                    times => format!("{} ({times})", cell.cell),
+                };
+                cell.section.clone_from(&section);
+                cell.title.clone_from(&heading);
+                (cell.about, cell.code) = about(&call);
+                cell.inputs = std::mem::take(&mut inputs);
+                cell.needs_text = call.needs_text;
+            }
+        }
         parts.push(part);
     }
+    let unread: Vec<u32> = ran.into_keys().collect();
     assert!(
-        events.is_empty(),
-        "a call of these lines was not read: {:?}",
-        events.keys()
+        unread.is_empty(),
+        "calls of these lines were not read: {unread:?}"
     );
     parts
 }
 
-/// What a call that has not run would have said.
-fn written(call: &Call) -> Option<Event> {
+/// What an input that was not reached has.
+fn default(call: &Call) -> Given {
+    let words: Vec<&str> = call.arguments[1].split_whitespace().collect();
+    Given {
+        name: call.text(0).unwrap_or_default(),
+        default: words.join(" "),
+        line: call.line,
+        ..Given::default()
+    }
+}
+
+/// What a call that was not reached would have said.
+fn written(call: &Call, outcome: Outcome) -> Option<Part> {
     let text = |place| call.text(place).unwrap_or_default();
     Some(match call.method {
-        "the_verdict" | "training" | "ends_unless" | "is_small" | "part" => return None,
-        "section" => Event::Section(text(0), text(1)),
-        "listing" => Event::Listing(text(0), text(1)),
-        "draws" => Event::Picture(text(0), None),
-        "input" => Event::Input(Given {
+        "ends_unless" | "part" => return None,
+        "section" => Part::Section {
+            number: text(0),
+            title: text(1),
+        },
+        "listing" => Part::Listing {
+            path: text(0),
+            start: text(1),
+        },
+        "draws" => Part::Picture {
             name: text(0),
-            default: call.arguments[1]
-                .split_whitespace()
-                .collect::<Vec<_>>()
-                .join(" "),
             line: call.line,
-            ..Given::default()
-        }),
-        "leaves_out" => Event::LeftOut(LeftOut {
+            code: String::new(),
+            picture: None,
+        },
+        "leaves_out" => Part::LeftOut(LeftOut {
             section: String::new(),
             cell: text(0),
             figures: call.arguments[1].parse().unwrap_or(0),
             why: text(2),
         }),
-        _ => Event::Cell(text(0), None),
+        _ => Part::Cell(Box::new(Cell {
+            cell: text(0),
+            line: call.line,
+            outcome,
+            ..Cell::default()
+        })),
     })
 }
 

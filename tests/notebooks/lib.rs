@@ -37,7 +37,7 @@ mod worksheet;
 pub use book::{Given, Kind, LeftOut, Notebook, Record};
 pub use contents::{Cell, Outcome, Part};
 pub use input::Input;
-pub use printed::Verdict;
+pub use printed::{Verdict, numbers};
 pub use source::{item, tokens};
 pub use value::{Element, Shown, Value};
 

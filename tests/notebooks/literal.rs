@@ -19,7 +19,7 @@ const NOISE: f64 = 1e-6;
 pub(crate) struct Literal {
     /// As it was printed.
     pub(crate) text: String,
-    value: f64,
+    pub(crate) value: f64,
     /// Decimals of the mantissa.
     decimals: i32,
     /// Power of ten of a scientific print.
@@ -27,19 +27,21 @@ pub(crate) struct Literal {
 }
 
 impl Literal {
-    /// A number as Python or PyTorch prints it: `0.2996`, `2.`, `-1.2e-03`, `-inf`; `None` for a
-    /// label.
+    /// A number as Python or PyTorch prints it: `0.2996`, `2.`, `-1.2e-03`, `-inf`, `163,009,536`;
+    /// `None` for a label.
     pub(crate) fn parse(text: &str) -> Option<Self> {
+        let text = text.trim_end_matches([',', ';']).replace(',', "");
         let value: f64 = text.parse().ok().filter(|value: &f64| !value.is_nan())?;
         let (mantissa, exponent) = match text.split_once(['e', 'E']) {
             Some((mantissa, exponent)) => (mantissa, exponent.parse().ok()?),
-            None => (text, 0),
+            None => (text.as_str(), 0),
         };
         let decimals = mantissa.split_once('.').map_or(0, |(_, after)| after.len());
+        let decimals = i32::try_from(decimals).ok()?;
         Some(Self {
-            text: text.to_owned(),
+            text,
             value,
-            decimals: i32::try_from(decimals).ok()?,
+            decimals,
             exponent,
         })
     }
@@ -47,27 +49,20 @@ impl Literal {
     /// The largest difference from the printed value that its digits allow.
     pub(crate) fn allowed(&self) -> f64 {
         let size = self.value.abs();
-        let digits = self
-            .text
-            .chars()
-            .filter(char::is_ascii_digit)
-            .collect::<String>();
+        let digits = self.text.chars().filter(char::is_ascii_digit);
+        let significant = digits.skip_while(|digit| *digit == '0').count();
         if self.value.is_infinite() {
             0.0
         } else if size > 0.0 && size < NOISE {
             NOISE
-        } else if self.decimals > 0
-            && self.exponent == 0
-            && digits.trim_start_matches('0').len() >= FULL_PRECISION
-        {
+        } else if self.decimals > 0 && self.exponent == 0 && significant >= FULL_PRECISION {
             SLACK * size
         } else {
             let unit = 10f64.powi(self.exponent);
             // PyTorch prints `2.` only when every value is whole, so no half unit is hidden there.
-            let half_unit = if self.decimals == 0 {
-                0.0
-            } else {
-                0.5 * 10f64.powi(-self.decimals)
+            let half_unit = match self.decimals {
+                0 => 0.0,
+                decimals => 0.5 * 10f64.powi(-decimals),
             };
             (half_unit + SLACK * (size / unit).max(1.0)) * unit
         }

@@ -4,6 +4,8 @@
 //! How far a number may lie off follows from its digits ([`Literal`]); whole numbers and texts are
 //! exact.
 
+use std::ops::Range;
+
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::literal::Literal;
@@ -23,15 +25,17 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    pub(crate) fn of_fault(fault: String) -> Self {
+        Self {
+            faults: vec![fault],
+            ..Self::default()
+        }
+    }
+
     fn note(&mut self, difference: f64, allowed: f64, fault: impl FnOnce() -> String) {
         self.figures += 1;
-        let ratio = |difference: f64, allowed: f64| {
-            if difference == 0.0 {
-                0.0
-            } else {
-                difference / allowed
-            }
-        };
+        // Nothing of nothing is no number, and none.
+        let ratio = |difference: f64, allowed: f64| (difference / allowed).max(0.0);
         if self.figures == 1 || ratio(difference, allowed) > ratio(self.difference, self.allowed) {
             (self.difference, self.allowed) = (difference, allowed);
         }
@@ -39,51 +43,62 @@ impl Verdict {
             self.faults.push(fault());
         }
     }
+
+    fn note_text(&mut self, computed: &str, printed: &str) {
+        let difference = if printed == computed {
+            0.0
+        } else {
+            f64::INFINITY
+        };
+        self.note(difference, 0.0, || {
+            format!("printed {printed:?}, computed {computed:?}")
+        });
+    }
 }
 
 /// Compares a computed value with what a document printed; `within` replaces the rule of the
 /// digits.
 ///
 /// # Errors
-/// `printed` is not the kind of output that the value has.
+/// `printed` is not the kind of output that the value has, or has another shape.
 pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Result<Verdict> {
     let mut verdict = Verdict::default();
     match value {
-        Value::Text(text) => compare_texts(
-            std::slice::from_ref(text),
-            &[Some(printed.to_owned())],
-            &mut verdict,
-        ),
-        Value::Texts(texts) => compare_texts(texts, &strings(printed)?, &mut verdict),
+        Value::Text(text) => verdict.note_text(text, printed),
+        Value::Texts(texts) => {
+            for (printed, place) in read(texts_of(printed)?, &[texts.len()])? {
+                verdict.note_text(&texts[place], &printed);
+            }
+        }
         Value::Numbers {
             shape,
             values,
             kind,
         } => {
-            let allowed = |literal: &Literal| match kind {
-                Kind::Whole => 0.0,
-                _ => within.unwrap_or_else(|| literal.allowed()),
+            let numbers = match printed.contains('[') {
+                true => read(array(printed), shape)?,
+                false => {
+                    let columns = match shape.len() {
+                        0 | 1 => values.len(),
+                        dimensions => shape[dimensions - 1],
+                    };
+                    let rows = values.len() / columns.max(1);
+                    read(table(printed, rows), &[rows, columns])?
+                }
             };
-            let places = if printed.contains('[') {
-                let tree = Node::parse(printed)?;
-                let mut places = Vec::new();
-                tree.places(shape, 0, &mut places)?;
-                places
-            } else {
-                rows(printed, shape)?
-            };
-            for (literal, place) in places {
+            for (literal, place) in numbers {
                 let computed = values[place];
-                verdict.note(literal.difference(computed), allowed(&literal), || {
+                let allowed = match kind {
+                    Kind::Whole => 0.0,
+                    _ => within.unwrap_or_else(|| literal.allowed()),
+                };
+                verdict.note(literal.difference(computed), allowed, || {
                     let computed = match kind {
                         Kind::Tensor => (computed as f32).to_string(),
                         _ => computed.to_string(),
                     };
-                    format!(
-                        "[{}]: printed {}, computed {computed}",
-                        indices(place, shape),
-                        literal.text
-                    )
+                    let at = indices(place, shape);
+                    format!("[{at}]: printed {}, computed {computed}", literal.text)
                 });
             }
         }
@@ -93,30 +108,6 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
         "nothing is printed there"
     );
     Ok(verdict)
-}
-
-fn compare_texts(computed: &[String], printed: &[Option<String>], verdict: &mut Verdict) {
-    let elided = printed.iter().position(Option::is_none);
-    let texts = printed.iter().flatten().count();
-    if (elided.is_none() && texts != computed.len()) || texts > computed.len() {
-        verdict
-            .faults
-            .push(format!("{texts} printed, {} computed", computed.len()));
-    }
-    let head = elided.unwrap_or(texts);
-    let tail = computed.len().saturating_sub(texts - head);
-    let places = (0..head).chain(tail..computed.len());
-    for (printed, place) in printed.iter().flatten().zip(places) {
-        let computed = computed.get(place).map_or("nothing", String::as_str);
-        let difference = if printed == computed {
-            0.0
-        } else {
-            f64::INFINITY
-        };
-        verdict.note(difference, 0.0, || {
-            format!("printed {printed:?}, computed {computed:?}")
-        });
-    }
 }
 
 /// The index of a flat position, as in `3, 1`.
@@ -129,197 +120,149 @@ fn indices(mut place: usize, shape: &[usize]) -> String {
     parts.join(", ")
 }
 
-/// The nesting of a printed array.
-#[derive(Debug)]
-enum Node {
-    Number(Literal),
-    List(Vec<Node>),
-    Elided,
+/// A part of a printed array.
+#[derive(Debug, PartialEq)]
+enum Item<T> {
+    Open,
+    Close,
+    /// An ellipsis.
+    Gap,
+    Value(T),
 }
 
-impl Node {
-    /// The one pair of outer brackets in `text`; words around and between the numbers are labels.
-    fn parse(text: &str) -> Result<Self> {
-        let mut open: Vec<Vec<Node>> = vec![Vec::new()];
-        let mut rest = text;
-        while let Some(first) = rest.chars().next() {
-            let length = match first {
-                '[' => {
-                    open.push(Vec::new());
-                    1
-                }
-                ']' => {
-                    let list = open
-                        .pop()
-                        .filter(|_| !open.is_empty())
-                        .context("`]` without `[`")?;
-                    open.last_mut()
-                        .context("`]` without `[`")?
-                        .push(Node::List(list));
-                    1
-                }
-                _ => {
-                    let separator = |c: char| c.is_whitespace() || "[](),'\"".contains(c);
-                    let word = &rest[..rest.find(separator).unwrap_or(rest.len())];
-                    let node = if word == "..." {
-                        Some(Node::Elided)
-                    } else {
-                        Literal::parse(word).map(Node::Number)
-                    };
-                    // A number outside of the brackets belongs to a label.
-                    if open.len() > 1 {
-                        open.last_mut().context("an open list")?.extend(node);
-                    }
-                    word.len().max(first.len_utf8())
-                }
-            };
-            rest = &rest[length..];
-        }
-        let mut outer = open
-            .pop()
-            .filter(|_| open.is_empty())
-            .context("`[` without `]`")?;
-        ensure!(
-            outer.len() == 1,
-            "{} arrays are printed, not one",
-            outer.len()
-        );
-        outer.pop().context("one array")
-    }
-
-    /// Where each printed number stands in an array of this shape.
-    fn places(
-        self,
-        shape: &[usize],
-        start: usize,
-        places: &mut Vec<(Literal, usize)>,
-    ) -> Result<()> {
-        match (self, shape) {
-            (Node::Number(literal), []) => places.push((literal, start)),
-            (Node::List(nodes), [size, inner @ ..]) => {
-                let step: usize = inner.iter().product();
-                for (node, index) in spread(nodes, *size, |node| matches!(node, Node::Elided))? {
-                    node.places(inner, start + index * step, places)?;
-                }
-            }
-            (node, shape) => bail!(
-                "{} is printed where the value has the shape {shape:?}",
-                node.name()
-            ),
-        }
-        Ok(())
-    }
-
-    fn name(&self) -> String {
-        match self {
-            Node::Number(literal) => literal.text.clone(),
-            Node::List(nodes) => format!("a list of {}", nodes.len()),
-            Node::Elided => "`...`".to_owned(),
-        }
-    }
-}
-
-/// Numbers without brackets: a line is a row.
-fn rows(text: &str, shape: &[usize]) -> Result<Vec<(Literal, usize)>> {
-    let size: usize = shape.iter().product();
-    let lines: Vec<&str> = match shape.len() {
-        0 | 1 => vec![text],
-        _ => text
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .collect(),
-    };
-    let columns = if shape.len() < 2 {
-        size
-    } else {
-        shape[shape.len() - 1]
-    };
-    ensure!(
-        lines.len() * columns == size,
-        "{} rows of {columns} are printed, but the value has the shape {shape:?}",
-        lines.len()
-    );
-    let mut places = Vec::new();
-    for (row, line) in lines.into_iter().enumerate() {
-        let words = line
-            .split_whitespace()
-            .map(|word| word.trim_start_matches("tensor("))
-            .map(|word| word.trim_end_matches([')', ',', ';']).replace(',', ""));
-        let nodes: Vec<Node> = words
-            .filter_map(|word| {
-                if word == "..." {
-                    Some(Node::Elided)
-                } else {
-                    Literal::parse(&word).map(Node::Number)
-                }
-            })
-            .collect();
-        for (node, column) in spread(nodes, columns, |node| matches!(node, Node::Elided))? {
-            node.places(&[], row * columns + column, &mut places)?;
-        }
-    }
+/// The values of a printed array of this shape, each with its place.
+fn read<T>(items: Vec<Item<T>>, shape: &[usize]) -> Result<Vec<(T, usize)>> {
+    let (mut items, mut places) = (items.into_iter().peekable(), Vec::new());
+    read_from(&mut items, shape, 0, &mut places)?;
+    ensure!(items.next().is_none(), "several arrays are printed");
     Ok(places)
 }
 
-/// Gives each printed item its index among `size`: those after an ellipsis count from the end.
-fn spread<T>(
-    items: Vec<T>,
-    size: usize,
-    is_elided: impl Fn(&T) -> bool,
-) -> Result<Vec<(T, usize)>> {
-    let elided = items.iter().position(&is_elided);
-    let printed = items.len() - usize::from(elided.is_some());
-    ensure!(
-        if elided.is_some() {
-            printed < size
+/// Reads an array whose first value has the place `start`; what stands behind an ellipsis is counted
+/// from the end.
+fn read_from<T>(
+    items: &mut std::iter::Peekable<std::vec::IntoIter<Item<T>>>,
+    shape: &[usize],
+    start: usize,
+    places: &mut Vec<(T, usize)>,
+) -> Result<()> {
+    let ([size, inner @ ..], Some(Item::Open)) = (shape, items.peek()) else {
+        match (shape, items.next()) {
+            ([], Some(Item::Value(value))) => places.push((value, start)),
+            (_, Some(_)) => bail!("an array with other dimensions is printed"),
+            (_, None) => bail!("no whole array is printed"),
+        }
+        return Ok(());
+    };
+    items.next();
+    let step: usize = inner.iter().product();
+    let (mut printed, mut behind_gap) = (0, None);
+    while items
+        .peek()
+        .is_some_and(|item| !matches!(item, Item::Close))
+    {
+        if items.next_if(|item| matches!(item, Item::Gap)).is_some() {
+            behind_gap = Some(places.len());
         } else {
-            printed == size
-        },
-        "{printed} printed, {size} computed"
-    );
-    let places = items
-        .into_iter()
-        .filter(|item| !is_elided(item))
-        .enumerate();
-    Ok(places
-        .map(|(index, item)| {
-            (
-                item,
-                if elided.is_some_and(|gap| index >= gap) {
-                    size - printed + index
-                } else {
-                    index
-                },
-            )
-        })
-        .collect())
+            read_from(items, inner, start + printed * step, places)?;
+            printed += 1;
+        }
+    }
+    items.next().context("`[` without `]`")?;
+    let fits = match behind_gap {
+        Some(_) => printed < *size,
+        None => printed == *size,
+    };
+    ensure!(fits, "{printed} printed, {size} computed");
+    let behind_gap = behind_gap.unwrap_or(places.len());
+    for (_, place) in &mut places[behind_gap..] {
+        *place += (size - printed) * step;
+    }
+    Ok(())
 }
 
-/// A printed list of texts, `None` for an ellipsis.
-fn strings(text: &str) -> Result<Vec<Option<String>>> {
-    let mut strings = Vec::new();
-    let mut characters = text.chars().peekable();
+/// The numbers, brackets and ellipses of a text, with their places; other words are labels.
+fn items(text: &str) -> Vec<(Range<usize>, Item<Literal>)> {
+    let brackets = text.contains('[');
+    let separates = |c: char| c.is_whitespace() || "[]()'\"".contains(c) || (c == ',' && brackets);
+    let mut items = Vec::new();
+    let mut start = 0;
+    for part in text.split_inclusive(separates) {
+        let word = part.trim_end_matches(separates);
+        let end = start + word.len();
+        let item = match word {
+            "..." => Some(Item::Gap),
+            _ => Literal::parse(word).map(Item::Value),
+        };
+        items.extend(item.map(|item| (start..end, item)));
+        match &part[word.len()..] {
+            "[" => items.push((end..end + 1, Item::Open)),
+            "]" => items.push((end..end + 1, Item::Close)),
+            _ => {}
+        }
+        start += part.len();
+    }
+    items
+}
+
+/// The numbers of an output, each with its place.
+pub fn numbers(text: &str) -> Vec<(f64, Range<usize>)> {
+    let number = |(place, item)| match item {
+        Item::Value(Literal { value, .. }) => Some((value, place)),
+        _ => None,
+    };
+    items(text).into_iter().filter_map(number).collect()
+}
+
+/// From the first bracket to the last: what stands outside is a label.
+fn array(text: &str) -> Vec<Item<Literal>> {
+    let inside = text.find('[').unwrap_or(0)..text.rfind(']').map_or(text.len(), |end| end + 1);
+    let items = items(text.get(inside).unwrap_or_default()).into_iter();
+    items.map(|(_, item)| item).collect()
+}
+
+/// Numbers without brackets: a line is a row, if there are several.
+fn table(text: &str, rows: usize) -> Vec<Item<Literal>> {
+    let lines: Vec<&str> = match rows {
+        1 => vec![text],
+        _ => text.lines().filter(|it| !it.trim().is_empty()).collect(),
+    };
+    let mut table = vec![Item::Open];
+    for line in lines {
+        table.push(Item::Open);
+        table.extend(items(line).into_iter().map(|(_, item)| item));
+        table.push(Item::Close);
+    }
+    table.push(Item::Close);
+    table
+}
+
+/// The texts of a printed list.
+fn texts_of(list: &str) -> Result<Vec<Item<String>>> {
+    let mut texts = vec![Item::Open];
+    let mut characters = list.chars().peekable();
     while let Some(quote) = characters.next() {
         if quote == '.' && characters.next_if_eq(&'.').is_some() {
-            strings.push(None);
+            texts.push(Item::Gap);
         }
         if quote != '\'' && quote != '"' {
             continue;
         }
-        let mut string = String::new();
+        let mut text = String::new();
         loop {
             match characters.next().context("a text has no end")? {
                 end if end == quote => break,
-                '\\' => string.push(match characters.next() {
+                '\\' => text.push(match characters.next() {
                     Some('n') => '\n',
                     other => other.context("a text has no end")?,
                 }),
-                character => string.push(character),
+                character => text.push(character),
             }
         }
-        strings.push(Some(string));
+        texts.push(Item::Value(text));
     }
-    Ok(strings)
+    texts.push(Item::Close);
+    Ok(texts)
 }
 
 #[cfg(test)]
@@ -360,7 +303,7 @@ mod tests {
         assert_eq!(faults(10.795f32, "tensor(10.7940)").len(), 1);
         assert!(faults(vec!["It", "'s"], r#"['It', "'s"]"#).is_empty());
         assert_eq!(faults(vec!["It", "s"], r#"['It', "'s"]"#).len(), 1);
-        assert_eq!(faults(vec!["It"], "['It', 's']").len(), 2);
+        assert!(compare(&vec!["It"].value(), "['It', 's']", None).is_err());
         assert_eq!(faults("a  b", "a b").len(), 1);
     }
 }

@@ -10,16 +10,10 @@ const LINE_WIDTH: usize = 80;
 
 /// The value as the document would print it.
 pub(crate) fn print(value: &Value) -> String {
+    let list = |items: Vec<String>| format!("[{}]", items.join(", "));
     match value {
         Value::Text(text) => text.clone(),
-        Value::Texts(texts) => format!(
-            "[{}]",
-            texts
-                .iter()
-                .map(|text| quoted(text))
-                .collect::<Vec<_>>()
-                .join(", ")
-        ),
+        Value::Texts(texts) => list(texts.iter().map(|text| quoted(text)).collect()),
         Value::Numbers {
             shape,
             values,
@@ -28,14 +22,7 @@ pub(crate) fn print(value: &Value) -> String {
             (Kind::Tensor, []) => format!("tensor({})", Format::of(values, kind).number(values[0])),
             (_, []) => python(values[0], kind),
             (Kind::Python | Kind::Whole, [_]) => {
-                format!(
-                    "[{}]",
-                    values
-                        .iter()
-                        .map(|&value| python(value, kind))
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                )
+                list(values.iter().map(|&value| python(value, kind)).collect())
             }
             _ => tensor(shape, values, kind),
         },
@@ -43,20 +30,11 @@ pub(crate) fn print(value: &Value) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    let quote = if text.contains('\'') && !text.contains('"') {
-        '"'
-    } else {
-        '\''
-    };
     let escaped = text.replace('\\', "\\\\").replace('\n', "\\n");
-    format!(
-        "{quote}{}{quote}",
-        if quote == '\'' {
-            escaped.replace('\'', "\\'")
-        } else {
-            escaped
-        }
-    )
+    match text.contains('\'') && !text.contains('"') {
+        true => format!("\"{escaped}\""),
+        false => format!("'{}'", escaped.replace('\'', "\\'")),
+    }
 }
 
 fn python(value: f64, kind: &Kind) -> String {
@@ -71,22 +49,16 @@ fn tensor(shape: &[usize], values: &[f64], kind: &Kind) -> String {
     let mut visible = Vec::new();
     collect(shape, values, summarize, &mut visible);
     let format = Format::of(&visible, kind);
-    format!(
-        "tensor({})",
-        nested(shape, values, summarize, "tensor([".len(), &format)
-    )
+    let inside = nested(shape, values, summarize, "tensor([".len(), &format);
+    format!("tensor({inside})")
 }
 
 /// The indices of an axis that are printed; `None` is the ellipsis.
 fn places(size: usize, summarize: bool) -> Vec<Option<usize>> {
-    if summarize && size > 2 * EDGE {
-        (0..EDGE)
-            .map(Some)
-            .chain([None])
-            .chain((size - EDGE..size).map(Some))
-            .collect()
-    } else {
-        (0..size).map(Some).collect()
+    let ends = (0..EDGE).map(Some).chain([None]);
+    match summarize && size > 2 * EDGE {
+        true => ends.chain((size - EDGE..size).map(Some)).collect(),
+        false => (0..size).map(Some).collect(),
     }
 }
 
@@ -95,13 +67,8 @@ fn collect(shape: &[usize], values: &[f64], summarize: bool, visible: &mut Vec<f
         return visible.extend(values);
     };
     let step: usize = inner.iter().product();
-    for index in places(*size, summarize).into_iter().flatten() {
-        collect(
-            inner,
-            &values[index * step..(index + 1) * step],
-            summarize,
-            visible,
-        );
+    for place in places(*size, summarize).into_iter().flatten() {
+        collect(inner, &values[place * step..][..step], summarize, visible);
     }
 }
 
@@ -116,26 +83,23 @@ fn nested(
     let gap = " ".repeat(indent);
     if let [_] = shape {
         let a_line = ((LINE_WIDTH - indent + 1) / (format.width + 2)).max(1);
+        let number = |place: usize| format.number(values[place]);
         let items: Vec<String> = places
-            .map(|place| place.map_or(" ...".to_owned(), |place| format.number(values[place])))
+            .map(|place| place.map_or(" ...".to_owned(), number))
             .collect();
         let lines: Vec<String> = items.chunks(a_line).map(|line| line.join(", ")).collect();
         return format!("[{}]", lines.join(&format!(",\n{gap}")));
     }
-    let step: usize = shape[1..].iter().product();
+    let inner = &shape[1..];
+    let step: usize = inner.iter().product();
+    let slice = |place: usize| {
+        let values = &values[place * step..][..step];
+        nested(inner, values, summarize, indent + 1, format)
+    };
     let slices: Vec<String> = places
-        .map(|place| match place {
-            Some(place) => nested(
-                &shape[1..],
-                &values[place * step..(place + 1) * step],
-                summarize,
-                indent + 1,
-                format,
-            ),
-            None => "...".to_owned(),
-        })
+        .map(|place| place.map_or("...".to_owned(), slice))
         .collect();
-    let newlines = "\n".repeat(shape.len() - 1);
+    let newlines = "\n".repeat(inner.len());
     format!("[{}]", slices.join(&format!(",{newlines}{gap}")))
 }
 
@@ -154,18 +118,14 @@ enum Style {
 
 impl Format {
     fn of(visible: &[f64], kind: &Kind) -> Self {
-        let finite: Vec<f64> = visible
-            .iter()
-            .copied()
-            .filter(|value| value.is_finite() && *value != 0.0)
-            .collect();
-        let most = finite
-            .iter()
-            .fold(0.0, |most: f64, value| most.max(value.abs()));
-        let least = finite
-            .iter()
-            .fold(f64::INFINITY, |least, value| least.min(value.abs()));
-        let whole = finite.iter().all(|value| value.fract() == 0.0);
+        let finite = visible.iter().copied();
+        let finite = finite.filter(|value| value.is_finite() && *value != 0.0);
+        let sizes = || finite.clone().map(f64::abs);
+        let (most, least) = (
+            sizes().fold(0.0, f64::max),
+            sizes().fold(f64::INFINITY, f64::min),
+        );
+        let whole = sizes().all(|size| size.fract() == 0.0);
         let style = match kind {
             Kind::Whole => Style::Id,
             _ if most / least > 1000.0 || most > 1e8 || (!whole && least < 1e-4) => {
@@ -174,14 +134,10 @@ impl Format {
             _ if whole => Style::Whole,
             _ => Style::Decimals,
         };
-        let mut format = Self { style, width: 0 };
-        let widths = |values: &[f64]| values.iter().map(|&value| format.number(value).len()).max();
-        format.width = match format.style {
-            Style::Id => widths(visible),
-            _ => widths(&finite),
-        }
-        .unwrap_or(1);
-        format
+        let format = Self { style, width: 0 };
+        let widths = finite.map(|value| format.number(value).len());
+        let width = widths.max().unwrap_or(1);
+        Self { width, ..format }
     }
 
     /// Right-aligned.
@@ -189,7 +145,7 @@ impl Format {
         let text = match self.style {
             _ if value.is_infinite() => format!("{value}"),
             Style::Id => format!("{value}"),
-            Style::Whole => format!("{value:.0}."),
+            Style::Whole => format!("{value}."),
             Style::Decimals => format!("{value:.4}"),
             Style::Scientific => {
                 let text = format!("{value:.4e}");

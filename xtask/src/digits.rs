@@ -5,99 +5,74 @@
 
 use std::ops::Range;
 
+use notebooks::numbers;
 use pictures::html::escape;
 
-/// The parts of both outputs that differ.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Difference {
-    of_ours: Vec<Range<usize>>,
-    of_printed: Vec<Range<usize>>,
-    /// There are more numbers in one than in the other.
-    other_form: bool,
+/// How an output differs from the printed one.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Difference {
+    /// Both say the same.
+    None,
+    /// There are more numbers in one than in the other: a list for a table, say.
+    Form,
+    /// The parts of both that differ.
+    Parts(Vec<[Range<usize>; 2]>),
 }
 
 impl Difference {
     /// Compares two outputs.
     pub(crate) fn of(ours: &str, printed: &str) -> Self {
-        let (ours_words, printed_words) = (numbers(ours), numbers(printed));
-        let mut difference = Self::default();
-        if ours_words.is_empty() && printed_words.is_empty() {
+        let (our_numbers, printed_numbers) = (numbers(ours), numbers(printed));
+        let mut parts = Vec::new();
+        if our_numbers.is_empty() && printed_numbers.is_empty() {
             if ours.trim() != printed.trim() {
-                difference.add(ours, 0..ours.len(), printed, 0..printed.len());
+                parts.push(differing(ours, 0..ours.len(), printed, 0..printed.len()));
             }
-            return difference;
+        } else if our_numbers.len() != printed_numbers.len() {
+            return Self::Form;
         }
-        if ours_words.len() != printed_words.len() {
-            difference.of_ours.push(0..ours.len());
-            difference.of_printed.push(0..printed.len());
-            difference.other_form = true;
-            return difference;
-        }
-        for ((one, at), (other, place)) in ours_words.into_iter().zip(printed_words) {
+        for ((one, at), (other, place)) in our_numbers.into_iter().zip(printed_numbers) {
             if one != other {
-                difference.add(ours, at, printed, place);
+                parts.push(differing(ours, at, printed, place));
             }
         }
-        difference
-    }
-
-    /// Whether both say the same.
-    pub(crate) fn is_none(&self) -> bool {
-        self.of_ours.is_empty() && self.of_printed.is_empty()
-    }
-
-    /// Whether nothing but the form differs, given that the values agree: a list for a table, say.
-    pub(crate) fn is_form_alone(&self) -> bool {
-        self.other_form
-    }
-
-    /// From the first character that differs to the end of both parts.
-    fn add(&mut self, ours: &str, at: Range<usize>, printed: &str, place: Range<usize>) {
-        let pairs = ours[at.clone()]
-            .char_indices()
-            .zip(printed[place.clone()].chars());
-        let same = pairs.take_while(|((_, one), other)| one == other).last();
-        let same = same.map_or(0, |((start, character), _)| start + character.len_utf8());
-        self.of_ours.push(at.start + same..at.end);
-        self.of_printed.push(place.start + same..place.end);
+        match parts.is_empty() {
+            true => Self::None,
+            false => Self::Parts(parts),
+        }
     }
 
     /// Both outputs as HTML, with marks.
     pub(crate) fn html(&self, ours: &str, printed: &str) -> [String; 2] {
-        [
-            marked(ours, &self.of_ours),
-            marked(printed, &self.of_printed),
-        ]
+        let whole = [[0..ours.len(), 0..printed.len()]];
+        let parts: &[[Range<usize>; 2]] = match self {
+            Self::None => &[],
+            Self::Form => &whole,
+            Self::Parts(parts) => parts,
+        };
+        [(0, ours), (1, printed)].map(|(side, text)| {
+            let (mut html, mut end) = (String::new(), 0);
+            for part in parts.iter().map(|part| part[side].clone()) {
+                html += &escape(&text[end..part.start]);
+                end = part.end;
+                html += &format!("<mark>{}</mark>", escape(&text[part]));
+            }
+            html + &escape(&text[end..])
+        })
     }
 }
 
-fn marked(text: &str, parts: &[Range<usize>]) -> String {
-    let mut html = String::new();
-    let mut end = 0;
-    for part in parts {
-        html += &escape(&text[end..part.start]);
-        html += &format!("<mark>{}</mark>", escape(&text[part.clone()]));
-        end = part.end;
-    }
-    html + &escape(&text[end..])
-}
-
-/// The words that are numbers, and their places.
-fn numbers(text: &str) -> Vec<(f64, Range<usize>)> {
-    let brackets = text.contains('[');
-    let separates = |c: char| c.is_whitespace() || "[]()'\"".contains(c) || (c == ',' && brackets);
-    let mut numbers = Vec::new();
-    let mut start = 0;
-    for word in text.split_inclusive(separates) {
-        let trimmed = word.trim_end_matches(separates);
-        let number = trimmed.replace(',', "").parse();
-        // NaN is never itself.
-        if let Ok(number) = number.map(|number: f64| if number.is_nan() { 0.5 } else { number }) {
-            numbers.push((number, start..start + trimmed.len()));
-        }
-        start += word.len();
-    }
-    numbers
+/// From the first character that differs to the end of both parts.
+fn differing(
+    ours: &str,
+    at: Range<usize>,
+    printed: &str,
+    place: Range<usize>,
+) -> [Range<usize>; 2] {
+    let pairs = ours[at.clone()].chars().zip(printed[place.clone()].chars());
+    let same = pairs.take_while(|(one, other)| one == other);
+    let same: usize = same.map(|(one, _)| one.len_utf8()).sum();
+    [at.start + same..at.end, place.start + same..place.end]
 }
 
 #[cfg(test)]
@@ -124,9 +99,10 @@ mod tests {
             ("forward", "forward"),
             ("tensor([-inf, nan])", "tensor([  -inf, nan])"),
         ] {
-            assert!(Difference::of(ours, printed).is_none(), "{ours} {printed}");
+            let difference = Difference::of(ours, printed);
+            assert_eq!(difference, Difference::None, "{ours} {printed}");
         }
-        assert!(!Difference::of("forward", "toward").is_none());
-        assert!(!Difference::of("[1, 2]", "[1]").is_none());
+        assert_ne!(Difference::of("forward", "toward"), Difference::None);
+        assert_eq!(Difference::of("[1, 2]", "[1]"), Difference::Form);
     }
 }

@@ -9,6 +9,9 @@ use notebooks::{PROGRAMS, Program};
 
 use crate::workspace::{crate_folder, crate_folders, files_below, root};
 
+/// Of which notebook, and its cell, its section or its check.
+pub(super) type NamedCell = (&'static Program, String);
+
 /// A row of the map.
 pub(super) struct Row {
     /// The first column, `3.6.2 weight splits`.
@@ -19,8 +22,7 @@ pub(super) struct Row {
     pub(super) rust: String,
     /// Paths of items.
     pub(super) items: Vec<String>,
-    /// Of which notebook, and its cell, its section or its check.
-    pub(super) cells: Vec<(&'static Program, String)>,
+    pub(super) cells: Vec<NamedCell>,
 }
 
 impl Row {
@@ -76,26 +78,28 @@ pub(super) fn map() -> Result<Vec<Row>> {
             [listing, rust] => (listing.trim_matches('`').to_owned(), rust.clone()),
             _ => (String::new(), middle.concat()),
         };
-        let line = columns.join(" ");
-        let names: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
-        let cell = |name: &&str| {
-            let (notebook, cell) = name.split_once(' ')?;
-            let program = PROGRAMS.iter().find(|program| program.name == notebook)?;
-            Some((program, cell.to_owned()))
-        };
+        let (items, cells) = names(&columns.join(" "));
         Some(Row {
             section: first.clone(),
             listing,
             rust,
-            items: names
-                .iter()
-                .filter(|name| name.contains("::"))
-                .map(|&name| name.to_owned())
-                .collect(),
-            cells: names.iter().filter_map(cell).collect(),
+            items,
+            cells,
         })
     });
     Ok(rows.collect())
+}
+
+/// What a line names between backticks: items, `gpt::GptModel`, and cells, `ch03 In [36]`.
+pub(super) fn names(line: &str) -> (Vec<String>, Vec<NamedCell>) {
+    let names = || line.split('`').skip(1).step_by(2);
+    let items = names().filter(|name| name.contains("::"));
+    let cells = names().filter_map(|name| {
+        let (notebook, cell) = name.split_once(' ')?;
+        let program = PROGRAMS.iter().find(|program| program.name == notebook)?;
+        Some((program, cell.to_owned()))
+    });
+    (items.map(str::to_owned).collect(), cells.collect())
 }
 
 /// The rows of the errata.
@@ -170,61 +174,67 @@ fn rows(page: &str) -> Result<Vec<Vec<String>>> {
 pub(super) fn documentation(item: &str) -> Result<String> {
     let mut parts = item.split("::");
     let krate = parts.next().unwrap_or_default();
-    let is_crate = || format!("`{item}` is a crate or a module");
-    let mut name = parts.next().with_context(is_crate)?;
-    let home = crate_folder(&root(), krate);
-    let mut module = String::new();
-    if let Some(home) = &home
-        && home.join(format!("src/{name}.rs")).exists()
-        && kind(home, name).is_none()
-    {
+    let nowhere = || format!("no crate defines `{item}`");
+    let mut name = parts.next().with_context(nowhere)?;
+    let mut home = crate_folder(&root(), krate).with_context(nowhere)?;
+    let (mut krate, mut module) = (krate.to_owned(), String::new());
+    let mut kind = defined(&home, &ITEMS, name);
+    if kind.is_none() && home.join(format!("src/{name}.rs")).exists() {
         module = format!("{name}/");
-        name = parts.next().with_context(is_crate)?;
+        name = parts.next().with_context(nowhere)?;
+        kind = defined(&home, &ITEMS, name);
     }
-    let (krate, kind) = match home.and_then(|home| kind(&home, name)) {
-        Some(kind) => (krate.to_owned(), kind),
+    if kind.is_none() {
         // Another crate's, that this one re-exports.
-        None => crate_folders(&root())
+        home = crate_folders(&root())
             .into_iter()
-            .find_map(|folder| {
-                let krate = folder.file_name()?.to_string_lossy().replace('-', "_");
-                Some((krate, kind(&folder, name)?))
-            })
-            .with_context(|| format!("no crate defines `{item}`"))?,
-    };
+            .find(|folder| defined(folder, &ITEMS, name).is_some())
+            .with_context(nowhere)?;
+        kind = defined(&home, &ITEMS, name);
+        let folder = home.file_name().with_context(nowhere)?;
+        krate = folder.to_string_lossy().replace('-', "_");
+    }
+    let kind = kind.with_context(nowhere)?;
     let member = match parts.next() {
         None => String::new(),
-        Some(constant) if constant.chars().all(|c| !c.is_lowercase()) => {
-            format!("#associatedconstant.{constant}")
+        Some(member) => {
+            let kind = defined(&home, &MEMBERS, member).with_context(nowhere)?;
+            format!("#{kind}.{member}")
         }
-        Some(method) if method.starts_with(char::is_lowercase) => format!("#method.{method}"),
-        Some(variant) => format!("#variant.{variant}"),
     };
     Ok(format!("{krate}/{module}{kind}.{name}.html{member}"))
 }
 
-fn kind(krate: &Path, name: &str) -> Option<&'static str> {
-    const KINDS: [(&str, &str); 6] = [
-        ("pub struct ", "struct"),
-        ("pub enum ", "enum"),
-        ("pub trait ", "trait"),
-        ("pub fn ", "fn"),
-        ("pub const ", "constant"),
-        ("pub type ", "type"),
-    ];
+/// How the line of an item begins, and what rustdoc calls it.
+const ITEMS: [(&str, &str); 6] = [
+    ("pub struct ", "struct"),
+    ("pub enum ", "enum"),
+    ("pub trait ", "trait"),
+    ("pub fn ", "fn"),
+    ("pub const ", "constant"),
+    ("pub type ", "type"),
+];
+const MEMBERS: [(&str, &str); 4] = [
+    ("    pub fn ", "method"),
+    ("    fn ", "method"),
+    ("    pub const fn ", "method"),
+    ("    pub const ", "associatedconstant"),
+];
+
+/// The kind of what a crate's sources define by this name.
+fn defined(krate: &Path, kinds: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
     let word = |c: char| c.is_alphanumeric() || c == '_';
-    let files = files_below(&krate.join("src"), "rs");
-    files
-        .iter()
-        .filter_map(|file| std::fs::read_to_string(file).ok())
-        .find_map(|text| {
-            text.lines().find_map(|line| {
-                KINDS.iter().find_map(|(start, kind)| {
-                    let rest = line.strip_prefix(start)?.strip_prefix(name)?;
-                    (!rest.starts_with(word)).then_some(*kind)
-                })
-            })
+    let of_line = |line: &str| {
+        kinds.iter().find_map(|(start, kind)| {
+            let rest = line.strip_prefix(start)?.strip_prefix(name)?;
+            (!rest.starts_with(word)).then_some(*kind)
         })
+    };
+    let files = files_below(&krate.join("src"), "rs");
+    let mut texts = files
+        .iter()
+        .filter_map(|file| std::fs::read_to_string(file).ok());
+    texts.find_map(|text| text.lines().find_map(of_line))
 }
 
 #[cfg(test)]
@@ -232,11 +242,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_item_of_the_map_has_a_page() {
-        for row in map().unwrap() {
-            for item in row.items {
-                documentation(&item).unwrap();
-            }
+    fn an_item_is_found_where_it_is_defined_and_not_where_it_is_named() {
+        for wrong in [
+            "gpt::GptMod",
+            "gpt::GptModel::forwards",
+            "nothing::GptModel",
+            "gpt",
+        ] {
+            let error = documentation(wrong).unwrap_err().to_string();
+            assert_eq!(error, format!("no crate defines `{wrong}`"));
         }
         assert_eq!(
             documentation("gpt::LayerNorm").unwrap(),
@@ -246,6 +260,14 @@ mod tests {
             documentation("gpt::GptConfig::GPT2_124M").unwrap(),
             "gpt/struct.GptConfig.html#associatedconstant.GPT2_124M"
         );
+    }
+
+    #[test]
+    fn items_and_cells_are_told_apart() {
+        let (items, cells) = names("| `gpt::GptModel` | `ch03 In [36]`, `cargo xtask` |");
+        assert_eq!(items, ["gpt::GptModel"]);
+        assert_eq!((cells[0].0.name, cells[0].1.as_str()), ("ch03", "In [36]"));
+        assert_eq!(cells.len(), 1);
     }
 
     #[test]

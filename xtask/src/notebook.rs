@@ -7,15 +7,15 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use notebooks::{Cell, Given, Kind, Outcome, Part, Record, Settings, item};
+use notebooks::{Cell, Given, Kind, Outcome, Part, Record, Settings};
 
 use crate::digits::Difference;
 use crate::inputs;
 use crate::select::{HOW_LONG, Selection, select};
 use crate::verify::book_text;
-use crate::workspace::{print, root};
+use crate::workspace::{listing, print};
 
 /// What to print.
 #[derive(Args)]
@@ -52,9 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return pages(folder, options.filter.as_deref(), settings, options.live);
     }
     let chosen = select(options.filter.as_deref(), false)?;
-    for row in &chosen.rows {
-        print(&format!("{row}\n"))?;
-    }
+    chosen.print_rows()?;
     let set = inputs::find(&options.set, &chosen.selections)?;
     let mut lost = 0;
     for selection in &chosen.selections {
@@ -127,12 +125,6 @@ fn print_cells(selection: &Selection, parts: &[Part]) -> Result<usize> {
     Ok(lost)
 }
 
-/// The item of a listing, and the line where it begins.
-pub(crate) fn listing(path: &str, start: &str) -> Result<(usize, String)> {
-    let source = std::fs::read_to_string(root().join(path)).with_context(|| path.to_owned())?;
-    item(&source, start).with_context(|| format!("{path}: no item begins with `{start}`"))
-}
-
 fn text_of(cell: &Cell) -> String {
     let about = match cell.about.as_str() {
         "" => String::new(),
@@ -157,7 +149,7 @@ fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
     if let Some(printed) = &record.printed
         && record.kind != Kind::Changed
-        && !Difference::of(&record.ours, printed).is_none()
+        && Difference::of(&record.ours, printed) != Difference::None
     {
         output += &format!("\nthe document prints:\n{printed}\n");
     }

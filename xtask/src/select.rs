@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use notebooks::{Cell, PROGRAMS, Program, Tier, cells};
 
 use crate::documents::{Row, map};
+use crate::workspace::print;
 
 /// A notebook and its chosen cells.
 pub(crate) struct Selection {
@@ -25,10 +26,25 @@ impl Selection {
     }
 }
 
-/// What was chosen, and the rows of the map that led there.
+/// What was chosen, and the rows of the map that led there; rows alone, if no cell computes what
+/// they name.
 pub(crate) struct Chosen {
     pub(crate) selections: Vec<Selection>,
     pub(crate) rows: Vec<Row>,
+}
+
+impl Chosen {
+    /// Prints what the map says, and whether that is all.
+    pub(crate) fn print_rows(&self) -> Result<()> {
+        for row in &self.rows {
+            let end = match self.selections.is_empty() {
+                true => "; no cell computes it (docs/book-map.md)",
+                false => "",
+            };
+            print(&format!("{row}{end}\n"))?;
+        }
+        Ok(())
+    }
 }
 
 /// How to run the notebook that takes minutes.
@@ -139,8 +155,9 @@ pub(crate) fn select(words: Option<&str>, errata: bool) -> Result<Chosen> {
     if find(Tier::Errata).is_some() {
         bail!("`{words}` is among the bugs of the documents: cargo xtask verify --errata {words}")
     }
-    if let [row, ..] = rows.as_slice() {
-        bail!("{row}; no cell computes it (docs/book-map.md)")
+    if !rows.is_empty() {
+        let selections = Vec::new();
+        return Ok(Chosen { selections, rows });
     }
     let names = PROGRAMS.iter().filter(|it| it.tier != Tier::Errata);
     let names: Vec<&str> = names.map(|program| program.name).collect();
@@ -208,13 +225,21 @@ mod tests {
     #[test]
     fn what_no_cell_computes_is_answered_in_one_line() {
         for (words, answer) in [
-            ("9.9.9", "nothing is called `9.9.9`"),
-            ("6.1", "nothing is called `6.1`"),
             ("5.4", "5.4 saving and loading: `checkpoint::save_book`"),
+            ("3.7", "3.1, 3.2, 3.7 why attention, and the summary: prose"),
             (
                 "Listing 5.5",
                 "5.5 OpenAI's weights, listing 5.5: `checkpoint::load_model`",
             ),
+        ] {
+            let chosen = select(Some(words), false).unwrap();
+            assert!(chosen.selections.is_empty() && chosen.rows.len() == 1);
+            let row = chosen.rows[0].to_string();
+            assert!(row.starts_with(answer) && !row.contains('\n'), "{row}");
+        }
+        for (words, answer) in [
+            ("9.9.9", "nothing is called `9.9.9`"),
+            ("6.1", "nothing is called `6.1`"),
             (
                 "B1",
                 "`B1` is among the bugs of the documents: cargo xtask verify --errata B1",

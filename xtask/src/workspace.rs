@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use notebooks::item;
 
 /// The root of the workspace: the folder above this package.
 pub(crate) fn root() -> PathBuf {
@@ -78,6 +79,15 @@ pub(crate) fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// The item of a listing, and the line where it begins.
+///
+/// # Errors
+/// The file can't be read, or has no such item.
+pub(crate) fn listing(path: &str, start: &str) -> Result<(usize, String)> {
+    let source = std::fs::read_to_string(root().join(path)).with_context(|| path.to_owned())?;
+    item(&source, start).with_context(|| format!("{path}: no item begins with `{start}`"))
 }
 
 /// Writes to standard output; a reader that has closed it (`| head`) ends the program quietly.

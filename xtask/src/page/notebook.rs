@@ -13,7 +13,7 @@ use pictures::html::escape;
 use super::{Book, STORY_ON, anchor, file_name, live, style};
 use crate::digits::Difference;
 use crate::documents::{Erratum, Row};
-use crate::notebook::listing;
+use crate::workspace::listing;
 
 /// The whole page of a notebook with these parts, run or not.
 ///
@@ -181,42 +181,35 @@ fn contents(program: &Program, sections: &[(&str, &str)], story: bool, errata: b
 
 /// The link to the next section, and to sections between that are a notebook of their own.
 fn end_of_section(program: &Program, sections: &[(&str, &str)], place: usize) -> String {
-    let numbers = |section: &str| -> Vec<u32> {
-        let numbers = section.split('.').map(|part| part.parse().unwrap_or(0));
-        numbers.collect()
+    let mut links = String::new();
+    let mut link = |href: &str, name: &str| {
+        let name = escape(name);
+        links += &format!("<p class=\"next\"><a href=\"{href}\">Next: {name}</a></p>\n");
     };
-    let mut links = Vec::new();
     let (here, next) = (sections[place].0, sections.get(place + 1));
-    for long in PROGRAMS.iter().filter(|it| it.tier == Tier::Long) {
-        for part in long.unrun("") {
-            if let Part::Section { number, title } = part
-                && numbers(&number) > numbers(here)
-                && next.is_some_and(|(next, _)| numbers(&number) < numbers(next))
-                && program.name != long.name
-            {
-                let link = format!("{}#{}", file_name(long), anchor('s', &[&number]));
-                links.push((link, format!("{number} {title}, a page of its own")));
-            }
+    let long = PROGRAMS
+        .iter()
+        .filter(|it| it.tier == Tier::Long && it.name != program.name);
+    for (long, part) in long.flat_map(|it| it.unrun("").into_iter().map(move |part| (it, part))) {
+        // Their numbers have one digit each, so that texts have their order.
+        if let Part::Section { number, title } = part
+            && number.as_str() > here
+            && next.is_some_and(|(next, _)| number.as_str() < *next)
+        {
+            let href = format!("{}#{}", file_name(long), anchor('s', &[&number]));
+            link(&href, &format!("{number} {title}, a page of its own"));
         }
     }
-    match next {
-        Some((number, title)) => {
-            let link = format!("#{}", anchor('s', &[number]));
-            links.push((link, format!("{number} {title}")));
-        }
-        None => {
-            let mut others = PROGRAMS.iter().skip_while(|it| it.name != program.name);
-            let next = others.nth(1);
-            links.extend(next.map(|next| (file_name(next), next.title.to_owned())));
-        }
+    let mut others = PROGRAMS.iter().skip_while(|it| it.name != program.name);
+    if let Some((number, title)) = next {
+        link(
+            &format!("#{}", anchor('s', &[number])),
+            &format!("{number} {title}"),
+        );
+    } else if let Some(next) = others.nth(1) {
+        link(&file_name(next), next.title);
     }
-    let links = links.iter().map(|(link, name)| {
-        format!(
-            "<p class=\"next\"><a href=\"{link}\">Next: {}</a></p>\n",
-            escape(name)
-        )
-    });
-    links.collect::<String>() + "</section>\n"
+    links + "</section>\n"
 }
 
 /// Links to what the map names beside this section's cells.
@@ -251,29 +244,22 @@ fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) 
 
 /// The errata of this document's cell or section.
 fn errata(program: &Program, name: &str, book: &Book) -> String {
-    let here = |erratum: &&Erratum| {
-        let mut places = erratum.places.iter();
-        places.any(|(of, at)| *of == program.name && at.as_deref() == Some(name))
-    };
-    book.errata
-        .iter()
-        .filter(here)
-        .map(|it| erratum(it, book))
-        .collect()
+    errata_at(program, book, |at| at == Some(name))
 }
 
 /// Those of this document that stand at none of its cells and sections.
 fn errata_without_place(program: &Program, parts: &[Part], book: &Book) -> String {
     let named = |name: &str| cells(parts).any(|cell| cell.cell == name || cell.section == name);
-    let of_all = |erratum: &&Erratum| {
+    errata_at(program, book, |at| !at.is_some_and(named))
+}
+
+fn errata_at(program: &Program, book: &Book, is_here: impl Fn(Option<&str>) -> bool) -> String {
+    let here = |erratum: &&Erratum| {
         let mut places = erratum.places.iter();
-        places.any(|(of, at)| *of == program.name && !at.as_deref().is_some_and(named))
+        places.any(|(of, at)| *of == program.name && is_here(at.as_deref()))
     };
-    book.errata
-        .iter()
-        .filter(of_all)
-        .map(|it| erratum(it, book))
-        .collect()
+    let errata = book.errata.iter().filter(here);
+    errata.map(|it| erratum(it, book)).collect()
 }
 
 fn erratum(erratum: &Erratum, book: &Book) -> String {
@@ -341,7 +327,8 @@ fn output(record: &Record) -> String {
         None => html += &pre(&escape(&record.ours)),
         Some(printed) => {
             let difference = Difference::of(&record.ours, printed);
-            if difference.is_none() || (verdict.faults.is_empty() && difference.is_form_alone()) {
+            let is_form = difference == Difference::Form && verdict.faults.is_empty();
+            if difference == Difference::None || is_form {
                 html += &pre(&escape(&record.ours));
                 if record.ours.trim() != printed.trim() {
                     html += &folded("as the document prints it", &pre(&escape(printed)));
