@@ -222,7 +222,7 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.listing("crates/gpt/src/plain.rs", "impl FeedForward");
     // The network widens each token's vector four times, bends it by GELU and narrows it again: the
     // shape that goes in comes out, so that blocks can be stacked.
-    let ffn = FeedForward::new(&GptConfig::GPT2_124M, &mut rng);
+    let ffn = FeedForward::new(GptConfig::GPT2_124M, &mut rng);
     let x = Array3::from_shape_vec((2, 3, 768), rng.rand(2 * 3 * 768))?;
     let out = ffn.forward(&x);
     book.shape("In [17]", &out, &[2, 3, 768]);
@@ -302,7 +302,7 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
     // shortcut around it; it keeps the shape.
     let mut rng = TorchRng::manual_seed(123);
     let x = Array3::from_shape_vec((2, 4, 768), rng.rand(2 * 4 * 768))?;
-    let block = TransformerBlock::new(&GptConfig::GPT2_124M, &mut rng)?;
+    let block = TransformerBlock::new(GptConfig::GPT2_124M, &mut rng)?;
     let output = block.forward(&x)?;
     book.shape("In [22]", &output, &[2, 4, 768]);
     Ok(())

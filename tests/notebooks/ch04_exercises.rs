@@ -23,7 +23,7 @@ fn parameters(book: &mut Notebook) -> Result<()> {
         "ex4.1",
         "Parameters in the feed forward versus attention module",
     );
-    let block = TransformerBlock::new(&GptConfig::GPT2_124M, &mut TorchRng::manual_seed(123))?;
+    let block = TransformerBlock::new(GptConfig::GPT2_124M, &mut TorchRng::manual_seed(123))?;
     let total_params = block.ff.num_parameters();
     book.prints(
         "In [3]",

@@ -50,8 +50,8 @@ impl MultiHeadAttention {
     /// Draws query, key, value and output layers, in this order.
     ///
     /// # Errors
-    /// If a size is 0, `num_heads` does not divide `d_out`, or the dropout rate is not within [0,
-    /// 1).
+    /// If a size is 0, `num_heads` does not divide `d_out`, or the dropout rate is not within
+    /// [0, 1].
     pub fn new(config: AttentionConfig, rng: &mut TorchRng) -> Result<Self, AttentionError> {
         config.check_heads()?;
         let (d_in, d_out, qkv_bias) = (config.d_in, config.d_out, config.qkv_bias);

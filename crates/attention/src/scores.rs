@@ -17,11 +17,13 @@ pub(crate) fn dot_products<D: Dimension>(
 }
 
 /// `torch.tril(torch.ones(n, n))`: 1 where query i may see key j, j <= i, and 0 elsewhere.
+#[must_use]
 pub fn causal_mask(n: usize) -> Array2<f32> {
     Array2::from_shape_fn((n, n), |(i, j)| if j <= i { 1.0 } else { 0.0 })
 }
 
 /// `x / x.sum(dim=-1, keepdim=True)`: section 3.5.1 makes masked weights sum to 1 again with it.
+#[must_use]
 pub fn normalize_rows(x: &ArrayRef2<f32>) -> Array2<f32> {
     let sums = x.sum_axis(Axis(1)).insert_axis(Axis(1)); // (rows, 1)
     &x.view() / &sums // (rows, columns)
@@ -38,6 +40,7 @@ pub fn normalize_rows(x: &ArrayRef2<f32>) -> Array2<f32> {
 ///
 /// # Panics
 /// If the last two dimensions differ, or there is only one.
+#[must_use]
 pub fn mask_future<D: Dimension>(scores: &ArrayRef<f32, D>) -> Array<f32, D> {
     let num_tokens = match *scores.shape() {
         [.., queries, keys] if queries == keys => keys,
@@ -59,6 +62,7 @@ pub fn mask_future<D: Dimension>(scores: &ArrayRef<f32, D>) -> Array<f32, D> {
 
 /// `torch.softmax(scores / d_k**0.5, dim=-1)`: scores (..., queries, keys) to weights; `d_k` is the
 /// size of a key.
+#[must_use]
 pub fn scaled_softmax<D: Dimension>(scores: &ArrayRef<f32, D>, d_k: usize) -> Array<f32, D> {
     let last = Axis(scores.ndim() - 1);
     softmax(&(scores / (d_k as f32).sqrt()), last)
@@ -80,12 +84,12 @@ mod tests {
     #[test]
     #[should_panic(expected = "scores have shape [2, 3, 4]")]
     fn more_keys_than_queries_are_refused() {
-        mask_future(&Array3::zeros((2, 3, 4)));
+        drop(mask_future(&Array3::zeros((2, 3, 4))));
     }
 
     #[test]
     #[should_panic(expected = "scores have shape [3, 1]")]
     fn one_key_of_several_queries_is_refused() {
-        mask_future(&Array2::zeros((3, 1)));
+        drop(mask_future(&Array2::zeros((3, 1))));
     }
 }

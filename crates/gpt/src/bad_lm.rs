@@ -11,6 +11,7 @@ use tensor_ops::{Embedding, Linear};
 use torch_rng::TorchRng;
 
 use crate::GptError;
+use crate::config::check_sizes;
 use crate::ids::embed;
 
 /// The sizes of a [`BadLm`], each at least 1.
@@ -51,16 +52,12 @@ impl BadLm {
             emb_dim,
             att_dim,
         } = config;
-        for (name, value) in [
+        check_sizes(&[
             ("context_length", context_length),
             ("vocab_size", vocab_size),
             ("emb_dim", emb_dim),
             ("att_dim", att_dim),
-        ] {
-            if value == 0 {
-                return Err(GptError::Zero { name });
-            }
-        }
+        ])?;
         Ok(Self {
             token_embs: Embedding::new(vocab_size, emb_dim, rng),
             pos_embs: Embedding::new(context_length, emb_dim, rng),

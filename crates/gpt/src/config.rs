@@ -133,18 +133,14 @@ impl GptConfig {
     /// # Errors
     /// Names the first key that is wrong, and its value.
     pub fn validate(&self) -> Result<(), GptError> {
-        for (name, value) in [
+        check_sizes(&[
             ("vocab_size", self.vocab_size),
             ("context_length", self.context_length),
             ("emb_dim", self.emb_dim),
             ("n_heads", self.n_heads),
             ("n_layers", self.n_layers),
             ("hidden_dim", self.hidden_dim.unwrap_or(1)),
-        ] {
-            if value == 0 {
-                return Err(GptError::Zero { name });
-            }
-        }
+        ])?;
         let DropRates {
             emb,
             attention,
@@ -215,5 +211,13 @@ impl GptConfig {
             num_heads: self.n_heads,
             qkv_bias: self.qkv_bias,
         }
+    }
+}
+
+/// That no size is 0.
+pub(crate) fn check_sizes(sizes: &[(&'static str, usize)]) -> Result<(), GptError> {
+    match sizes.iter().find(|(_, size)| *size == 0) {
+        Some(&(name, _)) => Err(GptError::Zero { name }),
+        None => Ok(()),
     }
 }

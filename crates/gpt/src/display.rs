@@ -11,7 +11,7 @@ use crate::{Activation, DropRates, GptConfig, GptModel, ModelSize};
 impl fmt::Display for GptConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head_dim = self.emb_dim.checked_div(self.n_heads).unwrap_or(0);
-        let hidden_dim = self.hidden_dim.unwrap_or(self.emb_dim.saturating_mul(4));
+        let hidden_dim = self.feed_forward_dim();
         writeln!(f, "layers          {}", self.n_layers)?;
         writeln!(f, "heads           {} of {head_dim} features", self.n_heads)?;
         writeln!(

@@ -22,7 +22,7 @@ pub struct FeedForwardCache {
 
 impl FeedForward {
     /// All zeros: a gradient to be accumulated into.
-    pub fn zeros(cfg: &GptConfig) -> Self {
+    pub fn zeros(cfg: GptConfig) -> Self {
         Self {
             expand: Linear::zeros(cfg.emb_dim, cfg.feed_forward_dim(), true),
             activation: cfg.activation,

@@ -39,7 +39,7 @@ impl GptModel {
                 p: cfg.drop_rates.emb,
             },
             trf_blocks: (0..cfg.n_layers)
-                .map(|i| Ok(TransformerBlock::zeros(&cfg)?.at(i, &cfg)))
+                .map(|i| Ok(TransformerBlock::zeros(cfg)?.at(i, cfg)))
                 .collect::<Result<_, GptError>>()?,
             final_norm: cfg.zero_norm(),
             out_head: (!cfg.tied).then(|| Linear::zeros(cfg.emb_dim, cfg.vocab_size, false)),

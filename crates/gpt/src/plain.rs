@@ -50,7 +50,7 @@ pub struct FeedForward {
 
 impl FeedForward {
     /// Draws the two layers, in order.
-    pub fn new(cfg: &GptConfig, rng: &mut TorchRng) -> Self {
+    pub fn new(cfg: GptConfig, rng: &mut TorchRng) -> Self {
         let hidden_dim = cfg.feed_forward_dim(); // 4 * emb_dim
         Self {
             expand: Linear::new(cfg.emb_dim, hidden_dim, true, rng),
@@ -80,7 +80,7 @@ impl FeedForward {
 /// use ndarray::Array3;
 ///
 /// let cfg = GptConfig { emb_dim: 12, n_heads: 3, ..GptConfig::GPT2_124M };
-/// let block = TransformerBlock::new(&cfg, &mut TorchRng::manual_seed(123))?;
+/// let block = TransformerBlock::new(cfg, &mut TorchRng::manual_seed(123))?;
 /// let x = Array3::ones((2, 4, 12)); // (batch, num_tokens, emb_dim)
 /// assert_eq!(block.forward(&x)?.dim(), x.dim());
 /// # Ok::<(), gpt::GptError>(())
@@ -105,7 +105,7 @@ impl TransformerBlock {
     ///
     /// # Errors
     /// If the configuration is not valid.
-    pub fn new(cfg: &GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
+    pub fn new(cfg: GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
         cfg.validate()?;
         let block = Self {
             att: MultiHeadAttention::new(cfg.attention(), rng)?,
@@ -194,7 +194,7 @@ impl GptModel {
                 p: cfg.drop_rates.emb,
             },
             trf_blocks: (0..cfg.n_layers)
-                .map(|i| Ok(TransformerBlock::new(&cfg, rng)?.at(i, &cfg)))
+                .map(|i| Ok(TransformerBlock::new(cfg, rng)?.at(i, cfg)))
                 .collect::<Result<_, GptError>>()?,
             final_norm: cfg.norm(),
             out_head: (!cfg.tied).then(|| Linear::new(cfg.emb_dim, cfg.vocab_size, false, rng)),

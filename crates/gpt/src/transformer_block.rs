@@ -27,7 +27,7 @@ impl TransformerBlock {
     ///
     /// # Errors
     /// If the configuration is not valid.
-    pub fn zeros(cfg: &GptConfig) -> Result<Self, GptError> {
+    pub fn zeros(cfg: GptConfig) -> Result<Self, GptError> {
         cfg.validate()?;
         let block = Self {
             att: MultiHeadAttention::zeros(cfg.attention())?,
@@ -42,7 +42,7 @@ impl TransformerBlock {
     }
 
     /// As block `i` of a model, counted from 0: its scores may be scaled by its number.
-    pub(crate) fn at(mut self, i: usize, cfg: &GptConfig) -> Self {
+    pub(crate) fn at(mut self, i: usize, cfg: GptConfig) -> Self {
         self.att.score_scale = cfg.score_scale(i);
         self
     }

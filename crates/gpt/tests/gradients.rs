@@ -181,11 +181,11 @@ fn a_blocks_and_a_feed_forward_networks_input_gradients_agree_with_finite_differ
             scale_scores,
             ..small(false, true, 0.1)
         };
-        input_gradients_agree(&config);
+        input_gradients_agree(config);
     }
 }
 
-fn input_gradients_agree(config: &GptConfig) {
+fn input_gradients_agree(config: GptConfig) {
     let mut block = TransformerBlock::new(config, &mut TorchRng::manual_seed(1))
         .expect("a valid configuration");
     away_from_kinks(&mut block.ff);

@@ -164,7 +164,7 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
         assert_eq!(GptModel::new(config, rng).unwrap_err().to_string(), message);
         assert_eq!(GptModel::zeros(config).unwrap_err().to_string(), message);
         assert_eq!(
-            TransformerBlock::new(&config, rng).unwrap_err().to_string(),
+            TransformerBlock::new(config, rng).unwrap_err().to_string(),
             message
         );
         assert_eq!(
@@ -286,10 +286,10 @@ fn gradients_of_logits_in_another_order_are_refused() {
         let expected = format!("{shape:?}, but the forward pass's logits (2, 6, 17)");
         assert!(message.contains(&expected), "{message}");
     }
-    let ff = FeedForward::new(&SMALL, &mut rng);
+    let ff = FeedForward::new(SMALL, &mut rng);
     let (_, cache) = ff.forward_train(Array3::ones((2, 6, 8)));
     let turned = Array3::ones((6, 2, 8));
-    let message = panic_of(|| drop(ff.backward(cache, &turned, &mut FeedForward::zeros(&SMALL))));
+    let message = panic_of(|| drop(ff.backward(cache, &turned, &mut FeedForward::zeros(SMALL))));
     assert!(
         message.contains("[2, 6, 32], but d_out [6, 2, 8]"),
         "{message}"

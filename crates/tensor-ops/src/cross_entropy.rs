@@ -17,6 +17,7 @@ use crate::rows::{as_rows, into_contiguous, rows_per_task, slice_mut};
 ///
 /// # Panics
 /// If there is not one target per row, or a target is not below `vocab_size`.
+#[must_use]
 pub fn cross_entropy(logits: &ArrayRef2<f32>, targets: &[u32]) -> f32 {
     check(logits, targets);
     mean(&row_losses(logits, targets))
@@ -26,6 +27,7 @@ pub fn cross_entropy(logits: &ArrayRef2<f32>, targets: &[u32]) -> f32 {
 ///
 /// # Panics
 /// If there is not one target per row, or a target is not below `vocab_size`.
+#[must_use]
 pub fn cross_entropy_rows(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> {
     check(logits, targets);
     row_losses(logits, targets)

@@ -17,6 +17,7 @@ use crate::rows::{
 /// let y = tensor_ops::gelu(&ndarray::array![-1.0, 0.0, 1.0]);
 /// assert!((y[2] - 0.841192).abs() < 1e-6);
 /// ```
+#[must_use]
 pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     let x = x.as_standard_layout();
     let dim = x.raw_dim();

@@ -16,6 +16,7 @@ use crate::rows::{check_same_shape, into_contiguous, slice_mut};
 /// let y = tensor_ops::gelu_exact(&ndarray::array![-1.0, 0.0, 1.0]);
 /// assert!((y[2] - 0.841345).abs() < 1e-6); // 0.841192 in the tanh form
 /// ```
+#[must_use]
 pub fn gelu_exact<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     let mut y = into_contiguous(x.to_owned());
     slice_mut(&mut y).par_iter_mut().for_each(|y| {

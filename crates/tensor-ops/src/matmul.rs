@@ -17,6 +17,7 @@ use crate::rows::slice_mut;
 ///
 /// # Panics
 /// If the inner dimensions differ; the message names both shapes.
+#[must_use]
 pub fn matmul(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2<f32> {
     check_inner("matmul", a, b);
     if few_rows_times_transposed(a, b).is_some() {
@@ -93,6 +94,7 @@ pub fn matmul_into_serial(
 ///
 /// # Panics
 /// If there are fewer than two dimensions, the leading ones differ, or the inner ones don't fit.
+#[must_use]
 pub fn matmul_batched<D: Dimension>(a: &ArrayRef<f32, D>, b: &ArrayRef<f32, D>) -> Array<f32, D> {
     let n = a.ndim();
     assert!(

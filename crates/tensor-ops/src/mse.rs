@@ -8,6 +8,7 @@ use crate::rows::check_same_shape;
 ///
 /// # Panics
 /// If the shapes differ.
+#[must_use]
 pub fn mse_loss<D: Dimension>(x: &ArrayRef<f32, D>, target: &ArrayRef<f32, D>) -> f32 {
     check_same_shape("mse_loss", x, target);
     let total: f64 = x

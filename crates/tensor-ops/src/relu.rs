@@ -5,6 +5,7 @@ use ndarray::{Array, ArrayRef, Dimension, Zip};
 use crate::rows::check_same_shape;
 
 /// Element by element, any shape. NaN stays NaN, as in PyTorch.
+#[must_use]
 pub fn relu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     x.mapv(|x| if x < 0.0 { 0.0 } else { x })
 }

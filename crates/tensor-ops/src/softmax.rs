@@ -12,6 +12,7 @@ use crate::rows::into_contiguous;
 ///
 /// # Panics
 /// If there is no such axis.
+#[must_use]
 pub fn softmax_naive<D: RemoveAxis>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> {
     let mut out = x.mapv(f32::exp);
     for mut lane in out.lanes_mut(axis) {

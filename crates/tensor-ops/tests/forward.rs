@@ -152,7 +152,7 @@ fn matmul_overwrites_nan_when_beta_is_zero() {
 #[test]
 #[should_panic(expected = "matmul: shapes [2, 3] and [4, 5] don't fit")]
 fn matmul_names_the_shapes_that_dont_fit() {
-    matmul(&Array2::zeros((2, 3)), &Array2::zeros((4, 5)));
+    drop(matmul(&Array2::zeros((2, 3)), &Array2::zeros((4, 5))));
 }
 
 #[test]

@@ -54,9 +54,9 @@ pub struct BpeConfig {
     pub alphabet: Vec<Vec<u8>>,
     /// Divides a text into pieces; no pair reaches over their ends.
     pub divide: fn(&str) -> Vec<&str>,
-    /// Pairs that occur less often stay two tokens.
+    /// How often a pair must occur to become a token.
     pub least_count: u64,
-    /// Which of several pairs that are as frequent is taken.
+    /// Which pair comes first where several are equally frequent.
     pub ties: Ties,
 }
 
@@ -83,7 +83,7 @@ pub fn gpt2_bytes() -> [u8; 256] {
 }
 
 impl Bpe {
-    /// The tokens that a text makes; [`ENDOFTEXT`] divides it.
+    /// Learns its tokens from a text; [`ENDOFTEXT`] divides it.
     ///
     /// # Errors
     /// [`TokenizerError::MissingByte`] if the alphabet lacks a byte.
@@ -100,7 +100,7 @@ impl Bpe {
         Self::train_on(&words, config)
     }
 
-    /// The tokens that words make, each with the number of times that it occurs.
+    /// Learns its tokens from words, each with the number of times that it occurs.
     ///
     /// Time and memory grow in proportion to the words, however long one is.
     ///

@@ -169,21 +169,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn portable_masks_are_the_draws_compared_one_by_one() {
-        for start in [0, 1, 622, 623] {
-            for n in [1, 64, 311, 313, 9_000] {
-                let mut rng = TorchRng::manual_seed(5);
-                rng.rand(start);
-                let mut one_by_one = rng.clone();
-                let mask = rng.keep_mask(n, 0.3);
-                let expected = std::iter::repeat_with(|| one_by_one.next_f64() < 1.0 - 0.3);
-                assert!(mask.iter().eq(expected.take(n)), "{n} from {start}");
-                assert_eq!(rng, one_by_one);
-            }
-        }
-    }
-
-    #[test]
     fn the_second_word_decides_where_the_first_has_the_bits_of_the_bound() {
         let mut engine = Mt19937::new(3);
         let pairs = engine.take_pairs(70).to_vec();

@@ -90,8 +90,8 @@ impl AdamWConfig {
 /// use train::torch_rng::TorchRng;
 ///
 /// let config = GptConfig { emb_dim: 8, n_heads: 2, ..GptConfig::GPT2_124M };
-/// let mut block = TransformerBlock::new(&config, &mut TorchRng::manual_seed(123))?;
-/// let mut grads = TransformerBlock::zeros(&config)?; // its backward pass adds to these
+/// let mut block = TransformerBlock::new(config, &mut TorchRng::manual_seed(123))?;
+/// let mut grads = TransformerBlock::zeros(config)?; // its backward pass adds to these
 /// let mut optimizer = AdamW::new(AdamWConfig { lr: 1e-3, ..AdamWConfig::default() }, &block)?;
 ///
 /// grads.norm1.scale.fill(0.5);

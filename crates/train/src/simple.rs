@@ -11,7 +11,7 @@ use torch_rng::TorchRng;
 
 use crate::{AdamW, BatchReport, Evaluation, Event, TrainError, calc_loss_loader};
 
-/// The arguments of the book's function that are no objects of their own.
+/// The numbers among the arguments of the book's function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimpleTraining {
     /// Passes over the training loader.
@@ -46,8 +46,8 @@ pub struct TrainingHistory {
 
 /// Trains for some epochs at the optimizer's learning rate (the book's `train_model_simple`).
 ///
-/// What the book prints, `on_event` is told: every evaluation, and after each epoch that a sample
-/// is due, which it makes with `generate`. It is told of every batch, too.
+/// `on_event` is told what the book prints: every evaluation, and after each epoch that a sample is
+/// due, which the caller makes with the crate `generate`. It is told of every batch, too.
 ///
 /// It draws in the book's order: the order of an epoch when it begins, dropout, and a pass over
 /// both loaders at each evaluation.

@@ -1,7 +1,7 @@
 //! A finished picture: its title, and the scene if drawing is compiled in.
 
 #[cfg(feature = "draw")]
-use kuva::render::render::Scene;
+use kuva::render::render::{Primitive, Scene};
 
 /// What a drawing function returns.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ impl Picture {
         Self {
             title: visible(title),
             #[cfg(feature = "draw")]
-            scene: crate::scene::with_visible_texts(scene),
+            scene: with_visible_texts(scene),
         }
     }
 
@@ -26,8 +26,28 @@ impl Picture {
     }
 }
 
+/// The scene, its texts without what XML has no place for.
+#[cfg(feature = "draw")]
+fn with_visible_texts(mut scene: Scene) -> Scene {
+    for element in &mut scene.elements {
+        match element {
+            Primitive::Text { content: text, .. }
+            | Primitive::GroupStart {
+                title: Some(text), ..
+            } => *text = visible(text),
+            Primitive::RichText { spans, .. } => {
+                for span in spans {
+                    span.text = visible(&span.text);
+                }
+            }
+            _ => {}
+        }
+    }
+    scene
+}
+
 /// What XML has no place for, as tokens of single bytes are, by the symbol of it.
-pub(crate) fn visible(text: &str) -> String {
+fn visible(text: &str) -> String {
     let symbol = |character: char| match character {
         '\t' | '\n' | '\r' => character,
         '\0'..' ' => char::from_u32(0x2400 + u32::from(character)).unwrap_or('\u{fffd}'),

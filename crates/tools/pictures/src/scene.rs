@@ -6,7 +6,6 @@ use kuva::render::color::Color;
 use kuva::render::render::{Primitive, Scene, TextAnchor};
 
 use crate::Picture;
-use crate::picture::visible;
 
 /// Pixels of a PNG at most: a gigabyte in the rasteriser's memory.
 const MOST_PIXELS: f64 = (1 << 28) as f64;
@@ -52,25 +51,6 @@ impl Picture {
             reason,
         })
     }
-}
-
-/// The scene, its texts without what XML has no place for.
-pub(crate) fn with_visible_texts(mut scene: Scene) -> Scene {
-    for element in &mut scene.elements {
-        match element {
-            Primitive::Text { content: text, .. }
-            | Primitive::GroupStart {
-                title: Some(text), ..
-            } => *text = visible(text),
-            Primitive::RichText { spans, .. } => {
-                for span in spans {
-                    span.text = visible(&span.text);
-                }
-            }
-            _ => {}
-        }
-    }
-    scene
 }
 
 /// The dark text on all pictures.
