@@ -138,8 +138,8 @@ fn read<T>(items: Vec<Item<T>>, shape: &[usize]) -> Result<Vec<(T, usize)>> {
     Ok(places)
 }
 
-/// Reads an array whose first value has the place `start`; what stands behind an ellipsis is counted
-/// from the end.
+/// Reads an array whose first value has the place `start`; what stands behind an ellipsis is
+/// counted from the end.
 fn read_from<T>(
     items: &mut std::iter::Peekable<std::vec::IntoIter<Item<T>>>,
     shape: &[usize],
