@@ -14,12 +14,7 @@ const TINY: f32 = 1e-30;
 /// Four columns, as they are multiplied at once.
 pub(crate) type Quad<T> = [T; 4];
 
-/// One row of activations, in blocks of 64 columns, with zeros behind its end.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Activations {
-    pub(crate) blocks: Vec<ActivationBlock>,
-}
-
+/// 64 columns of a row of activations.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ActivationBlock {
     pub(crate) quads: [Quad<i8>; BLOCK / 4],
@@ -29,24 +24,22 @@ pub(crate) struct ActivationBlock {
     pub(crate) sums: [i32; BLOCK / GROUP],
 }
 
-impl Activations {
-    /// Rounds each block to multiples of its largest magnitude / 127.
-    pub(crate) fn quantise(x: &[f32]) -> Self {
-        let of_block = |x: &[f32]| {
-            let mut bytes = [0; BLOCK];
-            let scale = quantise(x, &mut bytes);
-            let sum = |group: &[i8; GROUP]| group.iter().map(|&x| i32::from(x)).sum();
-            let (quads, _) = bytes.as_chunks();
-            let (groups, _) = bytes.as_chunks();
-            ActivationBlock {
-                quads: std::array::from_fn(|q| quads[q]),
-                scale,
-                sums: std::array::from_fn(|g| sum(&groups[g])),
-            }
-        };
-        let blocks = x.chunks(BLOCK).map(of_block).collect();
-        Self { blocks }
-    }
+/// The blocks of a row, with zeros behind its end, each rounded to multiples of its largest
+/// magnitude / 127.
+pub(crate) fn blocks(x: &[f32]) -> Vec<ActivationBlock> {
+    let of_block = |x: &[f32]| {
+        let mut bytes = [0; BLOCK];
+        let scale = quantise(x, &mut bytes);
+        let sum = |group: &[i8; GROUP]| group.iter().map(|&x| i32::from(x)).sum();
+        let (quads, _) = bytes.as_chunks();
+        let (groups, _) = bytes.as_chunks();
+        ActivationBlock {
+            quads: std::array::from_fn(|q| quads[q]),
+            scale,
+            sums: std::array::from_fn(|g| sum(&groups[g])),
+        }
+    };
+    x.chunks(BLOCK).map(of_block).collect()
 }
 
 /// Writes `x / scale` to the first bytes of `out` and returns `scale = max |x| / 127`; NaN or an

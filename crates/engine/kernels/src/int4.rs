@@ -13,11 +13,11 @@ use std::mem::transmute_copy;
 use half::f16;
 use multiversion::multiversion;
 
-use crate::activations::{ActivationBlock, Activations, BLOCK, GROUP, Quad};
+use crate::activations::{ActivationBlock, BLOCK, GROUP, Quad};
 use crate::math::ROUND;
 use crate::packed_matrix::PackedMatrix;
 #[cfg(target_arch = "x86_64")]
-use crate::panels::{Dots, blocks, panels, word};
+use crate::panels::{Dots, halves, of_each, word};
 use crate::panels::{Panels, ROWS, WeightBlock};
 #[cfg(target_arch = "x86_64")]
 use crate::prefetch;
@@ -78,9 +78,9 @@ impl WeightBlock for Block {
         1.0 // each group has its own
     }
 
-    fn dots_plain(x: &Activations, w: &[Self]) -> [f32; ROWS] {
+    fn dots_plain(x: &[ActivationBlock], w: &[Self]) -> [f32; ROWS] {
         let mut y = [0.0; ROWS];
-        for (x, w) in x.blocks.iter().zip(w) {
+        for (x, w) in x.iter().zip(w) {
             let groups = x.quads.as_chunks::<{ 2 * QUADS }>().0;
             for (g, (x_quads, nibbles)) in groups.iter().zip(&w.nibbles).enumerate() {
                 let mut sums = [start(x, g); ROWS];
@@ -103,14 +103,14 @@ impl WeightBlock for Block {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vnni")]
     unsafe fn dots_vnni<const R: usize, const T: usize>(
-        x: [&Activations; R],
+        x: [&[ActivationBlock]; R],
         w: [&[Self]; T],
     ) -> Dots<R, T> {
         let ahead = prefetch::distance_of_panels();
         let nibble = _mm512_set1_epi32(0x0f0f_0f0f);
         let mut y = [[_mm512_setzero_ps(); T]; R];
         for b in 0..w[0].len() {
-            let (x, w) = (blocks(x, b), panels(w, b));
+            let (x, w) = (of_each(x, b), of_each(w, b));
             for w in w {
                 prefetch::stream(&w.scales, ahead);
             }
@@ -155,13 +155,13 @@ impl WeightBlock for Block {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,f16c")]
     unsafe fn dots_avx2<const R: usize, const T: usize>(
-        x: [&Activations; R],
+        x: [&[ActivationBlock]; R],
         w: [&[Self]; T],
     ) -> Dots<R, T> {
         let nibble = _mm256_set1_epi8(15);
         let mut y = [[[_mm256_setzero_ps(); 2]; T]; R];
         for b in 0..w[0].len() {
-            let (x, w) = (blocks(x, b), panels(w, b));
+            let (x, w) = (of_each(x, b), of_each(w, b));
             for w in w {
                 prefetch::panel::<T, _>(&w.scales);
             }
@@ -173,14 +173,7 @@ impl WeightBlock for Block {
                     for t in 0..T {
                         let nibbles = &w[t].nibbles[g][q];
                         prefetch::panel::<T, _>(nibbles);
-                        // SAFETY: two times eight times four bytes.
-                        let [first, last] = unsafe {
-                            let nibbles = nibbles.as_ptr().cast::<__m256i>();
-                            [
-                                _mm256_loadu_si256(nibbles),
-                                _mm256_loadu_si256(nibbles.add(1)),
-                            ]
-                        };
+                        let [first, last] = halves(nibbles);
                         let low = [
                             _mm256_and_si256(first, nibble),
                             _mm256_and_si256(last, nibble),
@@ -287,6 +280,7 @@ fn start(x: &ActivationBlock, g: usize) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::activations;
     use crate::panels::dots;
     use crate::panels::tests::check_forms;
 
@@ -315,7 +309,7 @@ mod tests {
 
     #[test]
     fn extreme_numbers_do_not_saturate() {
-        let x = Activations::quantise(&[1.0; BLOCK]);
+        let x = activations::blocks(&[1.0; BLOCK]);
         let mut w = Block::ZEROS;
         w.nibbles = [[[[255; 4]; ROWS]; QUADS]; BLOCK / GROUP];
         w.scales = [[f16::ONE; ROWS]; BLOCK / GROUP];

@@ -11,10 +11,10 @@ use std::arch::x86_64::*;
 #[cfg(target_arch = "x86_64")]
 use std::mem::transmute_copy;
 
-use crate::activations::{self, ActivationBlock, Activations, BLOCK, Quad};
+use crate::activations::{self, ActivationBlock, BLOCK, Quad};
 use crate::packed_matrix::PackedMatrix;
 #[cfg(target_arch = "x86_64")]
-use crate::panels::{Dots, blocks, panels, word};
+use crate::panels::{Dots, halves, of_each, word};
 use crate::panels::{Panels, ROWS, WeightBlock};
 #[cfg(target_arch = "x86_64")]
 use crate::prefetch;
@@ -56,9 +56,9 @@ impl WeightBlock for Block {
         scale
     }
 
-    fn dots_plain(x: &Activations, w: &[Self]) -> [f32; ROWS] {
+    fn dots_plain(x: &[ActivationBlock], w: &[Self]) -> [f32; ROWS] {
         let mut y = [0.0; ROWS];
-        for (x, w) in x.blocks.iter().zip(w) {
+        for (x, w) in x.iter().zip(w) {
             let mut sums = [start(x); ROWS];
             for (x, w) in x.quads.iter().zip(&w.0) {
                 for (sum, w) in sums.iter_mut().zip(w) {
@@ -77,13 +77,13 @@ impl WeightBlock for Block {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vnni")]
     unsafe fn dots_vnni<const R: usize, const T: usize>(
-        x: [&Activations; R],
+        x: [&[ActivationBlock]; R],
         w: [&[Self]; T],
     ) -> Dots<R, T> {
         let ahead = prefetch::distance_of_panels();
         let mut y = [[_mm512_setzero_ps(); T]; R];
         for b in 0..w[0].len() {
-            let (x, w) = (blocks(x, b), panels(w, b));
+            let (x, w) = (of_each(x, b), of_each(w, b));
             let mut dots = [[_mm512_setzero_si512(); T]; R];
             for r in 0..R {
                 dots[r] = [_mm512_set1_epi32(start(x[r])); T];
@@ -115,22 +115,18 @@ impl WeightBlock for Block {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     unsafe fn dots_avx2<const R: usize, const T: usize>(
-        x: [&Activations; R],
+        x: [&[ActivationBlock]; R],
         w: [&[Self]; T],
     ) -> Dots<R, T> {
         let mut y = [[[_mm256_setzero_ps(); 2]; T]; R];
         for b in 0..w[0].len() {
-            let (x, w) = (blocks(x, b), panels(w, b));
+            let (x, w) = (of_each(x, b), of_each(w, b));
             let mut dots = [[[_mm256_setzero_si256(); 2]; T]; R];
             for q in 0..BLOCK / 4 {
                 for t in 0..T {
                     let w = &w[t].0[q];
                     prefetch::panel::<T, _>(w);
-                    // SAFETY: two times eight times four bytes.
-                    let w: [_; 2] = unsafe {
-                        let w = w.as_ptr().cast::<__m256i>();
-                        [_mm256_loadu_si256(w), _mm256_loadu_si256(w.add(1))]
-                    };
+                    let w = halves(w);
                     for r in 0..R {
                         let x = _mm256_set1_epi32(word(x[r].quads[q]));
                         for (dots, w) in dots[r][t].iter_mut().zip(w) {
@@ -192,7 +188,7 @@ mod tests {
 
     #[test]
     fn extreme_bytes_do_not_saturate() {
-        let x = Activations::quantise(&[1.0; BLOCK]);
+        let x = activations::blocks(&[1.0; BLOCK]);
         let expected = 64.0 * 127.0 * 127.0 * (1.0 / 127.0);
         for y in dots([&x], [&[Block([[[255; 4]; ROWS]; BLOCK / 4])]])[0][0] {
             assert!((y - expected).abs() < 1e-2, "{y} not {expected}");

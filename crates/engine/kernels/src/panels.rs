@@ -5,12 +5,15 @@
 //! row, and nothing is left to be summed across lanes.
 //! What a block of a panel holds, and how it is multiplied, is in `int8.rs` and `int4.rs`.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
 use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 
 #[cfg(target_arch = "x86_64")]
-use crate::activations::{ActivationBlock, Quad};
-use crate::activations::{Activations, BLOCK};
+use crate::activations::Quad;
+use crate::activations::{self, ActivationBlock, BLOCK};
 use crate::gemv::{cut, for_each};
 use crate::huge_pages::room;
 use crate::packed_matrix::Format;
@@ -28,26 +31,25 @@ const CHUNK: usize = 64;
 /// The dot products of R rows of activations with the rows of T panels.
 pub(crate) type Dots<const R: usize, const T: usize> = [[[f32; ROWS]; T]; R];
 
-/// Block `b` of each row.
+/// Block `b` of each row or panel.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub(crate) fn blocks<const R: usize>(x: [&Activations; R], b: usize) -> [&ActivationBlock; R] {
-    let mut blocks = [&x[0].blocks[b]; R];
-    for r in 1..R {
-        blocks[r] = &x[r].blocks[b];
+pub(crate) fn of_each<B, const N: usize>(rows: [&[B]; N], b: usize) -> [&B; N] {
+    let mut blocks = [&rows[0][b]; N];
+    for n in 1..N {
+        blocks[n] = &rows[n][b];
     }
     blocks
 }
 
-/// Block `b` of each panel.
+/// Four bytes of each row, as two registers.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub(crate) fn panels<B, const T: usize>(w: [&[B]; T], b: usize) -> [&B; T] {
-    let mut blocks = [&w[0][b]; T];
-    for t in 1..T {
-        blocks[t] = &w[t][b];
-    }
-    blocks
+#[target_feature(enable = "avx2")]
+pub(crate) fn halves(quads: &[Quad<u8>; ROWS]) -> [__m256i; 2] {
+    let quads = quads.as_ptr().cast::<__m256i>();
+    // SAFETY: two times eight times four bytes.
+    unsafe { [_mm256_loadu_si256(quads), _mm256_loadu_si256(quads.add(1))] }
 }
 
 /// Four activations as a vector instruction takes them; spelled out, as an array's `map` remained a
@@ -68,13 +70,13 @@ pub(crate) trait WeightBlock: Copy + Send + Sync {
 
     /// The dot products of a row of activations with the rows of a panel: what the other versions
     /// are tested against.
-    fn dots_plain(x: &Activations, w: &[Self]) -> [f32; ROWS];
+    fn dots_plain(x: &[ActivationBlock], w: &[Self]) -> [f32; ROWS];
 
     /// # Safety
     /// The CPU must have what [`has_avx2`] looks for.
     #[cfg(target_arch = "x86_64")]
     unsafe fn dots_avx2<const R: usize, const T: usize>(
-        x: [&Activations; R],
+        x: [&[ActivationBlock]; R],
         w: [&[Self]; T],
     ) -> Dots<R, T>;
 
@@ -82,17 +84,17 @@ pub(crate) trait WeightBlock: Copy + Send + Sync {
     /// The CPU must have AVX-512 F and VNNI.
     #[cfg(target_arch = "x86_64")]
     unsafe fn dots_vnni<const R: usize, const T: usize>(
-        x: [&Activations; R],
+        x: [&[ActivationBlock]; R],
         w: [&[Self]; T],
     ) -> Dots<R, T>;
 }
 
 /// The dot products of R rows of activations with the rows of T panels; all have as many blocks.
 pub(crate) fn dots<B: WeightBlock, const R: usize, const T: usize>(
-    x: [&Activations; R],
+    x: [&[ActivationBlock]; R],
     w: [&[B]; T],
 ) -> Dots<R, T> {
-    debug_assert!(w.iter().all(|w| w.len() == x[0].blocks.len()));
+    debug_assert!(w.iter().all(|w| w.len() == x[0].len()));
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
@@ -166,7 +168,7 @@ impl<B: WeightBlock> Panels<B> {
         let x = x.as_standard_layout();
         let rows = x.as_slice().expect("standard layout is contiguous");
         let rows = rows.par_chunks(x.ncols()).with_min_len(TOGETHER);
-        let x: Vec<_> = rows.map(Activations::quantise).collect();
+        let x: Vec<_> = rows.map(activations::blocks).collect();
 
         let mut tasks = Vec::new();
         for outputs in cut(out.ncols(), T * ROWS, T * bytes) {
@@ -192,7 +194,7 @@ impl<B: WeightBlock> Panels<B> {
 
     /// The products of a row of activations with the panels from `first` on, T at a time, each from
     /// another part of them.
-    fn row_by_panels<const T: usize>(&self, x: &Activations, first: usize, out: &mut [f32]) {
+    fn row_by_panels<const T: usize>(&self, x: &[ActivationBlock], first: usize, out: &mut [f32]) {
         let count = out.len().div_ceil(ROWS);
         let part = count / T;
         for i in 0..part {
@@ -210,7 +212,7 @@ impl<B: WeightBlock> Panels<B> {
 
     /// The products of rows of activations with the panels from `first` on; each panel meets all
     /// rows before the next one does.
-    fn rows_by_panels(&self, x: &[Activations], first: usize, out: &mut [&mut [f32]]) {
+    fn rows_by_panels(&self, x: &[Vec<ActivationBlock>], first: usize, out: &mut [&mut [f32]]) {
         for (i, column) in (0..out[0].len()).step_by(ROWS).enumerate() {
             let panel = [first + i];
             for (x, out) in x.chunks(TOGETHER).zip(out.chunks_mut(TOGETHER)) {
@@ -232,10 +234,10 @@ impl<B: WeightBlock> Panels<B> {
     /// The products of R rows of activations with the rows of T panels.
     fn dots<const R: usize, const T: usize>(
         &self,
-        x: [&Activations; R],
+        x: [&[ActivationBlock]; R],
         panels: [usize; T],
     ) -> Dots<R, T> {
-        let n = x[0].blocks.len();
+        let n = x[0].len();
         let mut y = dots(x, panels.map(|panel| &self.blocks[panel * n..][..n]));
         for y in &mut y {
             for (y, panel) in y.iter_mut().zip(panels) {
@@ -267,11 +269,11 @@ pub(crate) mod tests {
                 let x: Vec<f32> = (0..blocks * BLOCK)
                     .map(|i| (((i + 9 * r) * 37 % 101) as f32 - 50.0) * (1.0 + i as f32 / 90.0))
                     .collect();
-                Activations::quantise(&x)
+                activations::blocks(&x)
             });
             let w: [Vec<B>; 4] =
                 std::array::from_fn(|panel| (0..blocks).map(|b| block(panel, b)).collect());
-            let (x, w) = (x.each_ref(), w.each_ref().map(|w| &w[..]));
+            let (x, w) = (x.each_ref().map(|x| &x[..]), w.each_ref().map(|w| &w[..]));
             let expected = x.map(|x| w.map(|w| B::dots_plain(x, w)));
             assert_eq!(dots(x, w), expected, "four rows, {blocks} blocks");
             let alone = x.map(|x| dots([x], w)[0]);

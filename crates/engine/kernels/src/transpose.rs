@@ -35,7 +35,7 @@ unsafe fn by_avx2(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
 /// As [`transpose`].
 unsafe fn plainly(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
     // SAFETY: the caller's promise; the squares are whole.
-    unsafe { in_squares(x, out, |square| plain_square(square)) };
+    unsafe { in_squares(x, out, |square| part_of_square(square, SIDE, SIDE)) };
 }
 
 /// Where a square is, and where its transpose is to be.
@@ -92,25 +92,23 @@ unsafe fn in_squares(
                     stride_of_to,
                 }
             };
-            if i + SIDE <= rows && j + SIDE <= columns {
-                transpose(square);
-                continue;
-            }
-            for r in 0..SIDE.min(rows - i) {
-                for c in 0..SIDE.min(columns - j) {
-                    // SAFETY: inside of both, and the caller's promise.
-                    unsafe { *square.column(c).add(r) = *square.row(r).add(c) };
-                }
+            match (rows - i, columns - j) {
+                (SIDE.., SIDE..) => transpose(square),
+                // SAFETY: inside of both, and the caller's promise.
+                (rows, columns) => unsafe { part_of_square(square, rows, columns) },
             }
         }
     }
 }
 
+/// So many rows and columns of a square, or all where there are more.
+///
 /// # Safety
-/// The square must be inside of two matrices.
-unsafe fn plain_square(square: Square) {
-    for c in 0..SIDE {
-        for r in 0..SIDE {
+/// They must be inside of two matrices.
+#[inline(always)]
+unsafe fn part_of_square(square: Square, rows: usize, columns: usize) {
+    for c in 0..columns.min(SIDE) {
+        for r in 0..rows.min(SIDE) {
             // SAFETY: the caller's promise.
             unsafe { *square.column(c).add(r) = *square.row(r).add(c) };
         }
@@ -120,7 +118,7 @@ unsafe fn plain_square(square: Square) {
 /// The halves of rows that are four apart side by side, then pairs of rows, then fours.
 ///
 /// # Safety
-/// As [`plain_square`].
+/// The square must be inside of two matrices.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
