@@ -11,7 +11,8 @@ use std::mem::MaybeUninit;
 use ndarray::{Array2, ArrayRef2, ArrayViewMut2};
 
 use crate::buffers::buffer;
-use crate::gemm_kernel;
+use crate::gemm_kernel::{self, Start};
+pub use crate::gemm_tiles::Threads;
 use crate::gemm_tiles::multiply_by;
 use crate::weight::Weight;
 
@@ -22,38 +23,6 @@ use crate::weight::Weight;
 /// What is packed for all threads, `a`, is then small, and each task packs the weights that it
 /// reads.
 const TRANSPOSED_ROWS: usize = 128;
-
-/// Where the threads come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Threads {
-    /// The caller already works in parallel.
-    One,
-    /// Rayon's pool.
-    Pool,
-}
-
-/// What the product is added to.
-#[derive(Clone, Copy)]
-pub(crate) enum Start<'a> {
-    /// Nothing: `c` is not read.
-    Nothing,
-    /// This many times `c`, which must be initialised.
-    Times(f32),
-    /// A row, the same for all: the bias of a layer; `c` is not read.
-    Row(&'a [f32]),
-}
-
-impl Start<'_> {
-    /// For the columns from `j` on.
-    pub(crate) fn at_column(self, j: usize) -> gemm_kernel::Start {
-        let (times, row) = match self {
-            Self::Nothing => (0.0, std::ptr::null()),
-            Self::Times(beta) => (beta, std::ptr::null()),
-            Self::Row(row) => (0.0, row[j..].as_ptr()),
-        };
-        gemm_kernel::Start { times, row }
-    }
-}
 
 /// `a @ b`, plus `row` to each of its rows, into uninitialised memory that is written once.
 ///
@@ -66,8 +35,8 @@ pub fn product(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: Option<&[f32]>) -> A
     c.clear();
     let spare = &mut c.spare_capacity_mut()[..shape.0 * shape.1];
     let view = ArrayViewMut2::from_shape(shape, spare).expect("as many elements");
-    let start = row.map_or(Start::Nothing, Start::Row);
-    // SAFETY: neither start reads `c`, and every element is written.
+    let start = Start { times: 0.0, row };
+    // SAFETY: such a start does not read `c`, and every element is written.
     unsafe {
         multiply(a, b, start, view, Threads::Pool);
         c.set_len(shape.0 * shape.1);
@@ -98,10 +67,7 @@ pub(crate) fn widening_accumulate<B: Weight>(
     threads: Threads,
 ) {
     check(a, b, c.dim());
-    let start = match beta {
-        0.0 => Start::Nothing,
-        _ => Start::Times(beta),
-    };
+    let start = Start::times(beta);
     // SAFETY: the view is of initialised elements, and nothing is written to it but f32.
     unsafe {
         let c = c.raw_view_mut().cast::<MaybeUninit<f32>>();
@@ -122,7 +88,7 @@ fn check<B>(a: &ArrayRef2<f32>, b: &ArrayRef2<B>, c: (usize, usize)) {
 /// The product by the kernel of this processor.
 ///
 /// # Safety
-/// With [`Start::Times`], `c` must be initialised.
+/// `c` must be initialised if `start` reads it.
 unsafe fn multiply<A: Weight, B: Weight>(
     a: &ArrayRef2<A>,
     b: &ArrayRef2<B>,
@@ -135,14 +101,14 @@ unsafe fn multiply<A: Weight, B: Weight>(
     }
     let few = c.nrows() <= TRANSPOSED_ROWS.min(a.ncols() / 4) && c.nrows() < c.ncols();
     if few && b.strides()[0] == 1 {
-        let start = match start {
-            Start::Row(row) => {
+        let start = match start.row {
+            Some(row) => {
                 for c in c.rows_mut() {
                     c.into_iter().zip(row).for_each(|(c, &x)| _ = c.write(x));
                 }
-                Start::Times(1.0)
+                Start::times(1.0)
             }
-            other => other,
+            None => start,
         };
         // SAFETY: the caller's promise.
         return unsafe { multiply(&b.t(), &a.t(), start, c.reversed_axes(), threads) };
@@ -178,10 +144,9 @@ mod tests {
         add_product: fn(f32, f32, f32) -> f32,
     ) -> Array2<f32> {
         Array2::from_shape_fn(c.dim(), |(i, j)| {
-            let mut total = match start {
-                Start::Nothing => 0.0,
-                Start::Times(beta) => beta * c[[i, j]],
-                Start::Row(row) => row[j],
+            let mut total = match start.row {
+                Some(row) => row[j],
+                None => start.times * c[[i, j]],
             };
             for k in (0..a.ncols()).step_by(DEPTH) {
                 let block = k..a.ncols().min(k + DEPTH);
@@ -211,7 +176,11 @@ mod tests {
         ] {
             let (a, b) = (numbers((m, inner), 5), numbers((inner, n), 3));
             let row = vec![0.25; n];
-            for start in [Start::Nothing, Start::Times(2.0), Start::Row(&row)] {
+            let row = Start {
+                times: 0.0,
+                row: Some(&row),
+            };
+            for start in [Start::times(0.0), Start::times(2.0), row] {
                 let before = numbers((m, n), 13);
                 let expected = plain((&a, &b), start, &before, add_product);
                 let (a_t, b_t) = (a.t().to_owned(), b.t().to_owned());

@@ -12,14 +12,26 @@ use ndarray::ArrayView2;
 use crate::prefetch::{self, LINE};
 use crate::register::Register;
 
-/// What a product is added to, as the loop meets it: two numbers that fit registers, as what is
-/// stored in parts a moment before is long in coming when it is loaded as a whole.
+/// What a product is added to.
 #[derive(Clone, Copy)]
-pub(crate) struct Start {
-    /// So many times `c`, which is not read if this is 0
+pub(crate) struct Start<'a> {
+    /// So many times `c`, which is not read, and may be uninitialised, if this is 0
     pub(crate) times: f32,
-    /// A row of numbers, the same for each row of `c`, which is then not read; or null
-    pub(crate) row: *const f32,
+    /// In place of `c` a row of numbers, the same for each of its rows: the bias of a layer
+    pub(crate) row: Option<&'a [f32]>,
+}
+
+impl Start<'_> {
+    /// So many times `c`.
+    pub(crate) fn times(times: f32) -> Self {
+        Self { times, row: None }
+    }
+
+    /// For the columns from `j` on.
+    pub(crate) fn at_column(self, j: usize) -> Self {
+        let row = self.row.map(|row| &row[j..]);
+        Self { row, ..self }
+    }
 }
 
 /// Some rows of `a`, packed or where they stand.
@@ -60,6 +72,18 @@ pub(crate) struct ColumnPanel {
     pub(crate) next: *const f32,
 }
 
+/// What rows of `a` are multiplied with and added to.
+///
+/// It is read field by field, as it was written: a load of several would wait for their stores.
+pub(crate) struct Block<'a> {
+    pub(crate) b: ColumnPanel,
+    /// The inner dimension
+    pub(crate) depth: usize,
+    /// From row to row of `c`
+    pub(crate) stride: isize,
+    pub(crate) start: Start<'a>,
+}
+
 /// The inner dimension of a panel at most.
 pub(crate) const DEPTH: usize = 384;
 /// From one row of a panel to the next: no multiple of 4 KiB, which would put all rows into the
@@ -88,7 +112,7 @@ pub(crate) trait Kernel {
     /// registers may have a second cache of 512
     const WIDTH: usize = if Self::WIDE { 256 } else { 64 };
 
-    /// `c = start + a b` for [`Self::COLUMNS`] columns, `stride` from row to row.
+    /// `c = start + a b` for [`Self::COLUMNS`] columns.
     ///
     /// Each element's sum runs along the inner dimension, in order, and `start` is added at its
     /// end.
@@ -97,14 +121,7 @@ pub(crate) trait Kernel {
     /// `a` has `depth` columns and `b` starts with (`depth`, [`Self::COLUMNS`]) row-major; `c` can
     /// be written, and read if `start` reads it; a row of `start` has as many columns; the CPU has
     /// the instructions.
-    unsafe fn run(
-        a: RowPanel,
-        b: ColumnPanel,
-        depth: usize,
-        c: *mut f32,
-        stride: isize,
-        start: Start,
-    );
+    unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>);
 }
 
 /// Numbers of the largest block.
@@ -114,36 +131,30 @@ const LARGEST: usize = 14 * 32;
 ///
 /// # Safety
 /// As [`Kernel::run`], for `columns` columns of `c` and of a row of `start`.
-pub(crate) unsafe fn edge<K: Kernel>(
-    a: RowPanel,
-    b: ColumnPanel,
-    depth: usize,
-    c: *mut f32,
-    stride: isize,
-    start: Start,
-    columns: usize,
-) {
-    let mut block = [0.0f32; LARGEST];
+pub(crate) unsafe fn edge<K: Kernel>(a: RowPanel, c: *mut f32, block: &Block<'_>, columns: usize) {
+    let mut whole = [0.0f32; LARGEST];
     let mut row_of_start = [0.0f32; LARGEST];
-    let rows = (0..a.rows).map(|r| (r * K::COLUMNS, r as isize * stride));
+    let mut start = block.start;
+    if let Some(row) = start.row {
+        row_of_start[..columns].copy_from_slice(&row[..columns]);
+        start.row = Some(&row_of_start);
+    }
     // SAFETY: as the caller's promise says, for as many columns.
     unsafe {
-        let mut start = start;
-        if !start.row.is_null() {
-            row_of_start
-                .as_mut_ptr()
-                .copy_from_nonoverlapping(start.row, columns);
-            start.row = row_of_start.as_ptr();
-        } else if start.times != 0.0 {
-            for (at, offset) in rows.clone() {
-                let row = block[at..].as_mut_ptr();
-                row.copy_from_nonoverlapping(c.offset(offset), columns);
+        let row = |r: usize| c.offset(r as isize * block.stride);
+        if start.times != 0.0 {
+            for (r, whole) in whole.chunks_mut(K::COLUMNS).take(a.rows).enumerate() {
+                (whole.as_mut_ptr()).copy_from_nonoverlapping(row(r), columns);
             }
         }
-        K::run(a, b, depth, block.as_mut_ptr(), K::COLUMNS as isize, start);
-        for (at, offset) in rows {
-            c.offset(offset)
-                .copy_from_nonoverlapping(block[at..].as_ptr(), columns);
+        let wider = Block {
+            stride: K::COLUMNS as isize,
+            start,
+            ..*block
+        };
+        K::run(a, whole.as_mut_ptr(), &wider);
+        for (r, whole) in whole.chunks(K::COLUMNS).take(a.rows).enumerate() {
+            row(r).copy_from_nonoverlapping(whole.as_ptr(), columns);
         }
     }
 }
@@ -176,14 +187,16 @@ unsafe fn step<V: Register, const R: usize>(
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
+unsafe fn product<V: Register, const R: usize, const BY_COLUMNS: bool>(
     a: *const f32,
     stride_of_a: usize,
-    b: ColumnPanel,
-    depth: usize,
     c: *mut f32,
-    stride: isize,
-    start: Start,
+    &Block {
+        b,
+        depth,
+        stride,
+        start,
+    }: &Block<'_>,
 ) {
     let (down, along) = match BY_COLUMNS {
         true => (1, stride_of_a),
@@ -234,8 +247,8 @@ unsafe fn block<V: Register, const R: usize, const BY_COLUMNS: bool>(
         for (r, sums) in sums.into_iter().enumerate() {
             for (half, sum) in sums.into_iter().enumerate() {
                 let at = c.offset(r as isize * stride).add(half * V::LANES);
-                let sum = if !start.row.is_null() {
-                    sum.add_product(one, V::load(start.row.add(half * V::LANES)))
+                let sum = if let Some(row) = start.row {
+                    sum.add_product(one, V::load(row.as_ptr().add(half * V::LANES)))
                 } else if start.times != 0.0 {
                     sum.add_product(V::splat(start.times), V::load(at))
                 } else {
@@ -257,26 +270,16 @@ macro_rules! kernel {
             const COLUMNS: usize = 2 * <$register>::LANES;
 
             #[inline]
-            unsafe fn run(
-                a: RowPanel,
-                b: ColumnPanel,
-                depth: usize,
-                mut c: *mut f32,
-                stride: isize,
-                start: Start,
-            ) {
+            unsafe fn run(a: RowPanel, mut c: *mut f32, block: &Block<'_>) {
                 $(#[$features])?
                 unsafe fn part<const R: usize, const BY_COLUMNS: bool>(
                     a: *const f32,
                     stride_of_a: usize,
-                    b: ColumnPanel,
-                    depth: usize,
                     c: *mut f32,
-                    stride: isize,
-                    start: Start,
+                    block: &Block<'_>,
                 ) {
                     // SAFETY: the caller's promise.
-                    unsafe { block::<$register, R, BY_COLUMNS>(a, stride_of_a, b, depth, c, stride, start) }
+                    unsafe { product::<$register, R, BY_COLUMNS>(a, stride_of_a, c, block) }
                 }
                 let (mut at, mut rows) = (a.start, a.rows);
                 // SAFETY: the caller's promise; parts of rows follow each other.
@@ -285,15 +288,15 @@ macro_rules! kernel {
                         while rows >= $part {
                             match a.layout {
                                 Layout::Rows(down) => {
-                                    part::<$part, false>(at, down, b, depth, c, stride, start);
+                                    part::<$part, false>(at, down, c, block);
                                     at = at.add($part * down);
                                 }
                                 Layout::Columns(along) => {
-                                    part::<$part, true>(at, along, b, depth, c, stride, start);
+                                    part::<$part, true>(at, along, c, block);
                                     at = at.add($part);
                                 }
                             }
-                            c = c.offset($part * stride);
+                            c = c.offset($part * block.stride);
                             rows -= $part;
                         }
                     )*

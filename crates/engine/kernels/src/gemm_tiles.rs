@@ -6,8 +6,9 @@ use std::mem::MaybeUninit;
 use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
-use crate::gemm::{Start, Threads};
-use crate::gemm_kernel::{self, ColumnPanel, DEPTH, Kernel, Layout, NEXT, ROW_STRIDE, RowPanel};
+use crate::gemm_kernel::{
+    self, Block, ColumnPanel, DEPTH, Kernel, Layout, NEXT, ROW_STRIDE, RowPanel, Start,
+};
 use crate::gemm_pack::{A_PANELS, B_PANELS, BLOCK, pack_columns, pack_rows, with_panels};
 use crate::prefetch::{self, LINE};
 use crate::transpose::transpose;
@@ -35,10 +36,19 @@ const WORTH_PACKING: usize = 256;
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 19;
 
+/// Where the threads come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// The caller already works in parallel.
+    One,
+    /// Rayon's pool.
+    Pool,
+}
+
 /// `c = start + a b` by this kernel.
 ///
 /// # Safety
-/// With [`Start::Times`], `c` must be initialised; the CPU must have the kernel's instructions.
+/// `c` must be initialised if `start` reads it; the CPU must have the kernel's instructions.
 pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
     a: &ArrayRef2<A>,
     b: &ArrayRef2<B>,
@@ -64,10 +74,9 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
                     let (columns, depths) = (j..n.min(j + wide), k..inner.min(k + deep));
                     let a = a.slice(s![.., depths.clone()]);
                     let b = b.slice(s![depths, columns.clone()]);
-                    let start = match start {
-                        _ if k > 0 => Start::Times(1.0),
-                        Start::Row(row) => Start::Row(&row[columns.clone()]),
-                        other => other,
+                    let start = match k {
+                        0 => start.at_column(j),
+                        _ => Start::times(1.0),
                     };
                     pack_columns::<K, B>(&b, panels, many > 1);
                     // SAFETY: the caller's promise; what one product has written the next may add
@@ -144,7 +153,7 @@ unsafe fn task<K: Kernel, A: Weight>(
             let mut block = ArrayViewMut2::from_shape((m, columns), block).expect("as many");
             // SAFETY: the caller's promise; `c` is read only if the start reads it.
             unsafe {
-                if let Start::Times(_) = start {
+                if start.times != 0.0 {
                     block.assign(&c.raw_view().cast().deref_into_view());
                 }
                 let view = block.raw_view_mut().cast().deref_into_view_mut();
@@ -170,7 +179,7 @@ unsafe fn task<K: Kernel, A: Weight>(
     with_panels(&A_PANELS, room, |a_panels| {
         for k in (0..inner.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(inner - k);
-            let start = if k == 0 { start } else { Start::Times(1.0) };
+            let start = if k == 0 { start } else { Start::times(1.0) };
             let a = a.slice(s![.., k..k + depth]);
             let panels = pack_rows::<K, A>(&a, a_panels, in_place);
             for across in (0..columns).step_by(K::WIDTH) {
@@ -195,15 +204,21 @@ unsafe fn task<K: Kernel, A: Weight>(
                             next: next.unwrap_or(start_of_b),
                         };
                         next = next.map(|next| next.wrapping_add(DEPTH * NEXT));
-                        let start = start.at_column(j + at);
                         // SAFETY: the panels are as the kernel wants them, `c` has these rows and
                         // columns, and the caller vouches for the rest.
                         unsafe {
                             let c = c.offset(i as isize * stride).add(at);
-                            if at + K::COLUMNS <= columns {
-                                K::run(a, b, depth, c, stride, start);
-                            } else {
-                                gemm_kernel::edge::<K>(a, b, depth, c, stride, start, columns - at);
+                            let block = Block {
+                                b,
+                                depth,
+                                stride,
+                                start: start.at_column(j + at),
+                            };
+                            match columns - at {
+                                left if left < K::COLUMNS => {
+                                    gemm_kernel::edge::<K>(a, c, &block, left);
+                                }
+                                _ => K::run(a, c, &block),
                             }
                         }
                     }
