@@ -9,6 +9,7 @@ use multiversion::target::target_cfg_f;
 
 use crate::elementwise::{self, NEGLIGIBLE};
 use crate::gemv_kernel;
+use crate::math::add_product;
 use crate::prefetch::{self, LINE, STREAMS};
 
 /// Writes the context vector (head_dim) of `query` (head_dim) to `out`; `keys` and `values` are
@@ -105,11 +106,7 @@ fn columns<const C: usize>(weights: &[f32], rows: &[f32], n: usize, out: &mut [f
 fn add<const C: usize>(sums: &mut [f32; C], weight: f32, row: &[f32], fused: bool) {
     let row: &[f32; C] = row.first_chunk().expect("a row has C numbers from here");
     for i in 0..C {
-        sums[i] = if fused {
-            weight.mul_add(row[i], sums[i])
-        } else {
-            weight * row[i] + sums[i]
-        };
+        sums[i] = add_product(sums[i], weight, row[i], fused);
     }
 }
 

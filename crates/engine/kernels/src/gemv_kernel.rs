@@ -6,6 +6,7 @@
 
 use multiversion::{multiversion, target::target_cfg_f};
 
+use crate::math::add_product;
 use crate::reduce::sum_of_lanes;
 use crate::weight::Weight;
 #[cfg(target_arch = "x86_64")]
@@ -26,14 +27,12 @@ pub(crate) fn block<W: Weight, const R: usize>(
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: the CPU has the instructions.
-        return unsafe {
-            x86::block::<x86::Avx512, _, _>(x, w, y, stride, prefetch::side_by_side())
-        };
+        return unsafe { x86::by_avx512(x, w, y, stride, prefetch::side_by_side()) };
     }
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
         // SAFETY: the CPU has the instructions.
-        return unsafe { x86::block::<x86::Avx2, _, _>(x, w, y, stride, prefetch::side_by_side()) };
+        return unsafe { x86::by_avx2(x, w, y, stride, prefetch::side_by_side()) };
     }
     block_plain(x, w, y, stride);
 }
@@ -50,11 +49,7 @@ fn block_plain<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32]
             for r in 0..R {
                 let x = &x[r][c * LANES..(c + 1) * LANES];
                 for i in 0..LANES {
-                    lanes[r][i] = if fused {
-                        x[i].mul_add(w[i].value(), lanes[r][i])
-                    } else {
-                        x[i] * w[i].value() + lanes[r][i]
-                    };
+                    lanes[r][i] = add_product(lanes[r][i], x[i], w[i].value(), fused);
                 }
             }
         }
@@ -80,26 +75,6 @@ pub(crate) mod tests {
             .collect()
     }
 
-    /// # Safety
-    /// The CPU must have the instructions.
-    #[cfg(target_arch = "x86_64")]
-    unsafe fn check<K: x86::Kernel<W>, W: Weight>(x: [&[f32]; 3], w: &[W], expected: &[f32]) {
-        let (n, m) = (x[0].len(), expected.len() / 3);
-        for side_by_side in [false, true] {
-            let mut y = vec![0.5; 3 * m];
-            // SAFETY: the caller's promise.
-            unsafe { x86::block::<K, _, _>(x, w, &mut y, 3, side_by_side) };
-            assert_eq!(y, expected, "{n} x {m}, {side_by_side}");
-        }
-        let mut y = vec![0.5; 3 * m];
-        // SAFETY: as above.
-        let done = unsafe { x86::rows::<K, _, 3, 4>(x, w, &mut y, 3, K::NEAR) };
-        assert_eq!(done, m / 4 * 4);
-        let (y, untouched) = y.split_at(3 * done);
-        assert_eq!(y, &expected[..3 * done], "side by side, {n} x {m}");
-        assert!(untouched.iter().all(|&y| y == 0.5), "{n} x {m}");
-    }
-
     #[test]
     fn every_instruction_set_gives_the_bits_of_the_plain_loop() {
         fn check_all<W: Weight>() {
@@ -112,14 +87,20 @@ pub(crate) mod tests {
                 block_plain(rows, &w, &mut expected, 3);
                 assert_eq!(y, expected, "{n} x {m}");
                 #[cfg(target_arch = "x86_64")]
-                if has_avx2() {
-                    // SAFETY: the CPU has the instructions.
-                    unsafe { check::<x86::Avx2, W>(rows, &w, &expected) };
-                }
-                #[cfg(target_arch = "x86_64")]
-                if is_x86_feature_detected!("avx512f") {
-                    // SAFETY: as above.
-                    unsafe { check::<x86::Avx512, W>(rows, &w, &expected) };
+                for side_by_side in [false, true] {
+                    let case = format!("{n} x {m}, {side_by_side}");
+                    if has_avx2() {
+                        let mut y = vec![0.5; 3 * m];
+                        // SAFETY: the CPU has the instructions.
+                        unsafe { x86::by_avx2(rows, &w, &mut y, 3, side_by_side) };
+                        assert_eq!(y, expected, "AVX2, {case}");
+                    }
+                    if is_x86_feature_detected!("avx512f") {
+                        let mut y = vec![0.5; 3 * m];
+                        // SAFETY: as above.
+                        unsafe { x86::by_avx512(rows, &w, &mut y, 3, side_by_side) };
+                        assert_eq!(y, expected, "AVX-512, {case}");
+                    }
                 }
             }
         }

@@ -30,6 +30,16 @@ pub(crate) fn flush(x: f32, floor: f32) -> f32 {
     if x.abs() < floor { 0.0 } else { x }
 }
 
+/// `sum + x y`, rounded once if `fused`: where the processor has an instruction for it.
+#[inline(always)]
+pub(crate) fn add_product(sum: f32, x: f32, y: f32, fused: bool) -> f32 {
+    if fused {
+        x.mul_add(y, sum)
+    } else {
+        x * y + sum
+    }
+}
+
 /// `e^x` for x up to 88.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {

@@ -3,6 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
+use crate::math;
 #[cfg(target_arch = "x86_64")]
 use crate::weight::Weight;
 
@@ -32,57 +33,55 @@ pub(crate) trait Widening<W>: Summed {
     unsafe fn widen(at: *const W) -> Self;
 }
 
+/// A [`Register`] by the names of its instructions.
 #[cfg(target_arch = "x86_64")]
-impl Register for __m512 {
-    const LANES: usize = 16;
+macro_rules! register {
+    ($register:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $add_product:ident) => {
+        impl Register for $register {
+            const LANES: usize = $lanes;
 
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_set1_ps(x) }
-    }
-    #[inline(always)]
-    unsafe fn load(at: *const f32) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_loadu_ps(at) }
-    }
-    #[inline(always)]
-    unsafe fn store(self, at: *mut f32) {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_storeu_ps(at, self) }
-    }
-    #[inline(always)]
-    unsafe fn add_product(self, a: Self, b: Self) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_fmadd_ps(a, b, self) }
-    }
+            #[inline(always)]
+            unsafe fn splat(x: f32) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { $splat(x) }
+            }
+            #[inline(always)]
+            unsafe fn load(at: *const f32) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { $load(at) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, at: *mut f32) {
+                // SAFETY: the caller's promise.
+                unsafe { $store(at, self) }
+            }
+            #[inline(always)]
+            unsafe fn add_product(self, a: Self, b: Self) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { $add_product(a, b, self) }
+            }
+        }
+    };
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Register for __m256 {
-    const LANES: usize = 8;
-
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_set1_ps(x) }
-    }
-    #[inline(always)]
-    unsafe fn load(at: *const f32) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_loadu_ps(at) }
-    }
-    #[inline(always)]
-    unsafe fn store(self, at: *mut f32) {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_storeu_ps(at, self) }
-    }
-    #[inline(always)]
-    unsafe fn add_product(self, a: Self, b: Self) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_fmadd_ps(a, b, self) }
-    }
-}
+register!(
+    __m512,
+    16,
+    _mm512_set1_ps,
+    _mm512_loadu_ps,
+    _mm512_storeu_ps,
+    _mm512_fmadd_ps
+);
+#[cfg(target_arch = "x86_64")]
+register!(
+    __m256,
+    8,
+    _mm256_set1_ps,
+    _mm256_loadu_ps,
+    _mm256_storeu_ps,
+    _mm256_fmadd_ps
+);
 
 #[cfg(target_arch = "x86_64")]
 impl<W: Weight> Widening<W> for __m512 {
@@ -163,11 +162,7 @@ impl Register for [f32; 4] {
     #[inline(always)]
     unsafe fn add_product(self, a: Self, b: Self) -> Self {
         std::array::from_fn(|l| {
-            if cfg!(target_arch = "aarch64") {
-                a[l].mul_add(b[l], self[l]) // one instruction there
-            } else {
-                a[l] * b[l] + self[l]
-            }
+            math::add_product(self[l], a[l], b[l], cfg!(target_arch = "aarch64"))
         })
     }
 }

@@ -1,9 +1,18 @@
-//! The dot products of [`super::block`] with AVX2 and AVX-512, in intrinsics: of a plain loop the
+//! The dot products of [`super::block`] with AVX-512 and AVX2, in intrinsics: of a plain loop the
 //! compiler keeps its 32 sums in memory, where these stay in registers from one end of a row to the
 //! other.
 //!
-//! One text for both instruction sets, which differ in the length and the number of their
-//! registers.
+//! One text for both instruction sets, in two shapes: one row of weights at a time, or four that lie
+//! apart in memory.
+//! How many rows of `x` meet them at once, and how many registers of the 32 lanes are summed at
+//! once, is what the 32 or 16 registers have room for:
+//!
+//! | instructions | rows of weights | rows of `x` | registers of lanes |
+//! |---|---|---|---|
+//! | AVX-512 | 1 | all | both |
+//! | AVX-512 | 4 | 2 | both |
+//! | AVX2 | 1, or 4 of f32 or f16 | 1 | all four |
+//! | AVX2 | 4 of bf16, which takes registers to widen | 2 | one after the other |
 
 use std::arch::x86_64::{__m256, __m512};
 use std::ops::Range;
@@ -17,171 +26,126 @@ use crate::weight::Weight;
 /// that they share.
 const PIECE: usize = 8 * LANES;
 
-/// The loop for one instruction set.
-pub(super) trait Kernel<W> {
-    /// How many bytes ahead of its reading each of several rows is asked for; the processor fetches
-    /// further ahead by itself
-    const NEAR: usize;
-
-    /// The dot products of R rows of `x` with S rows of weights, which are asked for `ahead` of
-    /// their reading.
-    ///
-    /// # Safety
-    /// All rows must have one length, and the CPU the instructions.
-    unsafe fn dots<const R: usize, const S: usize>(
-        x: [&[f32]; R],
-        w: [&[W]; S],
-        ahead: usize,
-    ) -> [[f32; S]; R];
-}
-
-pub(super) struct Avx512;
-
-impl<W: Weight> Kernel<W> for Avx512 {
-    const NEAR: usize = 256; // measured on Zen 4
-
-    #[target_feature(enable = "avx512f")]
-    unsafe fn dots<const R: usize, const S: usize>(
-        x: [&[f32]; R],
-        w: [&[W]; S],
-        ahead: usize,
-    ) -> [[f32; S]; R] {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match S {
-                1 => some_at_once::<__m512, { LANES / 16 }, W, R, S, R>(x, w, ahead),
-                _ => some_at_once::<__m512, { LANES / 16 }, W, R, S, 2>(x, w, ahead),
-            }
-        }
-    }
-}
-
-pub(super) struct Avx2;
-
-impl<W: Weight> Kernel<W> for Avx2 {
-    const NEAR: usize = 512; // measured on Zen 3
-
-    #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn dots<const R: usize, const S: usize>(
-        x: [&[f32]; R],
-        w: [&[W]; S],
-        ahead: usize,
-    ) -> [[f32; S]; R] {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match S {
-                STREAMS if W::WIDENS_SLOWLY => {
-                    some_at_once::<__m256, { LANES / 8 }, W, R, S, 2>(x, w, ahead)
-                }
-                _ => some_at_once::<__m256, { LANES / 8 }, W, R, S, 1>(x, w, ahead),
-            }
-        }
-    }
-}
+/// How many bytes ahead of its reading each of four rows is asked for; the processor fetches further
+/// ahead by itself. Measured on Zen 4, and on Zen 3.
+const NEAR_512: usize = 256;
+const NEAR_256: usize = 512;
 
 /// As [`super::block`]; weights are read `side_by_side` or in order.
 ///
 /// # Safety
-/// The CPU must have the instructions.
-pub(super) unsafe fn block<K: Kernel<W>, W: Weight, const R: usize>(
+/// The CPU must have AVX-512 F.
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn by_avx512<W: Weight, const R: usize>(
     x: [&[f32]; R],
     w: &[W],
     y: &mut [f32],
     stride: usize,
     side_by_side: bool,
 ) {
+    const K: usize = LANES / 16;
     // SAFETY: the caller's promise.
     unsafe {
-        let mut done = 0;
-        if side_by_side {
-            done = rows::<K, W, R, STREAMS>(x, w, y, stride, K::NEAR);
-        }
-        let w = &w[done * x[0].len()..];
-        if !w.is_empty() {
-            rows::<K, W, R, 1>(x, w, &mut y[done * stride..], stride, prefetch::distance());
-        }
+        let done = match side_by_side {
+            true => rows::<__m512, K, W, STREAMS, 2>(&x, w, (&mut *y, stride), 0, NEAR_512),
+            false => 0,
+        };
+        rows::<__m512, K, W, 1, R>(&x, w, (y, stride), done, prefetch::distance());
     }
 }
 
-/// For S rows of weights at a time, each from another part of `w`, but for the last rows if they
-/// are no multiple of S; how many were done.
+/// As [`by_avx512`].
 ///
 /// # Safety
-/// As [`block`].
-pub(super) unsafe fn rows<K: Kernel<W>, W: Weight, const R: usize, const S: usize>(
+/// The CPU must have what [`has_avx2`](crate::weight::has_avx2) looks for.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn by_avx2<W: Weight, const R: usize>(
     x: [&[f32]; R],
     w: &[W],
     y: &mut [f32],
     stride: usize,
+    side_by_side: bool,
+) {
+    const K: usize = LANES / 8;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let done = match (side_by_side, W::WIDENS_SLOWLY) {
+            (true, true) => rows::<__m256, K, W, STREAMS, 2>(&x, w, (&mut *y, stride), 0, NEAR_256),
+            (true, false) => {
+                rows::<__m256, K, W, STREAMS, 1>(&x, w, (&mut *y, stride), 0, NEAR_256)
+            }
+            (false, _) => 0,
+        };
+        rows::<__m256, K, W, 1, 1>(&x, w, (y, stride), done, prefetch::distance());
+    }
+}
+
+/// For S rows of weights at a time, each from another part of those after the ones that are `done`,
+/// but for the last rows if they are no multiple of S; how many are done then.
+///
+/// T rows of `x` meet them at once, and then the next T; the first cache keeps the weights.
+///
+/// # Safety
+/// The CPU must have the instructions of V.
+#[inline(always)]
+unsafe fn rows<V: Widening<W>, const K: usize, W: Weight, const S: usize, const T: usize>(
+    x: &[&[f32]],
+    w: &[W],
+    (y, stride): (&mut [f32], usize),
+    done: usize,
     ahead: usize,
 ) -> usize {
     let n = x[0].len();
-    let part = w.len() / n / S;
+    let part = (w.len() / n - done) / S;
+    let (groups, rest) = x.as_chunks::<T>();
     for i in 0..part {
-        let mut rows = [w; S];
-        for (s, row) in rows.iter_mut().enumerate() {
-            *row = &w[(s * part + i) * n..][..n];
+        let (mut rows, mut outputs) = ([w; S], [0; S]);
+        for s in 0..S {
+            let row = done + s * part + i;
+            (rows[s], outputs[s]) = (&w[row * n..][..n], row * stride);
         }
+        let mut ahead = ahead;
         // SAFETY: the caller's promise.
-        let dots = unsafe { K::dots(x, rows, ahead) };
-        for (r, dots) in dots.into_iter().enumerate() {
-            for (s, dot) in dots.into_iter().enumerate() {
-                y[(s * part + i) * stride + r] += dot;
+        unsafe {
+            for x in groups {
+                add(dots::<V, K, W, S, T>(*x, rows, ahead), &mut outputs, y);
+                ahead = 0;
+            }
+            for x in rest {
+                add(dots::<V, K, W, S, 1>([x], rows, ahead), &mut outputs, y);
             }
         }
     }
-    S * part
+    done + S * part
 }
 
-/// T rows of `x` after the other, as many as there are registers for; the first cache keeps the
-/// weights that all meet.
-///
-/// # Safety
-/// As [`Kernel::dots`].
+/// Adds the products to outputs, and goes on to the next ones.
 #[inline(always)]
-pub(super) unsafe fn some_at_once<
-    V: Widening<W>,
-    const K: usize,
-    W: Weight,
-    const R: usize,
-    const S: usize,
-    const T: usize,
->(
-    x: [&[f32]; R],
-    w: [&[W]; S],
-    mut ahead: usize,
-) -> [[f32; S]; R] {
-    let mut dots = [[0.0; S]; R];
-    let (groups, rest) = x.as_chunks::<T>();
-    let (dots_of_groups, dots_of_rest) = dots.as_chunks_mut::<T>();
-    // SAFETY: the caller's promise.
-    unsafe {
-        for (x, dots) in groups.iter().zip(dots_of_groups) {
-            *dots = at_once::<V, K, W, T, S>(*x, w, ahead);
-            ahead = 0;
-        }
-        for (x, dots) in rest.iter().zip(dots_of_rest) {
-            [*dots] = at_once::<V, K, W, 1, S>([x], w, ahead);
+fn add<const S: usize, const T: usize>(dots: [[f32; S]; T], at: &mut [usize; S], y: &mut [f32]) {
+    for dots in dots {
+        for s in 0..S {
+            y[at[s]] += dots[s];
+            at[s] += 1;
         }
     }
-    dots
 }
 
-/// In K registers V, which make [`LANES`].
+/// The dot products of T rows of `x` with S rows of weights, which are asked for `ahead` of their
+/// reading, in K registers V, which make [`LANES`].
 ///
 /// # Safety
-/// As [`Kernel::dots`].
+/// As [`rows`]; all rows must have one length.
 #[inline(always)]
-unsafe fn at_once<V: Widening<W>, const K: usize, W: Weight, const R: usize, const S: usize>(
-    x: [&[f32]; R],
+unsafe fn dots<V: Widening<W>, const K: usize, W: Weight, const S: usize, const T: usize>(
+    x: [&[f32]; T],
     w: [&[W]; S],
     ahead: usize,
-) -> [[f32; S]; R] {
+) -> [[f32; S]; T] {
     let whole = x[0].len() - x[0].len() % LANES;
     // SAFETY: `whole` is at most the length of each row of `x` and of weights; and the caller's
     // promise.
     unsafe {
-        let mut sums = [[[V::splat(0.0); S]; R]; K];
+        let mut sums = [[[V::splat(0.0); S]; T]; K];
         // AVX2's 16 registers are too few for all sums of four rows and what it takes to widen
         // bf16.
         if V::LANES == 8 && S == STREAMS && W::WIDENS_SLOWLY {
@@ -189,8 +153,8 @@ unsafe fn at_once<V: Widening<W>, const K: usize, W: Weight, const R: usize, con
         } else {
             add_products(x, w, (0..whole, 0), (0..S, ahead), &mut sums);
         }
-        let mut dots = [[0.0; S]; R];
-        for r in 0..R {
+        let mut dots = [[0.0; S]; T];
+        for r in 0..T {
             for s in 0..S {
                 let mut lanes = [V::splat(0.0); K];
                 for (lanes, sums) in lanes.iter_mut().zip(&sums) {
@@ -207,14 +171,14 @@ unsafe fn at_once<V: Widening<W>, const K: usize, W: Weight, const R: usize, con
 /// lanes after the other.
 ///
 /// # Safety
-/// As [`Kernel::dots`].
+/// As [`dots`].
 #[inline(always)]
-unsafe fn in_pieces<V: Widening<W>, const K: usize, W: Weight, const R: usize, const S: usize>(
-    x: [&[f32]; R],
+unsafe fn in_pieces<V: Widening<W>, const K: usize, W: Weight, const S: usize, const T: usize>(
+    x: [&[f32]; T],
     w: [&[W]; S],
     whole: usize,
     ahead: usize,
-    sums: &mut [[[V; S]; R]; K],
+    sums: &mut [[[V; S]; T]; K],
 ) {
     for first in (0..whole).step_by(PIECE) {
         let piece = first..whole.min(first + PIECE);
@@ -230,20 +194,20 @@ unsafe fn in_pieces<V: Widening<W>, const K: usize, W: Weight, const R: usize, c
 /// asks for some of the rows of weights.
 ///
 /// # Safety
-/// As [`Kernel::dots`]; the columns must be whole chunks of [`LANES`].
+/// As [`dots`]; the columns must be whole chunks of [`LANES`].
 #[inline(always)]
 unsafe fn add_products<
     V: Widening<W>,
     const K: usize,
     W: Weight,
-    const R: usize,
     const S: usize,
+    const T: usize,
 >(
-    x: [&[f32]; R],
+    x: [&[f32]; T],
     w: [&[W]; S],
     (columns, part): (Range<usize>, usize),
     (asked, ahead): (Range<usize>, usize),
-    sums: &mut [[[V; S]; R]; K],
+    sums: &mut [[[V; S]; T]; K],
 ) {
     let mut own = *sums; // in registers
     for at in columns.step_by(LANES) {
@@ -260,7 +224,7 @@ unsafe fn add_products<
         }
         for (k, own) in own.iter_mut().enumerate() {
             let at = at + (part * K + k) * V::LANES;
-            for r in 0..R {
+            for r in 0..T {
                 // SAFETY: a chunk ends within each row of `x` and of weights; and the caller's
                 // promise.
                 unsafe {
@@ -279,18 +243,18 @@ unsafe fn add_products<
 /// Joins the lanes in the order of the plain version.
 ///
 /// # Safety
-/// As [`Kernel::dots`].
+/// As [`dots`].
 #[inline(always)]
-unsafe fn sum<V: Summed, const K: usize>(sums: [V; K]) -> f32 {
-    let mut sums = &mut { sums }[..];
-    while sums.len() > 1 {
-        let (low, high) = sums.split_at_mut(sums.len() / 2);
-        for (low, high) in low.iter_mut().zip(high) {
-            // SAFETY: the caller's promise.
-            *low = unsafe { low.plus(*high) };
+unsafe fn sum<V: Summed, const K: usize>(mut sums: [V; K]) -> f32 {
+    let mut half = K / 2;
+    // SAFETY: the caller's promise.
+    unsafe {
+        while half > 0 {
+            for k in 0..half {
+                sums[k] = sums[k].plus(sums[half + k]);
+            }
+            half /= 2;
         }
-        sums = low;
+        sums[0].sum()
     }
-    // SAFETY: as above.
-    unsafe { sums[0].sum() }
 }
