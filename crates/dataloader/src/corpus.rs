@@ -71,7 +71,7 @@ impl Corpus {
     /// Some of the ids, or all by `..`: a view, or, of a file, a copy in memory.
     ///
     /// # Errors
-    /// If the file can no longer be read.
+    /// If the file can no longer be read, or has been written to.
     ///
     /// # Panics
     /// If there are not as many, as with slices.

@@ -36,7 +36,8 @@ impl Corpus {
     /// its header, or numpy's `.npy` of integers in one dimension.
     /// (Which vocabulary they are of, the file doesn't say: see [`Corpus::check_ids`].)
     ///
-    /// They stay in the file, which must not change, and are read when they are needed.
+    /// They stay in the file and are read when they are needed: once it is written to, each read
+    /// is an error. (A file that takes its name doesn't matter.)
     ///
     /// # Errors
     /// As [`Self::from_text_file`] if it can't be read;
@@ -47,7 +48,7 @@ impl Corpus {
         let (mut file, bytes) = open(&path)?;
         let format = Format::of(&path, &mut file, bytes)?;
         Ok(Self {
-            tokens: Tokens::in_file(path, file, format),
+            tokens: Tokens::in_file(path, file, format)?,
         })
     }
 

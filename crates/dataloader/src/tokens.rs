@@ -5,10 +5,11 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use crate::error::DataLoaderError;
 use crate::format::Format;
@@ -32,6 +33,16 @@ struct TokenFile {
     path: PathBuf,
     file: Mutex<File>,
     format: Format,
+    /// How it was when it was opened.
+    opened: Stamp,
+}
+
+/// By what a file that was written to is known: its length, and when that was, where it is told.
+type Stamp = (u64, Option<SystemTime>);
+
+fn stamp(file: &File) -> io::Result<Stamp> {
+    let found = file.metadata()?;
+    Ok((found.len(), found.modified().ok()))
 }
 
 impl Tokens {
@@ -44,13 +55,26 @@ impl Tokens {
     }
 
     /// The ids of an open file.
-    pub(crate) fn in_file(path: PathBuf, file: File, format: Format) -> Self {
-        let file = Mutex::new(file);
-        Self {
-            source: Source::File(Arc::new(TokenFile { path, file, format })),
+    ///
+    /// # Errors
+    /// If the system doesn't tell how long it is.
+    pub(crate) fn in_file(
+        path: PathBuf,
+        file: File,
+        format: Format,
+    ) -> Result<Self, DataLoaderError> {
+        let opened = stamp(&file).map_err(DataLoaderError::read(&path))?;
+        let file = TokenFile {
+            path,
+            file: Mutex::new(file),
+            format,
+            opened,
+        };
+        Ok(Self {
+            source: Source::File(Arc::new(file)),
             start: 0,
             len: format.count,
-        }
+        })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -73,7 +97,7 @@ impl Tokens {
     /// Some of the ids; a view, if they are in memory.
     ///
     /// # Errors
-    /// If the file can no longer be read there.
+    /// If the file can no longer be read there, or has been written to.
     ///
     /// # Panics
     /// If there are not as many, as with slices.
@@ -102,13 +126,25 @@ impl TokenFile {
         // A panic elsewhere can leave it at any position, and each read seeks.
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let place = self.format.start + (width * start) as u64;
-        file.seek(SeekFrom::Start(place))
-            .and_then(|_| file.read_exact(&mut bytes))
-            .map_err(DataLoaderError::read(&self.path))?;
+        let read = file
+            .seek(SeekFrom::Start(place))
+            .and_then(|_| file.read_exact(&mut bytes));
+        // Looked at behind the read: what has been read is then from before a change.
+        if stamp(&file).map_err(DataLoaderError::read(&self.path))? != self.opened {
+            return Err(self.refused(
+                "it has been written to since it was opened; put back what was in it to go on, \
+                or begin anew with what is in it now",
+            ));
+        }
+        read.map_err(DataLoaderError::read(&self.path))?;
         let ids = self.format.ids(&bytes);
-        ids.map_err(|number| DataLoaderError::TokenFile {
+        ids.map_err(|number| self.refused(&format!("the number {number} is no token id")))
+    }
+
+    fn refused(&self, problem: &str) -> DataLoaderError {
+        DataLoaderError::TokenFile {
             path: self.path.clone(),
-            problem: format!("the number {number} is no token id"),
-        })
+            problem: problem.to_owned(),
+        }
     }
 }
