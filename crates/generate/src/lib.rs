@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-mod batch;
 mod beam;
 mod book;
 mod decoder;
@@ -18,7 +17,6 @@ mod stream;
 // its own.
 pub use {gpt, ndarray, tokenizer, torch_rng};
 
-pub use batch::{Completion, generate_batch};
 pub use beam::{BeamConfig, Hypothesis, beam_search};
 pub use book::{BookSampling, generate, generate_text_simple};
 pub use decoder::Decoder;
@@ -29,4 +27,4 @@ pub use inspection::{BlockView, Candidate, Inspection, Look, Token, likeliest};
 pub use precision::Precision;
 pub use sampling::Sampling;
 pub use stop::StopStrings;
-pub use stream::{FinishReason, GenerateOptions, Timings, TokenStream};
+pub use stream::{BatchStream, FinishReason, GenerateOptions, Timings, TokenStream};

@@ -1,4 +1,4 @@
-//! New tokens one at a time, until something says stop.
+//! New tokens one at a time, of one text or of several at once, until something says stop.
 //!
 //! A stream continues what its decoder holds, so a conversation is: push a turn, stream an answer,
 //! push the next turn.
@@ -54,7 +54,7 @@ pub struct Timings {
     pub prompt_tokens: usize,
     /// The time that took.
     pub prompt_time: Duration,
-    /// Steps after that, each one token through the model.
+    /// Tokens after that, each through the model once.
     pub decoded_tokens: usize,
     /// The time they took, choosing included.
     pub decode_time: Duration,
@@ -79,7 +79,163 @@ fn rate(tokens: usize, time: Duration) -> f64 {
     tokens as f64 / time.as_secs_f64()
 }
 
-/// An iterator over the new tokens of a decoder's one sequence.
+/// An iterator over steps, each of which takes one token of every sequence that a decoder holds
+/// through the model: the new tokens, each with its sequence, of those that have not ended.
+///
+/// The weights are read once for all of them. Each is drawn with its own generator: a text is the
+/// one that it would be alone, whichever others are in the batch, up to the rounding of the logits.
+/// Prompts may differ in length, and nothing is padded; a sequence that has ended costs nothing
+/// more.
+///
+/// ```
+/// use generate::{BatchStream, Decoder, FinishReason, GenerateOptions};
+/// use gpt::{GptConfig, GptModel};
+/// use torch_rng::TorchRng;
+///
+/// let config = GptConfig {
+///     vocab_size: 50, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
+/// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+/// let mut decoder = Decoder::new(&model);
+/// decoder.start(&[&[1, 2, 3], &[4]])?;
+/// let mut rngs = [1, 2].map(TorchRng::manual_seed);
+/// let mut stream = BatchStream::new(&mut decoder, GenerateOptions::default(), &mut rngs)?;
+/// let first = stream.next().expect("the first step")?;
+/// assert_eq!(first.len(), 2);
+/// stream.end(0, FinishReason::StopString("as its caller found".to_owned()));
+/// let second = stream.next().expect("the second step")?;
+/// assert_eq!((second.len(), second[0].0), (1, 1));
+/// # Ok::<(), generate::GenerateError>(())
+/// ```
+#[derive(Debug)]
+pub struct BatchStream<'s, 'm> {
+    decoder: &'s mut Decoder<'m>,
+    options: GenerateOptions,
+    rngs: &'s mut [TorchRng],
+    /// Why each sequence has ended.
+    finish: Vec<Option<FinishReason>>,
+    steps: usize,
+    failed: bool,
+    timings: Timings,
+}
+
+impl<'s, 'm> BatchStream<'s, 'm> {
+    /// Continues all of the decoder's sequences, each drawn with its own generator.
+    ///
+    /// # Errors
+    /// If a setting is out of range, or there is not one generator for each sequence.
+    pub fn new(
+        decoder: &'s mut Decoder<'m>,
+        options: GenerateOptions,
+        rngs: &'s mut [TorchRng],
+    ) -> Result<Self, GenerateError> {
+        options.sampling.check()?;
+        let sequences = decoder.batch();
+        if rngs.len() != sequences {
+            let generators = rngs.len();
+            return Err(GenerateError::Generators {
+                sequences,
+                generators,
+            });
+        }
+        let over = |row| decoder.is_over(row).then_some(FinishReason::ContextFull);
+        Ok(Self {
+            finish: (0..sequences).map(over).collect(),
+            decoder,
+            options,
+            rngs,
+            steps: 0,
+            failed: false,
+            timings: Timings::default(),
+        })
+    }
+
+    /// Ends a sequence whose text its caller has found to be whole.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    pub fn end(&mut self, row: usize, reason: FinishReason) {
+        self.finish[row] = Some(reason);
+    }
+
+    /// Why a sequence ended; `None` until it has.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    pub fn finish_reason(&self, row: usize) -> Option<&FinishReason> {
+        self.finish[row].as_ref()
+    }
+
+    /// How long it took so far, for all sequences together.
+    pub fn timings(&self) -> Timings {
+        self.timings
+    }
+
+    fn step(&mut self) -> Result<Vec<(usize, u32)>, GenerateError> {
+        let began = Instant::now();
+        let going: Vec<usize> = (0..self.finish.len())
+            .filter(|&row| self.finish[row].is_none())
+            .collect();
+        let pending = going.iter().map(|&row| self.decoder.pending(row)).sum();
+        self.decoder.advance()?;
+        if self.steps == 0 {
+            self.timings.prompt_tokens = pending;
+            self.timings.prompt_time = began.elapsed();
+        }
+        let mut tokens = Vec::with_capacity(going.len());
+        for &row in &going {
+            let token;
+            (token, self.finish[row]) = self.choose(row)?;
+            tokens.extend(token.map(|token| (row, token)));
+        }
+        if self.steps > 0 {
+            self.timings.decoded_tokens += going.len();
+            self.timings.decode_time += began.elapsed();
+        }
+        self.steps += 1;
+        Ok(tokens)
+    }
+
+    /// Chooses the next token of a sequence and hands it to the decoder, to be taken in with the
+    /// next step: the token, none if it ends the text, and why the text ends, if it does.
+    ///
+    /// A token for which the context has no room left is still a result, but the decoder doesn't
+    /// get it.
+    fn choose(&mut self, row: usize) -> Result<(Option<u32>, Option<FinishReason>), GenerateError> {
+        let (decoder, rng) = (&mut *self.decoder, &mut self.rngs[row]);
+        let sampling = &self.options.sampling;
+        let token = sampling.choose(&decoder.logits(row), decoder.tokens(row), rng)?;
+        if self.options.stop_ids.contains(&token) {
+            return Ok((None, Some(FinishReason::StopToken(token))));
+        }
+        if decoder.is_full(row) {
+            return Ok((Some(token), Some(FinishReason::ContextFull)));
+        }
+        decoder.push(row, &[token])?;
+        Ok((Some(token), None))
+    }
+}
+
+impl Iterator for BatchStream<'_, '_> {
+    type Item = Result<Vec<(usize, u32)>, GenerateError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.steps == self.options.max_new_tokens {
+            for finish in &mut self.finish {
+                finish.get_or_insert(FinishReason::MaxNewTokens);
+            }
+        }
+        if self.failed || self.finish.iter().all(Option::is_some) {
+            return None;
+        }
+        let step = self.step();
+        self.failed = step.is_err();
+        Some(step)
+    }
+}
+
+/// An iterator over the new tokens of a decoder's one sequence: a [`BatchStream`] of one.
 ///
 /// A decoder that stops at the end of its context gives one token more than that holds; there are
 /// none where all of a full context has been taken in.
@@ -104,15 +260,7 @@ fn rate(tokens: usize, time: Duration) -> f64 {
 /// # Ok::<(), generate::GenerateError>(())
 /// ```
 #[derive(Debug)]
-pub struct TokenStream<'s, 'm> {
-    decoder: &'s mut Decoder<'m>,
-    options: GenerateOptions,
-    rng: &'s mut TorchRng,
-    produced: usize,
-    finish: Option<FinishReason>,
-    failed: bool,
-    timings: Timings,
-}
+pub struct TokenStream<'s, 'm>(BatchStream<'s, 'm>);
 
 impl<'s, 'm> TokenStream<'s, 'm> {
     /// Continues the decoder's sequence.
@@ -124,93 +272,31 @@ impl<'s, 'm> TokenStream<'s, 'm> {
         options: GenerateOptions,
         rng: &'s mut TorchRng,
     ) -> Result<Self, GenerateError> {
-        options.sampling.check()?;
-        if decoder.batch() != 1 {
-            return Err(GenerateError::NotOneSequence {
-                found: decoder.batch(),
-            });
+        let found = decoder.batch();
+        match found {
+            1 => BatchStream::new(decoder, options, std::slice::from_mut(rng)).map(Self),
+            _ => Err(GenerateError::NotOneSequence { found }),
         }
-        Ok(Self {
-            decoder,
-            options,
-            rng,
-            produced: 0,
-            finish: None,
-            failed: false,
-            timings: Timings::default(),
-        })
     }
 
     /// Why the tokens ended; `None` until they have.
     pub fn finish_reason(&self) -> Option<&FinishReason> {
-        self.finish.as_ref()
+        self.0.finish_reason(0)
     }
 
     /// How long it took so far.
     pub fn timings(&self) -> Timings {
-        self.timings
+        self.0.timings()
     }
-
-    fn generate(&mut self) -> Result<Option<u32>, GenerateError> {
-        if self.produced == self.options.max_new_tokens {
-            self.finish = Some(FinishReason::MaxNewTokens);
-            return Ok(None);
-        }
-        let began = Instant::now();
-        let pending = self.decoder.pending(0);
-        if self.produced == 0 && self.decoder.is_over(0) {
-            self.finish = Some(FinishReason::ContextFull);
-            return Ok(None);
-        }
-        self.decoder.advance()?;
-        if self.produced == 0 {
-            self.timings.prompt_tokens = pending;
-            self.timings.prompt_time = began.elapsed();
-        }
-        let (token, finish) = choose(self.decoder, 0, &self.options, self.rng)?;
-        self.finish = finish;
-        if self.produced > 0 {
-            self.timings.decoded_tokens += 1;
-            self.timings.decode_time += began.elapsed();
-        }
-        self.produced += usize::from(token.is_some());
-        Ok(token)
-    }
-}
-
-/// Chooses the next token of a sequence and hands it to the decoder, to be taken in with the next
-/// call:
-/// the token, none if it ends the text, and why the text ends, if it does.
-///
-/// A token for which the context has no room left is still a result, but the decoder doesn't get
-/// it.
-pub(crate) fn choose(
-    decoder: &mut Decoder<'_>,
-    row: usize,
-    options: &GenerateOptions,
-    rng: &mut TorchRng,
-) -> Result<(Option<u32>, Option<FinishReason>), GenerateError> {
-    let sampling = &options.sampling;
-    let token = sampling.choose(&decoder.logits(row), decoder.tokens(row), rng)?;
-    if options.stop_ids.contains(&token) {
-        return Ok((None, Some(FinishReason::StopToken(token))));
-    }
-    if decoder.is_full(row) {
-        return Ok((Some(token), Some(FinishReason::ContextFull)));
-    }
-    decoder.push(row, &[token])?;
-    Ok((Some(token), None))
 }
 
 impl Iterator for TokenStream<'_, '_> {
     type Item = Result<u32, GenerateError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed || self.finish.is_some() {
-            return None;
-        }
-        let token = self.generate();
-        self.failed = token.is_err();
-        token.transpose()
+        let step = self.0.next()?;
+        // A token that ends the text is none of it.
+        step.map(|tokens| tokens.first().map(|&(_, token)| token))
+            .transpose()
     }
 }

@@ -1,6 +1,6 @@
 //! Models for tests: random ones of any small shape, and one that says what it is told to.
 
-use generate::Decoder;
+use generate::{BatchStream, Decoder, GenerateOptions};
 use gpt::{Activation, DropRates, GptConfig, GptModel};
 use proptest::prelude::*;
 use torch_rng::TorchRng;
@@ -100,4 +100,19 @@ pub(crate) fn append(decoder: &mut Decoder, tokens: &[u32]) {
         decoder.push(row, &[token]).unwrap();
     }
     decoder.advance().unwrap();
+}
+
+/// The new tokens of all sequences that a decoder holds.
+pub(crate) fn continued(
+    decoder: &mut Decoder<'_>,
+    options: GenerateOptions,
+    rngs: &mut [TorchRng],
+) -> Vec<Vec<u32>> {
+    let mut tokens = vec![Vec::new(); rngs.len()];
+    for step in BatchStream::new(decoder, options, rngs).unwrap() {
+        for (row, token) in step.unwrap() {
+            tokens[row].push(token);
+        }
+    }
+    tokens
 }

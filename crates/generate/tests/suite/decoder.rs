@@ -1,9 +1,11 @@
 //! A decoder with its cache says what the model says without one.
 
-use crate::common::{append, has_clear_winner, models_and_prompts, scripted, slices, take_in};
+use crate::common::{
+    append, continued, has_clear_winner, models_and_prompts, scripted, slices, take_in,
+};
 use generate::{
     Decoder, DecoderConfig, DecoderStats, GenerateError, GenerateOptions, PastContext, Precision,
-    Sampling, generate_batch, generate_text_simple, greedy_id,
+    Sampling, generate_text_simple, greedy_id,
 };
 use gpt::GptModel;
 use ndarray::{Array1, Array2, s};
@@ -53,20 +55,20 @@ proptest! {
         decoder.start(&slices(&prompts)).unwrap();
         let options = GenerateOptions { max_new_tokens, ..GenerateOptions::default() };
         let mut rngs = vec![TorchRng::manual_seed(0); prompts.len()];
-        let completions = generate_batch(&mut decoder, &options, &mut rngs).unwrap();
+        let completions = continued(&mut decoder, options, &mut rngs);
         let mut expected_stats = DecoderStats::default();
         for (prompt, completion) in prompts.iter().zip(&completions) {
             let idx = Array2::from_shape_vec((1, prompt.len()), prompt.clone()).unwrap();
             let book = generate_text_simple(&model, idx, max_new_tokens, context_size).unwrap();
             let book = book.row(0).to_vec();
-            for (i, &token) in completion.tokens.iter().enumerate() {
+            for (i, &token) in completion.iter().enumerate() {
                 let before = &book[..prompt.len() + i];
                 if !has_clear_winner(&uncached(&model, before)) {
                     return Ok(()); // rounding may choose, and then all that follows differs
                 }
                 prop_assert_eq!(token, book[before.len()], "token {} of {:?}", i, prompt);
             }
-            prop_assert_eq!(completion.tokens.len(), max_new_tokens);
+            prop_assert_eq!(completion.len(), max_new_tokens);
             // What each call has to compute: the prompt, then one token a call while the window
             // stands still.
             for call in 0..max_new_tokens {
@@ -223,8 +225,8 @@ fn sampling_with_a_cache_draws_what_the_books_loop_draws() {
         let expected = generate::generate(&model, idx, book, &mut rng.clone()).unwrap();
         let mut decoder = Decoder::new(&model);
         decoder.start(&[&[1, 2, 3]]).unwrap();
-        let completions = generate_batch(&mut decoder, &options, &mut [rng]).unwrap();
-        assert_eq!(completions[0].tokens, expected.row(0).to_vec()[3..]);
+        let completions = continued(&mut decoder, options.clone(), &mut [rng]);
+        assert_eq!(completions[0], expected.row(0).to_vec()[3..]);
     }
 }
 

@@ -4,10 +4,10 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use generate::{
-    BeamConfig, Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext, Precision,
-    Sampling, Timings, TokenStream, beam_search,
+    BatchStream, BeamConfig, Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext,
+    Precision, Timings, beam_search,
 };
 use gpt::GptModel;
 use torch_rng::TorchRng;
@@ -153,13 +153,14 @@ impl<'m> Session<'m> {
                 show(&best.text)?;
                 Ok(best)
             }
-            None => self.draw(show),
+            None => {
+                // One generator goes on through all samples and turns.
+                let (seed, mut rng) = self.rng.take().unwrap_or_else(|| rng(self.args));
+                let drawn = self.draw(std::slice::from_mut(&mut rng), show);
+                self.rng = Some((seed, rng));
+                drawn?.pop().context("there is no text to go on with")
+            }
         }
-    }
-
-    fn sampling(&self) -> Sampling {
-        let vocab_size = self.decoder.model().config().vocab_size;
-        self.args.sampling.of(vocab_size)
     }
 
     /// Continues several texts at once, each as it would be continued alone.
@@ -168,95 +169,53 @@ impl<'m> Session<'m> {
     /// As [`begin_all`](Self::begin_all), or if the logits are no numbers.
     pub(crate) fn go_on_together(&mut self, prompts: &[Vec<u32>]) -> Result<Vec<Continued>> {
         self.begin_all(prompts)?;
-        let (sampling, stop_ids) = (self.sampling(), self.args.stop_ids(self.vocabulary));
-        let rng = &self.rng.get_or_insert_with(|| rng(self.args)).1;
-        let mut texts = Vec::with_capacity(prompts.len());
-        for _ in prompts {
-            let pieces = Pieces::new(self.vocabulary, &self.args.length.stop)?;
-            texts.push((pieces, rng.clone(), Vec::new(), None));
-        }
-        let mut timings = Timings {
-            prompt_tokens: prompts.iter().map(Vec::len).sum(),
-            ..Timings::default()
+        let (_, rng) = self.rng.get_or_insert_with(|| rng(self.args));
+        let mut rngs = vec![rng.clone(); prompts.len()];
+        self.draw(&mut rngs, &mut |_| Ok(()))
+    }
+
+    /// Draws token after token of all texts, which share `show`.
+    fn draw(
+        &mut self,
+        rngs: &mut [TorchRng],
+        show: &mut dyn FnMut(&str) -> io::Result<()>,
+    ) -> Result<Vec<Continued>> {
+        let (args, vocabulary) = (self.args, self.vocabulary);
+        let options = GenerateOptions {
+            sampling: args.sampling.of(self.decoder.model().config().vocab_size),
+            max_new_tokens: args.length.max_new_tokens,
+            stop_ids: args.stop_ids(vocabulary),
         };
-        for step in 0..self.args.length.max_new_tokens {
-            let began = Instant::now();
-            self.decoder.advance()?;
-            for (row, (pieces, rng, tokens, finish)) in texts.iter_mut().enumerate() {
-                if finish.is_some() {
-                    continue;
-                }
-                let history = self.decoder.tokens(row);
-                let token = sampling.choose(&self.decoder.logits(row), history, rng)?;
-                if stop_ids.contains(&token) {
-                    *finish = Some(FinishReason::StopToken(token));
-                    continue;
-                }
+        let text = |_: &TorchRng| -> Result<_> {
+            Ok((Vec::new(), Pieces::new(vocabulary, &args.length.stop)?))
+        };
+        let mut texts = rngs.iter().map(text).collect::<Result<Vec<_>>>()?;
+        let mut stream = BatchStream::new(&mut self.decoder, options, rngs)?;
+        while let Some(step) = stream.next() {
+            for (row, token) in step? {
+                let (tokens, pieces) = &mut texts[row];
                 tokens.push(token);
-                pieces.push(token);
-                let stops = self.args.length.past_context == Some(WhenFull::Stop);
-                match pieces.stopped_at() {
-                    Some(stop) => *finish = Some(FinishReason::StopString(stop.to_owned())),
-                    None if stops && self.decoder.room(row) == 0 => {
-                        *finish = Some(FinishReason::ContextFull);
-                    }
-                    None => self.decoder.push(row, &[token])?,
+                show(pieces.push(token))?;
+                if let Some(stop) = pieces.stopped_at() {
+                    stream.end(row, FinishReason::StopString(stop.to_owned()));
                 }
             }
-            match step {
-                0 => timings.prompt_time = began.elapsed(),
-                _ => timings.decode_time += began.elapsed(),
-            }
-            if texts.iter().all(|(.., finish)| finish.is_some()) {
+            if self.interrupt.asked() {
                 break;
             }
         }
-        let new: usize = texts.iter().map(|(_, _, tokens, _)| tokens.len()).sum();
-        timings.decoded_tokens = new.saturating_sub(texts.len());
-        let continued = texts.into_iter().map(|(mut pieces, _, tokens, finish)| {
-            pieces.finish();
-            Continued {
+        let mut continued = Vec::with_capacity(texts.len());
+        for (row, (tokens, mut pieces)) in texts.into_iter().enumerate() {
+            show(pieces.finish())?;
+            let finish = stream.finish_reason(row).cloned();
+            continued.push(Continued {
                 tokens,
                 text: pieces.text,
                 finish: finish.unwrap_or(FinishReason::MaxNewTokens),
-                timings,
-            }
-        });
-        Ok(continued.collect())
-    }
-
-    /// Draws token after token.
-    fn draw(&mut self, show: &mut dyn FnMut(&str) -> io::Result<()>) -> Result<Continued> {
-        let options = GenerateOptions {
-            sampling: self.sampling(),
-            max_new_tokens: self.args.length.max_new_tokens,
-            stop_ids: self.args.stop_ids(self.vocabulary),
-        };
-        let (_, rng) = self.rng.get_or_insert_with(|| rng(self.args));
-        let mut stream = TokenStream::new(&mut self.decoder, options, rng)?;
-        let mut pieces = Pieces::new(self.vocabulary, &self.args.length.stop)?;
-        let mut tokens = Vec::new();
-        for token in &mut stream {
-            let token = token?;
-            tokens.push(token);
-            show(pieces.push(token))?;
-            if pieces.stopped_at().is_some() || self.interrupt.asked() {
-                break;
-            }
+                timings: stream.timings(),
+            });
         }
-        show(pieces.finish())?;
-        let stopped = pieces.stopped_at().map(ToOwned::to_owned);
-        let finish = match (stopped, stream.finish_reason()) {
-            (Some(stop), _) => FinishReason::StopString(stop),
-            (None, Some(reason)) => reason.clone(),
-            (None, None) => FinishReason::MaxNewTokens,
-        };
-        Ok(Continued {
-            tokens,
-            text: pieces.text,
-            finish,
-            timings: stream.timings(),
-        })
+        Ok(continued)
     }
 
     /// The best of several continuations; it is known at the end only.
