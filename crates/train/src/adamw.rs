@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tensor_ops::{AdamWStep, Parameters, adamw_update, awake, zeros};
 
 use crate::TrainError;
-use crate::shares::Shares;
+use crate::shares::{slices, split};
 
 /// AdamW's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,19 +60,9 @@ impl AdamWConfig {
     }
 
     pub(crate) fn validate(&self) -> Result<(), TrainError> {
-        for (name, value) in [
-            ("lr", self.lr),
-            ("eps", self.eps),
-            ("weight_decay", self.weight_decay),
-        ] {
-            if !(value >= 0.0 && value.is_finite()) {
-                return Err(TrainError::config(
-                    name,
-                    value,
-                    "a finite number of at least 0",
-                ));
-            }
-        }
+        TrainError::check_not_negative("lr", self.lr)?;
+        TrainError::check_not_negative("eps", self.eps)?;
+        TrainError::check_not_negative("weight_decay", self.weight_decay)?;
         for (name, value) in [("betas.0", self.betas.0), ("betas.1", self.betas.1)] {
             if !(0.0..1.0).contains(&value) {
                 return Err(TrainError::config(name, value, "at least 0 and below 1"));
@@ -163,41 +153,6 @@ impl AdamW {
                 .for_each(|(p, grad, m, v)| adamw_update(p, grad, m, v, &step));
         });
     }
-
-    /// Of the moments of all weights, leaves those of this rank's part.
-    pub(crate) fn keep_part(&mut self, shares: &Shares, model: &impl Parameters) {
-        let lengths = shares.own_lengths();
-        for moment in [&mut self.m, &mut self.v] {
-            let mut part = zeros(lengths.iter().sum());
-            // Moments of zero have never been in memory, and are not touched here.
-            if self.steps > 0 {
-                let numbers = &mut moment[..];
-                let mut whole = Moments { of: model, numbers };
-                let own = shares.own(&mut whole).into_iter();
-                for (part, own) in split(&mut part, &lengths).into_iter().zip(own) {
-                    part.copy_from_slice(own);
-                }
-            }
-            *moment = part;
-        }
-    }
-}
-
-/// All weights' numbers, a slice for each.
-pub(crate) fn slices<P: Parameters>(parameters: &mut P) -> Vec<&mut [f32]> {
-    let views = parameters.named_parameters_mut().into_iter();
-    let slices = views.map(|(_, view)| view.into_slice().expect("weights are row-major"));
-    slices.collect()
-}
-
-/// Neighbouring slices of these lengths.
-pub(crate) fn split<'a>(mut numbers: &'a mut [f32], lengths: &[usize]) -> Vec<&'a mut [f32]> {
-    let slices = lengths.iter().map(|&n| {
-        let (slice, rest) = std::mem::take(&mut numbers).split_at_mut(n);
-        numbers = rest;
-        slice
-    });
-    slices.collect()
 }
 
 /// Moments of all weights, with the names and shapes of those.

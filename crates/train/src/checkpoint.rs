@@ -12,7 +12,7 @@
 //!
 //! Which checkpoints a run has, and which is the newest, [`RunFolder`](crate::RunFolder) knows.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use checkpoint::{LazyTensor, is_file, load_config, load_tensors_into, save_book, save_tensors};
 use gpt::{GptConfig, GptModel};
@@ -20,9 +20,9 @@ use serde::de::Error as _;
 use tensor_ops::Parameters;
 
 use crate::adamw::Moments;
-use crate::manifest::{MANIFEST_FILE, Manifest, read_json, write_json};
-use crate::state::{self, TrainState};
-use crate::{AdamW, TrainConfig, TrainError, latest};
+use crate::manifest::{MANIFEST_FILE, Manifest, other_version, read_json, write_json};
+use crate::state::{TrainState, VERSION, same};
+use crate::{AdamW, TrainConfig, TrainError};
 
 /// The state's name in a checkpoint's folder.
 pub(crate) const STATE_FILE: &str = "state.json";
@@ -64,6 +64,11 @@ pub struct SavedSettings {
     pub train: TrainConfig,
     /// Optimizer steps so far.
     pub steps_done: u64,
+    /// SHA-256 of the ids to train on, in their windows and their order, by which a resumed run
+    /// knows them again.
+    pub train_data: String,
+    /// The same of the ids that validate.
+    pub val_data: Option<String>,
 }
 
 /// Writes a checkpoint to a new folder; it is one when this returns.
@@ -113,15 +118,7 @@ pub(crate) fn read(folder: &Path, asked: GptConfig) -> Result<Checkpoint, TrainE
     manifest.verify(folder, |_| true)?;
     let state = read_state(folder)?;
     let config = load_config(folder)?;
-    if config != asked {
-        let (saved, asked) = model_difference(&config, &asked);
-        return Err(TrainError::OtherConfig {
-            path: folder.to_owned(),
-            name: "the model".to_owned(),
-            saved,
-            asked,
-        });
-    }
+    same(folder, "the model", &config, &asked)?;
     let mut model = GptModel::zeros(config)?;
     load_tensors_into(folder.join(MODEL), &mut model, "")?;
     let mut optimizer = AdamW::new(state.config.optimizer, &model)?;
@@ -147,24 +144,6 @@ pub(crate) fn read(folder: &Path, asked: GptConfig) -> Result<Checkpoint, TrainE
     })
 }
 
-/// In what two models differ, for people: the numbers that both have and one alone.
-fn model_difference(saved: &GptConfig, asked: &GptConfig) -> (String, String) {
-    let facts = |config: &GptConfig| {
-        [
-            ("tokens in the vocabulary", config.vocab_size),
-            ("tokens of context", config.context_length),
-            ("features", config.emb_dim),
-            ("heads", config.n_heads),
-            ("layers", config.n_layers),
-        ]
-    };
-    let both = facts(saved).into_iter().zip(facts(asked));
-    match both.into_iter().find(|(saved, asked)| saved != asked) {
-        Some(((what, saved), (_, asked))) => (format!("{saved} {what}"), format!("{asked} {what}")),
-        None => ("of one kind".to_owned(), "another kind".to_owned()),
-    }
-}
-
 fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
     let path = folder.join(STATE_FILE);
     let state: TrainState = read_json(&path, MOST_STATE_BYTES)?;
@@ -172,17 +151,13 @@ fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
         let unknown = serde_json::Error::custom(format!("unknown field `{name}`"));
         return Err(TrainError::json(&path)(unknown));
     }
-    if !(1..=state::VERSION).contains(&state.version) {
-        return Err(TrainError::Version {
-            path,
-            expected: state::VERSION,
-            found: state.version,
-        });
+    if !(1..=VERSION).contains(&state.version) {
+        return Err(other_version(&path, state.version, VERSION));
     }
     let state = state.upgraded();
     state.config.validate()?;
     match state.contradiction() {
-        Some(what) => Err(TrainError::State { path, what }),
+        Some(problem) => Err(TrainError::damaged(path, problem)),
         None => Ok(state),
     }
 }
@@ -203,33 +178,7 @@ pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<SavedSettings, Trai
         model: load_config(folder)?,
         train: state.config,
         steps_done: state.counters.steps_done,
+        train_data: state.train_data.sha256,
+        val_data: state.val_data.map(|data| data.sha256),
     })
-}
-
-/// The checkpoint that `path` means: itself, or the newest whole one of the run that is kept there.
-///
-/// # Errors
-/// [`TrainError::NoCheckpoint`] if there is none.
-pub fn latest_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
-    itself_or(path.as_ref(), latest::newest)
-}
-
-/// The checkpoint that a reader of `path` wants: itself, or of the run that is kept there the one
-/// with the lowest validation loss, or the newest if none was validated.
-///
-/// # Errors
-/// As [`latest_checkpoint`].
-pub fn best_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
-    itself_or(path.as_ref(), latest::best)
-}
-
-fn itself_or(
-    path: &Path,
-    of_run: fn(&Path) -> Result<Option<PathBuf>, TrainError>,
-) -> Result<PathBuf, TrainError> {
-    let path = path.to_owned();
-    if is_file(path.join(MANIFEST_FILE))? {
-        return Ok(path);
-    }
-    of_run(&path)?.ok_or(TrainError::NoCheckpoint { path })
 }

@@ -6,7 +6,6 @@
 use dataloader::DataLoader;
 use gpt::{GptConfig, GptError, GptModel, check_vocabulary};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::{AdamWConfig, Schedule, TrainError};
 
@@ -146,33 +145,14 @@ impl TrainConfig {
         Ok(check_vocabulary(vocab_size, 0, 0, prompt.copied())?)
     }
 
-    /// The first setting that decides the run's numbers and differs: its name, and both values in
-    /// words.
-    pub(crate) fn first_difference(&self, other: &Self) -> Option<(String, String, String)> {
-        let settings = |config: &Self| {
-            let mut settings = serde_json::to_value(config).expect("settings are plain data");
-            for free in ["max_steps", "sample", "save_every", "keep"] {
-                settings[free].take();
-            }
-            settings
-        };
-        difference("", &settings(self), &settings(other))
+    /// The settings that decide the run's numbers; the others are 0 or none.
+    pub(crate) fn fixed(&self) -> Self {
+        Self {
+            max_steps: 0,
+            sample: None,
+            save_every: None,
+            keep: 0,
+            ..self.clone()
+        }
     }
-}
-
-/// The first value in which two differ, deep inside.
-fn difference(name: &str, ours: &Value, theirs: &Value) -> Option<(String, String, String)> {
-    if let (Value::Object(ours), Value::Object(theirs)) = (ours, theirs)
-        && ours.keys().eq(theirs.keys())
-    {
-        let mut values = ours.iter().zip(theirs.values());
-        return values.find_map(|((name, ours), theirs)| difference(name, ours, theirs));
-    }
-    let words = |value: &Value| match value {
-        Value::Null => "nothing".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Object(one) => one.keys().cloned().collect(),
-        other => other.to_string(),
-    };
-    (ours != theirs).then(|| (name.to_owned(), words(ours), words(theirs)))
 }

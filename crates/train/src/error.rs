@@ -21,55 +21,19 @@ pub enum TrainError {
         /// What it is.
         value: f64,
         /// Its range.
-        expected: &'static str,
+        expected: String,
     },
-    /// A warmup that fills the whole schedule.
+    /// A loss or a gradient is NaN or infinite. One of a step leaves the weights as they were
+    /// before it.
     #[error(
-        "total_steps must be more than warmup_steps, but total_steps is {total_steps} and warmup_steps is {warmup_steps}"
-    )]
-    ScheduleLength {
-        /// Steps of the warmup.
-        warmup_steps: u64,
-        /// Steps of all.
-        total_steps: u64,
-    },
-    /// The loss is NaN or infinite: the weights are those from before the step.
-    #[error(
-        "the loss of step {step} is {loss}: the weights have not been touched by this step; try a learning rate below {learning_rate:e}, a warmup, or clipping the gradient's norm to 1"
-    )]
-    NonFiniteLoss {
-        /// The step, counted from 0.
-        step: u64,
-        /// NaN or an infinity.
-        loss: f32,
-        /// The learning rate of that step.
-        learning_rate: f64,
-    },
-    /// The gradient is NaN or infinite though the loss is not: the weights are those from before
-    /// the step.
-    #[error(
-        "the gradient of step {step} has norm {norm}: the weights have not been touched by this step; try a learning rate below {learning_rate:e} or a warmup"
-    )]
-    NonFiniteGradient {
-        /// The step, counted from 0.
-        step: u64,
-        /// NaN or infinity.
-        norm: f64,
-        /// The learning rate of that step.
-        learning_rate: f64,
-    },
-    /// The loss of an evaluation is NaN or infinite.
-    #[error(
-        "the {which} loss after step {steps_done} is {loss}; try a learning rate below {}, a warmup, or clipping the gradient's norm to 1",
+        "the {what} is {value}; try a learning rate below {}, a warmup, or clipping the gradient's norm to 1",
         .learning_rate.map_or("that of the first step".to_owned(), |rate| format!("{rate:e}"))
     )]
-    NonFiniteEvaluation {
-        /// "training" or "validation".
-        which: &'static str,
-        /// Optimizer steps so far.
-        steps_done: u64,
+    NotFinite {
+        /// "loss of step 3", counted from 1, or "validation loss after step 3".
+        what: String,
         /// NaN or an infinity.
-        loss: f64,
+        value: f64,
         /// The learning rate of the last step, if there was one.
         learning_rate: Option<f64>,
     },
@@ -81,16 +45,6 @@ pub enum TrainError {
         rank: usize,
         /// What went wrong there.
         source: Box<TrainError>,
-    },
-    /// More processes than there are batches in a step.
-    #[error(
-        "{ranks} ranks share out the batches of a step, so accumulation must be at least {ranks}, but is {accumulation}"
-    )]
-    MoreRanksThanBatches {
-        /// The processes.
-        ranks: usize,
-        /// The batches.
-        accumulation: u64,
     },
     /// Processes that would train different things.
     #[error("rank {rank} differs from rank 0 in {name}: {other} there, {first} here")]
@@ -108,12 +62,6 @@ pub enum TrainError {
     /// The operating system refused.
     #[error(transparent)]
     Io(#[from] FileError),
-    /// A run is kept in a folder, and this is something else.
-    #[error("{}: expected a folder to keep the run in, but it is a file", .path.display())]
-    NotAFolder {
-        /// The path.
-        path: PathBuf,
-    },
     /// Another run is writing there.
     #[error("{}: another run is using this folder", .path.display())]
     Locked {
@@ -126,41 +74,13 @@ pub enum TrainError {
         /// The folder.
         path: PathBuf,
     },
-    /// A list of checkpoints that is ahead of them, and of none of which a whole one is there.
-    #[error("{}: {checkpoint} is no whole checkpoint, and there is no other", .path.display())]
-    NotWhole {
-        /// The list.
-        path: PathBuf,
-        /// The newest that it names.
-        checkpoint: String,
-    },
-    /// A file of a checkpoint is not as long as when it was written.
-    #[error("{}: the manifest says {expected} bytes, but the file has {found}", .path.display())]
-    Length {
+    /// What no run could have left there: a file that was changed, cut, or is of another version.
+    #[error("{}: {problem}", .path.display())]
+    Damaged {
         /// The file.
         path: PathBuf,
-        /// As it was written.
-        expected: u64,
-        /// What there is.
-        found: u64,
-    },
-    /// A file of a checkpoint was changed after it was written.
-    #[error("{}: the manifest says SHA-256 {expected}, but the file's is {found}", .path.display())]
-    Hash {
-        /// The file.
-        path: PathBuf,
-        /// As it was written.
-        expected: String,
-        /// What it is now.
-        found: String,
-    },
-    /// A file of a checkpoint that the manifest must name and doesn't.
-    #[error("{}: the manifest does not name {file}", .path.display())]
-    NotInManifest {
-        /// The manifest.
-        path: PathBuf,
-        /// The file.
-        file: &'static str,
+        /// What is wrong.
+        problem: String,
     },
     /// A JSON file that is not what it should be.
     #[error("{}: {problem}", .path.display())]
@@ -170,26 +90,12 @@ pub enum TrainError {
         /// What is wrong, and where.
         problem: JsonProblem,
     },
-    /// A checkpoint written by another version of this crate.
-    #[error("{}: version {found}, this program reads version {expected}", .path.display())]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// The version this crate reads.
-        expected: u32,
-        /// The version found.
-        found: u32,
-    },
-    /// A value that no run could have left in the state.
-    #[error("{}: {what}", .path.display())]
-    State {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// A checkpoint of a run with other settings: it can't be continued as if it had never stopped.
-    #[error("{}: {name} is {saved} in the checkpoint, but {asked} was asked for", .path.display())]
+    /// A checkpoint of a run with other settings, another model or other data: it can't be
+    /// continued as if it had never stopped.
+    #[error(
+        "{}: {name} is {saved} in the checkpoint, but {asked} now: a run goes on with what it began with",
+        .path.display()
+    )]
     OtherConfig {
         /// The checkpoint.
         path: PathBuf,
@@ -197,7 +103,7 @@ pub enum TrainError {
         name: String,
         /// In the checkpoint.
         saved: String,
-        /// Asked for.
+        /// Asked for, or found.
         asked: String,
     },
 
@@ -219,9 +125,8 @@ impl TrainError {
         matches!(
             self,
             Self::OnRank { .. }
-                | Self::NonFiniteGradient { .. }
-                | Self::NonFiniteEvaluation { .. }
-                | Self::MoreRanksThanBatches { .. }
+                | Self::NotFinite { .. }
+                | Self::Config { .. }
                 | Self::RanksDiffer { .. }
         )
     }
@@ -229,14 +134,27 @@ impl TrainError {
     pub(crate) fn config(
         name: &'static str,
         value: impl Into<f64>,
-        expected: &'static str,
+        expected: impl Into<String>,
     ) -> Self {
-        let value = value.into();
+        let (value, expected) = (value.into(), expected.into());
         Self::Config {
             name,
             value,
             expected,
         }
+    }
+
+    /// That a setting is a finite number of at least 0.
+    pub(crate) fn check_not_negative(name: &'static str, value: f64) -> Result<(), Self> {
+        match value >= 0.0 && value.is_finite() {
+            true => Ok(()),
+            false => Err(Self::config(name, value, "a finite number of at least 0")),
+        }
+    }
+
+    pub(crate) fn damaged(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {
+        let (path, problem) = (path.into(), problem.into());
+        Self::Damaged { path, problem }
     }
 
     /// `.map_err(TrainError::io(path, "read"))`

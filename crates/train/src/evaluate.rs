@@ -97,10 +97,9 @@ impl Evaluator<'_> {
         let loss: f64 = total / n as f64;
         match loss.is_finite() {
             true => Ok(Some(loss)),
-            false => Err(TrainError::NonFiniteEvaluation {
-                which,
-                steps_done: self.counters.steps_done,
-                loss,
+            false => Err(TrainError::NotFinite {
+                what: format!("{which} loss after step {}", self.counters.steps_done),
+                value: loss,
                 learning_rate: self.counters.last_step.map(|last| last.learning_rate),
             }),
         }

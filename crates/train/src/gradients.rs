@@ -7,12 +7,11 @@ use std::fmt;
 
 use dataloader::Batch;
 use gpt::{BatchParts, GptModel, move_gradients};
-use tensor_ops::{Parameters, zeros};
+use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 
 use crate::TrainError;
-use crate::adamw::split;
-use crate::shares::Shares;
+use crate::shares::{Shares, split};
 
 /// The batches of a step so far: their gradients, and the losses that the other ranks wait for.
 pub(crate) struct StepGradients {
@@ -66,16 +65,8 @@ impl StepGradients {
 
     /// Goes on as one of several ranks.
     pub(crate) fn share(&mut self, shares: &Shares) {
-        let lengths = shares.own_lengths();
-        let mut sum = zeros(lengths.iter().sum());
-        if self.round > 0 {
-            let own = shares.own(&mut self.grads);
-            for (sum, own) in split(&mut sum, &lengths).into_iter().zip(own) {
-                sum.copy_from_slice(own);
-            }
-            self.grads.fill_zero();
-        }
-        self.sum = Some(sum);
+        self.sum = Some(shares.own(&mut self.grads).concat());
+        self.grads.fill_zero();
     }
 
     /// One batch forward and backward, if it is this rank's: its loss.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 use crate::checkpoint::is_whole;
-use crate::manifest::{MOST_LIST_BYTES, read_json};
+use crate::manifest::{MANIFEST_FILE, MOST_LIST_BYTES, read_json};
 
 /// The list of checkpoints, by its name in a run's folder.
 pub const LATEST: &str = "latest.json";
@@ -45,12 +45,9 @@ impl Latest {
         latest.checkpoints.push(name.to_owned());
         let too_many = latest.checkpoints.len().saturating_sub(keep);
         latest.checkpoints.drain(..too_many);
-        let best = self
-            .best
-            .as_ref()
-            .map_or(f64::INFINITY, |best| best.val_loss);
         // Of equal ones the newest.
-        if let Some(val_loss) = val_loss.filter(|&loss| loss <= best) {
+        let is_best = |&loss: &f64| self.best.as_ref().is_none_or(|best| loss <= best.val_loss);
+        if let Some(val_loss) = val_loss.filter(is_best) {
             let checkpoint = name.to_owned();
             latest.best = Some(Best {
                 checkpoint,
@@ -99,60 +96,80 @@ pub(crate) fn known(path: &Path) -> Result<(Latest, Option<String>), TrainError>
 fn known_now(path: &Path) -> Result<(Latest, Option<String>), TrainError> {
     let checkpoints = path.join(CHECKPOINTS);
     let is_whole = |name: &String| is_whole(&checkpoints.join(name));
-    let list = path.join(LATEST);
     let (mut latest, problem) = match read_list(path) {
         Ok(Some(mut latest)) => {
             let newest = latest.checkpoints.last().cloned();
             latest.keep_whole(is_whole);
             match newest {
-                Some(checkpoint) if latest.checkpoints.last() != Some(&checkpoint) => {
-                    let path = list.clone();
-                    (latest, Some(TrainError::NotWhole { path, checkpoint }))
+                Some(name) if latest.checkpoints.last() != Some(&name) => {
+                    (latest, Some(format!("{name} is no whole checkpoint")))
                 }
                 _ => return Ok((latest, None)),
             }
         }
         Ok(None) => (Latest::default(), None),
-        Err(error @ (TrainError::Json { .. } | TrainError::State { .. })) => {
-            (Latest::default(), Some(error))
-        }
+        Err(TrainError::Json { problem, .. }) => (Latest::default(), Some(problem.to_string())),
+        Err(TrainError::Damaged { problem, .. }) => (Latest::default(), Some(problem)),
         Err(error) => return Err(error),
     };
     latest.checkpoints = step_folders(&checkpoints)?.0;
     latest.keep_whole(is_whole);
+    let list = path.join(LATEST);
     let note = match (latest.checkpoints.last(), problem) {
         (_, None) => None,
-        (None, Some(problem)) => return Err(problem),
-        (Some(newest), Some(TrainError::NotWhole { checkpoint, .. })) => Some(format!(
-            "{}: {checkpoint} is no whole checkpoint; the newest that is whole is {newest}",
-            list.display()
-        )),
-        (Some(newest), Some(problem)) => Some(format!(
-            "{problem}; the newest whole checkpoint is {newest}"
-        )),
+        (None, Some(problem)) => {
+            let problem = format!("{problem}, and there is no other that is whole");
+            return Err(TrainError::damaged(list, problem));
+        }
+        (Some(newest), Some(problem)) => {
+            let list = list.display();
+            Some(format!(
+                "{list}: {problem}; the newest whole checkpoint is {newest}"
+            ))
+        }
     };
     Ok((latest, note))
 }
 
-/// The newest whole checkpoint of the run kept in `path`.
-pub(crate) fn newest(path: &Path) -> Result<Option<PathBuf>, TrainError> {
-    let name = known(path)?.0.checkpoints.pop();
-    Ok(name.map(|name| path.join(CHECKPOINTS).join(name)))
+/// The checkpoint that `path` means: itself, or the newest whole one of the run that is kept there.
+///
+/// # Errors
+/// [`TrainError::NoCheckpoint`] if there is none.
+pub fn latest_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
+    itself_or(path.as_ref(), |mut known| known.checkpoints.pop())
 }
 
-/// The best checkpoint of the run kept in `path`; the newest if none was validated.
-pub(crate) fn best(path: &Path) -> Result<Option<PathBuf>, TrainError> {
-    let mut latest = known(path)?.0;
-    let best = latest.best.map(|best| best.checkpoint);
-    let name = best.or(latest.checkpoints.pop());
-    Ok(name.map(|name| path.join(CHECKPOINTS).join(name)))
+/// The checkpoint that a reader of `path` wants: itself, or of the run that is kept there the one
+/// with the lowest validation loss, or the newest if none was validated.
+///
+/// # Errors
+/// As [`latest_checkpoint`].
+pub fn best_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
+    itself_or(path.as_ref(), |mut known| {
+        let best = known.best.map(|best| best.checkpoint);
+        best.or(known.checkpoints.pop())
+    })
+}
+
+fn itself_or(
+    path: &Path,
+    choose: impl FnOnce(Latest) -> Option<String>,
+) -> Result<PathBuf, TrainError> {
+    let path = path.to_owned();
+    if is_file(path.join(MANIFEST_FILE))? {
+        return Ok(path);
+    }
+    match choose(known(&path)?.0) {
+        Some(name) => Ok(path.join(CHECKPOINTS).join(name)),
+        None => Err(TrainError::NoCheckpoint { path }),
+    }
 }
 
 /// What is wrong with the list of the run kept in `path`, and which checkpoint is the newest then;
 /// `None` if the list is right.
 ///
 /// # Errors
-/// As [`latest_checkpoint`](crate::latest_checkpoint).
+/// As [`latest_checkpoint`].
 pub fn list_problem(path: impl AsRef<Path>) -> Result<Option<String>, TrainError> {
     Ok(known(path.as_ref())?.1)
 }
@@ -165,8 +182,8 @@ pub(crate) fn read_list(path: &Path) -> Result<Option<Latest>, TrainError> {
     }
     let latest: Latest = read_json(&path, MOST_LIST_BYTES)?;
     if latest.all().any(|name| order(name).is_none()) {
-        let what = "a checkpoint's name does not look like step-00000120";
-        return Err(TrainError::State { path, what });
+        let problem = "a checkpoint's name does not look like step-00000120";
+        return Err(TrainError::damaged(path, problem));
     }
     Ok(Some(latest))
 }
@@ -245,6 +262,9 @@ mod tests {
             "step-",
             "step-x",
             "step-1",
+            "..",
+            "/",
+            "../step-00000004",
             "step-00000001/../..",
             "best",
             "step-00000001 ",

@@ -28,14 +28,12 @@ pub use {dataloader, gpt, torch_rng};
 pub use gpt::Parameters;
 
 pub use adamw::{AdamW, AdamWConfig};
-pub use checkpoint::{
-    SavedSettings, best_checkpoint, check_copies, latest_checkpoint, read_settings,
-};
+pub use checkpoint::{SavedSettings, check_copies, read_settings};
 pub use clip::{clip_grad_norm, grad_norm};
 pub use config::{SampleConfig, TrainConfig};
 pub use error::TrainError;
 pub use events::{BatchReport, Evaluation, Event, Outcome, StepReport};
-pub use latest::{CHECKPOINTS, LATEST, list_problem, steps_of};
+pub use latest::{CHECKPOINTS, LATEST, best_checkpoint, latest_checkpoint, list_problem, steps_of};
 pub use loss::{calc_loss_batch, calc_loss_loader, perplexity};
 pub use manifest::MANIFEST_FILE;
 pub use ranks::{OneProcess, Ranks, agree, gather_texts};

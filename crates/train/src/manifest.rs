@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use atomic_file::write_atomically;
@@ -64,18 +64,14 @@ impl Manifest {
         let manifest: Self = read_json(&path, MOST_LIST_BYTES)?;
         let is_name = |name: &String| Path::new(name).file_name() == Some(OsStr::new(name));
         if manifest.version != VERSION {
-            return Err(TrainError::Version {
-                path,
-                expected: VERSION,
-                found: manifest.version,
-            });
+            return Err(other_version(&path, manifest.version, VERSION));
         }
         match manifest.files.keys().all(is_name) {
             true => Ok(manifest),
-            false => Err(TrainError::State {
+            false => Err(TrainError::damaged(
                 path,
-                what: "it names a file of another folder",
-            }),
+                "it names a file of another folder",
+            )),
         }
     }
 
@@ -88,10 +84,13 @@ impl Manifest {
     pub(crate) fn require(&self, folder: &Path, files: &[&'static str]) -> Result<(), TrainError> {
         match files.iter().find(|&&file| !self.names(file)) {
             None => Ok(()),
-            Some(file) => Err(TrainError::NotInManifest {
-                path: folder.join(MANIFEST_FILE),
-                file,
-            }),
+            Some(file) => {
+                let path = folder.join(MANIFEST_FILE);
+                Err(TrainError::damaged(
+                    path,
+                    format!("it does not name {file}"),
+                ))
+            }
         }
     }
 
@@ -101,11 +100,9 @@ impl Manifest {
             let path = folder.join(name);
             let (_, found) = open_file(&path)?;
             if found != expected.bytes {
-                return Err(TrainError::Length {
-                    path,
-                    expected: expected.bytes,
-                    found,
-                });
+                let bytes = expected.bytes;
+                let problem = format!("the manifest says {bytes} bytes, but the file has {found}");
+                return Err(TrainError::damaged(path, problem));
             }
         }
         Ok(())
@@ -120,13 +117,11 @@ impl Manifest {
         self.check_lengths(folder)?;
         for (name, expected) in self.files.iter().filter(|(name, _)| which(name)) {
             let path = folder.join(name);
-            let found = FileEntry::of(&path)?;
-            if found.sha256 != expected.sha256 {
-                return Err(TrainError::Hash {
-                    path,
-                    expected: expected.sha256.clone(),
-                    found: found.sha256,
-                });
+            let (expected, found) = (&expected.sha256, FileEntry::of(&path)?.sha256);
+            if found != *expected {
+                let problem =
+                    format!("the manifest says SHA-256 {expected}, but the file's is {found}");
+                return Err(TrainError::damaged(path, problem));
             }
         }
         Ok(())
@@ -155,12 +150,16 @@ impl FileEntry {
     }
 }
 
+/// A file of another version than this crate reads.
+pub(crate) fn other_version(path: &Path, found: u32, expected: u32) -> TrainError {
+    let problem = format!("version {found}, this program reads version {expected}");
+    TrainError::damaged(path, problem)
+}
+
 /// Writes a value as JSON, so that a crash leaves the old file or the new one.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError> {
     let text = serde_json::to_vec_pretty(value).map_err(TrainError::json(path))?;
-    Ok(write_atomically(path, |file| {
-        std::io::Write::write_all(file, &text)
-    })?)
+    Ok(write_atomically(path, |file| file.write_all(&text))?)
 }
 
 /// Reads what [`write_json`] wrote, if it has no more bytes than `limit`.

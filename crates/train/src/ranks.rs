@@ -23,12 +23,6 @@ pub trait Ranks: Debug + Send + Sync {
 
     /// `all` becomes what each rank calls `own`, in their order; all are of one length.
     fn all_gather(&self, own: &[u8], all: &mut [u8]);
-
-    /// Sends rank 0, which this one is not, what it [receives](Self::receive).
-    fn send_to_first(&self, bytes: &[u8]);
-
-    /// Receives, as rank 0, what another rank sends.
-    fn receive(&self, from: usize, bytes: &mut [u8]);
 }
 
 /// One process on its own: nobody is there to send to, and what it gathers is its own.
@@ -51,10 +45,6 @@ impl Ranks for OneProcess {
     fn all_gather(&self, own: &[u8], all: &mut [u8]) {
         all.copy_from_slice(own);
     }
-
-    fn send_to_first(&self, _bytes: &[u8]) {}
-
-    fn receive(&self, _from: usize, _bytes: &mut [u8]) {}
 }
 
 /// A text of each rank, in their order.

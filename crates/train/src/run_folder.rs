@@ -65,16 +65,13 @@ impl RunFolder {
     /// ```
     ///
     /// # Errors
-    /// [`TrainError::NotAFolder`], [`TrainError::Locked`], what the system says, or that none of
-    /// the checkpoints which latest.json names is whole.
+    /// [`TrainError::Locked`], what the system says, or that none of the checkpoints which
+    /// latest.json names is whole.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TrainError> {
         let path = path.as_ref().to_owned();
-        match fs::metadata(&path) {
-            Ok(found) if !found.is_dir() => return Err(TrainError::NotAFolder { path }),
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(TrainError::io(&path, "read")(error));
-            }
-            _ => {}
+        if fs::metadata(&path).is_ok_and(|found| !found.is_dir()) {
+            let problem = "expected a folder to keep the run in, but it is a file";
+            return Err(TrainError::damaged(path, problem));
         }
         create_folder(path.join(CHECKPOINTS))?;
         let lock_path = path.join(LOCK);
@@ -234,19 +231,14 @@ fn copy_files(from: &Path, to: &Path) -> Result<(), TrainError> {
         return Ok(());
     }
     for entry in fs::read_dir(from).map_err(TrainError::io(from, "read"))? {
-        let (entry, name) = match entry {
-            Ok(entry) => (entry.path(), entry.file_name()),
-            Err(error) => return Err(TrainError::io(from, "read")(error)),
-        };
+        let entry = entry.map_err(TrainError::io(from, "read"))?.path();
+        let name = entry.file_name().unwrap_or_default();
         let is_file = match fs::metadata(&entry) {
-            Ok(found) => found.is_file(),
             Err(error) if error.kind() == ErrorKind::NotFound => false, // a link to nothing
-            Err(error) => return Err(TrainError::io(&entry, "read")(error)),
+            found => found.map_err(TrainError::io(&entry, "read"))?.is_file(),
         };
-        let is_text = name
-            .to_str()
-            .is_some_and(|name| unfinished_of(name).is_none());
-        if is_file && is_text {
+        let is_unfinished = |name| unfinished_of(name).is_some();
+        if is_file && !name.to_str().is_none_or(is_unfinished) {
             copy_file(&entry, to.join(name))?;
         }
     }

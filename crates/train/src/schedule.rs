@@ -83,20 +83,14 @@ impl Schedule {
             return Ok(());
         };
         if total_steps <= warmup_steps {
-            return Err(TrainError::ScheduleLength {
-                warmup_steps,
-                total_steps,
-            });
+            let expected = format!("more than warmup_steps, which is {warmup_steps}");
+            return Err(TrainError::config(
+                "total_steps",
+                total_steps as f64,
+                expected,
+            ));
         }
-        for (name, value) in [("initial_lr", initial_lr), ("min_lr", min_lr)] {
-            if !(value >= 0.0 && value.is_finite()) {
-                return Err(TrainError::config(
-                    name,
-                    value,
-                    "a finite number of at least 0",
-                ));
-            }
-        }
-        Ok(())
+        TrainError::check_not_negative("initial_lr", initial_lr)?;
+        TrainError::check_not_negative("min_lr", min_lr)
     }
 }

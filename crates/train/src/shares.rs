@@ -18,7 +18,6 @@ use ndarray::{ArrayD, ArrayView, CowArray, IxDyn};
 use rayon::prelude::*;
 use tensor_ops::{OPTIMIZER_BLOCK, Parameters, move_into_sum, sums_of_squares};
 
-use crate::adamw::slices;
 use crate::{Ranks, TrainError};
 
 /// Elements of each rank's piece that travel at once.
@@ -108,12 +107,20 @@ impl Shares {
 
     /// This rank's pieces of all weights.
     pub(crate) fn own<'a>(&self, weights: &'a mut impl Parameters) -> Vec<&'a mut [f32]> {
-        let weights = slices(weights).into_iter();
-        let own = weights.map(|values| {
+        self.own_of(slices(weights))
+    }
+
+    fn own_of<'a>(&self, weights: Vec<&'a mut [f32]>) -> Vec<&'a mut [f32]> {
+        let own = weights.into_iter().map(|values| {
             let piece = self.piece(values.len(), self.ranks.rank());
             &mut values[piece]
         });
         own.collect()
+    }
+
+    /// Of as many numbers as there are in all weights, a copy of those of this rank's pieces.
+    pub(crate) fn part(&self, numbers: &mut [f32]) -> Vec<f32> {
+        self.own_of(split(numbers, &self.lengths)).concat()
     }
 
     /// The Euclidean norm of all weights' numbers, from each rank's pieces, with the bits of
@@ -198,27 +205,31 @@ impl Shares {
             return;
         }
         let mut all = vec![0.0f32; self.ranks.size() * CHUNK];
-        let mut own = vec![0.0f32; CHUNK];
         for values in slices(model) {
-            for window in self.windows(values.len()) {
-                let most = window.iter().map(|window| window.len()).max().unwrap_or(0);
-                let here = window[self.ranks.rank()].clone();
-                copy(&values[here.clone()], &mut own[..here.len()]);
-                let all = &mut all[..most * self.ranks.size()];
-                let own = cast_slice(&own[..most]);
-                self.ranks.all_gather(own, cast_slice_mut(all));
-                for (window, theirs) in window.into_iter().zip(all.chunks(most)) {
-                    let n = window.len();
-                    copy(&theirs[..n], &mut values[window]);
-                }
+            self.complete(values, &mut all);
+        }
+    }
+
+    /// Gives this rank the other ranks' pieces of one weight; `all` has room for as much as travels
+    /// at once.
+    fn complete(&self, values: &mut [f32], all: &mut [f32]) {
+        for window in self.windows(values.len()) {
+            let most = window.iter().map(|window| window.len()).max().unwrap_or(0);
+            let here = window[self.ranks.rank()].clone();
+            let mut own = vec![0.0f32; most];
+            copy(&values[here.clone()], &mut own[..here.len()]);
+            let all = &mut all[..most * self.ranks.size()];
+            let own = cast_slice(&own);
+            self.ranks.all_gather(own, cast_slice_mut(all));
+            for (window, theirs) in window.into_iter().zip(all.chunks(most)) {
+                let n = window.len();
+                copy(&theirs[..n], &mut values[window]);
             }
         }
     }
 
-    /// All ranks' pieces as the tensors of a file, for rank 0: it receives each when that is
-    /// written, which takes no more memory than the largest.
-    ///
-    /// The other ranks [send](Self::send) them meanwhile.
+    /// All ranks' pieces as the tensors of a file: each is made of them when it is written, by all
+    /// ranks [together](Self::exchange), which takes no more memory than the largest.
     pub(crate) fn tensors<'a>(
         &'a self,
         prefix: &str,
@@ -243,41 +254,43 @@ impl Shares {
 
     /// A weight's numbers of all ranks' pieces.
     fn whole<'a>(&self, own: &'a [f32], shape: IxDyn) -> CowArray<'a, f32, IxDyn> {
-        if let Ok(whole) = ArrayView::from_shape(shape.clone(), own) {
-            return whole.into();
+        if self.is_alone() {
+            let whole = ArrayView::from_shape(shape, own);
+            return whole.expect("a process on its own has all").into();
         }
         let mut whole = ArrayD::zeros(shape);
         let values = whole.as_slice_mut().expect("fresh arrays are row-major");
-        for rank in 0..self.ranks.size() {
-            let piece = self.piece(values.len(), rank);
-            if rank == self.ranks.rank() {
-                values[piece].copy_from_slice(own);
-                continue;
-            }
-            for chunk in values[piece].chunks_mut(CHUNK) {
-                self.ranks.receive(rank, cast_slice_mut(chunk));
-            }
-        }
+        let piece = self.piece(values.len(), self.ranks.rank());
+        values[piece].copy_from_slice(own);
+        self.complete(values, &mut vec![0.0; self.ranks.size() * CHUNK]);
         whole.into()
     }
 
-    /// Sends rank 0 this rank's pieces, in the order of the names in a file.
-    pub(crate) fn send(&self, model: &impl Parameters, own: &[f32]) {
-        let mut pieces = Vec::new();
-        let mut rest = own;
-        model.visit("", &mut |name, view| {
-            let n = self.piece(view.len(), self.ranks.rank()).len();
-            let (piece, after) = rest.split_at(n);
-            rest = after;
-            pieces.push((name, piece));
-        });
-        pieces.sort_by(|(one, _), (other, _)| one.cmp(other));
-        for (_, piece) in pieces {
-            for chunk in piece.chunks(CHUNK) {
-                self.ranks.send_to_first(cast_slice(chunk));
-            }
+    /// Does what this rank has to do while rank 0 writes the tensors to a file, which has them by
+    /// name.
+    pub(crate) fn exchange(&self, mut tensors: Vec<LazyTensor<'_>>) {
+        tensors.sort_by(|one, other| one.name.cmp(&other.name));
+        for tensor in tensors {
+            (tensor.numbers)();
         }
     }
+}
+
+/// All weights' numbers, a slice for each.
+pub(crate) fn slices<P: Parameters>(parameters: &mut P) -> Vec<&mut [f32]> {
+    let views = parameters.named_parameters_mut().into_iter();
+    let slices = views.map(|(_, view)| view.into_slice().expect("weights are row-major"));
+    slices.collect()
+}
+
+/// Neighbouring slices of these lengths.
+pub(crate) fn split<'a>(mut numbers: &'a mut [f32], lengths: &[usize]) -> Vec<&'a mut [f32]> {
+    let slices = lengths.iter().map(|&n| {
+        let (slice, rest) = std::mem::take(&mut numbers).split_at_mut(n);
+        numbers = rest;
+        slice
+    });
+    slices.collect()
 }
 
 /// `to = from`, on all threads.
@@ -306,8 +319,6 @@ mod tests {
         }
         fn all_to_all(&self, _: &[u8], _: &mut [u8]) {}
         fn all_gather(&self, _: &[u8], _: &mut [u8]) {}
-        fn send_to_first(&self, _: &[u8]) {}
-        fn receive(&self, _: usize, _: &mut [u8]) {}
     }
 
     #[test]

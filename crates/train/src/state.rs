@@ -24,7 +24,7 @@ pub(crate) const VERSION: u32 = 2;
 const MOST: u64 = 1 << 53;
 
 /// state.json.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TrainState {
     pub(crate) version: u32,
     pub(crate) config: TrainConfig,
@@ -39,9 +39,9 @@ pub(crate) struct TrainState {
     pub(crate) val_data: Option<Fingerprint>,
     /// The lists of version 1.
     #[serde(default, skip_serializing)]
-    steps: Vec<StepReport>,
+    pub(crate) steps: Vec<StepReport>,
     #[serde(default, skip_serializing)]
-    evaluations: Vec<EvaluationOf1>,
+    pub(crate) evaluations: Vec<EvaluationOf1>,
     /// What no version has: flattening and `deny_unknown_fields` exclude each other.
     #[serde(flatten, skip_serializing)]
     pub(crate) unknown: BTreeMap<String, IgnoredAny>,
@@ -50,7 +50,7 @@ pub(crate) struct TrainState {
 /// An evaluation of version 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EvaluationOf1 {
+pub(crate) struct EvaluationOf1 {
     /// The step it followed, counted from 0.
     step: u64,
     epoch: u64,
@@ -76,23 +76,6 @@ pub(crate) struct Counters {
 }
 
 impl TrainState {
-    /// The state of a run with these settings.
-    pub(crate) fn new(config: TrainConfig, counters: Counters, data: &Fingerprints) -> Self {
-        Self {
-            version: VERSION,
-            config,
-            counters,
-            optimizer_steps: 0,
-            epoch_in_progress: None,
-            rng: String::new(),
-            train_data: data.0.clone(),
-            val_data: data.1.clone(),
-            steps: Vec::new(),
-            evaluations: Vec::new(),
-            unknown: BTreeMap::new(),
-        }
-    }
-
     /// All of it by names for people.
     pub(crate) fn facts(&self) -> Vec<(String, String)> {
         let Ok(Value::Object(state)) = serde_json::to_value(self) else {
@@ -128,35 +111,9 @@ impl TrainState {
         config: &TrainConfig,
         data: &Fingerprints,
     ) -> Result<(), TrainError> {
-        let difference = match self.config.first_difference(config) {
-            None if self.train_data != data.0 => {
-                let (saved, asked) = self.train_data.difference(&data.0);
-                Some(("the training data".to_owned(), saved, asked))
-            }
-            None if self.val_data != data.1 => {
-                let (saved, asked) = match (&self.val_data, &data.1) {
-                    (Some(saved), Some(asked)) => saved.difference(asked),
-                    (saved, _) => {
-                        let (no, some) = ("nothing".to_owned(), "a text".to_owned());
-                        match saved {
-                            Some(_) => (some, no),
-                            None => (no, some),
-                        }
-                    }
-                };
-                Some(("the validation data".to_owned(), saved, asked))
-            }
-            difference => difference,
-        };
-        match difference {
-            None => Ok(()),
-            Some((name, saved, asked)) => Err(TrainError::OtherConfig {
-                path: path.to_owned(),
-                name,
-                saved,
-                asked,
-            }),
-        }
+        same(path, "", &self.config.fixed(), &config.fixed())?;
+        same(path, "the training data", &self.train_data, &data.0)?;
+        same(path, "the validation data", &self.val_data, &data.1)
     }
 
     /// What no run could have left, if there is something.
@@ -193,7 +150,7 @@ pub(crate) struct EpochState {
 }
 
 /// By what a loader is known again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fingerprint {
     pub(crate) windows: usize,
@@ -219,26 +176,6 @@ pub(crate) fn fingerprints(
 }
 
 impl Fingerprint {
-    /// In words, how `other` data differs from this.
-    pub(crate) fn difference(&self, other: &Self) -> (String, String) {
-        let facts = |data: &Self| {
-            [
-                ("windows", data.windows),
-                ("tokens a window", data.max_length),
-                ("tokens from one window to the next", data.stride),
-                ("windows a batch", data.batch_size),
-                ("batches an epoch", data.batches),
-            ]
-        };
-        let different = facts(self).into_iter().zip(facts(other));
-        match different.into_iter().find(|(ours, theirs)| ours != theirs) {
-            Some(((what, ours), (_, theirs))) => {
-                (format!("{ours} {what}"), format!("{theirs} {what}"))
-            }
-            None => ("one text or order".to_owned(), "another".to_owned()),
-        }
-    }
-
     fn of(loader: &DataLoader) -> Result<Self, DataLoaderError> {
         let dataset = loader.dataset();
         let mut hasher = Sha256::new();
@@ -272,6 +209,52 @@ impl Fingerprint {
     }
 }
 
+/// That what was saved in `path` is what there is now.
+///
+/// # Errors
+/// Names the first number in which they differ, deep inside, as one of `what`.
+pub(crate) fn same<T: Serialize>(
+    path: &Path,
+    what: &str,
+    saved: &T,
+    now: &T,
+) -> Result<(), TrainError> {
+    let json = |value| serde_json::to_value(value).map_err(TrainError::json(path));
+    match difference(what, &json(saved)?, &json(now)?) {
+        None => Ok(()),
+        Some((name, saved, asked)) => Err(TrainError::OtherConfig {
+            path: path.to_owned(),
+            name,
+            saved,
+            asked,
+        }),
+    }
+}
+
+/// The first value in which two differ: its name, and both in words.
+fn difference(name: &str, saved: &Value, now: &Value) -> Option<(String, String, String)> {
+    if let (Value::Object(saved), Value::Object(now)) = (saved, now)
+        && saved.keys().eq(now.keys())
+    {
+        let mut values = saved.iter().zip(now.values());
+        return values.find_map(|((key, saved), now)| {
+            let name = match name {
+                "" => key.clone(),
+                of => format!("{key} of {of}"),
+            };
+            difference(&name, saved, now)
+        });
+    }
+    let words = |value: &Value| match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Object(one) if one.len() == 1 => one.keys().cloned().collect(),
+        Value::Object(_) => "there".to_owned(),
+        other => other.to_string(),
+    };
+    (saved != now).then(|| (name.to_owned(), words(saved), words(now)))
+}
+
 /// A generator as hexadecimal text.
 pub(crate) fn rng_to_hex(rng: &TorchRng) -> String {
     hex(&rng.state().to_bytes())
@@ -279,15 +262,9 @@ pub(crate) fn rng_to_hex(rng: &TorchRng) -> String {
 
 /// The generator of a text that [`rng_to_hex`] made; none if the text is no such thing.
 pub(crate) fn rng_from_hex(text: &str) -> Option<TorchRng> {
-    let digits: Option<Vec<u8>> = text
-        .bytes()
-        .map(|digit| char::from(digit).to_digit(16).map(|digit| digit as u8))
-        .collect();
-    let digits = digits?;
-    let (pairs, rest) = digits.as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let bytes: Vec<u8> = pairs.iter().map(|[high, low]| high << 4 | low).collect();
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let byte = |pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    let bytes: Option<Vec<u8>> = pairs.iter().map(|pair| byte(pair)).collect();
+    let bytes = bytes.filter(|_| rest.is_empty())?;
     TorchRng::from_state(&RngState::from_bytes(&bytes).ok()?).ok()
 }

@@ -26,7 +26,7 @@ use crate::latest::step_name;
 use crate::manifest::hash_of_numbers;
 use crate::shares::Shares;
 use crate::state::{
-    Counters, EpochState, Fingerprints, TrainState, fingerprints, rng_from_hex, rng_to_hex,
+    Counters, EpochState, Fingerprints, TrainState, VERSION, fingerprints, rng_from_hex, rng_to_hex,
 };
 use crate::{
     AdamW, BatchReport, Evaluation, Event, OneProcess, Outcome, Ranks, RunFolder, StepReport,
@@ -162,10 +162,9 @@ impl Trainer {
         let data = fingerprints(&train_loader, val_loader.as_ref())?;
         state.refuse_another_run(path, &config, &data)?;
         let generator = |text: &str| {
-            rng_from_hex(text).ok_or_else(|| TrainError::State {
-                path: path.join(STATE_FILE),
-                what: "a random state is damaged",
-            })
+            let damaged =
+                || TrainError::damaged(path.join(STATE_FILE), "a random state is damaged");
+            rng_from_hex(text).ok_or_else(damaged)
         };
         let rng = generator(&state.rng)?;
         let mut trainer = Self::new(config, model, train_loader, val_loader, rng)?;
@@ -206,13 +205,17 @@ impl Trainer {
         }
         agree(&*ranks, &self.facts()?)?;
         if accumulation < size as u64 {
-            return Err(TrainError::MoreRanksThanBatches {
-                ranks: size,
-                accumulation,
-            });
+            let expected = format!("at least {size}, a batch for each of the {size} ranks");
+            return Err(TrainError::config(
+                "accumulation",
+                accumulation as f64,
+                expected,
+            ));
         }
         self.shares = Shares::new(ranks, &self.model);
-        self.optimizer.keep_part(&self.shares, &self.model);
+        for moments in [&mut self.optimizer.m, &mut self.optimizer.v] {
+            *moments = self.shares.part(moments);
+        }
         self.gradients.share(&self.shares);
         Ok(self)
     }
@@ -428,10 +431,11 @@ impl Trainer {
         self.counters.micro_step += 1;
         for (rank, loss) in self.gradients.end_batch(place, &self.shares) {
             if !loss.is_finite() {
-                let error = TrainError::NonFiniteLoss {
-                    step: report.step,
-                    loss,
-                    learning_rate: self.learning_rate(),
+                let what = format!("loss of step {}", report.step + 1);
+                let error = TrainError::NotFinite {
+                    what,
+                    value: loss.into(),
+                    learning_rate: Some(self.learning_rate()),
                 };
                 return Err(self.shares.met_by(rank, error));
             }
@@ -450,10 +454,10 @@ impl Trainer {
         let sum = self.gradients.own_sum(&self.shares);
         let norm = self.shares.norm(&sum);
         if !norm.is_finite() {
-            return Err(TrainError::NonFiniteGradient {
-                step,
-                norm,
-                learning_rate,
+            return Err(TrainError::NotFinite {
+                what: format!("gradient's norm of step {}", step + 1),
+                value: norm,
+                learning_rate: Some(learning_rate),
             });
         }
         let max_norm = self.config.max_grad_norm;
@@ -588,16 +592,15 @@ impl Trainer {
         let (model, AdamW { m, v, .. }) = (&self.model, &self.optimizer);
         let begun = self.counters.micro_step > 0;
         assert!(self.shares.is_alone() || !begun, "ranks save between steps");
+        let mut moments = self.shares.tensors("m.", model, m);
+        moments.extend(self.shares.tensors("v.", model, v));
         let Some(folder) = folder else {
             if !self.shares.is_first() {
-                self.shares.send(model, m);
-                self.shares.send(model, v);
+                self.shares.exchange(moments);
             }
             return Ok(None);
         };
         assert!(self.shares.is_first(), "rank 0 saves");
-        let mut moments = self.shares.tensors("m.", model, m);
-        moments.extend(self.shares.tensors("v.", model, v));
         let (state, grads) = (self.state()?, begun.then(|| self.gradients.whole_sum()));
         let name = step_name(self.counters.steps_done, self.counters.micro_step);
         let saved = folder.add(&name, self.config.keep, val_loss, |folder| {
@@ -614,14 +617,21 @@ impl Trainer {
                 self.fingerprints.get_or_init(|| known)
             }
         };
-        let mut state = TrainState::new(self.config.clone(), self.counters, data);
-        state.optimizer_steps = self.optimizer.steps;
-        state.rng = rng_to_hex(&self.rng);
-        state.epoch_in_progress = self.epoch_in_progress.as_ref().map(|epoch| EpochState {
-            rng: rng_to_hex(&epoch.drawn_from),
-            position: epoch.batches.position(),
-        });
-        Ok(state)
+        let begun = self.epoch_in_progress.as_ref();
+        Ok(TrainState {
+            version: VERSION,
+            config: self.config.clone(),
+            counters: self.counters,
+            optimizer_steps: self.optimizer.steps,
+            epoch_in_progress: begun.map(|epoch| EpochState {
+                rng: rng_to_hex(&epoch.drawn_from),
+                position: epoch.batches.position(),
+            }),
+            rng: rng_to_hex(&self.rng),
+            train_data: data.0.clone(),
+            val_data: data.1.clone(),
+            ..TrainState::default()
+        })
     }
 }
 

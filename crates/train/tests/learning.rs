@@ -163,7 +163,12 @@ fn settings_outside_their_range_are_named() {
     refused(changed(|c| c.eval_every = Some(0)), "eval_every");
     refused(changed(|c| c.max_grad_norm = Some(0.0)), "max_grad_norm");
     for (total_steps, initial_lr, min_lr, expected) in [
-        (5, 0.0, 0.0, "total_steps is 5 and warmup_steps is 5"),
+        (
+            5,
+            0.0,
+            0.0,
+            "total_steps must be more than warmup_steps, which is 5, but is 5",
+        ),
         (
             9,
             -1.0,
@@ -347,40 +352,61 @@ fn whole_epochs_end_with_a_smaller_step() {
     common::assert_same_run(&whole, &resumed);
 }
 
-/// The gradient of a smaller step is that of its batches alone: one of all of them, three as one.
+/// What transformers' Trainer logged of the same training (`fixtures/trainer.py`).
+#[derive(serde::Deserialize)]
+struct Logged {
+    losses: Vec<f32>,
+    grad_norms: Vec<f64>,
+}
+
+/// Three passes over eleven batches in steps of four, the last of each of three.
 #[test]
-fn the_last_step_of_an_epoch_weighs_its_batches_alike() {
+fn passes_over_the_data_have_the_steps_losses_and_norms_of_transformers_trainer() {
+    let logged: Logged = serde_json::from_str(include_str!("fixtures/trainer.json")).unwrap();
     let model_config = GptConfig {
+        vocab_size: 61,
+        context_length: 16,
+        emb_dim: 16,
+        n_heads: 2,
+        n_layers: 2,
         drop_rates: DropRates::all(0.0),
-        ..model_config()
+        qkv_bias: true,
+        ..GptConfig::GPT2_124M
     };
-    let corpus = Corpus::from_ids((0..43u32).map(|i| i * i % 13).collect::<Vec<_>>());
-    let run = |batch_size: usize, accumulation: u64| {
-        let windows = DataLoaderConfig {
-            batch_size,
-            max_length: 6,
-            stride: 6,
-            shuffle: false,
-            drop_last: false,
-        };
-        let loader = DataLoader::new(&corpus, windows).unwrap(); // of 7 windows
-        let mut rng = TorchRng::manual_seed(5);
-        let model = GptModel::new(model_config, &mut rng).unwrap();
-        let config = TrainConfig {
-            max_steps: 2,
-            accumulation,
-            whole_epochs: true,
-            eval_every: None,
-            ..TrainConfig::default()
-        };
-        let mut trainer = Trainer::new(config, model, loader, None, rng).unwrap();
-        finish(&mut trainer, None).0
+    let windows = DataLoaderConfig {
+        batch_size: 2,
+        max_length: 15,
+        stride: 15,
+        shuffle: true,
+        drop_last: true,
     };
-    let (small, large) = (run(1, 4), run(4, 1));
-    assert_eq!(small.len(), 2);
-    for (small, large) in small.iter().zip(&large) {
-        assert_eq!(small.tokens_seen, large.tokens_seen);
-        assert!((small.loss - large.loss).abs() < 1e-5);
-        assert!((small.grad_norm / large.grad_norm - 1.0).abs() < 1e-4);
+    let ids: Vec<u32> = (0..350).map(|i| i * i % 61).collect();
+    let loader = DataLoader::new(&Corpus::from_ids(ids), windows).unwrap();
+    assert_eq!(loader.len(), 11);
+    let rng = || TorchRng::manual_seed(123);
+    let model = GptModel::new(model_config, &mut rng()).unwrap();
+    let config = TrainConfig {
+        max_steps: 9,
+        optimizer: AdamWConfig {
+            lr: 1e-2,
+            ..AdamWConfig::default()
+        },
+        max_grad_norm: Some(1.0),
+        accumulation: 4,
+        whole_epochs: true,
+        eval_every: None,
+        ..TrainConfig::default()
+    };
+    let mut trainer = Trainer::new(config, model, loader, None, rng()).unwrap();
+    let (steps, _) = finish(&mut trainer, None);
+    assert_eq!(steps.len(), logged.losses.len());
+    assert_eq!(trainer.tokens_seen(), 3 * 22 * 15);
+    for (i, step) in steps.iter().enumerate() {
+        let (loss, norm) = (logged.losses[i], logged.grad_norms[i]);
+        assert!((step.loss - loss).abs() < 1e-5, "{step:?}, Trainer {loss}");
+        assert!(
+            (step.grad_norm / norm - 1.0).abs() < 1e-5,
+            "{step:?}, Trainer {norm}"
+        );
     }
 }

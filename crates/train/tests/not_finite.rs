@@ -43,16 +43,10 @@ fn a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpoint() 
         .run(None, &mut |_| ControlFlow::Continue(()))
         .unwrap_err();
     let line = error.to_string();
-    assert!(
-        matches!(
-            error,
-            TrainError::NonFiniteLoss { .. } | TrainError::NonFiniteGradient { .. }
-        ),
-        "{line}"
-    );
+    assert!(matches!(error, TrainError::NotFinite { .. }), "{line}");
     let step = trainer.steps_done();
     assert!(
-        line.contains(&format!("step {step}")) && line.contains("try a learning rate below"),
+        line.contains(&format!("step {}", step + 1)) && line.contains("try a learning rate below"),
         "{line}"
     );
     let folder = tempfile::tempdir().unwrap();
@@ -98,12 +92,9 @@ fn after_a_gradient_that_is_not_finite_the_next_batch_begins_the_step_anew() {
             assert_eq!(result.unwrap().batch.micro_step, i % 3);
             continue;
         }
-        let error = result.unwrap_err();
-        assert!(
-            matches!(error, TrainError::NonFiniteGradient { step: 0, .. }),
-            "{error}"
-        );
-        assert!(error.to_string().contains("try a learning rate below"));
+        let line = result.unwrap_err().to_string();
+        assert!(line.contains("the gradient's norm of step 1 is"), "{line}");
+        assert!(line.contains("try a learning rate below"), "{line}");
     }
     assert!(trainer.model() == &before && trainer.last_step().is_none());
     let folder = tempfile::tempdir().unwrap();
@@ -139,7 +130,7 @@ fn a_model_without_a_finite_loss_is_not_saved_over_a_good_one() {
         .run(Some(&run), &mut |_| ControlFlow::Continue(()))
         .unwrap_err();
     assert!(
-        matches!(error, TrainError::NonFiniteEvaluation { steps_done: 2, .. }),
+        error.to_string().contains("loss after step 2 is"),
         "{error}"
     );
     let newest = train::latest_checkpoint(&folder).unwrap();

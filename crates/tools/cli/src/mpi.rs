@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use mpi::Threading;
 use mpi::environment::Universe;
 use mpi::topology::SimpleCommunicator;
-use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Source};
+use mpi::traits::{Communicator, CommunicatorCollectives};
 use train::Ranks;
 
 /// What MPI gives back when this is dropped.
@@ -129,16 +129,6 @@ impl Ranks for World {
     fn all_gather(&self, own: &[u8], all: &mut [u8]) {
         self.count(own.len() * (self.size - 1), |world| {
             world.all_gather_into(own, all);
-        });
-    }
-
-    fn send_to_first(&self, bytes: &[u8]) {
-        self.count(bytes.len(), |world| world.process_at_rank(0).send(bytes));
-    }
-
-    fn receive(&self, from: usize, bytes: &mut [u8]) {
-        self.count(0, |world| {
-            world.process_at_rank(from as i32).receive_into(bytes);
         });
     }
 }
