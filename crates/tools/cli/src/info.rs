@@ -12,6 +12,7 @@ use crate::model::{self, ModelName};
 use crate::numbers::bytes;
 use crate::output::{print, print_json};
 use crate::presets::Preset;
+use crate::runs::Origin;
 
 #[derive(Args, Debug)]
 pub(crate) struct InfoArgs {
@@ -60,6 +61,8 @@ struct Report {
     parameters: usize,
     parameters_without_out_head: usize,
     memory: Memory,
+    /// Null if its folder doesn't say.
+    trained: Option<Origin>,
     tensors: Vec<Tensor>,
 }
 
@@ -79,31 +82,34 @@ struct Memory {
 pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     let asked = args.model.as_deref().or(args.model_flag.as_deref());
     if let Some(preset) = args.preset {
-        return show(args, preset.name().to_owned(), &preset.model);
+        return show(args, preset.name().to_owned(), &preset.model, None);
     }
     let path = model::asked(asked)?;
-    let (config, folder) = model::read(&path, |folder| match ModelFolder::open(folder) {
-        Ok(model) => Ok(*model.config()),
-        // A configuration without weights is a model that may be.
-        Err(CheckpointError::Folder { .. }) => Ok(load_config(folder)?),
-        Err(error) => Err(error.into()),
+    let ((config, origin), folder) = model::read(&path, |folder| {
+        let config = match ModelFolder::open(folder) {
+            Ok(model) => *model.config(),
+            // A configuration without weights is a model that may be.
+            Err(CheckpointError::Folder { .. }) => load_config(folder)?,
+            Err(error) => return Err(error.into()),
+        };
+        Ok((config, Origin::of(folder)?))
     })?;
     let name = asked.unwrap_or(&folder).display().to_string();
     if !args.json {
         ModelName(asked.is_none().then_some(folder)).tell();
     }
-    show(args, name, &config)
+    show(args, name, &config, origin)
 }
 
-fn show(args: &InfoArgs, name: String, config: &GptConfig) -> Result<()> {
-    let report = report(name, config)?;
+fn show(args: &InfoArgs, name: String, config: &GptConfig, trained: Option<Origin>) -> Result<()> {
+    let report = report(name, config, trained)?;
     match args.json {
         true => print_json(&report),
         false => Ok(print(text(&report, config))?),
     }
 }
 
-fn report(name: String, config: &GptConfig) -> Result<Report> {
+fn report(name: String, config: &GptConfig, trained: Option<Origin>) -> Result<Report> {
     let size = config.size()?;
     let parameters = size.total();
     Ok(Report {
@@ -129,6 +135,7 @@ fn report(name: String, config: &GptConfig) -> Result<Report> {
                 .into_iter()
                 .fold(1, usize::saturating_mul),
         },
+        trained,
         tensors: tensors(config),
     })
 }
@@ -163,6 +170,19 @@ fn text(report: &Report, config: &GptConfig) -> String {
     let mut lines = vec![
         format!("model           {}", report.name),
         config.to_string(),
+    ];
+    if let Some(trained) = &report.trained {
+        lines.push(format!("trained         {} steps", trained.steps_done));
+        let hashes = [
+            ("data", Some(&trained.train_data_sha256)),
+            ("validation", trained.val_data_sha256.as_ref()),
+            ("options.toml", trained.options_sha256.as_ref()),
+        ];
+        for (of, hash) in hashes {
+            lines.extend(hash.map(|hash| format!("  {of:<13} SHA-256 {hash}")));
+        }
+    }
+    lines.extend([
         String::new(),
         "memory of the weights".to_owned(),
         format!("  f32           {}", bytes(memory.f32 as f64)),
@@ -178,7 +198,7 @@ fn text(report: &Report, config: &GptConfig) -> String {
         ),
         String::new(),
         format!("tensors (i is 0 to {})", report.n_layers - 1),
-    ];
+    ]);
     for tensor in &report.tensors {
         lines.push(format!(
             "  {:<34} {:<16} {:>13}",
@@ -205,7 +225,7 @@ mod tests {
                 ..small
             },
         ] {
-            let report = report("small".into(), &config).unwrap();
+            let report = report("small".into(), &config, None).unwrap();
             let sum: usize = report.tensors.iter().map(|tensor| tensor.parameters).sum();
             assert_eq!(sum, report.parameters);
         }

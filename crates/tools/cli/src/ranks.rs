@@ -8,11 +8,11 @@ use std::fs;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use sha2::{Digest, Sha256};
 use thiserror::Error;
 use train::{Ranks, TrainError, agree, gather_texts};
 
 use crate::failure::{Stopped, ToldElsewhere};
+use crate::runs::sha256;
 #[cfg(feature = "mpi")]
 use crate::{numbers::bytes, output::print};
 
@@ -216,6 +216,5 @@ fn vectors() -> &'static str {
 fn program_hash() -> Result<String> {
     let path = std::env::current_exe().context("the program's own file")?;
     let program = fs::read(&path).with_context(|| path.display().to_string())?;
-    let hash = Sha256::digest(program);
-    Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(sha256(&program))
 }

@@ -10,9 +10,11 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, bail};
 use atomic_file::{create_folder, create_new_folder, unfinished_of};
 use checkpoint::{is_file, read_small_file};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use train::{
     BESIDE, CHECKPOINTS, LATEST, LOCK, MANIFEST_FILE, TrainError, best_checkpoint, check_copies,
-    latest_checkpoint, list_problem, steps_of,
+    latest_checkpoint, list_problem, read_settings, steps_of,
 };
 
 use crate::output::note;
@@ -30,6 +32,9 @@ pub(crate) const LOG: &str = "log.jsonl";
 pub(crate) const SVG: &str = "loss.svg";
 pub(crate) const PNG: &str = "loss.png";
 pub(crate) const MODEL: &str = "model";
+
+/// What a run says of itself in the folder that transformers loads, which takes no notice of it.
+pub(crate) const TRAINING: &str = "training.json";
 
 /// The first line of a run's options, by which its folder is known.
 pub(crate) const OPTIONS_BEGIN: &str =
@@ -49,6 +54,12 @@ pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
         bail!("{name}: expected a path in UTF-8, as the run's options.toml keeps it");
     }
     Ok(absolute)
+}
+
+/// A path as it is typed in a shell's command line.
+pub(crate) fn typed(path: &Path) -> String {
+    let name = path.to_string_lossy();
+    shlex::try_quote(&name).map_or_else(|_| name.to_string(), Into::into)
 }
 
 /// Makes the next free folder: `runs/0001`, `runs/0002`, ...
@@ -144,6 +155,59 @@ pub(crate) fn check(folder: &Path) -> Result<()> {
     }
 }
 
+/// What a model was trained with, by hashes.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    pub(crate) steps_done: u64,
+    /// Of the ids to train on, in their windows and their order, as a checkpoint keeps it.
+    pub(crate) train_data_sha256: String,
+    pub(crate) val_data_sha256: Option<String>,
+    /// Of options.toml, if that is where it was.
+    pub(crate) options_sha256: Option<String>,
+}
+
+impl Origin {
+    /// That of a run's checkpoint, or of the model that a run wrote at its end; none of a folder
+    /// that doesn't say.
+    ///
+    /// # Errors
+    /// If what it says can't be read.
+    pub(crate) fn of(folder: &Path) -> Result<Option<Self>> {
+        let training = folder.join(TRAINING);
+        if !folder.is_dir() {
+            return Ok(None);
+        }
+        if is_file(&training)? {
+            let text = read_small_file(&training, MOST_OPTIONS_BYTES)?;
+            let origin = serde_json::from_slice(&text);
+            return origin.with_context(|| training.display().to_string());
+        }
+        if !is_file(folder.join(MANIFEST_FILE))? {
+            return Ok(None);
+        }
+        let saved = read_settings(folder)?;
+        let options = folder.ancestors().nth(2).map(|run| run.join(OPTIONS));
+        let options_sha256 = match options {
+            Some(options) if is_file(&options)? => {
+                Some(sha256(&read_small_file(&options, MOST_OPTIONS_BYTES)?))
+            }
+            _ => None,
+        };
+        Ok(Some(Self {
+            steps_done: saved.steps_done,
+            train_data_sha256: saved.train_data,
+            val_data_sha256: saved.val_data,
+            options_sha256,
+        }))
+    }
+}
+
+/// A SHA-256 in hexadecimal digits.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    let hash = Sha256::digest(bytes);
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The newest checkpoint of the run that a checkpoint belongs to, if it is another one.
 pub(crate) fn newer_than(checkpoint: &Path) -> Option<PathBuf> {
     let run = checkpoint.ancestors().nth(2)?;
@@ -216,6 +280,15 @@ mod tests {
         assert_eq!(create(&runs).unwrap(), runs.join("0001"));
         fs::create_dir(runs.join("0041")).unwrap();
         assert_eq!(create(&runs).unwrap(), runs.join("0042"));
+    }
+
+    #[test]
+    fn a_path_in_a_hint_is_typed_as_it_stands() {
+        assert_eq!(typed(Path::new("runs/0001")), "runs/0001");
+        for name in ["my run", "it's", "$HOME", "a;b"] {
+            let words = shlex::split(&format!("gpt --resume {}", typed(Path::new(name))));
+            assert_eq!(words.unwrap()[2..], [name]);
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::start::{Started, base, kept, start_in, write_options};
 use super::table::Table;
 use crate::failure::Usage;
 use crate::output::note;
-use crate::runs::{self, OPTIONS, kept_path};
+use crate::runs::{self, OPTIONS, kept_path, typed};
 use crate::vocabulary::Vocabulary;
 
 /// The run to go on with, or the checkpoint of it, if the command line asks for that.
@@ -173,7 +173,7 @@ fn base_of(path: &Path, checkpoint: &Path) -> Result<Base> {
 fn refuse_changes(path: &Path, mut before: TrainOptions, now: &TrainOptions) -> Result<()> {
     before.free = now.free.clone();
     before.training.epochs = now.training.epochs;
-    let (path, before) = (path.display(), before.to_json()?);
+    let (name, before) = (path.display(), before.to_json()?);
     for (key, value) in now.to_json()? {
         let kept = before.get(&key);
         if kept != Some(&value) {
@@ -181,10 +181,13 @@ fn refuse_changes(path: &Path, mut before: TrainOptions, now: &TrainOptions) -> 
             let kept = kept.map_or("not set".to_owned(), ToString::to_string);
             let other = match is_shape(&key) {
                 true => "a new run, without --resume, may have another".to_owned(),
-                false => format!("--init-from {path} begins another run with its weights"),
+                false => format!(
+                    "--init-from {} begins another run with its weights",
+                    typed(path)
+                ),
             };
             bail!(
-                "{path}: --{flag} is {kept} in the run, but {value} was asked for: a resumed run keeps its settings; {other}"
+                "{name}: --{flag} is {kept} in the run, but {value} was asked for: a resumed run keeps its settings; {other}"
             );
         }
     }

@@ -2,12 +2,13 @@
 //! end.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
+use atomic_file::write_atomically;
 use checkpoint::{Precision, save_hugging_face};
 use generate::generate_text_simple;
 use gpt::GptModel;
@@ -25,7 +26,7 @@ use super::summary::{announce, one_line, sum_up};
 use crate::failure::Stopped;
 use crate::interrupt::Interrupt;
 use crate::ranks::{Common, World};
-use crate::runs::MODEL;
+use crate::runs::{MODEL, Origin, TRAINING, typed};
 use crate::vocabulary::Vocabulary;
 
 /// What Ctrl-C is answered with.
@@ -138,13 +139,15 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
     let end_of_text = &settings.vocabulary.end_of_text;
     save_hugging_face(trainer.model(), &model, Precision::F32, end_of_text)?;
     settings.vocabulary.save(&model)?;
+    let origin = serde_json::to_vec_pretty(&Origin::of(&latest_checkpoint(path)?)?)?;
+    write_atomically(model.join(TRAINING), |file| file.write_all(&origin))?;
     let steps = (steps_before, trainer.steps_done());
     if outcome == Outcome::Stopped {
         watch.progress.line("");
         watch.progress.line(&format!(
             "stopped after step {} and saved; to go on: gpt train --resume {}",
             steps.1,
-            path.display()
+            typed(path)
         ));
         return Err(Stopped(watch.interrupt.exit_code()).into());
     }

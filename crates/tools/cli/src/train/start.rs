@@ -148,9 +148,10 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     runs::refuse_foreign(&path)?;
     let folder = RunFolder::open(&path)?;
     if folder.newest().is_some() {
-        let path = path.display();
         bail!(
-            "{path}: there is a run in this folder; `gpt train --resume {path}` goes on with it, another --out-dir begins anew"
+            "{}: there is a run in this folder; `gpt train --resume {}` goes on with it, another --out-dir begins anew",
+            path.display(),
+            runs::typed(&path)
         );
     }
     Ok(folder)

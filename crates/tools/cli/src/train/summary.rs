@@ -11,7 +11,7 @@ use super::progress::Progress;
 use super::settings::{Settings, beginning};
 use crate::memory::parts;
 use crate::numbers::{bytes, count};
-use crate::runs::{LOG, MODEL, PNG, SVG};
+use crate::runs::{LOG, MODEL, PNG, SVG, typed};
 
 /// Model, data, steps and settings.
 pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Trainer, path: &Path) {
@@ -39,6 +39,9 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
         data.train.len(),
         data.validation.as_ref().map_or(0, |corpus| corpus.len())
     ));
+    if let (Some(from), 0) = (&options.model.init_from, trainer.steps_done()) {
+        progress.line(&format!("weights   {}", from.display()));
+    }
     let batches = match training.accumulation {
         1 => String::new(),
         n => format!(" x {n} batches"),
@@ -106,11 +109,11 @@ pub(crate) fn sum_up(
     began: Instant,
 ) {
     let path = folder.path();
-    let name = path.display();
+    let (name, typed) = (path.display(), typed(path));
     progress.line("");
     if before >= steps {
         progress.line(&format!(
-            "nothing was left to do: this run is finished after {steps} steps; gpt train --resume {name} --max-steps N goes on to step N"
+            "nothing was left to do: this run is finished after {steps} steps; gpt train --resume {typed} --max-steps N goes on to step N"
         ));
     } else {
         let trained = match before {
@@ -165,7 +168,7 @@ pub(crate) fn sum_up(
         words if words.is_empty() => "--tokens 0".to_owned(), // there is no text
         words => format!("\"{words}\""),
     };
-    progress.line(&format!("write   gpt generate {prompt} --model {name}"));
+    progress.line(&format!("write   gpt generate {prompt} --model {typed}"));
 }
 
 /// A text on one line of the screen.

@@ -51,21 +51,6 @@ fn a_run_that_was_killed_before_it_wrote_anything_can_begin_again() {
 }
 
 #[test]
-fn a_lost_manifest_costs_no_weights() {
-    let folder = folder();
-    folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
-    let checkpoint = folder.checkpoint("run");
-    fs::remove_file(checkpoint.join("manifest.json")).unwrap();
-    folder.refused(
-        "train --resume run --max-steps 2",
-        &["step-00000001", "no whole checkpoint"],
-    );
-    for file in ["model.safetensors", "optimizer.safetensors", "state.json"] {
-        assert!(checkpoint.join(file).exists(), "{file}");
-    }
-}
-
-#[test]
 fn a_run_that_ends_without_a_finite_loss_says_so_and_keeps_the_good_checkpoints() {
     let folder = folder();
     let flags = wild();

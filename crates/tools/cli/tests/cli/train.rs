@@ -71,6 +71,33 @@ fn a_config_file_and_nanogpts_names_say_the_same_as_our_flags_and_flags_win() {
 }
 
 #[test]
+fn a_finished_model_names_what_it_was_trained_with() {
+    let folder = folder();
+    folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
+    let trained = |model: &str| {
+        let info = folder.ok(&format!("info {model} --json")).json();
+        info["trained"].clone()
+    };
+    let model = trained("run/model");
+    for hash in ["train_data_sha256", "val_data_sha256", "options_sha256"] {
+        assert_eq!(model[hash].as_str().unwrap().len(), 64, "{model}");
+    }
+    assert_eq!(model, trained("run"));
+    let shown = folder.ok("info run/model").stdout;
+    let options = model["options_sha256"].as_str().unwrap();
+    assert!(
+        shown.contains(&format!("options.toml  SHA-256 {options}")),
+        "{shown}"
+    );
+    // Other data, other options: other hashes.
+    folder.ok("train --config run/options.toml --train-ratio 0.8 --out-dir other");
+    let other = trained("other/model");
+    for hash in ["train_data_sha256", "val_data_sha256", "options_sha256"] {
+        assert_ne!(model[hash], other[hash], "{hash}");
+    }
+}
+
+#[test]
 fn the_number_of_threads_changes_no_bit_and_the_seed_does() {
     let folder = folder();
     let flags = TINY.replace("--threads 1", "");
