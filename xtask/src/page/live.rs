@@ -83,8 +83,13 @@ pub(super) fn write_story(folder: &Path) -> Result<()> {
         false => "--out-dir",
     };
     gpt(&[words(&["train", how]), vec![run.clone().into()]].concat())?;
+    // Not the best of the run by validation loss, which has hardly begun: the one that it ended with.
     let mut inspect = words(&["inspect", STORY, "--model"]);
-    inspect.extend([run.into(), "--html".into(), page.clone().into()]);
+    inspect.extend([
+        run.join("model").into(),
+        "--html".into(),
+        page.clone().into(),
+    ]);
     inspect.extend(["--live".into(), folder.join("live.js").into()]);
     gpt(&inspect)?;
     let page = std::fs::read_to_string(&page)?;

@@ -137,7 +137,7 @@ fn story() -> String {
         "<section aria-labelledby=\"story\">\n<h2 id=\"story\">A trained model, live</h2>\n\
          <p>What training makes of a small model: <code>gpt train</code> has made this one, with \
          two blocks of four heads, from its own story, \"The Answering Bell\", and it computes \
-         here. It knows that story and little else. Type a text, let it write on, and see what \
+         here. It knows that story by heart and little else. Type a text, let it write on, and see what \
          temperature and top-k (section 5.3) do to what it draws.</p>\n\
          <div id=\"model\" data-text=\"{}\"></div>\n</section>\n",
         live::STORY

@@ -148,7 +148,10 @@ fn packed(found: &Found, model: &GptModel, ids: &[u32]) -> Result<(String, Strin
     if !vocabulary.encode(&text).is_ok_and(|again| again == ids) {
         return Err("no text has these ids".to_owned());
     }
-    let name = found.folder.display().to_string();
+    // As it is called from here: the page goes elsewhere.
+    let here = std::env::current_dir().ok();
+    let below = here.and_then(|here| found.folder.strip_prefix(here).ok());
+    let name = below.unwrap_or(&found.folder).display().to_string();
     let tokenizer = vocabulary.tokenizer().ok();
     let packed = live::pack(&name, model, tokenizer, &vocabulary.end_of_text);
     let packed = packed.map_err(|why| why.to_string())?;
