@@ -126,8 +126,8 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// A vocabulary that was learned before, divided by GPT-2's pattern: the tokens by their ids, and
-    /// the merges, the first learned first: two tokens and what they become.
+    /// A vocabulary that was learned before, divided by GPT-2's pattern: the tokens by their ids,
+    /// and the merges, the first learned first: two tokens and what they become.
     ///
     /// # Errors
     /// [`TokenizerError::MissingByte`] if a byte has no token, [`TokenizerError::UnknownId`] if a

@@ -83,7 +83,7 @@ pub(super) fn write_story(folder: &Path) -> Result<()> {
         false => "--out-dir",
     };
     gpt(&[words(&["train", how]), vec![run.clone().into()]].concat())?;
-    // Not the best of the run by validation loss, which has hardly begun: the one that it ended with.
+    // Not the best of the run by validation loss, which has hardly begun: the last.
     let mut inspect = words(&["inspect", STORY, "--model"]);
     inspect.extend([
         run.join("model").into(),

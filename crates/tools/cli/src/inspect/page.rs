@@ -41,7 +41,8 @@ pub(super) fn stored(
     })
 }
 
-/// The page that computes: `packed` is the model in Base64, `script` what `cargo xtask` has written.
+/// The page that computes: `packed` is the model in Base64, `script` what `cargo xtask` has
+/// written.
 pub(super) fn computing(
     out: &mut dyn Write,
     text: &str,
