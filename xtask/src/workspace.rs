@@ -39,6 +39,23 @@ pub(crate) fn cargo(
     Ok(())
 }
 
+/// What cargo knows of the packages of the workspace in `folder`, as JSON.
+pub(crate) fn cargo_metadata(folder: &Path) -> Result<String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args([
+            "metadata",
+            "--no-deps",
+            "--format-version=1",
+            "--manifest-path",
+        ])
+        .arg(folder.join("Cargo.toml"))
+        .output()
+        .context("cannot start cargo")?;
+    ensure!(output.status.success(), "cargo metadata: {}", output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}
+
 /// The folder of the crate of this name: one of the book's, or one in a group beside them.
 pub(crate) fn crate_folder(root: &Path, name: &str) -> Option<PathBuf> {
     let name = name.replace('_', "-");

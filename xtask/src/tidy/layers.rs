@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::{read, shown};
-use crate::workspace::files_below;
+use crate::workspace::cargo_metadata;
 
 /// The word that allows every crate.
 const ANYTHING: &str = "anything";
@@ -24,26 +24,12 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
     let table = table(&read(&root.join("docs/ARCHITECTURE.md"))?);
     let mut faults = table_faults(&table);
     let mut missing: Vec<&str> = table.keys().map(String::as_str).collect();
-    for path in files_below(root, "toml")
-        .iter()
-        .filter(|path| path.ends_with("Cargo.toml"))
-    {
-        let manifest: toml::Table = read(path)?.parse().with_context(|| shown(root, path))?;
-        let Some(name) = manifest
-            .get("package")
-            .and_then(|package| package.get("name")?.as_str())
-        else {
-            continue;
-        };
+    // The fuzz targets are a workspace of their own.
+    for package in [packages(root, root)?, packages(root, &root.join("fuzz"))?].concat() {
+        let name = package.name.as_str();
         missing.retain(|other| *other != name);
-        let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
-        let dependencies: Vec<&str> = dependencies
-            .into_iter()
-            .flatten()
-            .map(|(name, _)| name.as_str())
-            .collect();
-        let found = package_faults(name, &dependencies, &table).into_iter();
-        faults.extend(found.map(|fault| format!("{}: {fault}", shown(root, path))));
+        let found = package_faults(name, &package.dependencies, &table).into_iter();
+        faults.extend(found.map(|fault| format!("{}: {fault}", package.manifest)));
     }
     faults.extend(
         missing
@@ -51,6 +37,33 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
             .map(|name| format!("docs/ARCHITECTURE.md: there is no package `{name}`")),
     );
     Ok(faults)
+}
+
+/// A package of the workspace.
+#[derive(Clone)]
+struct Package {
+    name: String,
+    /// The path of its Cargo.toml
+    manifest: String,
+    /// Its `[dependencies]`
+    dependencies: Vec<String>,
+}
+
+/// All packages of the workspace in `folder`, as cargo reads them.
+fn packages(root: &Path, folder: &Path) -> Result<Vec<Package>> {
+    let metadata: serde_json::Value = serde_json::from_str(&cargo_metadata(folder)?)?;
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+    let package = |package: &serde_json::Value| Package {
+        name: text(&package["name"]),
+        manifest: shown(root, Path::new(&text(&package["manifest_path"]))),
+        // Those for tests and build scripts have a kind.
+        dependencies: (list(&package["dependencies"]).iter())
+            .filter(|dependency| dependency["kind"].is_null())
+            .map(|dependency| text(&dependency["name"]))
+            .collect(),
+    };
+    Ok(list(&metadata["packages"]).iter().map(package).collect())
 }
 
 /// The rows of the table `crate | layer | may depend on`.
@@ -88,18 +101,18 @@ fn table_faults(table: &Table) -> Vec<String> {
     faults
 }
 
-fn package_faults(name: &str, dependencies: &[&str], table: &Table) -> Vec<String> {
+fn package_faults(name: &str, dependencies: &[String], table: &Table) -> Vec<String> {
     let Some((_, may)) = table.get(name) else {
         return vec![format!("`{name}` has no row in docs/ARCHITECTURE.md")];
     };
-    let allowed = |dependency: &str| {
+    let allowed = |dependency: &String| {
         may.iter()
             .any(|name| name == dependency || name == ANYTHING)
             && table.get(dependency).is_none_or(|(layer, _)| layer != DEV)
     };
     let ours = dependencies
         .iter()
-        .filter(|dependency| table.contains_key(**dependency));
+        .filter(|dependency| table.contains_key(*dependency));
     ours.filter(|dependency| !allowed(dependency))
         .map(|dependency| format!("`{name}` may not depend on `{dependency}`"))
         .collect()
@@ -114,7 +127,10 @@ mod tests {
     #[test]
     fn a_dependency_upwards_or_unlisted_is_a_fault() {
         let table = table(PAGE);
-        let faults = |name, dependencies: &[&str]| package_faults(name, dependencies, &table).len();
+        let faults = |name, dependencies: &[&str]| {
+            let dependencies: Vec<String> = dependencies.iter().map(ToString::to_string).collect();
+            package_faults(name, &dependencies, &table).len()
+        };
         assert_eq!(faults("high", &["low", "ndarray"]), 0);
         assert_eq!(faults("top", &["low", "high"]), 0);
         assert_eq!(faults("low", &["high"]), 1);
