@@ -140,6 +140,7 @@ impl DataLoaderError {
             io::ErrorKind::PermissionDenied => {
                 DataLoaderError::PermissionDenied { path: error.path }
             }
+            io::ErrorKind::Unsupported => DataLoaderError::NotAFile { path: error.path },
             io::ErrorKind::IsADirectory => DataLoaderError::IsFolder { path: error.path },
             _ => DataLoaderError::Io(error),
         }

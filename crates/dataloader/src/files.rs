@@ -2,11 +2,10 @@
 //!
 //! Unlike in Python's text mode, "\r\n" stays what it is.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
-use atomic_file::write_output;
+use atomic_file::{open_file, write_output};
 use tokenizer::Encode;
 
 use crate::corpus::Corpus;
@@ -45,7 +44,7 @@ impl Corpus {
     /// in half, or the numbers look as if they were wider than u16.
     pub fn from_token_file(path: impl AsRef<Path>) -> Result<Self, DataLoaderError> {
         let path = path.as_ref().to_owned();
-        let (mut file, bytes) = open(&path)?;
+        let (mut file, bytes) = open_file(&path).map_err(DataLoaderError::io)?;
         let format = Format::of(&path, &mut file, bytes)?;
         Ok(Self {
             tokens: Tokens::in_file(path, file, format)?,
@@ -77,24 +76,9 @@ fn u16_bytes(ids: &[u32]) -> Result<Vec<u8>, DataLoaderError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, DataLoaderError> {
-    let (mut file, _) = open(path)?;
+    let (mut file, _) = open_file(path).map_err(DataLoaderError::io)?;
     let mut bytes = Vec::new();
     let read = file.read_to_end(&mut bytes);
     read.map_err(DataLoaderError::read(path))?;
     Ok(bytes)
-}
-
-/// A file to be read, and its length in bytes. It looks before it opens: opening a pipe would wait
-/// for its other end.
-fn open(path: &Path) -> Result<(File, u64), DataLoaderError> {
-    let io = &DataLoaderError::read(path);
-    let found = fs::metadata(path).map_err(io)?;
-    if found.is_dir() {
-        return Err(io(io::ErrorKind::IsADirectory.into()));
-    }
-    if !found.is_file() {
-        let path = path.to_owned();
-        return Err(DataLoaderError::NotAFile { path });
-    }
-    Ok((File::open(path).map_err(io)?, found.len()))
 }

@@ -268,15 +268,6 @@ fn folders_and_missing_files_are_told_apart() {
 
 #[cfg(unix)]
 #[test]
-fn a_device_is_written_to_and_not_replaced() {
-    use std::os::unix::fs::FileTypeExt;
-    numbers(3).write_u16_file("/dev/null").unwrap();
-    let kind = fs::metadata("/dev/null").unwrap().file_type();
-    assert!(kind.is_char_device());
-}
-
-#[cfg(unix)]
-#[test]
 fn a_file_without_permission_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();

@@ -14,7 +14,8 @@
 
 use std::path::Path;
 
-use checkpoint::{LazyTensor, is_file, load_config, load_tensors_into, save_book, save_tensors};
+use atomic_file::is_file;
+use checkpoint::{LazyTensor, load_config, load_tensors_into, save_book, save_tensors};
 use gpt::{GptConfig, GptModel};
 use serde::de::Error as _;
 use tensor_ops::Parameters;

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use checkpoint::is_file;
+use atomic_file::is_file;
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;

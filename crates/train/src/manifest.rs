@@ -9,8 +9,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use atomic_file::write_atomically;
-use checkpoint::{open_file, read_small_file};
+use atomic_file::{open_file, read_small_file, write_atomically};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::FileError;
 use crate::error::{CLEAR, REPLACE, SYNC_AROUND};
 use crate::name::{create_locked, folder_of, left_behind, new_name};
+use crate::{FileError, open_file};
 
 /// A new folder, `.NAME.4711-0.unfinished`, that will be the folder `NAME` beside it once it is
 /// whole; dropped before, it is deleted.
@@ -95,12 +95,10 @@ impl StagedFolder {
         synced.map_err(|error| FileError::at(&self.target, SYNC_AROUND)(error.source))
     }
 
-    /// Deletes what processes that live no more left of this folder, unfinished, if all files in it
-    /// are `ours` by name;
-    /// returns how many folders there were.
+    /// As [`remove_unfinished_folders`], of this folder.
     ///
     /// # Errors
-    /// If the operating system refuses.
+    /// As there.
     pub fn remove_left_behind(&self, ours: impl Fn(&str) -> bool) -> Result<usize, FileError> {
         remove_unfinished_folders(&self.target, ours)
     }
@@ -110,7 +108,7 @@ impl StagedFolder {
     /// elsewhere by two renames.
     ///
     /// Of the old folder, files that are `ours` by name are deleted, and all else is moved into the
-    /// new one.
+    /// new one; if the process is killed at that, [`take_back`] does the rest.
     ///
     /// # Errors
     /// With the action "replace" the old folder is as it was; with any other the new one is in its
@@ -139,28 +137,7 @@ impl StagedFolder {
         };
         self.is_new = false;
         self.sync_around()?;
-        self.carry_over(&old, ours)
-            .map_err(FileError::at(&old, CLEAR))
-    }
-
-    /// Empties the old folder: what is not ours goes into the new one. Somebody who cleans up may
-    /// be faster.
-    fn carry_over(&self, old: &Path, ours: impl Fn(&str) -> bool) -> io::Result<()> {
-        let unless_gone = |done: io::Result<()>| match done {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            done => done,
-        };
-        for entry in fs::read_dir(old)? {
-            let entry = entry?;
-            let is_ours = entry.file_name().to_str().is_some_and(&ours);
-            let place = self.target.join(entry.file_name());
-            if is_ours && !entry.file_type()?.is_dir() {
-                unless_gone(fs::remove_file(entry.path()))?;
-            } else if fs::symlink_metadata(&place).is_err() {
-                unless_gone(fs::rename(entry.path(), place))?;
-            }
-        }
-        unless_gone(fs::remove_dir(old))
+        carry_over(&old, &self.target, &ours)
     }
 
     /// Moves its files into the folder that it is [within](Self::within), `last` at the end, for a
@@ -186,6 +163,49 @@ impl Drop for StagedFolder {
             let _ = fs::remove_dir_all(&self.path);
         }
     }
+}
+
+/// Moves into a folder what was not `ours` in the one before it, where a process was killed while it
+/// [replaced](StagedFolder::replace) that; the rest of it is deleted.
+///
+/// # Errors
+/// If the operating system refuses, or a file's name has come anew: the error names the folder that
+/// has the old one.
+pub fn take_back(folder: impl AsRef<Path>, ours: impl Fn(&str) -> bool) -> Result<(), FileError> {
+    let folder = folder.as_ref();
+    let folder = fs::canonicalize(folder).map_err(FileError::at(folder, "read"))?;
+    for (left, _lock) in left_behind(&folder)? {
+        if left.is_dir() {
+            carry_over(&left, &folder, &ours)?;
+        }
+    }
+    Ok(())
+}
+
+/// Empties an old folder: what is not ours goes into the new one. Somebody who cleans up may be
+/// faster.
+fn carry_over(old: &Path, new: &Path, ours: &impl Fn(&str) -> bool) -> Result<(), FileError> {
+    let failed = FileError::at(old, CLEAR);
+    let unless_gone = |done: io::Result<()>| match done {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(error)),
+        _ => Ok(()),
+    };
+    let entries = match fs::read_dir(old) {
+        Ok(entries) => entries,
+        Err(error) => return unless_gone(Err(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(&failed)?;
+        let name = entry.file_name();
+        let is_ours = name.to_str().is_some_and(|name| ours(finished(name)));
+        let place = new.join(name);
+        if is_ours && entry.file_type().is_ok_and(|kind| !kind.is_dir()) {
+            unless_gone(fs::remove_file(entry.path()))?;
+        } else if fs::symlink_metadata(&place).is_err() {
+            unless_gone(fs::rename(entry.path(), place))?;
+        }
+    }
+    unless_gone(fs::remove_dir(old))
 }
 
 /// Two folders change places.
@@ -242,12 +262,7 @@ pub fn create_new_folder(path: impl AsRef<Path>) -> Result<(), FileError> {
 /// If `from` is not a regular file or `to` is there, or the operating system refuses.
 pub fn copy_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), FileError> {
     let (from, to) = (from.as_ref(), to.as_ref());
-    let found = fs::metadata(from).map_err(FileError::at(from, "read"))?;
-    if !found.is_file() {
-        // Opening a pipe would wait for its other end.
-        return Err(FileError::at(from, "read")(io::Error::other("not a file")));
-    }
-    let mut source = File::open(from).map_err(FileError::at(from, "read"))?;
+    let (mut source, _) = open_file(from)?;
     let mut copy = File::create_new(to).map_err(FileError::at(to, "create"))?;
     io::copy(&mut source, &mut copy)
         .and_then(|_| copy.sync_all())
@@ -301,12 +316,16 @@ fn holds_only(folder: &Path, ours: &impl Fn(&str) -> bool) -> Result<bool, FileE
     for name in names_in(folder)? {
         let found = folder.join(&name);
         let is_file = fs::symlink_metadata(found).is_ok_and(|found| found.is_file());
-        let finished = crate::unfinished_of(&name).unwrap_or(&name);
-        if !is_file || !ours(finished) {
+        if !is_file || !ours(finished(&name)) {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// A name, or of an unfinished file that of the one it would be.
+fn finished(name: &str) -> &str {
+    crate::unfinished_of(name).unwrap_or(name)
 }
 
 /// The rest of a folder that [`holds_only`] files of ours.
@@ -397,6 +416,38 @@ mod tests {
         assert_eq!(fs::read(target.join("model")).unwrap(), b"new");
         assert_eq!(fs::read(target.join(".git/HEAD")).unwrap(), b"old");
         assert_eq!(names(folder.path()), ["kept"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_process_left_that_was_killed_after_the_exchange_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("kept");
+        let old = folder.path().join(".kept.4711-0.unfinished");
+        fs::create_dir_all(old.join("notes")).unwrap();
+        for name in [
+            "README.md",
+            "notes/today",
+            "model",
+            ".config.4711-1.unfinished",
+        ] {
+            fs::write(old.join(name), "old").unwrap();
+        }
+        fs::create_dir(&target).unwrap();
+        stage(&target, "new").create().unwrap();
+        take_back(&target, ours).unwrap();
+        assert_eq!(names(&target), ["README.md", "config", "model", "notes"]);
+        assert_eq!(fs::read(target.join("model")).unwrap(), b"new");
+        assert_eq!(fs::read(target.join("notes/today")).unwrap(), b"old");
+        assert_eq!(names(folder.path()), ["kept"]);
+        // One that has come anew takes nobody's place, and is named.
+        fs::create_dir(&old).unwrap();
+        fs::write(old.join("README.md"), "older").unwrap();
+        let error = take_back(&target, ours).unwrap_err();
+        assert!(error.is_after_replacing() && error.path.ends_with(old.file_name().unwrap()));
+        assert_eq!(fs::read(target.join("README.md")).unwrap(), b"old");
+        assert_eq!(fs::read(old.join("README.md")).unwrap(), b"older");
+        assert_eq!(names(&target), ["README.md", "config", "model", "notes"]);
     }
 
     #[test]

@@ -5,13 +5,15 @@ mod error;
 mod folder;
 mod name;
 mod output;
+mod read;
 mod replace;
 
 pub use error::FileError;
 pub use folder::{
     StagedFolder, copy_file, create_folder, create_new_folder, remove_folder,
-    remove_unfinished_folders, sync_folder,
+    remove_unfinished_folders, sync_folder, take_back,
 };
 pub use name::unfinished_of;
-pub use output::{append, write_output};
+pub use output::{append, replace_output, write_output};
+pub use read::{is_file, open_file, read_small_file};
 pub use replace::{remove_unfinished, replace, write_atomically};

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use crate::folder::sync_folder;
 use crate::name::folder_of;
-use crate::{FileError, write_atomically};
+use crate::{FileError, replace};
 
 /// Writes what a user asked for to the path that the user named.
 ///
-/// - A regular file, or a name that is not there: as [`write_atomically`].
+/// - A regular file, or a name that is not there: as
+///   [`write_atomically`](crate::write_atomically).
 /// - A link: what it leads to, by these rules; the link stays. A file that a link names and that
 ///   isn't there is made.
 /// - A device, a FIFO, and a descriptor of this process (`/dev/stdout`, `/dev/fd/3`,
@@ -24,15 +25,28 @@ pub fn write_output(
     path: impl AsRef<Path>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), FileError> {
+    let path = path.as_ref();
+    replace_output(path, |out| write(out).map_err(FileError::at(path, "write")))
+}
+
+/// As [`write_output`], for writers that can fail in more ways than one.
+///
+/// # Errors
+/// As there.
+pub fn replace_output<E: From<FileError>>(
+    path: impl AsRef<Path>,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+) -> Result<(), E> {
     let named = path.as_ref();
     let failed = FileError::at(named, "write");
     match end_of_links(named).map_err(&failed)? {
-        (path, false) => write_atomically(path, |out| write(out)),
+        (path, false) => replace(path, |out| write(out)),
         (path, true) => {
             let is_file = fs::metadata(&path).is_ok_and(|found| found.is_file());
             let stream = File::options().write(true).append(is_file).open(path);
             let mut out = BufWriter::new(stream.map_err(&failed)?);
-            write(&mut out).and_then(|()| out.flush()).map_err(failed)
+            write(&mut out)?;
+            Ok(out.flush().map_err(failed)?)
         }
     }
 }

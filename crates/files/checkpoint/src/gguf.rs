@@ -5,21 +5,18 @@
 //! multiple of 32 bytes.
 //! A matrix is (out, in), as in `nn.Linear`; its sizes are written the other way round.
 
-use std::collections::HashMap;
-use std::io;
+use std::fmt;
 use std::path::Path;
 
-use atomic_file::write_output;
+use atomic_file::replace_output;
 use gpt::{Activation, GptConfig, GptModel};
 use half::f16;
-use tensor_ops::Parameters;
 
-use crate::error::{CheckpointError, ConfigProblem, TensorProblem, in_config, in_tensor};
-use crate::hugging_face_config::activation_name;
+use crate::config::activation_name;
+use crate::error::{CheckpointError, invalid, io};
 use crate::layout::Layout;
 use crate::precision::Precision;
-use crate::save::item;
-use crate::shown::Quoted;
+use crate::save::items;
 use crate::writer::{LazyTensor, write_numbers};
 
 /// Each tensor's numbers begin at a multiple of so many bytes.
@@ -52,11 +49,14 @@ pub struct GgufTokens {
     pub kinds: Vec<i32>,
     /// The two sides of each merge with a blank between them, the first merge first.
     pub merges: Vec<String>,
+    /// The id that is put before each text, if one is.
+    pub begin: Option<u32>,
 }
 
 /// Writes a model as a GGUF file that llama.cpp computes with; without `tokens` it takes ids alone.
 ///
-/// The first id of `end_of_text` ends a text. The file is written as [`write_output`] does.
+/// The first id of `end_of_text` ends a text. The file is written as
+/// [`write_output`](atomic_file::write_output) does.
 ///
 /// # Errors
 /// If llama.cpp would compute something else (another activation than GPT-2's, other scales of the
@@ -71,72 +71,56 @@ pub fn save_gguf(
 ) -> Result<(), CheckpointError> {
     let path = path.as_ref();
     let config = model.config();
-    check(config, tokens).map_err(in_config(path))?;
-    let parameters: HashMap<_, _> = model.named_parameters().into_iter().collect();
-    let items: Vec<LazyTensor<'_>> = Layout::HuggingFace
-        .tensors(config)
-        .map(|mut tensor| {
-            let name = gguf_name(&tensor.name);
-            if std::mem::take(&mut tensor.transposed) {
-                tensor.shape.reverse();
-            }
-            let parts = tensor
-                .parameters
-                .iter()
-                .map(|name| parameters.get(name).cloned());
-            item(name, &tensor, parts.collect())
-        })
-        .collect();
+    check(config, tokens).map_err(|problem| invalid(path, problem))?;
+    let tensors = Layout::HuggingFace.tensors(config).map(|mut tensor| {
+        tensor.name = gguf_name(&tensor.name);
+        if std::mem::take(&mut tensor.transposed) {
+            tensor.shape.reverse();
+        }
+        tensor
+    });
+    let items = items(model, tensors);
     let header = header(config, format, &items, tokens, end_of_text);
-    Ok(write_output(path, |out| {
-        let mut written = 0;
-        let mut write = |bytes: &[u8]| {
-            written += bytes.len();
-            out.write_all(bytes)
-        };
-        write(&header)?;
+    replace_output(path, |out| {
+        out.write_all(&header).map_err(io(path, "write"))?;
         for item in &items {
-            let numbers = (item.numbers)();
-            let numbers = numbers.as_standard_layout();
-            let numbers = numbers.as_slice().expect("standard layout");
-            let problem = in_tensor(path, &item.name);
-            match type_of(item, format) {
-                GgufFormat::F32 => put(numbers, Precision::F32, &mut write, &problem),
-                GgufFormat::F16 => put(numbers, Precision::F16, &mut write, &problem),
-                GgufFormat::Q8_0 => put_q8_0(numbers, &mut write, &problem),
-            }?;
-            let bytes = bytes_of(item, format);
-            write(&vec![0; bytes.next_multiple_of(ALIGNMENT) - bytes])?;
+            let format = format.of(item);
+            write_numbers(
+                out,
+                path,
+                item,
+                &format.to_string(),
+                |numbers, bytes| match format {
+                    GgufFormat::F32 => Precision::F32.encode(numbers, bytes),
+                    GgufFormat::F16 => Precision::F16.encode(numbers, bytes),
+                    GgufFormat::Q8_0 => encode_q8_0(numbers, bytes),
+                },
+            )?;
+            let padding = vec![0; format.padded(item) - format.bytes(item)];
+            out.write_all(&padding).map_err(io(path, "write"))?;
         }
         Ok(())
-    })?)
+    })
 }
 
 /// What llama.cpp's GPT-2 can't compute.
-fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), ConfigProblem> {
-    let unsupported = |key, found: &str, supported| {
-        let found = Quoted::text(found);
-        Err(ConfigProblem::Unsupported {
-            key,
-            found,
-            supported,
-        })
-    };
+fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> {
     if config.activation != Activation::GeluTanh {
-        return unsupported(
-            "activation",
-            activation_name(config.activation),
-            "GPT-2's gelu_new",
-        );
+        let name = activation_name(config.activation);
+        return Err(format!(
+            "the activation is {name}, but llama.cpp has GPT-2's gelu_new"
+        ));
     }
     if !config.scale_scores || config.scale_scores_by_block {
-        return unsupported("scale_scores", "another", "GPT-2's scale");
+        let problem = "the scores have another scale than GPT-2's, which llama.cpp has";
+        return Err(problem.to_owned());
     }
-    match tokens {
-        Some(tokens) if [tokens.texts.len(), tokens.kinds.len()] != [config.vocab_size; 2] => {
-            let found = tokens.texts.len().to_string();
-            unsupported("the tokenizer's size", &found, "that of the model")
-        }
+    let of_model = config.vocab_size;
+    match tokens.map(|tokens| [tokens.texts.len(), tokens.kinds.len()]) {
+        Some(sizes) if sizes != [of_model; 2] => Err(format!(
+            "the tokenizer's size is {}, but the model's {of_model}",
+            sizes[0]
+        )),
         _ => Ok(()),
     }
 }
@@ -151,12 +135,7 @@ fn header(
 ) -> Vec<u8> {
     let mut keys = Keys::default();
     keys.text("general.architecture", "gpt2");
-    let file_type = match format {
-        GgufFormat::F32 => 0,
-        GgufFormat::F16 => 1,
-        GgufFormat::Q8_0 => 7,
-    };
-    keys.number("general.file_type", file_type);
+    keys.number("general.file_type", format.numbers().0);
     keys.number("general.quantization_version", 2);
     for (key, size) in [
         ("vocab_size", config.vocab_size),
@@ -177,12 +156,15 @@ fn header(
             keys.texts("tokenizer.ggml.tokens", &tokens.texts);
             keys.numbers("tokenizer.ggml.token_type", &tokens.kinds);
             keys.texts("tokenizer.ggml.merges", &tokens.merges);
-            keys.flag("tokenizer.ggml.add_bos_token", false);
+            keys.flag("tokenizer.ggml.add_bos_token", tokens.begin.is_some());
         }
     }
-    if let Some(&end) = end_of_text.first() {
-        keys.number("tokenizer.ggml.bos_token_id", end);
-        keys.number("tokenizer.ggml.eos_token_id", end);
+    let end = end_of_text.first().copied();
+    let begin = tokens.and_then(|tokens| tokens.begin).or(end);
+    for (key, id) in [("bos_token_id", begin), ("eos_token_id", end)] {
+        if let Some(id) = id {
+            keys.number(&format!("tokenizer.ggml.{key}"), id);
+        }
     }
     let mut out = b"GGUF".to_vec();
     out.extend(3u32.to_le_bytes());
@@ -196,35 +178,52 @@ fn header(
         for &size in item.shape.iter().rev() {
             out.extend((size as u64).to_le_bytes());
         }
-        let number: u32 = match type_of(item, format) {
-            GgufFormat::F32 => 0,
-            GgufFormat::F16 => 1,
-            GgufFormat::Q8_0 => 8,
-        };
-        out.extend(number.to_le_bytes());
+        let format = format.of(item);
+        out.extend(format.numbers().1.to_le_bytes());
         out.extend((offset as u64).to_le_bytes());
-        offset += bytes_of(item, format).next_multiple_of(ALIGNMENT);
+        offset += format.padded(item);
     }
     out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
     out
 }
 
-/// The format of one tensor.
-fn type_of(item: &LazyTensor<'_>, format: GgufFormat) -> GgufFormat {
-    match item.shape[..] {
-        [_, _] if item.name == "position_embd.weight" => GgufFormat::F32,
-        [_, columns] if format == GgufFormat::Q8_0 && columns % BLOCK != 0 => GgufFormat::F16,
-        [_, _] => format,
-        _ => GgufFormat::F32,
+impl GgufFormat {
+    /// Its number as a file's type, as a tensor's, and the bytes of 32 numbers.
+    fn numbers(self) -> (u32, u32, usize) {
+        match self {
+            Self::F32 => (0, 0, 4 * BLOCK),
+            Self::F16 => (1, 1, 2 * BLOCK),
+            Self::Q8_0 => (7, 8, 2 + BLOCK),
+        }
+    }
+
+    /// The format of one tensor in a file of this one.
+    fn of(self, item: &LazyTensor<'_>) -> Self {
+        match item.shape[..] {
+            [_, columns] if item.name != "position_embd.weight" => match self {
+                Self::Q8_0 if columns % BLOCK != 0 => Self::F16,
+                format => format,
+            },
+            _ => Self::F32,
+        }
+    }
+
+    fn bytes(self, item: &LazyTensor<'_>) -> usize {
+        item.shape.iter().product::<usize>() * self.numbers().2 / BLOCK
+    }
+
+    fn padded(self, item: &LazyTensor<'_>) -> usize {
+        self.bytes(item).next_multiple_of(ALIGNMENT)
     }
 }
 
-fn bytes_of(item: &LazyTensor<'_>, format: GgufFormat) -> usize {
-    let numbers: usize = item.shape.iter().product();
-    match type_of(item, format) {
-        GgufFormat::F32 => 4 * numbers,
-        GgufFormat::F16 => 2 * numbers,
-        GgufFormat::Q8_0 => numbers / BLOCK * (2 + BLOCK),
+impl fmt::Display for GgufFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Q8_0 => "q8_0",
+        })
     }
 }
 
@@ -257,52 +256,20 @@ fn gguf_name(name: &str) -> String {
     format!("{block}{new}.{kind}")
 }
 
-/// Writes numbers of a safetensors file's kind.
-fn put(
-    numbers: &[f32],
-    precision: Precision,
-    write: &mut impl FnMut(&[u8]) -> io::Result<()>,
-    problem: &impl Fn(TensorProblem) -> CheckpointError,
-) -> io::Result<()> {
-    let mut failed = None;
-    let mut keep = |bytes: &[u8]| {
-        write(bytes).map_err(|error| {
-            failed = Some(error);
-            problem(TensorProblem::Missing)
-        })
-    };
-    let written = write_numbers(numbers, precision, &mut keep, problem);
-    written.map_err(|error| failed.unwrap_or_else(|| io::Error::other(error)))
-}
-
-/// Writes blocks: the scale, the largest number's 127th part, and the numbers as whole multiples of
-/// it.
-fn put_q8_0(
-    numbers: &[f32],
-    write: &mut impl FnMut(&[u8]) -> io::Result<()>,
-    problem: &impl Fn(TensorProblem) -> CheckpointError,
-) -> io::Result<()> {
-    for (block, numbers) in numbers.chunks_exact(BLOCK).enumerate() {
-        let largest = numbers.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
+/// Appends blocks: the scale, the largest number's 127th part, and the numbers as whole multiples of
+/// it. The error is the place of a number that has none.
+fn encode_q8_0(numbers: &[f32], bytes: &mut Vec<u8>) -> Result<(), usize> {
+    for (i, block) in numbers.chunks_exact(BLOCK).enumerate() {
+        let largest = block.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
         let scale = largest / 127.0;
-        if let Some(at) = numbers.iter().position(|x| !x.is_finite()) {
-            return Err(io::Error::other(problem(TensorProblem::NotFinite {
-                index: block * BLOCK + at,
-                value: numbers[at],
-            })));
-        }
-        if !f16::from_f32(scale).is_finite() {
-            return Err(io::Error::other(problem(TensorProblem::Overflow {
-                index: block * BLOCK,
-                value: largest,
-                precision: Precision::F16,
-            })));
+        let holds = f16::from_f32(scale).is_finite();
+        let beyond = |x: &f32| !x.is_finite() || (!holds && x.abs() == largest);
+        if let Some(place) = block.iter().position(beyond) {
+            return Err(i * BLOCK + place);
         }
         let steps = if scale == 0.0 { 0.0 } else { 1.0 / scale };
-        let [low, high] = f16::from_f32(scale).to_le_bytes();
-        let mut bytes = vec![low, high];
-        bytes.extend(numbers.iter().map(|x| (x * steps).round() as i8 as u8));
-        write(&bytes)?;
+        bytes.extend(f16::from_f32(scale).to_le_bytes());
+        bytes.extend(block.iter().map(|x| (x * steps).round() as i8 as u8));
     }
     Ok(())
 }

@@ -58,7 +58,17 @@ impl Layout {
             .is_some_and(|layer| layer.parse::<usize>().is_ok())
     }
 
-    /// The name without the prefix that transformers gives all but the head.
+    /// The name with the prefix that transformers gives all but the head.
+    pub(crate) fn in_file(self, name: &str) -> String {
+        match self {
+            Self::HuggingFace if name != self.embedding_and_head().1 => {
+                format!("transformer.{name}")
+            }
+            _ => name.to_owned(),
+        }
+    }
+
+    /// The name without that prefix.
     pub(crate) fn strip_prefix(self, name: &str) -> &str {
         match self {
             Self::Book => name,

@@ -1,11 +1,9 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod book_config;
+mod config;
 mod error;
-mod file;
 mod gguf;
-mod hugging_face_config;
 mod json;
 mod layout;
 mod model_folder;
@@ -22,12 +20,11 @@ mod writer;
 // its own.
 pub use {atomic_file, gpt};
 
-pub use error::{CheckpointError, ConfigProblem, FormatProblem, TensorProblem};
-pub use file::{is_file, open_file, read_small_file};
+pub use error::CheckpointError;
 pub use gguf::{GgufFormat, GgufTokens, save_gguf};
 pub use model_folder::{ModelFolder, load_config, load_model};
 pub use named_tensors::{load_tensors, load_tensors_into, save_tensors};
 pub use precision::Precision;
 pub use save::{save_book, save_generation_config, save_hugging_face};
-pub use shown::{JsonProblem, Quoted, Shape};
+pub use shown::JsonProblem;
 pub use writer::LazyTensor;

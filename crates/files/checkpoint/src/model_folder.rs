@@ -11,14 +11,13 @@ use ndarray::ArrayViewMutD;
 use rayon::prelude::*;
 use tensor_ops::Parameters;
 
-use crate::error::{CheckpointError, ConfigProblem, in_config};
-use crate::json::Fields;
+use crate::config;
+use crate::error::{CheckpointError, invalid};
 use crate::layout::{FileTensor, Layout};
 use crate::places::{config_of, is_index, weights_of};
 use crate::precision::Precision;
 use crate::tensor_file::TensorFile;
 use crate::weights::Weights;
-use crate::{book_config, hugging_face_config};
 
 /// A model's files, found, open and checked against each other; no weight has been read.
 ///
@@ -63,7 +62,7 @@ impl ModelFolder {
             // So that a GGUF file is called one, whatever lies beside it.
             TensorFile::open(&weights_file)?;
         }
-        let (layout, mut config) = read_config(&config_file)?;
+        let (layout, mut config) = config::read(&config_file)?;
         let mut weights = Weights::open(&weights_file, layout)?;
         let mut notes: Vec<String> = weights.note_of_prefixes().into_iter().collect();
         config.tied = weights.settle_tied(layout, &config)?;
@@ -98,7 +97,7 @@ impl ModelFolder {
     /// If the operating system refuses, or a weight is not finite.
     pub fn load(&self) -> Result<GptModel, CheckpointError> {
         let mut model = GptModel::zeros(self.config)
-            .map_err(|e| in_config(self.weights.path())(ConfigProblem::Model(e)))?;
+            .map_err(|e| invalid(self.weights.path(), e.to_string()))?;
         let mut parameters: HashMap<String, ArrayViewMutD<'_, f32>> =
             model.named_parameters_mut().into_iter().collect();
         let mut buffer = Vec::new();
@@ -139,21 +138,7 @@ pub fn load_model(path: impl AsRef<Path>) -> Result<GptModel, CheckpointError> {
 /// If there is no config.json, or it describes no model, or one that this crate would compute
 /// wrongly.
 pub fn load_config(path: impl AsRef<Path>) -> Result<GptConfig, CheckpointError> {
-    Ok(read_config(&config_of(path.as_ref())?)?.1)
-}
-
-/// Reads a configuration of either kind and checks it.
-fn read_config(file: &Path) -> Result<(Layout, GptConfig), CheckpointError> {
-    let fields = Fields::read(file)?;
-    let (layout, config) = if book_config::is_book(&fields) {
-        (Layout::Book, book_config::read(&fields)?)
-    } else {
-        (Layout::HuggingFace, hugging_face_config::read(&fields)?)
-    };
-    config
-        .validate()
-        .map_err(|e| in_config(file)(ConfigProblem::Model(e)))?;
-    Ok((layout, config))
+    Ok(config::read(&config_of(path.as_ref())?)?.1)
 }
 
 /// Reads one tensor into the parameters it holds.

@@ -8,7 +8,7 @@ use std::path::Path;
 use ndarray::{ArrayD, ArrayViewMutD};
 use tensor_ops::Parameters;
 
-use crate::error::{CheckpointError, TensorProblem, in_tensor};
+use crate::error::{CheckpointError, MISSING, UNEXPECTED, in_tensor};
 use crate::precision::Precision;
 use crate::tensor_file::TensorFile;
 use crate::writer::{LazyTensor, write};
@@ -67,25 +67,20 @@ pub fn load_tensors_into(
         .into_iter()
         .map(|(name, view)| (format!("{prefix}{name}"), view))
         .collect();
-    let mut found = 0;
+    let mut places = Vec::new();
     for entry in file.entries.iter().filter(|e| e.name.starts_with(prefix)) {
-        let Some(view) = views.get(&entry.name) else {
-            return Err(file.problem(entry, TensorProblem::Unexpected));
+        let Some(view) = views.remove(&entry.name) else {
+            return Err(file.problem(entry, UNEXPECTED));
         };
         file.check(entry, view.shape())?;
-        found += 1;
+        places.push((entry, view));
     }
-    if found < views.len() {
-        let is_there = |name: &String| file.entries.iter().any(|entry| entry.name == *name);
-        if let Some(missing) = views.keys().find(|name| !is_there(name)) {
-            return Err(in_tensor(&file.path, missing)(TensorProblem::Missing));
-        }
+    if let Some(missing) = views.keys().next() {
+        return Err(in_tensor(&file.path, missing, MISSING));
     }
-    for entry in &file.entries {
-        if let Some(view) = views.get_mut(&entry.name) {
-            let numbers = view.as_slice_mut().expect("parameters are row-major");
-            file.read(entry, numbers)?;
-        }
+    for (entry, view) in &mut places {
+        let numbers = view.as_slice_mut().expect("parameters are row-major");
+        file.read(entry, numbers)?;
     }
     Ok(())
 }

@@ -49,21 +49,33 @@ impl Precision {
         }
     }
 
-    /// Whether a number is finite when it is rounded to this precision.
-    pub(crate) fn holds(self, value: f32) -> bool {
-        match self {
-            Self::F32 => value.is_finite(),
-            Self::F16 => f16::from_f32(value).is_finite(),
-            Self::Bf16 => bf16::from_f32(value).is_finite(),
-        }
-    }
-
     /// Appends the elements' little-endian bytes, rounded to the nearest, ties to even.
-    pub(crate) fn encode(self, values: &[f32], out: &mut Vec<u8>) {
+    ///
+    /// The error is the place of the first that is not finite when it is rounded.
+    pub(crate) fn encode(self, values: &[f32], out: &mut Vec<u8>) -> Result<(), usize> {
+        fn each<const N: usize>(
+            values: &[f32],
+            out: &mut Vec<u8>,
+            round: impl Fn(f32) -> ([u8; N], bool),
+        ) -> Result<(), usize> {
+            for (place, (bytes, is_finite)) in values.iter().map(|&x| round(x)).enumerate() {
+                if !is_finite {
+                    return Err(place);
+                }
+                out.extend(bytes);
+            }
+            Ok(())
+        }
         match self {
-            Self::F32 => out.extend(values.iter().flat_map(|x| x.to_le_bytes())),
-            Self::F16 => out.extend(values.iter().flat_map(|&x| f16::from_f32(x).to_le_bytes())),
-            Self::Bf16 => out.extend(values.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes())),
+            Self::F32 => each(values, out, |x| (x.to_le_bytes(), x.is_finite())),
+            Self::F16 => each(values, out, |x| {
+                let x = f16::from_f32(x);
+                (x.to_le_bytes(), x.is_finite())
+            }),
+            Self::Bf16 => each(values, out, |x| {
+                let x = bf16::from_f32(x);
+                (x.to_le_bytes(), x.is_finite())
+            }),
         }
     }
 }

@@ -4,19 +4,19 @@
 //! change as one is written anew and renamed by the caller.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::path::Path;
 
-use atomic_file::create_folder;
+use atomic_file::{create_folder, write_atomically};
 use ndarray::{ArrayD, ArrayViewD, Axis, CowArray, concatenate};
 use tensor_ops::Parameters;
 
+use crate::config;
 use crate::error::CheckpointError;
-use crate::file::write_text;
 use crate::layout::{FileTensor, Layout};
 use crate::places::{CONFIG, GENERATION_CONFIG, WEIGHTS};
 use crate::precision::Precision;
 use crate::writer::{LazyTensor, write};
-use crate::{book_config, hugging_face_config};
 use gpt::GptModel;
 
 /// Writes config.json and model.safetensors with the book's keys and parameter names, in f32:
@@ -27,7 +27,7 @@ use gpt::GptModel;
 pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
     let folder = folder.as_ref();
     create_folder(folder)?;
-    write_text(&folder.join(CONFIG), &book_config::write(model.config()))?;
+    write_text(&folder.join(CONFIG), &config::book(model.config()))?;
     write_weights(model, folder, Layout::Book, Precision::F32)
 }
 
@@ -49,10 +49,8 @@ pub fn save_hugging_face(
 ) -> Result<(), CheckpointError> {
     let folder = folder.as_ref();
     create_folder(folder)?;
-    write_text(
-        &folder.join(CONFIG),
-        &hugging_face_config::write(model.config(), precision, end_of_text),
-    )?;
+    let config = config::hugging_face(model.config(), precision, end_of_text);
+    write_text(&folder.join(CONFIG), &config)?;
     save_generation_config(folder, end_of_text)?;
     write_weights(model, folder, Layout::HuggingFace, precision)
 }
@@ -66,8 +64,14 @@ pub fn save_generation_config(
     folder: impl AsRef<Path>,
     end_of_text: &[u32],
 ) -> Result<(), CheckpointError> {
-    let text = hugging_face_config::write_generation(end_of_text);
+    let text = config::generation(end_of_text);
     write_text(&folder.as_ref().join(GENERATION_CONFIG), &text)
+}
+
+fn write_text(path: &Path, text: &str) -> Result<(), CheckpointError> {
+    Ok(write_atomically(path, |out| {
+        out.write_all(text.as_bytes())
+    })?)
 }
 
 fn write_weights(
@@ -76,36 +80,38 @@ fn write_weights(
     layout: Layout,
     precision: Precision,
 ) -> Result<(), CheckpointError> {
-    let parameters: HashMap<String, ArrayViewD<'_, f32>> =
-        model.named_parameters().into_iter().collect();
-    let items = layout
-        .tensors(model.config())
-        .map(|tensor| {
-            let name = match layout {
-                Layout::HuggingFace if tensor.name != "lm_head.weight" => {
-                    format!("transformer.{}", tensor.name)
-                }
-                _ => tensor.name.clone(),
-            };
-            let parts = tensor
-                .parameters
-                .iter()
-                .map(|name| parameters.get(name).cloned());
-            item(name, &tensor, parts.collect())
-        })
-        .collect();
-    write(&folder.join(WEIGHTS), items, precision)
+    let tensors = layout.tensors(model.config()).map(|tensor| FileTensor {
+        name: layout.in_file(&tensor.name),
+        ..tensor
+    });
+    write(&folder.join(WEIGHTS), items(model, tensors), precision)
 }
 
-/// A tensor of the file by its whole name; a part that the model doesn't have is a bias of zero.
-pub(crate) fn item<'m>(
-    name: String,
-    tensor: &FileTensor,
-    parts: Vec<Option<ArrayViewD<'m, f32>>>,
-) -> LazyTensor<'m> {
-    let (shape, transposed) = (tensor.shape.clone(), tensor.transposed);
+/// A model's numbers as the tensors of a file.
+pub(crate) fn items(
+    model: &GptModel,
+    tensors: impl Iterator<Item = FileTensor>,
+) -> Vec<LazyTensor<'_>> {
+    let parameters: HashMap<String, ArrayViewD<'_, f32>> =
+        model.named_parameters().into_iter().collect();
+    let item = |tensor: FileTensor| {
+        let parts = tensor.parameters.iter();
+        let parts = parts.map(|name| parameters.get(name).cloned()).collect();
+        item(tensor, parts)
+    };
+    tensors.map(item).collect()
+}
+
+/// A tensor of the file; a part that the model doesn't have is a bias of zero.
+fn item(tensor: FileTensor, parts: Vec<Option<ArrayViewD<'_, f32>>>) -> LazyTensor<'_> {
+    let FileTensor {
+        name,
+        shape,
+        transposed,
+        ..
+    } = tensor;
     let zeros_shape = vec![shape[0] / parts.len()];
-    let numbers = move || -> CowArray<'m, f32, _> {
+    let numbers = move || {
         if let ([Some(part)], false) = (&parts[..], transposed) {
             return CowArray::from(part.clone());
         }

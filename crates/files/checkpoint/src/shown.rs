@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use serde_json::Value;
+
 /// What the parser of JSON or the crate `safetensors` found wrong, and where: on one line, and cut
 /// if it quotes something very long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,71 +39,34 @@ impl fmt::Display for JsonProblem {
     }
 }
 
-/// A name or value out of a file, as it is shown: escaped, on one line, and cut if it is very long.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Quoted(String);
-
-impl Quoted {
+/// A text in quotes.
+pub(crate) fn quoted(text: &str) -> String {
     const MOST: usize = 80;
-
-    /// A text, in quotes.
-    pub(crate) fn text(text: &str) -> Self {
-        let mut shown: String = text.chars().take(Self::MOST).collect();
-        if shown.len() < text.len() {
-            shown.push('…');
-        }
-        Self(format!("{shown:?}"))
+    let mut shown: String = text.chars().take(MOST).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
     }
+    format!("{shown:?}")
+}
 
-    /// A JSON value, as it stands in the file.
-    pub(crate) fn json(value: &serde_json::Value) -> Self {
-        use serde_json::Value::{Array, Object, String};
-        Self(match value {
-            String(text) => return Self::text(text),
-            Array(_) => "an array".into(),
-            Object(_) => "an object".into(),
-            other => other.to_string(),
-        })
+/// A JSON value, as it stands in the file.
+pub(crate) fn value(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Array(_) => "an array".into(),
+        Value::Object(_) => "an object".into(),
+        other => other.to_string(),
     }
 }
 
-impl fmt::Display for Quoted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for Quoted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// A shape out of a file, shown as `[3, 4]`, and cut if it has very many dimensions.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Shape(Vec<usize>, bool);
-
-impl Shape {
+/// A shape as `[3, 4]`, cut if it has very many dimensions.
+pub(crate) fn shape(shape: &[usize]) -> String {
     const MOST: usize = 8;
-
-    pub(crate) fn new(shape: &[usize]) -> Self {
-        let shown = &shape[..shape.len().min(Self::MOST)];
-        Self(shown.to_vec(), shown.len() < shape.len())
-    }
-}
-
-impl fmt::Display for Shape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[")?;
-        for (i, size) in self.0.iter().enumerate() {
-            write!(f, "{}{size}", if i == 0 { "" } else { ", " })?;
+    match shape.get(..MOST) {
+        Some(first) if first.len() < shape.len() => {
+            let shown = format!("{first:?}");
+            shown.replace(']', ", …]")
         }
-        f.write_str(if self.1 { ", …]" } else { "]" })
-    }
-}
-
-impl fmt::Debug for Shape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        _ => format!("{shape:?}"),
     }
 }

@@ -3,23 +3,24 @@
 //!
 //! The file is eight bytes of header length, a JSON header, and the tensors' bytes; the crate
 //! `safetensors` says whether a header is right, and this file says of which tensor it isn't.
-//! Nothing is allocated for a
-//! tensor before.
+//! Nothing is allocated for a tensor before.
 //! It maps nothing: a file that shrinks while it is read is an error, not a signal.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use atomic_file::open_file;
 use rayon::prelude::*;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::error::{CheckpointError, FormatProblem, TensorProblem, in_file, in_tensor, io};
-use crate::file::{open_file, read_exact_at};
+use crate::error::{CheckpointError, in_tensor, invalid, io as io_error};
 use crate::precision::{Precision, decode, is_weight};
-use crate::shown::{JsonProblem, Shape};
+use crate::shown::{self, JsonProblem};
 
 /// The most bytes of a header; GPT-2 XL's has 60 thousand.
 pub(crate) const MOST_HEADER_BYTES: u64 = 2 << 20;
@@ -68,10 +69,10 @@ impl TensorFile {
         let (file, size) = open_file(path)?;
         let mut first = [0; 8];
         let first = &mut first[..size.min(8) as usize];
-        read_exact_at(&file, first, 0).map_err(io(path, "read"))?;
+        read_exact_at(&file, first, 0).map_err(io_error(path, "read"))?;
         let header_bytes = header_length(path, first, size)?;
         let mut header = vec![0; header_bytes as usize];
-        read_exact_at(&file, &mut header, 8).map_err(io(path, "read"))?;
+        read_exact_at(&file, &mut header, 8).map_err(io_error(path, "read"))?;
         let data_begin = 8 + header_bytes;
         Ok(Self {
             path: path.to_owned(),
@@ -100,13 +101,7 @@ impl TensorFile {
                 self.read_part(entry, i * CHUNK, chunk, bytes)?;
                 match chunk.iter().position(|x| !x.is_finite()) {
                     None => Ok(()),
-                    Some(at) => Err(self.problem(
-                        entry,
-                        TensorProblem::NotFinite {
-                            index: i * CHUNK + at,
-                            value: chunk[at],
-                        },
-                    )),
+                    Some(at) => Err(self.problem(entry, not_finite(i * CHUNK + at, chunk[at]))),
                 }
             })
             .collect();
@@ -133,17 +128,16 @@ impl TensorFile {
     }
 
     /// An error about one of this file's tensors.
-    pub(crate) fn problem(&self, entry: &Entry, problem: TensorProblem) -> CheckpointError {
-        in_tensor(&self.path, &entry.name)(problem)
+    pub(crate) fn problem(&self, entry: &Entry, problem: impl Into<String>) -> CheckpointError {
+        in_tensor(&self.path, &entry.name, problem)
     }
 
     /// That a tensor has this shape, and numbers that weights may have.
     pub(crate) fn check(&self, entry: &Entry, shape: &[usize]) -> Result<(), CheckpointError> {
         if entry.info.shape != shape {
-            let problem = TensorProblem::Shape {
-                expected: Shape::new(shape),
-                found: Shape::new(&entry.info.shape),
-            };
+            let [found, expected] = [&entry.info.shape[..], shape].map(shown::shape);
+            let problem =
+                format!("the shape is {found}, but the configuration asks for {expected}");
             return Err(self.problem(entry, problem));
         }
         self.check_type(entry)
@@ -154,8 +148,9 @@ impl TensorFile {
         if is_weight(entry.info.dtype) {
             return Ok(());
         }
-        let dtype = entry.info.dtype.to_string();
-        Err(self.problem(entry, TensorProblem::Dtype(dtype)))
+        let dtype = entry.info.dtype;
+        let problem = format!("the dtype is {dtype}, but weights must be F64, F32, F16 or BF16");
+        Err(self.problem(entry, problem))
     }
 
     /// Reads elements from `first` on; `bytes` is scratch.
@@ -172,10 +167,10 @@ impl TensorFile {
         if dtype == Precision::F32.dtype() && cfg!(target_endian = "little") {
             // The file's bytes are the array's.
             return read_exact_at(&self.file, bytemuck::cast_slice_mut(out), offset)
-                .map_err(io(&self.path, "read"));
+                .map_err(io_error(&self.path, "read"));
         }
         bytes.resize(out.len() * size, 0);
-        read_exact_at(&self.file, bytes, offset).map_err(io(&self.path, "read"))?;
+        read_exact_at(&self.file, bytes, offset).map_err(io_error(&self.path, "read"))?;
         decode(dtype, bytes, out);
         Ok(())
     }
@@ -185,27 +180,36 @@ impl TensorFile {
 fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, CheckpointError> {
     // Other formats' first bytes make lengths that no header has.
     let refused = |problem| {
-        let foreign = foreign_kind(first).map(FormatProblem::Foreign);
-        Err(in_file(file)(foreign.unwrap_or(problem)))
+        let foreign = foreign_kind(first);
+        let foreign = foreign.map(|kind| format!("this is {kind}, not a safetensors file"));
+        Err(invalid(file, foreign.unwrap_or(problem)))
     };
     let Ok(length) = <[u8; 8]>::try_from(first) else {
-        return refused(FormatProblem::TooShort(file_size));
+        return refused(format!(
+            "a safetensors file begins with 8 bytes of header length, but the file has {file_size} bytes"
+        ));
     };
     let header = u64::from_le_bytes(length);
     let after = file_size.saturating_sub(8);
     if header > after {
-        return refused(FormatProblem::HeaderBeyondFile {
-            header,
-            file: after,
-        });
+        return refused(format!(
+            "the header is said to have {header} bytes, but {after} bytes follow its length"
+        ));
     }
-    if header > MOST_HEADER_BYTES {
-        return refused(FormatProblem::HeaderTooLong {
-            header,
-            limit: MOST_HEADER_BYTES,
-        });
+    match header {
+        0..=MOST_HEADER_BYTES => Ok(header),
+        _ => refused(header_too_long(header)),
     }
-    Ok(header)
+}
+
+/// What is wrong with a header larger than any model's.
+pub(crate) fn header_too_long(header: u64) -> String {
+    format!("the header has {header} bytes, more than the {MOST_HEADER_BYTES} that are read")
+}
+
+/// What is wrong with a number that weights can't have.
+pub(crate) fn not_finite(index: usize, value: f32) -> String {
+    format!("element {index} is {value}, but weights must be finite")
 }
 
 /// What a file that is no safetensors file is, by its first bytes.
@@ -247,16 +251,26 @@ fn foreign_kind(first: &[u8]) -> Option<&'static str> {
 ///
 /// A problem of one tensor is told with its name, which the library's own errors seldom have.
 fn entries(file: &Path, header: &[u8], data: u64) -> Result<Vec<Entry>, CheckpointError> {
-    let in_header = |problem| in_file(file)(FormatProblem::Header(problem));
-    let of_tensor = |name: &str, problem| in_tensor(file, name)(TensorProblem::Entry(problem));
+    let in_header = |error: &dyn fmt::Display| {
+        let problem = JsonProblem::new(error);
+        invalid(file, format!("the header is wrong: {problem}"))
+    };
+    let of_tensor = |name: &str, error: &dyn fmt::Display| {
+        let problem = JsonProblem::new(error);
+        in_tensor(
+            file,
+            name,
+            format!("the header's entry is wrong: {problem}"),
+        )
+    };
     let mut json: BTreeMap<String, Value> =
-        serde_json::from_slice(header).map_err(|e| in_header(e.into()))?;
+        serde_json::from_slice(header).map_err(|e| in_header(&e))?;
     if let Some(texts) = json.remove(METADATA) {
-        HashMap::<String, String>::deserialize(texts).map_err(|e| of_tensor(METADATA, e.into()))?;
+        HashMap::<String, String>::deserialize(texts).map_err(|e| of_tensor(METADATA, &e))?;
     }
     let mut tensors = Vec::with_capacity(json.len());
     for (name, value) in json {
-        let info = TensorInfo::deserialize(value).map_err(|e| of_tensor(&name, e.into()))?;
+        let info = TensorInfo::deserialize(value).map_err(|e| of_tensor(&name, &e))?;
         tensors.push((name, info));
     }
     tensors.sort_by_key(|(_, info)| info.data_offsets);
@@ -265,21 +279,54 @@ fn entries(file: &Path, header: &[u8], data: u64) -> Result<Vec<Entry>, Checkpoi
         let mut alone = info.clone();
         alone.data_offsets = (0, end.saturating_sub(begin));
         let error = Metadata::new(None, vec![(name.clone(), alone)]).err()?;
-        Some(of_tensor(name, JsonProblem::new(&error)))
+        Some(of_tensor(name, &error))
     };
     if let Some(error) = tensors.iter().find_map(wrong) {
         return Err(error);
     }
     // What is left are holes and overlaps, in whose errors the library does name the tensor.
-    let metadata = Metadata::new(None, tensors.clone())
-        .map_err(|error| in_header(JsonProblem::new(&error)))?;
-    if metadata.data_len() as u64 != data {
-        return Err(in_file(file)(FormatProblem::DataLength {
-            tensors: metadata.data_len() as u64,
-            data,
-        }));
+    let metadata = Metadata::new(None, tensors.clone()).map_err(|e| in_header(&e))?;
+    let end = metadata.data_len();
+    if end as u64 != data {
+        let problem = format!(
+            "the tensors end at byte {end} of the data, but {data} bytes follow the header"
+        );
+        return Err(invalid(file, problem));
     }
     tensors.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let entry = |(name, info)| Entry { name, info };
     Ok(tensors.into_iter().map(entry).collect())
+}
+
+/// Fills `out` from the file's bytes at `offset`; several threads may read one file.
+#[cfg(unix)]
+fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+/// Fills `out` from the file's bytes at `offset`; several threads may read one file.
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !out.is_empty() {
+        match file.seek_read(out, offset)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => {
+                out = &mut out[n..];
+                offset += n as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Fills `out` from the file's bytes at `offset`; where a file has one position for all, one thread
+/// reads at a time.
+#[cfg(not(any(unix, windows)))]
+fn read_exact_at(mut file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE.lock();
+    file.seek(SeekFrom::Start(offset))?;
+    file.read_exact(out)
 }

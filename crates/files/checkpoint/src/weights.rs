@@ -7,12 +7,12 @@ use std::path::{Component, Path, PathBuf};
 use gpt::GptConfig;
 use serde::Deserialize;
 
-use crate::error::{CheckpointError, ConfigProblem, TensorProblem, in_config, in_tensor};
-use crate::file::{folder_of, read_small};
+use crate::error::{CheckpointError, MISSING, UNEXPECTED, in_tensor, invalid};
+use crate::json::{not_json, read_text};
 use crate::layout::Layout;
-use crate::places::is_index;
+use crate::places::{folder_of, is_index};
 use crate::precision::Precision;
-use crate::shown::Quoted;
+use crate::shown::quoted;
 use crate::tensor_file::{Entry, TensorFile};
 
 /// The most bytes of an index: it has a hundred a tensor.
@@ -53,7 +53,7 @@ impl Weights {
                 }
                 let name = layout.strip_prefix(name);
                 if !layout.is_buffer(name) && places.insert(name.to_owned(), (i, j)).is_some() {
-                    return Err(file.problem(entry, TensorProblem::Twice));
+                    return Err(file.problem(entry, "it is there twice"));
                 }
             }
         }
@@ -138,7 +138,7 @@ impl Weights {
         for tensor in layout.tensors(config) {
             let name = tensor.name;
             let Some((file, entry)) = self.get(&name) else {
-                return Err(in_tensor(&self.path, &name)(TensorProblem::Missing));
+                return Err(in_tensor(&self.path, &name, MISSING));
             };
             file.check(entry, &tensor.shape)?;
             seen.insert(name);
@@ -147,19 +147,14 @@ impl Weights {
         let mut others: Vec<&str> = others.map(String::as_str).collect();
         others.sort_unstable();
         match others.first().and_then(|name| self.get(name)) {
-            Some((file, entry)) if layout == Layout::Book => {
-                Err(file.problem(entry, TensorProblem::Unexpected))
-            }
+            Some((file, entry)) if layout == Layout::Book => Err(file.problem(entry, UNEXPECTED)),
             found => Ok(found.map(|_| self.note_of_others(&others))),
         }
     }
 
     fn note_of_others(&self, others: &[&str]) -> String {
         const SHOWN: usize = 3;
-        let names = others
-            .iter()
-            .take(SHOWN)
-            .map(|name| Quoted::text(name).to_string());
+        let names = others.iter().take(SHOWN).map(|name| quoted(name));
         let more = if others.len() > SHOWN {
             " and others"
         } else {
@@ -182,21 +177,21 @@ struct Index {
 
 /// Opens the shards of an index, each of which must hold what the index says, no more and no less.
 fn open_shards(index: &Path) -> Result<Vec<TensorFile>, CheckpointError> {
-    let problem = in_config(index);
-    let text = read_small(index, MOST_INDEX_BYTES)?;
-    let Index { weight_map } =
-        serde_json::from_str(&text).map_err(|e| problem(ConfigProblem::NotJson(e.into())))?;
+    let text = read_text(index, MOST_INDEX_BYTES)?;
+    let Index { weight_map } = serde_json::from_str(&text).map_err(not_json(index))?;
     let mut shards: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (tensor, shard) in &weight_map {
         let name = shard.strip_prefix("./").unwrap_or(shard);
         if !is_plain_name(name) {
-            let shard_name = TensorProblem::ShardName(Quoted::text(shard));
-            return Err(in_tensor(index, tensor)(shard_name));
+            let shard = quoted(shard);
+            let problem =
+                format!("the index places it in {shard}, but a shard is a file in the same folder");
+            return Err(in_tensor(index, tensor, problem));
         }
         shards.entry(name).or_default().insert(tensor);
     }
     if shards.is_empty() {
-        return Err(problem(ConfigProblem::Missing("weight_map")));
+        return Err(invalid(index, "weight_map is missing"));
     }
     shards
         .into_iter()
@@ -204,11 +199,12 @@ fn open_shards(index: &Path) -> Result<Vec<TensorFile>, CheckpointError> {
             let file = TensorFile::open(&folder_of(index).join(shard))?;
             for entry in &file.entries {
                 if !tensors.remove(entry.name.as_str()) {
-                    return Err(file.problem(entry, TensorProblem::OtherShard));
+                    let problem = "the index does not place it in this file";
+                    return Err(file.problem(entry, problem));
                 }
             }
             match tensors.first() {
-                Some(tensor) => Err(in_tensor(&file.path, tensor)(TensorProblem::Missing)),
+                Some(tensor) => Err(in_tensor(&file.path, tensor, MISSING)),
                 None => Ok(file),
             }
         })

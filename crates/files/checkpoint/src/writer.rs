@@ -6,17 +6,17 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::Write as _;
+use std::io::Write;
 use std::path::Path;
 
 use atomic_file::replace;
 use ndarray::{ArrayViewD, CowArray, IxDyn};
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use crate::error::{CheckpointError, FormatProblem, TensorProblem, in_file, in_tensor, io};
+use crate::error::{CheckpointError, in_tensor, invalid, io};
 use crate::precision::Precision;
-use crate::shown::{JsonProblem, Quoted};
-use crate::tensor_file::{METADATA, MOST_HEADER_BYTES};
+use crate::shown::{JsonProblem, quoted};
+use crate::tensor_file::{METADATA, MOST_HEADER_BYTES, header_too_long, not_finite};
 
 /// A tensor to be written, whose numbers are made when its turn comes: in the order of the names.
 pub struct LazyTensor<'a> {
@@ -51,70 +51,64 @@ pub(crate) fn write(
     precision: Precision,
 ) -> Result<(), CheckpointError> {
     items.sort_by(|a, b| a.name.cmp(&b.name));
-    let header = header(&items, precision).map_err(in_file(path))?;
-    let header_bytes = header.len() as u64;
-    if header_bytes > MOST_HEADER_BYTES {
-        return Err(in_file(path)(FormatProblem::HeaderTooLong {
-            header: header_bytes,
-            limit: MOST_HEADER_BYTES,
-        }));
+    let header = header(&items, precision).map_err(|problem| invalid(path, problem))?;
+    let length = header.len() as u64;
+    if length > MOST_HEADER_BYTES {
+        return Err(invalid(path, header_too_long(length)));
     }
     replace(path, |out| {
-        let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(io(path, "write"));
-        write(&header_bytes.to_le_bytes())?;
-        write(header.as_bytes())?;
-        for item in &items {
-            let numbers = (item.numbers)();
-            assert!(
-                numbers.shape() == item.shape,
-                "tensor {} has shape {:?}, but {:?} was announced",
-                item.name,
-                numbers.shape(),
-                item.shape
-            );
-            let numbers = numbers.as_standard_layout();
-            let numbers = numbers.as_slice().expect("standard layout");
-            write_numbers(numbers, precision, &mut write, &in_tensor(path, &item.name))?;
-        }
-        Ok(())
+        out.write_all(&length.to_le_bytes())
+            .and_then(|()| out.write_all(header.as_bytes()))
+            .map_err(io(path, "write"))?;
+        let encode = |numbers: &[f32], bytes: &mut Vec<u8>| precision.encode(numbers, bytes);
+        let name = precision.to_string();
+        let mut items = items.iter();
+        items.try_for_each(|item| write_numbers(out, path, item, &name, encode))
     })
 }
 
-/// Writes numbers in a precision, a part at a time; one that it can't hold is a problem.
+/// Writes a tensor's numbers, a part at a time, each part as `encode` makes bytes of it; a number
+/// at whose place it fails is one that the format of this name can't hold.
 pub(crate) fn write_numbers(
-    numbers: &[f32],
-    precision: Precision,
-    write: &mut impl FnMut(&[u8]) -> Result<(), CheckpointError>,
-    problem: &impl Fn(TensorProblem) -> CheckpointError,
+    out: &mut dyn Write,
+    path: &Path,
+    item: &LazyTensor<'_>,
+    format: &str,
+    encode: impl Fn(&[f32], &mut Vec<u8>) -> Result<(), usize>,
 ) -> Result<(), CheckpointError> {
-    const CHUNK: usize = 1 << 16;
-    let mut bytes = Vec::with_capacity(CHUNK.min(numbers.len()) * precision.bytes());
-    for (i, chunk) in numbers.chunks(CHUNK).enumerate() {
-        if let Some(at) = chunk.iter().position(|&x| !precision.holds(x)) {
-            let (index, value) = (i * CHUNK + at, chunk[at]);
-            return Err(problem(if value.is_finite() {
-                TensorProblem::Overflow {
-                    index,
-                    value,
-                    precision,
-                }
-            } else {
-                TensorProblem::NotFinite { index, value }
-            }));
-        }
+    const PART: usize = 1 << 16;
+    let LazyTensor { name, shape, .. } = item;
+    let numbers = (item.numbers)();
+    let made = numbers.shape();
+    assert!(
+        made == shape,
+        "tensor {name} has shape {made:?}, but {shape:?} was announced"
+    );
+    let numbers = numbers.as_standard_layout();
+    let numbers = numbers.as_slice().expect("standard layout");
+    let mut bytes = Vec::new();
+    for (i, part) in numbers.chunks(PART).enumerate() {
         bytes.clear();
-        precision.encode(chunk, &mut bytes);
-        write(&bytes)?;
+        encode(part, &mut bytes).map_err(|place| {
+            let (index, value) = (i * PART + place, part[place]);
+            let problem = match value.is_finite() {
+                true => format!("element {index} is {value}, which {format} can't hold"),
+                false => not_finite(index, value),
+            };
+            in_tensor(path, name, problem)
+        })?;
+        out.write_all(&bytes).map_err(io(path, "write"))?;
     }
     Ok(())
 }
 
 /// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8.
-fn header(items: &[LazyTensor<'_>], precision: Precision) -> Result<String, FormatProblem> {
+fn header(items: &[LazyTensor<'_>], precision: Precision) -> Result<String, String> {
     let twins = items.windows(2).find(|pair| pair[0].name == pair[1].name);
     let twice = twins.map(|pair| &pair[0]);
     if let Some(item) = twice.or(items.iter().find(|item| item.name == METADATA)) {
-        return Err(FormatProblem::Duplicate(Quoted::text(&item.name)));
+        let name = quoted(&item.name);
+        return Err(format!("the header would have {name} twice"));
     }
     let mut end = 0;
     let tensor = |item: &LazyTensor<'_>| {
@@ -130,7 +124,7 @@ fn header(items: &[LazyTensor<'_>], precision: Precision) -> Result<String, Form
     // transformers wants to know which framework's layout it is.
     let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let metadata = Metadata::new(Some(format), items.iter().map(tensor).collect())
-        .map_err(|e| FormatProblem::Header(JsonProblem::new(&e)))?;
+        .map_err(|e| JsonProblem::new(&e).to_string())?;
     let mut header = serde_json::to_string(&metadata).expect("names and numbers are JSON");
     while !header.len().is_multiple_of(8) {
         header.push(' ');

@@ -2,28 +2,19 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::error::ModelTokenizerError;
-use crate::files::{parse, read};
+use crate::files::{parse, parse_value, read};
 
-/// What a file says of `eos_token_id`.
-#[derive(Deserialize)]
-struct Said {
-    /// `None` if it says nothing, `Some(None)` if it says `null`.
-    #[serde(default, deserialize_with = "said")]
-    eos_token_id: Option<Option<Ids>>,
-}
+const KEY: &str = "eos_token_id";
 
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Ids {
     One(u32),
     Several(Vec<u32>),
-}
-
-fn said<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<Ids>>, D::Error> {
-    Deserialize::deserialize(value).map(Some)
 }
 
 /// `eos_token_id` of a model folder: a number or a list, in generation_config.json or else in
@@ -39,12 +30,13 @@ pub fn end_of_text_ids(folder: impl AsRef<Path>) -> Result<Option<Vec<u32>>, Mod
     for name in ["generation_config.json", "config.json"] {
         let path = folder.as_ref().join(name);
         let Some(text) = read(&path)? else { continue };
-        let Said { eos_token_id } = parse(&path, &text)?;
-        match eos_token_id {
-            Some(Some(Ids::One(id))) => return Ok(Some(vec![id])),
-            Some(Some(Ids::Several(ids))) => return Ok(Some(ids)),
-            Some(None) => return Ok(Some(Vec::new())),
-            None => {}
+        let said: Map<String, Value> = parse(&path, &text)?;
+        if let Some(ids) = said.get(KEY) {
+            return Ok(Some(match parse_value(&path, KEY, ids)? {
+                None => Vec::new(),
+                Some(Ids::One(id)) => vec![id],
+                Some(Ids::Several(ids)) => ids,
+            }));
         }
     }
     Ok(None)

@@ -2,11 +2,11 @@
 //! replaced whole.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 
-use atomic_file::{FileError, write_atomically};
+use atomic_file::{FileError, read_small_file, write_atomically};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -71,26 +71,10 @@ pub(crate) fn unread(folder: &Path) -> Option<ModelTokenizerError> {
 
 /// The text of a file; `None` if there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, ModelTokenizerError> {
-    // It looks before it opens: opening a pipe would wait for its other end.
-    let metadata = match fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(FileError::at(path, "read")(error).into()),
+    let bytes = match read_small_file(path, LIMIT) {
+        Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(None),
+        bytes => bytes?,
     };
-    if !metadata.is_file() {
-        return Err(invalid(path, "not a file"));
-    }
-    let mut bytes = Vec::new();
-    // The file may grow between the look and the read.
-    File::open(path)
-        .and_then(|file| file.take(LIMIT + 1).read_to_end(&mut bytes))
-        .map_err(FileError::at(path, "read"))?;
-    if bytes.len() as u64 > LIMIT {
-        return Err(invalid(
-            path,
-            format!("more than {LIMIT} bytes, the most that is read"),
-        ));
-    }
     let text = String::from_utf8(bytes).map_err(|error| {
         let position = error.utf8_error().valid_up_to();
         invalid(path, format!("not UTF-8 text from byte {position} on"))

@@ -27,6 +27,7 @@ pub(crate) fn recipe() -> Recipe {
         added: BTreeMap::from([(ENDOFTEXT_ID, end_of_text())]),
         special: Vec::new(),
         end_of_text: Some(ENDOFTEXT.to_owned()),
+        around: Default::default(),
         form: FORM,
     }
 }

@@ -17,7 +17,7 @@ use crate::byte_chars::{bytes_of, char_of};
 use crate::error::{ModelTokenizerError, one_line};
 use crate::files::{self, Files};
 use crate::parts::{LONG_BLANK, long_blank, parts};
-use crate::recipe::{Form, Recipe};
+use crate::recipe::{Around, Form, Recipe};
 use crate::{config, gpt2, tokenizer_json};
 
 /// Text to ids and back, as a model was trained on them.
@@ -43,6 +43,7 @@ use crate::{config, gpt2, tokenizer_json};
 pub struct ModelTokenizer {
     kind: Kind,
     end_of_text: Option<u32>,
+    around: Around,
     files: Option<Arc<Files>>, // GPT-2's own are made when they are asked for
 }
 
@@ -72,6 +73,7 @@ impl ModelTokenizer {
         Self {
             kind: Kind::Gpt2(Gpt2Tokenizer::new()),
             end_of_text: Some(ENDOFTEXT_ID),
+            around: Around::default(),
             files: None,
         }
     }
@@ -104,7 +106,7 @@ impl ModelTokenizer {
         let Some(recipe) = tokenizer_json::read(folder, &files)? else {
             return Ok(None);
         };
-        let end_of_text = recipe.end_of_text.clone();
+        let (end_of_text, around) = (recipe.end_of_text.clone(), recipe.around.clone());
         let kind = match gpt2::is_gpt2(&recipe) {
             true => Kind::Gpt2(Gpt2Tokenizer::new()),
             false => Kind::Own(Arc::new(Own::new(recipe)?)),
@@ -115,12 +117,14 @@ impl ModelTokenizer {
         };
         Ok(Some(Self {
             end_of_text: end_of_text.and_then(id_of),
+            around,
             kind,
             files: Some(Arc::new(files)),
         }))
     }
 
-    /// The ids of a text; special tokens in it are special.
+    /// The ids of a text; special tokens in it are special. Those that the tokenizer puts before or
+    /// after each text, as some do with the one that begins it, are put there.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownByte`] if the vocabulary lacks a byte of the text: nothing is left
@@ -138,7 +142,9 @@ impl ModelTokenizer {
             Kind::Own(own) => own.encode(part),
         });
         let ids: Vec<Vec<u32>> = ids.collect::<Result<_, _>>()?;
-        Ok(ids.concat())
+        let [before, after] = &self.around;
+        let ids = ids.iter().flatten();
+        Ok(before.iter().chain(ids).chain(after).copied().collect())
     }
 
     /// The text that the ids stand for.
@@ -213,6 +219,10 @@ impl ModelTokenizer {
         let Some(recipe) = recipe.filter(|recipe| recipe.form == gpt2::FORM) else {
             return Ok(None);
         };
+        let begin = match &recipe.around {
+            [before, after] if after.is_empty() && before.len() < 2 => before.first().copied(),
+            _ => return Ok(None),
+        };
         let merges = recipe.merges.clone();
         let library = recipe.build()?;
         let added = library.get_added_vocabulary().get_added_tokens_decoder();
@@ -224,6 +234,7 @@ impl ModelTokenizer {
         Ok(Some(BytePairs {
             tokens: tokens.collect(),
             merges,
+            begin,
         }))
     }
 }
@@ -236,6 +247,8 @@ pub struct BytePairs {
     pub tokens: BTreeMap<u32, (String, Option<bool>)>,
     /// The first merge first.
     pub merges: Vec<(String, String)>,
+    /// The id that is put before each text, if one is.
+    pub begin: Option<u32>,
 }
 
 impl Encode for ModelTokenizer {
@@ -278,36 +291,27 @@ impl Own {
             .map(|(&id, token)| (id, token.content.as_bytes().into()))
             .collect();
         let known = |byte: &u8| tokens.contains_key(&String::from(char_of(*byte)));
-        Ok(match form {
+        let (divides, looks, is_bytes) = match form {
             Form::ByteLevel {
                 add_prefix_space,
                 use_regex,
                 ..
-            } => Self {
-                vocab_size,
-                divides: plain && use_regex && !add_prefix_space,
-                looks: use_regex,
-                unknown: (0..=255).filter(|byte| !known(byte)).collect(),
-                pieces: tokens
-                    .iter()
-                    .map(|(token, &id)| (id, bytes_of(token)))
-                    .chain(texts_of_added)
-                    .collect(),
-                added: texts,
-                library,
-            },
-            Form::Characters { .. } => Self {
-                vocab_size,
-                divides: plain,
-                looks: false,
-                unknown: Vec::new(),
-                pieces: tokens
-                    .into_iter()
-                    .map(|(token, id)| (id, token.into_bytes().into()))
-                    .collect(),
-                added: texts,
-                library,
-            },
+            } => (plain && use_regex && !add_prefix_space, use_regex, true),
+            Form::Characters { .. } => (plain, false, false),
+        };
+        let bytes = |token: &str| match is_bytes {
+            true => bytes_of(token),
+            false => token.as_bytes().into(),
+        };
+        let pieces = tokens.iter().map(|(token, &id)| (id, bytes(token)));
+        Ok(Self {
+            vocab_size,
+            divides,
+            looks,
+            unknown: (0..=255).filter(|byte| is_bytes && !known(byte)).collect(),
+            pieces: pieces.chain(texts_of_added).collect(),
+            added: texts,
+            library,
         })
     }
 

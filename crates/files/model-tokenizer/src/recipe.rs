@@ -44,6 +44,9 @@ pub(crate) enum Form {
     },
 }
 
+/// The ids that are put before and after each text.
+pub(crate) type Around = [Vec<u32>; 2];
+
 /// The parts of a tokenizer, as its files say them.
 #[derive(Debug)]
 pub(crate) struct Recipe {
@@ -55,6 +58,7 @@ pub(crate) struct Recipe {
     /// Special tokens without an id of their own: that of the vocabulary, or the next.
     pub(crate) special: Vec<AddedToken>,
     pub(crate) end_of_text: Option<String>,
+    pub(crate) around: Around,
     pub(crate) form: Form,
 }
 
@@ -183,7 +187,14 @@ impl Recipe {
             };
             return Err(invalid(file, problem));
         }
-        Ok(())
+        let mut around = self.around.iter().flatten().copied();
+        match around.find(|id| !ids.contains(id) && !self.added.contains_key(id)) {
+            Some(id) => Err(invalid(
+                file,
+                format!("the post-processor puts the id {id} around a text, which no token has"),
+            )),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,16 +1,16 @@
 //! `tokenizer.json`, and `vocab.json` with `merges.txt`, as far as they are read; other kinds are
 //! refused by name.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use crate::config::{Class, Config, TokenSettings};
 use crate::error::{ModelTokenizerError, invalid, other_kind};
 use crate::files::{Files, MERGES, TOKENIZER, VOCABULARY, parse};
-use crate::recipe::{Form, Recipe};
+use crate::recipe::{Around, Form, Recipe};
 
 /// A tokenizer.json without what its kind depends on.
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ struct Json {
     added_tokens: Vec<Added>,
     normalizer: Option<Part>,
     pre_tokenizer: Option<Part>,
-    post_processor: Option<Part>,
+    post_processor: Option<Value>,
     decoder: Option<Part>,
     model: Bpe,
 }
@@ -44,15 +44,13 @@ struct Added {
     settings: TokenSettings,
 }
 
-/// A normalizer, a pre-tokenizer, a post-processor or a decoder.
+/// A normalizer, a pre-tokenizer or a decoder, or the kind of any part.
 #[derive(Deserialize)]
 struct Part {
     #[serde(rename = "type")]
     kind: String,
     add_prefix_space: Option<bool>,
     use_regex: Option<bool>,
-    /// Of a TemplateProcessing: the text ("Sequence") and what is put around it.
-    single: Option<Vec<BTreeMap<String, IgnoredAny>>>,
     #[serde(
         alias = "normalizers",
         alias = "pretokenizers",
@@ -60,6 +58,37 @@ struct Part {
         alias = "decoders"
     )]
     parts: Option<Vec<Part>>,
+}
+
+/// A post-processor, as far as it says what is put around a single text.
+#[derive(Deserialize)]
+#[serde(tag = "type")]
+enum PostProcessor {
+    ByteLevel,
+    Sequence {
+        processors: Vec<PostProcessor>,
+    },
+    TemplateProcessing {
+        single: Vec<Piece>,
+        special_tokens: HashMap<String, Special>,
+    },
+    #[serde(alias = "BertProcessing")]
+    RobertaProcessing {
+        cls: (String, u32),
+        sep: (String, u32),
+    },
+}
+
+/// The text, or a special token by its name in the template.
+#[derive(Deserialize)]
+enum Piece {
+    Sequence {},
+    SpecialToken { id: String },
+}
+
+#[derive(Deserialize)]
+struct Special {
+    ids: Vec<u32>,
 }
 
 #[derive(Deserialize)]
@@ -128,6 +157,7 @@ fn from_config(
             use_regex: true,
             ignore_merges: false,
         },
+        around: Around::default(),
     }
 }
 
@@ -146,6 +176,8 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTok
     }
     let json: Json = parse(path, text)?;
     let form = form_of(path, &json, &config)?;
+    let around = json.post_processor.as_ref();
+    let around = around.map_or(Ok(Around::default()), |part| around_of(path, part))?;
     let merges = json.model.merges.into_iter().map(|merge| match merge {
         Merge::Pair(left, right) => Ok((left, right)),
         Merge::Line(line) => pair_of(path, &line),
@@ -163,7 +195,17 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTok
         added,
         special: config.special,
         end_of_text: config.end_of_text,
+        around,
         form,
+    })
+}
+
+/// What a post-processor puts around a text.
+fn around_of(path: &Path, part: &Value) -> Result<Around, ModelTokenizerError> {
+    let around = PostProcessor::deserialize(part).ok();
+    around.and_then(|part| part.around()).ok_or_else(|| {
+        let name = Part::deserialize(part).map_or("without a kind".to_owned(), |part| part.name());
+        other_kind(path, format!("BPE with the post-processor {name}"))
     })
 }
 
@@ -183,11 +225,6 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
     }
     if let Some(part) = &json.normalizer {
         return refused(&format!("the normalizer {}", part.name()));
-    }
-    if let Some(part) = &json.post_processor
-        && !part.adds_nothing()
-    {
-        return refused(&format!("the post-processor {}", part.name()));
     }
     let decoder = json
         .decoder
@@ -242,16 +279,38 @@ impl Part {
             }
         }
     }
+}
 
-    /// Whether this post-processor leaves the ids as they are.
-    fn adds_nothing(&self) -> bool {
-        match self.kind.as_str() {
-            "ByteLevel" => true,
-            "Sequence" => self.parts.iter().flatten().all(Self::adds_nothing),
-            "TemplateProcessing" => self.single.as_ref().is_some_and(|template| {
-                template.len() == 1 && template[0].contains_key("Sequence")
-            }),
-            _ => false,
+impl PostProcessor {
+    /// What is put before and after a text; `None` if that is more than special tokens.
+    fn around(self) -> Option<Around> {
+        match self {
+            Self::ByteLevel => Some(Around::default()),
+            Self::RobertaProcessing { cls, sep } => Some([vec![cls.1], vec![sep.1]]),
+            Self::Sequence { processors } => {
+                let is_template = |part: &Self| !matches!(part, Self::ByteLevel);
+                let mut templates = processors.into_iter().filter(is_template);
+                match (templates.next(), templates.next()) {
+                    (None, _) => Some(Around::default()),
+                    (Some(one), None) => one.around(),
+                    _ => None,
+                }
+            }
+            Self::TemplateProcessing {
+                single,
+                special_tokens,
+            } => {
+                let mut sides = vec![Vec::new()]; // of the text
+                for piece in single {
+                    match piece {
+                        Piece::Sequence {} => sides.push(Vec::new()),
+                        Piece::SpecialToken { id } => {
+                            sides.last_mut()?.extend(&special_tokens.get(&id)?.ids);
+                        }
+                    }
+                }
+                sides.try_into().ok() // the text is there once
+            }
         }
     }
 }

@@ -113,6 +113,7 @@ impl ModelTokenizer {
             merges,
             special: Vec::new(),
             end_of_text: Some(ENDOFTEXT.to_owned()),
+            around: Default::default(),
             form,
         };
         let tokenizer = Self::from_files(Path::new(""), recipe.into_files()?)?;

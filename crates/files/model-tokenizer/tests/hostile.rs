@@ -107,8 +107,20 @@ fn other_kinds_are_refused_by_name() {
         ),
         (
             "/post_processor",
-            json!({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]}),
+            // A token that the template lacks.
+            json!({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}], "special_tokens": {}}),
             "BPE with the post-processor TemplateProcessing",
+        ),
+        (
+            "/post_processor",
+            // The text twice.
+            json!({"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}, {"Sequence": {"id": "A"}}], "special_tokens": {}}),
+            "BPE with the post-processor TemplateProcessing",
+        ),
+        (
+            "/post_processor",
+            json!({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Other"}]}),
+            "BPE with the post-processor Sequence(ByteLevel, Other)",
         ),
     ];
     for (pointer, value, name) in kinds {
@@ -194,6 +206,11 @@ fn damaged_vocabularies_are_refused_with_the_token() {
     );
     let long = with("/added_tokens/0/content", json!("x".repeat(1 << 20)));
     assert_eq!(long, "added tokens of more than 1048576 bytes");
+    let around = json!({"type": "BertProcessing", "cls": ["<s>", 9999], "sep": ["<s>", 1]});
+    assert_eq!(
+        with("/post_processor", around),
+        "the post-processor puts the id 9999 around a text, which no token has"
+    );
     assert!(with("/added_tokens/0/id", json!(-1)).starts_with("invalid value: integer `-1`"));
     assert!(with("/model/vocab", json!(["\u{1b}"])).starts_with("invalid type: sequence"));
 }
@@ -231,37 +248,12 @@ fn damaged_files_are_refused_with_their_name() {
 
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().join("tokenizer.json");
-    fs::create_dir(&name).unwrap();
-    let message = refusal_of(folder.path());
-    assert_eq!(message, format!("{}: not a file", name.display()));
-    fs::remove_dir(&name).unwrap();
     fs::write(&name, b"{\"a\": \xff}").unwrap();
     let message = refusal_of(folder.path());
     assert!(
         message.ends_with("not UTF-8 text from byte 6 on"),
         "{message}"
     );
-    let file = fs::File::create(&name).unwrap();
-    file.set_len((64 << 20) + 1).unwrap();
-    let message = refusal_of(folder.path());
-    assert!(
-        message.ends_with("more than 67108864 bytes, the most that is read"),
-        "{message}"
-    );
-}
-
-#[cfg(unix)]
-#[test]
-fn a_pipe_is_not_waited_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("vocab.json");
-    let made = std::process::Command::new("mkfifo")
-        .arg(&pipe)
-        .status()
-        .unwrap();
-    assert!(made.success());
-    let message = refusal_of(folder.path());
-    assert!(message.ends_with("vocab.json: not a file"), "{message}");
 }
 
 #[test]

@@ -279,3 +279,48 @@ fn added_tokens_decode_to_their_own_text_and_gaps_are_closed() {
     let with_bos = ids_with(&[("tokenizer_config.json", config)], "a bell");
     assert_eq!(with_bos, [64, 312]);
 }
+
+/// As transformers 5.24 does, whatever the class.
+#[test]
+fn a_post_processors_tokens_are_put_around_each_text() {
+    let ends = json!({"<|endoftext|>": {"id": "<|endoftext|>", "ids": [399], "tokens": ["<|endoftext|>"]}});
+    let (end, text) = (
+        json!({"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}),
+        json!({"Sequence": {"id": "A", "type_id": 0}}),
+    );
+    let template = |single: Value| json!({"type": "TemplateProcessing", "single": single, "special_tokens": ends});
+    let bytes = json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true});
+    let begin = template(json!([end, text]));
+    let roberta = json!({"type": "RobertaProcessing", "sep": ["x", 399], "cls": ["y", 399]});
+    for (part, expected) in [
+        (bytes.clone(), &[64, 312][..]),
+        (template(json!([text])), &[64, 312]),
+        (begin.clone(), &[399, 64, 312]),
+        (template(json!([text, end, end])), &[64, 312, 399, 399]),
+        (
+            json!({"type": "Sequence", "processors": [bytes, begin]}),
+            &[399, 64, 312],
+        ),
+        (roberta, &[399, 64, 312, 399]),
+    ] {
+        let mut tokenizer: Value = read_json("bpe/tokenizer.json");
+        tokenizer["post_processor"] = part;
+        for class in CLASSES {
+            let files = [
+                ("tokenizer.json", tokenizer.clone()),
+                ("tokenizer_config.json", json!({"tokenizer_class": class})),
+            ];
+            assert_eq!(ids_with(&files, "a bell"), expected, "{class}");
+        }
+    }
+    // GPT-2's own vocabulary with a template is GPT-2's with a token before each text.
+    let folder = tempfile::tempdir().unwrap();
+    ModelTokenizer::gpt2().save(folder.path()).unwrap();
+    let path = folder.path().join("tokenizer.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    json["post_processor"] =
+        json!({"type": "BertProcessing", "sep": ["x", 50256], "cls": ["y", 0]});
+    fs::write(&path, json.to_string()).unwrap();
+    let ids = from_folder(folder.path()).encode("Hello").unwrap();
+    assert_eq!(ids, [0, 15496, 50256]);
+}

@@ -5,7 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use atomic_file::{FileError, StagedFolder};
+use atomic_file::{FileError, StagedFolder, take_back};
 use checkpoint::{GgufFormat, GgufTokens, Precision, save_book, save_gguf, save_hugging_face};
 use clap::{Args, ValueEnum};
 use gpt::GptModel;
@@ -162,7 +162,10 @@ fn gguf_tokens(tokenizer: &ModelTokenizer, vocab_size: usize) -> Result<Option<G
     let Some(pairs) = tokenizer.byte_pairs()? else {
         return Ok(None);
     };
-    let mut tokens = GgufTokens::default();
+    let mut tokens = GgufTokens {
+        begin: pairs.begin,
+        ..GgufTokens::default()
+    };
     for id in 0..vocab_size.max(tokenizer.vocab_size()) as u32 {
         let (text, kind) = match pairs.tokens.get(&id) {
             Some((text, None)) => (text.clone(), 1),
@@ -244,10 +247,11 @@ fn put(to: &Path, write: impl Fn(&Path) -> Result<()>) -> Result<()> {
         let _ = staged.remove_left_behind(is_ours);
         write(staged.path())?;
         let is_empty = |mut names: fs::ReadDir| names.next().is_none();
-        if fs::read_dir(to).is_ok_and(|names| !is_empty(names)) {
-            return Ok(staged.replace(is_ours)?);
+        match fs::read_dir(to).is_ok_and(|names| !is_empty(names)) {
+            true => staged.replace(is_ours)?,
+            false => staged.create()?,
         }
-        Ok(staged.create()?)
+        Ok(take_back(to, is_ours)?)
     };
     let error = match beside() {
         Ok(()) => return Ok(()),

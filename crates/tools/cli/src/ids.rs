@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use checkpoint::read_small_file;
+use atomic_file::read_small_file;
 use clap::Args;
 use dataloader::{BYTE_ORDER_MARK, Corpus, text_of};
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use checkpoint::{CheckpointError, ModelFolder, load_config};
 use clap::Args;
 use gpt::{GptConfig, thousands};
@@ -69,14 +69,14 @@ struct Report {
 /// Bytes.
 #[derive(Serialize)]
 struct Memory {
-    f32: usize,
-    f16: usize,
-    bf16: usize,
-    int8: usize,
+    f32: u128,
+    f16: u128,
+    bf16: u128,
+    int8: u128,
     /// Weights, gradients and AdamW's two moments in f32, without activations.
-    training: usize,
+    training: u128,
     /// Keys and values of a full context in f32.
-    kv_cache: usize,
+    kv_cache: u128,
 }
 
 pub(crate) fn run(args: &InfoArgs) -> Result<()> {
@@ -112,6 +112,10 @@ fn show(args: &InfoArgs, name: String, config: &GptConfig, trained: Option<Origi
 fn report(name: String, config: &GptConfig, trained: Option<Origin>) -> Result<Report> {
     let size = config.size()?;
     let parameters = size.total();
+    let weights = parameters as u128;
+    let kv_cache = [config.n_layers, config.context_length, config.emb_dim].into_iter();
+    let mut kv_cache = kv_cache.map(|size| size as u128);
+    let kv_cache = kv_cache.try_fold(8u128, u128::checked_mul);
     Ok(Report {
         name,
         vocab_size: config.vocab_size,
@@ -126,14 +130,12 @@ fn report(name: String, config: &GptConfig, trained: Option<Origin>) -> Result<R
         parameters,
         parameters_without_out_head: size.without_out_head(),
         memory: Memory {
-            f32: 4 * parameters,
-            f16: 2 * parameters,
-            bf16: 2 * parameters,
-            int8: parameters,
-            training: parameters.saturating_mul(16),
-            kv_cache: [8, config.n_layers, config.context_length, config.emb_dim]
-                .into_iter()
-                .fold(1, usize::saturating_mul),
+            f32: 4 * weights,
+            f16: 2 * weights,
+            bf16: 2 * weights,
+            int8: weights,
+            training: 16 * weights,
+            kv_cache: kv_cache.context("a key-value cache of more bytes than can be counted")?,
         },
         trained,
         tensors: tensors(config),
@@ -229,5 +231,24 @@ mod tests {
             let sum: usize = report.tensors.iter().map(|tensor| tensor.parameters).sum();
             assert_eq!(sum, report.parameters);
         }
+    }
+
+    #[test]
+    fn sizes_beyond_any_memory_are_told_right_or_not_at_all() {
+        let long = GptConfig {
+            vocab_size: 1,
+            context_length: 1 << 40,
+            emb_dim: 1,
+            n_heads: 1,
+            n_layers: 1 << 40,
+            ..GptConfig::GPT2_124M
+        };
+        let told = report("long".into(), &long, None).unwrap();
+        assert_eq!(told.memory.kv_cache, 1 << 83);
+        let wide = GptConfig {
+            emb_dim: 1 << 40,
+            ..long
+        };
+        assert!(report("wide".into(), &wide, None).is_err());
     }
 }

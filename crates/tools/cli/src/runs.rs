@@ -8,8 +8,7 @@ use std::sync::Once;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
-use atomic_file::{create_folder, create_new_folder, unfinished_of};
-use checkpoint::{is_file, read_small_file};
+use atomic_file::{create_folder, create_new_folder, is_file, read_small_file, unfinished_of};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use train::{

@@ -24,7 +24,7 @@ pub(crate) struct TokenizeArgs {
     /// The model whose tokenizer it is: a folder or a run [default: GPT-2's]
     #[arg(short = 'm', long, value_name = "DIR", conflicts_with = "special")]
     model: Option<PathBuf>,
-    /// Read the text from a file; a .bin file holds ids
+    /// Read the text from a file; a .bin or .npy file holds ids
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
     file: Option<PathBuf>,
     /// Ids in place of a text

@@ -197,17 +197,3 @@ fn an_index_reaches_no_other_folder_and_agrees_with_its_shards() {
     write(&good.replace("one.", "gone."));
     folder.is_refused("gone.safetensors", &["can't read"]);
 }
-
-/// Reading from a pipe would wait for ever.
-#[cfg(unix)]
-#[test]
-fn a_pipe_is_not_opened() {
-    let folder = Broken::hugging_face();
-    fs::remove_file(folder.weights()).unwrap();
-    let made = std::process::Command::new("mkfifo")
-        .arg(folder.weights())
-        .status();
-    if made.is_ok_and(|status| status.success()) {
-        folder.is_refused(FILE, &["not a file"]);
-    }
-}

@@ -122,7 +122,8 @@ impl Broken {
             Ok(_) => panic!("loaded, but should have been refused with {parts:?}"),
             Err(error) => error,
         };
-        let message = error.to_string();
+        let cause = std::error::Error::source(&error).map_or(String::new(), ToString::to_string);
+        let message = format!("{error}: {cause}");
         assert!(message.contains(file), "{message}: names no {file}");
         for part in parts {
             assert!(message.contains(part), "{message}: has no {part:?}");

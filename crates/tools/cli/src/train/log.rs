@@ -10,8 +10,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use atomic_file::append;
-use checkpoint::{is_file, open_file};
+use atomic_file::{append, is_file, open_file};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use train::{Evaluation, StepReport};

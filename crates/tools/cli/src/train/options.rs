@@ -47,8 +47,8 @@ pub(crate) struct TrainOptions {
 #[derive(Args, Clone, Debug, Serialize)]
 #[group(skip)]
 pub(crate) struct DataOptions {
-    /// Text (UTF-8) or token ids (.bin, u16) to train on, or a folder of them [default: a story
-    /// that comes with the program]
+    /// Text (UTF-8) or token ids to train on, or a folder of them [default: a story that comes with
+    /// the program]. Ids are nanoGPT's .bin of u16, llm.c's with its header, or numpy's .npy
     #[arg(long, value_name = "FILE|DIR")]
     pub(crate) data: Option<PathBuf>,
     /// The part of the text that is trained on; the rest validates, unless a folder has its own

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use checkpoint::is_file;
+use atomic_file::is_file;
 use train::{RunFolder, TrainError, Trainer, latest_checkpoint, list_problem, read_settings};
 
 use super::options::{TrainOptions, is_shape};

@@ -39,6 +39,14 @@ fn a_conversion_that_fails_leaves_the_model_that_was_there() {
     folder.ok("convert model other --force");
     assert!(!folder.join(".other.4711-0.unfinished").exists());
     assert!(names(&folder, "other").contains(&"notes.txt".to_owned()));
+    // One that was killed between the exchange of the folders and the end left this.
+    fs::create_dir(folder.join(".other.4711-1.unfinished")).unwrap();
+    for name in ["model.safetensors", "thesis.txt"] {
+        folder.write(&format!(".other.4711-1.unfinished/{name}"), "old");
+    }
+    folder.ok("convert model other --force");
+    assert!(!folder.join(".other.4711-1.unfinished").exists());
+    assert_eq!(folder.files("other")["thesis.txt"], b"old");
 }
 
 #[test]
@@ -211,6 +219,12 @@ fn at_every_call_that_fails_and_every_kill_one_of_the_models_is_there() {
                     "{inject}: {:?} {said}",
                     found.keys()
                 );
+                if notes.is_none() {
+                    // It is beside it, and the next conversion brings it back.
+                    let mut next = folder.command("convert two to --force");
+                    assert!(next.status().expect("gpt runs").success(), "{inject}");
+                    assert_eq!(folder.files("to")["notes.txt"], b"mine", "{inject}");
+                }
                 if ran.status.success() {
                     assert!(is_new && notes.is_some(), "{inject}");
                 } else if fault.starts_with("error") && said.contains("to ") {

@@ -1,0 +1,97 @@
+//! Reading: only regular files are opened, and one that should be small is not read if it isn't.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+use crate::FileError;
+
+/// Whether there is a file at `path`.
+///
+/// # Errors
+/// If the system doesn't tell, which doesn't mean that there is none; if there is something that is
+/// not a file.
+pub fn is_file(path: impl AsRef<Path>) -> Result<bool, FileError> {
+    match length(path.as_ref()) {
+        Err(error) if error.source.kind() == ErrorKind::NotFound => Ok(false),
+        found => found.map(|_| true),
+    }
+}
+
+/// Opens a file to be read and returns its length in bytes.
+///
+/// It looks before it opens: opening a pipe would wait for its other end.
+///
+/// # Errors
+/// If it can't be read; [`ErrorKind::IsADirectory`] for a folder, [`ErrorKind::Unsupported`] for
+/// what is neither.
+pub fn open_file(path: impl AsRef<Path>) -> Result<(File, u64), FileError> {
+    let path = path.as_ref();
+    let length = length(path)?;
+    let file = File::open(path).map_err(FileError::at(path, "read"))?;
+    Ok((file, length))
+}
+
+/// The bytes of a file that may not have more than `limit`.
+///
+/// # Errors
+/// As [`open_file`]; [`ErrorKind::FileTooLarge`] if it is longer.
+pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, FileError> {
+    let path = path.as_ref();
+    let failed = FileError::at(path, "read");
+    let (file, length) = open_file(path)?;
+    if length > limit {
+        let problem = format!("the file has {length} bytes, more than the {limit} that are read");
+        return Err(failed(io::Error::new(ErrorKind::FileTooLarge, problem)));
+    }
+    let mut bytes = Vec::new();
+    // The file may grow between the look and the read.
+    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+fn length(path: &Path) -> Result<u64, FileError> {
+    let failed = FileError::at(path, "read");
+    let found = fs::metadata(path).map_err(&failed)?;
+    match (found.is_file(), found.is_dir()) {
+        (true, _) => Ok(found.len()),
+        (_, is_folder) => {
+            let kind = match is_folder {
+                true => ErrorKind::IsADirectory,
+                false => ErrorKind::Unsupported,
+            };
+            Err(failed(io::Error::new(kind, "not a file")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        assert!(!is_file(&path).unwrap());
+        fs::write(&path, "four").unwrap();
+        assert!(is_file(&path).unwrap());
+        assert_eq!(read_small_file(&path, 4).unwrap(), b"four");
+        let long = read_small_file(&path, 3).unwrap_err().source.to_string();
+        assert!(long.contains("4 bytes") && long.contains("3"), "{long}");
+        let error = is_file(folder.path()).unwrap_err();
+        assert_eq!(error.source.kind(), ErrorKind::IsADirectory);
+        // A file in a folder's place: the system doesn't say that there is none.
+        assert!(is_file(path.join("inside")).is_err());
+        if cfg!(unix) {
+            let error = open_file("/dev/null").unwrap_err();
+            assert_eq!(error.source.to_string(), "not a file");
+        }
+        // Opening it would wait for ever.
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        if made.is_ok_and(|status| status.success()) {
+            assert!(is_file(&pipe).is_err() && open_file(&pipe).is_err());
+        }
+    }
+}
