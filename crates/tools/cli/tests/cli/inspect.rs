@@ -1,33 +1,27 @@
 //! `gpt inspect` on a tiny model: in the terminal, as JSON, and as a page in a real browser.
 
-use crate::support::trained;
+use serde_json::Value;
+
+use crate::support::{holds, trained};
+
+fn numbers(list: &Value) -> Vec<f64> {
+    let numbers = list.as_array().expect("a list").iter();
+    numbers.map(|x| x.as_f64().expect("a number")).collect()
+}
 
 #[test]
 fn rows_sum_to_one_and_losses_are_those_of_the_logits() {
     let report = trained().json("inspect --tokens 1,2,3,4 --top 2");
     for row in report["attention"][0][1].as_array().unwrap() {
-        let sum: f64 = row
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter_map(|weight| weight.as_f64())
-            .sum();
+        let sum: f64 = numbers(row).iter().sum();
         assert!((sum - 1.0).abs() < 1e-6, "{row}");
     }
     assert_eq!(report["attention"][0][1][1][2], 0.0);
-    let logits = trained().json("logits --tokens 1,2,3");
-    let logits: Vec<f64> = logits["logits"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|x| x.as_f64())
-        .collect();
+    let logits = numbers(&trained().json("logits --tokens 1,2,3")["logits"]);
     let loss = logits.iter().map(|x| x.exp()).sum::<f64>().ln() - logits[4];
     let token = &report["tokens"][3];
-    assert!(
-        (token["loss"].as_f64().unwrap() - loss).abs() < 1e-4,
-        "{token}"
-    );
+    let told = token["loss"].as_f64().unwrap();
+    assert!((told - loss).abs() < 1e-4, "{token}");
     assert_eq!(token["next"].as_array().unwrap().len(), 2);
     // The last block says what the model says.
     let blocks = report["blocks"].as_array().unwrap();
@@ -38,65 +32,43 @@ fn rows_sum_to_one_and_losses_are_those_of_the_logits() {
 #[test]
 fn the_terminal_shows_the_weights_of_json() {
     let report = trained().json("inspect --tokens 1,2,3,4");
-    let shown = trained()
-        .ok("inspect --tokens 1,2,3,4 --layer 0 --head 1")
-        .stdout;
+    let one = "inspect --tokens 1,2,3,4 --layer 0 --head 1";
+    let shown = trained().ok(one).stdout;
     let last = shown.lines().last().unwrap();
-    assert!(shown.contains("if it ended with a block"), "{shown}");
-    let weights: Vec<String> = report["attention"][0][1][3]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|weight| format!("{:.4}", weight.as_f64().unwrap()))
-        .collect();
+    holds(&shown, &["if it ended with a block"]);
+    let weights = numbers(&report["attention"][0][1][3]);
+    let weights: Vec<String> = weights.iter().map(|x| format!("{x:.4}")).collect();
     assert!(last.ends_with(&weights.join(" ")), "{last}: {weights:?}");
     let all = trained().ok("inspect --tokens 1,2,3,4").stdout;
-    assert!(
-        all.contains("head 0") && all.contains("head 1") && all.contains('█'),
-        "{all}"
-    );
+    holds(&all, &["head 0", "head 1", "█"]);
 }
 
 #[test]
 fn the_page_shows_the_weights_of_json_in_a_browser() {
     let report = trained().json("inspect --tokens 1,2,3,4");
     let said = trained().ok("inspect --tokens 1,2,3,4 --html inspect.html");
-    assert!(said.stdout.contains("4 tokens") && said.stdout.contains("inspect.html"));
+    holds(&said.stdout, &["4 tokens", "inspect.html"]);
     let Some(opened) = test_support::browser::open(&trained().join("inspect.html")) else {
         return;
     };
     assert_eq!(opened.console, Vec::<String>::new());
-    let status = opened
-        .dom
-        .split("id=\"weight\"")
-        .nth(1)
-        .unwrap()
-        .split("</p>")
-        .next()
-        .unwrap();
+    let status = opened.dom.split("id=\"weight\"").nth(1).unwrap();
+    let status = status.split("</p>").next().unwrap();
     let weight = report["attention"][0][0][3][0].as_f64().unwrap();
-    assert!(
-        status.ends_with(&format!(": {weight:.4}")),
-        "{status}: {weight}"
-    );
+    let ends = status.ends_with(&format!(": {weight:.4}"));
+    assert!(ends, "{status}: {weight}");
     for token in report["tokens"].as_array().unwrap() {
         if let Some(loss) = token["loss"].as_f64() {
-            assert!(
-                opened.dom.contains(&format!("<td>{loss:.4}</td>")),
-                "{loss}"
-            );
+            holds(&opened.dom, &[&format!("<td>{loss:.4}</td>")]);
         }
     }
-    let heads = opened
-        .dom
-        .matches("<button type=\"button\" title=\"layer")
-        .count();
+    let head = "<button type=\"button\" title=\"layer";
+    let heads = opened.dom.matches(head).count();
     assert_eq!(heads, 2, "all heads at a glance");
-    let next = report["tokens"][3]["next"][0]["probability"]
-        .as_f64()
-        .unwrap();
+    let next = &report["tokens"][3]["next"][0]["probability"];
+    let next = next.as_f64().unwrap();
     let expected = opened.dom.split("id=\"next\"").nth(1).unwrap();
-    assert!(expected.contains(&format!("<td>{next:.4}</td>")), "{next}");
+    holds(expected, &[&format!("<td>{next:.4}</td>")]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::support::{Folder, TINY, folder};
+use crate::support::{Folder, TINY, folder, holds};
 
 /// Starts a long run and waits for a line that begins like this.
 fn started(folder: &Folder, args: &str, beginning: &str) -> (Child, BufReader<ChildStdout>) {
@@ -15,16 +15,10 @@ fn started(folder: &Folder, args: &str, beginning: &str) -> (Child, BufReader<Ch
     let mut line = String::new();
     while !line.starts_with(beginning) {
         line.clear();
-        assert!(
-            lines.read_line(&mut line).expect("text") > 0,
-            "it ended too early"
-        );
+        let read = lines.read_line(&mut line).expect("text");
+        assert!(read > 0, "it ended too early");
     }
     (child, lines)
-}
-
-fn interrupt(child: &Child) {
-    send("-INT", child);
 }
 
 fn send(signal: &str, child: &Child) {
@@ -45,29 +39,19 @@ fn ctrl_c_saves_and_the_resumed_run_has_the_same_bits() {
         ),
         "step ",
     );
-    interrupt(&child);
+    send("-INT", &child);
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(
-        rest.contains("\nstopped after step") && rest.contains("gpt train --resume run"),
-        "{rest}"
-    );
+    let parts = ["\nstopped after step", "gpt train --resume run"];
+    holds(&rest, &parts);
     assert!(folder.join("run/loss.svg").exists());
-    let done: u64 = rest
-        .split("stopped after step ")
-        .nth(1)
-        .unwrap()
-        .split(' ')
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap();
+    let done = rest.split("stopped after step ").nth(1).unwrap();
+    let done: u64 = done.split(' ').next().unwrap().parse().unwrap();
     let end = done + 3;
     folder.ok(&format!("train --resume run --max-steps {end}"));
-    folder.ok(&format!(
-        "train {TINY} --max-steps {end} --lr-decay-steps 100 --out-dir whole"
-    ));
+    let flags = format!("{TINY} --lr-decay-steps 100 --out-dir whole");
+    folder.ok(&format!("train {flags} --max-steps {end}"));
     assert!(folder.tensors("run") == folder.tensors("whole"));
 }
 
@@ -80,26 +64,21 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let before = folder.checkpoint("run");
     let (mut child, _stdout) = started(&folder, "train --resume run --max-steps 100", "resumed");
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    interrupt(&child);
+    send("-INT", &child);
     let mut line = String::new();
     while !line.contains("stopping after this step") {
         line.clear();
-        assert!(
-            stderr.read_line(&mut line).unwrap() > 0,
-            "no word of stopping"
-        );
+        let read = stderr.read_line(&mut line).unwrap();
+        assert!(read > 0, "no word of stopping");
     }
-    interrupt(&child);
+    send("-INT", &child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     // The first Ctrl-C may have had the time to save within the step; either way a whole checkpoint
     // is the newest.
     let after = folder.checkpoint("run");
-    let within_the_step = format!("{}-batch-", before.display());
-    assert!(
-        after == before || after.display().to_string().starts_with(&within_the_step),
-        "{}",
-        after.display()
-    );
+    let [before, after] = [before, after].map(|path| path.display().to_string());
+    let is_whole = after == before || after.starts_with(&format!("{before}-batch-"));
+    assert!(is_whole, "{after}");
     folder.ok("train --resume run --max-steps 1");
 }
 
@@ -110,11 +89,11 @@ fn ctrl_c_is_heard_within_a_sample() {
     let flags = TINY.replace("--sample-tokens 3", "--sample-tokens 100000000");
     let flags = format!("{flags} --sample-interval 1 --max-steps 9 --out-dir run");
     let (mut child, mut lines) = started(&folder, &format!("train {flags}"), "step 1/9");
-    interrupt(&child);
+    send("-INT", &child);
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
-    assert!(rest.contains("stopped after step 1 and saved"), "{rest}");
+    holds(&rest, &["stopped after step 1 and saved"]);
 }
 
 /// Runs a line of the shell's, in which `gpt` is the program.
@@ -161,9 +140,6 @@ fn a_file_that_grows_too_large_is_an_error_with_its_name() {
     let ended = child.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(1), "{stderr}");
-    assert!(
-        stderr.starts_with("error: ") && stderr.contains("safetensors"),
-        "{stderr}"
-    );
+    holds(&stderr, &["error: ", "safetensors"]);
     folder.ok("train --resume run --max-steps 4");
 }

@@ -6,6 +6,8 @@ mod help;
 mod inspect;
 mod interrupt;
 mod keeps;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod readme;
 mod refusals;
 mod resume;

@@ -177,6 +177,14 @@ impl Folder {
     }
 }
 
+/// That a text has all of these parts.
+#[track_caller]
+pub(crate) fn holds(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} expected in:\n{text}");
+    }
+}
+
 /// What a run of `gpt` gave.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -186,7 +194,7 @@ pub(crate) struct Ran {
 
 /// What was said, but for the lines about work that takes long on a busy machine.
 fn without_progress(stderr: &str) -> String {
-    let work = ["reading ", "encoding: ", "evaluating: "];
+    let work = ["reading ", "loading ", "encoding: ", "evaluating: "];
     let lines = stderr.split_inclusive('\n');
     lines
         .filter(|line| !work.iter().any(|work| line.starts_with(work)))
@@ -218,11 +226,6 @@ impl Ran {
             panic!("gpt {args}: one line expected: {stderr}");
         };
         assert!(line.starts_with("error: "), "gpt {args}: {line}");
-        for part in parts {
-            assert!(
-                line.contains(part),
-                "gpt {args}: {part:?} expected in: {line}"
-            );
-        }
+        holds(line, parts);
     }
 }

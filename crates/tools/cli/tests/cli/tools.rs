@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{TINY, folder, trained};
+use crate::support::{TINY, folder, holds, trained};
 
 #[test]
 fn tokenize_shows_ids_and_pieces_and_writes_token_files() {
@@ -10,48 +10,29 @@ fn tokenize_shows_ids_and_pieces_and_writes_token_files() {
     let report = folder.json("tokenize Akwirw");
     assert_eq!(report["tokens"], serde_json::json!([33901, 86, 343, 86]));
     assert_eq!(report["pieces"], serde_json::json!(["Ak", "w", "ir", "w"]));
-    assert_eq!(
-        (&report["count"], &report["characters"]),
-        (&4.into(), &6.into())
-    );
-    assert_eq!(
-        folder.json("tokenize --tokens 33901,86,343,86")["text"],
-        "Akwirw"
-    );
-    assert_eq!(
-        folder.ok("tokenize Akwirw --ids").stdout,
-        "33901,86,343,86\n"
-    );
-    assert_eq!(
-        folder
-            .gpt_reading("tokenize --count", "Hello, world")
-            .stdout,
-        "3\n"
-    );
+    assert_eq!([&report["count"], &report["characters"]], [4, 6]);
+    let back = folder.json("tokenize --tokens 33901,86,343,86");
+    assert_eq!(back["text"], "Akwirw");
     let table = folder.ok("tokenize a").stdout;
-    assert!(
-        table.contains("64  \"a\"") && table.contains("1 tokens, 1 characters, 1 bytes"),
-        "{table}"
-    );
+    holds(&table, &["64  \"a\"", "1 tokens, 1 characters, 1 bytes"]);
     folder.ok("tokenize Akwirw -o out.bin");
     assert_eq!(fs::read(folder.join("out.bin")).unwrap().len(), 8);
-    assert_eq!(
-        folder.ok("tokenize -f out.bin --ids").stdout,
-        "33901,86,343,86\n"
-    );
-    assert_eq!(folder.ok("tokenize <|endoftext|> --ids").stdout, "50256\n");
-    assert_eq!(
-        folder
-            .ok("tokenize <|endoftext|> --special text --count")
-            .stdout,
-        "7\n"
-    );
+    for (args, printed) in [
+        ("Akwirw --ids", "33901,86,343,86\n"),
+        ("-f out.bin --ids", "33901,86,343,86\n"),
+        ("<|endoftext|> --ids", "50256\n"),
+        ("<|endoftext|> --special text --count", "7\n"),
+    ] {
+        assert_eq!(folder.ok(&format!("tokenize {args}")).stdout, printed);
+    }
+    for (text, count) in [("Hello, world", "3\n"), ("", "0\n")] {
+        assert_eq!(folder.gpt_reading("tokenize --count", text).stdout, count);
+    }
     folder.refused(
         "tokenize <|endoftext|> --special refuse",
         &["<|endoftext|>", "not allowed"],
     );
     folder.refused("tokenize --tokens 50257", &["50257"]);
-    assert_eq!(folder.gpt_reading("tokenize --count", "").stdout, "0\n");
 }
 
 #[test]
@@ -62,11 +43,8 @@ fn info_counts_the_parameters_of_the_book() {
     assert_eq!(report["parameters_without_out_head"], 124_412_160);
     assert_eq!(report["memory"]["f32"], 652_038_144u64);
     let text = folder.ok("info --preset gpt2-124m").stdout;
-    assert!(
-        text.contains("163,009,536") && text.contains("trf_blocks.{i}.att.W_query.weight"),
-        "{text}"
-    );
-    assert!(trained().ok("info").stdout.contains("runs/0001"));
+    holds(&text, &["163,009,536", "trf_blocks.{i}.att.W_query.weight"]);
+    holds(&trained().ok("info").stdout, &["runs/0001"]);
 }
 
 #[test]
@@ -85,65 +63,41 @@ fn logits_are_those_of_the_last_position_and_read_back_exactly() {
 #[test]
 fn a_smaller_stride_predicts_the_same_tokens_with_more_before_them() {
     let folder = trained();
-    let text = tempfile::NamedTempFile::new().unwrap();
-    fs::write(
-        text.path(),
-        "One day the boat was gone, and nobody knew where it was. ".repeat(4),
-    )
-    .unwrap();
-    let name = text.path().display();
-    let of = |args: &str| folder.json(&format!("eval --data {name} {args}"));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "One day the boat was gone, and nobody knew where it was. ".repeat(4);
+    fs::write(file.path(), &text).unwrap();
+    let eval = format!("eval {}", file.path().display());
+    let of = |args: &str| folder.json(&format!("{eval} {args}"));
     let (far, near) = (of(""), of("--stride 4"));
-    assert_eq!(folder.json(&format!("eval {name}")), far);
+    let named = folder.json(&format!("eval --data {}", file.path().display()));
+    assert_eq!(named, far);
     assert_eq!(far["tokens"], near["tokens"]);
     assert_ne!(far["loss"], near["loss"]);
     assert_eq!(far["loss"], of("--stride 16")["loss"]);
-    let piped = folder.gpt_reading(
-        "eval --data - --json",
-        &fs::read_to_string(text.path()).unwrap(),
-    );
+    let piped = folder.gpt_reading("eval - --json", &text);
     assert_eq!(piped.json()["loss"], far["loss"]);
-    folder.misused(
-        &format!("eval --data {name} --stride 0"),
-        &["--stride", "0"],
-    );
-    folder.refused(
-        &format!("eval --data {name} --stride 17"),
-        &["--stride", "17", "16"],
-    );
-    folder.refused(&format!("eval --data {name} -c 17"), &["17", "16"]);
-    assert!(
-        folder
-            .ok(&format!("eval --data {name}"))
-            .stdout
-            .contains("perplexity")
-    );
+    folder.misused(&format!("{eval} --stride 0"), &["--stride", "0"]);
+    folder.refused(&format!("{eval} --stride 17"), &["--stride", "17", "16"]);
+    folder.refused(&format!("{eval} -c 17"), &["17", "16"]);
+    holds(&folder.ok(&eval).stdout, &["perplexity", "bits/byte"]);
 }
 
 #[test]
 fn a_converted_model_gives_the_same_logits_in_both_layouts() {
     let folder = folder();
-    folder.ok(&format!(
-        "train {TINY} --max-steps 2 --out-dir run --qkv-bias --tied"
-    ));
+    let flags = "--max-steps 2 --out-dir run --qkv-bias --tied";
+    folder.ok(&format!("train {TINY} {flags}"));
     folder.ok("convert run hf");
     folder.ok("convert hf book --to book");
     let of = |model: &str| {
-        folder
-            .ok(&format!("logits --tokens 1,2,3 --json --model {model}"))
-            .stdout
+        let args = format!("logits --tokens 1,2,3 --json -m {model}");
+        folder.ok(&args).stdout
     };
     assert_eq!(of("run"), of("hf"));
     assert_eq!(of("run"), of("book"));
-    folder.ok("convert run half --precision bf16");
-    assert!(
-        fs::metadata(folder.join("half/model.safetensors"))
-            .unwrap()
-            .len()
-            < fs::metadata(folder.join("hf/model.safetensors"))
-                .unwrap()
-                .len()
-    );
+    folder.ok("convert run half -p bf16");
+    let size = |model: &str| folder.files(model)["model.safetensors"].len();
+    assert!(size("half") < size("hf"));
     folder.misused(
         "convert run other --to book --precision f16",
         &["--precision"],

@@ -37,21 +37,16 @@ fn a_tokenizer_of_the_data_is_in_the_run_and_in_every_model_that_comes_of_it() {
             format!("{run}/tokenizer"),
             step.to_string(),
         ] {
-            assert!(
-                folder.join(&model).join("tokenizer_config.json").exists(),
-                "{model}"
-            );
+            let config = folder.join(&model).join("tokenizer_config.json");
+            assert!(config.exists(), "{model}");
         }
         for model in [
             format!("{run}/model"),
             format!("{run}-hf"),
             format!("{run}-book"),
         ] {
-            assert_eq!(
-                ids(&folder, &format!("-m {model} -f text.txt")),
-                expected,
-                "{model}"
-            );
+            let ours = ids(&folder, &format!("-m {model} -f text.txt"));
+            assert_eq!(ours, expected, "{model}");
             let text = format!("generate the -m {model} --temp 0 -n 4");
             assert_eq!(
                 folder.ok(&text).stdout,
@@ -100,28 +95,19 @@ fn a_resumed_run_reads_its_tokenizer_back() {
 fn ids_of_an_unknown_vocabulary_stay_ids() {
     let folder = folder();
     let ran = folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
-    let sample = ran
-        .stdout
-        .lines()
+    let mut lines = ran.stdout.lines();
+    let sample = lines
         .find_map(|line| line.strip_prefix("sample: "))
         .unwrap();
-    assert!(
-        sample.split(' ').all(|id| id.parse::<u32>().is_ok()),
-        "{sample}"
-    );
+    let are_ids = sample.split(' ').all(|id| id.parse::<u32>().is_ok());
+    assert!(are_ids, "{sample}");
     let report = folder.json("generate -m run --tokens 5,6 -n 4 --temp 0");
-    let new: Vec<String> = report["tokens"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let new = report["tokens"].as_array().unwrap().iter();
+    let new: Vec<String> = new.map(ToString::to_string).collect();
     assert_eq!(new.len(), 4, "nothing ends its texts");
     assert_eq!(report["text"], new.join(" "));
-    let shown = folder
-        .ok("generate -m run --tokens 5,6 -n 4 --temp 0")
-        .stdout;
-    assert_eq!(shown, format!("5 6 {}\n", new.join(" ")));
+    let shown = folder.ok("generate -m run --tokens 5,6 -n 4 --temp 0");
+    assert_eq!(shown.stdout, format!("5 6 {}\n", new.join(" ")));
     for args in [
         "generate -m run Once",
         "eval -m run -f run/log.jsonl",
@@ -168,11 +154,8 @@ fn a_models_own_tokens_end_its_texts() {
         let first = tokens.iter().position(|id| *id == tokens[2]).unwrap();
         let expected = if ends { &tokens[..first] } else { &tokens[..] };
         let new = report["tokens"].as_array().unwrap();
-        assert_eq!(
-            new.strip_suffix(&tokens[first..=first]).unwrap_or(new),
-            expected,
-            "{said}"
-        );
+        let new = new.strip_suffix(&tokens[first..=first]).unwrap_or(new);
+        assert_eq!(new, expected, "{said}");
         assert_eq!(report["finish"], if ends { "stop" } else { "length" });
         // A model that goes on from it ends where it ends.
         folder.ok("convert model again --force");

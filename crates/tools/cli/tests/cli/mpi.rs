@@ -1,0 +1,223 @@
+//! `mpirun -n N gpt train`: the bits of one process of a build without MPI, and an end for all when
+//! one rank fails.
+//!
+//! `.ci/run` runs it where there is an MPI, and says in `GPT_WITHOUT_MPI` where the other build is.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::support::{Folder, TINY, folder, holds};
+
+const GPT: &str = env!("CARGO_BIN_EXE_gpt");
+
+/// Six batches a step.
+fn train(options: &str) -> String {
+    format!("train {TINY} --gradient-accumulation-steps 6 {options}")
+}
+
+/// `mpirun`, with ranks on this machine alone.
+fn mpirun(folder: &Folder) -> Command {
+    let mut command = Command::new("mpirun");
+    command
+        .current_dir(&**folder)
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("RAYON_NUM_THREADS", "1")
+        // Nothing but this machine; and on Ctrl-C, time to save on a machine that is busy.
+        .env("OMPI_MCA_btl", "self,vader")
+        .env("OMPI_MCA_oob_tcp_if_include", "lo")
+        .env("OMPI_MCA_odls_base_sigkill_timeout", "4")
+        // More ranks than cores, as MPICH has it without being told.
+        .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Several ranks of `gpt`, by their number and what each is told.
+fn ranks(folder: &Folder, contexts: &[(usize, &str)]) -> Command {
+    let mut command = mpirun(folder);
+    for (i, (ranks, args)) in contexts.iter().enumerate() {
+        if i > 0 {
+            command.arg(":");
+        }
+        command.args(["-n", &ranks.to_string(), GPT]);
+        command.args(args.split_whitespace());
+    }
+    command
+}
+
+/// Rank 0's lines, and what was said on standard error; all ranks must succeed.
+fn ok(mut command: Command) -> (String, String) {
+    let output = command.output().expect("it runs");
+    let (lines, errors) = texts(&output);
+    assert!(output.status.success(), "{errors}");
+    (lines, errors)
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// One process, without a launcher, of the build without MPI; the one with it is the same program
+/// where nobody made the other.
+fn alone(folder: &Folder, args: &str) {
+    let plain = std::env::var_os("GPT_WITHOUT_MPI");
+    let mut command = Command::new(plain.as_deref().unwrap_or(OsStr::new(GPT)));
+    command.current_dir(&**folder);
+    command.args(args.split_whitespace());
+    ok(command);
+}
+
+#[test]
+fn ten_steps_have_the_bits_of_one_process() {
+    let folder = folder();
+    let run = train("--max-steps 10 --drop-rate 0.1 --tied --dropout-build mkl");
+    alone(&folder, &format!("{run} -o plain"));
+    for many in [1, 3] {
+        ok(ranks(&folder, &[(many, &format!("{run} -o on{many}"))]));
+        // The hashes of weights, moments and state.
+        let manifest = |run: &str| fs::read(folder.checkpoint(run).join("manifest.json")).unwrap();
+        let same = manifest(&format!("on{many}")) == manifest("plain");
+        assert!(same, "{many} ranks");
+    }
+}
+
+#[test]
+fn ranks_that_differ_are_refused_in_one_line_before_anything_is_written() {
+    let folder = folder();
+    let mut other = fs::read(folder.join("data.bin")).unwrap();
+    other[100] ^= 1;
+    folder.write("other.bin", other);
+    let run = train("--max-steps 5 -o run");
+    for (from, to, expected) in [
+        ("-o", "--seed 5 -o", "differs from rank 0 in --seed"),
+        ("--threads 1", "-t 2", "differs from rank 0 in --threads"),
+        ("data.bin", "other.bin", "differs from rank 0 in train_data"),
+        ("data.bin", "none.bin", ": "),
+    ] {
+        let differs = run.replace(from, to);
+        let output = ranks(&folder, &[(1, &run), (1, &differs)]).output();
+        let output = output.unwrap();
+        let (_, errors) = texts(&output);
+        assert!(!output.status.success());
+        assert_eq!(errors.matches("error:").count(), 1, "{errors}");
+        holds(&errors, &["rank 1", expected]);
+        assert!(!folder.join("run/latest.json").exists());
+    }
+}
+
+#[test]
+fn each_rank_is_introduced_once_and_rank_0_alone_tells_the_run() {
+    let folder = folder();
+    let (lines, _) = ok(ranks(&folder, &[(3, &train("--max-steps 3 -o run -v"))]));
+    for line in [
+        "rank 0 of 3: ",
+        "rank 1 of 3: ",
+        "rank 2 of 3: ",
+        "step 3/3: loss",
+        "sent by rank 0",
+    ] {
+        assert_eq!(lines.matches(line).count(), 1, "{line}: {lines}");
+    }
+}
+
+/// A run with a checkpoint after each step, once it has one.
+fn begin(folder: &Folder, many: usize, args: &str) -> Child {
+    let child = ranks(folder, &[(many, args)]).spawn().expect("mpirun runs");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !folder.join("run/latest.json").exists() {
+        assert!(Instant::now() < deadline, "no checkpoint in two minutes");
+        sleep(Duration::from_millis(20));
+    }
+    child
+}
+
+/// The steps of the run's newest checkpoint.
+fn steps_done(folder: &Folder) -> u64 {
+    let newest = folder.checkpoints("run").pop().expect("a checkpoint");
+    newest["step-".len()..][..8].parse().expect("a number")
+}
+
+fn signal(kind: &str, process: u32) {
+    let mut kill = Command::new("kill");
+    let status = kill.args([kind, &process.to_string()]).status();
+    assert!(status.expect("kill runs").success());
+}
+
+/// The ranks that train in a folder.
+fn ranks_in(folder: &Folder) -> Vec<u32> {
+    let folder = fs::canonicalize(&**folder).expect("a folder");
+    let processes = fs::read_dir("/proc").expect("Linux");
+    let id = |entry: fs::DirEntry| {
+        let link = |name| fs::read_link(entry.path().join(name)).ok();
+        let here = link("cwd")? == folder && link("exe")? == Path::new(GPT);
+        entry.file_name().to_str()?.parse().ok().filter(|_| here)
+    };
+    processes.flatten().filter_map(id).collect()
+}
+
+#[test]
+fn a_killed_rank_ends_the_job_and_the_run_goes_on_from_its_last_checkpoint() {
+    let folder = folder();
+    let run = train("--drop-rate 0.1 --decay-lr=false --save-interval 1");
+    for (i, moment) in [0, 37, 111].into_iter().enumerate() {
+        let args = match i {
+            0 => format!("{run} --max-steps 1000000 -o run"),
+            _ => "train --resume run".to_owned(),
+        };
+        let mut job = begin(&folder, 3, &args);
+        while ranks_in(&folder).len() < 3 {
+            sleep(Duration::from_millis(20));
+        }
+        sleep(Duration::from_millis(500 + moment));
+        signal("-9", ranks_in(&folder)[i % 3]);
+        let killed = Instant::now();
+        assert!(!job.wait().unwrap().success());
+        let seconds = killed.elapsed().as_secs_f64();
+        assert!(seconds < 10.0, "the job ended after {seconds} s");
+    }
+    let last = steps_done(&folder) + 3;
+    let resume = format!("train --resume run --max-steps {last}");
+    ok(ranks(&folder, &[(2, &resume)]));
+    alone(&folder, &format!("{run} --max-steps {last} -o plain"));
+    let same = folder.tensors("run") == folder.tensors("plain");
+    assert!(same, "after {last} steps");
+}
+
+#[test]
+fn an_interrupted_mpirun_saves_once() {
+    let folder = folder();
+    let run = train("--max-steps 1000000 --save-interval 1 -o run");
+    let job = begin(&folder, 2, &run);
+    signal("-INT", job.id());
+    let (lines, errors) = texts(&job.wait_with_output().unwrap());
+    assert_eq!(lines.matches("stopped after step").count(), 1, "{lines}");
+    let stopping = errors.matches("stopping after this step").count();
+    assert_eq!(stopping, 1, "{errors}");
+    let saved = format!("stopped after step {} and saved", steps_done(&folder));
+    holds(&lines, &[&saved]);
+}
+
+#[test]
+fn a_build_without_mpi_refuses_to_train_several_times() {
+    let Some(plain) = std::env::var_os("GPT_WITHOUT_MPI") else {
+        eprintln!("skipped: GPT_WITHOUT_MPI does not say where a build without MPI is");
+        return;
+    };
+    let folder = folder();
+    let mut command = mpirun(&folder);
+    command.args(["-n", "4"]).arg(plain);
+    command.args(["train", "--max-steps", "1", "-o", "run"]);
+    let output = command.output().unwrap();
+    let (_, errors) = texts(&output);
+    assert!(!output.status.success());
+    let told = errors.matches("this build has no MPI").count();
+    assert_eq!(told, 1, "{errors}");
+    assert!(!folder.join("run").exists());
+}
