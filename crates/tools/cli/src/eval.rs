@@ -98,20 +98,12 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         Some(path) => path.display().to_string(),
         None => "--tokens".to_owned(),
     })?;
-    let context_length = model.config().context_length;
-    let (window, stride) = match &args.tokens {
-        Some(_) => (ids.len() - 1, ids.len()),
-        None => {
-            let window = args.context_size.unwrap_or(context_length);
-            (window, args.stride.unwrap_or(window))
-        }
-    };
-    if window > context_length {
-        bail!(
-            "a window of {window} tokens is longer than the model's context length {context_length}"
-        );
-    }
-    if stride > window && args.tokens.is_none() {
+    let window = args.context_size.unwrap_or(match &args.tokens {
+        Some(_) => ids.len() - 1,
+        None => model.config().context_length,
+    });
+    let stride = args.stride.unwrap_or(window);
+    if stride > window {
         bail!("--stride {stride} would leave out tokens: windows have {window}");
     }
     let loss = mean_loss(&model, &ids, window, stride)?;
@@ -129,16 +121,12 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         return print_json(&report);
     }
     found.name.tell();
-    let Report {
-        loss,
-        perplexity,
-        tokens,
-        bits_per_byte,
-    } = report;
-    let bits = bits_per_byte.map_or(String::new(), |bits| format!("bits/byte   {bits:.4}\n"));
-    Ok(print(format!(
-        "loss        {loss:.6}\nperplexity  {perplexity:.4}\n{bits}tokens      {tokens}\n"
-    ))?)
+    print(format!("loss        {loss:.6}\n"))?;
+    print(format!("perplexity  {:.4}\n", report.perplexity))?;
+    if let Some(bits) = report.bits_per_byte {
+        print(format!("bits/byte   {bits:.4}\n"))?;
+    }
+    Ok(print(format!("tokens      {}\n", report.tokens))?)
 }
 
 /// The bits that a byte of the text takes, but for the first token, which is not predicted.

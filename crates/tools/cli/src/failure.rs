@@ -1,4 +1,4 @@
-//! How the program fails: one line on standard error, and an exit code that says whose mistake it
+//! How the program fails: a last line on standard error, and an exit code that says whose mistake it
 //! was.
 //!
 //! 1: something went wrong; 2: the command line is wrong; 130 and its kind (128 and the signal's
@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::output::{is_closed, report};
 
@@ -21,8 +21,30 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(2);
     }
-    report(&one_line(error));
+    let hint = hint(error).map_or(String::new(), |hint| format!(" ({hint})"));
+    report(&(one_line(error) + &hint));
     ExitCode::from(2)
+}
+
+/// What a word was meant for that stands where none is expected.
+fn hint(error: &clap::Error) -> Option<String> {
+    let (Some(ContextValue::String(word)), Some(ContextValue::StyledStr(usage))) = (
+        error.get(ContextKind::InvalidArg),
+        error.get(ContextKind::Usage),
+    ) else {
+        return None;
+    };
+    let usage = usage.to_string();
+    match error.kind() {
+        ErrorKind::UnknownArgument if word.starts_with('-') => None,
+        ErrorKind::UnknownArgument if usage.contains("gpt train") => {
+            Some(format!("to train on it: --data {word}"))
+        }
+        ErrorKind::UnknownArgument if usage.contains("[TEXT]") => {
+            Some("a text of several words goes in quotes".to_owned())
+        }
+        _ => None,
+    }
 }
 
 /// Shows any other error, with its causes; a reader that has gone is none.

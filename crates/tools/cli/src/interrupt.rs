@@ -39,7 +39,7 @@ pub(crate) struct Interrupt {
 impl Interrupt {
     /// Listens from here on, and answers the first request with `message`.
     ///
-    /// Of several ranks that are asked, one has a message.
+    /// Of several ranks one has a message, so that it is shown once; the others' is empty.
     pub(crate) fn listen(message: &'static str) -> Result<Self> {
         let interrupt = Self::default();
         let ignored = ignored();

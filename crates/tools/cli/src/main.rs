@@ -1,6 +1,7 @@
 //! The command `gpt`: one match, one file per subcommand.
 //!
-//! Standard output holds what was asked for, standard error everything else; a failure is one line.
+//! Standard output holds what was asked for, standard error everything else; a failure is its last
+//! line.
 
 #![forbid(unsafe_code)]
 

@@ -156,7 +156,7 @@ mod tests {
         if available().is_some() {
             let error = format!("{:#}", check_model(&huge, &needed).unwrap_err());
             assert!(
-                error.starts_with("a model of 7") && error.contains(" TB of memory are needed"),
+                error.starts_with("a model of 7") && error.contains(" PB of memory are needed"),
                 "{error}"
             );
         }

@@ -130,6 +130,7 @@ pub(crate) fn load(model: &ModelFolder) -> Result<GptModel> {
     model.notes().iter().for_each(|line| note(line));
     let config = model.config();
     check_model(config, &config.weights_memory()?)?;
+    let _working = Working::on("loading the model", 0);
     Ok(model.load()?)
 }
 

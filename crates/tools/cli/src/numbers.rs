@@ -40,7 +40,7 @@ pub(crate) fn count(n: f64) -> String {
 
 /// `497.6 MB`, a megabyte being a million bytes.
 pub(crate) fn bytes(n: f64) -> String {
-    scaled(n, &[" bytes", " kB", " MB", " GB", " TB"])
+    scaled(n, &[" bytes", " kB", " MB", " GB", " TB", " PB", " EB"])
 }
 
 fn scaled(mut n: f64, units: &[&str]) -> String {

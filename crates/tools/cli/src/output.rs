@@ -7,10 +7,11 @@
 //! [`io::Error`] here, never a panic as with `println!`, and `main` ends quietly on it.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
-use clap::builder::styling::{AnsiColor, Style};
+use console::style;
 use serde::Serialize;
 
 /// Writes lines for people to standard output, at once; what is not ours in them can't steer a
@@ -19,7 +20,7 @@ use serde::Serialize;
 /// # Errors
 /// If standard output is closed or its disk is full.
 pub(crate) fn print(lines: impl AsRef<str>) -> io::Result<()> {
-    write(&tamed(lines.as_ref(), &['\n', '\t']))
+    write(&escaped_but(lines.as_ref(), &['\n', '\t']))
 }
 
 /// Writes a text that was asked for: into a file or a pipe as it is, onto a terminal as [`print`]
@@ -58,12 +59,12 @@ fn write(text: &str) -> io::Result<()> {
 
 /// A line without what would steer a terminal: names and texts from outside may hold anything.
 pub(crate) fn escaped(line: &str) -> Cow<'_, str> {
-    tamed(line, &[])
+    escaped_but(line, &[])
 }
 
 /// `text` with every character that would steer a terminal escaped, but those in `keeps`.
-fn tamed<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
-    let is_escaped = |c: char| steers(c) && !keeps.contains(&c);
+fn escaped_but<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
+    let is_escaped = |c: char| is_control(c) && !keeps.contains(&c);
     if !text.contains(is_escaped) {
         return text.into();
     }
@@ -79,42 +80,24 @@ fn tamed<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
 
 /// Whether a terminal obeys this character (C0, DEL, C1) or shows the text behind it in another
 /// order.
-fn steers(c: char) -> bool {
+fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A grey line on standard error.
 pub(crate) fn note(text: &str) {
-    tell(&coloured(&escaped(text), AnsiColor::BrightBlack));
+    tell(&style(escaped(text)).for_stderr().black().bright().bold());
 }
 
 /// What went wrong, in a line on standard error.
 pub(crate) fn report(message: &str) {
-    let label = coloured("error:", AnsiColor::Red);
+    let label = style("error:").for_stderr().red().bold();
     tell(&format!("{label} {}", escaped(message)));
 }
 
 /// A line on standard error, which may be closed: then nobody is left to tell.
-fn tell(line: &str) {
+pub(crate) fn tell(line: &impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
-}
-
-/// A line about work that goes on: on a terminal in the place of the one that was `shown` before,
-/// and gone at the end; elsewhere the first one alone.
-pub(crate) fn status(line: Option<&str>, shown: &mut bool) {
-    let mut out = io::stderr().lock();
-    // Nobody has to read it.
-    let _ = match (out.is_terminal(), line) {
-        (true, Some(line)) => {
-            let columns = usize::from(console::Term::stderr().size().1).saturating_sub(1);
-            let line: String = escaped(line).chars().take(columns).collect();
-            write!(out, "\r\u{1b}[2K{line}").and_then(|()| out.flush())
-        }
-        (true, None) if *shown => write!(out, "\r\u{1b}[2K").and_then(|()| out.flush()),
-        (false, Some(line)) if !*shown => writeln!(out, "{}", escaped(line)),
-        _ => Ok(()),
-    };
-    *shown |= line.is_some();
 }
 
 /// Whether `error` says that the reader of our output has gone.
@@ -123,16 +106,6 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
         .chain()
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
-}
-
-/// `text` in a colour, if standard error is a terminal that wants colours.
-fn coloured(text: &str, colour: AnsiColor) -> String {
-    let wanted = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    if !wanted {
-        return text.to_owned();
-    }
-    let style = Style::new().bold().fg_color(Some(colour.into()));
-    format!("{style}{text}{style:#}")
 }
 
 #[cfg(test)]
@@ -150,12 +123,12 @@ mod tests {
             "\u{202e}gnp",
             "\u{2066}",
         ] {
-            let shown = tamed(steers, &['\n', '\t']);
-            assert!(!shown.contains(super::steers), "{shown:?}");
+            let shown = escaped_but(steers, &['\n', '\t']);
+            assert!(!shown.contains(super::is_control), "{shown:?}");
             assert!(matches!(escaped(steers), Cow::Owned(_)));
         }
         let text = "ein Löffel, שלום, 日本\u{301}\n\tnext";
-        assert_eq!(tamed(text, &['\n', '\t']), text);
+        assert_eq!(escaped_but(text, &['\n', '\t']), text);
         assert_eq!(escaped("a\nb"), "a\\nb");
     }
 }

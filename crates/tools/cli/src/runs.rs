@@ -89,19 +89,14 @@ pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
 /// # Errors
 /// If there is none; says which command makes one.
 pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
-    let mut newest: Option<(SystemTime, PathBuf)> = None;
-    for name in names(runs).unwrap_or_default() {
+    let saved = names(runs).unwrap_or_default().into_iter();
+    let saved = saved.filter_map(|name| {
         let run = runs.join(name);
-        let Ok(checkpoint) = latest_checkpoint(&run) else {
-            continue;
-        };
-        let saved = fs::metadata(&checkpoint).and_then(|found| found.modified());
-        let this = (saved.unwrap_or(SystemTime::UNIX_EPOCH), run);
-        if newest.as_ref().is_none_or(|newest| *newest < this) {
-            newest = Some(this);
-        }
-    }
-    match newest {
+        let checkpoint = latest_checkpoint(&run).ok()?;
+        let saved = fs::metadata(checkpoint).and_then(|found| found.modified());
+        Some((saved.unwrap_or(SystemTime::UNIX_EPOCH), run))
+    });
+    match saved.max() {
         Some((_, run)) => Ok(run),
         None => bail!(
             "no model: {}/ has no run yet; `gpt train` makes one, or name a folder with --model DIR",
@@ -214,7 +209,7 @@ pub(crate) fn newer_than(checkpoint: &Path) -> Option<PathBuf> {
     (steps_of(checkpoint)? != steps_of(&newest)?).then_some(newest)
 }
 
-/// That a new run in this folder would be alone: it is new, empty, or a run's.
+/// That a new run may use this folder: it is new, empty, or a run's.
 ///
 /// # Errors
 /// Names what is there besides.

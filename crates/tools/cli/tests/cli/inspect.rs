@@ -75,7 +75,9 @@ fn the_page_shows_the_weights_of_json_in_a_browser() {
 fn a_page_that_computes_holds_the_model_and_one_that_cannot_what_was_computed() {
     trained().write("other.js", "alert(1)");
     trained().write("live.js", "const LIVE_WASM = \"\";");
-    let page = |of: &str, script: &str| format!("inspect {of} --html page.html --live {script}");
+    let page = |of: &str, script: &str| {
+        format!("inspect {of} -m runs/0001 --html page.html --live {script}")
+    };
     trained().refused(&page("Hello", "other.js"), &["other.js: not live.js"]);
     trained().ok(&page("Hello", "live.js"));
     let computing = std::fs::read_to_string(trained().join("page.html")).unwrap();
