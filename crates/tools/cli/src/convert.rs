@@ -72,7 +72,7 @@ enum Numbers {
 }
 
 /// The files that a conversion writes, and those of a tokenizer, which would contradict a new one.
-fn is_ours(name: &str) -> bool {
+pub(crate) fn is_ours(name: &str) -> bool {
     ["model.safetensors", CONFIG, "generation_config.json"].contains(&name)
         || TOKENIZER_FILES.contains(&name)
 }

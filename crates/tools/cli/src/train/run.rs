@@ -23,6 +23,7 @@ use super::plot;
 use super::progress::Progress;
 use super::start::Started;
 use super::summary::{announce, one_line, sum_up};
+use crate::convert::is_ours;
 use crate::failure::Stopped;
 use crate::interrupt::Interrupt;
 use crate::ranks::{Common, World};
@@ -171,7 +172,8 @@ fn check_export(model: &Path) -> Result<()> {
     };
     for entry in entries {
         let entry = entry.with_context(|| model.display().to_string())?;
-        if !entry.file_type()?.is_file() {
+        let is_written = entry.file_name().to_str().is_some_and(is_ours);
+        if is_written && !entry.file_type()?.is_file() {
             bail!("{}: expected a file", entry.path().display());
         }
     }

@@ -1,20 +1,26 @@
-//! Each system call of a save failing, and the process killed at each of them: a resume finds a
-//! complete checkpoint, and the message was true.
+//! Each system call of a command that writes failing, and the process killed at each of them: what
+//! is left is whole, and the message was true.
 //!
 //! It needs strace, which makes calls fail; without it the test says so and does nothing.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
-use crate::sandbox::{
-    PATIENCE, copy_of, folder_with_a_run, gpt, gpt_under, is_long, report, words,
-};
+use crate::jobs::{Job, jobs};
+use crate::sandbox::{PATIENCE, copy_of, every, gpt_under, is_long, report};
 
-/// Calls that a save makes, in the short form.
-const QUICK: [&str; 6] = ["fsync", "rename", "mkdir", "unlinkat", "rmdir", "flock"];
+/// Calls that change what is on a disk, in the short form.
+const QUICK: [&str; 8] = [
+    "fsync",
+    "rename",
+    "renameat2",
+    "mkdir",
+    "unlink",
+    "unlinkat",
+    "rmdir",
+    "flock",
+];
 
 /// Calls that touch files, besides.
 const LONG: [&str; 8] = [
@@ -23,39 +29,29 @@ const LONG: [&str; 8] = [
     "read",
     "statx",
     "getdents64",
-    "unlink",
+    "copy_file_range",
     "close",
     "ftruncate",
 ];
 
-fn resume(steps: u32) -> Vec<OsString> {
-    words(&format!(
-        "train --resume run --save-interval 1 --keep 1 --max-steps {steps}"
-    ))
+/// Whether there is strace, and it may trace.
+pub(crate) fn has_strace() -> bool {
+    let tried = Command::new("strace")
+        .args(["-o", "/dev/null", "true"])
+        .status();
+    let works = tried.is_ok_and(|status| status.success());
+    if !works {
+        println!("skipped: no strace, or it may not trace");
+    }
+    works
 }
 
-/// The weights of the newest checkpoint of the run.
-fn weights(folder: &Path) -> Option<Vec<u8>> {
-    let latest = fs::read(folder.join("run/latest.json")).ok()?;
-    let latest: serde_json::Value = serde_json::from_slice(&latest).ok()?;
-    let newest = latest["checkpoints"].as_array()?.last()?.as_str()?;
-    fs::read(
-        folder
-            .join("run/checkpoints")
-            .join(newest)
-            .join("model.safetensors"),
-    )
-    .ok()
-}
-
-/// How often each call is made by a run of two more steps.
-fn count(good: &Path, calls: &[&str]) -> BTreeMap<String, usize> {
-    let folder = copy_of(good);
+/// How often each call is made.
+fn count(job: &Job, calls: &[&str]) -> BTreeMap<String, usize> {
+    let folder = copy_of(job.before.path());
     let trace = folder.path().join("trace");
-    let strace = ["strace", "-f", "-o", trace.to_str().expect("text"), "-e"];
-    let calls_option = format!("trace={}", calls.join(","));
-    let strace = [&strace[..], &[&calls_option]].concat();
-    let ended = gpt_under(&strace, folder.path(), &resume(4), PATIENCE);
+    let strace = format!("exec strace -f -o trace -e trace={}", calls.join(","));
+    let ended = gpt_under(&strace, folder.path(), &job.command, PATIENCE);
     assert!(ended.is_ok(), "{}", ended.stderr);
     let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
     for line in fs::read_to_string(&trace).expect("a trace").lines() {
@@ -79,15 +75,10 @@ fn count(good: &Path, calls: &[&str]) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn each_call_of_a_save_may_fail_or_be_the_last() {
-    let works = Command::new("strace")
-        .args(["-o", "/dev/null", "true"])
-        .status();
-    if !works.is_ok_and(|status| status.success()) {
-        println!("skipped: no strace, or it may not trace");
+fn each_call_may_fail_or_be_the_last() {
+    if !has_strace() {
         return;
     }
-    let good = folder_with_a_run();
     let calls = match is_long() {
         true => [&QUICK[..], &LONG].concat(),
         false => QUICK.to_vec(),
@@ -102,73 +93,41 @@ fn each_call_of_a_save_may_fail_or_be_the_last() {
         ][..],
         false => &["error=EIO", "signal=KILL"][..],
     };
-    let counts = count(good.path(), &calls);
-    assert!(counts["fsync"] > 10 && counts["rename"] > 5, "{counts:?}");
-    let whole = copy_of(good.path());
-    assert!(gpt(whole.path(), &resume(5), PATIENCE).is_ok());
-    let expected = weights(whole.path()).expect("weights");
-    let (mut cases, mut faults) = (0, Vec::new());
-    for (call, n) in &counts {
-        for injection in injections {
-            for when in (1..=*n).step_by(if is_long() { 1 } else { 3 }) {
-                cases += 1;
-                let fault = inject(good.path(), &expected, call, injection, when);
-                faults.extend(fault.map(|fault| format!("{call} {when}, {injection}: {fault}")));
+    for job in jobs() {
+        let counts = count(&job, &calls);
+        assert!(counts["fsync"] > 1 && counts.len() > 2, "{counts:?}");
+        let (mut kills, mut failures, mut faults) = (0, 0, Vec::new());
+        let cases = counts.iter().flat_map(|(call, n)| {
+            let whens = injections.iter().map(move |injection| (injection, 1..=*n));
+            whens.flat_map(move |(injection, n)| n.map(move |when| (call, injection, when)))
+        });
+        for (call, injection, when) in cases.step_by(every(5)) {
+            match *injection {
+                "signal=KILL" => kills += 1,
+                _ => failures += 1,
+            }
+            if let Some(fault) = inject(&job, call, injection, when) {
+                faults.push(format!("{call} {when}, {injection}: {fault}"));
             }
         }
+        println!("{}: {failures} failing calls, {kills} kills", job.name);
+        report(job.name, kills + failures, &faults);
     }
-    report("failing calls and kills", cases, &faults);
 }
 
-/// Lets one call fail, and goes on.
-fn inject(
-    good: &Path,
-    expected: &[u8],
-    call: &str,
-    injection: &str,
-    when: usize,
-) -> Option<String> {
-    let folder = copy_of(good);
-    let path = folder.path();
-    let trace = format!("trace={call}");
-    let inject = format!("inject={call}:{injection}:when={when}");
-    let strace = [
-        "strace",
-        "-f",
-        "-o",
-        "/dev/null",
-        "-e",
-        &trace,
-        "-e",
-        &inject,
-    ];
-    let ended = gpt_under(&strace, path, &resume(4), PATIENCE);
-    // The standard library panics where a folder that it listed can't be closed; the checkpoints
+/// Lets one call fail, and looks at what is left.
+fn inject(job: &Job, call: &str, injection: &str, when: usize) -> Option<String> {
+    let folder = copy_of(job.before.path());
+    let strace = format!(
+        "exec strace -f -o /dev/null -e trace={call} -e inject={call}:{injection}:when={when}"
+    );
+    let ended = gpt_under(&strace, folder.path(), &job.command, PATIENCE);
+    // The standard library panics where a folder that it listed can't be closed; what was written
     // must stay all the same.
     let listing = ended.stderr.contains("unexpected error during closedir");
     if ended.status.is_none() || (ended.stderr.contains("panicked") && !listing) {
         return Some(format!("it hangs or panics: {}", ended.stderr));
     }
-    if let Some((_, kept)) = ended.stderr.split_once("the last checkpoint is kept: ") {
-        let kept = kept.split([',', '\n']).next().unwrap_or_default();
-        if !path.join(kept).join("manifest.json").exists() {
-            return Some(format!("{kept} is not kept"));
-        }
-    }
-    if weights(path).is_none() {
-        return Some(format!("no checkpoint is left: {}", ended.stderr));
-    }
-    let after = gpt(path, &resume(5), PATIENCE);
-    if !after.is_ok() {
-        return Some(format!(
-            "no resume: {} after {}",
-            after.stderr, ended.stderr
-        ));
-    }
-    if weights(path).as_deref() != Some(expected) {
-        return Some("other bits".to_owned());
-    }
-    let left = fs::read_dir(path.join("run/checkpoints")).expect("a folder");
-    let left = left.count();
-    (left > 2).then(|| format!("{left} checkpoints are left"))
+    let fault = (job.fault)(folder.path(), ended.is_ok(), &ended.stderr);
+    fault.map(|fault| format!("{fault}; it said: {}", ended.stderr))
 }

@@ -13,10 +13,11 @@ use crate::sandbox::{
 type Replacement = (&'static str, fn(&Path));
 
 /// What a file is replaced by.
-pub(crate) const REPLACEMENTS: [Replacement; 8] = [
+pub(crate) const REPLACEMENTS: [Replacement; 9] = [
     ("nothing", |_| {}),
     ("an empty file", |path| fs::write(path, "").expect("a file")),
     ("half of itself", |_| {}), // see `replace`
+    ("itself with other digits", |_| {}),
     ("a folder", |path| fs::create_dir(path).expect("a folder")),
     ("a pipe", |path| {
         let made = Command::new("mkfifo").arg(path).status();
@@ -42,6 +43,11 @@ pub(crate) fn replace(path: &Path, (name, make): Replacement) {
     make(path);
     if name == "half of itself" {
         fs::write(path, &old[..old.len() / 2]).expect("a file");
+    }
+    if name == "itself with other digits" {
+        // A list that is ahead of its folders, other sizes of a model, other hashes.
+        let other = |byte: &u8| if *byte == b'2' { b'4' } else { *byte };
+        fs::write(path, old.iter().map(other).collect::<Vec<_>>()).expect("a file");
     }
 }
 
@@ -97,6 +103,47 @@ fn a_replaced_file_of_a_run_is_refused_in_a_line_and_costs_no_other() {
         }
     }
     report("files of a run replaced", cases, &faults);
+}
+
+/// What others may leave in a run: neither in the way nor touched.
+#[test]
+fn what_lies_beside_the_files_of_a_run_stays_and_is_in_nobodys_way() {
+    let good = folder_with_a_run();
+    let newest = "checkpoints/step-00000002";
+    let folders = ["", "checkpoints", newest, "tokenizer", "model"];
+    // The next checkpoint's own name, and what a killed save would leave, are names, too.
+    let names = ["theirs", "step-00000003", ".step-00000003.7-0.unfinished"];
+    let (mut cases, mut faults) = (0, Vec::new());
+    for (folder, name) in folders
+        .into_iter()
+        .flat_map(|f| names.map(|name| (f, name)))
+    {
+        for replacement in &REPLACEMENTS[4..8] {
+            for (command, quick) in commands() {
+                if !is_long() && !(quick && name != names[2]) {
+                    continue;
+                }
+                cases += 1;
+                let copied = copy_of(good.path());
+                let there = copied.path().join("run").join(folder).join(name);
+                (replacement.1)(&there);
+                let kind = |path: &Path| fs::symlink_metadata(path).map(|found| found.file_type());
+                let was = kind(&there).expect("it is there");
+                let ended = gpt(copied.path(), &command, PATIENCE);
+                let case = format!("{} at {folder}/{name}, {}", replacement.0, typed(&command));
+                faults.extend(ended.fault().map(|fault| format!("{case}: {fault}")));
+                // In the folder that `model/` is, a new one takes its place and keeps what is there.
+                let is_unfinished = name == names[2] && replacement.0 == "a folder";
+                if kind(&there).ok() != Some(was) && !is_unfinished {
+                    faults.push(format!("{case}: it is gone"));
+                }
+                if !ended.is_ok() {
+                    faults.push(format!("{case}: {}", ended.stderr));
+                }
+            }
+        }
+    }
+    report("beside a run's files", cases, &faults);
 }
 
 #[test]

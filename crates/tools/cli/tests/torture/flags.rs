@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::sandbox::{folder_with_a_run, gpt, is_long, report, train, typed, words};
+use crate::sandbox::{folder_with_a_run, gpt, is_long, program, report, train, typed, words};
 
 /// Where numbers end, for some type or other.
 const EDGES: [&str; 17] = [
@@ -57,7 +57,7 @@ fn commands(flag: &str) -> [Vec<OsString>; 3] {
 
 /// The flags of a command that take a value of one of these kinds, by its help.
 fn flags(command: &str, kinds: &[&str]) -> Vec<String> {
-    let help = Command::new(env!("CARGO_BIN_EXE_gpt"))
+    let help = Command::new(program())
         .args([command, "--help"])
         .output()
         .expect("gpt runs");

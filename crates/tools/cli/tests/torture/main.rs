@@ -1,5 +1,5 @@
-//! What nobody should do to a run, in general rather than case by case: its files replaced, flags
-//! at their edges, each system call of a save failing.
+//! What nobody should do to a run or a model, in general rather than case by case: files replaced,
+//! flags at their edges, each system call failing, the power cut, others that do the same at once.
 //!
 //! `cargo test` runs a part of the cases; `cargo xtask torture` all of them, with the figures of
 //! docs/reliability.md, and writes docs/errors.md.
@@ -8,9 +8,14 @@
 
 #![cfg(target_os = "linux")] // for ulimit, mkfifo and strace
 
+mod at_once;
 mod calls;
+mod disk;
 mod errors;
 mod files;
 mod flags;
+mod jobs;
+mod limits;
+mod outputs;
 mod processors;
 mod sandbox;

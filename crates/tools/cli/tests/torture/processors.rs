@@ -54,7 +54,8 @@ fn other_processors_give_the_same_tokens_and_nearly_the_same_weights() {
             .join("new/checkpoints/step-00000020/model.safetensors");
         (tokens, load_tensors(weights).expect("a checkpoint"))
     };
-    let here = env!("CARGO_BIN_EXE_gpt");
+    let here = crate::sandbox::program();
+    let here = here.to_str().expect("a path in text");
     let mut programs: Vec<_> = PROCESSORS
         .map(|processor| [&processor[..], &[here]].concat())
         .into();

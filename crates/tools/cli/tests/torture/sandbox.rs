@@ -1,17 +1,21 @@
 //! Runs `gpt` within limits of time and memory, and judges how it ended.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 /// Longer than this is a hang: a process waits for what never comes, or the machine is very busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether a process has ended.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// More seconds of computing than this are a hang, too.
 const COMPUTING: u32 = 5;
@@ -42,7 +46,14 @@ pub(crate) const TINY: &[(&str, &str)] = &[
     ("--max-steps", "2"),
 ];
 
-/// Whether all cases are asked for.
+/// Every which case is tried: with `TORTURE=1` each, with `TORTURE=9` every ninth, without it what
+/// is `short`.
+pub(crate) fn every(short: usize) -> usize {
+    let asked = std::env::var("TORTURE").ok();
+    asked.map_or(short, |text| text.parse().expect("a number in TORTURE"))
+}
+
+/// Whether more is asked for than the short form.
 pub(crate) fn is_long() -> bool {
     std::env::var_os("TORTURE").is_some()
 }
@@ -94,30 +105,46 @@ impl Ended {
     }
 }
 
-/// Runs `gpt` in a folder, without an input.
-pub(crate) fn gpt(folder: &Path, arguments: &[OsString], patience: Duration) -> Ended {
-    gpt_under(&[], folder, arguments, patience)
+/// What a shell does before `gpt`, for [`gpt_under`]: sets the limits.
+pub(crate) fn limits() -> String {
+    format!("ulimit -d {MEMORY}; ulimit -S -t {COMPUTING}; exec")
 }
 
-/// Runs `gpt` as the arguments of another program.
+/// The program: `GPT` in the environment names another than the one that cargo has built.
+pub(crate) fn program() -> OsString {
+    std::env::var_os("GPT").unwrap_or_else(|| env!("CARGO_BIN_EXE_gpt").into())
+}
+
+/// Runs `gpt` in a folder, without an input.
+pub(crate) fn gpt(folder: &Path, arguments: &[OsString], patience: Duration) -> Ended {
+    gpt_under(&limits(), folder, arguments, patience)
+}
+
+/// Runs `gpt` behind a line of the shell: `exec`, or a program that runs another.
 pub(crate) fn gpt_under(
-    program: &[&str],
+    shell: &str,
     folder: &Path,
     arguments: &[OsString],
     patience: Duration,
 ) -> Ended {
+    start(shell, folder, arguments).end(patience)
+}
+
+/// A process that runs.
+pub(crate) struct Running {
+    child: Child,
+    files: [File; 2],
+}
+
+/// Starts what [`gpt_under`] runs.
+pub(crate) fn start(shell: &str, folder: &Path, arguments: &[OsString]) -> Running {
     let files = [(); 2].map(|()| tempfile::tempfile().expect("a temporary file"));
     let [out, err] = files
         .each_ref()
         .map(|file| file.try_clone().expect("a handle"));
-    let limit = match program {
-        [] => format!("ulimit -d {MEMORY}; ulimit -S -t {COMPUTING};"),
-        _ => String::new(), // strace needs more
-    };
-    let mut child = Command::new("sh")
-        .args(["-c", &format!("{limit} exec \"$@\""), "sh"])
-        .args(program)
-        .arg(env!("CARGO_BIN_EXE_gpt"))
+    let child = Command::new("sh")
+        .args(["-c", &format!("{shell} \"$@\""), "sh"])
+        .arg(program())
         .args(arguments)
         .current_dir(folder)
         .stdin(Stdio::null())
@@ -125,28 +152,47 @@ pub(crate) fn gpt_under(
         .stderr(err)
         .spawn()
         .expect("sh runs");
-    let began = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("it is ours") {
-            break Some(status);
+    Running { child, files }
+}
+
+impl Running {
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("it is ours").is_none()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it is ours");
+        self.child.wait().expect("it is ours");
+    }
+
+    /// Waits for its end, and kills it if that doesn't come.
+    ///
+    /// What is counted is how often we have looked, not the time: whoever stops all of us for a
+    /// while makes no hang.
+    pub(crate) fn end(mut self, patience: Duration) -> Ended {
+        let mut looks = patience.div_duration_f64(LOOK) as u64;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("it is ours") {
+                break Some(status);
+            }
+            if looks == 0 {
+                self.kill();
+                break None;
+            }
+            looks -= 1;
+            sleep(LOOK);
+        };
+        let [stdout, stderr] = self.files.map(|mut file| {
+            let mut text = Vec::new();
+            std::io::Seek::rewind(&mut file).expect("a file");
+            std::io::Read::read_to_end(&mut file, &mut text).expect("a file");
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        Ended {
+            status: status.filter(|status| status.signal() != Some(SIGXCPU)),
+            stdout,
+            stderr,
         }
-        if began.elapsed() > patience {
-            child.kill().expect("it is ours");
-            child.wait().expect("it is ours");
-            break None;
-        }
-        sleep(Duration::from_millis(2));
-    };
-    let [stdout, stderr] = files.map(|mut file| {
-        let mut text = Vec::new();
-        std::io::Seek::rewind(&mut file).expect("a file");
-        std::io::Read::read_to_end(&mut file, &mut text).expect("a file");
-        String::from_utf8_lossy(&text).into_owned()
-    });
-    Ended {
-        status: status.filter(|status| status.signal() != Some(SIGXCPU)),
-        stdout,
-        stderr,
     }
 }
 
@@ -192,7 +238,7 @@ pub(crate) fn copy_of(folder: &Path) -> TempDir {
     copied
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("a folder") {
         let entry = entry.expect("an entry");
@@ -220,6 +266,20 @@ pub(crate) fn files_below(folder: &Path) -> Vec<String> {
     }
     files.sort();
     files
+}
+
+/// All regular files below a folder, byte for byte; none if it isn't there.
+pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let names = match folder.exists() {
+        true => files_below(folder),
+        false => Vec::new(),
+    };
+    let read = |name: String| {
+        let path = folder.join(&name);
+        let is_file = fs::symlink_metadata(&path).ok()?.is_file();
+        is_file.then(|| (name, fs::read(path).expect("a file")))
+    };
+    names.into_iter().filter_map(read).collect()
 }
 
 /// Arguments as one would type them.

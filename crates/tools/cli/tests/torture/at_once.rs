@@ -1,0 +1,223 @@
+//! Several at once: conversions into one folder, trainings in one, readers and copies beside a run
+//! that saves at each step.
+
+use std::fs;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::jobs::{folder_with_two_models, weights};
+use crate::sandbox::{
+    PATIENCE, contents, copy, copy_of, every, files_below, folder_with_a_run, gpt, limits, report,
+    start, train, typed, words,
+};
+
+/// How often, in the short form and in all.
+fn rounds(short: usize, all: usize) -> usize {
+    (all / every(all / short)).max(1)
+}
+
+#[test]
+fn conversions_into_one_folder_succeed_or_are_refused() {
+    let (mut cases, mut faults) = (0, Vec::new());
+    let before = folder_with_two_models();
+    let models = ["one", "two"].map(|model| contents(&before.path().join(model)));
+    for round in 0..rounds(2, 40) {
+        let folder = copy_of(before.path());
+        let path = folder.path();
+        let force = ["", " --force"][round % 2];
+        if round % 4 > 1 {
+            copy(&path.join("one"), &path.join("new"));
+        }
+        let had_model = path.join("new").exists();
+        let froms = ["one", "two", "run", "one"];
+        let running = froms.map(|from| {
+            cases += 1;
+            let command = words(&format!("convert {from} new{force}"));
+            start(&limits(), path, &command)
+        });
+        let ended = running.map(|running| running.end(PATIENCE));
+        let done = ended.iter().filter(|ended| ended.is_ok()).count();
+        faults.extend(ended.iter().filter_map(|ended| ended.fault()));
+        let expected = match (force, had_model) {
+            ("", true) => 0..=0,
+            ("", false) => 1..=4,
+            _ => 4..=4,
+        };
+        if !expected.contains(&done) {
+            faults.push(format!("{done} of 4 are done{force}: {}", ended[0].stderr));
+        }
+        if !models.contains(&contents(&path.join("new"))) {
+            faults.push("neither model is there".to_owned());
+        }
+        let names = files_below(path);
+        faults.extend(names.into_iter().find(|name| name.contains("unfinished")));
+    }
+    report("conversions at once", cases, &faults);
+}
+
+#[test]
+fn trainings_in_one_folder_are_done_by_one_and_refused_to_the_others() {
+    let (mut cases, mut faults) = (0, Vec::new());
+    let before = folder_with_a_run();
+    let whole = copy_of(before.path());
+    assert!(
+        gpt(
+            whole.path(),
+            &words("train --resume run --max-steps 4"),
+            PATIENCE
+        )
+        .is_ok()
+    );
+    let [first, resumed] =
+        [&before, &whole].map(|folder| weights(&folder.path().join("run")).expect("weights"));
+    for round in 0..rounds(2, 20) {
+        let folder = copy_of(before.path());
+        let path = folder.path();
+        let mut new = train("");
+        new.extend(words("--save-interval 1 --out-dir new"));
+        let (command, run, expected) = match round % 2 {
+            0 => (new, "new", &first),
+            _ => (words("train --resume run --max-steps 4"), "run", &resumed),
+        };
+        let running = [(); 4].map(|()| start(&limits(), path, &command));
+        let ended = running.map(|running| running.end(PATIENCE));
+        cases += ended.len();
+        faults.extend(ended.iter().filter_map(|ended| ended.fault()));
+        if !ended.iter().any(|ended| ended.is_ok()) {
+            faults.push(format!("none is done: {}", ended[0].stderr));
+        }
+        if weights(&path.join(run)).as_ref() != Some(expected) {
+            faults.push(format!("other bits in {run}"));
+        }
+    }
+    report("trainings at once", cases, &faults);
+}
+
+#[test]
+fn readers_beside_a_run_that_saves_each_step_find_a_model() {
+    let (mut cases, mut faults) = (0, Vec::new());
+    let folder = folder_with_a_run();
+    let path = folder.path();
+    let endless = "train --resume run --max-steps 1000000 --save-interval 1 --keep 1";
+    let mut trainer = start("exec", path, &words(endless));
+    for round in 0..rounds(2, 50) {
+        for command in [
+            "info run".to_owned(),
+            "eval --data data.bin -m run --threads 1".to_owned(),
+            "generate --tokens 1 -n 2 -m run --threads 1".to_owned(),
+            "logits --tokens 1 -m run --threads 1".to_owned(),
+            format!("convert run model{round}"),
+        ] {
+            cases += 1;
+            let command = words(&command);
+            let ended = gpt(path, &command, PATIENCE);
+            if !ended.is_ok() {
+                faults.push(format!("{}: {}", typed(&command), ended.stderr));
+            }
+        }
+    }
+    if !trainer.is_running() {
+        faults.push(format!(
+            "the run has ended: {}",
+            trainer.end(PATIENCE).stderr
+        ));
+    } else {
+        trainer.kill();
+    }
+    report("readers beside a run", cases, &faults);
+}
+
+/// Whether a checkpoint has all files that its manifest names, in their lengths.
+fn is_whole(checkpoint: &std::path::Path) -> bool {
+    let Ok(manifest) = fs::read(checkpoint.join("manifest.json")) else {
+        return false;
+    };
+    let Ok(manifest) = serde_json::from_slice::<serde_json::Value>(&manifest) else {
+        return false;
+    };
+    let files = manifest["files"].as_object().expect("files");
+    files.iter().all(|(name, entry)| {
+        let found = fs::metadata(checkpoint.join(name));
+        found.is_ok_and(|found| Some(found.len()) == entry["bytes"].as_u64())
+    })
+}
+
+/// `cp -r` at many moments of a run: with a whole checkpoint in the copy it is resumed to the bits
+/// of a run that was left alone, and without one nothing of it is deleted.
+///
+/// There is none if several saves fall into the time of the copy, so the last run saves seldom.
+#[test]
+fn copies_of_a_run_that_trains_are_resumed() {
+    const END: u64 = 1000;
+    let before = folder_with_a_run();
+    // Of all runs the same weights after so many steps.
+    let to_end = words(&format!(
+        "train --resume run --save-interval 1000000 --max-steps {END}"
+    ));
+    let whole = copy_of(before.path());
+    assert!(gpt(whole.path(), &to_end, PATIENCE).is_ok());
+    let expected = weights(&whole.path().join("run"));
+    let (mut cases, mut faults) = (0, Vec::new());
+    for flags in [
+        "--save-interval 1 --keep 1",
+        "--save-interval 1",
+        "--save-interval 200",
+    ] {
+        let mut resumed = 0;
+        let all = rounds(3, 70);
+        let folder = copy_of(before.path());
+        let mut trainer = None;
+        for copy in 0..all {
+            let running = trainer.get_or_insert_with(|| {
+                let _ = fs::remove_dir_all(folder.path().join("run"));
+                crate::sandbox::copy(&before.path().join("run"), &folder.path().join("run"));
+                let mut command = to_end.clone();
+                command.extend(words(flags));
+                start("exec", folder.path(), &command)
+            });
+            sleep(Duration::from_millis(7 * (copy as u64 % 11)));
+            let copied = tempfile::tempdir().expect("a temporary folder");
+            let path = copied.path();
+            fs::copy(folder.path().join("data.bin"), path.join("data.bin")).expect("a file");
+            // Files that go meanwhile it tells of.
+            let _ = Command::new("cp")
+                .arg("-r")
+                .arg(folder.path().join("run"))
+                .arg(path.join("run"))
+                .output()
+                .expect("cp runs");
+            if !running.is_running() {
+                trainer = None;
+            }
+            cases += 1;
+            let checkpoints = fs::read_dir(path.join("run/checkpoints")).expect("a folder");
+            let mut checkpoints = checkpoints.map(|entry| entry.expect("an entry").path());
+            let has_whole = checkpoints.any(|checkpoint| is_whole(&checkpoint));
+            let before = contents(path);
+            let ended = gpt(path, &to_end, PATIENCE);
+            let case = format!("copy {copy}, {flags}: {}", ended.stderr);
+            if let Some(fault) = ended.fault() {
+                faults.push(format!("{case}: {fault}"));
+            }
+            if !ended.is_ok() {
+                let after = contents(path);
+                if has_whole {
+                    faults.push(case);
+                } else if before.keys().any(|name| !after.contains_key(name)) {
+                    faults.push(format!("{case}: something was deleted"));
+                }
+                continue;
+            }
+            resumed += 1;
+            if weights(&path.join("run")) != expected {
+                faults.push(format!("{case}: other bits"));
+            }
+        }
+        if let Some(mut running) = trainer {
+            running.kill();
+        }
+        println!("{flags}: {resumed} of {all} copies have a whole checkpoint");
+    }
+    report("copies of a run that trains", cases, &faults);
+}

@@ -1,0 +1,199 @@
+//! What `gpt` writes that must not get lost: the checkpoints of a run, and conversions; and what is
+//! wrong with what a failure, a kill or a power cut left of them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::sandbox::{PATIENCE, contents, copy_of, folder_with_a_run, gpt, train, words};
+
+/// What is wrong with a folder after a command that was or was not done, by its own word, and said
+/// this.
+type Fault = Box<dyn Fn(&Path, bool, &str) -> Option<String>>;
+
+/// A command that writes.
+pub(crate) struct Job {
+    pub(crate) name: &'static str,
+    /// What is there before.
+    pub(crate) before: TempDir,
+    pub(crate) command: Vec<OsString>,
+    pub(crate) fault: Fault,
+}
+
+fn resume(steps: u32) -> Vec<OsString> {
+    words(&format!(
+        "train --resume run --save-interval 1 --keep 1 --max-steps {steps}"
+    ))
+}
+
+fn run(folder: &Path, command: &[OsString]) {
+    let ended = gpt(folder, command, PATIENCE);
+    assert!(ended.is_ok(), "{}", ended.stderr);
+}
+
+/// The weights of the newest checkpoint of a run.
+pub(crate) fn weights(run: &Path) -> Option<Vec<u8>> {
+    let latest = fs::read(run.join("latest.json")).ok()?;
+    let latest: serde_json::Value = serde_json::from_slice(&latest).ok()?;
+    let newest = latest["checkpoints"].as_array()?.last()?.as_str()?;
+    let newest = run.join("checkpoints").join(newest);
+    fs::read(newest.join("model.safetensors")).ok()
+}
+
+/// A run of two steps goes on for two more, which leave one checkpoint and the best.
+fn saves() -> Job {
+    let before = folder_with_a_run();
+    let after = |steps| {
+        let whole = copy_of(before.path());
+        run(whole.path(), &resume(steps));
+        weights(&whole.path().join("run"))
+    };
+    let (done, one_more) = (after(4), after(5));
+    let fault = move |folder: &Path, is_done: bool, said: &str| {
+        let run = folder.join("run");
+        if let Some((_, kept)) = said.split_once("the last checkpoint is kept: ") {
+            let kept = kept.split([',', '\n']).next().unwrap_or_default();
+            if !folder.join(kept).join("manifest.json").exists() {
+                return Some(format!("{kept} is not kept"));
+            }
+        }
+        match weights(&run) {
+            None => return Some("no checkpoint is left".to_owned()),
+            found if is_done && found != done => return Some("not the newest".to_owned()),
+            _ => {}
+        }
+        let after = gpt(folder, &resume(5), PATIENCE);
+        if !after.is_ok() {
+            return Some(format!("no resume: {}", after.stderr));
+        }
+        if weights(&run) != one_more {
+            return Some("other bits".to_owned());
+        }
+        let left = fs::read_dir(run.join("checkpoints")).expect("a folder");
+        let left = left.count();
+        (left > 2).then(|| format!("{left} checkpoints are left"))
+    };
+    Job {
+        name: "a save",
+        before,
+        command: resume(4),
+        fault: Box::new(fault),
+    }
+}
+
+/// A first run, in a new folder.
+fn first_saves() -> Job {
+    let before = tempfile::tempdir().expect("a temporary folder");
+    let whole = folder_with_a_run();
+    fs::copy(
+        whole.path().join("data.bin"),
+        before.path().join("data.bin"),
+    )
+    .expect("a file");
+    let expected = weights(&whole.path().join("run"));
+    let mut command = train("");
+    command.extend(words("--save-interval 1 --out-dir run"));
+    let again = command.clone();
+    let fault = move |folder: &Path, is_done: bool, _: &str| {
+        let run = folder.join("run");
+        let has_saved = run.join("latest.json").exists();
+        if is_done && weights(&run) != expected {
+            return Some("not the newest".to_owned());
+        }
+        // What was never saved is begun again, or refused.
+        let after = match has_saved {
+            true => gpt(folder, &words("train --resume run --max-steps 2"), PATIENCE),
+            false => gpt(folder, &again, PATIENCE),
+        };
+        let is_wrong = has_saved && (!after.is_ok() || weights(&run) != expected);
+        after
+            .fault()
+            .or(is_wrong.then(|| format!("no resume: {}", after.stderr)))
+    };
+    Job {
+        name: "a first save",
+        before,
+        command,
+        fault: Box::new(fault),
+    }
+}
+
+/// The run `run`, and the models `one` and `two` of other weights.
+pub(crate) fn folder_with_two_models() -> TempDir {
+    let folder = folder_with_a_run();
+    let path = folder.path();
+    let mut other = train("--max-steps");
+    other.extend(words("--seed 7 --max-steps 1 --out-dir other"));
+    for command in [other, words("convert run one"), words("convert other two")] {
+        run(path, &command);
+    }
+    folder
+}
+
+/// A conversion to `to`, where there is the model `one` and somebody's notes, or nothing.
+fn conversion(name: &'static str, command: &str, has_model: bool) -> Job {
+    let before = folder_with_two_models();
+    let path = before.path();
+    if has_model {
+        crate::sandbox::copy(&path.join("one"), &path.join("to"));
+        fs::write(path.join("to/notes.txt"), "mine").expect("a file");
+    }
+    let command = words(command);
+    let again = command.clone();
+    let whole = copy_of(path);
+    let models = |folder: &Path| match folder.join("to").is_file() {
+        true => [(
+            "file".to_owned(),
+            fs::read(folder.join("to")).expect("a file"),
+        )]
+        .into(),
+        false => {
+            let mut files = contents(&folder.join("to"));
+            files.remove("notes.txt");
+            files
+        }
+    };
+    let old = models(path);
+    run(whole.path(), &command);
+    let new = models(whole.path());
+    assert!(new.len() > old.len() || has_model, "{:?}", new.keys());
+    let fault = move |folder: &Path, is_done: bool, said: &str| {
+        let found = models(folder);
+        let is_new = found == new;
+        if !is_new && (is_done || found != old) {
+            return Some(format!(
+                "neither the old model nor the new: {:?}",
+                found.keys()
+            ));
+        }
+        let told = ["is as it was", "has the new model"];
+        if said.contains(told[usize::from(!is_new)]) {
+            return Some(format!("untrue, as it is new: {is_new}"));
+        }
+        let notes = folder.join("to/notes.txt");
+        if has_model && !notes.exists() {
+            // They are beside the model, and the next conversion brings them back.
+            run(folder, &again);
+        }
+        let is_lost = has_model && fs::read(notes).ok().as_deref() != Some(b"mine");
+        is_lost.then(|| "notes.txt is gone".to_owned())
+    };
+    Job {
+        name,
+        before,
+        command,
+        fault: Box::new(fault),
+    }
+}
+
+pub(crate) fn jobs() -> Vec<Job> {
+    vec![
+        saves(),
+        first_saves(),
+        conversion("convert --force", "convert two to --force", true),
+        conversion("convert", "convert two to", false),
+        conversion("convert --to gguf", "convert two to --to gguf", false),
+    ]
+}
