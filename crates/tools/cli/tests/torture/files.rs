@@ -132,7 +132,7 @@ fn what_lies_beside_the_files_of_a_run_stays_and_is_in_nobodys_way() {
                 let ended = gpt(copied.path(), &command, PATIENCE);
                 let case = format!("{} at {folder}/{name}, {}", replacement.0, typed(&command));
                 faults.extend(ended.fault().map(|fault| format!("{case}: {fault}")));
-                // In the folder that `model/` is, a new one takes its place and keeps what is there.
+                // An empty folder that a killed save might have left is cleared away.
                 let is_unfinished = name == names[2] && replacement.0 == "a folder";
                 if kind(&there).ok() != Some(was) && !is_unfinished {
                     faults.push(format!("{case}: it is gone"));
