@@ -120,7 +120,8 @@ fn what_lies_beside_the_files_of_a_run_stays_and_is_in_nobodys_way() {
     {
         for replacement in &REPLACEMENTS[4..8] {
             for (command, quick) in commands() {
-                if !is_long() && !(quick && name != names[2]) {
+                let is_tried = is_long() || quick && name != names[2];
+                if !is_tried {
                     continue;
                 }
                 cases += 1;
