@@ -165,8 +165,8 @@ impl Drop for StagedFolder {
     }
 }
 
-/// Moves into a folder what was not `ours` in the one before it, where a process was killed while it
-/// [replaced](StagedFolder::replace) that; the rest of it is deleted.
+/// Moves into a folder what was not `ours` in the one before it, where a process was killed while
+/// it [replaced](StagedFolder::replace) that; the rest of it is deleted.
 ///
 /// # Errors
 /// If the operating system refuses, or a file's name has come anew: the error names the folder that

@@ -256,8 +256,8 @@ fn gguf_name(name: &str) -> String {
     format!("{block}{new}.{kind}")
 }
 
-/// Appends blocks: the scale, the largest number's 127th part, and the numbers as whole multiples of
-/// it. The error is the place of a number that has none.
+/// Appends blocks: the scale, the largest number's 127th part, and the numbers as whole multiples
+/// of it. The error is the place of a number that has none.
 fn encode_q8_0(numbers: &[f32], bytes: &mut Vec<u8>) -> Result<(), usize> {
     for (i, block) in numbers.chunks_exact(BLOCK).enumerate() {
         let largest = block.iter().fold(0.0, |most: f32, x| most.max(x.abs()));

@@ -26,7 +26,8 @@ use crate::working::Working;
 pub(crate) struct EvalArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// Text (UTF-8) or token ids (.bin as nanoGPT or llm.c write it, .npy); - reads a text from standard input
+    /// Text (UTF-8) or token ids (.bin as nanoGPT or llm.c write it, .npy); - reads a text from
+    /// standard input
     #[arg(value_name = "FILE", required_unless_present_any = ["data", "tokens"], conflicts_with_all = ["data", "tokens"])]
     text: Option<PathBuf>,
     /// As the argument

@@ -1,5 +1,5 @@
-//! How the program fails: a last line on standard error, and an exit code that says whose mistake it
-//! was.
+//! How the program fails: a last line on standard error, and an exit code that says whose mistake
+//! it was.
 //!
 //! 1: something went wrong; 2: the command line is wrong; 130 and its kind (128 and the signal's
 //! number): ended by a signal, in good order or at once.

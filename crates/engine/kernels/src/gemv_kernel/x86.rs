@@ -2,8 +2,8 @@
 //! compiler keeps its 32 sums in memory, where these stay in registers from one end of a row to the
 //! other.
 //!
-//! One text for both instruction sets, in two shapes: one row of weights at a time, or four that lie
-//! apart in memory.
+//! One text for both instruction sets, in two shapes: one row of weights at a time, or four that
+//! lie apart in memory.
 //! How many rows of `x` meet them at once, and how many registers of the 32 lanes are summed at
 //! once, is what the 32 or 16 registers have room for:
 //!
@@ -26,8 +26,8 @@ use crate::weight::Weight;
 /// that they share.
 const PIECE: usize = 8 * LANES;
 
-/// How many bytes ahead of its reading each of four rows is asked for; the processor fetches further
-/// ahead by itself. Measured on Zen 4, and on Zen 3.
+/// How many bytes ahead of its reading each of four rows is asked for; the processor fetches
+/// further ahead by itself. Measured on Zen 4, and on Zen 3.
 const NEAR_512: usize = 256;
 const NEAR_256: usize = 512;
 
