@@ -170,11 +170,13 @@ impl Drop for StagedFolder {
 ///
 /// # Errors
 /// If the operating system refuses, or a file's name has come anew: the error names the folder that
-/// has the old one.
+/// has the old one. Each [is after replacing](FileError::is_after_replacing).
 pub fn take_back(folder: impl AsRef<Path>, ours: impl Fn(&str) -> bool) -> Result<(), FileError> {
     let folder = folder.as_ref();
-    let folder = fs::canonicalize(folder).map_err(FileError::at(folder, "read"))?;
-    for (left, _lock) in left_behind(&folder)? {
+    let failed = FileError::at(folder, CLEAR);
+    let folder = fs::canonicalize(folder).map_err(&failed)?;
+    let all_left = left_behind(&folder).map_err(|error| failed(error.source))?;
+    for (left, _lock) in all_left {
         if left.is_dir() {
             carry_over(&left, &folder, &ours)?;
         }

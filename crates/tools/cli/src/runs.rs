@@ -110,8 +110,8 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
 pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
     let name = || path.display().to_string();
     match fs::metadata(path) {
-        Ok(found) if !found.is_dir() => return Ok(path.to_owned()),
-        Ok(_) => {}
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => bail!("{}: expected a model's folder, but it is a file", name()),
         Err(error) if error.kind() == ErrorKind::NotFound => bail!("{}: no such folder", name()),
         Err(error) => return Err(error).with_context(name),
     }

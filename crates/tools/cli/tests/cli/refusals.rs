@@ -128,6 +128,7 @@ fn models_that_are_none_are_refused() {
     folder.refused("generate Once -m model", &["model", "config.json"]);
     folder.ok(&format!("train {TINY} --max-steps 1"));
     folder.refused("generate Once -m runs", &["runs", "runs/0001"]);
+    folder.refused("generate Once -m data.bin", &["data.bin", "folder", "file"]);
     folder.ok("convert runs/0001 model");
     folder.write("model/model.safetensors", [1, 2, 3]);
     let cut = ["model.safetensors", "3 bytes"];
