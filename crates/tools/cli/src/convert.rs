@@ -17,7 +17,7 @@ use crate::failure::Usage;
 use crate::model::find;
 use crate::numbers::count;
 use crate::output::{note, print};
-use crate::runs::{CONFIG, OPTIONS};
+use crate::runs::{CONFIG, OPTIONS, TRAINING};
 
 #[derive(Args, Debug)]
 pub(crate) struct ConvertArgs {
@@ -71,10 +71,16 @@ enum Numbers {
     Q8_0,
 }
 
-/// The files that a conversion writes, and those of a tokenizer, which would contradict a new one.
+/// The files that a conversion writes, and those of a tokenizer and of where a model is from, which
+/// would contradict a new one.
 pub(crate) fn is_ours(name: &str) -> bool {
-    ["model.safetensors", CONFIG, "generation_config.json"].contains(&name)
-        || TOKENIZER_FILES.contains(&name)
+    let of_a_model = [
+        "model.safetensors",
+        CONFIG,
+        "generation_config.json",
+        TRAINING,
+    ];
+    of_a_model.contains(&name) || TOKENIZER_FILES.contains(&name)
 }
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {

@@ -57,6 +57,7 @@ fn a_tokenizer_without_a_model_is_not_replaced_unasked() {
         "merges.txt",
         "tokenizer.json",
         "added_tokens.json",
+        "training.json",
     ] {
         fs::create_dir(folder.join("mine")).unwrap();
         folder.write(&format!("mine/{name}"), "{}");
