@@ -6,7 +6,7 @@ use std::hint::black_box;
 use generate::{Decoder, DecoderConfig, Precision, greedy_id};
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array2, Axis, s};
-use tensor_ops::Parameters;
+use tensor_ops::{KeepBuffers, Parameters, Pooled};
 use torch_rng::TorchRng;
 
 use crate::floors::Floor;
@@ -73,11 +73,14 @@ fn forward(
     peers: &[Kind],
 ) {
     let ids = ids(1, num_tokens);
-    let step = || {
-        let hidden = model
-            .forward_hidden(&ids)
-            .expect("ids and length suit the model");
-        black_box(model.logits(&hidden.slice(s![.., num_tokens - positions.., ..])));
+    // Who goes through many texts keeps the memory of the one before.
+    let buffers = KeepBuffers::new();
+    let step = move || {
+        let hidden = model.forward_hidden(&ids);
+        let hidden = Pooled::from(hidden.expect("ids and length suit the model"));
+        let last = hidden.slice(s![.., num_tokens - positions.., ..]);
+        black_box(Pooled::from(model.logits(&last)));
+        buffers.end_step();
     };
     let command = work.split(',').next().unwrap_or_default().to_owned();
     let ours = Ours {
