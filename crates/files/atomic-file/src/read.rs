@@ -39,14 +39,21 @@ pub fn open_file(path: impl AsRef<Path>) -> Result<(File, u64), FileError> {
 pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, FileError> {
     let path = path.as_ref();
     let failed = FileError::at(path, "read");
+    let check = |length: u64| match length > limit {
+        true => {
+            let problem =
+                format!("the file has {length} bytes, more than the {limit} that are read");
+            Err(failed(io::Error::new(ErrorKind::FileTooLarge, problem)))
+        }
+        false => Ok(()),
+    };
     let (file, length) = open_file(path)?;
-    if length > limit {
-        let problem = format!("the file has {length} bytes, more than the {limit} that are read");
-        return Err(failed(io::Error::new(ErrorKind::FileTooLarge, problem)));
-    }
+    check(length)?;
     let mut bytes = Vec::new();
-    // The file may grow between the look and the read.
-    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(&failed)?;
+    // It may have grown between the look and the read.
+    check(bytes.len() as u64)?;
     Ok(bytes)
 }
 
