@@ -263,8 +263,12 @@ pub(crate) fn rng_to_hex(rng: &TorchRng) -> String {
 /// The generator of a text that [`rng_to_hex`] made; none if the text is no such thing.
 pub(crate) fn rng_from_hex(text: &str) -> Option<TorchRng> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let byte = |pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> = pairs.iter().map(|pair| byte(pair)).collect();
+    let byte = |pair: &[u8; 2]| {
+        // A sign, which is no digit, would be read as well.
+        let digits = pair.iter().all(u8::is_ascii_hexdigit).then_some(pair)?;
+        u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
     let bytes = bytes.filter(|_| rest.is_empty())?;
     TorchRng::from_state(&RngState::from_bytes(&bytes).ok()?).ok()
 }
