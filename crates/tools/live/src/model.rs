@@ -28,13 +28,13 @@ pub struct PageModel {
     end_of_text: Vec<u32>,
 }
 
-enum Words {
+pub(crate) enum Words {
     Gpt2(Gpt2Tokenizer),
     Own(Box<Bpe>),
 }
 
 impl Words {
-    fn of(tokens: Vec<Vec<u8>>, merges: &[(u32, u32, u32)]) -> Result<Self> {
+    pub(crate) fn of(tokens: Vec<Vec<u8>>, merges: &[(u32, u32, u32)]) -> Result<Self> {
         Ok(match tokens.is_empty() {
             true => Self::Gpt2(Gpt2Tokenizer::new()),
             false => Self::Own(Box::new(Bpe::of_merges(tokens, merges)?)),
@@ -137,7 +137,8 @@ impl PageModel {
         Ok(answer)
     }
 
-    /// Greedily at temperature 0, else drawn from the seed, as `gpt generate` does.
+    /// Greedily at temperature 0, else drawn from the seed, as `gpt generate` does; not by its
+    /// `TokenStream`, which measures time, as WebAssembly without imports has no clock.
     fn write(&self, ids: &[u32], asked: &Value) -> Result<Value> {
         let number = |name: &str| asked[name].as_u64().with_context(|| format!("{name}?"));
         let count = number("count")?;

@@ -4,32 +4,19 @@ use gpt::{GptConfig, GptModel, Parameters};
 use model_tokenizer::ModelTokenizer;
 use serde_json::json;
 use std::collections::HashMap;
-use std::fmt;
+use thiserror::Error;
 
-use crate::PageModel;
+use crate::model::Words;
 
 /// A model that no page can hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotPacked {
     /// It has more numbers than a page holds, [`MOST_NUMBERS`].
+    #[error("the model has {0} numbers, and a page that computes holds {MOST_NUMBERS} at most")]
     Numbers(usize),
     /// Its tokenizer is not byte-level BPE of GPT-2's form.
+    #[error("a page that computes needs a tokenizer of GPT-2's form, which the model has not")]
     Tokenizer,
-}
-
-impl fmt::Display for NotPacked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Numbers(numbers) => write!(
-                f,
-                "the model has {numbers} numbers, and a page that computes holds {MOST_NUMBERS} at most"
-            ),
-            Self::Tokenizer => write!(
-                f,
-                "a page that computes needs a tokenizer of GPT-2's form, which the model has not"
-            ),
-        }
-    }
 }
 
 /// A byte each; computed in f32, four bytes each, and some 30 million multiplications a token.
@@ -50,6 +37,8 @@ pub fn pack(
         return Err(NotPacked::Numbers(numbers));
     }
     let words = tokenizer.and_then(words).ok_or(NotPacked::Tokenizer)?;
+    // What the page can't make its tokenizer of is refused here.
+    Words::of(words.0.clone(), &words.1).map_err(|_| NotPacked::Tokenizer)?;
     let config: &GptConfig = model.config();
     let header = json!({
         "name": name, "config": config, "tokens": words.0, "merges": words.1,
@@ -75,10 +64,7 @@ pub fn pack(
             }));
         }
     }
-    match PageModel::unpack(&bytes) {
-        Ok(_) => Ok(bytes),
-        Err(_) => Err(NotPacked::Tokenizer),
-    }
+    Ok(bytes)
 }
 
 /// Tokens and merges; none of GPT-2's own, which the page has anyway.
@@ -124,6 +110,7 @@ mod tests {
     use torch_rng::TorchRng;
 
     use super::*;
+    use crate::PageModel;
 
     const TEXT: &str = "The bell rang, and the bell was heard, and the harbour heard the bell.";
 
