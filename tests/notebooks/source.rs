@@ -1,5 +1,5 @@
-//! A notebook's own source: the calls `book.…(…)` that it has as statements, and the code between
-//! them; Rust's tokens, by which arguments end and pages have colours.
+//! A notebook's own source: the calls `book.…(…)` that it has as statements, and the code
+//! between them; Rust's tokens, by which arguments end and pages have colours.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -34,16 +34,16 @@ fn hint(error: &clap::Error) -> Option<String> {
     ) else {
         return None;
     };
+    if error.kind() != ErrorKind::UnknownArgument || word.starts_with('-') {
+        return None;
+    }
     let usage = usage.to_string();
-    match error.kind() {
-        ErrorKind::UnknownArgument if word.starts_with('-') => None,
-        ErrorKind::UnknownArgument if usage.contains("gpt train") => {
-            Some(format!("to train on it: --data {word}"))
-        }
-        ErrorKind::UnknownArgument if usage.contains("[TEXT]") => {
-            Some("a text of several words goes in quotes".to_owned())
-        }
-        _ => None,
+    if usage.contains("gpt train") {
+        Some(format!("to train on it: --data {word}"))
+    } else if usage.contains("[TEXT]") {
+        Some("a text of several words goes in quotes".to_owned())
+    } else {
+        None
     }
 }
 
