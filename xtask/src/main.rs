@@ -42,7 +42,7 @@ enum Command {
     /// Attack the command `gpt`: its files, flags and system calls, and kills; writes
     /// docs/errors.md.
     Torture(torture::Options),
-    /// Measure our speed beside that of PyTorch and transformers.
+    /// Measure our speed beside that of PyTorch, nanoGPT, transformers and llama.cpp.
     #[command(disable_help_flag = true)]
     Bench {
         /// As `cargo xtask bench --help` lists them
