@@ -22,7 +22,7 @@ pub enum NotPacked {
 /// A byte each; computed in f32, four bytes each, and some 30 million multiplications a token.
 pub const MOST_NUMBERS: usize = 32_000_000;
 
-/// The bytes that [`PageModel::unpack`] reads.
+/// The bytes that [`crate::PageModel::unpack`] reads.
 ///
 /// # Errors
 /// The model is too large, or its tokenizer is of another form.
