@@ -30,6 +30,10 @@ pub struct TrainConfig {
     pub eval_every: Option<u64>,
     /// Steps before the first evaluation: 1 in the book, whose loop evaluates after steps 0, 5, ...
     pub eval_first: u64,
+    /// Whether the losses are also looked at after steps 1, 2, 4, 8 and so on, before the first
+    /// evaluation or checkpoint is due, as they fall fastest at the start. That draws nothing and
+    /// isn't remembered: with it or without, a run has the same bits.
+    pub eval_early: bool,
     /// Batches an evaluation averages over, of each loader; fewer if the loader has fewer.
     pub eval_batches: usize,
     /// When a sample of text is due, and of what; `None` never.
@@ -76,6 +80,7 @@ impl Default for TrainConfig {
             whole_epochs: false,
             eval_every: Some(5),
             eval_first: 1,
+            eval_early: false,
             eval_batches: 5,
             sample: None,
             save_every: None,
@@ -149,6 +154,7 @@ impl TrainConfig {
     pub(crate) fn fixed(&self) -> Self {
         Self {
             max_steps: 0,
+            eval_early: false,
             sample: None,
             save_every: None,
             keep: 0,

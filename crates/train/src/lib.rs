@@ -35,7 +35,7 @@ pub use error::TrainError;
 pub use events::{BatchReport, Evaluation, Event, Outcome, StepReport};
 pub use latest::{CHECKPOINTS, LATEST, best_checkpoint, latest_checkpoint, list_problem, steps_of};
 pub use loss::{calc_loss_batch, calc_loss_loader, perplexity};
-pub use manifest::MANIFEST_FILE;
+pub use manifest::{MANIFEST_FILE, sha256};
 pub use ranks::{OneProcess, Ranks, agree, gather_texts};
 pub use run_folder::{BESIDE, LOCK, RunFolder};
 pub use schedule::Schedule;

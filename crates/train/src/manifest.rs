@@ -176,6 +176,15 @@ pub(crate) fn hash_of_numbers<'a>(slices: impl Iterator<Item = &'a [f32]>) -> St
     hex(&hasher.finalize())
 }
 
+/// A SHA-256 in hexadecimal digits, as a checkpoint's manifest has it.
+///
+/// ```
+/// assert!(train::sha256(b"abc").starts_with("ba7816bf"));
+/// ```
+pub fn sha256(bytes: impl AsRef<[u8]>) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
 /// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

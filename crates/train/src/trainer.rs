@@ -345,7 +345,7 @@ impl Trainer {
         let mut stop = on_event(Event::Batch(&progress.batch)).is_break();
         if let Some(step) = &progress.step {
             stop |= on_event(Event::Step(step)).is_break();
-            stop |= self.evaluate_if_due(on_event)?;
+            stop |= self.evaluate_if_due(on_event)? || self.look_if_due(on_event)?;
         }
         if let Some(sample) = &self.config.sample
             && is_sample_due(sample.every, progress)
@@ -530,6 +530,25 @@ impl Trainer {
         self.rng = rng;
         self.counters.last_evaluation = Some(evaluation);
         Ok(on_event(Event::Evaluation(&evaluation)).is_break())
+    }
+
+    /// An early look at the losses, if one is due after the last step; whether the closure broke.
+    fn look_if_due(
+        &self,
+        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, TrainError> {
+        let (config, done) = (&self.config, self.counters.steps_done);
+        let first_save = config.save_every.unwrap_or(u64::MAX);
+        let end = config.max_steps.min(config.eval_first).min(first_save);
+        if !config.eval_early || !done.is_power_of_two() || done >= end {
+            return Ok(false);
+        }
+        let (n, rng) = (config.eval_batches, &mut TorchRng::manual_seed(0));
+        let mut asked = || on_event(Event::Waiting).is_break();
+        Ok(match self.evaluator().losses(n, rng, &mut asked)? {
+            Some(look) => on_event(Event::Evaluation(&look)).is_break(),
+            None => true,
+        })
     }
 
     /// An evaluation beside those of the run: it leaves the run as it is, and isn't remembered.

@@ -317,7 +317,7 @@ fn a_state_of_version_1_is_read() {
         fields.insert("steps".to_owned(), steps.into());
         fields.insert("evaluations".to_owned(), evaluations.into());
         let config = fields["config"].as_object_mut().unwrap();
-        for new in ["whole_epochs", "eval_first"] {
+        for new in ["whole_epochs", "eval_first", "eval_early"] {
             assert!(config.remove(new).is_some());
         }
     });

@@ -352,6 +352,30 @@ fn whole_epochs_end_with_a_smaller_step() {
     common::assert_same_run(&whole, &resumed);
 }
 
+#[test]
+fn early_looks_come_before_the_first_evaluation_and_checkpoint_and_change_no_bit() {
+    let run = |eval_early, save_every, max_steps| {
+        let mut trainer = common::trainer(TrainConfig {
+            eval_early,
+            save_every,
+            eval_every: Some(5),
+            eval_first: 5,
+            ..config(max_steps)
+        });
+        let (_, evaluations) = finish(&mut trainer, None);
+        let steps = evaluations.iter().map(|evaluation| evaluation.steps_done);
+        (trainer, steps.collect::<Vec<u64>>())
+    };
+    let ((early, looks), (plain, evaluations)) = (run(true, None, 9), run(false, None, 9));
+    assert_eq!(
+        (&looks[..], &evaluations[..]),
+        (&[1, 2, 4, 5][..], &[5][..])
+    );
+    common::assert_same_run(&early, &plain);
+    assert_eq!(run(true, Some(4), 9).1, [1, 2, 5]);
+    assert_eq!(run(true, None, 3).1, [1, 2]);
+}
+
 /// What transformers' Trainer logged of the same training (`fixtures/trainer.py`).
 #[derive(serde::Deserialize)]
 struct Logged {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use gpt::{GptConfig, GptModel};
+use gpt::{DropRates, GptConfig, GptModel};
 use ndarray::ArrayViewMutD;
 use rayon::prelude::*;
 use tensor_ops::Parameters;
@@ -89,6 +89,13 @@ impl ModelFolder {
     /// line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// The same model, to be trained with other dropout.
+    #[must_use = "the folder itself is given back"]
+    pub fn with_drop_rates(mut self, rates: DropRates) -> Self {
+        self.config.drop_rates = rates;
+        self
     }
 
     /// Loads the weights: there is the model in memory, and at most one tensor more.

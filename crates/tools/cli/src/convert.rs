@@ -13,7 +13,7 @@ use model_tokenizer::{ModelTokenizer, TOKENIZER_FILES};
 use tensor_ops::Parameters;
 use train::{BESIDE, CHECKPOINTS, LATEST};
 
-use crate::failure::Usage;
+use crate::failure::misused;
 use crate::model::find;
 use crate::numbers::count;
 use crate::output::{note, print};
@@ -85,7 +85,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let to = args.to.display();
-    let misused = |what: &str| Err(Usage(format!("--precision: {what}")).into());
+    let misused = |what: &str| misused(format!("--precision: {what}"));
     let precision = match (args.layout, args.precision) {
         (Layout::Gguf, Numbers::Bf16) => return misused("GGUF is written in f32, f16 or q8_0"),
         (Layout::Gguf, _) => return to_gguf(args),

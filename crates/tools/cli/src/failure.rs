@@ -6,6 +6,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::output::{is_closed, report};
@@ -82,6 +83,11 @@ pub(crate) struct Stopped(pub(crate) ExitCode);
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
+
+/// A combination of arguments that is wrong, as a result.
+pub(crate) fn misused<T>(message: impl Into<String>) -> Result<T> {
+    Err(Usage(message.into()).into())
+}
 
 /// An error and its causes in one line: each shows itself or is chained, never both.
 fn chain(error: &anyhow::Error) -> String {

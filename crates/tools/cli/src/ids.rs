@@ -10,7 +10,7 @@ use atomic_file::read_small_file;
 use clap::Args;
 use dataloader::{BYTE_ORDER_MARK, Corpus, text_of};
 
-use crate::failure::Usage;
+use crate::failure::misused;
 use crate::memory::check_free;
 use crate::output::note;
 
@@ -120,60 +120,15 @@ fn utf8(bytes: Vec<u8>, path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Where a text may come from, in the order in which they win.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TextSource<'a> {
-    pub(crate) tokens: Option<&'a TokenList>,
-    pub(crate) file: Option<&'a PathBuf>,
-    /// `-` is standard input.
-    pub(crate) text: Option<&'a str>,
-}
-
-impl TextSource<'_> {
-    /// A text as it is, from the argument, a file or a pipe; `None` for tokens, or if nothing was
-    /// given and nothing is piped in.
-    pub(crate) fn text(&self) -> Result<Option<String>> {
-        self.text_within(u64::MAX)
-    }
-
-    fn text_within(&self, limit: u64) -> Result<Option<String>> {
-        match (self.tokens, self.file, self.text) {
-            (Some(_), _, _) => Ok(None),
-            (_, Some(path), _) => read_text(path, u64::MAX).map(Some),
-            (_, _, Some("-")) => read_stdin(limit).map(Some),
-            (_, _, Some(text)) => Ok(Some(text.to_owned())),
-            _ if !io::stdin().is_terminal() => read_stdin(limit).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    /// A prompt, a text or ids; the line end that files and `echo` put behind a text is not part of
-    /// it.
-    pub(crate) fn prompt(&self) -> Result<Option<Given>> {
-        if let Some(TokenList(ids)) = self.tokens {
-            return Ok(Some(Given::Ids(Corpus::from_ids(ids.as_slice()))));
-        }
-        if let Some(path) = self.file.filter(|path| is_token_file(path)) {
-            return read_given(path).map(Some);
-        }
-        let typed = self.file.is_none() && self.text.is_some_and(|text| text != "-");
-        let Some(text) = self.text_within(MOST_PROMPT)? else {
-            return Ok(None);
-        };
-        let text = match text.strip_suffix('\n') {
-            Some(line) if !typed => line.strip_suffix('\r').unwrap_or(line),
-            _ => &text,
-        };
-        Ok(Some(Given::Text(text.to_owned())))
-    }
-}
-
 // No doc comment: it would take the place of a subcommand's own.
 #[derive(Args, Debug)]
 pub(crate) struct TextArgs {
     /// The text; - or nothing with a pipe reads standard input
     text: Option<String>,
-    /// Read the text from a file
+    /// As the argument
+    #[arg(short = 'p', long, value_name = "TEXT", conflicts_with_all = ["text", "file", "tokens"])]
+    prompt: Option<String>,
+    /// Read the text from a file; a .bin or .npy file holds ids
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
     file: Option<PathBuf>,
     /// Ids in place of a text
@@ -182,21 +137,54 @@ pub(crate) struct TextArgs {
 }
 
 impl TextArgs {
-    /// What was given; there must be something.
+    fn typed(&self) -> Option<&str> {
+        self.text.as_deref().or(self.prompt.as_deref())
+    }
+
+    /// Whether an argument says what the text is.
+    pub(crate) fn is_said(&self) -> bool {
+        self.typed().is_some() || self.file.is_some() || self.tokens.is_some()
+    }
+
+    /// A text as it is, or ids; `None` if no argument says what and nothing is piped in, of which
+    /// `limit` bytes are read at most.
+    fn read(&self, limit: u64) -> Result<Option<Given>> {
+        Ok(Some(match (&self.tokens, &self.file, self.typed()) {
+            (Some(TokenList(ids)), ..) => Given::Ids(Corpus::from_ids(ids.as_slice())),
+            (_, Some(path), _) => read_given(path)?,
+            (.., Some(text)) if text != "-" => Given::Text(text.to_owned()),
+            (.., None) if io::stdin().is_terminal() => return Ok(None),
+            _ => Given::Text(read_stdin(limit)?),
+        }))
+    }
+
+    /// A text as it is, or ids; there must be something.
+    pub(crate) fn whole(&self) -> Result<Given> {
+        self.read(u64::MAX)?.map_or_else(no_text, Ok)
+    }
+
+    /// A prompt, if there is one: the line end that files and `echo` put behind a text is not part
+    /// of it.
+    pub(crate) fn prompt(&self) -> Result<Option<Given>> {
+        let is_typed = self.typed().is_some_and(|text| text != "-");
+        Ok(match self.read(MOST_PROMPT)? {
+            Some(Given::Text(mut text)) if !is_typed && text.ends_with('\n') => {
+                text.pop();
+                text.truncate(text.strip_suffix('\r').unwrap_or(&text).len());
+                Some(Given::Text(text))
+            }
+            given => given,
+        })
+    }
+
+    /// As [`prompt`](Self::prompt); there must be something.
     pub(crate) fn given(&self) -> Result<Given> {
-        let source = TextSource {
-            tokens: self.tokens.as_ref(),
-            file: self.file.as_ref(),
-            text: self.text.as_deref(),
-        };
-        Ok(source.prompt()?.ok_or_else(no_text)?)
+        self.prompt()?.map_or_else(no_text, Ok)
     }
 }
 
-/// Nothing was given that could be read.
-pub(crate) fn no_text() -> Usage {
-    let message = "no text: give one, a file with -f, ids with --tokens, or pipe a text in";
-    Usage(message.to_owned())
+fn no_text<T>() -> Result<T> {
+    misused("no text: give one, a file with -f, ids with --tokens, or pipe a text in")
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::model::{self, ModelName};
 use crate::numbers::bytes;
-use crate::output::{print, print_json};
+use crate::output::{columns, print_folded, print_json};
 use crate::presets::Preset;
 use crate::runs::Origin;
 
@@ -105,7 +105,7 @@ fn show(args: &InfoArgs, name: String, config: &GptConfig, trained: Option<Origi
     let report = report(name, config, trained)?;
     match args.json {
         true => print_json(&report),
-        false => Ok(print(text(&report, config))?),
+        false => Ok(print_folded(lines(&report, config, columns()), LABEL)?),
     }
 }
 
@@ -167,49 +167,49 @@ fn tensors(config: &GptConfig) -> Vec<Tensor> {
     of_one_block.parameters().map(tensor).collect()
 }
 
-fn text(report: &Report, config: &GptConfig) -> String {
+/// Columns of the words at the beginning of the lines.
+const LABEL: usize = 16;
+
+/// Digits of a SHA-256 on a terminal, which has no room for all.
+const DIGITS: usize = 16;
+
+fn lines(report: &Report, config: &GptConfig, columns: Option<usize>) -> Vec<String> {
     let Report { memory, .. } = report;
-    let mut lines = vec![
-        format!("model           {}", report.name),
-        config.to_string(),
-    ];
+    let mut lines = vec![format!("model           {}", report.name)];
+    lines.extend(config.to_string().lines().map(ToOwned::to_owned));
     if let Some(trained) = &report.trained {
         lines.push(format!("trained         {} steps", trained.steps_done));
-        let hashes = [
+        for (of, hash) in [
             ("data", Some(&trained.train_data_sha256)),
             ("validation", trained.val_data_sha256.as_ref()),
             ("options.toml", trained.options_sha256.as_ref()),
-        ];
-        for (of, hash) in hashes {
-            lines.extend(hash.map(|hash| format!("  {of:<13} SHA-256 {hash}")));
+        ] {
+            lines.extend(hash.map(|hash| match columns.and(hash.get(..DIGITS)) {
+                Some(digits) => format!("  {of:<13} SHA-256 {digits}..."),
+                None => format!("  {of:<13} SHA-256 {hash}"),
+            }));
         }
     }
+    let size = |size: u128| bytes(size as f64);
     lines.extend([
         String::new(),
         "memory of the weights".to_owned(),
-        format!("  f32           {}", bytes(memory.f32 as f64)),
-        format!("  f16, bf16     {}", bytes(memory.bf16 as f64)),
-        format!("  int8          {}", bytes(memory.int8 as f64)),
+        format!("  f32           {}", size(memory.f32)),
+        format!("  f16, bf16     {}", size(memory.bf16)),
+        format!("  int8          {}", size(memory.int8)),
         format!(
             "key-value cache {} for a full context in f32",
-            bytes(memory.kv_cache as f64)
+            size(memory.kv_cache)
         ),
-        format!(
-            "training        {} and activations",
-            bytes(memory.training as f64)
-        ),
+        format!("training        {} and activations", size(memory.training)),
         String::new(),
         format!("tensors (i is 0 to {})", report.n_layers - 1),
     ]);
-    for tensor in &report.tensors {
-        lines.push(format!(
-            "  {:<34} {:<16} {:>13}",
-            tensor.name,
-            format!("{:?}", tensor.shape),
-            thousands(tensor.parameters)
-        ));
-    }
-    lines.join("\n") + "\n"
+    lines.extend(report.tensors.iter().map(|tensor| {
+        let (shape, parameters) = (format!("{:?}", tensor.shape), thousands(tensor.parameters));
+        format!("  {:<34} {shape:<16} {parameters:>13}", tensor.name)
+    }));
+    lines
 }
 
 #[cfg(test)]

@@ -35,27 +35,6 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// # Errors
-/// If it takes more memory than there is to turn a text into ids, `per_byte` bytes for each of its
-/// longest word.
-pub(crate) fn check_words(text: &str, per_byte: usize) -> Result<()> {
-    check(&Memory::encoding(text.len(), longest_word(text), per_byte)?)
-}
-
-/// The bytes of the longest run of letters, of digits, of white space or of other characters, none
-/// of which is cut before its pieces are merged.
-fn longest_word(text: &str) -> usize {
-    let (mut longest, mut begin, mut kind) = (0, 0, None);
-    for (at, c) in text.char_indices() {
-        let this = Some((c.is_alphabetic(), c.is_numeric(), c.is_whitespace()));
-        if this != kind {
-            (begin, kind) = (at, this);
-        }
-        longest = longest.max(at + c.len_utf8() - begin);
-    }
-    longest
-}
-
 /// What takes how much.
 pub(crate) fn parts(memory: &Memory) -> String {
     let parts = memory.parts().iter();
@@ -160,13 +139,6 @@ mod tests {
                 "{error}"
             );
         }
-    }
-
-    #[test]
-    fn the_longest_word_is_of_one_kind_of_characters() {
-        assert_eq!(longest_word(""), 0);
-        assert_eq!(longest_word("ab cdé, 12345"), 5);
-        assert_eq!(longest_word("été  \n\t  !?!"), 6);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
-use console::style;
+use console::{Term, measure_text_width, style};
 use serde::Serialize;
 
 /// Writes lines for people to standard output, at once; what is not ours in them can't steer a
@@ -21,6 +21,49 @@ use serde::Serialize;
 /// If standard output is closed or its disk is full.
 pub(crate) fn print(lines: impl AsRef<str>) -> io::Result<()> {
     write(&escaped_but(lines.as_ref(), &['\n', '\t']))
+}
+
+/// Writes lines for people, on a terminal none longer than it is wide: words that it has no room
+/// for stand below, after `indent` blanks.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_folded(
+    lines: impl IntoIterator<Item = impl AsRef<str>>,
+    indent: usize,
+) -> io::Result<()> {
+    let columns = columns();
+    let lines = lines.into_iter();
+    let lines = lines.map(|line| folded(&escaped(line.as_ref()), columns, indent) + "\n");
+    write(&lines.collect::<String>())
+}
+
+/// The columns of the terminal that standard output is.
+pub(crate) fn columns() -> Option<usize> {
+    let size = Term::stdout().size_checked();
+    size.map(|(_, columns)| columns.into())
+}
+
+/// A line whose words are not cut at the end of a terminal's; as it is where there is none.
+fn folded(line: &str, columns: Option<usize>, indent: usize) -> String {
+    let Some(columns) = columns.filter(|&columns| measure_text_width(line) > columns) else {
+        return line.to_owned();
+    };
+    let (mut folded, mut used) = (String::new(), 0);
+    for word in line.split_inclusive(' ') {
+        if used + measure_text_width(word.trim_end()) > columns && used > indent {
+            folded.truncate(folded.trim_end().len());
+            folded += "\n";
+            folded += &" ".repeat(indent);
+            used = indent;
+        }
+        if word == " " && used == indent && folded.contains('\n') {
+            continue; // of blanks that put what comes next under something
+        }
+        folded += word;
+        used += measure_text_width(word);
+    }
+    folded
 }
 
 /// Writes a text that was asked for: into a file or a pipe as it is, onto a terminal as [`print`]
@@ -111,6 +154,20 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_folded_between_words() {
+        let text = "data      a.txt: 1000 tokens to train on, 100 to validate";
+        assert_eq!(folded(text, None, 10), text);
+        let short = folded(text, Some(30), 10);
+        assert!(short.lines().all(|line| line.len() <= 30), "{short}");
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(words(&short), words(text));
+    }
 
     #[test]
     fn what_steers_a_terminal_is_escaped_and_nothing_else() {

@@ -9,10 +9,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use thiserror::Error;
-use train::{Ranks, TrainError, agree, gather_texts};
+use train::{Ranks, TrainError, agree, gather_texts, sha256};
 
 use crate::failure::{Stopped, ToldElsewhere};
-use crate::runs::sha256;
 #[cfg(feature = "mpi")]
 use crate::{numbers::bytes, output::print};
 
@@ -216,5 +215,5 @@ fn vectors() -> &'static str {
 fn program_hash() -> Result<String> {
     let path = std::env::current_exe().context("the program's own file")?;
     let program = fs::read(&path).with_context(|| path.display().to_string())?;
-    Ok(sha256(&program))
+    Ok(sha256(program))
 }

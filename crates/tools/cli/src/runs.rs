@@ -10,10 +10,9 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, bail};
 use atomic_file::{create_folder, create_new_folder, is_file, read_small_file, unfinished_of};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use train::{
     BESIDE, CHECKPOINTS, LATEST, LOCK, MANIFEST_FILE, TrainError, best_checkpoint, check_copies,
-    latest_checkpoint, list_problem, read_settings, steps_of,
+    latest_checkpoint, list_problem, read_settings, sha256, steps_of,
 };
 
 use crate::output::note;
@@ -108,13 +107,7 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
 /// The folder with the weights: `path` itself, or a run's best checkpoint: the one with the lowest
 /// validation loss, the newest if there was no validation.
 pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
-    let name = || path.display().to_string();
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => {}
-        Ok(_) => bail!("{}: expected a model's folder, but it is a file", name()),
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!("{}: no such folder", name()),
-        Err(error) => return Err(error).with_context(name),
-    }
+    require_folder(path, "a model's")?;
     if is_file(path.join(CONFIG))? {
         return Ok(path.to_owned());
     }
@@ -131,10 +124,25 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
             let runs: Vec<_> = runs.map(|run| run.display().to_string()).collect();
             match runs.is_empty() {
                 true => Ok(path.to_owned()), // loading it says what is missing
-                false => bail!("{}: no model, but it has runs: {}", name(), runs.join(", ")),
+                false => bail!(
+                    "{}: no model, but it has runs: {}",
+                    path.display(),
+                    runs.join(", ")
+                ),
             }
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// That there is a folder, and not something else.
+pub(crate) fn require_folder(path: &Path, whose: &str) -> Result<()> {
+    let name = path.display();
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => bail!("{name}: expected {whose} folder, but it is a file"),
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("{name}: no such folder"),
+        Err(error) => Err(error).with_context(|| name.to_string()),
     }
 }
 
@@ -183,7 +191,7 @@ impl Origin {
         let options = folder.ancestors().nth(2).map(|run| run.join(OPTIONS));
         let options_sha256 = match options {
             Some(options) if is_file(&options)? => {
-                Some(sha256(&read_small_file(&options, MOST_OPTIONS_BYTES)?))
+                Some(sha256(read_small_file(&options, MOST_OPTIONS_BYTES)?))
             }
             _ => None,
         };
@@ -194,12 +202,6 @@ impl Origin {
             options_sha256,
         }))
     }
-}
-
-/// A SHA-256 in hexadecimal digits.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    let hash = Sha256::digest(bytes);
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The newest checkpoint of the run that a checkpoint belongs to, if it is another one.

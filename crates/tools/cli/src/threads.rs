@@ -5,7 +5,7 @@
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::failure::Usage;
+use crate::failure::misused;
 
 /// More threads than any machine has use for.
 const MOST_THREADS: usize = 1024;
@@ -41,8 +41,9 @@ pub(crate) fn use_threads(threads: Option<usize>) -> Result<()> {
     let by_environment = std::env::var("RAYON_NUM_THREADS").ok();
     let many = by_environment.and_then(|text| text.parse().ok());
     if let Some(many) = many.filter(|&many: &usize| threads.is_none() && many > MOST_THREADS) {
-        let message = format!("RAYON_NUM_THREADS {many}: expected at most {MOST_THREADS}");
-        return Err(Usage(message).into());
+        return misused(format!(
+            "RAYON_NUM_THREADS {many}: expected at most {MOST_THREADS}"
+        ));
     }
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads.unwrap_or(0)) // 0: RAYON_NUM_THREADS, or one for each core

@@ -3,14 +3,14 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use dataloader::Corpus;
 use model_tokenizer::ModelTokenizer;
 use serde::Serialize;
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
-use crate::ids::{TextSource, TokenList, is_token_file, no_text};
+use crate::ids::{Given, TextArgs};
 use crate::memory::check_free;
 use crate::model::find;
 use crate::output::{print, print_json};
@@ -19,17 +19,11 @@ use crate::working::Working;
 
 #[derive(Args, Debug)]
 pub(crate) struct TokenizeArgs {
-    /// The text, taken as it is; - or nothing with a pipe reads standard input
-    text: Option<String>,
+    #[command(flatten)]
+    text: TextArgs,
     /// The model whose tokenizer it is: a folder or a run [default: GPT-2's]
     #[arg(short = 'm', long, value_name = "DIR", conflicts_with = "special")]
     model: Option<PathBuf>,
-    /// Read the text from a file; a .bin or .npy file holds ids
-    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
-    file: Option<PathBuf>,
-    /// Ids in place of a text
-    #[arg(long, value_name = "1,2,3", conflicts_with = "text")]
-    tokens: Option<TokenList>,
     /// What <|endoftext|> in the text is: a token, a mistake, or plain text
     #[arg(long, value_enum, default_value = "token")]
     special: Special,
@@ -104,30 +98,19 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
     Ok(())
 }
 
-/// The ids and the text they stand for.
+/// The ids and the text they stand for, which is taken as it is.
 fn read(args: &TokenizeArgs, tokenizer: &ModelTokenizer) -> Result<(Vec<u32>, String)> {
-    let given = match (&args.tokens, &args.file) {
-        (Some(TokenList(ids)), _) => Some(ids.clone()),
-        (_, Some(path)) if is_token_file(path) => {
-            let corpus = Corpus::from_token_file(path)?;
+    let text = match args.text.whole()? {
+        Given::Text(text) => text,
+        Given::Ids(ids) => {
             // An id has four bytes, and its text about as many; the table and its pieces a few
             // more.
-            let name = path.display().to_string();
-            check_free(16.0 * corpus.len() as f64, "tokens and their text").context(name)?;
-            Some(corpus.read(..)?.into_owned())
+            check_free(16.0 * ids.len() as f64, "tokens and their text")?;
+            let ids = ids.read(..)?.into_owned();
+            let text = tokenizer.decode_lossy(&ids)?;
+            return Ok((ids, text));
         }
-        _ => None,
     };
-    if let Some(ids) = given {
-        let text = tokenizer.decode_lossy(&ids)?;
-        return Ok((ids, text));
-    }
-    let source = TextSource {
-        tokens: None,
-        file: args.file.as_ref(),
-        text: args.text.as_deref(),
-    };
-    let text = source.text()?.ok_or_else(no_text)?;
     check_encoding(&text, tokenizer)?;
     let _working = Working::on("encoding", 0);
     let ids = match args.special {

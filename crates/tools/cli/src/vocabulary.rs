@@ -9,10 +9,11 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use checkpoint::save_generation_config;
 use dataloader::Corpus;
+use gpt::Memory;
 use model_tokenizer::{ModelTokenizer, ModelTokenizerError, end_of_text_ids};
 
 use crate::ids::Given;
-use crate::memory::check_words;
+use crate::memory::check;
 
 /// GPT-2's 50257 tokens, and as nanoGPT pads them.
 const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
@@ -48,13 +49,7 @@ impl Vocabulary {
     /// # Errors
     /// If its files can't be read, or those that name the end of a text are damaged.
     pub(crate) fn of_model(path: &Path, vocab_size: usize) -> Result<Self> {
-        let folder = match path.is_dir() {
-            true => path,
-            false => match path.parent() {
-                Some(folder) if !folder.as_os_str().is_empty() => folder,
-                _ => Path::new("."),
-            },
-        };
+        let folder = folder_of(path);
         let mut vocabulary = Self::of_folder(folder, vocab_size)?;
         if let Some(ids) = end_of_text_ids(folder)? {
             vocabulary.end_of_text = ids;
@@ -170,7 +165,31 @@ impl Vocabulary {
 /// That the memory has room for the ids of a text, and for its longest word, whose pairs are merged
 /// in one piece.
 pub(crate) fn check_encoding(text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
-    check_words(text, if tokenizer.is_gpt2() { 64 } else { 256 })
+    let per_byte = if tokenizer.is_gpt2() { 64 } else { 256 };
+    check(&Memory::encoding(text.len(), longest_word(text), per_byte)?)
+}
+
+/// The bytes of the longest run of letters, of digits, of white space or of other characters, none
+/// of which is cut before its pieces are merged.
+fn longest_word(text: &str) -> usize {
+    let (mut longest, mut begin, mut kind) = (0, 0, None);
+    for (at, c) in text.char_indices() {
+        let this = Some((c.is_alphabetic(), c.is_numeric(), c.is_whitespace()));
+        if this != kind {
+            (begin, kind) = (at, this);
+        }
+        longest = longest.max(at + c.len_utf8() - begin);
+    }
+    longest
+}
+
+/// The folder that a path is, or that its file is in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        _ if path.is_dir() => path,
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }
 
 /// Whether a model of so many tokens can have GPT-2's.
@@ -199,6 +218,13 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn the_longest_word_is_of_one_kind_of_characters() {
+        assert_eq!(longest_word(""), 0);
+        assert_eq!(longest_word("ab cdé, 12345"), 5);
+        assert_eq!(longest_word("été  \n\t  !?!"), 6);
     }
 
     #[test]

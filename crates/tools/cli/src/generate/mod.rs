@@ -15,8 +15,8 @@ use anyhow::{Context, Result};
 use generate::FinishReason;
 use serde::Serialize;
 
-use crate::failure::Usage;
-use crate::ids::{TextSource, read_text};
+use crate::failure::misused;
+use crate::ids::read_text;
 use crate::interrupt::Interrupt;
 use crate::output::{print, print_json, print_text};
 use crate::vocabulary::Vocabulary;
@@ -48,21 +48,15 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let GenerateArgs { input, output, .. } = args;
     output.threads.apply()?;
     args.check()?;
-    let prompt = TextSource {
-        tokens: input.tokens.as_ref(),
-        file: input.file.as_ref(),
-        text: args.text.as_deref().or(input.prompt.as_deref()),
-    };
     // An interactive session reads its turns from standard input.
-    let is_given = input.tokens.is_some() || input.file.is_some() || prompt.text.is_some();
-    let given = match (&input.prompts, input.interactive && !is_given) {
-        (Some(_), _) | (None, true) => None,
-        (None, false) => prompt.prompt()?,
+    let given = match input.prompts.is_some() || (input.interactive && !input.text.is_said()) {
+        true => None,
+        false => input.text.prompt()?,
     };
     if given.is_none() && !input.interactive && input.prompts.is_none() {
-        let message =
-            "no prompt: give a text, a file with -f, ids with --tokens, pipe a text in, or use -i";
-        return Err(Usage(message.to_owned()).into());
+        return misused(
+            "no prompt: give a text, a file with -f, ids with --tokens, pipe a text in, or use -i",
+        );
     }
     let began = Instant::now();
     let found = input.model.find()?;

@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use generate::{BeamConfig, Precision, Sampling};
 use torch_rng::Build;
 
-use crate::failure::Usage;
-use crate::ids::TokenList;
+use crate::failure::misused;
+use crate::ids::TextArgs;
 use crate::model::ModelArgs;
 use crate::numbers::{at_least_1, seed};
 use crate::output::note;
@@ -29,9 +29,6 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct GenerateArgs {
-    /// The text to continue; an empty one begins with nothing; - or nothing with a pipe reads
-    /// standard input
-    pub(crate) text: Option<String>,
     #[command(flatten, next_help_heading = "Input")]
     pub(crate) input: InputArgs,
     #[command(flatten, next_help_heading = "Length")]
@@ -47,19 +44,12 @@ pub(crate) struct GenerateArgs {
 pub(crate) struct InputArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// As the argument
-    #[arg(short = 'p', long, value_name = "TEXT", conflicts_with_all = ["text", "file", "tokens"])]
-    pub(crate) prompt: Option<String>,
-    /// Read the prompt from a file
-    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
-    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) text: TextArgs,
     /// Continue each line of a file, many at once; each text is what its line alone would have
     /// given
     #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "prompt", "file", "tokens", "interactive", "beams", "num_samples"])]
     pub(crate) prompts: Option<PathBuf>,
-    /// Ids in place of a text
-    #[arg(long, value_name = "1,2,3", conflicts_with = "text")]
-    pub(crate) tokens: Option<TokenList>,
     /// Go on turn by turn: each line is added to the text, an empty line just goes on
     #[arg(short = 'i', long, conflicts_with_all = ["json", "beams"])]
     pub(crate) interactive: bool,
@@ -173,10 +163,10 @@ impl GenerateArgs {
             checked = checked.and_then(|()| beams.check(vocab_size));
         }
         if let Err(error) = checked {
-            return Err(Usage(error.to_string()).into());
+            return misused(error.to_string());
         }
         if self.length.stop.iter().any(String::is_empty) {
-            return Err(Usage("--stop must be a text, got an empty one".to_owned()).into());
+            return misused("--stop must be a text, got an empty one");
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use clap::Args;
 use generate::{Inspection, Look};
 use gpt::GptModel;
 
-use crate::failure::Usage;
+use crate::failure::misused;
 use crate::ids::TextArgs;
 use crate::memory::check;
 use crate::model::{Found, ModelArgs};
@@ -63,11 +63,10 @@ const TOP_OF_BLOCK: usize = 3;
 pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     args.threads.apply()?;
     if !(args.temperature.is_finite() && args.temperature > 0.0) {
-        let message = format!(
+        return misused(format!(
             "--temperature {}: expected a number above 0",
             args.temperature
-        );
-        return Err(Usage(message).into());
+        ));
     }
     let given = args.text.given()?;
     let found = args.model.find()?;
@@ -78,8 +77,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
         if let Some(value) = value
             && value >= count
         {
-            let message = format!("--{flag} {value}: expected 0 to {}", count - 1);
-            return Err(Usage(message).into());
+            return misused(format!("--{flag} {value}: expected 0 to {}", count - 1));
         }
     }
     check(

@@ -11,8 +11,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use dataloader::{Corpus, DataLoader, DataLoaderConfig, DataLoaderError, train_validation_split};
 use tokenizer::ENDOFTEXT;
 
+use super::options::TrainOptions;
 use crate::ids::{Given, read_given, read_text};
-use crate::vocabulary::Vocabulary;
+use crate::vocabulary::{Vocabulary, folder_of};
 
 /// "The Answering Bell", written for this project.
 const STORY: &str = include_str!("../../data/the-answering-bell.txt");
@@ -114,10 +115,9 @@ impl Source {
 
 fn from_text(name: String, text: String, train_ratio: f64) -> Result<Source> {
     let (train, _) = train_validation_split(&text, train_ratio)?;
-    let validation_at = (train_ratio < 1.0).then(|| outside_of_mark(&text, train.len()));
     let parts = Parts::Text {
+        validation_at: (train_ratio < 1.0).then(|| outside_of_mark(&text, train.len())),
         text,
-        validation_at,
     };
     Ok(Source { name, parts })
 }
@@ -141,7 +141,7 @@ fn from_file(path: &Path, train_ratio: f64) -> Result<Source> {
             let parts = Parts::Ids {
                 train,
                 validation: (train_ratio < 1.0).then_some(validation),
-                folder: path.parent().unwrap_or(path).to_owned(),
+                folder: folder_of(path).to_owned(),
             };
             Ok(Source { name, parts })
         }
@@ -198,47 +198,36 @@ fn texts_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// How texts are cut.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Windows {
-    pub(crate) context_length: usize,
-    /// The length the user asked for.
-    pub(crate) max_length: Option<usize>,
-    pub(crate) stride: Option<usize>,
-    pub(crate) batch_size: usize,
-}
-
 /// The loaders of both parts.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaders {
     pub(crate) train: DataLoader,
     pub(crate) validation: Option<DataLoader>,
-    /// Tokens in a window.
-    pub(crate) max_length: usize,
 }
 
 /// Windows of both parts, in batches: training shuffled and full, validation in order and complete.
 ///
-/// A context that is longer than the text gets shorter windows, unless the user asked for their
-/// length.
-pub(crate) fn loaders(data: &Data, windows: Windows) -> Result<Loaders> {
-    let shortest = data
-        .validation
-        .as_ref()
-        .map_or(usize::MAX, |corpus| corpus.len());
+/// A `context_length` that is longer than the text gets shorter windows, unless the user asked for
+/// their length.
+pub(crate) fn loaders(
+    data: &Data,
+    options: &TrainOptions,
+    context_length: usize,
+) -> Result<Loaders> {
+    let validation = data.validation.as_ref();
+    let shortest = validation.map_or(usize::MAX, |corpus| corpus.len());
     let longest = shortest.min(data.train.len()).saturating_sub(1);
-    let max_length = windows.max_length.unwrap_or_else(|| {
-        let context = windows.context_length;
-        match longest < context && longest >= 2 * SHORTEST_WINDOW {
+    let max_length = options.data.max_length.unwrap_or({
+        match longest < context_length && longest >= 2 * SHORTEST_WINDOW {
             true => longest / SHORTEST_WINDOW * SHORTEST_WINDOW,
-            false => context,
+            false => context_length,
         }
     });
     let loader = |part: &str, corpus: &Corpus, training: bool| -> Result<DataLoader> {
         let config = DataLoaderConfig {
-            batch_size: windows.batch_size,
+            batch_size: options.training.batch_size,
             max_length,
-            stride: windows.stride.unwrap_or(max_length),
+            stride: options.data.stride.unwrap_or(max_length),
             shuffle: training,
             drop_last: training,
         };
@@ -255,13 +244,10 @@ pub(crate) fn loaders(data: &Data, windows: Windows) -> Result<Loaders> {
             anyhow!("{}, {part} part: {error}{tip}", data.name)
         })
     };
+    let validation = validation.map(|corpus| loader("validation", corpus, false));
     Ok(Loaders {
         train: loader("training", &data.train, true)?,
-        validation: match &data.validation {
-            Some(corpus) => Some(loader("validation", corpus, false)?),
-            None => None,
-        },
-        max_length,
+        validation: validation.transpose()?,
     })
 }
 

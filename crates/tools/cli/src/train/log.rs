@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use atomic_file::{append, is_file, open_file};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use train::{Evaluation, StepReport};
 
 use crate::runs::LOG;
@@ -26,7 +26,7 @@ const PIECES: u64 = 1024;
 /// The most bytes of a line; a sample is the longest.
 const MOST_LINE_BYTES: u64 = 16 << 20;
 
-/// A line of the log; numbers that are not finite become `null`.
+/// A line of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Line {
@@ -39,26 +39,12 @@ pub(crate) enum Line {
     },
     /// One optimizer step.
     Step {
-        step: u64,
-        epoch: u64,
-        loss: Option<f32>,
-        learning_rate: f64,
-        grad_norm: Option<f64>,
-        tokens_seen: u64,
+        #[serde(flatten)]
+        report: StepReport,
         tokens_per_second: f64,
     },
-    /// One evaluation, after so many steps.
-    Eval {
-        #[serde(default)]
-        steps_done: u64,
-        /// In logs from before `steps_done`: the step that it followed, counted from 0.
-        #[serde(default, skip_serializing)]
-        step: Option<u64>,
-        epoch: u64,
-        train_loss: Option<f64>,
-        val_loss: Option<f64>,
-        tokens_seen: u64,
-    },
+    /// One evaluation.
+    Eval(Evaluation),
     /// A sample of text, after so many steps.
     Sample { steps_done: u64, text: String },
     /// A checkpoint, after so many steps.
@@ -66,56 +52,33 @@ pub(crate) enum Line {
 }
 
 impl Line {
-    pub(crate) fn step(report: &StepReport, tokens_per_second: f64) -> Self {
-        Self::Step {
-            step: report.step,
-            epoch: report.epoch,
-            loss: finite(report.loss, f32::is_finite),
-            learning_rate: report.learning_rate,
-            grad_norm: finite(report.grad_norm, f64::is_finite),
-            tokens_seen: report.tokens_seen,
-            tokens_per_second,
-        }
-    }
-
-    pub(crate) fn eval(evaluation: &Evaluation) -> Self {
-        Self::Eval {
-            steps_done: evaluation.steps_done,
-            step: None,
-            epoch: evaluation.epoch,
-            train_loss: finite(evaluation.train_loss, f64::is_finite),
-            val_loss: evaluation.val_loss.filter(|loss| loss.is_finite()),
-            tokens_seen: evaluation.tokens_seen,
-        }
-    }
-
     /// A line as it stands in a log.
     fn parse(text: &[u8]) -> Option<Self> {
-        let mut line = serde_json::from_slice(text).ok()?;
-        if let Self::Eval {
-            steps_done, step, ..
-        } = &mut line
-            && let Some(step) = step.take()
-        {
-            *steps_done = step.saturating_add(1);
+        if let Ok(line) = serde_json::from_slice(text) {
+            return Some(line);
         }
-        Some(line)
+        // Evaluations once named the step that they followed, counted from 0.
+        let mut line: Map<String, Value> = serde_json::from_slice(text).ok()?;
+        let step = line.remove("step")?.as_u64()?;
+        line.insert("steps_done".to_owned(), step.saturating_add(1).into());
+        serde_json::from_value(line.into()).ok()
     }
 
     /// Optimizer steps when it was written.
     fn steps_done(&self) -> u64 {
-        match *self {
-            Self::Step { step, .. } => step.saturating_add(1),
+        match self {
+            Self::Step { report, .. } => report.step.saturating_add(1),
+            Self::Eval(evaluation) => evaluation.steps_done,
             Self::Start { steps_done, .. }
-            | Self::Eval { steps_done, .. }
             | Self::Sample { steps_done, .. }
-            | Self::Saved { steps_done, .. } => steps_done,
+            | Self::Saved { steps_done, .. } => *steps_done,
         }
     }
-}
 
-fn finite<T: Copy>(value: T, is_finite: fn(T) -> bool) -> Option<T> {
-    is_finite(value).then_some(value)
+    /// Whether a run that goes on from its end would log it again.
+    fn is_of_the_end(&self) -> bool {
+        matches!(self, Self::Eval(_) | Self::Sample { .. })
+    }
 }
 
 /// A log being written.
@@ -123,7 +86,7 @@ fn finite<T: Copy>(value: T, is_finite: fn(T) -> bool) -> Option<T> {
 pub(crate) struct Log {
     file: File,
     path: PathBuf,
-    /// What a run that goes on from its end would log again.
+    /// Evaluations and samples of the last step.
     at_the_end: Vec<Line>,
 }
 
@@ -145,20 +108,34 @@ impl Log {
         })
     }
 
-    /// Whether there is a line like this one from after the steps with which it was opened.
-    pub(crate) fn ends_with(&self, is_wanted: fn(&Line) -> bool) -> bool {
-        self.at_the_end.iter().any(is_wanted)
+    /// The evaluation of the last step.
+    pub(crate) fn evaluation(&self) -> Option<Evaluation> {
+        self.at_the_end.iter().find_map(|line| match line {
+            Line::Eval(evaluation) => Some(*evaluation),
+            _ => None,
+        })
+    }
+
+    /// Whether there is a sample of the last step.
+    pub(crate) fn has_sample(&self) -> bool {
+        let mut lines = self.at_the_end.iter();
+        lines.any(|line| matches!(line, Line::Sample { .. }))
     }
 
     /// Adds a line, at once; but not what a finished run logged before it was resumed.
-    pub(crate) fn write(&mut self, line: &Line) -> Result<()> {
-        if self.at_the_end.contains(line) {
+    pub(crate) fn write(&mut self, line: Line) -> Result<()> {
+        if self.at_the_end.contains(&line) {
             return Ok(());
         }
-        let mut text = serde_json::to_vec(line)?;
+        let mut text = serde_json::to_vec(&line)?;
         text.push(b'\n');
         let written = self.file.write_all(&text);
-        written.with_context(|| self.path.display().to_string())
+        written.with_context(|| self.path.display().to_string())?;
+        let now = line.steps_done();
+        self.at_the_end.retain(|line| line.steps_done() == now);
+        self.at_the_end
+            .extend(Some(line).filter(Line::is_of_the_end));
+        Ok(())
     }
 }
 
@@ -180,9 +157,7 @@ fn kept(path: &Path, steps_done: u64) -> Result<(u64, Vec<Line>)> {
         if at < steps_done {
             break;
         }
-        if matches!(line, Line::Eval { .. } | Line::Sample { .. }) {
-            at_the_end.push(line);
-        }
+        at_the_end.extend(Some(line).filter(Line::is_of_the_end));
     }
     Ok((length.unwrap_or(0), at_the_end))
 }
@@ -282,17 +257,18 @@ mod tests {
     use super::*;
 
     fn step(step: u64, loss: f32) -> Line {
-        Line::step(
-            &StepReport {
-                step,
-                epoch: 0,
-                loss,
-                learning_rate: 1e-3,
-                grad_norm: f64::NAN,
-                tokens_seen: 8 * (step + 1),
-            },
-            100.0,
-        )
+        let report = StepReport {
+            step,
+            epoch: 0,
+            loss,
+            learning_rate: 1e-3,
+            grad_norm: 0.5,
+            tokens_seen: 8 * (step + 1),
+        };
+        Line::Step {
+            report,
+            tokens_per_second: 100.0,
+        }
     }
 
     #[test]
@@ -300,12 +276,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut log = Log::open(folder.path(), 0).unwrap();
         for i in 0..5 {
-            log.write(&step(i, 1.0 / (i as f32 + 3.0))).unwrap();
+            log.write(step(i, 1.0 / (i as f32 + 3.0))).unwrap();
         }
         let all = read(folder.path()).unwrap();
         let mut log = Log::open(folder.path(), 3).unwrap();
         for i in 3..5 {
-            log.write(&step(i, 1.0 / (i as f32 + 3.0))).unwrap();
+            log.write(step(i, 1.0 / (i as f32 + 3.0))).unwrap();
         }
         assert_eq!(read(folder.path()).unwrap(), all);
     }
@@ -315,20 +291,20 @@ mod tests {
     fn a_long_log_is_read_from_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = Log::open(folder.path(), 0).unwrap();
-        log.write(&step(0, 0.5)).unwrap();
+        log.write(step(0, 0.5)).unwrap();
         log.file.set_len(1100 << 20).unwrap(); // zeros in place of a million steps
         log.file.write_all(b"\n").unwrap();
         for i in 5..9 {
-            log.write(&step(i, 0.25)).unwrap();
+            log.write(step(i, 0.25)).unwrap();
         }
         log.file.write_all(b"{\"event\":\"st").unwrap();
         let mut log = Log::open(folder.path(), 7).unwrap();
-        log.write(&step(7, 0.125)).unwrap();
+        log.write(step(7, 0.125)).unwrap();
         let losses: Vec<_> = read(folder.path())
             .unwrap()
             .into_iter()
             .map(|line| match line {
-                Line::Step { step, loss, .. } => (step, loss.unwrap()),
+                Line::Step { report, .. } => (report.step, report.loss),
                 line => panic!("{line:?}"),
             })
             .collect();
@@ -336,14 +312,12 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_not_finite_are_null() {
-        let folder = tempfile::tempdir().unwrap();
-        Log::open(folder.path(), 0)
-            .unwrap()
-            .write(&step(0, f32::INFINITY))
-            .unwrap();
-        let text = std::fs::read_to_string(folder.path().join(LOG)).unwrap();
-        let line: Value = serde_json::from_str(&text).unwrap();
-        assert!(line["loss"].is_null() && line["grad_norm"].is_null());
+    fn an_evaluation_may_name_the_step_that_it_followed() {
+        let line = |steps: &str| {
+            let rest = r#""epoch":0,"train_loss":0.5,"val_loss":null,"tokens_seen":8}"#;
+            Line::parse(format!(r#"{{"event":"eval",{steps},{rest}"#).as_bytes())
+        };
+        assert!(line(r#""step":6"#).is_some());
+        assert_eq!(line(r#""step":6"#), line(r#""steps_done":7"#));
     }
 }

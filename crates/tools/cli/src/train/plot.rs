@@ -26,18 +26,13 @@ pub(crate) fn draw(folder: &Path) -> Result<()> {
             Line::Start {
                 tokens_per_step: n, ..
             } => tokens_per_step = n,
-            Line::Step { step, loss, .. } => {
-                steps.extend(loss.map(|loss| ((step + 1) as f64, f64::from(loss))));
+            Line::Step { report, .. } => {
+                steps.push(((report.step + 1) as f64, f64::from(report.loss)));
             }
-            Line::Eval {
-                steps_done,
-                train_loss,
-                val_loss,
-                ..
-            } => {
-                let x = steps_done as f64;
-                train.extend(train_loss.map(|loss| (x, loss)));
-                validation.extend(val_loss.map(|loss| (x, loss)));
+            Line::Eval(evaluation) => {
+                let x = evaluation.steps_done as f64;
+                train.push((x, evaluation.train_loss));
+                validation.extend(evaluation.val_loss.map(|loss| (x, loss)));
             }
             _ => {}
         }

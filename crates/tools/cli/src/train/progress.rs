@@ -12,7 +12,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use train::{Evaluation, StepReport};
 
 use super::log::Line;
-use crate::output::{escaped, note, print, print_json};
+use super::settings::Settings;
+use crate::output::{note, print_folded, print_json};
 
 /// How much of the newest step's speed goes into the shown one.
 const NEWEST: f64 = 0.1;
@@ -22,6 +23,10 @@ const NEWEST: f64 = 0.1;
 const BAR: usize = 30;
 const SHORTEST_BAR: usize = 12;
 
+/// Columns of the word at the beginning of a line for people.
+const LABEL: usize = 10;
+
+/// The bar goes when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -37,22 +42,17 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(
-        steps_done: u64,
-        max_steps: u64,
-        tokens_per_step: u64,
-        log_interval: u64,
-        json: bool,
-    ) -> Self {
+    pub(crate) fn new(settings: &Settings, steps_done: u64, json: bool) -> Self {
+        let max_steps = settings.training.max_steps;
         let bar = ProgressBar::with_draw_target(Some(max_steps), ProgressDrawTarget::stderr());
         bar.set_position(steps_done);
         Self {
             step_lines: bar.is_hidden() || !stdout().is_terminal(),
             bar,
             json,
-            log_interval,
+            log_interval: settings.options.free.log_interval as u64,
             max_steps,
-            tokens_per_step,
+            tokens_per_step: settings.tokens_per_step(),
             last: Instant::now(),
             pace: None,
         }
@@ -63,13 +63,8 @@ impl Progress {
         if self.json {
             return;
         }
-        self.bar.suspend(|| {
-            // A reader that has gone doesn't stop the run.
-            let columns = Term::stdout()
-                .size_checked()
-                .map(|(_, columns)| columns.into());
-            let _ = print(format!("{}\n", folded(&escaped(text), columns)));
-        });
+        // A reader that has gone doesn't stop the run.
+        self.bar.suspend(|| drop(print_folded([text], LABEL)));
     }
 
     /// A line on standard error, whatever standard output is.
@@ -103,18 +98,12 @@ impl Progress {
         let speed = self.tokens_per_step as f64 / pace;
         let left = self.time_of(self.max_steps.saturating_sub(done));
         let left = left.unwrap_or_default();
-        let StepReport {
-            loss,
-            learning_rate,
-            grad_norm,
-            ..
-        } = report;
         let (style, columns) = style(usize::from(Term::stderr().size().1));
         self.bar.set_style(style);
         self.bar.set_position(done);
         self.bar.set_message(fitting(
             [
-                format!("{done}/{} loss {loss:.3}", self.max_steps),
+                format!("{done}/{} loss {:.3}", self.max_steps, report.loss),
                 format!("{left} left"),
                 format!("{speed:.0} tokens/s"),
             ],
@@ -123,8 +112,8 @@ impl Progress {
         let due = done.is_multiple_of(self.log_interval) || done == 1 || done == self.max_steps;
         if self.step_lines && due {
             self.line(&format!(
-                "step {done}/{}: loss {loss:.4}, lr {learning_rate:.2e}, grad norm {grad_norm:.3}, {speed:.0} tokens/s, {left} left",
-                self.max_steps
+                "step {done}/{}: loss {:.4}, lr {:.2e}, grad norm {:.3}, {speed:.0} tokens/s, {left} left",
+                self.max_steps, report.loss, report.learning_rate, report.grad_norm
             ));
         }
         self.last = Instant::now();
@@ -147,10 +136,6 @@ impl Progress {
     pub(crate) fn pause_over(&mut self) {
         self.last = Instant::now();
     }
-
-    pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
 }
 
 /// How a terminal of so many columns shows progress, and the columns for the numbers: a third of
@@ -167,25 +152,6 @@ fn style(columns: usize) -> (ProgressStyle, usize) {
     let style = ProgressStyle::with_template(&template);
     let style = style.expect("the templates are well formed");
     (style.progress_chars("━╸─"), numbers)
-}
-
-/// A text whose words are not cut at the end of a terminal's line; as it is where there is none.
-fn folded(text: &str, columns: Option<usize>) -> String {
-    let Some(columns) = columns.filter(|&columns| text.chars().count() > columns) else {
-        return text.to_owned();
-    };
-    let (mut folded, mut used) = (String::new(), 0);
-    for word in text.split_inclusive(' ') {
-        let length = word.trim_end().chars().count();
-        if used + length > columns && used > 0 {
-            folded.truncate(folded.trim_end().len());
-            folded += "\n          ";
-            used = 10;
-        }
-        folded += word;
-        used += word.chars().count();
-    }
-    folded
 }
 
 /// The parts that a line has room for, from the first.
@@ -228,15 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_folded_between_words_and_a_bar_fits_50_columns() {
-        let text = "data      a.txt: 1000 tokens to train on, 100 to validate";
-        assert_eq!(folded(text, None), text);
-        let short = folded(text, Some(30));
-        assert!(short.lines().all(|line| line.len() <= 30), "{short}");
-        assert_eq!(
-            short.split_whitespace().count(),
-            text.split_whitespace().count()
-        );
+    fn a_bar_fits_50_columns() {
         for columns in [36, 50, 80, 120] {
             let numbers = style(columns).1;
             assert!(

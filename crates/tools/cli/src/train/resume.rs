@@ -2,10 +2,9 @@
 //! change no number.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use atomic_file::is_file;
 use train::{RunFolder, TrainError, Trainer, latest_checkpoint, list_problem, read_settings};
 
@@ -13,10 +12,9 @@ use super::options::{TrainOptions, is_shape};
 use super::settings::{Base, settle};
 use super::start::{Started, base, kept, start_in, write_options};
 use super::table::Table;
-use crate::failure::Usage;
+use crate::failure::misused;
 use crate::output::note;
 use crate::runs::{self, OPTIONS, kept_path, typed};
-use crate::vocabulary::Vocabulary;
 
 /// The run to go on with, or the checkpoint of it, if the command line asks for that.
 pub(crate) fn folder(
@@ -24,19 +22,20 @@ pub(crate) fn folder(
     said: &TrainOptions,
 ) -> Result<Option<PathBuf>> {
     let by_name = said.model.init_from.as_deref() == Some(Path::new("resume")); // nanoGPT's habit
-    match (resume, &said.out_dir) {
-        (Some(Some(folder)), Some(out_dir)) if !is_run_at(folder, out_dir)? => {
+    let named = match resume {
+        Some(named) => named.as_ref(),
+        None if by_name => None,
+        None => return Ok(None),
+    };
+    match (named, &said.out_dir) {
+        (Some(folder), Some(out_dir)) if !is_run_at(folder, out_dir)? => {
             let (folder, out_dir) = (folder.display(), out_dir.display());
-            let problem = format!(
+            misused(format!(
                 "--resume {folder} --out-dir {out_dir}: a run goes on in its own folder, expected one of the two"
-            );
-            Err(Usage(problem).into())
+            ))
         }
-        (Some(Some(folder)), _) | (Some(None), Some(folder)) => Ok(Some(folder.clone())),
-        (None, Some(folder)) if by_name => Ok(Some(folder.clone())),
-        (Some(None), None) => runs::newest(Path::new(runs::RUNS)).map(Some),
-        (None, None) if by_name => runs::newest(Path::new(runs::RUNS)).map(Some),
-        (None, _) => Ok(None),
+        (Some(folder), _) | (None, Some(folder)) => Ok(Some(folder.clone())),
+        (None, None) => runs::newest(Path::new(runs::RUNS)).map(Some),
     }
 }
 
@@ -62,14 +61,7 @@ fn run_of(folder: &Path) -> Result<Option<PathBuf>> {
 /// is.
 pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> {
     let name = path.display();
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => {}
-        Ok(_) => bail!("{name}: expected a run's folder, but it is a file"),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!("{name}: no such folder, so there is no run to resume")
-        }
-        Err(error) => return Err(error).with_context(|| name.to_string()),
-    }
+    runs::require_folder(path, "a run's")?;
     let run = run_of(path)?;
     let chosen = run.is_some().then(|| path.to_owned());
     let path = run.as_deref().unwrap_or(path);
@@ -100,13 +92,7 @@ pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> 
     let base = match &checkpoint {
         Some(checkpoint) => Some(base_of(path, checkpoint)?),
         // It was stopped before its first checkpoint: it begins again, to the same bits.
-        None => before
-            .options(None)?
-            .model
-            .init_from
-            .as_deref()
-            .map(base)
-            .transpose()?,
+        None => base(before.options(None)?.model.init_from.as_deref())?,
     };
     let model = base.as_ref().map(|base| &base.model);
     let now = said.clone().over(before.clone()).options(model)?;
@@ -116,11 +102,10 @@ pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> 
         && from != Path::new("resume")
         && kept_path(from).ok() != before.model.init_from
     {
-        let problem = format!(
+        return misused(format!(
             "--resume {name} --init-from {}: a resumed run has its own weights, expected one of the two",
             from.display()
-        );
-        return Err(Usage(problem).into());
+        ));
     }
     let mut now = kept(now)?;
     now.model.init_from = before.model.init_from.clone();
@@ -164,8 +149,7 @@ fn base_of(path: &Path, checkpoint: &Path) -> Result<Base> {
         true => &beside,
         false => checkpoint,
     };
-    let vocabulary = Vocabulary::of_model(folder, model.vocab_size)?;
-    Ok(Base { model, vocabulary })
+    Base::of(model, folder)
 }
 
 /// That nothing is asked for that would make it another run: of `before`, what is free may have

@@ -1,14 +1,16 @@
 //! What holds in a run: its options, with what other options and the data decide filled in, and
 //! what is made of them.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use gpt::{GptConfig, Memory};
 use train::{AdamWConfig, SampleConfig, Schedule, TrainConfig};
 
-use super::data::{self, Data, Loaders, Source, Windows};
+use super::data::{self, Data, Loaders, Source};
 use super::options::{TrainOptions, TrainingOptions, is_shape, of_model};
 use super::tokenizer::{TokenizerChoice, bpe_at_most};
-use crate::failure::Usage;
+use crate::failure::misused;
 use crate::memory::{check, check_model};
 use crate::presets::Training;
 use crate::vocabulary::{Vocabulary, is_gpt2_size};
@@ -26,6 +28,14 @@ pub(crate) struct Base {
     pub(crate) vocabulary: Vocabulary,
 }
 
+impl Base {
+    /// A model whose tokenizer is in a folder.
+    pub(crate) fn of(model: GptConfig, folder: &Path) -> Result<Self> {
+        let vocabulary = Vocabulary::of_model(folder, model.vocab_size)?;
+        Ok(Self { model, vocabulary })
+    }
+}
+
 /// A run before its first step, but for its weights.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -41,8 +51,13 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Tokens in a window.
+    pub(crate) fn max_length(&self) -> usize {
+        self.loaders.train.dataset().max_length()
+    }
+
     pub(crate) fn tokens_per_step(&self) -> u64 {
-        let tokens_per_batch = (self.options.training.batch_size * self.loaders.max_length) as u64;
+        let tokens_per_batch = (self.options.training.batch_size * self.max_length()) as u64;
         self.training.accumulation.saturating_mul(tokens_per_batch)
     }
 
@@ -79,9 +94,9 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         && length > model.context_length
     {
         let most = model.context_length;
-        let message =
-            format!("--max-length must be at most the context length {most}, got {length}");
-        return Err(Usage(message).into());
+        return misused(format!(
+            "--max-length must be at most the context length {most}, got {length}"
+        ));
     }
     // Before the data is encoded, and after it is known how many tokens there are.
     check_model(&model, &model.training_memory(1, 1)?)?;
@@ -110,24 +125,19 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         let stride = STORY_STRIDE.min(model.context_length);
         options.data.stride.get_or_insert(stride);
     }
-    let windows = Windows {
-        context_length: match options.model.init_from {
-            Some(_) => model.context_length.min(FINE_TUNING_WINDOW),
-            None => model.context_length,
-        },
-        max_length: options.data.max_length,
-        stride: options.data.stride,
-        batch_size: options.training.batch_size,
+    let context_length = match options.model.init_from {
+        Some(_) => model.context_length.min(FINE_TUNING_WINDOW),
+        None => model.context_length,
     };
-    let loaders = data::loaders(&data, windows)?;
-    options.data.max_length = Some(loaders.max_length);
-    let windows = loaders.train.dataset().len();
+    let loaders = data::loaders(&data, &options, context_length)?;
+    let windows = loaders.train.dataset();
+    let max_length = *options.data.max_length.insert(windows.max_length());
     let need = model
-        .training_memory(options.training.batch_size, loaders.max_length)?
+        .training_memory(options.training.batch_size, max_length)?
         // Of an epoch, and a copy that is shuffled.
         .with(
             "the order of the windows",
-            &[2 * size_of::<usize>(), windows],
+            &[2 * size_of::<usize>(), windows.len()],
         )?;
     check(&need)?;
 
@@ -160,6 +170,7 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         whole_epochs: said.epochs.is_some(),
         eval_every: Some(said.eval_interval as u64),
         eval_first: said.eval_interval as u64,
+        eval_early: true,
         eval_batches: said.eval_iters,
         sample: (free.sample_tokens > 0 && !prompt.is_empty()).then_some(SampleConfig {
             prompt,
@@ -268,10 +279,9 @@ fn schedule(options: &mut TrainingOptions, recipe: Training, max_steps: usize) -
         // A preset's warmup may be longer than a short run.
         (None, _) => (most.min(end - 1), end),
         (Some(warmup_steps), Some(_)) if decays && warmup_steps >= end => {
-            let problem = format!(
+            return misused(format!(
                 "--warmup-steps {warmup_steps}: the decay ends at step {end} (--lr-decay-steps), expected a shorter warmup or a later end"
-            );
-            return Err(Usage(problem).into());
+            ));
         }
         // A run may end before its rate has risen to the highest.
         (Some(warmup_steps), _) => (warmup_steps, end.max(warmup_steps.saturating_add(1))),

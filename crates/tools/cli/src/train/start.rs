@@ -1,6 +1,5 @@
 //! A new run: its folder, its data, a model that is new or comes from a folder.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +8,6 @@ use anyhow::{Context, Result, bail};
 use atomic_file::{create_folder, write_atomically};
 use checkpoint::ModelFolder;
 use gpt::{GptConfig, GptModel};
-use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 use train::{RunFolder, Trainer};
 
@@ -19,7 +17,6 @@ use super::table::{SCRATCH, Table};
 use super::tokenizer::TokenizerChoice;
 use crate::ranks::World;
 use crate::runs::{OPTIONS, OPTIONS_BEGIN, kept_path};
-use crate::vocabulary::Vocabulary;
 use crate::{model, runs};
 
 /// A run that is ready to train.
@@ -50,7 +47,7 @@ pub(crate) fn start(said: &Table, options: &TrainOptions, saves: bool) -> Result
         Some(path) if path == Path::new(SCRATCH) => None,
         Some(path) => Some(kept_path(&weights_to_start_from(path)?)?),
     };
-    let base = init_from.as_deref().map(base).transpose()?;
+    let base = base(init_from.as_deref())?;
     let options = said.options(base.as_ref().map(|base| &base.model))?;
     let mut options = kept(options)?;
     options.model.init_from = init_from;
@@ -66,10 +63,9 @@ pub(crate) fn start(said: &Table, options: &TrainOptions, saves: bool) -> Result
 }
 
 /// What the model of a run is like that begins with a folder's weights.
-pub(crate) fn base(path: &Path) -> Result<Base> {
-    let model = *ModelFolder::open(path)?.config();
-    let vocabulary = Vocabulary::of_model(path, model.vocab_size)?;
-    Ok(Base { model, vocabulary })
+pub(crate) fn base(init_from: Option<&Path>) -> Result<Option<Base>> {
+    let of = |path| Base::of(*ModelFolder::open(path)?.config(), path);
+    init_from.map(of).transpose()
 }
 
 /// The options with paths that are the same from another folder.
@@ -87,9 +83,15 @@ pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<
     let mut rng =
         TorchRng::manual_seed(options.training.seed).with_build(options.training.dropout_build);
     let model = match &options.model.init_from {
-        Some(path) => with_config(&model::load(&ModelFolder::open(path)?)?, settings.model)?,
+        Some(path) => {
+            let drop_rates = settings.model.drop_rates;
+            model::load(&ModelFolder::open(path)?.with_drop_rates(drop_rates))?
+        }
         None => new_model(settings.model, &mut rng)?,
     };
+    if *model.config() != settings.model {
+        bail!("the model of --init-from is another than a moment ago");
+    }
     let trainer = Trainer::new(
         settings.training.clone(),
         model,
@@ -155,22 +157,6 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
         );
     }
     Ok(folder)
-}
-
-/// The same weights in a model of `config`, which differs in dropout at most.
-fn with_config(model: &GptModel, config: GptConfig) -> Result<GptModel> {
-    let mut ours = GptModel::zeros(config)?;
-    let mut weights: HashMap<_, _> = model.named_parameters().into_iter().collect();
-    for (name, mut place) in ours.named_parameters_mut() {
-        let weight = weights
-            .remove(&name)
-            .filter(|weight| weight.shape() == place.shape());
-        place.assign(&weight.with_context(|| format!("the model of --init-from has no {name}"))?);
-    }
-    if let Some(name) = weights.keys().min() {
-        bail!("the model of --init-from has {name}, which this run's has not");
-    }
-    Ok(ours)
 }
 
 /// Keeps the options in the run's folder.

@@ -20,7 +20,6 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
         model,
         training,
         data,
-        loaders,
         ..
     } = settings;
     progress.line(&format!(
@@ -51,7 +50,7 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
         training.max_steps,
         settings.tokens_per_step(),
         options.training.batch_size,
-        loaders.max_length,
+        settings.max_length(),
         settings.epochs()
     ));
     progress.line(&format!(
@@ -68,10 +67,11 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
     let need = &settings.need;
     let total = bytes(need.total() as f64);
     progress.line(&format!("memory    about {total}: {}", parts(need)));
-    if loaders.max_length < model.context_length {
+    if settings.max_length() < model.context_length {
         progress.line(&format!(
             "note      windows of {} tokens are shorter than the context of {}",
-            loaders.max_length, model.context_length
+            settings.max_length(),
+            model.context_length
         ));
     }
     if settings.epochs() < 1.0 {

@@ -10,7 +10,7 @@ use model_tokenizer::ModelTokenizer;
 use train::BESIDE;
 
 use crate::runs::kept_path;
-use crate::vocabulary::Vocabulary;
+use crate::vocabulary::{Vocabulary, folder_of};
 
 /// What a user says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,10 +59,7 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
     if !path.exists() {
         bail!("--tokenizer {name}: expected gpt2, chars, bpe:N, or a folder with tokenizer.json");
     }
-    let folder = match path.is_dir() {
-        true => path,
-        false => path.parent().unwrap_or(path),
-    };
+    let folder = folder_of(path);
     let found = match ModelTokenizer::from_folder(folder)? {
         None => ModelTokenizer::from_folder(folder.join(BESIDE))?, // a run's
         found => found,

@@ -1,9 +1,8 @@
-//! `gpt convert` keeps what is not its own, and leaves the old model or the new one. That it does
-//! so whatever happens, and several at once, tests/torture tries.
+//! `gpt convert` leaves runs alone, and fills a folder that it can't replace. That there is the old
+//! model or the new one, and what is not its own, whatever happens, tests/torture tries.
 
 use std::fs;
 
-use crate::keeps::with_enormous_weights;
 use crate::support::{Folder, TINY, folder};
 
 /// A folder with the run `run`, and the models `one` and `two` of other weights.
@@ -14,60 +13,6 @@ fn with_two_models() -> Folder {
         folder.ok(&format!("convert {run} {model}"));
     }
     folder
-}
-
-fn names(folder: &Folder, path: &str) -> Vec<String> {
-    folder.files(path).into_keys().collect()
-}
-
-#[test]
-fn a_conversion_that_fails_leaves_the_model_that_was_there() {
-    let folder = with_enormous_weights();
-    folder.ok("convert run other");
-    folder.write("other/notes.txt", "mine");
-    for to in ["model", "other"] {
-        let before = folder.files(to);
-        let command = format!("convert model {to} --force --precision f16");
-        folder.refused(&command, &["ln_f.weight", "f16", "is as it was"]);
-        assert!(folder.files(to) == before, "{to}");
-    }
-    folder.refused("convert model new --precision f16", &["f16"]);
-    assert!(!folder.join("new").exists());
-    // One that was killed left this.
-    fs::create_dir(folder.join(".other.4711-0.unfinished")).unwrap();
-    folder.write(".other.4711-0.unfinished/model.safetensors", "half");
-    folder.ok("convert model other --force");
-    assert!(!folder.join(".other.4711-0.unfinished").exists());
-    assert!(names(&folder, "other").contains(&"notes.txt".to_owned()));
-    // One that was killed between the exchange of the folders and the end left this.
-    fs::create_dir(folder.join(".other.4711-1.unfinished")).unwrap();
-    for name in ["model.safetensors", "thesis.txt"] {
-        folder.write(&format!(".other.4711-1.unfinished/{name}"), "old");
-    }
-    folder.ok("convert model other --force");
-    assert!(!folder.join(".other.4711-1.unfinished").exists());
-    assert_eq!(folder.files("other")["thesis.txt"], b"old");
-}
-
-#[test]
-fn a_tokenizer_without_a_model_is_not_replaced_unasked() {
-    let folder = with_two_models();
-    for name in [
-        "vocab.json",
-        "merges.txt",
-        "tokenizer.json",
-        "added_tokens.json",
-        "training.json",
-    ] {
-        fs::create_dir(folder.join("mine")).unwrap();
-        folder.write(&format!("mine/{name}"), "{}");
-        folder.write("mine/README.md", "mine");
-        folder.refused("convert one mine", &["mine", name, "--force"]);
-        assert_eq!(folder.files("mine")[name], b"{}");
-        folder.ok("convert one mine --force");
-        assert_eq!(folder.files("mine")["README.md"], b"mine");
-        fs::remove_dir_all(folder.join("mine")).unwrap();
-    }
 }
 
 #[test]

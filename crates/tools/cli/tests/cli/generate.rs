@@ -215,8 +215,6 @@ fn each_line_of_a_file_is_continued_as_it_would_be_alone() {
     std::fs::write(file.path(), lines.join("\n") + "\n").unwrap();
     let prompts = format!("generate --prompts {}", file.path().display());
     for flags in [
-        "--temp 0 -n 6",
-        "--seed 7 -n 30",
         "--seed 7 -n 30 --past-context stop",
         "--temp 0 -n 6 --stop e",
     ] {

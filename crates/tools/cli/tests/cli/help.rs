@@ -47,10 +47,8 @@ fn without_a_subcommand_the_help_is_shown_and_the_exit_code_is_2() {
 #[test]
 fn completions_and_man_pages_name_the_flags() {
     let folder = folder();
-    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let script = folder.ok(&format!("completions {shell}")).stdout;
-        holds(&script, &["learning-rate"]);
-    }
+    let script = folder.ok("completions bash").stdout;
+    holds(&script, &["learning-rate"]);
     folder.ok("man pages/man1");
     let page = std::fs::read_to_string(folder.join("pages/man1/gpt-train.1")).unwrap();
     holds(&page, &[".TH", "learning"]);

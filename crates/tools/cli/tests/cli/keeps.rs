@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::support::{Folder, TINY, folder};
+use crate::support::{TINY, folder};
 
 #[test]
 fn a_folder_of_somebody_else_is_refused_and_left_as_it_was() {
@@ -33,16 +33,6 @@ fn a_folder_of_somebody_else_is_refused_and_left_as_it_was() {
 }
 
 #[test]
-fn a_run_that_was_killed_before_it_wrote_anything_can_begin_again() {
-    let folder = folder();
-    fs::create_dir_all(folder.join("run/checkpoints")).unwrap();
-    folder.write("run/.lock", "");
-    folder.write("run/.options.toml.1-0.unfinished", "half");
-    folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
-    assert!(!folder.join("run/.options.toml.1-0.unfinished").exists());
-}
-
-#[test]
 fn a_run_whose_loss_is_no_longer_a_number_names_the_checkpoint_that_is_kept() {
     let folder = folder();
     let wild = TINY.replace(
@@ -57,32 +47,19 @@ fn a_run_whose_loss_is_no_longer_a_number_names_the_checkpoint_that_is_kept() {
     assert!(evaluated["loss"].is_f64(), "{evaluated}");
 }
 
-/// A folder with the model `model`, in the book's layout, some of whose weights are as large as f32
-/// has them.
-pub(crate) fn with_enormous_weights() -> Folder {
-    let folder = folder();
-    folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
-    folder.ok("convert run model --layout book");
-    let file = folder.join("model/model.safetensors");
-    let mut bytes = fs::read(&file).expect("a model of ours");
-    let (length, rest) = bytes.split_first_chunk::<8>().expect("a model of ours");
-    let header = u64::from_le_bytes(*length) as usize;
-    let names: serde_json::Value =
-        serde_json::from_slice(&rest[..header]).expect("a model of ours");
-    let offsets = &names["final_norm.scale"]["data_offsets"];
-    let [begin, end] = [0, 1].map(|i| offsets[i].as_u64().expect("a model of ours") as usize);
-    for number in bytes[8 + header..][begin..end].chunks_exact_mut(4) {
-        number.copy_from_slice(&f32::MAX.to_le_bytes());
-    }
-    fs::write(&file, bytes).expect("a model of ours");
-    folder
-}
-
+/// A model some of whose weights are as large as f32 has them.
 #[test]
 fn a_loss_that_is_no_number_is_a_failure_of_eval() {
-    let folder = with_enormous_weights();
-    folder.refused("eval data.bin -m model", &["the loss is"]);
-    folder.refused("eval data.bin -m model --json", &["the loss is"]);
+    let folder = folder();
+    folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
+    let file = folder.join("run/model/model.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    let end = bytes.len() - 1024;
+    for number in bytes[end..].chunks_exact_mut(4) {
+        number.copy_from_slice(&f32::MAX.to_le_bytes());
+    }
+    fs::write(&file, bytes).unwrap();
+    folder.refused("eval data.bin -m run/model --json", &["the loss is"]);
 }
 
 #[test]
@@ -91,16 +68,12 @@ fn what_a_file_says_does_not_steer_the_terminal() {
     folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
     folder.ok("convert run model");
     fs::remove_file(folder.join("model/model.safetensors")).unwrap();
-    for shard in [
-        r"a\n\u001b[31mEVIL\u001b]0;pwn\u0007.safetensors",
-        r"\u202egnp.safetensors",
-    ] {
-        let index = format!(r#"{{"weight_map": {{"x": "{shard}"}}}}"#);
-        folder.write("model/model.safetensors.index.json", index);
-        let ran = folder.gpt("logits --tokens 1 -m model");
-        assert_eq!(ran.code, Some(1));
-        let line = ran.stderr.trim_end();
-        let steers = |c: char| c.is_control() || c == '\u{202e}';
-        assert!(!line.contains(steers), "{line:?}");
-    }
+    let shard = r"a\n\u001b[31mEVIL\u001b]0;pwn\u0007\u202egnp.safetensors";
+    let index = format!(r#"{{"weight_map": {{"x": "{shard}"}}}}"#);
+    folder.write("model/model.safetensors.index.json", index);
+    let ran = folder.gpt("logits --tokens 1 -m model");
+    assert_eq!(ran.code, Some(1));
+    let line = ran.stderr.trim_end();
+    let steers = |c: char| c.is_control() || c == '\u{202e}';
+    assert!(!line.contains(steers), "{line:?}");
 }

@@ -1,20 +1,8 @@
 //! The session in the README is what the program does.
 
-use crate::support::folder;
+use crate::support::{Ran, folder};
 
 const README: &str = include_str!("../../README.md");
-
-/// Words as a shell separates them, with double quotes.
-fn words(line: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    for (i, part) in line.split('"').enumerate() {
-        match i % 2 {
-            0 => words.extend(part.split_whitespace().map(ToOwned::to_owned)),
-            _ => words.push(part.to_owned()),
-        }
-    }
-    words
-}
 
 /// Whether `shown`, in which `...` stands for anything, is what was printed.
 fn matches(shown: &str, printed: &str) -> bool {
@@ -35,7 +23,8 @@ fn the_session_in_the_readme_prints_what_it_shows() {
     let session = session.split("```").next().unwrap();
     for step in session.split("$ gpt ").skip(1) {
         let (command, shown) = step.split_once('\n').unwrap();
-        let ran = folder.gpt_with(&words(command));
+        let words = shlex::split(command).unwrap();
+        let ran: Ran = folder.command_with(words).output().unwrap().into();
         assert_eq!(ran.code, Some(0), "gpt {command}\n{}", ran.stderr);
         let shown = shown.trim_end();
         assert!(

@@ -25,6 +25,8 @@ fn numbers_outside_their_range_are_refused_by_the_flags_name() {
         let parts: Vec<&str> = flag.split([' ', '=']).collect();
         folder.misused(&format!("train {flag}"), &parts);
     }
+    let both = ["--max-steps", "--epochs"];
+    folder.misused("train --max-steps 3 --epochs 1", &both);
     assert!(!folder.join("runs").exists(), "nothing was begun");
 }
 

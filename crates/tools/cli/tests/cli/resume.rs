@@ -1,6 +1,7 @@
 //! `gpt train --resume` through the binary: the same bits as a run that never stopped.
 //!
-//! That this holds at any batch and after a kill, the crate `train` tests.
+//! That this holds at any batch and after a kill, and that other data is refused, the crate `train`
+//! tests.
 
 use std::fs;
 
@@ -103,31 +104,6 @@ fn options_that_were_cut_are_refused_wherever_a_line_ends() {
     }
     fs::write(&options, text).unwrap();
     folder.ok("train --resume run --max-steps 3");
-}
-
-#[test]
-fn data_that_is_written_to_ends_the_run_in_words_and_keeps_its_last_checkpoint() {
-    let folder = folder();
-    let data = fs::read(folder.join("data.bin")).unwrap();
-    let run = format!("train {TINY} --max-steps 1000000 --save-interval 1 --out-dir run");
-    let child = folder.command(&run).spawn().unwrap();
-    while !folder.join("run/latest.json").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    fs::write(folder.join("data.bin"), [1u8, 0].repeat(data.len() / 2)).unwrap();
-    let ended = child.wait_with_output().unwrap();
-    let stderr = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(1), "{stderr}");
-    for part in [
-        "data.bin",
-        "written to",
-        "the last checkpoint is kept: run/checkpoints/step-",
-    ] {
-        assert!(stderr.contains(part), "{part:?} in {stderr}");
-    }
-    folder.refused("train --resume run", &["of the training data", "now"]);
-    fs::write(folder.join("data.bin"), data).unwrap();
-    folder.ok("train --resume run --max-steps 1"); // which are done
 }
 
 #[test]

@@ -55,7 +55,10 @@ impl Folder {
         self.command_with(args.split_whitespace())
     }
 
-    fn command_with(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    pub(crate) fn command_with(
+        &self,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpt"));
         command
             .args(args)
@@ -69,12 +72,6 @@ impl Folder {
     /// Runs `gpt`.
     pub(crate) fn gpt(&self, args: &str) -> Ran {
         self.command(args).output().expect("gpt runs").into()
-    }
-
-    /// Runs `gpt` with arguments that may have blanks.
-    pub(crate) fn gpt_with(&self, args: &[String]) -> Ran {
-        let output = self.command_with(args).output();
-        output.expect("gpt runs").into()
     }
 
     /// Runs `gpt` with a text on standard input.

@@ -170,7 +170,6 @@ fn a_models_own_tokens_end_its_texts() {
 fn tokenizers_that_cannot_be_made_are_refused_by_name() {
     let folder = folder_with_text();
     for (tokenizer, parts) in [
-        ("bpe:256", ["256", "257"]),
         ("bpe:9999", ["9999", "take more text"]),
         ("word", ["word", "bpe:N"]),
         ("text.txt", ["text.txt", "tokenizer.json"]),
