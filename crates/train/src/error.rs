@@ -74,21 +74,14 @@ pub enum TrainError {
         /// The folder.
         path: PathBuf,
     },
-    /// What no run could have left there: a file that was changed, cut, or is of another version.
+    /// What no run could have left there: a file that was changed, cut, is of another version, or no
+    /// JSON.
     #[error("{}: {problem}", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         problem: String,
-    },
-    /// A JSON file that is not what it should be.
-    #[error("{}: {problem}", .path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and where.
-        problem: JsonProblem,
     },
     /// A checkpoint of a run with other settings, another model or other data: it can't be
     /// continued as if it had never stopped.
@@ -165,9 +158,6 @@ impl TrainError {
     /// `.map_err(TrainError::json(path))`
     pub(crate) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> Self {
         let path = path.to_owned();
-        move |problem| Self::Json {
-            path,
-            problem: problem.into(),
-        }
+        move |problem| Self::damaged(path, JsonProblem::from(problem).to_string())
     }
 }

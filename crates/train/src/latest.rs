@@ -100,35 +100,28 @@ fn known_now(path: &Path) -> Result<(Latest, Option<String>), TrainError> {
         Ok(Some(mut latest)) => {
             let newest = latest.checkpoints.last().cloned();
             latest.keep_whole(is_whole);
-            match newest {
-                Some(name) if latest.checkpoints.last() != Some(&name) => {
-                    (latest, Some(format!("{name} is no whole checkpoint")))
-                }
-                _ => return Ok((latest, None)),
+            match newest.filter(|name| latest.checkpoints.last() != Some(name)) {
+                None => return Ok((latest, None)),
+                Some(name) => (latest, Some(format!("{name} is no whole checkpoint"))),
             }
         }
         Ok(None) => (Latest::default(), None),
-        Err(TrainError::Json { problem, .. }) => (Latest::default(), Some(problem.to_string())),
         Err(TrainError::Damaged { problem, .. }) => (Latest::default(), Some(problem)),
         Err(error) => return Err(error),
     };
     latest.checkpoints = step_folders(&checkpoints)?.0;
     latest.keep_whole(is_whole);
-    let list = path.join(LATEST);
-    let note = match (latest.checkpoints.last(), problem) {
-        (_, None) => None,
-        (None, Some(problem)) => {
-            let problem = format!("{problem}, and there is no other that is whole");
-            return Err(TrainError::damaged(list, problem));
-        }
-        (Some(newest), Some(problem)) => {
-            let list = list.display();
-            Some(format!(
-                "{list}: {problem}; the newest whole checkpoint is {newest}"
-            ))
-        }
+    let Some(problem) = problem else {
+        return Ok((latest, None));
     };
-    Ok((latest, note))
+    let list = path.join(LATEST);
+    let Some(newest) = latest.checkpoints.last() else {
+        let problem = format!("{problem}, and there is no other that is whole");
+        return Err(TrainError::damaged(list, problem));
+    };
+    let list = list.display();
+    let note = format!("{list}: {problem}; the newest whole checkpoint is {newest}");
+    Ok((latest, Some(note)))
 }
 
 /// The checkpoint that `path` means: itself, or the newest whole one of the run that is kept there.

@@ -22,7 +22,7 @@ mod trainer;
 
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
 // its own.
-pub use ::checkpoint::{CheckpointError, JsonProblem};
+pub use ::checkpoint::CheckpointError;
 pub use {dataloader, gpt, torch_rng};
 
 pub use gpt::Parameters;

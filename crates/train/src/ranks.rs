@@ -6,6 +6,8 @@
 
 use std::fmt::Debug;
 
+use bytemuck::{bytes_of, cast_slice_mut};
+
 use crate::TrainError;
 
 /// This process among those that train one model together; all of them exchange the same things in
@@ -49,14 +51,8 @@ impl Ranks for OneProcess {
 
 /// A text of each rank, in their order.
 pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
-    let mut lengths = vec![0; 8 * ranks.size()];
-    ranks.all_gather(&(text.len() as u64).to_le_bytes(), &mut lengths);
-    let lengths: Vec<usize> = lengths
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .map(|&bytes| u64::from_le_bytes(bytes) as usize)
-        .collect();
+    let mut lengths = vec![0; ranks.size()];
+    ranks.all_gather(bytes_of(&text.len()), cast_slice_mut(&mut lengths));
     let longest = lengths.iter().copied().max().unwrap_or(0).max(1);
     let mut own = text.as_bytes().to_vec();
     own.resize(longest, 0);
@@ -74,29 +70,24 @@ pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
 /// [`TrainError::RanksDiffer`], on all ranks alike: the first fact in which a rank differs from
 /// rank 0.
 pub fn agree(ranks: &dyn Ranks, facts: &[(String, String)]) -> Result<(), TrainError> {
-    let lines: Vec<String> = facts
-        .iter()
-        .map(|(name, value)| format!("{name}\t{}\n", value.escape_debug()))
+    let own = serde_json::to_string(facts).expect("texts are JSON");
+    let all = gather_texts(ranks, &own).into_iter();
+    // Another version of this program may write another form, and differs by that.
+    let all: Vec<Vec<(String, String)>> = all
+        .map(|facts| serde_json::from_str(&facts).unwrap_or_default())
         .collect();
-    let texts = gather_texts(ranks, &lines.concat());
-    let all: Vec<Vec<(&str, &str)>> = texts
-        .iter()
-        .map(|text| {
-            text.lines()
-                .filter_map(|line| line.split_once('\t'))
-                .collect()
+    let value = |facts: &[(String, String)], name: &str| {
+        let fact = facts.iter().find(|(other, _)| other == name);
+        fact.map_or("nothing".to_owned(), |(_, value)| {
+            value.escape_debug().to_string()
         })
-        .collect();
-    let value = |facts: &[(&str, &str)], name: &str| -> String {
-        let fact = facts.iter().find(|(other, _)| *other == name);
-        fact.map_or("nothing", |(_, value)| value).to_owned()
     };
     for (rank, facts) in all.iter().enumerate() {
         for (name, _) in all[0].iter().chain(facts) {
             let (first, other) = (value(&all[0], name), value(facts, name));
             if first != other {
                 return Err(TrainError::RanksDiffer {
-                    name: (*name).to_owned(),
+                    name: name.clone(),
                     rank,
                     other,
                     first,

