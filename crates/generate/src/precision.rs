@@ -14,8 +14,10 @@ use tensor_ops::{Linear, matmul_into};
 
 use crate::GenerateError;
 
-/// How exactly a [`Decoder`](crate::Decoder) keeps its weights in memory; how files keep them, the
-/// crate `checkpoint` says.
+/// How exactly a [`Decoder`](crate::Decoder) keeps its weights in memory.
+///
+/// Those of files are another type, `checkpoint::Precision`: transformers reads no int8 or int4
+/// there, a model read from f16 can be decoded in any of these, and this crate opens no files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Precision {

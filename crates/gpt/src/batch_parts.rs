@@ -12,7 +12,6 @@ use rayon::prelude::*;
 use tensor_ops::{Parameters, awake, move_into_sum};
 use torch_rng::TorchRng;
 
-use crate::ids::check_ids;
 use crate::parameter_shapes::check_same;
 use crate::{GptError, GptModel};
 
@@ -91,9 +90,7 @@ impl BatchParts {
             return model.loss_and_grads(in_idx, targets, weight, rng, grads);
         }
         model.check_gradients(op, grads);
-        // As there, and once for all parts: an error names the row of the batch.
-        model.check_targets(in_idx, targets)?;
-        check_ids(in_idx, &model.tok_emb, &model.pos_emb)?;
+        model.check_batch(in_idx, targets)?; // once for all parts: an error names the batch's row
         if std::mem::replace(&mut self.begun, true) {
             self.grads.iter_mut().for_each(Parameters::fill_zero);
         }

@@ -39,11 +39,11 @@ pub(crate) fn check_ids(
             context_length,
         });
     }
-    check_batch(ids, tok_emb.weight.nrows())
+    check_vocabulary_of(ids, tok_emb.weight.nrows())
 }
 
 /// Checks that each of the ids (batch, num_tokens) is in the vocabulary.
-pub(crate) fn check_batch(ids: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
+pub(crate) fn check_vocabulary_of(ids: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
     let mut rows = ids.outer_iter().enumerate();
     rows.try_for_each(|(row, ids)| check_vocabulary(vocab_size, row, 0, ids.iter().copied()))
 }

@@ -9,7 +9,7 @@ use tensor_ops::{
     Dropout, Embedding, Linear, Pooled, awake, cross_entropy_rows, matmul, parameters,
 };
 
-use crate::ids::{check_batch, embed};
+use crate::ids::{check_ids, check_vocabulary_of, embed};
 use crate::{GptConfig, GptError, GptModel, TransformerBlock};
 
 /// Rows of logits that exist at once where a loss is computed: 206 MB at GPT-2's vocabulary.
@@ -162,7 +162,7 @@ impl GptModel {
         in_idx: &ArrayRef2<u32>,
         targets: &ArrayRef2<u32>,
     ) -> Result<Vec<f32>, GptError> {
-        self.check_targets(in_idx, targets)?;
+        self.check_batch(in_idx, targets)?;
         let hidden = Pooled::from(self.forward_hidden(in_idx)?);
         let hidden = rows(&hidden); // (batch * num_tokens, emb_dim)
         let targets: Vec<u32> = targets.iter().copied().collect();
@@ -176,7 +176,8 @@ impl GptModel {
         Ok(losses)
     }
 
-    pub(crate) fn check_targets(
+    /// That the model can take a batch, and that there is a target for each of its ids.
+    pub(crate) fn check_batch(
         &self,
         in_idx: &ArrayRef2<u32>,
         targets: &ArrayRef2<u32>,
@@ -187,7 +188,8 @@ impl GptModel {
                 targets: targets.dim(),
             });
         }
-        check_batch(targets, self.config.vocab_size)
+        check_vocabulary_of(targets, self.config.vocab_size)?;
+        check_ids(in_idx, &self.tok_emb, &self.pos_emb)
     }
 }
 

@@ -124,7 +124,7 @@ impl GptModel {
         grads: &mut GptModel,
     ) -> Result<f32, GptError> {
         self.check_gradients("GptModel::loss_and_grads", grads);
-        self.check_targets(in_idx, targets)?;
+        self.check_batch(in_idx, targets)?;
         // Inside the pool from here on: entering it once is much cheaper than once an operation.
         awake(|| self.loss_and_grads_in_pool(in_idx, targets, weight, rng, grads))
     }

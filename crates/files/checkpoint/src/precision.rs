@@ -1,7 +1,7 @@
 //! The number formats that weights have in files, and their conversion to and from f32.
 //!
-//! It does not compute in them: the model is f32 always. (In what weights are kept to decode fast,
-//! `generate` says.)
+//! It does not compute in them: the model is f32 always. In what weights are kept to decode fast is
+//! another type, `generate::Precision`, which has formats that transformers reads from no file.
 
 use std::fmt;
 
