@@ -128,26 +128,6 @@ fn a_batch_gives_what_each_sequence_gives_alone() {
 }
 
 #[test]
-fn dropout_of_the_causal_module_and_of_one_head_draw_alike() {
-    let one = AttentionConfig {
-        dropout: 0.4,
-        ..config(5, 6, 1)
-    };
-    let causal = CausalAttention::new(one, &mut TorchRng::manual_seed(1)).unwrap();
-    let mut mha = MultiHeadAttention::new(one, &mut TorchRng::manual_seed(1)).unwrap();
-    mha.out_proj.weight.assign(&Array2::eye(6));
-    mha.out_proj.bias.as_mut().unwrap().fill(0.0);
-    let x: Array3<f32> = test_array((2, 70, 5), 1.0, 1);
-    let (a, b) = (&mut TorchRng::manual_seed(2), &mut TorchRng::manual_seed(2));
-    assert_close(
-        &mha.forward_train(x.clone(), a).unwrap().0,
-        &causal.forward_plain(&x, Some(b)).unwrap().0,
-        1e-5,
-    );
-    assert_eq!(a, b);
-}
-
-#[test]
 fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
     let rng = &mut TorchRng::manual_seed(1);
     let of_dropout = |dropout| AttentionConfig {

@@ -73,19 +73,6 @@ proptest! {
         prop_assert_eq!(dataset.get(dataset.len()).unwrap(), None);
     }
 
-    /// With a stride no longer than a window, nothing is left out but what no window can hold.
-    #[test]
-    fn windows_without_gaps_cover_the_text((corpus, dataset) in any_dataset()) {
-        prop_assume!(dataset.stride() <= dataset.max_length());
-        let last = (dataset.len() - 1) * dataset.stride() + dataset.max_length();
-        let mut seen = vec![false; corpus.len()];
-        for id in windows(&dataset).into_iter().flat_map(|window| window.input_ids.into_owned()) {
-            seen[id as usize] = true;
-        }
-        prop_assert!(seen[..last].iter().all(|&seen| seen));
-        prop_assert!(corpus.len() - last <= dataset.stride());
-    }
-
     #[test]
     fn windows_are_views_into_the_corpus((corpus, dataset) in any_dataset()) {
         let ids = corpus.read(..).unwrap();
@@ -160,29 +147,5 @@ proptest! {
         let rest = batches(epoch);
         prop_assert_eq!(&batches(drawn_again), &rest);
         prop_assert_eq!(batches(skipped), rest);
-    }
-
-    #[test]
-    fn token_files_come_back_as_written(written in proptest::collection::vec(0u32..=65_535, 0..50)) {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let corpus = Corpus::from_ids(written);
-        corpus.write_u16_file(file.path()).unwrap();
-        prop_assert_eq!(file.path().metadata().unwrap().len(), 2 * corpus.len() as u64);
-        prop_assert_eq!(ids(&Corpus::from_token_file(file.path()).unwrap()), ids(&corpus));
-    }
-}
-
-/// Rule 9 of PyTorch's stream: one 64-bit draw for an epoch, one more if it is shuffled.
-#[test]
-fn an_epoch_draws_once_and_once_more_to_shuffle() {
-    let corpus = Corpus::from_ids((0..50).collect::<Vec<u32>>());
-    let dataset = GptDataset::new(&corpus, 4, 4).unwrap();
-    for (shuffle, draws) in [(false, 2), (true, 4)] {
-        let loader = loader(&dataset, 2, shuffle, true);
-        let mut drawn = TorchRng::manual_seed(123);
-        drop(loader.epoch(&mut drawn));
-        let mut expected = TorchRng::manual_seed(123);
-        expected.rand(draws); // a number of 32 bits each
-        assert_eq!(drawn, expected, "shuffle = {shuffle}");
     }
 }

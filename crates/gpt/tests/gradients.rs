@@ -3,10 +3,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gpt::{Activation, BatchParts, FeedForward, GptConfig, GptModel, TransformerBlock};
+use gpt::{Activation, BatchParts, FeedForward, GptConfig, GptModel};
 use ndarray::{Array2, Array3, ShapeBuilder, array};
 use tensor_ops::{Parameters, cross_entropy_train};
-use test_support::{GradientCheck, INPUT_SCALES, project, projection_weights, test_array};
+use test_support::{GradientCheck, project, projection_weights};
 use torch_rng::{Build, TorchRng};
 
 /// Looser than for one operation: the differences see the f32 rounding of a whole model.
@@ -170,60 +170,12 @@ fn the_models_gradients_agree_with_finite_differences() {
 }
 
 #[test]
-fn a_blocks_and_a_feed_forward_networks_input_gradients_agree_with_finite_differences() {
-    for (activation, scale_scores) in [
-        (Activation::GeluTanh, true),
-        (Activation::Gelu, false),
-        (Activation::Relu, true),
-    ] {
-        let config = GptConfig {
-            activation,
-            scale_scores,
-            ..small(false, true, 0.1)
-        };
-        input_gradients_agree(config);
-    }
-}
-
-fn input_gradients_agree(config: GptConfig) {
-    let mut block = TransformerBlock::new(config, &mut TorchRng::manual_seed(1))
-        .expect("a valid configuration");
-    away_from_kinks(&mut block.ff);
-    let mut ff = FeedForward::new(config, &mut TorchRng::manual_seed(1));
-    away_from_kinks(&mut ff);
-    let rng = TorchRng::manual_seed(2);
-    for scale in INPUT_SCALES {
-        let x: Array3<f32> = test_array((2, 6, 12), scale, 1);
-        let w: Array3<f32> = projection_weights((2, 6, 12), 2);
-        let (_, cache) = block
-            .forward_train(x.clone(), &mut rng.clone())
-            .expect("an input of its sizes");
-        let d_x = block.backward(
-            cache,
-            w.clone(),
-            &mut TransformerBlock::zeros(config).expect("a valid configuration"),
-        );
-        CHECK.check("transformer block", &x, &d_x, |x| {
-            project(
-                &block
-                    .forward_train(x.clone(), &mut rng.clone())
-                    .expect("an input of its sizes")
-                    .0,
-                &w,
-            )
-        });
-        let (_, cache) = ff.forward_train(x.clone());
-        let d_x = ff.backward(cache, &w, &mut FeedForward::zeros(config));
-        CHECK.check("feed-forward", &x, &d_x, |x| project(&ff.forward(x), &w));
-    }
-}
-
-#[test]
 fn a_step_in_parts_of_the_batch_equals_the_plain_one() {
     for (drop_rate, build) in [
         (0.0, Build::Portable),
         (0.2, Build::Portable),
         (0.2, Build::Mkl),
+        (1.0, Build::Portable), // as PyTorch allows: nothing is kept
     ] {
         let config = small(true, true, drop_rate);
         let before = TorchRng::manual_seed(1).with_build(build);

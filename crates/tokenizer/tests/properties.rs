@@ -65,15 +65,12 @@ proptest! {
         prop_assert_eq!(refused, text.contains("<|endoftext|>"));
     }
 
+    /// The first 256 ids are single bytes: those from 90 on make every kind of broken UTF-8.
     #[test]
-    fn decoding_id_by_id_is_decoding_at_once(ids in proptest::collection::vec(0u32..50_257, 0..50)) {
-        let tokenizer = Gpt2Tokenizer::new();
-        prop_assert_eq!(streamed(&tokenizer, &ids), tokenizer.decode_lossy(&ids).unwrap());
-    }
-
-    /// The first 256 ids are single bytes: this makes every kind of broken UTF-8.
-    #[test]
-    fn decoding_byte_by_byte_is_decoding_at_once(ids in proptest::collection::vec(90u32..256, 0..20)) {
+    fn decoding_id_by_id_is_decoding_at_once(ids in prop_oneof![
+        proptest::collection::vec(0u32..50_257, 0..50),
+        proptest::collection::vec(90u32..256, 0..20),
+    ]) {
         let tokenizer = Gpt2Tokenizer::new();
         prop_assert_eq!(streamed(&tokenizer, &ids), tokenizer.decode_lossy(&ids).unwrap());
     }
@@ -89,18 +86,6 @@ proptest! {
         let v2 = SimpleTokenizerV2::new(vocabulary).unwrap();
         prop_assert_eq!(Decode::decode(&v2, &ids), v2.decode(&ids));
         prop_assert_eq!(streamed(&v2, &ids), v2.decode(&ids).unwrap());
-    }
-
-    #[test]
-    fn a_text_streamed_has_no_replacement_mark_of_ours(text in any_text()) {
-        let tokenizer = Gpt2Tokenizer::new();
-        let mut decoder = StreamingDecoder::new(&tokenizer);
-        let mut shown = String::new();
-        for id in tokenizer.encode_ordinary(&text) {
-            shown.push_str(&decoder.push(id).unwrap());
-            prop_assert!(text.starts_with(&shown));
-        }
-        prop_assert_eq!(shown, text);
     }
 
     #[test]

@@ -171,14 +171,6 @@ mod tests {
     }
 
     #[test]
-    fn the_ten_thousandth_draw_of_the_default_seed_is_the_one_the_c_plus_plus_standard_demands() {
-        let mut engine = Mt19937::new(5489);
-        let mut draws = [0; 10_000];
-        engine.fill(&mut draws, |draw| draw);
-        assert_eq!(draws[9_999], 4_123_659_995);
-    }
-
-    #[test]
     fn skipped_draws_are_as_good_as_drawn() {
         for start in [0, 1, 623, 624] {
             for n in [0, 1, 2, 622, 623, 624, 625, 1_247, 1_248, 10_000] {
@@ -189,19 +181,6 @@ mod tests {
                 skipped.skip(n as u64);
                 assert_eq!(skipped, drawn, "{n} from {start}");
                 assert_eq!(skipped.next_u64(), drawn.next_u64(), "{n} from {start}");
-            }
-        }
-    }
-
-    #[test]
-    fn an_engine_from_parts_goes_on_where_the_other_stood() {
-        for drawn in [0, 1, 623, 624, 625, 1_000] {
-            let mut engine = Mt19937::new(7);
-            engine.fill(&mut vec![0; drawn], |draw| draw);
-            let mut copy = Mt19937::from_parts(*engine.words(), engine.position());
-            assert_eq!(copy, engine);
-            for _ in 0..700 {
-                assert_eq!(copy.next_u64(), engine.next_u64());
             }
         }
     }

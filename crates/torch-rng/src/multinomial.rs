@@ -119,55 +119,37 @@ mod tests {
     fn probabilities_that_make_no_sense_are_named_and_draw_nothing() {
         let fresh = TorchRng::manual_seed(1);
         let mut rng = fresh.clone();
-        let mut error = |p: &[f32], n| {
-            rng.multinomial_rows(p, n)
-                .expect_err("wrong probabilities")
-                .to_string()
-        };
-        assert_eq!(error(&[], 0), "no category to draw from");
-        assert_eq!(
-            error(&[0.5; 5], 2),
-            "5 probabilities are no whole number of rows of 2"
-        );
-        assert_eq!(
-            error(&[0.5, -0.5], 2),
-            "probability 1 is -0.5, expected a finite number of at least 0"
-        );
-        assert_eq!(
-            error(&[0.5, f32::NAN], 2),
-            "probability 1 is NaN, expected a finite number of at least 0"
-        );
-        assert_eq!(
-            error(&[f32::INFINITY], 1),
-            "probability 0 is inf, expected a finite number of at least 0"
-        );
-        assert_eq!(
-            error(&[0.5, 0.5, 0.0, 0.0], 2),
-            "all probabilities of row 1 are zero"
-        );
-        assert_eq!(rng, fresh);
-    }
-
-    #[test]
-    fn a_category_of_probability_zero_never_wins() {
-        for build in [Build::Portable, Build::Mkl] {
-            let mut rng = TorchRng::manual_seed(6).with_build(build);
-            for _ in 0..500 {
-                assert_eq!(rng.multinomial(&[0.0, 1e-30, 0.0]), 1);
-            }
+        for (p, n, said) in [
+            (&[][..], 0, "no category to draw from"),
+            (
+                &[0.5; 5],
+                2,
+                "5 probabilities are no whole number of rows of 2",
+            ),
+            (
+                &[0.5, -0.5],
+                2,
+                "probability 1 is -0.5, expected a finite number of at least 0",
+            ),
+            (
+                &[0.5, f32::NAN],
+                2,
+                "probability 1 is NaN, expected a finite number of at least 0",
+            ),
+            (
+                &[f32::INFINITY],
+                1,
+                "probability 0 is inf, expected a finite number of at least 0",
+            ),
+            (
+                &[0.5, 0.5, 0.0, 0.0],
+                2,
+                "all probabilities of row 1 are zero",
+            ),
+        ] {
+            let error = rng.multinomial_rows(p, n).expect_err("wrong probabilities");
+            assert_eq!(error.to_string(), said);
         }
-    }
-
-    #[test]
-    fn rows_are_drawn_one_after_the_other() {
-        let rows = [0.1f32, 0.2, 0.7, 0.5, 0.4, 0.1];
-        let mut single = TorchRng::manual_seed(9);
-        let expected = vec![
-            single.multinomial(&rows[..3]),
-            single.multinomial(&rows[3..]),
-        ];
-        let mut together = TorchRng::manual_seed(9);
-        assert_eq!(together.multinomial_rows(&rows, 3), Ok(expected));
-        assert_eq!(together, single);
+        assert_eq!(rng, fresh);
     }
 }

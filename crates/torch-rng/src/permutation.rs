@@ -56,14 +56,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_order_needs_draws_before_there_are_two_items() {
-        let mut rng = TorchRng::manual_seed(1);
-        assert_eq!(rng.randperm(0), []);
-        assert_eq!(rng.randperm(1), [0]);
-        assert_eq!(rng, TorchRng::manual_seed(1));
-    }
-
-    #[test]
     fn the_wide_variant_is_a_permutation_too() {
         let mut order = TorchRng::manual_seed(1).randperm_wide(1_000);
         order.sort_unstable();

@@ -218,50 +218,49 @@ mod tests {
     fn any_other_length_is_refused() {
         let mut bytes = saved();
         bytes.push(0);
-        assert_eq!(
-            RngState::from_bytes(&bytes),
-            Err(StateError::Length {
-                expected: BYTES,
-                got: BYTES + 1
-            })
-        );
-        for len in 0..BYTES {
-            assert_eq!(
-                RngState::from_bytes(&bytes[..len]),
-                Err(StateError::Length {
-                    expected: BYTES,
-                    got: len
-                })
-            );
+        for got in (0..BYTES).chain([BYTES + 1]) {
+            let expected = BYTES;
+            let refused = Err(StateError::Length { expected, got });
+            assert_eq!(RngState::from_bytes(&bytes[..got]), refused);
         }
     }
 
     #[test]
     fn contents_that_cannot_be_are_named() {
-        assert_eq!(
-            forged(0, b'X'),
-            "not a generator state: it begins with [58, 52, 4e, 47]"
-        );
-        assert_eq!(
-            forged(4, 9),
-            "generator state of version 9, this program reads version 1"
-        );
-        assert_eq!(
-            forged(5, 7),
-            "generator state names build 7, known are 0 (portable) and 1 (mkl)"
-        );
-        assert_eq!(
-            forged(6, 3),
-            "generator state has flag 3 in front of its pending normal"
-        );
-        assert_eq!(
-            forged(6, 0),
-            "generator state has flag 0 in front of its pending normal"
-        );
-        assert_eq!(
-            forged(9, 0xff),
-            "generator state is at word 65288 of a block of 624"
-        );
+        for (at, byte, said) in [
+            (
+                0,
+                b'X',
+                "not a generator state: it begins with [58, 52, 4e, 47]",
+            ),
+            (
+                4,
+                9,
+                "generator state of version 9, this program reads version 1",
+            ),
+            (
+                5,
+                7,
+                "generator state names build 7, known are 0 (portable) and 1 (mkl)",
+            ),
+            (
+                6,
+                3,
+                "generator state has flag 3 in front of its pending normal",
+            ),
+            (
+                6,
+                0,
+                "generator state has flag 0 in front of its pending normal",
+            ),
+            (
+                9,
+                0xff,
+                "generator state is at word 65288 of a block of 624",
+            ),
+        ] {
+            assert_eq!(forged(at, byte), said);
+        }
         assert!(forged(19, 0x7f).ends_with("which no draw can leave"));
     }
 

@@ -33,15 +33,6 @@ proptest! {
     }
 
     #[test]
-    fn any_split_of_the_draws_gives_the_same_stream(rng in generators(), sizes in prop::collection::vec(0usize..900, 0..6)) {
-        let (mut whole, mut parts) = (rng.clone(), rng);
-        let expected = whole.rand(sizes.iter().sum());
-        let got: Vec<f32> = sizes.into_iter().flat_map(|n| parts.rand(n)).collect();
-        prop_assert_eq!(got, expected);
-        prop_assert_eq!(whole, parts);
-    }
-
-    #[test]
     fn a_portable_mask_equals_comparing_one_by_one(rng in generators(), n in 0usize..9_000, p in 0.001f64..0.999) {
         let rng = rng.with_build(Build::Portable);
         let (mut bulk, mut single) = (rng.clone(), rng);
@@ -55,15 +46,6 @@ proptest! {
     }
 
     #[test]
-    fn a_split_portable_mask_is_the_same_mask(rng in generators(), n in 0usize..500, m in 0usize..500) {
-        let rng = rng.with_build(Build::Portable);
-        let (mut whole, mut parts) = (rng.clone(), rng);
-        let expected: Vec<bool> = whole.keep_mask(n + m, 0.3).iter().collect();
-        let got: Vec<bool> = [parts.keep_mask(n, 0.3), parts.keep_mask(m, 0.3)].iter().flat_map(|mask| mask.iter()).collect();
-        prop_assert_eq!(got, expected);
-    }
-
-    #[test]
     fn a_longer_mkl_mask_begins_with_the_shorter_one(rng in generators(), n in 1usize..500, m in 0usize..500, p in 0.001f64..0.999) {
         let rng = rng.with_build(Build::Mkl);
         let (mut long, mut short) = (rng.clone(), rng);
@@ -71,15 +53,6 @@ proptest! {
         prop_assert!(long_mask.iter().take(n).eq(short_mask.iter()));
         // Both took one draw.
         prop_assert_eq!(long, short);
-    }
-
-    #[test]
-    fn a_mask_keeps_its_share(rng in generators(), p in 0.01f64..0.99) {
-        let mut rng = rng;
-        let n = 40_000;
-        let kept = rng.keep_mask(n, p).count_kept() as f64 / n as f64;
-        // Six standard deviations: once in 500 million masks.
-        prop_assert!((kept - (1.0 - p)).abs() < 6.0 * (p * (1.0 - p) / n as f64).sqrt(), "p {}: kept {}", p, kept);
     }
 
     #[test]
@@ -98,16 +71,6 @@ proptest! {
             prop_assert_eq!(bulk.randn(n), expected);
         }
         prop_assert_eq!(bulk, single);
-    }
-
-    #[test]
-    fn normals_are_scaled_by_std_and_moved_by_mean(rng in generators(), n in 1usize..100, mean in -3f32..3.0, std in 0f32..3.0) {
-        let (mut scaled, mut standard) = (rng.clone(), rng);
-        let mut out = vec![0.0; n];
-        scaled.fill_normal(&mut out, mean, std);
-        for (got, z) in out.into_iter().zip(standard.randn(n)) {
-            prop_assert!((got - (z * std + mean)).abs() <= 4e-6, "{} of {}", got, z);
-        }
     }
 
     #[test]

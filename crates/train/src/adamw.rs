@@ -86,6 +86,7 @@ impl AdamWConfig {
 ///
 /// grads.norm1.scale.fill(0.5);
 /// optimizer.step(&mut block, &mut grads); // and grads.fill_zero()
+/// assert_eq!(train::grad_norm(&grads), 0.0);
 /// optimizer.config.lr = 5e-4; // what a schedule does
 /// assert!(block.norm1.scale[0] < 1.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

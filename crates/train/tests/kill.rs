@@ -15,7 +15,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::{assert_same_run, config, finish, resume, trainer};
-use train::{RunFolder, TrainConfig, TrainError, latest_checkpoint, read_settings};
+use train::{RunFolder, TrainConfig, TrainError, latest_checkpoint, read_settings, steps_of};
 
 const FOLDER: &str = "TRAIN_KILL_FOLDER";
 const STEPS: &str = "TRAIN_KILL_STEPS";
@@ -74,9 +74,9 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
         let mut victim = spawn(folder, 1_000_000);
         // Let it begin to save, then strike at any moment of a save or a step.
         let patience = Instant::now();
-        while steps_saved_while_running(folder) <= steps
-            && patience.elapsed() < Duration::from_secs(20)
-        {
+        // By the folder's name alone: the victim may be deleting it at this moment.
+        let newest = || steps_of(latest_checkpoint(folder).ok()?);
+        while newest().unwrap_or(0) <= steps && patience.elapsed() < Duration::from_secs(20) {
             sleep(Duration::from_millis(1));
         }
         random = random
@@ -105,21 +105,6 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
         assert!(!entry.contains("unfinished"), "{entry}");
     }
     println!("{kills} kills, {steps} steps saved between them");
-}
-
-/// As [`steps_saved`], by the folder's name alone: the victim may be deleting the checkpoint at
-/// this moment.
-fn steps_saved_while_running(folder: &Path) -> u64 {
-    let Ok(checkpoint) = latest_checkpoint(folder) else {
-        return 0;
-    };
-    let name = checkpoint
-        .file_name()
-        .unwrap()
-        .to_string_lossy()
-        .into_owned();
-    let digits = name.strip_prefix("step-").and_then(|rest| rest.get(..8));
-    digits.map_or(0, |digits| digits.parse().unwrap())
 }
 
 fn no_checkpoint_yet(error: TrainError) -> Result<(), TrainError> {

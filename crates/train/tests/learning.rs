@@ -16,84 +16,6 @@ use train::{
 };
 
 #[test]
-fn one_batch_can_be_learned_by_heart() {
-    let model_config = GptConfig {
-        vocab_size: 50,
-        context_length: 16,
-        emb_dim: 32,
-        drop_rates: DropRates::all(0.0),
-        ..model_config()
-    };
-    let ids: Vec<u32> = (0..65).map(|i: u32| i * i * 7 % 50).collect();
-    let windows = DataLoaderConfig {
-        max_length: 16,
-        stride: 16,
-        shuffle: false,
-        ..DataLoaderConfig::default()
-    };
-    let loader = DataLoader::new(&Corpus::from_ids(ids), windows).unwrap();
-    assert_eq!(loader.len(), 1);
-    let mut rng = TorchRng::manual_seed(123);
-    let model = GptModel::new(model_config, &mut rng).unwrap();
-    let config = TrainConfig {
-        max_steps: 200,
-        optimizer: AdamWConfig {
-            lr: 3e-3,
-            weight_decay: 0.0,
-            ..AdamWConfig::default()
-        },
-        eval_every: None,
-        ..TrainConfig::default()
-    };
-    let mut trainer = Trainer::new(config, model, loader, None, rng).unwrap();
-    let (steps, _) = finish(&mut trainer, None);
-    let losses: Vec<f32> = steps.iter().map(|step| step.loss).collect();
-    assert!(losses[0] > 3.0, "the first loss is {}", losses[0]);
-    assert!(losses[199] < 0.01, "the last loss is {}", losses[199]);
-}
-
-#[test]
-fn three_accumulated_batches_are_one_three_times_as_large() {
-    let model_config = GptConfig {
-        drop_rates: DropRates::all(0.0),
-        ..model_config()
-    };
-    let corpus = Corpus::from_ids((0..200u32).map(|i| i * i % 13).collect::<Vec<_>>());
-    let run = |batch_size: usize, accumulation: u64| {
-        let windows = DataLoaderConfig {
-            batch_size,
-            max_length: 6,
-            stride: 6,
-            shuffle: false,
-            drop_last: true,
-        };
-        let loader = DataLoader::new(&corpus, windows).unwrap();
-        let mut rng = TorchRng::manual_seed(5);
-        let model = GptModel::new(model_config, &mut rng).unwrap();
-        let config = TrainConfig {
-            max_steps: 5,
-            accumulation,
-            eval_every: None,
-            ..TrainConfig::default()
-        };
-        let mut trainer = Trainer::new(config, model, loader, None, rng).unwrap();
-        finish(&mut trainer, None).0
-    };
-    let (small, large) = (run(2, 3), run(6, 1));
-    for (small, large) in small.iter().zip(&large) {
-        assert_eq!(small.tokens_seen, large.tokens_seen);
-        assert!(
-            (small.loss - large.loss).abs() < 1e-5,
-            "{small:?}, {large:?}"
-        );
-        assert!(
-            (small.grad_norm / large.grad_norm - 1.0).abs() < 1e-4,
-            "{small:?}, {large:?}"
-        );
-    }
-}
-
-#[test]
 fn the_number_of_threads_changes_no_bit() {
     // Wide enough that products, norms and the optimizer split their work.
     let model_config = GptConfig {
@@ -141,93 +63,68 @@ fn the_number_of_threads_changes_no_bit() {
 
 #[test]
 fn settings_outside_their_range_are_named() {
-    let refused = |changed: TrainConfig, expected: &str| {
-        let line = changed.validate().expect_err(expected).to_string();
-        assert!(line.contains(expected), "{line}, expected {expected}");
+    type Change = fn(&mut TrainConfig);
+    let cosine = |total_steps, initial_lr, min_lr| Schedule::WarmupCosine {
+        warmup_steps: 5,
+        total_steps,
+        initial_lr,
+        min_lr,
     };
-    let changed = |change: fn(&mut TrainConfig)| {
+    let changes: [(Change, &str); 6] = [
+        (
+            |c| c.max_steps = 0,
+            "max_steps must be at least 1, but is 0",
+        ),
+        (
+            |c| c.optimizer.lr = -1.0,
+            "lr must be a finite number of at least 0, but is -1",
+        ),
+        (|c| c.optimizer.lr = f64::NAN, "but is NaN"),
+        (|c| c.accumulation = 0, "accumulation"),
+        (|c| c.eval_every = Some(0), "eval_every"),
+        (|c| c.max_grad_norm = Some(0.0), "max_grad_norm"),
+    ];
+    let changed = changes.map(|(change, expected)| {
         let mut config = config(1);
         change(&mut config);
-        config
-    };
-    refused(
-        changed(|c| c.max_steps = 0),
-        "max_steps must be at least 1, but is 0",
-    );
-    refused(
-        changed(|c| c.optimizer.lr = -1.0),
-        "lr must be a finite number of at least 0, but is -1",
-    );
-    refused(changed(|c| c.optimizer.lr = f64::NAN), "but is NaN");
-    refused(changed(|c| c.accumulation = 0), "accumulation");
-    refused(changed(|c| c.eval_every = Some(0)), "eval_every");
-    refused(changed(|c| c.max_grad_norm = Some(0.0)), "max_grad_norm");
-    for (total_steps, initial_lr, min_lr, expected) in [
+        (config, expected)
+    });
+    let schedules = [
         (
-            5,
-            0.0,
-            0.0,
+            cosine(5, 0.0, 0.0),
             "total_steps must be more than warmup_steps, which is 5, but is 5",
         ),
-        (
-            9,
-            -1.0,
-            0.0,
-            "initial_lr must be a finite number of at least 0, but is -1",
-        ),
-        (
-            9,
-            0.0,
-            f64::INFINITY,
-            "min_lr must be a finite number of at least 0, but is inf",
-        ),
-    ] {
-        let schedule = Schedule::WarmupCosine {
-            warmup_steps: 5,
-            total_steps,
-            initial_lr,
-            min_lr,
-        };
-        refused(
-            TrainConfig {
-                schedule,
-                ..config(1)
-            },
-            expected,
-        );
+        (cosine(9, -1.0, 0.0), "initial_lr must be a finite number"),
+        (cosine(9, 0.0, f64::INFINITY), "but is inf"),
+    ];
+    let scheduled = schedules.map(|(schedule, expected)| {
+        let config = config(1);
+        (TrainConfig { schedule, ..config }, expected)
+    });
+    for (config, expected) in changed.into_iter().chain(scheduled) {
+        let line = config.validate().expect_err(expected).to_string();
+        assert!(line.contains(expected), "{line}, expected {expected}");
     }
 }
 
 #[test]
-fn windows_longer_than_the_context_are_refused_before_the_first_step() {
-    let config_of_model = GptConfig {
-        context_length: 5,
-        ..model_config()
-    };
-    let mut rng = TorchRng::manual_seed(1);
-    let model = GptModel::new(config_of_model, &mut rng).unwrap();
-    let (train, validation) = loaders();
-    let error = Trainer::new(config(1), model, train, validation, rng).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the input has 6 tokens, but the context length is 5"
-    );
-}
-
-#[test]
-fn a_prompt_that_the_model_does_not_know_is_refused_before_the_first_step() {
-    let mut rng = TorchRng::manual_seed(1);
-    let model = GptModel::new(model_config(), &mut rng).unwrap();
-    let (train, validation) = loaders();
-    let mut config = config(1);
-    config.sample.as_mut().unwrap().prompt = vec![1, 13];
-    let error = Trainer::new(config, model, train, validation, rng).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .starts_with("token id 13 at (0, 1) is out of range"),
-        "{error}"
-    );
+fn windows_and_prompts_that_the_model_cannot_take_are_refused_before_the_first_step() {
+    for (context_length, id, expected) in [
+        (5, 2, "the input has 6 tokens, but the context length is 5"),
+        (6, 13, "token id 13 at (0, 1) is out of range"),
+    ] {
+        let mut rng = TorchRng::manual_seed(1);
+        let of_model = GptConfig {
+            context_length,
+            ..model_config()
+        };
+        let model = GptModel::new(of_model, &mut rng).unwrap();
+        let (train, validation) = loaders();
+        let mut config = config(1);
+        config.sample.as_mut().unwrap().prompt = vec![1, id];
+        let error = Trainer::new(config, model, train, validation, rng).unwrap_err();
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
 }
 
 /// Batches of one sequence, as the trainer computes a small model's larger ones in parts.

@@ -10,21 +10,7 @@ use common::{assert_same_run, config, finish, resume, stop_after, trainer};
 use train::{Event, Outcome, RunFolder, TrainError};
 
 #[test]
-fn two_hundred_steps_are_a_hundred_and_a_hundred_more() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut whole = trainer(config(200));
-    finish(&mut whole, None);
-
-    let mut first = trainer(config(100));
-    finish(&mut first, Some(&RunFolder::open(&folder).unwrap()));
-    let mut second = resume(&folder, config(200)).unwrap();
-    assert_eq!(second.steps_done(), 100);
-    finish(&mut second, None);
-    assert_same_run(&whole, &second);
-}
-
-#[test]
-fn a_run_may_stop_at_any_batch_of_an_epoch_and_of_a_step() {
+fn a_run_may_stop_at_any_batch_of_an_epoch_and_of_a_step_and_be_made_longer() {
     let mut whole = trainer(config(12));
     finish(&mut whole, None);
     // 36 batches of 3 epochs and a bit: mid-epoch, mid-accumulation, both, and neither.
@@ -36,23 +22,15 @@ fn a_run_may_stop_at_any_batch_of_an_epoch_and_of_a_step() {
         finish(&mut resumed, None);
         assert_same_run(&whole, &resumed);
     }
-}
-
-#[test]
-fn a_run_may_stop_at_every_batch() {
+    // And go on after its end.
     let folder = tempfile::tempdir().unwrap();
-    let run = RunFolder::open(&folder).unwrap();
-    let mut whole = trainer(config(9));
-    finish(&mut whole, None);
-    stop_after(&mut trainer(config(9)), &run, 1);
-    let mut resumed = resume(&folder, config(9)).unwrap();
-    while resumed.steps_done() < 9 {
-        stop_after(&mut resumed, &run, 1);
-        resumed = resume(&folder, config(9)).unwrap();
-    }
-    // The last evaluation may have been asked to stop, too.
-    finish(&mut resumed, None);
-    assert_same_run(&whole, &resumed);
+    finish(
+        &mut trainer(config(7)),
+        Some(&RunFolder::open(&folder).unwrap()),
+    );
+    let mut longer = resume(&folder, config(12)).unwrap();
+    finish(&mut longer, None);
+    assert_same_run(&whole, &longer);
 }
 
 #[test]

@@ -1,8 +1,5 @@
 //! Headers of safetensors files that lie: each is refused in one line that names the file and the
-//! tensor.
-
-use std::fs::File;
-use std::time::{Duration, Instant};
+//! tensor. (That a huge one is not read, `memory.rs` shows.)
 
 use crate::support::{Broken, header_refused, join, split, weights_refused};
 
@@ -43,17 +40,6 @@ fn a_header_that_ends_beyond_the_file() {
     weights_refused(with_length(1 << 63), &["said to have 9223372036854775808"]);
     weights_refused(with_length(u64::MAX), &["18446744073709551615"]);
     weights_refused(with_length(100_000_001), &["100000001"]);
-}
-
-#[test]
-fn a_huge_header_is_refused_before_it_is_read() {
-    let folder = Broken::hugging_face();
-    let file = File::create(folder.weights()).unwrap();
-    std::io::Write::write_all(&mut &file, &100_000_000u64.to_le_bytes()).unwrap();
-    file.set_len(100_000_108).unwrap();
-    let start = Instant::now();
-    folder.is_refused(FILE, &["100000000 bytes", "more than"]);
-    assert!(start.elapsed() < Duration::from_millis(50));
 }
 
 #[test]
@@ -120,18 +106,6 @@ fn shapes_and_places_that_do_not_fit_each_other_or_the_file() {
         let both = two([f32s(one.0, one.1), f32s(other.0, other.1)]);
         file_refused(&both, 12, &["offset", "`b`"]);
     }
-}
-
-#[test]
-fn a_cut_file_and_bytes_too_many() {
-    weights_refused(
-        |bytes| bytes[..bytes.len() - 1].to_vec(),
-        &["bytes follow the header"],
-    );
-    weights_refused(
-        |bytes| [bytes, vec![0]].concat(),
-        &["bytes follow the header"],
-    );
 }
 
 #[test]

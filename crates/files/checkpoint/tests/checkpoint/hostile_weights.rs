@@ -4,7 +4,6 @@
 use std::fs;
 
 use checkpoint::{load_model, load_tensors, save_book, save_hugging_face};
-use gpt::GptConfig;
 
 use crate::support::{Broken, SMALL, header_refused, join, small_model, split, weights_refused};
 
@@ -12,29 +11,18 @@ const FILE: &str = "model.safetensors";
 
 #[test]
 fn tensors_of_another_model() {
-    let folder = Broken::hugging_face();
-    let larger = GptConfig {
-        vocab_size: 12,
-        ..SMALL
-    };
-    let other = tempfile::tempdir().unwrap();
-    save_hugging_face(&small_model(larger), other.path(), Default::default(), &[]).unwrap();
-    fs::copy(other.path().join(FILE), folder.weights()).unwrap();
-    folder.is_refused(FILE, &["wte.weight", "[12, 8]", "[11, 8]"]);
-
-    let shallower = GptConfig {
-        n_layers: 1,
-        ..SMALL
-    };
-    save_hugging_face(
-        &small_model(shallower),
-        other.path(),
-        Default::default(),
-        &[],
-    )
-    .unwrap();
-    fs::copy(other.path().join(FILE), folder.weights()).unwrap();
-    folder.is_refused(FILE, &["h.1.ln_1.weight", "missing"]);
+    let (folder, other) = (Broken::hugging_face(), tempfile::tempdir().unwrap());
+    let [mut larger, mut shallower] = [SMALL; 2];
+    (larger.vocab_size, shallower.n_layers) = (12, 1);
+    for (config, parts) in [
+        (larger, &["wte.weight", "[12, 8]", "[11, 8]"][..]),
+        (shallower, &["h.1.ln_1.weight", "missing"]),
+    ] {
+        let model = small_model(config);
+        save_hugging_face(&model, other.path(), Default::default(), &[]).unwrap();
+        fs::copy(other.path().join(FILE), folder.weights()).unwrap();
+        folder.is_refused(FILE, parts);
+    }
 
     save_book(&small_model(SMALL), other.path()).unwrap();
     fs::copy(other.path().join(FILE), folder.weights()).unwrap();

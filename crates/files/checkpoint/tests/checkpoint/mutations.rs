@@ -52,41 +52,26 @@ impl Damage {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
+    /// The fuzz target `checkpoint` does more of this; here a part of one file is damaged: the
+    /// weights as they are, their header under its right length, or the configuration.
     #[test]
-    fn a_damaged_weights_file_is_loaded_or_refused(damage in damage()) {
-        let folder = Broken::hugging_face();
-        folder.change_weights(|bytes| damage.apply(bytes));
-        let _ = load_model(folder.path());
-        let _ = load_tensors(folder.weights());
-    }
-
-    #[test]
-    fn a_damaged_header_of_the_right_length_is_loaded_or_refused(damage in damage()) {
-        let folder = Broken::book();
-        folder.change_weights(|bytes| {
-            let (header, data) = split(&bytes);
-            join(&damage.apply(header.as_bytes().to_vec()), data)
-        });
-        let _ = load_model(folder.path());
-    }
-
-    #[test]
-    fn a_damaged_configuration_is_loaded_or_refused(damage in damage(), book in any::<bool>()) {
+    fn a_damaged_file_is_loaded_or_refused(damage in damage(), part in 0..3, book in any::<bool>()) {
         let folder = if book { Broken::book() } else { Broken::hugging_face() };
-        let text = fs::read(folder.config()).unwrap();
-        fs::write(folder.config(), damage.apply(text)).unwrap();
+        match part {
+            0 => _ = folder.change_weights(|bytes| damage.apply(bytes)),
+            1 => _ = folder.change_weights(|bytes| {
+                let (header, data) = split(&bytes);
+                join(&damage.apply(header.as_bytes().to_vec()), data)
+            }),
+            _ => {
+                let text = fs::read(folder.config()).unwrap();
+                fs::write(folder.config(), damage.apply(text)).unwrap();
+            }
+        }
         let _ = load_config(folder.path());
         let _ = load_model(folder.path());
-    }
-
-    #[test]
-    fn random_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let folder = Broken::hugging_face();
-        fs::write(folder.weights(), &bytes).unwrap();
-        prop_assert!(load_model(folder.path()).is_err());
-        fs::write(folder.config(), &bytes).unwrap();
-        prop_assert!(load_config(folder.path()).is_err());
+        let _ = load_tensors(folder.weights());
     }
 }
