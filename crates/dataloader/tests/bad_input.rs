@@ -146,18 +146,15 @@ fn an_odd_length_is_refused_and_an_empty_token_file_is_an_empty_corpus() {
 }
 
 #[test]
-fn a_text_file_that_is_not_utf8_is_refused_with_its_first_wrong_byte() {
+fn other_encodings_are_named_with_a_remedy_and_a_byte_order_mark_is_no_text() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("latin1.txt");
     fs::write(&path, b"caf\xe9 au lait").unwrap();
     let error = read_text(&path).unwrap_err();
-    assert!(
-        matches!(&error, DataLoaderError::NotUtf8 { position: 3, path: at, .. } if *at == path)
-    );
-}
-
-#[test]
-fn other_encodings_are_named_with_a_remedy_and_a_byte_order_mark_is_no_text() {
+    assert!(matches!(
+        &error,
+        DataLoaderError::NotUtf8 { position: 3, .. }
+    ));
     let text = |bytes: &[u8]| text_of(bytes.to_vec(), Path::new("a.txt"));
     assert_eq!(text(b"\xef\xbb\xbfa\r\n").unwrap(), "a\r\n");
     let said = |bytes: &[u8]| text(bytes).unwrap_err().to_string();

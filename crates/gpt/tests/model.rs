@@ -294,13 +294,12 @@ fn gradients_of_fewer_layers_are_refused_by_the_deep_network() {
 }
 
 #[test]
-fn the_loss_is_that_of_all_logits_at_once_and_of_training_without_dropout() {
+fn the_loss_is_that_of_all_logits_at_once() {
     let config = GptConfig {
         context_length: 150,
         ..SMALL
     };
-    let mut rng = TorchRng::manual_seed(1);
-    let model = GptModel::new(config, &mut rng).unwrap();
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
     let shape = (LOGIT_ROWS / 150 + 1, 150);
     let ids = Array2::from_shape_fn(shape, |(i, j)| ((7 * i + 3 * j) % 17) as u32);
     let targets = ids.mapv(|id| (id + 1) % 17);
@@ -309,11 +308,7 @@ fn the_loss_is_that_of_all_logits_at_once_and_of_training_without_dropout() {
     let all: Vec<u32> = targets.iter().copied().collect();
     let expected = tensor_ops::cross_entropy(&logits, &all);
     let loss = model.loss(&ids, &targets).unwrap();
-    let mut grads = GptModel::zeros(config).unwrap();
-    let trained = model.loss_and_grads(&ids, &targets, 1.0, &mut rng, &mut grads);
-    for loss in [loss, trained.unwrap()] {
-        assert!((loss - expected).abs() < 1e-6, "{loss}, not {expected}");
-    }
+    assert!((loss - expected).abs() < 1e-6, "{loss}, not {expected}");
 }
 
 #[test]

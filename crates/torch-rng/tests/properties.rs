@@ -88,11 +88,6 @@ proptest! {
     }
 
     #[test]
-    fn bytes_of_any_kind_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..3_000)) {
-        prop_assert!(RngState::from_bytes(&bytes).is_err());
-    }
-
-    #[test]
     fn randperm_is_a_permutation_of_n_minus_one_draws(rng in generators(), n in 0usize..2_000) {
         let (mut rng, mut counted) = (rng.clone(), rng);
         let mut order = rng.randperm(n);

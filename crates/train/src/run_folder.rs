@@ -317,6 +317,7 @@ mod tests {
         let half = ".step-00000003.unfinished/.config.json.7-0.unfinished";
         fs::write(checkpoints.join(half), "x").expect("a file");
         let folder = RunFolder::open(&temporary).expect("a folder with other things");
+        assert!(checkpoints.join(half).exists()); // opening deletes nothing
         for step in [5, 6, 7] {
             let saved = folder.add(&step_name(step, 0), 1, None, write);
             // A note in a checkpoint makes it the user's.
@@ -385,12 +386,6 @@ mod tests {
         fs::write(newest.join(FILES[1]), "").expect("a file");
         let found = crate::latest_checkpoint(&temporary).expect("a whole one");
         assert!(found.ends_with("step-00000001"), "{}", found.display());
-        fs::remove_dir_all(newest).expect("a folder");
-        let older = temporary.path().join(CHECKPOINTS).join("step-00000001");
-        fs::remove_file(older.join(MANIFEST_FILE)).expect("a file");
-        // Nothing is left: that is an error, and no reason to begin anew.
-        let error = crate::latest_checkpoint(&temporary).expect_err("nothing whole");
-        assert!(error.to_string().contains("latest.json"), "{error}");
     }
 
     #[cfg(unix)]
@@ -428,6 +423,7 @@ mod tests {
         drop(folder);
         fs::remove_file(&manifest).expect("deleted");
         fs::create_dir(&manifest).expect("a folder in its place");
+        // Nothing whole is left: that is an error, and no reason to begin anew.
         let error = RunFolder::open(&temporary).expect_err("nothing whole");
         assert!(error.to_string().contains("latest.json"), "{error}");
         assert_eq!(names(temporary.path()), ["step-00000001"]);

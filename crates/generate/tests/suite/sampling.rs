@@ -115,30 +115,6 @@ proptest! {
             prop_assert_eq!(expected, *after);
         }
     }
-
-    #[test]
-    fn top_p_keeps_the_fewest_most_probable_tokens_that_reach_it(logits in logits(), top_p in 0.01f32..0.99) {
-        let plain = softmax(&logits, Axis(0));
-        let p = Sampling { top_p, ..DRAWING }.probabilities(&logits, &[]).unwrap();
-        let kept = kept(&p);
-        let sum: f64 = kept.iter().map(|&i| f64::from(plain[i])).sum();
-        prop_assert!(sum >= f64::from(top_p) - 1e-6, "{} is below {}", sum, top_p);
-        let least = kept.iter().map(|&i| plain[i]).fold(f32::INFINITY, f32::min);
-        prop_assert!(sum - f64::from(least) < f64::from(top_p) + 1e-6, "{:?} are more than needed", kept);
-        for (i, &q) in plain.iter().enumerate() {
-            prop_assert!(kept.contains(&i) || q <= least, "{} was dropped, but is above {}", q, least);
-        }
-    }
-
-    #[test]
-    fn min_p_keeps_exactly_what_is_probable_enough(logits in logits(), min_p in 0.0f32..=1.0) {
-        let plain = softmax(&logits, Axis(0));
-        let largest = plain.iter().copied().fold(0.0, f32::max);
-        let p = Sampling { min_p, ..DRAWING }.probabilities(&logits, &[]).unwrap();
-        for (i, &q) in plain.iter().enumerate() {
-            prop_assert_eq!(p[i] > 0.0, q > 0.0 && q >= min_p * largest);
-        }
-    }
 }
 
 /// `fixtures/make_logits_processors.py` wrote the file.
