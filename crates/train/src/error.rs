@@ -74,8 +74,8 @@ pub enum TrainError {
         /// The folder.
         path: PathBuf,
     },
-    /// What no run could have left there: a file that was changed, cut, is of another version, or no
-    /// JSON.
+    /// What no run could have left there: a file that was changed, cut, is of another version, or
+    /// no JSON.
     #[error("{}: {problem}", .path.display())]
     Damaged {
         /// The file.
