@@ -19,8 +19,8 @@ mod numbers;
 mod output;
 #[path = "../../crates/tools/cli/src/presets.rs"]
 mod presets;
-#[path = "../../crates/tools/cli/src/ranks.rs"]
-mod ranks;
+#[path = "../../crates/tools/cli/src/runs.rs"]
+mod runs;
 #[path = "../../crates/tools/cli/src/threads.rs"]
 mod threads;
 #[path = "../../crates/tools/cli/src/vocabulary.rs"]
@@ -28,9 +28,9 @@ mod vocabulary;
 
 #[path = "../../crates/tools/cli/src/train"]
 mod gpt_train {
-    pub(crate) mod config_file;
     pub(crate) mod log;
     pub(crate) mod options;
+    pub(crate) mod table;
     mod tokenizer;
 }
 
@@ -40,9 +40,10 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
-use gpt_train::config_file::{read, to_json, to_toml};
-use gpt_train::log::{self, LOG, Log};
+use gpt_train::log::{self, Log};
 use gpt_train::options::TrainOptions;
+use gpt_train::table::Table;
+use runs::LOG;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 
@@ -51,16 +52,15 @@ fuzz_target!(|bytes: &[u8]| {
     let folder = FOLDER.path();
     let path = folder.join("options.toml");
     fs::write(&path, toml).expect("written");
-    let mut options = TrainOptions::default();
-    match read(&path, &mut options) {
+    let read = || -> anyhow::Result<TrainOptions> { Table::read(&path)?.options(None) };
+    match read() {
         Err(error) => drop(format!("{error:#}")),
-        Ok(()) => {
-            let text = to_toml(&options).expect("options have a form");
+        Ok(options) => {
+            let text = options.to_toml().expect("options have a form");
             fs::write(&path, &text).expect("written");
-            let mut again = TrainOptions::default();
-            read(&path, &mut again).unwrap_or_else(|error| panic!("{text}: {error:#}"));
-            let json = |options| to_json(options).expect("options have a form");
-            assert_eq!(json(&again), json(&options));
+            let again = read().unwrap_or_else(|error| panic!("{text}: {error:#}"));
+            let json = |options: TrainOptions| options.to_json().expect("options have a form");
+            assert_eq!(json(again), json(options));
         }
     }
 

@@ -1,24 +1,20 @@
 //! A run's folder with a forged list and manifests: names of checkpoints that are there, damaged,
 //! or not there, and manifests of others.
 //!
-//! The newest checkpoint that is whole is never deleted, none of somebody else's files is, and
-//! every refusal is one line.
+//! Opened, the newest checkpoint that is whole stays; gone on with and saved, there is a newer one;
+//! none of somebody else's files is deleted, and every refusal is one line.
 //! Input: of each of three checkpoints what is done to it (a byte each), how many names the list
 //! has (a byte), each name (a byte), and the best one (a byte).
 
 #![no_main]
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use dataloader::{Corpus, DataLoader, DataLoaderConfig};
-use gpt::{GptConfig, GptModel};
+use fuzz::run::{Files, MODEL, config, files_of_a_run, loader, unless_refused, write};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
-use torch_rng::TorchRng;
 use train::{RunFolder, TrainConfig, Trainer, latest_checkpoint, read_settings};
 
 /// The three that are there, and names of others.
@@ -36,48 +32,9 @@ const NAMES: [&str; 8] = [
 const THEIRS: &str = "checkpoints/theirs/thesis.txt";
 
 /// A run of three steps, as files; and a folder to spoil.
-static GOOD: LazyLock<(TempDir, BTreeMap<String, Vec<u8>>)> = LazyLock::new(|| {
+static GOOD: LazyLock<(TempDir, Files)> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
-    let run = RunFolder::open(folder.path().join("run")).expect("a new run");
-    let mut rng = TorchRng::manual_seed(1);
-    let model = GptConfig {
-        vocab_size: 3,
-        context_length: 2,
-        emb_dim: 2,
-        n_heads: 1,
-        n_layers: 1,
-        tied: true,
-        ..GptConfig::GPT2_124M
-    };
-    let model = GptModel::new(model, &mut rng).expect("a valid configuration");
-    let corpus = Corpus::from_ids(vec![0, 1, 2, 0, 1, 2, 0]);
-    let windows = DataLoaderConfig {
-        batch_size: 1,
-        max_length: 2,
-        stride: 2,
-        ..DataLoaderConfig::default()
-    };
-    let loader = DataLoader::new(&corpus, windows).expect("it has a batch");
-    let config = TrainConfig {
-        max_steps: 3,
-        save_every: Some(1),
-        keep: 3,
-        ..TrainConfig::default()
-    };
-    let mut trainer = Trainer::new(config, model, loader, None, rng).expect("a run");
-    trainer
-        .run(Some(&run), &mut |_| ControlFlow::Continue(()))
-        .expect("three steps");
-    let mut files = BTreeMap::new();
-    for step in &NAMES[..3] {
-        let folder = format!("checkpoints/{step}");
-        for entry in fs::read_dir(run.path().join(&folder)).expect("a checkpoint") {
-            let entry = entry.expect("a file");
-            let name = entry.file_name().into_string().expect("text");
-            let bytes = fs::read(entry.path()).expect("a file of the run");
-            files.insert(format!("{folder}/{name}"), bytes);
-        }
-    }
+    let mut files = files_of_a_run(&folder.path().join("run"), 3);
     files.insert(THEIRS.to_owned(), b"theirs".to_vec());
     (folder, files)
 });
@@ -103,50 +60,64 @@ fuzz_target!(|bytes: &[u8]| {
             4 => files.retain(|name, _| !name.starts_with(&path(""))),
             _ => {
                 // Another checkpoint's manifest: its hashes are not these files'.
-                let other = if *step == NAMES[0] { NAMES[1] } else { NAMES[0] };
+                let other = if *step == NAMES[0] {
+                    NAMES[1]
+                } else {
+                    NAMES[0]
+                };
                 let other = good[&format!("checkpoints/{other}/manifest.json")].clone();
                 files.insert(path("manifest.json"), other);
             }
         }
     }
     let name = |byte: &u8| NAMES[usize::from(*byte) % NAMES.len()];
-    let (count, rest) = rest.split_first().map_or((0, rest), |(n, rest)| (usize::from(n % 5), rest));
+    let (count, rest) = rest
+        .split_first()
+        .map_or((0, rest), |(n, rest)| (usize::from(n % 5), rest));
     let (named, rest) = rest.split_at(count.min(rest.len()));
-    let list: Vec<String> = named.iter().map(|byte| format!("{:?}", name(byte))).collect();
+    let list: Vec<String> = named
+        .iter()
+        .map(|byte| format!("{:?}", name(byte)))
+        .collect();
     let best = rest.first().map_or(String::new(), |byte| {
-        format!(r#", "best": {{"checkpoint": {:?}, "val_loss": 1.0}}"#, name(byte))
+        format!(
+            r#", "best": {{"checkpoint": {:?}, "val_loss": 1.0}}"#,
+            name(byte)
+        )
     });
     let latest = format!(r#"{{"checkpoints": [{}]{best}}}"#, list.join(", "));
     files.insert("latest.json".to_owned(), latest.into_bytes());
     let run = folder.path().join("run");
-    let _ = fs::remove_dir_all(&run);
-    for (name, bytes) in &files {
-        let path = run.join(name);
-        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        fs::write(path, bytes).expect("written");
-    }
-    open(&run);
+    write(&run, &files);
+    let steps = go_on(&run);
     assert!(run.join(THEIRS).exists(), "a file of somebody else is gone");
-    if let Some(step) = newest_whole {
-        let weights = run.join("checkpoints").join(step).join("model.safetensors");
-        assert!(weights.exists(), "{step}, the newest whole one, is gone");
+    match (steps, newest_whole) {
+        (Some(steps), _) => {
+            let newest = latest_checkpoint(&run).expect("it was just saved");
+            let settings = read_settings(newest).expect("it is whole");
+            assert_eq!(settings.steps_done, steps);
+        }
+        (None, Some(step)) => {
+            let weights = run.join("checkpoints").join(step).join("model.safetensors");
+            assert!(weights.exists(), "{step}, the newest whole one, is gone");
+        }
+        (None, None) => {}
     }
 });
 
-fn open(run: &Path) {
-    let told = |error: &dyn std::fmt::Display| {
-        let message = error.to_string();
-        assert!(!message.contains('\n') && message.len() < 4000, "{message}");
+/// Opens the run, resumes its newest checkpoint, and saves a next one, which alone is kept; returns
+/// its steps.
+fn go_on(run: &Path) -> Option<u64> {
+    let folder = unless_refused(RunFolder::open(run))?;
+    let checkpoint = unless_refused(latest_checkpoint(run))?;
+    let steps = 1 + unless_refused(read_settings(&checkpoint))?.steps_done;
+    let config = TrainConfig {
+        keep: 1,
+        ..config(steps)
     };
-    if let Err(error) = RunFolder::open(run) {
-        told(&error);
-    }
-    match latest_checkpoint(run) {
-        Err(error) => told(&error),
-        Ok(checkpoint) => {
-            if let Err(error) = read_settings(checkpoint) {
-                told(&error);
-            }
-        }
-    }
+    let resumed = Trainer::resume(checkpoint, config, MODEL, loader(), None);
+    let mut trainer = unless_refused(resumed)?;
+    let run = trainer.run(Some(&folder), &mut |_| ControlFlow::Continue(()));
+    unless_refused(run)?;
+    Some(steps)
 }

@@ -1,5 +1,7 @@
 //! How the targets read their bytes: pieces with their lengths before them, and a sampler's
-//! settings.
+//! settings; and a run as files.
+
+pub mod run;
 
 use generate::Sampling;
 
@@ -9,6 +11,17 @@ pub fn take(bytes: &[u8]) -> (&[u8], &[u8]) {
         return (&[], bytes);
     };
     bytes.split_at(bytes.len().min(usize::from(u16::from_le_bytes(*length))))
+}
+
+/// A file with other bytes in one place: its number (2 bytes), how many are gone there (1 byte), and
+/// what is there instead.
+pub fn patched(old: &[u8], patch: &[u8]) -> Vec<u8> {
+    let Some((&[low, high, gone], new)) = patch.split_first_chunk::<3>() else {
+        return old.to_vec();
+    };
+    let at = usize::from(u16::from_le_bytes([low, high])) % (old.len() + 1);
+    let after = &old[old.len().min(at + usize::from(gone))..];
+    [&old[..at], new, after].concat()
 }
 
 /// Temperature, top-p, min-p and repetition penalty (4 bytes each, any bits) and top-k (2 bytes,

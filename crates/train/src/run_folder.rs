@@ -224,10 +224,13 @@ impl RunFolder {
 
 /// Copies the files of a folder, if it is there; what is no file is none of a tokenizer's.
 fn copy_files(from: &Path, to: &Path) -> Result<(), TrainError> {
-    if !from.is_dir() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(from).map_err(TrainError::io(from, "read"))? {
+    let entries = match fs::read_dir(from) {
+        Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
+            return Ok(());
+        }
+        entries => entries.map_err(TrainError::io(from, "read"))?,
+    };
+    for entry in entries {
         let entry = entry.map_err(TrainError::io(from, "read"))?.path();
         let name = entry.file_name().unwrap_or_default();
         let is_file = match fs::metadata(&entry) {

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::error::{CLEAR, REPLACE, SYNC_AROUND};
-use crate::name::{create_locked, folder_of, left_behind, new_name};
+use crate::name::{create_locked, folder_of, is_there, left_behind, new_name};
 use crate::{FileError, open_file};
 
 /// A new folder, `.NAME.4711-0.unfinished`, that will be the folder `NAME` beside it once it is
@@ -116,12 +116,15 @@ impl StagedFolder {
     pub fn replace(mut self, ours: impl Fn(&str) -> bool) -> Result<(), FileError> {
         let failed = FileError::at(&self.target, REPLACE);
         sync_folder(&self.path).map_err(|error| failed(error.source))?;
-        if !self.target.exists() {
-            fs::rename(&self.path, &self.target).map_err(failed)?;
-            return self.sync_around();
-        }
-        if let Ok(found) = fs::metadata(&self.target) {
-            let _ = fs::set_permissions(&self.path, found.permissions());
+        match fs::metadata(&self.target) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                fs::rename(&self.path, &self.target).map_err(failed)?;
+                return self.sync_around();
+            }
+            found => {
+                let permissions = found.map_err(&failed)?.permissions();
+                let _ = fs::set_permissions(&self.path, permissions); // the folder may be another's
+            }
         }
         let old = match exchange(&self.path, &self.target) {
             Ok(()) => self.path.clone(),
@@ -203,7 +206,7 @@ fn carry_over(old: &Path, new: &Path, ours: &impl Fn(&str) -> bool) -> Result<()
         let place = new.join(name);
         if is_ours && entry.file_type().is_ok_and(|kind| !kind.is_dir()) {
             unless_gone(fs::remove_file(entry.path()))?;
-        } else if fs::symlink_metadata(&place).is_err() {
+        } else if !is_there(&place).map_err(|error| failed(error.source))? {
             unless_gone(fs::rename(entry.path(), place))?;
         }
     }

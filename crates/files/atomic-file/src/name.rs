@@ -19,6 +19,15 @@ const UNFINISHED: &str = ".unfinished";
 /// Names that this process has made.
 static NAMES: AtomicU64 = AtomicU64::new(0);
 
+/// Whether there is anything of this name, be it a link to nothing; where the system doesn't tell,
+/// that is an error, not a no.
+pub(crate) fn is_there(path: &Path) -> Result<bool, FileError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        found => Ok(found.map(|_| true).map_err(FileError::at(path, "read"))?),
+    }
+}
+
 /// A name beside `path` that nobody has had.
 pub(crate) fn new_name(path: &Path) -> Result<PathBuf, FileError> {
     let Some(name) = path.file_name() else {
@@ -32,7 +41,7 @@ pub(crate) fn new_name(path: &Path) -> Result<PathBuf, FileError> {
         unfinished.push(format!(".{}-{count}{UNFINISHED}", process::id()));
         let unfinished = path.with_file_name(unfinished);
         // An earlier process may have had our number.
-        if fs::symlink_metadata(&unfinished).is_err() {
+        if !is_there(&unfinished)? {
             return Ok(unfinished);
         }
     }
@@ -52,7 +61,10 @@ pub(crate) fn create_locked(
         // Between creating and locking, somebody who cleans up may have taken it for a dead one's.
         let locked = file.as_ref().map(File::try_lock);
         let taken = matches!(locked, Some(Err(TryLockError::WouldBlock)));
-        if !taken && fs::symlink_metadata(&unfinished).is_ok() {
+        let kept = is_there(&unfinished).inspect_err(|_| {
+            let _ = fs::remove_file(&unfinished).or_else(|_| fs::remove_dir(&unfinished));
+        })?;
+        if kept && !taken {
             return Ok((unfinished, file));
         }
     }

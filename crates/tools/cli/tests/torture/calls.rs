@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use crate::jobs::{Job, jobs};
+use crate::jobs::{Job, conversions, trainings};
 use crate::sandbox::{PATIENCE, copy_of, every, gpt_under, is_long, report};
 
 /// Calls that change what is on a disk, in the short form.
@@ -75,7 +75,16 @@ fn count(job: &Job, calls: &[&str]) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn each_call_may_fail_or_be_the_last() {
+fn each_call_of_a_run_that_saves_may_fail_or_be_the_last() {
+    each_call_may_fail_or_be_the_last(trainings);
+}
+
+#[test]
+fn each_call_of_a_conversion_may_fail_or_be_the_last() {
+    each_call_may_fail_or_be_the_last(conversions);
+}
+
+fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>) {
     if !has_strace() {
         return;
     }

@@ -13,7 +13,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use crate::calls::has_strace;
-use crate::jobs::{Job, jobs};
+use crate::jobs::{Job, conversions, trainings};
 use crate::sandbox::{PATIENCE, contents, copy_of, every, gpt_under, report};
 
 /// What is left of what was not synced.
@@ -338,7 +338,16 @@ fn cuts(job: &Job) -> (usize, Vec<String>) {
 }
 
 #[test]
-fn a_power_cut_at_any_moment_leaves_the_old_or_the_new() {
+fn a_power_cut_at_any_moment_of_a_run_that_saves_leaves_the_old_or_the_new() {
+    a_power_cut_at_any_moment_leaves_the_old_or_the_new(trainings);
+}
+
+#[test]
+fn a_power_cut_at_any_moment_of_a_conversion_leaves_the_old_or_the_new() {
+    a_power_cut_at_any_moment_leaves_the_old_or_the_new(conversions);
+}
+
+fn a_power_cut_at_any_moment_leaves_the_old_or_the_new(jobs: fn() -> Vec<Job>) {
     if !has_strace() {
         return;
     }

@@ -1,13 +1,50 @@
-//! docs/errors.md: what `gpt` says to bad input, as it said it.
+//! docs/errors.md: what `gpt` said when a file of a run was replaced.
 
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use crate::files::{REPLACEMENTS, commands, replace};
-use crate::sandbox::{
-    MEMORY, PATIENCE, copy_of, files_below, folder_with_a_run, gpt, is_long, typed,
-};
+use crate::sandbox::{COMPUTING, Ended, MEMORY};
+
+/// The rows of each command's table.
+pub(crate) struct Page(Vec<(String, String)>);
+
+impl Page {
+    /// With no row yet, for these commands as they are typed.
+    pub(crate) fn of(commands: impl Iterator<Item = String>) -> Self {
+        Self(commands.map(|command| (command, String::new())).collect())
+    }
+
+    /// Adds what a command said of a file that was replaced; nothing if it had nothing against it,
+    /// or has no table.
+    pub(crate) fn add(&mut self, command: &str, file: &str, is_now: &str, ended: &Ended) {
+        let rows = self.0.iter_mut().find(|(found, _)| found == command);
+        let told = ended.stderr.trim().lines().next_back();
+        if let Some((_, rows)) = rows
+            && let Some(line) = told.and_then(|line| line.strip_prefix("error: "))
+        {
+            let line = without_hashes(line).replace('|', "\\|");
+            let _ = writeln!(rows, "| `{file}` | {is_now} | {line} |");
+        }
+    }
+
+    pub(crate) fn write(self) {
+        let mut page = format!(
+            "# Errors\n\n\
+            What `gpt` says when a file of a run was replaced, as `cargo xtask torture` found it.\n\
+            The line is on standard error and begins with `error:`; the exit code is 1.\n\
+            Where nothing is listed, the command doesn't read the file, or needs no more than is there.\n\
+            Each had {} MiB of writable memory and {COMPUTING} seconds of computing.\n",
+            MEMORY >> 10
+        );
+        for (command, rows) in self.0 {
+            let head = "| file | is now | error |\n|---|---|---|";
+            let _ = write!(page, "\n## `{command}`\n\n{head}\n{rows}");
+        }
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/errors.md");
+        fs::write(docs, page).expect("docs/errors.md");
+    }
+}
 
 /// Hashes differ from run to run.
 fn without_hashes(line: &str) -> String {
@@ -20,47 +57,4 @@ fn without_hashes(line: &str) -> String {
         }
     });
     words.collect::<Vec<_>>().join(" ")
-}
-
-#[test]
-fn every_refusal_is_written_down() {
-    if !is_long() {
-        println!("skipped: `cargo xtask torture` writes docs/errors.md");
-        return;
-    }
-    let good = folder_with_a_run();
-    let mut page = format!(
-        "# Errors\n\n\
-        What `gpt` says when a file of a run was replaced, as `cargo xtask torture` found it.\n\
-        The line is on standard error and begins with `error:`; the exit code is 1.\n\
-        Where nothing is listed, the command doesn't read the file, or needs no more than is there.\n\
-        The program had {} MiB of writable memory; with more, \"can't read: out of memory\" reads \"more than 67108864 bytes, the most that is read\".\n",
-        MEMORY >> 10
-    );
-    let files = files_below(&good.path().join("run"));
-    let older = "checkpoints/step-00000001";
-    for (command, quick) in commands() {
-        if !quick {
-            continue;
-        }
-        let _ = write!(
-            page,
-            "\n## `{}`\n\n| file | is now | error |\n|---|---|---|\n",
-            typed(&command)
-        );
-        for file in files.iter().filter(|file| !file.starts_with(older)) {
-            for replacement in REPLACEMENTS {
-                let folder = copy_of(good.path());
-                replace(&folder.path().join("run").join(file), replacement);
-                let ended = gpt(folder.path(), &command, PATIENCE);
-                let told = ended.stderr.trim().lines().next_back();
-                if let Some(line) = told.and_then(|line| line.strip_prefix("error: ")) {
-                    let line = without_hashes(line).replace('|', "\\|");
-                    let _ = writeln!(page, "| `{file}` | {} | {line} |", replacement.0);
-                }
-            }
-        }
-    }
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/errors.md");
-    fs::write(docs, page).expect("docs/errors.md");
 }

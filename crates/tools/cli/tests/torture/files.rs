@@ -3,26 +3,24 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::Command;
 
+use crate::errors::Page;
 use crate::sandbox::{
-    PATIENCE, copy_of, files_below, folder_with_a_run, gpt, is_long, report, train, typed, words,
+    PATIENCE, copy_of, files_below, folder_with_a_run, gpt, is_long, pipe, report, train, typed,
+    words,
 };
 
 /// A name, and what makes it where a file was.
 type Replacement = (&'static str, fn(&Path));
 
 /// What a file is replaced by.
-pub(crate) const REPLACEMENTS: [Replacement; 9] = [
+const REPLACEMENTS: [Replacement; 9] = [
     ("nothing", |_| {}),
     ("an empty file", |path| fs::write(path, "").expect("a file")),
     ("half of itself", |_| {}), // see `replace`
     ("itself with other digits", |_| {}),
     ("a folder", |path| fs::create_dir(path).expect("a folder")),
-    ("a pipe", |path| {
-        let made = Command::new("mkfifo").arg(path).status();
-        assert!(made.expect("mkfifo runs").success());
-    }),
+    ("a pipe", pipe),
     ("a device", |path| {
         std::os::unix::fs::symlink("/dev/zero", path).expect("a link");
     }),
@@ -37,7 +35,7 @@ pub(crate) const REPLACEMENTS: [Replacement; 9] = [
 ];
 
 /// Replaces a file.
-pub(crate) fn replace(path: &Path, (name, make): Replacement) {
+fn replace(path: &Path, (name, make): Replacement) {
     let old = fs::read(path).expect("a file");
     fs::remove_file(path).expect("a file");
     make(path);
@@ -51,8 +49,8 @@ pub(crate) fn replace(path: &Path, (name, make): Replacement) {
     }
 }
 
-/// Commands that read a run, and whether the short form has them too.
-pub(crate) fn commands() -> Vec<(Vec<OsString>, bool)> {
+/// Commands that read a run, and whether the short form has them too, and docs/errors.md.
+fn commands() -> Vec<(Vec<OsString>, bool)> {
     let resume = "train --resume run --max-steps 3";
     let long = [
         "eval --data data.bin -m run --threads 1",
@@ -71,8 +69,11 @@ fn a_replaced_file_of_a_run_is_refused_in_a_line_and_costs_no_other() {
     let files = files_below(&good.path().join("run"));
     let newest = "checkpoints/step-00000002";
     let (mut cases, mut faults) = (0, Vec::new());
+    let quick = commands().into_iter().filter(|(_, quick)| *quick);
+    let mut page = Page::of(quick.map(|(command, _)| typed(&command)));
     for file in &files {
-        if !is_long() && file.starts_with("checkpoints/") && !file.starts_with(newest) {
+        let is_older = file.starts_with("checkpoints/") && !file.starts_with(newest);
+        if !is_long() && is_older {
             continue;
         }
         for replacement in REPLACEMENTS {
@@ -88,6 +89,9 @@ fn a_replaced_file_of_a_run_is_refused_in_a_line_and_costs_no_other() {
                 if let Some(fault) = ended.fault() {
                     faults.push(format!("{case}: {fault}"));
                 }
+                if !is_older {
+                    page.add(&typed(&command), file, replacement.0, &ended);
+                }
                 // The curve is drawn when all is saved.
                 if ended.is_ok() || file.starts_with("loss.") {
                     continue;
@@ -101,6 +105,9 @@ fn a_replaced_file_of_a_run_is_refused_in_a_line_and_costs_no_other() {
                 }
             }
         }
+    }
+    if is_long() {
+        page.write();
     }
     report("files of a run replaced", cases, &faults);
 }

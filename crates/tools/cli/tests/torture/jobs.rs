@@ -188,10 +188,13 @@ fn conversion(name: &'static str, command: &str, has_model: bool) -> Job {
     }
 }
 
-pub(crate) fn jobs() -> Vec<Job> {
+/// Runs that save.
+pub(crate) fn trainings() -> Vec<Job> {
+    vec![saves(), first_saves()]
+}
+
+pub(crate) fn conversions() -> Vec<Job> {
     vec![
-        saves(),
-        first_saves(),
         conversion("convert --force", "convert two to --force", true),
         conversion("convert", "convert two to", false),
         conversion("convert --to gguf", "convert two to --to gguf", false),

@@ -5,11 +5,10 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 
 use crate::sandbox::{
-    PATIENCE, contents, copy_of, folder_with_a_run, gpt, report, train, typed, words,
+    PATIENCE, contents, copy_of, folder_with_a_run, gpt, pipe, report, train, typed, words,
 };
 
 /// A name, and what makes it where the output will be.
@@ -28,10 +27,7 @@ const THERE: [There; 10] = [
             fs::write(path.join(name), "mine").expect("a file");
         }
     }),
-    ("a pipe", |path| {
-        let made = Command::new("mkfifo").arg(path).status();
-        assert!(made.expect("mkfifo runs").success());
-    }),
+    ("a pipe", pipe),
     ("a device", |path| {
         symlink("/dev/null", path).expect("a link")
     }),

@@ -18,7 +18,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// More seconds of computing than this are a hang, too.
-const COMPUTING: u32 = 5;
+pub(crate) const COMPUTING: u32 = 5;
 
 /// The signal of a process that computes for longer.
 const SIGXCPU: i32 = 24;
@@ -229,6 +229,12 @@ pub(crate) fn folder_with_a_run() -> TempDir {
     assert!(ended.is_ok(), "{}", ended.stderr);
     fs::copy(path.join("run/options.toml"), path.join("c.toml")).expect("a file");
     folder
+}
+
+/// Makes a named pipe.
+pub(crate) fn pipe(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status();
+    assert!(made.expect("mkfifo runs").success());
 }
 
 /// A copy of a folder and all that is in it, which vanishes.
