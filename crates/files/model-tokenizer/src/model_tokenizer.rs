@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use aho_corasick::{AhoCorasick, Anchored, Input, StartKind};
 use rayon::prelude::*;
 use tokenizer::{
     AllowedSpecial, Decode, ENDOFTEXT, ENDOFTEXT_ID, Encode, Gpt2Tokenizer, TokenizerError,
@@ -14,7 +15,7 @@ use tokenizer::{
 use tokenizers::Tokenizer;
 
 use crate::byte_chars::{bytes_of, char_of};
-use crate::error::{ModelTokenizerError, one_line};
+use crate::error::{self, ModelTokenizerError, one_line};
 use crate::files::{self, Files};
 use crate::parts::{LONG_BLANK, long_blank, parts};
 use crate::recipe::{Around, Form, Recipe};
@@ -57,7 +58,7 @@ enum Kind {
 struct Own {
     library: Tokenizer,
     pieces: HashMap<u32, Box<[u8]>>, // id -> its bytes
-    added: Vec<Box<[u8]>>,           // the texts of added tokens, sorted
+    added: AhoCorasick,              // the texts of added tokens, where a text begins
     vocab_size: usize,
     /// Parts of a text may be encoded by themselves.
     divides: bool,
@@ -280,11 +281,11 @@ impl Own {
         let plain = added.values().all(|token| {
             !token.lstrip && !token.rstrip && !token.content.contains(char::is_whitespace)
         });
-        let mut texts: Vec<Box<[u8]>> = added
-            .values()
-            .map(|token| token.content.as_bytes().into())
-            .collect();
-        texts.sort_unstable();
+        let texts = added.values().map(|token| &token.content);
+        let automaton = AhoCorasick::builder()
+            .start_kind(StartKind::Anchored)
+            .build(texts)
+            .map_err(|error| error::library(error.into()))?;
         // An added token is found in the text itself, before that is written in byte characters.
         let texts_of_added: HashMap<u32, Box<[u8]>> = added
             .iter()
@@ -310,28 +311,15 @@ impl Own {
             looks,
             unknown: (0..=255).filter(|byte| is_bytes && !known(byte)).collect(),
             pieces: pieces.chain(texts_of_added).collect(),
-            added: texts,
+            added: automaton,
             library,
         })
     }
 
     /// Whether a text begins with an added token, in time in proportion to that token.
     fn begins_with_added(&self, text: &str) -> bool {
-        let mut tokens = &self.added[..]; // those that begin as the text does
-        for (length, &next) in text.as_bytes().iter().enumerate() {
-            match tokens.first() {
-                None => return false,
-                Some(token) if token.len() == length => return true,
-                Some(_) => {}
-            }
-            let end = tokens.partition_point(|token| token[length] <= next);
-            tokens = &tokens[..end];
-            let start = tokens.partition_point(|token| token[length] < next);
-            tokens = &tokens[start..];
-        }
-        tokens
-            .first()
-            .is_some_and(|token| token.len() == text.len())
+        let begin = Input::new(text).anchored(Anchored::Yes);
+        self.added.find(begin).is_some()
     }
 
     /// The ids of a part of a text that may be encoded by itself.
