@@ -52,14 +52,19 @@ pub struct BatchParts {
 impl BatchParts {
     /// For steps of `model`; the batches of one of more than two million weights stay whole.
     pub fn new(model: &GptModel) -> Self {
-        let parts = match model.num_parameters() {
-            0..=LARGEST => PARTS,
-            _ => 1,
-        };
+        let parts = Self::most(model.num_parameters());
         let zeros = || GptModel::zeros(*model.config()).expect("the configuration of a model");
         Self {
             grads: (1..parts).map(|_| zeros()).collect(),
             begun: false,
+        }
+    }
+
+    /// Parts of a batch at most, of a model of so many parameters.
+    pub(crate) fn most(parameters: usize) -> usize {
+        match parameters {
+            0..=LARGEST => PARTS,
+            _ => 1,
         }
     }
 

@@ -4,8 +4,9 @@
 //! The memory is an estimate from above of what is large: it doesn't have the program itself, nor
 //! what is freed within a layer.
 
-use crate::LOGIT_ROWS;
-use crate::{GptConfig, GptError};
+use tensor_ops::packed_bytes;
+
+use crate::{BatchParts, GptConfig, GptError, LOGIT_ROWS};
 
 /// Bytes of an f32.
 const F32: usize = 4;
@@ -144,22 +145,29 @@ impl GptConfig {
         memory.with("rounded weights", &[matrices.div_ceil(8), bits])
     }
 
-    /// What training takes: weights, gradients and AdamW's two moments, what a batch of
-    /// `batch_size` windows of `tokens` tokens leaves for the backward pass, and the rows of logits
-    /// that exist at once.
+    /// What training takes: weights, gradients (of each part that a small model's batches are cut
+    /// into) and AdamW's two moments, what a batch of `batch_size` windows of `tokens` tokens leaves
+    /// for the backward pass, the rows of logits that exist at once, of training and of an
+    /// evaluation, and what products pack.
     pub fn training_memory(&self, batch_size: usize, tokens: usize) -> Result<Memory, GptError> {
         let (layers, features) = (self.n_layers, self.emb_dim);
         let parameters = self.size()?.total();
+        let parts = BatchParts::most(parameters);
         let rows = batch_size.saturating_mul(tokens).min(LOGIT_ROWS);
+        let widest = self.vocab_size.max(self.feed_forward_dim());
         let memory = Memory::new()
             .with("weights", &[F32, parameters])?
-            .with("gradients", &[F32, parameters])?
+            .with("gradients", &[F32, parameters, parts])?
             .with("moments", &[2 * F32, parameters])?
             .with(
                 "activations",
                 &[F32 * ROWS, batch_size, tokens, layers, features],
             )?
-            .with("logits", &[F32, rows, self.vocab_size])?;
+            .with("logits", &[2 * F32, rows, self.vocab_size])?
+            .with(
+                "packed matrices",
+                &[parts.min(batch_size), packed_bytes(features, widest)],
+            )?;
         if self.drop_rates.attention == 0.0 {
             return Ok(memory);
         }
@@ -169,6 +177,17 @@ impl GptConfig {
             "dropout masks",
             &[batch_size, self.n_heads, tokens, bytes, layers],
         )
+    }
+
+    /// What the loss of a window of `tokens` tokens takes beside the weights
+    /// ([`GptModel::token_losses`](crate::GptModel::token_losses)).
+    pub fn evaluation_memory(&self, tokens: usize) -> Result<Memory, GptError> {
+        let row = self.feed_forward_dim().saturating_add(8 * self.emb_dim);
+        let packed = packed_bytes(self.emb_dim, self.vocab_size);
+        Memory::new()
+            .with("activations", &[F32, tokens, row])?
+            .with("logits", &[F32, tokens.min(LOGIT_ROWS), self.vocab_size])?
+            .with("packed matrices", &[packed])
     }
 
     /// What it takes to look into a text of `tokens` tokens, one block after the other
@@ -263,7 +282,7 @@ mod tests {
     fn training_counts_all_rows_of_logits_that_exist_at_once() {
         let memory = GptConfig::GPT2_124M.training_memory(4, 1024).unwrap();
         let logits = memory.parts().iter().find(|(name, _)| *name == "logits");
-        assert_eq!(logits, Some(&("logits", 4 * LOGIT_ROWS as u64 * 50_257)));
+        assert_eq!(logits, Some(&("logits", 8 * LOGIT_ROWS as u64 * 50_257)));
         let sum: u64 = memory.parts().iter().map(|(_, bytes)| bytes).sum();
         assert_eq!(memory.total(), sum);
     }

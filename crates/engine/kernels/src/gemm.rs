@@ -12,8 +12,8 @@ use ndarray::{Array2, ArrayRef2, ArrayViewMut2};
 
 use crate::buffers::buffer;
 use crate::gemm_kernel::{self, Start};
-pub use crate::gemm_tiles::Threads;
 use crate::gemm_tiles::multiply_by;
+pub use crate::gemm_tiles::{Threads, packed_bytes};
 use crate::weight::Weight;
 
 /// The most rows of `a` for which the product is computed transposed, `c^T = b^T a^T`, if they are

@@ -36,6 +36,14 @@ const WORTH_PACKING: usize = 256;
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 19;
 
+/// Bytes that a thread packs at a time of a `b` of (inner, columns), and keeps: for whoever counts
+/// memory.
+pub fn packed_bytes(inner: usize, columns: usize) -> usize {
+    let deep = inner.clamp(1, DEEPEST).next_multiple_of(DEPTH);
+    let wide = columns.min(PACKED).next_multiple_of(64); // as many as a kernel has at most
+    size_of::<f32>() * deep.saturating_mul(wide).min(PACKED)
+}
+
 /// Where the threads come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {

@@ -210,6 +210,8 @@ fn carry_over(old: &Path, new: &Path, ours: &impl Fn(&str) -> bool) -> Result<()
             unless_gone(fs::rename(entry.path(), place))?;
         }
     }
+    // What was moved is on the disk before the folder that had it goes.
+    unless_gone(sync_folder(new).map_err(|error| error.source))?;
     unless_gone(fs::remove_dir(old))
 }
 

@@ -19,6 +19,6 @@ pub use tokenizer;
 
 pub use end_of_text::end_of_text_ids;
 pub use error::ModelTokenizerError;
-pub use files::TOKENIZER_FILES;
+pub use files::{MOST_FILE_BYTES, TOKENIZER_FILES};
 pub use model_tokenizer::{BytePairs, ModelTokenizer};
 pub use train::UNK;

@@ -15,6 +15,7 @@ use serde::Serialize;
 use train::perplexity;
 
 use crate::ids::{Given, TokenList, read_given, read_stdin};
+use crate::memory::check;
 use crate::model::ModelArgs;
 use crate::numbers::at_least_1;
 use crate::output::{print, print_json};
@@ -107,6 +108,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     if stride > window {
         bail!("--stride {stride} would leave out tokens: windows have {window}");
     }
+    check(&model.config().evaluation_memory(window)?)?;
     let loss = mean_loss(&model, &ids, window, stride)?;
     if !loss.is_finite() {
         bail!("the loss is {loss}: the model's weights are no good, whatever the text");

@@ -218,19 +218,14 @@ mod tests {
 
     #[test]
     fn the_tensors_add_up_to_the_parameters_of_the_book() {
-        let small = GptConfig::GPT2_124M;
-        for config in [
-            small,
-            GptConfig {
-                tied: true,
-                qkv_bias: true,
-                ..small
-            },
-        ] {
-            let report = report("small".into(), &config, None).unwrap();
-            let sum: usize = report.tensors.iter().map(|tensor| tensor.parameters).sum();
-            assert_eq!(sum, report.parameters);
-        }
+        let config = GptConfig {
+            tied: true,
+            qkv_bias: true,
+            ..GptConfig::GPT2_124M
+        };
+        let report = report("small".into(), &config, None).unwrap();
+        let sum: usize = report.tensors.iter().map(|tensor| tensor.parameters).sum();
+        assert_eq!(sum, report.parameters);
     }
 
     #[test]

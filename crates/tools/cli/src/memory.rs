@@ -28,6 +28,11 @@ pub(crate) fn check(needed: &Memory) -> Result<()> {
 /// # Errors
 /// If more bytes are needed than there are.
 pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
+    /// To read the limits takes longer than to use so little.
+    const LITTLE: f64 = (1 << 20) as f64;
+    if needed < LITTLE {
+        return Ok(());
+    }
     if let Some(free) = available().filter(|&free| needed > free as f64) {
         let (needed, free) = (bytes(needed), bytes(free as f64));
         bail!("about {needed} of memory are needed ({what}), but {free} are free");

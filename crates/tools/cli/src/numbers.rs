@@ -74,28 +74,19 @@ mod tests {
     #[test]
     fn numbers_outside_their_range_are_refused() {
         assert_eq!(at_least_1("7"), Ok(7));
-        assert!(
-            ["0", "-1", "1.5", "18446744073709551616"]
-                .map(at_least_1)
-                .iter()
-                .all(Result::is_err)
-        );
+        for text in ["0", "-1", "1.5", "18446744073709551616"] {
+            assert!(at_least_1(text).is_err(), "{text}");
+        }
         assert_eq!(seed("-1"), Ok(u64::MAX));
         assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
         assert_eq!(seed("-9223372036854775808"), Ok(1 << 63));
-        assert!(
-            ["-9223372036854775809", "1.5", ""]
-                .map(seed)
-                .iter()
-                .all(Result::is_err)
-        );
+        for text in ["-9223372036854775809", "1.5", ""] {
+            assert!(seed(text).is_err(), "{text}");
+        }
         assert_eq!(not_negative("1e-3"), Ok(1e-3));
-        assert!(
-            ["-1", "nan", "inf", "x"]
-                .map(not_negative)
-                .iter()
-                .all(Result::is_err)
-        );
+        for text in ["-1", "nan", "inf", "x"] {
+            assert!(not_negative(text).is_err(), "{text}");
+        }
         assert!(below_1("0").is_ok() && below_1("1").is_err());
         assert!(part("0").is_err() && part("1").is_ok());
     }

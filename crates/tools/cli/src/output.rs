@@ -40,12 +40,16 @@ pub(crate) fn print_folded(
 
 /// The columns of the terminal that standard output is.
 pub(crate) fn columns() -> Option<usize> {
-    let size = Term::stdout().size_checked();
+    columns_of(&Term::stdout())
+}
+
+fn columns_of(terminal: &Term) -> Option<usize> {
+    let size = terminal.size_checked();
     size.map(|(_, columns)| columns.into())
 }
 
 /// A line whose words are not cut at the end of a terminal's; as it is where there is none.
-fn folded(line: &str, columns: Option<usize>, indent: usize) -> String {
+pub(crate) fn folded(line: &str, columns: Option<usize>, indent: usize) -> String {
     let Some(columns) = columns.filter(|&columns| measure_text_width(line) > columns) else {
         return line.to_owned();
     };
@@ -127,9 +131,10 @@ fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A grey line on standard error.
+/// A grey line on standard error, folded at a terminal's end.
 pub(crate) fn note(text: &str) {
-    tell(&style(escaped(text)).for_stderr().black().bright().bold());
+    let text = folded(&escaped(text), columns_of(&Term::stderr()), 0);
+    tell(&style(text).for_stderr().black().bright().bold());
 }
 
 /// What went wrong, in a line on standard error.

@@ -3,14 +3,17 @@
 //!
 //! Nothing is decoded with a vocabulary that isn't the model's.
 
+use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use checkpoint::save_generation_config;
 use dataloader::Corpus;
 use gpt::Memory;
-use model_tokenizer::{ModelTokenizer, ModelTokenizerError, end_of_text_ids};
+use model_tokenizer::{
+    MOST_FILE_BYTES, ModelTokenizer, ModelTokenizerError, TOKENIZER_FILES, end_of_text_ids,
+};
 
 use crate::ids::Given;
 use crate::memory::check;
@@ -67,6 +70,7 @@ impl Vocabulary {
     /// # Errors
     /// If its files can't be read.
     pub(crate) fn of_folder(folder: &Path, vocab_size: usize) -> Result<Self> {
+        check_reading(folder)?;
         let without = match ModelTokenizer::from_folder(folder) {
             Ok(Some(tokenizer)) => return Ok(Self::new(tokenizer)),
             Ok(None) if is_gpt2_size(vocab_size) => return Ok(Self::new(ModelTokenizer::gpt2())),
@@ -149,6 +153,17 @@ impl Vocabulary {
         }
     }
 
+    /// `memory`, and what it takes to make the files that [`save`](Self::save) writes: each token
+    /// stands in three lists, by its text.
+    pub(crate) fn with_files(&self, memory: Memory) -> Result<Memory> {
+        const BYTES_PER_TOKEN: usize = 512;
+        let tokens = self
+            .tokenizer
+            .as_ref()
+            .map_or(0, ModelTokenizer::vocab_size);
+        Ok(memory.with("the tokenizer's files", &[BYTES_PER_TOKEN, tokens])?)
+    }
+
     /// Writes it into a model's folder, as transformers loads it; a model without a tokenizer stays
     /// without.
     ///
@@ -156,10 +171,22 @@ impl Vocabulary {
     /// If its own tokenizer is damaged, or a file can't be written.
     pub(crate) fn save(&self, folder: &Path) -> Result<()> {
         if let Some(tokenizer) = self.whole()? {
+            check(&self.with_files(Memory::new())?)?;
             tokenizer.save(folder)?;
         }
         Ok(save_generation_config(folder, &self.end_of_text)?)
     }
+}
+
+/// That the memory has room for the tables of the tokenizer in a folder while its files are read;
+/// of one that is too long to be read its reader says so.
+pub(crate) fn check_reading(folder: &Path) -> Result<()> {
+    const TIMES: usize = 10;
+    let sizes =
+        TOKENIZER_FILES.map(|name| fs::metadata(folder.join(name)).map_or(0, |at| at.len()));
+    let bytes: u64 = sizes.iter().filter(|&&size| size <= MOST_FILE_BYTES).sum();
+    let memory = Memory::new().with("the tokenizer's tables", &[TIMES, bytes as usize])?;
+    check(&memory).with_context(|| folder.display().to_string())
 }
 
 /// That the memory has room for the ids of a text, and for its longest word, whose pairs are merged

@@ -36,7 +36,7 @@ pub(crate) fn run(mut session: Session<'_>, prompt: Option<Vec<u32>>) -> Result<
         let continued = session.go_on(&mut print_text)?;
         session.interrupt.set(true);
         print("\n")?;
-        tell(&continued.timings, None);
+        tell(&continued[0].timings, None);
     }
 }
 

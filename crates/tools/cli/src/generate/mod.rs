@@ -65,12 +65,12 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         vocabulary.tokenizer().context("--stop")?;
     }
     let ids = given.map(|given| found.ids(given)).transpose()?;
-    let prompts = match &input.prompts {
+    let prompts: Vec<Vec<u32>> = match &input.prompts {
         Some(path) => read_text(path, u64::MAX)?
             .lines()
             .map(|line| vocabulary.encode(line))
             .collect::<Result<_>>()?,
-        None => Vec::new(),
+        None => vec![ids.clone().unwrap_or_default()],
     };
     let model = found.load()?;
     let load_time = began.elapsed();
@@ -81,56 +81,54 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         found.name.tell();
         return interactive::run(session, ids);
     }
-    let ids = ids.unwrap_or_default();
     // What is wrong with a prompt is told before anything else.
-    match input.prompts.is_some() {
-        true => prompts
-            .chunks(AT_ONCE)
-            .try_for_each(|prompts| session.begin_all(prompts))?,
-        false => session.begin(&ids)?,
+    for prompts in prompts.chunks(AT_ONCE) {
+        session.begin(prompts)?;
     }
     if !output.json {
         found.name.tell();
         session.tell_seed();
     }
-    if input.prompts.is_some() {
-        for (turn, prompts) in prompts.chunks(AT_ONCE).enumerate() {
-            let all = session.go_on_together(prompts)?;
-            if let (false, Some(first)) = (output.json, all.first()) {
-                tell(&first.timings, (turn == 0).then_some(load_time));
-            }
-            for (i, (ids, continued)) in prompts.iter().zip(all).enumerate() {
-                if output.json {
-                    print_json(&Report::new(continued, session.seed(), load_time))?;
-                    continue;
-                }
-                if turn + i > 0 {
-                    print(BETWEEN_SAMPLES)?;
-                }
-                if !output.no_display_prompt {
-                    print_text(&shown(ids, vocabulary))?;
-                }
+    // The prompts of a file, some at once; or as many samples of one.
+    let turns: Vec<&[Vec<u32>]> = match &input.prompts {
+        Some(_) => prompts.chunks(AT_ONCE).collect(),
+        None => vec![&prompts[..]; args.length.num_samples],
+    };
+    let streams = input.prompts.is_none() && !output.json;
+    let mut texts = 0;
+    let mut begin_text = |ids: &[u32]| -> Result<()> {
+        if texts > 0 {
+            print(BETWEEN_SAMPLES)?;
+        }
+        texts += 1;
+        if !output.no_display_prompt {
+            print_text(&shown(ids, vocabulary))?;
+        }
+        Ok(())
+    };
+    for (turn, prompts) in turns.into_iter().enumerate() {
+        session.begin(prompts)?;
+        if streams {
+            begin_text(&prompts[0])?;
+        }
+        let all = session.go_on(&mut |piece| match streams {
+            true => print_text(piece),
+            false => Ok(()),
+        })?;
+        if streams {
+            print("\n")?;
+        }
+        if let (false, Some(first)) = (output.json, all.first()) {
+            tell(&first.timings, (turn == 0).then_some(load_time));
+        }
+        for (ids, continued) in prompts.iter().zip(all) {
+            if output.json {
+                print_json(&Report::new(continued, session.seed(), load_time))?;
+            } else if !streams {
+                begin_text(ids)?;
                 print_text(&(continued.text + "\n"))?;
             }
         }
-        return Ok(());
-    }
-    for sample in 0..args.length.num_samples {
-        session.begin(&ids)?;
-        if output.json {
-            let continued = session.go_on(&mut |_| Ok(()))?;
-            print_json(&Report::new(continued, session.seed(), load_time))?;
-            continue;
-        }
-        if sample > 0 {
-            print(BETWEEN_SAMPLES)?;
-        }
-        if !output.no_display_prompt {
-            print_text(&shown(&ids, vocabulary))?;
-        }
-        let continued = session.go_on(&mut print_text)?;
-        print("\n")?;
-        tell(&continued.timings, (sample == 0).then_some(load_time));
     }
     Ok(())
 }

@@ -89,24 +89,17 @@ impl<'m> Session<'m> {
     /// Adds to the text, or begins it.
     pub(crate) fn add(&mut self, ids: &[u32]) -> Result<()> {
         match self.is_empty() {
-            true => self.begin(ids),
+            true => self.begin(&[ids.to_vec()]),
             false => Ok(self.decoder.push(0, ids)?),
         }
     }
 
-    /// Begins a text, in place of one that was there.
-    ///
-    /// # Errors
-    /// As [`begin_all`](Self::begin_all).
-    pub(crate) fn begin(&mut self, ids: &[u32]) -> Result<()> {
-        self.begin_all(&[ids.to_vec()])
-    }
-
-    /// Begins several texts at once; one without a token begins behind the token that ends a text.
+    /// Begins texts, in place of those that were there; one without a token begins behind the token
+    /// that ends a text.
     ///
     /// # Errors
     /// If there is no such token, or a prompt has more tokens than the context holds.
-    pub(crate) fn begin_all(&mut self, prompts: &[Vec<u32>]) -> Result<()> {
+    pub(crate) fn begin(&mut self, prompts: &[Vec<u32>]) -> Result<()> {
         let room = self.decoder.context_size();
         let end = self.vocabulary.end_of_text.get(..1);
         let mut whole = Vec::with_capacity(prompts.len());
@@ -142,36 +135,28 @@ impl<'m> Session<'m> {
         drawn.map(|(seed, _)| *seed)
     }
 
-    /// Continues the text as the options say; `show` gets each piece as soon as it is known.
+    /// Continues the texts as the options say, each as it would be continued alone; `show` gets each
+    /// piece as soon as it is known.
+    ///
+    /// # Errors
+    /// If the logits are no numbers, or `show` fails.
     pub(crate) fn go_on(
         &mut self,
         show: &mut dyn FnMut(&str) -> io::Result<()>,
-    ) -> Result<Continued> {
-        match self.args.beams(self.args.stop_ids(self.vocabulary)) {
-            Some(config) => {
-                let best = self.beam(&config)?;
-                show(&best.text)?;
-                Ok(best)
-            }
-            None => {
-                // One generator goes on through all samples and turns.
-                let (seed, mut rng) = self.rng.take().unwrap_or_else(|| rng(self.args));
-                let drawn = self.draw(std::slice::from_mut(&mut rng), show);
-                self.rng = Some((seed, rng));
-                drawn?.pop().context("there is no text to go on with")
-            }
+    ) -> Result<Vec<Continued>> {
+        if let Some(config) = self.args.beams(self.args.stop_ids(self.vocabulary)) {
+            let best = self.beam(&config)?;
+            show(&best.text)?;
+            return Ok(vec![best]);
         }
-    }
-
-    /// Continues several texts at once, each as it would be continued alone.
-    ///
-    /// # Errors
-    /// As [`begin_all`](Self::begin_all), or if the logits are no numbers.
-    pub(crate) fn go_on_together(&mut self, prompts: &[Vec<u32>]) -> Result<Vec<Continued>> {
-        self.begin_all(prompts)?;
-        let (_, rng) = self.rng.get_or_insert_with(|| rng(self.args));
-        let mut rngs = vec![rng.clone(); prompts.len()];
-        self.draw(&mut rngs, &mut |_| Ok(()))
+        self.tell_seed();
+        let (seed, rng) = self.rng.take().context("the seed has been told")?;
+        let mut rngs = vec![rng.clone(); self.decoder.batch()];
+        let drawn = self.draw(&mut rngs, show);
+        // One generator goes on through all samples and turns; of several prompts each has its own.
+        let next = rngs.pop().filter(|_| self.args.input.prompts.is_none());
+        self.rng = Some((seed, next.unwrap_or(rng)));
+        drawn
     }
 
     /// Draws token after token of all texts, which share `show`.

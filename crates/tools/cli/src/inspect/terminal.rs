@@ -8,6 +8,8 @@ use anyhow::Result;
 use generate::{BlockView, Candidate, GenerateError, Inspection};
 use ndarray::{Array3, ArrayView2, Axis};
 
+use crate::output::{columns, folded};
+
 /// From nothing to a row's largest weight.
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
 /// Wider maps are for a page.
@@ -88,9 +90,10 @@ fn attention(
     width: usize,
 ) -> String {
     let (heads, tokens, _) = weights.dim();
-    let mut text = format!(
-        "\nattention of layer {layer}: rows are queries, columns\nkeys; a row's largest weight is darkest\n"
+    let about = format!(
+        "attention of layer {layer}: rows are queries, columns keys; a row's largest weight is darkest"
     );
+    let mut text = format!("\n{}\n", folded(&about, columns(), 0));
     if tokens > MOST_TOKENS {
         text += &format!("too wide for a terminal with {tokens} tokens: --html FILE shows it\n");
         return text;

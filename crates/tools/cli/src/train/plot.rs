@@ -14,6 +14,9 @@ use super::log::{self, Line};
 use crate::numbers::count;
 use crate::runs::{PNG, SVG};
 
+/// Bytes that drawing takes: a font's outlines, and a PNG's pixels.
+pub(crate) const BYTES: usize = 32 << 20;
+
 /// A curve: (step counted from 1, loss).
 type Points = Vec<(f64, f64)>;
 

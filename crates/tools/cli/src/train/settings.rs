@@ -9,6 +9,7 @@ use train::{AdamWConfig, SampleConfig, Schedule, TrainConfig};
 
 use super::data::{self, Data, Loaders, Source};
 use super::options::{TrainOptions, TrainingOptions, is_shape, of_model};
+use super::plot;
 use super::tokenizer::{TokenizerChoice, bpe_at_most};
 use crate::failure::misused;
 use crate::memory::{check, check_model};
@@ -99,7 +100,7 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         ));
     }
     // Before the data is encoded, and after it is known how many tokens there are.
-    check_model(&model, &model.training_memory(1, 1)?)?;
+    check_model(&model, &memory(&model, 1, 1)?)?;
     let working = Working::on("reading the data, and its tokens", 0);
     let source = Source::read(options.data.data.as_deref(), options.data.train_ratio)?;
     let prompt = prompt(&options, &source);
@@ -113,7 +114,7 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         let tokenizer = vocabulary.tokenizer();
         let tokenizer = tokenizer.context("without --vocab-size N the tokenizer is needed")?;
         model.vocab_size = tokenizer.vocab_size();
-        check_model(&model, &model.training_memory(1, 1)?)?;
+        check_model(&model, &memory(&model, 1, 1)?)?;
     }
     options.model.vocab_size = Some(model.vocab_size);
     let data = source.encode(&vocabulary, model.vocab_size)?;
@@ -132,16 +133,17 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
     let loaders = data::loaders(&data, &options, context_length)?;
     let windows = loaders.train.dataset();
     let max_length = *options.data.max_length.insert(windows.max_length());
-    let need = model
-        .training_memory(options.training.batch_size, max_length)?
-        // Of an epoch, and a copy that is shuffled.
-        .with(
-            "the order of the windows",
-            &[2 * size_of::<usize>(), windows.len()],
-        )?;
+    let accumulation = options.training.gradient_accumulation_steps;
+    let mut need = memory(&model, options.training.batch_size, max_length)?;
+    if accumulation > 1 {
+        let gradients = [size_of::<f32>(), model.size()?.total()];
+        need = need.with("gradients of a later batch", &gradients)?;
+    }
+    // Of an epoch, and a copy that is shuffled.
+    let order = [2 * size_of::<usize>(), windows.len()];
+    let need = vocabulary.with_files(need.with("the order of the windows", &order)?)?;
     check(&need)?;
 
-    let accumulation = options.training.gradient_accumulation_steps;
     if let Some(epochs) = options.training.epochs {
         let steps_per_epoch = loaders.train.len().div_ceil(accumulation);
         options.free.max_steps = epochs.saturating_mul(steps_per_epoch);
@@ -192,6 +194,12 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         loaders,
         need,
     })
+}
+
+/// What a run takes, its loss curve included.
+fn memory(model: &GptConfig, batch_size: usize, tokens: usize) -> Result<Memory> {
+    let memory = model.training_memory(batch_size, tokens)?;
+    Ok(memory.with("the loss curve's picture", &[plot::BYTES])?)
 }
 
 /// What samples of text begin with where nothing is said: as the data does.

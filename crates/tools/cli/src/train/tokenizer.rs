@@ -10,7 +10,7 @@ use model_tokenizer::ModelTokenizer;
 use train::BESIDE;
 
 use crate::runs::kept_path;
-use crate::vocabulary::{Vocabulary, folder_of};
+use crate::vocabulary::{Vocabulary, check_reading, folder_of};
 
 /// What a user says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +60,12 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
         bail!("--tokenizer {name}: expected gpt2, chars, bpe:N, or a folder with tokenizer.json");
     }
     let folder = folder_of(path);
-    let found = match ModelTokenizer::from_folder(folder)? {
-        None => ModelTokenizer::from_folder(folder.join(BESIDE))?, // a run's
+    let read = |folder: &Path| -> Result<_> {
+        check_reading(folder)?;
+        Ok(ModelTokenizer::from_folder(folder)?)
+    };
+    let found = match read(folder)? {
+        None => read(&folder.join(BESIDE))?, // a run's
         found => found,
     };
     match found {

@@ -88,6 +88,7 @@ fn large() -> Vec<String> {
         "inspect -f ids.bin -m long --threads 1 --html page",
         "inspect -f ids.bin -m long --threads 1 --json",
         "eval --data ids.bin -m long --threads 1",
+        "train --data data.txt --tokenizer gpt2 --n-layers 1 --n-heads 2 --emb-dim 8 --context-length 8 --batch-size 2 --eval-iters 1 --sample-tokens 2 --max-steps 2 --threads 1 -o run2",
         "train --data ids.bin --init-from wide --batch-size 1 --eval-iters 1 --sample-tokens 0 --max-steps 1 --threads 1 -o run2",
     ];
     commands.extend(others.map(str::to_owned));
@@ -98,7 +99,7 @@ fn large() -> Vec<String> {
 fn sweep(what: &str, commands: &[String], set: impl Fn(u64) -> String) {
     let folder = large_models();
     let (mut cases, mut refused, mut faults) = (0, 0, Vec::new());
-    let sizes = [60, 100, 200, 300, 400, 500, 700, 1000];
+    let sizes = [30, 60, 100, 200, 300, 400, 500, 700, 1000];
     let all = sizes
         .iter()
         .flat_map(|size| commands.iter().map(move |command| (*size, command)));
