@@ -150,7 +150,7 @@ impl RunFolder {
         self.known().not_deleted.clear();
         // What a killed save left takes room, which may be what this one needs.
         self.delete_unfinished();
-        let name = free_name(&checkpoints, name);
+        let name = free_name(&checkpoints, name)?;
         let folder = checkpoints.join(&name);
         let staged = StagedFolder::beside(&folder)?;
         copy_files(&Self::beside(&self.path), staged.path())?;
@@ -247,11 +247,18 @@ fn copy_files(from: &Path, to: &Path) -> Result<(), TrainError> {
 
 /// `name`, or `name.2` and so on if there is something of that name: a run that went back saves the
 /// same step again.
-fn free_name(checkpoints: &Path, name: &str) -> String {
-    let copies = (2..).map(|copy: u64| format!("{name}.{copy}"));
-    let mut names = std::iter::once(name.to_owned()).chain(copies);
-    let is_free = |name: &String| fs::symlink_metadata(checkpoints.join(name)).is_err();
-    names.find(is_free).expect("there is always another number")
+fn free_name(checkpoints: &Path, name: &str) -> Result<String, TrainError> {
+    let mut free = name.to_owned();
+    let mut copy = 2;
+    loop {
+        let path = checkpoints.join(&free);
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(free),
+            found => found.map_err(TrainError::io(&path, "read"))?,
+        };
+        free = format!("{name}.{copy}");
+        copy += 1;
+    }
 }
 
 #[cfg(test)]
