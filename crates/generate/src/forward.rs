@@ -80,7 +80,7 @@ impl<'m> Forward<'m> {
     /// position that its cache has reached.
     pub(crate) fn take_in(&mut self, model: &GptModel, tokens: &[&[u32]]) {
         let new: Vec<usize> = tokens.iter().map(|tokens| tokens.len()).collect();
-        let rows = new.iter().sum();
+        let mut rows = new.iter().sum();
         self.buffers.make_room(rows, model);
         let mut row = 0;
         for (sequence, tokens) in tokens.iter().enumerate() {
@@ -92,26 +92,22 @@ impl<'m> Forward<'m> {
                 row += 1;
             }
         }
-        for ((block, weights), cache) in
-            (self.blocks.iter().zip(&self.weights.blocks)).zip(&mut self.caches)
-        {
-            self.buffers.block(block, weights, cache, &new, rows);
+        let blocks = self.blocks.iter().zip(&self.weights.blocks);
+        for (place, ((block, weights), cache)) in blocks.zip(&mut self.caches).enumerate() {
+            self.buffers.attend(block, weights, cache, &new, rows);
+            if place + 1 == self.blocks.len() {
+                rows = self.buffers.keep_last(&new);
+            }
+            self.buffers.finish(block, weights, rows);
         }
     }
 
-    /// The logits of the last new token of each sequence, into the rows of the sequences that have
-    /// one.
+    /// The logits of the last new token of each sequence that [`Self::take_in`] was given, into the
+    /// rows of the sequences that have one.
     pub(crate) fn last_logits(&self, new: &[usize], mut logits: ArrayViewMut2<f32>) {
-        let mut end = 0;
-        let (mut sequences, mut rows) = (Vec::new(), Vec::new());
-        for (sequence, &new) in new.iter().enumerate() {
-            end += new;
-            if new > 0 {
-                sequences.push(sequence);
-                rows.push(end - 1);
-            }
-        }
-        let x = self.buffers.x.select(Axis(0), &rows); // (sequences with new tokens, emb_dim)
+        let sequences = (0..new.len()).filter(|&sequence| new[sequence] > 0);
+        let sequences: Vec<usize> = sequences.collect();
+        let x = self.buffers.x.slice(s![..sequences.len(), ..]);
         let normed = self.final_norm.forward(&x);
         if sequences.len() == logits.nrows() {
             return self.weights.head.forward(&normed, logits);
@@ -142,8 +138,8 @@ impl Buffers {
         };
     }
 
-    /// `x += att(norm1(x))`, then `x += ff(norm2(x))`, of the first `rows` rows.
-    fn block(
+    /// The first half of a block, `att(norm1(x))` without its projection, of the first `rows` rows.
+    fn attend(
         &mut self,
         block: &TransformerBlock,
         weights: &BlockWeights,
@@ -152,19 +148,41 @@ impl Buffers {
         rows: usize,
     ) {
         let used = s![..rows, ..];
-        let mut x = self.x.slice_mut(used);
-        let mut qkv = self.qkv.slice_mut(used);
-        let mut context = self.context.slice_mut(used);
-        let mut branch = self.branch.slice_mut(used);
-        let mut hidden = self.hidden.slice_mut(used);
-
+        let (x, mut qkv) = (self.x.slice(used), self.qkv.slice_mut(used));
         let normed = block.norm1.forward(&x);
         weights.qkv.forward(&normed, qkv.view_mut());
         let (mut queries, rest) = qkv.view_mut().split_at(Axis(1), x.ncols());
         let (keys, values) = rest.split_at(Axis(1), x.ncols());
         block.att.scale_queries(&mut queries);
-        cache.attend(new, &queries, &keys, &values, context.view_mut());
-        weights.out_proj.forward(&context, branch.view_mut());
+        cache.attend(new, &queries, &keys, &values, self.context.slice_mut(used));
+    }
+
+    /// The rows of the last new token of each sequence, moved to the front: how many they are.
+    ///
+    /// In the last block no other row is looked at any more.
+    fn keep_last(&mut self, new: &[usize]) -> usize {
+        let (mut kept, mut end) = (0, 0);
+        for &new in new.iter().filter(|&&new| new > 0) {
+            end += new;
+            for rows in [&mut self.x, &mut self.context] {
+                let last = rows.row(end - 1).to_owned();
+                rows.row_mut(kept).assign(&last);
+            }
+            kept += 1;
+        }
+        kept
+    }
+
+    /// The second half, `x += out_proj(context)`, then `x += ff(norm2(x))`.
+    fn finish(&mut self, block: &TransformerBlock, weights: &BlockWeights, rows: usize) {
+        let used = s![..rows, ..];
+        let mut x = self.x.slice_mut(used);
+        let mut branch = self.branch.slice_mut(used);
+        let mut hidden = self.hidden.slice_mut(used);
+
+        weights
+            .out_proj
+            .forward(&self.context.slice(used), branch.view_mut());
         x += &branch;
 
         let normed = block.norm2.forward(&x);
