@@ -18,6 +18,7 @@ use crate::value::{Shown, Value};
 use crate::{Settings, TrainingRun};
 
 /// One notebook while it runs.
+#[derive(Default)]
 pub struct Notebook {
     settings: Settings,
     source: &'static str,
@@ -99,11 +100,7 @@ impl Notebook {
             settings,
             source,
             since: now(),
-            parts: HashMap::new(),
-            inputs: HashMap::new(),
-            ended: None,
-            printed: String::new(),
-            changed: false,
+            ..Self::default()
         }
     }
 
@@ -213,7 +210,7 @@ impl Notebook {
 
     /// The document prints this; the digits say how near the value must lie.
     #[track_caller]
-    pub fn prints(&mut self, cell: &str, value: &(impl Shown + ?Sized), printed: &str) {
+    pub fn prints(&mut self, cell: &str, value: impl Shown, printed: &str) {
         self.compare(cell, Kind::Printed, value.value(), printed, None);
     }
 
@@ -222,7 +219,7 @@ impl Notebook {
     pub fn prints_within(
         &mut self,
         cell: &str,
-        value: &(impl Shown + ?Sized),
+        value: impl Shown,
         printed: &str,
         tolerance: f64,
         why: &'static str,
@@ -234,14 +231,14 @@ impl Notebook {
     /// The document prints this, but no crate of ours computes it: compared, and not counted as
     /// ours.
     #[track_caller]
-    pub fn shows(&mut self, cell: &str, value: &(impl Shown + ?Sized), printed: &str) {
+    pub fn shows(&mut self, cell: &str, value: impl Shown, printed: &str) {
         self.compare(cell, Kind::Shown, value.value(), printed, None);
     }
 
     /// The same output as the last one printed, computed another way: compared with the same
     /// digits, not counted twice.
     #[track_caller]
-    pub fn again(&mut self, cell: &str, value: &(impl Shown + ?Sized)) {
+    pub fn again(&mut self, cell: &str, value: impl Shown) {
         let printed = self.printed.clone();
         self.compare(cell, Kind::Own, value.value(), &printed, None);
     }
@@ -249,13 +246,7 @@ impl Notebook {
     /// Figures that the document does not print itself, and where they come from: compared, not
     /// counted as printed.
     #[track_caller]
-    pub fn known(
-        &mut self,
-        cell: &str,
-        value: &(impl Shown + ?Sized),
-        figures: &str,
-        _source: &str,
-    ) {
+    pub fn known(&mut self, cell: &str, value: impl Shown, figures: &str, _source: &str) {
         self.compare(cell, Kind::Own, value.value(), figures, None);
     }
 
@@ -274,12 +265,7 @@ impl Notebook {
 
     /// Both are the same, bit for bit.
     #[track_caller]
-    pub fn agrees(
-        &mut self,
-        cell: &str,
-        one: &(impl Shown + ?Sized),
-        other: &(impl Shown + ?Sized),
-    ) {
+    pub fn agrees(&mut self, cell: &str, one: impl Shown, other: impl Shown) {
         let (one, other) = (one.value(), other.value());
         let agree = one == other;
         let fault = (!agree).then(|| {
@@ -307,9 +293,9 @@ impl Notebook {
         &mut self,
         cell: &str,
         bug: &str,
-        wrong: &(impl Shown + ?Sized),
+        wrong: impl Shown,
         remedy: &str,
-        right: &(impl Shown + ?Sized),
+        right: impl Shown,
     ) {
         let (wrong, right) = (wrong.value(), right.value());
         let fault = (wrong == right).then(|| "the bug makes no difference".to_owned());

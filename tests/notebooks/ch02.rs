@@ -183,8 +183,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
     book.section("2.5", "BytePair encoding");
     let tokenizer = Gpt2Tokenizer::new();
-    let text = "Hello, do you like tea? <|endoftext|> In the sunlit terracesof someunknownPlace.";
-    let text = book.input("text", text.to_owned(), ..=1000)?;
+    let text = "Hello, do you like tea? <|endoftext|> In the sunlit terracesof someunknownPlace."
+        .to_owned();
+    let text = book.input("text", text, ..=1000)?;
     let integers = tokenizer.encode(&text, AllowedSpecial::Only(&[ENDOFTEXT]))?;
     book.prints("In [28]", &integers, "[15496, 11, 466, 345, 588, 8887, 30, 220, 50256, 554, 262, 4252, 18250, 8812, 2114, 1659, 617, 34680, 27271, 13]");
 

@@ -535,7 +535,7 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
     // All heads in one: large matrices are computed once and split into heads, and a last linear
     // layer mixes what the heads found.
     let config = AttentionConfig {
-        num_heads: book.input("num_heads", config.num_heads, 1..=64)?,
+        num_heads: book.input("num_heads", 2, 1..=64)?,
         ..config
     };
     let seed = book.input("seed", 123, ..)?;

@@ -120,12 +120,15 @@ fn largest_models(book: &mut Notebook) -> Result<()> {
 
 fn dropout_rates(book: &mut Notebook) -> Result<()> {
     book.section("ex4.3", "Using separate dropout parameters");
-    let one_rate = logits(DropRates::all(0.1))?;
-    let three_rates = logits(DropRates {
-        emb: 0.1,
-        attention: 0.1,
-        shortcut: 0.1,
-    })?;
+    let seed = book.input("seed", 123, ..)?;
+    let rate = book.input("dropout", 0.1, 0.0..=1.0)?;
+    let one_rate = logits(seed, DropRates::all(rate))?;
+    let rates = DropRates {
+        emb: rate,
+        attention: rate,
+        shortcut: rate,
+    };
+    let three_rates = logits(seed, rates)?;
     book.agrees("In [9]", &three_rates, &one_rate);
 
     let none = DropRates::all(0.0);
@@ -133,14 +136,14 @@ fn dropout_rates(book: &mut Notebook) -> Result<()> {
     emb.emb = 0.5;
     attention.attention = 0.5;
     shortcut.shortcut = 0.5;
-    let undropped = logits(none)?;
+    let undropped = logits(seed, none)?;
     let mut switched = Vec::new();
     for (site, rates) in [
         ("emb", emb),
         ("attention", attention),
         ("shortcut", shortcut),
     ] {
-        if logits(rates)? != undropped {
+        if logits(seed, rates)? != undropped {
             switched.push(site);
         }
     }
@@ -148,8 +151,8 @@ fn dropout_rates(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// What a small model gives in training with these rates, from one seed: (1, 4, 50).
-fn logits(drop_rates: DropRates) -> Result<Array3<f32>> {
+/// What a small model gives in training with these rates, from this seed: (1, 4, 50).
+fn logits(seed: u64, drop_rates: DropRates) -> Result<Array3<f32>> {
     let config = GptConfig {
         vocab_size: 50,
         context_length: 8,
@@ -159,7 +162,7 @@ fn logits(drop_rates: DropRates) -> Result<Array3<f32>> {
         drop_rates,
         ..GptConfig::GPT2_124M
     };
-    let mut rng = TorchRng::manual_seed(123);
+    let mut rng = TorchRng::manual_seed(seed);
     let model = GptModel::new(config, &mut rng)?;
     Ok(model.forward_train(&array![[1, 2, 3, 4]], &mut rng)?.0)
 }

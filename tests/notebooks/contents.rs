@@ -72,6 +72,11 @@ impl Cell {
     pub fn is_called(&self, name: &str) -> bool {
         [&self.cell, &self.name, &self.section].contains(&&name.to_owned())
     }
+
+    /// The name of an input among all of the notebook, `In [24].seed`.
+    pub fn name_of(&self, input: &Given) -> String {
+        format!("{}.{}", self.cell, input.name)
+    }
 }
 
 /// What became of a cell.
@@ -93,9 +98,9 @@ impl Default for Outcome {
 
 /// The parts of the notebook with this `source` that has run, or of one that has not.
 ///
-/// A call that ran is what it was given when it ran; `fault` is why the others did not run, if not
-/// for a reason.
-pub(crate) fn contents(source: &str, book: Notebook, fault: &str) -> Vec<Part> {
+/// A call that ran is what it was given when it ran; the others are `unrun`, unless the notebook
+/// has ended before, or they need the book's text.
+pub(crate) fn contents(source: &str, book: Notebook, unrun: Outcome) -> Vec<Part> {
     let without_text = book.the_verdict().is_none();
     let Notebook {
         parts: mut ran,
@@ -106,9 +111,9 @@ pub(crate) fn contents(source: &str, book: Notebook, fault: &str) -> Vec<Part> {
     let unrun = |call: &Call| match &ended {
         Some(why) => Outcome::Skipped(why.clone()),
         None if call.needs_text && without_text => {
-            Outcome::Skipped("needs the book's text".to_owned())
+            Outcome::Skipped("it needs the book's text".to_owned())
         }
-        None => Outcome::Lost(fault.to_owned()),
+        None => unrun.clone(),
     };
     let changed = given.values();
     let changed = changed.filter_map(|input| Some((input.line, input.code.clone()?)));

@@ -77,24 +77,17 @@ impl Input for Array2<f32> {
     }
 
     fn read(text: &str) -> Result<Self> {
-        let mut values = Vec::new();
-        let rows = text.split(';').filter(|row| !row.trim().is_empty());
-        let mut shape = (0, 0);
-        for row in rows {
-            let before = values.len();
-            for number in row.split_whitespace() {
-                values.push(f32::read(number)?);
-            }
-            let columns = values.len() - before;
+        let rows = rows(text);
+        let columns = rows.first().context("a matrix has numbers")?.len();
+        for pair in rows.windows(2) {
+            let (before, row) = (pair[0].len(), pair[1].len());
             ensure!(
-                shape.0 == 0 || columns == shape.1,
-                "a row has {columns} numbers, the one before {}",
-                shape.1
+                before == row,
+                "a row has {row} numbers, the one before {before}"
             );
-            shape = (shape.0 + 1, columns);
         }
-        ensure!(!values.is_empty(), "a matrix has numbers");
-        Ok(Self::from_shape_vec(shape, values)?)
+        let values: Result<Vec<f32>> = rows.concat().into_iter().map(f32::read).collect();
+        Ok(Self::from_shape_vec((rows.len(), columns), values?)?)
     }
 
     fn written(&self) -> String {
@@ -107,11 +100,16 @@ impl Input for Array2<f32> {
     }
 
     fn code(text: &str) -> String {
-        let rows = text.split(';').filter(|row| !row.trim().is_empty());
-        let row = |row: &str| row.split_whitespace().collect::<Vec<_>>().join(", ");
-        let rows: Vec<String> = rows.map(|it| format!("[{}]", row(it))).collect();
+        let rows = rows(text).into_iter();
+        let rows: Vec<String> = rows.map(|row| format!("[{}]", row.join(", "))).collect();
         format!("array![{}]", rows.join(", "))
     }
+}
+
+/// The numbers of each row, as they are written.
+fn rows(text: &str) -> Vec<Vec<&str>> {
+    let rows = text.split(';').map(|row| row.split_whitespace().collect());
+    rows.filter(|row: &Vec<&str>| !row.is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -6,6 +6,11 @@
 //! A figure stands here once, as the digits that the document prints; none comes from our own
 //! output.
 
+#![expect(
+    clippy::needless_borrows_for_generic_args,
+    reason = "what is shown is borrowed, whether it could be copied or not"
+)]
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::Result;
@@ -149,30 +154,26 @@ impl Program {
     pub fn unrun(&self, why: &str) -> Vec<Part> {
         let mut book = Notebook::new(self.source, Settings::default());
         book.ended = Some(why.to_owned());
-        contents::contents(self.source, book, why)
+        contents::contents(self.source, book, Outcome::default())
     }
 
     /// Runs it from top to bottom; a panic or an error loses the cells that follow.
     pub fn run(&self, settings: &Settings) -> Vec<Part> {
         let mut book = Notebook::new(self.source, settings.clone());
         let result = catch_unwind(AssertUnwindSafe(|| (self.run)(&mut book)));
-        let fault = match result {
-            Ok(Ok(())) => {
-                let why = match settings.inputs.is_empty() {
-                    true => NOT_SMALL,
-                    false => "nothing that it needs was changed",
-                };
-                book.ended = settings.small.then(|| why.to_owned());
-                "not reached".to_owned()
-            }
-            Ok(Err(error)) => format!("not reached: {error:#}"),
+        let unrun = match result {
+            Ok(Ok(())) if !settings.small => Outcome::Lost("not reached".to_owned()),
+            Ok(Ok(())) if settings.inputs.is_empty() => Outcome::Skipped(NOT_SMALL.to_owned()),
+            Ok(Ok(())) => Outcome::Skipped("nothing that it needs was changed".to_owned()),
+            Ok(Err(error)) => Outcome::Lost(format!("not reached: {error:#}")),
             Err(panic) => {
                 let message = panic.downcast_ref::<String>().map(String::as_str);
                 let message = message.or(panic.downcast_ref::<&str>().copied());
-                format!("not reached: panicked: {}", message.unwrap_or("no message"))
+                let message = message.unwrap_or("no message");
+                Outcome::Lost(format!("not reached: panicked: {message}"))
             }
         };
-        contents::contents(self.source, book, &fault)
+        contents::contents(self.source, book, unrun)
     }
 
     /// The name of the test that runs a cell: `ch03::3.6.2::In [36]`.
@@ -187,6 +188,11 @@ pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
         Part::Cell(cell) => Some(cell.as_ref()),
         _ => None,
     })
+}
+
+/// The inputs of a notebook's parts, each with its cell.
+pub fn inputs(parts: &[Part]) -> impl Iterator<Item = (&Cell, &Given)> {
+    cells(parts).flat_map(|cell| cell.inputs.iter().map(move |input| (cell, input)))
 }
 
 #[cfg(test)]

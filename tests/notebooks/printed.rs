@@ -5,8 +5,11 @@
 //! exact.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result, bail, ensure};
+use ndarray::Dimension;
+use regex::{Captures, Match, Regex};
 
 use crate::literal::Literal;
 use crate::value::{Kind, Value};
@@ -66,28 +69,26 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
     match value {
         Value::Text(text) => verdict.note_text(text, printed),
         Value::Texts(texts) => {
-            for (printed, place) in read(texts_of(printed)?, &[texts.len()])? {
+            for (printed, place) in read(items_of_list(printed), &[texts.len()])? {
                 verdict.note_text(&texts[place], &printed);
             }
         }
-        Value::Numbers {
-            shape,
-            values,
-            kind,
-        } => {
+        Value::Numbers(array, kind) => {
             let numbers = match printed.contains('[') {
-                true => read(array(printed), shape)?,
+                true => read(items_of_array(printed), array.shape())?,
                 false => {
-                    let columns = match shape.len() {
-                        0 | 1 => values.len(),
-                        dimensions => shape[dimensions - 1],
+                    let columns = match array.shape() {
+                        [] | [_] => array.len(),
+                        [.., columns] => *columns,
                     };
-                    let rows = values.len() / columns.max(1);
-                    read(table(printed, rows), &[rows, columns])?
+                    let rows = array.len() / columns.max(1);
+                    read(items_of_table(printed, rows), &[rows, columns])?
                 }
             };
+            let computed: Vec<_> = array.indexed_iter().collect();
             for (literal, place) in numbers {
-                let computed = values[place];
+                let (at, computed) = &computed[place];
+                let computed = **computed;
                 let allowed = match kind {
                     Kind::Whole => 0.0,
                     _ => within.unwrap_or_else(|| literal.allowed()),
@@ -97,8 +98,8 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
                         Kind::Tensor => (computed as f32).to_string(),
                         _ => computed.to_string(),
                     };
-                    let at = indices(place, shape);
-                    format!("[{at}]: printed {}, computed {computed}", literal.text)
+                    let printed = &literal.text;
+                    format!("{:?}: printed {printed}, computed {computed}", at.slice())
                 });
             }
         }
@@ -108,16 +109,6 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
         "nothing is printed there"
     );
     Ok(verdict)
-}
-
-/// The index of a flat position, as in `3, 1`.
-fn indices(mut place: usize, shape: &[usize]) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    for &size in shape.iter().rev() {
-        parts.insert(0, (place % size).to_string());
-        place /= size;
-    }
-    parts.join(", ")
 }
 
 /// A part of a printed array.
@@ -183,26 +174,23 @@ fn read_from<T>(
 
 /// The numbers, brackets and ellipses of a text, with their places; other words are labels.
 fn items(text: &str) -> Vec<(Range<usize>, Item<Literal>)> {
-    let brackets = text.contains('[');
-    let separates = |c: char| c.is_whitespace() || "[]()'\"".contains(c) || (c == ',' && brackets);
-    let mut items = Vec::new();
-    let mut start = 0;
-    for part in text.split_inclusive(separates) {
-        let word = part.trim_end_matches(separates);
-        let end = start + word.len();
-        let item = match word {
-            "..." => Some(Item::Gap),
-            _ => Literal::parse(word).map(Item::Value),
+    static WORD: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r#"[\[\]]|[^\s\[\]()'"]+"#).expect("a regular expression"));
+    // Between numbers without brackets they are part of them: 163,009,536.
+    let text = match text.contains('[') {
+        true => text.replace(',', " "),
+        false => text.to_owned(),
+    };
+    let item = |word: Match<'_>| {
+        let item = match word.as_str() {
+            "[" => Item::Open,
+            "]" => Item::Close,
+            "..." => Item::Gap,
+            number => Item::Value(Literal::parse(number)?),
         };
-        items.extend(item.map(|item| (start..end, item)));
-        match &part[word.len()..] {
-            "[" => items.push((end..end + 1, Item::Open)),
-            "]" => items.push((end..end + 1, Item::Close)),
-            _ => {}
-        }
-        start += part.len();
-    }
-    items
+        Some((word.range(), item))
+    };
+    WORD.find_iter(&text).filter_map(item).collect()
 }
 
 /// The numbers of an output, each with its place.
@@ -215,14 +203,14 @@ pub fn numbers(text: &str) -> Vec<(f64, Range<usize>)> {
 }
 
 /// From the first bracket to the last: what stands outside is a label.
-fn array(text: &str) -> Vec<Item<Literal>> {
+fn items_of_array(text: &str) -> Vec<Item<Literal>> {
     let inside = text.find('[').unwrap_or(0)..text.rfind(']').map_or(text.len(), |end| end + 1);
     let items = items(text.get(inside).unwrap_or_default()).into_iter();
     items.map(|(_, item)| item).collect()
 }
 
 /// Numbers without brackets: a line is a row, if there are several.
-fn table(text: &str, rows: usize) -> Vec<Item<Literal>> {
+fn items_of_table(text: &str, rows: usize) -> Vec<Item<Literal>> {
     let lines: Vec<&str> = match rows {
         1 => vec![text],
         _ => text.lines().filter(|it| !it.trim().is_empty()).collect(),
@@ -238,31 +226,28 @@ fn table(text: &str, rows: usize) -> Vec<Item<Literal>> {
 }
 
 /// The texts of a printed list.
-fn texts_of(list: &str) -> Result<Vec<Item<String>>> {
-    let mut texts = vec![Item::Open];
-    let mut characters = list.chars().peekable();
-    while let Some(quote) = characters.next() {
-        if quote == '.' && characters.next_if_eq(&'.').is_some() {
-            texts.push(Item::Gap);
-        }
-        if quote != '\'' && quote != '"' {
-            continue;
-        }
-        let mut text = String::new();
-        loop {
-            match characters.next().context("a text has no end")? {
-                end if end == quote => break,
-                '\\' => text.push(match characters.next() {
-                    Some('n') => '\n',
-                    other => other.context("a text has no end")?,
-                }),
-                character => text.push(character),
-            }
-        }
-        texts.push(Item::Value(text));
-    }
-    texts.push(Item::Close);
-    Ok(texts)
+fn items_of_list(list: &str) -> Vec<Item<String>> {
+    static ITEM: LazyLock<Regex> = LazyLock::new(|| {
+        let item = r#"(?s)\.\.\.|'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)""#;
+        Regex::new(item).expect("a regular expression")
+    });
+    static ESCAPE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(?s)\\(.)").expect("a regular expression"));
+    let character = |escape: &Captures<'_>| match &escape[1] {
+        "n" => "\n".to_owned(),
+        other => other.to_owned(),
+    };
+    let items = ITEM.captures_iter(list).map(|item| {
+        let text = item.get(1).or(item.get(2));
+        text.map_or(Item::Gap, |text| {
+            Item::Value(ESCAPE.replace_all(text.as_str(), character).into_owned())
+        })
+    });
+    [Item::Open]
+        .into_iter()
+        .chain(items)
+        .chain([Item::Close])
+        .collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 /// A call of the notebook, as it is written.
 pub(crate) struct Call<'a> {
@@ -45,7 +48,7 @@ const FUNCTION: [&str; 3] = ["fn ", "pub(crate) fn ", ") ->"];
 ///
 /// All lines of a function but its statements `book.…(…);` are the code of its cells.
 /// The block that [`crate::Notebook::the_verdict`] opens is no code, its lines are; in place of an
-/// input stands its default, or by its line what `changed` has.
+/// input stands its default, or by its line what `changed` has; `let x = x;` says nothing.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     let mut calls = Vec::new();
     let mut code = String::new();
@@ -72,12 +75,18 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
                 code: String::new(),
                 needs_text: block.is_some(),
             };
+            let line_end = close + source[close..].find('\n').map_or(0, |end| end + 1);
             if method == "input" {
-                code += before;
-                code += changed.get(&number).map_or(call.arguments[1], |it| it);
-                end = close + usize::from(source[close..].starts_with('?'));
+                let value = changed.get(&number).map_or(call.arguments[1], |it| it);
+                if before.trim_start() == format!("let {value} = ") {
+                    end = line_end;
+                } else {
+                    code += before;
+                    code += value;
+                    end = close + usize::from(source[close..].starts_with('?'));
+                }
             } else {
-                end = close + source[close..].find('\n').map_or(0, |end| end + 1);
+                end = line_end;
                 match NO_CELLS.contains(&method) {
                     true => code.push('\n'),
                     false => call.code = undented(&std::mem::take(&mut code)),
@@ -157,81 +166,27 @@ pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     Some((line + 1, undented(&lines[..length].join("\n"))))
 }
 
-const KEYWORDS: [&str; 31] = [
-    "as", "break", "const", "continue", "crate", "else", "enum", "false", "fn", "for", "if",
-    "impl", "in", "let", "loop", "match", "mod", "move", "mut", "pub", "ref", "return", "self",
-    "static", "struct", "super", "trait", "true", "use", "where", "while",
-];
+/// What Rust is made of: of what fits, the first.
+static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
+    let tokens = r##"(?xs)
+        (?<comment> //[^\n]* )
+        | (?<text> r\#".*?"\# | r"[^"]*" | "(\\.|[^"\\])*" | '(\\.[^']*|[^'\\])' )
+        | (?<number> [0-9]\w*(\.[0-9]\w*)? )
+        | (?<keyword> (as|break|const|continue|crate|else|enum|false|fn|for|if|impl|in|let|loop
+            |match|mod|move|mut|pub|ref|return|self|static|struct|super|trait|true|use|where|while)\b )
+        | (?<type> \p{Lu}\w* )
+        | \w+ | \s+ | ."##;
+    Regex::new(tokens).expect("a regular expression")
+});
 
 /// All tokens, blanks too, with what they are: `keyword`, `type`, `text`, `number`, `comment` or
 /// nothing.
 pub fn tokens(source: &str) -> impl Iterator<Item = (Range<usize>, &'static str)> {
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        let rest = &source[start..];
-        let (length, kind) = token(rest, rest.chars().next()?);
-        start += length;
-        Some((start - length..start, kind))
+    const KINDS: [&str; 5] = ["comment", "text", "number", "keyword", "type"];
+    TOKEN.captures_iter(source).map(|token| {
+        let kind = KINDS.into_iter().find(|kind| token.name(kind).is_some());
+        (token.get_match().range(), kind.unwrap_or_default())
     })
-}
-
-/// How long the token at the start of `rest` is, and what it is.
-fn token(rest: &str, first: char) -> (usize, &'static str) {
-    let word = |c: char| c.is_alphanumeric() || c == '_';
-    let while_word = |rest: &str| rest.find(|c| !word(c)).unwrap_or(rest.len());
-    if rest.starts_with("//") {
-        return (rest.find('\n').unwrap_or(rest.len()), "comment");
-    }
-    for (open, close) in [("r#\"", "\"#"), ("r\"", "\"")] {
-        if let Some(inside) = rest.strip_prefix(open) {
-            let end = inside
-                .find(close)
-                .map_or(inside.len(), |at| at + close.len());
-            return (open.len() + end, "text");
-        }
-    }
-    match first {
-        '"' => (quoted(rest, '"').unwrap_or(rest.len()), "text"),
-        // A lifetime has no second quote.
-        '\'' => match quoted(rest, '\'') {
-            Some(length) if length <= 6 => (length, "text"),
-            _ => (1, ""),
-        },
-        '0'..='9' => {
-            let digits = while_word(rest);
-            let fraction = rest[digits..].strip_prefix('.').map_or(0, |rest| {
-                if rest.starts_with(|c: char| c.is_ascii_digit()) {
-                    1 + while_word(rest)
-                } else {
-                    0
-                }
-            });
-            (digits + fraction, "number")
-        }
-        _ if word(first) => {
-            let length = while_word(rest);
-            let kind = match &rest[..length] {
-                keyword if KEYWORDS.contains(&keyword) => "keyword",
-                _ if first.is_uppercase() => "type",
-                _ => "",
-            };
-            (length, kind)
-        }
-        _ => (first.len_utf8(), ""),
-    }
-}
-
-/// The length of a text with both its quotes.
-fn quoted(rest: &str, quote: char) -> Option<usize> {
-    let mut characters = rest.char_indices().skip(1);
-    while let Some((at, character)) = characters.next() {
-        match character {
-            '\\' => drop(characters.next()),
-            _ if character == quote => return Some(at + 1),
-            _ => {}
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -244,6 +199,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     // What it shows.
     let x = array![1.0, 2.0];
     book.listing("a.rs", "fn a(");
+    let x = book.input("x", x)?;
     let y = x + book.input("more", 1)?;
 
     book.prints("In [3]", &x, "tensor([1., 2.])");
@@ -270,7 +226,7 @@ fn helper() { "book.prints(" }
 
     #[test]
     fn a_cell_has_all_code_since_the_cell_before_whatever_stands_between() {
-        let calls = calls(SOURCE, &HashMap::from([(7, "5".to_owned())]));
+        let calls = calls(SOURCE, &HashMap::from([(8, "5".to_owned())]));
         let cells: Vec<_> = calls
             .iter()
             .filter(|call| ["prints", "shape"].contains(&call.method))
@@ -287,14 +243,14 @@ fn helper() { "book.prints(" }
         assert_eq!(
             cells,
             [
-                (9, first, "x", false),
-                (10, "", "x.map(|x| (x, \")\"))", false),
-                (17, "let n = text.len();", "n", true),
-                (24, "drop(n);", "y", false),
+                (10, first, "x", false),
+                (11, "", "x.map(|x| (x, \")\"))", false),
+                (18, "let n = text.len();", "n", true),
+                (25, "drop(n);", "y", false),
             ]
         );
         assert_eq!(calls[0].text(1).unwrap(), "A \"title\"");
-        assert_eq!(calls.len(), 8);
+        assert_eq!(calls.len(), 9);
     }
 
     #[test]

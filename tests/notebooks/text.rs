@@ -7,21 +7,26 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
 
+use crate::Settings;
+
 /// The hash of the book's text (20,479 bytes).
 const SHA256: &str = "b41e41a68f0398a3154ae69e2e4c0e2694e17fe0d66730536837f1b01935b31f";
 
-/// The path in `$BOOK_TEXT`, if it names one.
-pub fn from_environment() -> Option<PathBuf> {
-    std::env::var_os("BOOK_TEXT")
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from)
-}
-
-/// Reads and checks the text at `path`; it stays for as long as the process runs.
+/// A run's settings with the text at `path` or at `$BOOK_TEXT`, if one of them names it.
 ///
 /// # Errors
 /// The file can't be read, or it is another text.
-pub fn read(path: &Path) -> Result<&'static str> {
+pub fn settings(path: Option<&Path>) -> Result<Settings> {
+    let variable = std::env::var_os("BOOK_TEXT").filter(|path| !path.is_empty());
+    let path = path.map(Path::to_path_buf).or(variable.map(PathBuf::from));
+    Ok(Settings {
+        text: path.as_deref().map(read).transpose()?,
+        ..Settings::default()
+    })
+}
+
+/// Reads and checks the text; it stays for as long as the process runs.
+fn read(path: &Path) -> Result<&'static str> {
     let bytes =
         std::fs::read(path).with_context(|| format!("the book's text {}", path.display()))?;
     let hash: String = Sha256::digest(&bytes)
@@ -45,11 +50,11 @@ mod tests {
     fn another_text_is_refused_with_both_hashes() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "not the book").unwrap();
-        let error = read(file.path()).unwrap_err().to_string();
+        let error = settings(Some(file.path())).unwrap_err().to_string();
         assert!(
             error.contains(SHA256) && error.contains("expected"),
             "{error}"
         );
-        assert!(read(Path::new("/no/such/file")).is_err());
+        assert!(settings(Some(Path::new("/no/such/file"))).is_err());
     }
 }

@@ -1,6 +1,8 @@
 //! How PyTorch or Python prints a value: four digits, the widths, the line breaks and the ellipses
 //! of `torch.set_printoptions()`'s defaults.
 
+use ndarray::{ArrayD, ArrayViewD, Axis};
+
 use crate::value::{Kind, Value};
 
 /// Larger tensors show three items at each end of an axis.
@@ -14,17 +16,15 @@ pub(crate) fn print(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
         Value::Texts(texts) => list(texts.iter().map(|text| quoted(text)).collect()),
-        Value::Numbers {
-            shape,
-            values,
-            kind,
-        } => match (kind, shape.as_slice()) {
-            (Kind::Tensor, []) => format!("tensor({})", Format::of(values, kind).number(values[0])),
-            (_, []) => python(values[0], kind),
-            (Kind::Python | Kind::Whole, [_]) => {
-                list(values.iter().map(|&value| python(value, kind)).collect())
+        Value::Numbers(array, kind) => match (kind, array.ndim(), array.first()) {
+            (Kind::Tensor, 0, Some(&value)) => {
+                format!("tensor({})", Format::of(array, kind).number(value))
             }
-            _ => tensor(shape, values, kind),
+            (_, 0, Some(&value)) => python(value, kind),
+            (Kind::Python | Kind::Whole, 1, _) => {
+                list(array.iter().map(|&value| python(value, kind)).collect())
+            }
+            _ => tensor(array, kind),
         },
     }
 }
@@ -44,63 +44,44 @@ fn python(value: f64, kind: &Kind) -> String {
     }
 }
 
-fn tensor(shape: &[usize], values: &[f64], kind: &Kind) -> String {
-    let summarize = values.len() > THRESHOLD;
-    let mut visible = Vec::new();
-    collect(shape, values, summarize, &mut visible);
-    let format = Format::of(&visible, kind);
-    let inside = nested(shape, values, summarize, "tensor([".len(), &format);
+fn tensor(array: &ArrayD<f64>, kind: &Kind) -> String {
+    let mut shown = array.clone();
+    let is_cut = |&size: &usize| array.len() > THRESHOLD && size > 2 * EDGE;
+    let cut: Vec<bool> = array.shape().iter().map(is_cut).collect();
+    for (axis, size) in array
+        .shape()
+        .iter()
+        .enumerate()
+        .filter(|(axis, _)| cut[*axis])
+    {
+        let ends: Vec<usize> = (0..EDGE).chain(size - EDGE..*size).collect();
+        shown = shown.select(Axis(axis), &ends);
+    }
+    let format = Format::of(&shown, kind);
+    let inside = nested(&shown.view(), &cut, "tensor([".len(), &format);
     format!("tensor({inside})")
 }
 
-/// The indices of an axis that are printed; `None` is the ellipsis.
-fn places(size: usize, summarize: bool) -> Vec<Option<usize>> {
-    let ends = (0..EDGE).map(Some).chain([None]);
-    match summarize && size > 2 * EDGE {
-        true => ends.chain((size - EDGE..size).map(Some)).collect(),
-        false => (0..size).map(Some).collect(),
-    }
-}
-
-fn collect(shape: &[usize], values: &[f64], summarize: bool, visible: &mut Vec<f64>) {
-    let [size, inner @ ..] = shape else {
-        return visible.extend(values);
+/// What is shown of a part of a tensor, with an ellipsis in the middle of the axes that are `cut`.
+fn nested(part: &ArrayViewD<f64>, cut: &[bool], indent: usize, format: &Format) -> String {
+    let is_row = part.ndim() == 1;
+    let mut items: Vec<String> = match is_row {
+        true => part.iter().map(|&value| format.number(value)).collect(),
+        false => (part.outer_iter())
+            .map(|inner| nested(&inner, &cut[1..], indent + 1, format))
+            .collect(),
     };
-    let step: usize = inner.iter().product();
-    for place in places(*size, summarize).into_iter().flatten() {
-        collect(inner, &values[place * step..][..step], summarize, visible);
+    if cut[0] {
+        items.insert(EDGE, if is_row { " ..." } else { "..." }.to_owned());
     }
-}
-
-fn nested(
-    shape: &[usize],
-    values: &[f64],
-    summarize: bool,
-    indent: usize,
-    format: &Format,
-) -> String {
-    let places = places(shape[0], summarize).into_iter();
+    let a_line = match is_row {
+        true => ((LINE_WIDTH - indent + 1) / (format.width + 2)).max(1),
+        false => 1,
+    };
+    let lines: Vec<String> = items.chunks(a_line).map(|line| line.join(", ")).collect();
+    let newlines = "\n".repeat((part.ndim() - 1).max(1));
     let gap = " ".repeat(indent);
-    if let [_] = shape {
-        let a_line = ((LINE_WIDTH - indent + 1) / (format.width + 2)).max(1);
-        let number = |place: usize| format.number(values[place]);
-        let items: Vec<String> = places
-            .map(|place| place.map_or(" ...".to_owned(), number))
-            .collect();
-        let lines: Vec<String> = items.chunks(a_line).map(|line| line.join(", ")).collect();
-        return format!("[{}]", lines.join(&format!(",\n{gap}")));
-    }
-    let inner = &shape[1..];
-    let step: usize = inner.iter().product();
-    let slice = |place: usize| {
-        let values = &values[place * step..][..step];
-        nested(inner, values, summarize, indent + 1, format)
-    };
-    let slices: Vec<String> = places
-        .map(|place| place.map_or("...".to_owned(), slice))
-        .collect();
-    let newlines = "\n".repeat(inner.len());
-    format!("[{}]", slices.join(&format!(",{newlines}{gap}")))
+    format!("[{}]", lines.join(&format!(",{newlines}{gap}")))
 }
 
 /// PyTorch's choice for a whole tensor.
@@ -117,8 +98,8 @@ enum Style {
 }
 
 impl Format {
-    fn of(visible: &[f64], kind: &Kind) -> Self {
-        let finite = visible.iter().copied();
+    fn of(shown: &ArrayD<f64>, kind: &Kind) -> Self {
+        let finite = shown.iter().copied();
         let finite = finite.filter(|value| value.is_finite() && *value != 0.0);
         let sizes = || finite.clone().map(f64::abs);
         let (most, least) = (

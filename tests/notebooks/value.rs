@@ -1,19 +1,12 @@
 //! What a cell can show: numbers with their shape, and texts.
 
-use ndarray::{ArrayBase, Data, Dimension};
+use ndarray::{Array1, ArrayBase, ArrayD, Data, Dimension, arr0};
 
 /// A computed value, ready to be compared or printed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Numbers in row-major order.
-    Numbers {
-        /// Empty for a scalar.
-        shape: Vec<usize>,
-        /// f32 and whole numbers below 2^53 are exact here.
-        values: Vec<f64>,
-        /// What they were.
-        kind: Kind,
-    },
+    /// Numbers, and what they were: f32 and whole numbers below 2^53 are exact as f64.
+    Numbers(ArrayD<f64>, Kind),
     /// A text.
     Text(String),
     /// A list of texts.
@@ -55,7 +48,7 @@ macro_rules! element {
         }
         impl Shown for $number {
             fn value(&self) -> Value {
-                Value::Numbers { shape: Vec::new(), values: vec![self.to_f64()], kind: Self::KINDS[0] }
+                Value::Numbers(arr0(self.to_f64()).into_dyn(), Self::KINDS[0])
             }
         }
     )*};
@@ -71,23 +64,14 @@ element!(
 
 impl<T: Element, S: Data<Elem = T>, D: Dimension> Shown for ArrayBase<S, D> {
     fn value(&self) -> Value {
-        let values = self.iter().map(|&number| number.to_f64()).collect();
-        Value::Numbers {
-            shape: self.shape().to_vec(),
-            values,
-            kind: T::KINDS[0],
-        }
+        Value::Numbers(self.mapv(T::to_f64).into_dyn(), T::KINDS[0])
     }
 }
 
 impl<T: Element> Shown for [T] {
     fn value(&self) -> Value {
-        let values = self.iter().map(|&number| number.to_f64()).collect();
-        Value::Numbers {
-            shape: vec![self.len()],
-            values,
-            kind: T::KINDS[1],
-        }
+        let numbers: Array1<f64> = self.iter().map(|number| number.to_f64()).collect();
+        Value::Numbers(numbers.into_dyn(), T::KINDS[1])
     }
 }
 

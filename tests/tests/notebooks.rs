@@ -8,18 +8,14 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use notebooks::{Outcome, PROGRAMS, Part, Settings, Tier, cells, text};
+use notebooks::{Outcome, PROGRAMS, Part, Tier, cells, text};
 
 /// One notebook at a time.
 static RUNNING: Mutex<()> = Mutex::new(());
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::from_args();
-    let path = text::from_environment();
-    let settings = Settings {
-        text: path.as_deref().map(text::read).transpose()?,
-        ..Settings::default()
-    };
+    let settings = text::settings(None)?;
     let mut trials = Vec::new();
     for program in PROGRAMS {
         let ran: Arc<OnceLock<Vec<Part>>> = Arc::default();

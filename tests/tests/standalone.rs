@@ -142,23 +142,15 @@ fn rust_blocks(markdown: &str) -> Vec<String> {
     blocks
 }
 
-/// As rustdoc does: hidden lines lose their `# `, and the block becomes the body of `main`.
+/// What has no `main` becomes the body of one, as rustdoc does it.
 fn as_program(example: &str) -> String {
-    let body: String = example
-        .lines()
-        .map(|line| {
-            line.strip_prefix("# ")
-                .unwrap_or(if line == "#" { "" } else { line })
-        })
-        .map(|line| format!("    {line}\n"))
-        .collect();
     if example.contains("fn main()") {
-        example.to_owned()
-    } else if body.contains("Ok::<(), ") {
-        format!(
-            "fn main() {{\n    let result = (|| {{\n{body}    }})();\n    result.expect(\"the example succeeds\");\n}}\n"
-        )
-    } else {
-        format!("fn main() {{\n{body}}}\n")
+        return example.to_owned();
     }
+    let end = match example.contains("Ok::<(), ") {
+        true => "",
+        false => "Ok::<(), String>(())",
+    };
+    let fault = "the example succeeds";
+    format!("fn main() {{ (|| {{\n{example}\n{end}\n}})().expect(\"{fault}\") }}\n")
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use notebooks::{PROGRAMS, Program};
+use regex::Regex;
 
 use crate::workspace::{crate_folder, crate_folders, files_below, root};
 
@@ -64,8 +65,13 @@ pub(super) struct Erratum {
     pub(super) place: String,
     pub(super) wrong: String,
     pub(super) right: String,
-    /// Of the notebooks that it is in: the cell or section that the page names, if it names one.
-    pub(super) places: Vec<(&'static str, Option<String>)>,
+}
+
+impl Erratum {
+    /// The notebooks that it is in, each with the cell that the page names, or an empty name.
+    pub(super) fn places(&self) -> impl Iterator<Item = (&'static Program, &str)> {
+        named(&self.place)
+    }
 }
 
 /// The rows of the map.
@@ -92,56 +98,42 @@ pub(super) fn map() -> Result<Vec<Row>> {
 
 /// What a line names between backticks: items, `gpt::GptModel`, and cells, `ch03 In [36]`.
 pub(super) fn names(line: &str) -> (Vec<String>, Vec<NamedCell>) {
-    let names = || line.split('`').skip(1).step_by(2);
-    let items = names().filter(|name| name.contains("::"));
-    let cells = names().filter_map(|name| {
-        let (notebook, cell) = name.split_once(' ')?;
-        let program = PROGRAMS.iter().find(|program| program.name == notebook)?;
-        Some((program, cell.to_owned()))
-    });
+    let items = quoted(line).filter(|name| name.contains("::"));
+    let cells = named(line).filter(|(_, cell)| !cell.is_empty());
+    let cells = cells.map(|(program, cell)| (program, cell.to_owned()));
     (items.map(str::to_owned).collect(), cells.collect())
+}
+
+/// The notebooks among these names, each with its cell, or an empty name: `ch03 In [36]`, `ch03`.
+fn named(line: &str) -> impl Iterator<Item = (&'static Program, &str)> {
+    quoted(line).filter_map(|name| {
+        let (notebook, cell) = name.split_once(' ').unwrap_or((name, ""));
+        let program = PROGRAMS.iter().find(|program| program.name == notebook)?;
+        Some((program, cell))
+    })
+}
+
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
 }
 
 /// The rows of the errata.
 pub(super) fn errata() -> Result<Vec<Erratum>> {
-    // The names that the page gives to the documents, the longest first.
-    const DOCUMENTS: [(&str, &str); 6] = [
-        ("ch03 exercises", "ch03_exercises"),
-        ("ch03", "ch03"),
-        ("ch02.ipynb", "ch02"),
-        ("self-attention", "notes_self_attention"),
-        ("Transformer", "notes_transformer"),
-        ("worksheet", "worksheet"),
-    ];
     let errata = rows("docs/errata.md")?.into_iter().filter_map(|columns| {
         let [number, place, wrong, right] = columns.try_into().ok()?;
         number.strip_prefix('B')?.parse::<u32>().ok()?;
-        let mut places = Vec::new();
-        for part in place.replace(", and ", "; ").split("; ") {
-            let Some((name, program)) = DOCUMENTS.iter().find(|(name, _)| part.starts_with(name))
-            else {
-                continue;
-            };
-            let mut parts = part[name.len()..].split([',', ';']).map(str::trim);
-            let cell = parts.find_map(|part| match part.strip_prefix("exercise ") {
-                Some(number) => Some(format!("ex{number}")),
-                None => part.starts_with("In [").then(|| part.to_owned()),
-            });
-            places.push((*program, cell));
-        }
         Some(Erratum {
             number,
             place,
             wrong,
             right,
-            places,
         })
     });
     Ok(errata.collect())
 }
 
 /// The columns of all tables of a page, heads left out.
-fn rows(page: &str) -> Result<Vec<Vec<String>>> {
+pub(super) fn rows(page: &str) -> Result<Vec<Vec<String>>> {
     let path = root().join(page);
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let mut rows = Vec::new();
@@ -178,63 +170,46 @@ pub(super) fn documentation(item: &str) -> Result<String> {
     let mut name = parts.next().with_context(nowhere)?;
     let mut home = crate_folder(&root(), krate).with_context(nowhere)?;
     let (mut krate, mut module) = (krate.to_owned(), String::new());
-    let mut kind = defined(&home, &ITEMS, name);
+    let mut kind = defined(&home, ITEM, name);
     if kind.is_none() && home.join(format!("src/{name}.rs")).exists() {
         module = format!("{name}/");
         name = parts.next().with_context(nowhere)?;
-        kind = defined(&home, &ITEMS, name);
+        kind = defined(&home, ITEM, name);
     }
     if kind.is_none() {
         // Another crate's, that this one re-exports.
         home = crate_folders(&root())
             .into_iter()
-            .find(|folder| defined(folder, &ITEMS, name).is_some())
+            .find(|folder| defined(folder, ITEM, name).is_some())
             .with_context(nowhere)?;
-        kind = defined(&home, &ITEMS, name);
+        kind = defined(&home, ITEM, name);
         let folder = home.file_name().with_context(nowhere)?;
         krate = folder.to_string_lossy().replace('-', "_");
     }
-    let kind = kind.with_context(nowhere)?;
+    let kind = kind.with_context(nowhere)?.replace("const", "constant");
     let member = match parts.next() {
         None => String::new(),
-        Some(member) => {
-            let kind = defined(&home, &MEMBERS, member).with_context(nowhere)?;
-            format!("#{kind}.{member}")
-        }
+        Some(member) => match defined(&home, MEMBER, member)
+            .with_context(nowhere)?
+            .as_str()
+        {
+            "const" => format!("#associatedconstant.{member}"),
+            _ => format!("#method.{member}"),
+        },
     };
     Ok(format!("{krate}/{module}{kind}.{name}.html{member}"))
 }
 
-/// How the line of an item begins, and what rustdoc calls it.
-const ITEMS: [(&str, &str); 6] = [
-    ("pub struct ", "struct"),
-    ("pub enum ", "enum"),
-    ("pub trait ", "trait"),
-    ("pub fn ", "fn"),
-    ("pub const ", "constant"),
-    ("pub type ", "type"),
-];
-const MEMBERS: [(&str, &str); 4] = [
-    ("    pub fn ", "method"),
-    ("    fn ", "method"),
-    ("    pub const fn ", "method"),
-    ("    pub const ", "associatedconstant"),
-];
+/// How the line begins that defines an item, or what belongs to one.
+const ITEM: &str = "^pub (struct|enum|trait|fn|const|type)";
+const MEMBER: &str = "^    (?:pub )?(?:const )?(fn|const)";
 
 /// The kind of what a crate's sources define by this name.
-fn defined(krate: &Path, kinds: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
-    let word = |c: char| c.is_alphanumeric() || c == '_';
-    let of_line = |line: &str| {
-        kinds.iter().find_map(|(start, kind)| {
-            let rest = line.strip_prefix(start)?.strip_prefix(name)?;
-            (!rest.starts_with(word)).then_some(*kind)
-        })
-    };
-    let files = files_below(&krate.join("src"), "rs");
-    let mut texts = files
-        .iter()
-        .filter_map(|file| std::fs::read_to_string(file).ok());
-    texts.find_map(|text| text.lines().find_map(of_line))
+fn defined(krate: &Path, start: &str, name: &str) -> Option<String> {
+    let definition = Regex::new(&format!(r"(?m){start} {name}\b")).ok()?;
+    let files = files_below(&krate.join("src"), "rs").into_iter();
+    let mut texts = files.filter_map(|file| std::fs::read_to_string(file).ok());
+    texts.find_map(|text| Some(definition.captures(&text)?[1].to_owned()))
 }
 
 #[cfg(test)]
@@ -275,17 +250,15 @@ mod tests {
         let errata = errata().unwrap();
         assert_eq!(errata.len(), 27);
         for erratum in &errata {
-            assert!(!erratum.places.is_empty(), "{}", erratum.number);
+            let places: Vec<_> = erratum.places().collect();
+            assert!(!places.is_empty(), "{}", erratum.number);
         }
-        let b3 = errata
-            .iter()
-            .find(|erratum| erratum.number == "B3")
-            .unwrap();
-        assert_eq!(b3.places, [("worksheet", Some("In [28]".to_owned()))]);
-        let b1 = errata
-            .iter()
-            .find(|erratum| erratum.number == "B1")
-            .unwrap();
-        assert_eq!(b1.places, [("ch03_exercises", Some("ex3.2".to_owned()))]);
+        let place = |number: &str| {
+            let erratum = errata.iter().find(|it| it.number == number).unwrap();
+            let places = erratum.places().map(|(program, cell)| (program.name, cell));
+            places.collect::<Vec<_>>()
+        };
+        assert_eq!(place("B1"), [("ch03_exercises", "ex3.2")]);
+        assert_eq!(place("B20"), [("notes_transformer", "")]);
     }
 }

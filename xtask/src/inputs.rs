@@ -1,7 +1,7 @@
 //! `--set NAME=VALUE`: which inputs of the chosen cells a reader means.
 
 use anyhow::{Context, Result, bail};
-use notebooks::{Cell, Given, cells};
+use notebooks::inputs;
 
 use crate::select::Selection;
 
@@ -22,41 +22,30 @@ pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<Vec<Asked
             Some((cell, name)) => (Some(cell), name),
             None => (None, name),
         };
-        let before = asked.len();
-        each(selections, |program, cell, input| {
-            if input.name == name && of.is_none_or(|of| cell.is_called(of)) {
-                asked.push((program, (input.line, value.to_owned())));
+        let (before, mut there) = (asked.len(), Vec::new());
+        for selection in selections {
+            let parts = selection.program.unrun("");
+            for (cell, input) in inputs(&parts).filter(|(cell, _)| selection.has(cell)) {
+                there.push(format!("\"{}\" ({})", cell.name_of(input), input.default));
+                if input.name == name && of.is_none_or(|of| cell.is_called(of)) {
+                    asked.push((selection.program.name, (input.line, value.to_owned())));
+                }
             }
-        });
+        }
         if asked.len() == before {
-            let mut there = Vec::new();
-            each(selections, |_, cell, Given { name, default, .. }| {
-                there.push(format!("\"{}.{name}\" ({default})", cell.cell));
-            });
-            match there.is_empty() {
-                true => bail!("no input is called `{one}`: the chosen cells have none"),
-                false => bail!("no input is called `{one}`: there are {}", there.join(", ")),
-            }
+            let there = match there.is_empty() {
+                true => "the chosen cells have none".to_owned(),
+                false => format!("there are {}", there.join(", ")),
+            };
+            bail!("no input is called `{one}`: {there}");
         }
     }
     Ok(asked)
 }
 
-/// Calls `what` for each input of the chosen cells.
-fn each(selections: &[Selection], mut what: impl FnMut(&'static str, &Cell, &Given)) {
-    for selection in selections {
-        let parts = selection.program.unrun("");
-        for cell in cells(&parts).filter(|cell| selection.has(cell)) {
-            for input in &cell.inputs {
-                what(selection.program.name, cell, input);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use notebooks::{Outcome, Settings};
+    use notebooks::{Outcome, Settings, cells};
 
     use super::*;
     use crate::select::select;

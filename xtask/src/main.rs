@@ -70,6 +70,5 @@ fn main() -> ExitCode {
 
 /// Builds and runs the package `bench`, which no other command needs.
 fn bench(arguments: &[OsString]) -> anyhow::Result<()> {
-    let package = ["run", "--release", "--package", "bench"];
-    workspace::cargo(&package, &[], arguments)
+    workspace::cargo("run --release --package bench", &[], arguments)
 }

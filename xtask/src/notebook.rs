@@ -11,21 +11,16 @@ use anyhow::{Result, bail};
 use clap::Args;
 use notebooks::{Cell, Given, Kind, Outcome, Part, Record, Settings};
 
-use crate::digits::Difference;
+use crate::digits::differences;
 use crate::inputs;
-use crate::select::{HOW_LONG, Selection, select};
-use crate::verify::book_text;
+use crate::select::{HOW_LONG, Selection, What, select};
 use crate::workspace::{listing, print};
 
 /// What to print.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// A notebook (ch3), a section (3.6), a cell ("In [36]"), an exercise (ex3.2), a listing
-    /// ("Listing 3.5"), an item (MultiHeadAttention), or a part of a name.
-    filter: Option<String>,
-    /// The book's text (the-verdict.txt), which some cells need; `$BOOK_TEXT` names it too.
-    #[arg(long, value_name = "FILE")]
-    book_text: Option<PathBuf>,
+    #[command(flatten)]
+    what: What,
     /// Change an input: of all chosen cells by its name (seed=123), or of one ("In [24].seed=123").
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "html")]
     set: Vec<String>,
@@ -44,14 +39,11 @@ pub(crate) struct Options {
 /// # Errors
 /// Nothing was chosen, a file could not be read, or a cell did not run.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let settings = Settings {
-        text: book_text(options.book_text.as_deref())?,
-        ..Settings::default()
-    };
+    let (filter, settings) = (options.what.filter.as_deref(), options.what.settings()?);
     if let Some(folder) = &options.html {
-        return pages(folder, options.filter.as_deref(), settings, options.live);
+        return pages(folder, filter, settings, options.live);
     }
-    let chosen = select(options.filter.as_deref(), false)?;
+    let chosen = select(filter, false)?;
     chosen.print_rows()?;
     let set = inputs::find(&options.set, &chosen.selections)?;
     let mut lost = 0;
@@ -63,7 +55,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             ..settings.clone()
         };
         print(&format!("# {}\n", selection.program.title))?;
-        lost += print_cells(selection, &parts(selection, &settings))?;
+        let parts = match selection.runs {
+            true => selection.program.run(&settings),
+            false => selection.program.unrun(&format!("not run: it {HOW_LONG}")),
+        };
+        lost += print_cells(selection, &parts)?;
         print("\n")?;
     }
     if lost > 0 {
@@ -79,16 +75,7 @@ use crate::page::write as pages;
 #[cfg(not(feature = "pages"))]
 fn pages(_: &Path, _: Option<&str>, _: Settings, _: bool) -> Result<()> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let package = ["run", "--release", "--package", "xtask"];
-    crate::workspace::cargo(&package, &[], &arguments)
-}
-
-/// What the notebook gives; one that is not run gives its code.
-pub(crate) fn parts(selection: &Selection, settings: &Settings) -> Vec<Part> {
-    match selection.runs {
-        true => selection.program.run(settings),
-        false => selection.program.unrun(&format!("not run: it {HOW_LONG}")),
-    }
+    crate::workspace::cargo("run --release --package xtask", &[], &arguments)
 }
 
 /// Prints the chosen cells, and says how many did not run.
@@ -149,7 +136,7 @@ fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
     if let Some(printed) = &record.printed
         && record.kind != Kind::Changed
-        && Difference::of(&record.ours, printed) != Difference::None
+        && !differences(&record.ours, printed).is_empty()
     {
         output += &format!("\nthe document prints:\n{printed}\n");
     }

@@ -2,12 +2,35 @@
 //! `MultiHeadAttention`.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use notebooks::{Cell, PROGRAMS, Program, Tier, cells};
+use clap::Args;
+use notebooks::{Cell, PROGRAMS, Program, Settings, Tier, cells, text};
 
 use crate::documents::{Row, map};
 use crate::workspace::print;
+
+/// What is chosen, and what it runs with.
+#[derive(Args)]
+pub(crate) struct What {
+    /// A notebook (ch3, training), a section (3.6), a cell ("In [36]"), an exercise (ex3.2), a
+    /// listing ("Listing 3.5"), an item (MultiHeadAttention), or a part of a name.
+    pub(crate) filter: Option<String>,
+    /// The book's text (the-verdict.txt), which some cells need; `$BOOK_TEXT` names it too.
+    #[arg(long, value_name = "FILE")]
+    book_text: Option<PathBuf>,
+}
+
+impl What {
+    /// The settings of the run.
+    ///
+    /// # Errors
+    /// The book's text can't be read, or it is another one.
+    pub(crate) fn settings(&self) -> Result<Settings> {
+        text::settings(self.book_text.as_deref())
+    }
+}
 
 /// A notebook and its chosen cells.
 pub(crate) struct Selection {

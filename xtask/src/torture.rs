@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         ("cli", "torture", ("TORTURE", every.as_str())),
         ("train", "kill", ("TRAIN_KILLS", kills.as_str())),
     ] {
-        let test = ["test", "--locked", "--package", package, "--test", test];
+        let test = format!("test --locked --package {package} --test {test}");
         cargo(&test, &[variable], &["--nocapture".into()])?;
     }
     Ok(())

@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail, ensure};
 use atomic_file::write_output;
 use clap::Args;
 use notebooks::{
-    Cell, Kind, LeftOut, Outcome, Part, Program, Record, Settings, TrainingRun, cells, text,
+    Cell, Kind, LeftOut, Outcome, Part, Program, Record, Settings, TrainingRun, cells,
 };
 use serde_json::{Value, json};
 
-use crate::select::{HOW_LONG, Selection, select};
+use crate::select::{HOW_LONG, Selection, What, select};
 use crate::workspace::print;
 
 /// How many of a failed cell's faults are printed.
@@ -21,9 +21,8 @@ const FAULTS_SHOWN: usize = 5;
 /// What to verify, and how to report it.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// A notebook (ch3, training), a section (3.6), a cell ("In [36]"), an exercise (ex3.2), a
-    /// listing ("Listing 3.5"), an item (MultiHeadAttention), or a part of a name.
-    filter: Option<String>,
+    #[command(flatten)]
+    what: What,
     /// Show every cell; those of a chosen part are shown anyway.
     #[arg(short, long)]
     verbose: bool,
@@ -33,9 +32,6 @@ pub(crate) struct Options {
     /// Also write the report as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The book's text (the-verdict.txt), which some cells need; `$BOOK_TEXT` names it too.
-    #[arg(long, value_name = "FILE")]
-    book_text: Option<PathBuf>,
     /// Show each bug of the documents with its result and the right one, both computed.
     #[arg(long)]
     errata: bool,
@@ -52,7 +48,7 @@ pub(crate) struct Options {
 /// # Errors
 /// A cell failed, none was chosen, or a file could not be read or written.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let filter = options.filter.as_deref();
+    let filter = options.what.filter.as_deref();
     let chosen = select(filter, options.errata)?;
     chosen.print_rows()?;
     let selections = &chosen.selections;
@@ -63,7 +59,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let (filter, name) = (filter.unwrap_or_default(), long.program.name);
         bail!("`{filter}` is in the notebook `{name}`, which {HOW_LONG}");
     }
-    let text = book_text(options.book_text.as_deref())?;
     let epochs = options.epochs.unwrap_or(TrainingRun::EPOCHS);
     ensure!(
         (1..=TrainingRun::EPOCHS).contains(&epochs),
@@ -71,35 +66,35 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         TrainingRun::EPOCHS
     );
     let trains = selections.iter().any(|it| it.program.name == "training");
-    let training = TrainingRun {
-        epochs,
-        build: options.dropout_build.unwrap_or_default(),
-        json: options.json.clone().filter(|_| trains),
-    };
     let settings = Settings {
-        text,
-        training,
-        ..Settings::default()
+        training: TrainingRun {
+            epochs,
+            build: options.dropout_build.unwrap_or_default(),
+            json: options.json.clone().filter(|_| trains),
+        },
+        ..options.what.settings()?
     };
     let start = Instant::now();
+    let by_chapter = !options.verbose && !options.errata && filter.is_none();
+    let form = if options.errata { bug } else { line };
     let mut report = Report::default();
     for (place, selection) in selections.iter().enumerate() {
         let program = selection.program;
         let parts = program.run(&settings);
-        let chosen: Vec<&Cell> = cells(&parts).filter(|cell| selection.has(cell)).collect();
-        let by_chapter = !options.verbose && filter.is_none();
-        match (options.errata, by_chapter) {
-            (true, _) => print_errata(&chosen)?,
-            (false, true) => print_failed(program, &chosen)?,
-            (false, false) => print_cells(program, &chosen)?,
+        let cells: Vec<&Cell> = cells(&parts).filter(|cell| selection.has(cell)).collect();
+        if by_chapter {
+            for cell in cells.iter().filter(|cell| status(cell) == FAILED) {
+                print(&line(&program.test_name(cell), cell))?;
+            }
+        } else {
+            print_cells(program, &cells, form)?;
         }
         report.add(selection, parts, filter.is_none());
-        let next = selections.get(place + 1);
-        let ends = next.is_none_or(|next| chapter(next.program) != chapter(program));
-        if by_chapter && ends && !options.errata {
+        let next = selections.get(place + 1).map(|next| chapter(next.program));
+        if by_chapter && next != Some(chapter(program)) {
             print(
                 &report
-                    .of(|it| chapter(it) == chapter(program))
+                    .counts(|it| chapter(it) == chapter(program))
                     .line(chapter(program)),
             )?;
         }
@@ -110,26 +105,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(path) = options.json.as_deref().filter(|_| !trains) {
         report.write_json(path)?;
     }
-    let failed = report
-        .cells
-        .iter()
-        .filter(|(_, cell)| status(cell) == FAILED);
+    let failed = report.cells().filter(|(_, cell)| status(cell) == FAILED);
     let failed = failed.map(|(it, cell)| format!("  {}  ({})", it.test_name(cell), cell.title));
     let failed: Vec<String> = failed.collect();
     ensure!(
         failed.is_empty(),
         "{} of {} cells failed:\n{}",
         failed.len(),
-        report.cells.len(),
+        report.cells().count(),
         failed.join("\n")
     );
     Ok(())
-}
-
-/// The book's text at `path` or at `$BOOK_TEXT`.
-pub(crate) fn book_text(path: Option<&Path>) -> Result<Option<&'static str>> {
-    let path = path.map(Path::to_path_buf).or_else(text::from_environment);
-    path.as_deref().map(text::read).transpose()
 }
 
 fn list(selections: &[Selection]) -> Result<()> {
@@ -166,20 +152,13 @@ fn chapter(program: &Program) -> &'static str {
 }
 
 /// Prints the cells of a notebook that has run, by section.
-fn print_cells(program: &Program, cells: &[&Cell]) -> Result<()> {
+fn print_cells(program: &Program, cells: &[&Cell], form: fn(&str, &Cell) -> String) -> Result<()> {
     print(&format!("\n{:<20} {}\n", program.name, program.title))?;
     for cells in cells.chunk_by(|one, other| one.section == other.section) {
         print(&format!("  {}  {}\n", cells[0].section, cells[0].title))?;
         for cell in cells {
-            print(&line(&cell.name, cell))?;
+            print(&form(&cell.name, cell))?;
         }
-    }
-    Ok(())
-}
-
-fn print_failed(program: &Program, cells: &[&Cell]) -> Result<()> {
-    for cell in cells.iter().filter(|cell| status(cell) == FAILED) {
-        print(&line(&program.test_name(cell), cell))?;
     }
     Ok(())
 }
@@ -217,34 +196,24 @@ fn line(name: &str, cell: &Cell) -> String {
     line.trim_end().to_owned() + &faults.collect::<String>() + "\n"
 }
 
-/// Prints the bugs of a notebook that has run.
-fn print_errata(cells: &[&Cell]) -> Result<()> {
-    for cells in cells.chunk_by(|one, other| one.section == other.section) {
-        print(&format!("{}  {}\n", cells[0].section, cells[0].title))?;
-        for cell in cells {
-            let mut text = Vec::new();
-            match &cell.outcome {
-                Outcome::Ran(record) => {
-                    text.push(record.ours.clone());
-                    text.extend(record.verdict.faults.iter().cloned());
-                }
-                Outcome::Skipped(why) | Outcome::Lost(why) => text.push(why.clone()),
-            }
-            let text = text.join("\n").replace('\n', "\n        ");
-            print(&format!("    {}\n        {text}\n", cell.name))?;
+/// A bug's result beside the right one.
+fn bug(name: &str, cell: &Cell) -> String {
+    let text = match &cell.outcome {
+        Outcome::Ran(Record { ours, verdict, .. }) => {
+            let faults = verdict.faults.iter().map(|fault| format!("\n{fault}"));
+            ours.clone() + &faults.collect::<String>()
         }
-    }
-    Ok(())
+        Outcome::Skipped(why) | Outcome::Lost(why) => why.clone(),
+    };
+    format!("    {name}\n        {}\n", text.replace('\n', "\n        "))
 }
 
-/// All that has been chosen and has run.
+/// All cells that have been chosen and have run, and what is left out, each with its notebook.
 #[derive(Default)]
-struct Report {
-    cells: Vec<(&'static Program, Box<Cell>)>,
-    left_out: Vec<(&'static Program, LeftOut)>,
-}
+struct Report(Vec<(&'static Program, Part)>);
 
 /// What is counted of it.
+#[derive(Default)]
 struct Counts {
     passed: usize,
     failed: usize,
@@ -257,6 +226,27 @@ struct Counts {
 }
 
 impl Counts {
+    fn add(&mut self, part: &Part) {
+        match part {
+            Part::LeftOut(left_out) => self.left_out += left_out.figures,
+            Part::Cell(cell) => {
+                match status(cell) {
+                    PASSED => self.passed += 1,
+                    FAILED => self.failed += 1,
+                    _ => self.skipped += 1,
+                }
+                if let Outcome::Ran(record) = &cell.outcome {
+                    match record.kind {
+                        Kind::Printed => self.figures += record.verdict.figures,
+                        Kind::Shown => self.shown += record.verdict.figures,
+                        Kind::Own | Kind::Changed => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Of a chapter.
     fn line(&self, chapter: &str) -> String {
         let mark = if self.failed == 0 { "ok  " } else { "FAIL" };
@@ -277,54 +267,47 @@ impl Counts {
 impl Report {
     /// The chosen cells, and what is left out: of a `whole` notebook or of one of the cells.
     fn add(&mut self, selection: &Selection, parts: Vec<Part>, whole: bool) {
-        let program = selection.program;
-        let first = self.cells.len();
-        for part in parts {
-            match part {
-                Part::Cell(cell) if selection.has(&cell) => self.cells.push((program, cell)),
-                Part::LeftOut(left_out) => {
-                    let mut chosen = self.cells[first..].iter();
-                    if whole || chosen.any(|(_, cell)| cell.cell == left_out.cell) {
-                        self.left_out.push((program, left_out));
-                    }
-                }
-                _ => {}
-            }
-        }
+        let names = cells(&parts).filter(|cell| selection.has(cell));
+        let names: Vec<String> = names.map(|cell| cell.cell.clone()).collect();
+        let is_chosen = |part: &Part| match part {
+            Part::Cell(cell) => selection.has(cell),
+            Part::LeftOut(left_out) => whole || names.contains(&left_out.cell),
+            _ => false,
+        };
+        let chosen = parts.into_iter().filter(is_chosen);
+        self.0.extend(chosen.map(|part| (selection.program, part)));
+    }
+
+    fn cells(&self) -> impl Iterator<Item = (&'static Program, &Cell)> {
+        self.0.iter().filter_map(|(program, part)| match part {
+            Part::Cell(cell) => Some((*program, cell.as_ref())),
+            _ => None,
+        })
     }
 
     /// What is counted in the notebooks that are `chosen`.
-    fn of(&self, chosen: impl Fn(&Program) -> bool) -> Counts {
-        let cells = || self.cells.iter().filter(|(program, _)| chosen(program));
-        let count = |of: &str| cells().filter(|(_, cell)| status(cell) == of).count();
-        let figures = |of: Kind| -> usize {
-            let figures = cells().map(|(_, cell)| match &cell.outcome {
-                Outcome::Ran(record) if record.kind == of => record.verdict.figures,
-                _ => 0,
-            });
-            figures.sum()
-        };
-        let left_out = self.left_out.iter().filter(|(program, _)| chosen(program));
-        Counts {
-            passed: count(PASSED),
-            failed: count(FAILED),
-            skipped: count(SKIPPED),
-            figures: figures(Kind::Printed),
-            shown: figures(Kind::Shown),
-            left_out: left_out.map(|(_, left_out)| left_out.figures).sum(),
-        }
+    fn counts(&self, chosen: impl Fn(&Program) -> bool) -> Counts {
+        let mut counts = Counts::default();
+        let parts = self.0.iter().filter(|(program, _)| chosen(program));
+        parts.for_each(|(_, part)| counts.add(part));
+        counts
     }
 
     /// Prints the summary.
     fn close(&self, seconds: f64) -> Result<()> {
+        let all = self.counts(|_| true);
         let Counts {
             passed,
             failed,
             skipped,
+            ..
+        } = all;
+        let Counts {
             figures,
             shown,
             left_out,
-        } = self.of(|_| true);
+            ..
+        } = all;
         let mut lines = format!(
             "\n{passed} passed, {failed} failed, {skipped} skipped; {figures} of {} printed figures compared",
             figures + shown + left_out
@@ -338,15 +321,19 @@ impl Report {
         lines += &format!(", {left_out} left out, in {seconds:.1} s");
         let memory = peak_memory().map(|mebibytes| format!(", peak memory {mebibytes} MiB"));
         lines += &(memory.unwrap_or_default() + "\n");
+        let left_out = self.0.iter().filter_map(|(program, part)| match part {
+            Part::LeftOut(left_out) => Some((program.name, left_out)),
+            _ => None,
+        });
+        let left_out: Vec<(&str, &LeftOut)> = left_out.collect();
         // Neighbours that are left out for the same reason are one line.
-        let same = |(one, first): &(&Program, LeftOut), (other, second): &(&Program, LeftOut)| {
-            (one.name, &first.section, &first.why) == (other.name, &second.section, &second.why)
-        };
-        for all in self.left_out.chunk_by(same) {
-            let (program, LeftOut { section, why, .. }) = &all[0];
+        let of =
+            |(name, it): &(&'static str, &LeftOut)| (*name, it.section.clone(), it.why.clone());
+        for all in left_out.chunk_by(|one, other| of(one) == of(other)) {
+            let (notebook, section, why) = of(&all[0]);
             let names: Vec<&str> = all.iter().map(|(_, it)| it.cell.as_str()).collect();
             let figures: usize = all.iter().map(|(_, it)| it.figures).sum();
-            let (notebook, names) = (program.name, names.join(", "));
+            let names = names.join(", ");
             lines +=
                 &format!("left out: {notebook} {section}, {names}: {figures} figures: {why}\n");
         }
@@ -360,7 +347,7 @@ impl Report {
             false => json!("inf"),
         };
         let unrun = Record::default();
-        let cases = self.cells.iter().map(|(program, cell)| {
+        let cases = self.cells().map(|(program, cell)| {
             let record = match &cell.outcome {
                 Outcome::Ran(record) => record,
                 _ => &unrun,
@@ -374,7 +361,7 @@ impl Report {
             })
         });
         let cases: Vec<Value> = cases.collect();
-        let all = self.of(|_| true);
+        let all = self.counts(|_| true);
         let report = json!({
             "passed": all.passed, "failed": all.failed, "skipped": all.skipped, "cases": cases,
         });

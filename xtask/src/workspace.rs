@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use notebooks::item;
+use walkdir::{DirEntry, WalkDir};
 
 /// The root of the workspace: the folder above this package.
 pub(crate) fn root() -> PathBuf {
@@ -16,44 +17,43 @@ pub(crate) fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// Runs `cargo` with these arguments and variables, and what it builds with its own.
+/// Runs `cargo` with these words and variables, and what it builds with its own arguments.
 ///
 /// # Errors
 /// It can't be started, or it failed.
 pub(crate) fn cargo(
-    arguments: &[&str],
+    words: &str,
     variables: &[(&str, &str)],
     of_program: &[OsString],
 ) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args(arguments)
-        .arg("--manifest-path")
-        .arg(root().join("Cargo.toml"))
+    let status = of_cargo(words, &root())
         .args((!of_program.is_empty()).then_some("--"))
         .args(of_program)
         .envs(variables.iter().copied())
         .status()
         .context("cannot start cargo")?;
-    ensure!(status.success(), "cargo {}: {status}", arguments.join(" "));
+    ensure!(status.success(), "cargo {words}: {status}");
     Ok(())
 }
 
 /// What cargo knows of the packages of the workspace in `folder`, as JSON.
 pub(crate) fn cargo_metadata(folder: &Path) -> Result<String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args([
-            "metadata",
-            "--no-deps",
-            "--format-version=1",
-            "--manifest-path",
-        ])
-        .arg(folder.join("Cargo.toml"))
+    let output = of_cargo("metadata --no-deps --format-version=1", folder)
         .output()
         .context("cannot start cargo")?;
     ensure!(output.status.success(), "cargo metadata: {}", output.status);
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Cargo, to be run with these words on the workspace in `folder`.
+fn of_cargo(words: &str, folder: &Path) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let manifest = folder.join("Cargo.toml");
+    cargo
+        .args(words.split(' '))
+        .arg("--manifest-path")
+        .arg(manifest);
+    cargo
 }
 
 /// The folder of the crate of this name: one of the book's, or one in a group beside them.
@@ -76,26 +76,17 @@ pub(crate) fn crate_folders(root: &Path) -> Vec<PathBuf> {
 
 /// All files below `folder` whose name ends with `extension`, sorted, build outputs left out.
 pub(crate) fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut open = vec![folder.to_path_buf()];
-    while let Some(folder) = open.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else {
-            continue;
-        };
-        for entry in entries.flatten() {
-            let path = entry.path();
-            let name = entry.file_name();
-            if path.is_dir() {
-                if name != "target" && !name.to_string_lossy().starts_with('.') {
-                    open.push(path);
-                }
-            } else if path.extension().is_some_and(|end| end == extension) {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
+    let is_source = |entry: &DirEntry| {
+        let name = entry.file_name().to_string_lossy();
+        entry.depth() == 0 || (name != "target" && !name.starts_with('.'))
+    };
+    let walk = WalkDir::new(folder).sort_by_file_name().into_iter();
+    let files = walk
+        .filter_entry(is_source)
+        .flatten()
+        .map(DirEntry::into_path);
+    let named = |path: &PathBuf| path.extension().is_some_and(|end| end == extension);
+    files.filter(|path| named(path) && path.is_file()).collect()
 }
 
 /// The item of a listing, and the line where it begins.

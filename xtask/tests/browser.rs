@@ -11,7 +11,7 @@ use gpt::{GptConfig, GptModel};
 use live::PageModel;
 use model_tokenizer::ModelTokenizer;
 use ndarray::array;
-use notebooks::{Outcome, PROGRAMS, Record, Settings, cells};
+use notebooks::{Cell, Given, Outcome, PROGRAMS, Record, Settings, cells, inputs};
 use serde_json::{Value, json};
 use tensor_ops::matmul;
 use torch_rng::TorchRng;
@@ -141,6 +141,7 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     }
     assert!(figures > 1000, "{figures}");
     a_model_computes_in_a_page(&opened);
+    an_address_changes_an_input_of_each_notebook(&opened);
 
     let page = std::fs::read_to_string(folder.path().join("ch03.html")).unwrap();
     let with_address = |address: &str| {
@@ -162,6 +163,59 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     let dom = with_address("In%20%5B24%5D.seed=%3Cimg src=x onerror=alert(1)%3E");
     assert!(dom.contains("`&lt;img src=x onerror=alert(1)&gt;` is not a whole number"));
     assert!(!dom.contains("<img"));
+}
+
+/// Of each notebook the first input that is a number, all of which can be 6, by its name in the
+/// address of a page that has the notebook's cells alone: the code shows the value, and outputs are
+/// marked if they differ here, too.
+fn an_address_changes_an_input_of_each_notebook(opened: &impl Fn(&str) -> String) {
+    for name in LIVE {
+        let program = PROGRAMS.iter().find(|program| program.name == name);
+        let program = program.expect(name);
+        let parts = program.unrun("");
+        let number = |(_, input): &(&Cell, &Given)| input.default.parse::<f64>().is_ok();
+        let (cell, input) = inputs(&parts)
+            .find(number)
+            .or(inputs(&parts).next())
+            .expect(name);
+        let value = if number(&(cell, input)) {
+            "6"
+        } else {
+            "Another text."
+        };
+        let places = cells(&parts).map(|cell| {
+            let line = cell.line;
+            format!("<div data-line=\"{line}\"><pre></pre><div class=\"result\"></div></div>")
+        });
+        let (places, address) = (places.collect::<String>(), cell.name_of(input));
+        let dom = opened(&format!(
+            "<head><script>location.hash = encodeURIComponent('{address}') + '=' + encodeURIComponent('{value}')\
+             </script></head><main data-notebook=\"{name}\">{places}</main><script src=\"live.js\"></script>"
+        ));
+        assert!(
+            dom.contains("1 changed: what follows was computed here"),
+            "{name}: {dom}"
+        );
+        let shown = |inputs: Vec<(u32, String)>| -> Vec<String> {
+            let parts = program.run(&Settings {
+                small: true,
+                inputs,
+                ..Settings::default()
+            });
+            let shown = cells(&parts).map(|cell| match &cell.outcome {
+                Outcome::Ran(record) => record.ours.clone(),
+                _ => String::new(),
+            });
+            shown.collect()
+        };
+        let (book, changed) = (shown(vec![]), shown(vec![(input.line, value.to_owned())]));
+        let mut pairs = book.iter().zip(&changed);
+        let differs = pairs.any(|(book, changed)| !changed.is_empty() && book != changed);
+        let is_marked = dom.contains("what differs from the book is marked");
+        assert_eq!(is_marked, differs, "{name} {address}");
+        let last = value.rsplit(' ').next().expect("a word");
+        assert!(dom.contains(&format!("<mark>{last}")), "{name}: {address}");
+    }
 }
 
 /// What a page has written in Base64, as the document is told with its escapes.
@@ -187,7 +241,7 @@ fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
     };
     let model = GptModel::new(config, &mut TorchRng::manual_seed(5)).expect("a model");
     let packed = live::pack("m", &model, Some(&tokenizer), &[269]).expect("it is small");
-    let drawn = json!({ "count": 12, "temperature": 1.5, "top_k": 40, "seed": 123 });
+    let drawn = json!({ "count": 30, "temperature": 1.5, "top_k": 40, "seed": 123 });
     let requests = json!([
         { "text": "and the bell" },
         { "text": "and the bell", "block": 1 },

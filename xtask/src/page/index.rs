@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use notebooks::{PROGRAMS, Part, Program, Tier, cells};
+use notebooks::{Part, Program, Tier, cells};
 use pictures::html;
 use pictures::html::escape;
 
@@ -98,11 +98,9 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> Result<Str
     body += "<h2 id=\"errata\">Errata</h2>\n<p class=\"dim\">Where a document is wrong; those that compute run beside the right code.</p>\n<ul>\n";
     for erratum in &book.errata {
         let number = &erratum.number;
-        let mut homes = erratum.places.iter();
-        let home = homes.find_map(|(name, _)| PROGRAMS.iter().find(|it| it.name == *name));
-        let name = match (book.computes(number), home) {
+        let name = match (book.computes(number), erratum.places().next()) {
             (Some(place), _) => format!("<a href=\"{place}\">{number}</a>"),
-            (None, Some(program)) => link(program, "#errata", number),
+            (None, Some((program, _))) => link(program, "#errata", number),
             (None, None) => number.clone(),
         };
         let [wrong, place] =

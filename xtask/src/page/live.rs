@@ -36,31 +36,14 @@ pub(super) fn write(folder: &Path) -> Result<()> {
         library.exists(),
         "the pages compute as WebAssembly, which needs one command before: rustup target add {TARGET}"
     );
-    cargo(
-        &[
-            "build",
-            "--profile",
-            "live",
-            "--package",
-            "live",
-            "--target",
-            TARGET,
-        ],
-        &[SIMD],
-        &[],
-    )?;
+    let build = format!("build --profile live --package live --target {TARGET}");
+    cargo(&build, &[SIMD], &[])?;
     let path = target()?.join(TARGET).join("live/live.wasm");
     let wasm = std::fs::read(&path).with_context(|| path.display().to_string())?;
     let script = std::fs::read_to_string(root().join("crates/tools/live/src/live.js"))?;
-    let (start, wasm, view) = (
-        live::SCRIPT_START,
-        STANDARD.encode(wasm),
-        pictures::html::VIEW_SCRIPT,
-    );
-    save(
-        &folder.join("live.js"),
-        &format!("{start}{wasm}\";\n{view}{script}"),
-    )
+    let (start, view) = (live::SCRIPT_START, pictures::html::VIEW_SCRIPT);
+    let script = format!("{start}{}\";\n{view}{script}", STANDARD.encode(wasm));
+    save(&folder.join("live.js"), &script)
 }
 
 /// What chapter 5's page begins with.
@@ -72,8 +55,7 @@ pub(super) const STORY: &str = "The bell rang";
 /// # Errors
 /// The command `gpt` fails, or a file can't be read or written.
 pub(super) fn write_story(folder: &Path) -> Result<()> {
-    let gpt =
-        |arguments: &[OsString]| cargo(&["run", "--release", "--package", "cli"], &[], arguments);
+    let gpt = |arguments: &[OsString]| cargo("run --release --package cli", &[], arguments);
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     let kept = target()?.join("live");
     let (run, page) = (kept.join("story"), kept.join("story.html"));
@@ -96,10 +78,8 @@ pub(super) fn write_story(folder: &Path) -> Result<()> {
     let model = page.split(live::MODEL_START).nth(1);
     let model = model.and_then(|model| model.split('"').next());
     let model = model.context("the story's page holds its model")?;
-    save(
-        &folder.join("story.js"),
-        &format!("{}{model}\";\n", live::MODEL_START),
-    )
+    let script = format!("{}{model}\";\n", live::MODEL_START);
+    save(&folder.join("story.js"), &script)
 }
 
 /// The folder of what is built: this program is TARGET/release/xtask.

@@ -1,10 +1,11 @@
 //! `cargo xtask notebook --html DIR`: a page a notebook and an index, which need nothing but
 //! themselves.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use notebooks::{Outcome, PROGRAMS, Part, Program, Settings, Tier, cells};
+use pictures::html::escape;
 
 use crate::documents;
 use crate::select::{HOW_LONG, select};
@@ -36,7 +37,7 @@ pub(crate) fn write(
     }
     let book = Book {
         live,
-        to_root: way_to_root(folder)?,
+        to_root: escape(&way_to_root(folder)?),
         map: documents::map()?,
         errata: documents::errata()?,
         unrun: PROGRAMS.iter().map(|it| (it, it.unrun(""))).collect(),
@@ -85,7 +86,7 @@ const STORY_ON: &str = "ch05";
 struct Book {
     /// Whether they compute.
     live: bool,
-    /// From the folder of the pages to the repository, `../../`.
+    /// From the folder of the pages to the repository, `../../`, or its whole path.
     to_root: String,
     map: Vec<documents::Row>,
     errata: Vec<documents::Erratum>,
@@ -105,13 +106,9 @@ impl Book {
     /// Where the bug of this number is computed, if it computes.
     fn computes(&self, number: &str) -> Option<String> {
         let mut errata = self.unrun.iter().filter(|(it, _)| it.tier == Tier::Errata);
-        let place = |program| format!("{}#{}", file_name(program), anchor('s', &[number]));
-        errata.find_map(|(program, parts)| {
-            let mut cells = cells(parts);
-            cells
-                .any(|cell| cell.section == number)
-                .then(|| place(program))
-        })
+        let (program, _) =
+            errata.find(|(_, parts)| cells(parts).any(|cell| cell.section == number))?;
+        Some(format!("{}#{}", file_name(program), anchor('s', &[number])))
     }
 
     /// A link to an item's documentation.
@@ -130,32 +127,17 @@ fn file_name(program: &Program) -> String {
 
 /// A name in a page: `c-3.6.2-In--36-`.
 fn anchor(kind: char, parts: &[&str]) -> String {
-    let plain = |c: char| {
-        if c.is_ascii_alphanumeric() || c == '.' {
-            c
-        } else {
-            '-'
-        }
-    };
-    let names = parts.iter().map(|part| part.chars().map(plain).collect());
-    format!("{kind}-{}", names.collect::<Vec<String>>().join("-"))
+    let name = format!("{kind}-{}", parts.join("-"));
+    name.replace(|c: char| c != '.' && !c.is_ascii_alphanumeric(), "-")
 }
 
-/// From `folder`, which exists, up to what it shares with the repository, and down to it.
+/// From `folder`, which exists, to the repository: up, if it lies there.
 fn way_to_root(folder: &Path) -> Result<String> {
     let (folder, root) = (folder.canonicalize()?, root().canonicalize()?);
-    let shared = folder
-        .components()
-        .zip(root.components())
-        .take_while(|(one, other)| one == other)
-        .count();
-    let up = folder.components().count() - shared;
-    let down: PathBuf = root.components().skip(shared).collect();
-    let mut way = "../".repeat(up);
-    for part in &down {
-        way += &format!("{}/", part.to_string_lossy());
-    }
-    Ok(way)
+    Ok(match folder.strip_prefix(&root) {
+        Ok(inside) => "../".repeat(inside.components().count()),
+        Err(_) => format!("{}/", root.display()),
+    })
 }
 
 fn save(path: &Path, page: &str) -> Result<()> {
@@ -169,30 +151,8 @@ fn save(path: &Path, page: &str) -> Result<()> {
 
 /// The style of all pages of notebooks.
 fn style() -> String {
-    STYLE.to_owned() + pictures::html::VIEW_STYLE
+    include_str!("page.css").to_owned() + pictures::html::VIEW_STYLE
 }
-
-/// What the pages of notebooks add to the style of all pages.
-const STYLE: &str = ".keyword{color:var(--keyword)}.type{color:var(--type)}.text{color:var(--text)}\
-.number{color:var(--number)}.comment{color:var(--comment)}\
-.outputs{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:0 1rem}\
-.outputs>div{min-width:0}.outputs pre{background:none}\
-h4{margin:.5rem 0 0;font-size:.85rem;color:var(--dim);font-weight:600}\
-.erratum{border-left:4px solid var(--text);padding:.1rem .8rem;margin:.8rem 0;background:var(--panel)}\
-.fault{color:#c22;font-weight:600}nav ol{list-style:none;padding:0;margin:0}nav li{margin:.15rem 0}\
-a.source{font-weight:400;font-size:.8rem}.table{overflow-x:auto}.next{margin:1.5rem 0}\
-.live{display:block;margin:.4rem 0}.live-bar{position:sticky;bottom:0;z-index:1;margin:0;padding:.5rem 0;\
-background:var(--paper);border-top:1px solid var(--line);font-size:.9rem;overflow-wrap:anywhere}\
-.live input,.live textarea,button{font:inherit;color:inherit;background:var(--panel);\
-border:1px solid var(--dim);border-radius:4px;padding:.15rem .4rem;max-width:100%;vertical-align:top}\
-.stale,.broken .result,.broken figure{opacity:.35}.changed>figure{outline:3px solid var(--mark)}\
-.book>div{min-width:0}h2,h3,section div[id]{scroll-margin-top:3.5rem}\
-.book>nav{position:sticky;top:0;z-index:1;background:var(--paper);font-size:.85rem}\
-@media(max-width:60rem){.book>nav{overflow-x:auto;border-bottom:1px solid var(--line);padding:.4rem 0}\
-.book>nav ol{display:flex;gap:1rem;white-space:nowrap}}\
-@media(min-width:60rem){.book{display:grid;grid-template-columns:15rem minmax(0,1fr);gap:2rem;align-items:start}\
-.book>nav{max-height:100vh;overflow-y:auto;padding:1rem 0}}\
-@media print{nav,.skip,.next,.live-bar{display:none}.book{display:block}}";
 
 #[cfg(test)]
 mod tests {

@@ -5,13 +5,14 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use notebooks::{
-    Cell, Kind, LeftOut, Outcome, PROGRAMS, Part, Program, Record, Tier, cells, tokens,
+    Cell, Kind, LeftOut, Outcome, PROGRAMS, Part, Program, Record, Tier, Verdict, cells, inputs,
+    numbers, tokens,
 };
 use pictures::html;
 use pictures::html::escape;
 
 use super::{Book, STORY_ON, anchor, file_name, live, style};
-use crate::digits::Difference;
+use crate::digits::{differences, marked};
 use crate::documents::{Erratum, Row};
 use crate::workspace::listing;
 
@@ -20,54 +21,54 @@ use crate::workspace::listing;
 /// # Errors
 /// A listing's file can't be read.
 pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<String> {
-    let sections: Vec<(&str, &str)> = parts
-        .iter()
-        .filter_map(|part| match part {
-            Part::Section { number, title } => Some((number.as_str(), title.as_str())),
-            _ => None,
-        })
-        .collect();
-    let errata_of_all = errata_without_place(program, parts, book);
+    let is_named = |name: &str| cells(parts).any(|cell| cell.cell == name || cell.section == name);
+    let errata_of_all = errata(program, book, |at| !is_named(at));
     let has_story = book.live && program.name == STORY_ON;
-    let mut body = contents(program, &sections, has_story, !errata_of_all.is_empty());
+    let mut links = sections(program, parts, book);
+    links.extend(has_story.then(|| ("#story".to_owned(), "A trained model, live".to_owned())));
+    if !errata_of_all.is_empty() {
+        links.push(("#errata".to_owned(), "Errata of the document".to_owned()));
+    }
+    let place = PROGRAMS
+        .iter()
+        .position(|it| it.name == program.name)
+        .unwrap_or(0);
+    if let Some(next) = PROGRAMS.get(place + 1) {
+        links.push((file_name(next), next.title.to_owned()));
+    }
+    let mut body = contents(place.checked_sub(1).map(|place| &PROGRAMS[place]), &links);
     write!(
         body,
         "<div>\n<h1>{}</h1>\n<p class=\"dim\">Each output is what the Rust code above it computes, \
          written as PyTorch writes it.</p>\n",
         escape(program.title)
     )?;
-    let (mut place, mut previous, mut file) = (0, "", "");
+    let (mut section, mut previous, mut file) = (None, "", "");
     for part in parts {
         if !matches!(part, Part::Listing { .. }) {
             file = "";
         }
         match part {
             Part::Section { number, title } => {
-                if place > 0 {
-                    body += &end_of_section(program, &sections, place - 1);
-                }
-                place += 1;
-                previous = "";
                 let id = anchor('s', &[number]);
+                if let Some(before) = section.replace(id.clone()) {
+                    body += &end_of_section(&before, &links);
+                }
+                previous = "";
+                let heading = escape(&format!("{number} {title}"));
                 writeln!(
                     body,
-                    "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{} {}</h2>",
-                    escape(number),
-                    escape(title)
+                    "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{heading}</h2>"
                 )?;
                 body += &documentation(program, number, parts, book)?;
-                body += &errata(program, number, book);
+                body += &errata(program, book, |at| at == number);
             }
             Part::Listing { path, start } => {
                 let (line, item) = listing(path, start)?;
                 // Items of one file stand together.
                 if file != path.as_str() {
-                    let id = anchor('l', &[path, start]);
-                    writeln!(
-                        body,
-                        "<h3 id=\"{id}\">Listing {}</h3>",
-                        book.source(path, line)
-                    )?;
+                    let (id, link) = (anchor('l', &[path, start]), book.source(path, line));
+                    writeln!(body, "<h3 id=\"{id}\">Listing {link}</h3>")?;
                 }
                 file = path;
                 body += &code(&item);
@@ -81,12 +82,11 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 let id = anchor('p', &[name]);
                 let link = book.source(program.path, *line as usize);
                 writeln!(body, "<h3 id=\"{id}\">{} {link}</h3>", escape(name))?;
-                writeln!(body, "<div data-line=\"{line}\">")?;
-                body += &match picture {
+                let figure = match picture {
                     Some(picture) => html::figure(picture),
                     None => "<p class=\"dim\">not drawn: its cells were not run</p>\n".to_owned(),
                 };
-                body += "</div>\n";
+                writeln!(body, "<div data-line=\"{line}\">\n{figure}</div>")?;
                 body += &folded("How it is drawn", &code(drawing));
             }
             Part::Cell(cell) => {
@@ -95,7 +95,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 if previous != cell.cell {
                     let link = book.source(program.path, cell.line as usize);
                     writeln!(body, "<h3>{} {link}</h3>", escape(&cell.cell))?;
-                    body += &errata(program, &cell.cell, book);
+                    body += &errata(program, book, |at| at == cell.cell);
                 }
                 previous = &cell.cell;
                 body += &cell_html(cell);
@@ -103,27 +103,28 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
             }
             Part::LeftOut(LeftOut {
                 cell, figures, why, ..
-            }) => writeln!(
-                body,
-                "<p class=\"dim\">{}: {figures} figures left out: {}</p>",
-                escape(cell),
-                escape(why)
-            )?,
+            }) => {
+                let why = escape(&format!("{cell}: {figures} figures left out: {why}"));
+                writeln!(body, "<p class=\"dim\">{why}</p>")?;
+            }
         }
     }
-    if place > 0 {
-        body += &end_of_section(program, &sections, place - 1);
-    }
-    if !errata_of_all.is_empty() {
-        body += &format!("<h2 id=\"errata\">Errata of the document</h2>\n{errata_of_all}");
+    if let Some(last) = section {
+        body += &end_of_section(&last, &links);
     }
     let mut script = String::new();
     if has_story {
         body += &story();
+        body += &end_of_section("story", &links);
         script += "<script src=\"story.js\"></script>\n";
     }
+    if !errata_of_all.is_empty() {
+        let heading =
+            "<section aria-labelledby=\"errata\">\n<h2 id=\"errata\">Errata of the document</h2>\n";
+        body += &(heading.to_owned() + &errata_of_all + &end_of_section("errata", &links));
+    }
     body += "</div>\n";
-    if book.live && cells(parts).any(|cell| !cell.inputs.is_empty()) {
+    if book.live && inputs(parts).next().is_some() {
         script += "<script src=\"live.js\"></script>\n";
     }
     let name = program.name;
@@ -139,86 +140,79 @@ fn story() -> String {
          two blocks of four heads, from its own story, \"The Answering Bell\", and it computes \
          here. It knows that story by heart and little else. Type a text, let it write on, and see what \
          temperature and top-k (section 5.3) do to what it draws.</p>\n\
-         <div id=\"model\" data-text=\"{}\"></div>\n</section>\n",
+         <div id=\"model\" data-text=\"{}\"></div>\n",
         live::STORY
     )
 }
 
-/// The list that stays in sight: the index, the notebooks before and after, and the sections.
-fn contents(program: &Program, sections: &[(&str, &str)], story: bool, errata: bool) -> String {
-    let place = PROGRAMS.iter().position(|it| it.name == program.name);
-    let place = place.unwrap_or(0);
-    let mut list =
-        "<nav aria-label=\"Contents\"><ol>\n<li><a href=\"index.html\">All notebooks</a></li>\n"
-            .to_owned();
-    let mut item = |link: &str, text: String| {
-        list += &format!("<li><a href=\"{link}\">{}</a></li>\n", escape(&text));
-    };
-    let mut neighbour = |other: Option<&Program>, arrow: &str| {
-        if let Some(other) = other {
-            item(&file_name(other), format!("{arrow} {}", other.title));
+/// A place and its name.
+type Link = (String, String);
+
+/// The sections, and between them those that are a notebook of their own.
+fn sections(program: &Program, parts: &[Part], book: &Book) -> Vec<Link> {
+    let mut sections: Vec<(&str, Link)> = Vec::new();
+    for (number, title) in headings(parts) {
+        let place = format!("#{}", anchor('s', &[number]));
+        sections.push((number, (place, format!("{number} {title}"))));
+    }
+    let others = book
+        .unrun
+        .iter()
+        .filter(|(it, _)| it.tier == Tier::Long && it.name != program.name);
+    for (other, (number, title)) in
+        others.flat_map(|(it, parts)| headings(parts).map(move |heading| (it, heading)))
+    {
+        // Their numbers have one digit each, so that texts have their order.
+        let behind = sections
+            .iter()
+            .position(|(next, _)| *next > number)
+            .unwrap_or(0);
+        if behind > 0 {
+            let place = format!("{}#{}", file_name(other), anchor('s', &[number]));
+            let name = format!("{number} {title}, a page of its own");
+            sections.insert(behind, (number, (place, name)));
         }
-    };
-    neighbour(
-        place.checked_sub(1).and_then(|place| PROGRAMS.get(place)),
-        "←",
-    );
-    neighbour(PROGRAMS.get(place + 1), "→");
-    for (number, title) in sections {
-        item(
-            &format!("#{}", anchor('s', &[number])),
-            format!("{number} {title}"),
-        );
     }
-    if story {
-        item("#story", "A trained model, live".to_owned());
-    }
-    if errata {
-        item("#errata", "Errata of the document".to_owned());
+    sections.into_iter().map(|(_, link)| link).collect()
+}
+
+fn headings(parts: &[Part]) -> impl Iterator<Item = (&str, &str)> {
+    parts.iter().filter_map(|part| match part {
+        Part::Section { number, title } => Some((number.as_str(), title.as_str())),
+        _ => None,
+    })
+}
+
+/// The list that stays in sight: the index, the notebook before, and what is here and behind it.
+fn contents(before: Option<&Program>, links: &[Link]) -> String {
+    let index = ("index.html".to_owned(), "All notebooks".to_owned());
+    let before = before.map(|it| (file_name(it), format!("← {}", it.title)));
+    let mut list = "<nav aria-label=\"Contents\"><ol>\n".to_owned();
+    for (place, name) in [index].iter().chain(&before).chain(links) {
+        list += &format!("<li><a href=\"{place}\">{}</a></li>\n", escape(name));
     }
     list + "</ol></nav>\n"
 }
 
-/// The link to the next section, and to sections between that are a notebook of their own.
-fn end_of_section(program: &Program, sections: &[(&str, &str)], place: usize) -> String {
-    let mut links = String::new();
-    let mut link = |href: &str, name: &str| {
+/// Links to what follows a section, up to the next one on this page.
+fn end_of_section(id: &str, links: &[Link]) -> String {
+    let mut html = String::new();
+    let here = format!("#{id}");
+    for (place, name) in links.iter().skip_while(|(place, _)| *place != here).skip(1) {
         let name = escape(name);
-        links += &format!("<p class=\"next\"><a href=\"{href}\">Next: {name}</a></p>\n");
-    };
-    let (here, next) = (sections[place].0, sections.get(place + 1));
-    let long = PROGRAMS
-        .iter()
-        .filter(|it| it.tier == Tier::Long && it.name != program.name);
-    for (long, part) in long.flat_map(|it| it.unrun("").into_iter().map(move |part| (it, part))) {
-        // Their numbers have one digit each, so that texts have their order.
-        if let Part::Section { number, title } = part
-            && number.as_str() > here
-            && next.is_some_and(|(next, _)| number.as_str() < *next)
-        {
-            let href = format!("{}#{}", file_name(long), anchor('s', &[&number]));
-            link(&href, &format!("{number} {title}, a page of its own"));
+        html += &format!("<p class=\"next\"><a href=\"{place}\">Next: {name}</a></p>\n");
+        if place.starts_with('#') {
+            break;
         }
     }
-    let mut others = PROGRAMS.iter().skip_while(|it| it.name != program.name);
-    if let Some((number, title)) = next {
-        link(
-            &format!("#{}", anchor('s', &[number])),
-            &format!("{number} {title}"),
-        );
-    } else if let Some(next) = others.nth(1) {
-        link(&file_name(next), next.title);
-    }
-    links + "</section>\n"
+    html + "</section>\n"
 }
 
 /// Links to what the map names beside this section's cells.
 fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) -> Result<String> {
     let is_chapter = program.name.starts_with("ch0") && !program.name.contains('_');
-    let in_section = |name: &str| {
-        let mut cells = cells(parts).filter(|cell| cell.section == section);
-        cells.any(|cell| cell.is_called(name))
-    };
+    let in_section =
+        |name: &str| cells(parts).any(|cell| cell.section == section && cell.is_called(name));
     // Rows without cells belong to the chapter's section of their number.
     let here = |row: &&Row| {
         let of_chapter = is_chapter && row.section.split(' ').next() == Some(section);
@@ -232,31 +226,20 @@ fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) 
             links.push(link);
         }
     }
-    Ok(if links.is_empty() {
-        String::new()
-    } else {
-        format!(
-            "<p class=\"dim\">Documentation, after <code>cargo docs</code>: {}</p>\n",
-            links.join(", ")
-        )
-    })
+    if links.is_empty() {
+        return Ok(String::new());
+    }
+    let links = links.join(", ");
+    Ok(format!(
+        "<p class=\"dim\">Documentation, after <code>cargo docs</code>: {links}</p>\n"
+    ))
 }
 
-/// The errata of this document's cell or section.
-fn errata(program: &Program, name: &str, book: &Book) -> String {
-    errata_at(program, book, |at| at == Some(name))
-}
-
-/// Those of this document that stand at none of its cells and sections.
-fn errata_without_place(program: &Program, parts: &[Part], book: &Book) -> String {
-    let named = |name: &str| cells(parts).any(|cell| cell.cell == name || cell.section == name);
-    errata_at(program, book, |at| !at.is_some_and(named))
-}
-
-fn errata_at(program: &Program, book: &Book, is_here: impl Fn(Option<&str>) -> bool) -> String {
+/// The errata of this document that stand where `is_here` says, by the name of their cell.
+fn errata(program: &Program, book: &Book, is_here: impl Fn(&str) -> bool) -> String {
     let here = |erratum: &&Erratum| {
-        let mut places = erratum.places.iter();
-        places.any(|(of, at)| *of == program.name && is_here(at.as_deref()))
+        let mut places = erratum.places();
+        places.any(|(of, cell)| of.name == program.name && is_here(cell))
     };
     let errata = book.errata.iter().filter(here);
     errata.map(|it| erratum(it, book)).collect()
@@ -321,31 +304,31 @@ fn folded(summary: &str, html: &str) -> String {
 /// Both outputs where a digit differs; else one, with the document's form of it folded away.
 fn output(record: &Record) -> String {
     let pre = |html: &str| format!("<pre tabindex=\"0\">{html}</pre>\n");
-    let mut html = "<div class=\"outputs\">\n".to_owned();
-    let verdict = &record.verdict;
-    match &record.printed {
-        None => html += &pre(&escape(&record.ours)),
+    let (ours, faults) = (&record.ours, &record.verdict.faults);
+    let shown = match &record.printed {
+        None => pre(&escape(ours)),
         Some(printed) => {
-            let difference = Difference::of(&record.ours, printed);
-            let is_form = difference == Difference::Form && verdict.faults.is_empty();
-            if difference == Difference::None || is_form {
-                html += &pre(&escape(&record.ours));
-                if record.ours.trim() != printed.trim() {
-                    html += &folded("as the document prints it", &pre(&escape(printed)));
-                }
+            let is_form = faults.is_empty() && numbers(ours).len() != numbers(printed).len();
+            if !is_form && !differences(ours, printed).is_empty() {
+                let [ours, theirs] = marked(ours, printed).map(|html| pre(&html));
+                format!(
+                    "<div><h4>computed</h4>{ours}</div>\n\
+                     <div><h4>the document prints</h4>{theirs}</div>\n"
+                )
+            } else if ours.trim() == printed.trim() {
+                pre(&escape(ours))
             } else {
-                let [ours, theirs] = difference.html(&record.ours, printed);
-                html += &format!("<div><h4>computed</h4>{}</div>\n", pre(&ours));
-                html += &format!("<div><h4>the document prints</h4>{}</div>\n", pre(&theirs));
+                let theirs = folded("as the document prints it", &pre(&escape(printed)));
+                pre(&escape(ours)) + &theirs
             }
         }
-    }
-    html += "</div>\n";
+    };
+    let mut html = format!("<div class=\"outputs\">\n{shown}</div>\n");
     let about = about_comparison(record);
     if !about.is_empty() {
         html += &format!("<p class=\"dim\">{}</p>\n", escape(&about));
     }
-    for fault in &verdict.faults {
+    for fault in faults {
         html += &format!("<p class=\"fault\">FAIL {}</p>\n", escape(fault));
     }
     html
@@ -354,28 +337,25 @@ fn output(record: &Record) -> String {
 /// How many values were compared with what, and how near they are.
 fn about_comparison(record: &Record) -> String {
     let verdict = &record.verdict;
-    if verdict.figures == 0 {
-        return String::new();
-    }
-    let values = match verdict.figures {
-        1 => "value is".to_owned(),
-        count => format!("{count} values are"),
-    };
-    let mut about = match record.kind {
-        Kind::Printed => format!("{values} compared with the document's"),
-        Kind::Shown => {
-            format!("{values} compared with the document's; ndarray alone computes this")
-        }
+    let what = match record.kind {
+        Kind::Printed => "Compared with the document's",
+        Kind::Shown => "Compared with the document's (ndarray alone computes this)",
+        Kind::Own => "Compared, and not counted, as the document doesn't print this here",
         Kind::Changed => return String::new(),
-        Kind::Own => {
-            format!("{values} compared, and not counted, as the document doesn't print this here")
-        }
+    };
+    let mut about = match verdict.figures {
+        0 => return String::new(),
+        1 => format!("{what}: 1 value"),
+        count => format!("{what}: {count} values"),
     };
     if verdict.difference > 0.0 {
-        about += &format!(
-            "; the furthest is {:.1e} off, and its digits allow {:.1e}",
-            verdict.difference, verdict.allowed
-        );
+        let Verdict {
+            difference,
+            allowed,
+            ..
+        } = verdict;
+        about +=
+            &format!("; the furthest is {difference:.1e} off, and its digits allow {allowed:.1e}");
     }
     if let Some(why) = record.why {
         about += &format!("; looser than the printed digits: {why}");

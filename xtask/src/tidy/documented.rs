@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use notebooks::cells;
+use regex::Regex;
 
 use super::read;
 use crate::documents::{documentation, names};
@@ -28,24 +29,13 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
                     fault(error.to_string());
                 }
                 let name = item.rsplit("::").next().unwrap_or(&item);
+                let word = Regex::new(&format!(r"\b{name}\b"))?;
                 let mut sources = named.iter().map(|(program, _)| program.source);
-                if !named.is_empty() && !sources.any(|source| has_word(source, name)) {
+                if !named.is_empty() && !sources.any(|source| word.is_match(source)) {
                     fault(format!("`{item}`: the cells of this row don't use it"));
                 }
             }
         }
     }
     Ok(faults)
-}
-
-fn has_word(text: &str, word: &str) -> bool {
-    let is_word = |character: char| character.is_alphanumeric() || character == '_';
-    text.match_indices(word).any(|(start, _)| {
-        let before = text[..start].chars().next_back().is_some_and(is_word);
-        let after = text[start + word.len()..]
-            .chars()
-            .next()
-            .is_some_and(is_word);
-        !before && !after
-    })
 }

@@ -4,11 +4,13 @@
 //! anything.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use serde::Deserialize;
 
-use super::{read, shown};
+use super::shown;
+use crate::documents::rows;
 use crate::workspace::cargo_metadata;
 
 /// The word that allows every crate.
@@ -19,70 +21,64 @@ const DEV: &str = "dev";
 /// A row of the table: the layer, and what may be depended on.
 type Table = BTreeMap<String, (String, Vec<String>)>;
 
+/// What is read of `cargo metadata`.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: PathBuf,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// Of those for tests and build scripts
+    kind: Option<String>,
+}
+
 /// Dependencies that the table does not allow, and packages that it does not have.
 pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
-    let table = table(&read(&root.join("docs/ARCHITECTURE.md"))?);
+    let table = table(rows("docs/ARCHITECTURE.md")?);
     let mut faults = table_faults(&table);
     let mut missing: Vec<&str> = table.keys().map(String::as_str).collect();
     // The fuzz targets are a workspace of their own.
-    for package in [packages(root, root)?, packages(root, &root.join("fuzz"))?].concat() {
-        let name = package.name.as_str();
-        missing.retain(|other| *other != name);
-        let found = package_faults(name, &package.dependencies, &table).into_iter();
-        faults.extend(found.map(|fault| format!("{}: {fault}", package.manifest)));
+    for folder in [root.to_owned(), root.join("fuzz")] {
+        let Metadata { packages } = serde_json::from_str(&cargo_metadata(&folder)?)?;
+        for package in packages {
+            missing.retain(|other| *other != package.name);
+            let used = package
+                .dependencies
+                .into_iter()
+                .filter(|it| it.kind.is_none());
+            let used: Vec<String> = used.map(|dependency| dependency.name).collect();
+            let manifest = shown(root, &package.manifest_path);
+            let found = package_faults(&package.name, &used, &table).into_iter();
+            faults.extend(found.map(|fault| format!("{manifest}: {fault}")));
+        }
     }
-    faults.extend(
-        missing
-            .iter()
-            .map(|name| format!("docs/ARCHITECTURE.md: there is no package `{name}`")),
-    );
+    let missing = missing.iter();
+    faults
+        .extend(missing.map(|name| format!("docs/ARCHITECTURE.md: there is no package `{name}`")));
     Ok(faults)
 }
 
-/// A package of the workspace.
-#[derive(Clone)]
-struct Package {
-    name: String,
-    /// The path of its Cargo.toml
-    manifest: String,
-    /// Its `[dependencies]`
-    dependencies: Vec<String>,
-}
-
-/// All packages of the workspace in `folder`, as cargo reads them.
-fn packages(root: &Path, folder: &Path) -> Result<Vec<Package>> {
-    let metadata: serde_json::Value = serde_json::from_str(&cargo_metadata(folder)?)?;
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
-    let package = |package: &serde_json::Value| Package {
-        name: text(&package["name"]),
-        manifest: shown(root, Path::new(&text(&package["manifest_path"]))),
-        // Those for tests and build scripts have a kind.
-        dependencies: (list(&package["dependencies"]).iter())
-            .filter(|dependency| dependency["kind"].is_null())
-            .map(|dependency| text(&dependency["name"]))
-            .collect(),
-    };
-    Ok(list(&metadata["packages"]).iter().map(package).collect())
-}
-
-/// The rows of the table `crate | layer | may depend on`.
-fn table(page: &str) -> Table {
-    let rows = page
-        .lines()
-        .skip_while(|line| !line.starts_with("| crate | layer |"))
-        .skip(2);
-    let rows = rows.take_while(|line| line.starts_with('|'));
-    rows.filter_map(|line| {
-        let mut cells = line.trim_matches('|').split('|').map(str::trim);
-        let (name, layer, may) = (cells.next()?, cells.next()?, cells.next()?);
-        let may = may
-            .split(',')
-            .map(|name| name.trim().to_owned())
-            .filter(|name| !name.is_empty());
-        Some((name.to_owned(), (layer.to_owned(), may.collect())))
-    })
-    .collect()
+/// Of a page's rows those of the table `crate | layer | may depend on`.
+fn table(rows: Vec<Vec<String>>) -> Table {
+    let rows = rows.into_iter().filter_map(|columns| {
+        let [name, layer, may] = columns.try_into().ok()?;
+        let number = layer
+            .strip_prefix('L')
+            .is_some_and(|number| number.parse::<u8>().is_ok());
+        let may = may.split(", ").filter(|name| !name.is_empty());
+        let may = may.map(str::to_owned).collect();
+        (number || layer == DEV).then_some((name, (layer, may)))
+    });
+    rows.collect()
 }
 
 /// What may be depended on lies in a lower layer.
@@ -122,11 +118,20 @@ fn package_faults(name: &str, dependencies: &[String], table: &Table) -> Vec<Str
 mod tests {
     use super::*;
 
-    const PAGE: &str = "# A\n\n| crate | layer | may depend on |\n|---|---|---|\n| low | L0 | |\n| high | L1 | low |\n| top | L2 | anything |\n| helper | dev | |\n\ntext\n";
+    fn of(low_may: &str) -> Table {
+        let rows = [
+            ["low", "L0", low_may],
+            ["high", "L1", "low"],
+            ["top", "L2", "anything"],
+            ["helper", "dev", ""],
+            ["serde", "configuration", "high"],
+        ];
+        table(rows.map(|row| row.map(str::to_owned).to_vec()).to_vec())
+    }
 
     #[test]
     fn a_dependency_upwards_or_unlisted_is_a_fault() {
-        let table = table(PAGE);
+        let table = of("");
         let faults = |name, dependencies: &[&str]| {
             let dependencies: Vec<String> = dependencies.iter().map(ToString::to_string).collect();
             package_faults(name, &dependencies, &table).len()
@@ -141,9 +146,8 @@ mod tests {
 
     #[test]
     fn a_table_that_allows_a_dependency_upwards_is_a_fault() {
-        let upwards = PAGE.replace("| low | L0 | |", "| low | L0 | high |");
-        assert_eq!(table_faults(&table(&upwards)).len(), 1);
-        assert!(table_faults(&table(PAGE)).is_empty());
-        assert_eq!(table(PAGE).len(), 4);
+        assert_eq!(table_faults(&of("high")).len(), 1);
+        assert!(table_faults(&of("")).is_empty());
+        assert_eq!(of("").len(), 4);
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use regex::Regex;
 
 use super::{read, shown};
 use crate::workspace::files_below;
@@ -12,7 +13,7 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for path in files_below(root, "md") {
         let text = read(&path)?;
-        for (line, link) in links(&text) {
+        for (line, link) in links(&text)? {
             if let Some(reason) = broken(&path, &text, &link) {
                 faults.push(format!("{}:{line}: {link}: {reason}", shown(root, &path)));
             }
@@ -44,29 +45,19 @@ fn broken(from: &Path, text: &str, link: &str) -> Option<&'static str> {
 }
 
 /// The targets of `[text](target)` outside code, with their lines from 1.
-fn links(text: &str) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    let mut in_code = false;
+fn links(text: &str) -> Result<Vec<(usize, String)>> {
+    let target = Regex::new(r"\]\(\s*([^)\s]*)[^)]*\)")?;
+    let (mut found, mut in_code) = (Vec::new(), false);
     for (index, line) in text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            in_code = !in_code;
-        }
-        if in_code {
-            continue;
-        }
-        // What stands between backticks is code.
-        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
-        let mut rest = prose.as_str();
-        while let Some((_, after)) = rest.split_once("](") {
-            let Some((target, after)) = after.split_once(')') else {
-                break;
-            };
-            let target = target.split_whitespace().next().unwrap_or_default();
-            found.push((index + 1, target.to_owned()));
-            rest = after;
+        in_code ^= line.trim_start().starts_with("```");
+        if !in_code {
+            // What stands between backticks is code.
+            let prose = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
+            let targets = target.captures_iter(&prose);
+            found.extend(targets.map(|target| (index + 1, target[1].to_owned())));
         }
     }
-    found
+    Ok(found)
 }
 
 /// The anchors that GitHub gives the headings.

@@ -7,22 +7,14 @@
 use std::path::Path;
 
 use anyhow::Result;
+use regex::Regex;
 
 use super::{read, shown};
 use crate::workspace::files_below;
 
 /// What creates, renames or copies.
-const CALLS: [&str; 9] = [
-    "File::create",
-    "File::options",
-    "OpenOptions",
-    "fs::write",
-    "fs::rename",
-    "fs::copy",
-    "fs::hard_link",
-    "create_dir",
-    "generate_to",
-];
+const CALLS: &str = "File::create|File::options|OpenOptions|fs::write|fs::rename|fs::copy\
+                     |fs::hard_link|create_dir|generate_to";
 
 /// Whose sources do so, and why.
 const EXCEPTIONS: &[(&str, &str)] = &[
@@ -40,7 +32,8 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
         if !is_source || EXCEPTIONS.iter().any(|(path, _)| name.starts_with(path)) {
             continue;
         }
-        for (line, call) in calls(&read(&path)?) {
+        let text = read(&path)?;
+        for (line, call) in calls(&text)? {
             faults.push(format!(
                 "{name}:{line}: `{call}`: atomic-file is the one writer of files"
             ));
@@ -50,16 +43,14 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
 }
 
 /// The calls in a source before its tests, with their lines from 1; what a comment says is no call.
-fn calls(text: &str) -> Vec<(usize, &'static str)> {
+fn calls(text: &str) -> Result<Vec<(usize, &str)>> {
+    let calls = Regex::new(CALLS)?;
     let code = text.lines().take_while(|line| *line != "#[cfg(test)]");
-    let code = code
-        .enumerate()
+    let code = (1..)
+        .zip(code)
         .filter(|(_, line)| !line.trim_start().starts_with("//"));
-    code.filter_map(|(index, line)| {
-        let call = CALLS.into_iter().find(|call| line.contains(call))?;
-        Some((index + 1, call))
-    })
-    .collect()
+    let found = code.filter_map(|(number, line)| Some((number, calls.find(line)?.as_str())));
+    Ok(found.collect())
 }
 
 #[cfg(test)]
@@ -69,6 +60,6 @@ mod tests {
     #[test]
     fn a_call_is_found_and_comments_and_tests_are_left_alone() {
         let source = "//! fs::write\nfn a() {\n    fs::rename(a, b);\n}\n#[cfg(test)]\nmod tests { fs::copy }\n";
-        assert_eq!(calls(source), [(3, "fs::rename")]);
+        assert_eq!(calls(source).unwrap(), [(3, "fs::rename")]);
     }
 }

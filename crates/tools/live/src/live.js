@@ -3,27 +3,17 @@
 // Whatever a reader or the address says reaches the page as text alone.
 // `cargo xtask notebook --html DIR --live` writes this file behind view.js and a line that has
 // LIVE_WASM; LIVE_MODEL is a page's own.
-const bytesOf = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-const liveModule = new WebAssembly.Module(bytesOf(LIVE_WASM));
+const liveModule = new WebAssembly.Module(Uint8Array.from(atob(LIVE_WASM), (byte) => byte.charCodeAt(0)));
 let liveInstance;
 
 /** What Rust answers to a request. */
 function askLive(request) {
-  let exports = liveInstance?.exports;
-  const push = (bytes) => bytes.forEach((byte) => exports.push(byte));
-  const answer = (length) => {
-    const bytes = Uint8Array.from({ length }, (_, place) => exports.byte(place));
-    return JSON.parse(new TextDecoder().decode(bytes));
-  };
-  if (!exports) {
-    ({ exports } = liveInstance = new WebAssembly.Instance(liveModule));
-    if (typeof LIVE_MODEL !== 'undefined') {
-      push(bytesOf(LIVE_MODEL));
-      const fault = exports.load();
-      if (fault) return answer(fault);
-    }
+  if (!liveInstance) {
+    liveInstance = new WebAssembly.Instance(liveModule);
+    if (typeof LIVE_MODEL !== 'undefined') askLive({ model: LIVE_MODEL });
   }
-  push(new TextEncoder().encode(JSON.stringify(request)));
+  const { exports } = liveInstance;
+  new TextEncoder().encode(JSON.stringify(request)).forEach((byte) => exports.push(byte));
   let length;
   try {
     length = exports.run();
@@ -31,20 +21,19 @@ function askLive(request) {
     length = exports.length(); // of the panic's message
     liveInstance = undefined; // it is of no more use
   }
-  return length ? answer(length) : { fault: "the computation broke off" };
+  const bytes = Uint8Array.from({ length }, (_, place) => exports.byte(place));
+  const answer = JSON.parse(new TextDecoder().decode(bytes) || '{"fault": "the computation broke off"}');
+  if (answer.fault) throw new Error(answer.fault);
+  return answer;
 }
 
 (() => {
   const root = document.getElementById('model');
   if (!root || typeof LIVE_MODEL === 'undefined') return;
-  const ask = (request) => {
-    const answer = askLive(request);
-    if (answer.fault) throw new Error(answer.fault);
-    return answer;
-  };
   showModel(root, {
-    look: (text) => ask({ text }), block: (block, text) => ask({ text, block }),
-    write: (text, write) => ask({ text, write }),
+    look: (text) => askLive({ text }),
+    block: (block, text) => askLive({ text, block }),
+    write: (text, write) => askLive({ text, write }),
   }, root.dataset.text);
 })();
 
@@ -55,18 +44,21 @@ function askLive(request) {
     const start = performance.now();
     return { ...askLive({ notebook, inputs }), ms: Math.round(performance.now() - start) };
   };
-  const element = (name, properties) => Object.assign(document.createElement(name), properties);
   const at = (line) => document.querySelector(`[data-line="${Number(line)}"]`);
   const book = timed([]);
-  const before = new Map(book.cells.map((cell) => [cell.line, cell]));
-  const stored = new Map(), codes = new Map(); // what the page shows by itself, by line
+  const cells = new Map(); // by line: the book's, and what the page shows by itself
+  for (const cell of book.cells) {
+    const place = at(cell.line)?.querySelector(".result");
+    if (!place) continue;
+    if (cell.skipped && place.querySelector("pre")) place.append(
+      make("p", { className: "dim", textContent: `Stored when the page was made: ${cell.skipped}.` }));
+    cells.set(cell.line, { ...cell, place, written: at(cell.line).querySelector("pre"), stored: [...place.childNodes] });
+  }
   const fields = new Map();
 
-  const status = element("span", { role: "status" });
-  const reset = element("button", { type: "button", textContent: "All as in the book", hidden: true });
-  const bar = element("p", { className: "live-bar" });
-  bar.append(status, " ", reset);
-  document.querySelector("main").append(bar);
+  const status = make("span", { role: "status" });
+  const reset = make("button", { type: "button", textContent: "All as in the book", hidden: true });
+  document.querySelector("main").append(make("p", { className: "live-bar" }, status, " ", reset));
 
   // Words that differ from the book's are marked: in an output each, in code, where a value may
   // have more words than another, all from the first that differs to the last.
@@ -77,25 +69,21 @@ function askLive(request) {
     while (same < Math.min(words.length, books.length) - first && words.at(-1 - same) === books.at(-1 - same)) same++;
     const differs = (word, place) => isCode
       ? first >= 0 && place >= first && place < words.length - same : word !== books[place];
-    const pre = element("pre", { tabIndex: 0 });
+    const pre = make("pre", { tabIndex: 0 });
     words.forEach((word, place) => pre.append(
-      differs(word, place) && /[^\s,;[\]()]/.test(word) ? element("mark", { textContent: word }) : word));
+      differs(word, place) && /[^\s,;[\]()]/.test(word) ? make("mark", { textContent: word }) : word));
     return pre;
   };
 
   const show = (answer) => {
     for (const { line, shows, fault, skipped, code } of answer.cells) {
-      const place = at(line)?.querySelector(".result");
-      const { shows: then, code: written } = before.get(line) ?? {};
-      if (!place || then === undefined) continue;
-      const now = at(line).querySelector("pre"); // the code's
-      if (!codes.has(line)) codes.set(line, now);
-      now.replaceWith(code === written ? codes.get(line) : marked(code, written, true));
-      if (!stored.has(line)) stored.set(line, [...place.childNodes]);
-      if (shows === then || skipped) place.replaceChildren(...stored.get(line));
-      else if (shows === undefined) place.replaceChildren(element("p", { className: "fault", textContent: fault }));
+      const { place, shows: then, code: codeThen, written, stored } = cells.get(line) ?? {};
+      if (then === undefined) continue;
+      at(line).querySelector("pre").replaceWith(code === codeThen ? written : marked(code, codeThen, true));
+      if (shows === then || skipped) place.replaceChildren(...stored);
+      else if (shows === undefined) place.replaceChildren(make("p", { className: "fault", textContent: fault }));
       else place.replaceChildren(
-        element("h4", { textContent: "computed here; what differs from the book is marked" }),
+        make("h4", { textContent: "computed here; what differs from the book is marked" }),
         marked(shows, then));
     }
     for (const { line, figure: then } of book.pictures) {
@@ -108,60 +96,52 @@ function askLive(request) {
     }
   };
 
-  const anchor = () => location.hash.slice(1).split("&").filter((part) => !part.includes("="))[0] ?? "";
+  const anchor = () => location.hash.slice(1).split("&").find((part) => !part.includes("=")) ?? "";
   const compute = () => {
-    const inputs = [...fields].flatMap(([name, { field, value }]) =>
-      field.value === value ? [] : [[name, field.value]]);
-    const parts = [anchor(), ...inputs.map((pair) => pair.map(encodeURIComponent).join("="))];
-    const hash = parts.filter(Boolean).join("&");
+    const changed = [...fields].filter(([, { field, value }]) => field.value !== value);
+    const named = changed.map(([name, { field }]) => [name, field.value].map(encodeURIComponent).join("="));
+    const hash = [anchor(), ...named].filter(Boolean).join("&");
     if (hash !== location.hash.slice(1)) history.replaceState(null, "", `${location.href.split("#")[0]}#${hash}`);
-    reset.hidden = inputs.length === 0;
-    const answer = inputs.length ? timed(inputs) : book;
-    document.body.classList.toggle("broken", Boolean(answer.fault)); // what stands there is older
-    if (answer.fault) {
-      status.textContent = `That can't be computed: ${answer.fault}`;
+    reset.hidden = changed.length === 0;
+    let answer = book, broken;
+    try {
+      if (changed.length) answer = timed(changed.map(([, { line, field }]) => [line, field.value]));
+    } catch (error) {
+      broken = error;
+    }
+    document.body.classList.toggle("broken", Boolean(broken)); // what stands there is older
+    if (broken) {
+      status.textContent = `That can't be computed: ${broken.message}`;
       return;
     }
     show(answer);
-    const lost = answer.cells.find((cell) => cell.fault && before.get(cell.line)?.shows !== undefined);
+    const lost = answer.cells.find((cell) => cell.fault && cells.get(cell.line)?.shows !== undefined);
     const count = (of) => answer.cells.reduce((sum, cell) => sum + of(cell), 0);
     if (lost) status.textContent = `That can't be computed: ${lost.fault}`;
-    else if (inputs.length) status.textContent =
-      `${inputs.length} changed: what follows was computed here in ${answer.ms} ms and is compared with nothing.`;
+    else if (changed.length) status.textContent =
+      `${changed.length} changed: what follows was computed here in ${answer.ms} ms and is compared with nothing.`;
     else status.textContent = `All as in the book: ${count((cell) => cell.figures ?? 0)} values computed here ` +
       `in ${answer.ms} ms and compared, ${count((cell) => cell.faults?.length ?? 0)} of them off.`;
   };
 
-  for (const { line, skipped } of book.cells) {
-    const place = at(line)?.querySelector(".result");
-    if (skipped && place?.querySelector("pre")) place.append(
-      element("p", { className: "dim", textContent: `Stored when the page was made: ${skipped}.` }));
-  }
-  for (const { name, label, cell, default: value } of book.inputs) {
+  for (const { name, label, cell, line, default: value } of book.inputs) {
     const code = at(cell)?.querySelector("pre");
     if (!code) continue;
     const rows = value.split("; ");
-    const field = element(rows.length > 1 ? "textarea" : "input", { value: rows.join(";\n") });
+    const field = make(rows.length > 1 ? "textarea" : "input", { value: rows.join(";\n") });
     if (rows.length > 1) field.rows = rows.length;
     else field.size = isNaN(value) ? 40 : 12;
     field.title = `in the book: ${value}`;
     field.autocomplete = "off";
     field.spellcheck = false;
-    const line = element("label", { className: "live", textContent: `${label} ` });
-    line.append(field);
-    code.before(line);
-    fields.set(name, { field, value: field.value });
+    code.before(make("label", { className: "live" }, `${label} `, field));
+    fields.set(name, { line, field, value: field.value });
     field.addEventListener("change", compute);
   }
   const fromAddress = () => {
-    const decoded = (text) => { try { return decodeURIComponent(text); } catch { return text; } };
-    const pairs = location.hash.slice(1).split("&").filter((part) => part.includes("="));
-    const asked = new Map(pairs.map((pair) => {
-      const [name, ...value] = pair.split("=");
-      return [decoded(name), decoded(value.join("="))];
-    }));
+    const asked = new URLSearchParams(location.hash.slice(1));
     for (const [name, { field, value }] of fields) field.value = asked.get(name) ?? value;
-    if (asked.size) document.getElementById(anchor())?.scrollIntoView();
+    if (location.hash.includes("=")) document.getElementById(anchor())?.scrollIntoView();
   };
   reset.addEventListener("click", () => {
     for (const { field, value } of fields.values()) field.value = value;

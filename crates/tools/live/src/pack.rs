@@ -105,7 +105,7 @@ fn words(tokenizer: &ModelTokenizer) -> Option<Parts> {
 
 #[cfg(test)]
 mod tests {
-    use generate::{Decoder, Inspection, Look};
+    use generate::{Decoder, GenerateOptions, Inspection, Look, Sampling, TokenStream};
     use serde_json::{Value, json};
     use torch_rng::TorchRng;
 
@@ -158,22 +158,29 @@ mod tests {
         let asked = json!({ "text": "and the bell", "block": 1 });
         assert_eq!(unpacked.answer(&asked).unwrap(), crate::block(&block));
 
-        let mut decoder = Decoder::new(rounded);
-        decoder.start(&[&ids]).unwrap();
-        let mut written = Vec::new();
-        for _ in 0..20 {
-            let logits = decoder.advance().unwrap().row(0).to_owned();
-            let id = generate::greedy_id(&logits).unwrap();
-            if id == 269 {
-                break;
-            }
-            written.push(id);
-            decoder.push(0, &[id]).unwrap();
+        // As `gpt generate` writes on, also where the text outgrows the context of 16 tokens.
+        for (temperature, top_k, seed) in [(0.0, 0, 1), (1.0, 0, 123), (1.5, 40, 7)] {
+            let options = GenerateOptions {
+                sampling: Sampling {
+                    temperature,
+                    top_k: Some(top_k),
+                    ..Sampling::GREEDY
+                },
+                max_new_tokens: 30,
+                stop_ids: vec![269],
+            };
+            let mut decoder = Decoder::new(rounded);
+            decoder.start(&[&ids]).unwrap();
+            let mut rng = TorchRng::manual_seed(seed);
+            let stream = TokenStream::new(&mut decoder, options, &mut rng).unwrap();
+            let written: Vec<u32> = stream.map(Result::unwrap).collect();
+            let how =
+                json!({ "count": 30, "temperature": temperature, "top_k": top_k, "seed": seed });
+            let asked = json!({ "text": "and the bell", "write": how });
+            let answer = unpacked.answer(&asked).unwrap();
+            assert_eq!(answer["text"], tokenizer.decode_lossy(&written).unwrap());
+            assert_eq!(answer["count"], written.len());
         }
-        let how = json!({ "count": 20, "temperature": 0.0, "top_k": 0, "seed": 1 });
-        let asked = json!({ "text": "and the bell", "write": how });
-        let answer = unpacked.answer(&asked).unwrap();
-        assert_eq!(answer["text"], tokenizer.decode_lossy(&written).unwrap());
     }
 
     #[test]

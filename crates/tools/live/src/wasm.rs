@@ -1,9 +1,12 @@
 //! What the page calls: a request goes in byte by byte, its answer comes out the same way.
 //!
-//! Of a request nothing is kept but the model that [`load`] was given.
+//! Of a request nothing is kept but a model.
 
 use std::sync::{Mutex, PoisonError};
 
+use anyhow::Result;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::{PageModel, notebook};
@@ -23,19 +26,6 @@ pub extern "C" fn push(byte: u32) {
     lock(&REQUEST).push(byte as u8);
 }
 
-/// Keeps the request, a packed model, for requests that ask it something; a fault is the answer.
-#[allow(unsafe_code)]
-#[unsafe(no_mangle)]
-pub extern "C" fn load() -> u32 {
-    let packed = std::mem::take(&mut *lock(&REQUEST));
-    lock(&ANSWER).clear();
-    match PageModel::unpack(&packed) {
-        Ok(model) => *lock(&MODEL) = Some(model),
-        Err(error) => *lock(&ANSWER) = fault(&error).to_string().into_bytes(),
-    }
-    length()
-}
-
 /// Answers the request, which is then empty: how many bytes the answer has.
 ///
 /// A panic, which ends the instance, leaves its message as the answer.
@@ -50,13 +40,23 @@ pub extern "C" fn run() -> u32 {
     let request = std::mem::take(&mut *lock(&REQUEST));
     lock(&ANSWER).clear();
     let request: Value = serde_json::from_slice(&request).unwrap_or_default();
-    let answer = match &*lock(&MODEL) {
-        Some(model) if request["text"].is_string() => model.answer(&request),
-        _ => Ok(notebook::answer(&request)),
-    };
-    let answer = answer.unwrap_or_else(|error| fault(&error));
+    let answer = answer(&request).unwrap_or_else(|error| json!({ "fault": format!("{error:#}") }));
     *lock(&ANSWER) = answer.to_string().into_bytes();
     length()
+}
+
+/// `{"model"}` is one that is packed, in Base64, for requests with a `text`; the others are for a
+/// notebook.
+fn answer(request: &Value) -> Result<Value> {
+    let mut kept = lock(&MODEL);
+    if let Some(packed) = request["model"].as_str() {
+        *kept = Some(PageModel::unpack(&STANDARD.decode(packed)?)?);
+        return Ok(json!({}));
+    }
+    match &*kept {
+        Some(model) if request["text"].is_string() => model.answer(request),
+        _ => Ok(notebook::answer(request)),
+    }
 }
 
 /// How many bytes the answer has.
@@ -75,10 +75,6 @@ pub extern "C" fn byte(place: u32) -> u32 {
         .map_or(0, |&byte| byte.into())
 }
 
-fn fault(error: &anyhow::Error) -> Value {
-    json!({ "fault": format!("{error:#}") })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,14 +90,12 @@ mod tests {
 
     #[test]
     fn a_request_is_answered_by_what_the_cells_show_and_a_wrong_one_by_its_fault() {
-        let answer = ask(&json!({ "notebook": "ch03", "inputs": [["In [24].seed", "123"]] }));
-        let seed = answer["inputs"].as_array().expect("inputs").iter();
-        let mut seed = seed.filter(|input| input["name"] == "In [24].seed");
+        let book = ask(&json!({ "notebook": "ch03", "inputs": [] }));
+        let inputs = book["inputs"].as_array().expect("inputs");
+        let mut seed = inputs.iter().filter(|it| it["name"] == "In [24].seed");
         let seed = seed.next().expect("the seed");
-        assert_eq!(
-            (&seed["default"], &seed["value"]),
-            (&json!("789"), &json!("123"))
-        );
+        assert_eq!(seed["default"], "789");
+        let answer = ask(&json!({ "notebook": "ch03", "inputs": [[seed["line"], "123"]] }));
         let shows = |cell: &&Value| cell["line"] == seed["cell"];
         let cell = answer["cells"]
             .as_array()

@@ -1,12 +1,14 @@
+/** An element with these properties, and what stands in it. */
+function make(name, properties = {}, ...inside) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...inside);
+  return made;
+}
+
 // A model at work on a text: tokens by their loss, candidates, what each block would say, and all
 // heads. `look(text)` and `block(layer, text)` give what model.rs says of them, stored or computed;
 // with `write(text, how)` there are fields for a text and for what follows it.
 function showModel(root, { look, block, write }, text) {
-  const make = (name, properties = {}, ...inside) => {
-    const made = Object.assign(document.createElement(name), properties);
-    made.append(...inside);
-    return made;
-  };
   const labelled = (label, field) => make('label', {}, `${label} `, field);
   const choice = (id, options) =>
     make('select', { id }, ...options.map((option) => make('option', { textContent: option })));
@@ -56,25 +58,26 @@ weight has the strongest colour. Each row sums to 1.` }),
     for (let k = 0; k <= q; k++) most = Math.max(most, at(bytes, q, k));
     return most;
   };
-  const colour = (share) => `rgba(8,64,129,${share})`;
-  // Of a long text some of the rows and columns.
-  const glance = (bytes, n, title) => {
-    const size = Math.min(n, 48), small = make('canvas', { width: size, height: size });
-    const paint = small.getContext('2d');
+  // A pixel for each weight, of a long text for some of them.
+  const picture = (bytes, size) => {
+    const made = make('canvas', { width: size, height: size }), pixels = new ImageData(size, size);
+    const of = (place) => Math.floor(place * names.length / size);
     for (let y = 0; y < size; y++) {
-      const q = Math.floor(y * n / size), most = largest(bytes, q);
-      for (let x = 0; x <= y; x++) {
-        paint.fillStyle = colour(at(bytes, q, Math.floor(x * n / size)) / most);
-        paint.fillRect(x, y, 1, 1);
-      }
+      const most = largest(bytes, of(y));
+      for (let x = 0; x <= y; x++)
+        pixels.data.set([8, 64, 129, 255 * at(bytes, of(y), of(x)) / most], 4 * (y * size + x));
     }
-    return make('button', { type: 'button', title }, small);
+    made.getContext('2d').putImageData(pixels, 0, 0);
+    return made;
   };
   let cell, margin;
   const draw = () => {
     const n = names.length, paint = canvas.getContext('2d');
     if (shown.layer !== layer.value) shown = { layer: layer.value, heads: block(+layer.value, text).heads };
-    const bytes = atob(shown.heads[head.value]);
+    if (shown.head !== head.value) {
+      const bytes = atob(shown.heads[head.value]);
+      Object.assign(shown, { head: head.value, bytes, picture: picture(bytes, n) });
+    }
     cell = Math.max(2, Math.min(28, Math.floor(640 / n)));
     paint.font = '12px sans-serif';
     // Room for the tokens on both axes, where they can be read.
@@ -93,20 +96,15 @@ weight has the strongest colour. Each row sums to 1.` }),
       paint.fillText(name, 6, middle);
       paint.restore();
     });
-    for (let q = 0; q < n; q++) {
-      const most = largest(bytes, q);
-      for (let k = 0; k <= q; k++) {
-        paint.fillStyle = colour(at(bytes, q, k) / most);
-        paint.fillRect(k * cell, q * cell, cell, cell);
-      }
-    }
+    paint.imageSmoothingEnabled = false;
+    paint.drawImage(shown.picture, 0, 0, n * cell, n * cell);
     paint.strokeStyle = '#d1571b';
     paint.lineWidth = 2;
     paint.strokeRect(key * cell + 1, query * cell + 1, cell - 2, cell - 2);
     for (const button of heads.querySelectorAll('button'))
       button.ariaPressed = button.title === `layer ${layer.value}, head ${head.value}`;
     weight.textContent = `query ${query} “${names[query]}” → key ${key} “${names[key]}”: \
-${(at(bytes, query, key) / 1e4).toFixed(4)}`;
+${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
   };
   const move = (q, k) => {
     [query, key] = [q, k].map((place) => Math.max(0, Math.min(names.length - 1, place)));
@@ -182,7 +180,8 @@ ${(at(bytes, query, key) / 1e4).toFixed(4)}`;
       const { heads, says } = block(layer, text);
       data.says.push(says);
       return make('div', {}, ...heads.map((bytes, head) => {
-        const button = glance(atob(bytes), n, `layer ${layer}, head ${head}`);
+        const button = make('button', { type: 'button', title: `layer ${layer}, head ${head}` },
+          picture(atob(bytes), Math.min(n, 48)));
         button.addEventListener('click', () => choose(layer, head));
         return button;
       }));
