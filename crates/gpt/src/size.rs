@@ -11,6 +11,9 @@ use crate::{BatchParts, GptConfig, GptError, LOGIT_ROWS};
 /// Bytes of an f32.
 const F32: usize = 4;
 
+/// Features in a block of rounded weights.
+const BLOCK: usize = 64;
+
 /// Rows of features that a block keeps of a token for its backward pass: two norms' inputs, the
 /// projections' three outputs and input, the context, the feed-forward network's input, and its
 /// hidden rows before and after GELU, which count four each.
@@ -142,7 +145,10 @@ impl GptConfig {
         let Some(bits) = bits else { return Ok(memory) };
         let blocks = layers * (size.attention + size.feed_forward);
         let matrices = blocks.saturating_add(self.vocab_size * features);
-        memory.with("rounded weights", &[matrices.div_ceil(8), bits])
+        // Rows of features are filled up to whole blocks.
+        let rows = matrices.div_ceil(8 * features.max(1));
+        let row = features.next_multiple_of(BLOCK);
+        memory.with("rounded weights", &[rows, row, bits])
     }
 
     /// What training takes: weights, gradients (of each part that a small model's batches are cut
@@ -198,7 +204,7 @@ impl GptConfig {
         Memory::new()
             .with(
                 "attention weights",
-                &[2 * F32, self.n_heads, tokens, tokens],
+                &[4 * F32, self.n_heads, tokens, tokens],
             )?
             .with("activations", &[F32, tokens, row])?
             .with("logits", &[2 * F32, rows.min(tokens), self.vocab_size])
@@ -272,6 +278,17 @@ mod tests {
         };
         let cache = endless.decoding_memory(None, 1 << 10, 1 << 40);
         assert_eq!(cache, Err(GptError::TooLarge));
+        // A row of 8 features takes a block of 64.
+        let narrow = GptConfig {
+            emb_dim: 8,
+            n_heads: 2,
+            ..GptConfig::GPT2_124M
+        };
+        let rounded = |bits| {
+            let memory = narrow.decoding_memory(Some(bits), 1, 1).unwrap();
+            memory.parts().last().unwrap().1
+        };
+        assert!(rounded(8) >= 50_257 * 64 && rounded(4) >= 50_257 * 32);
         assert_eq!(
             Memory::new().with("a", &[usize::MAX, 2]),
             Err(GptError::TooLarge)
