@@ -33,7 +33,7 @@ impl Page {
             "# Errors\n\n\
             What `gpt` says when a file of a run was replaced, as `cargo xtask torture` found it.\n\
             The line is on standard error and begins with `error:`; the exit code is 1.\n\
-            Where nothing is listed, the command doesn't read the file, or needs no more than is there.\n\
+            Where nothing is listed, the command doesn't read the file, needs no more than is there, or takes the checkpoint before and says so.\n\
             Each had {} MiB of writable memory and {COMPUTING} seconds of computing.\n",
             MEMORY >> 10
         );
