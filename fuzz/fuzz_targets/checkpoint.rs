@@ -48,7 +48,9 @@ fuzz_target!(|bytes: &[u8]| {
     match load_model(folder) {
         Ok(model) => {
             let id = ndarray::Array2::zeros((1, 1));
-            model.forward(&id).expect("a loaded model takes the first id");
+            model
+                .forward(&id)
+                .expect("a loaded model takes the first id");
         }
         Err(error) => {
             let message = error.to_string();

@@ -15,7 +15,9 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let (history, logits) = rest.split_at(rest.len().min(2 * length));
     let history = history.as_chunks::<2>().0.iter();
-    let history: Vec<u32> = history.map(|&id| u32::from(u16::from_le_bytes(id))).collect();
+    let history: Vec<u32> = history
+        .map(|&id| u32::from(u16::from_le_bytes(id)))
+        .collect();
     let logits = logits.as_chunks::<4>().0.iter();
     let logits: Vec<f32> = logits.map(|&bits| f32::from_le_bytes(bits)).collect();
     let view = ndarray::ArrayView1::from(&logits);

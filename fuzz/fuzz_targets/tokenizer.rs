@@ -18,7 +18,10 @@ static GPT2: LazyLock<Gpt2Tokenizer> = LazyLock::new(Gpt2Tokenizer::new);
 
 fuzz_target!(|bytes: &[u8]| {
     let (first, rest) = fuzz::take(bytes);
-    let (first, text) = (String::from_utf8_lossy(first), String::from_utf8_lossy(rest));
+    let (first, text) = (
+        String::from_utf8_lossy(first),
+        String::from_utf8_lossy(rest),
+    );
     let ids = rest.as_chunks::<4>().0.iter();
     let ids: Vec<u32> = ids.map(|&bytes| u32::from_le_bytes(bytes)).collect();
 

@@ -13,8 +13,8 @@ pub fn take(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.len().min(usize::from(u16::from_le_bytes(*length))))
 }
 
-/// A file with other bytes in one place: its number (2 bytes), how many are gone there (1 byte), and
-/// what is there instead.
+/// A file with other bytes in one place: its number (2 bytes), how many are gone there (1 byte),
+/// and what is there instead.
 pub fn patched(old: &[u8], patch: &[u8]) -> Vec<u8> {
     let Some((&[low, high, gone], new)) = patch.split_first_chunk::<3>() else {
         return old.to_vec();

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use attention::MultiHeadAttention;
-use gpt::{GptModel, TransformerBlock};
+use gpt::{GptConfig, GptModel, TransformerBlock};
 use kernels::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix};
 use ndarray::{ArrayRef2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, CowArray, Ix1, concatenate};
 use tensor_ops::{Linear, matmul_into};
@@ -38,14 +38,33 @@ impl Precision {
     /// Every precision, most exact first.
     pub const ALL: [Self; 5] = [Self::F32, Self::F16, Self::Bf16, Self::Int8, Self::Int4];
 
-    /// Bits that a weight takes at most, with its share of a scale.
-    pub fn bits(self) -> usize {
-        match self {
-            Self::F32 => 32,
-            Self::F16 | Self::Bf16 => 16,
-            Self::Int8 => 9,
-            Self::Int4 => 5,
-        }
+    /// Bytes that a decoder's copy of the matrices takes, rounded to this precision; none in f32.
+    ///
+    /// ```
+    /// use generate::Precision;
+    /// let bytes = Precision::Bf16.copied_bytes(&gpt::GptConfig::GPT2_124M);
+    /// assert_eq!(bytes, 2 * (12 * 12 * 768 * 768 + 50_257 * 768));
+    /// ```
+    pub fn copied_bytes(self, config: &GptConfig) -> usize {
+        let bytes_of = match self {
+            Self::F32 => return 0,
+            Self::F16 => F16Matrix::bytes_of,
+            Self::Bf16 => Bf16Matrix::bytes_of,
+            Self::Int8 => Int8Matrix::bytes_of,
+            Self::Int4 => Int4Matrix::bytes_of,
+        };
+        let (features, hidden) = (config.emb_dim, config.feed_forward_dim());
+        let block = [
+            (features.saturating_mul(3), features),
+            (features, features),
+            (hidden, features),
+            (features, hidden),
+        ];
+        let block = block.map(bytes_of).into_iter();
+        block
+            .fold(0, usize::saturating_add)
+            .saturating_mul(config.n_layers)
+            .saturating_add(bytes_of((config.vocab_size, features)))
     }
 
     /// As it is displayed and read.
@@ -249,6 +268,42 @@ impl<'m> DecoderWeights<'m> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use torch_rng::TorchRng;
+
+    #[test]
+    fn the_bytes_of_copies_are_those_that_a_decoder_has() {
+        // Rows that fill no block of weights, and heads that do.
+        for (emb_dim, hidden_dim, vocab_size) in [(8, 37, 61), (64, 256, 128)] {
+            let config = GptConfig {
+                vocab_size,
+                context_length: 4,
+                emb_dim,
+                n_heads: 2,
+                n_layers: 2,
+                hidden_dim: Some(hidden_dim),
+                ..GptConfig::GPT2_124M
+            };
+            let model =
+                GptModel::new(config, &mut TorchRng::manual_seed(1)).expect("a valid model");
+            // Biases are no copies; in f32 the matrices take twice the bytes of f16.
+            let all = DecoderWeights::new(&model, Precision::F32).bytes();
+            let biases = all - 2 * Precision::F16.copied_bytes(&config);
+            for precision in [
+                Precision::F16,
+                Precision::Bf16,
+                Precision::Int8,
+                Precision::Int4,
+            ] {
+                let weights = DecoderWeights::new(&model, precision);
+                assert_eq!(
+                    precision.copied_bytes(&config),
+                    weights.bytes() - biases,
+                    "{precision}"
+                );
+            }
+        }
+        assert_eq!(Precision::F32.copied_bytes(&GptConfig::GPT2_124M), 0);
+    }
 
     #[test]
     fn a_precision_is_read_back_from_its_name() {

@@ -11,13 +11,14 @@ use crate::{BatchParts, GptConfig, GptError, LOGIT_ROWS};
 /// Bytes of an f32.
 const F32: usize = 4;
 
-/// Features in a block of rounded weights.
-const BLOCK: usize = 64;
-
 /// Rows of features that a block keeps of a token for its backward pass: two norms' inputs, the
 /// projections' three outputs and input, the context, the feed-forward network's input, and its
 /// hidden rows before and after GELU, which count four each.
 const ROWS: usize = 16;
+
+/// Rows that it takes to draw a token from a row of logits: those that are left of the logits,
+/// probabilities, and their places in order, which count two.
+const SORTED: usize = 4;
 
 /// Parameters of a model, by part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,14 +86,15 @@ impl Memory {
         Ok(self)
     }
 
-    /// What it takes to turn a text of so many bytes into ids: the ids and a copy of them, and what
-    /// its longest word takes, whose pairs are merged in one piece.
+    /// What it takes to turn a text into so many ids: the ids, in a vector that grows to twice
+    /// their number, a copy, and where its words are; and what the longest word takes, whose pairs
+    /// are merged in one piece.
     ///
     /// # Errors
     /// As [`with`](Self::with).
-    pub fn encoding(text: usize, longest_word: usize, per_byte: usize) -> Result<Self, GptError> {
+    pub fn encoding(ids: usize, longest_word: usize, per_byte: usize) -> Result<Self, GptError> {
         Self::new()
-            .with("token ids", &[2, text])?
+            .with("token ids", &[4 * size_of::<u32>(), ids])?
             .with("the longest word", &[per_byte, longest_word])
     }
 
@@ -117,43 +119,40 @@ impl GptConfig {
     }
 
     /// What a decoder takes beside the weights: keys and values of `sequences` texts of `tokens`
-    /// tokens each, what such a prompt leaves in a layer, and a copy of the matrices where they are
-    /// rounded to `bits` a weight.
+    /// tokens each, what such a prompt leaves in a layer, `copied` bytes of rounded weights, and
+    /// the logits, of which one row at a time is sorted for a token to be drawn.
     ///
     /// ```
     /// let config = gpt::GptConfig::GPT2_124M;
-    /// let memory = config.decoding_memory(None, 1, 1024)?;
+    /// let memory = config.decoding_memory(0, 1, 1024)?;
     /// assert_eq!(memory.parts()[0], ("keys and values", 75_497_472));
     /// # Ok::<(), gpt::GptError>(())
     /// ```
     pub fn decoding_memory(
         &self,
-        bits: Option<usize>,
+        copied: usize,
         sequences: usize,
         tokens: usize,
     ) -> Result<Memory, GptError> {
-        let size = self.size()?;
         let (layers, features) = (self.n_layers, self.emb_dim);
         // Queries, keys, values, contexts, two norms and their sum beside the hidden rows.
         let row = self.feed_forward_dim().saturating_add(8 * features);
-        let memory = Memory::new()
+        Memory::new()
             .with(
                 "keys and values",
                 &[2 * F32, layers, features, sequences, tokens],
             )?
-            .with("activations", &[F32, sequences, tokens, row])?;
-        let Some(bits) = bits else { return Ok(memory) };
-        let blocks = layers * (size.attention + size.feed_forward);
-        let matrices = blocks.saturating_add(self.vocab_size * features);
-        // Rows of features are filled up to whole blocks.
-        let rows = matrices.div_ceil(8 * features.max(1));
-        let row = features.next_multiple_of(BLOCK);
-        memory.with("rounded weights", &[rows, row, bits])
+            .with("activations", &[F32, sequences, tokens, row])?
+            .with("rounded weights", &[copied])?
+            .with(
+                "logits",
+                &[F32, sequences.saturating_add(SORTED), self.vocab_size],
+            )
     }
 
     /// What training takes: weights, gradients (of each part that a small model's batches are cut
-    /// into) and AdamW's two moments, what a batch of `batch_size` windows of `tokens` tokens leaves
-    /// for the backward pass, the rows of logits that exist at once, of training and of an
+    /// into) and AdamW's two moments, what a batch of `batch_size` windows of `tokens` tokens
+    /// leaves for the backward pass, the rows of logits that exist at once, of training and of an
     /// evaluation, and what products pack.
     pub fn training_memory(&self, batch_size: usize, tokens: usize) -> Result<Memory, GptError> {
         let (layers, features) = (self.n_layers, self.emb_dim);
@@ -197,14 +196,14 @@ impl GptConfig {
     }
 
     /// What it takes to look into a text of `tokens` tokens, one block after the other
-    /// ([`GptModel::trace`](crate::GptModel::trace)): the attention weights of one, with what they
-    /// are made of, and `rows` rows of logits.
+    /// ([`GptModel::trace`](crate::GptModel::trace)): the attention weights of one with the scores
+    /// they are made of, as they are, masked and scaled, and the mask; and `rows` rows of logits.
     pub fn inspection_memory(&self, tokens: usize, rows: usize) -> Result<Memory, GptError> {
         let row = self.feed_forward_dim().saturating_add(8 * self.emb_dim);
         Memory::new()
             .with(
                 "attention weights",
-                &[4 * F32, self.n_heads, tokens, tokens],
+                &[F32, 4 * self.n_heads + 1, tokens, tokens],
             )?
             .with("activations", &[F32, tokens, row])?
             .with("logits", &[2 * F32, rows.min(tokens), self.vocab_size])
@@ -276,19 +275,8 @@ mod tests {
             n_layers: 1 << 10,
             ..GptConfig::GPT2_124M
         };
-        let cache = endless.decoding_memory(None, 1 << 10, 1 << 40);
+        let cache = endless.decoding_memory(0, 1 << 10, 1 << 40);
         assert_eq!(cache, Err(GptError::TooLarge));
-        // A row of 8 features takes a block of 64.
-        let narrow = GptConfig {
-            emb_dim: 8,
-            n_heads: 2,
-            ..GptConfig::GPT2_124M
-        };
-        let rounded = |bits| {
-            let memory = narrow.decoding_memory(Some(bits), 1, 1).unwrap();
-            memory.parts().last().unwrap().1
-        };
-        assert!(rounded(8) >= 50_257 * 64 && rounded(4) >= 50_257 * 32);
         assert_eq!(
             Memory::new().with("a", &[usize::MAX, 2]),
             Err(GptError::TooLarge)

@@ -115,7 +115,11 @@ impl Gpt2Tokenizer {
 
     fn encode_into(&self, text: &str, ids: &mut Vec<u32>) {
         for part in cut_long_blanks(text) {
-            ids.extend(self.tables.bpe.encode_ordinary(part));
+            let part = self.tables.bpe.encode_ordinary(part);
+            match ids.is_empty() {
+                true => *ids = part, // most often all of the text, which is not copied
+                false => ids.extend(part),
+            }
         }
     }
 

@@ -31,8 +31,10 @@ impl<T: Weight> Format for Halves<T> {
         Self(weights)
     }
 
-    fn bytes(&self) -> usize {
-        size_of_val(&self.0[..])
+    fn bytes((outputs, inputs): (usize, usize)) -> usize {
+        outputs
+            .saturating_mul(inputs)
+            .saturating_mul(size_of::<T>())
     }
 
     fn matmul_rows(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {

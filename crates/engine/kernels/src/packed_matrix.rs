@@ -14,7 +14,8 @@ pub(crate) trait Format: Sync {
     /// Rounds each weight.
     fn from_f32(weight: &ArrayRef2<f32>) -> Self;
 
-    fn bytes(&self) -> usize;
+    /// What weights (outputs, inputs) take; the largest number if it can't be counted.
+    fn bytes(shape: (usize, usize)) -> usize;
 
     /// `out = x W^T`: (rows, inputs) -> (rows, outputs), neither of them empty.
     fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>);
@@ -39,7 +40,18 @@ impl<F: Format> PackedMatrix<F> {
 
     /// Bytes that a product reads.
     pub fn bytes(&self) -> usize {
-        self.weights.bytes()
+        Self::bytes_of(self.shape)
+    }
+
+    /// Bytes that a matrix (outputs, inputs) takes: blocks of weights are whole ones, so that a
+    /// narrow matrix takes more than its bits.
+    ///
+    /// ```
+    /// assert_eq!(kernels::Bf16Matrix::bytes_of((16, 8)), 2 * 16 * 8);
+    /// assert_eq!(kernels::Int8Matrix::bytes_of((16, 8)), 16 * 64 + 16 * 4);
+    /// ```
+    pub fn bytes_of(shape: (usize, usize)) -> usize {
+        F::bytes(shape)
     }
 
     /// `out = x W^T`: (rows, inputs) -> (rows, outputs).

@@ -140,8 +140,12 @@ impl<B: WeightBlock> Format for Panels<B> {
         Self { blocks, scales }
     }
 
-    fn bytes(&self) -> usize {
-        size_of_val(&self.blocks[..]) + size_of_val(&self.scales[..])
+    fn bytes((outputs, inputs): (usize, usize)) -> usize {
+        let blocks = outputs
+            .div_ceil(ROWS)
+            .saturating_mul(inputs.div_ceil(BLOCK));
+        let scales = outputs.saturating_mul(size_of::<f32>());
+        blocks.saturating_mul(size_of::<B>()).saturating_add(scales)
     }
 
     fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {

@@ -144,8 +144,9 @@ impl ModelTokenizer {
         });
         let ids: Vec<Vec<u32>> = ids.collect::<Result<_, _>>()?;
         let [before, after] = &self.around;
-        let ids = ids.iter().flatten();
-        Ok(before.iter().chain(ids).chain(after).copied().collect())
+        let parts = [before].into_iter().chain(&ids).chain([after]);
+        let parts: Vec<&[u32]> = parts.map(Vec::as_slice).collect();
+        Ok(parts.concat())
     }
 
     /// The text that the ids stand for.

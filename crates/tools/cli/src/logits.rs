@@ -6,6 +6,7 @@ use generate::{Decoder, DecoderConfig, PastContext, likeliest, softmax_with_temp
 use serde::Serialize;
 
 use crate::ids::TextArgs;
+use crate::memory::check;
 use crate::model::ModelArgs;
 use crate::output::{print, print_json};
 use crate::threads::ThreadArgs;
@@ -43,6 +44,8 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
         past_context: PastContext::Stop,
         ..DecoderConfig::default()
     };
+    let context_length = model.config().context_length;
+    check(&model.config().decoding_memory(0, 1, context_length)?)?;
     let mut decoder = Decoder::with_config(&model, config)?;
     decoder.start(&[&ids])?;
     decoder.advance()?;

@@ -193,7 +193,42 @@ pub(crate) fn check_reading(folder: &Path) -> Result<()> {
 /// in one piece.
 pub(crate) fn check_encoding(text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
     let per_byte = if tokenizer.is_gpt2() { 64 } else { 256 };
-    check(&Memory::encoding(text.len(), longest_word(text), per_byte)?)
+    let longest_word = longest_word(text);
+    // Nothing may be tried before it is known that the longest word fits.
+    check(&Memory::encoding(0, longest_word, per_byte)?)?;
+    check(&Memory::encoding(
+        about_ids(text, tokenizer),
+        longest_word,
+        per_byte,
+    )?)
+}
+
+/// That the memory has room to train byte pairs on the longest word of a text, of which each byte
+/// is a token at first that knows its neighbours and where else its pairs are.
+pub(crate) fn check_byte_pairs(text: &str) -> Result<()> {
+    const PER_BYTE: usize = 80;
+    check(&Memory::new().with(
+        "byte pairs of the longest word",
+        &[PER_BYTE, longest_word(text)],
+    )?)
+}
+
+/// How many ids a text has: at most one a byte, and a long text a quarter more than its parts say.
+fn about_ids(text: &str, tokenizer: &ModelTokenizer) -> usize {
+    const PARTS: usize = 64;
+    const BYTES: usize = 1024;
+    if text.len() < 16 * PARTS * BYTES {
+        return text.len();
+    }
+    let whole = |at: usize| (at..).find(|&at| text.is_char_boundary(at));
+    let parts = (0..PARTS).filter_map(|part| {
+        let begin = part * (text.len() / PARTS);
+        text.get(whole(begin)?..whole(begin + BYTES)?)
+    });
+    // What no token stands for is told when the text is encoded.
+    let counts = parts.map(|part| tokenizer.encode(part).map_or(BYTES, |ids| ids.len()));
+    let share = counts.sum::<usize>() as f64 / (PARTS * BYTES) as f64;
+    text.len().min((1.25 * share * text.len() as f64) as usize)
 }
 
 /// The bytes of the longest run of letters, of digits, of white space or of other characters, none

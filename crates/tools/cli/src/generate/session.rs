@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use generate::{
     BatchStream, BeamConfig, Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext,
-    Precision, Timings, beam_search,
+    Timings, beam_search,
 };
 use gpt::GptModel;
 use torch_rng::TorchRng;
@@ -67,7 +67,7 @@ impl<'m> Session<'m> {
         let context_length = model.config().context_length;
         let tokens = args.length.context_size.unwrap_or(context_length);
         let needed = model.config().decoding_memory(
-            bits(args.output.precision),
+            args.output.precision.copied_bytes(model.config()),
             args.sampling.beams.unwrap_or(texts_at_once),
             tokens.min(context_length),
         );
@@ -135,8 +135,8 @@ impl<'m> Session<'m> {
         drawn.map(|(seed, _)| *seed)
     }
 
-    /// Continues the texts as the options say, each as it would be continued alone; `show` gets each
-    /// piece as soon as it is known.
+    /// Continues the texts as the options say, each as it would be continued alone; `show` gets
+    /// each piece as soon as it is known.
     ///
     /// # Errors
     /// If the logits are no numbers, or `show` fails.
@@ -237,11 +237,6 @@ impl<'m> Session<'m> {
             finish,
         })
     }
-}
-
-/// Bits that a rounded weight takes, with its share of a scale; none if it is the model's own.
-fn bits(precision: Precision) -> Option<usize> {
-    (precision != Precision::F32).then(|| precision.bits())
 }
 
 /// The generator that draws tokens, and its seed: the one asked for, or one that is told.

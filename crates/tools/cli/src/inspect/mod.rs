@@ -168,13 +168,16 @@ fn json(name: &str, inspection: &Inspection) -> Result<()> {
     for block in inspection.blocks(0, TOP_OF_BLOCK)? {
         let block = block?;
         for (head, weights) in block.attention.outer_iter().enumerate() {
-            let rows: Vec<Vec<f32>> = weights.outer_iter().map(|row| row.to_vec()).collect();
-            let before = match (head, says.len()) {
-                (0, 0) => "[",
-                (0, _) => ",[",
-                _ => ",",
+            let mut before = match (head, says.len()) {
+                (0, 0) => "[[",
+                (0, _) => ",[[",
+                _ => ",[",
             };
-            print_text(&(before.to_owned() + &serde_json::to_string(&rows)?))?;
+            for row in weights.outer_iter() {
+                print_text(&(before.to_owned() + &serde_json::to_string(&row.to_vec())?))?;
+                before = ",";
+            }
+            print_text("]")?;
         }
         print_text("]")?;
         says.push(block.says);

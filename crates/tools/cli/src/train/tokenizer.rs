@@ -10,7 +10,7 @@ use model_tokenizer::ModelTokenizer;
 use train::BESIDE;
 
 use crate::runs::kept_path;
-use crate::vocabulary::{Vocabulary, check_reading, folder_of};
+use crate::vocabulary::{Vocabulary, check_byte_pairs, check_reading, folder_of};
 
 /// What a user says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,10 @@ impl TokenizerChoice {
         Ok(Vocabulary::new(match self {
             Self::Gpt2 => ModelTokenizer::gpt2(),
             Self::Chars => ModelTokenizer::train_chars(text()?)?,
-            Self::Bpe(size) => ModelTokenizer::train_bpe(text()?, *size)?,
+            Self::Bpe(size) => {
+                check_byte_pairs(text()?)?;
+                ModelTokenizer::train_bpe(text()?, *size)?
+            }
             Self::Folder(path) => read(path)?,
         }))
     }
@@ -50,6 +53,7 @@ impl TokenizerChoice {
 
 /// Byte pairs of a text, fewer than `most` if it has fewer.
 pub(crate) fn bpe_at_most(text: &str, most: usize) -> Result<TokenizerChoice> {
+    check_byte_pairs(text)?;
     let made = ModelTokenizer::train_bpe_at_most(text, most)?;
     Ok(TokenizerChoice::Bpe(made.vocab_size()))
 }

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::sandbox::{
-    Ended, PATIENCE, every, folder_with_a_run, gpt, gpt_under, is_long, limits, report, train,
-    typed, words,
+    COMPUTING, Ended, PATIENCE, every, folder_with_a_run, gpt, gpt_under, is_long, limits_with,
+    report, train, typed, words,
 };
 
 /// Numbers in the large tables of [`enlarge`]: 128 MB.
@@ -244,7 +244,8 @@ fn texts_of_any_shape_are_taken_in_linear_time_and_memory_or_refused() {
             fs::write(path.join("text"), text).expect("a file");
             for command in commands.iter().skip(number % every(4)).step_by(every(4)) {
                 cases += 1;
-                let shell = limits().replace("exec", "exec < text; exec");
+                let seconds = COMPUTING * (size >> 20) as u32;
+                let shell = limits_with(seconds).replace("exec", "exec < text; exec");
                 let ended = gpt_under(&shell, path, command, Duration::from_secs(120));
                 // What is asked for is written as it is.
                 let ended = Ended {

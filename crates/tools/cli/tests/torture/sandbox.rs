@@ -107,7 +107,12 @@ impl Ended {
 
 /// What a shell does before `gpt`, for [`gpt_under`]: sets the limits.
 pub(crate) fn limits() -> String {
-    format!("ulimit -d {MEMORY}; ulimit -S -t {COMPUTING}; exec")
+    limits_with(COMPUTING)
+}
+
+/// As [`limits`], with so many seconds of computing.
+pub(crate) fn limits_with(seconds: u32) -> String {
+    format!("ulimit -d {MEMORY}; ulimit -S -t {seconds}; exec")
 }
 
 /// The program: `GPT` in the environment names another than the one that cargo has built.
