@@ -247,8 +247,9 @@ fn whole_lines(mut from: impl BufRead, all: &mut Vec<Line>) -> std::io::Result<(
         if start.read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
-        // What is longer than any line is none, and neither are its parts.
-        all.extend(Line::parse(&line));
+        // What is longer than any line is none, and neither are its parts; without its end it is
+        // half a line, also where it happens to be JSON.
+        all.extend(Line::parse(&line).filter(|_| line.ends_with(b"\n")));
     }
 }
 
@@ -283,6 +284,13 @@ mod tests {
         for i in 3..5 {
             log.write(step(i, 1.0 / (i as f32 + 3.0))).unwrap();
         }
+        assert_eq!(read(folder.path()).unwrap(), all);
+
+        // A line without its end counts for nobody.
+        let half = serde_json::to_vec(&step(5, 0.5)).unwrap();
+        log.file.write_all(&half).unwrap();
+        assert_eq!(read(folder.path()).unwrap(), all);
+        Log::open(folder.path(), 6).unwrap();
         assert_eq!(read(folder.path()).unwrap(), all);
     }
 
