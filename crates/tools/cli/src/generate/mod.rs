@@ -89,11 +89,8 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         found.name.tell();
         session.tell_seed();
     }
-    // The prompts of a file, some at once; or as many samples of one.
-    let turns: Vec<&[Vec<u32>]> = match &input.prompts {
-        Some(_) => prompts.chunks(AT_ONCE).collect(),
-        None => vec![&prompts[..]; args.length.num_samples],
-    };
+    // The prompts of a file, some at once; or as many samples of one, which may be endless.
+    let turns = (0..args.length.num_samples).flat_map(|_| prompts.chunks(AT_ONCE));
     let streams = input.prompts.is_none() && !output.json;
     let mut texts = 0;
     let mut begin_text = |ids: &[u32]| -> Result<()> {
@@ -106,7 +103,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         }
         Ok(())
     };
-    for (turn, prompts) in turns.into_iter().enumerate() {
+    for (turn, prompts) in turns.enumerate() {
         session.begin(prompts)?;
         if streams {
             begin_text(&prompts[0])?;
