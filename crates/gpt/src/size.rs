@@ -135,19 +135,24 @@ impl GptConfig {
         tokens: usize,
     ) -> Result<Memory, GptError> {
         let (layers, features) = (self.n_layers, self.emb_dim);
-        // Queries, keys, values, contexts, two norms and their sum beside the hidden rows.
-        let row = self.feed_forward_dim().saturating_add(8 * features);
         Memory::new()
             .with(
                 "keys and values",
                 &[2 * F32, layers, features, sequences, tokens],
             )?
-            .with("activations", &[F32, sequences, tokens, row])?
+            .with("activations", &[F32, sequences, tokens, self.row()])?
             .with("rounded weights", &[copied])?
             .with(
                 "logits",
                 &[F32, sequences.saturating_add(SORTED), self.vocab_size],
             )
+    }
+
+    /// Numbers that a layer has of a token at once: queries, keys, values, contexts, two norms and
+    /// their sum beside the hidden row.
+    fn row(&self) -> usize {
+        let others = self.emb_dim.saturating_mul(8);
+        self.feed_forward_dim().saturating_add(others)
     }
 
     /// What training takes: weights, gradients (of each part that a small model's batches are cut
@@ -187,10 +192,9 @@ impl GptConfig {
     /// What the loss of a window of `tokens` tokens takes beside the weights
     /// ([`GptModel::token_losses`](crate::GptModel::token_losses)).
     pub fn evaluation_memory(&self, tokens: usize) -> Result<Memory, GptError> {
-        let row = self.feed_forward_dim().saturating_add(8 * self.emb_dim);
         let packed = packed_bytes(self.emb_dim, self.vocab_size);
         Memory::new()
-            .with("activations", &[F32, tokens, row])?
+            .with("activations", &[F32, tokens, self.row()])?
             .with("logits", &[F32, tokens.min(LOGIT_ROWS), self.vocab_size])?
             .with("packed matrices", &[packed])
     }
@@ -199,13 +203,12 @@ impl GptConfig {
     /// ([`GptModel::trace`](crate::GptModel::trace)): the attention weights of one with the scores
     /// they are made of, as they are, masked and scaled, and the mask; and `rows` rows of logits.
     pub fn inspection_memory(&self, tokens: usize, rows: usize) -> Result<Memory, GptError> {
-        let row = self.feed_forward_dim().saturating_add(8 * self.emb_dim);
         Memory::new()
             .with(
                 "attention weights",
                 &[F32, 4 * self.n_heads + 1, tokens, tokens],
             )?
-            .with("activations", &[F32, tokens, row])?
+            .with("activations", &[F32, tokens, self.row()])?
             .with("logits", &[2 * F32, rows.min(tokens), self.vocab_size])
     }
 

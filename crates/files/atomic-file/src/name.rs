@@ -24,7 +24,7 @@ static NAMES: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn is_there(path: &Path) -> Result<bool, FileError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        found => Ok(found.map(|_| true).map_err(FileError::at(path, "read"))?),
+        found => found.map(|_| true).map_err(FileError::at(path, "read")),
     }
 }
 
