@@ -118,8 +118,14 @@ impl StagedFolder {
         sync_folder(&self.path).map_err(|error| failed(error.source))?;
         match fs::metadata(&self.target) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                fs::rename(&self.path, &self.target).map_err(failed)?;
-                return self.sync_around();
+                match fs::rename(&self.path, &self.target) {
+                    // Another process has made it since.
+                    Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
+                    done => {
+                        done.map_err(failed)?;
+                        return self.sync_around();
+                    }
+                }
             }
             found => {
                 let permissions = found.map_err(&failed)?.permissions();
@@ -423,6 +429,24 @@ mod tests {
         assert_eq!(fs::read(target.join("model")).unwrap(), b"new");
         assert_eq!(fs::read(target.join(".git/HEAD")).unwrap(), b"old");
         assert_eq!(names(folder.path()), ["kept"]);
+    }
+
+    #[cfg(any(target_os = "linux", target_vendor = "apple"))]
+    #[test]
+    fn of_several_that_replace_at_once_each_does() {
+        let folder = tempfile::tempdir().unwrap();
+        for round in 0..50 {
+            let target = folder.path().join(round.to_string());
+            let staged = [(); 4].map(|()| stage(&target, "new"));
+            std::thread::scope(|scope| {
+                let running = staged.map(|staged| scope.spawn(|| staged.replace(ours)));
+                for replaced in running {
+                    replaced.join().unwrap().unwrap();
+                }
+            });
+            assert_eq!(names(&target), ["config", "model"]);
+        }
+        assert_eq!(names(folder.path()).len(), 50);
     }
 
     #[cfg(unix)]

@@ -105,7 +105,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let found = find(Some(&args.from))?;
     let vocabulary = &found.vocabulary;
     let model = found.load()?;
-    put(&args.to, |folder| {
+    put(&args.to, args.force, |folder| {
         match args.layout {
             Layout::HuggingFace => {
                 save_hugging_face(&model, folder, precision, &vocabulary.end_of_text)?;
@@ -241,11 +241,12 @@ fn ours_in(folder: &Path) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Makes the folder `to` what `write` fills, or puts that into it: what is not ours stays.
+/// Makes the folder `to` what `write` fills, or puts that into it: what is not ours stays, and a
+/// model that has come meanwhile unless forced.
 ///
 /// At every moment there is the old model in it, or the new one: a folder is filled beside it and
 /// the two change places.
-fn put(to: &Path, write: impl Fn(&Path) -> Result<()>) -> Result<()> {
+fn put(to: &Path, force: bool, write: impl Fn(&Path) -> Result<()>) -> Result<()> {
     let before = || format!("{} is as it was", to.display());
     let beside = || {
         let staged = StagedFolder::beside(to)?;
@@ -253,9 +254,12 @@ fn put(to: &Path, write: impl Fn(&Path) -> Result<()>) -> Result<()> {
         let _ = staged.remove_left_behind(is_ours);
         write(staged.path())?;
         let is_empty = |mut names: fs::ReadDir| names.next().is_none();
-        match fs::read_dir(to).is_ok_and(|names| !is_empty(names)) {
+        if !force {
+            refuse_new_model(to)?;
+        }
+        match force || fs::read_dir(to).is_ok_and(|names| !is_empty(names)) {
             true => staged.replace(is_ours)?,
-            false => staged.create()?,
+            false => staged.create()?, // refused if something is in it by now
         }
         Ok(take_back(to, is_ours)?)
     };
@@ -284,8 +288,13 @@ fn within(to: &Path, write: impl Fn(&Path) -> Result<()>) -> Result<()> {
     let staged = StagedFolder::within(to)?;
     let _ = staged.remove_left_behind(is_ours);
     write(staged.path())?;
-    if let Some(name) = ours_in(to)? {
-        bail!("{name} has come meanwhile");
-    }
+    refuse_new_model(to)?;
     Ok(staged.move_out(CONFIG)?)
+}
+
+fn refuse_new_model(to: &Path) -> Result<()> {
+    match ours_in(to)? {
+        Some(name) => bail!("{name} has come meanwhile"),
+        None => Ok(()),
+    }
 }

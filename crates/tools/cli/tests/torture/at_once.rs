@@ -41,7 +41,7 @@ fn conversions_into_one_folder_succeed_or_are_refused() {
         faults.extend(ended.iter().filter_map(|ended| ended.fault()));
         let expected = match (force, had_model) {
             ("", true) => 0..=0,
-            ("", false) => 1..=4,
+            ("", false) => 1..=1,
             _ => 4..=4,
         };
         if !expected.contains(&done) {
