@@ -125,44 +125,13 @@ impl GptDataset {
     }
 
     /// All windows in order; the last that is given out is one that can't be read.
-    pub fn iter(&self) -> Windows<'_> {
-        Windows {
-            dataset: self,
-            next: 0,
-        }
-    }
-}
-
-/// The windows of a data set in order.
-#[derive(Clone, Debug)]
-pub struct Windows<'a> {
-    dataset: &'a GptDataset,
-    next: usize,
-}
-
-impl<'a> Iterator for Windows<'a> {
-    type Item = Result<Window<'a>, DataLoaderError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let window = self.dataset.get(self.next).transpose()?;
-        self.next = match window {
-            Ok(_) => self.next + 1,
-            Err(_) => self.dataset.len(),
-        };
-        Some(window)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.dataset.len() - self.next))
-    }
-}
-
-impl<'a> IntoIterator for &'a GptDataset {
-    type Item = Result<Window<'a>, DataLoaderError>;
-    type IntoIter = Windows<'a>;
-
-    fn into_iter(self) -> Windows<'a> {
-        self.iter()
+    pub fn iter(&self) -> impl Iterator<Item = Result<Window<'_>, DataLoaderError>> {
+        let mut failed = false;
+        (0..self.len()).map_while(move |i| {
+            let window = (!failed).then(|| self.get(i).transpose()).flatten();
+            failed = matches!(window, Some(Err(_)));
+            window
+        })
     }
 }
 

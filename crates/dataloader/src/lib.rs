@@ -17,7 +17,7 @@ mod tokens;
 pub use {ndarray, tokenizer, torch_rng};
 
 pub use corpus::Corpus;
-pub use dataset::{GptDataset, Window, Windows};
+pub use dataset::{GptDataset, Window};
 pub use epoch::{Batch, Epoch};
 pub use error::DataLoaderError;
 pub use loader::{DataLoader, DataLoaderConfig, create_dataloader_v1};

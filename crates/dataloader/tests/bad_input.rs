@@ -323,7 +323,7 @@ fn a_token_file_that_is_written_to_is_an_error_where_it_is_read() {
         assert_eq!(epoch.position(), 1);
         assert!(epoch.next().unwrap().is_err());
         assert!(epoch.next().is_none()); // and does not fail for ever
-        let windows: Vec<_> = loader.dataset().into_iter().collect();
+        let windows: Vec<_> = loader.dataset().iter().collect();
         assert!(windows.len() == 1 && windows[0].is_err());
     }
 }

@@ -28,10 +28,9 @@ fn ids(corpus: &Corpus) -> Vec<u32> {
 }
 
 fn windows(dataset: &GptDataset) -> Vec<Window<'_>> {
-    let windows = dataset.into_iter();
-    windows
-        .map(|window| window.expect("the file is there"))
-        .collect()
+    let windows = dataset.iter();
+    let windows = windows.map(|window| window.expect("the file is there"));
+    windows.collect()
 }
 
 fn batches(epoch: impl Iterator<Item = Result<Batch, dataloader::DataLoaderError>>) -> Vec<Batch> {

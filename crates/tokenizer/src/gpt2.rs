@@ -128,17 +128,6 @@ impl Gpt2Tokenizer {
         self.tables.piece(id)
     }
 
-    /// The bytes of each id. A token may hold a part of a character: only all bytes together are
-    /// text.
-    ///
-    /// # Errors
-    /// [`TokenizerError::UnknownId`] at the first id at or over 50,257.
-    pub fn pieces(&self, ids: &[u32]) -> Result<Vec<&'static [u8]>, TokenizerError> {
-        let numbered = ids.iter().enumerate();
-        let pieces = numbered.map(|(position, &id)| self.known_piece(id, position));
-        pieces.collect()
-    }
-
     /// The bytes that all ids stand for.
     ///
     /// # Errors
@@ -163,15 +152,6 @@ impl Gpt2Tokenizer {
     pub fn decode_lossy(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         Decode::decode_lossy(self, ids)
     }
-
-    /// The bytes of the id found at `position`.
-    fn known_piece(&self, id: u32, position: usize) -> Result<&'static [u8], TokenizerError> {
-        self.tables.piece(id).ok_or(TokenizerError::UnknownId {
-            id,
-            position,
-            vocab_size: VOCAB_SIZE,
-        })
-    }
 }
 
 /// With all special tokens allowed, as the book has them.
@@ -185,7 +165,12 @@ impl Encode for Gpt2Tokenizer {
 
 impl Decode for Gpt2Tokenizer {
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
-        self.known_piece(id, position).map(Cow::Borrowed)
+        let piece = self.piece(id).ok_or(TokenizerError::UnknownId {
+            id,
+            position,
+            vocab_size: VOCAB_SIZE,
+        })?;
+        Ok(piece.into())
     }
 }
 

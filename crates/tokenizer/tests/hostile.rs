@@ -120,7 +120,6 @@ fn unknown_ids_are_named_with_their_place() {
         assert_eq!(tokenizer.decode_bytes(&ids), Err(unknown.clone()));
         assert_eq!(tokenizer.decode(&ids), Err(unknown.clone()));
         assert_eq!(tokenizer.decode_lossy(&ids), Err(unknown.clone()));
-        assert_eq!(tokenizer.pieces(&ids), Err(unknown.clone()));
         #[cfg(feature = "ndarray")]
         assert_eq!(
             tokenizer::token_ids_to_text(&ndarray::arr2(&[ids]), &tokenizer),

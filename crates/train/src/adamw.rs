@@ -3,7 +3,6 @@
 //!
 //! The arithmetic is `tensor_ops::adamw_update`'s; there are no groups of weights and no amsgrad.
 
-use ndarray::{ArrayViewD, ArrayViewMutD};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tensor_ops::{AdamWStep, Parameters, adamw_update, awake, zeros};
@@ -152,38 +151,6 @@ impl AdamW {
             (weights, grads, m, v)
                 .into_par_iter()
                 .for_each(|(p, grad, m, v)| adamw_update(p, grad, m, v, &step));
-        });
-    }
-}
-
-/// Moments of all weights, with the names and shapes of those.
-pub(crate) struct Moments<'m, P> {
-    pub(crate) of: &'m P,
-    pub(crate) numbers: &'m mut [f32],
-}
-
-impl<P: Parameters> Parameters for Moments<'_, P> {
-    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
-        let mut rest = &self.numbers[..];
-        self.of.visit(prefix, &mut |name, weight| {
-            let (numbers, after) = rest.split_at(weight.len());
-            rest = after;
-            let moments = ArrayViewD::from_shape(weight.raw_dim(), numbers);
-            visit(name, moments.expect("as many numbers"));
-        });
-    }
-
-    fn visit_mut<'a>(
-        &'a mut self,
-        prefix: &str,
-        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
-    ) {
-        let mut rest = &mut self.numbers[..];
-        self.of.visit(prefix, &mut |name, weight| {
-            let (numbers, after) = std::mem::take(&mut rest).split_at_mut(weight.len());
-            rest = after;
-            let moments = ArrayViewMutD::from_shape(weight.raw_dim(), numbers);
-            visit(name, moments.expect("as many numbers"));
         });
     }
 }

@@ -17,11 +17,10 @@ use std::path::Path;
 use atomic_file::is_file;
 use checkpoint::{LazyTensor, load_config, load_tensors_into, save_book, save_tensors};
 use gpt::{GptConfig, GptModel};
-use serde::de::Error as _;
 use tensor_ops::Parameters;
 
-use crate::adamw::Moments;
 use crate::manifest::{MANIFEST_FILE, Manifest, other_version, read_json, write_json};
+use crate::shares::{slices, split};
 use crate::state::{TrainState, VERSION, same};
 use crate::{AdamW, TrainConfig, TrainError};
 
@@ -124,13 +123,16 @@ pub(crate) fn read(folder: &Path, asked: GptConfig) -> Result<Checkpoint, TrainE
     load_tensors_into(folder.join(MODEL), &mut model, "")?;
     let mut optimizer = AdamW::new(state.config.optimizer, &model)?;
     optimizer.steps = state.optimizer_steps;
+    let mut moments = GptModel::zeros(config)?; // with the names and shapes of the weights
     for (prefix, numbers) in [("m.", &mut optimizer.m), ("v.", &mut optimizer.v)] {
-        let mut moments = Moments {
-            of: &model,
-            numbers,
-        };
         load_tensors_into(folder.join(OPTIMIZER), &mut moments, prefix)?;
+        let moments = slices(&mut moments);
+        let lengths: Vec<usize> = moments.iter().map(|moments| moments.len()).collect();
+        for (numbers, moments) in split(numbers, &lengths).into_iter().zip(moments) {
+            numbers.copy_from_slice(moments);
+        }
     }
+    drop(moments);
     let mut grads = None;
     if state.counters.micro_step > 0 {
         manifest.require(folder, &[GRADIENTS])?;
@@ -148,10 +150,6 @@ pub(crate) fn read(folder: &Path, asked: GptConfig) -> Result<Checkpoint, TrainE
 fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
     let path = folder.join(STATE_FILE);
     let state: TrainState = read_json(&path, MOST_STATE_BYTES)?;
-    if let Some(name) = state.unknown.keys().next() {
-        let unknown = serde_json::Error::custom(format!("unknown field `{name}`"));
-        return Err(TrainError::json(&path)(unknown));
-    }
     if !(1..=VERSION).contains(&state.version) {
         return Err(other_version(&path, state.version, VERSION));
     }

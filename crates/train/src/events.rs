@@ -91,6 +91,7 @@ pub struct StepReport {
 #[serde(deny_unknown_fields)]
 pub struct Evaluation {
     /// Optimizer steps so far.
+    #[serde(alias = "step")] // in a state.json of version 1
     pub steps_done: u64,
     /// The epoch of the last of them, counted from 0.
     pub epoch: u64,

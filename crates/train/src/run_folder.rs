@@ -32,7 +32,8 @@ use crate::manifest::{MANIFEST_FILE, Manifest, write_json};
 /// The file that a run locks, by its name in the run's folder.
 pub const LOCK: &str = ".lock";
 
-/// The folder in a run whose files are copied into every checkpoint: its tokenizer.
+/// The folder in a run whose files are copied into every checkpoint: its tokenizer. It may not be
+/// there.
 pub const BESIDE: &str = "tokenizer";
 
 /// A run's folder, locked as long as this lives.
@@ -96,12 +97,6 @@ impl RunFolder {
         &self.path
     }
 
-    /// The folder, in the run at `path`, of files that every checkpoint gets a copy of; it may not
-    /// be there.
-    pub fn beside(path: impl AsRef<Path>) -> PathBuf {
-        path.as_ref().join(BESIDE)
-    }
-
     /// The newest checkpoint; none if nothing has been saved.
     pub fn newest(&self) -> Option<PathBuf> {
         let known = self.known();
@@ -153,7 +148,7 @@ impl RunFolder {
         let name = free_name(&checkpoints, name)?;
         let folder = checkpoints.join(&name);
         let staged = StagedFolder::beside(&folder)?;
-        copy_files(&Self::beside(&self.path), staged.path())?;
+        copy_files(&self.path.join(BESIDE), staged.path())?;
         write(staged.path())?;
         staged.create()?;
         let before = self.known().latest.clone();
@@ -218,7 +213,7 @@ impl RunFolder {
 
     /// Whether a checkpoint's file is one that every checkpoint gets.
     fn is_copy(&self, file: &str) -> bool {
-        Self::beside(&self.path).join(file).is_file()
+        self.path.join(BESIDE).join(file).is_file()
     }
 }
 
@@ -403,7 +398,7 @@ mod tests {
     fn what_lies_in_the_tokenizers_folder_neither_hangs_nor_ends_a_save() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
-        let beside = RunFolder::beside(&temporary);
+        let beside = temporary.path().join(BESIDE);
         fs::create_dir_all(beside.join(".ipynb_checkpoints")).expect("a folder");
         fs::write(beside.join("tokenizer.json"), "{}").expect("a file");
         std::os::unix::fs::symlink("nowhere", beside.join("link")).expect("a link");

@@ -126,24 +126,26 @@ impl Shares {
     /// The Euclidean norm of all weights' numbers, from each rank's pieces, with the bits of
     /// [`grad_norm`](crate::grad_norm).
     pub(crate) fn norm(&self, own: &[&mut [f32]]) -> f64 {
-        let size = self.ranks.size();
-        let blocks = |length, rank| self.piece(length, rank).len().div_ceil(OPTIMIZER_BLOCK);
-        let of = |rank| -> usize { self.lengths.iter().map(|&n| blocks(n, rank)).sum() };
-        let most = (0..size).map(of).max().unwrap_or(0);
-        let mut squares = Vec::with_capacity(most);
-        for values in own.iter().filter(|values| !values.is_empty()) {
-            squares.extend(sums_of_squares(values));
+        // Each block of a weight is one rank's; the others have zeros there.
+        let mut squares = Vec::new();
+        for (&length, own) in self.lengths.iter().zip(own) {
+            let blocks = squares.len()..squares.len() + length.div_ceil(OPTIMIZER_BLOCK);
+            squares.resize(blocks.end, 0.0);
+            let first = self.piece(length, self.ranks.rank()).start / OPTIMIZER_BLOCK;
+            if !own.is_empty() {
+                let sums = sums_of_squares(own);
+                squares[blocks.start + first..][..sums.len()].copy_from_slice(&sums);
+            }
         }
-        squares.resize(most, 0.0);
         let all = self.gather(&squares);
-        let mut of_ranks: Vec<_> = all.chunks(most.max(1)).map(|all| all.iter()).collect();
-        let mut total = 0.0;
-        for &length in &self.lengths {
-            let in_order = of_ranks.iter_mut().enumerate();
-            let sums = in_order.flat_map(|(rank, sums)| sums.take(blocks(length, rank)));
-            total += sums.sum::<f64>();
+        let of_block = |block: usize| all[block..].iter().step_by(squares.len()).sum::<f64>();
+        let (mut total, mut first) = (0.0, 0);
+        for length in &self.lengths {
+            let last = first + length.div_ceil(OPTIMIZER_BLOCK);
+            total += (first..last).map(of_block).sum::<f64>();
+            first = last;
         }
-        f64::sqrt(total)
+        total.sqrt()
     }
 
     /// Each rank's elements of a weight that travel at once, one window after the other.

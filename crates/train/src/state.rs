@@ -4,11 +4,9 @@
 //! order, which a large corpus makes long; hashes of orders and data notice when that would lead
 //! elsewhere. Version 1 had lists of all steps and evaluations, of which the last ones are read.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use dataloader::{DataLoader, DataLoaderError};
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -25,6 +23,7 @@ const MOST: u64 = 1 << 53;
 
 /// state.json.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct TrainState {
     pub(crate) version: u32,
     pub(crate) config: TrainConfig,
@@ -41,22 +40,7 @@ pub(crate) struct TrainState {
     #[serde(default, skip_serializing)]
     pub(crate) steps: Vec<StepReport>,
     #[serde(default, skip_serializing)]
-    pub(crate) evaluations: Vec<EvaluationOf1>,
-    /// What no version has: flattening and `deny_unknown_fields` exclude each other.
-    #[serde(flatten, skip_serializing)]
-    pub(crate) unknown: BTreeMap<String, IgnoredAny>,
-}
-
-/// An evaluation of version 1.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct EvaluationOf1 {
-    /// The step it followed, counted from 0.
-    step: u64,
-    epoch: u64,
-    train_loss: f64,
-    val_loss: Option<f64>,
-    tokens_seen: u64,
+    pub(crate) evaluations: Vec<Evaluation>,
 }
 
 /// How far a run is.
@@ -91,13 +75,11 @@ impl TrainState {
     pub(crate) fn upgraded(mut self) -> Self {
         if self.version == 1 {
             self.version = VERSION;
-            self.counters.last_step = self.steps.last().copied();
-            self.counters.last_evaluation = self.evaluations.last().map(|last| Evaluation {
-                steps_done: last.step.saturating_add(1),
-                epoch: last.epoch,
-                train_loss: last.train_loss,
-                val_loss: last.val_loss,
-                tokens_seen: last.tokens_seen,
+            self.counters.last_step = self.steps.pop();
+            // An evaluation named the step it followed, counted from 0.
+            self.counters.last_evaluation = self.evaluations.pop().map(|last| Evaluation {
+                steps_done: last.steps_done.saturating_add(1),
+                ..last
             });
             (self.steps, self.evaluations) = (Vec::new(), Vec::new());
         }

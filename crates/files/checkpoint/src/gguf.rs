@@ -14,7 +14,7 @@ use half::f16;
 
 use crate::config::activation_name;
 use crate::error::{CheckpointError, invalid, io};
-use crate::layout::Layout;
+use crate::layout::llama_cpp;
 use crate::precision::Precision;
 use crate::save::items;
 use crate::writer::{LazyTensor, write_numbers};
@@ -72,14 +72,7 @@ pub fn save_gguf(
     let path = path.as_ref();
     let config = model.config();
     check(config, tokens).map_err(|problem| invalid(path, problem))?;
-    let tensors = Layout::HuggingFace.tensors(config).map(|mut tensor| {
-        tensor.name = gguf_name(&tensor.name);
-        if std::mem::take(&mut tensor.transposed) {
-            tensor.shape.reverse();
-        }
-        tensor
-    });
-    let items = items(model, tensors);
+    let items = items(model, llama_cpp(*config));
     let header = header(config, format, &items, tokens, end_of_text);
     replace_output(path, |out| {
         out.write_all(&header).map_err(io(path, "write"))?;
@@ -225,35 +218,6 @@ impl fmt::Display for GgufFormat {
             Self::Q8_0 => "q8_0",
         })
     }
-}
-
-/// llama.cpp's name of a tensor of Hugging Face's layout.
-fn gguf_name(name: &str) -> String {
-    const NAMES: [(&str, &str); 10] = [
-        ("wte", "token_embd"),
-        ("wpe", "position_embd"),
-        ("ln_f", "output_norm"),
-        ("lm_head", "output"),
-        ("ln_1", "attn_norm"),
-        ("attn.c_attn", "attn_qkv"),
-        ("attn.c_proj", "attn_output"),
-        ("ln_2", "ffn_norm"),
-        ("mlp.c_fc", "ffn_up"),
-        ("mlp.c_proj", "ffn_down"),
-    ];
-    let (part, kind) = name
-        .rsplit_once('.')
-        .expect("a weight or a bias of something");
-    let (block, part) = match part
-        .strip_prefix("h.")
-        .and_then(|rest| rest.split_once('.'))
-    {
-        Some((block, part)) => (format!("blk.{block}."), part),
-        None => (String::new(), part),
-    };
-    let mut names = NAMES.iter();
-    let (_, new) = names.find(|(old, _)| *old == part).expect("all are there");
-    format!("{block}{new}.{kind}")
 }
 
 /// Appends blocks: the scale, the largest number's 127th part, and the numbers as whole multiples

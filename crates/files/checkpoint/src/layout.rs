@@ -35,7 +35,7 @@ impl Layout {
     pub(crate) fn tensors(self, config: &GptConfig) -> Box<dyn Iterator<Item = FileTensor>> {
         match self {
             Self::Book => Box::new(book(*config)),
-            Self::HuggingFace => Box::new(gpt2(*config)),
+            Self::HuggingFace => Box::new(openai(*config)),
         }
     }
 
@@ -86,76 +86,75 @@ fn book(config: GptConfig) -> impl Iterator<Item = FileTensor> {
     })
 }
 
-fn gpt2(config: GptConfig) -> impl Iterator<Item = FileTensor> {
-    let emb = config.emb_dim;
-    let same = |name: &str, shape: &[usize], parameter: &str| FileTensor {
-        name: name.into(),
-        shape: shape.to_vec(),
-        transposed: false,
-        parameters: vec![parameter.into()],
+/// A module's name in the book's models, in OpenAI's GPT-2 and in llama.cpp's.
+///
+/// Where the book has query, key and value, the others have one module of all three.
+const MODULES: [[&str; 3]; 10] = [
+    ["tok_emb", "wte", "token_embd"],
+    ["pos_emb", "wpe", "position_embd"],
+    ["att.W_query", "attn.c_attn", "attn_qkv"],
+    ["att.out_proj", "attn.c_proj", "attn_output"],
+    ["ff.layers.0", "mlp.c_fc", "ffn_up"],
+    ["ff.layers.2", "mlp.c_proj", "ffn_down"],
+    ["norm1", "ln_1", "attn_norm"],
+    ["norm2", "ln_2", "ffn_norm"],
+    ["final_norm", "ln_f", "output_norm"],
+    ["out_head", "lm_head", "output"],
+];
+
+/// OpenAI's tensors of a model: the matrices of a block are transposed.
+fn openai(config: GptConfig) -> impl Iterator<Item = FileTensor> {
+    gpt2(config, 1, "h.").map(|mut tensor| {
+        tensor.transposed = tensor.name.starts_with("h.") && tensor.shape.len() == 2;
+        if tensor.transposed {
+            tensor.shape.reverse();
+        }
+        tensor
+    })
+}
+
+/// llama.cpp's tensors of a model.
+pub(crate) fn llama_cpp(config: GptConfig) -> impl Iterator<Item = FileTensor> {
+    gpt2(config, 2, "blk.")
+}
+
+/// GPT-2's tensors, which always have biases, by the names in a column of [`MODULES`].
+fn gpt2(
+    config: GptConfig,
+    column: usize,
+    blocks: &'static str,
+) -> impl Iterator<Item = FileTensor> {
+    let biased = GptConfig {
+        qkv_bias: true,
+        ..config
     };
-    let embeddings = [
-        same("wte.weight", &[config.vocab_size, emb], "tok_emb.weight"),
-        same(
-            "wpe.weight",
-            &[config.context_length, emb],
-            "pos_emb.weight",
-        ),
-    ];
-    let block = move |i: usize| {
-        let tensor = |name: &str, shape: &[usize], parameters: &[&str]| FileTensor {
-            name: format!("h.{i}.{name}"),
-            shape: shape.to_vec(),
-            transposed: shape.len() == 2,
-            parameters: parameters
-                .iter()
-                .map(|parameter| format!("trf_blocks.{i}.{parameter}"))
-                .collect(),
+    biased.parameters().filter_map(move |(name, mut shape)| {
+        let (module, kind) = name.rsplit_once('.')?;
+        let of_block = module.strip_prefix("trf_blocks.");
+        let (block, module) = match of_block.and_then(|rest| rest.split_once('.')) {
+            Some((i, module)) => (format!("{blocks}{i}."), module),
+            None => (String::new(), module),
         };
-        let hidden = config.feed_forward_dim();
-        [
-            tensor("ln_1.weight", &[emb], &["norm1.scale"]),
-            tensor("ln_1.bias", &[emb], &["norm1.shift"]),
-            tensor(
-                "attn.c_attn.weight",
-                &[emb, 3 * emb],
-                &[
-                    "att.W_query.weight",
-                    "att.W_key.weight",
-                    "att.W_value.weight",
-                ],
-            ),
-            tensor(
-                "attn.c_attn.bias",
-                &[3 * emb],
-                &["att.W_query.bias", "att.W_key.bias", "att.W_value.bias"],
-            ),
-            tensor("attn.c_proj.weight", &[emb, emb], &["att.out_proj.weight"]),
-            tensor("attn.c_proj.bias", &[emb], &["att.out_proj.bias"]),
-            tensor("ln_2.weight", &[emb], &["norm2.scale"]),
-            tensor("ln_2.bias", &[emb], &["norm2.shift"]),
-            tensor("mlp.c_fc.weight", &[emb, hidden], &["ff.layers.0.weight"]),
-            tensor("mlp.c_fc.bias", &[hidden], &["ff.layers.0.bias"]),
-            tensor("mlp.c_proj.weight", &[hidden, emb], &["ff.layers.2.weight"]),
-            tensor("mlp.c_proj.bias", &[emb], &["ff.layers.2.bias"]),
-        ]
-    };
-    let last = [
-        same("ln_f.weight", &[emb], "final_norm.scale"),
-        same("ln_f.bias", &[emb], "final_norm.shift"),
-    ];
-    let head = (!config.tied).then(|| {
-        same(
-            "lm_head.weight",
-            &[config.vocab_size, emb],
-            "out_head.weight",
-        )
-    });
-    embeddings
-        .into_iter()
-        .chain((0..config.n_layers).flat_map(block))
-        .chain(last)
-        .chain(head)
+        let module = MODULES.iter().find(|names| names[0] == module)?[column];
+        let kind = match kind {
+            "scale" => "weight",
+            "shift" => "bias",
+            kind => kind,
+        };
+        let parameters = match name.contains("W_query") {
+            true => ["W_query", "W_key", "W_value"]
+                .map(|part| name.replace("W_query", part))
+                .to_vec(),
+            false => vec![name.clone()],
+        };
+        shape[0] *= parameters.len();
+        Some(FileTensor {
+            name: format!("{block}{module}.{kind}"),
+            shape,
+            transposed: false,
+            parameters,
+        })
+    })
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! `tokenizer_config.json` and the files beside it, as far as ids depend on them: the class, the
 //! named special tokens, what was added.
 
-use std::collections::btree_map::{BTreeMap, Entry};
-use std::fmt;
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use indexmap::IndexMap;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokenizer::ENDOFTEXT;
 use tokenizers::AddedToken;
@@ -92,43 +91,9 @@ impl Written {
 )]
 enum Several {
     List(Vec<Written>),
-    ByName(InOrder),
-}
-
-/// Tokens by name, in the order of the file, in which they get their ids.
-#[derive(Debug)]
-struct InOrder(Vec<Written>);
-
-impl<'de> Deserialize<'de> for InOrder {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(InOrderVisitor)
-    }
-}
-
-struct InOrderVisitor;
-
-impl<'de> Visitor<'de> for InOrderVisitor {
-    type Value = InOrder;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("tokens by name")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<InOrder, A::Error> {
-        let mut tokens = Vec::new();
-        let mut places = BTreeMap::new();
-        while let Some((name, token)) = map.next_entry::<String, Written>()? {
-            // A name that comes again changes its token, not its place, as in Python.
-            match places.entry(name) {
-                Entry::Vacant(place) => {
-                    place.insert(tokens.len());
-                    tokens.push(token);
-                }
-                Entry::Occupied(place) => tokens[*place.get()] = token,
-            }
-        }
-        Ok(InOrder(tokens))
-    }
+    /// In the order of the file, in which they get their ids; a name that comes again changes its
+    /// token, not its place, as in Python.
+    ByName(IndexMap<String, Written>),
 }
 
 /// The special tokens that the files name.
@@ -268,7 +233,10 @@ fn special_tokens(path: &Path, names: Names) -> Result<Vec<AddedToken>, ModelTok
     }
     let several = [names.additional_special_tokens, names.extra_special_tokens];
     for several in several.into_iter().flatten() {
-        let (Several::List(list) | Several::ByName(InOrder(list))) = several;
+        let list = match several {
+            Several::List(list) => list,
+            Several::ByName(map) => map.into_values().collect(),
+        };
         tokens.extend(list.into_iter().map(Written::special_token));
     }
     Ok(tokens)

@@ -16,7 +16,7 @@ fn tensors_of_another_model() {
     (larger.vocab_size, shallower.n_layers) = (12, 1);
     for (config, parts) in [
         (larger, &["wte.weight", "[12, 8]", "[11, 8]"][..]),
-        (shallower, &["h.1.ln_1.weight", "missing"]),
+        (shallower, &["h.1.", "missing"]),
     ] {
         let model = small_model(config);
         save_hugging_face(&model, other.path(), Default::default(), &[]).unwrap();

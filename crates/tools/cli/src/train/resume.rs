@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use atomic_file::is_file;
-use train::{RunFolder, TrainError, Trainer, latest_checkpoint, list_problem, read_settings};
+use train::{
+    BESIDE, RunFolder, TrainError, Trainer, latest_checkpoint, list_problem, read_settings,
+};
 
 use super::options::{TrainOptions, is_shape};
 use super::settings::{Base, settle};
@@ -144,7 +146,7 @@ pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> 
 fn base_of(path: &Path, checkpoint: &Path) -> Result<Base> {
     let model = read_settings(checkpoint)?.model;
     // A run from before there were tokenizers to choose has none beside its checkpoints.
-    let beside = RunFolder::beside(path);
+    let beside = path.join(BESIDE);
     let folder = match beside.is_dir() {
         true => &beside,
         false => checkpoint,

@@ -9,7 +9,7 @@ use atomic_file::{create_folder, write_atomically};
 use checkpoint::ModelFolder;
 use gpt::{GptConfig, GptModel};
 use torch_rng::TorchRng;
-use train::{RunFolder, Trainer};
+use train::{BESIDE, RunFolder, Trainer};
 
 use super::options::TrainOptions;
 use super::settings::{Base, Settings, settle};
@@ -101,7 +101,7 @@ pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<
     )?;
     if let Some(folder) = &folder {
         write_options(folder.path(), options)?;
-        let beside = RunFolder::beside(folder.path());
+        let beside = folder.path().join(BESIDE);
         create_folder(&beside)?;
         settings.vocabulary.save(&beside)?;
     }
