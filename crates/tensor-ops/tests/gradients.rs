@@ -4,16 +4,33 @@
 //! `cargo test -p tensor-ops --test gradients -- --nocapture` prints the largest relative error of
 //! each.
 
-use ndarray::{Array1, Array2, Array3, ShapeBuilder, array};
+use ndarray::{Array2, Array3, ShapeBuilder, array};
 use tensor_ops::{
-    Dropout, Embedding, LayerNorm, Linear, causal_softmax_rows, cross_entropy, cross_entropy_train,
-    gelu, gelu_backward, gelu_exact, gelu_exact_backward, mse_loss, mse_loss_backward, relu,
-    relu_backward, softmax_backward_row,
+    Dropout, Embedding, LayerNorm, Linear, Parameters, causal_softmax_rows, cross_entropy,
+    cross_entropy_train, gelu, gelu_backward, gelu_exact, gelu_exact_backward, mse_loss,
+    mse_loss_backward, relu, relu_backward, softmax_backward_row,
 };
 use test_support::{
     INPUT_SCALES, away_from_zero, check_gradient, project, projection_weights, test_array,
 };
 use torch_rng::{Build, TorchRng};
+
+/// The gradient of each of a layer's parameters, by an objective of the layer.
+fn check_parameters<L: Parameters + Clone>(
+    name: &str,
+    layer: &L,
+    grads: &L,
+    objective: impl Fn(&L) -> f64,
+) {
+    for (i, (parameter, d)) in grads.named_parameters().into_iter().enumerate() {
+        let values = layer.named_parameters()[i].1.to_owned();
+        check_gradient(&format!("{name} {parameter}"), &values, &d, |values| {
+            let mut moved = layer.clone();
+            moved.named_parameters_mut()[i].1.assign(values);
+            objective(&moved)
+        });
+    }
+}
 
 #[test]
 fn linear_gradients_are_right_for_input_weight_and_bias() {
@@ -26,22 +43,9 @@ fn linear_gradients_are_right_for_input_weight_and_bias() {
         let w = projection_weights((2, 3, 5), 4);
         let mut grads = Linear::zeros(7, 5, true);
         let d_x = layer.backward(&x, &w, &mut grads);
-        check_gradient("linear input", &x, &d_x, |x| project(&layer.forward(x), &w));
-        check_gradient("linear weight", &layer.weight, &grads.weight, |weight| {
-            let layer = Linear {
-                weight: weight.clone(),
-                ..layer.clone()
-            };
-            project(&layer.forward(&x), &w)
-        });
-        let bias: Array1<f32> = layer.bias.clone().unwrap();
-        check_gradient("linear bias", &bias, &grads.bias.unwrap(), |bias| {
-            let layer = Linear {
-                bias: Some(bias.clone()),
-                ..layer.clone()
-            };
-            project(&layer.forward(&x), &w)
-        });
+        let of = |layer: &Linear, x: &Array3<f32>| project(&layer.forward(x), &w);
+        check_gradient("linear input", &x, &d_x, |x| of(&layer, x));
+        check_parameters("linear", &layer, &grads, |layer| of(layer, &x));
     }
 }
 
@@ -73,14 +77,8 @@ fn embedding_gradients_add_up_over_repeated_ids() {
         let w = projection_weights((2, 3, 300), 2);
         let mut grads = Embedding::zeros(6, 300);
         table.backward(&ids, &w, &mut grads);
-        check_gradient("embedding weight", &table.weight, &grads.weight, |weight| {
-            project(
-                &Embedding {
-                    weight: weight.clone(),
-                }
-                .forward(&ids),
-                &w,
-            )
+        check_parameters("embedding", &table, &grads, |table| {
+            project(&table.forward(&ids), &w)
         });
     }
 }
@@ -98,29 +96,9 @@ fn layer_norm_gradients_are_right_for_input_scale_and_shift() {
         let mut grads = LayerNorm::zeros(19);
         let (_, cache) = layer.forward_train(&x);
         let d_x = layer.backward(cache, &w, &mut grads);
-        check_gradient("layer_norm input", &x, &d_x, |x| {
-            project(&layer.forward(x), &w)
-        });
-        check_gradient("layer_norm scale", &layer.scale, &grads.scale, |scale| {
-            project(
-                &LayerNorm {
-                    scale: scale.clone(),
-                    ..layer.clone()
-                }
-                .forward(&x),
-                &w,
-            )
-        });
-        check_gradient("layer_norm shift", &layer.shift, &grads.shift, |shift| {
-            project(
-                &LayerNorm {
-                    shift: shift.clone(),
-                    ..layer.clone()
-                }
-                .forward(&x),
-                &w,
-            )
-        });
+        let of = |layer: &LayerNorm, x: &Array2<f32>| project(&layer.forward(x), &w);
+        check_gradient("layer_norm input", &x, &d_x, |x| of(&layer, x));
+        check_parameters("layer_norm", &layer, &grads, |layer| of(layer, &x));
     }
 }
 

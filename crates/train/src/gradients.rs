@@ -3,8 +3,6 @@
 //! Each batch's gradients are computed from zero and added to those before: the bits of a step
 //! don't depend on who computed which batch. What is done with the sum, the optimizer knows.
 
-use std::fmt;
-
 use dataloader::Batch;
 use gpt::{BatchParts, GptModel, move_gradients};
 use tensor_ops::Parameters;
@@ -14,6 +12,7 @@ use crate::TrainError;
 use crate::shares::{Shares, split};
 
 /// The batches of a step so far: their gradients, and the losses that the other ranks wait for.
+#[derive(Debug)]
 pub(crate) struct StepGradients {
     parts: BatchParts,
     /// A batch's gradients are computed here. On its own, a process adds up here too.
@@ -25,15 +24,6 @@ pub(crate) struct StepGradients {
     /// The first batch of the round, by its place in the step, and the loss of this rank's.
     round: u64,
     loss: f32,
-}
-
-/// Without the gradients.
-impl fmt::Debug for StepGradients {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StepGradients")
-            .field("round", &self.round)
-            .finish_non_exhaustive()
-    }
 }
 
 /// A batch's place in its step.

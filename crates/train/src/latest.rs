@@ -203,39 +203,39 @@ pub(crate) fn step_folders(checkpoints: &Path) -> Result<(Vec<String>, Vec<Strin
     Ok((finished, unfinished))
 }
 
-/// The place of a checkpoint among the others, by its name (`step-00000120`,
-/// `step-00000120-batch-3`,
-/// either with `.2` behind it): steps, batches, copy; none if the name is not ours.
-pub(crate) fn order(name: &str) -> Option<(u64, u64, u64)> {
-    let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => text.parse().ok(),
-        false => None,
-    };
-    let rest = name.strip_prefix("step-")?;
-    let (rest, copy) = match rest.split_once('.') {
-        Some((rest, copy)) => (rest, number(copy)?),
-        None => (rest, 1),
-    };
-    let (steps, batches) = match rest.split_once("-batch-") {
-        Some((steps, batches)) => (steps, number(batches)?),
-        None => (rest, 0),
-    };
-    let steps = (steps.len() >= 8).then(|| number(steps))??;
-    Some((steps, batches, copy))
+/// The place of a checkpoint among the others: steps, batches accumulated since, copy, counted from
+/// 1.
+pub(crate) type Order = (u64, u64, u64);
+
+/// The name of a checkpoint: `step-00000120` or `step-00000120-batch-3`, either with `.2` behind it.
+pub(crate) fn name_of((steps, batches, copy): Order) -> String {
+    let mut name = format!("step-{steps:08}");
+    if batches > 0 {
+        name += &format!("-batch-{batches}");
+    }
+    if copy > 1 {
+        name += &format!(".{copy}");
+    }
+    name
+}
+
+/// The place of a checkpoint by its name; none if the name is not ours.
+pub(crate) fn order(name: &str) -> Option<Order> {
+    let (rest, copy) = name.split_once('.').unwrap_or((name, "1"));
+    let rest = rest.strip_prefix("step-")?;
+    let (steps, batches) = rest.split_once("-batch-").unwrap_or((rest, "0"));
+    let order = (
+        steps.parse().ok()?,
+        batches.parse().ok()?,
+        copy.parse().ok()?,
+    );
+    (name_of(order) == name).then_some(order)
 }
 
 /// The optimizer steps of a checkpoint, by the name of its folder.
 pub fn steps_of(checkpoint: impl AsRef<Path>) -> Option<u64> {
     let name = checkpoint.as_ref().file_name()?.to_str()?;
     Some(order(name)?.0)
-}
-
-/// The name of a checkpoint after so many steps, and so many batches accumulated since.
-pub(crate) fn step_name(steps_done: u64, micro_step: u64) -> String {
-    match micro_step {
-        0 => format!("step-{steps_done:08}"),
-        _ => format!("step-{steps_done:08}-batch-{micro_step}"),
-    }
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use atomic_file::{
 
 use crate::TrainError;
 use crate::checkpoint::{FILES, is_whole};
-use crate::latest::{CHECKPOINTS, LATEST, Latest, known, order, read_list, step_folders};
+use crate::latest::{CHECKPOINTS, LATEST, Latest, known, name_of, order, read_list, step_folders};
 use crate::manifest::{MANIFEST_FILE, Manifest, write_json};
 
 /// The file that a run locks, by its name in the run's folder.
@@ -128,15 +128,15 @@ impl RunFolder {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets `write` fill a new folder, makes that the newest checkpoint, and deletes all but the
-    /// `keep` newest and the best.
+    /// Lets `write` fill a new folder, makes that the newest checkpoint, `after` so many steps and
+    /// batches, and deletes all but the `keep` newest and the best.
     ///
     /// # Errors
     /// If a call fails: the checkpoints from before are then as they were, and the new one is there
     /// if latest.json names it.
     pub(crate) fn add(
         &self,
-        name: &str,
+        after: (u64, u64),
         keep: usize,
         val_loss: Option<f64>,
         write: impl FnOnce(&Path) -> Result<(), TrainError>,
@@ -145,7 +145,7 @@ impl RunFolder {
         self.known().not_deleted.clear();
         // What a killed save left takes room, which may be what this one needs.
         self.delete_unfinished();
-        let name = free_name(&checkpoints, name)?;
+        let name = free_name(&checkpoints, after)?;
         let folder = checkpoints.join(&name);
         let staged = StagedFolder::beside(&folder)?;
         copy_files(&self.path.join(BESIDE), staged.path())?;
@@ -240,18 +240,17 @@ fn copy_files(from: &Path, to: &Path) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// `name`, or `name.2` and so on if there is something of that name: a run that went back saves the
-/// same step again.
-fn free_name(checkpoints: &Path, name: &str) -> Result<String, TrainError> {
-    let mut free = name.to_owned();
-    let mut copy = 2;
+/// The name of the first copy of which there is nothing yet: a run that went back saves the same
+/// step again.
+fn free_name(checkpoints: &Path, (steps, batches): (u64, u64)) -> Result<String, TrainError> {
+    let mut copy = 1;
     loop {
-        let path = checkpoints.join(&free);
+        let name = name_of((steps, batches, copy));
+        let path = checkpoints.join(&name);
         match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(free),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(name),
             found => found.map_err(TrainError::io(&path, "read"))?,
         };
-        free = format!("{name}.{copy}");
         copy += 1;
     }
 }
@@ -259,7 +258,6 @@ fn free_name(checkpoints: &Path, name: &str) -> Result<String, TrainError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latest::step_name;
 
     /// Something that looks whole: the files that each checkpoint has.
     fn write(folder: &Path) -> Result<(), TrainError> {
@@ -269,12 +267,16 @@ mod tests {
         Manifest::of(folder)?.write(folder)
     }
 
+    /// The checkpoint after so many steps.
+    fn save(folder: &RunFolder, steps: u64, keep: usize) -> PathBuf {
+        let saved = folder.add((steps, 0), keep, None, write);
+        saved.expect("a save that works")
+    }
+
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder.join(CHECKPOINTS)).expect("a folder");
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.expect("an entry").file_name().into_string())
-            .collect::<Result<_, _>>()
-            .expect("text");
+        let names = entries.map(|entry| entry.expect("an entry").file_name().into_string());
+        let mut names: Vec<String> = names.collect::<Result<_, _>>().expect("text");
         names.sort();
         names
     }
@@ -283,21 +285,16 @@ mod tests {
     fn a_save_that_fails_leaves_the_checkpoint_before_and_nothing_else() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
-        let good = folder.add("step-00000001", 1, None, write);
-        let good = good.expect("a save that works");
+        let good = save(&folder, 1, 1);
         let full = |folder: &Path| {
             write(folder)?;
             Err(TrainError::io(folder, "write")(
-                std::io::ErrorKind::StorageFull.into(),
+                ErrorKind::StorageFull.into(),
             ))
         };
-        let error = folder
-            .add("step-00000002", 1, None, full)
-            .expect_err("a full disk");
-        assert!(
-            error.to_string().contains("unfinished: can't write"),
-            "{error}"
-        );
+        let error = folder.add((2, 0), 1, None, full).expect_err("a full disk");
+        let said = error.to_string();
+        assert!(said.contains("unfinished: can't write"), "{said}");
         assert_eq!(folder.newest(), Some(good));
         assert_eq!(names(temporary.path()), ["step-00000001"]);
     }
@@ -324,9 +321,8 @@ mod tests {
         let folder = RunFolder::open(&temporary).expect("a folder with other things");
         assert!(checkpoints.join(half).exists()); // opening deletes nothing
         for step in [5, 6, 7] {
-            let saved = folder.add(&step_name(step, 0), 1, None, write);
+            let saved = save(&folder, step, 1);
             // A note in a checkpoint makes it the user's.
-            let saved = saved.expect("a save that works");
             if step == 5 {
                 fs::write(saved.join("notes.txt"), "good one").expect("a file");
             }
@@ -352,8 +348,7 @@ mod tests {
             let temporary = tempfile::tempdir().expect("a temporary folder");
             let folder = RunFolder::open(&temporary).expect("a new folder");
             for step in [1, 2] {
-                let saved = folder.add(&step_name(step, 0), 2, None, write);
-                saved.expect("a save that works");
+                save(&folder, step, 2);
             }
             drop(folder);
             fs::write(temporary.path().join(LATEST), list).expect("a file");
@@ -361,17 +356,12 @@ mod tests {
             assert!(newest.ends_with("step-00000002"), "{list}");
             let note = crate::list_problem(&temporary).expect("readable");
             let note = note.expect("something is wrong");
-            assert!(
-                note.ends_with("whole is step-00000002")
-                    || note.ends_with("checkpoint is step-00000002"),
-                "{note}"
-            );
+            assert!(note.ends_with("is step-00000002"), "{note}");
             let folder = RunFolder::open(&temporary).expect("the same folder");
             assert_eq!(names(temporary.path()), ["step-00000001", "step-00000002"]);
             // Whatever happens to the list while a run goes on, the run knows it.
             fs::write(temporary.path().join(LATEST), "noise").expect("a file");
-            let saved = folder.add(&step_name(3, 0), 1, None, write);
-            saved.expect("a save that works");
+            save(&folder, 3, 1);
             assert_eq!(names(temporary.path()), ["step-00000003"]);
             assert_eq!(crate::list_problem(&temporary).expect("readable"), None);
         }
@@ -383,8 +373,7 @@ mod tests {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
         for step in [1, 2] {
-            let saved = folder.add(&step_name(step, 0), 2, None, write);
-            saved.expect("a save that works");
+            save(&folder, step, 2);
         }
         drop(folder);
         let newest = temporary.path().join(CHECKPOINTS).join("step-00000002");
@@ -408,8 +397,7 @@ mod tests {
         // A link where the next checkpoint would be is somebody else's, too.
         let in_the_way = temporary.path().join(CHECKPOINTS).join("step-00000001");
         std::os::unix::fs::symlink("nowhere", in_the_way).expect("a link");
-        let saved = folder.add(&step_name(1, 0), 1, None, write);
-        let saved = saved.expect("a save that works");
+        let saved = save(&folder, 1, 1);
         assert!(saved.ends_with("step-00000001.2"));
         assert!(saved.join("tokenizer.json").is_file() && !saved.join("pipe").exists());
         // The copy is part of the checkpoint: cut or changed, it is noticed.
@@ -423,8 +411,7 @@ mod tests {
     fn not_knowing_is_no_licence_to_delete() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
-        let saved = folder.add("step-00000001", 1, None, write);
-        let manifest = saved.expect("a save that works").join(MANIFEST_FILE);
+        let manifest = save(&folder, 1, 1).join(MANIFEST_FILE);
         drop(folder);
         fs::remove_file(&manifest).expect("deleted");
         fs::create_dir(&manifest).expect("a folder in its place");
@@ -435,8 +422,7 @@ mod tests {
         // With an older one that is whole, or with no list, it goes on beside it.
         fs::remove_file(temporary.path().join(LATEST)).expect("a file");
         let folder = RunFolder::open(&temporary).expect("the same folder");
-        let saved = folder.add("step-00000002", 1, None, write);
-        saved.expect("a save that works");
+        save(&folder, 2, 1);
         assert_eq!(names(temporary.path()), ["step-00000001", "step-00000002"]);
     }
 }

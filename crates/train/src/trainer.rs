@@ -22,7 +22,6 @@ use crate::checkpoint::{self, Checkpoint, STATE_FILE};
 use crate::clip::clip_scale;
 use crate::evaluate::Evaluator;
 use crate::gradients::{Place, StepGradients};
-use crate::latest::step_name;
 use crate::manifest::hash_of_numbers;
 use crate::shares::Shares;
 use crate::state::{
@@ -621,8 +620,8 @@ impl Trainer {
         };
         assert!(self.shares.is_first(), "rank 0 saves");
         let (state, grads) = (self.state()?, begun.then(|| self.gradients.whole_sum()));
-        let name = step_name(self.counters.steps_done, self.counters.micro_step);
-        let saved = folder.add(&name, self.config.keep, val_loss, |folder| {
+        let after = (self.counters.steps_done, self.counters.micro_step);
+        let saved = folder.add(after, self.config.keep, val_loss, |folder| {
             checkpoint::write(folder, model, moments, grads, &state)
         });
         saved.map(Some)
