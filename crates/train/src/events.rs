@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gpt::GptModel;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Something that has just happened; given to the closure of
 /// [`Trainer::run`](crate::Trainer::run).
@@ -77,10 +77,12 @@ pub struct StepReport {
     /// The epoch of its last batch, counted from 0.
     pub epoch: u64,
     /// The mean loss of its batches, with dropout.
+    #[serde(deserialize_with = "number")]
     pub loss: f32,
     /// The learning rate that was used.
     pub learning_rate: f64,
     /// The gradient's norm before clipping.
+    #[serde(deserialize_with = "number")]
     pub grad_norm: f64,
     /// Input tokens of the whole run so far.
     pub tokens_seen: u64,
@@ -96,9 +98,20 @@ pub struct Evaluation {
     /// The epoch of the last of them, counted from 0.
     pub epoch: u64,
     /// Mean loss of the first batches of a new pass over the training loader.
+    #[serde(deserialize_with = "number")]
     pub train_loss: f64,
     /// The same of the validation loader; none without one.
     pub val_loss: Option<f64>,
     /// Input tokens of the whole run so far.
     pub tokens_seen: u64,
+}
+
+/// JSON has no NaN: `null` is written for it, and read as it.
+fn number<'de, N, D>(from: D) -> Result<N, D::Error>
+where
+    N: Deserialize<'de> + From<f32>,
+    D: Deserializer<'de>,
+{
+    let number = Option::deserialize(from)?;
+    Ok(number.unwrap_or(f32::NAN.into()))
 }

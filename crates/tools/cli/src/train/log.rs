@@ -6,7 +6,8 @@
 //! stopped. However long the run, its log is read from the end, or in samples.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -142,7 +143,7 @@ impl Log {
 /// The bytes of a log that stay when a run goes on after `steps_done` steps, and the evaluations
 /// and samples at their end.
 fn kept(path: &Path, steps_done: u64) -> Result<(u64, Vec<Line>)> {
-    let mut lines = Backwards::open(path)?;
+    let mut lines = Backwards::open(path, 0..open_file(path)?.1)?;
     let (mut length, mut at_the_end) = (None, Vec::new());
     while let Some((end, text)) = lines.next_back()? {
         // What is no line, or a half one, goes if it is at the end.
@@ -162,22 +163,21 @@ fn kept(path: &Path, steps_done: u64) -> Result<(u64, Vec<Line>)> {
     Ok((length.unwrap_or(0), at_the_end))
 }
 
-/// The lines of a file, the last one first.
-struct Backwards {
-    path: PathBuf,
+/// The lines of a part of a file, the last one first.
+struct Backwards<'a> {
+    path: &'a Path,
     file: File,
-    /// Where `held` begins, the bytes that have been read and not given out.
-    at: u64,
+    /// The bytes that haven't been read, and those that have and weren't given out, behind them.
+    unread: Range<u64>,
     held: Vec<u8>,
 }
 
-impl Backwards {
-    fn open(path: &Path) -> Result<Self> {
-        let (file, at) = open_file(path)?;
+impl<'a> Backwards<'a> {
+    fn open(path: &'a Path, part: Range<u64>) -> Result<Self> {
         Ok(Self {
-            path: path.to_owned(),
-            file,
-            at,
+            path,
+            file: open_file(path)?.0,
+            unread: part,
             held: Vec::new(),
         })
     }
@@ -187,12 +187,12 @@ impl Backwards {
         loop {
             let before = self.held.len().saturating_sub(1);
             let cut = self.held[..before].iter().rposition(|&byte| byte == b'\n');
-            if cut.is_some() || (self.at == 0 && !self.held.is_empty()) {
-                let end = self.at + self.held.len() as u64;
+            if cut.is_some() || (self.unread.is_empty() && !self.held.is_empty()) {
+                let end = self.unread.end + self.held.len() as u64;
                 let line = self.held.split_off(cut.map_or(0, |cut| cut + 1));
                 return Ok(Some((end, line)));
             }
-            if self.at == 0 {
+            if self.unread.is_empty() {
                 return Ok(None);
             }
             if self.held.len() as u64 > MOST_LINE_BYTES {
@@ -203,10 +203,11 @@ impl Backwards {
                     self.held.len()
                 );
             }
-            let n = self.at.min(self.held.len().max(1 << 16) as u64);
-            self.at -= n;
+            let unread = self.unread.end - self.unread.start;
+            let n = unread.min(self.held.len().max(1 << 16) as u64);
+            self.unread.end -= n;
             let mut chunk = vec![0; n as usize];
-            let read = self.file.seek(SeekFrom::Start(self.at));
+            let read = self.file.seek(SeekFrom::Start(self.unread.end));
             let read = read.and_then(|_| self.file.read_exact(&mut chunk));
             read.with_context(|| self.path.display().to_string())?;
             chunk.append(&mut self.held);
@@ -222,35 +223,22 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Line>> {
     if !is_file(&path)? {
         return Ok(Vec::new());
     }
-    let (mut file, length) = open_file(&path)?;
+    let (_, length) = open_file(&path)?;
     let (pieces, bytes) = match length <= MOST_BYTES {
         true => (1, length),
         false => (PIECES, MOST_BYTES / PIECES),
     };
     let mut all = Vec::new();
-    for piece in 0..pieces {
+    for piece in (0..pieces).rev() {
         let start = (length - bytes) * piece / (pieces - 1).max(1);
-        let lines = file.seek(SeekFrom::Start(start)).and_then(|_| {
-            let piece = BufReader::new((&mut file).take(bytes));
-            whole_lines(piece, &mut all)
-        });
-        lines.with_context(|| path.display().to_string())?;
-    }
-    Ok(all)
-}
-
-fn whole_lines(mut from: impl BufRead, all: &mut Vec<Line>) -> std::io::Result<()> {
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let mut start = (&mut from).take(MOST_LINE_BYTES);
-        if start.read_until(b'\n', &mut line)? == 0 {
-            return Ok(());
+        let mut lines = Backwards::open(&path, start..start + bytes)?;
+        while let Some((_, text)) = lines.next_back()? {
+            // Without its end it is half a line, also where it happens to be JSON.
+            all.extend(Line::parse(&text).filter(|_| text.ends_with(b"\n")));
         }
-        // What is longer than any line is none, and neither are its parts; without its end it is
-        // half a line, also where it happens to be JSON.
-        all.extend(Line::parse(&line).filter(|_| line.ends_with(b"\n")));
     }
+    all.reverse();
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -327,5 +315,30 @@ mod tests {
         };
         assert!(line(r#""step":6"#).is_some());
         assert_eq!(line(r#""step":6"#), line(r#""steps_done":7"#));
+    }
+
+    /// JSON has no number for it, and a line that is not read would be cut off.
+    #[test]
+    fn losses_that_are_no_numbers_are_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let evaluation = Evaluation {
+            steps_done: 3,
+            epoch: 0,
+            train_loss: f64::NAN,
+            val_loss: None,
+            tokens_seen: 24,
+        };
+        let mut log = Log::open(folder.path(), 0).unwrap();
+        log.write(step(1, f32::NAN)).unwrap();
+        log.write(step(2, f32::INFINITY)).unwrap();
+        log.write(Line::Eval(evaluation)).unwrap();
+        let again = Log::open(folder.path(), 3).unwrap();
+        assert!(again.evaluation().unwrap().train_loss.is_nan());
+        let is_nan = |line: &Line| match line {
+            Line::Step { report, .. } => report.loss.is_nan(),
+            _ => true,
+        };
+        let lines = read(folder.path()).unwrap();
+        assert!(lines.len() == 3 && lines.iter().all(is_nan), "{lines:?}");
     }
 }
