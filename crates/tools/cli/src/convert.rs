@@ -17,7 +17,7 @@ use crate::failure::misused;
 use crate::model::find;
 use crate::numbers::count;
 use crate::output::{note, print};
-use crate::runs::{CONFIG, OPTIONS, TRAINING};
+use crate::runs::{CONFIG, OPTIONS, TRAINING, names};
 
 #[derive(Args, Debug)]
 pub(crate) struct ConvertArgs {
@@ -228,17 +228,7 @@ fn refuse_run(folder: &Path) -> Result<()> {
 
 /// A file of a model or a tokenizer in a folder, if there is one.
 fn ours_in(folder: &Path) -> Result<Option<String>> {
-    if !folder.is_dir() {
-        return Ok(None);
-    }
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        if let Ok(name) = entry?.file_name().into_string()
-            && is_ours(&name)
-        {
-            return Ok(Some(name));
-        }
-    }
-    Ok(None)
+    Ok(names(folder)?.into_iter().find(|name| is_ours(name)))
 }
 
 /// Makes the folder `to` what `write` fills, or puts that into it: what is not ours stays, and a
@@ -253,11 +243,10 @@ fn put(to: &Path, force: bool, write: impl Fn(&Path) -> Result<()>) -> Result<()
         // What a conversion that was killed left takes room, but is no reason to fail.
         let _ = staged.remove_left_behind(is_ours);
         write(staged.path())?;
-        let is_empty = |mut names: fs::ReadDir| names.next().is_none();
         if !force {
             refuse_new_model(to)?;
         }
-        match force || fs::read_dir(to).is_ok_and(|names| !is_empty(names)) {
+        match force || !names(to)?.is_empty() {
             true => staged.replace(is_ours)?,
             false => staged.create()?, // refused if something is in it by now
         }
@@ -275,7 +264,12 @@ fn put(to: &Path, force: bool, write: impl Fn(&Path) -> Result<()>) -> Result<()
         Some(told) if told.is_of_place() && to.is_dir() && ours_in(to)?.is_none() => {
             within(to, write).with_context(before)
         }
-        _ => Err(error).with_context(before),
+        _ => {
+            if !force {
+                refuse_new_model(to)?;
+            }
+            Err(error).with_context(before)
+        }
     }
 }
 
@@ -292,9 +286,37 @@ fn within(to: &Path, write: impl Fn(&Path) -> Result<()>) -> Result<()> {
     Ok(staged.move_out(CONFIG)?)
 }
 
+/// That no model has come since it was seen that there is none.
 fn refuse_new_model(to: &Path) -> Result<()> {
-    match ours_in(to)? {
-        Some(name) => bail!("{name} has come meanwhile"),
-        None => Ok(()),
+    if ours_in(to)?.is_some() {
+        let to = to.display();
+        bail!("there is a model in {to} by now; --force replaces it");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_that_comes_while_another_is_made_is_told_and_stays() {
+        for foreign in [None, Some("notes.txt")] {
+            let folder = tempfile::tempdir().unwrap();
+            let to = folder.path().join("new");
+            if let Some(name) = foreign {
+                fs::create_dir(&to).unwrap();
+                fs::write(to.join(name), "").unwrap();
+            }
+            let two = |staged: &Path| {
+                fs::create_dir_all(&to)?;
+                fs::write(to.join(CONFIG), "first")?;
+                Ok(fs::write(staged.join(CONFIG), "second")?)
+            };
+            let error = format!("{:#}", put(&to, false, two).unwrap_err());
+            let expected = format!("there is a model in {} by now; --force", to.display());
+            assert!(error.starts_with(&expected), "{error}");
+            assert_eq!(fs::read(to.join(CONFIG)).unwrap(), b"first");
+        }
     }
 }
