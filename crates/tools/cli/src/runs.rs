@@ -216,13 +216,10 @@ pub(crate) fn newer_than(checkpoint: &Path) -> Option<PathBuf> {
 /// # Errors
 /// Names what is there besides.
 pub(crate) fn refuse_foreign(folder: &Path) -> Result<()> {
-    let name = || folder.display().to_string();
-    let entries = match fs::read_dir(folder) {
-        Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
-            return Ok(()); // to be made, or refused as a file
-        }
-        entries => entries.with_context(name)?,
-    };
+    let inside = names(folder)?;
+    if inside.is_empty() {
+        return Ok(()); // to be made, or refused as a file
+    }
     // A run that was killed before its options were written has these two, and nothing in them.
     let mut ours = vec![LOCK, CHECKPOINTS];
     let options = folder.join(OPTIONS);
@@ -232,19 +229,15 @@ pub(crate) fn refuse_foreign(folder: &Path) -> Result<()> {
     };
     if is_run {
         ours.extend([LATEST, OPTIONS, LOG, SVG, PNG, MODEL, BESIDE]);
-    } else if let Ok(mut inside) = fs::read_dir(folder.join(CHECKPOINTS))
-        && inside.next().is_some()
-    {
+    } else if !names(&folder.join(CHECKPOINTS))?.is_empty() {
         ours.pop();
     }
-    for entry in entries {
-        let found = entry.with_context(name)?.file_name();
-        let found = found.to_string_lossy();
+    for found in inside {
         let becomes = unfinished_of(&found).unwrap_or(&found);
         if !ours.contains(&becomes) && becomes != OPTIONS {
             bail!(
                 "{}: expected a new or empty folder, or a run's, but {found:?} is in it",
-                name()
+                folder.display()
             );
         }
         if found == OPTIONS && !is_run {
@@ -257,12 +250,18 @@ pub(crate) fn refuse_foreign(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn names(folder: &Path) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        names.extend(entry?.file_name().into_string());
-    }
-    Ok(names)
+/// The names in a folder, none of one that isn't there; what is no text is shown as one, and so is
+/// nobody's.
+pub(crate) fn names(folder: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
+            return Ok(Vec::new());
+        }
+        entries => entries,
+    };
+    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let names = entries.and_then(|entries| entries.map(|entry| entry.map(name)).collect());
+    names.with_context(|| folder.display().to_string())
 }
 
 #[cfg(test)]

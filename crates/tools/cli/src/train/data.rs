@@ -21,24 +21,25 @@ const STORY: &str = include_str!("../../data/the-answering-bell.txt");
 /// The shortest window that is chosen when a model's context is longer than the text.
 const SHORTEST_WINDOW: usize = 64;
 
-/// What a run reads.
+/// What a run reads, in windows and batches: training shuffled and full, validation in order and
+/// complete.
 #[derive(Clone, Debug)]
 pub(crate) struct Data {
     /// Where it came from, for people.
     pub(crate) name: String,
-    pub(crate) train: Corpus,
+    pub(crate) train: DataLoader,
     /// None if all of it is trained on.
-    pub(crate) validation: Option<Corpus>,
+    pub(crate) validation: Option<DataLoader>,
 }
 
 /// A run's data as it was found.
-#[derive(Clone)]
 pub(crate) struct Source {
     name: String,
+    /// Where ids came from.
+    folder: PathBuf,
     parts: Parts,
 }
 
-#[derive(Clone)]
 enum Parts {
     Text {
         text: String,
@@ -48,22 +49,31 @@ enum Parts {
     Ids {
         train: Corpus,
         validation: Option<Corpus>,
-        /// Where they came from.
-        folder: PathBuf,
     },
 }
 
 impl Source {
     /// Reads a run's data, or the story.
     pub(crate) fn read(path: Option<&Path>, train_ratio: f64) -> Result<Self> {
-        match path {
-            None => {
-                let name = "the story \"The Answering Bell\"".to_owned();
-                from_text(name, STORY.to_owned(), train_ratio)
-            }
-            Some(path) if path.is_dir() => from_folder(path, train_ratio),
-            Some(path) => from_file(path, train_ratio),
-        }
+        let Some(path) = path else {
+            let name = "the story \"The Answering Bell\"".to_owned();
+            let (folder, story) = (PathBuf::new(), Given::Text(STORY.to_owned()));
+            let parts = parts(story, None, train_ratio)?;
+            return Ok(Self {
+                name,
+                folder,
+                parts,
+            });
+        };
+        let (train, validation) = match path.is_dir() {
+            true => in_folder(path)?,
+            false => (read_given(path)?, None),
+        };
+        Ok(Self {
+            name: path.display().to_string(),
+            folder: folder_of(path).to_owned(),
+            parts: parts(train, validation, train_ratio)?,
+        })
     }
 
     /// All of the text, if it is one.
@@ -76,50 +86,114 @@ impl Source {
 
     /// The folder that ids came from, which may have their tokenizer.
     pub(crate) fn folder_of_ids(&self) -> Option<&Path> {
-        match &self.parts {
-            Parts::Text { .. } => None,
-            Parts::Ids { folder, .. } => Some(folder),
-        }
+        matches!(self.parts, Parts::Ids { .. }).then_some(&self.folder)
     }
 
     /// The ids of both parts, each checked against the model's vocabulary.
-    pub(crate) fn encode(self, vocabulary: &Vocabulary, vocab_size: usize) -> Result<Data> {
-        let name = self.name;
-        let (train, validation) = match self.parts {
+    pub(crate) fn encode(
+        &self,
+        vocabulary: &Vocabulary,
+        vocab_size: usize,
+    ) -> Result<(Corpus, Option<Corpus>)> {
+        let name = || self.name.clone();
+        let (train, validation) = match &self.parts {
             Parts::Text {
                 text,
                 validation_at,
             } => {
                 let corpus = |text: &str| -> Result<Corpus> {
-                    let ids = vocabulary.encode(text).with_context(|| name.clone())?;
-                    Ok(Corpus::from_ids(ids))
+                    Ok(Corpus::from_ids(
+                        vocabulary.encode(text).with_context(name)?,
+                    ))
                 };
-                let train = corpus(&text[..validation_at.unwrap_or(text.len())])?;
-                let validation = validation_at.map(|at| corpus(&text[at..])).transpose()?;
-                (train, validation)
+                let (train, rest) = text.split_at(validation_at.unwrap_or(text.len()));
+                let validation = validation_at.map(|_| corpus(rest)).transpose()?;
+                (corpus(train)?, validation)
             }
-            Parts::Ids {
-                train, validation, ..
-            } => (train, validation),
+            Parts::Ids { train, validation } => (train.clone(), validation.clone()),
         };
         for corpus in [Some(&train), validation.as_ref()].into_iter().flatten() {
-            corpus.check_ids(vocab_size).with_context(|| name.clone())?;
+            corpus.check_ids(vocab_size).with_context(name)?;
         }
+        Ok((train, validation))
+    }
+
+    /// The windows of both parts' ids.
+    ///
+    /// A `context_length` that is longer than the text gets shorter windows, unless the user asked
+    /// for their length.
+    pub(crate) fn windows(
+        self,
+        (train, validation): (Corpus, Option<Corpus>),
+        options: &TrainOptions,
+        context_length: usize,
+    ) -> Result<Data> {
+        let shortest = validation.as_ref().map_or(usize::MAX, Corpus::len);
+        let longest = shortest.min(train.len()).saturating_sub(1);
+        let max_length = options.data.max_length.unwrap_or({
+            match longest < context_length && longest >= 2 * SHORTEST_WINDOW {
+                true => longest / SHORTEST_WINDOW * SHORTEST_WINDOW,
+                false => context_length,
+            }
+        });
+        let loader = |part: &str, corpus: &Corpus, training: bool| -> Result<DataLoader> {
+            let config = DataLoaderConfig {
+                batch_size: options.training.batch_size,
+                max_length,
+                stride: options.data.stride.unwrap_or(max_length),
+                shuffle: training,
+                drop_last: training,
+            };
+            DataLoader::new(corpus, config).map_err(|error| {
+                let tip = match error {
+                    DataLoaderError::CorpusTooShort { .. } => {
+                        "; a longer text or a smaller --context-length fits"
+                    }
+                    DataLoaderError::BatchLargerThanDataset { .. } => {
+                        "; a smaller --batch-size or --stride fits"
+                    }
+                    _ => "",
+                };
+                anyhow!("{}, {part} part: {error}{tip}", self.name)
+            })
+        };
+        let validation = validation.map(|corpus| loader("validation", &corpus, false));
         Ok(Data {
-            name,
-            train,
-            validation,
+            train: loader("training", &train, true)?,
+            validation: validation.transpose()?,
+            name: self.name,
         })
     }
 }
 
-fn from_text(name: String, text: String, train_ratio: f64) -> Result<Source> {
-    let (train, _) = train_validation_split(&text, train_ratio)?;
-    let parts = Parts::Text {
-        validation_at: (train_ratio < 1.0).then(|| outside_of_mark(&text, train.len())),
-        text,
-    };
-    Ok(Source { name, parts })
+/// A training and a validation part; without one, it is cut off the end of the other.
+fn parts(train: Given, validation: Option<Given>, train_ratio: f64) -> Result<Parts> {
+    let is_cut = train_ratio < 1.0;
+    Ok(match (train, validation) {
+        (Given::Text(text), None) => {
+            let (train, _) = train_validation_split(&text, train_ratio)?;
+            Parts::Text {
+                validation_at: is_cut.then(|| outside_of_mark(&text, train.len())),
+                text,
+            }
+        }
+        (Given::Text(train), Some(Given::Text(validation))) => Parts::Text {
+            validation_at: Some(train.len()),
+            text: train + &validation,
+        },
+        (Given::Ids(ids), None) => {
+            let (train, validation) = ids.split_at((train_ratio * ids.len() as f64) as usize);
+            Parts::Ids {
+                train,
+                validation: is_cut.then_some(validation),
+            }
+        }
+        (Given::Ids(train), Some(Given::Ids(validation))) => Parts::Ids {
+            train,
+            validation: Some(validation),
+        },
+        _ => bail!("expected texts or token ids, got one of each"),
+    })
 }
 
 /// A cut inside the mark between two texts goes before it, for half a mark is no token.
@@ -132,56 +206,26 @@ fn outside_of_mark(text: &str, cut: usize) -> usize {
     starts.find(is_mark).unwrap_or(cut)
 }
 
-fn from_file(path: &Path, train_ratio: f64) -> Result<Source> {
-    let name = path.display().to_string();
-    match read_given(path)? {
-        Given::Text(text) => from_text(name, text, train_ratio),
-        Given::Ids(ids) => {
-            let (train, validation) = ids.split_at((train_ratio * ids.len() as f64) as usize);
-            let parts = Parts::Ids {
-                train,
-                validation: (train_ratio < 1.0).then_some(validation),
-                folder: folder_of(path).to_owned(),
-            };
-            Ok(Source { name, parts })
-        }
-    }
-}
-
-fn from_folder(folder: &Path, train_ratio: f64) -> Result<Source> {
-    let name = folder.display().to_string();
+/// The training part in a folder, and the validation part if that has a file of its own.
+fn in_folder(folder: &Path) -> Result<(Given, Option<Given>)> {
     for extension in ["bin", "npy", "txt"] {
-        let train = folder.join("train").with_extension(extension);
-        if !train.is_file() {
-            continue;
+        let file = |name: &str| {
+            let path = folder.join(name).with_extension(extension);
+            path.is_file().then_some(path)
+        };
+        if let Some(train) = file("train") {
+            let validation = ["val", "validation", "valid"].into_iter().find_map(file);
+            let validation = validation.map(|path| read_given(&path)).transpose()?;
+            return Ok((read_given(&train)?, validation));
         }
-        let names = ["val", "validation", "valid"];
-        let mut candidates = names
-            .map(|name| folder.join(name).with_extension(extension))
-            .into_iter();
-        let Some(validation) = candidates.find(|path| path.is_file()) else {
-            return from_file(&train, train_ratio);
-        };
-        let parts = match (read_given(&train)?, read_given(&validation)?) {
-            (Given::Text(train), Given::Text(validation)) => Parts::Text {
-                validation_at: Some(train.len()),
-                text: train + &validation,
-            },
-            (Given::Ids(train), Given::Ids(validation)) => Parts::Ids {
-                train,
-                validation: Some(validation),
-                folder: folder.to_owned(),
-            },
-            _ => unreachable!("both files have one extension"),
-        };
-        return Ok(Source { name, parts });
     }
     let texts = texts_in(folder)?;
     if texts.is_empty() {
+        let name = folder.display();
         bail!("{name}: expected train.bin and val.bin, or .txt files, found none");
     }
     let texts: Result<Vec<String>> = texts.iter().map(|path| read_text(path, u64::MAX)).collect();
-    from_text(name, texts?.join(ENDOFTEXT), train_ratio)
+    Ok((Given::Text(texts?.join(ENDOFTEXT)), None))
 }
 
 /// The `.txt` files of a folder by name.
@@ -196,59 +240,6 @@ fn texts_in(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     paths.sort();
     Ok(paths)
-}
-
-/// The loaders of both parts.
-#[derive(Clone, Debug)]
-pub(crate) struct Loaders {
-    pub(crate) train: DataLoader,
-    pub(crate) validation: Option<DataLoader>,
-}
-
-/// Windows of both parts, in batches: training shuffled and full, validation in order and complete.
-///
-/// A `context_length` that is longer than the text gets shorter windows, unless the user asked for
-/// their length.
-pub(crate) fn loaders(
-    data: &Data,
-    options: &TrainOptions,
-    context_length: usize,
-) -> Result<Loaders> {
-    let validation = data.validation.as_ref();
-    let shortest = validation.map_or(usize::MAX, |corpus| corpus.len());
-    let longest = shortest.min(data.train.len()).saturating_sub(1);
-    let max_length = options.data.max_length.unwrap_or({
-        match longest < context_length && longest >= 2 * SHORTEST_WINDOW {
-            true => longest / SHORTEST_WINDOW * SHORTEST_WINDOW,
-            false => context_length,
-        }
-    });
-    let loader = |part: &str, corpus: &Corpus, training: bool| -> Result<DataLoader> {
-        let config = DataLoaderConfig {
-            batch_size: options.training.batch_size,
-            max_length,
-            stride: options.data.stride.unwrap_or(max_length),
-            shuffle: training,
-            drop_last: training,
-        };
-        DataLoader::new(corpus, config).map_err(|error| {
-            let tip = match error {
-                DataLoaderError::CorpusTooShort { .. } => {
-                    "; a longer text or a smaller --context-length fits"
-                }
-                DataLoaderError::BatchLargerThanDataset { .. } => {
-                    "; a smaller --batch-size or --stride fits"
-                }
-                _ => "",
-            };
-            anyhow!("{}, {part} part: {error}{tip}", data.name)
-        })
-    };
-    let validation = validation.map(|corpus| loader("validation", corpus, false));
-    Ok(Loaders {
-        train: loader("training", &data.train, true)?,
-        validation: validation.transpose()?,
-    })
 }
 
 #[cfg(test)]

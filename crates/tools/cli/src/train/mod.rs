@@ -4,6 +4,7 @@
 //! The loop itself is the crate `train`'s; here is what people see of it.
 
 mod data;
+mod flags;
 mod log;
 mod options;
 mod plot;
@@ -13,7 +14,6 @@ mod run;
 mod settings;
 mod start;
 mod summary;
-mod table;
 mod tokenizer;
 
 use std::path::PathBuf;
@@ -21,8 +21,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use flags::Flags;
 use options::TrainOptions;
-use table::Table;
 
 use crate::presets::{FINE_TUNING, PRESETS};
 use crate::ranks::World;
@@ -54,7 +54,7 @@ const MPI_EXAMPLES: &str = "";
 #[command(after_help = format!("{EXAMPLES}{MPI_EXAMPLES}\n\n{}", presets()))]
 pub(crate) struct TrainArgs {
     #[command(flatten)]
-    flags: Table,
+    flags: Flags,
     /// Options from a file: each key is a flag's name [flags win]
     #[arg(long, value_name = "FILE.toml", help_heading = "Run")]
     config: Option<PathBuf>,
@@ -118,9 +118,9 @@ fn run_in(args: &TrainArgs, world: &World) -> Result<()> {
 
 /// What the flags say over the file, and the options that this makes, before it is known which
 /// model they are for.
-fn said(args: &TrainArgs, world: &World) -> Result<(Table, TrainOptions)> {
-    let file = args.config.as_deref().map(Table::read).transpose()?;
-    let said = args.flags.clone().over(file.unwrap_or_default());
+fn said(args: &TrainArgs, world: &World) -> Result<(Flags, TrainOptions)> {
+    let file = args.config.as_deref().map(Flags::read).transpose()?;
+    let said = args.flags.clone().over(&file.unwrap_or_default());
     let options = said.options(None)?;
     crate::threads::use_threads_beside(options.free.threads, world.on_this_machine())?;
     Ok((said, options))
@@ -128,7 +128,7 @@ fn said(args: &TrainArgs, world: &World) -> Result<(Table, TrainOptions)> {
 
 fn started(
     args: &TrainArgs,
-    said: &Table,
+    said: &Flags,
     options: &TrainOptions,
     world: &World,
 ) -> Result<start::Started> {

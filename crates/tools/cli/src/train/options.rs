@@ -1,8 +1,8 @@
 //! The options of `gpt train`: each a flag, a key of `--config FILE.toml`, and a line of the run's
 //! `options.toml`.
 //!
-//! This is their one description: a preset, a file and the flags are tables of it (`table.rs`), and
-//! the last that names an option wins.
+//! This is their one description: a preset and a file are flags too (`flags.rs`), before those that
+//! are typed, and the last that names an option wins.
 //! `None` is what other options or the data decide; `settings.rs` fills it in, and what then stands
 //! here is what the run uses and keeps, and what is compared when it goes on.
 

@@ -10,10 +10,10 @@ use train::{
     BESIDE, RunFolder, TrainError, Trainer, latest_checkpoint, list_problem, read_settings,
 };
 
+use super::flags::Flags;
 use super::options::{TrainOptions, is_shape};
 use super::settings::{Base, settle};
 use super::start::{Started, base, kept, start_in, write_options};
-use super::table::Table;
 use crate::failure::misused;
 use crate::output::note;
 use crate::runs::{self, OPTIONS, kept_path, typed};
@@ -61,7 +61,7 @@ fn run_of(folder: &Path) -> Result<Option<PathBuf>> {
 
 /// Goes on with the run in `path` from its newest checkpoint, or from the checkpoint that `path`
 /// is.
-pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> {
+pub(crate) fn resume(path: &Path, said: &Flags, saves: bool) -> Result<Started> {
     let name = path.display();
     runs::require_folder(path, "a run's")?;
     let run = run_of(path)?;
@@ -72,7 +72,7 @@ pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> 
     }
     let folder = saves.then(|| RunFolder::open(path)).transpose()?;
     let options = path.join(OPTIONS);
-    let before = Table::read(&options)?;
+    let before = Flags::read(&options)?;
     // The last line of a whole file.
     if !before.has("weight_decay") {
         bail!(
@@ -97,7 +97,7 @@ pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> 
         None => base(before.options(None)?.model.init_from.as_deref())?,
     };
     let model = base.as_ref().map(|base| &base.model);
-    let now = said.clone().over(before.clone()).options(model)?;
+    let now = said.clone().over(&before).options(model)?;
     let before = before.options(model)?;
     if let Some(from) = &now.model.init_from
         && now.model.init_from != before.model.init_from
@@ -118,7 +118,7 @@ pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> 
     };
     // Runs from before had other moments to evaluate, and steps that went on with the next epoch.
     let saved = read_settings(&checkpoint)?.train;
-    let epochs = settings.options.training.epochs.unwrap_or(0) * settings.loaders.train.len();
+    let epochs = settings.options.training.epochs.unwrap_or(0) * settings.data.train.len();
     let training = &mut settings.training;
     if training.whole_epochs && !saved.whole_epochs {
         training.max_steps = (epochs as u64).div_ceil(training.accumulation);
@@ -129,8 +129,8 @@ pub(crate) fn resume(path: &Path, said: &Table, saves: bool) -> Result<Started> 
         &checkpoint,
         settings.training.clone(),
         settings.model,
-        settings.loaders.train.clone(),
-        settings.loaders.validation.clone(),
+        settings.data.train.clone(),
+        settings.data.validation.clone(),
     )?;
     if saves {
         write_options(path, &settings.options)?;

@@ -1,7 +1,7 @@
 //! The run itself: events to the screen and the log, and a good end.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
@@ -25,7 +25,7 @@ use crate::convert::is_ours;
 use crate::failure::Stopped;
 use crate::interrupt::Interrupt;
 use crate::ranks::{Common, World};
-use crate::runs::{MODEL, Origin, TRAINING, typed};
+use crate::runs::{MODEL, Origin, TRAINING, names, typed};
 
 /// What Ctrl-C is answered with.
 const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stops at once)\n";
@@ -132,15 +132,11 @@ fn check_export(model: &Path) -> Result<()> {
             model.display()
         );
     }
-    let entries = match fs::read_dir(model) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        entries => entries.with_context(|| model.display().to_string())?,
-    };
-    for entry in entries {
-        let entry = entry.with_context(|| model.display().to_string())?;
-        let is_written = entry.file_name().to_str().is_some_and(is_ours);
-        if is_written && !entry.file_type()?.is_file() {
-            bail!("{}: expected a file", entry.path().display());
+    for name in names(model)?.iter().filter(|name| is_ours(name)) {
+        let path = model.join(name);
+        let found = fs::symlink_metadata(&path).with_context(|| path.display().to_string())?;
+        if !found.is_file() {
+            bail!("{}: expected a file", path.display());
         }
     }
     Ok(())

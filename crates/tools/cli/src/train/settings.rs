@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use gpt::{GptConfig, Memory};
 use train::{AdamWConfig, SampleConfig, Schedule, TrainConfig};
 
-use super::data::{self, Data, Loaders, Source};
+use super::data::{Data, Source};
 use super::options::{TrainOptions, TrainingOptions, is_shape, of_model};
 use super::plot;
 use super::tokenizer::{TokenizerChoice, bpe_at_most};
@@ -46,7 +46,6 @@ pub(crate) struct Settings {
     pub(crate) vocabulary: Vocabulary,
     pub(crate) training: TrainConfig,
     pub(crate) data: Data,
-    pub(crate) loaders: Loaders,
     /// The memory that it takes.
     pub(crate) need: Memory,
 }
@@ -54,7 +53,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// Tokens in a window.
     pub(crate) fn max_length(&self) -> usize {
-        self.loaders.train.dataset().max_length()
+        self.data.train.dataset().max_length()
     }
 
     pub(crate) fn tokens_per_step(&self) -> u64 {
@@ -63,7 +62,7 @@ impl Settings {
     }
 
     pub(crate) fn steps_per_epoch(&self) -> u64 {
-        let batches = self.loaders.train.len() as u64;
+        let batches = self.data.train.len() as u64;
         batches.div_ceil(self.training.accumulation)
     }
 
@@ -72,7 +71,7 @@ impl Settings {
         let steps = self.training.max_steps as f64;
         match self.training.whole_epochs {
             true => steps / self.steps_per_epoch() as f64,
-            false => steps * self.training.accumulation as f64 / self.loaders.train.len() as f64,
+            false => steps * self.training.accumulation as f64 / self.data.train.len() as f64,
         }
     }
 }
@@ -117,7 +116,7 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         check_model(&model, &memory(&model, 1, 1)?)?;
     }
     options.model.vocab_size = Some(model.vocab_size);
-    let data = source.encode(&vocabulary, model.vocab_size)?;
+    let ids = source.encode(&vocabulary, model.vocab_size)?;
     drop(working);
 
     // The story is so short that windows which begin anywhere teach much more; options of older
@@ -130,8 +129,8 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         Some(_) => model.context_length.min(FINE_TUNING_WINDOW),
         None => model.context_length,
     };
-    let loaders = data::loaders(&data, &options, context_length)?;
-    let windows = loaders.train.dataset();
+    let data = source.windows(ids, &options, context_length)?;
+    let windows = data.train.dataset();
     let max_length = *options.data.max_length.insert(windows.max_length());
     let accumulation = options.training.gradient_accumulation_steps;
     let mut need = memory(&model, options.training.batch_size, max_length)?;
@@ -145,7 +144,7 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
     check(&need)?;
 
     if let Some(epochs) = options.training.epochs {
-        let steps_per_epoch = loaders.train.len().div_ceil(accumulation);
+        let steps_per_epoch = data.train.len().div_ceil(accumulation);
         options.free.max_steps = epochs.saturating_mul(steps_per_epoch);
     }
     let recipe = options.model.recipe();
@@ -191,7 +190,6 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         vocabulary,
         training,
         data,
-        loaders,
         need,
     })
 }
@@ -313,7 +311,7 @@ fn schedule(options: &mut TrainingOptions, recipe: Training, max_steps: usize) -
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::Table;
+    use super::super::flags::Flags;
     use super::*;
 
     #[test]
@@ -327,7 +325,7 @@ mod tests {
             ),
             ("max_steps = 4", (3, 4)),
         ] {
-            let mut options = Table::parse(said).unwrap().options(None).unwrap();
+            let mut options = Flags::parse(said).unwrap().options(None).unwrap();
             let recipe = options.model.recipe();
             // A longer run has the same.
             for max_steps in [options.free.max_steps, 1000] {
@@ -344,7 +342,7 @@ mod tests {
             }
         }
         let said = "warmup_steps = 9\nlr_decay_steps = 9";
-        let mut options = Table::parse(said).unwrap().options(None).unwrap();
+        let mut options = Flags::parse(said).unwrap().options(None).unwrap();
         let recipe = options.model.recipe();
         let error = schedule(&mut options.training, recipe, 4).unwrap_err();
         assert!(error.to_string().contains("--warmup-steps 9"), "{error}");

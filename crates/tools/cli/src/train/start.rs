@@ -11,9 +11,9 @@ use gpt::{GptConfig, GptModel};
 use torch_rng::TorchRng;
 use train::{BESIDE, RunFolder, Trainer};
 
+use super::flags::{Flags, SCRATCH};
 use super::options::TrainOptions;
 use super::settings::{Base, Settings, settle};
-use super::table::{SCRATCH, Table};
 use super::tokenizer::TokenizerChoice;
 use crate::ranks::World;
 use crate::runs::{OPTIONS, OPTIONS_BEGIN, kept_path};
@@ -41,7 +41,7 @@ impl Started {
 /// Starts a run from its first step; it is kept in a folder if this process `saves`.
 ///
 /// `options` are what was `said`, before it was known which model they are for.
-pub(crate) fn start(said: &Table, options: &TrainOptions, saves: bool) -> Result<Started> {
+pub(crate) fn start(said: &Flags, options: &TrainOptions, saves: bool) -> Result<Started> {
     let init_from = match options.model.init_from.as_deref() {
         None => None,
         Some(path) if path == Path::new(SCRATCH) => None,
@@ -95,8 +95,8 @@ pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<
     let trainer = Trainer::new(
         settings.training.clone(),
         model,
-        settings.loaders.train.clone(),
-        settings.loaders.validation.clone(),
+        settings.data.train.clone(),
+        settings.data.validation.clone(),
         rng,
     )?;
     if let Some(folder) = &folder {

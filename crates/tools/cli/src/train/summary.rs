@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use dataloader::DataLoader;
 use rayon::current_num_threads;
 use tensor_ops::Parameters;
 use train::{Evaluation, RunFolder, Schedule, Trainer, latest_checkpoint, steps_of};
@@ -32,11 +33,12 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
         count(trainer.model().num_parameters() as f64),
         if model.tied { ", tied head" } else { "" }
     ));
+    let tokens = |part: &DataLoader| part.dataset().corpus().len();
     progress.line(&format!(
         "data      {}: {} tokens to train on, {} to validate",
         data.name,
-        data.train.len(),
-        data.validation.as_ref().map_or(0, |corpus| corpus.len())
+        tokens(&data.train),
+        data.validation.as_ref().map_or(0, tokens)
     ));
     if let (Some(from), 0) = (&options.model.init_from, trainer.steps_done()) {
         progress.line(&format!("weights   {}", from.display()));

@@ -1,17 +1,16 @@
-//! Options as a table of names and texts: those of a preset, of a file, of the command line; laid
-//! one over the other and read by clap.
+//! Options as they are typed, whatever says them: those of a preset, of a file, of the command line
+//! stand one behind the other, and clap takes the last of each.
 //!
 //! A key of a file is a flag's name or alias, with `_` for `-`; its value is what one would type
 //! behind the flag.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use gpt::GptConfig;
 use toml::Value;
 
@@ -24,11 +23,11 @@ use crate::runs::MOST_OPTIONS_BYTES;
 /// `--init-from scratch`: a new model.
 pub(crate) const SCRATCH: &str = "scratch";
 
-/// Options by name, as they were said.
+/// Options, `--name=value` each; the last of a name counts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Table(BTreeMap<String, OsString>);
+pub(crate) struct Flags(Vec<OsString>);
 
-impl Table {
+impl Flags {
     /// # Errors
     /// Names the file, the line or key, and for an unknown key the nearest known one.
     pub(crate) fn read(path: &Path) -> Result<Self> {
@@ -45,91 +44,73 @@ impl Table {
             });
             anyhow!("line {line}: {}", error.message())
         })?;
-        let mut command = command();
-        let mut table = Self::default();
+        let (mut command, mut flags) = (command(), Self::default());
         for (key, value) in file {
             let value = match value {
                 Value::String(text) => text,
                 Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => value.to_string(),
                 _ => bail!("key {key:?}: expected a number, a text, true or false"),
             };
-            let flag = format!("--{}={value}", key.replace('_', "-"));
-            let matches = command.try_get_matches_from_mut([flag]);
-            let one = Self::said(&matches.map_err(|error| mistake(&key, &error))?);
-            if one.0.keys().any(|name| table.0.contains_key(name)) {
-                bail!("key {key:?} is there twice, as itself and as an alias");
-            }
-            table.0.extend(one.0);
+            flags.add(&key, value);
+            // With those before it, which may have said the same by another name.
+            let parsed = command.try_get_matches_from_mut(&flags.0);
+            parsed.map_err(|error| mistake(&key, &error))?;
         }
-        Ok(table)
+        Ok(flags)
     }
 
-    /// What was typed, without what is merely the default.
-    fn said(matches: &ArgMatches) -> Self {
-        let command = command();
-        let typed = command.get_arguments().filter_map(|arg| {
-            let id = arg.get_id().as_str();
-            let is_said = matches.value_source(id) == Some(ValueSource::CommandLine);
-            let text = matches.get_raw(id).filter(|_| is_said)?.next_back()?;
-            Some((id.to_owned(), text.to_owned()))
-        });
-        Self(typed.collect())
+    fn add(&mut self, name: &str, value: impl AsRef<OsStr>) {
+        let mut flag = OsString::from(format!("--{}=", name.replace('_', "-")));
+        flag.push(value);
+        self.0.push(flag);
     }
 
+    /// Whether a file that names its options as [`TrainOptions::to_toml`] does has this one.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        let begin = format!("--{}=", name.replace('_', "-"));
+        let mut flags = self.0.iter();
+        flags.any(|flag| flag.as_encoded_bytes().starts_with(begin.as_bytes()))
     }
 
-    fn get(&self, name: &str) -> Option<&OsStr> {
-        self.0.get(name).map(OsString::as_os_str)
-    }
-
-    /// This table, and what it doesn't say from the one `below`; of steps and epochs the one that
-    /// is said last counts.
-    pub(crate) fn over(self, mut below: Self) -> Self {
-        for (said, other) in [("epochs", "max_steps"), ("max_steps", "epochs")] {
-            if self.has(said) {
-                below.0.remove(other);
-            }
-        }
-        below.0.extend(self.0);
-        below
+    /// These over those `below`, which count where these say nothing.
+    pub(crate) fn over(self, below: &Self) -> Self {
+        Self([below.0.clone(), self.0].concat())
     }
 
     /// The options: what is said here, over the model that a run goes on from, over the preset and
     /// the defaults.
     ///
     /// # Errors
-    /// If a value is none of its option; files and flags have been checked before.
+    /// If a value is none of its option; files and the command line have been checked before.
     pub(crate) fn options(&self, base: Option<&GptConfig>) -> Result<TrainOptions> {
-        let preset = self.get("preset").map(OsStr::to_string_lossy);
-        let preset = preset.map(|name| Preset::from_str(&name, true)).transpose();
-        let preset = preset.map_err(Usage)?;
-        let goes_on = self.get("init_from").is_some_and(|from| from != SCRATCH);
+        let usage = |error: clap::Error| Usage(one_line(&error));
+        // Of steps and epochs, too, the one that is said last counts.
+        let mut command = command()
+            .args_override_self(true)
+            .mut_arg("epochs", |arg| arg.overrides_with("max_steps"))
+            .mut_arg("max_steps", |arg| arg.overrides_with("epochs"));
+        let said = command.try_get_matches_from_mut(&self.0).map_err(usage)?;
+        let preset = said.get_one::<Preset>("preset").copied();
+        let from = said.get_one::<PathBuf>("init_from");
+        let goes_on = from.is_some_and(|from| from != Path::new(SCRATCH));
         let mut lowest = Self::default();
         let serde_json::Value::Object(training) = serde_json::to_value(training(preset, goes_on))?
         else {
             bail!("expected settings by name");
         };
         for (name, value) in training {
-            lowest.0.insert(name, value.to_string().into());
+            lowest.add(&name, value.to_string());
         }
         let model = &preset.unwrap_or(PRESETS[0]).model;
         for (name, value) in of_model(base.unwrap_or(model)) {
             // The tokenizer of a new model says how many tokens there are.
             if let Some(value) = value.filter(|_| base.is_some() || name != "vocab_size") {
-                lowest.0.insert(name.to_owned(), value.into());
+                lowest.add(name, value);
             }
         }
-        let all = self.clone().over(lowest);
-        let typed = all.0.iter().map(|(name, value)| {
-            let mut flag = OsString::from(format!("--{}=", name.replace('_', "-")));
-            flag.push(value);
-            flag
-        });
-        let matches = command().try_get_matches_from(typed);
-        let options = matches.and_then(|matches| TrainOptions::from_arg_matches(&matches));
-        Ok(options.map_err(|error| Usage(one_line(&error)))?)
+        let all = command.try_get_matches_from(self.clone().over(&lowest).0);
+        let options = all.and_then(|all| TrainOptions::from_arg_matches(&all));
+        Ok(options.map_err(usage)?)
     }
 }
 
@@ -142,7 +123,7 @@ fn command() -> Command {
 }
 
 /// The options as a part of a command line.
-impl Args for Table {
+impl Args for Flags {
     fn augment_args(command: Command) -> Command {
         TrainOptions::augment_args_for_update(command)
     }
@@ -152,13 +133,23 @@ impl Args for Table {
     }
 }
 
-impl FromArgMatches for Table {
+/// What was typed, without what is merely the default.
+impl FromArgMatches for Flags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self::said(matches))
+        let mut flags = Self::default();
+        for arg in command().get_arguments() {
+            let id = arg.get_id().as_str();
+            if matches.value_source(id) == Some(ValueSource::CommandLine)
+                && let Some(value) = matches.get_raw(id).and_then(Iterator::last)
+            {
+                flags.add(id, value);
+            }
+        }
+        Ok(flags)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::said(matches);
+        *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
 }
@@ -182,7 +173,7 @@ mod tests {
     use crate::presets::FINE_TUNING;
 
     fn parsed(text: &str) -> Result<TrainOptions> {
-        Table::parse(text)?.options(None)
+        Flags::parse(text)?.options(None)
     }
 
     #[test]
@@ -212,7 +203,10 @@ mod tests {
             ("max_steps = 0", "key \"max_steps\": invalid value '0'"),
             ("beta1 = nan", "key \"beta1\": invalid value 'nan'"),
             ("n_layers = 'two'", "key \"n_layers\": invalid value 'two'"),
-            ("n_layers = 1\nn_layer = 1", "is there twice"),
+            (
+                "n_layers = 1\nn_layer = 1",
+                "key \"n_layers\": the argument '--n-layers <N>' cannot be used multiple times",
+            ),
             ("a = 1\nb = = 2", "line 2: "),
             ("seed = 99999999999999999999", ""),
             ("[model]\nn_layers = 1", "key \"model\""),
@@ -223,17 +217,17 @@ mod tests {
     }
 
     #[test]
-    fn of_two_tables_the_one_above_wins_and_steps_and_epochs_are_one_option() {
-        let table = |text: &str| Table::parse(text).unwrap();
-        let below = table("n_layers = 7\nseed = 7\nepochs = 3");
-        let both = table("seed = -1\nmax_steps = 5").over(below.clone());
+    fn of_flags_the_last_counts_and_steps_and_epochs_are_one_option() {
+        let flags = |text: &str| Flags::parse(text).unwrap();
+        let below = flags("n_layers = 7\nseed = 7\nepochs = 3");
+        let both = flags("seed = -1\nmax_steps = 5").over(&below);
         let options = both.options(None).unwrap();
         assert_eq!(
             (options.model.n_layers, options.training.seed),
             (7, u64::MAX)
         );
         assert_eq!((options.free.max_steps, options.training.epochs), (5, None));
-        let epochs = table("epochs = 2").over(both).options(None).unwrap();
+        let epochs = flags("epochs = 2").over(&both).options(None).unwrap();
         assert_eq!(epochs.training.epochs, Some(2));
     }
 
@@ -243,12 +237,12 @@ mod tests {
             n_layers: 5,
             ..GptConfig::GPT2_124M
         };
-        let said = Table::parse("init_from = 'm'").unwrap();
+        let said = Flags::parse("init_from = 'm'").unwrap();
         let options = said.options(Some(&small)).unwrap();
         assert_eq!(options.model.over(small), small);
         assert_eq!(options.training.learning_rate, FINE_TUNING.learning_rate);
         for preset in PRESETS {
-            let said = Table::parse(&format!("preset = '{}'", preset.name())).unwrap();
+            let said = Flags::parse(&format!("preset = '{}'", preset.name())).unwrap();
             let options = said.options(None).unwrap();
             assert_eq!(options.model.over(preset.model), preset.model);
             assert_eq!(options.training.batch_size, preset.training.batch_size);
