@@ -5,11 +5,26 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_default;
 
 use crate::support::{Folder, TINY, folder, holds};
 
+/// What is started from here on hears signals, though these tests may run where they are ignored
+/// (`nohup`, a shell's background jobs): a program does not inherit what another one handles.
+fn hear_signals() {
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        let always = Arc::new(AtomicBool::new(true));
+        register_conditional_default(signal, always).expect("a signal that can be handled");
+    }
+}
+
 /// Starts a long run and waits for a line that begins like this.
 fn started(folder: &Folder, args: &str, beginning: &str) -> (Child, BufReader<ChildStdout>) {
+    hear_signals();
     let mut child = folder.command(args).spawn().expect("gpt runs");
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut line = String::new();
@@ -98,6 +113,7 @@ fn ctrl_c_is_heard_within_a_sample() {
 
 /// Runs a line of the shell's, in which `gpt` is the program.
 fn shell(folder: &Folder, line: &str) -> Child {
+    hear_signals();
     let line = line.replace("gpt", env!("CARGO_BIN_EXE_gpt"));
     let mut command = Command::new("sh");
     let command = command.args(["-c", &line]).current_dir(&**folder);
