@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use generate::{Decoder, DecoderConfig, Precision, greedy_id};
+use generate::{Decoder, DecoderConfig, GenerateOptions, Precision, Sampling, TokenStream};
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array2, Axis, s};
 use tensor_ops::{KeepBuffers, Parameters, Pooled};
@@ -13,11 +13,21 @@ use crate::floors::Floor;
 use crate::peer::{Kind, TIED, UNTIED};
 use crate::turns::{Bench, Ours};
 
+/// Forward passes: the work, its tokens, and of how many last ones the logits are asked for.
+const PASSES: [(&str, usize, usize); 3] = [
+    ("forward 1x256", 256, 256),
+    ("forward 1x1024", 1024, 1024),
+    ("prefill 1x1024", 1024, 1),
+];
+
 /// The prompt and what follows it.
 const DECODED: (usize, usize) = (16, 128);
 
-/// The two shapes of the model, each with the peers that have it.
-pub(crate) const HEADS: [(&str, GptConfig, &[Kind]); 2] = [
+/// A shape of the model, by its head, and the peers that have it.
+type Head = (&'static str, GptConfig, &'static [Kind]);
+
+/// The two shapes.
+pub(crate) const HEADS: [Head; 2] = [
     ("untied", GptConfig::GPT2_124M, UNTIED),
     (
         "tied",
@@ -32,22 +42,16 @@ pub(crate) const HEADS: [(&str, GptConfig, &[Kind]); 2] = [
 
 /// All rows of inference.
 pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
-    for (head, config, peers) in HEADS {
-        let names = [
-            format!("forward 1x256, {head}"),
-            format!("forward 1x1024, {head}"),
-            format!("prefill 1x1024, {head}"),
-            format!("decode {}+{}, {head}", DECODED.0, DECODED.1),
-        ];
-        if names.iter().any(|name| bench.wants(name)) {
+    let decode = format!("decode {}+{}", DECODED.0, DECODED.1);
+    for of in HEADS {
+        let (head, config, peers) = of;
+        let mut commands = PASSES.iter().map(|pass| pass.0).chain([&*decode]);
+        if commands.any(|command| bench.wants(&format!("{command}, {head}"))) {
             let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
-            let [short, long, prefill, decode] = names;
-            forward(bench, short, &model, (256, 256), peers);
-            forward(bench, long, &model, (1024, 1024), peers);
-            forward(bench, prefill, &model, (1024, 1), peers);
-            if bench.wants(&decode) {
-                decoding(bench, &decode, &model, peers)?;
+            for pass in PASSES {
+                forward(bench, of, &model, pass);
             }
+            decoding(bench, of, &model, &decode)?;
         }
         let ours = Ours {
             work: format!("build 124M from a seed, {head}"),
@@ -61,17 +65,12 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
         };
         bench.turns("build", (1.0, "models/s"), vec![ours]);
     }
-    Ok(())
+    loading(bench)
 }
 
-/// A forward pass, with the logits of so many last positions.
-fn forward(
-    bench: &mut Bench,
-    work: String,
-    model: &GptModel,
-    (num_tokens, positions): (usize, usize),
-    peers: &[Kind],
-) {
+/// A row of [`PASSES`].
+fn forward(bench: &mut Bench, of: Head, model: &GptModel, pass: (&str, usize, usize)) {
+    let ((head, _, peers), (command, num_tokens, positions)) = (of, pass);
     let ids = ids(1, num_tokens);
     // Who goes through many texts keeps the memory of the one before.
     let buffers = KeepBuffers::new();
@@ -82,18 +81,24 @@ fn forward(
         black_box(Pooled::from(model.logits(&last)));
         buffers.end_step();
     };
-    let command = work.split(',').next().unwrap_or_default().to_owned();
+    let operations = operations(model, (1, num_tokens), positions);
     let ours = Ours {
-        work,
+        work: format!("{command}, {head}"),
         precision: "f32",
         step: Box::new(step),
-        floor: Some(Floor::Products(operations(model, 1, num_tokens, positions))),
+        floor: Some(Floor::Products(operations)),
         peers,
     };
-    bench.turns(&command, (num_tokens as f64, "tokens/s"), vec![ours]);
+    bench.turns(command, (num_tokens as f64, "tokens/s"), vec![ours]);
 }
 
-fn decoding(bench: &mut Bench, work: &str, model: &GptModel, peers: &[Kind]) -> anyhow::Result<()> {
+/// The rows of decoding, one a precision.
+fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> anyhow::Result<()> {
+    let (head, _, peers) = of;
+    let work = format!("{command}, {head}");
+    if !bench.wants(&work) {
+        return Ok(());
+    }
     let (prompt, new_tokens) = DECODED;
     let prompt: Vec<u32> = ids(1, prompt).into_iter().collect();
     let mut decoders = Vec::new();
@@ -105,38 +110,59 @@ fn decoding(bench: &mut Bench, work: &str, model: &GptModel, peers: &[Kind]) -> 
         decoders.push((precision.name(), Decoder::with_config(model, config)?));
     }
     let ours = decoders.iter_mut().map(|(precision, decoder)| Ours {
-        work: work.to_owned(),
+        work: work.clone(),
         precision,
         // Each token reads every weight once, the prompt's tokens together.
-        floor: Some(Floor::Reading(
-            decoder.weight_bytes() as f64 * new_tokens as f64,
-        )),
+        floor: Some(Floor::Reading((decoder.weight_bytes() * new_tokens) as f64)),
         step: Box::new(|| decode(decoder, &prompt, new_tokens)),
         peers,
     });
-    let ours = ours.collect();
-    let command = format!("decode {}+{}", DECODED.0, DECODED.1);
-    bench.turns(&command, (new_tokens as f64, "tokens/s"), ours);
+    bench.turns(command, (new_tokens as f64, "tokens/s"), ours.collect());
     Ok(())
 }
 
-fn decode(decoder: &mut Decoder<'_>, prompt: &[u32], new_tokens: usize) {
-    let choose =
-        |decoder: &Decoder<'_>| greedy_id(&decoder.logits(0)).expect("the logits are finite");
-    let advance = |decoder: &mut Decoder<'_>| {
-        decoder.advance().expect("there is a prompt");
+/// The likeliest tokens after a prompt, as `gpt generate` makes them.
+fn decode(decoder: &mut Decoder<'_>, prompt: &[u32], max_new_tokens: usize) {
+    let options = GenerateOptions {
+        sampling: Sampling::GREEDY,
+        max_new_tokens,
+        stop_ids: Vec::new(),
     };
-    decoder
-        .start(&[prompt])
-        .expect("the prompt suits the model");
-    advance(decoder);
-    for _ in 1..new_tokens {
-        decoder
-            .push(0, &[choose(decoder)])
-            .expect("prompt and text fit the context");
-        advance(decoder);
+    let mut rng = TorchRng::manual_seed(123);
+    let started = decoder.start(&[prompt]);
+    started.expect("the prompt suits the model");
+    let stream = TokenStream::new(decoder, options, &mut rng).expect("the options are in range");
+    let tokens: Result<Vec<u32>, _> = stream.collect();
+    black_box(tokens.expect("the logits are finite"));
+}
+
+/// What `gpt generate` does before it writes, from a folder on disk to the first token: of GPT-2
+/// 124M with a tied head in f32, which the system has in its memory after the first time.
+fn loading(bench: &mut Bench) -> anyhow::Result<()> {
+    /// What is read before the first token
+    const PROMPT: [u32; 4] = [15496, 11, 314, 716];
+    let work = "load 124M and one token, tied".to_owned();
+    if !bench.wants(&work) {
+        return Ok(());
     }
-    black_box(choose(decoder));
+    let folder = tempfile::tempdir()?;
+    let [_, (_, config, peers)] = HEADS;
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+    checkpoint::save_hugging_face(&model, folder.path(), checkpoint::Precision::F32, &[])?;
+    drop(model);
+    let ours = Ours {
+        work,
+        precision: "f32",
+        step: Box::new(|| {
+            let model = checkpoint::load_model(folder.path()).expect("a folder just written");
+            decode(&mut Decoder::new(&model), &PROMPT, 1);
+        }),
+        floor: None,
+        peers,
+    };
+    let command = format!("load {}", folder.path().display());
+    bench.turns(&command, (1.0, "per s"), vec![ours]);
+    Ok(())
 }
 
 /// Ids that differ and are the same in every run.
@@ -150,16 +176,12 @@ pub(crate) fn ids(batch: usize, num_tokens: usize) -> Array2<u32> {
 /// counted.
 pub(crate) fn operations(
     model: &GptModel,
-    batch: usize,
-    num_tokens: usize,
+    (batch, num_tokens): (usize, usize),
     positions: usize,
 ) -> f64 {
     let config = model.config();
-    let blocks: usize = model
-        .trf_blocks
-        .iter()
-        .map(Parameters::num_parameters)
-        .sum();
+    let blocks = model.trf_blocks.iter().map(Parameters::num_parameters);
+    let blocks: usize = blocks.sum();
     let head = model.head_weight().len_of(Axis(0)) * config.emb_dim;
     let attention = 2 * config.n_layers * num_tokens * config.emb_dim;
     2.0 * (batch * (num_tokens * blocks + positions * head)) as f64

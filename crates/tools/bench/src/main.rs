@@ -13,20 +13,18 @@ use clap::Parser;
 mod clock;
 mod floors;
 mod inference;
-mod loading;
 mod machine;
 mod memory;
 mod peer;
 mod reading;
 mod report;
-mod targets;
 mod training;
 mod turns;
 
-use machine::Machine;
+use machine::{Machine, processor};
 use peer::Peers;
 use reading::Memory;
-use report::{Report, print_heading, say};
+use report::{Report, check, print_heading, say};
 use turns::Bench;
 
 /// Measure our speed beside that of PyTorch, nanoGPT, transformers and llama.cpp.
@@ -50,9 +48,9 @@ struct Options {
     /// Turns of each work; medians are printed
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Do one work a few times and print the bytes held at most; for the bench's own use
+    /// Do ours alone and print the bytes held at most; for the bench's own use
     #[arg(long, hide = true)]
-    memory_of: Option<String>,
+    peak: bool,
 }
 
 /// Measures, prints the table, writes the JSON file, checks the targets.
@@ -63,30 +61,30 @@ fn main() -> anyhow::Result<()> {
         .use_current_thread() // as `gpt` does
         .build_global()
         .context("could not start the threads to compute with")?;
-    if let Some(work) = &options.memory_of {
-        return memory::of_ours(work);
-    }
     let threads = rayon::current_num_threads();
     let python = (options.python.clone())
         .or_else(|| std::env::var_os("BENCH_PYTHON").map(PathBuf::from))
         .unwrap_or_else(|| "python3".into());
-    let machine = Machine::new(threads);
-    say(&format!("{machine}\n"));
+    let cpu = processor();
+    say(&format!("{cpu}, {threads} threads\n"));
     print_heading();
     let mut bench = Bench {
         peers: Peers::new(python, threads),
         filter: options.filter.clone().unwrap_or_default(),
         repeat: options.repeat.max(1),
+        alone: options.peak,
         rows: Vec::new(),
         memory: Memory::default(),
     };
     inference::measure(&mut bench)?;
-    loading::measure(&mut bench)?;
     training::measure(&mut bench)?;
+    if options.peak {
+        return memory::print_peak();
+    }
     memory::measure(&mut bench, threads)?;
     let report = Report {
-        machine,
-        peers: bench.peers.versions(),
+        machine: Machine { cpu, threads },
+        peers: bench.peers.versions,
         rows: bench.rows,
     };
     say("\npeers:");
@@ -98,7 +96,7 @@ fn main() -> anyhow::Result<()> {
         atomic_file::write_output(path, |out| out.write_all(json.as_bytes()))?;
     }
     if options.check {
-        let missed = targets::check(&report.rows);
+        let missed = check(&report.rows);
         ensure!(missed == 0, "{missed} of the targets are missed");
     }
     Ok(())

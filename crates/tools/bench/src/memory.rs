@@ -4,14 +4,10 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use anyhow::{Context, bail};
-use gpt::GptModel;
-use ndarray::Array2;
-use torch_rng::TorchRng;
+use anyhow::{Context, Result};
 
 use crate::inference::HEADS;
 use crate::report::{Row, say};
-use crate::training::Training;
 use crate::turns::Bench;
 
 const WORKS: [&str; 2] = ["train 4x256", "forward 1x1024"];
@@ -19,7 +15,7 @@ const WORKS: [&str; 2] = ["train 4x256", "forward 1x1024"];
 const TURNS: usize = 3;
 
 /// The rows of memory.
-pub(crate) fn measure(bench: &mut Bench, threads: usize) -> anyhow::Result<()> {
+pub(crate) fn measure(bench: &mut Bench, threads: usize) -> Result<()> {
     for (head, _, peers) in HEADS {
         for work in WORKS {
             let name = format!("memory of {work}, {head}");
@@ -27,15 +23,13 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> anyhow::Result<()> {
                 continue;
             }
             let ours = Command::new(std::env::current_exe()?)
-                .args([
-                    "--threads",
-                    &threads.to_string(),
-                    "--memory-of",
-                    &format!("{work}, {head}"),
-                ])
+                .arg(format!("{work}, {head}"))
+                .args(["--peak", "--threads", &threads.to_string()])
+                .args(["--repeat", &TURNS.to_string()])
                 .output()
                 .context("cannot start a process of our own")?;
-            let Ok(ours) = String::from_utf8_lossy(&ours.stdout).trim().parse::<f64>() else {
+            let ours = String::from_utf8_lossy(&ours.stdout);
+            let Some(ours) = ours.lines().last().and_then(|line| line.parse().ok()) else {
                 say(&format!(
                     "{name}: the system doesn't tell how much memory a process held"
                 ));
@@ -46,10 +40,10 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> anyhow::Result<()> {
                 let Some(mut process) = bench.peers.start(peer) else {
                     continue;
                 };
-                let peak = (0..TURNS)
-                    .try_for_each(|_| process.seconds(work).map(|_| ()))
-                    .and_then(|()| process.peak());
-                if let Ok(peak) = peak {
+                let mut turns = (0..TURNS).map(|_| process.seconds(work));
+                if turns.all(|turn| turn.is_ok())
+                    && let Ok(peak) = process.peak()
+                {
                     figures.insert(peer.name, peak);
                 }
             }
@@ -59,34 +53,12 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Does one work and prints the most bytes this process has held.
-pub(crate) fn of_ours(work: &str) -> anyhow::Result<()> {
-    let Some((work, (_, config, _))) = work
-        .split_once(", ")
-        .and_then(|(work, head)| Some((work, HEADS.into_iter().find(|known| known.0 == head)?)))
-    else {
-        bail!("no such work: {work:?}");
-    };
-    match work {
-        "train 4x256" => {
-            let mut training = Training::new(config, 4, 256)?;
-            (0..TURNS).for_each(|_| training.step());
-        }
-        "forward 1x1024" => {
-            let model = GptModel::new(config, &mut TorchRng::manual_seed(1))?;
-            for _ in 0..TURNS {
-                model.forward(&Array2::zeros((1, 1024)))?;
-            }
-        }
-        _ => bail!("no such work: {work:?}"),
-    }
+/// Prints the most bytes this process has held.
+pub(crate) fn print_peak() -> Result<()> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes: f64 = peak
-        .and_then(|rest| rest.trim().strip_suffix("kB"))
-        .context("no peak in /proc/self/status")?
-        .trim()
-        .parse()?;
+    let kilobytes = peak.and_then(|rest| rest.trim().strip_suffix(" kB"));
+    let kilobytes: f64 = kilobytes.context("no peak")?.trim().parse()?;
     say(&(kilobytes * 1024.0).to_string());
     Ok(())
 }

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
 
 /// The variables that tell a peer and its OpenMP how many threads to use.
 const THREADS: [&str; 2] = ["BENCH_THREADS", "OMP_NUM_THREADS"];
@@ -53,7 +55,8 @@ pub(crate) struct Peers {
     python: PathBuf,
     threads: usize,
     started: BTreeMap<Kind, Option<Peer>>,
-    versions: BTreeMap<&'static str, String>,
+    /// What each peer that was asked for said it is, or that it is absent.
+    pub(crate) versions: BTreeMap<&'static str, String>,
 }
 
 impl Peers {
@@ -64,11 +67,6 @@ impl Peers {
             started: BTreeMap::new(),
             versions: BTreeMap::new(),
         }
-    }
-
-    /// What each peer that was asked for said it is, or that it is absent.
-    pub(crate) fn versions(&self) -> BTreeMap<&'static str, String> {
-        self.versions.clone()
     }
 
     /// A peer that goes on from work to work; `None` if it is absent.
@@ -84,7 +82,7 @@ impl Peers {
     pub(crate) fn start(&mut self, kind: Kind) -> Option<Peer> {
         let (peer, version) = match Peer::start(&self.python, kind, self.threads) {
             Ok((peer, version)) => (Some(peer), version),
-            Err(reason) => (None, format!("absent: {reason}")),
+            Err(reason) => (None, format!("absent: {reason:#}")),
         };
         self.versions.insert(kind.name, version);
         peer
@@ -102,16 +100,15 @@ impl Peers {
 /// One running peer.
 pub(crate) struct Peer {
     process: Child,
-    /// `None` once it has been told to end.
-    input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
 impl Peer {
     /// The process and its version, or why there is none.
-    fn start(python: &Path, kind: Kind, threads: usize) -> Result<(Self, String), String> {
+    fn start(python: &Path, kind: Kind, threads: usize) -> Result<(Self, String)> {
         let threads = threads.to_string();
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
+        let python_is = || python.display().to_string();
         let mut process = Command::new(python)
             .arg("-B") // leaves no compiled files in the repository
             .arg(folder.join(kind.script))
@@ -121,67 +118,52 @@ impl Peer {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| format!("{}: {error}", python.display()))?;
-        let input = process.stdin.take();
-        let output = BufReader::new(process.stdout.take().ok_or("no output")?);
-        let mut peer = Self {
-            process,
-            input,
-            output,
-        };
-        let ready = peer
-            .answer()
-            .map_err(|_| format!("{} can't import it", python.display()))?;
-        match ready
+            .with_context(python_is)?;
+        let output = BufReader::new(process.stdout.take().context("no output")?);
+        let mut peer = Self { process, output };
+        let ready = peer.answer();
+        let ready = ready
+            .ok()
+            .with_context(|| python_is() + " can't import it")?;
+        let version = ready
             .strip_prefix("ready ")
-            .and_then(|rest| rest.split_once(' '))
-        {
-            Some((_, version)) => Ok((peer, version.to_owned())),
-            None => Err(format!("it said {ready:?}")),
-        }
+            .and_then(|it| it.split_once(' '));
+        let (_, version) = version.with_context(|| format!("it said {ready:?}"))?;
+        Ok((peer, version.to_owned()))
     }
 
     /// Seconds of one turn of `work`, or why not.
-    pub(crate) fn seconds(&mut self, work: &str) -> Result<f64, String> {
+    pub(crate) fn seconds(&mut self, work: &str) -> Result<f64> {
         self.number(&format!("run {work}"), "seconds ")
     }
 
     /// The most bytes it has held.
-    pub(crate) fn peak(&mut self) -> Result<f64, String> {
+    pub(crate) fn peak(&mut self) -> Result<f64> {
         self.number("peak", "bytes ")
     }
 
-    fn number(&mut self, question: &str, prefix: &str) -> Result<f64, String> {
+    fn number(&mut self, question: &str, prefix: &str) -> Result<f64> {
         let answer = self.ask(question)?;
-        match answer
-            .strip_prefix(prefix)
-            .and_then(|number| number.parse().ok())
-        {
-            Some(number) => Ok(number),
-            None => Err(answer.strip_prefix("absent ").unwrap_or(&answer).to_owned()),
-        }
+        let number = answer.strip_prefix(prefix).and_then(|it| it.parse().ok());
+        number.context(answer)
     }
 
-    fn ask(&mut self, question: &str) -> Result<String, String> {
-        let input = self.input.as_mut().ok_or("it has ended")?;
-        writeln!(input, "{question}").map_err(|error| error.to_string())?;
+    fn ask(&mut self, question: &str) -> Result<String> {
+        let input = self.process.stdin.as_mut().context("it has ended")?;
+        writeln!(input, "{question}")?;
         self.answer()
     }
 
-    fn answer(&mut self) -> Result<String, String> {
+    fn answer(&mut self) -> Result<String> {
         let mut line = String::new();
-        match self.output.read_line(&mut line) {
-            Ok(0) => Err("it ended".to_owned()),
-            Ok(_) => Ok(line.trim_end().to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
+        ensure!(self.output.read_line(&mut line)? > 0, "it ended");
+        Ok(line.trim_end().to_owned())
     }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // The end of its input ends it.
-        self.input = None;
+        // Which closes its input, whose end ends it.
         self.process.wait().ok();
     }
 }

@@ -92,20 +92,20 @@ fn sum_of_bits<const S: usize>(numbers: &[f32], ahead: usize) -> u32 {
     bits.fold(0, u32::wrapping_add)
 }
 
-#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn ask(at: *const f32, ahead: usize) {
-    use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
     let at = at.cast::<i8>();
+    let (far, near) = (at.wrapping_add(ahead), at.wrapping_add(ahead / 4));
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing and never faults, whatever the address.
     unsafe {
-        _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(ahead));
-        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(ahead / 4));
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(far);
+        _mm_prefetch::<_MM_HINT_T0>(near);
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (far, near);
 }
-
-#[cfg(not(target_arch = "x86_64"))]
-fn ask(_at: *const f32, _ahead: usize) {}
 
 #[cfg(test)]
 mod tests {

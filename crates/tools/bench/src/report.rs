@@ -1,4 +1,5 @@
-//! The rows of the table, as text and as JSON.
+//! The rows of the table, as text and as JSON, and whether they keep what the project promises of
+//! its speed: each row is ahead of its fastest peer, and some are at a part of the floor.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -99,6 +100,42 @@ fn line([work, precision, ours, unit, fastest, ratio, floor]: [&str; 7]) {
     ));
 }
 
+const DECODE: &str = "decode 16+128, tied";
+
+/// A row's work and precision, and the part of its floor that is promised at least.
+const PARTS: &[(&str, &str, f64)] = &[
+    (DECODE, "f32", 0.88),
+    (DECODE, "bf16", 0.82),
+    (DECODE, "f16", 0.82),
+    (DECODE, "int8", 0.75),
+    (DECODE, "int4", 0.65),
+    ("train 4x256, tied", "f32", 0.8),
+    ("train 4x256, untied", "f32", 0.8),
+    ("forward 1x1024, tied", "f32", 0.85),
+];
+
+/// Prints what is promised of these rows, and returns how much of it is missed.
+pub(crate) fn check(rows: &[Row]) -> usize {
+    say("\ntargets:");
+    let mut missed = 0;
+    for row in rows {
+        let is_row = |part: &&(&str, &str, f64)| (part.0, part.1) == (&row.work, row.precision);
+        let part = PARTS.iter().find(is_row).map(|part| part.2);
+        let of_peer = row
+            .ratio
+            .map(|ratio| (ratio, "times the fastest peer", 1.0));
+        let of_floor = row.floor_fraction.zip(part);
+        let of_floor = of_floor.map(|(figure, least)| (figure, "of the floor", least));
+        for (figure, of, least) in of_peer.into_iter().chain(of_floor) {
+            let verdict = if figure >= least { "kept" } else { "MISSED" };
+            missed += usize::from(verdict == "MISSED");
+            let text = format!("{} {}: {figure:.2} {of}", row.work, row.precision);
+            say(&format!("  {text:<70} at least {least:.2}: {verdict}"));
+        }
+    }
+    missed
+}
+
 /// Prints a line; a reader that has closed the output (`| head`) doesn't end a bench, which may
 /// write a file and check targets.
 pub(crate) fn say(line: &str) {
@@ -120,5 +157,21 @@ mod tests {
         assert_eq!(row("tokens/s", 40.0, &peers), Some(("b", 2.0)));
         assert_eq!(row("bytes", 5.0, &peers), Some(("a", 2.0)));
         assert_eq!(row("tokens/s", 40.0, &[]), None);
+    }
+
+    #[test]
+    fn a_row_behind_its_peer_or_below_its_part_of_the_floor_misses_a_target() {
+        let missed = |work: &str, ours, part| {
+            let peers = [("a", 10.0)].into_iter().collect();
+            check(&[Row::new(
+                (work.to_owned(), "f32", "tokens/s"),
+                ours,
+                peers,
+                Some(part),
+            )])
+        };
+        assert_eq!(missed("train 4x256, tied", 10.0, 0.8), 0);
+        assert_eq!(missed("train 4x256, tied", 9.0, 0.7), 2);
+        assert_eq!(missed("train 4x64, tied", 9.0, 0.1), 1);
     }
 }

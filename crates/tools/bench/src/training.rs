@@ -4,7 +4,6 @@
 use std::hint::black_box;
 
 use gpt::{BatchParts, DropRates, GptConfig, GptModel};
-use ndarray::Array2;
 use tensor_ops::KeepBuffers;
 use torch_rng::TorchRng;
 use train::{AdamW, AdamWConfig};
@@ -17,35 +16,18 @@ use crate::turns::{Bench, Ours};
 /// Batches of GPT-2, and tokens of each of its sequences.
 const BATCHES: [(usize, usize); 3] = [(4, 64), (4, 256), (2, 256)];
 
-/// Small models: names, shapes, sequences a step, and dropout.
+/// Small models: names, sizes (vocabulary, context, features, heads, layers), sequences a step, and
+/// dropout.
 ///
 /// nanoGPT's recipe for a CPU as its README has it, and with dropout; its configuration for
 /// characters with a quarter of the batch; and the model of plain `gpt train`.
-const MODELS: [(&str, GptConfig, usize, f64); 4] = [
+const MODELS: [(&str, [usize; 5], usize, f64); 4] = [
     ("nanoGPT for a CPU", CPU, 12, 0.0),
     ("nanoGPT for a CPU, dropout 0.1", CPU, 12, 0.1),
-    (
-        "nanoGPT on characters",
-        shape([65, 256, 384, 6, 6]),
-        16,
-        0.2,
-    ),
-    ("story", shape([1221, 64, 192, 4, 2]), 16, 0.2),
+    ("nanoGPT on characters", [65, 256, 384, 6, 6], 16, 0.2),
+    ("story", [1221, 64, 192, 4, 2], 16, 0.2),
 ];
-const CPU: GptConfig = shape([65, 64, 128, 4, 4]);
-
-/// Vocabulary, context, features, heads, layers
-const fn shape(sizes: [usize; 5]) -> GptConfig {
-    let [vocab_size, context_length, emb_dim, n_heads, n_layers] = sizes;
-    GptConfig {
-        vocab_size,
-        context_length,
-        emb_dim,
-        n_heads,
-        n_layers,
-        ..GptConfig::GPT2_124M
-    }
-}
+const CPU: [usize; 5] = [65, 64, 128, 4, 4];
 
 /// Operations of a turn of a small model at least: most of a second.
 const TURN: f64 = 1.6e11;
@@ -55,100 +37,70 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     for (head, config, peers) in HEADS {
         for (batch, num_tokens) in BATCHES {
             let work = format!("train {batch}x{num_tokens}, {head}");
-            row(bench, work, config, (batch, num_tokens), 0.0, peers)?;
+            row(bench, work, config, (batch, num_tokens), None, peers)?;
         }
     }
-    for (name, config, batch, drop_rate) in MODELS {
+    for (name, sizes, batch, drop_rate) in MODELS {
+        let [vocab_size, context_length, emb_dim, n_heads, n_layers] = sizes;
         let config = GptConfig {
+            vocab_size,
+            context_length,
+            emb_dim,
+            n_heads,
+            n_layers,
             tied: true,
             drop_rates: DropRates::all(drop_rate),
-            ..config
+            ..GptConfig::GPT2_124M
         };
-        let (work, batch) = (format!("train {name}"), (batch, config.context_length));
-        row(bench, work, config, batch, TURN, NANO_GPT)?;
+        let sizes = sizes.map(|size| size.to_string()).join(",");
+        let (work, batch) = (format!("train {name}"), (batch, context_length));
+        row(bench, work, config, batch, Some(&sizes), NANO_GPT)?;
     }
     Ok(())
 }
 
-/// A row, whose turns are as many steps as do so many operations, and one at least.
+/// A row; of a small model, whose `sizes` are given, with as many steps a turn as do [`TURN`].
 fn row(
     bench: &mut Bench,
     work: String,
     config: GptConfig,
     (batch, num_tokens): (usize, usize),
-    turn: f64,
+    sizes: Option<&str>,
     peers: &[Kind],
 ) -> anyhow::Result<()> {
     if !bench.wants(&work) {
         return Ok(());
     }
-    let mut training = Training::new(config, batch, num_tokens)?;
-    let operations = 3.0 * operations(&training.model, batch, num_tokens, num_tokens);
-    let steps = (turn / operations).ceil().max(1.0);
-    let (c, rate) = (&config, config.drop_rates.emb);
-    let sizes = [
-        c.vocab_size,
-        c.context_length,
-        c.emb_dim,
-        c.n_heads,
-        c.n_layers,
-    ];
-    let sizes = sizes.map(|size| size.to_string()).join(",");
-    let command = format!("train {batch}x{num_tokens} {sizes} {steps} {rate}");
+    let mut rng = TorchRng::manual_seed(123);
+    let mut model = GptModel::new(config, &mut rng)?;
+    let mut grads = GptModel::zeros(config)?;
+    let mut parts = BatchParts::new(&model);
+    let mut optimizer = AdamW::new(AdamWConfig::default(), &model)?;
+    let (ids, vocab_size) = (ids(batch, num_tokens), config.vocab_size as u32);
+    let [inputs, targets] = [0, 7].map(|add| ids.mapv(|id| (id + add) % vocab_size));
+    let buffers = KeepBuffers::new();
+    let operations = 3.0 * operations(&model, (batch, num_tokens), num_tokens);
+    let (mut steps, mut command) = (1, format!("train {batch}x{num_tokens}"));
+    if let Some(sizes) = sizes {
+        steps = (TURN / operations).ceil() as usize;
+        command += &format!(" {sizes} {steps} {}", config.drop_rates.emb);
+    }
+    // Forward, backward and one update, as a turn of the peers.
+    let mut step = || {
+        let (model, grads) = (&mut model, &mut grads);
+        let loss = parts.loss_and_grads(model, &inputs, &targets, 1.0, &mut rng, grads);
+        black_box(loss.expect("ids and length suit the model"));
+        optimizer.step(model, grads); // leaves the gradients at zero
+        buffers.end_step();
+    };
     let ours = Ours {
         work,
         precision: "f32",
-        step: Box::new(|| (0..steps as usize).for_each(|_| training.step())),
-        floor: Some(Floor::Products(steps * operations)),
+        step: Box::new(|| (0..steps).for_each(|_| step())),
+        floor: Some(Floor::Products(steps as f64 * operations)),
         peers,
     };
-    let tokens = steps * (batch * num_tokens) as f64;
+    let tokens = (steps * batch * num_tokens) as f64;
     bench.turns(&command, (tokens, "tokens/s"), vec![ours]);
     Ok(())
-}
-
-/// A model in training, on one batch.
-pub(crate) struct Training {
-    model: GptModel,
-    grads: GptModel,
-    parts: BatchParts,
-    optimizer: AdamW,
-    rng: TorchRng,
-    inputs: Array2<u32>,
-    targets: Array2<u32>,
-    buffers: KeepBuffers,
-}
-
-impl Training {
-    pub(crate) fn new(config: GptConfig, batch: usize, num_tokens: usize) -> anyhow::Result<Self> {
-        let mut rng = TorchRng::manual_seed(123);
-        let model = GptModel::new(config, &mut rng)?;
-        let ids = ids(batch, num_tokens);
-        Ok(Self {
-            parts: BatchParts::new(&model),
-            grads: GptModel::zeros(config)?,
-            optimizer: AdamW::new(AdamWConfig::default(), &model)?,
-            model,
-            rng,
-            inputs: ids.mapv(|id| id % config.vocab_size as u32),
-            targets: ids.mapv(|id| (id + 7) % config.vocab_size as u32),
-            buffers: KeepBuffers::new(),
-        })
-    }
-
-    /// Forward, backward and one update, as a turn of the peers.
-    pub(crate) fn step(&mut self) {
-        let (inputs, targets) = (&self.inputs, &self.targets);
-        let loss = self.parts.loss_and_grads(
-            &self.model,
-            inputs,
-            targets,
-            1.0,
-            &mut self.rng,
-            &mut self.grads,
-        );
-        black_box(loss.expect("ids and length suit the model"));
-        self.optimizer.step(&mut self.model, &mut self.grads); // leaves the gradients at zero
-        self.buffers.end_step();
-    }
 }

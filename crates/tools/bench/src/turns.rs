@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::clock::time;
-use crate::floors::{Floor, Speeds};
+use crate::floors::{Floor, of_best_way};
 use crate::peer::{Kind, Peers};
 use crate::reading::Memory;
 use crate::report::Row;
@@ -20,6 +20,8 @@ pub(crate) struct Bench {
     /// Only work whose name contains it is done.
     pub(crate) filter: String,
     pub(crate) repeat: usize,
+    /// Whether ours is all that is done, for the memory that it takes.
+    pub(crate) alone: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) memory: Memory,
 }
@@ -56,69 +58,66 @@ impl Bench {
         self.rows.push(row);
     }
 
-    /// The machine's speeds, as far as `floors` ask for them.
-    fn speeds(&mut self, floors: &[Floor]) -> Speeds {
-        let speeds = Speeds::measure(floors, &mut self.memory, &mut self.peers);
+    /// The machine's speeds in what bounds a work.
+    fn speeds(&mut self, floor: Option<Floor>) -> Vec<f64> {
+        let speeds = floor.map(|floor| floor.speeds(&mut self.memory, &mut self.peers));
         sleep(SPINNING);
-        speeds
+        speeds.unwrap_or_default()
     }
 
-    /// Measures `command` done by each of `ours` and by their peers, in turns; `amount` of `unit`
-    /// an execution.
+    /// Measures `command` done by each of `ours`, which one floor bounds, and by their peers, in
+    /// turns; `amount` of `unit` an execution.
     pub(crate) fn turns(
         &mut self,
         command: &str,
         (amount, unit): (f64, &'static str),
-        ours: Vec<Ours<'_>>,
+        mut ours: Vec<Ours<'_>>,
     ) {
-        let mut ours: Vec<_> = ours
-            .into_iter()
-            .filter(|ours| self.wants(&ours.work))
-            .collect();
-        if ours.is_empty() {
+        ours.retain(|ours| self.wants(&ours.work));
+        if self.alone || ours.is_empty() {
+            (0..self.repeat).for_each(|_| ours.iter_mut().for_each(|ours| (ours.step)()));
             return;
         }
         let mut peers: BTreeMap<Kind, Vec<f64>> = (ours.iter().flat_map(Ours::peers))
             .map(|kind| (kind, Vec::new()))
             .collect();
         let mut times = vec![Vec::new(); ours.len()];
-        let floors: Vec<Floor> = ours.iter().filter_map(|ours| ours.floor).collect();
+        let floor = ours.iter().find_map(|ours| ours.floor);
         let mut speeds = Vec::new();
         for _ in 0..self.repeat {
-            let before = self.speeds(&floors);
+            let before = self.speeds(floor);
             // Each is executed once untimed: what it holds grew cold while the others had their
             // turns.
             for (ours, times) in ours.iter_mut().zip(&mut times) {
                 (ours.step)();
                 times.push(time(&mut ours.step));
             }
-            speeds.push([before, self.speeds(&floors)]);
+            speeds.push([before, self.speeds(floor)]);
             for (&kind, times) in &mut peers {
                 let Some(peer) = self.peers.get(kind) else {
                     continue;
                 };
-                if peer.seconds(command).is_ok()
-                    && let Ok(seconds) = peer.seconds(command)
-                {
-                    times.push(seconds);
+                if peer.seconds(command).is_ok() {
+                    times.extend(peer.seconds(command));
                 }
                 sleep(SPINNING);
             }
         }
         self.peers.drop_work();
+        let speeds = of_best_way(&speeds);
         for (ours, times) in ours.into_iter().zip(times) {
             let fraction = ours.floor.map(|floor| {
-                let of_turns = floor.seconds(&speeds).into_iter().zip(&times);
-                median(of_turns.map(|(floor, seconds)| floor / seconds).collect())
+                let of_turns = speeds.iter().zip(&times);
+                let of_turns = of_turns.map(|(speed, seconds)| floor.amount() / speed / seconds);
+                median(of_turns.collect())
             });
-            let seconds = median(times);
             let theirs = ours.peers().filter_map(|kind| {
                 let times = &peers[&kind];
                 (!times.is_empty()).then(|| (kind.name, amount / median(times.clone())))
             });
             let theirs = theirs.collect();
             let work = (ours.work, ours.precision, unit);
-            self.add(Row::new(work, amount / seconds, theirs, fraction));
+            self.add(Row::new(work, amount / median(times), theirs, fraction));
         }
     }
 }
