@@ -4,19 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
+use test_support::any_text;
 use tokenizer::bpe::{Bpe, BpeConfig, Ties, gpt2_pieces};
 use tokenizer::{ENDOFTEXT, TokenizerError};
 
 static GPT2: LazyLock<Bpe> = LazyLock::new(Bpe::gpt2);
-
-fn any_text() -> impl Strategy<Value = String> {
-    prop_oneof![
-        proptest::collection::vec(any::<char>(), 0..60).prop_map(String::from_iter),
-        "[ \t\n\u{1c}\u{85}\u{a0}\u{3000}a-cé0-2²!?'_,.:;()\"-]{0,60}",
-        "(  ?[a-zA-Zé界]{1,8}|'(s|t|re|ve|m|ll|d)|[0-9]{1,4}|[ \n\r]{1,5}|<\\|endoftext\\|>|--){0,20}",
-        r"\PC{0,40}",
-    ]
-}
 
 fn the_whole(text: &str) -> Vec<&str> {
     vec![text]

@@ -1,31 +1,12 @@
 //! What holds for every text and every list of ids.
 
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
+use test_support::{any_text, proptest_config};
 use tokenizer::{
     AllowedSpecial, Decode, Gpt2Tokenizer, Separators, SimpleTokenizerV1, SimpleTokenizerV2,
     StreamingDecoder, UNK, Vocabulary, preprocess, python_strip, split_keeping, split_text,
     without_blanks,
 };
-
-/// Any characters, and texts dense in what the patterns look at.
-fn any_text() -> impl Strategy<Value = String> {
-    prop_oneof![
-        proptest::collection::vec(any::<char>(), 0..60).prop_map(String::from_iter),
-        "[ \t\n\u{1c}\u{85}\u{a0}\u{3000}a-cé0-2²!?'_,.:;()\"-]{0,60}",
-        "(  ?[a-zA-Zé界]{1,8}|'(s|t|re|ve|m|ll|d)|[0-9]{1,4}|[ \n\r]{1,5}|<\\|endoftext\\|>|--){0,20}",
-        r"\PC{0,40}",
-    ]
-}
-
-/// A failing case is kept beside this file, in `properties.txt`, and tried first from then on.
-fn config() -> ProptestConfig {
-    ProptestConfig {
-        cases: 2_000,
-        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("txt"))),
-        ..ProptestConfig::default()
-    }
-}
 
 fn streamed(tokenizer: &impl Decode, ids: &[u32]) -> String {
     let mut decoder = StreamingDecoder::new(tokenizer);
@@ -37,7 +18,7 @@ fn streamed(tokenizer: &impl Decode, ids: &[u32]) -> String {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(proptest_config(2_000))]
 
     #[test]
     fn byte_pairs_give_every_text_back(text in any_text()) {

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use model_tokenizer::tokenizer::StreamingDecoder;
 use model_tokenizer::{ModelTokenizer, UNK};
 use proptest::prelude::*;
+use test_support::any_text;
 
 const TEXT: &str = "the bell rang once, and the bell's keeper went up the stairs to the bell";
 
@@ -32,14 +33,6 @@ static UNDIVIDED: LazyLock<ModelTokenizer> = LazyLock::new(|| {
     std::fs::write(&path, json.to_string()).unwrap();
     ModelTokenizer::from_folder(folder.path()).unwrap().unwrap()
 });
-
-/// Any characters, and texts dense in what the pattern looks at.
-fn any_text() -> impl Strategy<Value = String> {
-    prop_oneof![
-        proptest::collection::vec(any::<char>(), 0..60).prop_map(String::from_iter),
-        "(  ?[a-zA-Zé界]{1,8}|'(s|t|re|ve|m|ll|d)|[0-9]{1,4}|[ \n\r]{1,5}|(\n\n)?<\\|endoftext\\|>|--){0,20}",
-    ]
-}
 
 fn streamed(tokenizer: &ModelTokenizer, ids: &[u32]) -> String {
     let mut stream = StreamingDecoder::new(tokenizer);

@@ -9,6 +9,6 @@ mod inputs;
 mod strategies;
 
 pub use close::{Tolerance, assert_close, assert_close_named};
-pub use gradient::{GradientCheck, GradientReport, Worst, check_gradient};
+pub use gradient::{GradientCheck, GradientReport, check_gradient};
 pub use inputs::{INPUT_SCALES, away_from_zero, project, projection_weights, test_array};
-pub use strategies::{array2, proptest_config, token_ids};
+pub use strategies::{any_text, array2, proptest_config};

@@ -1,8 +1,6 @@
-//! proptest strategies for small arrays with finite numbers in `-scale..=scale`; sizes are `usize`
-//! ranges.
+//! proptest strategies: small matrices of finite numbers, and texts.
 //! They do NOT make NaN or infinities: tests of those write them down.
 
-use std::fmt::Debug;
 use std::ops::Range;
 
 use ndarray::Array2;
@@ -23,30 +21,23 @@ pub fn proptest_config(cases: u32) -> ProptestConfig {
     }
 }
 
-/// Matrices, `(rows, columns)`.
+/// Matrices, `(rows, columns)`, of numbers in `-scale..=scale`.
 pub fn array2(rows: Range<usize>, columns: Range<usize>, scale: f32) -> BoxedStrategy<Array2<f32>> {
-    matrix(-scale..=scale, rows, columns)
-}
-
-/// Batches of token ids below `vocab_size`, `(batch, n_tokens)`.
-pub fn token_ids(
-    vocab_size: u32,
-    batch: Range<usize>,
-    n_tokens: Range<usize>,
-) -> BoxedStrategy<Array2<u32>> {
-    matrix(0..vocab_size, batch, n_tokens)
-}
-
-fn matrix<T: Debug + 'static>(
-    values: impl Strategy<Value = T> + Clone + 'static,
-    rows: Range<usize>,
-    columns: Range<usize>,
-) -> BoxedStrategy<Array2<T>> {
     (rows, columns)
         .prop_flat_map(move |(r, c)| {
-            vec(values.clone(), r * c).prop_map(move |values| {
+            vec(-scale..=scale, r * c).prop_map(move |values| {
                 Array2::from_shape_vec((r, c), values).expect("as many values as the shape holds")
             })
         })
         .boxed()
+}
+
+/// Any characters, and texts dense in what the patterns of tokenizers look at.
+pub fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        vec(any::<char>(), 0..60).prop_map(String::from_iter),
+        "[ \t\n\u{1c}\u{85}\u{a0}\u{3000}a-cé0-2²!?'_,.:;()\"-]{0,60}",
+        "(  ?[a-zA-Zé界]{1,8}|'(s|t|re|ve|m|ll|d)|[0-9]{1,4}|[ \n\r]{1,5}|(\n\n)?<\\|endoftext\\|>|--){0,20}",
+        r"\PC{0,40}",
+    ]
 }

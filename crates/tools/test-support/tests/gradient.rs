@@ -101,8 +101,8 @@ fn one_wrong_element_in_a_hundred_is_caught_and_named() {
     d_x[[7, 4]] *= 1.5;
     let report =
         GradientCheck::default().measure("softmax", &x, &d_x, |x| project(&softmax(x), &weights));
-    assert!(!report.passed());
-    assert_eq!(report.worst.expect("a hundred elements").index, [7, 4]);
+    assert!(report.max_rel_error > 0.01, "{report}");
+    assert_eq!(report.worst.expect("a hundred elements"), [7, 4]);
 }
 
 #[test]
@@ -112,13 +112,12 @@ fn a_gradient_of_zero_passes_although_the_differences_are_noise() {
     let weights = projection_weights((4, 8), 4);
     for seed in 0..20 {
         let shift = test_array(4, 1.0, seed);
-        let report = check_gradient("shift", &shift, &array![0.0, 0.0, 0.0, 0.0], |shift| {
+        check_gradient("shift", &shift, &array![0.0, 0.0, 0.0, 0.0], |shift| {
             project(
                 &softmax(&(&x + &shift.view().insert_axis(Axis(1)))),
                 &weights,
             )
         });
-        assert!(report.passed());
     }
 }
 
@@ -153,7 +152,7 @@ fn a_sample_of_a_large_model_is_spread_over_it() {
     let squares = |x: &Array1<f32>| x.iter().map(|&x| f64::from(x * x)).sum();
     let report = check.measure("squares", &x, &wrong, squares);
     assert_eq!(report.checked, 10);
-    assert_eq!(report.worst.expect("ten elements").index, [900]);
+    assert_eq!(report.worst.expect("ten elements"), [900]);
 }
 
 #[test]
