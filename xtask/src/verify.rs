@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use atomic_file::write_output;
-use clap::Args;
+use clap::{Args, value_parser};
 use notebooks::{
     Cell, Kind, LeftOut, Outcome, Part, Program, Record, Settings, TrainingRun, cells,
 };
@@ -36,11 +36,12 @@ pub(crate) struct Options {
     #[arg(long)]
     errata: bool,
     /// Train for fewer epochs than the book's ten (notebook `training`).
-    #[arg(long, value_name = "N")]
-    epochs: Option<u64>,
+    #[arg(long, value_name = "N", default_value_t = TrainingRun::EPOCHS,
+        value_parser = value_parser!(u64).range(1..=TrainingRun::EPOCHS))]
+    epochs: u64,
     /// Train with the dropout of another build of PyTorch, portable or mkl (notebook `training`).
-    #[arg(long, value_name = "BUILD")]
-    dropout_build: Option<torch_rng::Build>,
+    #[arg(long, value_name = "BUILD", default_value_t)]
+    dropout_build: torch_rng::Build,
 }
 
 /// Runs the chosen cells and prints the report.
@@ -59,17 +60,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let (filter, name) = (filter.unwrap_or_default(), long.program.name);
         bail!("`{filter}` is in the notebook `{name}`, which {HOW_LONG}");
     }
-    let epochs = options.epochs.unwrap_or(TrainingRun::EPOCHS);
-    ensure!(
-        (1..=TrainingRun::EPOCHS).contains(&epochs),
-        "--epochs must be from 1 to {}, but is {epochs}",
-        TrainingRun::EPOCHS
-    );
     let trains = selections.iter().any(|it| it.program.name == "training");
     let settings = Settings {
         training: TrainingRun {
-            epochs,
-            build: options.dropout_build.unwrap_or_default(),
+            epochs: options.epochs,
+            build: options.dropout_build,
             json: options.json.clone().filter(|_| trains),
         },
         ..options.what.settings()?
@@ -296,41 +291,31 @@ impl Report {
     /// Prints the summary.
     fn close(&self, seconds: f64) -> Result<()> {
         let all = self.counts(|_| true);
-        let Counts {
-            passed,
-            failed,
-            skipped,
-            ..
-        } = all;
-        let Counts {
-            figures,
-            shown,
-            left_out,
-            ..
-        } = all;
+        let (figures, shown, left_out) = (all.figures, all.shown, all.left_out);
         let mut lines = format!(
-            "\n{passed} passed, {failed} failed, {skipped} skipped; {figures} of {} printed figures compared",
+            "\n{} passed, {} failed, {} skipped; {figures} of {} printed figures compared",
+            all.passed,
+            all.failed,
+            all.skipped,
             figures + shown + left_out
         );
         if shown > 0 {
             lines += &format!(", {shown} more by ndarray alone");
         }
-        if skipped > 0 {
+        if all.skipped > 0 {
             lines += " (those of the skipped cells not counted)";
         }
         lines += &format!(", {left_out} left out, in {seconds:.1} s");
         let memory = peak_memory().map(|mebibytes| format!(", peak memory {mebibytes} MiB"));
         lines += &(memory.unwrap_or_default() + "\n");
         let left_out = self.0.iter().filter_map(|(program, part)| match part {
-            Part::LeftOut(left_out) => Some((program.name, left_out)),
+            Part::LeftOut(it) => Some(((program.name, &it.section, &it.why), it)),
             _ => None,
         });
-        let left_out: Vec<(&str, &LeftOut)> = left_out.collect();
+        let left_out: Vec<(_, &LeftOut)> = left_out.collect();
         // Neighbours that are left out for the same reason are one line.
-        let of =
-            |(name, it): &(&'static str, &LeftOut)| (*name, it.section.clone(), it.why.clone());
-        for all in left_out.chunk_by(|one, other| of(one) == of(other)) {
-            let (notebook, section, why) = of(&all[0]);
+        for all in left_out.chunk_by(|one, other| one.0 == other.0) {
+            let (notebook, section, why) = all[0].0;
             let names: Vec<&str> = all.iter().map(|(_, it)| it.cell.as_str()).collect();
             let figures: usize = all.iter().map(|(_, it)| it.figures).sum();
             let names = names.join(", ");

@@ -2,17 +2,8 @@
 
 use dataloader::{Batch, Corpus, DataLoader, DataLoaderConfig, GptDataset, Window};
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
+use test_support::proptest_config;
 use torch_rng::TorchRng;
-
-/// A failing case is kept beside this file, in `properties.txt`, and tried first from then on.
-fn config() -> ProptestConfig {
-    ProptestConfig {
-        cases: 500,
-        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("txt"))),
-        ..ProptestConfig::default()
-    }
-}
 
 /// A corpus in which every token tells its place, and windows that fit it.
 fn any_dataset() -> impl Strategy<Value = (Corpus, GptDataset)> {
@@ -58,7 +49,7 @@ fn starts(batches: &[Batch]) -> Vec<usize> {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(proptest_config(500))]
 
     #[test]
     fn windows_are_where_the_book_s_range_puts_them((corpus, dataset) in any_dataset()) {

@@ -114,7 +114,8 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     }
     let mut script = String::new();
     if has_story {
-        body += &story();
+        // Where the view of its model stands.
+        body += &html::filled(include_str!("story.html"), &[("text", live::STORY)]);
         body += &end_of_section("story", &links);
         script += "<script src=\"story.js\"></script>\n";
     }
@@ -130,19 +131,6 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     let name = program.name;
     let body = format!("<div class=\"book\" data-notebook=\"{name}\">\n{body}</div>\n{script}");
     Ok(html::page(program.title, &style(), &body))
-}
-
-/// Where the view of the story's model stands.
-fn story() -> String {
-    format!(
-        "<section aria-labelledby=\"story\">\n<h2 id=\"story\">A trained model, live</h2>\n\
-         <p>What training makes of a small model: <code>gpt train</code> has made this one, with \
-         two blocks of four heads, from its own story, \"The Answering Bell\", and it computes \
-         here. It knows that story by heart and little else. Type a text, let it write on, and see what \
-         temperature and top-k (section 5.3) do to what it draws.</p>\n\
-         <div id=\"model\" data-text=\"{}\"></div>\n",
-        live::STORY
-    )
 }
 
 /// A place and its name.

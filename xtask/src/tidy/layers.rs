@@ -4,10 +4,10 @@
 //! anything.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::shown;
 use crate::documents::rows;
@@ -21,26 +21,6 @@ const DEV: &str = "dev";
 /// A row of the table: the layer, and what may be depended on.
 type Table = BTreeMap<String, (String, Vec<String>)>;
 
-/// What is read of `cargo metadata`.
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    name: String,
-    manifest_path: PathBuf,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Deserialize)]
-struct Dependency {
-    name: String,
-    /// Of those for tests and build scripts
-    kind: Option<String>,
-}
-
 /// Dependencies that the table does not allow, and packages that it does not have.
 pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
     let table = table(rows("docs/ARCHITECTURE.md")?);
@@ -48,16 +28,18 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
     let mut missing: Vec<&str> = table.keys().map(String::as_str).collect();
     // The fuzz targets are a workspace of their own.
     for folder in [root.to_owned(), root.join("fuzz")] {
-        let Metadata { packages } = serde_json::from_str(&cargo_metadata(&folder)?)?;
-        for package in packages {
-            missing.retain(|other| *other != package.name);
-            let used = package
-                .dependencies
-                .into_iter()
-                .filter(|it| it.kind.is_none());
-            let used: Vec<String> = used.map(|dependency| dependency.name).collect();
-            let manifest = shown(root, &package.manifest_path);
-            let found = package_faults(&package.name, &used, &table).into_iter();
+        let metadata: Value = serde_json::from_str(&cargo_metadata(&folder)?)?;
+        let list = |of: &Value| of.as_array().cloned().unwrap_or_default();
+        let text = |of: &Value| of.as_str().unwrap_or_default().to_owned();
+        for package in list(&metadata["packages"]) {
+            let name = text(&package["name"]);
+            missing.retain(|other| *other != name);
+            let used = list(&package["dependencies"]).into_iter();
+            // Those for tests and build scripts have a kind.
+            let used = used.filter(|dependency| dependency["kind"].is_null());
+            let used: Vec<String> = used.map(|dependency| text(&dependency["name"])).collect();
+            let manifest = shown(root, Path::new(&text(&package["manifest_path"])));
+            let found = package_faults(&name, &used, &table).into_iter();
             faults.extend(found.map(|fault| format!("{manifest}: {fault}")));
         }
     }

@@ -1,7 +1,5 @@
 //! The frame of a page that stands alone: no network, light and dark, a phone or paper.
 
-use std::fmt::Write;
-
 /// The script of the view of a model at work on a text: `showModel(root, source, text)`.
 pub const VIEW_SCRIPT: &str = include_str!("view.js");
 
@@ -25,20 +23,29 @@ pub fn escape(text: &str) -> String {
 
 /// A whole page: `body` stands in its main part; `style` is added to what all pages have.
 pub fn page(title: &str, style: &str, body: &str) -> String {
-    let mut page = String::with_capacity(body.len() + 4096);
-    let title = escape(title);
-    let written = write!(
-        page,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
-         <title>{title}</title>\n<style>{}{style}</style>\n</head>\n<body>\n\
-         <a class=\"skip\" href=\"#main\">Skip to the content</a>\n<main id=\"main\" tabindex=\"-1\">\n\
-         {body}</main>\n</body>\n</html>\n",
-        include_str!("page.css")
-    );
-    written.expect("a string takes any text");
-    page
+    let style = include_str!("page.css").to_owned() + style;
+    let values = [
+        ("title", &*escape(title)),
+        ("style", &style),
+        ("body", body),
+    ];
+    filled(include_str!("page.html"), &values)
+}
+
+/// A page's text with values in place of their names, `{title}`, in the order that they stand in.
+///
+/// # Panics
+/// If it has not these names in this order.
+pub fn filled(text: &str, values: &[(&str, &str)]) -> String {
+    let (mut filled, mut rest) = (String::new(), text);
+    for (name, value) in values {
+        let parts = rest.split_once(&format!("{{{name}}}"));
+        let (before, behind) = parts.unwrap_or_else(|| panic!("the page has no {{{name}}}"));
+        filled += before;
+        filled += value;
+        rest = behind;
+    }
+    filled + rest
 }
 
 /// A picture in the page, as wide as there is room; its title is read out.
