@@ -1,7 +1,7 @@
 //! `--set NAME=VALUE`: which inputs of the chosen cells a reader means.
 
 use anyhow::{Context, Result, bail};
-use notebooks::inputs;
+use notebooks::{Part, Settings, inputs};
 
 use crate::select::Selection;
 
@@ -14,6 +14,16 @@ type Asked = (&'static str, (u32, String));
 /// A name is of none of the chosen cells: lists those that there are.
 pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<Vec<Asked>> {
     let mut asked = Vec::new();
+    if set.is_empty() {
+        return Ok(asked);
+    }
+    // Defaults as a reader would write them are known where their calls have run.
+    let small = Settings {
+        small: true,
+        ..Settings::default()
+    };
+    let runs = selections.iter().map(|it| (it, it.program.run(&small)));
+    let runs: Vec<(&Selection, Vec<Part>)> = runs.collect();
     for one in set {
         let (name, value) = one
             .split_once('=')
@@ -23,9 +33,8 @@ pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<Vec<Asked
             None => (None, name),
         };
         let (before, mut there) = (asked.len(), Vec::new());
-        for selection in selections {
-            let parts = selection.program.unrun("");
-            for (cell, input) in inputs(&parts).filter(|(cell, _)| selection.has(cell)) {
+        for (selection, parts) in &runs {
+            for (cell, input) in inputs(parts).filter(|(cell, _)| selection.has(cell)) {
                 there.push(format!("\"{}\" ({})", cell.name_of(input), input.default));
                 if input.name == name && of.is_none_or(|of| cell.is_called(of)) {
                     asked.push((selection.program.name, (input.line, value.to_owned())));
@@ -45,7 +54,7 @@ pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<Vec<Asked
 
 #[cfg(test)]
 mod tests {
-    use notebooks::{Outcome, Settings, cells};
+    use notebooks::{Outcome, cells};
 
     use super::*;
     use crate::select::select;
@@ -59,7 +68,16 @@ mod tests {
         assert_eq!(found("d_out=4").unwrap(), 1);
         let error = found("sed=1").unwrap_err().to_string();
         assert!(
-            error.ends_with("\"In [23].seed\" (123), \"In [24].seed\" (789)"),
+            error
+                .ends_with("\"In [23].d_out\" (2), \"In [23].seed\" (123), \"In [24].seed\" (789)"),
+            "{error}"
+        );
+        let chosen = select(Some("4.7"), false).unwrap().selections;
+        let error = find(&["text=a".to_owned()], &chosen).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with("\"In [30].prompt\" (Hello, I am)"),
             "{error}"
         );
         assert!(found("seed").is_err());
