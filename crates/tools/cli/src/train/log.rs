@@ -55,13 +55,14 @@ pub(crate) enum Line {
 impl Line {
     /// A line as it stands in a log.
     fn parse(text: &[u8]) -> Option<Self> {
-        if let Ok(line) = serde_json::from_slice(text) {
-            return Some(line);
-        }
-        // Evaluations once named the step that they followed, counted from 0.
         let mut line: Map<String, Value> = serde_json::from_slice(text).ok()?;
-        let step = line.remove("step")?.as_u64()?;
-        line.insert("steps_done".to_owned(), step.saturating_add(1).into());
+        // Evaluations once named the step that they followed, counted from 0.
+        if line.get("event")? == "eval"
+            && let Some(step) = line.remove("step")
+        {
+            let steps_done = step.as_u64()?.saturating_add(1);
+            line.insert("steps_done".to_owned(), steps_done.into());
+        }
         serde_json::from_value(line.into()).ok()
     }
 
