@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use atomic_file::{FileError, StagedFolder, take_back};
-use checkpoint::{GgufFormat, GgufTokens, Precision, save_book, save_gguf, save_hugging_face};
+use checkpoint::{
+    CheckpointError, GgufFormat, GgufTokens, Precision, save_book, save_gguf, save_hugging_face,
+};
 use clap::{Args, ValueEnum};
-use gpt::GptModel;
 use model_tokenizer::{ModelTokenizer, TOKENIZER_FILES};
 use tensor_ops::Parameters;
 use train::{BESIDE, CHECKPOINTS, LATEST};
@@ -83,84 +84,79 @@ pub(crate) fn is_ours(name: &str) -> bool {
     of_a_model.contains(&name) || TOKENIZER_FILES.contains(&name)
 }
 
+/// What is written.
+enum Written {
+    HuggingFace(Precision),
+    Book,
+    Gguf(GgufFormat),
+}
+
+impl ConvertArgs {
+    /// What the two options together say.
+    fn written(&self) -> Result<Written> {
+        let misused = |what: &str| misused(format!("--precision: {what}"));
+        Ok(match (self.layout, self.precision) {
+            (Layout::HuggingFace, Numbers::F32) => Written::HuggingFace(Precision::F32),
+            (Layout::HuggingFace, Numbers::F16) => Written::HuggingFace(Precision::F16),
+            (Layout::HuggingFace, Numbers::Bf16) => Written::HuggingFace(Precision::Bf16),
+            (Layout::Book, Numbers::F32) => Written::Book,
+            (Layout::Gguf, Numbers::F32) => Written::Gguf(GgufFormat::F32),
+            (Layout::Gguf, Numbers::F16) => Written::Gguf(GgufFormat::F16),
+            (Layout::Gguf, Numbers::Q8_0) => Written::Gguf(GgufFormat::Q8_0),
+            (Layout::Gguf, _) => return misused("GGUF is written in f32, f16 or q8_0"),
+            (Layout::Book, _) => return misused("the book's layout is f32 only"),
+            (_, Numbers::Q8_0) => return misused("q8_0 is for --to gguf"),
+        })
+    }
+}
+
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
-    let to = args.to.display();
-    let misused = |what: &str| misused(format!("--precision: {what}"));
-    let precision = match (args.layout, args.precision) {
-        (Layout::Gguf, Numbers::Bf16) => return misused("GGUF is written in f32, f16 or q8_0"),
-        (Layout::Gguf, _) => return to_gguf(args),
-        (_, Numbers::F32) => Precision::F32,
-        (Layout::Book, _) => return misused("the book's layout is f32 only"),
-        (_, Numbers::F16) => Precision::F16,
-        (_, Numbers::Bf16) => Precision::Bf16,
-        (_, Numbers::Q8_0) => return misused("q8_0 is for --to gguf"),
-    };
-    if args.to.exists() && !args.to.is_dir() {
-        bail!("{to}: expected a folder to write, but it is a file");
-    }
-    refuse_run(&args.to)?;
-    if let (false, Some(name)) = (args.force, ours_in(&args.to)?) {
-        bail!("{to}: {name} of another model is in this folder; --force replaces it");
-    }
-    let found = find(Some(&args.from))?;
-    let vocabulary = &found.vocabulary;
-    let model = found.load()?;
-    put(&args.to, args.force, |folder| {
-        match args.layout {
-            Layout::HuggingFace => {
-                save_hugging_face(&model, folder, precision, &vocabulary.end_of_text)?;
-            }
-            _ => save_book(&model, folder)?,
+    let (written, to) = (args.written()?, args.to.display());
+    match (args.layout == Layout::Gguf, args.to.is_dir()) {
+        (true, true) => bail!("{to}: expected a file to write, such as {to}/model.gguf"),
+        (false, false) if args.to.exists() => {
+            bail!("{to}: expected a folder to write, but it is a file")
         }
-        vocabulary.save(folder)
-    })?;
-    if let Err(reason) = vocabulary.tokenizer() {
-        note(&format!("no tokenizer was written: {reason}"));
+        _ => refuse_run(&args.to)?,
     }
-    done(&model, &args.to)
-}
-
-fn done(model: &GptModel, to: &Path) -> Result<()> {
-    let parameters = count(model.num_parameters() as f64);
-    Ok(print(format!(
-        "{parameters} parameters to {}\n",
-        to.display()
-    ))?)
-}
-
-/// Writes the file that llama.cpp reads.
-fn to_gguf(args: &ConvertArgs) -> Result<()> {
-    let to = args.to.display();
-    if args.to.is_dir() {
-        bail!("{to}: expected a file to write, such as {to}/model.gguf");
+    if !args.force {
+        if args.to.is_file() {
+            bail!("{to}: there is a file of this name; --force replaces it");
+        }
+        if let Some(name) = ours_in(&args.to)? {
+            bail!("{to}: {name} of another model is in this folder; --force replaces it");
+        }
     }
-    if !args.force && args.to.is_file() {
-        bail!("{to}: there is a file of this name; --force replaces it");
-    }
-    refuse_run(&args.to)?;
     let found = find(Some(&args.from))?;
-    let model = found.load()?;
-    let tokenizer = found.vocabulary.whole()?;
-    let tokens = match tokenizer {
-        Some(tokenizer) => gguf_tokens(tokenizer, model.config().vocab_size)?,
-        None => None,
+    let (model, vocabulary) = (found.load()?, &found.vocabulary);
+    let ends = &vocabulary.end_of_text;
+    let in_folder = |save: &dyn Fn(&Path) -> Result<(), CheckpointError>| -> Result<()> {
+        put(&args.to, args.force, |folder| {
+            save(folder)?;
+            vocabulary.save(folder)
+        })?;
+        if let Err(reason) = vocabulary.tokenizer() {
+            note(&format!("no tokenizer was written: {reason}"));
+        }
+        Ok(())
     };
-    if tokens.is_none() {
-        note("no tokenizer was written: llama.cpp has GPT-2's form of byte pairs");
-    }
-    let format = match args.precision {
-        Numbers::F16 => GgufFormat::F16,
-        Numbers::Q8_0 => GgufFormat::Q8_0,
-        _ => GgufFormat::F32,
-    };
-    save_gguf(
-        &model,
-        &args.to,
-        format,
-        tokens.as_ref(),
-        &found.vocabulary.end_of_text,
-    )?;
-    done(&model, &args.to)
+    match written {
+        Written::HuggingFace(precision) => {
+            in_folder(&|folder| save_hugging_face(&model, folder, precision, ends))
+        }
+        Written::Book => in_folder(&|folder| save_book(&model, folder)),
+        Written::Gguf(format) => {
+            let tokenizer = vocabulary.whole()?;
+            let tokens = tokenizer.map(|all| gguf_tokens(all, model.config().vocab_size));
+            let tokens = tokens.transpose()?.flatten();
+            if tokens.is_none() {
+                note("no tokenizer was written: llama.cpp has GPT-2's form of byte pairs");
+            }
+            Ok(save_gguf(&model, &args.to, format, tokens.as_ref(), ends)?)
+        }
+    }?;
+    let parameters = count(model.num_parameters() as f64);
+    Ok(print(format!("{parameters} parameters to {to}\n"))?)
 }
 
 /// A tokenizer's tokens for a model of so many, if it is of the form that llama.cpp knows.
