@@ -30,6 +30,7 @@ fn a_run_is_left_alone() {
         }
     }
     assert!(folder.tensors("run") == before);
+    folder.refused("convert two run", &["run", "hide", "run/model"]);
     folder.ok("train --resume run --max-steps 3");
 }
 

@@ -4,140 +4,109 @@
 
 use std::fs;
 
-use crate::support::{TINY, folder, trained};
+use crate::support::{Folder, TINY, folder, trained};
 
-#[test]
-fn numbers_outside_their_range_are_refused_by_the_flags_name() {
-    let folder = folder();
-    for flag in [
-        "--learning-rate NaN",
-        "--learning-rate=-1",
-        "--max-steps -5",
-        "--max-steps 0",
-        "--drop-rate 1",
-        "--train-ratio 0",
-        "--threads 0",
-        "--seed 18446744073709551616",
-        "--n-layers 1.5",
-        "--dropout-build cuda",
-        "--max-length 9999",
-    ] {
-        let parts: Vec<&str> = flag.split([' ', '=']).collect();
-        folder.misused(&format!("train {flag}"), &parts);
+/// Tries a table of commands, a line each: the exit code, the command, and behind `->` what its
+/// refusal names, with `;` between.
+#[track_caller]
+fn all_refused(folder: &Folder, table: &str) {
+    for line in table.lines().filter(|line| !line.is_empty()) {
+        let (command, parts) = line.split_once(" -> ").expect("a command and its refusal");
+        let parts: Vec<&str> = parts.split("; ").collect();
+        match command.split_once(' ') {
+            Some(("1", command)) => folder.refused(command, &parts),
+            Some(("2", command)) => folder.misused(command, &parts),
+            _ => panic!("{line}: an exit code is missing"),
+        }
     }
-    let both = ["--max-steps", "--epochs"];
-    folder.misused("train --max-steps 3 --epochs 1", &both);
-    assert!(!folder.join("runs").exists(), "nothing was begun");
 }
 
 #[test]
-fn models_that_cannot_be_are_refused() {
-    let folder = folder();
-    folder.refused("train --n-layers 0", &["n_layers", "0"]);
-    folder.refused("train --n-layers 1000000000000", &["parameters"]);
-    let far = "train --emb-dim 4000000000 --n-heads 1";
-    folder.refused(far, &["parameters"]);
-}
-
-#[test]
-fn data_that_cannot_be_read_is_refused_by_its_name() {
+fn what_train_cannot_do_is_refused_before_anything_is_written() {
     let folder = folder();
     folder.write("empty.txt", "");
     folder.write("short.txt", "Too short.");
     folder.write("latin1.txt", b"caf\xe9");
+    folder.write("near.toml", "learnign_rate = 1");
+    folder.write("deep.toml", format!("a = {}", "[".repeat(100_000)));
+    folder.write("both.toml", "epochs = 1\nmax_steps = 3");
     fs::create_dir(folder.join("nothing")).unwrap();
-    for (data, part) in [
-        ("missing.txt", "no such file"),
-        ("empty.txt", "empty"),
-        ("short.txt", "--context-length"),
-        ("latin1.txt", "byte 3"),
-        ("nothing", "train.bin"),
-    ] {
-        folder.refused(&format!("train --data {data}"), &[data, part]);
-    }
-    let small = TINY.replace("--vocab-size 61", "--vocab-size 20");
-    folder.refused(&format!("train {small}"), &["data.bin", "id ", "20"]);
-    let large = TINY.replace("--batch-size 4", "--batch-size 4000");
-    let parts = ["data.bin", "4000", "--batch-size"];
-    folder.refused(&format!("train {large}"), &parts);
-    folder.refused("eval nothing --model data.bin", &["nothing", "folder"]);
-}
-
-#[test]
-fn config_files_are_refused_by_file_and_key() {
-    let folder = folder();
-    folder.write("c.toml", "learnign_rate = 1");
-    let parts = ["c.toml", "learnign_rate", "learning_rate"];
-    folder.refused("train --config c.toml", &parts);
-    folder.write("c.toml", format!("a = {}", "[".repeat(100_000)));
-    folder.refused("train --config c.toml", &["c.toml"]);
-    let missing = ["missing.toml", "no such file"];
-    folder.refused("train --config missing.toml", &missing);
-}
-
-#[test]
-fn the_output_folder_must_be_free() {
-    let folder = folder();
-    let train = format!("train {TINY} --max-steps 1");
-    let file = format!("{train} --out-dir data.bin");
-    folder.refused(&file, &["data.bin", "file"]);
+    let table = "
+2 train --learning-rate NaN -> --learning-rate; NaN
+2 train --learning-rate=-1 -> --learning-rate; -1
+2 train --max-steps -5 -> --max-steps; -5
+2 train --drop-rate 1 -> --drop-rate; 1
+2 train --train-ratio 0 -> --train-ratio; 0
+2 train --threads 0 -> --threads; 0
+2 train --seed 18446744073709551616 -> --seed; 18446744073709551616
+2 train --n-layers 1.5 -> --n-layers; 1.5
+2 train --dropout-build cuda -> --dropout-build; cuda
+2 train --max-length 9999 -> --max-length; 9999
+2 train --max-steps 3 --epochs 1 -> --max-steps; --epochs
+1 train --n-layers 0 -> n_layers; 0
+1 train --n-layers 1000000000000 -> parameters
+1 train --emb-dim 4000000000 --n-heads 1 -> parameters
+1 train --data missing.txt -> missing.txt; no such file
+1 train --data empty.txt -> empty.txt; empty
+1 train --data short.txt -> short.txt; --context-length
+1 train --data latin1.txt -> latin1.txt; byte 3
+1 train --data nothing -> nothing; train.bin
+1 train TINY --vocab-size 20 -> data.bin; id ; 20
+1 train TINY --batch-size 4000 -> data.bin; 4000; --batch-size
+1 train TINY --out-dir data.bin -> data.bin; file
+1 train --config near.toml -> near.toml; learnign_rate; learning_rate
+1 train --config deep.toml -> deep.toml
+1 train --config both.toml -> both.toml; max_steps; --epochs
+1 train --config missing.toml -> missing.toml; no such file
+1 eval nothing --model data.bin -> nothing; folder
+";
+    all_refused(&folder, &table.replace("TINY", TINY));
+    assert!(!folder.join("runs").exists(), "nothing was begun");
     folder.write("runs", "in the way");
-    folder.refused(&train, &["runs", "file"]);
+    folder.refused(&format!("train {TINY}"), &["runs", "file"]);
 }
 
 #[test]
-fn what_generate_cannot_do_is_refused_before_it_begins() {
-    let folder = trained();
-    for (flags, parts) in [
-        ("--top-p 1.5", ["top_p", "1.5"]),
-        ("--temp -1", ["temperature", "-1"]),
-        ("--beams 0", ["--beams", "0"]),
-        ("--beams 2 --length-penalty nan", ["length_penalty", "NaN"]),
-        ("--precision f64", ["--precision", "f64"]),
-        ("--stop=", ["--stop", "empty"]),
-        ("--prompts lines.txt", ["--prompts", "TEXT"]),
-    ] {
-        folder.misused(&format!("generate Once {flags}"), &parts);
-    }
-    folder.refused("generate Once -c 17", &["17", "16"]);
-    for beams in ["50258", "18446744073709551615"] {
-        let flags = format!("generate Once --beams {beams}");
-        folder.refused(&flags, &["num_beams", beams, "50257"]);
-    }
-    let long = ["5"; 17].join(",");
-    let parts = ["17", "16", "--past-context crop"];
-    folder.refused(&format!("generate --tokens {long}"), &parts);
-    folder.refused(&format!("logits --tokens {long}"), &["17", "16"]);
-    folder.refused("generate --tokens 50257", &["50257"]);
-    folder.refused("generate --prompts missing.txt", &["missing.txt"]);
-    folder.misused("logits --tokens 1,x", &["--tokens", "x"]);
-}
-
-#[test]
-fn what_eval_cannot_measure_is_refused() {
-    let folder = trained();
-    folder.refused("eval --tokens 1", &["2 tokens"]);
-    folder.refused("eval --data missing.txt", &["missing.txt"]);
-    folder.misused("eval", &["FILE"]);
+fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
+    let table = "
+2 generate Once --top-p 1.5 -> top_p; 1.5
+2 generate Once --temp -1 -> temperature; -1
+2 generate Once --beams 0 -> --beams; 0
+2 generate Once --beams 2 --length-penalty nan -> length_penalty; NaN
+2 generate Once --precision f64 -> --precision; f64
+2 generate Once --stop= -> --stop; empty
+2 generate Once --prompts lines.txt -> --prompts; TEXT
+1 generate Once -c 17 -> 17; 16
+1 generate Once --beams 50258 -> num_beams; 50258; 50257
+1 generate Once --beams 18446744073709551615 -> num_beams; 18446744073709551615; 50257
+1 generate --tokens LONG -> 17; 16; --past-context crop
+1 generate --tokens 50257 -> 50257
+1 generate --prompts missing.txt -> missing.txt
+1 logits --tokens LONG -> 17; 16
+2 logits --tokens 1,x -> --tokens; x
+1 eval --tokens 1 -> 2 tokens
+1 eval --data missing.txt -> missing.txt
+2 eval -> FILE
+";
+    all_refused(trained(), &table.replace("LONG", &["5"; 17].join(",")));
 }
 
 #[test]
 fn models_that_are_none_are_refused() {
     let folder = folder();
     folder.refused("generate Once", &["gpt train", "runs/"]);
-    folder.refused("generate Once -m nowhere", &["nowhere", "no such folder"]);
-    fs::create_dir(folder.join("model")).unwrap();
-    folder.refused("generate Once -m model", &["model", "config.json"]);
+    fs::create_dir(folder.join("empty")).unwrap();
     folder.ok(&format!("train {TINY} --max-steps 1"));
-    folder.refused("generate Once -m runs", &["runs", "runs/0001"]);
-    folder.refused("generate Once -m data.bin", &["data.bin", "folder", "file"]);
     folder.ok("convert runs/0001 model");
     folder.write("model/model.safetensors", [1, 2, 3]);
-    let cut = ["model.safetensors", "3 bytes"];
-    folder.refused("logits --tokens 1 -m model", &cut);
-    folder.refused("convert runs/0001 model", &["model", "--force"]);
-    folder.refused("convert runs/0001 data.bin", &["data.bin", "file"]);
-    let hidden = ["runs/0001", "hide", "runs/0001/model"];
-    folder.refused("convert model runs/0001 --force", &hidden);
-    folder.refused("convert runs/0001 runs/0001", &hidden);
+    let table = "
+1 generate Once -m nowhere -> nowhere; no such folder
+1 generate Once -m empty -> empty; config.json
+1 generate Once -m runs -> runs; runs/0001
+1 generate Once -m data.bin -> data.bin; folder; file
+1 logits --tokens 1 -m model -> model.safetensors; 3 bytes
+1 convert runs/0001 model -> model; --force
+1 convert runs/0001 data.bin -> data.bin; file
+";
+    all_refused(&folder, table);
 }

@@ -7,25 +7,26 @@ use std::fs;
 
 use crate::support::{TINY, folder, holds};
 
-/// With dropout, an epoch's end on the way, and steps of three batches.
-const FLAGS: &str = "--drop-rate 0.2 --gradient-accumulation-steps 3 --save-interval 4";
-
+/// With dropout, an epoch's end on the way, steps of three batches, and a tokenizer of its own.
 #[test]
 fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     let folder = folder();
-    let flags = format!("train {TINY} {FLAGS}");
+    folder.write(
+        "text.txt",
+        "One day the boat was gone, and nobody knew. ".repeat(20),
+    );
+    let flags = TINY.replace("data.bin --vocab-size 61", "text.txt --tokenizer bpe:270");
+    let flags = format!("train {flags} --drop-rate 0.2 --gradient-accumulation-steps 3");
     folder.ok(&format!("{flags} --max-steps 12 --out-dir whole"));
-    folder.ok(&format!(
-        "{flags} --max-steps 5 --lr-decay-steps 12 --out-dir parts"
-    ));
+    let short = "--max-steps 5 --lr-decay-steps 12 --save-interval 4 --out-dir parts";
+    folder.ok(&format!("{flags} {short}"));
     let ran = folder.ok("train --resume parts --max-steps 12");
-    let parts = [
-        "resumed   after step 5",
-        "trained 7 steps, from 5 to 12, in",
-    ];
-    holds(&ran.stdout, &parts);
+    let trained = "trained 7 steps, from 5 to 12, in";
+    holds(&ran.stdout, &["resumed   after step 5", trained]);
     assert!(folder.tensors("whole") == folder.tensors("parts"));
     assert_eq!(folder.logged_losses("whole"), folder.logged_losses("parts"));
+    let parts = ["--tokenizer", "bpe:270", "chars"];
+    folder.refused("train --resume parts --tokenizer chars", &parts);
 }
 
 #[test]
@@ -116,12 +117,11 @@ fn there_must_be_something_to_resume() {
     folder.refused("train --resume data.bin", &["data.bin", "file"]);
 }
 
-/// One whose newest checkpoint was cut goes on from the one before.
+/// To which bits, the crate `train` tests.
 #[test]
-fn a_run_can_go_on_from_the_checkpoint_before_a_damaged_one_to_the_same_bits() {
+fn a_run_goes_on_from_the_checkpoint_before_a_damaged_one() {
     let folder = folder();
-    let flags = format!("train {TINY} --drop-rate 0.1 --save-interval 3 --max-steps 9");
-    folder.ok(&format!("{flags} --out-dir whole"));
+    let flags = format!("train {TINY} --save-interval 3 --max-steps 9");
     folder.ok(&format!("{flags} --out-dir run"));
     folder.write(
         "run/checkpoints/step-00000009/optimizer.safetensors",
@@ -129,5 +129,5 @@ fn a_run_can_go_on_from_the_checkpoint_before_a_damaged_one_to_the_same_bits() {
     );
     let resumed = folder.ok("train --resume run");
     holds(&resumed.stderr, &["step-00000006"]);
-    assert!(folder.tensors("whole") == folder.tensors("run"));
+    assert_eq!(folder.logged_losses("run").len(), 9);
 }
