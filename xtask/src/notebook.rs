@@ -1,10 +1,6 @@
 //! `cargo xtask notebook`: prints a chapter or a section as its notebook does, the code in Rust,
 //! the output in PyTorch's form; `--html` is page/'s.
 
-#[cfg(not(feature = "pages"))]
-use std::ffi::OsString;
-#[cfg(not(feature = "pages"))]
-use std::path::Path;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
@@ -73,8 +69,8 @@ use crate::page::write as pages;
 
 /// Builds the program with pictures, and lets it do what this one was asked for.
 #[cfg(not(feature = "pages"))]
-fn pages(_: &Path, _: Option<&str>, _: Settings, _: bool) -> Result<()> {
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+fn pages(_: &std::path::Path, _: Option<&str>, _: Settings, _: bool) -> Result<()> {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     crate::workspace::cargo("run --release --package xtask", &[], &arguments)
 }
 
