@@ -207,7 +207,8 @@ pub(crate) fn step_folders(checkpoints: &Path) -> Result<(Vec<String>, Vec<Strin
 /// 1.
 pub(crate) type Order = (u64, u64, u64);
 
-/// The name of a checkpoint: `step-00000120` or `step-00000120-batch-3`, either with `.2` behind it.
+/// The name of a checkpoint: `step-00000120` or `step-00000120-batch-3`, either with `.2` behind
+/// it.
 pub(crate) fn name_of((steps, batches, copy): Order) -> String {
     let mut name = format!("step-{steps:08}");
     if batches > 0 {
