@@ -117,36 +117,58 @@ impl StagedFolder {
         let failed = FileError::at(&self.target, REPLACE);
         sync_folder(&self.path).map_err(|error| failed(error.source))?;
         match fs::metadata(&self.target) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                match fs::rename(&self.path, &self.target) {
-                    // Another process has made it since.
-                    Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
-                    done => {
-                        done.map_err(failed)?;
-                        return self.sync_around();
-                    }
-                }
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
             found => {
                 let permissions = found.map_err(&failed)?.permissions();
                 let _ = fs::set_permissions(&self.path, permissions); // the folder may be another's
             }
         }
-        let old = match exchange(&self.path, &self.target) {
-            Ok(()) => self.path.clone(),
-            Err(error) if error.kind() == ErrorKind::Unsupported => {
-                let old = new_name(&self.target)?;
-                fs::rename(&self.target, &old).map_err(&failed)?;
-                fs::rename(&self.path, &self.target)
-                    .inspect_err(|_| drop(fs::rename(&old, &self.target)))
-                    .map_err(&failed)?;
-                old
-            }
-            Err(error) => return Err(failed(error)),
-        };
+        let old = self.take_place(exchange).map_err(failed)?;
         self.is_new = false;
         self.sync_around()?;
-        carry_over(&old, &self.target, &ours)
+        let mut old = old.iter();
+        old.try_for_each(|old| carry_over(old, &self.target, &ours))
+    }
+
+    /// Puts it where the old folder is, and returns where that is now, if there was one; several if
+    /// other processes put theirs there meanwhile.
+    fn take_place(
+        &self,
+        exchange: impl Fn(&Path, &Path) -> io::Result<()>,
+    ) -> io::Result<Vec<PathBuf>> {
+        let mut old = Vec::new();
+        loop {
+            match exchange(&self.path, &self.target) {
+                Ok(()) => {
+                    old.push(self.path.clone());
+                    return Ok(old);
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    let aside = new_name(&self.target).map_err(|error| error.source)?;
+                    match fs::rename(&self.target, &aside) {
+                        Err(error) if error.kind() == ErrorKind::NotFound => {}
+                        moved => {
+                            moved?;
+                            old.push(aside);
+                        }
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            // Nothing is there, unless another process has put it there since; what file systems
+            // say then differs.
+            const TAKEN: [ErrorKind; 2] = [ErrorKind::DirectoryNotEmpty, ErrorKind::AlreadyExists];
+            match fs::rename(&self.path, &self.target) {
+                Ok(()) => return Ok(old),
+                Err(error) if TAKEN.contains(&error.kind()) => {}
+                Err(error) => {
+                    let back = old.pop().map(|old| fs::rename(old, &self.target));
+                    drop(back);
+                    return Err(error);
+                }
+            }
+        }
     }
 
     /// Moves its files into the folder that it is [within](Self::within), `last` at the end, for a
@@ -431,17 +453,30 @@ mod tests {
         assert_eq!(names(folder.path()), ["kept"]);
     }
 
-    #[cfg(any(target_os = "linux", target_vendor = "apple"))]
+    /// By one exchange, and as on file systems that have none.
+    #[cfg(unix)]
     #[test]
     fn of_several_that_replace_at_once_each_does() {
         let folder = tempfile::tempdir().unwrap();
+        let without = |_: &Path, _: &Path| Err(ErrorKind::Unsupported.into());
         for round in 0..50 {
             let target = folder.path().join(round.to_string());
             let staged = [(); 4].map(|()| stage(&target, "new"));
             std::thread::scope(|scope| {
-                let running = staged.map(|staged| scope.spawn(|| staged.replace(ours)));
+                let running = staged.map(|mut staged| {
+                    scope.spawn(move || {
+                        if round % 2 == 0 {
+                            return staged.replace(ours).unwrap();
+                        }
+                        let old = staged.take_place(without).unwrap();
+                        staged.is_new = false;
+                        for old in old {
+                            carry_over(&old, &staged.target, &ours).unwrap();
+                        }
+                    })
+                });
                 for replaced in running {
-                    replaced.join().unwrap().unwrap();
+                    replaced.join().unwrap();
                 }
             });
             assert_eq!(names(&target), ["config", "model"]);

@@ -168,8 +168,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         put(Path::new("/dev/null"), b"x").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
-        let full = put(Path::new("/dev/full"), b"x").unwrap_err();
-        assert_eq!(full.source.kind(), ErrorKind::StorageFull);
+        // Not every container has it.
+        if Path::new("/dev/full").exists() {
+            let full = put(Path::new("/dev/full"), b"x").unwrap_err();
+            assert_eq!(full.source.kind(), ErrorKind::StorageFull);
+        }
         // A link to a device.
         std::os::unix::fs::symlink("/dev/null", folder.path().join("null")).unwrap();
         put(&folder.path().join("null"), b"x").unwrap();

@@ -239,10 +239,12 @@ fn put(to: &Path, force: bool, write: impl Fn(&Path) -> Result<()>) -> Result<()
         // What a conversion that was killed left takes room, but is no reason to fail.
         let _ = staged.remove_left_behind(is_ours);
         write(staged.path())?;
-        if !force {
-            refuse_new_model(to)?;
-        }
-        match force || !names(to)?.is_empty() {
+        // Of several that aren't forced one may go on.
+        let _lock = match force {
+            true => None,
+            false => lock(to)?,
+        };
+        match force || holds_others(to)? {
             true => staged.replace(is_ours)?,
             false => staged.create()?, // refused if something is in it by now
         }
@@ -262,7 +264,7 @@ fn put(to: &Path, force: bool, write: impl Fn(&Path) -> Result<()>) -> Result<()
         }
         _ => {
             if !force {
-                refuse_new_model(to)?;
+                holds_others(to)?;
             }
             Err(error).with_context(before)
         }
@@ -271,24 +273,37 @@ fn put(to: &Path, force: bool, write: impl Fn(&Path) -> Result<()>) -> Result<()
 
 /// Puts a model into a folder that can't be replaced and has none, its configuration last.
 fn within(to: &Path, write: impl Fn(&Path) -> Result<()>) -> Result<()> {
-    let lock = File::open(to)?;
-    if let Err(TryLockError::WouldBlock) = lock.try_lock() {
-        bail!("another conversion writes there");
-    }
+    let _lock = lock(to)?;
     let staged = StagedFolder::within(to)?;
     let _ = staged.remove_left_behind(is_ours);
     write(staged.path())?;
-    refuse_new_model(to)?;
+    holds_others(to)?;
     Ok(staged.move_out(CONFIG)?)
 }
 
-/// That no model has come since it was seen that there is none.
-fn refuse_new_model(to: &Path) -> Result<()> {
-    if ours_in(to)?.is_some() {
-        let to = to.display();
+/// Keeps other conversions away from a folder, where there is one that can be locked.
+fn lock(to: &Path) -> Result<Option<File>> {
+    let Ok(folder) = File::open(to) else {
+        return Ok(None);
+    };
+    match folder.try_lock() {
+        Err(TryLockError::WouldBlock) => bail!("another conversion writes there"),
+        _ => Ok(Some(folder)),
+    }
+}
+
+/// Whether there is anything in a folder.
+///
+/// # Errors
+/// If a model has come since it was seen that there is none; all is known by one look, as one may
+/// come after it.
+fn holds_others(folder: &Path) -> Result<bool> {
+    let names = names(folder)?;
+    if names.iter().any(|name| is_ours(name)) {
+        let to = folder.display();
         bail!("there is a model in {to} by now; --force replaces it");
     }
-    Ok(())
+    Ok(!names.is_empty())
 }
 
 #[cfg(test)]

@@ -22,14 +22,20 @@ fn conversions_into_one_folder_succeed_or_are_refused() {
     let (mut cases, mut faults) = (0, Vec::new());
     let before = folder_with_two_models();
     let models = ["one", "two"].map(|model| contents(&before.path().join(model)));
-    for round in 0..rounds(2, 40) {
+    for round in 0..rounds(6, 60) {
         let folder = copy_of(before.path());
         let path = folder.path();
         let force = ["", " --force"][round % 2];
-        if round % 4 > 1 {
+        // Into nothing, over a model, beside what is somebody else's.
+        let had_model = round / 2 % 3 == 1;
+        let notes = (round / 2 % 3 == 2).then(|| path.join("new/notes.txt"));
+        if had_model {
             copy(&path.join("one"), &path.join("new"));
         }
-        let had_model = path.join("new").exists();
+        if let Some(notes) = &notes {
+            fs::create_dir(path.join("new")).expect("a folder");
+            fs::write(notes, "mine").expect("a file");
+        }
         let froms = ["one", "two", "run", "one"];
         let running = froms.map(|from| {
             cases += 1;
@@ -47,8 +53,12 @@ fn conversions_into_one_folder_succeed_or_are_refused() {
         if !expected.contains(&done) {
             faults.push(format!("{done} of 4 are done{force}: {}", ended[0].stderr));
         }
-        if !models.contains(&contents(&path.join("new"))) {
-            faults.push("neither model is there".to_owned());
+        let mut found = contents(&path.join("new"));
+        if notes.is_some() && found.remove("notes.txt").as_deref() != Some(b"mine") {
+            faults.push(format!("notes.txt is gone{force}"));
+        }
+        if !models.contains(&found) {
+            faults.push(format!("neither model is there{force}"));
         }
         let names = files_below(path);
         faults.extend(names.into_iter().find(|name| name.contains("unfinished")));
