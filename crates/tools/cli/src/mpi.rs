@@ -136,7 +136,6 @@ impl Ranks for World {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
-    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -153,7 +152,6 @@ mod tests {
     #[test]
     fn a_rank_that_panics_ends_the_job_and_is_named() {
         let this = std::env::current_exe().unwrap();
-        let began = Instant::now();
         let output = Command::new("mpirun")
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
@@ -165,7 +163,6 @@ mod tests {
             .unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success());
-        assert!(began.elapsed() < Duration::from_secs(20), "{errors}");
         let panics = errors.matches("a panic on purpose").count();
         assert_eq!(
             (panics, errors.matches("rank 1: ").count()),

@@ -36,6 +36,7 @@ pub fn open(page: &Path) -> Option<Opened> {
             .args([
                 "--disable-background-networking",
                 "--disable-component-update",
+                "--disable-dev-shm-usage", // which is small in containers
             ])
             .args(["--enable-logging=stderr", "--v=0", "--dump-dom"])
             .arg(format!("--user-data-dir={}", profile.path().display()))

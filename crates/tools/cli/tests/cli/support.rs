@@ -82,7 +82,8 @@ impl Folder {
             .spawn()
             .expect("gpt runs");
         let mut stdin = child.stdin.take().expect("it is piped");
-        stdin.write_all(input.as_bytes()).expect("gpt reads");
+        // Whoever has ended before reading tells why.
+        let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         child.wait_with_output().expect("gpt ends").into()
     }
@@ -190,7 +191,7 @@ pub(crate) struct Ran {
 }
 
 /// What was said, but for the lines about work that takes long on a busy machine.
-fn without_progress(stderr: &str) -> String {
+pub(crate) fn without_progress(stderr: &str) -> String {
     let work = ["reading ", "loading ", "encoding: ", "evaluating: "];
     let lines = stderr.split_inclusive('\n');
     lines

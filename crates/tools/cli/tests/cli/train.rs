@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{TINY, folder, holds};
+use crate::support::{TINY, folder, holds, without_progress};
 
 #[test]
 fn a_run_leaves_a_model_a_log_and_a_loss_curve() {
@@ -160,9 +160,13 @@ fn folders_may_have_any_name_but_what_a_run_keeps_must_be_text() {
     let train = |flag: &str, name: &OsStr| {
         let mut command = folder.command(&format!("train {TINY} --max-steps 1 {flag}"));
         let output = command.arg(name).output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = without_progress(&String::from_utf8_lossy(&output.stderr));
         (output.status.code(), stderr)
     };
+    if fs::create_dir(folder.join(odd)).is_err() {
+        println!("skipped: names of files are text here");
+        return;
+    }
     assert_eq!(train("--out-dir", odd), (Some(0), String::new()));
     assert!(folder.join(odd).join("latest.json").exists());
     let (code, stderr) = train("--init-from", odd);
@@ -193,6 +197,6 @@ fn a_run_that_does_not_see_all_of_its_data_says_so() {
     };
     let (part, whole) = (run(4), run(11));
     let sees = "sees 36% of the data; --epochs 1 sees all of it in 11 steps";
-    holds(&part, &[sees, "takes about 0:00"]);
+    holds(&part, &[sees, "takes about "]);
     assert!(!whole.contains("of the data"), "{whole}");
 }

@@ -144,21 +144,26 @@ impl Disk {
                     _ => return false,
                 }
             }
-            "mkdir" if self.place(path(0)).is_some() => {
+            "mkdir" | "mkdirat" => {
+                let new = path(usize::from(call.name == "mkdirat"));
+                if self.place(new).is_none() {
+                    return false;
+                }
                 let (now, synced) = Default::default();
-                self.add(path(0), Node::Folder { now, synced });
+                self.add(new, Node::Folder { now, synced });
             }
-            "write" | "copy_file_range" => {
-                let from = match call.name {
-                    "write" => None,
-                    _ => self.find(path(0)),
+            "write" | "copy_file_range" | "sendfile" => {
+                let (from, to) = match call.name {
+                    "write" => (None, 0),
+                    "sendfile" => (Some(1), 0),
+                    _ => (Some(0), 1),
                 };
-                let file = self.find(path(usize::from(from.is_some())));
-                let Some(file) = file else {
+                let Some(file) = self.find(path(to)) else {
                     return false;
                 };
-                let mut more = match from {
-                    Some(from) => self.bytes(from).clone(),
+                let mut more = match from.map(|from| self.find(path(from))) {
+                    Some(Some(from)) => self.bytes(from).clone(),
+                    Some(None) => return false,
                     None => call.data.clone(),
                 };
                 more.truncate(call.result as usize);
@@ -178,7 +183,7 @@ impl Disk {
                 Some(node) => self.sync(node),
                 None => return false,
             },
-            "rename" | "renameat2" => {
+            "rename" | "renameat" | "renameat2" => {
                 let [from, to] = match call.name {
                     "rename" => [path(0), path(1)],
                     _ => [path(1), path(3)],

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::errors::Page;
 use crate::sandbox::{
-    PATIENCE, copy_of, files_below, folder_with_a_run, gpt, is_long, pipe, report, train, typed,
-    words,
+    COMPUTING, PATIENCE, copy_of, files_below, folder_with_a_run, gpt, gpt_under, is_long, limits,
+    limits_with, pipe, report, train, typed, words,
 };
 
 /// A name, and what makes it where a file was.
@@ -176,9 +176,13 @@ fn a_file_that_is_given_to_a_command_may_be_anything() {
             cases += 1;
             let folder = copy_of(good.path());
             replace(&folder.path().join(file), replacement);
-            let ended = gpt(folder.path(), &command, PATIENCE);
             // 2.5 billion tokens of id 0 are a corpus, which takes its time but no memory.
             let runs_on = file == "data.bin" && replacement.0.starts_with("5 GB");
+            let limits = match runs_on {
+                true => limits_with(COMPUTING),
+                false => limits(),
+            };
+            let ended = gpt_under(&limits, folder.path(), &command, PATIENCE);
             if ended.status.is_none() && runs_on {
                 continue;
             }

@@ -4,14 +4,14 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::sandbox::{
-    COMPUTING, Ended, PATIENCE, every, folder_with_a_run, gpt, gpt_under, is_long, limits_with,
-    report, train, typed, words,
+    Ended, PATIENCE, every, folder_with_a_run, gpt, gpt_under, is_long, limits_for, report, train,
+    typed, words,
 };
 
 /// Numbers in the large tables of [`enlarge`]: 128 MB.
@@ -143,7 +143,9 @@ impl Group {
                 let group = Self(around.join(&name));
                 fs::create_dir(&group.0).ok()?;
                 fs::write(group.limit()?, "1000000000").ok()?;
-                Some(group)
+                let enter = format!("echo $$ > {}/cgroup.procs", group.0.display());
+                let entered = Command::new("sh").args(["-c", &enter]).output().ok()?;
+                entered.status.success().then_some(group)
             })
         })
     }
@@ -244,9 +246,8 @@ fn texts_of_any_shape_are_taken_in_linear_time_and_memory_or_refused() {
             fs::write(path.join("text"), text).expect("a file");
             for command in commands.iter().skip(number % every(4)).step_by(every(4)) {
                 cases += 1;
-                let seconds = COMPUTING * (size >> 20) as u32;
-                let shell = limits_with(seconds).replace("exec", "exec < text; exec");
-                let ended = gpt_under(&shell, path, command, Duration::from_secs(120));
+                let shell = limits_for((size >> 20) as u32).replace("exec", "exec < text; exec");
+                let ended = gpt_under(&shell, path, command, PATIENCE);
                 // What is asked for is written as it is.
                 let ended = Ended {
                     stdout: String::new(),

@@ -71,6 +71,10 @@ fn what_is_there_where_a_command_writes_stays_what_it_is() {
     let (mut cases, mut faults) = (0, Vec::new());
     for command in &commands {
         for (name, make) in THERE {
+            // Not every container has it.
+            if name == "a full device" && !Path::new("/dev/full").exists() {
+                continue;
+            }
             cases += 1;
             let folder = copy_of(good.path());
             let out = folder.path().join("out");

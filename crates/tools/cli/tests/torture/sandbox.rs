@@ -11,14 +11,16 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-/// Longer than this is a hang: a process waits for what never comes, or the machine is very busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than this is a hang: a process waits for what never comes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How often it is looked whether a process has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// More seconds of computing than this are a hang, too.
+/// More seconds of computing than this are too many for the long form, which runs where somebody
+/// looks; the short one runs on any machine, and only finds what doesn't end.
 pub(crate) const COMPUTING: u32 = 5;
+const COMPUTING_ANYWHERE: u32 = 20 * COMPUTING;
 
 /// The signal of a process that computes for longer.
 const SIGXCPU: i32 = 24;
@@ -107,7 +109,15 @@ impl Ended {
 
 /// What a shell does before `gpt`, for [`gpt_under`]: sets the limits.
 pub(crate) fn limits() -> String {
-    limits_with(COMPUTING)
+    limits_for(1)
+}
+
+/// As [`limits`], with so many times the computing.
+pub(crate) fn limits_for(times: u32) -> String {
+    match is_long() {
+        true => limits_with(times * COMPUTING),
+        false => limits_with(times * COMPUTING_ANYWHERE),
+    }
 }
 
 /// As [`limits`], with so many seconds of computing.
