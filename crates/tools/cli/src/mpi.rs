@@ -15,80 +15,50 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives};
 use train::Ranks;
 
-/// What MPI gives back when this is dropped.
-pub(crate) struct Mpi {
-    ranks: Arc<World>,
-    _universe: Universe,
-}
+/// Bytes that this rank has sent, and the time that it has spent in sending, receiving and waiting.
+static BYTES_SENT: AtomicU64 = AtomicU64::new(0);
+static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 
-/// `MPI_COMM_WORLD`, with what has gone through it.
-#[derive(Debug)]
+/// `MPI_COMM_WORLD`; MPI ends when this is dropped.
 struct World {
     rank: usize,
     size: usize,
-    bytes_sent: AtomicU64,
-    nanoseconds: AtomicU64,
+    _universe: Universe,
 }
 
-impl std::fmt::Debug for Mpi {
+impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Mpi").field(&self.ranks).finish()
+        write!(f, "rank {} of {}", self.rank, self.size)
     }
 }
 
-impl Mpi {
-    /// Starts MPI; from here on a panic of this rank ends all ranks.
-    pub(crate) fn start() -> Result<Self> {
-        // A panic on one of rayon's threads aborts from there, while the main thread waits for it.
-        let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Serialized)
-        else {
-            bail!("MPI was started twice");
-        };
-        if threading < Threading::Serialized {
-            bail!("this MPI can't be used from several threads: it offers {threading:?}");
-        }
-        let world = universe.world();
-        let (rank, size) = (world.rank() as usize, world.size() as usize);
-        let show = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            let _ = write!(std::io::stderr(), "rank {rank}: ");
-            show(panic);
-            abort();
-        }));
-        let ranks = Arc::new(World {
-            rank,
-            size,
-            bytes_sent: AtomicU64::new(0),
-            nanoseconds: AtomicU64::new(0),
-        });
-        Ok(Self {
-            ranks,
-            _universe: universe,
-        })
+/// Starts MPI; from here on a panic of this rank ends all ranks.
+pub(crate) fn start() -> Result<Arc<dyn Ranks>> {
+    // A panic on one of rayon's threads aborts from there, while the main thread waits for it.
+    let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Serialized) else {
+        bail!("MPI was started twice");
+    };
+    if threading < Threading::Serialized {
+        bail!("this MPI can't be used from several threads: it offers {threading:?}");
     }
+    let world = universe.world();
+    let (rank, size) = (world.rank() as usize, world.size() as usize);
+    let show = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let _ = write!(std::io::stderr(), "rank {rank}: ");
+        show(panic);
+        abort();
+    }));
+    Ok(Arc::new(World {
+        rank,
+        size,
+        _universe: universe,
+    }))
+}
 
-    pub(crate) fn ranks(&self) -> Arc<dyn Ranks> {
-        Arc::<World>::clone(&self.ranks)
-    }
-
-    /// Processes of this job on this machine.
-    pub(crate) fn on_this_machine(&self) -> usize {
-        SimpleCommunicator::world().split_shared(0).size() as usize
-    }
-
-    /// Bytes that this rank has sent, and seconds that it has spent in sending, receiving and
-    /// waiting.
-    pub(crate) fn traffic(&self) -> (u64, f64) {
-        let nanoseconds = self.ranks.nanoseconds.load(Ordering::Relaxed);
-        let bytes = self.ranks.bytes_sent.load(Ordering::Relaxed);
-        (bytes, nanoseconds as f64 / 1e9)
-    }
-
-    /// Tells an error that the other ranks don't know of, and ends them all.
-    pub(crate) fn abort(&self, error: &anyhow::Error) -> ! {
-        crate::failure::failure(&anyhow::anyhow!("rank {}: {error:#}", self.ranks.rank));
-        abort()
-    }
+/// Processes of this job on this machine.
+pub(crate) fn on_this_machine() -> usize {
+    SimpleCommunicator::world().split_shared(0).size() as usize
 }
 
 /// The machine's name.
@@ -96,18 +66,23 @@ pub(crate) fn machine() -> String {
     mpi::environment::processor_name().unwrap_or_else(|_| "a machine without a name".to_owned())
 }
 
-fn abort() -> ! {
+/// Bytes that this rank has sent, and seconds that it has spent in MPI.
+pub(crate) fn traffic() -> (u64, f64) {
+    let nanoseconds = NANOSECONDS.load(Ordering::Relaxed);
+    (BYTES_SENT.load(Ordering::Relaxed), nanoseconds as f64 / 1e9)
+}
+
+/// Ends all ranks at once.
+pub(crate) fn abort() -> ! {
     SimpleCommunicator::world().abort(1)
 }
 
-impl World {
-    fn count(&self, bytes: usize, exchange: impl FnOnce(&SimpleCommunicator)) {
-        let began = Instant::now();
-        exchange(&SimpleCommunicator::world());
-        let nanoseconds = began.elapsed().as_nanos() as u64;
-        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
-        self.bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
+fn count(bytes: usize, exchange: impl FnOnce(&SimpleCommunicator)) {
+    let began = Instant::now();
+    exchange(&SimpleCommunicator::world());
+    let nanoseconds = began.elapsed().as_nanos() as u64;
+    NANOSECONDS.fetch_add(nanoseconds, Ordering::Relaxed);
+    BYTES_SENT.fetch_add(bytes as u64, Ordering::Relaxed);
 }
 
 impl Ranks for World {
@@ -121,13 +96,13 @@ impl Ranks for World {
 
     fn all_to_all(&self, send: &[u8], receive: &mut [u8]) {
         // A rank's own part goes nowhere.
-        self.count(send.len() / self.size * (self.size - 1), |world| {
+        count(send.len() / self.size * (self.size - 1), |world| {
             world.all_to_all_into(send, receive);
         });
     }
 
     fn all_gather(&self, own: &[u8], all: &mut [u8]) {
-        self.count(own.len() * (self.size - 1), |world| {
+        count(own.len() * (self.size - 1), |world| {
             world.all_gather_into(own, all);
         });
     }
@@ -143,8 +118,7 @@ mod tests {
     #[test]
     #[ignore = "needs to be started by mpirun"]
     fn rank_1_panics_while_the_others_wait() {
-        let mpi = Mpi::start().unwrap();
-        let ranks = mpi.ranks();
+        let ranks = start().unwrap();
         assert!(ranks.rank() != 1, "a panic on purpose");
         ranks.all_gather(&[0], &mut [0; 3]);
     }

@@ -11,16 +11,14 @@ use anyhow::{Context, Result, anyhow};
 use thiserror::Error;
 use train::{Ranks, TrainError, agree, gather_texts, sha256};
 
-use crate::failure::{Stopped, ToldElsewhere};
+use crate::failure::ToldElsewhere;
 #[cfg(feature = "mpi")]
-use crate::{numbers::bytes, output::print};
+use crate::{failure::Stopped, numbers::bytes, output::print};
 
 /// All processes of this run.
 #[derive(Debug)]
 pub(crate) struct World {
     ranks: Option<Arc<dyn Ranks>>,
-    #[cfg(feature = "mpi")]
-    mpi: Option<crate::mpi::Mpi>,
 }
 
 /// An error that every rank has met, or been told of: one of them tells it.
@@ -35,9 +33,7 @@ impl World {
     /// If there are some, but this build has no MPI, or another one than the launcher's.
     pub(crate) fn join() -> Result<Self> {
         #[cfg(feature = "mpi")]
-        let mpi = launched().map(|_| crate::mpi::Mpi::start()).transpose()?;
-        #[cfg(feature = "mpi")]
-        let ranks = mpi.as_ref().map(|mpi| mpi.ranks());
+        let ranks = launched().map(|_| crate::mpi::start()).transpose()?;
         #[cfg(not(feature = "mpi"))]
         let ranks: Option<Arc<dyn Ranks>> = None;
         let ranks = ranks.filter(|ranks| ranks.size() > 1);
@@ -58,11 +54,7 @@ impl World {
                 _ => ToldElsewhere.into(),
             });
         }
-        Ok(Self {
-            ranks,
-            #[cfg(feature = "mpi")]
-            mpi,
-        })
+        Ok(Self { ranks })
     }
 
     /// The ranks, if there is more than one.
@@ -78,8 +70,8 @@ impl World {
     /// How many of the processes share this machine.
     pub(crate) fn on_this_machine(&self) -> usize {
         #[cfg(feature = "mpi")]
-        if let (Some(mpi), Some(_)) = (&self.mpi, &self.ranks) {
-            return mpi.on_this_machine();
+        if self.ranks.is_some() {
+            return crate::mpi::on_this_machine();
         }
         1
     }
@@ -154,33 +146,27 @@ impl World {
     /// Has the first rank say what it exchanged with the others in the `seconds` of a run.
     #[cfg(feature = "mpi")]
     pub(crate) fn tell_traffic(&self, seconds: f64) {
-        let (Some(_), Some(mpi), true) = (&self.ranks, &self.mpi, self.is_first()) else {
-            return;
-        };
-        let (sent, waited) = mpi.traffic();
-        let _ = print(format!(
-            "mpi     {} sent by rank 0, {waited:.1} s of {seconds:.1} s in MPI (waiting included)\n",
-            bytes(sent as f64)
-        ));
+        if self.ranks.is_some() && self.is_first() {
+            let (sent, waited) = crate::mpi::traffic();
+            let _ = print(format!(
+                "mpi     {} sent by rank 0, {waited:.1} s of {seconds:.1} s in MPI (waiting included)\n",
+                bytes(sent as f64)
+            ));
+        }
     }
 
     /// Ends this process' part; an error of this rank alone ends all the others too.
     pub(crate) fn leave(self, done: Result<()>) -> Result<()> {
-        let (Some(_), Err(error)) = (&self.ranks, &done) else {
+        let (Some(ranks), Err(error)) = (&self.ranks, &done) else {
             return done;
         };
-        if error.is::<Stopped>() {
-            return done;
-        }
-        if error.is::<Common>() {
-            return match self.is_first() {
-                true => done,
-                false => Err(ToldElsewhere.into()),
-            };
+        if error.is::<Common>() && ranks.rank() > 0 {
+            return Err(ToldElsewhere.into());
         }
         #[cfg(feature = "mpi")]
-        if let Some(mpi) = &self.mpi {
-            mpi.abort(error);
+        if !error.is::<Common>() && !error.is::<Stopped>() {
+            crate::failure::failure(&anyhow!("rank {}: {error:#}", ranks.rank()));
+            crate::mpi::abort();
         }
         done
     }
