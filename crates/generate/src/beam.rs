@@ -10,7 +10,7 @@
 use ndarray::Axis;
 use tensor_ops::log_softmax;
 
-use crate::filters::check_logits;
+use crate::filters::{check_logits, likeliest};
 use crate::{Decoder, FinishReason, GenerateError};
 
 /// How beam search works.
@@ -185,31 +185,24 @@ fn best_candidates(
     beams: &[f64],
     count: usize,
 ) -> Result<Vec<Candidate>, GenerateError> {
-    let better = |a: &Candidate, b: &Candidate| {
-        (b.log_probability.total_cmp(&a.log_probability))
-            .then(a.beam.cmp(&b.beam))
-            .then(a.token.cmp(&b.token))
-    };
     let mut best = Vec::new();
     for (beam, &log_probability) in beams.iter().enumerate() {
         let logits = decoder.logits(beam);
         check_logits(&logits)?;
         let log_p = log_softmax(&logits, Axis(0));
-        let candidates = log_p.iter().enumerate().map(|(token, &log_p)| Candidate {
-            log_probability: log_probability + f64::from(log_p),
+        let likeliest = likeliest(&log_p, count).into_iter();
+        best.extend(likeliest.map(|token| Candidate {
+            log_probability: log_probability + f64::from(log_p[token as usize]),
             beam,
-            token: token as u32,
-        });
-        let mut candidates: Vec<_> = candidates
-            .filter(|candidate| candidate.log_probability > f64::NEG_INFINITY)
-            .collect();
-        if candidates.len() > count {
-            candidates.select_nth_unstable_by(count, better);
-            candidates.truncate(count);
-        }
-        best.extend(candidates);
+            token,
+        }));
     }
-    best.sort_unstable_by(better);
+    best.retain(|candidate| candidate.log_probability > f64::NEG_INFINITY);
+    best.sort_unstable_by(|a: &Candidate, b| {
+        (b.log_probability.total_cmp(&a.log_probability))
+            .then(a.beam.cmp(&b.beam))
+            .then(a.token.cmp(&b.token))
+    });
     best.truncate(count);
     Ok(best)
 }

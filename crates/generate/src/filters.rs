@@ -70,6 +70,21 @@ pub fn greedy_id(logits: &ArrayRef1<f32>) -> Result<u32, GenerateError> {
     Ok(id.expect("the largest is one of them") as u32)
 }
 
+/// The ids of the `top` largest, the largest first, and of equal ones the lower id.
+pub fn likeliest(scores: &ArrayRef1<f32>, top: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..scores.len() as u32).collect();
+    let larger = |a: &u32, b: &u32| {
+        let by_score = scores[*b as usize].total_cmp(&scores[*a as usize]);
+        by_score.then(a.cmp(b))
+    };
+    if top < order.len() {
+        order.select_nth_unstable_by(top, larger);
+        order.truncate(top);
+    }
+    order.sort_unstable_by(larger);
+    order
+}
+
 /// Checks that a token can be chosen: each logit is a number or minus infinity, and one is a
 /// number.
 ///
@@ -170,4 +185,20 @@ fn largest(logits: &ArrayRef1<f32>) -> Result<f32, GenerateError> {
             vocab_size: logits.len(),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+
+    #[test]
+    fn the_likeliest_come_first() {
+        let probabilities = array![0.1, 0.4, 0.2, 0.3];
+        assert_eq!(likeliest(&probabilities, 2), [1, 3]);
+        assert_eq!(likeliest(&probabilities, 9), [1, 3, 2, 0]);
+        assert!(likeliest(&probabilities, 0).is_empty());
+        assert_eq!(likeliest(&array![0.5, 1.0, 0.5, 1.0, 0.5], 3), [1, 3, 0]);
+    }
 }

@@ -9,7 +9,7 @@ use ndarray::{Array2, Array3, ArrayRef1, ArrayView2, Axis};
 use tensor_ops::cross_entropy_rows;
 
 use crate::GenerateError;
-use crate::filters::softmax_with_temperature;
+use crate::filters::{likeliest, softmax_with_temperature};
 
 /// A model at work on a text.
 ///
@@ -215,36 +215,12 @@ fn log_sum(logits: &ArrayRef1<f32>, temperature: f32) -> f32 {
     most / temperature + exponentials.sum::<f32>().ln()
 }
 
-/// The ids of the `top` largest, the largest first, and of equal ones the lower id.
-pub fn likeliest(scores: &ArrayRef1<f32>, top: usize) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..scores.len() as u32).collect();
-    let larger = |a: &u32, b: &u32| {
-        let by_score = scores[*b as usize].total_cmp(&scores[*a as usize]);
-        by_score.then(a.cmp(b))
-    };
-    if top < order.len() {
-        order.select_nth_unstable_by(top, larger);
-        order.truncate(top);
-    }
-    order.sort_unstable_by(larger);
-    order
-}
-
 #[cfg(test)]
 mod tests {
-    use ndarray::{Slice, array};
+    use ndarray::Slice;
     use torch_rng::TorchRng;
 
     use super::*;
-
-    #[test]
-    fn the_likeliest_come_first() {
-        let probabilities = array![0.1, 0.4, 0.2, 0.3];
-        assert_eq!(likeliest(&probabilities, 2), [1, 3]);
-        assert_eq!(likeliest(&probabilities, 9), [1, 3, 2, 0]);
-        assert!(likeliest(&probabilities, 0).is_empty());
-        assert_eq!(likeliest(&array![0.5, 1.0, 0.5, 1.0, 0.5], 3), [1, 3, 0]);
-    }
 
     #[test]
     fn losses_and_candidates_are_those_of_the_library_and_the_last_block_says_what_the_model_says()

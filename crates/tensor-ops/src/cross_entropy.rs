@@ -48,18 +48,14 @@ pub fn cross_entropy_train(
     let mut d_logits = into_contiguous(logits);
     let (rows, width) = d_logits.dim();
     let factor = d_loss / rows as f32;
-    let mut losses = vec![0.0; rows];
-    let task = rows_per_task(width);
-    losses
-        .par_chunks_mut(task)
-        .zip(targets.par_chunks(task))
-        .zip(slice_mut(&mut d_logits).par_chunks_mut(task * width.max(1)))
-        .for_each(|((losses, targets), rows)| {
-            let rows = rows.chunks_mut(width).zip(targets);
-            for (loss, (row, &target)) in losses.iter_mut().zip(rows) {
-                *loss = elementwise::cross_entropy_with_gradient(row, target as usize, factor);
-            }
-        });
+    let losses: Vec<f32> = slice_mut(&mut d_logits)
+        .par_chunks_mut(width.max(1))
+        .zip(targets)
+        .with_min_len(rows_per_task(width))
+        .map(|(row, &target)| {
+            elementwise::cross_entropy_with_gradient(row, target as usize, factor)
+        })
+        .collect();
     (mean(&losses), d_logits)
 }
 
@@ -67,21 +63,14 @@ pub fn cross_entropy_train(
 fn row_losses(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> {
     let logits = as_rows(logits);
     let width = logits.ncols();
-    let mut losses = vec![0.0; targets.len()];
-    let values = logits.as_slice().expect("rows are row-major");
-    let task = rows_per_task(width);
-    losses
-        .par_chunks_mut(task)
-        .zip(targets.par_chunks(task))
-        .zip(values.par_chunks(task * width.max(1)))
-        .for_each(|((losses, targets), rows)| {
-            let rows = rows.chunks(width).zip(targets);
-            for (loss, (row, &target)) in losses.iter_mut().zip(rows) {
-                let max = reduce::max(row);
-                *loss = reduce::sum_of_exp(row, max).ln() - (row[target as usize] - max);
-            }
-        });
-    losses
+    let rows = logits.as_slice().expect("rows are row-major");
+    let rows = rows.par_chunks(width.max(1)).zip(targets);
+    rows.with_min_len(rows_per_task(width))
+        .map(|(row, &target)| {
+            let max = reduce::max(row);
+            reduce::sum_of_exp(row, max).ln() - (row[target as usize] - max)
+        })
+        .collect()
 }
 
 fn mean(losses: &[f32]) -> f32 {

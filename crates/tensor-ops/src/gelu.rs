@@ -6,9 +6,7 @@
 use kernels::elementwise;
 use ndarray::{Array, ArrayRef, Dimension};
 
-use crate::rows::{
-    WIDTH, check_same_shape, for_each_block, fresh_rows, into_contiguous, slice_mut,
-};
+use crate::rows::{WIDTH, fresh_rows, with_each_of};
 
 /// Element by element, any shape: `gpt::gelu`, which is the listing, fast.
 /// `nn.GELU(approximate="tanh")`.
@@ -33,12 +31,7 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
 /// # Panics
 /// If the shapes differ.
 pub fn gelu_backward<D: Dimension>(x: &ArrayRef<f32, D>, d_out: Array<f32, D>) -> Array<f32, D> {
-    check_same_shape("gelu_backward", x, &d_out);
-    let x = x.as_standard_layout();
-    let mut d_x = into_contiguous(d_out);
-    let x = x.as_slice().expect("made contiguous above");
-    for_each_block(slice_mut(&mut d_x), WIDTH, |block, d| {
-        elementwise::gelu_backward(&x[block * WIDTH..][..d.len()], d);
-    });
-    d_x
+    with_each_of("gelu_backward", d_out, x, |d, x| {
+        elementwise::gelu_backward(x, d);
+    })
 }

@@ -8,7 +8,7 @@ use std::f64::consts::{PI, SQRT_2};
 use ndarray::{Array, ArrayRef, Dimension};
 use rayon::prelude::*;
 
-use crate::rows::{check_same_shape, into_contiguous, slice_mut};
+use crate::rows::{into_contiguous, slice_mut, with_each_of};
 
 /// Element by element, any shape. `nn.GELU()`.
 ///
@@ -34,19 +34,13 @@ pub fn gelu_exact_backward<D: Dimension>(
     x: &ArrayRef<f32, D>,
     d_out: Array<f32, D>,
 ) -> Array<f32, D> {
-    check_same_shape("gelu_exact_backward", x, &d_out);
-    let x = x.as_standard_layout();
-    let mut d_x = into_contiguous(d_out);
-    let x = x.as_slice().expect("made contiguous above");
-    slice_mut(&mut d_x)
-        .par_iter_mut()
-        .zip(x)
-        .for_each(|(d, &x)| {
+    with_each_of("gelu_exact_backward", d_out, x, |d, x| {
+        for (d, &x) in d.iter_mut().zip(x) {
             let x = f64::from(x);
             let density = (-x * x / 2.0).exp() / (2.0 * PI).sqrt();
             *d *= (phi(x) + x * density) as f32;
-        });
-    d_x
+        }
+    })
 }
 
 /// The normal distribution function; `erfc` keeps the digits of its small values.

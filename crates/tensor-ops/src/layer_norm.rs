@@ -95,24 +95,18 @@ impl LayerNorm {
         let mut rstd = Array1::zeros(n_rows);
         let affine = self.affine();
         let x_rows = rows.as_slice().expect("rows are row-major");
-        let rows_a_task = rows_per_task(width);
-        if width > 0 {
-            slice_mut(&mut out)
-                .par_chunks_mut(rows_a_task * width)
-                .zip(slice_mut(&mut x_hat).par_chunks_mut(rows_a_task * width))
-                .zip(slice_mut(&mut rstd).par_chunks_mut(rows_a_task))
-                .zip(x_rows.par_chunks(rows_a_task * width))
-                .for_each(|(((out, x_hat), rstd), x)| {
-                    let rows = (x.chunks(width).zip(x_hat.chunks_mut(width)))
-                        .zip(out.chunks_mut(width))
-                        .zip(rstd);
-                    for (((x, x_hat), out), rstd) in rows {
-                        let moments = self.moments(x);
-                        *rstd = moments.1;
-                        elementwise::layer_norm_train(x, affine, moments, x_hat, out);
-                    }
-                });
-        }
+        let chunk = width.max(1);
+        slice_mut(&mut out)
+            .par_chunks_mut(chunk)
+            .zip(slice_mut(&mut x_hat).par_chunks_mut(chunk))
+            .zip(slice_mut(&mut rstd))
+            .zip(x_rows.par_chunks(chunk))
+            .with_min_len(rows_per_task(width))
+            .for_each(|(((out, x_hat), rstd), x)| {
+                let moments = self.moments(x);
+                *rstd = moments.1;
+                elementwise::layer_norm_train(x, affine, moments, x_hat, out);
+            });
         (with_leading_dims_of(out, x), LayerNormCache { x_hat, rstd })
     }
 

@@ -1,8 +1,8 @@
 //! ReLU, `max(0, x)` (`nn.ReLU`; book section 4.2 uses it to show normalisation).
 
-use ndarray::{Array, ArrayRef, Dimension, Zip};
+use ndarray::{Array, ArrayRef, Dimension};
 
-use crate::rows::check_same_shape;
+use crate::rows::with_each_of;
 
 /// Element by element, any shape. NaN stays NaN, as in PyTorch.
 #[must_use]
@@ -14,15 +14,10 @@ pub fn relu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
 ///
 /// # Panics
 /// If the shapes differ.
-pub fn relu_backward<D: Dimension>(
-    x: &ArrayRef<f32, D>,
-    mut d_out: Array<f32, D>,
-) -> Array<f32, D> {
-    check_same_shape("relu_backward", x, &d_out);
-    Zip::from(&mut d_out).and(x).for_each(|d, &x| {
-        if x <= 0.0 {
+pub fn relu_backward<D: Dimension>(x: &ArrayRef<f32, D>, d_out: Array<f32, D>) -> Array<f32, D> {
+    with_each_of("relu_backward", d_out, x, |d, x| {
+        for (d, _) in d.iter_mut().zip(x).filter(|(_, x)| **x <= 0.0) {
             *d = 0.0;
         }
-    });
-    d_out
+    })
 }

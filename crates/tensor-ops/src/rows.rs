@@ -81,16 +81,27 @@ pub(crate) fn zero_weights((rows, columns): (usize, usize)) -> Array<f32, Ix2> {
 /// # Panics
 /// If the shapes differ.
 pub fn add_assign<D: Dimension>(x: &mut Array<f32, D>, y: &ArrayRef<f32, D>) {
-    check_same_shape("add_assign", x, y);
+    *x = with_each_of("add_assign", std::mem::take(x), y, elementwise::add);
+}
+
+/// Changes the numbers of `x` with those of `y`, block by block on all threads.
+///
+/// # Panics
+/// If the shapes differ; `op` is named then.
+pub(crate) fn with_each_of<D: Dimension>(
+    op: &str,
+    x: Array<f32, D>,
+    y: &ArrayRef<f32, D>,
+    f: impl Fn(&mut [f32], &[f32]) + Sync,
+) -> Array<f32, D> {
+    check_same_shape(op, &x, y);
+    let mut x = into_contiguous(x);
     let y = y.as_standard_layout();
     let y = y.as_slice().expect("standard layout is contiguous");
-    if !x.is_standard_layout() {
-        *x = into_contiguous(std::mem::take(x));
-    }
-    let x = x.as_slice_mut().expect("standard layout is contiguous");
-    for_each_block(x, WIDTH, |block, x| {
-        elementwise::add(x, &y[block * WIDTH..][..x.len()]);
+    for_each_block(slice_mut(&mut x), WIDTH, |block, x| {
+        f(x, &y[block * WIDTH..][..x.len()]);
     });
+    x
 }
 
 /// # Panics

@@ -19,7 +19,7 @@ use crate::gpt2::{ENDOFTEXT, Gpt2Tokenizer};
 use crate::pairs::{Counts, Pair, Row};
 
 pub use crate::pairs::Ties;
-pub use crate::pattern::gpt2_pieces;
+pub use crate::pattern::{gpt2_parts, gpt2_pieces};
 
 /// A byte pair encoding: its tokens, and which pairs become which.
 ///

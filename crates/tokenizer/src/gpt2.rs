@@ -11,6 +11,7 @@ use std::fmt;
 
 use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
+use crate::pattern::gpt2_parts;
 use crate::pieces::{Tables, VOCAB_SIZE};
 
 /// GPT-2's one special token: the end of a document.
@@ -189,28 +190,11 @@ impl fmt::Debug for Gpt2Tokenizer {
 /// Cuts a text inside its long white space runs, before the last character of each, if text
 /// follows.
 ///
-/// GPT-2's pattern takes a run followed by text as two pieces, all but the last character
-/// (`\s+(?!\S)`) and the last, which may go with the word after it (` ?\p{L}+`).
-/// So it divides there anyway, and the ids stay the same; but `\s+(?!\S)` backtracks, and beyond a
-/// million characters gives up with an error.
+/// The ids stay the same; but the pattern's `\s+(?!\S)` backtracks, and beyond a million characters
+/// gives up with an error.
 /// After the cut the run ends its part, where `\s++$` takes it without a step back.
 fn cut_long_blanks(text: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let mut start = 0; // of the part
-    let mut run = None; // where the white space run began, and its last character
-    for (at, c) in text.char_indices() {
-        if c.is_whitespace() {
-            let began = run.map_or(at, |(began, _)| began);
-            run = Some((began, at));
-        } else if let Some((began, last)) = run.take()
-            && last - began > LONG_BLANK
-        {
-            parts.push(&text[start..last]);
-            start = last;
-        }
-    }
-    parts.push(&text[start..]);
-    parts
+    gpt2_parts(text, |_, blank, _| blank > LONG_BLANK)
 }
 
 #[cfg(test)]

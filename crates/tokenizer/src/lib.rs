@@ -13,7 +13,6 @@ mod pieces;
 mod simple;
 mod split;
 mod streaming;
-mod utf8_stream;
 mod vocabulary;
 mod whitespace;
 
@@ -32,6 +31,5 @@ pub use split::{
     Separators, preprocess, split_keeping, split_text, strip_without_blanks, without_blanks,
 };
 pub use streaming::StreamingDecoder;
-pub use utf8_stream::Utf8Stream;
 pub use vocabulary::{UNK, Vocabulary, build_vocabulary};
 pub use whitespace::{is_python_whitespace, python_strip};

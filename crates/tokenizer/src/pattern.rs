@@ -38,3 +38,34 @@ pub fn gpt2_pieces(text: &str) -> Vec<&str> {
     }
     pieces
 }
+
+/// Cuts a text before the last white space character before other characters, where `cut` says so,
+/// given the part before that character, how many bytes of white space it ends with, and the text
+/// from the other characters on.
+///
+/// GPT-2's pattern divides there anyway: it takes a run of white space followed by text as all but
+/// its last character (`\s+(?!\S)`) and the last, which may go with the word after it
+/// (` ?\p{L}+`).
+///
+/// ```
+/// let parts = tokenizer::bpe::gpt2_parts("a b  c", |_, blank, _| blank > 0);
+/// assert_eq!(parts, ["a b ", " c"]);
+/// ```
+pub fn gpt2_parts(text: &str, cut: impl Fn(&str, usize, &str) -> bool) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut start = 0; // of the part
+    let mut run = None; // where the white space run began, and its last character
+    for (at, c) in text.char_indices() {
+        if c.is_whitespace() {
+            let began = run.map_or(at, |(began, _)| began);
+            run = Some((began, at));
+        } else if let Some((began, last)) = run.take()
+            && cut(&text[start..last], last - began, &text[at..])
+        {
+            parts.push(&text[start..last]);
+            start = last;
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}

@@ -4,9 +4,10 @@
 //! theirs.
 //! All strings together are [`Decode::decode_lossy`] of all ids.
 
+use std::str::from_utf8;
+
 use crate::encode_decode::Decode;
 use crate::error::TokenizerError;
-use crate::utf8_stream::Utf8Stream;
 
 /// Text from ids, one id at a time, of any tokenizer.
 ///
@@ -25,8 +26,8 @@ use crate::utf8_stream::Utf8Stream;
 #[derive(Clone, Debug)]
 pub struct StreamingDecoder<'t, D: ?Sized> {
     tokenizer: &'t D,
-    text: Utf8Stream,
-    pushed: usize, // ids so far
+    pending: Vec<u8>, // the start of a character
+    pushed: usize,    // ids so far
 }
 
 impl<'t, D: Decode + ?Sized> StreamingDecoder<'t, D> {
@@ -34,7 +35,7 @@ impl<'t, D: Decode + ?Sized> StreamingDecoder<'t, D> {
     pub fn new(tokenizer: &'t D) -> Self {
         Self {
             tokenizer,
-            text: Utf8Stream::default(),
+            pending: Vec::new(),
             pushed: 0,
         }
     }
@@ -49,12 +50,28 @@ impl<'t, D: Decode + ?Sized> StreamingDecoder<'t, D> {
     pub fn push(&mut self, id: u32) -> Result<String, TokenizerError> {
         let piece = self.tokenizer.piece_at(id, self.pushed)?;
         self.pushed += 1;
-        Ok(self.text.push(&piece))
+        self.pending.extend_from_slice(&piece);
+        let whole = self.pending.len() - unfinished(&self.pending);
+        let text = String::from_utf8_lossy(&self.pending[..whole]).into_owned();
+        self.pending.drain(..whole);
+        Ok(text)
     }
 
     /// The rest: U+FFFD if the ids ended inside a character, otherwise nothing.
     #[must_use = "it may be the last character"]
     pub fn finish(self) -> String {
-        self.text.finish()
+        String::from_utf8_lossy(&self.pending).into_owned()
     }
+}
+
+/// How many bytes at the end begin a character that more bytes could complete.
+fn unfinished(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Err(error) = from_utf8(rest) {
+        match error.error_len() {
+            Some(bad) => rest = &rest[error.valid_up_to() + bad..],
+            None => return rest.len() - error.valid_up_to(),
+        }
+    }
+    0
 }

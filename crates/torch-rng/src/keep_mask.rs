@@ -53,14 +53,6 @@ impl KeepMask {
     pub fn iter(&self) -> impl Iterator<Item = bool> + '_ {
         (0..self.len).map(|i| self.words[i / 64] >> (i % 64) & 1 == 1)
     }
-
-    /// How many elements are kept.
-    pub fn count_kept(&self) -> usize {
-        self.words
-            .iter()
-            .map(|word| word.count_ones() as usize)
-            .sum()
-    }
 }
 
 #[cfg(test)]
@@ -71,7 +63,6 @@ mod tests {
     fn bits_beyond_the_end_are_zero() {
         for len in [0usize, 1, 63, 64, 65, 130] {
             let mask = KeepMask::new(vec![u64::MAX; len.div_ceil(64)], len);
-            assert_eq!(mask.count_kept(), len);
             assert_eq!(mask.iter().filter(|&kept| kept).count(), len);
             assert_eq!(mask, KeepMask::constant(len, true));
             assert_eq!(mask.is_empty(), len == 0);

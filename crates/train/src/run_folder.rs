@@ -59,8 +59,10 @@ impl RunFolder {
     /// let path = std::env::temp_dir().join(format!("run-folder-{}", std::process::id()));
     /// let folder = train::RunFolder::open(&path)?;
     /// assert_eq!(folder.newest(), None);
-    /// assert!(train::RunFolder::open(&path).is_err()); // it is locked
-    /// # drop(folder);
+    /// let again = train::RunFolder::open(&path);
+    /// assert!(matches!(again, Err(train::TrainError::Locked { .. })));
+    /// drop(folder);
+    /// train::RunFolder::open(&path)?;
     /// # std::fs::remove_dir_all(path)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

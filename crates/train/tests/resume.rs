@@ -105,18 +105,6 @@ fn a_run_that_goes_back_saves_the_same_step_again() {
 }
 
 #[test]
-fn two_runs_cannot_share_a_folder() {
-    let folder = tempfile::tempdir().unwrap();
-    let first = RunFolder::open(&folder).unwrap();
-    assert!(matches!(
-        RunFolder::open(&folder),
-        Err(TrainError::Locked { .. })
-    ));
-    drop(first);
-    RunFolder::open(&folder).unwrap();
-}
-
-#[test]
 fn a_file_is_no_folder_to_keep_a_run_in() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run");

@@ -13,7 +13,7 @@ pub use folder::{
     StagedFolder, copy_file, create_folder, create_new_folder, remove_folder,
     remove_unfinished_folders, sync_folder, take_back,
 };
-pub use name::unfinished_of;
+pub use name::{folder_of, unfinished_of};
 pub use output::{append, replace_output, write_output};
 pub use read::{is_file, open_file, read_small_file};
 pub use replace::{remove_unfinished, replace, write_atomically};

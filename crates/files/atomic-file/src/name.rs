@@ -107,8 +107,8 @@ pub fn unfinished_of(name: &str) -> Option<&str> {
     (!finished.is_empty() && digits(process) && digits(count)).then_some(finished)
 }
 
-/// The folder that a file is in.
-pub(crate) fn folder_of(file: &Path) -> &Path {
+/// The folder that a file is in: `.` for a name alone.
+pub fn folder_of(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use atomic_file::is_file;
+use atomic_file::{folder_of, is_file};
 
 use crate::error::CheckpointError;
 
@@ -52,14 +52,6 @@ pub(crate) fn weights_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     }
     refuse_pickle_in(folder)?;
     Err(lacks(folder, "no model.safetensors in this folder"))
-}
-
-/// The folder that a file is in.
-pub(crate) fn folder_of(file: &Path) -> &Path {
-    match file.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
 }
 
 /// Whether weights are an index of shards.

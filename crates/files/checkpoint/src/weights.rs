@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Component, Path, PathBuf};
 
+use atomic_file::folder_of;
 use gpt::GptConfig;
 use serde::Deserialize;
 
 use crate::error::{CheckpointError, MISSING, UNEXPECTED, in_tensor, invalid};
 use crate::json::{not_json, read_text};
 use crate::layout::Layout;
-use crate::places::{folder_of, is_index};
+use crate::places::is_index;
 use crate::precision::Precision;
 use crate::shown::quoted;
 use crate::tensor_file::{Entry, TensorFile};

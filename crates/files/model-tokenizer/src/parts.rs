@@ -1,6 +1,8 @@
 //! Cutting a text where GPT-2's pattern divides it anyway, so that the parts can be encoded by
 //! themselves.
 
+use tokenizer::bpe::gpt2_parts;
+
 /// A part is at least as long, except the last.
 const LEAST: usize = 1 << 16; // bytes
 
@@ -8,28 +10,12 @@ const LEAST: usize = 1 << 16; // bytes
 /// characters.
 pub(crate) const LONG_BLANK: usize = 500_000; // characters
 
-/// Cuts a text before the last white space character before other characters.
-///
-/// There the pattern divides: it takes a run of white space as all but its last character
-/// (`\s+(?!\S)`) and the last, which may go with the word after it (` ?\p{L}+`).
-/// Before an added token it doesn't: the text that it sees ends there, and the run is taken whole.
+/// Cuts a text where the pattern divides it anyway, but not before an added token: the text that
+/// the pattern sees ends there, and it takes the white space whole.
 pub(crate) fn parts(text: &str, begins_with_added: impl Fn(&str) -> bool) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let mut start = 0; // of the part
-    let mut last_blank = None; // where the character before this one is, if it is white space
-    for (at, c) in text.char_indices() {
-        if c.is_whitespace() {
-            last_blank = Some(at);
-        } else if let Some(cut) = last_blank.take()
-            && cut - start >= LEAST
-            && !begins_with_added(&text[at..])
-        {
-            parts.push(&text[start..cut]);
-            start = cut;
-        }
-    }
-    parts.push(&text[start..]);
-    parts
+    gpt2_parts(text, |part, _, rest| {
+        part.len() >= LEAST && !begins_with_added(rest)
+    })
 }
 
 /// Where the first run of more than [`LONG_BLANK`] white space characters begins, in bytes, and how
