@@ -162,6 +162,8 @@ pub(crate) fn start(shell: &str, folder: &Path, arguments: &[OsString]) -> Runni
         .arg(program())
         .args(arguments)
         .current_dir(folder)
+        // The stacks of 64 threads would take more memory than the limit.
+        .env("RAYON_NUM_THREADS", "2")
         .stdin(Stdio::null())
         .stdout(out)
         .stderr(err)
