@@ -28,9 +28,9 @@ mod vocabulary;
 
 #[path = "../../crates/tools/cli/src/train"]
 mod gpt_train {
+    pub(crate) mod flags;
     pub(crate) mod log;
     pub(crate) mod options;
-    pub(crate) mod table;
     mod tokenizer;
 }
 
@@ -40,9 +40,9 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
+use gpt_train::flags::Flags;
 use gpt_train::log::{self, Log};
 use gpt_train::options::TrainOptions;
-use gpt_train::table::Table;
 use runs::LOG;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
@@ -52,7 +52,7 @@ fuzz_target!(|bytes: &[u8]| {
     let folder = FOLDER.path();
     let path = folder.join("options.toml");
     fs::write(&path, toml).expect("written");
-    let read = || -> anyhow::Result<TrainOptions> { Table::read(&path)?.options(None) };
+    let read = || -> anyhow::Result<TrainOptions> { Flags::read(&path)?.options(None) };
     match read() {
         Err(error) => drop(format!("{error:#}")),
         Ok(options) => {
