@@ -67,8 +67,11 @@ pub(super) fn write_story(folder: &Path) -> Result<()> {
     gpt(&[words(&["train", how]), vec![run.clone().into()]].concat())?;
     // Not the best of the run by validation loss, which has hardly begun: the last.
     let mut inspect = words(&["inspect", STORY, "--model"]);
+    // The page shows this name to readers elsewhere.
+    let here = std::env::current_dir()?;
+    let model = run.join("model");
     inspect.extend([
-        run.join("model").into(),
+        model.strip_prefix(here).unwrap_or(&model).into(),
         "--html".into(),
         page.clone().into(),
     ]);
