@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::{sleep, spawn};
+use std::thread::{Builder, sleep};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -55,13 +55,13 @@ impl Interrupt {
         }
         if !message.is_empty() {
             let listening = interrupt.clone();
-            spawn(move || {
+            Builder::new().spawn(move || {
                 while !listening.asked() {
                     sleep(SOON);
                 }
                 // Standard error may be closed: no reason to fail.
                 let _ = io::stderr().write_all(message.as_bytes());
-            });
+            })?;
         }
         Ok(interrupt)
     }

@@ -45,13 +45,14 @@ fn main() -> ExitCode {
         Err(error) => return failure::usage(&error),
     };
     let outlives = interrupt::outlive_large_files();
+    let pool = || threads::use_threads(None); // of commands that have no --threads
     let done = match cli.command {
         Command::Train(args) => train::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Eval(args) => eval::run(&args),
-        Command::Tokenize(args) => tokenize::run(&args),
-        Command::Info(args) => info::run(&args),
-        Command::Convert(args) => convert::run(&args),
+        Command::Tokenize(args) => pool().and_then(|()| tokenize::run(&args)),
+        Command::Info(args) => pool().and_then(|()| info::run(&args)),
+        Command::Convert(args) => pool().and_then(|()| convert::run(&args)),
         Command::Logits(args) => logits::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Completions(args) => manual::completions(&args, args::command()),

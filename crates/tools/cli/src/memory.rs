@@ -33,7 +33,19 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
     if needed < LITTLE {
         return Ok(());
     }
-    if let Some(free) = available().filter(|&free| needed > free as f64) {
+    refuse_over(available(), needed, what)
+}
+
+/// As [`check_free`], of what is reserved and hardly used.
+///
+/// # Errors
+/// If it is more than this process is allowed.
+pub(crate) fn check_allowed(needed: f64, what: &str) -> Result<()> {
+    refuse_over(allowed(), needed, what)
+}
+
+fn refuse_over(free: Option<u64>, needed: f64, what: &str) -> Result<()> {
+    if let Some(free) = free.filter(|&free| needed > free as f64) {
         let (needed, free) = (bytes(needed), bytes(free as f64));
         bail!("about {needed} of memory are needed ({what}), but {free} are free");
     }
@@ -57,7 +69,7 @@ fn available() -> Option<u64> {
 
 /// Bytes that this process has left of address space and of writable memory, if they have a limit
 /// (`ulimit -v`, `ulimit -d`).
-fn allowed() -> Option<u64> {
+pub(crate) fn allowed() -> Option<u64> {
     let limits = read_to_string("/proc/self/limits").ok()?;
     let status = read_to_string("/proc/self/status").ok()?;
     let left = |(limit, used)| {

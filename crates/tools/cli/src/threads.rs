@@ -2,13 +2,17 @@
 //!
 //! The results don't depend on it: the same seed gives the same bits with any number of threads.
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use clap::Args;
 
 use crate::failure::misused;
+use crate::memory::{allowed, check_allowed};
 
 /// More threads than any machine has use for.
 const MOST_THREADS: usize = 1024;
+
+/// What the standard library reserves for the stack of a thread, in bytes.
+const STACK: usize = 2 << 20;
 
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct ThreadArgs {
@@ -33,23 +37,38 @@ pub(crate) fn use_threads_beside(threads: Option<usize>, processes: usize) -> Re
     use_threads(Some((cores / processes).max(1)))
 }
 
-/// Builds rayon's global pool, with one thread for each core unless told otherwise.
+/// Builds rayon's global pool, with one thread for each core unless told otherwise; fewer where the
+/// memory that the process is allowed is little.
 ///
 /// The calling thread is one of them: to hand each token or training step to another one and to
 /// sleep meanwhile takes some 50 microseconds.
 pub(crate) fn use_threads(threads: Option<usize>) -> Result<()> {
     let by_environment = std::env::var("RAYON_NUM_THREADS").ok();
     let many = by_environment.and_then(|text| text.parse().ok());
-    if let Some(many) = many.filter(|&many: &usize| threads.is_none() && many > MOST_THREADS) {
+    let asked = threads.or(many.filter(|&many| many > 0));
+    if let Some(many) = asked.filter(|&many| many > MOST_THREADS) {
         return misused(format!(
             "RAYON_NUM_THREADS {many}: expected at most {MOST_THREADS}"
         ));
     }
+    let threads = match asked {
+        Some(many) => {
+            let what = format!("the stacks of {many} threads");
+            check_allowed((many * STACK) as f64, &what)?;
+            many
+        }
+        None => {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            // Stacks take at most a quarter.
+            let fit = allowed().map_or(cores as u64, |bytes| bytes / (4 * STACK as u64));
+            cores.min(fit.max(1) as usize)
+        }
+    };
     rayon::ThreadPoolBuilder::new()
-        .num_threads(threads.unwrap_or(0)) // 0: RAYON_NUM_THREADS, or one for each core
+        .num_threads(threads)
         .use_current_thread()
         .build_global()
-        .context("could not start the threads to compute with")
+        .map_err(|error| anyhow!("could not start {threads} threads to compute with: {error}"))
 }
 
 /// A number of threads from text.

@@ -3,7 +3,7 @@
 
 use std::io::{IsTerminal, stderr};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{JoinHandle, spawn};
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -35,7 +35,8 @@ impl Working {
         let bar = bar.with_style(style).with_message(what);
         let (over, is_over) = channel();
         let shown = bar.clone();
-        let teller = spawn(move || {
+        // Where no thread can be started the work is done without a word.
+        let teller = Builder::new().spawn(move || {
             let waited: Result<(), _> = is_over.recv_timeout(QUICK);
             match waited {
                 Err(RecvTimeoutError::Timeout) if stderr().is_terminal() => {
@@ -49,7 +50,7 @@ impl Working {
         Self {
             bar,
             over: Some(over),
-            teller: Some(teller),
+            teller: teller.ok(),
         }
     }
 
