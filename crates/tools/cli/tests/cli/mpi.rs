@@ -27,10 +27,10 @@ fn mpirun(folder: &Folder) -> Command {
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("RAYON_NUM_THREADS", "1")
-        // Nothing but this machine; and on Ctrl-C, time to save on a machine that is busy.
+        // Nothing but this machine; and after Ctrl-C, time to save: all of it is always waited for.
         .env("OMPI_MCA_btl", "self,vader")
         .env("OMPI_MCA_oob_tcp_if_include", "lo")
-        .env("OMPI_MCA_odls_base_sigkill_timeout", "60")
+        .env("OMPI_MCA_odls_base_sigkill_timeout", "4")
         // More ranks than cores, as MPICH has it without being told.
         .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
         .stdout(Stdio::piped())
