@@ -113,7 +113,15 @@ impl StagedFolder {
     /// # Errors
     /// With the action "replace" the old folder is as it was; with any other the new one is in its
     /// place.
-    pub fn replace(mut self, ours: impl Fn(&str) -> bool) -> Result<(), FileError> {
+    pub fn replace(self, ours: impl Fn(&str) -> bool) -> Result<(), FileError> {
+        self.replace_by(exchange, ours)
+    }
+
+    fn replace_by(
+        mut self,
+        exchange: impl Fn(&Path, &Path) -> io::Result<()>,
+        ours: impl Fn(&str) -> bool,
+    ) -> Result<(), FileError> {
         let failed = FileError::at(&self.target, REPLACE);
         sync_folder(&self.path).map_err(|error| failed(error.source))?;
         match fs::metadata(&self.target) {
@@ -126,8 +134,8 @@ impl StagedFolder {
         let old = self.take_place(exchange).map_err(failed)?;
         self.is_new = false;
         self.sync_around()?;
-        let mut old = old.iter();
-        old.try_for_each(|old| carry_over(old, &self.target, &ours))
+        old.iter()
+            .try_for_each(|old| carry_over(old, &self.target, &ours))
     }
 
     /// Puts it where the old folder is, and returns where that is now, if there was one; several if
@@ -136,6 +144,8 @@ impl StagedFolder {
         &self,
         exchange: impl Fn(&Path, &Path) -> io::Result<()>,
     ) -> io::Result<Vec<PathBuf>> {
+        // What a file system may say of a folder in the way.
+        const TAKEN: [ErrorKind; 2] = [ErrorKind::DirectoryNotEmpty, ErrorKind::AlreadyExists];
         let mut old = Vec::new();
         loop {
             match exchange(&self.path, &self.target) {
@@ -156,15 +166,14 @@ impl StagedFolder {
                 }
                 Err(error) => return Err(error),
             }
-            // Nothing is there, unless another process has put it there since; what file systems
-            // say then differs.
-            const TAKEN: [ErrorKind; 2] = [ErrorKind::DirectoryNotEmpty, ErrorKind::AlreadyExists];
+            // Nothing is there, unless another process has put it there since.
             match fs::rename(&self.path, &self.target) {
                 Ok(()) => return Ok(old),
                 Err(error) if TAKEN.contains(&error.kind()) => {}
                 Err(error) => {
-                    let back = old.pop().map(|old| fs::rename(old, &self.target));
-                    drop(back);
+                    if let Some(old) = old.pop() {
+                        let _ = fs::rename(old, &self.target);
+                    }
                     return Err(error);
                 }
             }
@@ -463,20 +472,14 @@ mod tests {
             let target = folder.path().join(round.to_string());
             let staged = [(); 4].map(|()| stage(&target, "new"));
             std::thread::scope(|scope| {
-                let running = staged.map(|mut staged| {
-                    scope.spawn(move || {
-                        if round % 2 == 0 {
-                            return staged.replace(ours).unwrap();
-                        }
-                        let old = staged.take_place(without).unwrap();
-                        staged.is_new = false;
-                        for old in old {
-                            carry_over(&old, &staged.target, &ours).unwrap();
-                        }
+                let running = staged.map(|staged| {
+                    scope.spawn(move || match round % 2 {
+                        0 => staged.replace(ours),
+                        _ => staged.replace_by(without, ours),
                     })
                 });
                 for replaced in running {
-                    replaced.join().unwrap();
+                    replaced.join().unwrap().unwrap();
                 }
             });
             assert_eq!(names(&target), ["config", "model"]);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, sleep};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -55,13 +55,14 @@ impl Interrupt {
         }
         if !message.is_empty() {
             let listening = interrupt.clone();
-            Builder::new().spawn(move || {
+            let answering = Builder::new().spawn(move || {
                 while !listening.asked() {
                     sleep(SOON);
                 }
                 // Standard error may be closed: no reason to fail.
                 let _ = io::stderr().write_all(message.as_bytes());
-            })?;
+            });
+            answering.context("could not start a thread that answers Ctrl-C")?;
         }
         Ok(interrupt)
     }

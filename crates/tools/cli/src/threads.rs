@@ -28,21 +28,18 @@ impl ThreadArgs {
     }
 }
 
-/// As [`use_threads`], on a machine that several processes of one run share.
-pub(crate) fn use_threads_beside(threads: Option<usize>, processes: usize) -> Result<()> {
-    if threads.is_some() || processes == 1 || std::env::var_os("RAYON_NUM_THREADS").is_some() {
-        return use_threads(threads);
-    }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    use_threads(Some((cores / processes).max(1)))
+/// As [`use_threads_beside`], for a process that has the machine to itself.
+pub(crate) fn use_threads(threads: Option<usize>) -> Result<()> {
+    use_threads_beside(threads, 1)
 }
 
-/// Builds rayon's global pool, with one thread for each core unless told otherwise; fewer where the
-/// memory that the process is allowed is little.
+/// Builds rayon's global pool, with one thread for each core unless told otherwise: a share of
+/// them on a machine that several `processes` of one run have, and fewer where the memory that the
+/// process is allowed is little.
 ///
 /// The calling thread is one of them: to hand each token or training step to another one and to
 /// sleep meanwhile takes some 50 microseconds.
-pub(crate) fn use_threads(threads: Option<usize>) -> Result<()> {
+pub(crate) fn use_threads_beside(threads: Option<usize>, processes: usize) -> Result<()> {
     let by_environment = std::env::var("RAYON_NUM_THREADS").ok();
     let many = by_environment.and_then(|text| text.parse().ok());
     let asked = threads.or(many.filter(|&many| many > 0));
@@ -60,8 +57,8 @@ pub(crate) fn use_threads(threads: Option<usize>) -> Result<()> {
         None => {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
             // Stacks take at most a quarter.
-            let fit = allowed().map_or(cores as u64, |bytes| bytes / (4 * STACK as u64));
-            cores.min(fit.max(1) as usize)
+            let fit = allowed().map_or(cores, |bytes| bytes as usize / (4 * STACK));
+            (cores / processes).min(fit).max(1)
         }
     };
     rayon::ThreadPoolBuilder::new()

@@ -144,7 +144,8 @@ impl Log {
 /// The bytes of a log that stay when a run goes on after `steps_done` steps, and the evaluations
 /// and samples at their end.
 fn kept(path: &Path, steps_done: u64) -> Result<(u64, Vec<Line>)> {
-    let mut lines = Backwards::open(path, 0..open_file(path)?.1)?;
+    let (file, length) = open_file(path)?;
+    let mut lines = Backwards::new(path, &file, 0..length);
     let (mut length, mut at_the_end) = (None, Vec::new());
     while let Some((end, text)) = lines.next_back()? {
         // What is no line, or a half one, goes if it is at the end.
@@ -167,20 +168,20 @@ fn kept(path: &Path, steps_done: u64) -> Result<(u64, Vec<Line>)> {
 /// The lines of a part of a file, the last one first.
 struct Backwards<'a> {
     path: &'a Path,
-    file: File,
+    file: &'a File,
     /// The bytes that haven't been read, and those that have and weren't given out, behind them.
     unread: Range<u64>,
     held: Vec<u8>,
 }
 
 impl<'a> Backwards<'a> {
-    fn open(path: &'a Path, part: Range<u64>) -> Result<Self> {
-        Ok(Self {
+    fn new(path: &'a Path, file: &'a File, part: Range<u64>) -> Self {
+        Self {
             path,
-            file: open_file(path)?.0,
+            file,
             unread: part,
             held: Vec::new(),
-        })
+        }
     }
 
     /// A line with its end, and where it ends.
@@ -224,7 +225,7 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Line>> {
     if !is_file(&path)? {
         return Ok(Vec::new());
     }
-    let (_, length) = open_file(&path)?;
+    let (file, length) = open_file(&path)?;
     let (pieces, bytes) = match length <= MOST_BYTES {
         true => (1, length),
         false => (PIECES, MOST_BYTES / PIECES),
@@ -232,7 +233,7 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Line>> {
     let mut all = Vec::new();
     for piece in (0..pieces).rev() {
         let start = (length - bytes) * piece / (pieces - 1).max(1);
-        let mut lines = Backwards::open(&path, start..start + bytes)?;
+        let mut lines = Backwards::new(&path, &file, start..start + bytes);
         while let Some((_, text)) = lines.next_back()? {
             // Without its end it is half a line, also where it happens to be JSON.
             all.extend(Line::parse(&text).filter(|_| text.ends_with(b"\n")));
