@@ -9,6 +9,8 @@
 
 #[path = "../../crates/tools/cli/src/failure.rs"]
 mod failure;
+#[path = "../../crates/tools/cli/src/hints.rs"]
+mod hints;
 #[path = "../../crates/tools/cli/src/ids.rs"]
 mod ids;
 #[path = "../../crates/tools/cli/src/memory.rs"]

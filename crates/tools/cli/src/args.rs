@@ -17,7 +17,7 @@ use crate::train::TrainArgs;
 /// Train GPT models, and write with them: the book "Build a Large Language Model (From Scratch)",
 /// in Rust
 #[derive(Debug, Parser)]
-#[command(name = "gpt", version, max_term_width = 100)]
+#[command(name = "gpt", version, max_term_width = 80)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -10,6 +10,7 @@ mod convert;
 mod eval;
 mod failure;
 mod generate;
+mod hints;
 mod ids;
 mod info;
 mod inspect;

@@ -15,6 +15,7 @@ use super::flags::{Flags, SCRATCH};
 use super::options::TrainOptions;
 use super::settings::{Base, Settings, settle};
 use super::tokenizer::TokenizerChoice;
+use crate::hints::program;
 use crate::ranks::World;
 use crate::runs::{OPTIONS, OPTIONS_BEGIN, kept_path};
 use crate::{model, runs};
@@ -151,8 +152,9 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     let folder = RunFolder::open(&path)?;
     if folder.newest().is_some() {
         bail!(
-            "{}: there is a run in this folder; `gpt train --resume {}` goes on with it, another --out-dir begins anew",
+            "{}: there is a run in this folder; `{} train --resume {}` goes on with it, another --out-dir begins anew",
             path.display(),
+            program(),
             runs::typed(&path)
         );
     }

@@ -63,6 +63,7 @@ impl Folder {
         command
             .args(args)
             .current_dir(&**self)
+            .env_remove("CARGO") // hints name the program by what runs it
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
