@@ -27,11 +27,25 @@ pub trait Encode {
     /// otherwise [`TokenizerError`].
     type Error: Into<TokenizerError>;
 
-    /// The ids of a text; a special token in it is that token, as the book allows `<|endoftext|>`.
+    /// Returns the ids of a whole text, with the tokens that the tokenizer puts before and after
+    /// each text, if any.
+    ///
+    /// A special token in it is that token, as the book allows `<|endoftext|>`.
     ///
     /// # Errors
     /// If the tokenizer has no ids for a part of the text.
     fn encode(&self, text: &str) -> Result<Vec<u32>, Self::Error>;
+
+    /// Returns the ids of a part of a text, with nothing before or after them.
+    ///
+    /// The same as [`encode`](Self::encode) unless a tokenizer puts tokens around a text, as some in
+    /// model folders do.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode).
+    fn encode_part(&self, text: &str) -> Result<Vec<u32>, Self::Error> {
+        self.encode(text)
+    }
 }
 
 /// Ids to text.

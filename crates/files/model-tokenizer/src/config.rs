@@ -14,6 +14,7 @@ use crate::error::{ModelTokenizerError, other_kind};
 use crate::files::{
     ADDED_TOKENS, CONFIG, Files, MODEL_CONFIG, SPECIAL_TOKENS, parse, parse_value, read,
 };
+use crate::recipe::Named;
 
 /// The special tokens that have names, in the order in which transformers gives them ids.
 const NAMED: [&str; 7] = [
@@ -111,6 +112,8 @@ struct ConfigFile {
     add_prefix_space: Option<bool>,
     split_special_tokens: Option<bool>,
     added_tokens_decoder: Option<BTreeMap<u32, TokenSettings>>,
+    add_bos_token: Option<bool>,
+    add_eos_token: Option<bool>,
     #[serde(flatten)]
     names: Names,
 }
@@ -126,8 +129,10 @@ pub(crate) struct Config {
     pub(crate) added_win: bool,
     /// The special tokens that have names and those in lists, in transformers' order.
     pub(crate) special: Vec<AddedToken>,
-    /// The text of `eos_token`.
-    pub(crate) end_of_text: Option<String>,
+    /// The texts of `bos_token`, `eos_token` and `pad_token`.
+    pub(crate) named: Named<String>,
+    /// `add_bos_token` and `add_eos_token`, which change nothing beside a tokenizer.json.
+    pub(crate) adds: [bool; 2],
 }
 
 impl Config {
@@ -139,7 +144,6 @@ impl Config {
             None => ConfigFile::default(),
         };
         let class = class_of(&path, file.tokenizer_class.as_deref())?;
-        // `add_bos_token` and `add_eos_token` change nothing for these classes in transformers.
         if file.split_special_tokens == Some(true) {
             return Err(other_kind(&path, "one with split_special_tokens"));
         }
@@ -160,8 +164,14 @@ impl Config {
                 names.rest.entry(name).or_insert_with(|| ENDOFTEXT.into());
             }
         }
-        let end_of_text =
-            special_token(&path, &names.rest, "eos_token")?.map(|token| token.content);
+        let named = |name| -> Result<_, ModelTokenizerError> {
+            Ok(special_token(&path, &names.rest, name)?.map(|token| token.content))
+        };
+        let named = [
+            named("bos_token")?,
+            named("eos_token")?,
+            named("pad_token")?,
+        ];
         let special = special_tokens(&path, names)?;
 
         let mut added = BTreeMap::new();
@@ -181,7 +191,8 @@ impl Config {
             added,
             added_win,
             special,
-            end_of_text,
+            named,
+            adds: [file.add_bos_token, file.add_eos_token].map(Option::unwrap_or_default),
         })
     }
 }

@@ -9,7 +9,7 @@ use tokenizers::AddedToken;
 
 use crate::byte_chars::written;
 use crate::files::VOCABULARY;
-use crate::recipe::{Form, Recipe};
+use crate::recipe::{Around, Form, Recipe};
 
 /// How GPT-2 divides a text.
 pub(crate) const FORM: Form = Form::ByteLevel {
@@ -26,8 +26,9 @@ pub(crate) fn recipe() -> Recipe {
         merges: merges(),
         added: BTreeMap::from([(ENDOFTEXT_ID, end_of_text())]),
         special: Vec::new(),
-        end_of_text: Some(ENDOFTEXT.to_owned()),
-        around: Default::default(),
+        named: [Some(ENDOFTEXT.to_owned()), Some(ENDOFTEXT.to_owned()), None],
+        around: Around::default(),
+        unknown: None,
         form: FORM,
     }
 }
@@ -49,9 +50,10 @@ pub(crate) fn is_gpt2(recipe: &Recipe) -> bool {
         && recipe.special.iter().all(plain)
         && !(recipe.added.is_empty() && recipe.special.is_empty())
         && recipe
-            .end_of_text
-            .as_deref()
-            .is_none_or(|token| token == ENDOFTEXT)
+            .named
+            .iter()
+            .flatten()
+            .all(|token| token == ENDOFTEXT)
         && recipe.vocabulary == vocabulary()
         && recipe.merges == merges()
 }

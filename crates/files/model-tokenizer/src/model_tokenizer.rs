@@ -18,7 +18,7 @@ use crate::byte_chars::{bytes_of, char_of};
 use crate::error::{self, ModelTokenizerError, one_line};
 use crate::files::{self, Files};
 use crate::parts::{LONG_BLANK, long_blank, parts};
-use crate::recipe::{Around, Form, Recipe};
+use crate::recipe::{Around, Form, Named, Recipe};
 use crate::{config, gpt2, tokenizer_json};
 
 /// Text to ids and back, as a model was trained on them.
@@ -43,8 +43,8 @@ use crate::{config, gpt2, tokenizer_json};
 #[derive(Clone)]
 pub struct ModelTokenizer {
     kind: Kind,
-    end_of_text: Option<u32>,
-    around: Around,
+    named: Named<u32>,
+    around: [Vec<u32>; 2],     // ids before and after each text
     files: Option<Arc<Files>>, // GPT-2's own are made when they are asked for
 }
 
@@ -64,7 +64,7 @@ struct Own {
     divides: bool,
     /// The pattern looks at the text, and gives up in long white space.
     looks: bool,
-    /// Bytes without a token, which the library leaves out without a word.
+    /// Bytes without a token, which the library leaves out if there is none for unknown ones.
     unknown: Vec<u8>,
 }
 
@@ -73,8 +73,8 @@ impl ModelTokenizer {
     pub fn gpt2() -> Self {
         Self {
             kind: Kind::Gpt2(Gpt2Tokenizer::new()),
-            end_of_text: Some(ENDOFTEXT_ID),
-            around: Around::default(),
+            named: [Some(ENDOFTEXT_ID), Some(ENDOFTEXT_ID), None],
+            around: Default::default(),
             files: None,
         }
     }
@@ -107,7 +107,7 @@ impl ModelTokenizer {
         let Some(recipe) = tokenizer_json::read(folder, &files)? else {
             return Ok(None);
         };
-        let (end_of_text, around) = (recipe.end_of_text.clone(), recipe.around.clone());
+        let (named, around) = (recipe.named.clone(), recipe.around.clone());
         let kind = match gpt2::is_gpt2(&recipe) {
             true => Kind::Gpt2(Gpt2Tokenizer::new()),
             false => Kind::Own(Arc::new(Own::new(recipe)?)),
@@ -116,23 +116,41 @@ impl ModelTokenizer {
             Kind::Gpt2(_) => Some(ENDOFTEXT_ID),
             Kind::Own(own) => own.library.token_to_id(&token),
         };
+        let named = named.map(|token| token.and_then(id_of));
         Ok(Some(Self {
-            end_of_text: end_of_text.and_then(id_of),
-            around,
+            around: match around {
+                Around::Ids(ids) => ids,
+                Around::Named([begin, end]) => {
+                    let if_wanted = |wanted: bool, id| Option::filter(id, |_| wanted);
+                    let ids = [if_wanted(begin, named[0]), if_wanted(end, named[1])];
+                    ids.map(|id: Option<u32>| Vec::from_iter(id))
+                }
+            },
+            named,
             kind,
             files: Some(Arc::new(files)),
         }))
     }
 
-    /// The ids of a text; special tokens in it are special. Those that the tokenizer puts before or
-    /// after each text, as some do with the one that begins it, are put there.
+    /// Returns the ids of a whole text, with [those before](Self::ids_before) and
+    /// [after](Self::ids_after) each text; special tokens in it are special.
+    ///
+    /// # Errors
+    /// Those of [`encode_part`](Self::encode_part).
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let [before, after] = &self.around;
+        Ok([before, &*self.encode_part(text)?, after].concat())
+    }
+
+    /// Returns the ids of a part of a text, such as a turn of a conversation, with nothing before
+    /// or after them; special tokens in it are special.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownByte`] if the vocabulary lacks a byte of the text: nothing is left
     /// out;
     /// [`TokenizerError::LongBlank`] for half a million white space characters, if the vocabulary's
     /// settings don't allow to cut them.
-    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+    pub fn encode_part(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let whole = match &self.kind {
             Kind::Gpt2(_) => parts(text, |rest| rest.starts_with(ENDOFTEXT)),
             Kind::Own(own) if own.divides => parts(text, |rest| own.begins_with_added(rest)),
@@ -143,10 +161,18 @@ impl ModelTokenizer {
             Kind::Own(own) => own.encode(part),
         });
         let ids: Vec<Vec<u32>> = ids.collect::<Result<_, _>>()?;
-        let [before, after] = &self.around;
-        let parts = [before].into_iter().chain(&ids).chain([after]);
-        let parts: Vec<&[u32]> = parts.map(Vec::as_slice).collect();
-        Ok(parts.concat())
+        Ok(ids.concat())
+    }
+
+    /// The ids that are put before each text, as by a template of tokenizer.json or by
+    /// `add_bos_token`.
+    pub fn ids_before(&self) -> &[u32] {
+        &self.around[0]
+    }
+
+    /// The ids that are put after each text.
+    pub fn ids_after(&self) -> &[u32] {
+        &self.around[1]
     }
 
     /// The text that the ids stand for.
@@ -182,12 +208,21 @@ impl ModelTokenizer {
         }
     }
 
-    /// The id of the token that ends a text, if the tokenizer names one.
+    /// The id of `bos_token`, which begins a text, if the tokenizer names one.
+    pub fn bos_token_id(&self) -> Option<u32> {
+        self.named[0]
+    }
+
+    /// The id of `eos_token`, which ends a text, if the tokenizer names one.
     ///
-    /// What a model ends with, its own files say first:
-    /// [`end_of_text_ids`](crate::end_of_text_ids).
-    pub fn end_of_text_id(&self) -> Option<u32> {
-        self.end_of_text
+    /// A model's own files go before it: [`end_of_text_ids`](crate::end_of_text_ids).
+    pub fn eos_token_id(&self) -> Option<u32> {
+        self.named[1]
+    }
+
+    /// The id of `pad_token`, which fills a batch up, if the tokenizer names one.
+    pub fn pad_token_id(&self) -> Option<u32> {
+        self.named[2]
     }
 
     /// Whether the ids are GPT-2's.
@@ -221,7 +256,7 @@ impl ModelTokenizer {
         let Some(recipe) = recipe.filter(|recipe| recipe.form == gpt2::FORM) else {
             return Ok(None);
         };
-        let begin = match &recipe.around {
+        let begin = match &self.around {
             [before, after] if after.is_empty() && before.len() < 2 => before.first().copied(),
             _ => return Ok(None),
         };
@@ -259,6 +294,10 @@ impl Encode for ModelTokenizer {
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.encode(text)
     }
+
+    fn encode_part(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.encode_part(text)
+    }
 }
 
 impl Decode for ModelTokenizer {
@@ -274,7 +313,7 @@ impl Decode for ModelTokenizer {
 
 impl Own {
     fn new(recipe: Recipe) -> Result<Self, ModelTokenizerError> {
-        let form = recipe.form.clone();
+        let (form, has_unknown) = (recipe.form.clone(), recipe.unknown.is_some());
         let library = recipe.build()?;
         let tokens = library.get_vocab(true);
         let vocab_size = tokens.values().max().map_or(0, |&id| id as usize + 1);
@@ -299,7 +338,7 @@ impl Own {
                 use_regex,
                 ..
             } => (plain && use_regex && !add_prefix_space, use_regex, true),
-            Form::Characters { .. } => (plain, false, false),
+            Form::Characters => (plain, false, false),
         };
         let bytes = |token: &str| match is_bytes {
             true => bytes_of(token),
@@ -310,7 +349,9 @@ impl Own {
             vocab_size,
             divides,
             looks,
-            unknown: (0..=255).filter(|byte| is_bytes && !known(byte)).collect(),
+            unknown: (0..=255)
+                .filter(|byte| is_bytes && !has_unknown && !known(byte))
+                .collect(),
             pieces: pieces.chain(texts_of_added).collect(),
             added: automaton,
             library,
@@ -367,7 +408,6 @@ impl fmt::Debug for ModelTokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ModelTokenizer")
             .field("vocab_size", &self.vocab_size())
-            .field("end_of_text", &self.end_of_text)
             .finish_non_exhaustive()
     }
 }

@@ -37,15 +37,35 @@ pub(crate) enum Form {
         /// Takes a piece that is a token as that token, whatever the merges make of it.
         ignore_merges: bool,
     },
-    /// Into characters; those that the vocabulary lacks are this token.
-    Characters {
-        /// The token for unknown characters.
-        unknown: String,
-    },
+    /// Into characters.
+    Characters,
 }
 
-/// The ids that are put before and after each text.
-pub(crate) type Around = [Vec<u32>; 2];
+/// The tokens that begin and end a text and fill a batch up, if they have names.
+pub(crate) type Named<T> = [Option<T>; 3];
+
+/// The tokens that are put before and after each text.
+#[derive(Clone, Debug)]
+pub(crate) enum Around {
+    /// The ids of a template in tokenizer.json.
+    Ids([Vec<u32>; 2]),
+    /// Those that begin and end a text, if each is wanted and has a name.
+    Named([bool; 2]),
+}
+
+impl Default for Around {
+    fn default() -> Self {
+        Self::Named([false; 2])
+    }
+}
+
+/// The token for each character or byte that the vocabulary lacks.
+#[derive(Clone, Debug)]
+pub(crate) struct Unknown {
+    pub(crate) token: String,
+    /// One token stands for several side by side.
+    pub(crate) fuse: bool,
+}
 
 /// The parts of a tokenizer, as its files say them.
 #[derive(Debug)]
@@ -57,8 +77,9 @@ pub(crate) struct Recipe {
     pub(crate) added: BTreeMap<u32, AddedToken>,
     /// Special tokens without an id of their own: that of the vocabulary, or the next.
     pub(crate) special: Vec<AddedToken>,
-    pub(crate) end_of_text: Option<String>,
+    pub(crate) named: Named<String>,
     pub(crate) around: Around,
+    pub(crate) unknown: Option<Unknown>,
     pub(crate) form: Form,
 }
 
@@ -68,9 +89,11 @@ impl Recipe {
         self.check()?;
         let vocabulary: Vocab = self.vocabulary.into_iter().collect();
         let mut model = BPE::builder().vocab_and_merges(vocabulary, self.merges);
-        match &self.form {
-            Form::ByteLevel { ignore_merges, .. } => model = model.ignore_merges(*ignore_merges),
-            Form::Characters { unknown } => model = model.unk_token(unknown.clone()),
+        if let Some(Unknown { token, fuse }) = self.unknown {
+            model = model.unk_token(token).fuse_unk(fuse);
+        }
+        if let Form::ByteLevel { ignore_merges, .. } = self.form {
+            model = model.ignore_merges(ignore_merges);
         }
         let mut tokenizer = Tokenizer::new(model.build().map_err(library)?);
         match self.form {
@@ -83,7 +106,7 @@ impl Recipe {
                 tokenizer.with_pre_tokenizer(Some(bytes));
                 tokenizer.with_decoder(Some(bytes));
             }
-            Form::Characters { .. } => {
+            Form::Characters => {
                 tokenizer.with_decoder(Some(Fuse::default()));
             }
         }
@@ -121,9 +144,9 @@ impl Recipe {
                 let merges: String = lines.collect();
                 files.insert(MERGES, format!("#version: 0.2\n{merges}"));
             }
-            Form::Characters { unknown } => {
+            Form::Characters => {
                 config["tokenizer_class"] = "PreTrainedTokenizerFast".into();
-                config["unk_token"] = unknown.as_str().into();
+                config["unk_token"] = self.unknown.as_ref().map(|unknown| &*unknown.token).into();
             }
         }
         files.insert(CONFIG, format!("{config:#}\n"));
@@ -150,13 +173,11 @@ impl Recipe {
                 return Err(invalid(file, problem));
             }
         }
-        if let Form::Characters { unknown } = &self.form
-            && !self.vocabulary.contains_key(unknown)
+        if let Some(Unknown { token, .. }) = &self.unknown
+            && !self.vocabulary.contains_key(token)
         {
-            return Err(invalid(
-                file,
-                format!("no token {unknown:?} for unknown characters"),
-            ));
+            let problem = format!("no token {token:?} for unknown characters");
+            return Err(invalid(file, problem));
         }
         let added = self.added.values().chain(&self.special);
         let lengths = added.map(|token| token.content.len());
@@ -187,7 +208,11 @@ impl Recipe {
             };
             return Err(invalid(file, problem));
         }
-        let mut around = self.around.iter().flatten().copied();
+        let around: &[Vec<u32>] = match &self.around {
+            Around::Ids(ids) => ids,
+            Around::Named(_) => &[],
+        };
+        let mut around = around.iter().flatten().copied();
         match around.find(|id| !ids.contains(id) && !self.added.contains_key(id)) {
             Some(id) => Err(invalid(
                 file,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::config::{Class, Config, TokenSettings};
 use crate::error::{ModelTokenizerError, invalid, other_kind};
 use crate::files::{Files, MERGES, TOKENIZER, VOCABULARY, parse};
-use crate::recipe::{Around, Form, Recipe};
+use crate::recipe::{Around, Form, Recipe, Unknown};
 
 /// A tokenizer.json without what its kind depends on.
 #[derive(Deserialize)]
@@ -151,13 +151,14 @@ fn from_config(
         merges,
         added: config.added,
         special: config.special,
-        end_of_text: config.end_of_text,
+        named: config.named,
+        around: Around::Named(config.adds),
+        unknown: None,
         form: Form::ByteLevel {
             add_prefix_space: config.add_prefix_space,
             use_regex: true,
             ignore_merges: false,
         },
-        around: Around::default(),
     }
 }
 
@@ -176,8 +177,17 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTok
     }
     let json: Json = parse(path, text)?;
     let form = form_of(path, &json, &config)?;
-    let around = json.post_processor.as_ref();
-    let around = around.map_or(Ok(Around::default()), |part| around_of(path, part))?;
+    let around = match &json.post_processor {
+        Some(part) => Around::Ids(around_of(path, part)?),
+        None => Around::default(),
+    };
+    let unknown = json
+        .model
+        .unk_token
+        .filter(|_| config.class == Class::AsWritten);
+    // One that the vocabulary lacks is missed only where a character is unknown.
+    let unknown =
+        unknown.filter(|token| form == Form::Characters || json.model.vocab.contains_key(token));
     let merges = json.model.merges.into_iter().map(|merge| match merge {
         Merge::Pair(left, right) => Ok((left, right)),
         Merge::Line(line) => pair_of(path, &line),
@@ -194,14 +204,18 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTok
         merges: merges.collect::<Result<_, _>>()?,
         added,
         special: config.special,
-        end_of_text: config.end_of_text,
+        named: config.named,
         around,
+        unknown: unknown.map(|token| Unknown {
+            token,
+            fuse: json.model.fuse_unk,
+        }),
         form,
     })
 }
 
 /// What a post-processor puts around a text.
-fn around_of(path: &Path, part: &Value) -> Result<Around, ModelTokenizerError> {
+fn around_of(path: &Path, part: &Value) -> Result<[Vec<u32>; 2], ModelTokenizerError> {
     let around = PostProcessor::deserialize(part).ok();
     around.and_then(|part| part.around()).ok_or_else(|| {
         let name = Part::deserialize(part).map_or("without a kind".to_owned(), |part| part.name());
@@ -250,12 +264,10 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
         (None, "Fuse", Some(_)) if model.ignore_merges => {
             refused("ignore_merges and no pre-tokenizer")
         }
-        (None, "Fuse", Some(unknown))
+        (None, "Fuse", Some(_))
             if config.class == Class::AsWritten && model.merges.is_empty() && !model.fuse_unk =>
         {
-            Ok(Form::Characters {
-                unknown: unknown.clone(),
-            })
+            Ok(Form::Characters)
         }
         (part, decoder, _) => {
             let part = part.as_ref().map_or("none".to_owned(), Part::name);
@@ -283,15 +295,15 @@ impl Part {
 
 impl PostProcessor {
     /// What is put before and after a text; `None` if that is more than special tokens.
-    fn around(self) -> Option<Around> {
+    fn around(self) -> Option<[Vec<u32>; 2]> {
         match self {
-            Self::ByteLevel => Some(Around::default()),
+            Self::ByteLevel => Some(Default::default()),
             Self::RobertaProcessing { cls, sep } => Some([vec![cls.1], vec![sep.1]]),
             Self::Sequence { processors } => {
                 let is_template = |part: &Self| !matches!(part, Self::ByteLevel);
                 let mut templates = processors.into_iter().filter(is_template);
                 match (templates.next(), templates.next()) {
-                    (None, _) => Some(Around::default()),
+                    (None, _) => Some(Default::default()),
                     (Some(one), None) => one.around(),
                     _ => None,
                 }

@@ -14,7 +14,7 @@ use crate::files::TOKENIZER;
 use crate::gpt2;
 use crate::model_tokenizer::ModelTokenizer;
 use crate::parts::parts;
-use crate::recipe::{Form, Recipe};
+use crate::recipe::{Around, Form, Recipe, Unknown};
 
 /// The token for characters that a vocabulary of characters lacks.
 pub const UNK: &str = "<|unk|>";
@@ -36,10 +36,7 @@ impl ModelTokenizer {
         let mut tokens: Vec<String> = characters.into_iter().map(String::from).collect();
         tokens.push(UNK.to_owned());
         let unknown = AddedToken::from(UNK, true);
-        let form = Form::Characters {
-            unknown: UNK.to_owned(),
-        };
-        Self::trained(tokens, Vec::new(), &[unknown], form)
+        Self::trained(tokens, Vec::new(), &[unknown], Form::Characters)
     }
 
     /// Byte pairs in GPT-2's way, `vocab_size` tokens with 256 bytes first and `<|endoftext|>`,
@@ -112,8 +109,12 @@ impl ModelTokenizer {
             vocabulary: tokens.iter().cloned().zip(0..).collect(),
             merges,
             special: Vec::new(),
-            end_of_text: Some(ENDOFTEXT.to_owned()),
-            around: Default::default(),
+            named: Default::default(), // the files say them
+            around: Around::default(),
+            unknown: (form == Form::Characters).then(|| Unknown {
+                token: UNK.to_owned(),
+                fuse: false,
+            }),
             form,
         };
         let tokenizer = Self::from_files(Path::new(""), recipe.into_files()?)?;

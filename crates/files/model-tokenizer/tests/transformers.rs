@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use model_tokenizer::ModelTokenizer;
+use model_tokenizer::tokenizer::{Encode, TokenizerError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -43,7 +44,7 @@ fn assert_equal(tokenizer: &ModelTokenizer, name: &str) {
         assert_eq!(decoded, expected.decoded[number], "{name}, {text:?}");
     }
     assert_eq!(tokenizer.vocab_size(), expected.length, "{name}");
-    assert_eq!(tokenizer.end_of_text_id(), expected.end_of_text, "{name}");
+    assert_eq!(tokenizer.eos_token_id(), expected.end_of_text, "{name}");
 }
 
 /// That a tokenizer is saved as the fixture of this name.
@@ -273,6 +274,81 @@ fn added_tokens_decode_to_their_own_text_and_gaps_are_closed() {
     let config = json!({"add_bos_token": true, "bos_token": "<|endoftext|>"});
     let with_bos = ids_with(&[("tokenizer_config.json", config)], "a bell");
     assert_eq!(with_bos, [64, 312]);
+}
+
+/// As transformers 5.24 does with vocab.json and merges.txt; beside a tokenizer.json the flags change
+/// nothing. A part of a text has nothing around it.
+#[test]
+fn bos_and_eos_are_put_around_each_text_if_asked_for() {
+    let cases = [
+        (json!({}), &[64, 312][..], [Some(399), Some(399), None]),
+        (
+            json!({"add_bos_token": true, "add_eos_token": true}),
+            &[399, 64, 312, 399],
+            [Some(399), Some(399), None],
+        ),
+        (
+            json!({"add_bos_token": true, "bos_token": "<s>", "pad_token": "[PAD]"}),
+            &[400, 64, 312],
+            [Some(400), Some(399), Some(401)],
+        ),
+        (
+            json!({"add_bos_token": true, "bos_token": null, "add_eos_token": null}),
+            &[64, 312],
+            [None, Some(399), None],
+        ),
+    ];
+    for (config, expected, names) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["vocab.json", "merges.txt"] {
+            let from = fixtures().join("vocab_merges").join(name);
+            fs::copy(from, folder.path().join(name)).unwrap();
+        }
+        let path = folder.path().join("tokenizer_config.json");
+        fs::write(path, config.to_string()).unwrap();
+        let tokenizer = from_folder(folder.path());
+        let encoded: &dyn Encode<Error = TokenizerError> = &tokenizer;
+        assert_eq!(encoded.encode("a bell").unwrap(), expected, "{config}");
+        assert_eq!(encoded.encode_part("a bell").unwrap(), [64, 312]);
+        let around = [tokenizer.ids_before(), &[64, 312], tokenizer.ids_after()];
+        assert_eq!(around.concat(), expected);
+        let ids = [
+            tokenizer.bos_token_id(),
+            tokenizer.eos_token_id(),
+            tokenizer.pad_token_id(),
+        ];
+        assert_eq!(ids, names, "{config}");
+    }
+}
+
+/// As transformers 5.24 does for `PreTrainedTokenizerFast`; `GPT2Tokenizer` leaves the bytes out,
+/// which is refused.
+#[test]
+fn bytes_that_a_vocabulary_lacks_are_its_unknown_token() {
+    let tokens = ["[UNK]", "t", "h", "e", "Ġ", "th", "the"];
+    let vocabulary: serde_json::Map<String, Value> = tokens
+        .iter()
+        .zip(0..)
+        .map(|(token, id)| (token.to_string(), id.into()))
+        .collect();
+    let mut tokenizer: Value = read_json("bpe/tokenizer.json");
+    tokenizer["added_tokens"] = json!([]);
+    tokenizer["model"]["vocab"] = vocabulary.into();
+    tokenizer["model"]["merges"] = json!(["t h", "th e"]);
+    let mut ids = |unknown: &str, fuse: bool, class: &str| {
+        tokenizer["model"]["unk_token"] = unknown.into();
+        tokenizer["model"]["fuse_unk"] = fuse.into();
+        let files = [
+            ("tokenizer.json", tokenizer.clone()),
+            ("tokenizer_config.json", json!({"tokenizer_class": class})),
+        ];
+        from_folder(bpe_with(&files).path()).encode("the !é")
+    };
+    let [gpt2, as_written] = CLASSES;
+    assert_eq!(ids("[UNK]", false, as_written).unwrap(), [6, 4, 0, 0, 0]);
+    assert_eq!(ids("[UNK]", true, as_written).unwrap(), [6, 4, 0, 0]);
+    assert!(ids("[UNK]", false, gpt2).is_err());
+    assert!(ids("a token that it lacks", false, as_written).is_err());
 }
 
 /// As transformers 5.24 does, whatever the class.

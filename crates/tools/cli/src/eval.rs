@@ -139,8 +139,11 @@ fn bits_per_byte(
     (text_bytes, head): (usize, String),
     loss: f64,
 ) -> Option<f64> {
-    let first = ids.read(0..1).ok()?[0];
-    let first = first_bytes(vocabulary.tokenizer().ok()?.piece(first)?, &head);
+    let tokenizer = vocabulary.tokenizer().ok()?;
+    let first = match tokenizer.ids_before() {
+        [] => first_bytes(tokenizer.piece(ids.read(0..1).ok()?[0])?, &head),
+        _ => 0, // it stands for nothing in the text
+    };
     let bytes = text_bytes.checked_sub(first).filter(|&bytes| bytes > 0)?;
     Some(loss * (ids.len() - 1) as f64 / (bytes as f64 * std::f64::consts::LN_2))
 }

@@ -41,7 +41,7 @@ impl Vocabulary {
     /// A tokenizer's, with its own end of a text.
     pub(crate) fn new(tokenizer: ModelTokenizer) -> Self {
         Self {
-            end_of_text: tokenizer.end_of_text_id().into_iter().collect(),
+            end_of_text: tokenizer.eos_token_id().into_iter().collect(),
             tokenizer: Ok(tokenizer),
         }
     }
@@ -125,6 +125,16 @@ impl Vocabulary {
         let tokenizer = self.tokenizer()?;
         check_encoding(text, tokenizer)?;
         Ok(tokenizer.encode(text)?)
+    }
+
+    /// The ids of a part of a text: nothing is put before or after it.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode).
+    pub(crate) fn encode_part(&self, text: &str) -> Result<Vec<u32>> {
+        let tokenizer = self.tokenizer()?;
+        check_encoding(text, tokenizer)?;
+        Ok(tokenizer.encode_part(text)?)
     }
 
     /// The ids of what was given, which may be in a file.
@@ -226,7 +236,7 @@ fn about_ids(text: &str, tokenizer: &ModelTokenizer) -> usize {
         text.get(whole(begin)?..whole(begin + BYTES)?)
     });
     // What no token stands for is told when the text is encoded.
-    let counts = parts.map(|part| tokenizer.encode(part).map_or(BYTES, |ids| ids.len()));
+    let counts = parts.map(|part| tokenizer.encode_part(part).map_or(BYTES, |ids| ids.len()));
     let share = counts.sum::<usize>() as f64 / (PARTS * BYTES) as f64;
     text.len().min((1.25 * share * text.len() as f64) as usize)
 }

@@ -82,7 +82,7 @@ fn words(tokenizer: &ModelTokenizer) -> Option<Parts> {
         .filter(|(_, (_, special))| special.is_some());
     if !added
         .map(|(id, _)| Some(*id))
-        .all(|id| id == tokenizer.end_of_text_id())
+        .all(|id| id == tokenizer.eos_token_id())
     {
         return None;
     }

@@ -24,7 +24,8 @@ pub(crate) fn run(mut session: Session<'_>, prompt: Option<Vec<u32>>) -> Result<
         let ids = match turn.take() {
             Some(ids) => ids,
             None => match lines.next(if session.is_empty() { "text > " } else { "> " })? {
-                Some(line) => session.vocabulary.encode(&line)?,
+                Some(line) if session.is_empty() => session.vocabulary.encode(&line)?,
+                Some(line) => session.vocabulary.encode_part(&line)?,
                 None => return Ok(()),
             },
         };
