@@ -52,6 +52,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = GptConfig { tied: true, ..GptConfig::GPT2_124M };
     let text = serde_json::to_string(&config)?;
     assert_eq!(serde_json::from_str::<GptConfig>(&text)?, config);
+    let incomplete = serde_json::json!({ "tied": true });
+    assert!(serde_json::from_value::<GptConfig>(incomplete).is_err());
     let sampling = serde_json::json!({ "top_k": 40 });
     let expected = Sampling { top_k: Some(40), ..Sampling::GREEDY };
     assert_eq!(serde_json::from_value::<Sampling>(sampling)?, expected);

@@ -18,13 +18,27 @@ const PARALLEL_FROM: usize = 8 * 1024;
 /// cost a small model a tenth of its time.
 const LEAST_ROOM: usize = 64;
 
+/// The sizes of a [`KvCache`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvCacheSize {
+    /// Sequences.
+    pub batch: usize,
+    /// Heads of the layer's attention.
+    pub num_heads: usize,
+    /// Features of a head.
+    pub head_dim: usize,
+    /// The most tokens of a sequence.
+    pub capacity: usize,
+}
+
 /// One layer's keys and values, with room for `capacity` tokens per sequence.
 ///
 /// ```
-/// use attention::KvCache;
+/// use attention::{KvCache, KvCacheSize};
 /// use ndarray::array;
 ///
-/// let mut cache = KvCache::new(1, 1, 4, 2); // one sequence, one head of two features
+/// let size = KvCacheSize { batch: 1, num_heads: 1, head_dim: 2, capacity: 4 };
+/// let mut cache = KvCache::new(size);
 /// let mut context = array![[0.0, 0.0]];
 /// let (query, key, value) = (array![[1.0, 0.0]], array![[0.0, 1.0]], array![[5.0, 7.0]]);
 /// cache.attend(&[1], &query, &key, &value, context.view_mut());
@@ -45,7 +59,13 @@ pub struct KvCache {
 impl KvCache {
     /// An empty cache; it takes memory for at most twice the tokens of the longest sequence that it
     /// has held, or for 64.
-    pub fn new(batch: usize, num_heads: usize, capacity: usize, head_dim: usize) -> Self {
+    pub fn new(size: KvCacheSize) -> Self {
+        let KvCacheSize {
+            batch,
+            num_heads,
+            head_dim,
+            capacity,
+        } = size;
         let empty = || Array4::zeros((batch, num_heads, 0, head_dim));
         Self {
             keys: empty(),
@@ -76,40 +96,26 @@ impl KvCache {
         self.lens[sequence] = self.lens[sequence].min(len);
     }
 
-    /// Makes sequence `i` a copy of what `sources[i]` was, as beam search needs; there are as many
-    /// sequences afterwards as sources.
-    ///
-    /// # Panics
-    /// If a source is no sequence.
-    pub fn reorder(&mut self, sources: &[usize]) {
-        if !sources.iter().copied().eq(0..self.batch()) {
-            self.copy_sequences(sources, self.keys.len_of(Axis(2)));
-        }
-    }
-
     /// Grows if a sequence of so many tokens, at most the capacity, would not fit.
     fn make_room(&mut self, tokens: usize) {
-        if tokens > self.keys.len_of(Axis(2)) {
-            let room = tokens.next_power_of_two().max(LEAST_ROOM);
-            let all: Vec<usize> = (0..self.batch()).collect();
-            self.copy_sequences(&all, room.min(self.capacity));
+        let (batch, num_heads, room, head_dim) = self.keys.dim();
+        if tokens <= room {
+            return;
         }
-    }
-
-    /// Makes sequence `i` a copy of what `sources[i]` was, each with room for so many tokens.
-    fn copy_sequences(&mut self, sources: &[usize], room: usize) {
-        let (_, num_heads, _, head_dim) = self.keys.dim();
+        let room = tokens
+            .next_power_of_two()
+            .max(LEAST_ROOM)
+            .min(self.capacity);
         for cache in [&mut self.keys, &mut self.values] {
-            let mut copies = Array4::zeros((sources.len(), num_heads, room, head_dim));
-            for (mut copy, &source) in copies.outer_iter_mut().zip(sources) {
-                let remembered = s![.., ..self.lens[source], ..];
-                let original = cache.index_axis(Axis(0), source);
-                copy.slice_mut(remembered)
-                    .assign(&original.slice(remembered));
+            let mut larger = Array4::zeros((batch, num_heads, room, head_dim));
+            for (sequence, &len) in self.lens.iter().enumerate() {
+                let remembered = s![sequence, .., ..len, ..];
+                larger
+                    .slice_mut(remembered)
+                    .assign(&cache.slice(remembered));
             }
-            *cache = copies;
+            *cache = larger;
         }
-        self.lens = sources.iter().map(|&source| self.lens[source]).collect();
     }
 
     /// Remembers the keys and values of new tokens, and writes their context vectors (rows,
@@ -248,7 +254,12 @@ mod tests {
 
     #[test]
     fn room_grows_with_what_is_remembered_up_to_the_capacity() {
-        let mut cache = KvCache::new(1, 1, 1000, 2);
+        let mut cache = KvCache::new(KvCacheSize {
+            batch: 1,
+            num_heads: 1,
+            head_dim: 2,
+            capacity: 1000,
+        });
         for (new, room) in [(3, 64), (61, 64), (1, 128), (600, 1000), (335, 1000)] {
             let x = Array2::<f32>::ones((new, 2));
             cache.attend(&[new], &x, &x, &x, Array2::zeros((new, 2)).view_mut());

@@ -21,7 +21,7 @@ pub use blockwise::attend;
 pub use causal::CausalAttention;
 pub use config::AttentionConfig;
 pub use error::AttentionError;
-pub use kv_cache::KvCache;
+pub use kv_cache::{KvCache, KvCacheSize};
 pub use multi_head::MultiHeadAttentionCache;
 pub use plain::MultiHeadAttention;
 pub use scores::{causal_mask, mask_future, normalize_rows, scaled_softmax};

@@ -41,7 +41,6 @@ impl MultiHeadAttention {
             w_value: Linear::zeros(d_in, d_out, qkv_bias),
             out_proj: Linear::zeros(d_out, d_out, true),
             dropout: Dropout { p: config.dropout },
-            score_scale: 1.0,
             config,
         })
     }
@@ -49,14 +48,6 @@ impl MultiHeadAttention {
     /// What it was built from.
     pub fn config(&self) -> &AttentionConfig {
         &self.config
-    }
-
-    /// Makes `queries . keys / sqrt(head_dim)` the scores: multiplies the queries, or the gradient
-    /// of them, by `score_scale`.
-    pub fn scale_queries<D: Dimension>(&self, queries: &mut ArrayRef<f32, D>) {
-        if self.score_scale != 1.0 {
-            queries.map_inplace(|x| *x *= self.score_scale);
-        }
     }
 
     /// (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or a batch of them, as in
@@ -126,11 +117,9 @@ impl MultiHeadAttention {
         Ok((out, cache))
     }
 
-    /// Queries, scaled, keys and values (batch, num_tokens, d_out).
+    /// Queries, keys and values (batch, num_tokens, d_out).
     fn project(&self, x: &ArrayRef3<f32>) -> [Pooled<Ix3>; 3] {
-        let mut queries = self.w_query.forward(x);
-        self.scale_queries(&mut queries);
-        [queries, self.w_key.forward(x), self.w_value.forward(x)].map(Pooled::from)
+        [&self.w_query, &self.w_key, &self.w_value].map(|layer| layer.forward(x).into())
     }
 
     /// Adds the gradients of the four layers to `grads` and returns the gradient of the input
@@ -150,10 +139,8 @@ impl MultiHeadAttention {
         let d_context = Pooled::from(d_context);
         // context = attend(queries, keys, values)
         let (q, k, v) = (&cache.queries, &cache.keys, &cache.values);
-        let [mut d_q, d_k, d_v] =
-            attend_backward(q, k, v, &cache.heads, &d_context).map(Pooled::from);
-        // values = w_value(x), keys = w_key(x), queries = score_scale * w_query(x)
-        self.scale_queries(&mut d_q);
+        let [d_q, d_k, d_v] = attend_backward(q, k, v, &cache.heads, &d_context).map(Pooled::from);
+        // values = w_value(x), keys = w_key(x), queries = w_query(x)
         let mut d_x = self.w_value.backward(x, &d_v, &mut grads.w_value);
         self.w_key
             .backward_adding_to(x, &d_k, &mut grads.w_key, &mut d_x);

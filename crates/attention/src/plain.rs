@@ -40,8 +40,6 @@ pub struct MultiHeadAttention {
     pub out_proj: Linear,
     /// On the attention weights, in training only.
     pub dropout: Dropout,
-    /// What scores are multiplied by beside `1 / sqrt(head_dim)`: 1 in the book.
-    pub score_scale: f32,
     /// What it was built from: weights that are put in place of others must have their shapes.
     pub(crate) config: AttentionConfig,
 }
@@ -61,7 +59,6 @@ impl MultiHeadAttention {
             w_value: Linear::new(d_in, d_out, qkv_bias, rng),
             out_proj: Linear::new(d_out, d_out, true, rng), // to combine head outputs
             dropout: Dropout { p: config.dropout },
-            score_scale: 1.0,
             config,
         })
     }
@@ -84,7 +81,7 @@ impl MultiHeadAttention {
         let head_dim = d_out / num_heads;
 
         let keys = self.w_key.forward(x); // (b, num_tokens, d_out)
-        let queries = self.w_query.forward(x) * self.score_scale;
+        let queries = self.w_query.forward(x);
         let values = self.w_value.forward(x);
 
         // Split the last dimension: (b, num_tokens, d_out) -> (b, num_tokens, num_heads, head_dim),

@@ -7,8 +7,8 @@ use std::error::Error;
 
 use generate::Decoder;
 use generate::gpt::{GptConfig, GptModel};
-use generate::tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 use generate::torch_rng::TorchRng;
+use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let config = GptConfig {

@@ -225,20 +225,6 @@ impl<'m> Decoder<'m> {
         self.logits.row(row)
     }
 
-    /// Makes sequence `i` a copy of what `sources[i]` was, cache and all, as beam search needs;
-    /// there are as many sequences afterwards as sources.
-    ///
-    /// # Panics
-    /// If a source is no sequence.
-    pub fn reorder(&mut self, sources: &[usize]) {
-        for cache in &mut self.forward.caches {
-            cache.reorder(sources);
-        }
-        self.sequences = sources.iter().map(|&i| self.sequences[i].clone()).collect();
-        self.starts = sources.iter().map(|&i| self.starts[i]).collect();
-        self.logits = self.logits.select(ndarray::Axis(0), sources);
-    }
-
     /// How many tokens of each sequence are to be computed, after a window that moved has been
     /// thrown away.
     fn prepare(&mut self) -> Result<Vec<usize>, GenerateError> {

@@ -2,7 +2,6 @@
 
 use gpt::GptError;
 use thiserror::Error;
-use tokenizer::TokenizerError;
 use torch_rng::ProbabilityError;
 
 use crate::Precision;
@@ -57,14 +56,6 @@ pub enum GenerateError {
     /// A stop string that every text holds.
     #[error("a stop string is empty")]
     EmptyStopString,
-    /// Beam search without a beam, or with more than one step can tell apart.
-    #[error("num_beams must be from 1 to the vocabulary size {vocab_size}, but is {num_beams}")]
-    Beams {
-        /// What it was.
-        num_beams: usize,
-        /// Tokens there are.
-        vocab_size: usize,
-    },
     /// A name that is no [`Precision`](crate::Precision).
     #[error("unknown precision {name:?} (known: {})", Precision::ALL.map(Precision::name).join(", "))]
     UnknownPrecision {
@@ -101,7 +92,4 @@ pub enum GenerateError {
     /// The model refused the ids.
     #[error(transparent)]
     Gpt(#[from] GptError),
-    /// A generated id is no token of the tokenizer.
-    #[error(transparent)]
-    Tokenizer(#[from] TokenizerError),
 }

@@ -4,7 +4,7 @@
 //! The same operations as `GptModel::forward` in the same order; only where numbers are kept
 //! differs.
 
-use attention::KvCache;
+use attention::{KvCache, KvCacheSize};
 use gpt::{GptModel, TransformerBlock};
 use ndarray::{Array2, ArrayViewMut2, Axis, s};
 use tensor_ops::LayerNorm;
@@ -58,10 +58,13 @@ impl<'m> Forward<'m> {
             (0..batch).for_each(|row| self.forget(row));
             return;
         }
-        let head_dim = self.final_norm.scale.len() / self.num_heads;
-        self.caches = (0..self.blocks.len())
-            .map(|_| KvCache::new(batch, self.num_heads, self.capacity, head_dim))
-            .collect();
+        let size = KvCacheSize {
+            batch,
+            num_heads: self.num_heads,
+            head_dim: self.final_norm.scale.len() / self.num_heads,
+            capacity: self.capacity,
+        };
+        self.caches = self.blocks.iter().map(|_| KvCache::new(size)).collect();
     }
 
     /// Empties the cache of one sequence.
@@ -151,9 +154,8 @@ impl Buffers {
         let (x, mut qkv) = (self.x.slice(used), self.qkv.slice_mut(used));
         let normed = block.norm1.forward(&x);
         weights.qkv.forward(&normed, qkv.view_mut());
-        let (mut queries, rest) = qkv.view_mut().split_at(Axis(1), x.ncols());
+        let (queries, rest) = qkv.view().split_at(Axis(1), x.ncols());
         let (keys, values) = rest.split_at(Axis(1), x.ncols());
-        block.att.scale_queries(&mut queries);
         cache.attend(new, &queries, &keys, &values, self.context.slice_mut(used));
     }
 

@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-mod beam;
 mod book;
 mod decoder;
 mod decoder_config;
@@ -15,9 +14,8 @@ mod stream;
 
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
 // its own.
-pub use {gpt, ndarray, tokenizer, torch_rng};
+pub use {gpt, ndarray, torch_rng};
 
-pub use beam::{BeamConfig, Hypothesis, beam_search};
 pub use book::{BookSampling, generate, generate_text_simple};
 pub use decoder::Decoder;
 pub use decoder_config::{DecoderConfig, DecoderStats, PastContext};

@@ -3,7 +3,6 @@
 //!
 //! The draw is `torch.multinomial` with PyTorch's own random numbers; at temperature 0 the largest
 //! logit is taken and nothing is drawn.
-//! Beam search, which keeps several continuations at once, is in `beam.rs`.
 
 use ndarray::{Array1, ArrayRef1, ArrayView1, Axis};
 use tensor_ops::softmax;

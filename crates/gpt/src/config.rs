@@ -8,7 +8,7 @@ use crate::{Activation, GptError};
 /// Dropout rates by site (exercise 4.3); the book's `drop_rate` sets all three.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct DropRates {
     /// On the sum of token and position embeddings.
     pub emb: f64,
@@ -44,7 +44,7 @@ impl Default for DropRates {
 /// What a [`GptModel`](crate::GptModel) is built from (book section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct GptConfig {
     /// Token ids are below this.
     pub vocab_size: usize,
@@ -70,12 +70,6 @@ pub struct GptConfig {
     pub norm_eps: f32,
     /// Between the layers of the feed-forward network.
     pub activation: Activation,
-    /// Whether attention scores are divided by the root of a head's features, as in the book and in
-    /// GPT-2.
-    pub scale_scores: bool,
-    /// Whether they are also divided by the number of their block, counted from 1: not in the book,
-    /// nor in GPT-2.
-    pub scale_scores_by_block: bool,
 }
 
 /// GPT-2 "small", as the book has it.
@@ -99,8 +93,6 @@ impl GptConfig {
         hidden_dim: None,
         norm_eps: 1e-5,
         activation: Activation::GeluTanh,
-        scale_scores: true,
-        scale_scores_by_block: false,
     };
 
     /// GPT-2 "medium", 355M parameters when tied (exercise 4.2).
@@ -170,19 +162,6 @@ impl GptConfig {
     /// Features inside the feed-forward network: `hidden_dim`, or 4 `emb_dim`.
     pub fn feed_forward_dim(&self) -> usize {
         self.hidden_dim.unwrap_or(self.emb_dim.saturating_mul(4))
-    }
-
-    /// What the scores of a block's attention are multiplied by beside `1 / sqrt(head_dim)`; blocks
-    /// are counted from 0.
-    pub(crate) fn score_scale(&self, block: usize) -> f32 {
-        let scale = match self.scale_scores {
-            true => 1.0,
-            false => ((self.emb_dim / self.n_heads) as f32).sqrt(),
-        };
-        match self.scale_scores_by_block {
-            true => scale / (block + 1) as f32,
-            false => scale,
-        }
     }
 
     /// `LayerNorm::new(emb_dim)`, with the configuration's epsilon.

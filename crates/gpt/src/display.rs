@@ -29,12 +29,6 @@ impl fmt::Display for GptConfig {
             Activation::Gelu => writeln!(f, "activation      GELU, not in the tanh form")?,
             Activation::Relu => writeln!(f, "activation      ReLU")?,
         }
-        match (self.scale_scores, self.scale_scores_by_block) {
-            (true, false) => {}
-            (true, true) => writeln!(f, "scores          are divided by the block's number, too")?,
-            (false, true) => writeln!(f, "scores          are divided by the block's number")?,
-            (false, false) => writeln!(f, "scores          are not scaled")?,
-        }
         let head = match self.tied {
             true => "tied to the token embedding",
             false => "its own",

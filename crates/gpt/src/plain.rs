@@ -100,14 +100,13 @@ pub struct TransformerBlock {
 }
 
 impl TransformerBlock {
-    /// A model's first block: draws attention, then the feed-forward network; the norms draw
-    /// nothing.
+    /// Draws attention, then the feed-forward network; the norms draw nothing.
     ///
     /// # Errors
     /// If the configuration is not valid.
     pub fn new(cfg: GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
         cfg.validate()?;
-        let block = Self {
+        Ok(Self {
             att: MultiHeadAttention::new(cfg.attention(), rng)?,
             ff: FeedForward::new(cfg, rng),
             norm1: cfg.norm(),
@@ -115,8 +114,7 @@ impl TransformerBlock {
             drop_shortcut: Dropout {
                 p: cfg.drop_rates.shortcut,
             },
-        };
-        Ok(block.at(0, cfg))
+        })
     }
 
     /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim); with a generator it is in
@@ -194,8 +192,8 @@ impl GptModel {
                 p: cfg.drop_rates.emb,
             },
             trf_blocks: (0..cfg.n_layers)
-                .map(|i| Ok(TransformerBlock::new(cfg, rng)?.at(i, cfg)))
-                .collect::<Result<_, GptError>>()?,
+                .map(|_| TransformerBlock::new(cfg, rng))
+                .collect::<Result<_, _>>()?,
             final_norm: cfg.norm(),
             out_head: (!cfg.tied).then(|| Linear::new(cfg.emb_dim, cfg.vocab_size, false, rng)),
             config: cfg,

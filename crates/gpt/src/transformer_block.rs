@@ -29,7 +29,7 @@ impl TransformerBlock {
     /// If the configuration is not valid.
     pub fn zeros(cfg: GptConfig) -> Result<Self, GptError> {
         cfg.validate()?;
-        let block = Self {
+        Ok(Self {
             att: MultiHeadAttention::zeros(cfg.attention())?,
             ff: FeedForward::zeros(cfg),
             norm1: cfg.zero_norm(),
@@ -37,14 +37,7 @@ impl TransformerBlock {
             drop_shortcut: Dropout {
                 p: cfg.drop_rates.shortcut,
             },
-        };
-        Ok(block.at(0, cfg))
-    }
-
-    /// As block `i` of a model, counted from 0: its scores may be scaled by its number.
-    pub(crate) fn at(mut self, i: usize, cfg: GptConfig) -> Self {
-        self.att.score_scale = cfg.score_scale(i);
-        self
+        })
     }
 
     /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim), as in evaluation:

@@ -135,13 +135,10 @@ fn away_from_kinks(ff: &mut FeedForward) {
 fn the_models_gradients_agree_with_finite_differences() {
     let other = GptConfig {
         activation: Activation::Gelu,
-        scale_scores: false,
-        scale_scores_by_block: true,
         ..small(false, true, 0.1)
     };
     let relu = GptConfig {
         activation: Activation::Relu,
-        scale_scores_by_block: true,
         ..small(false, false, 0.1)
     };
     for config in [small(false, true, 0.1), small(true, true, 0.1), other, relu] {

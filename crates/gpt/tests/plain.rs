@@ -33,7 +33,7 @@ proptest! {
         // One and two blocks of queries.
         (batch, num_tokens) in (1usize..4, prop_oneof![1usize..20, 60usize..70]),
         (n_heads, head_dim, n_layers, vocab_size) in (1usize..4, 8usize..17, 1usize..4, 2usize..60),
-        [tied, qkv_bias, scale_scores, scale_scores_by_block] in any::<[bool; 4]>(),
+        [tied, qkv_bias] in any::<[bool; 2]>(),
         activation in prop_oneof![Just(Activation::GeluTanh), Just(Activation::Gelu), Just(Activation::Relu)],
         drop_rate in prop_oneof![Just(0.0), 0.05..0.9],
         (seed, build) in (any::<u64>(), prop_oneof![Just(Build::Portable), Just(Build::Mkl)]),
@@ -48,8 +48,6 @@ proptest! {
             qkv_bias,
             tied,
             activation,
-            scale_scores,
-            scale_scores_by_block,
             ..GptConfig::GPT2_124M
         };
         let mut rng = TorchRng::manual_seed(seed).with_build(build);

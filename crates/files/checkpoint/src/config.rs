@@ -2,8 +2,8 @@
 //! GPT-2, of which what changes the arithmetic is honoured or refused by name.
 //!
 //! The dictionary of the book, written with `json.dump`, is one too. Beyond its keys there are
-//! `"format": "book"`, the rates by site, `tied`, `hidden_dim`, `norm_eps`, and what only models of
-//! others have: `activation` and the scales of the scores.
+//! `"format": "book"`, the rates by site, `tied`, `hidden_dim`, `norm_eps`, and `activation`, which
+//! only models of others have.
 //! Of Hugging Face's, `reorder_and_upcast_attn` is left alone: it changes where half precision is
 //! computed in f32, and everything is f32 here.
 
@@ -21,7 +21,7 @@ use crate::shown::quoted;
 
 /// Each setting by the book's name, Hugging Face's, and the one that transformers has for all
 /// kinds of models, if there is one.
-const SETTINGS: [&[&str]; 15] = [
+const SETTINGS: [&[&str]; 13] = [
     &["vocab_size", "vocab_size"],
     &["context_length", "n_positions", "max_position_embeddings"],
     &["emb_dim", "n_embd", "hidden_size"],
@@ -35,8 +35,6 @@ const SETTINGS: [&[&str]; 15] = [
     &["tied", "tie_word_embeddings"],
     &["norm_eps", "layer_norm_epsilon"],
     &["activation", "activation_function"],
-    &["scale_scores", "scale_attn_weights"],
-    &["scale_scores_by_block", "scale_attn_by_inverse_layer_idx"],
 ];
 
 /// Keys of the book's files that are no settings by themselves.
@@ -45,12 +43,7 @@ const DROP_RATE: &str = "drop_rate";
 
 /// What the book's files have only if it is not as in GPT-2: the book's models have the keys that
 /// they have always had.
-const SELDOM: [&str; 4] = [
-    "hidden_dim",
-    "activation",
-    "scale_scores",
-    "scale_scores_by_block",
-];
+const SELDOM: [&str; 2] = ["hidden_dim", "activation"];
 
 /// A setting's keys in the files of a layout, the one that is written first.
 fn keys(layout: Layout, setting: &str) -> &'static [&'static str] {
@@ -63,8 +56,52 @@ fn keys(layout: Layout, setting: &str) -> &'static [&'static str] {
     }
 }
 
+/// The scale of attention scores that a file asks for, as a factor of the query's weights: the
+/// model divides scores by the root of a head's features, as GPT-2 does, and by nothing else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueryFactor {
+    /// 1, or the root that a file without `scale_attn_weights` doesn't divide by.
+    all_blocks: f32,
+    /// True if scores are also divided by their block's number, counted from 1.
+    by_block: bool,
+}
+
+impl QueryFactor {
+    fn of(
+        fields: &Fields<'_>,
+        layout: Layout,
+        config: &GptConfig,
+    ) -> Result<Self, CheckpointError> {
+        let flag = |key, default| match layout {
+            Layout::Book => Ok(default),
+            Layout::HuggingFace => fields.flag(key).map(|flag| flag.unwrap_or(default)),
+        };
+        let head_dim = (config.emb_dim / config.n_heads) as f32;
+        Ok(Self {
+            all_blocks: match flag("scale_attn_weights", true)? {
+                true => 1.0,
+                false => head_dim.sqrt(),
+            },
+            by_block: flag("scale_attn_by_inverse_layer_idx", false)?,
+        })
+    }
+
+    /// The factor of a parameter: 1 if it is no query's.
+    pub(crate) fn of_parameter(&self, name: &str) -> f32 {
+        let block = name.strip_prefix("trf_blocks.").and_then(|rest| {
+            let (block, rest) = rest.split_once(".att.W_query.")?;
+            (rest == "weight" || rest == "bias").then(|| block.parse::<usize>().ok())?
+        });
+        match block {
+            Some(block) if self.by_block => self.all_blocks / (block + 1) as f32,
+            Some(_) => self.all_blocks,
+            None => 1.0,
+        }
+    }
+}
+
 /// Reads a configuration of either kind and checks it.
-pub(crate) fn read(file: &Path) -> Result<(Layout, GptConfig), CheckpointError> {
+pub(crate) fn read(file: &Path) -> Result<(Layout, GptConfig, QueryFactor), CheckpointError> {
     let fields = Fields::read(file)?;
     let (layout, headless) = match is_book(&fields) {
         true => (Layout::Book, check_keys(&fields)?),
@@ -83,7 +120,8 @@ pub(crate) fn read(file: &Path) -> Result<(Layout, GptConfig), CheckpointError> 
     config
         .validate()
         .map_err(|e| invalid(file, e.to_string()))?;
-    Ok((layout, config))
+    let query = QueryFactor::of(&fields, layout, &config)?;
+    Ok((layout, config, query))
 }
 
 /// Whether a configuration is the book's: it has a key that only the book's has, or says so.
@@ -222,8 +260,6 @@ fn settings(
         tied: headless || flag("tied", !is_book)?,
         norm_eps: eps.map_or(gpt2.norm_eps, |eps| eps as f32),
         activation: activation(fields, first("activation"))?,
-        scale_scores: flag("scale_scores", true)?,
-        scale_scores_by_block: flag("scale_scores_by_block", false)?,
     })
 }
 
@@ -309,8 +345,6 @@ fn pairs(config: &GptConfig, layout: Layout) -> Pairs {
         ("tied", config.tied.into()),
         ("norm_eps", eps.expect("a number that was one").into()),
         ("activation", activation_name(config.activation).into()),
-        ("scale_scores", config.scale_scores.into()),
-        ("scale_scores_by_block", config.scale_scores_by_block.into()),
     ];
     let pairs = pairs.into_iter();
     pairs

@@ -104,10 +104,6 @@ fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> 
             "the activation is {name}, but llama.cpp has GPT-2's gelu_new"
         ));
     }
-    if !config.scale_scores || config.scale_scores_by_block {
-        let problem = "the scores have another scale than GPT-2's, which llama.cpp has";
-        return Err(problem.to_owned());
-    }
     let of_model = config.vocab_size;
     match tokens.map(|tokens| [tokens.texts.len(), tokens.kinds.len()]) {
         Some(sizes) if sizes != [of_model; 2] => Err(format!(

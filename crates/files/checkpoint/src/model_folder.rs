@@ -11,7 +11,7 @@ use ndarray::ArrayViewMutD;
 use rayon::prelude::*;
 use tensor_ops::Parameters;
 
-use crate::config;
+use crate::config::{self, QueryFactor};
 use crate::error::{CheckpointError, invalid};
 use crate::layout::{FileTensor, Layout};
 use crate::places::{config_of, is_index, weights_of};
@@ -42,6 +42,7 @@ use crate::weights::Weights;
 pub struct ModelFolder {
     layout: Layout,
     config: GptConfig,
+    query: QueryFactor,
     weights: Weights,
     notes: Vec<String>,
 }
@@ -62,7 +63,7 @@ impl ModelFolder {
             // So that a GGUF file is called one, whatever lies beside it.
             TensorFile::open(&weights_file)?;
         }
-        let (layout, mut config) = config::read(&config_file)?;
+        let (layout, mut config, query) = config::read(&config_file)?;
         let mut weights = Weights::open(&weights_file, layout)?;
         let mut notes: Vec<String> = weights.note_of_prefixes().into_iter().collect();
         config.tied = weights.settle_tied(layout, &config)?;
@@ -70,6 +71,7 @@ impl ModelFolder {
         Ok(Self {
             layout,
             config,
+            query,
             weights,
             notes,
         })
@@ -118,10 +120,47 @@ impl ModelFolder {
                         .expect("the layouts' test: each parameter is in one tensor")
                 })
                 .collect();
-            read_tensor(&self.weights, &tensor, parts, &mut buffer)?;
+            self.read_tensor(&tensor, parts, &mut buffer)?;
         }
         drop(parameters);
         Ok(model)
+    }
+
+    /// Reads one tensor into the parameters it holds.
+    fn read_tensor(
+        &self,
+        tensor: &FileTensor,
+        mut parts: Vec<ArrayViewMutD<'_, f32>>,
+        buffer: &mut Vec<f32>,
+    ) -> Result<(), CheckpointError> {
+        let (file, entry) = self
+            .weights
+            .get(&tensor.name)
+            .expect("the check found every tensor");
+        let mut slices: Vec<&mut [f32]> = parts
+            .iter_mut()
+            .map(|part| part.as_slice_mut().expect("parameters are row-major"))
+            .collect();
+        if let ([part], false) = (&mut slices[..], tensor.transposed) {
+            return file.read(entry, part);
+        }
+        buffer.resize(buffer.len().max(entry.len()), 0.0);
+        let whole = &mut buffer[..entry.len()];
+        file.read(entry, whole)?;
+        let n = slices.len();
+        for (i, part) in slices.into_iter().enumerate() {
+            if tensor.transposed {
+                let columns = tensor.shape[1];
+                transpose_columns(whole, columns, i * columns / n, part);
+            } else {
+                part.copy_from_slice(&whole[i * part.len()..(i + 1) * part.len()]);
+            }
+            let factor = self.query.of_parameter(&tensor.parameters[i]);
+            if factor != 1.0 {
+                part.iter_mut().for_each(|x| *x *= factor);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -146,38 +185,6 @@ pub fn load_model(path: impl AsRef<Path>) -> Result<GptModel, CheckpointError> {
 /// wrongly.
 pub fn load_config(path: impl AsRef<Path>) -> Result<GptConfig, CheckpointError> {
     Ok(config::read(&config_of(path.as_ref())?)?.1)
-}
-
-/// Reads one tensor into the parameters it holds.
-fn read_tensor(
-    weights: &Weights,
-    tensor: &FileTensor,
-    mut parts: Vec<ArrayViewMutD<'_, f32>>,
-    buffer: &mut Vec<f32>,
-) -> Result<(), CheckpointError> {
-    let (file, entry) = weights
-        .get(&tensor.name)
-        .expect("the check found every tensor");
-    let mut slices: Vec<&mut [f32]> = parts
-        .iter_mut()
-        .map(|part| part.as_slice_mut().expect("parameters are row-major"))
-        .collect();
-    if let ([part], false) = (&mut slices[..], tensor.transposed) {
-        return file.read(entry, part);
-    }
-    buffer.resize(buffer.len().max(entry.len()), 0.0);
-    let whole = &mut buffer[..entry.len()];
-    file.read(entry, whole)?;
-    let n = slices.len();
-    for (i, part) in slices.into_iter().enumerate() {
-        if tensor.transposed {
-            let columns = tensor.shape[1];
-            transpose_columns(whole, columns, i * columns / n, part);
-        } else {
-            part.copy_from_slice(&whole[i * part.len()..(i + 1) * part.len()]);
-        }
-    }
-    Ok(())
 }
 
 /// `out[o][i] = whole[i][first + o]`: (rows, columns) -> (some of the columns, rows).

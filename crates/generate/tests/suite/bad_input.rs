@@ -2,9 +2,8 @@
 
 use crate::common::{scripted, take_in};
 use generate::{
-    BeamConfig, BookSampling, Decoder, DecoderConfig, GenerateError, GenerateOptions, Sampling,
-    StopStrings, TokenStream, beam_search, generate, generate_text_simple,
-    softmax_with_temperature,
+    BookSampling, Decoder, DecoderConfig, GenerateError, GenerateOptions, Sampling, StopStrings,
+    TokenStream, generate, generate_text_simple, softmax_with_temperature,
 };
 use ndarray::{Array1, Array2, array};
 use torch_rng::TorchRng;
@@ -189,36 +188,6 @@ fn what_does_not_fit_the_decoder_is_refused() {
     assert_eq!(
         error.to_string(),
         "the decoder has 2 sequences, but 1 is needed here"
-    );
-    let beams = BeamConfig::default();
-    assert!(matches!(
-        beam_search(&mut decoder, &beams),
-        Err(GenerateError::NotOneSequence { .. })
-    ));
-    decoder.start(&[&[1]]).unwrap();
-    let error = |beams: BeamConfig| {
-        beam_search(&mut decoder.clone(), &beams)
-            .unwrap_err()
-            .to_string()
-    };
-    let vocab_size = decoder.model().config().vocab_size;
-    for num_beams in [0, vocab_size + 1, usize::MAX] {
-        assert_eq!(
-            error(BeamConfig {
-                num_beams,
-                ..beams.clone()
-            }),
-            format!(
-                "num_beams must be from 1 to the vocabulary size {vocab_size}, but is {num_beams}"
-            )
-        );
-    }
-    assert_eq!(
-        error(BeamConfig {
-            length_penalty: f32::NAN,
-            ..beams
-        }),
-        "length_penalty must be a finite number, but is NaN"
     );
     let error = StopStrings::new(["a".into(), String::new()]).unwrap_err();
     assert_eq!(error.to_string(), "a stop string is empty");

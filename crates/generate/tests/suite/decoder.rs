@@ -117,21 +117,6 @@ proptest! {
     }
 
     #[test]
-    fn reordered_sequences_go_on_as_those_they_copy((model, prompts) in models_and_prompts()) {
-        let mut decoder = Decoder::new(&model);
-        take_in(&mut decoder, &slices(&prompts));
-        let last = prompts.len() - 1;
-        decoder.reorder(&[last, 0, last]);
-        prop_assert_eq!(decoder.batch(), 3);
-        append(&mut decoder, &[0, 1, 1]);
-        for (row, (source, token)) in [(last, 0), (0, 1), (last, 1)].into_iter().enumerate() {
-            let mut tokens = prompts[source].clone();
-            tokens.push(token);
-            assert_close(&decoder.logits(row), &uncached(&model, &tokens), TOLERANCE);
-        }
-    }
-
-    #[test]
     fn a_smaller_context_is_the_books_cropping_to_it(
         (model, prompts) in models_and_prompts(), steps in 1..8usize,
     ) {

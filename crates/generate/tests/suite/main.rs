@@ -3,7 +3,6 @@
 #![allow(clippy::approx_constant)] // a logit of the book looks like 2 pi
 
 mod bad_input;
-mod beam;
 mod book;
 mod common;
 mod decoder;

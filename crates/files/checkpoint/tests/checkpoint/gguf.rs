@@ -204,16 +204,11 @@ fn what_llama_cpp_would_compute_otherwise_is_refused() {
         activation: Activation::Relu,
         ..SMALL
     };
-    let unscaled = GptConfig {
-        scale_scores: false,
-        ..SMALL
-    };
     let tokens = GgufTokens::default();
     let mut large = small_model(SMALL);
     large.tok_emb.weight[[1, 2]] = 1e9;
     for (model, format, tokens, part) in [
         (small_model(relu), GgufFormat::F32, None, "relu"),
-        (small_model(unscaled), GgufFormat::F32, None, "scale"),
         (small_model(SMALL), GgufFormat::F32, Some(&tokens), "size"),
         (large, GgufFormat::F16, None, "element 10 is 1000000000"),
     ] {

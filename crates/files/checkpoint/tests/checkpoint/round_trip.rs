@@ -30,8 +30,6 @@ fn configs() -> impl Strategy<Value = GptConfig> {
                 hidden_dim,
                 norm_eps: eps,
                 activation: [Activation::GeluTanh, Activation::Gelu, Activation::Relu][layers % 3],
-                scale_scores: qkv_bias,
-                scale_scores_by_block: tied != qkv_bias,
                 drop_rates: gpt::DropRates {
                     emb: p,
                     ..SMALL.drop_rates

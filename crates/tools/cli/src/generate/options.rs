@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use generate::{BeamConfig, Precision, Sampling};
+use generate::{Precision, Sampling};
 use torch_rng::Build;
 
 use crate::failure::misused;
@@ -23,7 +23,6 @@ Examples:
   echo \"Once upon a time\" | gpt generate --top-p 0.9        a prompt from a pipe
   gpt generate \"\"                                           a text from nothing
   gpt generate --prompts lines.txt --json                   each line of a file continued, all at once
-  gpt generate -m gpt2 --beams 4 \"The ferry\"                beam search
   gpt generate -i                                           turn by turn";
 
 #[derive(Args, Debug)]
@@ -48,10 +47,10 @@ pub(crate) struct InputArgs {
     pub(crate) text: TextArgs,
     /// Continue each line of a file, many at once; each text is what its line alone would have
     /// given
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "prompt", "file", "tokens", "interactive", "beams", "num_samples"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "prompt", "file", "tokens", "interactive", "num_samples"])]
     pub(crate) prompts: Option<PathBuf>,
     /// Go on turn by turn: each line is added to the text, an empty line just goes on
-    #[arg(short = 'i', long, conflicts_with_all = ["json", "beams"])]
+    #[arg(short = 'i', long, conflicts_with = "json")]
     pub(crate) interactive: bool,
 }
 
@@ -67,7 +66,7 @@ pub(crate) struct LengthArgs {
     )]
     pub(crate) max_new_tokens: usize,
     /// Write so many texts, each from the prompt
-    #[arg(long, value_name = "N", value_parser = at_least_1, default_value = "1", conflicts_with_all = ["beams", "interactive"])]
+    #[arg(long, value_name = "N", value_parser = at_least_1, default_value = "1", conflicts_with = "interactive")]
     pub(crate) num_samples: usize,
     /// End before this text (may be given several times)
     #[arg(long, value_name = "TEXT")]
@@ -119,12 +118,6 @@ pub(crate) struct SamplingArgs {
         visible_alias = "dropout-build"
     )]
     pub(crate) build: Build,
-    /// Follow N continuations at once and take the likeliest (beam search, which draws nothing)
-    #[arg(long, value_name = "N", value_parser = at_least_1, visible_alias = "num-beams")]
-    pub(crate) beams: Option<usize>,
-    /// Of beam search: over 0 favours longer texts
-    #[arg(long, value_name = "X", default_value_t = 1.0, requires = "beams")]
-    length_penalty: f32,
 }
 
 #[derive(Args, Debug)]
@@ -157,28 +150,13 @@ pub(crate) enum WhenFull {
 impl GenerateArgs {
     /// What can be refused before a model is loaded.
     pub(crate) fn check(&self) -> Result<()> {
-        let vocab_size = usize::MAX; // the session checks `beams` against the model's
-        let mut checked = self.sampling.of(vocab_size).check();
-        if let Some(beams) = self.beams(Vec::new()) {
-            checked = checked.and_then(|()| beams.check(vocab_size));
-        }
-        if let Err(error) = checked {
+        if let Err(error) = self.sampling.of(usize::MAX).check() {
             return misused(error.to_string());
         }
         if self.length.stop.iter().any(String::is_empty) {
             return misused("--stop must be a text, got an empty one");
         }
         Ok(())
-    }
-
-    /// How several continuations are followed, if they are, each until one of `stop_ids`.
-    pub(crate) fn beams(&self, stop_ids: Vec<u32>) -> Option<BeamConfig> {
-        self.sampling.beams.map(|num_beams| BeamConfig {
-            num_beams,
-            max_new_tokens: self.length.max_new_tokens,
-            length_penalty: self.sampling.length_penalty,
-            stop_ids,
-        })
     }
 
     /// Tokens that end the text.
@@ -204,24 +182,15 @@ impl SamplingArgs {
         }
     }
 
-    /// Says what was asked for and can't be: more candidates than tokens, draws in beam search.
+    /// Says that more candidates were asked for than there are tokens.
     pub(crate) fn tell_unused(&self, vocab_size: usize) {
         if let Some(top_k) = self.top_k.filter(|&top_k| top_k > vocab_size) {
             note(&format!("--top-k {top_k}: there are {vocab_size} tokens"));
-        }
-        let plain = Sampling {
-            temperature: TEMPERATURE,
-            top_k: Some(TOP_K.min(vocab_size)),
-            ..Sampling::GREEDY
-        };
-        let draws = self.seed.is_some() || self.of(vocab_size) != plain;
-        if self.beams.is_some() && draws {
-            note("beam search draws nothing: seed and sampling options have no effect");
         }
     }
 
     /// Whether no random number is drawn.
     pub(crate) fn is_greedy(&self) -> bool {
-        self.temperature == 0.0 || self.beams.is_some()
+        self.temperature == 0.0
     }
 }

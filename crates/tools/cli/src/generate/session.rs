@@ -2,12 +2,11 @@
 //! ended.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use generate::{
-    BatchStream, BeamConfig, Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext,
-    Timings, beam_search,
+    BatchStream, Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext, Timings,
 };
 use gpt::GptModel;
 use torch_rng::TorchRng;
@@ -59,16 +58,12 @@ impl<'m> Session<'m> {
             },
         };
         let vocab_size = model.config().vocab_size;
-        // Before anything is shown.
-        if let Some(beams) = args.beams(args.stop_ids(vocabulary)) {
-            beams.check(vocab_size)?;
-        }
         args.sampling.tell_unused(vocab_size);
         let context_length = model.config().context_length;
         let tokens = args.length.context_size.unwrap_or(context_length);
         let needed = model.config().decoding_memory(
             args.output.precision.copied_bytes(model.config()),
-            args.sampling.beams.unwrap_or(texts_at_once),
+            texts_at_once,
             tokens.min(context_length),
         );
         check(&needed?)?;
@@ -144,11 +139,6 @@ impl<'m> Session<'m> {
         &mut self,
         show: &mut dyn FnMut(&str) -> io::Result<()>,
     ) -> Result<Vec<Continued>> {
-        if let Some(config) = self.args.beams(self.args.stop_ids(self.vocabulary)) {
-            let best = self.beam(&config)?;
-            show(&best.text)?;
-            return Ok(vec![best]);
-        }
         self.tell_seed();
         let (seed, rng) = self.rng.take().context("the seed has been told")?;
         let mut rngs = vec![rng.clone(); self.decoder.batch()];
@@ -201,41 +191,6 @@ impl<'m> Session<'m> {
             });
         }
         Ok(continued)
-    }
-
-    /// The best of several continuations; it is known at the end only.
-    fn beam(&mut self, config: &BeamConfig) -> Result<Continued> {
-        let prompt_tokens = self.decoder.pending(0);
-        let began = Instant::now();
-        self.decoder.advance()?;
-        let prompt_time = began.elapsed();
-        let began = Instant::now();
-        let best = beam_search(&mut self.decoder, config)?.into_iter().next();
-        let (mut tokens, mut finish) = match best {
-            Some(best) => (best.tokens, best.finish),
-            None => (Vec::new(), FinishReason::MaxNewTokens),
-        };
-        let mut pieces = Pieces::new(self.vocabulary, &self.args.length.stop)?;
-        for at in 0..tokens.len() {
-            pieces.push(tokens[at]);
-            if let Some(stop) = pieces.stopped_at() {
-                finish = FinishReason::StopString(stop.to_owned());
-                tokens.truncate(at + 1);
-                break;
-            }
-        }
-        pieces.finish();
-        Ok(Continued {
-            text: pieces.text,
-            timings: Timings {
-                prompt_tokens,
-                prompt_time,
-                decoded_tokens: tokens.len(),
-                decode_time: began.elapsed(),
-            },
-            tokens,
-            finish,
-        })
     }
 }
 

@@ -11,7 +11,7 @@ fn every_subcommand_has_a_help_that_names_its_options_and_their_other_names() {
             "train",
             "Data: Model: Training: Evaluation: Run: Examples: Presets: --lr --dropout --n-embd --block-size --max-iters",
         ),
-        ("generate", "Examples: --temp --n-predict --num-beams"),
+        ("generate", "Examples: --temp --n-predict"),
         ("eval", "--file --stride --json"),
         ("tokenize", "--special --output"),
         ("info", "--preset"),

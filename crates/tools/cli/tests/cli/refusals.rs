@@ -71,14 +71,10 @@ fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
     let table = "
 2 generate Once --top-p 1.5 -> top_p; 1.5
 2 generate Once --temp -1 -> temperature; -1
-2 generate Once --beams 0 -> --beams; 0
-2 generate Once --beams 2 --length-penalty nan -> length_penalty; NaN
 2 generate Once --precision f64 -> --precision; f64
 2 generate Once --stop= -> --stop; empty
 2 generate Once --prompts lines.txt -> --prompts; TEXT
 1 generate Once -c 17 -> 17; 16
-1 generate Once --beams 50258 -> num_beams; 50258; 50257
-1 generate Once --beams 18446744073709551615 -> num_beams; 18446744073709551615; 50257
 1 generate --tokens LONG -> 17; 16; --past-context crop
 1 generate --tokens 50257 -> 50257
 1 generate --prompts missing.txt -> missing.txt
