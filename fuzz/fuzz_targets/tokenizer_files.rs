@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use model_tokenizer::tokenizer::StreamingDecoder;
-use model_tokenizer::{ModelTokenizer, end_of_text_ids};
+use model_tokenizer::ModelTokenizer;
 use tempfile::TempDir;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
@@ -33,7 +33,6 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     let text = String::from_utf8_lossy(rest);
-    let _ = end_of_text_ids(folder);
     let tokenizer = match ModelTokenizer::from_folder(folder) {
         Ok(Some(tokenizer)) => tokenizer,
         Ok(None) => return,

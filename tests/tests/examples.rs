@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use checkpoint::{Precision, load_model, save_hugging_face};
+use checkpoint::{Precision, SpecialTokens, load_model, save_hugging_face};
 use gpt::{GptConfig, GptModel};
 use torch_rng::TorchRng;
 
@@ -53,7 +53,8 @@ fn each_example_does_what_it_says() {
         ..GptConfig::GPT2_124M
     };
     let small = GptModel::new(config, &mut TorchRng::manual_seed(1)).expect("a model");
-    save_hugging_face(&small, model, Precision::F32, &[50256]).expect("it is saved");
+    let tokens = SpecialTokens::between(50256);
+    save_hugging_face(&small, model, Precision::F32, &tokens).expect("it is saved");
     fs::write(text, TEXT.repeat(20)).expect("a file");
 
     let said = run("own_data", &[]);

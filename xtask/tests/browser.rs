@@ -240,7 +240,7 @@ fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
         ..GptConfig::GPT2_124M
     };
     let model = GptModel::new(config, &mut TorchRng::manual_seed(5)).expect("a model");
-    let packed = live::pack("m", &model, Some(&tokenizer), &[269]).expect("it is small");
+    let packed = live::pack("m", &model, Some(&tokenizer), Some(269), &[269]).expect("it is small");
     let drawn = json!({ "count": 30, "temperature": 1.5, "top_k": 40, "seed": 123 });
     let requests = json!([
         { "text": "and the bell" },

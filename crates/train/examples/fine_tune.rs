@@ -6,7 +6,7 @@
 
 use std::error::Error;
 
-use checkpoint::{Precision, load_model, save_hugging_face};
+use checkpoint::{Precision, SpecialTokens, load_model, save_hugging_face};
 use tokenizer::Gpt2Tokenizer;
 use train::dataloader::{DataLoaderConfig, create_dataloader_v1};
 use train::gpt::GptModel;
@@ -46,6 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         optimizer.step(&mut model, &mut grads);
         println!("loss {loss:.3}");
     }
-    save_hugging_face(&model, to, Precision::F32, &[50256])?; // <|endoftext|>
+    let tokens = SpecialTokens::between(50256); // <|endoftext|>
+    save_hugging_face(&model, to, Precision::F32, &tokens)?;
     Ok(())
 }

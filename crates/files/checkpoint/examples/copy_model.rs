@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use checkpoint::{Precision, load_model, save_book, save_hugging_face};
+use checkpoint::{Precision, SpecialTokens, load_model, save_book, save_hugging_face};
 use ndarray::array;
 use tensor_ops::Parameters;
 
@@ -48,17 +48,14 @@ fn run() -> Result<(), Box<dyn Error>> {
         None => return Ok(()),
         Some((to, "book")) => save_book(&model, to)?,
         Some((to, precision)) => {
-            let end_of_text: &[u32] = match model.config().vocab_size {
-                50257 => &[50256], // GPT-2's
-                _ => &[],
-            };
             let precision = match precision {
                 "f32" => Precision::F32,
                 "f16" => Precision::F16,
                 "bf16" => Precision::Bf16,
                 _ => return Err(USAGE.into()),
             };
-            save_hugging_face(&model, to, precision, end_of_text)?;
+            let tokens = SpecialTokens::of_folder(from, |_| None)?;
+            save_hugging_face(&model, to, precision, &tokens)?;
         }
     }
     eprintln!("saved in {:.3} s", start.elapsed().as_secs_f64());

@@ -18,6 +18,7 @@ use crate::json::Fields;
 use crate::layout::Layout;
 use crate::precision::Precision;
 use crate::shown::quoted;
+use crate::special_tokens::SpecialTokens;
 
 /// Each setting by the book's name, Hugging Face's, and the one that transformers has for all
 /// kinds of models, if there is one.
@@ -295,7 +296,7 @@ pub(crate) fn activation_name(activation: Activation) -> &'static str {
 }
 
 /// Keys and values in the order in which they are written.
-type Pairs = Vec<(&'static str, Value)>;
+pub(crate) type Pairs = Vec<(&'static str, Value)>;
 
 /// The text of a config.json of the book's layout that [`read`] makes `config` of.
 pub(crate) fn book(config: &GptConfig) -> String {
@@ -306,7 +307,11 @@ pub(crate) fn book(config: &GptConfig) -> String {
 }
 
 /// The text of a config.json for transformers.
-pub(crate) fn hugging_face(config: &GptConfig, precision: Precision, ends: &[u32]) -> String {
+pub(crate) fn hugging_face(
+    config: &GptConfig,
+    precision: Precision,
+    tokens: &SpecialTokens,
+) -> String {
     let kind = [
         ("architectures", json!(["GPT2LMHeadModel"])),
         ("model_type", "gpt2".into()),
@@ -319,13 +324,8 @@ pub(crate) fn hugging_face(config: &GptConfig, precision: Precision, ends: &[u32
         ("torch_dtype", precision.torch_dtype().into()),
     ];
     let settings = pairs(config, Layout::HuggingFace);
-    let rest = as_always.into_iter().chain(pairs_of_ends(ends));
+    let rest = as_always.into_iter().chain(tokens.pairs());
     text(kind.into_iter().chain(settings).chain(rest))
-}
-
-/// The text of a generation_config.json for transformers.
-pub(crate) fn generation(ends: &[u32]) -> String {
-    text(pairs_of_ends(ends))
 }
 
 fn pairs(config: &GptConfig, layout: Layout) -> Pairs {
@@ -352,22 +352,8 @@ fn pairs(config: &GptConfig, layout: Layout) -> Pairs {
         .collect()
 }
 
-/// What begins and what ends a text.
-fn pairs_of_ends(ends: &[u32]) -> Pairs {
-    let first = ends.first();
-    vec![
-        ("bos_token_id", json!(first)),
-        (
-            "eos_token_id",
-            match ends {
-                [] | [_] => json!(first),
-                several => json!(several),
-            },
-        ),
-    ]
-}
-
-fn text(pairs: impl IntoIterator<Item = (&'static str, Value)>) -> String {
+/// The text of a JSON object with these keys in their order.
+pub(crate) fn text(pairs: impl IntoIterator<Item = (&'static str, Value)>) -> String {
     /// An object whose keys stay in their order.
     struct InOrder(Pairs);
     impl Serialize for InOrder {

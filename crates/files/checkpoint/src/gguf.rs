@@ -17,6 +17,7 @@ use crate::error::{CheckpointError, invalid, io};
 use crate::layout::llama_cpp;
 use crate::precision::Precision;
 use crate::save::items;
+use crate::special_tokens::SpecialTokens;
 use crate::writer::{LazyTensor, write_numbers};
 
 /// Each tensor's numbers begin at a multiple of so many bytes.
@@ -55,7 +56,7 @@ pub struct GgufTokens {
 
 /// Writes a model as a GGUF file that llama.cpp computes with; without `tokens` it takes ids alone.
 ///
-/// The first id of `end_of_text` ends a text. The file is written as
+/// Of `special` it has the beginning, the padding and the first end. The file is written as
 /// [`write_output`](atomic_file::write_output) does.
 ///
 /// # Errors
@@ -67,13 +68,13 @@ pub fn save_gguf(
     path: impl AsRef<Path>,
     format: GgufFormat,
     tokens: Option<&GgufTokens>,
-    end_of_text: &[u32],
+    special: &SpecialTokens,
 ) -> Result<(), CheckpointError> {
     let path = path.as_ref();
     let config = model.config();
     check(config, tokens).map_err(|problem| invalid(path, problem))?;
     let items = items(model, llama_cpp(*config));
-    let header = header(config, format, &items, tokens, end_of_text);
+    let header = header(config, format, &items, tokens, special);
     replace_output(path, |out| {
         out.write_all(&header).map_err(io(path, "write"))?;
         for item in &items {
@@ -120,7 +121,7 @@ fn header(
     format: GgufFormat,
     items: &[LazyTensor<'_>],
     tokens: Option<&GgufTokens>,
-    end_of_text: &[u32],
+    special: &SpecialTokens,
 ) -> Vec<u8> {
     let mut keys = Keys::default();
     keys.text("general.architecture", "gpt2");
@@ -148,9 +149,12 @@ fn header(
             keys.flag("tokenizer.ggml.add_bos_token", tokens.begin.is_some());
         }
     }
-    let end = end_of_text.first().copied();
-    let begin = tokens.and_then(|tokens| tokens.begin).or(end);
-    for (key, id) in [("bos_token_id", begin), ("eos_token_id", end)] {
+    let begin = tokens.and_then(|tokens| tokens.begin).or(special.bos);
+    for (key, id) in [
+        ("bos_token_id", begin),
+        ("eos_token_id", special.eos.first().copied()),
+        ("padding_token_id", special.pad),
+    ] {
         if let Some(id) = id {
             keys.number(&format!("tokenizer.ggml.{key}"), id);
         }

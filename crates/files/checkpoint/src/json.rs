@@ -1,4 +1,5 @@
-//! A configuration's JSON object, asked key by key: no number that is not what it should be.
+//! A configuration's JSON object, as Python writes it, asked key by key: no number that is not
+//! what it should be.
 
 use std::path::Path;
 
@@ -21,7 +22,9 @@ impl<'a> Fields<'a> {
     /// Reads a file that is one JSON object.
     pub(crate) fn read(file: &'a Path) -> Result<Self, CheckpointError> {
         let text = read_text(file, MOST_CONFIG_BYTES)?;
-        let json = serde_json::from_str(&text).map_err(not_json(file))?;
+        let json = serde_json::from_str(&text);
+        let json = json.or_else(|error| serde_json::from_str(&quote_numbers(&text)).or(Err(error)));
+        let json = json.map_err(not_json(file))?;
         Ok(Self { file, json })
     }
 
@@ -86,6 +89,33 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, CheckpointErr
         let at = error.utf8_error().valid_up_to();
         invalid(path, format!("the file is not UTF-8: byte {at} is wrong"))
     })
+}
+
+/// A text in which NaN and infinities, which Python writes and JSON doesn't have, are strings.
+fn quote_numbers(text: &str) -> String {
+    // Between quotes, of which a backslash takes the next away, they are part of a text.
+    let mut quoted = String::with_capacity(text.len());
+    let mut rest = text;
+    let (mut in_text, mut escaped) = (false, false);
+    while let Some(c) = rest.chars().next() {
+        let number = ["NaN", "Infinity", "-Infinity"]
+            .into_iter()
+            .find(|number| !in_text && rest.starts_with(number));
+        let taken = match number {
+            Some(number) => {
+                quoted.extend(["\"", number, "\""]);
+                number.len()
+            }
+            None => {
+                quoted.push(c);
+                in_text ^= c == '"' && !escaped;
+                escaped = in_text && c == '\\' && !escaped;
+                c.len_utf8()
+            }
+        };
+        rest = &rest[taken..];
+    }
+    quoted
 }
 
 /// `.map_err(not_json(path))`

@@ -14,8 +14,9 @@ use tensor_ops::Parameters;
 use crate::config;
 use crate::error::CheckpointError;
 use crate::layout::{FileTensor, Layout};
-use crate::places::{CONFIG, GENERATION_CONFIG, WEIGHTS};
+use crate::places::{CONFIG, WEIGHTS};
 use crate::precision::Precision;
+use crate::special_tokens::SpecialTokens;
 use crate::writer::{LazyTensor, write};
 use gpt::GptModel;
 
@@ -34,7 +35,7 @@ pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Check
 /// Writes config.json, generation_config.json and model.safetensors that
 /// `GPT2LMHeadModel.from_pretrained` loads.
 ///
-/// `end_of_text` are the ids that end a text: GPT-2's `[50256]`, or none.
+/// `tokens` begin, end and pad texts: GPT-2's are `SpecialTokens::between(50256)`.
 /// A model without biases on query, key and value gets biases of zero, which GPT-2 always has; a
 /// head of its own is written as `lm_head.weight`.
 /// Weights are rounded to `precision`, to the nearest.
@@ -45,27 +46,14 @@ pub fn save_hugging_face(
     model: &GptModel,
     folder: impl AsRef<Path>,
     precision: Precision,
-    end_of_text: &[u32],
+    tokens: &SpecialTokens,
 ) -> Result<(), CheckpointError> {
     let folder = folder.as_ref();
     create_folder(folder)?;
-    let config = config::hugging_face(model.config(), precision, end_of_text);
+    let config = config::hugging_face(model.config(), precision, tokens);
     write_text(&folder.join(CONFIG), &config)?;
-    save_generation_config(folder, end_of_text)?;
+    tokens.save(folder)?;
     write_weights(model, folder, Layout::HuggingFace, precision)
-}
-
-/// Writes generation_config.json, the ids that end the model's texts, if any do: beside the book's
-/// layout, as [`save_hugging_face`] writes it too.
-///
-/// # Errors
-/// If the operating system refuses.
-pub fn save_generation_config(
-    folder: impl AsRef<Path>,
-    end_of_text: &[u32],
-) -> Result<(), CheckpointError> {
-    let text = config::generation(end_of_text);
-    write_text(&folder.as_ref().join(GENERATION_CONFIG), &text)
 }
 
 fn write_text(path: &Path, text: &str) -> Result<(), CheckpointError> {

@@ -2,7 +2,7 @@
 //!
 //! One test, as tests run side by side and the count is the whole process's.
 
-use checkpoint::{Precision, load_model, save_book, save_hugging_face};
+use checkpoint::{Precision, SpecialTokens, load_model, save_book, save_hugging_face};
 use gpt::{GptConfig, GptModel};
 use peak_alloc::PeakAlloc;
 use torch_rng::TorchRng;
@@ -39,7 +39,13 @@ fn loading_takes_the_model_and_one_tensor_and_refusing_takes_next_to_nothing() {
         let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
         save_book(&model, path("book")).unwrap();
         for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
-            save_hugging_face(&model, path(&format!("{precision:?}")), precision, &[]).unwrap();
+            save_hugging_face(
+                &model,
+                path(&format!("{precision:?}")),
+                precision,
+                &SpecialTokens::default(),
+            )
+            .unwrap();
         }
     }
     let model_bytes = 4 * config.size().unwrap().total();

@@ -3,7 +3,6 @@
 
 mod byte_chars;
 mod config;
-mod end_of_text;
 mod error;
 mod files;
 mod gpt2;
@@ -17,7 +16,6 @@ mod train;
 // its own.
 pub use tokenizer;
 
-pub use end_of_text::end_of_text_ids;
 pub use error::ModelTokenizerError;
 pub use files::{MOST_FILE_BYTES, TOKENIZER_FILES};
 pub use model_tokenizer::{BytePairs, ModelTokenizer};

@@ -215,7 +215,7 @@ impl ModelTokenizer {
 
     /// The id of `eos_token`, which ends a text, if the tokenizer names one.
     ///
-    /// A model's own files go before it: [`end_of_text_ids`](crate::end_of_text_ids).
+    /// A model's own files go before it.
     pub fn eos_token_id(&self) -> Option<u32> {
         self.named[1]
     }

@@ -148,7 +148,8 @@ fn loading(bench: &mut Bench) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let [_, (_, config, peers)] = HEADS;
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
-    checkpoint::save_hugging_face(&model, folder.path(), checkpoint::Precision::F32, &[])?;
+    let tokens = checkpoint::SpecialTokens::default();
+    checkpoint::save_hugging_face(&model, folder.path(), checkpoint::Precision::F32, &tokens)?;
     drop(model);
     let ours = Ours {
         work,

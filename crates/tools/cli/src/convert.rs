@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use atomic_file::{FileError, StagedFolder, take_back};
 use checkpoint::{
-    CheckpointError, GgufFormat, GgufTokens, Precision, save_book, save_gguf, save_hugging_face,
+    CheckpointError, GgufFormat, GgufTokens, Precision, SpecialTokens, save_book, save_gguf,
+    save_hugging_face,
 };
 use clap::{Args, ValueEnum};
 use model_tokenizer::{ModelTokenizer, TOKENIZER_FILES};
@@ -75,13 +76,10 @@ enum Numbers {
 /// The files that a conversion writes, and those of a tokenizer and of where a model is from, which
 /// would contradict a new one.
 pub(crate) fn is_ours(name: &str) -> bool {
-    let of_a_model = [
-        "model.safetensors",
-        CONFIG,
-        "generation_config.json",
-        TRAINING,
-    ];
-    of_a_model.contains(&name) || TOKENIZER_FILES.contains(&name)
+    let of_a_model = ["model.safetensors", CONFIG, TRAINING];
+    let ours = of_a_model.iter();
+    let mut ours = ours.chain(&SpecialTokens::FILES).chain(&TOKENIZER_FILES);
+    ours.any(|known| *known == name)
 }
 
 /// What is written.
@@ -129,7 +127,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     }
     let found = find(Some(&args.from))?;
     let (model, vocabulary) = (found.load()?, &found.vocabulary);
-    let ends = &vocabulary.end_of_text;
+    let ends = &vocabulary.special;
     let in_folder = |save: &dyn Fn(&Path) -> Result<(), CheckpointError>| -> Result<()> {
         put(&args.to, args.force, |folder| {
             save(folder)?;

@@ -1,5 +1,5 @@
-//! A model's vocabulary: its tokenizer, or the reason why it has ids alone, and the ids that end
-//! its texts.
+//! A model's vocabulary: its tokenizer, or the reason why it has ids alone, and the ids that begin,
+//! end and pad its texts.
 //!
 //! Nothing is decoded with a vocabulary that isn't the model's.
 
@@ -8,12 +8,10 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use checkpoint::save_generation_config;
+use checkpoint::SpecialTokens;
 use dataloader::Corpus;
 use gpt::Memory;
-use model_tokenizer::{
-    MOST_FILE_BYTES, ModelTokenizer, ModelTokenizerError, TOKENIZER_FILES, end_of_text_ids,
-};
+use model_tokenizer::{MOST_FILE_BYTES, ModelTokenizer, ModelTokenizerError, TOKENIZER_FILES};
 
 use crate::ids::Given;
 use crate::memory::check;
@@ -25,8 +23,8 @@ const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
 #[derive(Clone, Debug)]
 pub(crate) struct Vocabulary {
     tokenizer: Result<ModelTokenizer, Without>,
-    /// Ids that end a text.
-    pub(crate) end_of_text: Vec<u32>,
+    /// The ids that begin, end and pad a text.
+    pub(crate) special: SpecialTokens,
 }
 
 /// Why a vocabulary is ids alone.
@@ -38,10 +36,14 @@ struct Without {
 }
 
 impl Vocabulary {
-    /// A tokenizer's, with its own end of a text.
+    /// A tokenizer's, with its own beginning, end and padding of a text.
     pub(crate) fn new(tokenizer: ModelTokenizer) -> Self {
+        let special = tokenizer.eos_token_id().map(SpecialTokens::between);
+        let mut special = special.unwrap_or_default();
+        special.bos = tokenizer.bos_token_id().or(special.bos);
+        special.pad = tokenizer.pad_token_id();
         Self {
-            end_of_text: tokenizer.eos_token_id().into_iter().collect(),
+            special,
             tokenizer: Ok(tokenizer),
         }
     }
@@ -54,11 +56,15 @@ impl Vocabulary {
     pub(crate) fn of_model(path: &Path, vocab_size: usize) -> Result<Self> {
         let folder = folder_of(path);
         let mut vocabulary = Self::of_folder(folder, vocab_size)?;
-        if let Some(ids) = end_of_text_ids(folder)? {
-            vocabulary.end_of_text = ids;
-        }
-        let known = |&id: &u32| (id as usize) < vocab_size;
-        vocabulary.end_of_text.retain(known);
+        let tokenizer = vocabulary.tokenizer.as_ref().ok();
+        let id = |name: &str| match name {
+            "bos_token" => tokenizer?.bos_token_id(),
+            "eos_token" => tokenizer?.eos_token_id(),
+            "pad_token" => tokenizer?.pad_token_id(),
+            _ => None,
+        };
+        let special = SpecialTokens::of_folder(folder, id)?;
+        vocabulary.special = special.within(vocab_size);
         Ok(vocabulary)
     }
 
@@ -89,7 +95,7 @@ impl Vocabulary {
         };
         Ok(Self {
             tokenizer: Err(without),
-            end_of_text: Vec::new(),
+            special: SpecialTokens::default(),
         })
     }
 
@@ -184,7 +190,7 @@ impl Vocabulary {
             check(&self.with_files(Memory::new())?)?;
             tokenizer.save(folder)?;
         }
-        Ok(save_generation_config(folder, &self.end_of_text)?)
+        Ok(self.special.save(folder)?)
     }
 }
 
@@ -279,11 +285,11 @@ mod tests {
         let of = |size| Vocabulary::of_model(folder.path(), size).unwrap();
         for size in [50257, 50304] {
             assert_eq!(of(size).text_of(&[15496]), "Hello");
-            assert_eq!(of(size).end_of_text, [50256]);
+            assert_eq!(of(size).special, SpecialTokens::between(50256));
         }
         for size in [512, 50256, 50305, 151_936] {
             assert_eq!(of(size).text_of(&[15496, 11]), "15496 11");
-            assert!(of(size).end_of_text.is_empty());
+            assert_eq!(of(size).special, SpecialTokens::default());
             let error = of(size).encode("Hello").unwrap_err().to_string();
             assert!(
                 error.contains("no tokenizer") && error.contains("--tokens"),
@@ -311,7 +317,10 @@ mod tests {
         let vocabulary = Vocabulary::of_model(folder.path(), 512).unwrap();
         let error = vocabulary.encode("Hello").unwrap_err().to_string();
         assert!(error.contains("SentencePiece"), "{error}");
-        assert_eq!(vocabulary.end_of_text, [7]);
+        assert_eq!(
+            (vocabulary.special.bos, &vocabulary.special.eos[..]),
+            (Some(7), &[7][..])
+        );
         vocabulary.save(folder.path()).unwrap(); // ids alone
     }
 

@@ -25,7 +25,8 @@ pub struct PageModel {
     name: Value,
     model: GptModel,
     words: Words,
-    end_of_text: Vec<u32>,
+    bos: Option<u32>,
+    eos: Vec<u32>,
 }
 
 pub(crate) enum Words {
@@ -96,7 +97,8 @@ impl PageModel {
             name: header["name"].clone(),
             model,
             words: Words::of(tokens, &merges)?,
-            end_of_text: from_value(header["end_of_text"].clone())?,
+            bos: from_value(header["bos"].clone())?,
+            eos: from_value(header["eos"].clone())?,
         })
     }
 
@@ -116,7 +118,7 @@ impl PageModel {
         let text = request["text"].as_str().unwrap_or_default();
         let mut ids = self.words.encode(text)?;
         if ids.is_empty() {
-            ids.extend(self.end_of_text.first()); // the beginning of any text
+            ids.extend(self.bos);
         }
         ensure!(!ids.is_empty(), "a text has at least one token");
         if request["write"].is_object() {
@@ -157,7 +159,7 @@ impl PageModel {
         for _ in 0..count {
             decoder.advance()?;
             let id = sampling.choose(&decoder.logits(0), decoder.tokens(0), &mut rng)?;
-            if self.end_of_text.contains(&id) {
+            if self.eos.contains(&id) {
                 break;
             }
             decoder.push(0, &[id])?;

@@ -22,7 +22,7 @@ pub enum NotPacked {
 /// A byte each; computed in f32, four bytes each, and some 30 million multiplications a token.
 pub const MOST_NUMBERS: usize = 32_000_000;
 
-/// The bytes that [`crate::PageModel::unpack`] reads.
+/// The bytes that [`crate::PageModel::unpack`] reads; `bos` begins a text, `eos` end it.
 ///
 /// # Errors
 /// The model is too large, or its tokenizer is of another form.
@@ -30,7 +30,8 @@ pub fn pack(
     name: &str,
     model: &GptModel,
     tokenizer: Option<&ModelTokenizer>,
-    end_of_text: &[u32],
+    bos: Option<u32>,
+    eos: &[u32],
 ) -> Result<Vec<u8>, NotPacked> {
     let numbers = model.num_parameters();
     if numbers > MOST_NUMBERS {
@@ -42,7 +43,7 @@ pub fn pack(
     let config: &GptConfig = model.config();
     let header = json!({
         "name": name, "config": config, "tokens": words.0, "merges": words.1,
-        "end_of_text": end_of_text,
+        "bos": bos, "eos": eos,
     });
     let header = header.to_string();
     let mut bytes = (header.len() as u32).to_le_bytes().to_vec();
@@ -130,7 +131,7 @@ mod tests {
     fn what_was_packed_computes_as_the_library_does_with_its_rounded_weights() {
         let tokenizer = ModelTokenizer::train_bpe(TEXT, 270).unwrap();
         let model = small(270);
-        let packed = pack("a model", &model, Some(&tokenizer), &[269]).unwrap();
+        let packed = pack("a model", &model, Some(&tokenizer), Some(269), &[269]).unwrap();
         let unpacked = PageModel::unpack(&packed).unwrap();
         let rounded = unpacked.model();
         for ((name, of), (_, rounded)) in model
@@ -185,7 +186,14 @@ mod tests {
 
     #[test]
     fn whatever_is_asked_has_an_answer_or_an_error() {
-        let packed = pack("", &small(50_257), Some(&ModelTokenizer::gpt2()), &[50_256]).unwrap();
+        let packed = pack(
+            "",
+            &small(50_257),
+            Some(&ModelTokenizer::gpt2()),
+            None,
+            &[50_256],
+        )
+        .unwrap();
         for end in [0, 3, 9, packed.len() / 2, packed.len() - 1] {
             assert!(PageModel::unpack(&packed[..end]).is_err(), "{end}");
         }
@@ -206,11 +214,11 @@ mod tests {
 
     #[test]
     fn a_model_that_no_page_can_hold_is_refused() {
-        let without = pack("", &small(270), None, &[]);
+        let without = pack("", &small(270), None, None, &[]);
         assert_eq!(without, Err(NotPacked::Tokenizer));
         let characters = ModelTokenizer::train_chars(TEXT).unwrap();
         let model = small(characters.vocab_size());
-        let of_characters = pack("", &model, Some(&characters), &[]);
+        let of_characters = pack("", &model, Some(&characters), None, &[]);
         assert_eq!(of_characters, Err(NotPacked::Tokenizer));
         let wide = GptConfig {
             emb_dim: 700,
@@ -219,7 +227,7 @@ mod tests {
             ..GptConfig::GPT2_124M
         };
         let model = GptModel::zeros(wide).unwrap();
-        let refused = pack("", &model, Some(&ModelTokenizer::gpt2()), &[]);
+        let refused = pack("", &model, Some(&ModelTokenizer::gpt2()), None, &[]);
         assert_eq!(refused, Err(NotPacked::Numbers(model.num_parameters())));
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use checkpoint::{ModelFolder, Precision, load_config, load_model, load_tensors, save_book};
-use checkpoint::{save_hugging_face, save_tensors};
+use checkpoint::{SpecialTokens, save_hugging_face, save_tensors};
 use gpt::{GptConfig, GptModel};
 use ndarray::ArrayD;
 use tensor_ops::Parameters;
@@ -70,7 +70,13 @@ fn save(model: &GptModel, folder: &Broken) {
         .contains("book")
     {
         true => save_book(model, folder.path()).unwrap(),
-        false => save_hugging_face(model, folder.path(), Precision::F32, &[]).unwrap(),
+        false => save_hugging_face(
+            model,
+            folder.path(),
+            Precision::F32,
+            &SpecialTokens::default(),
+        )
+        .unwrap(),
     }
 }
 
@@ -182,7 +188,13 @@ fn doubles_are_rounded_and_too_large_ones_refused() {
 fn the_precision_is_that_of_all_weights() {
     for precision in [Precision::F32, Precision::F16, Precision::Bf16] {
         let folder = tempfile::tempdir().unwrap();
-        save_hugging_face(&small_model(SMALL), folder.path(), precision, &[]).unwrap();
+        save_hugging_face(
+            &small_model(SMALL),
+            folder.path(),
+            precision,
+            &SpecialTokens::default(),
+        )
+        .unwrap();
         let found = ModelFolder::open(folder.path()).unwrap();
         assert_eq!(found.precision(), Some(precision));
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use checkpoint::{GgufFormat, GgufTokens, save_gguf};
+use checkpoint::{GgufFormat, GgufTokens, SpecialTokens, save_gguf};
 use gpt::{Activation, GptConfig, GptModel};
 use half::f16;
 use tensor_ops::Parameters;
@@ -117,7 +117,9 @@ fn read(file: &[u8]) -> Read {
 fn saved(model: &GptModel, format: GgufFormat, tokens: Option<&GgufTokens>) -> Read {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
-    save_gguf(model, &path, format, tokens, &[3]).unwrap();
+    let mut special = SpecialTokens::between(3);
+    (special.bos, special.pad) = (Some(2), Some(4));
+    save_gguf(model, &path, format, tokens, &special).unwrap();
     read(&fs::read(path).unwrap())
 }
 
@@ -134,7 +136,9 @@ fn sizes_names_and_numbers_are_the_models() {
         ("gpt2.feed_forward_length", "32"),
         ("gpt2.attention.layer_norm_epsilon", "0.00001"),
         ("tokenizer.ggml.model", "none"),
+        ("tokenizer.ggml.bos_token_id", "2"),
         ("tokenizer.ggml.eos_token_id", "3"),
+        ("tokenizer.ggml.padding_token_id", "4"),
     ] {
         assert_eq!(keys[key], value, "{key}");
     }
@@ -212,7 +216,8 @@ fn what_llama_cpp_would_compute_otherwise_is_refused() {
         (small_model(SMALL), GgufFormat::F32, Some(&tokens), "size"),
         (large, GgufFormat::F16, None, "element 10 is 1000000000"),
     ] {
-        let error = save_gguf(&model, &path, format, tokens, &[]).unwrap_err();
+        let error =
+            save_gguf(&model, &path, format, tokens, &SpecialTokens::default()).unwrap_err();
         let cause = std::error::Error::source(&error).map_or(String::new(), ToString::to_string);
         let said = format!("{error}: {cause}");
         assert!(said.contains(part), "{said}");

@@ -136,7 +136,7 @@ fn rates_and_epsilons_out_of_range() {
     }
     hugging_face_refused(set("attn_pdrop", "1e999"), &[]);
     book_refused(set("drop_rate_attn", "1e999"), &[]);
-    hugging_face_refused(set("attn_pdrop", "NaN"), &["not a JSON object"]);
+    hugging_face_refused(set("attn_pdrop", "NaN"), &["attn_pdrop", "NaN"]);
     for wrong in ["-1e-5", "1e300", "\"a\"", "[]"] {
         let key = "layer_norm_epsilon";
         hugging_face_refused(set(key, wrong), &[key, "finite"]);

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use checkpoint::{load_model, load_tensors, save_book, save_hugging_face};
+use checkpoint::{SpecialTokens, load_model, load_tensors, save_book, save_hugging_face};
 
 use crate::support::{Broken, SMALL, header_refused, join, small_model, split, weights_refused};
 
@@ -19,7 +19,13 @@ fn tensors_of_another_model() {
         (shallower, &["h.1.", "missing"]),
     ] {
         let model = small_model(config);
-        save_hugging_face(&model, other.path(), Default::default(), &[]).unwrap();
+        save_hugging_face(
+            &model,
+            other.path(),
+            Default::default(),
+            &SpecialTokens::default(),
+        )
+        .unwrap();
         fs::copy(other.path().join(FILE), folder.weights()).unwrap();
         folder.is_refused(FILE, parts);
     }

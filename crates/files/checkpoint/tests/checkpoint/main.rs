@@ -9,5 +9,6 @@ mod hostile_header;
 mod hostile_weights;
 mod mutations;
 mod round_trip;
+mod special_tokens;
 mod support;
 mod transformers;

@@ -3,8 +3,8 @@
 use std::fs;
 
 use checkpoint::{
-    LazyTensor, Precision, load_config, load_model, load_tensors, load_tensors_into, save_book,
-    save_hugging_face, save_tensors,
+    LazyTensor, Precision, SpecialTokens, load_config, load_model, load_tensors, load_tensors_into,
+    save_book, save_hugging_face, save_tensors,
 };
 use gpt::{Activation, GptConfig, GptModel};
 use ndarray::{ArrayD, IxDyn, array};
@@ -55,7 +55,7 @@ proptest! {
     fn hugging_faces_layout_computes_the_same(config in configs()) {
         let folder = tempfile::tempdir().unwrap();
         let model = small_model(config);
-        save_hugging_face(&model, folder.path(), Precision::F32, &[]).unwrap();
+        save_hugging_face(&model, folder.path(), Precision::F32, &SpecialTokens::default()).unwrap();
         let loaded = load_model(folder.path()).unwrap();
         let expected = GptConfig { qkv_bias: true, ..config };
         prop_assert_eq!(*loaded.config(), expected);
@@ -71,7 +71,7 @@ fn half_precisions_round_to_the_nearest() {
     let model = small_model(SMALL);
     for (precision, bits) in [(Precision::F16, 11), (Precision::Bf16, 8)] {
         let folder = tempfile::tempdir().unwrap();
-        save_hugging_face(&model, folder.path(), precision, &[]).unwrap();
+        save_hugging_face(&model, folder.path(), precision, &SpecialTokens::default()).unwrap();
         let loaded = load_model(folder.path()).unwrap();
         let loaded_parameters = loaded.named_parameters();
         assert_eq!(model.named_parameters().len(), loaded_parameters.len());
@@ -86,7 +86,7 @@ fn half_precisions_round_to_the_nearest() {
         }
         // A second rounding changes nothing.
         let again = tempfile::tempdir().unwrap();
-        save_hugging_face(&loaded, again.path(), precision, &[]).unwrap();
+        save_hugging_face(&loaded, again.path(), precision, &SpecialTokens::default()).unwrap();
         let bytes = |folder: &tempfile::TempDir| fs::read(folder.path().join("model.safetensors"));
         assert_eq!(bytes(&folder).unwrap(), bytes(&again).unwrap());
     }
@@ -200,11 +200,23 @@ fn a_number_too_large_for_the_precision_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let mut model = small_model(SMALL);
     model.final_norm.shift[3] = 70000.0;
-    let error = save_hugging_face(&model, folder.path(), Precision::F16, &[]).unwrap_err();
+    let error = save_hugging_face(
+        &model,
+        folder.path(),
+        Precision::F16,
+        &SpecialTokens::default(),
+    )
+    .unwrap_err();
     let message = error.to_string();
     assert!(
         message.contains("ln_f.bias") && message.contains("element 3 is 70000"),
         "{message}"
     );
-    save_hugging_face(&model, folder.path(), Precision::Bf16, &[]).unwrap();
+    save_hugging_face(
+        &model,
+        folder.path(),
+        Precision::Bf16,
+        &SpecialTokens::default(),
+    )
+    .unwrap();
 }

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use checkpoint::{CheckpointError, Precision, load_model, save_book, save_hugging_face};
+use checkpoint::{CheckpointError, Precision, SpecialTokens};
+use checkpoint::{load_model, save_book, save_hugging_face};
 use gpt::{DropRates, GptConfig, GptModel};
 use tempfile::TempDir;
 use tensor_ops::Parameters;
@@ -61,7 +62,14 @@ pub(crate) struct Broken(TempDir);
 impl Broken {
     pub(crate) fn hugging_face() -> Self {
         static GOOD: LazyLock<Files> = LazyLock::new(|| {
-            files_of(|folder| save_hugging_face(&small_model(SMALL), folder, Precision::F32, &[]))
+            files_of(|folder| {
+                save_hugging_face(
+                    &small_model(SMALL),
+                    folder,
+                    Precision::F32,
+                    &SpecialTokens::default(),
+                )
+            })
         });
         Self::of(&GOOD)
     }

@@ -163,7 +163,7 @@ impl GenerateArgs {
     pub(crate) fn stop_ids(&self, vocabulary: &Vocabulary) -> Vec<u32> {
         match self.length.ignore_eos {
             true => Vec::new(),
-            false => vocabulary.end_of_text.clone(),
+            false => vocabulary.special.eos.clone(),
         }
     }
 }

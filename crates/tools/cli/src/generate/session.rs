@@ -90,13 +90,13 @@ impl<'m> Session<'m> {
     }
 
     /// Begins texts, in place of those that were there; one without a token begins behind the token
-    /// that ends a text.
+    /// that begins a text.
     ///
     /// # Errors
     /// If there is no such token, or a prompt has more tokens than the context holds.
     pub(crate) fn begin(&mut self, prompts: &[Vec<u32>]) -> Result<()> {
         let room = self.decoder.context_size();
-        let end = self.vocabulary.end_of_text.get(..1);
+        let bos = self.vocabulary.special.bos.as_slice();
         let mut whole = Vec::with_capacity(prompts.len());
         for ids in prompts {
             if ids.len() > room && self.args.length.past_context != Some(WhenFull::Crop) {
@@ -105,12 +105,11 @@ impl<'m> Session<'m> {
                     ids.len()
                 );
             }
-            match end {
-                Some(end) if ids.is_empty() => whole.push(end),
-                None if ids.is_empty() => bail!(
-                    "the prompt is empty: expected at least one token, as this model has none between two texts to begin behind"
-                ),
-                _ => whole.push(&ids[..]),
+            whole.push(if ids.is_empty() { bos } else { &ids[..] });
+            if whole.last().is_some_and(|ids| ids.is_empty()) {
+                bail!(
+                    "the prompt is empty: expected at least one token, as this model has none that begins a text"
+                );
             }
         }
         Ok(self.decoder.start(&whole)?)

@@ -151,7 +151,8 @@ fn packed(found: &Found, model: &GptModel, ids: &[u32]) -> Result<(String, Strin
     let below = here.and_then(|here| found.folder.strip_prefix(here).ok());
     let name = below.unwrap_or(&found.folder).display().to_string();
     let tokenizer = vocabulary.tokenizer().ok();
-    let packed = live::pack(&name, model, tokenizer, &vocabulary.end_of_text);
+    let special = &vocabulary.special;
+    let packed = live::pack(&name, model, tokenizer, special.bos, &special.eos);
     let packed = packed.map_err(|why| why.to_string())?;
     Ok((text, STANDARD.encode(packed)))
 }

@@ -95,9 +95,9 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
     let last = last.map_err(|error| with_last_checkpoint(error, &folder))?;
     plot::draw(path)?;
     let model = path.join(MODEL);
-    let end_of_text = &settings.vocabulary.end_of_text;
-    save_hugging_face(trainer.model(), &model, Precision::F32, end_of_text)?;
-    settings.vocabulary.save(&model)?;
+    let vocabulary = &settings.vocabulary;
+    save_hugging_face(trainer.model(), &model, Precision::F32, &vocabulary.special)?;
+    vocabulary.save(&model)?;
     let origin = serde_json::to_vec_pretty(&Origin::of(&latest_checkpoint(path)?)?)?;
     write_atomically(model.join(TRAINING), |file| file.write_all(&origin))?;
     let steps = (steps_before, trainer.steps_done());

@@ -1,0 +1,118 @@
+//! Beginning, end and padding of texts, as transformers 5.24 takes them from a folder's files.
+
+use std::fs;
+
+use checkpoint::{Precision, SpecialTokens, load_model, save_hugging_face};
+use serde_json::Value;
+
+use crate::support::{SMALL, small_model};
+
+/// What a folder with these files says: beginning, ends and padding. The tokenizer's names are 31
+/// and 32.
+fn read(
+    generation: Option<&str>,
+    config: Option<&str>,
+) -> Result<(Option<u32>, Vec<u32>, Option<u32>), String> {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, json) in [
+        ("generation_config.json", generation),
+        ("config.json", config),
+    ] {
+        if let Some(json) = json {
+            fs::write(folder.path().join(name), json).unwrap();
+        }
+    }
+    let tokenizer = |name: &str| match name {
+        "bos_token" => Some(31),
+        "eos_token" => Some(32),
+        _ => None,
+    };
+    let tokens = SpecialTokens::of_folder(folder.path(), tokenizer);
+    let prefix = format!("{}/", folder.path().display());
+    let tokens = tokens.map_err(|error| error.to_string().replace(&prefix, ""))?;
+    Ok((tokens.bos, tokens.eos, tokens.pad))
+}
+
+#[test]
+fn each_is_what_the_first_file_says_that_says_something() {
+    let all = r#"{"bos_token_id": 5, "eos_token_id": [7, 8], "pad_token_id": 9}"#;
+    let other = r#"{"do_sample": true, "eos_token_id": 3}"#;
+    assert_eq!(read(None, None), Ok((Some(31), vec![32], None)));
+    assert_eq!(read(None, Some(all)), Ok((Some(5), vec![7, 8], Some(9))));
+    assert_eq!(
+        read(Some(other), Some(all)),
+        Ok((Some(5), vec![3], Some(9)))
+    );
+    assert_eq!(
+        read(Some(all), Some(other)),
+        Ok((Some(5), vec![7, 8], Some(9)))
+    );
+    for none in ["null", "-1", "[]", "[-1]", "4294967296"] {
+        let none = format!(r#"{{"eos_token_id": {none}}}"#);
+        assert_eq!(
+            read(Some(&none), Some(all)),
+            Ok((Some(5), vec![], Some(9))),
+            "{none}"
+        );
+    }
+    // A text begins where another ends, unless the files say otherwise.
+    let ends = SpecialTokens::of_folder(".", |name| (name == "eos_token").then_some(7));
+    assert_eq!(ends.unwrap(), SpecialTokens::between(7));
+    let tokens = SpecialTokens::between(7);
+    assert_eq!(tokens.clone().within(8), tokens);
+    assert_eq!(tokens.within(7), SpecialTokens::default());
+}
+
+#[test]
+fn what_is_no_id_is_refused_with_file_key_and_value() {
+    for (generation, expected) in [
+        (
+            r#"{"eos_token_id": "x"}"#,
+            "generation_config.json: eos_token_id must be an id, a list of ids or null, but is \"x\"",
+        ),
+        (
+            r#"{"bos_token_id": [5]}"#,
+            "generation_config.json: bos_token_id must be an id or null, but is an array",
+        ),
+        (
+            r#"{"eos_token_id": [1.5]}"#,
+            "generation_config.json: eos_token_id must be an id, a list of ids or null, but is 1.5",
+        ),
+        (
+            r#"{"pad_token_id": NaN}"#,
+            "generation_config.json: pad_token_id must be an id or null, but is \"NaN\"",
+        ),
+    ] {
+        assert_eq!(read(Some(generation), None), Err(expected.to_owned()));
+    }
+}
+
+#[test]
+fn a_conversion_keeps_them_and_carries_over_what_it_does_not_understand() {
+    let from = tempfile::tempdir().unwrap();
+    let generation = "{\"bos_token_id\": 5,\n \"temperature\": 0.70, \"top_k\": 20}";
+    for (name, text) in [
+        ("generation_config.json", generation),
+        (
+            "config.json",
+            r#"{"eos_token_id": [7, 8], "pad_token_id": 9}"#,
+        ),
+        ("chat_template.jinja", "{{ messages }}"),
+    ] {
+        fs::write(from.path().join(name), text).unwrap();
+    }
+    let tokens = SpecialTokens::of_folder(from.path(), |_| None).unwrap();
+    let to = tempfile::tempdir().unwrap();
+    let model = small_model(SMALL);
+    save_hugging_face(&model, to.path(), Precision::F32, &tokens).unwrap();
+    let text = |name| fs::read_to_string(to.path().join(name)).unwrap();
+    assert_eq!(text("generation_config.json"), generation);
+    assert_eq!(text("chat_template.jinja"), "{{ messages }}");
+    let config: Value = serde_json::from_str(&text("config.json")).unwrap();
+    assert_eq!(config["bos_token_id"], 5);
+    assert_eq!(config["eos_token_id"], serde_json::json!([7, 8]));
+    assert_eq!(config["pad_token_id"], 9);
+    let again = SpecialTokens::of_folder(to.path(), |_| None).unwrap();
+    assert_eq!(again, tokens);
+    load_model(to.path()).unwrap();
+}
