@@ -194,7 +194,7 @@ impl RunFolder {
                 .strip_prefix('.')
                 .and_then(|n| n.strip_suffix(".unfinished"));
             if shown.is_some_and(|name| order(name).is_some()) {
-                done.push(remove_folder(checkpoints.join(name), ours).map(usize::from));
+                done.push(remove_folder(checkpoints.join(name), ours).map(drop));
             }
         }
         let failed = done.into_iter().filter_map(|done| Some(done.err()?.into()));

@@ -1,22 +1,25 @@
-//! What the operating system refused, and of which file.
+//! The error of this crate: what the operating system refused, and of which file.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use thiserror::Error;
-
-/// What is tried when a folder takes another's place, and what after.
-pub(crate) const REPLACE: &str = "replace";
-pub(crate) const SYNC_AROUND: &str = "sync the folder around it";
-pub(crate) const CLEAR: &str = "clear away what was replaced";
-
-/// A file or folder that the operating system refused; its reason is the source.
-#[derive(Debug, Error)]
-#[error("{}: can't {action}", .path.display())]
+/// A file or folder that the operating system refused.
+///
+/// It is displayed with the system's reason, which therefore isn't its
+/// [`source`](std::error::Error::source) as well.
+///
+/// ```
+/// let error = atomic_file::open_file("no/such/file").unwrap_err();
+/// assert_eq!(error.source.kind(), std::io::ErrorKind::NotFound);
+/// assert!(error.to_string().starts_with("no/such/file: can't read: "));
+/// ```
+#[derive(Debug)]
 pub struct FileError {
     /// The file or folder.
     pub path: PathBuf,
-    /// What was tried: "read", "create", ...
+    /// The action that failed: "read", "create", ...
     pub action: &'static str,
     /// The system's answer.
     pub source: io::Error,
@@ -31,14 +34,13 @@ impl FileError {
             source,
         }
     }
+}
 
-    /// Whether a [`StagedFolder`](crate::StagedFolder) was in its place already when this came.
-    pub fn is_after_replacing(&self) -> bool {
-        [SYNC_AROUND, CLEAR].contains(&self.action)
-    }
-
-    /// Whether a folder can't be made beside another, or take its place, whatever is in it.
-    pub fn is_of_place(&self) -> bool {
-        self.action == REPLACE || self.source.kind() == io::ErrorKind::PermissionDenied
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, action, source) = (self.path.display(), self.action, &self.source);
+        write!(f, "{path}: can't {action}: {source}")
     }
 }
+
+impl Error for FileError {}

@@ -11,7 +11,7 @@ mod replace;
 pub use error::FileError;
 pub use folder::{
     StagedFolder, copy_file, create_folder, create_new_folder, remove_folder,
-    remove_unfinished_folders, sync_folder, take_back,
+    remove_unfinished_folders,
 };
 pub use name::{folder_of, unfinished_of};
 pub use output::{append, replace_output, write_output};

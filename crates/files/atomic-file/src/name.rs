@@ -21,7 +21,7 @@ static NAMES: AtomicU64 = AtomicU64::new(0);
 
 /// Whether there is anything of this name, be it a link to nothing; where the system doesn't tell,
 /// that is an error, not a no.
-pub(crate) fn is_there(path: &Path) -> Result<bool, FileError> {
+fn is_there(path: &Path) -> Result<bool, FileError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         found => found.map(|_| true).map_err(FileError::at(path, "read")),

@@ -86,18 +86,9 @@ fn end_of_links(path: &Path) -> io::Result<(PathBuf, bool)> {
 /// If there is something else of this name, or the operating system refuses.
 pub fn append(path: impl AsRef<Path>) -> Result<File, FileError> {
     let path = path.as_ref();
-    let open = || match fs::symlink_metadata(path) {
+    let file = match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => Err(io::Error::other("not a regular file")),
-        Ok(_) => File::options().append(true).open(path),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            File::options().append(true).create_new(true).open(path)
-        }
-        Err(error) => Err(error),
-    };
-    let file = match open() {
-        // Another process has made it since.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => open(),
-        opened => opened,
+        _ => File::options().append(true).create(true).open(path),
     };
     let file = file.map_err(FileError::at(path, "open"))?;
     sync_folder(folder_of(path))?;

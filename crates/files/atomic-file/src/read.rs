@@ -39,37 +39,29 @@ pub fn open_file(path: impl AsRef<Path>) -> Result<(File, u64), FileError> {
 pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, FileError> {
     let path = path.as_ref();
     let failed = FileError::at(path, "read");
-    let check = |length: u64| match length > limit {
-        true => {
-            let problem =
-                format!("the file has {length} bytes, more than the {limit} that are read");
-            Err(failed(io::Error::new(ErrorKind::FileTooLarge, problem)))
-        }
-        false => Ok(()),
-    };
-    let (file, length) = open_file(path)?;
-    check(length)?;
+    let (file, mut length) = open_file(path)?;
     let mut bytes = Vec::new();
-    let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(&failed)?;
-    // It may have grown between the look and the read.
-    check(bytes.len() as u64)?;
+    if length <= limit {
+        let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+        read.map_err(&failed)?;
+        length = bytes.len() as u64; // it may have grown between the look and the read
+    }
+    if length > limit {
+        let problem = format!("the file has {length} bytes, more than the {limit} that are read");
+        return Err(failed(io::Error::new(ErrorKind::FileTooLarge, problem)));
+    }
     Ok(bytes)
 }
 
 fn length(path: &Path) -> Result<u64, FileError> {
-    let failed = FileError::at(path, "read");
-    let found = fs::metadata(path).map_err(&failed)?;
-    match (found.is_file(), found.is_dir()) {
+    let no_file = |kind| Err(io::Error::new(kind, "not a file"));
+    let found = fs::metadata(path);
+    let length = found.and_then(|found| match (found.is_file(), found.is_dir()) {
         (true, _) => Ok(found.len()),
-        (_, is_folder) => {
-            let kind = match is_folder {
-                true => ErrorKind::IsADirectory,
-                false => ErrorKind::Unsupported,
-            };
-            Err(failed(io::Error::new(kind, "not a file")))
-        }
-    }
+        (_, true) => no_file(ErrorKind::IsADirectory),
+        _ => no_file(ErrorKind::Unsupported),
+    });
+    length.map_err(FileError::at(path, "read"))
 }
 
 #[cfg(test)]

@@ -43,15 +43,35 @@ pub enum GgufFormat {
 /// A byte-level tokenizer, as llama.cpp reads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GgufTokens {
-    /// Each token by its id, its bytes written in GPT-2's alphabet; special and added tokens as
-    /// they are.
-    pub texts: Vec<String>,
-    /// The kind of each: 1 normal, 3 special, 4 added, 5 unused.
-    pub kinds: Vec<i32>,
+    /// The tokens in the order of their ids.
+    pub tokens: Vec<GgufToken>,
     /// The two sides of each merge with a blank between them, the first merge first.
     pub merges: Vec<String>,
     /// The id that is put before each text, if one is.
     pub begin: Option<u32>,
+}
+
+/// A token, as llama.cpp reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GgufToken {
+    /// Its bytes, written in GPT-2's alphabet; a special or added token's text as it is.
+    pub text: String,
+    /// Its kind.
+    pub kind: GgufTokenKind,
+}
+
+/// The kind of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GgufTokenKind {
+    /// One that texts are made of.
+    Normal = 1,
+    /// A special token, such as the end of a text.
+    Special = 3,
+    /// A token that was added to the vocabulary.
+    Added = 4,
+    /// An id that stands for nothing.
+    Unused = 5,
 }
 
 /// Writes a model as a GGUF file that llama.cpp computes with; without `tokens` it takes ids alone.
@@ -106,10 +126,9 @@ fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> 
         ));
     }
     let of_model = config.vocab_size;
-    match tokens.map(|tokens| [tokens.texts.len(), tokens.kinds.len()]) {
-        Some(sizes) if sizes != [of_model; 2] => Err(format!(
-            "the tokenizer's size is {}, but the model's {of_model}",
-            sizes[0]
+    match tokens.map(|tokens| tokens.tokens.len()) {
+        Some(size) if size != of_model => Err(format!(
+            "the tokenizer's size is {size}, but the model's {of_model}"
         )),
         _ => Ok(()),
     }
@@ -143,9 +162,13 @@ fn header(
         Some(tokens) => {
             keys.text("tokenizer.ggml.model", "gpt2");
             keys.text("tokenizer.ggml.pre", "gpt-2");
-            keys.texts("tokenizer.ggml.tokens", &tokens.texts);
-            keys.numbers("tokenizer.ggml.token_type", &tokens.kinds);
-            keys.texts("tokenizer.ggml.merges", &tokens.merges);
+            let texts = tokens.tokens.iter().map(|token| &*token.text);
+            keys.texts("tokenizer.ggml.tokens", texts);
+            keys.kinds("tokenizer.ggml.token_type", &tokens.tokens);
+            keys.texts(
+                "tokenizer.ggml.merges",
+                tokens.merges.iter().map(|merge| &**merge),
+            );
             keys.flag("tokenizer.ggml.add_bos_token", tokens.begin.is_some());
         }
     }
@@ -273,15 +296,15 @@ impl Keys {
         text(&mut self.bytes, value);
     }
 
-    fn texts(&mut self, key: &str, values: &[String]) {
+    fn texts<'a>(&mut self, key: &str, values: impl ExactSizeIterator<Item = &'a str>) {
         self.begin_array(key, 8, values.len());
-        values.iter().for_each(|value| text(&mut self.bytes, value));
+        values.for_each(|value| text(&mut self.bytes, value));
     }
 
-    fn numbers(&mut self, key: &str, values: &[i32]) {
-        self.begin_array(key, 5, values.len());
-        self.bytes
-            .extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    fn kinds(&mut self, key: &str, tokens: &[GgufToken]) {
+        self.begin_array(key, 5, tokens.len());
+        let kinds = tokens.iter().map(|token| token.kind as i32);
+        self.bytes.extend(kinds.flat_map(i32::to_le_bytes));
     }
 
     fn begin_array(&mut self, key: &str, kind: u32, len: usize) {

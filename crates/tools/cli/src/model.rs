@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use checkpoint::ModelFolder;
 use clap::Args;
-use gpt::GptModel;
+use gpt::{GptConfig, GptModel};
 
 use crate::ids::Given;
 use crate::memory::check_model;
@@ -65,7 +65,7 @@ impl Found {
         let working = Working::on("encoding", 0);
         let ids = self.vocabulary.ids(given)?;
         drop(working);
-        let tokens = self.model.config().vocab_size;
+        let tokens = self.config().vocab_size;
         if let (Some(&id), Ok(tokenizer)) = (
             ids.iter().find(|&&id| id as usize >= tokens),
             self.vocabulary.tokenizer(),
@@ -77,6 +77,11 @@ impl Found {
             );
         }
         Ok(ids)
+    }
+
+    /// The model's configuration.
+    pub(crate) fn config(&self) -> &GptConfig {
+        self.model.config()
     }
 
     /// Loads the model.

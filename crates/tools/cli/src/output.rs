@@ -11,6 +11,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
+use atomic_file::FileError;
 use console::{Term, measure_text_width, style};
 use serde::Serialize;
 
@@ -152,7 +153,10 @@ pub(crate) fn tell(line: &impl Display) {
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error
         .chain()
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .filter_map(|cause| {
+            let file = cause.downcast_ref().map(|file: &FileError| &file.source);
+            file.or(cause.downcast_ref::<io::Error>())
+        })
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 

@@ -15,7 +15,7 @@ fn every_subcommand_has_a_help_that_names_its_options_and_their_other_names() {
         ("eval", "--file --stride --json"),
         ("tokenize", "--special --output"),
         ("info", "--preset"),
-        ("convert", "--layout --precision --force"),
+        ("convert", "--layout --precision"),
         ("logits", "--top"),
         ("completions", "bash zsh fish"),
         ("man", "DIR"),

@@ -101,8 +101,10 @@ fn models_that_are_none_are_refused() {
 1 generate Once -m runs -> runs; runs/0001
 1 generate Once -m data.bin -> data.bin; folder; file
 1 logits --tokens 1 -m model -> model.safetensors; 3 bytes
-1 convert runs/0001 model -> model; --force
-1 convert runs/0001 data.bin -> data.bin; file
+1 convert runs/0001 model -> model; new or empty
+1 convert runs/0001 data.bin -> data.bin; new or empty
+1 convert runs/0001 new/.. -> new/..; no name
+2 convert runs/0001 x.gguf --to book -> x.gguf; --layout
 ";
     all_refused(&folder, table);
 }
