@@ -15,7 +15,7 @@
 use std::path::Path;
 
 use atomic_file::is_file;
-use checkpoint::{LazyTensor, load_config, load_tensors_into, save_book, save_tensors};
+use checkpoint::{LazyTensor, load_config, load_tensors_into, save_compact, save_tensors};
 use gpt::{GptConfig, GptModel};
 use tensor_ops::Parameters;
 
@@ -79,7 +79,7 @@ pub(crate) fn write(
     grads: Option<&GptModel>,
     state: &TrainState,
 ) -> Result<(), TrainError> {
-    save_book(model, folder)?;
+    save_compact(model, folder)?;
     save_tensors(folder.join(OPTIMIZER), moments)?;
     if let Some(grads) = grads {
         save_tensors(folder.join(GRADIENTS), grads.named_parameters())?;

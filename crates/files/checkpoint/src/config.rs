@@ -140,31 +140,16 @@ fn is_book(fields: &Fields<'_>) -> bool {
 
 /// That our own file has no key that we don't know. Returns that there may be a head.
 fn check_keys(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
-    let known = || {
-        let settings = SETTINGS.into_iter().map(|names| names[0]);
-        settings.chain([FORMAT, DROP_RATE])
-    };
-    if let Some(key) = fields.keys().find(|key| !known().any(|k| k == *key)) {
-        let meant = nearest(key, known()).map(|known| format!("; did you mean {known:?}?"));
-        let (key, meant) = (quoted(key), meant.unwrap_or_default());
-        return Err(fields.problem(format!("unknown key {key}{meant}")));
+    let settings = SETTINGS.into_iter().map(|names| names[0]);
+    let known: Vec<&str> = settings.chain([FORMAT, DROP_RATE]).collect();
+    if let Some(key) = fields.keys().find(|key| !known.contains(key)) {
+        let (key, known) = (quoted(key), known.join(", "));
+        return Err(fields.problem(format!("unknown key {key}; expected some of {known}")));
     }
     match fields.get(FORMAT) {
         Some(format) if format != "book" => Err(fields.wrong(FORMAT, "\"book\"", format)),
         _ => Ok(false),
     }
-}
-
-/// The key that takes the fewest changes of one letter, if that is few enough to be a slip.
-fn nearest(word: &str, keys: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    const LONGEST: usize = 64;
-    if word.len() > LONGEST {
-        return None;
-    }
-    keys.map(|key| (strsim::levenshtein(word, key), key))
-        .min()
-        .filter(|&(distance, key)| distance <= key.len() / 2)
-        .map(|(_, key)| key)
 }
 
 /// Returns whether the model, such as a `GPT2Model`, has no head of its own: then it is a tied one.
@@ -303,6 +288,12 @@ pub(crate) fn book(config: &GptConfig) -> String {
     let as_in_gpt2 = pairs(&GptConfig::GPT2_124M, Layout::Book);
     let mut all = pairs(config, Layout::Book);
     all.retain(|pair| !(SELDOM.contains(&pair.0) && as_in_gpt2.contains(pair)));
+    if config.drop_rates.common().is_some() {
+        // The one that the book's model takes.
+        all.retain(|(key, _)| !["drop_rate_attn", "drop_rate_shortcut"].contains(key));
+        let rate = all.iter_mut().find(|(key, _)| *key == "drop_rate_emb");
+        rate.expect("a setting of the table").0 = DROP_RATE;
+    }
     text([(FORMAT, "book".into())].into_iter().chain(all))
 }
 
@@ -363,17 +354,4 @@ pub(crate) fn text(pairs: impl IntoIterator<Item = (&'static str, Value)>) -> St
     }
     let json = serde_json::to_string_pretty(&InOrder(pairs.into_iter().collect()));
     json.expect("numbers, names and flags are JSON") + "\n"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{SETTINGS, nearest};
-
-    #[test]
-    fn a_slip_is_recognised_and_another_word_is_not() {
-        let nearest = |word| nearest(word, SETTINGS.into_iter().map(|names| names[0]));
-        assert_eq!(nearest("emd_dim"), Some("emb_dim"));
-        assert_eq!(nearest("n_head"), Some("n_heads"));
-        assert_eq!(nearest("learning_rate"), None);
-    }
 }

@@ -16,7 +16,7 @@ use crate::config::activation_name;
 use crate::error::{CheckpointError, invalid, io};
 use crate::layout::llama_cpp;
 use crate::precision::Precision;
-use crate::save::items;
+use crate::save::{check_shapes, items};
 use crate::special_tokens::SpecialTokens;
 use crate::writer::{LazyTensor, write_numbers};
 
@@ -93,6 +93,7 @@ pub fn save_gguf(
     let path = path.as_ref();
     let config = model.config();
     check(config, tokens).map_err(|problem| invalid(path, problem))?;
+    check_shapes(model, path)?;
     let items = items(model, llama_cpp(*config));
     let header = header(config, format, &items, tokens, special);
     replace_output(path, |out| {

@@ -56,19 +56,29 @@ impl<'a> Fields<'a> {
         ))
     }
 
-    /// The value of the first of these keys that has one, as `read` takes it.
+    /// The value of the one of these keys that has one, as `read` takes it.
+    ///
+    /// # Errors
+    /// If it is none that `read` takes, or two keys have values that differ.
     pub(crate) fn first<'f, T>(
         &'f self,
         keys: &[&str],
         expected: &str,
         read: impl Fn(&'f Value) -> Option<T>,
     ) -> Result<Option<T>, CheckpointError> {
-        match keys.iter().find_map(|&key| Some((key, self.get(key)?))) {
-            None => Ok(None),
-            Some((key, found)) => match read(found) {
-                None => Err(self.wrong(key, expected, found)),
-                read => Ok(read),
-            },
+        let mut found = keys.iter().filter_map(|&key| Some((key, self.get(key)?)));
+        let Some((key, value)) = found.next() else {
+            return Ok(None);
+        };
+        if let Some((other, its)) = found.find(|(_, its)| *its != value) {
+            let (value, its) = (shown::value(value), shown::value(its));
+            return Err(self.problem(format!(
+                "{key} is {value}, but {other}, which is the same setting, is {its}"
+            )));
+        }
+        match read(value) {
+            None => Err(self.wrong(key, expected, value)),
+            read => Ok(read),
         }
     }
 

@@ -26,7 +26,7 @@ pub use gguf::{GgufFormat, GgufToken, GgufTokenKind, GgufTokens, save_gguf};
 pub use model_folder::{ModelFolder, load_config, load_model};
 pub use named_tensors::{load_tensors, load_tensors_into, save_tensors};
 pub use precision::Precision;
-pub use save::{save_book, save_hugging_face};
+pub use save::{save_book, save_compact, save_hugging_face};
 pub use shown::JsonProblem;
 pub use special_tokens::SpecialTokens;
 pub use writer::LazyTensor;

@@ -4,16 +4,17 @@
 //! differ (whether the output head is tied to the token embedding), the tensors are right.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 
 use gpt::{DropRates, GptConfig, GptModel};
-use ndarray::ArrayViewMutD;
+use ndarray::{ArrayViewMut2, Axis};
 use rayon::prelude::*;
 use tensor_ops::Parameters;
 
 use crate::config::{self, QueryFactor};
 use crate::error::{CheckpointError, invalid};
-use crate::layout::{FileTensor, Layout};
+use crate::layout::Layout;
 use crate::places::{config_of, is_index, weights_of};
 use crate::precision::Precision;
 use crate::tensor_file::TensorFile;
@@ -40,8 +41,9 @@ use crate::weights::Weights;
 /// ```
 #[derive(Debug)]
 pub struct ModelFolder {
-    layout: Layout,
     config: GptConfig,
+    /// By the parameters' names.
+    places: HashMap<String, Place>,
     query: QueryFactor,
     weights: Weights,
     notes: Vec<String>,
@@ -65,11 +67,11 @@ impl ModelFolder {
         }
         let (layout, mut config, query) = config::read(&config_file)?;
         let mut weights = Weights::open(&weights_file, layout)?;
-        let mut notes: Vec<String> = weights.note_of_prefixes().into_iter().collect();
+        let mut notes = weights.notes();
         config.tied = weights.settle_tied(layout, &config)?;
         notes.extend(weights.check(layout, &config)?);
         Ok(Self {
-            layout,
+            places: places(layout, &config, &weights),
             config,
             query,
             weights,
@@ -100,68 +102,96 @@ impl ModelFolder {
         self
     }
 
-    /// Loads the weights: there is the model in memory, and at most one tensor more.
+    /// Loads the weights: there is the model in memory, and little more.
     ///
     /// # Errors
     /// If the operating system refuses, or a weight is not finite.
     pub fn load(&self) -> Result<GptModel, CheckpointError> {
         let mut model = GptModel::zeros(self.config)
             .map_err(|e| invalid(self.weights.path(), e.to_string()))?;
-        let mut parameters: HashMap<String, ArrayViewMutD<'_, f32>> =
-            model.named_parameters_mut().into_iter().collect();
-        let mut buffer = Vec::new();
-        for tensor in self.layout.tensors(&self.config) {
-            let parts: Vec<_> = tensor
-                .parameters
-                .iter()
-                .map(|name| {
-                    parameters
-                        .remove(name)
-                        .expect("the layouts' test: each parameter is in one tensor")
-                })
-                .collect();
-            self.read_tensor(&tensor, parts, &mut buffer)?;
-        }
-        drop(parameters);
+        let parameters = model.named_parameters_mut();
+        let read = parameters.into_par_iter().map(|(name, mut parameter)| {
+            let rows = 0..parameter.len_of(Axis(0));
+            let numbers = parameter.as_slice_mut();
+            self.read_rows(&name, rows, numbers.expect("parameters are row-major"))
+        });
+        let read: Vec<Result<(), CheckpointError>> = read.collect();
+        // The first, whichever thread was first.
+        read.into_iter().collect::<Result<(), _>>()?;
         Ok(model)
     }
 
-    /// Reads one tensor into the parameters it holds.
-    fn read_tensor(
+    /// Reads some rows of a parameter, by its name in [`GptConfig::parameters`], row after row: for
+    /// who keeps the weights in another form, as a decoder in fewer bits does, and never has all of
+    /// them in f32.
+    ///
+    /// # Errors
+    /// If the operating system refuses, or a weight is not finite.
+    ///
+    /// # Panics
+    /// If there is no such parameter, or it doesn't have these rows, or `out` has another length.
+    pub fn read_rows(
         &self,
-        tensor: &FileTensor,
-        mut parts: Vec<ArrayViewMutD<'_, f32>>,
-        buffer: &mut Vec<f32>,
+        name: &str,
+        rows: Range<usize>,
+        out: &mut [f32],
     ) -> Result<(), CheckpointError> {
-        let (file, entry) = self
-            .weights
-            .get(&tensor.name)
-            .expect("the check found every tensor");
-        let mut slices: Vec<&mut [f32]> = parts
-            .iter_mut()
-            .map(|part| part.as_slice_mut().expect("parameters are row-major"))
-            .collect();
-        if let ([part], false) = (&mut slices[..], tensor.transposed) {
-            return file.read(entry, part);
+        let place = self.places.get(name);
+        let place = place.unwrap_or_else(|| panic!("read_rows: no parameter {name}"));
+        let (all, width) = (place.shape[0], place.shape[1..].iter().product());
+        assert!(
+            rows.start <= rows.end && rows.end <= all && out.len() == rows.len() * width,
+            "read_rows: rows {rows:?} of {name} ({all}, {width}) into {} numbers",
+            out.len()
+        );
+        let (file, entry) = self.weights.at(place.tensor);
+        // Its rows are some of the tensor's rows, or columns.
+        let first = place.part * all + rows.start;
+        match place.transposed {
+            true => {
+                let rows = ArrayViewMut2::from_shape((rows.len(), width), &mut *out);
+                file.read_columns(entry, first, rows.expect("as many numbers"))?;
+            }
+            false => file.read(entry, first * width, out)?,
         }
-        buffer.resize(buffer.len().max(entry.len()), 0.0);
-        let whole = &mut buffer[..entry.len()];
-        file.read(entry, whole)?;
-        let n = slices.len();
-        for (i, part) in slices.into_iter().enumerate() {
-            if tensor.transposed {
-                let columns = tensor.shape[1];
-                transpose_columns(whole, columns, i * columns / n, part);
-            } else {
-                part.copy_from_slice(&whole[i * part.len()..(i + 1) * part.len()]);
-            }
-            let factor = self.query.of_parameter(&tensor.parameters[i]);
-            if factor != 1.0 {
-                part.iter_mut().for_each(|x| *x *= factor);
-            }
+        let factor = self.query.of_parameter(name);
+        if factor != 1.0 {
+            out.iter_mut().for_each(|x| *x *= factor);
         }
         Ok(())
     }
+}
+
+/// The place of a parameter's numbers: a tensor of the files, or one of its equal parts.
+#[derive(Debug)]
+struct Place {
+    tensor: (usize, usize),
+    transposed: bool,
+    /// Which part.
+    part: usize,
+    /// The parameter's.
+    shape: Vec<usize>,
+}
+
+/// Where the parameters are, by their names; the check has found every tensor.
+fn places(layout: Layout, config: &GptConfig, weights: &Weights) -> HashMap<String, Place> {
+    let mut shapes: HashMap<String, Vec<usize>> = config.parameters().collect();
+    let mut places = HashMap::new();
+    for tensor in layout.tensors(config) {
+        for (part, parameter) in tensor.parameters.into_iter().enumerate() {
+            // GPT-2 has biases that the model may not have.
+            places.extend(shapes.remove(&parameter).map(|shape| {
+                let place = Place {
+                    tensor: weights.places[&tensor.name],
+                    transposed: tensor.transposed,
+                    part,
+                    shape,
+                };
+                (parameter, place)
+            }));
+        }
+    }
+    places
 }
 
 /// Loads the model at `path`: [`ModelFolder::open`] and [`ModelFolder::load`].
@@ -185,22 +215,4 @@ pub fn load_model(path: impl AsRef<Path>) -> Result<GptModel, CheckpointError> {
 /// wrongly.
 pub fn load_config(path: impl AsRef<Path>) -> Result<GptConfig, CheckpointError> {
     Ok(config::read(&config_of(path.as_ref())?)?.1)
-}
-
-/// `out[o][i] = whole[i][first + o]`: (rows, columns) -> (some of the columns, rows).
-fn transpose_columns(whole: &[f32], columns: usize, first: usize, out: &mut [f32]) {
-    /// Columns a task takes: as many numbers as a cache line has, so that each line is read once.
-    const BLOCK: usize = 16;
-    let rows = whole.len() / columns;
-    out.par_chunks_mut(BLOCK * rows)
-        .enumerate()
-        .for_each(|(task, block)| {
-            let first = first + task * BLOCK;
-            let width = block.len() / rows;
-            for (i, row) in whole.chunks_exact(columns).enumerate() {
-                for (o, x) in row[first..first + width].iter().enumerate() {
-                    block[o * rows + i] = *x;
-                }
-            }
-        });
 }

@@ -39,10 +39,8 @@ pub fn load_tensors(
     for entry in &file.entries {
         file.check_type(entry)?;
         let mut array = ArrayD::zeros(&entry.info.shape[..]);
-        file.read(
-            entry,
-            array.as_slice_mut().expect("fresh arrays are row-major"),
-        )?;
+        let numbers = array.as_slice_mut().expect("fresh arrays are row-major");
+        file.read(entry, 0, numbers)?;
         tensors.insert(entry.name.clone(), array);
     }
     Ok(tensors)
@@ -80,7 +78,7 @@ pub fn load_tensors_into(
     }
     for (entry, view) in &mut places {
         let numbers = view.as_slice_mut().expect("parameters are row-major");
-        file.read(entry, numbers)?;
+        file.read(entry, 0, numbers)?;
     }
     Ok(())
 }

@@ -9,6 +9,8 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use safetensors::Dtype;
 
+use crate::tensor_file::all_finite;
+
 /// How weights are written in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -46,6 +48,23 @@ impl Precision {
             Self::F32 => "float32",
             Self::F16 => "float16",
             Self::Bf16 => "bfloat16",
+        }
+    }
+
+    /// Whether a number is finite when it is rounded to this format.
+    pub(crate) fn holds(self, x: f32) -> bool {
+        match self {
+            Self::F32 => x.is_finite(),
+            Self::F16 => f16::from_f32(x).is_finite(),
+            Self::Bf16 => bf16::from_f32(x).is_finite(),
+        }
+    }
+
+    /// Whether all are.
+    pub(crate) fn holds_all(self, numbers: &[f32]) -> bool {
+        match self {
+            Self::F32 => all_finite(numbers),
+            _ => numbers.iter().all(|&x| self.holds(x)),
         }
     }
 

@@ -124,13 +124,18 @@ impl SpecialTokens {
     /// # Errors
     /// If the operating system refuses.
     pub fn save(&self, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
-        let mut files = self.carried.clone();
-        let made = || config::text(self.pairs()).into_bytes();
-        files.entry(GENERATION_CONFIG).or_insert_with(made);
-        for (name, bytes) in &files {
+        for (name, bytes) in &self.files() {
             write_atomically(folder.as_ref().join(name), |out| out.write_all(bytes))?;
         }
         Ok(())
+    }
+
+    /// The files that are written, by their names.
+    pub(crate) fn files(&self) -> BTreeMap<&'static str, Vec<u8>> {
+        let mut files = self.carried.clone();
+        let made = || config::text(self.pairs()).into_bytes();
+        files.entry(GENERATION_CONFIG).or_insert_with(made);
+        files
     }
 
     /// The keys of a configuration.

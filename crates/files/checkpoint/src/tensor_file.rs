@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use atomic_file::open_file;
+use ndarray::{ArrayViewMut2, Axis};
 use rayon::prelude::*;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde::Deserialize;
@@ -28,8 +29,8 @@ pub(crate) const MOST_HEADER_BYTES: u64 = 2 << 20;
 /// The key that is no tensor.
 pub(crate) const METADATA: &str = "__metadata__";
 
-/// Elements a thread reads and converts at once.
-const CHUNK: usize = 1 << 18;
+/// Elements a thread reads, converts and checks at once, few enough for the cache.
+const CHUNK: usize = 1 << 16;
 
 /// One tensor of a file: where it is and what it is.
 #[derive(Debug)]
@@ -82,31 +83,73 @@ impl TensorFile {
         })
     }
 
-    /// Reads a tensor, in row-major order, as f32.
+    /// Reads a tensor's numbers from the element `first` on, in row-major order, as f32.
     ///
-    /// # Panics
-    /// If `out` doesn't have as many elements as the tensor.
-    pub(crate) fn read(&self, entry: &Entry, out: &mut [f32]) -> Result<(), CheckpointError> {
-        assert!(
-            entry.len() == out.len(),
-            "a tensor of {} elements into {}",
-            entry.len(),
-            out.len()
-        );
-        self.check_type(entry)?;
-        let results: Vec<Result<(), CheckpointError>> = out
-            .par_chunks_mut(CHUNK)
-            .enumerate()
-            .map_init(Vec::new, |bytes, (i, chunk)| {
-                self.read_part(entry, i * CHUNK, chunk, bytes)?;
-                match chunk.iter().position(|x| !x.is_finite()) {
-                    None => Ok(()),
-                    Some(at) => Err(self.problem(entry, not_finite(i * CHUNK + at, chunk[at]))),
-                }
-            })
-            .collect();
+    /// # Errors
+    /// If the operating system refuses, or a number is not finite.
+    pub(crate) fn read(
+        &self,
+        entry: &Entry,
+        first: usize,
+        out: &mut [f32],
+    ) -> Result<(), CheckpointError> {
+        let chunks = out.par_chunks_mut(CHUNK).enumerate();
+        let read = chunks.map_init(Vec::new, |bytes, (i, chunk)| {
+            let first = first + i * CHUNK;
+            self.read_part(entry, first, chunk, bytes)?;
+            self.check_finite(entry, first, chunk)
+        });
+        let read: Vec<Result<(), CheckpointError>> = read.collect();
         // The first in the file, whichever thread was first.
-        results.into_iter().collect()
+        read.into_iter().collect()
+    }
+
+    /// Reads columns of a matrix, from `first` on, as rows: `out[o][i]` is the matrix's
+    /// `[i][first + o]`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn read_columns(
+        &self,
+        entry: &Entry,
+        first: usize,
+        mut out: ArrayViewMut2<'_, f32>,
+    ) -> Result<(), CheckpointError> {
+        /// Rows of the file that a task reads at once, few enough for the cache.
+        const ROWS: usize = 64;
+        let (width, columns) = (out.nrows(), entry.info.shape[1]);
+        let blocks: Vec<_> = out.axis_chunks_iter_mut(Axis(1), ROWS).collect();
+        let blocks = blocks.into_par_iter().enumerate();
+        let scratch = || (Vec::new(), Vec::new());
+        let read = blocks.map_init(scratch, |(block, bytes), (i, out)| {
+            block.resize(out.ncols() * width, 0.0);
+            // Whole rows lie one behind the other.
+            let piece = if width == columns { block.len() } else { width };
+            for (row, piece) in block.chunks_exact_mut(piece).enumerate() {
+                let first = (i * ROWS + row) * columns + first;
+                self.read_part(entry, first, piece, bytes)?;
+                self.check_finite(entry, first, piece)?;
+            }
+            transpose(block, out);
+            Ok(())
+        });
+        let read: Vec<Result<(), CheckpointError>> = read.collect();
+        read.into_iter().collect()
+    }
+
+    /// Checks numbers that were read from the element `first` on.
+    fn check_finite(
+        &self,
+        entry: &Entry,
+        first: usize,
+        numbers: &[f32],
+    ) -> Result<(), CheckpointError> {
+        if all_finite(numbers) {
+            return Ok(());
+        }
+        let place = numbers.iter().position(|x| !x.is_finite());
+        let place = place.expect("one is not finite");
+        Err(self.problem(entry, not_finite(first + place, numbers[place])))
     }
 
     /// Whether two tensors of one shape have the same numbers, read a little at a time.
@@ -200,6 +243,39 @@ fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, Check
         0..=MOST_HEADER_BYTES => Ok(header),
         _ => refused(header_too_long(header)),
     }
+}
+
+/// `out[o][i] = block[i][o]`.
+fn transpose(block: &[f32], mut out: ArrayViewMut2<'_, f32>) {
+    /// Numbers in a cache line: each line is read once.
+    const LINE: usize = 16;
+    let (width, rows) = out.dim();
+    for (first_o, first_i) in (0..width)
+        .step_by(LINE)
+        .flat_map(|o| (0..rows).step_by(LINE).map(move |i| (o, i)))
+    {
+        let (outs, ins) = (LINE.min(width - first_o), LINE.min(rows - first_i));
+        let mut tile = [[0.0; LINE]; LINE];
+        for (i, line) in tile[..ins].iter_mut().enumerate() {
+            let from = (first_i + i) * width + first_o;
+            line[..outs].copy_from_slice(&block[from..from + outs]);
+        }
+        for o in 0..outs {
+            let mut row = out.row_mut(first_o + o);
+            let row = row.as_slice_mut().expect("a part of a row-major row");
+            for (x, line) in row[first_i..first_i + ins].iter_mut().zip(&tile) {
+                *x = line[o];
+            }
+        }
+    }
+}
+
+/// Whether all numbers are finite; it doesn't stop at the first that isn't, so that many are looked
+/// at at once.
+pub(crate) fn all_finite(numbers: &[f32]) -> bool {
+    const EXPONENT: u32 = 0x7f80_0000;
+    let is_not = |x: &f32| u32::from(x.to_bits() & EXPONENT == EXPONENT);
+    numbers.iter().map(is_not).sum::<u32>() == 0
 }
 
 /// What is wrong with a header larger than any model's.

@@ -29,17 +29,18 @@ pub(crate) struct Weights {
     path: PathBuf,
     files: Vec<TensorFile>,
     /// By the name without prefixes: file and entry. Buffers that are no weights are not here.
-    places: HashMap<String, (usize, usize)>,
+    pub(crate) places: HashMap<String, (usize, usize)>,
+    /// A line about an index that says something else than its files.
+    note: Option<String>,
     /// The wrappers' prefix that a name had.
     wrapper: Option<&'static str>,
 }
 
 impl Weights {
     pub(crate) fn open(path: &Path, layout: Layout) -> Result<Self, CheckpointError> {
-        let files = if is_index(path) {
-            open_shards(path)?
-        } else {
-            vec![TensorFile::open(path)?]
+        let (files, note) = match is_index(path) {
+            true => open_shards(path)?,
+            false => (vec![TensorFile::open(path)?], None),
         };
         let mut places = HashMap::new();
         let mut wrapper = None;
@@ -53,7 +54,12 @@ impl Weights {
                     (wrapper, name) = (wrapper.or(Some(found)), rest);
                 }
                 let name = layout.strip_prefix(name);
-                if !layout.is_buffer(name) && places.insert(name.to_owned(), (i, j)).is_some() {
+                if layout.is_buffer(name) {
+                    continue;
+                }
+                // Of several files the last one counts, as in transformers.
+                let before = places.insert(name.to_owned(), (i, j));
+                if before.is_some_and(|(file, _)| file == i) {
                     return Err(file.problem(entry, "it is there twice"));
                 }
             }
@@ -62,6 +68,7 @@ impl Weights {
             path: path.to_owned(),
             files,
             places,
+            note,
             wrapper,
         })
     }
@@ -72,8 +79,12 @@ impl Weights {
 
     /// A tensor by its name without prefix.
     pub(crate) fn get(&self, name: &str) -> Option<(&TensorFile, &Entry)> {
-        let &(file, entry) = self.places.get(name)?;
-        Some((&self.files[file], &self.files[file].entries[entry]))
+        self.places.get(name).map(|&place| self.at(place))
+    }
+
+    /// The tensor at a place.
+    pub(crate) fn at(&self, (file, entry): (usize, usize)) -> (&TensorFile, &Entry) {
+        (&self.files[file], &self.files[file].entries[entry])
     }
 
     pub(crate) fn precision(&self) -> Option<Precision> {
@@ -82,11 +93,14 @@ impl Weights {
         all.all(|other| other == Some(first)).then_some(first)
     }
 
-    /// That names had prefixes of a wrapper, if they had.
-    pub(crate) fn note_of_prefixes(&self) -> Option<String> {
+    /// Lines for the reader: about an index that says something else than its files, and about
+    /// prefixes of wrappers that names had.
+    pub(crate) fn notes(&self) -> Vec<String> {
         let path = self.path.display();
-        let note = |prefix| format!("{path}: names begin with {prefix}; they are read without it");
-        self.wrapper.map(note)
+        let prefix =
+            |prefix| format!("{path}: names begin with {prefix}; they are read without it");
+        let prefix = self.wrapper.map(prefix);
+        self.note.iter().cloned().chain(prefix).collect()
     }
 
     /// Whether the model is tied, as its tensors say: a head with the embedding's numbers is the
@@ -149,23 +163,10 @@ impl Weights {
         others.sort_unstable();
         match others.first().and_then(|name| self.get(name)) {
             Some((file, entry)) if layout == Layout::Book => Err(file.problem(entry, UNEXPECTED)),
-            found => Ok(found.map(|_| self.note_of_others(&others))),
+            found => {
+                Ok(found.map(|_| note(&self.path, "not of this model, and not read", &others)))
+            }
         }
-    }
-
-    fn note_of_others(&self, others: &[&str]) -> String {
-        const SHOWN: usize = 3;
-        let names = others.iter().take(SHOWN).map(|name| quoted(name));
-        let more = if others.len() > SHOWN {
-            " and others"
-        } else {
-            ""
-        };
-        format!(
-            "{}: not of this model, and not read: {}{more}",
-            self.path.display(),
-            names.collect::<Vec<_>>().join(", ")
-        )
     }
 }
 
@@ -176,11 +177,12 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Opens the shards of an index, each of which must hold what the index says, no more and no less.
-fn open_shards(index: &Path) -> Result<Vec<TensorFile>, CheckpointError> {
+/// Opens the shards that an index names, and returns what it says otherwise than they do in a line
+/// for the reader: what they have counts, as in transformers.
+fn open_shards(index: &Path) -> Result<(Vec<TensorFile>, Option<String>), CheckpointError> {
     let text = read_text(index, MOST_INDEX_BYTES)?;
     let Index { weight_map } = serde_json::from_str(&text).map_err(not_json(index))?;
-    let mut shards: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut shards = BTreeSet::new();
     for (tensor, shard) in &weight_map {
         let name = shard.strip_prefix("./").unwrap_or(shard);
         if !is_plain_name(name) {
@@ -189,27 +191,34 @@ fn open_shards(index: &Path) -> Result<Vec<TensorFile>, CheckpointError> {
                 format!("the index places it in {shard}, but a shard is a file in the same folder");
             return Err(in_tensor(index, tensor, problem));
         }
-        shards.entry(name).or_default().insert(tensor);
+        shards.insert(name);
     }
     if shards.is_empty() {
         return Err(invalid(index, "weight_map is missing"));
     }
-    shards
-        .into_iter()
-        .map(|(shard, mut tensors)| {
-            let file = TensorFile::open(&folder_of(index).join(shard))?;
-            for entry in &file.entries {
-                if !tensors.remove(entry.name.as_str()) {
-                    let problem = "the index does not place it in this file";
-                    return Err(file.problem(entry, problem));
-                }
-            }
-            match tensors.first() {
-                Some(tensor) => Err(in_tensor(&file.path, tensor, MISSING)),
-                None => Ok(file),
-            }
-        })
-        .collect()
+    let files = shards.into_iter();
+    let files = files.map(|shard| TensorFile::open(&folder_of(index).join(shard)));
+    let files: Vec<TensorFile> = files.collect::<Result<_, _>>()?;
+    let entries = files.iter().flat_map(|file| &file.entries);
+    let there: BTreeSet<&str> = entries.map(|entry| &*entry.name).collect();
+    let said: BTreeSet<&str> = weight_map.keys().map(String::as_str).collect();
+    let others: Vec<&str> = there.symmetric_difference(&said).copied().collect();
+    let what = "not both in the index and in its files";
+    let note = (!others.is_empty()).then(|| note(index, what, &others));
+    Ok((files, note))
+}
+
+/// A line about some tensors.
+fn note(path: &Path, what: &str, tensors: &[&str]) -> String {
+    const SHOWN: usize = 3;
+    let names = tensors.iter().take(SHOWN).map(|name| quoted(name));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let more = if tensors.len() > SHOWN {
+        " and others"
+    } else {
+        ""
+    };
+    format!("{}: {what}: {names}{more}", path.display())
 }
 
 /// Whether a name is a file's in the same folder: an index must not reach elsewhere.

@@ -90,16 +90,20 @@ pub(crate) fn write_numbers(
     for (i, part) in numbers.chunks(PART).enumerate() {
         bytes.clear();
         encode(part, &mut bytes).map_err(|place| {
-            let (index, value) = (i * PART + place, part[place]);
-            let problem = match value.is_finite() {
-                true => format!("element {index} is {value}, which {format} can't hold"),
-                false => not_finite(index, value),
-            };
+            let problem = cant_hold(i * PART + place, part[place], format);
             in_tensor(path, name, problem)
         })?;
         out.write_all(&bytes).map_err(io(path, "write"))?;
     }
     Ok(())
+}
+
+/// What is wrong with a number that weights can't have, or can't have in a format.
+pub(crate) fn cant_hold(index: usize, value: f32, format: &str) -> String {
+    match value.is_finite() {
+        true => format!("element {index} is {value}, which {format} can't hold"),
+        false => not_finite(index, value),
+    }
 }
 
 /// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8.

@@ -10,8 +10,11 @@ use torch_rng::TorchRng;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// For names, headers and buffers.
+/// For names and headers.
 const SMALL: usize = 1 << 20;
+
+/// For what is read at once.
+const BUFFERS: usize = 4 << 20;
 
 /// The most bytes in use during `work`, beyond those in use before.
 fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
@@ -22,7 +25,7 @@ fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
 }
 
 #[test]
-fn loading_takes_the_model_and_one_tensor_and_refusing_takes_next_to_nothing() {
+fn loading_takes_the_model_and_refusing_takes_next_to_nothing() {
     let config = GptConfig {
         vocab_size: 20_000,
         context_length: 64,
@@ -49,13 +52,12 @@ fn loading_takes_the_model_and_one_tensor_and_refusing_takes_next_to_nothing() {
         }
     }
     let model_bytes = 4 * config.size().unwrap().total();
-    let largest_tensor = 4 * config.vocab_size * config.emb_dim;
     for name in ["book", "F32", "Bf16", "F16"] {
         let (model, peak) = peak_of(|| load_model(path(name)));
         assert!(peak >= model_bytes, "{name}: {peak} bytes hold no model");
         assert!(
-            peak <= model_bytes + largest_tensor + SMALL,
-            "{name}: {peak} bytes for a model of {model_bytes} whose largest tensor has {largest_tensor}"
+            peak <= model_bytes + BUFFERS,
+            "{name}: {peak} bytes for a model of {model_bytes}"
         );
         drop(model.unwrap());
     }

@@ -3,7 +3,9 @@
 
 use std::fs;
 
-use checkpoint::{SpecialTokens, load_model, load_tensors, save_book, save_hugging_face};
+use checkpoint::{ModelFolder, SpecialTokens, load_model, load_tensors};
+use checkpoint::{save_book, save_hugging_face, save_tensors};
+use gpt::GptConfig;
 
 use crate::support::{Broken, SMALL, header_refused, join, small_model, split, weights_refused};
 
@@ -136,7 +138,7 @@ fn folders_without_weights_say_what_they_lack() {
 }
 
 #[test]
-fn an_index_reaches_no_other_folder_and_agrees_with_its_shards() {
+fn an_index_reaches_no_other_folder_and_its_shards_have_what_is_needed() {
     let folder = Broken::hugging_face();
     let index = folder.path().join("model.safetensors.index.json");
     let header = split(&fs::read(folder.weights()).unwrap()).0.to_owned();
@@ -171,12 +173,34 @@ fn an_index_reaches_no_other_folder_and_agrees_with_its_shards() {
         folder.is_refused(file, &["transformer.wte.weight", "same folder"]);
     }
     write(&good.replacen(last, "\"transformer.wte.weight\":\"two.safetensors\"", 1));
-    folder.is_refused(
-        "one.safetensors",
-        &["transformer.wte.weight", "index does not place it"],
+    folder.is_refused("two.safetensors", &["can't read"]);
+    // What is more in either is told.
+    write(&good.replacen(last, "\"ghost\":\"one.safetensors\"", 1));
+    let found = ModelFolder::open(folder.path()).unwrap();
+    let note = &found.notes()[0];
+    assert!(
+        note.contains("\"ghost\", \"transformer.wte.weight\""),
+        "{note}"
     );
-    write(&good.replacen(last, &format!("{last},\"ghost\":\"one.safetensors\""), 1));
-    folder.is_refused("one.safetensors", &["ghost", "missing"]);
+    assert_eq!(found.load().unwrap(), small_model(SMALL));
+    // Of two copies the one in the last file counts.
+    fs::copy(
+        folder.path().join("one.safetensors"),
+        folder.path().join("two.safetensors"),
+    )
+    .unwrap();
+    let other = small_model(GptConfig {
+        n_layers: 1,
+        ..SMALL
+    });
+    let changed = [(
+        "transformer.ln_f.bias".to_owned(),
+        other.final_norm.shift.view().into_dyn(),
+    )];
+    save_tensors(folder.path().join("three.safetensors"), changed).unwrap();
+    write(&good.replacen(last, &format!("{last},\"ghost\":\"three.safetensors\""), 1));
+    let model = load_model(folder.path()).unwrap();
+    assert_eq!(model.final_norm.shift, other.final_norm.shift);
     for text in [
         "",
         "[]",

@@ -3,11 +3,11 @@
 use std::fs;
 
 use checkpoint::{
-    LazyTensor, Precision, SpecialTokens, load_config, load_model, load_tensors, load_tensors_into,
-    save_book, save_hugging_face, save_tensors,
+    GgufFormat, LazyTensor, Precision, SpecialTokens, load_config, load_model, load_tensors,
+    load_tensors_into, save_book, save_compact, save_gguf, save_hugging_face, save_tensors,
 };
-use gpt::{Activation, GptConfig, GptModel};
-use ndarray::{ArrayD, IxDyn, array};
+use gpt::{Activation, DropRates, GptConfig, GptModel};
+use ndarray::{ArrayD, IxDyn, array, s};
 use proptest::prelude::*;
 use safetensors::SafeTensors;
 use tensor_ops::Parameters;
@@ -30,7 +30,7 @@ fn configs() -> impl Strategy<Value = GptConfig> {
                 hidden_dim,
                 norm_eps: eps,
                 activation: [Activation::GeluTanh, Activation::Gelu, Activation::Relu][layers % 3],
-                drop_rates: gpt::DropRates {
+                drop_rates: DropRates {
                     emb: p,
                     ..SMALL.drop_rates
                 },
@@ -101,7 +101,9 @@ fn the_reference_reader_reads_what_is_written() {
     let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
     assert_eq!(metadata.metadata().as_ref().unwrap()["format"], "pt");
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
-    assert_eq!(tensors.len(), model.named_parameters().len());
+    // Masks, and a head of its own.
+    let more = SMALL.n_layers + 1;
+    assert_eq!(tensors.len(), model.named_parameters().len() + more);
     for (name, view) in model.named_parameters() {
         let tensor = tensors.tensor(&name).unwrap();
         assert_eq!(tensor.shape(), view.shape());
@@ -195,6 +197,87 @@ fn a_prefix_chooses_among_several_states_in_one_file() {
     assert!(error.to_string().contains("unexpected"), "{error}");
 }
 
+/// As torch 2.15 makes it: `torch.triu(torch.ones(3, 3), diagonal=1)`.
+#[test]
+fn the_books_layout_has_all_that_the_books_model_loads_strictly() {
+    let folder = tempfile::tempdir().unwrap();
+    let rates = DropRates {
+        emb: 0.1,
+        attention: 0.1,
+        shortcut: 0.1,
+    };
+    let model = small_model(GptConfig {
+        context_length: 3,
+        drop_rates: rates,
+        ..SMALL
+    });
+    save_book(&model, folder.path()).unwrap();
+    let tensors = load_tensors(folder.path().join("model.safetensors")).unwrap();
+    let mask = array![[0.0f32, 1.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]];
+    for block in 0..SMALL.n_layers {
+        assert_eq!(
+            tensors[&format!("trf_blocks.{block}.att.mask")],
+            mask.clone().into_dyn()
+        );
+    }
+    assert_eq!(tensors["out_head.weight"], tensors["tok_emb.weight"]);
+    let config = fs::read_to_string(folder.path().join("config.json")).unwrap();
+    let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    assert_eq!(config["drop_rate"], 0.1);
+    assert_eq!(load_model(folder.path()).unwrap(), model);
+    let compact = tempfile::tempdir().unwrap();
+    save_compact(&model, compact.path()).unwrap();
+    assert_eq!(load_model(compact.path()).unwrap(), model);
+    let tensors = load_tensors(compact.path().join("model.safetensors")).unwrap();
+    assert_eq!(tensors.len(), model.named_parameters().len());
+}
+
+#[test]
+fn a_model_that_cannot_be_saved_leaves_the_old_one_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = small_model(SMALL);
+    save_book(&good, folder.path()).unwrap();
+    let mut not_finite = small_model(GptConfig {
+        n_layers: 1,
+        ..SMALL
+    });
+    not_finite.final_norm.shift[3] = f32::NAN;
+    // As chapter 6 does for two classes.
+    let mut classes = small_model(GptConfig {
+        tied: false,
+        ..SMALL
+    });
+    let head = classes.out_head.as_mut().unwrap();
+    head.weight = head.weight.slice(s![..2, ..]).to_owned();
+    let mut headless = small_model(GptConfig {
+        tied: false,
+        ..SMALL
+    });
+    headless.out_head = None;
+    let gguf = folder.path().join("model.gguf");
+    for (model, part) in [
+        (not_finite, "tensor \"final_norm.shift\": element 3 is NaN"),
+        (
+            classes,
+            "the shape is [2, 8], but the configuration asks for [11, 8]",
+        ),
+        (headless, "tensor \"out_head.weight\": missing"),
+    ] {
+        let tokens = SpecialTokens::default();
+        for error in [
+            save_book(&model, folder.path()),
+            save_compact(&model, folder.path()),
+            save_hugging_face(&model, folder.path(), Precision::Bf16, &tokens),
+        ] {
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        save_gguf(&model, &gguf, GgufFormat::F32, None, &tokens).unwrap_err();
+        assert_eq!(load_model(folder.path()).unwrap(), good);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}
+
 #[test]
 fn a_number_too_large_for_the_precision_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,7 +292,7 @@ fn a_number_too_large_for_the_precision_is_refused_by_name() {
     .unwrap_err();
     let message = error.to_string();
     assert!(
-        message.contains("ln_f.bias") && message.contains("element 3 is 70000"),
+        message.contains("final_norm.shift") && message.contains("element 3 is 70000"),
         "{message}"
     );
     save_hugging_face(
