@@ -82,7 +82,7 @@ impl Corpus {
             Bound::Unbounded => 0,
         };
         let end = match range.end_bound() {
-            Bound::Included(&last) => last + 1,
+            Bound::Included(&last) => last.checked_add(1).expect("a range within the corpus"),
             Bound::Excluded(&end) => end,
             Bound::Unbounded => self.len(),
         };

@@ -41,7 +41,7 @@ impl Corpus {
     /// # Errors
     /// As [`Self::from_text_file`] if it can't be read;
     /// [`DataLoaderError::TokenFile`] if a header contradicts the file's length, the last id is cut
-    /// in half, or the numbers look as if they were wider than u16.
+    /// in half, or the bytes show that they are no u16: other numbers, a text, an archive.
     pub fn from_token_file(path: impl AsRef<Path>) -> Result<Self, DataLoaderError> {
         let path = path.as_ref().to_owned();
         let (mut file, bytes) = open_file(&path).map_err(DataLoaderError::io)?;

@@ -1,16 +1,16 @@
-//! How a file holds token ids: nanoGPT's bare u16, llm.c's header before them, or an array of
+//! The form of a file of token ids: nanoGPT's bare u16, llm.c's header before them, or an array of
 //! numpy's.
 //!
-//! A file says only by these signs what it is. Bare numbers of another width are recognised by
-//! their zeros and refused.
+//! A file without a header that is no u16 is refused by the signs of `signs.rs`.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use crate::error::DataLoaderError;
+use crate::signs::kind_of;
 
-/// Where the ids of a file begin, how many there are, and what each is.
+/// The place, number and width of the ids in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
     /// Bytes before the first id.
@@ -21,7 +21,7 @@ pub(crate) struct Format {
     pub(crate) signed: bool,
 }
 
-/// So much of a file is looked at, headers and the first ids.
+/// The part of a file that is looked at: headers and the first ids.
 const HEAD: u64 = 1 << 18; // bytes
 
 /// The first number of llm.c's header, for GPT-2's tokens in u16 and Llama 3's in u32.
@@ -30,14 +30,11 @@ const LLM_C: [(u32, usize); 2] = [(20_240_520, 2), (20_240_801, 4)];
 /// llm.c's header: 256 numbers of 32 bits, the third of which counts the ids.
 const LLM_C_HEADER: u64 = 1024; // bytes
 
-/// How every numpy array in a file begins.
+/// The first bytes of every numpy array in a file.
 const NUMPY: &[u8] = b"\x93NUMPY";
 
-/// A sign of wide numbers is one only if there are as many ids.
-const LEAST: usize = 16;
-
 impl Format {
-    /// What a file of `bytes` bytes looks like.
+    /// Recognises the form of a file of `bytes` bytes.
     ///
     /// # Errors
     /// If it can't be read, its header contradicts its length, or its numbers are none that ids are
@@ -72,9 +69,9 @@ impl Format {
                 ))),
             };
         }
-        if let Some(kind) = wide(&head) {
+        if let Some(kind) = kind_of(&head) {
             return Err(wrong(format!(
-                "this looks like {kind}, of which each would be read as several tokens: write it again with numpy's .astype(np.uint16), or save it as .npy"
+                "this looks like {kind}; expected token ids in u16, as numpy's .astype(np.uint16).tofile makes them, or .npy"
             )));
         }
         if !bytes.is_multiple_of(2) {
@@ -148,7 +145,7 @@ impl Format {
         }
     }
 
-    /// The ids that these bytes hold, or the number that is none.
+    /// Returns the ids that these bytes hold, or the number that is no id.
     pub(crate) fn ids(self, bytes: &[u8]) -> Result<Vec<u32>, i128> {
         if (self.width, self.signed) == (2, false) {
             let (pairs, _) = bytes.as_chunks::<2>();
@@ -166,28 +163,10 @@ impl Format {
     }
 }
 
-/// Little-endian numbers of so many bytes.
-fn numbers(bytes: &[u8], width: usize) -> impl Iterator<Item = u64> {
+/// Returns the little-endian numbers of so many bytes each.
+pub(crate) fn numbers(bytes: &[u8], width: usize) -> impl Iterator<Item = u64> {
     bytes.chunks_exact(width).map(|chunk| {
         let low = chunk.iter().rev();
         low.fold(0, |number, &byte| number << 8 | u64::from(byte))
     })
-}
-
-/// What bare numbers wider than u16 are, by their signs: nearly all of their upper halves are 0 to
-/// 3, and their lower halves are not.
-fn wide(head: &[u8]) -> Option<&'static str> {
-    let halves: Vec<u64> = numbers(head, 2).collect();
-    let small = |from: usize, step: usize| {
-        let halves = halves.iter().skip(from).step_by(step);
-        let (all, small) = halves.fold((0, 0), |(all, small), &half| {
-            (all + 1, small + usize::from(half < 4))
-        });
-        all >= LEAST && 100 * small >= 99 * all
-    };
-    if halves.len() < 2 * LEAST || small(0, 2) || !small(1, 2) {
-        return None;
-    }
-    let is_64 = small(2, 4) && head.len().is_multiple_of(8);
-    Some(if is_64 { "int64" } else { "int32 or uint32" })
 }

@@ -8,6 +8,7 @@ mod error;
 mod files;
 mod format;
 mod loader;
+mod signs;
 mod split;
 mod text;
 mod tokens;

@@ -226,6 +226,111 @@ fn token_files_are_what_their_signs_say() {
     }
 }
 
+/// Bare files that are no u16, and u16 that look a little like them.
+#[test]
+fn token_files_without_a_header_are_known_by_their_bytes() {
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let read = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        Corpus::from_token_file(&path)
+    };
+    let numbers = || (0..4000u32).map(|i| i * 7919 % 50_257);
+    let signed = || numbers().map(|id| f64::from(id) / 25_000.0 - 1.0);
+    let (u32s, u64s) = (
+        |id: u32| id.to_le_bytes(),
+        |id: u32| u64::from(id).to_le_bytes(),
+    );
+    // The upper half of a float32 is a bfloat16.
+    let brain = |number: f64| ((number as f32).to_bits() >> 16) as u16;
+    let text = include_str!("properties.rs");
+    let to_latin1 = |byte| if byte == b'e' { 0xe9 } else { byte };
+    let latin1: Vec<u8> = text.bytes().map(to_latin1).collect();
+    let safetensors = b"\x40\0\0\0\0\0\0\0{\"a\":{}}".to_vec();
+    for (bytes, kind) in [
+        (numbers().flat_map(u32s).collect(), "int32 or uint32"),
+        (
+            numbers().flat_map(|id| u32s(id % 4)).collect(),
+            "int32 or uint32",
+        ),
+        (
+            numbers().flat_map(|id| u32s(id * 5 / 2)).collect(),
+            "int32 or uint32",
+        ),
+        (numbers().flat_map(u64s).collect(), "int64"),
+        (numbers().flat_map(|id| u64s(id % 4)).collect(), "int64"),
+        (
+            numbers()
+                .flat_map(|id| (id as u16 % 200).to_be_bytes())
+                .collect(),
+            "big-endian",
+        ),
+        (
+            signed().flat_map(|x| (x as f32).to_le_bytes()).collect(),
+            "floating-point",
+        ),
+        (
+            signed().flat_map(f64::to_le_bytes).collect(),
+            "floating-point",
+        ),
+        (
+            signed().flat_map(|x| brain(x).to_le_bytes()).collect(),
+            "floating-point",
+        ),
+        (
+            numbers().flat_map(|id| (id as f32).to_le_bytes()).collect(),
+            "floating-point",
+        ),
+        (
+            numbers()
+                .flat_map(|id| ((id % 4) as f32).to_le_bytes())
+                .collect(),
+            "floating-point",
+        ),
+        (numbers().map(|id| (id % 4) as u8).collect(), "uint8"),
+        (numbers().map(|id| (id % 65) as u8).collect(), "uint8"),
+        (numbers().map(|id| (id % 200) as u8).collect(), "uint8"),
+        (text.as_bytes().to_vec(), "a text"),
+        (text.as_bytes()[..29].to_vec(), "a text"),
+        (latin1, "a text"),
+        (
+            format!("<!DOCTYPE html>\n{text}").into_bytes(),
+            "an HTML page",
+        ),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n".to_vec(),
+            "a Git LFS",
+        ),
+        (b"LITPKDS\x01\0\0\0\0\0\0\0\x08".to_vec(), "lit-gpt"),
+        (safetensors, "a safetensors"),
+    ] {
+        let error = read(&bytes).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("looks like {kind}")),
+            "{kind}: {error}"
+        );
+    }
+    let u16s: [fn(u32) -> u32; 9] = [
+        |_| 0,
+        |_| 15_496,                             // 88 3c: also a float's upper half
+        |i| [15_496, 50_256][i as usize % 2],   // floats of both signs
+        |i| i * 7919 % 65,                      // characters
+        |i| [i * 7919 % 13, 1][i as usize % 2], // each second id small
+        |i| [1, i * 7919 % 50_257][i as usize % 2],
+        |i| [i * 7919 % 50_257, i % 4][i as usize % 2],
+        |i| 24_929 + i % 3, // "aa", "ba", "ca"
+        |i| if i % 201 == 0 { i * 7919 % 9_000 } else { 0 },
+    ];
+    for (number, id) in u16s.into_iter().enumerate() {
+        let ids: Vec<u32> = (0..4000).map(id).collect();
+        Corpus::from_ids(ids.as_slice())
+            .write_u16_file(&path)
+            .unwrap();
+        let read = Corpus::from_token_file(&path);
+        let read = read.unwrap_or_else(|error| panic!("{number}: {error}"));
+        assert_eq!(read.read(..).unwrap()[..], ids, "{number}");
+    }
+}
+
 #[test]
 fn folders_and_missing_files_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();

@@ -85,6 +85,22 @@ proptest! {
         prop_assert_eq!(ids(&of_file.1), ids(&of_memory.1));
     }
 
+    /// Whatever the vocabulary and however frequent its first tokens are.
+    #[test]
+    fn no_file_of_u16_ids_is_taken_for_something_else(
+        vocab_size in prop_oneof![1u32..300, 1u32..=65_536],
+        places in proptest::collection::vec(0.0f64..1.0, 0..800),
+        power in 1i32..9,
+    ) {
+        let ids: Vec<u32> = places.iter().map(|at| (at.powi(power) * f64::from(vocab_size)) as u32).collect();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        Corpus::from_ids(ids.as_slice()).write_u16_file(file.path()).unwrap();
+        let read = Corpus::from_token_file(file.path());
+        // Ids that are 0 at each second place are those of wider numbers.
+        let is_wide = ids.iter().skip(1).step_by(2).all(|&id| id == 0);
+        prop_assert!(is_wide || self::ids(&read.unwrap()) == ids);
+    }
+
     #[test]
     fn batches_part_the_epoch(
         (_, dataset) in any_dataset(),
