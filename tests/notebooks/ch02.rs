@@ -3,7 +3,7 @@
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
 use anyhow::{Context, Result};
-use dataloader::{Corpus, DataLoaderConfig, GptDataset, create_dataloader_v1};
+use dataloader::{Corpus, DataLoaderConfig, GptDataset, WindowConfig, create_dataloader_v1};
 use ndarray::{Array1, array};
 use pictures::windows;
 use tensor_ops::Embedding;
@@ -186,7 +186,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     let text = "Hello, do you like tea? <|endoftext|> In the sunlit terracesof someunknownPlace."
         .to_owned();
     let text = book.input("text", text, ..=1000)?;
-    let integers = tokenizer.encode(&text, AllowedSpecial::Only(&[ENDOFTEXT]))?;
+    let integers = tokenizer.encode_allowing(&text, AllowedSpecial::Only(&[ENDOFTEXT]))?;
     book.prints("In [28]", &integers, "[15496, 11, 466, 345, 588, 8887, 30, 220, 50256, 554, 262, 4252, 18250, 8812, 2114, 1659, 617, 34680, 27271, 13]");
 
     let strings = tokenizer.decode(&integers)?;
@@ -213,7 +213,11 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         book.listing("crates/dataloader/src/dataset.rs", "impl GptDataset {");
         let enc_sample = Corpus::from_ids(&enc_text.read(50..)?[..]);
         let context_size = 4;
-        let dataset = GptDataset::new(&enc_sample, context_size, 1)?;
+        let config = WindowConfig {
+            max_length: context_size,
+            stride: 1,
+        };
+        let dataset = GptDataset::new(&enc_sample, config)?;
         let window = dataset.get(0)?.context("a window")?;
         let (x, y) = (&window.input_ids[..], &window.target_ids[..]);
         book.prints("In [32]", x, "x: [290, 4920, 2241, 287]");

@@ -253,7 +253,7 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
         "Byte Pair Encoding (BPE) Tokenizer From Scratch",
     );
     if let Some(text) = book.the_verdict() {
-        book.listing("crates/tokenizer/src/bpe.rs", "pub fn train_on(");
+        book.listing("crates/tokenizer/src/bpe.rs", "pub fn train_plain(");
         let bytes = (0..=255).map(|byte| vec![byte]);
         let config = BpeConfig {
             vocab_size: 1000,

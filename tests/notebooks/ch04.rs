@@ -11,7 +11,7 @@ use gpt::{
 use ndarray::{Array1, Array2, Array3, Axis, array};
 use pictures::{Chart, Line, PLAIN, chart};
 use tensor_ops::{Linear, Parameters, gelu, gelu_backward, relu, relu_backward};
-use tokenizer::{AllowedSpecial, Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
+use tokenizer::{Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
 use torch_rng::{Build, TorchRng};
 
 use crate::Notebook;
@@ -41,8 +41,8 @@ fn two_texts(book: &mut Notebook) -> Result<Array2<u32>> {
     let tokenizer = Gpt2Tokenizer::new();
     let txt1 = "Every effort moves you";
     let txt2 = "Every day holds a";
-    let mut batch = tokenizer.encode(txt1, AllowedSpecial::None)?;
-    batch.extend(tokenizer.encode(txt2, AllowedSpecial::None)?);
+    let mut batch = tokenizer.encode(txt1);
+    batch.extend(tokenizer.encode(txt2));
     let batch = Array2::from_shape_vec((2, 4), batch)?;
     book.prints(
         "In [4]",
@@ -378,7 +378,7 @@ fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
     // The beginning of a sentence as a batch of one row, which the model shall go on with.
     let prompt = book.input("prompt", "Hello, I am".to_owned(), 1..=500)?;
     let tokenizer = Gpt2Tokenizer::new();
-    let encoded = text_to_token_ids(&prompt, &tokenizer);
+    let encoded = text_to_token_ids(&prompt, &tokenizer)?;
     book.prints("In [30]", &encoded.row(0), "encoded: [15496, 11, 314, 716]");
     book.shape("In [30]", &encoded, &[1, 4]);
     Ok(encoded)

@@ -13,7 +13,7 @@ use gpt::{GptConfig, GptModel};
 use ndarray::{Array1, Array3, Axis, array};
 use pictures::{Bars, bars};
 use tensor_ops::{cross_entropy, softmax};
-use tokenizer::{AllowedSpecial, Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
+use tokenizer::{Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
 use torch_rng::TorchRng;
 use train::{calc_loss_batch, calc_loss_loader, perplexity};
 
@@ -41,7 +41,7 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     let tokenizer = Gpt2Tokenizer::new();
     let prompt = book.input("prompt", "Every effort moves you".to_owned(), 1..=500)?;
-    let idx = text_to_token_ids(&prompt, &tokenizer);
+    let idx = text_to_token_ids(&prompt, &tokenizer)?;
     let token_ids = generate_text_simple(&model, idx, 10, config.context_length)?;
     let text = token_ids_to_text(&token_ids, &tokenizer)?;
     book.prints(
@@ -169,7 +169,7 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
         book.prints("In [18]", &end, "it for me! The Strouds stand alone, and happen once--but there's no exterminating our kind of art.\"");
 
         // It is small for a language model: a few minutes suffice, and it will be learned by heart.
-        let total_tokens = tokenizer.encode(text_data, AllowedSpecial::None)?.len();
+        let total_tokens = tokenizer.encode(text_data).len();
         book.prints("In [19]", &total_characters, "Characters: 20479");
         book.prints("In [19]", &total_tokens, "Tokens: 5145");
 

@@ -136,7 +136,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
         book.section("5.3", "Decoding strategies to control randomness");
         // The trained model writes on, greedily: words of the story, learned by heart.
-        let idx = text_to_token_ids(START_CONTEXT, &tokenizer);
+        let idx = text_to_token_ids(START_CONTEXT, &tokenizer)?;
         let token_ids = generate_text_simple(&model, idx.clone(), 25, config.context_length)?;
         book.prints("In [29]", &token_ids_to_text(&token_ids, &tokenizer)?, "Every effort moves you know,\" was one of the axioms he laid down across the Sevres and silver of an exquisitely appointed lun");
         // Its ids, beside PyTorch's.
@@ -228,7 +228,7 @@ fn train(
         eval_freq: EVAL_FREQ,
         eval_iter: 5,
     };
-    let idx = text_to_token_ids(START_CONTEXT, tokenizer);
+    let idx = text_to_token_ids(START_CONTEXT, tokenizer)?;
     let context_size = model.config().context_length;
     let mut samples = Vec::new();
     let mut printout = Printout::default();

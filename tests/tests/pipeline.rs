@@ -62,7 +62,7 @@ fn a_model_that_learned_a_sentence_by_heart_says_it() {
         first > 10.0 && last < 0.5,
         "the loss fell from {first} to {last}"
     );
-    let prompt = text_to_token_ids("The bell rang once, and the", &tokenizer);
+    let prompt = text_to_token_ids("The bell rang once, and the", &tokenizer).unwrap();
     let out = generate_text_simple(&model, prompt, 8, CONFIG.context_length).unwrap();
     let said = token_ids_to_text(&out, &tokenizer).unwrap();
     assert_eq!(

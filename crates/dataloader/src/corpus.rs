@@ -44,9 +44,11 @@ impl Corpus {
     ///
     /// # Errors
     /// [`DataLoaderError::Tokenizer`] if the tokenizer has no ids for a part of the text.
-    pub fn from_text(text: &str, tokenizer: &impl Encode) -> Result<Self, DataLoaderError> {
-        let ids = tokenizer.encode(text).map_err(Into::into)?;
-        Ok(Self::from_ids(ids))
+    pub fn from_text(
+        text: &str,
+        tokenizer: &(impl Encode + ?Sized),
+    ) -> Result<Self, DataLoaderError> {
+        Ok(Self::from_ids(tokenizer.encode(text)?))
     }
 
     /// That every id is below `vocab_size`: a model's embedding has one row per token and no more.

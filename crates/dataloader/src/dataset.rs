@@ -14,9 +14,9 @@ use crate::error::DataLoaderError;
 /// Sliding windows over a corpus; at least one.
 ///
 /// ```
-/// use dataloader::{Corpus, GptDataset};
+/// use dataloader::{Corpus, GptDataset, WindowConfig};
 /// let corpus = Corpus::from_ids(vec![10, 11, 12, 13, 14, 15]);
-/// let dataset = GptDataset::new(&corpus, 4, 1)?;
+/// let dataset = GptDataset::new(&corpus, WindowConfig { max_length: 4, stride: 1 })?;
 /// assert_eq!(dataset.len(), 2);
 /// let window = dataset.get(1)?.expect("there are two");
 /// assert_eq!(window.input_ids[..], [11, 12, 13, 14]);
@@ -26,8 +26,16 @@ use crate::error::DataLoaderError;
 #[derive(Clone)]
 pub struct GptDataset {
     corpus: Corpus, // (n_tokens)
-    max_length: usize,
-    stride: usize,
+    windows: WindowConfig,
+}
+
+/// The length of windows and the step from one to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WindowConfig {
+    /// Tokens in a window.
+    pub max_length: usize,
+    /// Tokens between the starts of two windows.
+    pub stride: usize,
 }
 
 /// One window of a data set.
@@ -40,12 +48,13 @@ pub struct Window<'a> {
 }
 
 impl GptDataset {
-    /// Windows of `max_length` tokens, one every `stride` tokens.
+    /// Windows over a corpus.
     ///
     /// # Errors
     /// [`DataLoaderError::ZeroMaxLength`], [`DataLoaderError::ZeroStride`];
     /// [`DataLoaderError::EmptyCorpus`] or [`DataLoaderError::CorpusTooShort`] if no window fits.
-    pub fn new(corpus: &Corpus, max_length: usize, stride: usize) -> Result<Self, DataLoaderError> {
+    pub fn new(corpus: &Corpus, windows: WindowConfig) -> Result<Self, DataLoaderError> {
+        let WindowConfig { max_length, stride } = windows;
         if max_length == 0 {
             return Err(DataLoaderError::ZeroMaxLength);
         }
@@ -63,15 +72,14 @@ impl GptDataset {
         }
         Ok(Self {
             corpus: corpus.clone(),
-            max_length,
-            stride,
+            windows,
         })
     }
 
     /// How many windows there are: at least one, so there is no `is_empty`.
     #[expect(clippy::len_without_is_empty, reason = "never empty, by construction")]
     pub fn len(&self) -> usize {
-        (self.corpus.len() - self.max_length).div_ceil(self.stride)
+        (self.corpus.len() - self.max_length()).div_ceil(self.stride())
     }
 
     /// What the windows look into.
@@ -81,12 +89,12 @@ impl GptDataset {
 
     /// How many tokens a window has.
     pub fn max_length(&self) -> usize {
-        self.max_length
+        self.windows.max_length
     }
 
     /// How many tokens lie between the starts of two windows.
     pub fn stride(&self) -> usize {
-        self.stride
+        self.windows.stride
     }
 
     /// Window `i`; `None` from [`Self::len`] on.
@@ -98,9 +106,9 @@ impl GptDataset {
             return Ok(None);
         }
         let (input_ids, target_ids) = match self.read(i)? {
-            Cow::Borrowed(ids) => (ids[..self.max_length].into(), ids[1..].into()),
+            Cow::Borrowed(ids) => (ids[..self.max_length()].into(), ids[1..].into()),
             Cow::Owned(ids) => (
-                ids[..self.max_length].to_vec().into(),
+                ids[..self.max_length()].to_vec().into(),
                 ids[1..].to_vec().into(),
             ),
         };
@@ -120,8 +128,8 @@ impl GptDataset {
     /// If there is no such window, as with slices.
     pub fn read(&self, i: usize) -> Result<Cow<'_, [u32]>, DataLoaderError> {
         assert!(i < self.len(), "window {i} of {}", self.len());
-        let start = i * self.stride;
-        self.corpus.read(start..=start + self.max_length)
+        let start = i * self.stride();
+        self.corpus.read(start..=start + self.max_length())
     }
 
     /// All windows in order; the last that is given out is one that can't be read.
@@ -140,8 +148,7 @@ impl fmt::Debug for GptDataset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GptDataset")
             .field("tokens", &self.corpus.len())
-            .field("max_length", &self.max_length)
-            .field("stride", &self.stride)
+            .field("windows", &self.windows)
             .finish()
     }
 }

@@ -24,7 +24,7 @@ impl Corpus {
     /// [`DataLoaderError::Tokenizer`] if the tokenizer has no ids for a part of the text.
     pub fn from_text_file(
         path: impl AsRef<Path>,
-        tokenizer: &impl Encode,
+        tokenizer: &(impl Encode + ?Sized),
     ) -> Result<Self, DataLoaderError> {
         let path = path.as_ref();
         let text = text_of(read(path)?, path)?;

@@ -18,7 +18,7 @@ mod tokens;
 pub use {ndarray, tokenizer, torch_rng};
 
 pub use corpus::Corpus;
-pub use dataset::{GptDataset, Window};
+pub use dataset::{GptDataset, Window, WindowConfig};
 pub use epoch::{Batch, Epoch};
 pub use error::DataLoaderError;
 pub use loader::{DataLoader, DataLoaderConfig, create_dataloader_v1};

@@ -9,7 +9,7 @@ use tokenizer::Encode;
 use torch_rng::TorchRng;
 
 use crate::corpus::Corpus;
-use crate::dataset::GptDataset;
+use crate::dataset::{GptDataset, WindowConfig};
 use crate::epoch::Epoch;
 use crate::error::DataLoaderError;
 
@@ -44,7 +44,7 @@ impl DataLoader {
     /// Those of [`GptDataset::new`]; [`DataLoaderError::ZeroBatchSize`];
     /// [`DataLoaderError::BatchLargerThanDataset`] if `drop_last` would leave nothing.
     pub fn new(corpus: &Corpus, config: DataLoaderConfig) -> Result<Self, DataLoaderError> {
-        let dataset = GptDataset::new(corpus, config.max_length, config.stride)?;
+        let dataset = GptDataset::new(corpus, config.windows())?;
         if config.batch_size == 0 {
             return Err(DataLoaderError::ZeroBatchSize);
         }
@@ -109,6 +109,16 @@ pub struct DataLoaderConfig {
     pub drop_last: bool,
 }
 
+impl DataLoaderConfig {
+    /// Returns the settings of the windows.
+    pub fn windows(self) -> WindowConfig {
+        WindowConfig {
+            max_length: self.max_length,
+            stride: self.stride,
+        }
+    }
+}
+
 impl Default for DataLoaderConfig {
     fn default() -> Self {
         Self {
@@ -128,7 +138,7 @@ impl Default for DataLoaderConfig {
 /// Those of [`Corpus::from_text`] and [`DataLoader::new`].
 pub fn create_dataloader_v1(
     text: &str,
-    tokenizer: &impl Encode,
+    tokenizer: &(impl Encode + ?Sized),
     config: DataLoaderConfig,
 ) -> Result<DataLoader, DataLoaderError> {
     let corpus = Corpus::from_text(text, tokenizer)?;

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use dataloader::{
-    Corpus, DataLoader, DataLoaderConfig, DataLoaderError, GptDataset, create_dataloader_v1,
-    text_of, train_validation_split,
+    Corpus, DataLoader, DataLoaderConfig, DataLoaderError, GptDataset, WindowConfig,
+    create_dataloader_v1, text_of, train_validation_split,
 };
 use tokenizer::{Gpt2Tokenizer, SimpleTokenizerV1, Vocabulary};
 use torch_rng::TorchRng;
@@ -40,13 +40,15 @@ fn no_window_is_an_error_that_says_why() {
         (4, 4, 1, "the corpus has 4 tokens, a window of max_length 4"),
         (4, usize::MAX, 1, "the corpus has 4 tokens, a window of"),
     ] {
-        let error = GptDataset::new(&numbers(tokens), max_length, stride).unwrap_err();
+        let error =
+            GptDataset::new(&numbers(tokens), WindowConfig { max_length, stride }).unwrap_err();
         assert!(error.to_string().starts_with(said), "{error}");
     }
-    assert_eq!(
-        GptDataset::new(&numbers(5), 4, usize::MAX).unwrap().len(),
-        1
-    );
+    let wide = WindowConfig {
+        max_length: 4,
+        stride: usize::MAX,
+    };
+    assert_eq!(GptDataset::new(&numbers(5), wide).unwrap().len(), 1);
 }
 
 #[test]

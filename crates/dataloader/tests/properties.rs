@@ -1,6 +1,6 @@
 //! What holds for every corpus, window, stride and batch size.
 
-use dataloader::{Batch, Corpus, DataLoader, DataLoaderConfig, GptDataset, Window};
+use dataloader::{Batch, Corpus, DataLoader, DataLoaderConfig, GptDataset, Window, WindowConfig};
 use proptest::prelude::*;
 use test_support::proptest_config;
 use torch_rng::TorchRng;
@@ -9,7 +9,7 @@ use torch_rng::TorchRng;
 fn any_dataset() -> impl Strategy<Value = (Corpus, GptDataset)> {
     (1usize..12, 1usize..12, 1u32..80).prop_map(|(max_length, stride, more)| {
         let corpus = Corpus::from_ids((0..max_length as u32 + more).collect::<Vec<u32>>());
-        let dataset = GptDataset::new(&corpus, max_length, stride);
+        let dataset = GptDataset::new(&corpus, WindowConfig { max_length, stride });
         (corpus, dataset.expect("one token more than a window"))
     })
 }
@@ -77,7 +77,7 @@ proptest! {
         let file = tempfile::NamedTempFile::new().unwrap();
         corpus.write_u16_file(file.path()).unwrap();
         let in_file = Corpus::from_token_file(file.path()).unwrap();
-        let again = GptDataset::new(&in_file, dataset.max_length(), dataset.stride()).unwrap();
+        let again = GptDataset::new(&in_file, loader(&dataset, 1, false, false).config().windows()).unwrap();
         prop_assert_eq!(windows(&dataset), windows(&again));
         let at = at.min(corpus.len());
         let (of_file, of_memory) = (in_file.split_at(at), corpus.split_at(at));

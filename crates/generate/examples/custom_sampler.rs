@@ -8,7 +8,7 @@ use std::error::Error;
 use generate::Decoder;
 use generate::gpt::{GptConfig, GptModel};
 use generate::torch_rng::TorchRng;
-use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use tokenizer::Gpt2Tokenizer;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let config = GptConfig {
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Or checkpoint::load_model.
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     let tokenizer = Gpt2Tokenizer::new();
-    let mut ids = tokenizer.encode("Every effort moves you", AllowedSpecial::All)?;
+    let mut ids = tokenizer.encode("Every effort moves you");
 
     let mut decoder = Decoder::new(&model);
     decoder.start(&[&ids])?;

@@ -10,7 +10,7 @@ use checkpoint::load_model;
 use generate::{Decoder, DecoderConfig, Precision, greedy_id};
 use ndarray::Axis;
 use tensor_ops::cross_entropy;
-use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
+use tokenizer::Gpt2Tokenizer;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("two arguments: a model's folder and a text".into());
     };
     let model = load_model(model)?;
-    let ids = Gpt2Tokenizer::new().encode(&std::fs::read_to_string(text)?, AllowedSpecial::None)?;
+    let ids = Gpt2Tokenizer::new().encode(&std::fs::read_to_string(text)?);
     let mut exact = Vec::new();
     for precision in Precision::ALL {
         let config = DecoderConfig {

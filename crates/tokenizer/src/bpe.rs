@@ -1,17 +1,30 @@
 //! Byte pair encoding from the ground up, trained and applied (book section 2.5 and its notebook
 //! "BPE from scratch").
 //!
-//! Training counts neighbours: the pair of tokens that stands side by side most often becomes a new
-//! token, again and again.
-//! Encoding begins with single bytes and makes the same pairs one, the pair that was learned first
-//! before all others.
-//! With GPT-2's merges the ids are [`Gpt2Tokenizer`]'s, which is faster. It reads and writes no
-//! files.
+//! The plain form comes first: [`Bpe::train_plain`] counts the pairs of neighbours, makes the most
+//! frequent one a token, and repeats; [`Bpe::encode_plain`] makes the same pairs one, the pair
+//! learned first before all others.
+//! [`Bpe::train`] and [`Bpe::encode`] do the same in time in proportion to the text (`pairs.rs`).
+//! With GPT-2's merges the ids are [`Gpt2Tokenizer`]'s, which is faster still. It reads and writes
+//! no files.
+//!
+//! ```
+//! use tokenizer::bpe::{Bpe, BpeConfig, Merge};
+//! let config = BpeConfig { vocab_size: 258, ..BpeConfig::default() };
+//! let plain = Bpe::train_plain("low lower lowest", &config)?;
+//! assert_eq!(plain.tokens()[256..], [b"lo".to_vec(), b"low".to_vec()]);
+//! assert_eq!(plain.merges()[1], Merge { left: 256, right: 86, id: 257 }); // "lo" and "w"
+//! assert_eq!(plain.encode_plain("slow"), [82, 257]); // "s" and "low"
+//!
+//! let bpe = Bpe::train("low lower lowest", &config)?; // the same, faster
+//! assert_eq!(bpe.merges(), plain.merges());
+//! assert_eq!(bpe.encode("slow"), [82, 257]);
+//! # Ok::<(), tokenizer::TokenizerError>(())
+//! ```
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::convert::Infallible;
 
 use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
@@ -21,42 +34,31 @@ use crate::pairs::{Counts, Pair, Row};
 pub use crate::pairs::Ties;
 pub use crate::pattern::{gpt2_parts, gpt2_pieces};
 
-/// A byte pair encoding: its tokens, and which pairs become which.
-///
-/// ```
-/// use tokenizer::bpe::{Bpe, BpeConfig};
-/// let text = "low lower lowest";
-/// let bpe = Bpe::train(text, &BpeConfig { vocab_size: 260, ..BpeConfig::default() })?;
-/// let ids = bpe.encode("slow");
-/// assert_eq!(ids, [82, 257]); // "s" and "low"
-/// assert_eq!(bpe.tokens()[256..], [&b"lo"[..], b"low", b" low", b" lowe"]);
-/// assert_eq!(bpe.decode(&ids)?, "slow");
-/// # Ok::<(), tokenizer::TokenizerError>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct Bpe {
-    tokens: Vec<Vec<u8>>, // id -> its bytes
-    of_byte: [u32; 256],
-    merges: Vec<Pair>,                    // first learned first
-    learned: HashMap<Pair, (usize, u32)>, // its number among the merges, and what it becomes
-    divide: fn(&str) -> Vec<&str>,
-    end_of_text: Option<u32>,
+/// Two tokens side by side that are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Merge {
+    /// The id of the first.
+    pub left: u32,
+    /// The id of the second.
+    pub right: u32,
+    /// The id of both together.
+    pub id: u32,
 }
 
-/// How a vocabulary is trained.
+/// The settings of a training.
 #[derive(Clone, Debug)]
 pub struct BpeConfig {
-    /// How many tokens there should be, the alphabet included; fewer if the text hasn't so many
-    /// pairs.
+    /// The number of tokens that there should be, the alphabet included; fewer if the text hasn't so
+    /// many pairs.
     pub vocab_size: usize,
     /// The tokens before the first pair, each byte among them (the last, if it is there twice);
     /// [`ENDOFTEXT`] may be.
     pub alphabet: Vec<Vec<u8>>,
     /// Divides a text into pieces; no pair reaches over their ends.
     pub divide: fn(&str) -> Vec<&str>,
-    /// How often a pair must occur to become a token.
+    /// The fewest times that a pair must occur to become a token.
     pub least_count: u64,
-    /// Which pair comes first where several are equally frequent.
+    /// The pair that comes first where several are equally frequent.
     pub ties: Ties,
 }
 
@@ -82,6 +84,108 @@ pub fn gpt2_bytes() -> [u8; 256] {
     bytes
 }
 
+/// A byte pair encoding: its tokens and merges. They can be kept, and make it again.
+///
+/// ```
+/// use tokenizer::bpe::{Bpe, BpeConfig, gpt2_pieces};
+/// let text = "low lower lowest";
+/// let bpe = Bpe::train(text, &BpeConfig { vocab_size: 260, ..BpeConfig::default() })?;
+/// let ids = bpe.encode("slow");
+/// assert_eq!(ids, [82, 257]); // "s" and "low"
+/// assert_eq!(bpe.tokens()[256..], [&b"lo"[..], b"low", b" low", b" lowe"]);
+/// assert_eq!(bpe.decode(&ids)?, "slow");
+///
+/// let again = Bpe::from_merges(bpe.tokens().to_vec(), bpe.merges().to_vec(), gpt2_pieces)?;
+/// assert_eq!(again.encode("slow"), ids);
+/// # Ok::<(), tokenizer::TokenizerError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Bpe {
+    tokens: Vec<Vec<u8>>, // id -> its bytes
+    of_byte: [u32; 256],
+    merges: Vec<Merge>,                 // first learned first
+    ranks: HashMap<Pair, (usize, u32)>, // pair -> its number among the merges, and their id
+    divide: fn(&str) -> Vec<&str>,
+    end_of_text: Option<u32>,
+}
+
+/// The plain form.
+impl Bpe {
+    /// Learns its tokens as they are defined: count, merge, repeat. [`train`](Self::train) does the
+    /// same sooner.
+    ///
+    /// # Errors
+    /// [`TokenizerError::MissingByte`] if the alphabet lacks a byte.
+    pub fn train_plain(text: &str, config: &BpeConfig) -> Result<Self, TokenizerError> {
+        let mut bpe = Self::without_merges(config.alphabet.clone(), config.divide)?;
+        let words = text.split(ENDOFTEXT).flat_map(config.divide);
+        let mut words: Vec<Vec<u32>> = words.map(|word| bpe.ids_of_bytes(word)).collect();
+        while bpe.tokens.len() < config.vocab_size {
+            let Some(pair) = most_frequent(&words, config) else {
+                break;
+            };
+            let bytes = [&*bpe.tokens[pair.0 as usize], &bpe.tokens[pair.1 as usize]].concat();
+            // Two pairs may spell the same token: it has one id.
+            let known = bpe.tokens.iter().position(|token| *token == bytes);
+            let id = known.unwrap_or(bpe.tokens.len()) as u32;
+            if known.is_none() {
+                bpe.tokens.push(bytes);
+            }
+            words = words.iter().map(|word| merged(word, pair, id)).collect();
+            bpe.push(pair, id);
+        }
+        Ok(bpe)
+    }
+
+    /// Returns the ids of a piece as they are defined: as long as two neighbours are a pair that was
+    /// learned, those of the pair learned first become one.
+    pub fn encode_plain(&self, piece: &str) -> Vec<u32> {
+        let mut ids = self.ids_of_bytes(piece);
+        let stands_in = |merge: &Merge, ids: &[u32]| {
+            let mut pairs = ids.windows(2);
+            pairs.any(|pair| pair == [merge.left, merge.right])
+        };
+        while let Some(merge) = self.merges.iter().find(|merge| stands_in(merge, &ids)) {
+            ids = merged(&ids, (merge.left, merge.right), merge.id);
+        }
+        ids
+    }
+
+    fn ids_of_bytes(&self, word: &str) -> Vec<u32> {
+        let ids = word.bytes().map(|byte| self.of_byte[usize::from(byte)]);
+        ids.collect()
+    }
+}
+
+/// Returns the pair that occurs most often, if it does so often enough.
+fn most_frequent(words: &[Vec<u32>], config: &BpeConfig) -> Option<Pair> {
+    let mut counts: Vec<(Pair, u64)> = Vec::new(); // in the order of the text
+    for pair in words.iter().flat_map(|word| word.windows(2)) {
+        let pair = (pair[0], pair[1]);
+        match counts.iter_mut().find(|(counted, _)| *counted == pair) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((pair, 1)),
+        }
+    }
+    if config.ties == Ties::SmallestIds {
+        counts.sort_unstable();
+    }
+    let first_of_equals = counts.iter().rev().max_by_key(|(_, count)| *count)?;
+    (first_of_equals.1 >= config.least_count).then_some(first_of_equals.0)
+}
+
+/// Returns a word with `id` in place of a pair, wherever it stands.
+fn merged(word: &[u32], pair: Pair, id: u32) -> Vec<u32> {
+    let (mut new, mut rest) = (Vec::new(), word);
+    while let [first, behind @ ..] = rest {
+        let is_pair = (Some(first), behind.first()) == (Some(&pair.0), Some(&pair.1));
+        new.push(if is_pair { id } else { *first });
+        rest = if is_pair { &behind[1..] } else { behind };
+    }
+    new
+}
+
+/// The fast form, and the rest.
 impl Bpe {
     /// Learns its tokens from a text; [`ENDOFTEXT`] divides it.
     ///
@@ -107,7 +211,7 @@ impl Bpe {
     /// # Errors
     /// [`TokenizerError::MissingByte`] if the alphabet lacks a byte.
     pub fn train_on(words: &[(&str, u64)], config: &BpeConfig) -> Result<Self, TokenizerError> {
-        let mut bpe = Self::of_alphabet(config.alphabet.clone(), config.divide)?;
+        let mut bpe = Self::without_merges(config.alphabet.clone(), config.divide)?;
         let mut ids: HashMap<Vec<u8>, u32> = bpe.tokens.iter().cloned().zip(0..).collect();
         let mut counts = Counts::of(words, &bpe.of_byte, config.ties);
         while bpe.tokens.len() < config.vocab_size
@@ -120,26 +224,27 @@ impl Bpe {
             if id as usize == bpe.tokens.len() {
                 bpe.tokens.push(bytes);
             }
-            bpe.learn(pair, id);
+            bpe.push(pair, id);
             counts.replace(pair, id);
         }
         Ok(bpe)
     }
 
-    /// A vocabulary that was learned before, divided by GPT-2's pattern: the tokens by their ids,
-    /// and the merges, the first learned first: two tokens and what they become.
+    /// A vocabulary that was learned before, by its tokens, its merges and the function that divides
+    /// a text into pieces.
     ///
     /// # Errors
     /// [`TokenizerError::MissingByte`] if a byte has no token, [`TokenizerError::UnknownId`] if a
     /// merge, by its place, names an id without one.
-    pub fn of_merges(
+    pub fn from_merges(
         tokens: Vec<Vec<u8>>,
-        merges: &[(u32, u32, u32)],
+        merges: Vec<Merge>,
+        divide: fn(&str) -> Vec<&str>,
     ) -> Result<Self, TokenizerError> {
-        let mut bpe = Self::of_alphabet(tokens, gpt2_pieces)?;
-        let vocab_size = bpe.tokens.len();
-        for (position, &(left, right, id)) in merges.iter().enumerate() {
-            let mut ids = [left, right, id].into_iter();
+        let mut bpe = Self::without_merges(tokens, divide)?;
+        let vocab_size = bpe.vocab_size();
+        for (position, &merge) in merges.iter().enumerate() {
+            let mut ids = [merge.left, merge.right, merge.id].into_iter();
             if let Some(id) = ids.find(|&id| id as usize >= vocab_size) {
                 return Err(TokenizerError::UnknownId {
                     id,
@@ -147,7 +252,7 @@ impl Bpe {
                     vocab_size,
                 });
             }
-            bpe.learn((left, right), id);
+            bpe.push((merge.left, merge.right), merge.id);
         }
         Ok(bpe)
     }
@@ -157,19 +262,19 @@ impl Bpe {
         let gpt2 = Gpt2Tokenizer::new();
         let pieces = (0..gpt2.vocab_size() as u32).filter_map(|id| gpt2.piece(id));
         let tokens: Vec<Vec<u8>> = pieces.map(<[u8]>::to_vec).collect();
-        let bpe = Self::of_alphabet(tokens, gpt2_pieces);
+        let bpe = Self::without_merges(tokens, gpt2_pieces);
         let mut bpe = bpe.expect("GPT-2's vocabulary begins with all bytes");
         for id in 256..bpe.tokens.len() as u32 {
             // What the merges before make of its bytes are the two that its own joins.
             if let [left, right] = bpe.encode_piece(&bpe.tokens[id as usize])[..] {
-                bpe.learn((left, right), id);
+                bpe.push((left, right), id);
             }
         }
         bpe
     }
 
     /// Tokens without a merge.
-    fn of_alphabet(
+    fn without_merges(
         tokens: Vec<Vec<u8>>,
         divide: fn(&str) -> Vec<&str>,
     ) -> Result<Self, TokenizerError> {
@@ -190,14 +295,14 @@ impl Bpe {
             end_of_text: end_of_text.map(|id| id as u32),
             tokens,
             merges: Vec::new(),
-            learned: HashMap::new(),
+            ranks: HashMap::new(),
             divide,
         })
     }
 
-    fn learn(&mut self, pair: Pair, id: u32) {
-        self.learned.insert(pair, (self.merges.len(), id));
-        self.merges.push(pair);
+    fn push(&mut self, (left, right): Pair, id: u32) {
+        self.ranks.insert((left, right), (self.merges.len(), id));
+        self.merges.push(Merge { left, right, id });
     }
 
     /// The ids of a text, in which [`ENDOFTEXT`] is special if the vocabulary has it.
@@ -217,11 +322,11 @@ impl Bpe {
             .collect()
     }
 
-    /// The ids of a piece: as long as two neighbours are a pair that was learned, the pair learned
-    /// first becomes one, at its first place first.
+    /// Returns the ids of a piece, as [`encode_plain`](Self::encode_plain) does: a heap has all pairs that stand in it and
+    /// were learned, the one learned first on top, of equal ones that at the first place.
     fn encode_piece(&self, piece: &[u8]) -> Vec<u32> {
         let mut row = Row::of(&[piece], &self.of_byte);
-        let learned = |row: &Row, place| Some((self.learned.get(&row.pair(place)?)?, place));
+        let learned = |row: &Row, place| Some((self.ranks.get(&row.pair(place)?)?, place));
         let mut next: BinaryHeap<_> = (1..=piece.len())
             .filter_map(|place| learned(&row, place))
             .map(Reverse)
@@ -257,20 +362,23 @@ impl Bpe {
     }
 
     /// The pairs that became tokens, the first learned first.
-    pub fn merges(&self) -> &[(u32, u32)] {
+    pub fn merges(&self) -> &[Merge] {
         &self.merges
     }
 
-    /// The token that two become.
+    /// Returns the token that two become, if they were learned.
     pub fn merged(&self, left: u32, right: u32) -> Option<u32> {
-        self.learned.get(&(left, right)).map(|(_, id)| *id)
+        self.ranks.get(&(left, right)).map(|(_, id)| *id)
+    }
+
+    /// Returns the number of tokens; ids run from 0 to one less.
+    pub fn vocab_size(&self) -> usize {
+        self.tokens.len()
     }
 }
 
 impl Encode for Bpe {
-    type Error = Infallible;
-
-    fn encode(&self, text: &str) -> Result<Vec<u32>, Infallible> {
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         Ok(self.encode(text))
     }
 }

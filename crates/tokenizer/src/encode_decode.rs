@@ -1,7 +1,8 @@
-//! What all tokenizers have in common, so that loaders and helpers take any of them.
+//! The traits of all tokenizers, so that loaders and helpers take any of them.
 //!
-//! Each tokenizer has methods of these names itself; the traits are for code that is given one.
-//! They know of no policy for special tokens: one in a text is special.
+//! Each tokenizer has methods of these names itself; the traits are for code that is given one,
+//! also as `&dyn Encode` or `Box<dyn Encode>`.
+//! They have no policy for special tokens: one in a text is special.
 
 use std::borrow::Cow;
 
@@ -10,23 +11,22 @@ use crate::error::TokenizerError;
 /// Text to ids.
 ///
 /// ```
-/// use tokenizer::{Encode, Gpt2Tokenizer, SimpleTokenizerV2, TokenizerError, UNK, Vocabulary};
+/// use tokenizer::{Encode, Gpt2Tokenizer, SimpleTokenizerV2, UNK, Vocabulary};
 ///
-/// fn count(text: &str, tokenizer: &impl Encode) -> Result<usize, TokenizerError> {
-///     Ok(tokenizer.encode(text).map_err(Into::into)?.len())
+/// fn count(text: &str, tokenizer: &dyn Encode) -> Result<usize, Box<dyn std::error::Error>> {
+///     Ok(tokenizer.encode(text)?.len())
 /// }
 ///
-/// assert_eq!(count("Hello, world<|endoftext|>", &Gpt2Tokenizer::new())?, 4);
 /// let mut vocabulary = Vocabulary::from_text("Hello, world");
 /// vocabulary.extend([UNK]);
-/// assert_eq!(count("Hello, you", &SimpleTokenizerV2::new(vocabulary)?)?, 3);
-/// # Ok::<(), TokenizerError>(())
+/// let words = SimpleTokenizerV2::new(vocabulary)?;
+/// let all: [Box<dyn Encode>; 2] = [Box::new(Gpt2Tokenizer::new()), Box::new(words)];
+/// for tokenizer in &all {
+///     assert_eq!(count("Hello, you", &**tokenizer)?, 3);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Encode {
-    /// [`Infallible`](std::convert::Infallible) for tokenizers that have ids for every text,
-    /// otherwise [`TokenizerError`].
-    type Error: Into<TokenizerError>;
-
     /// Returns the ids of a whole text, with the tokens that the tokenizer puts before and after
     /// each text, if any.
     ///
@@ -34,7 +34,7 @@ pub trait Encode {
     ///
     /// # Errors
     /// If the tokenizer has no ids for a part of the text.
-    fn encode(&self, text: &str) -> Result<Vec<u32>, Self::Error>;
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError>;
 
     /// Returns the ids of a part of a text, with nothing before or after them.
     ///
@@ -43,7 +43,7 @@ pub trait Encode {
     ///
     /// # Errors
     /// Those of [`encode`](Self::encode).
-    fn encode_part(&self, text: &str) -> Result<Vec<u32>, Self::Error> {
+    fn encode_part(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.encode(text)
     }
 }
@@ -59,7 +59,7 @@ pub trait Encode {
 /// # Ok::<(), tokenizer::TokenizerError>(())
 /// ```
 pub trait Decode {
-    /// The bytes that `id`, as number `position` of the ids from 0, adds to their text.
+    /// Returns the bytes that `id`, as number `position` of the ids from 0, adds to their text.
     ///
     /// (The place matters to tokenizers of words, which put a space between two.)
     ///
@@ -67,7 +67,7 @@ pub trait Decode {
     /// [`TokenizerError::UnknownId`] for an id that the vocabulary lacks.
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError>;
 
-    /// The bytes that all ids stand for.
+    /// Returns the bytes that all ids stand for.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownId`] at the first id that the vocabulary lacks.
@@ -79,7 +79,7 @@ pub trait Decode {
         Ok(bytes)
     }
 
-    /// The text that the ids stand for.
+    /// Returns the text that the ids stand for.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownId`] as for [`decode_bytes`](Self::decode_bytes);
@@ -104,8 +104,7 @@ pub trait Decode {
         })
     }
 
-    /// As [`decode`](Self::decode), with U+FFFD for bytes that are no text: what Python's `decode`
-    /// returns.
+    /// Returns the text, with U+FFFD for bytes that are no text: the result of Python's `decode`.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownId`] as for [`decode_bytes`](Self::decode_bytes).

@@ -1,9 +1,7 @@
-//! What can be wrong with a text, a list of ids or a vocabulary.
+//! The errors of a text, a list of ids or a vocabulary.
 //!
 //! Positions of words and bytes count UTF-8 bytes of the text, positions of ids count ids; both
 //! from 0.
-
-use std::convert::Infallible;
 
 /// Everything that tokenizers refuse, with the offending word or number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +12,7 @@ pub enum TokenizerError {
     UnknownToken {
         /// The word as it stands in the text.
         token: String,
-        /// Where it starts, in bytes.
+        /// Its first byte in the text.
         position: usize,
     },
     /// An id to decode is not in the vocabulary.
@@ -24,7 +22,7 @@ pub enum TokenizerError {
         id: u32,
         /// Its place among the ids.
         position: usize,
-        /// How many tokens the vocabulary has; ids run from 0 to one less.
+        /// The size of the vocabulary; ids run from 0 to one less.
         vocab_size: usize,
     },
     /// A vocabulary lacks a token that the tokenizer can't work without.
@@ -44,53 +42,28 @@ pub enum TokenizerError {
     DisallowedSpecial {
         /// The special token.
         token: &'static str,
-        /// Where it starts, in bytes.
+        /// Its first byte in the text.
         position: usize,
     },
     /// The ids decode to bytes that are not UTF-8 text.
     #[error("the decoded bytes are not UTF-8 from byte {position} on (id number {id_position})")]
     NotUtf8 {
-        /// Where the first bytes start that form no character.
+        /// The first byte that begins no character.
         position: usize,
         /// The place of the id that holds this byte.
         id_position: usize,
     },
-    /// The text has bytes that a model's vocabulary has no token for.
-    #[error("the text has the byte {byte:#04x}, which no token of the vocabulary stands for")]
-    UnknownByte {
-        /// The first such byte.
-        byte: u8,
-    },
-    /// White space that goes on for longer than the pattern that divides the text can look.
-    #[error(
-        "a run of {characters} white space characters from byte {position} of the text on; this vocabulary is read with at most {limit}"
-    )]
-    LongBlank {
-        /// Where it starts, in bytes.
-        position: usize,
-        /// How long it is.
-        characters: usize,
-        /// How long it may be.
-        limit: usize,
-    },
-    /// The library under a model's tokenizer refused what was checked before: a fault of ours.
-    #[error("the tokenizer refused: {reason}")]
-    Library {
-        /// What it said.
+    /// A tokenizer of another crate has no ids for a text.
+    #[error("{reason}")]
+    Other {
+        /// The reason that it gives.
         reason: String,
     },
     /// One row of ids was expected.
     #[cfg(feature = "ndarray")]
     #[error("expected ids of shape (1, n), got {rows} rows")]
     NotOneRow {
-        /// How many rows came.
+        /// The number of rows.
         rows: usize,
     },
-}
-
-/// For generic code over tokenizers that have ids for every text.
-impl From<Infallible> for TokenizerError {
-    fn from(never: Infallible) -> Self {
-        match never {}
-    }
 }

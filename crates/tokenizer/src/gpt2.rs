@@ -6,7 +6,6 @@
 //! read.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::fmt;
 
 use crate::encode_decode::{Decode, Encode};
@@ -25,8 +24,9 @@ pub const ENDOFTEXT_ID: u32 = 50_256;
 /// Any length from 2 up gives the same ids; a long one leaves ordinary text in one piece.
 const LONG_BLANK: usize = 256; // bytes
 
-/// Which special tokens a text may contain, as tiktoken's `allowed_special`.
+/// The special tokens that a text may contain, as tiktoken's `allowed_special`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum AllowedSpecial<'a> {
     /// None: the default of tiktoken's `encode`.
     #[default]
@@ -52,11 +52,11 @@ impl AllowedSpecial<'_> {
 /// ```
 /// use tokenizer::{AllowedSpecial, ENDOFTEXT_ID, Gpt2Tokenizer};
 /// let tokenizer = Gpt2Tokenizer::new();
-/// let ids = tokenizer.encode("Hello, I am", AllowedSpecial::None)?;
+/// let ids = tokenizer.encode("Hello, I am");
 /// assert_eq!(ids, [15496, 11, 314, 716]);
 /// assert_eq!(tokenizer.decode(&ids)?, "Hello, I am");
-/// assert_eq!(tokenizer.encode("<|endoftext|>", AllowedSpecial::All)?, [ENDOFTEXT_ID]);
-/// assert!(tokenizer.encode("<|endoftext|>", AllowedSpecial::None).is_err());
+/// assert_eq!(tokenizer.encode("<|endoftext|>"), [ENDOFTEXT_ID]);
+/// assert!(tokenizer.encode_allowing("<|endoftext|>", AllowedSpecial::None).is_err());
 /// # Ok::<(), tokenizer::TokenizerError>(())
 /// ```
 #[derive(Clone, Copy)]
@@ -77,12 +77,16 @@ impl Gpt2Tokenizer {
         VOCAB_SIZE
     }
 
-    /// The ids of a text, special tokens as `allowed` says.
+    /// Returns the ids of a text with the special tokens that are allowed: tiktoken's `encode`.
     ///
     /// # Errors
     /// [`TokenizerError::DisallowedSpecial`] at the first special token that is not allowed.
     /// (To have it encoded as the characters it is written with, use [`Self::encode_ordinary`].)
-    pub fn encode(&self, text: &str, allowed: AllowedSpecial) -> Result<Vec<u32>, TokenizerError> {
+    pub fn encode_allowing(
+        &self,
+        text: &str,
+        allowed: AllowedSpecial,
+    ) -> Result<Vec<u32>, TokenizerError> {
         if !allowed.allows(ENDOFTEXT)
             && let Some(position) = text.find(ENDOFTEXT)
         {
@@ -91,11 +95,11 @@ impl Gpt2Tokenizer {
                 position,
             });
         }
-        Ok(self.encode_documents(text))
+        Ok(self.encode(text))
     }
 
-    /// The ids of a text in which [`ENDOFTEXT`] is special.
-    fn encode_documents(&self, text: &str) -> Vec<u32> {
+    /// Returns the ids of a text, in which [`ENDOFTEXT`] is special, as the book allows it.
+    pub fn encode(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
         for (number, document) in text.split(ENDOFTEXT).enumerate() {
             if number > 0 {
@@ -106,8 +110,8 @@ impl Gpt2Tokenizer {
         ids
     }
 
-    /// The ids of a text in which nothing is special: `<|endoftext|>` is seven tokens of plain
-    /// text.
+    /// Returns the ids of a text in which nothing is special: `<|endoftext|>` is seven tokens of
+    /// plain text.
     pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
         self.encode_into(text, &mut ids);
@@ -146,7 +150,7 @@ impl Gpt2Tokenizer {
         Decode::decode(self, ids)
     }
 
-    /// As [`Self::decode`], with U+FFFD for bytes that are no text: what Python's `decode` returns.
+    /// Returns the text, with U+FFFD for bytes that are no text: the result of Python's `decode`.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownId`] as for [`Self::decode_bytes`].
@@ -155,12 +159,9 @@ impl Gpt2Tokenizer {
     }
 }
 
-/// With all special tokens allowed, as the book has them.
 impl Encode for Gpt2Tokenizer {
-    type Error = Infallible;
-
-    fn encode(&self, text: &str) -> Result<Vec<u32>, Infallible> {
-        Ok(self.encode_documents(text))
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        Ok(self.encode(text))
     }
 }
 

@@ -1,52 +1,42 @@
 //! Text to a batch of one row of ids and back, as chapter 5 passes it to the model (section 5.1.1).
 
-use std::convert::Infallible;
-
 use ndarray::{Array2, ArrayRef2};
 
 use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
 
-/// The ids of a text as a batch of one, (1, n_tokens); `<|endoftext|>` is allowed, as in the book.
+/// Returns the ids of a text as a batch of one, (1, n_tokens); `<|endoftext|>` is allowed, as in the
+/// book.
 ///
-/// It is for tokenizers that have ids for every text; [`try_text_to_token_ids`] takes all.
+/// # Errors
+/// If the tokenizer has no ids for a part of the text, as
+/// [`SimpleTokenizerV1`](crate::SimpleTokenizerV1) for a word that its vocabulary lacks.
 ///
 /// ```
 /// let tokenizer = tokenizer::Gpt2Tokenizer::new();
-/// let ids = tokenizer::text_to_token_ids("Every effort moves you", &tokenizer); // (1, 4)
+/// let ids = tokenizer::text_to_token_ids("Every effort moves you", &tokenizer)?; // (1, 4)
 /// assert_eq!(ids, ndarray::array![[6109, 3626, 6100, 345]]);
 /// assert_eq!(tokenizer::token_ids_to_text(&ids, &tokenizer)?, "Every effort moves you");
 /// # Ok::<(), tokenizer::TokenizerError>(())
 /// ```
-pub fn text_to_token_ids(text: &str, tokenizer: &impl Encode<Error = Infallible>) -> Array2<u32> {
-    let Ok(ids) = tokenizer.encode(text);
-    one_row(ids)
-}
-
-/// As [`text_to_token_ids`], with any tokenizer.
-///
-/// # Errors
-/// If the tokenizer has no ids for a part of the text, as
-/// [`SimpleTokenizerV1`](crate::SimpleTokenizerV1) for a word that it doesn't know.
-pub fn try_text_to_token_ids<E: Encode>(
+pub fn text_to_token_ids(
     text: &str,
-    tokenizer: &E,
-) -> Result<Array2<u32>, E::Error> {
-    tokenizer.encode(text).map(one_row)
+    tokenizer: &(impl Encode + ?Sized),
+) -> Result<Array2<u32>, TokenizerError> {
+    let ids = tokenizer.encode(text)?;
+    let encoded = Array2::from_shape_vec((1, ids.len()), ids); // (1, n_tokens)
+    Ok(encoded.expect("n ids fill one row of n"))
 }
 
-fn one_row(ids: Vec<u32>) -> Array2<u32> {
-    Array2::from_shape_vec((1, ids.len()), ids).expect("n ids fill one row of n") // (1, n_tokens)
-}
-
-/// The text of one row of ids, (1, n_tokens), with U+FFFD where a character was cut, as in Python.
+/// Returns the text of one row of ids, (1, n_tokens), with U+FFFD where a character was cut, as in
+/// Python.
 ///
 /// # Errors
 /// [`TokenizerError::NotOneRow`] for another number of rows than one;
 /// [`TokenizerError::UnknownId`] for an id that the vocabulary lacks.
 pub fn token_ids_to_text(
     token_ids: &ArrayRef2<u32>,
-    tokenizer: &impl Decode,
+    tokenizer: &(impl Decode + ?Sized),
 ) -> Result<String, TokenizerError> {
     if token_ids.nrows() != 1 {
         return Err(TokenizerError::NotOneRow {

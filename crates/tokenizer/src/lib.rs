@@ -25,7 +25,7 @@ pub use encode_decode::{Decode, Encode};
 pub use error::TokenizerError;
 pub use gpt2::{AllowedSpecial, ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer};
 #[cfg(feature = "ndarray")]
-pub use ids::{text_to_token_ids, token_ids_to_text, try_text_to_token_ids};
+pub use ids::{text_to_token_ids, token_ids_to_text};
 pub use simple::{SimpleTokenizerV1, SimpleTokenizerV2};
 pub use split::{
     Separators, preprocess, split_keeping, split_text, strip_without_blanks, without_blanks,

@@ -1,8 +1,10 @@
-//! Words as tokens in a row, and how often each pair of neighbours stands there: what byte pair
-//! encoding counts and joins.
+//! The words of the plain form in one row, in which two neighbours become one without moving the
+//! rest, and the counts of all pairs.
 //!
-//! A pair is joined in a moment at each of its places, and only its neighbours are counted anew,
-//! so that all of a training takes time in proportion to the words, however long one is.
+//! A token stands at the place of its first byte; its other bytes' places say so, and so does the
+//! place between two words.
+//! When a pair becomes a token, only the pairs around its places are counted anew: all of a training
+//! takes time in proportion to the words, however long one is.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -11,8 +13,9 @@ use std::collections::{BinaryHeap, HashMap};
 /// Two tokens side by side.
 pub(crate) type Pair = (u32, u32);
 
-/// Which of several pairs that are as frequent becomes a token.
+/// The one of several pairs as frequent that becomes a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Ties {
     /// The one that the text has first, as in the book's notebook.
     FirstInText,
@@ -20,38 +23,38 @@ pub enum Ties {
     SmallestIds,
 }
 
-/// Words as tokens side by side. Two of them can be made one in a moment, however many there are.
+/// Words as tokens side by side.
 pub(crate) struct Row {
-    /// At the place of a token's first byte its id.
+    /// At the place of a token's first byte its id; elsewhere one of the two below.
     ids: Vec<u32>,
     /// At a token's first byte the place of its last, and at its last that of its first.
     other_end: Vec<u32>,
 }
 
-/// Stands before, between and behind words, as a token of one byte that is in no pair.
-const BREAK: u32 = u32::MAX;
+/// The id before, between and behind words: of a token of one byte that is in no pair.
+const BETWEEN_WORDS: u32 = u32::MAX;
 
-/// Stands where a token has become a part of the one before.
-const GONE: u32 = u32::MAX - 1;
+/// The id at the places of a token's other bytes.
+const INSIDE_TOKEN: u32 = u32::MAX - 1;
 
 impl Row {
     /// The bytes of words.
     pub(crate) fn of(words: &[&[u8]], of_byte: &[u32; 256]) -> Self {
-        let mut ids = vec![BREAK];
+        let mut ids = vec![BETWEEN_WORDS];
         for word in words {
             ids.extend(word.iter().map(|&byte| of_byte[usize::from(byte)]));
-            ids.push(BREAK);
+            ids.push(BETWEEN_WORDS);
         }
         let other_end = (0..ids.len() as u32).collect();
         Self { ids, other_end }
     }
 
-    /// Where the token behind the one at `place` begins.
+    /// Returns the place of the token behind the one at `place`.
     fn after(&self, place: usize) -> usize {
         self.other_end[place] as usize + 1
     }
 
-    /// Where the token before the one at `place` begins.
+    /// Returns the place of the token before the one at `place`.
     pub(crate) fn before(&self, place: usize) -> usize {
         self.other_end[place - 1] as usize
     }
@@ -59,7 +62,7 @@ impl Row {
     /// The token at `place` and the one behind it, if both are there.
     pub(crate) fn pair(&self, place: usize) -> Option<Pair> {
         let left = self.ids[place];
-        let is_token = |id: u32| id < GONE;
+        let is_token = |id: u32| id < INSIDE_TOKEN;
         let right = is_token(left).then(|| self.ids[self.after(place)])?;
         is_token(right).then_some((left, right))
     }
@@ -68,24 +71,27 @@ impl Row {
     pub(crate) fn join(&mut self, place: usize, id: u32) {
         let right = self.after(place);
         let last = self.other_end[right];
-        self.ids[right] = GONE;
+        self.ids[right] = INSIDE_TOKEN;
         self.ids[place] = id;
         self.other_end[place] = last;
         self.other_end[last as usize] = place as u32;
     }
 
     pub(crate) fn into_ids(self) -> Vec<u32> {
-        self.ids.into_iter().filter(|&id| id < GONE).collect()
+        self.ids
+            .into_iter()
+            .filter(|&id| id < INSIDE_TOKEN)
+            .collect()
     }
 }
 
-/// How often each pair stands in the words, and where.
+/// The count and the places of each pair in the words.
 pub(crate) struct Counts {
     row: Row,
     word_counts: Vec<u64>, // word -> how often it occurs
     words: Vec<u32>,       // place -> its word
     pairs: HashMap<Pair, Places>,
-    /// Counts that may have fallen since, then who wins a tie.
+    /// Count, tie key and pair of each pair; a count may be from before it fell.
     frequent: BinaryHeap<(u64, Reverse<u64>, Pair)>,
     ties: Ties,
 }
@@ -95,7 +101,7 @@ struct Places {
     count: u64,
     /// In the order of the text. At some of them the pair may be gone.
     places: Vec<u32>,
-    /// So many of them are known to be gone.
+    /// Number of the first places at which it is gone.
     gone: usize,
 }
 
@@ -113,7 +119,7 @@ impl Counts {
         };
         let mut word = 0;
         for place in 0..counts.row.ids.len() {
-            word += u32::from(place > 0 && counts.row.ids[place] == BREAK);
+            word += u32::from(place > 0 && counts.row.ids[place] == BETWEEN_WORDS);
             counts.words.push(word);
             counts.add(place);
         }
@@ -123,7 +129,7 @@ impl Counts {
         counts
     }
 
-    /// One more pair at a place; which it is.
+    /// Counts the pair at a place and returns it.
     fn add(&mut self, place: usize) -> Option<Pair> {
         let pair = self.row.pair(place)?;
         let places = self.pairs.entry(pair).or_default();
@@ -132,7 +138,7 @@ impl Counts {
         Some(pair)
     }
 
-    /// The pair at a place is about to go.
+    /// Counts the pair at a place no more.
     fn remove(&mut self, place: usize) {
         if let Some(pair) = self.row.pair(place)
             && let Some(places) = self.pairs.get_mut(&pair)

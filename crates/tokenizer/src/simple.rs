@@ -1,25 +1,25 @@
 //! The book's two word tokenizers over a vocabulary (sections 2.3 and 2.4).
 //!
-//! Both split a text with [`preprocess`](crate::preprocess) and decode by joining with single
-//! spaces, then dropping the white space before some punctuation: `, . ? ! " ( ) '` in V1, also `:
-//! ;` in V2.
-//! Id by id it is the same: a space goes before a word unless it begins with such punctuation.
+//! Both split a text with [`preprocess`](crate::preprocess) and decode by joining words with single
+//! spaces, but for a word that begins with some punctuation: `, . ? ! " ( ) '` in V1, also `: ;` in
+//! V2.
+//! (The book joins all and takes the spaces out again. Word by word it is the same, and a text can be
+//! written as its ids come.)
 //! Decoding is not the inverse of encoding: "It's" comes back as "It' s", and neither `_` nor `--`
 //! is joined.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 
 use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
 use crate::split::split_text;
 use crate::vocabulary::{UNK, Vocabulary};
-use crate::whitespace::{is_python_whitespace, python_strip};
+use crate::whitespace::python_strip;
 
-/// What V1 joins to the word before it.
+/// Punctuation that V1 joins to the word before it.
 const JOINED_V1: &str = ",.?!\"()'";
 
-/// What V2 joins to the word before it.
+/// Punctuation that V2 joins to the word before it.
 const JOINED_V2: &str = ",.:;?!\"()'";
 
 /// Knows the words of its vocabulary and refuses all others.
@@ -50,6 +50,11 @@ impl SimpleTokenizerV1 {
         &self.vocabulary
     }
 
+    /// Returns the number of words; ids run from 0 to one less.
+    pub fn vocab_size(&self) -> usize {
+        self.vocabulary.len()
+    }
+
     /// The id of each word.
     ///
     /// # Errors
@@ -71,14 +76,12 @@ impl SimpleTokenizerV1 {
     /// # Errors
     /// [`TokenizerError::UnknownId`] at the first id that is not in the vocabulary.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        let text = join_words(&self.vocabulary, ids)?;
-        Ok(join_punctuation(&text, JOINED_V1))
+        let word = |(position, &id)| joined(&self.vocabulary, id, position, JOINED_V1);
+        ids.iter().enumerate().map(word).collect()
     }
 }
 
 impl Encode for SimpleTokenizerV1 {
-    type Error = TokenizerError;
-
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.encode(text)
     }
@@ -86,8 +89,7 @@ impl Encode for SimpleTokenizerV1 {
 
 impl Decode for SimpleTokenizerV1 {
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
-        let word = word(&self.vocabulary, id, position)?;
-        Ok(joined(word, position, JOINED_V1))
+        piece(&self.vocabulary, id, position, JOINED_V1)
     }
 }
 
@@ -124,6 +126,11 @@ impl SimpleTokenizerV2 {
         &self.vocabulary
     }
 
+    /// Returns the number of words; ids run from 0 to one less.
+    pub fn vocab_size(&self) -> usize {
+        self.vocabulary.len()
+    }
+
     /// The id of each word, that of `<|unk|>` for an unknown one.
     pub fn encode(&self, text: &str) -> Vec<u32> {
         let id_of = |(_, word): (usize, &str)| self.vocabulary.id(word).unwrap_or(self.unk_id);
@@ -135,23 +142,20 @@ impl SimpleTokenizerV2 {
     /// # Errors
     /// [`TokenizerError::UnknownId`] at the first id that is not in the vocabulary.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        let text = join_words(&self.vocabulary, ids)?;
-        Ok(join_punctuation(&text, JOINED_V2))
+        let word = |(position, &id)| joined(&self.vocabulary, id, position, JOINED_V2);
+        ids.iter().enumerate().map(word).collect()
     }
 }
 
 impl Encode for SimpleTokenizerV2 {
-    type Error = Infallible;
-
-    fn encode(&self, text: &str) -> Result<Vec<u32>, Infallible> {
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         Ok(self.encode(text))
     }
 }
 
 impl Decode for SimpleTokenizerV2 {
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
-        let word = word(&self.vocabulary, id, position)?;
-        Ok(joined(word, position, JOINED_V2))
+        piece(&self.vocabulary, id, position, JOINED_V2)
     }
 }
 
@@ -168,42 +172,36 @@ fn words_with_positions(text: &str) -> impl Iterator<Item = (usize, &str)> {
     placed.filter(|(_, piece)| !python_strip(piece).is_empty())
 }
 
-/// The word of the id found at `position`.
-fn word(vocabulary: &Vocabulary, id: u32, position: usize) -> Result<&str, TokenizerError> {
-    vocabulary.token(id).ok_or(TokenizerError::UnknownId {
+/// Returns the word of the id at `position`, after a space unless it begins the text or begins with
+/// `punctuation`.
+fn joined<'v>(
+    vocabulary: &'v Vocabulary,
+    id: u32,
+    position: usize,
+    punctuation: &str,
+) -> Result<Cow<'v, str>, TokenizerError> {
+    let word = vocabulary.token(id).ok_or(TokenizerError::UnknownId {
         id,
         position,
         vocab_size: vocabulary.len(),
+    })?;
+    Ok(
+        match position > 0 && !word.starts_with(|c| punctuation.contains(c)) {
+            true => format!(" {word}").into(),
+            false => word.into(),
+        },
+    )
+}
+
+/// Returns the bytes of that word.
+fn piece<'v>(
+    vocabulary: &'v Vocabulary,
+    id: u32,
+    position: usize,
+    punctuation: &str,
+) -> Result<Cow<'v, [u8]>, TokenizerError> {
+    Ok(match joined(vocabulary, id, position, punctuation)? {
+        Cow::Borrowed(word) => word.as_bytes().into(),
+        Cow::Owned(word) => word.into_bytes().into(),
     })
-}
-
-/// A word as it goes on a text, after a space unless it begins with `punctuation`.
-fn joined<'v>(word: &'v str, position: usize, punctuation: &str) -> Cow<'v, [u8]> {
-    match position > 0 && !word.starts_with(|c| punctuation.contains(c)) {
-        true => format!(" {word}").into_bytes().into(),
-        false => word.as_bytes().into(),
-    }
-}
-
-/// `" ".join(int_to_str[i] for i in ids)`
-fn join_words(vocabulary: &Vocabulary, ids: &[u32]) -> Result<String, TokenizerError> {
-    let numbered = ids.iter().enumerate();
-    let words = numbered.map(|(position, &id)| word(vocabulary, id, position));
-    Ok(words.collect::<Result<Vec<_>, _>>()?.join(" "))
-}
-
-/// `re.sub(r'\s+([punctuation])', r'\1', text)`
-fn join_punctuation(text: &str, punctuation: &str) -> String {
-    let mut joined = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(blank) = rest.find(is_python_whitespace) {
-        let (word, tail) = rest.split_at(blank);
-        joined.push_str(word);
-        rest = tail.trim_start_matches(is_python_whitespace);
-        if !rest.starts_with(|c: char| punctuation.contains(c)) {
-            joined.push_str(&tail[..tail.len() - rest.len()]);
-        }
-    }
-    joined.push_str(rest);
-    joined
 }

@@ -12,11 +12,11 @@ use crate::error::TokenizerError;
 /// Text from ids, one id at a time, of any tokenizer.
 ///
 /// ```
-/// use tokenizer::{AllowedSpecial, Gpt2Tokenizer, StreamingDecoder};
+/// use tokenizer::{Gpt2Tokenizer, StreamingDecoder};
 /// let tokenizer = Gpt2Tokenizer::new();
 /// let mut decoder = StreamingDecoder::new(&tokenizer);
 /// let mut shown = Vec::new();
-/// for id in tokenizer.encode("a🙂", AllowedSpecial::None)? {
+/// for id in tokenizer.encode("a🙂") {
 ///     shown.push(decoder.push(id)?);
 /// }
 /// assert_eq!(shown, ["a", "", "🙂"]);
@@ -64,7 +64,7 @@ impl<'t, D: Decode + ?Sized> StreamingDecoder<'t, D> {
     }
 }
 
-/// How many bytes at the end begin a character that more bytes could complete.
+/// Returns the number of bytes at the end that begin a character which more bytes could complete.
 fn unfinished(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Err(error) = from_utf8(rest) {

@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("epoch {epoch}: loss {loss:.3}");
     }
 
-    let ids = text_to_token_ids("The bell", &tokenizer);
+    let ids = text_to_token_ids("The bell", &tokenizer)?;
     let ids = generate_text_simple(&model, ids, 10, config.context_length)?;
     println!("{}", token_ids_to_text(&ids, &tokenizer)?);
     Ok(())

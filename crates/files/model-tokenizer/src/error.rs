@@ -1,11 +1,13 @@
-//! What can be wrong with a tokenizer's files or a wish for a vocabulary.
+//! The errors of a tokenizer's files, of a text that it has no ids for, and of the size of a
+//! vocabulary to train.
 //!
-//! What can be wrong with a text or a list of ids is a `TokenizerError`.
+//! The errors of a list of ids are `TokenizerError`s.
 //! Text that comes from a file is shown escaped.
 
 use std::path::{Path, PathBuf};
 
 use atomic_file::FileError;
+use tokenizer::TokenizerError;
 
 /// Everything this crate refuses, with the offending file, name or number.
 #[derive(Debug, thiserror::Error)]
@@ -27,42 +29,42 @@ pub enum ModelTokenizerError {
     Invalid {
         /// The file.
         file: PathBuf,
-        /// What is wrong, and with which token or number.
+        /// The problem, with the token or number.
         problem: String,
     },
-    /// A vocabulary of byte pairs smaller than its alphabet.
-    #[error(
-        "a vocabulary of {asked} tokens: byte pairs need at least {least}, 256 bytes and the end of a text"
-    )]
-    VocabularyTooSmall {
-        /// The size asked for.
-        asked: usize,
-        /// The smallest there is.
-        least: usize,
+    /// A vocabulary that can't be trained: its size, or the text's, and the one that would do.
+    #[error("{0}")]
+    Training(String),
+    /// The text has bytes that the vocabulary has no token for.
+    #[error("the text has the byte {byte:#04x}, which no token of the vocabulary stands for")]
+    UnknownByte {
+        /// The first such byte.
+        byte: u8,
     },
-    /// A text without enough pairs for the vocabulary asked for.
+    /// White space that goes on for longer than the pattern that divides the text can look.
     #[error(
-        "the text has byte pairs for {made} tokens, not for {asked}: take more text or a smaller vocabulary"
+        "a run of {characters} white space characters from byte {position} of the text on; this vocabulary is read with at most {limit}"
     )]
-    TextTooShort {
-        /// The size asked for.
-        asked: usize,
-        /// The size that the text makes.
-        made: usize,
-    },
-    /// More text than its places can be numbered.
-    #[error(
-        "a text of {bytes} bytes: a vocabulary is trained on at most {limit}; a part of the text makes as good a one"
-    )]
-    TextTooLong {
+    LongBlank {
+        /// Its first byte in the text.
+        position: usize,
         /// Its length.
-        bytes: usize,
-        /// The most.
+        characters: usize,
+        /// The longest that is read.
         limit: usize,
     },
     /// The library refused what was checked before: a fault of ours.
     #[error("the tokenizer refused: {0}")]
     Library(String),
+}
+
+/// For code that takes any tokenizer.
+impl From<ModelTokenizerError> for TokenizerError {
+    fn from(error: ModelTokenizerError) -> Self {
+        Self::Other {
+            reason: error.to_string(),
+        }
+    }
 }
 
 /// `return Err(invalid(path, "..."))`
@@ -81,12 +83,7 @@ pub(crate) fn other_kind(file: &Path, kind: impl Into<String>) -> ModelTokenizer
     }
 }
 
-/// `.map_err(library)`: what the library says, on one line.
+/// `.map_err(library)`: the library's message on one line.
 pub(crate) fn library(error: Box<dyn std::error::Error + Send + Sync>) -> ModelTokenizerError {
-    ModelTokenizerError::Library(one_line(&*error))
-}
-
-/// What an error says, on one line.
-pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
-    error.to_string().escape_debug().to_string()
+    ModelTokenizerError::Library(error.to_string().escape_debug().to_string())
 }

@@ -28,7 +28,9 @@ pub(crate) fn recipe() -> Recipe {
         special: Vec::new(),
         named: [Some(ENDOFTEXT.to_owned()), Some(ENDOFTEXT.to_owned()), None],
         around: Around::default(),
+        adds: [false; 2],
         unknown: None,
+        fuse_unknown: false,
         form: FORM,
     }
 }
@@ -73,7 +75,7 @@ fn merges() -> Vec<(String, String)> {
     let token = |id: u32| written(&bpe.tokens()[id as usize]);
     let merges = bpe.merges().iter();
     merges
-        .map(|&(left, right)| (token(left), token(right)))
+        .map(|merge| (token(merge.left), token(merge.right)))
         .collect()
 }
 

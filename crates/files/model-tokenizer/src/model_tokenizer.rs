@@ -1,21 +1,19 @@
 //! A model's own tokenizer: GPT-2's, or one that its folder holds or that was trained on a text.
 
 use std::borrow::Cow;
-
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use aho_corasick::{AhoCorasick, Anchored, Input, StartKind};
+use atomic_file::FileError;
 use rayon::prelude::*;
-use tokenizer::{
-    AllowedSpecial, Decode, ENDOFTEXT, ENDOFTEXT_ID, Encode, Gpt2Tokenizer, TokenizerError,
-};
+use tokenizer::{Decode, ENDOFTEXT, ENDOFTEXT_ID, Encode, Gpt2Tokenizer, TokenizerError};
 use tokenizers::Tokenizer;
 
 use crate::byte_chars::{bytes_of, char_of};
-use crate::error::{self, ModelTokenizerError, one_line};
+use crate::error::{self, ModelTokenizerError};
 use crate::files::{self, Files};
 use crate::parts::{LONG_BLANK, long_blank, parts};
 use crate::recipe::{Around, Form, Named, Recipe};
@@ -44,7 +42,7 @@ use crate::{config, gpt2, tokenizer_json};
 pub struct ModelTokenizer {
     kind: Kind,
     named: Named<u32>,
-    around: [Vec<u32>; 2],     // ids before and after each text
+    around: Around,
     files: Option<Arc<Files>>, // GPT-2's own are made when they are asked for
 }
 
@@ -58,7 +56,8 @@ enum Kind {
 struct Own {
     library: Tokenizer,
     pieces: HashMap<u32, Box<[u8]>>, // id -> its bytes
-    added: AhoCorasick,              // the texts of added tokens, where a text begins
+    added: HashSet<String>,          // the texts of added tokens
+    added_lengths: BTreeSet<usize>,  // theirs, in bytes
     vocab_size: usize,
     /// Parts of a text may be encoded by themselves.
     divides: bool,
@@ -79,16 +78,18 @@ impl ModelTokenizer {
         }
     }
 
-    /// The tokenizer of a model folder, as transformers' `AutoTokenizer` reads it; `None` if the
+    /// Reads the tokenizer of a model folder as transformers' `AutoTokenizer` does; `None` if the
     /// folder has none.
     ///
     /// # Errors
+    /// [`ModelTokenizerError::Io`] if there is no such folder;
     /// [`ModelTokenizerError::OtherKind`] for a tokenizer that is neither byte-level BPE nor one of
     /// characters as this crate writes it;
     /// [`ModelTokenizerError::Invalid`] or [`Io`](ModelTokenizerError::Io) for files that are
     /// damaged or can't be read.
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<Option<Self>, ModelTokenizerError> {
         let folder = folder.as_ref();
+        fs::metadata(folder).map_err(FileError::at(folder, "read"))?;
         let mut files = files::read_all(folder)?;
         if tokenizer_json::is_in(&files) {
             config::with_class_of_model(folder, &mut files)?;
@@ -99,7 +100,7 @@ impl ModelTokenizer {
         }
     }
 
-    /// As [`Self::from_folder`], of files that were read or made; the folder is for errors.
+    /// Makes the tokenizer of files that were read or made; the folder is for errors.
     pub(crate) fn from_files(
         folder: &Path,
         files: Files,
@@ -107,7 +108,7 @@ impl ModelTokenizer {
         let Some(recipe) = tokenizer_json::read(folder, &files)? else {
             return Ok(None);
         };
-        let (named, around) = (recipe.named.clone(), recipe.around.clone());
+        let (named, mut around, adds) = (recipe.named.clone(), recipe.around.clone(), recipe.adds);
         let kind = match gpt2::is_gpt2(&recipe) {
             true => Kind::Gpt2(Gpt2Tokenizer::new()),
             false => Kind::Own(Arc::new(Own::new(recipe)?)),
@@ -117,16 +118,12 @@ impl ModelTokenizer {
             Kind::Own(own) => own.library.token_to_id(&token),
         };
         let named = named.map(|token| token.and_then(id_of));
+        for ((ids, add), id) in around.iter_mut().zip(adds).zip(named) {
+            ids.extend(id.filter(|_| add));
+        }
         Ok(Some(Self {
-            around: match around {
-                Around::Ids(ids) => ids,
-                Around::Named([begin, end]) => {
-                    let if_wanted = |wanted: bool, id| Option::filter(id, |_| wanted);
-                    let ids = [if_wanted(begin, named[0]), if_wanted(end, named[1])];
-                    ids.map(|id: Option<u32>| Vec::from_iter(id))
-                }
-            },
             named,
+            around,
             kind,
             files: Some(Arc::new(files)),
         }))
@@ -137,7 +134,7 @@ impl ModelTokenizer {
     ///
     /// # Errors
     /// Those of [`encode_part`](Self::encode_part).
-    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
         let [before, after] = &self.around;
         Ok([before, &*self.encode_part(text)?, after].concat())
     }
@@ -146,18 +143,18 @@ impl ModelTokenizer {
     /// or after them; special tokens in it are special.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownByte`] if the vocabulary lacks a byte of the text: nothing is left
-    /// out;
-    /// [`TokenizerError::LongBlank`] for half a million white space characters, if the vocabulary's
+    /// [`ModelTokenizerError::UnknownByte`] if the vocabulary lacks a byte of the text: nothing is
+    /// left out;
+    /// [`ModelTokenizerError::LongBlank`] for half a million white space characters, if the vocabulary's
     /// settings don't allow to cut them.
-    pub fn encode_part(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+    pub fn encode_part(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
         let whole = match &self.kind {
             Kind::Gpt2(_) => parts(text, |rest| rest.starts_with(ENDOFTEXT)),
             Kind::Own(own) if own.divides => parts(text, |rest| own.begins_with_added(rest)),
             Kind::Own(_) => vec![text],
         };
         let ids = whole.par_iter().map(|part| match &self.kind {
-            Kind::Gpt2(gpt2) => gpt2.encode(part, AllowedSpecial::All),
+            Kind::Gpt2(gpt2) => Ok(gpt2.encode(part)),
             Kind::Own(own) => own.encode(part),
         });
         let ids: Vec<Vec<u32>> = ids.collect::<Result<_, _>>()?;
@@ -184,7 +181,7 @@ impl ModelTokenizer {
         Decode::decode(self, ids)
     }
 
-    /// As [`Self::decode`], with U+FFFD for bytes that are no text: what Python's `decode` returns.
+    /// Returns the text, with U+FFFD for bytes that are no text: the result of Python's `decode`.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownId`] at the first id that the vocabulary lacks.
@@ -225,7 +222,7 @@ impl ModelTokenizer {
         self.named[2]
     }
 
-    /// Whether the ids are GPT-2's.
+    /// True if the ids are GPT-2's.
     pub fn is_gpt2(&self) -> bool {
         matches!(self.kind, Kind::Gpt2(_))
     }
@@ -243,7 +240,7 @@ impl ModelTokenizer {
         files::write_all(folder.as_ref(), &files)
     }
 
-    /// What a byte-level tokenizer of GPT-2's form is made of, for other programs; `None` for one
+    /// Returns the parts of a byte-level tokenizer of GPT-2's form, for other programs; `None` for one
     /// of another form.
     ///
     /// # Errors
@@ -289,14 +286,12 @@ pub struct BytePairs {
 }
 
 impl Encode for ModelTokenizer {
-    type Error = TokenizerError;
-
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        self.encode(text)
+        Ok(self.encode(text)?)
     }
 
     fn encode_part(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        self.encode_part(text)
+        Ok(self.encode_part(text)?)
     }
 }
 
@@ -321,11 +316,7 @@ impl Own {
         let plain = added.values().all(|token| {
             !token.lstrip && !token.rstrip && !token.content.contains(char::is_whitespace)
         });
-        let texts = added.values().map(|token| &token.content);
-        let automaton = AhoCorasick::builder()
-            .start_kind(StartKind::Anchored)
-            .build(texts)
-            .map_err(|error| error::library(error.into()))?;
+        let texts: HashSet<String> = added.values().map(|token| token.content.clone()).collect();
         // An added token is found in the text itself, before that is written in byte characters.
         let texts_of_added: HashMap<u32, Box<[u8]>> = added
             .iter()
@@ -353,36 +344,38 @@ impl Own {
                 .filter(|byte| is_bytes && !has_unknown && !known(byte))
                 .collect(),
             pieces: pieces.chain(texts_of_added).collect(),
-            added: automaton,
+            added_lengths: texts.iter().map(String::len).collect(),
+            added: texts,
             library,
         })
     }
 
-    /// Whether a text begins with an added token, in time in proportion to that token.
+    /// True if a text begins with an added token.
     fn begins_with_added(&self, text: &str) -> bool {
-        let begin = Input::new(text).anchored(Anchored::Yes);
-        self.added.find(begin).is_some()
+        let mut begins = self
+            .added_lengths
+            .iter()
+            .filter_map(|&bytes| text.get(..bytes));
+        begins.any(|begin| self.added.contains(begin))
     }
 
     /// The ids of a part of a text that may be encoded by itself.
-    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+    fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
         if self.looks
             && !self.divides
             && let Some((position, characters)) = long_blank(text)
         {
-            return Err(TokenizerError::LongBlank {
+            return Err(ModelTokenizerError::LongBlank {
                 position,
                 characters,
                 limit: LONG_BLANK,
             });
         }
         let encoding = self.library.encode_fast(text, false);
-        let encoding = encoding.map_err(|error| TokenizerError::Library {
-            reason: one_line(&*error),
-        })?;
+        let encoding = encoding.map_err(error::library)?;
         let ids = encoding.get_ids().to_vec();
         if let Some(byte) = self.left_out(text, &ids) {
-            return Err(TokenizerError::UnknownByte { byte });
+            return Err(ModelTokenizerError::UnknownByte { byte });
         }
         Ok(ids)
     }

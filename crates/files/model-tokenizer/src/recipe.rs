@@ -6,7 +6,7 @@
 //! file says.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::json;
 use tokenizer::ENDOFTEXT;
@@ -18,8 +18,10 @@ use tokenizers::{AddedToken, Tokenizer};
 use crate::error::{ModelTokenizerError, invalid, library};
 use crate::files::{CONFIG, Files, MERGES, TOKENIZER, VOCABULARY};
 
-/// Ids from here on are a damaged file's: the largest vocabularies have some 300,000 tokens.
-const MAX_ID: u32 = 1 << 24;
+/// Ids below may leave any gaps; above, an id is at most so many times the number of tokens: lists by
+/// id stay as small as their files.
+const FREE_IDS: usize = 1 << 16;
+const MOST_GAPS: usize = 16;
 
 /// The most text that all added tokens together may have: they become an automaton many times as
 /// large.
@@ -44,28 +46,8 @@ pub(crate) enum Form {
 /// The tokens that begin and end a text and fill a batch up, if they have names.
 pub(crate) type Named<T> = [Option<T>; 3];
 
-/// The tokens that are put before and after each text.
-#[derive(Clone, Debug)]
-pub(crate) enum Around {
-    /// The ids of a template in tokenizer.json.
-    Ids([Vec<u32>; 2]),
-    /// Those that begin and end a text, if each is wanted and has a name.
-    Named([bool; 2]),
-}
-
-impl Default for Around {
-    fn default() -> Self {
-        Self::Named([false; 2])
-    }
-}
-
-/// The token for each character or byte that the vocabulary lacks.
-#[derive(Clone, Debug)]
-pub(crate) struct Unknown {
-    pub(crate) token: String,
-    /// One token stands for several side by side.
-    pub(crate) fuse: bool,
-}
+/// The ids that are put before and after each text.
+pub(crate) type Around = [Vec<u32>; 2];
 
 /// The parts of a tokenizer, as its files say them.
 #[derive(Debug)]
@@ -78,8 +60,14 @@ pub(crate) struct Recipe {
     /// Special tokens without an id of their own: that of the vocabulary, or the next.
     pub(crate) special: Vec<AddedToken>,
     pub(crate) named: Named<String>,
+    /// The ids of a template.
     pub(crate) around: Around,
-    pub(crate) unknown: Option<Unknown>,
+    /// `add_bos_token` and `add_eos_token`, where there is no template.
+    pub(crate) adds: [bool; 2],
+    /// The token for characters or bytes that the vocabulary lacks.
+    pub(crate) unknown: Option<String>,
+    /// One token for unknown is for several of them side by side.
+    pub(crate) fuse_unknown: bool,
     pub(crate) form: Form,
 }
 
@@ -89,8 +77,8 @@ impl Recipe {
         self.check()?;
         let vocabulary: Vocab = self.vocabulary.into_iter().collect();
         let mut model = BPE::builder().vocab_and_merges(vocabulary, self.merges);
-        if let Some(Unknown { token, fuse }) = self.unknown {
-            model = model.unk_token(token).fuse_unk(fuse);
+        if let Some(token) = self.unknown {
+            model = model.unk_token(token).fuse_unk(self.fuse_unknown);
         }
         if let Form::ByteLevel { ignore_merges, .. } = self.form {
             model = model.ignore_merges(ignore_merges);
@@ -146,7 +134,7 @@ impl Recipe {
             }
             Form::Characters => {
                 config["tokenizer_class"] = "PreTrainedTokenizerFast".into();
-                config["unk_token"] = self.unknown.as_ref().map(|unknown| &*unknown.token).into();
+                config["unk_token"] = self.unknown.as_deref().into();
             }
         }
         files.insert(CONFIG, format!("{config:#}\n"));
@@ -160,8 +148,16 @@ impl Recipe {
             return Err(invalid(file, "an empty vocabulary"));
         }
         let mut ids = HashSet::with_capacity(self.vocabulary.len());
+        let limit = FREE_IDS.max(MOST_GAPS * (self.vocabulary.len() + self.added.len()));
+        let check_id = |token: &str, id: u32| match (id as usize) < limit {
+            true => Ok(()),
+            false => {
+                let problem = format!("the token {token:?} has the id {id}, not below {limit}");
+                Err(invalid(file, problem))
+            }
+        };
         for (token, &id) in &self.vocabulary {
-            check_id(file, token, id)?;
+            check_id(token, id)?;
             if !ids.insert(id) {
                 return Err(invalid(file, format!("two tokens have the id {id}")));
             }
@@ -173,7 +169,7 @@ impl Recipe {
                 return Err(invalid(file, problem));
             }
         }
-        if let Some(Unknown { token, .. }) = &self.unknown
+        if let Some(token) = &self.unknown
             && !self.vocabulary.contains_key(token)
         {
             let problem = format!("no token {token:?} for unknown characters");
@@ -192,7 +188,7 @@ impl Recipe {
         let mut texts = HashSet::new();
         for (&id, token) in &self.added {
             let content = &token.content;
-            check_id(file, content, id)?;
+            check_id(content, id)?;
             let own = self.vocabulary.get(content);
             let problem = match own {
                 Some(own) if *own != id => format!(
@@ -208,11 +204,7 @@ impl Recipe {
             };
             return Err(invalid(file, problem));
         }
-        let around: &[Vec<u32>] = match &self.around {
-            Around::Ids(ids) => ids,
-            Around::Named(_) => &[],
-        };
-        let mut around = around.iter().flatten().copied();
+        let mut around = self.around.iter().flatten().copied();
         match around.find(|id| !ids.contains(id) && !self.added.contains_key(id)) {
             Some(id) => Err(invalid(
                 file,
@@ -238,14 +230,4 @@ fn python_json(vocabulary: &HashMap<String, u32>) -> String {
         format!("\"{}\": {id}", escaped.collect::<String>())
     });
     format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
-}
-
-fn check_id(file: &Path, token: &str, id: u32) -> Result<(), ModelTokenizerError> {
-    if id < MAX_ID {
-        return Ok(());
-    }
-    Err(invalid(
-        file,
-        format!("the token {token:?} has the id {id}, over {MAX_ID}"),
-    ))
 }

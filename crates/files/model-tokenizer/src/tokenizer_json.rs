@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::config::{Class, Config, TokenSettings};
 use crate::error::{ModelTokenizerError, invalid, other_kind};
 use crate::files::{Files, MERGES, TOKENIZER, VOCABULARY, parse};
-use crate::recipe::{Around, Form, Recipe, Unknown};
+use crate::recipe::{Around, Form, Recipe};
 
 /// A tokenizer.json without what its kind depends on.
 #[derive(Deserialize)]
@@ -51,13 +51,6 @@ struct Part {
     kind: String,
     add_prefix_space: Option<bool>,
     use_regex: Option<bool>,
-    #[serde(
-        alias = "normalizers",
-        alias = "pretokenizers",
-        alias = "processors",
-        alias = "decoders"
-    )]
-    parts: Option<Vec<Part>>,
 }
 
 /// A post-processor, as far as it says what is put around a single text.
@@ -152,8 +145,10 @@ fn from_config(
         added: config.added,
         special: config.special,
         named: config.named,
-        around: Around::Named(config.adds),
+        around: Around::default(),
+        adds: config.adds,
         unknown: None,
+        fuse_unknown: false,
         form: Form::ByteLevel {
             add_prefix_space: config.add_prefix_space,
             use_regex: true,
@@ -177,10 +172,8 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTok
     }
     let json: Json = parse(path, text)?;
     let form = form_of(path, &json, &config)?;
-    let around = match &json.post_processor {
-        Some(part) => Around::Ids(around_of(path, part)?),
-        None => Around::default(),
-    };
+    let around = json.post_processor.as_ref();
+    let around = around.map_or(Ok(Around::default()), |part| around_of(path, part))?;
     let unknown = json
         .model
         .unk_token
@@ -206,20 +199,20 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTok
         special: config.special,
         named: config.named,
         around,
-        unknown: unknown.map(|token| Unknown {
-            token,
-            fuse: json.model.fuse_unk,
-        }),
+        adds: [false; 2],
+        unknown,
+        fuse_unknown: json.model.fuse_unk,
         form,
     })
 }
 
 /// What a post-processor puts around a text.
-fn around_of(path: &Path, part: &Value) -> Result<[Vec<u32>; 2], ModelTokenizerError> {
+fn around_of(path: &Path, part: &Value) -> Result<Around, ModelTokenizerError> {
     let around = PostProcessor::deserialize(part).ok();
     around.and_then(|part| part.around()).ok_or_else(|| {
-        let name = Part::deserialize(part).map_or("without a kind".to_owned(), |part| part.name());
-        other_kind(path, format!("BPE with the post-processor {name}"))
+        let kind = Part::deserialize(part).map_or("without a kind".to_owned(), |part| part.kind);
+        let kind = kind.escape_debug();
+        other_kind(path, format!("BPE with the post-processor {kind}"))
     })
 }
 
@@ -238,7 +231,7 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
         return refused("end_of_word_suffix");
     }
     if let Some(part) = &json.normalizer {
-        return refused(&format!("the normalizer {}", part.name()));
+        return refused(&format!("the normalizer {}", part.kind.escape_debug()));
     }
     let decoder = json
         .decoder
@@ -270,8 +263,8 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
             Ok(Form::Characters)
         }
         (part, decoder, _) => {
-            let part = part.as_ref().map_or("none".to_owned(), Part::name);
-            let decoder = decoder.escape_debug();
+            let part = part.as_ref().map_or("none", |part| part.kind.as_str());
+            let (part, decoder) = (part.escape_debug(), decoder.escape_debug());
             refused(&format!(
                 "the pre-tokenizer {part} and the decoder {decoder}"
             ))
@@ -279,31 +272,17 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
     }
 }
 
-impl Part {
-    /// Its kind, with the kinds of its parts.
-    fn name(&self) -> String {
-        let kind = self.kind.escape_debug();
-        match &self.parts {
-            None => kind.to_string(),
-            Some(parts) => {
-                let parts: Vec<String> = parts.iter().map(Self::name).collect();
-                format!("{kind}({})", parts.join(", "))
-            }
-        }
-    }
-}
-
 impl PostProcessor {
     /// What is put before and after a text; `None` if that is more than special tokens.
-    fn around(self) -> Option<[Vec<u32>; 2]> {
+    fn around(self) -> Option<Around> {
         match self {
-            Self::ByteLevel => Some(Default::default()),
+            Self::ByteLevel => Some(Around::default()),
             Self::RobertaProcessing { cls, sep } => Some([vec![cls.1], vec![sep.1]]),
             Self::Sequence { processors } => {
                 let is_template = |part: &Self| !matches!(part, Self::ByteLevel);
                 let mut templates = processors.into_iter().filter(is_template);
                 match (templates.next(), templates.next()) {
-                    (None, _) => Some(Default::default()),
+                    (None, _) => Some(Around::default()),
                     (Some(one), None) => one.around(),
                     _ => None,
                 }

@@ -14,7 +14,7 @@ use crate::files::TOKENIZER;
 use crate::gpt2;
 use crate::model_tokenizer::ModelTokenizer;
 use crate::parts::parts;
-use crate::recipe::{Around, Form, Recipe, Unknown};
+use crate::recipe::{Around, Form, Recipe};
 
 /// The token for characters that a vocabulary of characters lacks.
 pub const UNK: &str = "<|unk|>";
@@ -46,35 +46,33 @@ impl ModelTokenizer {
     /// Time and memory grow in proportion to the text, however long its words are.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::VocabularyTooSmall`] for fewer than 257 tokens;
-    /// [`ModelTokenizerError::TextTooShort`] if the text has not so many pairs that occur twice;
-    /// [`ModelTokenizerError::TextTooLong`] for 2 GiB of text.
+    /// [`ModelTokenizerError::Training`] for fewer than 257 tokens, if the text has not so many pairs
+    /// that occur twice, and for 2 GiB of text.
     pub fn train_bpe(text: &str, vocab_size: usize) -> Result<Self, ModelTokenizerError> {
         match Self::train_bpe_at_most(text, vocab_size)? {
             tokenizer if tokenizer.vocab_size() == vocab_size => Ok(tokenizer),
-            smaller => Err(ModelTokenizerError::TextTooShort {
-                asked: vocab_size,
-                made: smaller.vocab_size(),
-            }),
+            smaller => Err(ModelTokenizerError::Training(format!(
+                "the text has byte pairs for {} tokens, not for {vocab_size}: take more text or a smaller vocabulary",
+                smaller.vocab_size()
+            ))),
         }
     }
 
-    /// As [`Self::train_bpe`], with fewer tokens if the text has no more.
+    /// Trains byte pairs as [`Self::train_bpe`] does, fewer if the text has no more.
     ///
     /// # Errors
-    /// As there, but for [`ModelTokenizerError::TextTooShort`].
+    /// [`ModelTokenizerError::Training`] for fewer than 257 tokens and for 2 GiB of text.
     pub fn train_bpe_at_most(text: &str, vocab_size: usize) -> Result<Self, ModelTokenizerError> {
         if vocab_size < LEAST_BPE {
-            return Err(ModelTokenizerError::VocabularyTooSmall {
-                asked: vocab_size,
-                least: LEAST_BPE,
-            });
+            return Err(ModelTokenizerError::Training(format!(
+                "a vocabulary of {vocab_size} tokens: byte pairs need at least {LEAST_BPE}, 256 bytes and the end of a text"
+            )));
         }
         if text.len() > MOST_TEXT {
-            return Err(ModelTokenizerError::TextTooLong {
-                bytes: text.len(),
-                limit: MOST_TEXT,
-            });
+            return Err(ModelTokenizerError::Training(format!(
+                "a text of {} bytes: a vocabulary is trained on at most {MOST_TEXT}; a part of the text makes as good a one",
+                text.len()
+            )));
         }
         let config = BpeConfig {
             vocab_size: vocab_size - 1,
@@ -86,7 +84,7 @@ impl ModelTokenizer {
         let tokens: Vec<String> = bpe.tokens().iter().map(|token| written(token)).collect();
         let token = |id: u32| tokens[id as usize].clone();
         let merges = bpe.merges().iter();
-        let merges = merges.map(|&(left, right)| (token(left), token(right)));
+        let merges = merges.map(|merge| (token(merge.left), token(merge.right)));
         let merges = merges.collect();
         Self::trained(tokens, merges, &[], gpt2::FORM)
     }
@@ -111,10 +109,9 @@ impl ModelTokenizer {
             special: Vec::new(),
             named: Default::default(), // the files say them
             around: Around::default(),
-            unknown: (form == Form::Characters).then(|| Unknown {
-                token: UNK.to_owned(),
-                fuse: false,
-            }),
+            adds: [false; 2],
+            unknown: (form == Form::Characters).then(|| UNK.to_owned()),
+            fuse_unknown: false,
             form,
         };
         let tokenizer = Self::from_files(Path::new(""), recipe.into_files()?)?;

@@ -6,7 +6,6 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use model_tokenizer::tokenizer::TokenizerError;
 use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -70,18 +69,18 @@ const KINDS: &str = r####"
 /model/end_of_word_suffix | "</w>" | BPE with end_of_word_suffix
 /model/continuing_subword_prefix | "##" | BPE with continuing_subword_prefix
 /normalizer | {"type": "NFC"} | BPE with the normalizer NFC
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "(a+)+$"}}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Sequence(Split, ByteLevel) and the decoder ByteLevel
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "(a+)+$"}}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Sequence and the decoder ByteLevel
 /decoder | {"type": "Metaspace"} | BPE with the pre-tokenizer ByteLevel and the decoder Metaspace
 /post_processor | {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a token that it lacks"}}, {"Sequence": {}}], "special_tokens": {}} | BPE with the post-processor TemplateProcessing
 /post_processor | {"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"Sequence": {"id": "the text twice"}}], "special_tokens": {}} | BPE with the post-processor TemplateProcessing
-/post_processor | {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Other"}]} | BPE with the post-processor Sequence(ByteLevel, Other)
+/post_processor | {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Other"}]} | BPE with the post-processor Sequence
 "####;
 
 /// The same of what is no vocabulary.
 const DAMAGE: &str = r####"
 /model/vocab | {} | an empty vocabulary
 /model/vocab/aa | 3 | two tokens have the id 3
-/model/vocab/aa | 4294967295 | the token "aa" has the id 4294967295, over 16777216
+/model/vocab/aa | 65536 | the token "aa" has the id 65536, not below 65536
 /model/merges | [["aa", "<|endoftext|>"]] | the merge of "aa" and "<|endoftext|>": no token "aa<|endoftext|>"
 /model/merges | ["a  b"] | the merge "a  b" is not two tokens with a space between
 /added_tokens/0/content | "<\n>" | the added token "<\n>" has the id 257, as another token has
@@ -164,6 +163,8 @@ fn damaged_vocabularies_are_refused_with_the_token() {
 #[test]
 fn damaged_files_are_refused_with_their_name() {
     assert!(read(&[]).unwrap().is_none());
+    let missing = ModelTokenizer::from_folder("no such folder").unwrap_err();
+    assert!(matches!(missing, ModelTokenizerError::Io(_)), "{missing}");
     assert!(read(&[("config.json", "{}")]).unwrap().is_none());
     assert_eq!(
         refusal(&[("vocab.json", "{}")]),
@@ -220,12 +221,12 @@ fn bytes_without_a_token_are_named_and_nothing_is_left_out() {
     );
     let error = tokenizer.encode("aa🙂").unwrap_err();
     assert!(
-        matches!(error, TokenizerError::UnknownByte { byte: 0xf0 }),
+        matches!(error, ModelTokenizerError::UnknownByte { byte: 0xf0 }),
         "{error}"
     );
     let error = tokenizer.encode("<|endoftext|>|").unwrap_err();
     assert!(
-        matches!(error, TokenizerError::UnknownByte { byte: b'|' }),
+        matches!(error, ModelTokenizerError::UnknownByte { byte: b'|' }),
         "{error}"
     );
 }
@@ -301,16 +302,8 @@ fn vocabularies_that_a_text_cannot_make_are_refused() {
     );
     let too_short = ModelTokenizer::train_bpe("aa aa", 300).unwrap_err();
     // "aa" and " aa": the space before the second is a token's, too, but occurs once.
-    assert!(
-        matches!(
-            too_short,
-            ModelTokenizerError::TextTooShort {
-                asked: 300,
-                made: 258
-            }
-        ),
-        "{too_short}"
-    );
+    let said = "the text has byte pairs for 258 tokens, not for 300: ";
+    assert!(too_short.to_string().starts_with(said), "{too_short}");
     assert!(ModelTokenizer::train_bpe("", 257).is_ok());
 }
 

@@ -115,7 +115,7 @@ fn read(args: &TokenizeArgs, tokenizer: &ModelTokenizer) -> Result<(Vec<u32>, St
     let _working = Working::on("encoding", 0);
     let ids = match args.special {
         Special::Token => tokenizer.encode(&text)?,
-        Special::Refuse => Gpt2Tokenizer::new().encode(&text, AllowedSpecial::None)?,
+        Special::Refuse => Gpt2Tokenizer::new().encode_allowing(&text, AllowedSpecial::None)?,
         Special::Text => Gpt2Tokenizer::new().encode_ordinary(&text),
     };
     Ok((ids, text))

@@ -11,8 +11,8 @@ use generate::{BlockView, Candidate, Decoder, Inspection, Look, Sampling};
 use gpt::{GptConfig, GptModel, Parameters};
 use ndarray::ArrayView2;
 use serde_json::{Value, from_value, json};
-use tokenizer::bpe::Bpe;
-use tokenizer::{AllowedSpecial, Decode, Gpt2Tokenizer};
+use tokenizer::bpe::{Bpe, Merge, gpt2_pieces};
+use tokenizer::{Decode, Gpt2Tokenizer};
 use torch_rng::TorchRng;
 
 /// Tokens of a block's own expectation.
@@ -36,17 +36,24 @@ pub(crate) enum Words {
 
 impl Words {
     pub(crate) fn of(tokens: Vec<Vec<u8>>, merges: &[(u32, u32, u32)]) -> Result<Self> {
+        let merges = merges
+            .iter()
+            .map(|&(left, right, id)| Merge { left, right, id });
         Ok(match tokens.is_empty() {
             true => Self::Gpt2(Gpt2Tokenizer::new()),
-            false => Self::Own(Box::new(Bpe::of_merges(tokens, merges)?)),
+            false => Self::Own(Box::new(Bpe::from_merges(
+                tokens,
+                merges.collect(),
+                gpt2_pieces,
+            )?)),
         })
     }
 
-    fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        Ok(match self {
-            Self::Gpt2(words) => words.encode(text, AllowedSpecial::All)?,
+    fn encode(&self, text: &str) -> Vec<u32> {
+        match self {
+            Self::Gpt2(words) => words.encode(text),
             Self::Own(words) => words.encode(text),
-        })
+        }
     }
 
     /// The text of ids; where there is none, their numbers.
@@ -116,7 +123,7 @@ impl PageModel {
     /// There is nothing to look at, or a setting is out of its range.
     pub fn answer(&self, request: &Value) -> Result<Value> {
         let text = request["text"].as_str().unwrap_or_default();
-        let mut ids = self.words.encode(text)?;
+        let mut ids = self.words.encode(text);
         if ids.is_empty() {
             ids.extend(self.bos);
         }

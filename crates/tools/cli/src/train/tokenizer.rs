@@ -69,7 +69,7 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
         Ok(ModelTokenizer::from_folder(folder)?)
     };
     let found = match read(folder)? {
-        None => read(&folder.join(BESIDE))?, // a run's
+        None if folder.join(BESIDE).is_dir() => read(&folder.join(BESIDE))?, // a run's
         found => found,
     };
     match found {
