@@ -6,6 +6,7 @@
 //! Nothing is allocated for a tensor before.
 //! It maps nothing: a file that shrinks while it is read is an error, not a signal.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
@@ -28,6 +29,14 @@ pub(crate) const MOST_HEADER_BYTES: u64 = 2 << 20;
 
 /// The key that is no tensor.
 pub(crate) const METADATA: &str = "__metadata__";
+
+thread_local! {
+    /// Numbers and bytes that a thread reads at once and keeps, as fresh memory costs more.
+    static SCRATCH: RefCell<(Vec<f32>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
+/// Numbers in a cache line.
+const LINE: usize = 16;
 
 /// Elements a thread reads, converts and checks at once, few enough for the cache.
 const CHUNK: usize = 1 << 16;
@@ -115,23 +124,27 @@ impl TensorFile {
         first: usize,
         mut out: ArrayViewMut2<'_, f32>,
     ) -> Result<(), CheckpointError> {
-        /// Rows of the file that a task reads at once, few enough for the cache.
-        const ROWS: usize = 64;
+        /// Numbers that a task reads at once, few enough for the cache; their rows are long enough
+        /// in the transpose that each of its pages is met seldom.
+        const BLOCK: usize = 1 << 18;
         let (width, columns) = (out.nrows(), entry.info.shape[1]);
-        let blocks: Vec<_> = out.axis_chunks_iter_mut(Axis(1), ROWS).collect();
-        let blocks = blocks.into_par_iter().enumerate();
-        let scratch = || (Vec::new(), Vec::new());
-        let read = blocks.map_init(scratch, |(block, bytes), (i, out)| {
-            block.resize(out.ncols() * width, 0.0);
-            // Whole rows lie one behind the other.
-            let piece = if width == columns { block.len() } else { width };
-            for (row, piece) in block.chunks_exact_mut(piece).enumerate() {
-                let first = (i * ROWS + row) * columns + first;
-                self.read_part(entry, first, piece, bytes)?;
-                self.check_finite(entry, first, piece)?;
-            }
-            transpose(block, out);
-            Ok(())
+        let rows = (BLOCK / width).next_multiple_of(LINE);
+        let blocks: Vec<_> = out.axis_chunks_iter_mut(Axis(1), rows).collect();
+        let read = blocks.into_par_iter().enumerate().map(|(i, mut out)| {
+            SCRATCH.with_borrow_mut(|(numbers, bytes)| {
+                let len = out.ncols() * width;
+                numbers.resize(len.max(numbers.len()), 0.0);
+                let block = &mut numbers[..len];
+                // Whole rows lie one behind the other.
+                let piece = if width == columns { len } else { width };
+                for (row, piece) in block.chunks_exact_mut(piece).enumerate() {
+                    let first = (i * rows + row) * columns + first;
+                    self.read_part(entry, first, piece, bytes)?;
+                    self.check_finite(entry, first, piece)?;
+                }
+                transpose(block, &mut out);
+                Ok(())
+            })
         });
         let read: Vec<Result<(), CheckpointError>> = read.collect();
         read.into_iter().collect()
@@ -246,25 +259,32 @@ fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, Check
 }
 
 /// `out[o][i] = block[i][o]`.
-fn transpose(block: &[f32], mut out: ArrayViewMut2<'_, f32>) {
-    /// Numbers in a cache line: each line is read once.
-    const LINE: usize = 16;
-    let (width, rows) = out.dim();
-    for (first_o, first_i) in (0..width)
-        .step_by(LINE)
-        .flat_map(|o| (0..rows).step_by(LINE).map(move |i| (o, i)))
-    {
-        let (outs, ins) = (LINE.min(width - first_o), LINE.min(rows - first_i));
-        let mut tile = [[0.0; LINE]; LINE];
-        for (i, line) in tile[..ins].iter_mut().enumerate() {
-            let from = (first_i + i) * width + first_o;
-            line[..outs].copy_from_slice(&block[from..from + outs]);
-        }
-        for o in 0..outs {
-            let mut row = out.row_mut(first_o + o);
-            let row = row.as_slice_mut().expect("a part of a row-major row");
-            for (x, line) in row[first_i..first_i + ins].iter_mut().zip(&tile) {
-                *x = line[o];
+fn transpose(block: &[f32], out: &mut ArrayViewMut2<'_, f32>) {
+    let width = out.nrows();
+    let rows = out.rows_mut().into_iter();
+    let rows = rows.map(|row| row.into_slice().expect("a part of a row-major row"));
+    let mut rows: Vec<&mut [f32]> = rows.collect();
+    for (group, outs) in rows.chunks_mut(LINE).enumerate() {
+        for (band, ins) in block.chunks(LINE * width).enumerate() {
+            let (first_o, first_i) = (group * LINE, band * LINE);
+            if outs.len() < LINE || ins.len() < LINE * width {
+                for (i, row) in ins.chunks_exact(width).enumerate() {
+                    for (out, x) in outs.iter_mut().zip(&row[first_o..]) {
+                        out[first_i + i] = *x;
+                    }
+                }
+                continue;
+            }
+            let mut tile = [[0.0; LINE]; LINE];
+            for (line, row) in tile.iter_mut().zip(ins.chunks_exact(width)) {
+                line.copy_from_slice(&row[first_o..first_o + LINE]);
+            }
+            for (o, out) in outs.iter_mut().enumerate() {
+                let out = out[first_i..].first_chunk_mut::<LINE>();
+                let out = out.expect("a whole line");
+                for i in 0..LINE {
+                    out[i] = tile[i][o];
+                }
             }
         }
     }
@@ -274,8 +294,8 @@ fn transpose(block: &[f32], mut out: ArrayViewMut2<'_, f32>) {
 /// at at once.
 pub(crate) fn all_finite(numbers: &[f32]) -> bool {
     const EXPONENT: u32 = 0x7f80_0000;
-    let is_not = |x: &f32| u32::from(x.to_bits() & EXPONENT == EXPONENT);
-    numbers.iter().map(is_not).sum::<u32>() == 0
+    let is_not = |x: &f32| x.to_bits() & EXPONENT == EXPONENT;
+    !numbers.iter().fold(false, |any, x| any | is_not(x))
 }
 
 /// What is wrong with a header larger than any model's.
