@@ -1,9 +1,9 @@
 //! Where the workspace lies, walking its files, and printing to a reader who may go away.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use notebooks::item;
@@ -38,10 +38,21 @@ pub(crate) fn cargo(
 
 /// What cargo knows of the packages of the workspace in `folder`, as JSON.
 pub(crate) fn cargo_metadata(folder: &Path) -> Result<String> {
-    let output = of_cargo("metadata --no-deps --format-version=1", folder)
+    cargo_output("metadata --no-deps --format-version=1", folder, &[])
+}
+
+/// What cargo, run with these words and arguments on the workspace in `folder`, prints.
+///
+/// # Errors
+/// It can't be started, it failed, or this is no text.
+pub(crate) fn cargo_output(words: &str, folder: &Path, arguments: &[&OsStr]) -> Result<String> {
+    let output = of_cargo(words, folder)
+        .args((!arguments.is_empty()).then_some("--"))
+        .args(arguments)
+        .stderr(Stdio::inherit())
         .output()
         .context("cannot start cargo")?;
-    ensure!(output.status.success(), "cargo metadata: {}", output.status);
+    ensure!(output.status.success(), "cargo {words}: {}", output.status);
     Ok(String::from_utf8(output.stdout)?)
 }
 

@@ -2,7 +2,6 @@
 //! pages, as a page that is opened as a file may load scripts alone; and the story's model, in
 //! another.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::save;
-use crate::workspace::{cargo, root};
+use crate::workspace::{cargo, cargo_output, root};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -53,35 +52,24 @@ pub(super) const STORY: &str = "The bell rang";
 /// pages; it is trained once.
 ///
 /// # Errors
-/// The command `gpt` fails, or a file can't be read or written.
+/// A program fails, or the file can't be written.
 pub(super) fn write_story(folder: &Path) -> Result<()> {
-    let gpt = |arguments: &[OsString]| cargo("run --release --package cli", &[], arguments);
-    let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     let kept = target()?.join("live");
-    let (run, page) = (kept.join("story"), kept.join("story.html"));
+    let run = kept.join("story");
     // A run that is finished has nothing left to do, and one that was stopped goes on.
     let how = match run.join("options.toml").exists() {
         true => "--resume",
         false => "--out-dir",
     };
-    gpt(&[words(&["train", how]), vec![run.clone().into()]].concat())?;
+    let train = ["train".into(), how.into(), run.clone().into()];
+    cargo("run --release --package cli", &[], &train)?;
     // Not the best of the run by validation loss, which has hardly begun: the last.
-    let mut inspect = words(&["inspect", STORY, "--model"]);
+    let model = run.join("model");
     // The page shows this name to readers elsewhere.
     let here = std::env::current_dir()?;
-    let model = run.join("model");
-    inspect.extend([
-        model.strip_prefix(here).unwrap_or(&model).into(),
-        "--html".into(),
-        page.clone().into(),
-    ]);
-    inspect.extend(["--live".into(), folder.join("live.js").into()]);
-    gpt(&inspect)?;
-    let page = std::fs::read_to_string(&page)?;
-    let model = page.split(live::MODEL_START).nth(1);
-    let model = model.and_then(|model| model.split('"').next());
-    let model = model.context("the story's page holds its model")?;
-    let script = format!("{}{model}\";\n", live::MODEL_START);
+    let name = model.strip_prefix(here).unwrap_or(&model);
+    let pack = "run --release --package live --no-default-features --features pack --example pack";
+    let script = cargo_output(pack, &root(), &[name.as_os_str()])?;
     save(&folder.join("story.js"), &script)
 }
 

@@ -10,7 +10,6 @@ use crate::generate::GenerateArgs;
 use crate::info::InfoArgs;
 use crate::inspect::InspectArgs;
 use crate::logits::LogitsArgs;
-use crate::manual::{CompletionsArgs, ManArgs};
 use crate::tokenize::TokenizeArgs;
 use crate::train::TrainArgs;
 
@@ -41,10 +40,6 @@ pub(crate) enum Command {
     Logits(LogitsArgs),
     /// Show what a model does with a text: candidates, losses, attention
     Inspect(InspectArgs),
-    /// Print a script that completes gpt's flags in a shell
-    Completions(CompletionsArgs),
-    /// Write man pages
-    Man(ManArgs),
 }
 
 /// The whole command line: of a flag that is repeated the last one counts, and a number below 0 is

@@ -127,7 +127,10 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
             bail!("{to}: expected a file to write, such as {to}/model.gguf");
         }
         let size = found.config().vocab_size;
-        let tokens = vocabulary.whole()?.map(|all| gguf_tokens(all, size));
+        let tokens = vocabulary
+            .tokenizer()
+            .ok()
+            .map(|all| gguf_tokens(all, size));
         let tokens = tokens.transpose()?.flatten();
         if tokens.is_none() {
             note("no tokenizer was written: llama.cpp has GPT-2's form of byte pairs");

@@ -14,7 +14,7 @@ use ndarray::ArrayView2;
 use serde::Serialize;
 use train::perplexity;
 
-use crate::ids::{Given, TokenList, read_given, read_stdin};
+use crate::ids::{Given, TokenList, read_given};
 use crate::memory::check;
 use crate::model::ModelArgs;
 use crate::numbers::at_least_1;
@@ -27,8 +27,7 @@ use crate::working::Working;
 pub(crate) struct EvalArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// Text (UTF-8) or token ids (.bin as nanoGPT or llm.c write it, .npy); - reads a text from
-    /// standard input
+    /// Text (UTF-8) or token ids (.bin as nanoGPT or llm.c write it, .npy); - is standard input
     #[arg(value_name = "FILE", required_unless_present_any = ["data", "tokens"], conflicts_with_all = ["data", "tokens"])]
     text: Option<PathBuf>,
     /// As the argument
@@ -76,30 +75,34 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let data = args.text.as_ref().or(args.data.as_ref());
     let given = match (&args.tokens, data) {
         (Some(TokenList(ids)), _) => Given::Ids(Corpus::from_ids(ids.as_slice())),
-        (None, Some(path)) if path.as_os_str() == "-" => Given::Text(read_stdin(u64::MAX)?),
         (None, Some(path)) => read_given(path)?,
         (None, None) => unreachable!("clap requires one of them"),
     };
     let found = args.model.find()?;
+    let marks = found.vocabulary.marks();
     let text = match &given {
-        Given::Text(text) => Some((text.len(), text.chars().take(HEAD).collect())),
+        Given::Text(text) => Some((
+            bytes_between_marks(text, &marks, &found.vocabulary),
+            text.chars().take(HEAD).collect(),
+        )),
         Given::Ids(_) => None,
     };
-    let reading = Working::on("encoding", 0);
+    let encoding = Working::on("encoding", 0);
     let ids = found.vocabulary.corpus(given)?;
-    drop(reading);
+    drop(encoding);
     if ids.len() < 2 {
         bail!(
             "a loss needs at least 2 tokens, one to predict from and one to predict, got {}",
             ids.len()
         );
     }
-    let model = found.load()?;
-    let vocabulary = ids.check_ids(model.config().vocab_size);
-    vocabulary.with_context(|| match data {
+    let rows = found.config().vocab_size;
+    let checked = found.vocabulary.check_ids(&ids, rows);
+    checked.with_context(|| match data {
         Some(path) => path.display().to_string(),
         None => "--tokens".to_owned(),
     })?;
+    let model = found.load()?;
     let window = args.context_size.unwrap_or(match &args.tokens {
         Some(_) => ids.len() - 1,
         None => model.config().context_length,
@@ -109,7 +112,8 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         bail!("--stride {stride} would leave out tokens: windows have {window}");
     }
     check(&model.config().evaluation_memory(window)?)?;
-    let loss = mean_loss(&model, &ids, window, stride)?;
+    let losses = Losses::of(&model, &ids, window, stride, &marks)?;
+    let loss = losses.total / (ids.len() - 1) as f64;
     if !loss.is_finite() {
         bail!("the loss is {loss}: the model's weights are no good, whatever the text");
     }
@@ -117,8 +121,9 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         loss,
         perplexity: perplexity(loss),
         tokens: ids.len() - 1,
-        bits_per_byte: text
-            .and_then(|text: (_, String)| bits_per_byte(&found.vocabulary, &ids, text, loss)),
+        bits_per_byte: text.and_then(|text: (_, String)| {
+            bits_per_byte(&found.vocabulary, &ids, text, &losses, &marks)
+        }),
     };
     if args.json {
         return print_json(&report);
@@ -132,20 +137,35 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     Ok(print(format!("tokens      {}\n", report.tokens))?)
 }
 
-/// The bits that a byte of the text takes, but for the first token, which is not predicted.
+/// The bytes of a text, but for the names of marks.
+fn bytes_between_marks(text: &str, marks: &[u32], vocabulary: &Vocabulary) -> usize {
+    let tokenizer = vocabulary.tokenizer().ok();
+    let names = marks.iter().filter_map(|&mark| {
+        let name = tokenizer?.piece(mark)?;
+        std::str::from_utf8(name)
+            .ok()
+            .filter(|name| !name.is_empty())
+    });
+    let of_marks = names.map(|name| name.len() * text.matches(name).count());
+    text.len() - of_marks.sum::<usize>()
+}
+
+/// The bits that a predicted byte takes of a text with so many, which begins with `head`.
 fn bits_per_byte(
     vocabulary: &Vocabulary,
     ids: &Corpus,
-    (text_bytes, head): (usize, String),
-    loss: f64,
+    (bytes, head): (usize, String),
+    losses: &Losses,
+    marks: &[u32],
 ) -> Option<f64> {
-    let tokenizer = vocabulary.tokenizer().ok()?;
-    let first = match tokenizer.ids_before() {
-        [] => first_bytes(tokenizer.piece(ids.read(0..1).ok()?[0])?, &head),
-        _ => 0, // it stands for nothing in the text
+    let first = ids.read(0..1).ok()?[0];
+    // The first token is not predicted.
+    let first = match marks.contains(&first) {
+        true => 0,
+        false => first_bytes(vocabulary.tokenizer().ok()?.piece(first)?, &head),
     };
-    let bytes = text_bytes.checked_sub(first).filter(|&bytes| bytes > 0)?;
-    Some(loss * (ids.len() - 1) as f64 / (bytes as f64 * std::f64::consts::LN_2))
+    let bytes = bytes.checked_sub(first).filter(|&bytes| bytes > 0)?;
+    Some(losses.between_marks / (bytes as f64 * std::f64::consts::LN_2))
 }
 
 /// As many characters of a text as its first token may have.
@@ -162,29 +182,50 @@ fn first_bytes(piece: &[u8], head: &str) -> usize {
     }
 }
 
-/// The mean loss of predicting each of `ids` but the first.
-fn mean_loss(model: &GptModel, ids: &Corpus, window: usize, stride: usize) -> Result<f64> {
-    let targets = ids.len() - 1;
-    let mut total = 0.0;
-    let mut done = 0; // targets that have been predicted
-    let mut start = 0;
-    let working = Working::on("evaluating", targets as u64);
-    while done < targets {
-        let end = (start + window).min(targets);
-        let ids = ids.read(start..end + 1)?;
-        let window = |first| {
-            let ids = &ids[first..first + end - start];
-            ArrayView2::from_shape((1, ids.len()), ids).expect("one row of as many ids")
-        };
-        // Input i predicts id i + 1.
-        let losses = model.token_losses(&window(0), &window(1))?;
-        let new = losses[done - start..].iter();
-        total += new.map(|&loss| f64::from(loss)).sum::<f64>();
-        done = end;
-        working.has_done(done as u64);
-        start += stride;
+/// Sums of the losses of predicting each token but the first, in nats.
+struct Losses {
+    total: f64,
+    /// Without those of marks.
+    between_marks: f64,
+}
+
+impl Losses {
+    fn of(
+        model: &GptModel,
+        ids: &Corpus,
+        window: usize,
+        stride: usize,
+        marks: &[u32],
+    ) -> Result<Self> {
+        let targets = ids.len() - 1;
+        let (mut total, mut between_marks) = (0.0, 0.0);
+        let mut done = 0; // targets that have been predicted
+        let mut start = 0;
+        let working = Working::on("evaluating", targets as u64);
+        while done < targets {
+            let end = (start + window).min(targets);
+            let ids = ids.read(start..end + 1)?;
+            let row = |first| {
+                let ids = &ids[first..first + end - start];
+                ArrayView2::from_shape((1, ids.len()), ids).expect("one row of as many ids")
+            };
+            // Input i predicts id i + 1.
+            let losses = model.token_losses(&row(0), &row(1))?;
+            for (&loss, id) in losses.iter().zip(&ids[1..]).skip(done - start) {
+                total += f64::from(loss);
+                if !marks.contains(id) {
+                    between_marks += f64::from(loss);
+                }
+            }
+            done = end;
+            working.has_done(done as u64);
+            start += stride;
+        }
+        Ok(Self {
+            total,
+            between_marks,
+        })
     }
-    Ok(total / targets as f64)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! 1: something went wrong; 2: the command line is wrong; 130 and its kind (128 and the signal's
 //! number): ended by a signal, in good order or at once.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -14,9 +15,8 @@ use crate::output::{is_closed, report};
 /// Shows a clap error: help and version as they are, mistakes in one line.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // Nobody is left to tell if this fails.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        let shown = error.print().and_then(|()| io::stdout().flush());
+        return shown.map_or_else(|error| failure(&error.into()), |()| ExitCode::SUCCESS);
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();

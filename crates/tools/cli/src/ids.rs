@@ -1,18 +1,27 @@
-//! Token ids from whatever the user has: a text, a file, standard input, or `--tokens 1,2,3`.
+//! Token ids from whatever the user has: a text, a file, a pipe, standard input, or
+//! `--tokens 1,2,3`.
 //!
+//! Every option that takes a file takes `-` for standard input and a pipe (`<(...)`, `/dev/stdin`);
+//! ids in a file stay there until they are needed.
 //! `<|endoftext|>` in a text is the token of that name, as in the book.
 
-use std::io::{self, IsTerminal, Read};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
-use atomic_file::read_small_file;
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use dataloader::{BYTE_ORDER_MARK, Corpus, text_of};
 
 use crate::failure::misused;
 use crate::memory::check_free;
 use crate::output::note;
+
+/// Standard input where a file is named.
+const STDIN: &str = "-";
+
+/// The most bytes of a prompt.
+const MOST_PROMPT: u64 = 64 << 20;
 
 /// A list as `--tokens` takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,66 +50,42 @@ pub(crate) enum Given {
     Text(String),
 }
 
-/// Whether a file holds token ids.
-pub(crate) fn is_token_file(path: &Path) -> bool {
-    let extension = path.extension();
-    extension.is_some_and(|extension| extension == "bin" || extension == "npy")
+/// Reads a file or a pipe: UTF-8 text, or token ids if the name ends in .bin or .npy.
+pub(crate) fn read_given(path: &Path) -> Result<Given> {
+    read_at_most(path, u64::MAX)
 }
 
-/// A file: UTF-8 text, or token ids.
-pub(crate) fn read_given(path: &Path) -> Result<Given> {
-    Ok(match is_token_file(path) {
+/// As [`read_given`], a text of at most `limit` bytes.
+fn read_at_most(path: &Path, limit: u64) -> Result<Given> {
+    let extension = path.extension();
+    let holds_ids = extension.is_some_and(|extension| extension == "bin" || extension == "npy");
+    Ok(match holds_ids {
         true => Given::Ids(Corpus::from_token_file(path)?),
-        false => Given::Text(read_text(path, u64::MAX)?),
+        false => Given::Text(read_text(path, limit)?),
     })
 }
 
-/// A UTF-8 text file of at most `limit` bytes.
+/// Reads a UTF-8 text of at most `limit` bytes from a file or a pipe, and notes what its user
+/// should know of it.
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
-    let name = path.display();
-    let kind = std::fs::metadata(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => anyhow::anyhow!("{name}: no such file"),
-        _ => anyhow::Error::new(error).context(name.to_string()),
-    })?;
-    if kind.is_dir() {
-        bail!("{name}: expected a file, got a folder");
-    }
-    // What is too long is refused for that, however much memory there is.
-    if kind.len() <= limit {
-        check_text(&name.to_string(), kind.len())?;
-    }
-    utf8(read_small_file(path, limit)?, path)
-}
-
-/// That a text and its ids fit the memory: a token has some four bytes of text, its id has four,
-/// and a copy of all ids is made.
-fn check_text(name: &str, bytes: u64) -> Result<()> {
-    check_free(3.0 * bytes as f64, "a text and its tokens").with_context(|| name.to_owned())
-}
-
-/// All of standard input, which may be endless: at most `limit` bytes, and what the memory has room
-/// for.
-pub(crate) fn read_stdin(limit: u64) -> Result<String> {
     const PIECE: u64 = 16 << 20;
-    let (name, mut bytes) = ("standard input", Vec::new());
+    let (mut source, length) = open(path)?;
+    let path = shown(path);
+    let check = |bytes: u64| match bytes > limit {
+        true => bail!("{}: more than {limit} bytes", path.display()),
+        // A token has some four bytes of text, its id has four, and a copy of all ids is made.
+        false => check_free(3.0 * bytes as f64, "a text and its tokens")
+            .with_context(|| path.display().to_string()),
+    };
+    check(length)?;
+    let mut bytes = Vec::new();
     loop {
-        let read = io::stdin().lock().take(PIECE).read_to_end(&mut bytes);
-        if read.context(name)? == 0 {
-            return utf8(bytes, Path::new(name));
+        let read = source.by_ref().take(PIECE).read_to_end(&mut bytes);
+        if read.with_context(|| path.display().to_string())? == 0 {
+            break;
         }
-        let size = bytes.len() as u64;
-        if size > limit {
-            bail!("{name}: more than the {limit} bytes that a prompt may have");
-        }
-        check_text(name, size)?;
+        check(bytes.len() as u64)?; // a pipe may be endless
     }
-}
-
-/// The most bytes of a prompt from standard input.
-const MOST_PROMPT: u64 = 64 << 20;
-
-/// The text of bytes; what a user should know of it is said.
-fn utf8(bytes: Vec<u8>, path: &Path) -> Result<String> {
     let name = path.display();
     let marked = bytes.starts_with(BYTE_ORDER_MARK.as_bytes());
     let text = text_of(bytes, path)?;
@@ -118,6 +103,59 @@ fn utf8(bytes: Vec<u8>, path: &Path) -> Result<String> {
         ));
     }
     Ok(text)
+}
+
+/// Reads the lines of a text one by one, without their ends, each of at most 64 MiB.
+pub(crate) fn read_lines(path: &Path) -> Result<impl Iterator<Item = Result<String>>> {
+    let mut source = BufReader::new(open(path)?.0);
+    let path = shown(path).to_owned();
+    Ok(std::iter::from_fn(move || {
+        let mut line = Vec::new();
+        let read = (&mut source).take(MOST_PROMPT).read_until(b'\n', &mut line);
+        let text = match read.with_context(|| path.display().to_string()) {
+            Ok(0) => return None,
+            Ok(_) if line.len() as u64 == MOST_PROMPT && !line.ends_with(b"\n") => Err(anyhow!(
+                "{}: a line has more than {MOST_PROMPT} bytes",
+                path.display()
+            )),
+            Ok(_) => text_of(line, &path).map_err(Into::into),
+            Err(error) => Err(error),
+        };
+        Some(text.map(without_line_end))
+    }))
+}
+
+fn without_line_end(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+        text.truncate(text.strip_suffix('\r').unwrap_or(&text).len());
+    }
+    text
+}
+
+/// Opens a file, a pipe or standard input; and the bytes it has, 0 of what doesn't say.
+fn open(path: &Path) -> Result<(Box<dyn Read>, u64)> {
+    if path == Path::new(STDIN) {
+        return Ok((Box::new(io::stdin()), 0));
+    }
+    let name = path.display();
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("{name}: no such file"),
+        found => found.with_context(|| name.to_string())?,
+    };
+    if found.is_dir() {
+        bail!("{name}: expected a file, got a folder");
+    }
+    let file = File::open(path).with_context(|| name.to_string())?;
+    Ok((Box::new(file), found.len()))
+}
+
+/// The path as people read it.
+fn shown(path: &Path) -> &Path {
+    match path == Path::new(STDIN) {
+        true => Path::new("standard input"),
+        false => path,
+    }
 }
 
 // No doc comment: it would take the place of a subcommand's own.
@@ -146,40 +184,47 @@ impl TextArgs {
         self.typed().is_some() || self.file.is_some() || self.tokens.is_some()
     }
 
-    /// A text as it is, or ids; `None` if no argument says what and nothing is piped in, of which
-    /// `limit` bytes are read at most.
-    fn read(&self, limit: u64) -> Result<Option<Given>> {
-        Ok(Some(match (&self.tokens, &self.file, self.typed()) {
-            (Some(TokenList(ids)), ..) => Given::Ids(Corpus::from_ids(ids.as_slice())),
-            (_, Some(path), _) => read_given(path)?,
-            (.., Some(text)) if text != "-" => Given::Text(text.to_owned()),
-            (.., None) if io::stdin().is_terminal() => return Ok(None),
-            _ => Given::Text(read_stdin(limit)?),
-        }))
+    /// The file that is read, if one is.
+    pub(crate) fn source(&self) -> Option<&Path> {
+        match (&self.file, self.typed()) {
+            (Some(file), _) => Some(file),
+            (None, Some(text)) if text != STDIN => None,
+            (None, _) => self.tokens.is_none().then_some(Path::new(STDIN)),
+        }
     }
 
-    /// A text as it is, or ids; there must be something.
+    /// Reads a text as it is, or ids; there must be something.
     pub(crate) fn whole(&self) -> Result<Given> {
         self.read(u64::MAX)?.map_or_else(no_text, Ok)
     }
 
-    /// A prompt, if there is one: the line end that files and `echo` put behind a text is not part
-    /// of it.
+    /// Reads a prompt, which must be there.
+    pub(crate) fn given(&self) -> Result<Given> {
+        self.prompt()?.map_or_else(no_text, Ok)
+    }
+
+    /// Reads a prompt, if there is one: the line end that files and `echo` put behind a text is not
+    /// part of it.
     pub(crate) fn prompt(&self) -> Result<Option<Given>> {
-        let is_typed = self.typed().is_some_and(|text| text != "-");
         Ok(match self.read(MOST_PROMPT)? {
-            Some(Given::Text(mut text)) if !is_typed && text.ends_with('\n') => {
-                text.pop();
-                text.truncate(text.strip_suffix('\r').unwrap_or(&text).len());
-                Some(Given::Text(text))
+            Some(Given::Text(text)) if self.source().is_some() => {
+                Some(Given::Text(without_line_end(text)))
             }
             given => given,
         })
     }
 
-    /// As [`prompt`](Self::prompt); there must be something.
-    pub(crate) fn given(&self) -> Result<Given> {
-        self.prompt()?.map_or_else(no_text, Ok)
+    /// A text of at most `limit` bytes or ids; `None` if no argument says what and nothing is piped
+    /// in.
+    fn read(&self, limit: u64) -> Result<Option<Given>> {
+        if !self.is_said() && io::stdin().is_terminal() {
+            return Ok(None);
+        }
+        Ok(Some(match (&self.tokens, self.source(), self.typed()) {
+            (Some(TokenList(ids)), ..) => Given::Ids(Corpus::from_ids(ids.as_slice())),
+            (None, Some(path), _) => read_at_most(path, limit)?,
+            (None, None, text) => Given::Text(text.unwrap_or_default().to_owned()),
+        }))
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
     args.threads.apply()?;
     let given = args.text.given()?;
     let found = args.model.find()?;
-    let ids = found.ids(given)?;
+    let ids = found.prompt(given, found.config().context_length, "")?;
     let model = found.load()?;
     let config = DecoderConfig {
         past_context: PastContext::Stop,

@@ -16,7 +16,6 @@ mod info;
 mod inspect;
 mod interrupt;
 mod logits;
-mod manual;
 mod memory;
 mod model;
 #[cfg(feature = "mpi")]
@@ -26,6 +25,7 @@ mod output;
 mod presets;
 mod ranks;
 mod runs;
+mod target;
 mod threads;
 mod tokenize;
 mod train;
@@ -56,10 +56,9 @@ fn main() -> ExitCode {
         Command::Convert(args) => pool().and_then(|()| convert::run(&args)),
         Command::Logits(args) => logits::run(&args),
         Command::Inspect(args) => inspect::run(&args),
-        Command::Completions(args) => manual::completions(&args, args::command()),
-        Command::Man(args) => manual::man(&args, args::command()),
     };
-    match outlives.map_err(Into::into).and(done) {
+    let done = outlives.map_err(Into::into).and(done);
+    match done.and_then(|()| output::check_written()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::failure(&error),
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use checkpoint::ModelFolder;
 use clap::Args;
+use dataloader::Corpus;
 use gpt::{GptConfig, GptModel};
 
 use crate::ids::Given;
@@ -57,31 +58,39 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// The ids of what was given, all of which the model has.
-    ///
-    /// # Errors
-    /// Names the first that it hasn't, as the tokenizer writes it.
-    pub(crate) fn ids(&self, given: Given) -> Result<Vec<u32>> {
-        let working = Working::on("encoding", 0);
-        let ids = self.vocabulary.ids(given)?;
-        drop(working);
-        let tokens = self.config().vocab_size;
-        if let (Some(&id), Ok(tokenizer)) = (
-            ids.iter().find(|&&id| id as usize >= tokens),
-            self.vocabulary.tokenizer(),
-        ) && let Some(piece) = tokenizer.piece(id)
-        {
-            let (piece, more) = (String::from_utf8_lossy(piece), tokenizer.vocab_size());
-            bail!(
-                "the token {piece:?} has id {id}, which the model's {tokens} rows of embeddings don't have: the tokenizer has {more} tokens"
-            );
-        }
-        Ok(ids)
-    }
-
     /// The model's configuration.
     pub(crate) fn config(&self) -> &GptConfig {
         self.model.config()
+    }
+
+    /// The ids of a prompt for a context with room for so many tokens, all of which the model has;
+    /// of a longer file of ids none is read.
+    ///
+    /// # Errors
+    /// Says how many there are, with what to do; or names the first that the model hasn't.
+    pub(crate) fn prompt(&self, given: Given, room: usize, help: &str) -> Result<Vec<u32>> {
+        let working = Working::on("encoding", 0);
+        let ids = self.vocabulary.corpus(given)?;
+        drop(working);
+        if ids.len() > room {
+            let tokens = ids.len();
+            bail!("the prompt has {tokens} tokens, but the context has room for {room}{help}");
+        }
+        self.vocabulary.check_ids(&ids, self.config().vocab_size)?;
+        Ok(ids.read(..)?.into_owned())
+    }
+
+    /// The ids of a part of a text, all of which the model has.
+    ///
+    /// # Errors
+    /// Names the first that the model hasn't.
+    pub(crate) fn turn(&self, text: &str) -> Result<Vec<u32>> {
+        let ids = self.vocabulary.encode_part(text)?;
+        self.vocabulary.note_unknown(text);
+        let rows = self.config().vocab_size;
+        self.vocabulary
+            .check_ids(&Corpus::from_ids(ids.as_slice()), rows)?;
+        Ok(ids)
     }
 
     /// Loads the model.

@@ -8,9 +8,10 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use atomic_file::FileError;
 use console::{Term, measure_text_width, style};
 use serde::Serialize;
@@ -99,10 +100,56 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(print_text(&(serde_json::to_string(value)? + "\n"))?)
 }
 
+/// Why something was not written to standard output, though its reader is there.
+static LOST: OnceLock<String> = OnceLock::new();
+
 fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = &written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        LOST.get_or_init(|| error.to_string());
+    }
+    written
+}
+
+/// Checks at the program's end that all of its output was written, whoever went on without.
+///
+/// # Errors
+/// If a write failed for another reason than a reader that has gone.
+pub(crate) fn check_written() -> Result<()> {
+    match LOST.get() {
+        Some(error) => bail!("standard output: {error}"),
+        None => Ok(()),
+    }
+}
+
+/// Text that is written in pieces, so that what is long is never in memory as a whole.
+#[derive(Default)]
+pub(crate) struct LongText(String);
+
+impl LongText {
+    /// Adds to the text, and writes what has gathered.
+    ///
+    /// # Errors
+    /// As [`print`].
+    pub(crate) fn push(&mut self, text: &str) -> io::Result<()> {
+        const PIECE: usize = 1 << 16;
+        self.0 += text;
+        match self.0.len() < PIECE {
+            true => Ok(()),
+            false => self.finish(),
+        }
+    }
+
+    /// Writes the rest.
+    ///
+    /// # Errors
+    /// As [`print`].
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        print_text(&std::mem::take(&mut self.0))
+    }
 }
 
 /// A line without what would steer a terminal: names and texts from outside may hold anything.

@@ -1,27 +1,30 @@
 //! `gpt tokenize`: a text to ids and pieces, ids to text, and token files (`.bin`, u16) out of
 //! either; GPT-2's, or a model's own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use checkpoint::ModelFolder;
 use clap::{Args, ValueEnum};
 use dataloader::Corpus;
 use model_tokenizer::ModelTokenizer;
 use serde::Serialize;
 use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
+use crate::hints::program;
 use crate::ids::{Given, TextArgs};
-use crate::memory::check_free;
-use crate::model::find;
-use crate::output::{print, print_json};
-use crate::vocabulary::check_encoding;
+use crate::model::read;
+use crate::output::{LongText, print};
+use crate::runs::typed;
+use crate::target::check_output;
+use crate::vocabulary::Vocabulary;
 use crate::working::Working;
 
 #[derive(Args, Debug)]
 pub(crate) struct TokenizeArgs {
     #[command(flatten)]
     text: TextArgs,
-    /// The model whose tokenizer it is: a folder or a run [default: GPT-2's]
+    /// Whose tokenizer it is: a model, a run, or a folder with a tokenizer alone [default: GPT-2's]
     #[arg(short = 'm', long, value_name = "DIR", conflicts_with = "special")]
     model: Option<PathBuf>,
     /// What <|endoftext|> in the text is: a token, a mistake, or plain text
@@ -52,100 +55,130 @@ enum Special {
     Text,
 }
 
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Report<'a> {
-    tokens: &'a [u32],
-    pieces: Vec<String>,
-    text: &'a str,
-    count: usize,
-    characters: usize,
-    bytes: usize,
-}
-
 pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
-    let found = args.model.as_deref().map(|model| find(Some(model)));
-    let found = found.transpose()?;
-    let gpt2 = ModelTokenizer::gpt2();
-    let tokenizer = match &found {
-        Some(found) => found.vocabulary.tokenizer()?,
-        None => &gpt2,
-    };
-    let (ids, text) = read(args, tokenizer)?;
+    let source = args.text.source();
     if let Some(path) = &args.output {
-        Corpus::from_ids(ids.as_slice()).write_u16_file(path)?;
+        let inputs: Vec<&Path> = source.into_iter().chain(args.model.as_deref()).collect();
+        check_output("-o", path, &inputs)?;
     }
-    if args.json {
-        return print_json(&Report {
-            pieces: pieces(&ids, tokenizer),
-            tokens: &ids,
-            count: ids.len(),
-            characters: text.chars().count(),
-            bytes: text.len(),
-            text: &text,
-        });
+    let vocabulary = match &args.model {
+        Some(folder) => of_folder(folder)?,
+        None => Vocabulary::new(ModelTokenizer::gpt2()),
+    };
+    let tokenizer = vocabulary.tokenizer()?;
+    let given = args.text.whole()?;
+    let (ids, text) = match given {
+        Given::Ids(ids) => (ids, None),
+        Given::Text(text) => (encode(&text, args.special, &vocabulary)?, Some(text)),
+    };
+    if let Some(path) = &args.output {
+        ids.write_u16_file(path)?;
     }
     if args.count {
-        print(format!("{}\n", ids.len()))?;
-    } else if args.ids {
-        let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
-        print(ids.join(",") + "\n")?;
-    } else if let Some(path) = &args.output {
-        print(format!("{} tokens to {}\n", ids.len(), path.display()))?;
-    } else {
-        print(table(&ids, &text, tokenizer))?;
+        return Ok(print(format!("{}\n", ids.len()))?);
+    }
+    if args.ids {
+        return print_ids(&ids);
+    }
+    if let (Some(path), false) = (&args.output, args.json) {
+        let file = path.display();
+        print(format!("{} tokens to {file}\n", ids.len()))?;
+        return match &args.model {
+            Some(model) => Ok(print(format!(
+                "to train on them: {} train --data {} --tokenizer {}\n",
+                program(),
+                typed(path),
+                typed(model)
+            ))?),
+            None => Ok(()),
+        };
+    }
+    let ids = ids.read(..)?;
+    let text = text.map_or_else(|| tokenizer.decode_lossy(&ids), Ok)?;
+    match args.json {
+        true => print_report(&ids, &text, tokenizer),
+        false => print_table(&ids, &text, tokenizer),
+    }
+}
+
+/// The tokenizer of a model, or of a folder that has nothing else.
+fn of_folder(path: &Path) -> Result<Vocabulary> {
+    let (vocabulary, _) = read(path, |folder| {
+        if let Some(tokenizer) = ModelTokenizer::from_folder(folder)? {
+            return Ok(Vocabulary::new(tokenizer));
+        }
+        let model = ModelFolder::open(folder)?;
+        Vocabulary::of_model(folder, model.config().vocab_size)
+    })?;
+    Ok(vocabulary)
+}
+
+fn encode(text: &str, special: Special, vocabulary: &Vocabulary) -> Result<Corpus> {
+    let _working = Working::on("encoding", 0);
+    let ids = match special {
+        Special::Token => vocabulary.encode(text)?,
+        Special::Refuse => Gpt2Tokenizer::new().encode_allowing(text, AllowedSpecial::None)?,
+        Special::Text => Gpt2Tokenizer::new().encode_ordinary(text),
+    };
+    vocabulary.note_unknown(text);
+    Ok(Corpus::from_ids(ids))
+}
+
+/// The ids alone, of which a file may have more than the memory.
+fn print_ids(ids: &Corpus) -> Result<()> {
+    const PIECE: usize = 1 << 20;
+    let mut out = LongText::default();
+    for start in (0..ids.len()).step_by(PIECE) {
+        let end = ids.len().min(start + PIECE);
+        out.push(if start > 0 { "," } else { "" })?;
+        push_list(&mut out, ids.read(start..end)?.iter())?;
+    }
+    out.push("\n")?;
+    Ok(out.finish()?)
+}
+
+/// `{"tokens","pieces","text","count","characters","bytes"}`; a piece has U+FFFD where a character
+/// is cut.
+fn print_report(ids: &[u32], text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
+    let mut out = LongText::default();
+    out.push("{\"tokens\":[")?;
+    push_list(&mut out, ids.iter())?;
+    out.push("],\"pieces\":[")?;
+    let pieces = ids.iter().filter_map(|&id| tokenizer.piece(id));
+    push_list(&mut out, pieces.map(String::from_utf8_lossy))?;
+    let (count, characters, bytes) = (ids.len(), text.chars().count(), text.len());
+    let text = serde_json::to_string(text)?;
+    out.push(&format!(
+        "],\"text\":{text},\"count\":{count},\"characters\":{characters},\"bytes\":{bytes}}}\n"
+    ))?;
+    Ok(out.finish()?)
+}
+
+/// The items of a list in JSON, without its brackets.
+fn push_list(out: &mut LongText, items: impl Iterator<Item = impl Serialize>) -> Result<()> {
+    for (i, item) in items.enumerate() {
+        let comma = if i > 0 { "," } else { "" };
+        out.push(&(comma.to_owned() + &serde_json::to_string(&item)?))?;
     }
     Ok(())
 }
 
-/// The ids and the text they stand for, which is taken as it is.
-fn read(args: &TokenizeArgs, tokenizer: &ModelTokenizer) -> Result<(Vec<u32>, String)> {
-    let text = match args.text.whole()? {
-        Given::Text(text) => text,
-        Given::Ids(ids) => {
-            // An id has four bytes, and its text about as many; the table and its pieces a few
-            // more.
-            check_free(16.0 * ids.len() as f64, "tokens and their text")?;
-            let ids = ids.read(..)?.into_owned();
-            let text = tokenizer.decode_lossy(&ids)?;
-            return Ok((ids, text));
-        }
-    };
-    check_encoding(&text, tokenizer)?;
-    let _working = Working::on("encoding", 0);
-    let ids = match args.special {
-        Special::Token => tokenizer.encode(&text)?,
-        Special::Refuse => Gpt2Tokenizer::new().encode_allowing(&text, AllowedSpecial::None)?,
-        Special::Text => Gpt2Tokenizer::new().encode_ordinary(&text),
-    };
-    Ok((ids, text))
-}
-
-/// The text of each id, with U+FFFD where a character is cut.
-fn pieces(ids: &[u32], tokenizer: &ModelTokenizer) -> Vec<String> {
-    let pieces = ids.iter().filter_map(|&id| tokenizer.piece(id));
-    pieces
-        .map(|piece| String::from_utf8_lossy(piece).into_owned())
-        .collect()
-}
-
 /// One line per token: its id, and its bytes as text.
-fn table(ids: &[u32], text: &str, tokenizer: &ModelTokenizer) -> String {
-    let mut table = String::new();
-    let pieces = ids
+fn print_table(ids: &[u32], text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
+    let mut out = LongText::default();
+    for (id, piece) in ids
         .iter()
-        .filter_map(|&id| Some((id, tokenizer.piece(id)?)));
-    for (id, piece) in pieces {
+        .filter_map(|&id| Some((id, tokenizer.piece(id)?)))
+    {
         let shown = match std::str::from_utf8(piece) {
             Ok(piece) => format!("{piece:?}"),
             Err(_) => format!("\"{}\"", piece.escape_ascii()),
         };
-        table += &format!("{id:>6}  {shown}\n");
+        out.push(&format!("{id:>6}  {shown}\n"))?;
     }
-    let (characters, bytes) = (text.chars().count(), text.len());
-    table += &format!(
-        "{} tokens, {characters} characters, {bytes} bytes\n",
-        ids.len()
-    );
-    table
+    let (count, characters, bytes) = (ids.len(), text.chars().count(), text.len());
+    out.push(&format!(
+        "{count} tokens, {characters} characters, {bytes} bytes\n"
+    ))?;
+    Ok(out.finish()?)
 }

@@ -3,18 +3,17 @@
 //!
 //! Nothing is decoded with a vocabulary that isn't the model's.
 
-use std::fs;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use checkpoint::SpecialTokens;
-use dataloader::Corpus;
-use gpt::Memory;
-use model_tokenizer::{MOST_FILE_BYTES, ModelTokenizer, ModelTokenizerError, TOKENIZER_FILES};
+use dataloader::{Corpus, DataLoaderError};
+use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 
 use crate::ids::Given;
-use crate::memory::check;
+use crate::output::note;
 
 /// GPT-2's 50257 tokens, and as nanoGPT pads them.
 const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
@@ -22,21 +21,14 @@ const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
 /// What a model's ids mean.
 #[derive(Clone, Debug)]
 pub(crate) struct Vocabulary {
-    tokenizer: Result<ModelTokenizer, Without>,
+    /// Else the reason why there is none.
+    tokenizer: Result<ModelTokenizer, String>,
     /// The ids that begin, end and pad a text.
     pub(crate) special: SpecialTokens,
 }
 
-/// Why a vocabulary is ids alone.
-#[derive(Clone, Debug)]
-struct Without {
-    reason: String,
-    /// There are files of a tokenizer of a kind that is read.
-    damaged: bool,
-}
-
 impl Vocabulary {
-    /// A tokenizer's, with its own beginning, end and padding of a text.
+    /// The vocabulary of a tokenizer, with its own beginning, end and padding of a text.
     pub(crate) fn new(tokenizer: ModelTokenizer) -> Self {
         let special = tokenizer.eos_token_id().map(SpecialTokens::between);
         let mut special = special.unwrap_or_default();
@@ -48,14 +40,20 @@ impl Vocabulary {
         }
     }
 
-    /// That of the model at `path`: what its folder has, or GPT-2's if it has no tokenizer but as
-    /// many tokens.
+    /// The vocabulary of the model at `path`: that of its folder's tokenizer, or GPT-2's, with a
+    /// note, if it has no tokenizer but as many tokens.
     ///
     /// # Errors
-    /// If its files can't be read, or those that name the end of a text are damaged.
+    /// If its tokenizer is damaged or can't be read, or the files that name the end of a text.
     pub(crate) fn of_model(path: &Path, vocab_size: usize) -> Result<Self> {
         let folder = folder_of(path);
-        let mut vocabulary = Self::of_folder(folder, vocab_size)?;
+        let (mut vocabulary, is_assumed) = Self::find(folder, vocab_size)?;
+        if is_assumed {
+            let name = folder.display();
+            note(&format!(
+                "{name}: no tokenizer in this folder; GPT-2's is taken, as it has {vocab_size} tokens"
+            ));
+        }
         let tokenizer = vocabulary.tokenizer.as_ref().ok();
         let id = |name: &str| match name {
             "bos_token" => tokenizer?.bos_token_id(),
@@ -68,35 +66,35 @@ impl Vocabulary {
         Ok(vocabulary)
     }
 
-    /// That of the tokenizer in a folder, or GPT-2's if there is none but as many tokens.
+    /// The vocabulary of the tokenizer in a folder, or GPT-2's if there is none but as many tokens.
     ///
-    /// A tokenizer that is damaged or of another kind is an error where it is needed: ids go
-    /// without.
+    /// A tokenizer of another kind is an error where it is needed: ids go without.
     ///
     /// # Errors
-    /// If its files can't be read.
+    /// If its tokenizer is damaged or can't be read.
     pub(crate) fn of_folder(folder: &Path, vocab_size: usize) -> Result<Self> {
-        check_reading(folder)?;
-        let without = match ModelTokenizer::from_folder(folder) {
-            Ok(Some(tokenizer)) => return Ok(Self::new(tokenizer)),
-            Ok(None) if is_gpt2_size(vocab_size) => return Ok(Self::new(ModelTokenizer::gpt2())),
-            Ok(None) => Without {
-                reason: format!(
-                    "{}: no tokenizer in this folder, and {vocab_size} tokens are not GPT-2's",
-                    folder.display()
-                ),
-                damaged: false,
-            },
-            Err(error @ ModelTokenizerError::Io(_)) => return Err(error.into()),
-            Err(error) => Without {
-                reason: error.to_string(),
-                damaged: !matches!(error, ModelTokenizerError::OtherKind { .. }),
-            },
+        Ok(Self::find(folder, vocab_size)?.0)
+    }
+
+    /// As [`of_folder`](Self::of_folder), and whether GPT-2's is taken for its size alone.
+    fn find(folder: &Path, vocab_size: usize) -> Result<(Self, bool)> {
+        let reason = match ModelTokenizer::from_folder(folder) {
+            Ok(Some(tokenizer)) => return Ok((Self::new(tokenizer), false)),
+            Ok(None) if is_gpt2_size(vocab_size) => {
+                return Ok((Self::new(ModelTokenizer::gpt2()), true));
+            }
+            Ok(None) => format!(
+                "{}: no tokenizer in this folder, and {vocab_size} tokens are not GPT-2's",
+                folder.display()
+            ),
+            Err(error @ ModelTokenizerError::OtherKind { .. }) => error.to_string(),
+            Err(error) => return Err(error.into()),
         };
-        Ok(Self {
-            tokenizer: Err(without),
+        let without = Self {
+            tokenizer: Err(reason),
             special: SpecialTokens::default(),
-        })
+        };
+        Ok((without, false))
     }
 
     /// The tokenizer.
@@ -104,57 +102,102 @@ impl Vocabulary {
     /// # Errors
     /// Says why there is none, and what goes without.
     pub(crate) fn tokenizer(&self) -> Result<&ModelTokenizer> {
-        match &self.tokenizer {
-            Ok(tokenizer) => Ok(tokenizer),
-            Err(Without { reason, .. }) => {
-                Err(anyhow!("{reason}; ids (--tokens, .bin) go without"))
+        let without = |reason| anyhow!("{reason}; ids (--tokens, .bin) go without");
+        self.tokenizer.as_ref().map_err(without)
+    }
+
+    /// Encodes a whole text.
+    ///
+    /// # Errors
+    /// If there is no tokenizer, or it has no ids for a part of the text.
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        Ok(self.tokenizer()?.encode(text)?)
+    }
+
+    /// Encodes a part of a text: nothing is put before or after it.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    pub(crate) fn encode_part(&self, text: &str) -> Result<Vec<u32>> {
+        Ok(self.tokenizer()?.encode_part(text)?)
+    }
+
+    /// Encodes what was given, if it isn't ids; characters that the vocabulary lacks are noted.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    pub(crate) fn corpus(&self, given: Given) -> Result<Corpus> {
+        match given {
+            Given::Ids(ids) => Ok(ids),
+            Given::Text(text) => {
+                let ids = self.encode(&text)?;
+                self.note_unknown(&text);
+                Ok(Corpus::from_ids(ids))
             }
         }
     }
 
-    /// The tokenizer to write, if there is one.
-    ///
-    /// # Errors
-    /// If it is damaged.
-    pub(crate) fn whole(&self) -> Result<Option<&ModelTokenizer>> {
-        match &self.tokenizer {
-            Err(without) if !without.damaged => Ok(None),
-            _ => self.tokenizer().map(Some),
+    /// Notes characters of a text that are encoded as a token for unknown ones.
+    pub(crate) fn note_unknown(&self, text: &str) {
+        const MOST_SHOWN: usize = 10;
+        let Some(tokenizer) = self.tokenizer.as_ref().ok().filter(|all| !all.is_gpt2()) else {
+            return;
+        };
+        let is_unknown = |c: &char| {
+            let text = c.to_string();
+            let ids = tokenizer.encode_part(&text).unwrap_or_default();
+            let back = tokenizer.decode_lossy(&ids);
+            back.is_ok_and(|back| !back.contains(&text))
+        };
+        let characters: BTreeSet<char> = text.chars().collect();
+        let unknown: Vec<char> = characters.into_iter().filter(is_unknown).collect();
+        if unknown.is_empty() {
+            return;
         }
+        let shown = unknown.iter().take(MOST_SHOWN).map(|c| format!("{c:?}"));
+        let more = match unknown.len() > MOST_SHOWN {
+            true => format!(" and {} more", unknown.len() - MOST_SHOWN),
+            false => String::new(),
+        };
+        note(&format!(
+            "the vocabulary lacks {}{more}, which the model reads as its token for unknown text",
+            shown.collect::<Vec<_>>().join(" ")
+        ));
     }
 
-    /// The ids of a text.
-    ///
-    /// # Errors
-    /// If there is no tokenizer, or the memory has no room for the longest word.
-    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        let tokenizer = self.tokenizer()?;
-        check_encoding(text, tokenizer)?;
-        Ok(tokenizer.encode(text)?)
-    }
-
-    /// The ids of a part of a text: nothing is put before or after it.
-    ///
-    /// # Errors
-    /// Those of [`encode`](Self::encode).
-    pub(crate) fn encode_part(&self, text: &str) -> Result<Vec<u32>> {
-        let tokenizer = self.tokenizer()?;
-        check_encoding(text, tokenizer)?;
-        Ok(tokenizer.encode_part(text)?)
-    }
-
-    /// The ids of what was given, which may be in a file.
-    pub(crate) fn corpus(&self, given: Given) -> Result<Corpus> {
-        match given {
-            Given::Ids(ids) => Ok(ids),
-            Given::Text(text) => Ok(Corpus::from_ids(self.encode(&text)?)),
+    /// The tokens that are no text: those that end one, and those that stand around it.
+    pub(crate) fn marks(&self) -> Vec<u32> {
+        let special = &self.special;
+        let mut marks = special.eos.clone();
+        marks.extend(special.bos.iter().chain(&special.pad));
+        if let Ok(tokenizer) = &self.tokenizer {
+            marks.extend(tokenizer.ids_before().iter().chain(tokenizer.ids_after()));
+            marks.extend(tokenizer.eos_token_id());
         }
+        marks.sort_unstable();
+        marks.dedup();
+        marks
     }
 
-    /// The ids of what was given.
-    pub(crate) fn ids(&self, given: Given) -> Result<Vec<u32>> {
-        let ids = self.corpus(given)?;
-        Ok(ids.read(..)?.into_owned())
+    /// Checks that a model with so many rows of embeddings has all of these ids.
+    ///
+    /// # Errors
+    /// Names the first that it hasn't, as the tokenizer writes it.
+    pub(crate) fn check_ids(&self, ids: &Corpus, rows: usize) -> Result<()> {
+        let error = match ids.check_ids(rows) {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        if let DataLoaderError::IdOutOfVocabulary { id, .. } = error
+            && let Ok(tokenizer) = &self.tokenizer
+            && let Some(piece) = tokenizer.piece(id)
+        {
+            let (piece, more) = (String::from_utf8_lossy(piece), tokenizer.vocab_size());
+            bail!(
+                "the token {piece:?} has id {id}, which the model's {rows} rows of embeddings don't have: the tokenizer has {more} tokens"
+            );
+        }
+        Err(error.into())
     }
 
     /// The text of ids, or the ids themselves.
@@ -169,96 +212,17 @@ impl Vocabulary {
         }
     }
 
-    /// `memory`, and what it takes to make the files that [`save`](Self::save) writes: each token
-    /// stands in three lists, by its text.
-    pub(crate) fn with_files(&self, memory: Memory) -> Result<Memory> {
-        const BYTES_PER_TOKEN: usize = 512;
-        let tokens = self
-            .tokenizer
-            .as_ref()
-            .map_or(0, ModelTokenizer::vocab_size);
-        Ok(memory.with("the tokenizer's files", &[BYTES_PER_TOKEN, tokens])?)
-    }
-
     /// Writes it into a model's folder, as transformers loads it; a model without a tokenizer stays
     /// without.
     ///
     /// # Errors
-    /// If its own tokenizer is damaged, or a file can't be written.
+    /// If a file can't be written.
     pub(crate) fn save(&self, folder: &Path) -> Result<()> {
-        if let Some(tokenizer) = self.whole()? {
-            check(&self.with_files(Memory::new())?)?;
+        if let Ok(tokenizer) = &self.tokenizer {
             tokenizer.save(folder)?;
         }
         Ok(self.special.save(folder)?)
     }
-}
-
-/// That the memory has room for the tables of the tokenizer in a folder while its files are read;
-/// of one that is too long to be read its reader says so.
-pub(crate) fn check_reading(folder: &Path) -> Result<()> {
-    const TIMES: usize = 10;
-    let sizes =
-        TOKENIZER_FILES.map(|name| fs::metadata(folder.join(name)).map_or(0, |at| at.len()));
-    let bytes: u64 = sizes.iter().filter(|&&size| size <= MOST_FILE_BYTES).sum();
-    let memory = Memory::new().with("the tokenizer's tables", &[TIMES, bytes as usize])?;
-    check(&memory).with_context(|| folder.display().to_string())
-}
-
-/// That the memory has room for the ids of a text, and for its longest word, whose pairs are merged
-/// in one piece.
-pub(crate) fn check_encoding(text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
-    let per_byte = if tokenizer.is_gpt2() { 64 } else { 256 };
-    let longest_word = longest_word(text);
-    // Nothing may be tried before it is known that the longest word fits.
-    check(&Memory::encoding(0, longest_word, per_byte)?)?;
-    check(&Memory::encoding(
-        about_ids(text, tokenizer),
-        longest_word,
-        per_byte,
-    )?)
-}
-
-/// That the memory has room to train byte pairs on the longest word of a text, of which each byte
-/// is a token at first that knows its neighbours and where else its pairs are.
-pub(crate) fn check_byte_pairs(text: &str) -> Result<()> {
-    const PER_BYTE: usize = 80;
-    check(&Memory::new().with(
-        "byte pairs of the longest word",
-        &[PER_BYTE, longest_word(text)],
-    )?)
-}
-
-/// How many ids a text has: at most one a byte, and a long text a quarter more than its parts say.
-fn about_ids(text: &str, tokenizer: &ModelTokenizer) -> usize {
-    const PARTS: usize = 64;
-    const BYTES: usize = 1024;
-    if text.len() < 16 * PARTS * BYTES {
-        return text.len();
-    }
-    let whole = |at: usize| (at..).find(|&at| text.is_char_boundary(at));
-    let parts = (0..PARTS).filter_map(|part| {
-        let begin = part * (text.len() / PARTS);
-        text.get(whole(begin)?..whole(begin + BYTES)?)
-    });
-    // What no token stands for is told when the text is encoded.
-    let counts = parts.map(|part| tokenizer.encode_part(part).map_or(BYTES, |ids| ids.len()));
-    let share = counts.sum::<usize>() as f64 / (PARTS * BYTES) as f64;
-    text.len().min((1.25 * share * text.len() as f64) as usize)
-}
-
-/// The bytes of the longest run of letters, of digits, of white space or of other characters, none
-/// of which is cut before its pieces are merged.
-fn longest_word(text: &str) -> usize {
-    let (mut longest, mut begin, mut kind) = (0, 0, None);
-    for (at, c) in text.char_indices() {
-        let this = Some((c.is_alphabetic(), c.is_numeric(), c.is_whitespace()));
-        if this != kind {
-            (begin, kind) = (at, this);
-        }
-        longest = longest.max(at + c.len_utf8() - begin);
-    }
-    longest
 }
 
 /// The folder that a path is, or that its file is in.
@@ -299,13 +263,6 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_word_is_of_one_kind_of_characters() {
-        assert_eq!(longest_word(""), 0);
-        assert_eq!(longest_word("ab cdé, 12345"), 5);
-        assert_eq!(longest_word("été  \n\t  !?!"), 6);
-    }
-
-    #[test]
     fn a_tokenizer_that_is_not_read_is_named_and_the_models_own_end_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("spiece.model"), [0]).unwrap();
@@ -328,12 +285,10 @@ mod tests {
     fn a_tokenizer_that_cant_be_read_is_never_no_tokenizer() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tokenizer.json"), "{").unwrap();
-        let damaged = Vocabulary::of_model(folder.path(), 50257).unwrap();
-        assert_eq!(damaged.text_of(&[7, 8]), "7 8");
-        let error = damaged.save(folder.path()).unwrap_err().to_string();
+        let error = Vocabulary::of_model(folder.path(), 50257).unwrap_err();
+        let error = error.to_string();
         assert!(error.contains("tokenizer.json: EOF"), "{error}");
-        // A folder in the place of a file of the tokenizer's: what the system says is an error at
-        // once.
+        // A folder in the place of a file of the tokenizer's.
         let no_folder = folder.path().join("tokenizer.json").join("inside");
         assert!(Vocabulary::of_folder(&no_folder, 50257).is_err());
     }

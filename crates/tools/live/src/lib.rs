@@ -10,7 +10,7 @@ pub mod wasm;
 
 pub use model::{PageModel, block, tokens};
 #[cfg(feature = "pack")]
-pub use pack::{MOST_NUMBERS, NotPacked, pack};
+pub use pack::{MOST_NUMBERS, NotPacked, model_script, pack};
 
 /// How the script of pages that compute begins, which `cargo xtask notebook --html DIR --live`
 /// writes: WebAssembly in Base64, and what asks it.

@@ -1,11 +1,17 @@
 //! Packing a model for a page, in 8 bits.
 
+use std::collections::HashMap;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use checkpoint::ModelFolder;
 use gpt::{GptConfig, GptModel, Parameters};
 use model_tokenizer::ModelTokenizer;
 use serde_json::json;
-use std::collections::HashMap;
 use thiserror::Error;
 
+use crate::MODEL_START;
 use crate::model::Words;
 
 /// A model that no page can hold.
@@ -66,6 +72,26 @@ pub fn pack(
         }
     }
     Ok(bytes)
+}
+
+/// The script that gives a page the model of a folder, which it calls by the folder's path.
+///
+/// # Errors
+/// The folder can't be read, or no page can hold its model.
+pub fn model_script(folder: &Path) -> anyhow::Result<String> {
+    let model = ModelFolder::open(folder)?.load()?;
+    let tokenizer = ModelTokenizer::from_folder(folder)?;
+    let eos = tokenizer.as_ref().and_then(ModelTokenizer::eos_token_id);
+    let bos = tokenizer.as_ref().and_then(ModelTokenizer::bos_token_id);
+    let name = folder.display().to_string();
+    let packed = pack(
+        &name,
+        &model,
+        tokenizer.as_ref(),
+        bos.or(eos),
+        eos.as_slice(),
+    )?;
+    Ok(format!("{MODEL_START}{}\";\n", STANDARD.encode(packed)))
 }
 
 /// Tokens and merges; none of GPT-2's own, which the page has anyway.

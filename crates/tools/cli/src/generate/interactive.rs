@@ -3,29 +3,32 @@
 //! The text so far stays in the decoder's cache, so a turn computes what is new.
 //! A line is added to the text as it is; an empty line lets the model go on; the end of the input
 //! ends the session.
-//! Ctrl-C ends an answer, a second one the program.
+//! Ctrl-C ends an answer; before and after one it ends the program.
 
-use std::io::{BufRead, ErrorKind, IsTerminal, Read, stdin};
+use std::io::{ErrorKind, IsTerminal, stdin};
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustyline::config::Behavior;
 use rustyline::error::ReadlineError;
 use rustyline::{Config, DefaultEditor};
 
 use super::session::Session;
 use super::timings::tell;
+use crate::ids::read_lines;
 use crate::interrupt::INTERRUPTED;
+use crate::model::Found;
 use crate::output::{note, print, print_text};
 
-pub(crate) fn run(mut session: Session<'_>, prompt: Option<Vec<u32>>) -> Result<()> {
+pub(crate) fn run(mut session: Session<'_>, found: &Found, prompt: Option<Vec<u32>>) -> Result<()> {
     let mut lines = Lines::new()?;
     let mut turn = prompt;
     loop {
+        session.interrupt.set(true);
         let ids = match turn.take() {
             Some(ids) => ids,
             None => match lines.next(if session.is_empty() { "text > " } else { "> " })? {
-                Some(line) if session.is_empty() => session.vocabulary.encode(&line)?,
-                Some(line) => session.vocabulary.encode_part(&line)?,
+                Some(line) => session.turn(found, line)?,
                 None => return Ok(()),
             },
         };
@@ -35,26 +38,22 @@ pub(crate) fn run(mut session: Session<'_>, prompt: Option<Vec<u32>>) -> Result<
         session.add(&ids)?;
         session.interrupt.set(false);
         let continued = session.go_on(&mut print_text)?;
-        session.interrupt.set(true);
         print("\n")?;
         tell(&continued[0].timings, None);
     }
 }
 
-/// The most bytes of a line.
-const MOST_LINE: u64 = 16 << 20;
-
 /// Where turns come from.
 enum Lines {
     /// With editing and a history.
     Terminal(Box<DefaultEditor>),
-    Pipe,
+    Pipe(Box<dyn Iterator<Item = Result<String>>>),
 }
 
 impl Lines {
     fn new() -> Result<Self> {
         if !stdin().is_terminal() {
-            return Ok(Self::Pipe);
+            return Ok(Self::Pipe(Box::new(read_lines(Path::new("-"))?)));
         }
         note("each line is added to the text, an empty line lets the model go on, Ctrl-D ends");
         // What is typed goes to the terminal even if standard output is a file.
@@ -79,16 +78,7 @@ impl Lines {
                 }
                 Err(error) => Err(error).context("standard input"),
             },
-            Self::Pipe => {
-                let mut line = String::new();
-                let read = stdin().lock().take(MOST_LINE).read_line(&mut line);
-                let read = read.context("standard input")?;
-                if read as u64 == MOST_LINE && !line.ends_with('\n') {
-                    bail!("standard input: a line has more than {MOST_LINE} bytes");
-                }
-                let text = line.trim_end_matches(['\r', '\n']).to_owned();
-                Ok((read > 0).then_some(text))
-            }
+            Self::Pipe(lines) => lines.next().transpose(),
         }
     }
 }

@@ -9,6 +9,7 @@ mod pieces;
 mod session;
 mod timings;
 
+use std::iter::{from_fn, once};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -16,8 +17,9 @@ use generate::FinishReason;
 use serde::Serialize;
 
 use crate::failure::misused;
-use crate::ids::read_text;
+use crate::ids::{Given, read_lines};
 use crate::interrupt::Interrupt;
+use crate::model::Found;
 use crate::output::{print, print_json, print_text};
 use crate::vocabulary::Vocabulary;
 pub(crate) use options::GenerateArgs;
@@ -64,33 +66,21 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     if !args.length.stop.is_empty() {
         vocabulary.tokenizer().context("--stop")?;
     }
-    let ids = given.map(|given| found.ids(given)).transpose()?;
-    let prompts: Vec<Vec<u32>> = match &input.prompts {
-        Some(path) => read_text(path, u64::MAX)?
-            .lines()
-            .map(|line| vocabulary.encode(line))
-            .collect::<Result<_>>()?,
-        None => vec![ids.clone().unwrap_or_default()],
+    let ids = given.map(|given| args.prompt(&found, given)).transpose()?;
+    if input.interactive {
+        let model = found.load()?;
+        let mut session = Session::new(args, &model, vocabulary, 1)?;
+        session.interrupt = Interrupt::listen("")?;
+        found.name.tell();
+        return interactive::run(session, &found, ids);
+    }
+    let mut turns = turns(args, &found, ids.unwrap_or_default())?;
+    let Some(first) = turns.next().transpose()? else {
+        return Ok(()); // a file without a line
     };
     let model = found.load()?;
     let load_time = began.elapsed();
-    let at_once = prompts.len().clamp(1, AT_ONCE);
-    let mut session = Session::new(args, &model, vocabulary, at_once)?;
-    if input.interactive {
-        session.interrupt = Interrupt::listen("")?;
-        found.name.tell();
-        return interactive::run(session, ids);
-    }
-    // What is wrong with a prompt is told before anything else.
-    for prompts in prompts.chunks(AT_ONCE) {
-        session.begin(prompts)?;
-    }
-    if !output.json {
-        found.name.tell();
-        session.tell_seed();
-    }
-    // The prompts of a file, some at once; or as many samples of one, which may be endless.
-    let turns = (0..args.length.num_samples).flat_map(|_| prompts.chunks(AT_ONCE));
+    let mut session = Session::new(args, &model, vocabulary, first.len())?;
     let streams = input.prompts.is_none() && !output.json;
     let mut texts = 0;
     let mut begin_text = |ids: &[u32]| -> Result<()> {
@@ -103,8 +93,13 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         }
         Ok(())
     };
-    for (turn, prompts) in turns.enumerate() {
-        session.begin(prompts)?;
+    for (turn, prompts) in once(Ok(first)).chain(turns).enumerate() {
+        let prompts = prompts?;
+        session.begin(&prompts)?;
+        if turn == 0 && !output.json {
+            found.name.tell();
+            session.tell_seed();
+        }
         if streams {
             begin_text(&prompts[0])?;
         }
@@ -128,6 +123,32 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The prompts that are continued together: some lines of a file, or one for each sample.
+type Turn = Result<Vec<Vec<u32>>>;
+
+/// The turns of the options: of a file, which may be a pipe, no more is read than the next one
+/// needs.
+fn turns<'a>(
+    args: &'a GenerateArgs,
+    found: &'a Found,
+    ids: Vec<u32>,
+) -> Result<Box<dyn Iterator<Item = Turn> + 'a>> {
+    let Some(path) = &args.input.prompts else {
+        let samples = 0..args.length.num_samples;
+        return Ok(Box::new(samples.map(move |_| Ok(vec![ids.clone()]))));
+    };
+    let mut lines = read_lines(path)?.zip(1..);
+    Ok(Box::new(from_fn(move || {
+        let prompts = lines.by_ref().take(AT_ONCE).map(|(line, number)| {
+            let ids = line.and_then(|line| args.prompt(found, Given::Text(line)));
+            ids.with_context(|| format!("--prompts, line {number}"))
+        });
+        let prompts = prompts.collect::<Turn>();
+        let are_any = prompts.as_ref().map_or(true, |prompts| !prompts.is_empty());
+        are_any.then_some(prompts)
+    })))
 }
 
 impl Report {

@@ -8,8 +8,8 @@ use generate::{Precision, Sampling};
 use torch_rng::Build;
 
 use crate::failure::misused;
-use crate::ids::TextArgs;
-use crate::model::ModelArgs;
+use crate::ids::{Given, TextArgs};
+use crate::model::{Found, ModelArgs};
 use crate::numbers::{at_least_1, seed};
 use crate::output::note;
 use crate::threads::ThreadArgs;
@@ -45,8 +45,8 @@ pub(crate) struct InputArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) text: TextArgs,
-    /// Continue each line of a file, many at once; each text is what its line alone would have
-    /// given
+    /// Continue each line of a file (- is standard input), many at once; each text is what its line
+    /// alone would have given
     #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "prompt", "file", "tokens", "interactive", "num_samples"])]
     pub(crate) prompts: Option<PathBuf>,
     /// Go on turn by turn: each line is added to the text, an empty line just goes on
@@ -157,6 +157,20 @@ impl GenerateArgs {
             return misused("--stop must be a text, got an empty one");
         }
         Ok(())
+    }
+
+    /// The ids of a prompt.
+    ///
+    /// # Errors
+    /// If the context has no room for them, and isn't cropped.
+    pub(crate) fn prompt(&self, found: &Found, given: Given) -> Result<Vec<u32>> {
+        let room = match (self.length.past_context, self.length.context_size) {
+            (Some(WhenFull::Crop), _) => usize::MAX,
+            (_, Some(tokens)) => tokens,
+            (_, None) => found.config().context_length,
+        };
+        let help = "; with --past-context crop the model sees its end";
+        found.prompt(given, room, help)
     }
 
     /// Tokens that end the text.

@@ -13,8 +13,10 @@ use torch_rng::TorchRng;
 
 use super::options::{GenerateArgs, WhenFull};
 use super::pieces::Pieces;
+use crate::ids::Given;
 use crate::interrupt::Interrupt;
 use crate::memory::check;
+use crate::model::Found;
 use crate::output::note;
 use crate::vocabulary::Vocabulary;
 
@@ -81,6 +83,17 @@ impl<'m> Session<'m> {
         self.decoder.batch() == 0
     }
 
+    /// The ids of a turn of the user's.
+    ///
+    /// # Errors
+    /// If the context has no room for the first one; of the others it is cropped.
+    pub(crate) fn turn(&self, found: &Found, line: String) -> Result<Vec<u32>> {
+        match self.is_empty() {
+            true => self.args.prompt(found, Given::Text(line)),
+            false => found.turn(&line),
+        }
+    }
+
     /// Adds to the text, or begins it.
     pub(crate) fn add(&mut self, ids: &[u32]) -> Result<()> {
         match self.is_empty() {
@@ -93,25 +106,16 @@ impl<'m> Session<'m> {
     /// that begins a text.
     ///
     /// # Errors
-    /// If there is no such token, or a prompt has more tokens than the context holds.
+    /// If there is no such token.
     pub(crate) fn begin(&mut self, prompts: &[Vec<u32>]) -> Result<()> {
-        let room = self.decoder.context_size();
-        let bos = self.vocabulary.special.bos.as_slice();
-        let mut whole = Vec::with_capacity(prompts.len());
-        for ids in prompts {
-            if ids.len() > room && self.args.length.past_context != Some(WhenFull::Crop) {
-                bail!(
-                    "the prompt has {} tokens, but the context has room for {room}; with --past-context crop the model sees its end",
-                    ids.len()
-                );
-            }
-            whole.push(if ids.is_empty() { bos } else { &ids[..] });
-            if whole.last().is_some_and(|ids| ids.is_empty()) {
-                bail!(
-                    "the prompt is empty: expected at least one token, as this model has none that begins a text"
-                );
-            }
-        }
+        let whole = prompts.iter().map(|ids| match self.vocabulary.special.bos.as_slice() {
+            [] if ids.is_empty() => bail!(
+                "the prompt is empty: expected at least one token, as this model has none that begins a text"
+            ),
+            bos if ids.is_empty() => Ok(bos),
+            _ => Ok(&ids[..]),
+        });
+        let whole = whole.collect::<Result<Vec<_>>>()?;
         Ok(self.decoder.start(&whole)?)
     }
 

@@ -6,19 +6,17 @@ mod terminal;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use atomic_file::write_output;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use generate::{Inspection, Look};
-use gpt::GptModel;
 
 use crate::failure::misused;
 use crate::ids::TextArgs;
 use crate::memory::check;
-use crate::model::{Found, ModelArgs};
-use crate::output::{note, print, print_coloured, print_text};
+use crate::model::ModelArgs;
+use crate::output::{print, print_coloured, print_text};
+use crate::target::check_output;
 use crate::threads::ThreadArgs;
 
 #[derive(Args, Debug)]
@@ -44,11 +42,6 @@ pub(crate) struct InspectArgs {
     /// Write one page with all layers and heads instead
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// With --html: the file live.js, which `cargo xtask notebook --html DIR --live` writes. The
-    /// page then computes: it holds the model (of at most 32 million numbers, in 8 bits), takes any
-    /// text and writes on
-    #[arg(long, value_name = "FILE", requires = "html")]
-    live: Option<PathBuf>,
     /// Print one JSON object with all layers and heads instead
     #[arg(long, conflicts_with = "html")]
     json: bool,
@@ -70,7 +63,11 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     }
     let given = args.text.given()?;
     let found = args.model.find()?;
-    let ids = found.ids(given)?;
+    if let Some(path) = &args.html {
+        let read = args.text.source().into_iter().chain([&*found.folder]);
+        check_output("--html", path, &read.collect::<Vec<&Path>>())?;
+    }
+    let ids = found.prompt(given, found.config().context_length, "")?;
     let model = found.load()?;
     let (layers, heads) = (model.config().n_layers, model.config().n_heads);
     for (flag, value, count) in [("layer", args.layer, layers), ("head", args.head, heads)] {
@@ -97,18 +94,9 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     }
     found.name.tell();
     if let Some(path) = &args.html {
-        let script = args.live.as_deref().map(live_script).transpose()?;
-        let packed = script.and_then(|script| match packed(&found, &model, &ids) {
-            Ok((text, model)) => Some((text, model, script)),
-            Err(why) => {
-                note(&format!("{why}: the page has what was computed here"));
-                None
-            }
-        });
         let blocks = inspection.blocks(0, TOP_OF_BLOCK)?;
-        write_output(path, |out| match &packed {
-            Some((text, model, script)) => page::computing(out, text, model, script),
-            None => page::stored(out, &name, &model, &inspection, args.temperature, blocks),
+        write_output(path, |out| {
+            page::write(out, &name, &model, &inspection, args.temperature, blocks)
         })?;
         let path = path.display();
         return Ok(print(format!(
@@ -126,35 +114,6 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
         args.head,
         fits,
     )?)?)
-}
-
-/// The script of pages that compute.
-fn live_script(path: &Path) -> Result<String> {
-    let script = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    ensure!(
-        script.starts_with(live::SCRIPT_START),
-        "{}: not live.js, as `cargo xtask notebook --html DIR --live` writes it",
-        path.display()
-    );
-    Ok(script)
-}
-
-/// A text that has these ids, and the model for a page that computes; else why there is none.
-fn packed(found: &Found, model: &GptModel, ids: &[u32]) -> Result<(String, String), String> {
-    let vocabulary = &found.vocabulary;
-    let text = vocabulary.text_of(ids);
-    if !vocabulary.encode(&text).is_ok_and(|again| again == ids) {
-        return Err("no text has these ids".to_owned());
-    }
-    // As it is called from here: the page goes elsewhere.
-    let here = std::env::current_dir().ok();
-    let below = here.and_then(|here| found.folder.strip_prefix(here).ok());
-    let name = below.unwrap_or(&found.folder).display().to_string();
-    let tokenizer = vocabulary.tokenizer().ok();
-    let special = &vocabulary.special;
-    let packed = live::pack(&name, model, tokenizer, special.bos, &special.eos);
-    let packed = packed.map_err(|why| why.to_string())?;
-    Ok((text, STANDARD.encode(packed)))
 }
 
 /// Prints `{"model","tokens","attention","blocks"}`, the weights by layer, head, query and key: an

@@ -1,18 +1,18 @@
-//! An inspection as one page, which needs no network: the view of the crate `pictures`, and either
-//! the model itself, packed for a page that computes, or what was computed here, block by block.
+//! An inspection as one page, which needs no network: the view of the crate `pictures`, and what
+//! was computed here, block by block.
 
 use std::io::{self, Write};
 
 use generate::{BlockView, GenerateError, Inspection};
 use gpt::GptModel;
-use pictures::html::{self, escape, page as frame};
+use pictures::html::{self, page as frame};
 use serde_json::Value;
 
 /// Where the body stands in the frame.
 const BODY: &str = "<!-- body -->";
 
-/// The page with what was computed, one block's weights in memory at a time.
-pub(super) fn stored(
+/// Writes the page, one block's weights in memory at a time.
+pub(super) fn write(
     out: &mut dyn Write,
     name: &str,
     model: &GptModel,
@@ -20,57 +20,32 @@ pub(super) fn stored(
     temperature: f32,
     blocks: impl Iterator<Item = Result<BlockView, GenerateError>>,
 ) -> io::Result<()> {
-    framed(out, "", |out| {
-        let mut data = live::tokens(model, inspection);
-        data["name"] = name.into();
-        data["temperature"] = temperature.to_string().into();
-        writeln!(out, "{}", script("data", &data))?;
-        for block in blocks {
-            let block = live::block(&block.map_err(io::Error::other)?);
-            writeln!(out, "{}", script("block", &block))?;
-        }
-        writeln!(
-            out,
-            "<script>{}(() => {{\n\
-             const read = (kind, place) => JSON.parse(document.querySelectorAll('script.' + kind)[place].textContent);\n\
-             showModel(document.getElementById('model'),\n\
-             {{ look: () => read('data', 0), block: (layer) => read('block', layer) }});\n\
-             }})();</script>",
-            html::VIEW_SCRIPT
-        )
-    })
-}
-
-/// The page that computes: `packed` is the model in Base64, `script` what `cargo xtask` has
-/// written.
-pub(super) fn computing(
-    out: &mut dyn Write,
-    text: &str,
-    packed: &str,
-    script: &str,
-) -> io::Result<()> {
-    framed(out, text, |out| {
-        let start = live::MODEL_START;
-        writeln!(out, "<script>{start}{packed}\";\n{script}</script>")
-    })
-}
-
-fn framed(
-    out: &mut dyn Write,
-    text: &str,
-    body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
     let title = "What the model does with the text";
     let frame = frame(title, html::VIEW_STYLE, BODY);
     let (before, after) = frame.split_once(BODY).unwrap_or((&frame, ""));
-    let text = escape(text);
     writeln!(
         out,
-        "{before}<h1>{title}</h1>\n<div id=\"model\" data-text=\"{text}\"></div>\n\
+        "{before}<h1>{title}</h1>\n<div id=\"model\"></div>\n\
          <noscript><p>This page needs JavaScript; gpt inspect shows the same in the terminal, and \
          as --json.</p></noscript>"
     )?;
-    body(out)?;
+    let mut data = live::tokens(model, inspection);
+    data["name"] = name.into();
+    data["temperature"] = temperature.to_string().into();
+    writeln!(out, "{}", script("data", &data))?;
+    for block in blocks {
+        let block = live::block(&block.map_err(io::Error::other)?);
+        writeln!(out, "{}", script("block", &block))?;
+    }
+    writeln!(
+        out,
+        "<script>{}(() => {{\n\
+         const read = (kind, place) => JSON.parse(document.querySelectorAll('script.' + kind)[place].textContent);\n\
+         showModel(document.getElementById('model'),\n\
+         {{ look: () => read('data', 0), block: (layer) => read('block', layer) }});\n\
+         }})();</script>",
+        html::VIEW_SCRIPT
+    )?;
     out.write_all(after.as_bytes())
 }
 

@@ -91,7 +91,7 @@ fn attention(
 ) -> String {
     let (heads, tokens, _) = weights.dim();
     let about = format!(
-        "attention of layer {layer}: rows are queries, columns keys; a row's largest weight is darkest"
+        "attention of layer {layer}: rows are queries, columns keys; a row's largest weight is fullest"
     );
     let mut text = format!("\n{}\n", folded(&about, columns(), 0));
     if tokens > MOST_TOKENS {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_weight_of_a_row_is_darkest_and_the_future_blank() {
+    fn the_largest_weight_of_a_row_is_fullest_and_the_future_blank() {
         let weights = array![[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.1, 0.2, 0.4]];
         let rows: Vec<String> = (0..3).map(|row| shaded(weights.view(), row)).collect();
         assert_eq!(rows, ["██    ", "████  ", "░░▒▒██"]);

@@ -140,7 +140,7 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
     }
     // Of an epoch, and a copy that is shuffled.
     let order = [2 * size_of::<usize>(), windows.len()];
-    let need = vocabulary.with_files(need.with("the order of the windows", &order)?)?;
+    let need = need.with("the order of the windows", &order)?;
     check(&need)?;
 
     if let Some(epochs) = options.training.epochs {

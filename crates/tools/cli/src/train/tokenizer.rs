@@ -10,7 +10,7 @@ use model_tokenizer::ModelTokenizer;
 use train::BESIDE;
 
 use crate::runs::kept_path;
-use crate::vocabulary::{Vocabulary, check_byte_pairs, check_reading, folder_of};
+use crate::vocabulary::{Vocabulary, folder_of};
 
 /// What a user says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +42,7 @@ impl TokenizerChoice {
         Ok(Vocabulary::new(match self {
             Self::Gpt2 => ModelTokenizer::gpt2(),
             Self::Chars => ModelTokenizer::train_chars(text()?)?,
-            Self::Bpe(size) => {
-                check_byte_pairs(text()?)?;
-                ModelTokenizer::train_bpe(text()?, *size)?
-            }
+            Self::Bpe(size) => ModelTokenizer::train_bpe(text()?, *size)?,
             Self::Folder(path) => read(path)?,
         }))
     }
@@ -53,7 +50,6 @@ impl TokenizerChoice {
 
 /// Byte pairs of a text, fewer than `most` if it has fewer.
 pub(crate) fn bpe_at_most(text: &str, most: usize) -> Result<TokenizerChoice> {
-    check_byte_pairs(text)?;
     let made = ModelTokenizer::train_bpe_at_most(text, most)?;
     Ok(TokenizerChoice::Bpe(made.vocab_size()))
 }
@@ -64,12 +60,10 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
         bail!("--tokenizer {name}: expected gpt2, chars, bpe:N, or a folder with tokenizer.json");
     }
     let folder = folder_of(path);
-    let read = |folder: &Path| -> Result<_> {
-        check_reading(folder)?;
-        Ok(ModelTokenizer::from_folder(folder)?)
-    };
-    let found = match read(folder)? {
-        None if folder.join(BESIDE).is_dir() => read(&folder.join(BESIDE))?, // a run's
+    let found = match ModelTokenizer::from_folder(folder)? {
+        None if folder.join(BESIDE).is_dir() => {
+            ModelTokenizer::from_folder(folder.join(BESIDE))? // a run's
+        }
         found => found,
     };
     match found {

@@ -148,7 +148,6 @@ fn a_closed_standard_output_is_no_error() {
         "eval --tokens 1,2,3",
         "train --help",
         "generate Once -n 2 --num-samples 3 --json",
-        "completions bash",
         "tokenize a",
     ] {
         let mut command = trained().command(args);
@@ -222,6 +221,11 @@ fn each_line_of_a_file_is_continued_as_it_would_be_alone() {
             }
         }
     }
-    let text = trained().ok(&format!("{prompts} --temp 0 -n 2")).stdout;
+    let flags = "--temp 0 -n 2";
+    let text = trained().ok(&format!("{prompts} {flags}")).stdout;
     assert_eq!(text.split("---------------\n").count(), lines.len());
+    let piped = format!("generate --prompts - {flags}");
+    let piped = trained().gpt_reading(&piped, &(lines.join("\r\n") + "\r\n"));
+    assert_eq!(piped.stdout, text);
+    assert!(!piped.stderr.contains("CR"), "{}", piped.stderr);
 }

@@ -70,26 +70,3 @@ fn the_page_shows_the_weights_of_json_in_a_browser() {
     let expected = opened.dom.split("id=\"next\"").nth(1).unwrap();
     holds(expected, &[&format!("<td>{next:.4}</td>")]);
 }
-
-#[test]
-fn a_page_that_computes_holds_the_model_and_one_that_cannot_what_was_computed() {
-    trained().write("other.js", "alert(1)");
-    trained().write("live.js", "const LIVE_WASM = \"\";");
-    let page = |of: &str, script: &str| {
-        format!("inspect {of} -m runs/0001 --html page.html --live {script}")
-    };
-    trained().refused(&page("Hello", "other.js"), &["other.js: not live.js"]);
-    trained().ok(&page("Hello", "live.js"));
-    let computing = std::fs::read_to_string(trained().join("page.html")).unwrap();
-    assert!(computing.contains("data-text=\"Hello\"") && computing.contains("LIVE_MODEL = \""));
-    assert!(!computing.contains("class=\"block\""));
-    // "H" and "e", which a text has as one token.
-    let said = trained().ok(&page("--tokens 39,68", "live.js"));
-    assert!(
-        said.stderr.contains("the page has what was computed here"),
-        "{}",
-        said.stderr
-    );
-    let stored = std::fs::read_to_string(trained().join("page.html")).unwrap();
-    assert!(stored.contains("class=\"block\"") && !stored.contains("const LIVE_MODEL"));
-}

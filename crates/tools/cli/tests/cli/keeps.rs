@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::support::{TINY, folder};
+use crate::support::{TINY, folder, holds};
 
 #[test]
 fn a_folder_of_somebody_else_is_refused_and_left_as_it_was() {
@@ -76,4 +76,30 @@ fn what_a_file_says_does_not_steer_the_terminal() {
     let line = ran.stderr.trim_end();
     let steers = |c: char| c.is_control() || c == '\u{202e}';
     assert!(!line.contains(steers), "{line:?}");
+}
+
+/// On a disk that is full.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_was_asked_for_and_not_written_is_a_failure() {
+    let folder = folder();
+    for args in [
+        &format!("train {TINY} --max-steps 2 --json -o run"),
+        "eval -m run data.bin",
+        "info --preset story",
+        "--help",
+        "--version",
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let ended = folder.command(args).stdout(full).output().unwrap();
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "gpt {args}: {stderr}");
+        holds(&stderr, &["error: "]);
+    }
+    // The run is whole.
+    folder.ok("train --resume run --max-steps 3");
+    folder.refused(
+        "inspect -m run --tokens 1 --html run/options.toml",
+        &["--html", "the run"],
+    );
 }

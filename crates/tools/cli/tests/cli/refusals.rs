@@ -77,6 +77,8 @@ fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
 1 generate Once -c 17 -> 17; 16
 1 generate --tokens LONG -> 17; 16; --past-context crop
 1 generate --tokens 50257 -> 50257
+1 generate -f long.bin -> 1500000000; 16; --past-context crop
+1 logits -f long.bin -> 1500000000; 16
 1 generate --prompts missing.txt -> missing.txt
 1 logits --tokens LONG -> 17; 16
 2 logits --tokens 1,x -> --tokens; x
@@ -84,6 +86,9 @@ fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
 1 eval --data missing.txt -> missing.txt
 2 eval -> FILE
 ";
+    // More ids than are read.
+    let long = fs::File::create(trained().join("long.bin")).unwrap();
+    long.set_len(3_000_000_000).unwrap();
     all_refused(trained(), &table.replace("LONG", &["5"; 17].join(",")));
 }
 

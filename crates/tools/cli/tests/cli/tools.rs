@@ -16,17 +16,28 @@ fn tokenize_shows_ids_and_pieces_and_writes_token_files() {
     let table = folder.ok("tokenize a").stdout;
     holds(&table, &["64  \"a\"", "1 tokens, 1 characters, 1 bytes"]);
     folder.ok("tokenize Akwirw -o out.bin");
+    folder.write("a.txt", "Akwirw");
+    folder.refused(
+        "tokenize -f a.txt -o ./a.txt",
+        &["-o ./a.txt", "which is read"],
+    );
+    assert_eq!(fs::read(folder.join("a.txt")).unwrap(), b"Akwirw");
     assert_eq!(fs::read(folder.join("out.bin")).unwrap().len(), 8);
     for (args, printed) in [
         ("Akwirw --ids", "33901,86,343,86\n"),
         ("-f out.bin --ids", "33901,86,343,86\n"),
+        ("-f a.txt --ids", "33901,86,343,86\n"),
         ("<|endoftext|> --ids", "50256\n"),
         ("<|endoftext|> --special text --count", "7\n"),
     ] {
         assert_eq!(folder.ok(&format!("tokenize {args}")).stdout, printed);
     }
-    for (text, count) in [("Hello, world", "3\n"), ("", "0\n")] {
-        assert_eq!(folder.gpt_reading("tokenize --count", text).stdout, count);
+    // Standard input and pipes are files.
+    for stdin in ["", " -", " -f -", " -f /dev/stdin"] {
+        for (text, count) in [("Hello, world", "3\n"), ("", "0\n")] {
+            let args = format!("tokenize --count{stdin}");
+            assert_eq!(folder.gpt_reading(&args, text).stdout, count, "{args}");
+        }
     }
     folder.refused(
         "tokenize <|endoftext|> --special refuse",
@@ -74,8 +85,10 @@ fn a_smaller_stride_predicts_the_same_tokens_with_more_before_them() {
     assert_eq!(far["tokens"], near["tokens"]);
     assert_ne!(far["loss"], near["loss"]);
     assert_eq!(far["loss"], of("--stride 16")["loss"]);
-    let piped = folder.gpt_reading("eval - --json", &text);
-    assert_eq!(piped.json()["loss"], far["loss"]);
+    for stdin in ["-", "-f -"] {
+        let piped = folder.gpt_reading(&format!("eval {stdin} --json"), &text);
+        assert_eq!(piped.json(), far);
+    }
     folder.misused(&format!("{eval} --stride 0"), &["--stride", "0"]);
     folder.refused(&format!("{eval} --stride 17"), &["--stride", "17", "16"]);
     folder.refused(&format!("{eval} -c 17"), &["17", "16"]);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Folder, TINY, folder};
+use crate::support::{Folder, TINY, folder, holds};
 
 const TEXT: &str = "One day the boat was gone. The next day it was back, and nobody knew why. ";
 
@@ -115,6 +115,78 @@ fn ids_of_an_unknown_vocabulary_stay_ids() {
         &["vocab.txt", "WordPiece", "--tokens"],
     );
     folder.ok("generate -m run --tokens 5 -n 1");
+}
+
+/// The tokenizer of `run/model` becomes that of another run: a model of 270 tokens has one of 280.
+fn folder_with_added_tokens() -> Folder {
+    let folder = folder_with_text();
+    for (size, run) in [(270, "run"), (280, "other")] {
+        folder.ok(&format!(
+            "{SMALL} --tokenizer bpe:{size} --max-steps 1 --out-dir {run}"
+        ));
+    }
+    for name in ["tokenizer.json", "vocab.json", "merges.txt"] {
+        let _ = fs::copy(
+            folder.join("other/tokenizer").join(name),
+            folder.join("run/model").join(name),
+        );
+    }
+    folder
+}
+
+#[test]
+fn a_token_that_the_model_has_no_row_for_is_named_in_every_command() {
+    let folder = folder_with_added_tokens();
+    folder.write("end.txt", "boat<|endoftext|>");
+    let refusal = ["\"<|endoftext|>\" has id 279", "270 rows of embeddings"];
+    for command in [
+        "generate <|endoftext|>",
+        "generate --prompts end.txt",
+        "generate -i <|endoftext|>",
+        "logits -f end.txt",
+        "inspect -f end.txt",
+        "eval end.txt",
+    ] {
+        folder.refused(&format!("{command} -m run/model"), &refusal);
+    }
+}
+
+#[test]
+fn a_folder_may_have_a_tokenizer_alone_or_gpt2s_size_and_none() {
+    let folder = folder_with_text();
+    folder.ok(&format!(
+        "{SMALL} --tokenizer chars --max-steps 1 --out-dir run"
+    ));
+    let expected = ids(&folder, "-m run boat");
+    assert_eq!(ids(&folder, "-m run/tokenizer boat"), expected);
+    // What is written with it says how it is trained on.
+    let told = folder
+        .ok("tokenize -m run/tokenizer -f text.txt -o ids.bin")
+        .stdout;
+    let hint = "train --data ids.bin --tokenizer run/tokenizer";
+    holds(&told, &[hint]);
+    let flags = SMALL.replace("train --data text.txt", hint);
+    folder.ok(&format!("{flags} --max-steps 1 --out-dir again"));
+    assert_eq!(ids(&folder, "-m again boat"), expected);
+    let unknown = folder
+        .ok("generate -m run \u{65e5}boat -n 1 --seed 1")
+        .stderr;
+    holds(&unknown, &["lacks '\u{65e5}'"]);
+
+    folder.ok(&format!(
+        "{SMALL} --tokenizer gpt2 --max-steps 1 --out-dir gpt2"
+    ));
+    for entry in fs::read_dir(folder.join("gpt2/model")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if !["config.json", "model.safetensors"].contains(&name) {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    let told = folder
+        .ok("generate -m gpt2/model boat -n 1 --seed 1")
+        .stderr;
+    holds(&told, &["no tokenizer in this folder", "GPT-2's"]);
 }
 
 #[test]

@@ -63,12 +63,11 @@ fn what_is_there_where_a_command_writes_stays_what_it_is() {
         let names = ["inspect", "tokenize", "gguf"].map(OsString::from);
         command.iter().any(|word| names.contains(word))
     };
-    let commands: [Vec<OsString>; 6] = [
+    let commands: [Vec<OsString>; 5] = [
         words("inspect --tokens 1,2 -m run --threads 1 --html out"),
         words("tokenize a -o out"),
         words("convert run out"),
         words("convert run out --to gguf"),
-        words("man out"),
         training,
     ];
     let (mut cases, mut faults) = (0, Vec::new());

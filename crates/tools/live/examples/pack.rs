@@ -1,0 +1,14 @@
+//! `cargo run --package live --features pack --example pack -- FOLDER`: prints the script that gives
+//! a page that computes the model of a folder.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+fn main() -> Result<()> {
+    let folder = std::env::args_os().nth(1);
+    let folder = folder.context("expected a model folder")?;
+    let script = live::model_script(Path::new(&folder))?;
+    Ok(std::io::stdout().write_all(script.as_bytes())?)
+}
