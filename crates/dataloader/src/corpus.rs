@@ -12,7 +12,7 @@ use tokenizer::Encode;
 use crate::error::DataLoaderError;
 use crate::tokens::Tokens;
 
-/// How many ids are looked at in one go.
+/// The number of ids that are checked in one go.
 const PIECE: usize = 1 << 20;
 
 /// Token ids in the order of the text.
@@ -103,12 +103,12 @@ impl Corpus {
         (part(0..n), part(n..self.len()))
     }
 
-    /// How many tokens there are.
+    /// Returns the number of tokens.
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Whether there is no token at all.
+    /// True if there is no token at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -41,9 +41,9 @@ pub struct WindowConfig {
 /// One window of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window<'a> {
-    /// What the model reads, (max_length).
+    /// The model's input, (max_length).
     pub input_ids: Cow<'a, [u32]>,
-    /// What it should answer at each place: the next token, (max_length).
+    /// The right answer at each place: the next token, (max_length).
     pub target_ids: Cow<'a, [u32]>,
 }
 
@@ -76,28 +76,28 @@ impl GptDataset {
         })
     }
 
-    /// How many windows there are: at least one, so there is no `is_empty`.
+    /// Returns the number of windows: at least one, so there is no `is_empty`.
     #[expect(clippy::len_without_is_empty, reason = "never empty, by construction")]
     pub fn len(&self) -> usize {
         (self.corpus.len() - self.max_length()).div_ceil(self.stride())
     }
 
-    /// What the windows look into.
+    /// The corpus that the windows look into.
     pub fn corpus(&self) -> &Corpus {
         &self.corpus
     }
 
-    /// How many tokens a window has.
+    /// Returns the number of tokens in a window.
     pub fn max_length(&self) -> usize {
         self.windows.max_length
     }
 
-    /// How many tokens lie between the starts of two windows.
+    /// Returns the number of tokens between the starts of two windows.
     pub fn stride(&self) -> usize {
         self.windows.stride
     }
 
-    /// Window `i`; `None` from [`Self::len`] on.
+    /// Returns window `i`; `None` from [`Self::len`] on.
     ///
     /// # Errors
     /// If the corpus's file can no longer be read.

@@ -1,4 +1,4 @@
-//! One pass over the windows of a loader, batch by batch, which can tell where it is.
+//! One pass over the windows of a loader, batch by batch, with its position.
 //!
 //! The generator from before it was drawn and its position, kept in a checkpoint, make the same
 //! batches again ([`Epoch::seek`]).
@@ -15,7 +15,7 @@ use crate::error::DataLoaderError;
 /// Some windows as two matrices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// What the model reads, (batch, max_length).
+    /// The model's input, (batch, max_length).
     pub input_ids: Array2<u32>,
     /// The next token at each place, (batch, max_length).
     pub target_ids: Array2<u32>,
@@ -63,7 +63,7 @@ impl Epoch {
         }
     }
 
-    /// How many batches have been given out: the number of the next one.
+    /// Returns the number of the next batch: so many have been given out.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -122,7 +122,7 @@ impl Epoch {
     }
 }
 
-/// As [`try_next`](Epoch::try_next); a batch that can't be read is the last.
+/// The batches of [`try_next`](Epoch::try_next); one that can't be read is the last.
 impl Iterator for Epoch {
     type Item = Result<Batch, DataLoaderError>;
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a corpus, its files, the windows over it or the batches of them.
+//! The errors of a corpus, its files, the windows over it and the batches of them.
 //!
 //! Positions count from 0.
 
@@ -16,33 +16,9 @@ pub enum DataLoaderError {
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
 
-    /// There is no such file.
-    #[error("{}: no such file", path.display())]
-    NotFound {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file may not be read or written.
-    #[error("{}: permission denied", path.display())]
-    PermissionDenied {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The path is a folder's.
-    #[error("{}: expected a file, got a folder", path.display())]
-    IsFolder {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The path is a pipe's or a device's, which may never end.
-    #[error("{}: not a file", path.display())]
-    NotAFile {
-        /// The path.
-        path: PathBuf,
-    },
-    /// Reading or writing failed in another way, such as a full disk.
+    /// The operating system refused to read or write a file, a folder or a pipe among them.
     #[error(transparent)]
-    Io(FileError),
+    Io(#[from] FileError),
     /// A text file is not UTF-8.
     #[error("{}: expected UTF-8 text, byte {position} begins no character{looks_like}", path.display())]
     NotUtf8 {
@@ -50,7 +26,7 @@ pub enum DataLoaderError {
         path: PathBuf,
         /// The first byte that is wrong.
         position: usize,
-        /// What it may be instead, and what to do.
+        /// A guess at its encoding, and the remedy.
         looks_like: &'static str,
     },
     /// A file of token ids that is damaged, or of numbers that ids are not read from.
@@ -58,7 +34,7 @@ pub enum DataLoaderError {
     TokenFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The problem, and the remedy.
         problem: String,
     },
     /// An id is not in the vocabulary.
@@ -68,7 +44,7 @@ pub enum DataLoaderError {
         id: u32,
         /// Its place in the corpus.
         position: usize,
-        /// How many tokens the vocabulary has.
+        /// The size of the vocabulary.
         vocab_size: usize,
     },
     /// An id does not fit the file format.
@@ -88,7 +64,7 @@ pub enum DataLoaderError {
         "the corpus has {tokens} tokens, a window of max_length {max_length} and its target need one more than {max_length}"
     )]
     CorpusTooShort {
-        /// How many tokens there are.
+        /// The number of tokens.
         tokens: usize,
         /// The length of a window.
         max_length: usize,
@@ -107,7 +83,7 @@ pub enum DataLoaderError {
     BatchLargerThanDataset {
         /// The batch size.
         batch_size: usize,
-        /// How many windows there are.
+        /// The number of windows.
         windows: usize,
     },
 
@@ -116,7 +92,7 @@ pub enum DataLoaderError {
     PositionPastEnd {
         /// The place.
         position: usize,
-        /// How many batches the epoch has.
+        /// The number of batches in the epoch.
         batches: usize,
     },
     /// A part of a text is more than all of it, or less than nothing.
@@ -130,19 +106,6 @@ pub enum DataLoaderError {
 impl DataLoaderError {
     /// `.map_err(DataLoaderError::read(path))`
     pub(crate) fn read(path: &Path) -> impl Fn(io::Error) -> Self {
-        move |error| Self::io(FileError::at(path, "read")(error))
-    }
-
-    /// What reading or writing a file met.
-    pub(crate) fn io(error: FileError) -> Self {
-        match error.source.kind() {
-            io::ErrorKind::NotFound => DataLoaderError::NotFound { path: error.path },
-            io::ErrorKind::PermissionDenied => {
-                DataLoaderError::PermissionDenied { path: error.path }
-            }
-            io::ErrorKind::Unsupported => DataLoaderError::NotAFile { path: error.path },
-            io::ErrorKind::IsADirectory => DataLoaderError::IsFolder { path: error.path },
-            _ => DataLoaderError::Io(error),
-        }
+        move |error| FileError::at(path, "read")(error).into()
     }
 }

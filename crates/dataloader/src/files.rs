@@ -18,8 +18,7 @@ impl Corpus {
     /// A tokenizer's ids of a UTF-8 text file.
     ///
     /// # Errors
-    /// [`DataLoaderError::NotFound`], [`PermissionDenied`](DataLoaderError::PermissionDenied),
-    /// [`IsFolder`](DataLoaderError::IsFolder) or [`Io`](DataLoaderError::Io) if it can't be read;
+    /// [`DataLoaderError::Io`] if it can't be read;
     /// [`DataLoaderError::NotUtf8`] with the first wrong byte;
     /// [`DataLoaderError::Tokenizer`] if the tokenizer has no ids for a part of the text.
     pub fn from_text_file(
@@ -44,7 +43,7 @@ impl Corpus {
     /// in half, or the bytes show that they are no u16: other numbers, a text, an archive.
     pub fn from_token_file(path: impl AsRef<Path>) -> Result<Self, DataLoaderError> {
         let path = path.as_ref().to_owned();
-        let (mut file, bytes) = open_file(&path).map_err(DataLoaderError::io)?;
+        let (mut file, bytes) = open_file(&path)?;
         let format = Format::of(&path, &mut file, bytes)?;
         Ok(Self {
             tokens: Tokens::in_file(path, file, format)?,
@@ -60,7 +59,7 @@ impl Corpus {
     pub fn write_u16_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
         let path = path.as_ref();
         let bytes = u16_bytes(&self.read(..)?)?;
-        write_output(path, |out| out.write_all(&bytes)).map_err(DataLoaderError::io)
+        Ok(write_output(path, |out| out.write_all(&bytes))?)
     }
 }
 
@@ -76,7 +75,7 @@ fn u16_bytes(ids: &[u32]) -> Result<Vec<u8>, DataLoaderError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, DataLoaderError> {
-    let (mut file, _) = open_file(path).map_err(DataLoaderError::io)?;
+    let (mut file, _) = open_file(path)?;
     let mut bytes = Vec::new();
     let read = file.read_to_end(&mut bytes);
     read.map_err(DataLoaderError::read(path))?;

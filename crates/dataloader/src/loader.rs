@@ -44,7 +44,11 @@ impl DataLoader {
     /// Those of [`GptDataset::new`]; [`DataLoaderError::ZeroBatchSize`];
     /// [`DataLoaderError::BatchLargerThanDataset`] if `drop_last` would leave nothing.
     pub fn new(corpus: &Corpus, config: DataLoaderConfig) -> Result<Self, DataLoaderError> {
-        let dataset = GptDataset::new(corpus, config.windows())?;
+        let windows = WindowConfig {
+            max_length: config.max_length,
+            stride: config.stride,
+        };
+        let dataset = GptDataset::new(corpus, windows)?;
         if config.batch_size == 0 {
             return Err(DataLoaderError::ZeroBatchSize);
         }
@@ -57,7 +61,7 @@ impl DataLoader {
         Ok(Self { dataset, config })
     }
 
-    /// How many batches an epoch has: at least one, so there is no `is_empty`.
+    /// Returns the number of batches in an epoch: at least one, so there is no `is_empty`.
     #[expect(clippy::len_without_is_empty, reason = "never empty, by construction")]
     pub fn len(&self) -> usize {
         if self.config.drop_last {
@@ -72,17 +76,18 @@ impl DataLoader {
         &self.dataset
     }
 
-    /// How the batches are made.
+    /// The settings of the batches.
     pub fn config(&self) -> DataLoaderConfig {
         self.config
     }
 
-    /// How many windows a full batch has.
+    /// Returns the number of windows in a full batch.
     pub fn batch_size(&self) -> usize {
         self.config.batch_size
     }
 
-    /// A new epoch: Python's `iter(loader)`, with its draws from the global generator.
+    /// Returns a new epoch: Python's `iter(loader)`, with its draws from the global generator.
+    #[must_use = "it has drawn from the generator"]
     pub fn epoch(&self, rng: &mut TorchRng) -> Epoch {
         let order = rng.data_loader_order(self.dataset.len(), self.config.shuffle);
         Epoch::new(
@@ -103,20 +108,10 @@ pub struct DataLoaderConfig {
     pub max_length: usize,
     /// Tokens between the starts of two windows.
     pub stride: usize,
-    /// Whether each epoch has a new order.
+    /// Each epoch has a new order.
     pub shuffle: bool,
-    /// Whether a last batch that is not full is left out.
+    /// A last batch that is not full is left out.
     pub drop_last: bool,
-}
-
-impl DataLoaderConfig {
-    /// Returns the settings of the windows.
-    pub fn windows(self) -> WindowConfig {
-        WindowConfig {
-            max_length: self.max_length,
-            stride: self.stride,
-        }
-    }
 }
 
 impl Default for DataLoaderConfig {

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use crate::error::DataLoaderError;
 
-/// What some programs write before UTF-8.
+/// The mark that some programs write before UTF-8.
 pub const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// The text that bytes are; `path` is where they come from, for the error.
+/// Returns the text that bytes are; `path` is where they come from, for the error.
 ///
 /// ```
 /// use std::path::Path;

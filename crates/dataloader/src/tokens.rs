@@ -33,11 +33,12 @@ struct TokenFile {
     path: PathBuf,
     file: Mutex<File>,
     format: Format,
-    /// How it was when it was opened.
+    /// Its stamp when it was opened.
     opened: Stamp,
 }
 
-/// By what a file that was written to is known: its length, and when that was, where it is told.
+/// The length of a file and the time of its last change, where the system has it: other ones show
+/// that it was written to.
 type Stamp = (u64, Option<SystemTime>);
 
 fn stamp(file: &File) -> io::Result<Stamp> {

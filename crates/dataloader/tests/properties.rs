@@ -1,4 +1,4 @@
-//! What holds for every corpus, window, stride and batch size.
+//! Properties of every corpus, window, stride and batch size.
 
 use dataloader::{Batch, Corpus, DataLoader, DataLoaderConfig, GptDataset, Window, WindowConfig};
 use proptest::prelude::*;
@@ -77,7 +77,8 @@ proptest! {
         let file = tempfile::NamedTempFile::new().unwrap();
         corpus.write_u16_file(file.path()).unwrap();
         let in_file = Corpus::from_token_file(file.path()).unwrap();
-        let again = GptDataset::new(&in_file, loader(&dataset, 1, false, false).config().windows()).unwrap();
+        let (max_length, stride) = (dataset.max_length(), dataset.stride());
+        let again = GptDataset::new(&in_file, WindowConfig { max_length, stride }).unwrap();
         prop_assert_eq!(windows(&dataset), windows(&again));
         let at = at.min(corpus.len());
         let (of_file, of_memory) = (in_file.split_at(at), corpus.split_at(at));

@@ -120,10 +120,9 @@ impl Bpe {
         let mut bpe = Self::without_merges(config.alphabet.clone(), config.divide)?;
         let words = text.split(ENDOFTEXT).flat_map(config.divide);
         let mut words: Vec<Vec<u32>> = words.map(|word| bpe.ids_of_bytes(word)).collect();
-        while bpe.tokens.len() < config.vocab_size {
-            let Some(pair) = most_frequent(&words, config) else {
-                break;
-            };
+        while bpe.tokens.len() < config.vocab_size
+            && let Some(pair) = most_frequent(&words, config)
+        {
             let bytes = [&*bpe.tokens[pair.0 as usize], &bpe.tokens[pair.1 as usize]].concat();
             // Two pairs may spell the same token: it has one id.
             let known = bpe.tokens.iter().position(|token| *token == bytes);

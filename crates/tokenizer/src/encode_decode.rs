@@ -85,22 +85,8 @@ pub trait Decode {
     /// [`TokenizerError::UnknownId`] as for [`decode_bytes`](Self::decode_bytes);
     /// [`TokenizerError::NotUtf8`] if the bytes are no text, as when a character is cut in half.
     fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        let error = match String::from_utf8(self.decode_bytes(ids)?) {
-            Ok(text) => return Ok(text),
-            Err(error) => error.utf8_error(),
-        };
-        let position = error.valid_up_to();
-        let (mut id_position, mut end) = (0, 0); // end of the bytes of the ids so far
-        for (number, &id) in ids.iter().enumerate() {
-            end += self.piece_at(id, number)?.len();
-            if end > position {
-                id_position = number;
-                break;
-            }
-        }
-        Err(TokenizerError::NotUtf8 {
-            position,
-            id_position,
+        String::from_utf8(self.decode_bytes(ids)?).map_err(|error| TokenizerError::NotUtf8 {
+            position: error.utf8_error().valid_up_to(),
         })
     }
 

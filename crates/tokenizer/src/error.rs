@@ -46,12 +46,10 @@ pub enum TokenizerError {
         position: usize,
     },
     /// The ids decode to bytes that are not UTF-8 text.
-    #[error("the decoded bytes are not UTF-8 from byte {position} on (id number {id_position})")]
+    #[error("the decoded bytes are not UTF-8 from byte {position} on")]
     NotUtf8 {
         /// The first byte that begins no character.
         position: usize,
-        /// The place of the id that holds this byte.
-        id_position: usize,
     },
     /// A tokenizer of another crate has no ids for a text.
     #[error("{reason}")]

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use tiktoken_rs::{CoreBPE, r50k_base_singleton};
 
-/// How many tokens GPT-2 has: 256 bytes, 50,000 merges and `<|endoftext|>`.
+/// The number of GPT-2's tokens: 256 bytes, 50,000 merges and `<|endoftext|>`.
 pub(crate) const VOCAB_SIZE: usize = 50_257;
 
 /// GPT-2's encoder and the bytes of its tokens.

@@ -89,7 +89,8 @@ impl Encode for SimpleTokenizerV1 {
 
 impl Decode for SimpleTokenizerV1 {
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
-        piece(&self.vocabulary, id, position, JOINED_V1)
+        let word = joined(&self.vocabulary, id, position, JOINED_V1)?;
+        Ok(word.into_owned().into_bytes().into())
     }
 }
 
@@ -155,7 +156,8 @@ impl Encode for SimpleTokenizerV2 {
 
 impl Decode for SimpleTokenizerV2 {
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
-        piece(&self.vocabulary, id, position, JOINED_V2)
+        let word = joined(&self.vocabulary, id, position, JOINED_V2)?;
+        Ok(word.into_owned().into_bytes().into())
     }
 }
 
@@ -191,17 +193,4 @@ fn joined<'v>(
             false => word.into(),
         },
     )
-}
-
-/// Returns the bytes of that word.
-fn piece<'v>(
-    vocabulary: &'v Vocabulary,
-    id: u32,
-    position: usize,
-    punctuation: &str,
-) -> Result<Cow<'v, [u8]>, TokenizerError> {
-    Ok(match joined(vocabulary, id, position, punctuation)? {
-        Cow::Borrowed(word) => word.as_bytes().into(),
-        Cow::Owned(word) => word.into_bytes().into(),
-    })
 }

@@ -8,8 +8,9 @@
 
 use crate::whitespace::{is_python_whitespace, python_strip};
 
-/// What counts as a separator; `\s` is Python's white space.
+/// The separators of a pattern; `\s` is Python's white space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Separators {
     /// `(\s)`
     Whitespace,

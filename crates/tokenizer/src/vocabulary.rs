@@ -47,12 +47,12 @@ impl Vocabulary {
         &self.tokens
     }
 
-    /// How many tokens there are.
+    /// Returns the number of tokens.
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Whether there is no token at all.
+    /// True if there is no token at all.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
@@ -77,7 +77,7 @@ impl<'a> Extend<&'a str> for Vocabulary {
     }
 }
 
-/// How many tokens there are, as a text's can be many.
+/// Shows the number of tokens, as a text's can be many.
 impl fmt::Debug for Vocabulary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Vocabulary")

@@ -5,7 +5,7 @@
 //! It is not what GPT-2's own pattern calls `\s`: that is White_Space alone, in Python's tiktoken
 //! too.
 
-/// Whether Python's `\s` matches this character (`str.isspace` agrees).
+/// True if Python's `\s` matches this character (`str.isspace` agrees).
 ///
 /// ```
 /// assert!(tokenizer::is_python_whitespace('\u{1c}')); // file separator: not Unicode White_Space

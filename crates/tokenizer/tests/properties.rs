@@ -1,4 +1,4 @@
-//! What holds for every text and every list of ids.
+//! Properties of every text and every list of ids.
 
 use proptest::prelude::*;
 use test_support::{any_text, proptest_config};

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 
 use tokenizer::bpe::gpt2_bytes;
 
-/// How many bytes stand for themselves; the others are written as U+0100 and on, in their order.
+/// The number of bytes that stand for themselves; the others are written as U+0100 and on, in their
+/// order.
 const SEEN: u32 = 188;
 
 static CHARS: LazyLock<[char; 256]> = LazyLock::new(|| {

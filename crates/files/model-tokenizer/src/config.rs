@@ -27,10 +27,10 @@ const NAMED: [&str; 7] = [
     "mask_token",
 ];
 
-/// What `GPT2Tokenizer` calls `<|endoftext|>` unless the files say otherwise.
+/// The names that `<|endoftext|>` has in `GPT2Tokenizer` unless the files say otherwise.
 const GPT2_NAMES: [&str; 3] = ["bos_token", "eos_token", "unk_token"];
 
-/// How transformers makes a tokenizer of the files.
+/// The class of transformers that makes a tokenizer of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// `GPT2Tokenizer`: takes the vocabulary and the merges, and divides text as GPT-2 does.
@@ -118,7 +118,7 @@ struct ConfigFile {
     names: Names,
 }
 
-/// What the files beside the vocabulary say.
+/// The settings in the files beside the vocabulary.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) class: Class,
@@ -136,7 +136,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// What the files say; where they say nothing, what transformers takes for a GPT-2.
+    /// Reads the files; where they say nothing, transformers' settings of a GPT-2 hold.
     pub(crate) fn read(folder: &Path, files: &Files) -> Result<Self, ModelTokenizerError> {
         let path = folder.join(CONFIG);
         let file: ConfigFile = match files.get(CONFIG) {
@@ -197,7 +197,7 @@ impl Config {
     }
 }
 
-/// What config.json says of the tokenizer.
+/// The part of config.json that is about the tokenizer.
 #[derive(Deserialize)]
 struct ModelConfig {
     tokenizer_class: Option<Value>,

@@ -43,14 +43,10 @@ pub enum ModelTokenizerError {
     },
     /// White space that goes on for longer than the pattern that divides the text can look.
     #[error(
-        "a run of {characters} white space characters from byte {position} of the text on; this vocabulary is read with at most {limit}"
+        "white space of over {limit} bytes in one piece, which this vocabulary does not divide"
     )]
     LongBlank {
-        /// Its first byte in the text.
-        position: usize,
-        /// Its length.
-        characters: usize,
-        /// The longest that is read.
+        /// The longest that is read, in bytes.
         limit: usize,
     },
     /// The library refused what was checked before: a fault of ours.

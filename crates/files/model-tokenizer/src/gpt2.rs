@@ -11,7 +11,7 @@ use crate::byte_chars::written;
 use crate::files::VOCABULARY;
 use crate::recipe::{Around, Form, Recipe};
 
-/// How GPT-2 divides a text.
+/// GPT-2's way to divide a text.
 pub(crate) const FORM: Form = Form::ByteLevel {
     add_prefix_space: false,
     use_regex: true,
@@ -40,7 +40,7 @@ pub(crate) fn end_of_text() -> AddedToken {
     AddedToken::from(ENDOFTEXT, true)
 }
 
-/// Whether these are GPT-2's vocabulary, merges and special token, and no others.
+/// True if these are GPT-2's vocabulary, merges and special token, and no others.
 pub(crate) fn is_gpt2(recipe: &Recipe) -> bool {
     let plain = |token: &AddedToken| token.clone().normalized(false) == end_of_text();
     recipe.form == FORM

@@ -15,7 +15,7 @@ use tokenizers::Tokenizer;
 use crate::byte_chars::{bytes_of, char_of};
 use crate::error::{self, ModelTokenizerError};
 use crate::files::{self, Files};
-use crate::parts::{LONG_BLANK, long_blank, parts};
+use crate::parts::{LONG_BLANK, has_long_blank, parts};
 use crate::recipe::{Around, Form, Named, Recipe};
 use crate::{config, gpt2, tokenizer_json};
 
@@ -361,15 +361,8 @@ impl Own {
 
     /// The ids of a part of a text that may be encoded by itself.
     fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
-        if self.looks
-            && !self.divides
-            && let Some((position, characters)) = long_blank(text)
-        {
-            return Err(ModelTokenizerError::LongBlank {
-                position,
-                characters,
-                limit: LONG_BLANK,
-            });
+        if self.looks && !self.divides && has_long_blank(text) {
+            return Err(ModelTokenizerError::LongBlank { limit: LONG_BLANK });
         }
         let encoding = self.library.encode_fast(text, false);
         let encoding = encoding.map_err(error::library)?;

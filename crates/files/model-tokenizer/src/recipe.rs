@@ -1,4 +1,4 @@
-//! What a tokenizer is made of, checked, and the library's tokenizer made of it.
+//! The parts of a tokenizer, checked, and the library's tokenizer made of them.
 //!
 //! The library trusts its files: it panics at a merge that leaves the vocabulary. So nothing
 //! reaches it unchecked.
@@ -27,7 +27,7 @@ const MOST_GAPS: usize = 16;
 /// large.
 const MAX_ADDED_BYTES: usize = 1 << 20;
 
-/// How a tokenizer divides a text before it merges.
+/// The way to divide a text before pairs are merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Into bytes, which are written as [`byte_chars`](crate::byte_chars) says.

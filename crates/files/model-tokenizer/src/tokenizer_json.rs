@@ -105,12 +105,12 @@ enum Merge {
     Line(String),
 }
 
-/// Whether the files hold a vocabulary.
+/// True if the files hold a vocabulary.
 pub(crate) fn is_in(files: &Files) -> bool {
     files.contains_key(TOKENIZER) || files.contains_key(VOCABULARY)
 }
 
-/// What the files say; `None` if they hold no vocabulary.
+/// Returns the parts that the files say; `None` if they hold no vocabulary.
 pub(crate) fn read(folder: &Path, files: &Files) -> Result<Option<Recipe>, ModelTokenizerError> {
     let config = || Config::read(folder, files);
     if let Some(text) = files.get(TOKENIZER) {
@@ -206,7 +206,7 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTok
     })
 }
 
-/// What a post-processor puts around a text.
+/// Returns the ids that a post-processor puts around a text.
 fn around_of(path: &Path, part: &Value) -> Result<Around, ModelTokenizerError> {
     let around = PostProcessor::deserialize(part).ok();
     around.and_then(|part| part.around()).ok_or_else(|| {
@@ -216,7 +216,7 @@ fn around_of(path: &Path, part: &Value) -> Result<Around, ModelTokenizerError> {
     })
 }
 
-/// How the tokenizer divides a text, or the name of what it does that is not read.
+/// Returns the way to divide a text, or the name of something that is not read.
 fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelTokenizerError> {
     let refused = |what: &str| Err(other_kind(path, format!("BPE with {what}")));
     let model = &json.model;
@@ -273,7 +273,7 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
 }
 
 impl PostProcessor {
-    /// What is put before and after a text; `None` if that is more than special tokens.
+    /// Returns the ids before and after a text; `None` if it puts more there than special tokens.
     fn around(self) -> Option<Around> {
         match self {
             Self::ByteLevel => Some(Around::default()),

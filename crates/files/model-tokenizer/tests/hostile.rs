@@ -257,7 +257,7 @@ fn long_white_space_is_divided_or_refused() {
     let error = tokenizer.encode(&text).unwrap_err().to_string();
     assert_eq!(
         error,
-        "a run of 1500000 white space characters from byte 1 of the text on; this vocabulary is read with at most 500000"
+        "white space of over 500000 bytes in one piece, which this vocabulary does not divide"
     );
 }
 

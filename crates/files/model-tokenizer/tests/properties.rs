@@ -1,4 +1,4 @@
-//! What holds for every text and every vocabulary.
+//! Properties of every text and every vocabulary.
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 use std::sync::LazyLock;
