@@ -1,5 +1,5 @@
-//! Arrays whose memory the next operations find again, while a
-//! [`KeepBuffers`](kernels::KeepBuffers) lives.
+//! Arrays whose memory the next operations find again, in this pass or the next; a second or two
+//! after the last pass the allocator has it back.
 //!
 //! Signatures take and give plain arrays; what an operation needs only for itself, or a cache keeps
 //! for the backward pass, is held as a [`Pooled`], and so nobody has to give memory back.

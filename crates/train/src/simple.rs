@@ -6,7 +6,6 @@
 
 use dataloader::DataLoader;
 use gpt::GptModel;
-use tensor_ops::KeepBuffers;
 use torch_rng::TorchRng;
 
 use crate::{AdamW, BatchReport, Evaluation, Event, TrainError, calc_loss_loader};
@@ -68,7 +67,6 @@ pub fn train_model_simple(
     let mut history = TrainingHistory::default();
     let mut grads = GptModel::zeros(*model.config())?;
     let (mut tokens_seen, mut step) = (0, 0);
-    let buffers = KeepBuffers::new(); // a step finds the memory of the one before
 
     for epoch in 0..training.num_epochs {
         for batch in train_loader.epoch(rng) {
@@ -76,7 +74,6 @@ pub fn train_model_simple(
             let (inputs, targets) = (&batch.input_ids, &batch.target_ids); // (batch, num_tokens)
             let loss = model.loss_and_grads(inputs, targets, 1.0, rng, &mut grads)?;
             optimizer.step(model, &mut grads); // and zero_grad()
-            buffers.end_step();
             let tokens = inputs.len() as u64;
             tokens_seen += tokens;
             on_event(Event::Batch(&BatchReport {

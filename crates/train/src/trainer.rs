@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use dataloader::{Batch, DataLoader, Epoch};
 use gpt::{GptConfig, GptModel};
-use tensor_ops::{KeepBuffers, Parameters};
+use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 
 use crate::checkpoint::{self, Checkpoint, STATE_FILE};
@@ -80,8 +80,6 @@ pub struct Trainer {
     epoch_in_progress: Option<EpochInProgress>,
     counters: Counters,
     fingerprints: OnceLock<Fingerprints>,
-    /// A step finds the memory of the one before.
-    buffers: KeepBuffers,
 }
 
 /// An epoch that has begun, and the generator from before it was drawn.
@@ -131,7 +129,6 @@ impl Trainer {
             epoch_in_progress: None,
             counters: Counters::default(),
             fingerprints: OnceLock::new(),
-            buffers: KeepBuffers::new(),
         })
     }
 
@@ -417,7 +414,6 @@ impl Trainer {
     ) -> Result<(BatchReport, Option<StepReport>), TrainError> {
         let (model, shares, rng) = (&self.model, &self.shares, &mut self.rng);
         let loss = self.gradients.add_batch(model, batch, place, shares, rng)?;
-        self.buffers.end_step();
         let tokens = batch.input_ids.len() as u64;
         let report = BatchReport {
             step: self.counters.steps_done,

@@ -1,7 +1,8 @@
-//! A pass inside rayon's pool whose threads stay awake from one operation to the next.
+//! A pass inside rayon's pool, whose threads stay awake from one operation to the next, and for some
+//! milliseconds after the last.
 //!
-//! A model's pass is hundreds of short parallel loops, and a thread that fell asleep between two of
-//! them takes longer to wake than a small product takes.
+//! A model's pass is hundreds of short parallel loops, and whoever calls one product calls another:
+//! a thread that fell asleep in between takes longer to wake than a small product takes.
 //! What is computed doesn't change.
 
 use std::cell::Cell;
@@ -10,14 +11,17 @@ use std::time::{Duration, Instant};
 
 use rayon::Yield;
 
+use crate::buffers;
+
 /// After so long without work, threads sleep as rayon has them do.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// Passes that began to keep threads awake and that ended, together: odd while one does, and one
-/// inside it, or beside it, does without.
+/// The number of passes that have begun plus the number that have ended: odd while one is in
+/// progress.
+/// There is one at a time that keeps threads awake; another inside it or beside it just runs.
 static PASSES: AtomicUsize = AtomicUsize::new(0);
 
-/// Calls to stay awake that a thread has not answered, as it is in a long task, or blocked.
+/// Calls to stay awake that no thread has taken up yet, as it is in a long task, or blocked.
 static UNANSWERED: AtomicUsize = AtomicUsize::new(0);
 
 /// With so many, threads are not called any more: those that are blocked for good would collect
@@ -25,42 +29,54 @@ static UNANSWERED: AtomicUsize = AtomicUsize::new(0);
 const MOST_UNANSWERED: usize = 10_000;
 
 thread_local! {
-    /// Whether this thread keeps others awake, or is kept awake itself.
-    /// Waiting for them to end, it takes up other work; if a pass among that waited for them again,
-    /// passes would pile up on its stack.
+    /// Whether this thread runs a pass or looks for work of one.
+    /// It takes up other work while it waits; if a pass among that waited as well, passes would
+    /// pile up on its stack.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `pass` on a thread of the pool, while the other threads look for its work without sleeping.
+/// Runs `pass` on a thread of the pool, while the other threads look for its work without sleeping;
+/// they go on for 5 ms after it, but let other programs' threads and the caller run first.
 ///
 /// It waits for no thread that is busy with something else.
 pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
+    if INSIDE.get() {
+        return pass();
+    }
+    let from_outside = rayon::current_thread_index().is_none();
     rayon::scope(|_| {
-        let alone = rayon::current_num_threads() == 1;
-        if alone || INSIDE.get() {
-            return pass();
-        }
         let Some(this) = begin() else { return pass() };
-        let _over = After(|| {
+        let own = rayon::current_thread_index();
+        let _over = OnDrop(|| {
             PASSES.fetch_add(1, Ordering::Release);
+            buffers::end_pass();
+            if from_outside {
+                // This thread's next work is that of the caller's next pass.
+                call_threads(move |index| {
+                    if Some(index) == own {
+                        look_for_work(this);
+                    }
+                });
+            }
         });
         INSIDE.set(true);
-        let _outside = After(|| INSIDE.set(false));
-        if UNANSWERED.load(Ordering::Relaxed) < MOST_UNANSWERED {
-            UNANSWERED.fetch_add(rayon::current_num_threads(), Ordering::Relaxed);
-            rayon::spawn_broadcast(move |_| {
-                UNANSWERED.fetch_sub(1, Ordering::Relaxed);
-                if !INSIDE.replace(true) {
-                    let _outside = After(|| INSIDE.set(false));
-                    wait_for_work(this);
-                }
-            });
-        }
+        let _outside = OnDrop(|| INSIDE.set(false));
+        call_threads(move |index| {
+            // A thread that was busy all the time is not kept from what it waits for now.
+            if Some(index) != own && PASSES.load(Ordering::Acquire) == this {
+                look_for_work(this);
+            }
+        });
         pass()
     })
 }
 
-/// The number of a pass that begins to keep threads awake, unless one does already.
+/// Whether a pass keeps threads awake now.
+pub(crate) fn in_progress() -> bool {
+    !PASSES.load(Ordering::Relaxed).is_multiple_of(2)
+}
+
+/// The number of a pass that begins to keep threads awake, unless another does already.
 fn begin() -> Option<usize> {
     let before = PASSES.load(Ordering::Relaxed);
     let begun = before.is_multiple_of(2)
@@ -69,26 +85,53 @@ fn begin() -> Option<usize> {
     begun.then_some(before + 1)
 }
 
-/// Runs when it is dropped, also in a panic.
-struct After<F: Fn()>(F);
+/// Has all threads of the pool run `look` with their index, as soon as they have nothing else to
+/// do.
+fn call_threads(look: impl Fn(usize) + Send + Sync + 'static) {
+    let threads = rayon::current_num_threads();
+    if threads == 1 || UNANSWERED.load(Ordering::Relaxed) >= MOST_UNANSWERED {
+        return;
+    }
+    UNANSWERED.fetch_add(threads, Ordering::Relaxed);
+    rayon::spawn_broadcast(move |thread| {
+        UNANSWERED.fetch_sub(1, Ordering::Relaxed);
+        if !INSIDE.replace(true) {
+            let _outside = OnDrop(|| INSIDE.set(false));
+            look(thread.index());
+        }
+    });
+}
 
-impl<F: Fn()> Drop for After<F> {
+/// Runs when it is dropped, also in a panic.
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
     fn drop(&mut self) {
         (self.0)();
     }
 }
 
-/// Does what work there is, until the pass is over or there has been none for a while.
-fn wait_for_work(pass: usize) {
+/// Does what work there is, until another pass begins, which calls anew, or nothing was found for
+/// a while.
+fn look_for_work(pass: usize) {
     let mut idle_since = Instant::now();
-    while PASSES.load(Ordering::Acquire) == pass {
+    loop {
+        let over = match PASSES.load(Ordering::Acquire) {
+            now if now == pass => false,
+            now if now == pass + 1 => true,
+            _ => return,
+        };
         if rayon::yield_now() == Some(Yield::Executed) {
             idle_since = Instant::now();
             continue;
         }
-        (0..8).for_each(|_| std::hint::spin_loop());
         if idle_since.elapsed() > PATIENCE {
             return;
+        }
+        if over {
+            std::thread::yield_now();
+        } else {
+            (0..8).for_each(|_| std::hint::spin_loop());
         }
     }
 }

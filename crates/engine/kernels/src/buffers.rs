@@ -1,82 +1,95 @@
-//! Output buffers that go from step to step: while a [`KeepBuffers`] lives, what is recycled is
-//! handed out again, so that a training step maps and clears no memory, whatever allocator the
-//! program has.
+//! Memory that goes from pass to pass: what is recycled is handed out again, so that neither a
+//! training step nor the next forward pass maps and clears memory, whatever allocator the program
+//! has.
 //!
-//! Without one, buffers come from the allocator and go back to it.
+//! It holds no more than the last two passes used, and nothing when a second or two have gone by
+//! without one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
+use crate::awake;
 use crate::huge_pages::room;
 
 /// Numbers from which on a buffer is kept: the allocator is fast with less.
-const SMALLEST: usize = 4 * 1024;
+pub(crate) const SMALLEST: usize = 4 * 1024;
 
-/// Keeps recycled buffers as long as it lives; there may be several.
-#[derive(Debug)]
-pub struct KeepBuffers(());
+/// How long nothing is computed before all memory is given back, and how long at most until that is
+/// noticed.
+const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Pool {
-    /// How many [`KeepBuffers`] live.
-    keepers: usize,
-    /// Counted by [`KeepBuffers::end_step`].
-    step: u64,
-    /// Buffers that nobody uses, and the step in which they were recycled.
+    /// Passes that recycled something.
+    passes: u64,
+    /// Buffers that nobody uses, and the pass in which they were recycled.
     free: Vec<(Vec<f32>, u64)>,
+    /// Buffers that were asked for or recycled: as many as before if nothing was computed.
+    uses: u64,
+    /// Whether a thread waits to give the memory back.
+    watched: bool,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool {
-    keepers: 0,
-    step: 0,
-    free: Vec::new(),
-});
+static POOL: Mutex<Pool> = Mutex::new(Pool::new());
 
 fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl KeepBuffers {
-    /// Buffers are kept from now on.
-    #[allow(clippy::new_without_default)] // it changes what others do
-    pub fn new() -> Self {
-        pool().keepers += 1;
-        Self(())
+impl Pool {
+    const fn new() -> Self {
+        Self {
+            passes: 0,
+            free: Vec::new(),
+            uses: 0,
+            watched: false,
+        }
     }
 
-    /// Gives buffers back to the allocator that two steps have not used: no more is held than they
-    /// needed.
-    pub fn end_step(&self) {
-        let mut pool = pool();
-        pool.step += 1;
-        let oldest = pool.step.saturating_sub(2);
-        pool.free.retain(|&(_, step)| step >= oldest);
+    /// One with room for `n` numbers, or for up to an eighth more; the youngest, which is the
+    /// likeliest to be in a cache.
+    fn take(&mut self, n: usize) -> Option<Vec<f32>> {
+        self.uses += 1;
+        let fits = |(free, _): &(Vec<f32>, u64)| (n..=n + n / 8).contains(&free.capacity());
+        let at = self.free.iter().rposition(fits)?;
+        Some(self.free.remove(at).0)
+    }
+
+    fn put(&mut self, buffer: Vec<f32>) {
+        self.uses += 1;
+        self.free.push((buffer, self.passes));
+    }
+
+    /// Lets go of what this pass and the one before have not used.
+    /// A pass that recycled nothing, as an update of the weights, is none.
+    fn end_pass(&mut self) {
+        if self.free.iter().any(|&(_, pass)| pass == self.passes) {
+            let before = self.passes.saturating_sub(1);
+            self.free.retain(|&(_, pass)| pass >= before);
+            self.passes += 1;
+        }
+    }
+
+    /// All buffers, if there were no more uses than at the look before.
+    fn unused(&mut self, uses: &mut u64) -> Option<Vec<(Vec<f32>, u64)>> {
+        let before = std::mem::replace(uses, self.uses);
+        (before == *uses).then(|| std::mem::take(&mut self.free))
     }
 }
 
-impl Drop for KeepBuffers {
-    fn drop(&mut self) {
-        let mut pool = pool();
-        pool.keepers -= 1;
-        if pool.keepers == 0 {
-            pool.free = Vec::new();
-        }
-    }
+/// To be called at the end of each pass.
+pub(crate) fn end_pass() {
+    pool().end_pass();
 }
 
 /// A vector with room for `n` numbers, or for up to an eighth more; some of an earlier use may be
 /// in it.
 pub fn buffer(n: usize) -> Vec<f32> {
-    if n >= SMALLEST {
-        let mut pool = pool();
-        let fits = |(free, _): &(Vec<f32>, u64)| (n..=n + n / 8).contains(&free.capacity());
-        // The youngest is the likeliest to be in a cache.
-        if let Some(at) = pool.free.iter().rposition(fits) {
-            let mut buffer = pool.free.remove(at).0;
-            buffer.truncate(n);
-            return buffer;
-        }
-    }
-    room(n)
+    let kept = (n >= SMALLEST).then(|| pool().take(n)).flatten();
+    let mut buffer = kept.unwrap_or_else(|| room(n));
+    buffer.truncate(n);
+    buffer
 }
 
 /// Lets [`buffer`] hand out this memory again.
@@ -85,9 +98,29 @@ pub fn recycle(buffer: Vec<f32>) {
         return;
     }
     let mut pool = pool();
-    if pool.keepers > 0 {
-        let step = pool.step;
-        pool.free.push((buffer, step));
+    if !pool.watched {
+        let watch = thread::Builder::new().name("buffers".to_owned());
+        pool.watched = watch.spawn(give_back_when_idle).is_ok();
+    }
+    if pool.watched {
+        pool.put(buffer);
+    }
+}
+
+/// Waits until nothing is computed any more, and lets go of all memory.
+fn give_back_when_idle() {
+    let mut uses = 0;
+    loop {
+        thread::sleep(IDLE);
+        let mut pool = pool();
+        if awake::in_progress() {
+            continue;
+        }
+        if let Some(buffers) = pool.unused(&mut uses) {
+            pool.watched = false;
+            drop(pool); // nobody waits for the system to take the memory
+            return drop(buffers);
+        }
     }
 }
 
@@ -95,32 +128,36 @@ pub fn recycle(buffer: Vec<f32>) {
 mod tests {
     use super::*;
 
-    /// One test, as the pool is one.
     #[test]
-    fn buffers_are_kept_while_a_keeper_lives_and_not_longer_than_two_steps() {
-        const N: usize = 12_345;
-        let free = || {
-            pool()
-                .free
-                .iter()
-                .filter(|(free, _)| free.capacity() == N)
-                .count()
-        };
-        recycle(Vec::with_capacity(N));
-        assert_eq!(free(), 0);
-        let keeper = KeepBuffers::new();
+    fn a_buffer_is_handed_out_again_for_as_many_numbers_or_a_few_less() {
+        const N: usize = 12_345; // which no other test has
         recycle(vec![1.0; N]);
         let reused = buffer(N - 100);
-        assert_eq!((reused.len(), reused.capacity(), free()), (N - 100, N, 0));
+        assert_eq!((reused.len(), reused.capacity()), (N - 100, N));
         recycle(reused);
         assert_ne!(buffer(N / 2).capacity(), N);
-        keeper.end_step();
-        keeper.end_step();
-        assert_eq!(free(), 1);
-        keeper.end_step();
-        assert_eq!(free(), 0);
-        recycle(vec![1.0; N]);
-        drop(keeper);
-        assert_eq!(free(), 0);
+    }
+
+    #[test]
+    fn buffers_are_kept_for_two_passes_and_while_something_is_computed() {
+        let mut pool = Pool::new();
+        let n = |pool: &Pool| pool.free.len();
+        pool.put(vec![1.0; 10]);
+        pool.end_pass();
+        for _ in 0..3 {
+            pool.end_pass(); // which recycled nothing
+        }
+        pool.put(vec![1.0; 20]);
+        pool.end_pass();
+        assert_eq!(n(&pool), 2);
+        pool.put(vec![1.0; 20]);
+        pool.end_pass();
+        assert_eq!(n(&pool), 2, "that of two passes before is gone");
+        let mut uses = 0;
+        assert!(pool.unused(&mut uses).is_none());
+        pool.take(20);
+        assert!(pool.unused(&mut uses).is_none());
+        assert_eq!(pool.unused(&mut uses).map(|free| free.len()), Some(1));
+        assert_eq!(n(&pool), 0);
     }
 }

@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 
 use ndarray::{Array2, ArrayRef2, ArrayViewMut2};
 
+use crate::awake::awake;
 use crate::buffers::buffer;
 use crate::gemm_kernel::{self, Start};
 use crate::gemm_tiles::multiply_by;
@@ -23,6 +24,8 @@ use crate::weight::Weight;
 /// What is packed for all threads, `a`, is then small, and each task packs the weights that it
 /// reads.
 const TRANSPOSED_ROWS: usize = 128;
+/// Multiplications that are not worth a second thread.
+const SMALL: usize = 1 << 19;
 
 /// `a @ b`, plus `row` to each of its rows, into uninitialised memory that is written once.
 ///
@@ -113,8 +116,12 @@ unsafe fn multiply<A: Weight, B: Weight>(
         // SAFETY: the caller's promise.
         return unsafe { multiply(&b.t(), &a.t(), start, c.reversed_axes(), threads) };
     }
+    let threads = match c.len() * a.ncols() {
+        0..SMALL => Threads::One,
+        _ => threads,
+    };
     // SAFETY: the caller's promise, and the CPU has the instructions.
-    unsafe {
+    let multiply = || unsafe {
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx512f") {
@@ -125,6 +132,10 @@ unsafe fn multiply<A: Weight, B: Weight>(
             }
         }
         multiply_by::<gemm_kernel::Plain, _, _>(a, b, start, c, threads);
+    };
+    match threads {
+        Threads::One => multiply(),
+        Threads::Pool => awake(multiply),
     }
 }
 

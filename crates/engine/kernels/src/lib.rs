@@ -36,7 +36,7 @@ pub use adamw::{
 };
 pub use attend_query::attend_query;
 pub use awake::awake;
-pub use buffers::{KeepBuffers, buffer, recycle};
+pub use buffers::{buffer, recycle};
 pub use fresh::fresh;
 pub use half_matrix::{Bf16Matrix, F16Matrix};
 pub use huge_pages::zeros;

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use generate::{Decoder, DecoderConfig, GenerateOptions, Precision, Sampling, TokenStream};
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array2, Axis, s};
-use tensor_ops::{KeepBuffers, Parameters, Pooled};
+use tensor_ops::{Parameters, Pooled};
 use torch_rng::TorchRng;
 
 use crate::floors::Floor;
@@ -72,14 +72,11 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
 fn forward(bench: &mut Bench, of: Head, model: &GptModel, pass: (&str, usize, usize)) {
     let ((head, _, peers), (command, num_tokens, positions)) = (of, pass);
     let ids = ids(1, num_tokens);
-    // Who goes through many texts keeps the memory of the one before.
-    let buffers = KeepBuffers::new();
     let step = move || {
         let hidden = model.forward_hidden(&ids);
         let hidden = Pooled::from(hidden.expect("ids and length suit the model"));
         let last = hidden.slice(s![.., num_tokens - positions.., ..]);
-        black_box(Pooled::from(model.logits(&last)));
-        buffers.end_step();
+        black_box(model.logits(&last));
     };
     let operations = operations(model, (1, num_tokens), positions);
     let ours = Ours {

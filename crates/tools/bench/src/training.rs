@@ -4,7 +4,6 @@
 use std::hint::black_box;
 
 use gpt::{BatchParts, DropRates, GptConfig, GptModel};
-use tensor_ops::KeepBuffers;
 use torch_rng::TorchRng;
 use train::{AdamW, AdamWConfig};
 
@@ -78,7 +77,6 @@ fn row(
     let mut optimizer = AdamW::new(AdamWConfig::default(), &model)?;
     let (ids, vocab_size) = (ids(batch, num_tokens), config.vocab_size as u32);
     let [inputs, targets] = [0, 7].map(|add| ids.mapv(|id| (id + add) % vocab_size));
-    let buffers = KeepBuffers::new();
     let operations = 3.0 * operations(&model, (batch, num_tokens), num_tokens);
     let (mut steps, mut command) = (1, format!("train {batch}x{num_tokens}"));
     if let Some(sizes) = sizes {
@@ -91,7 +89,6 @@ fn row(
         let loss = parts.loss_and_grads(model, &inputs, &targets, 1.0, &mut rng, grads);
         black_box(loss.expect("ids and length suit the model"));
         optimizer.step(model, grads); // leaves the gradients at zero
-        buffers.end_step();
     };
     let ours = Ours {
         work,
