@@ -46,10 +46,12 @@ pub(crate) struct RowPanel {
 /// How the numbers of `a` stand, with the distance of its rows or columns.
 #[derive(Clone, Copy)]
 pub(crate) enum Layout {
-    /// Those of a row side by side; [`ROW_STRIDE`] from row to row if the kernel is wide
+    /// Those of a row side by side; no wide kernel reads them
     Rows(usize),
     /// Those of a column side by side
     Columns(usize),
+    /// Packed by columns, [`Kernel::ROWS`] from column to column
+    Packed,
 }
 
 impl Layout {
@@ -67,8 +69,8 @@ impl Layout {
 #[derive(Clone, Copy)]
 pub(crate) struct ColumnPanel {
     pub(crate) start: *const f32,
-    /// What is asked for into the second cache meanwhile, [`NEXT`] numbers a step, if the kernel is
-    /// wide
+    /// What is asked for into the second cache meanwhile, a line with each four steps, if the
+    /// kernel is wide
     pub(crate) next: *const f32,
 }
 
@@ -82,6 +84,8 @@ pub(crate) struct Block<'a> {
     /// From row to row of `c`
     pub(crate) stride: isize,
     pub(crate) start: Start<'a>,
+    /// Of `c`, 1 to [`Kernel::COLUMNS`]
+    pub(crate) columns: usize,
 }
 
 /// The inner dimension of a panel at most.
@@ -90,11 +94,11 @@ pub(crate) const DEPTH: usize = 384;
 /// same few lines of the first cache.
 pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 
-/// How many bytes ahead of its reading a panel of `b` is asked for.
-const AHEAD: usize = 6 * 1024;
+/// Steps of the inner dimension that are written out one after the other.
+const UNROLLED: usize = 4;
 /// A quarter of a line with each step of the inner dimension: a block of columns is there when ten
 /// panels of rows have met the one before.
-pub(crate) const NEXT: usize = LINE / 4;
+pub(crate) const NEXT: usize = LINE / UNROLLED;
 /// How many steps of the inner dimension ahead a column of `a` or a row of `b` is asked for, read
 /// or packed: they may lie pages apart, where no processor looks ahead.
 pub(crate) const STEPS_AHEAD: usize = 16;
@@ -112,82 +116,65 @@ pub(crate) trait Kernel {
     /// registers may have a second cache of 512
     const WIDTH: usize = if Self::WIDE { 256 } else { 64 };
 
-    /// `c = start + a b` for [`Self::COLUMNS`] columns.
+    /// `c = start + a b` for the columns of a block.
     ///
     /// Each element's sum runs along the inner dimension, in order, and `start` is added at its
     /// end.
     ///
     /// # Safety
     /// `a` has `depth` columns and `b` starts with (`depth`, [`Self::COLUMNS`]) row-major; `c` can
-    /// be written, and read if `start` reads it; a row of `start` has as many columns; the CPU has
-    /// the instructions.
+    /// be written, and read if `start` reads it; a row of `start` has as many columns as the block;
+    /// the CPU has the instructions.
     unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>);
 }
 
-/// Numbers of the largest block.
-const LARGEST: usize = 14 * 32;
+/// The ways in which a kernel reads `a`, as in [`Layout`].
+const ROWS: u8 = 0;
+const COLUMNS: u8 = 1;
+const PACKED: u8 = 2;
 
-/// The last columns, fewer than the kernel's, by way of a block that has them all.
+/// Rows of a wide kernel: with two registers of columns each, all 32 but what a step needs.
+const WIDE_ROWS: usize = 14;
+
+/// A step of the inner dimension: a column of `a`, from whose numbers and to whose neighbour it is
+/// so far, meets a row of `b`.
 ///
 /// # Safety
-/// As [`Kernel::run`], for `columns` columns of `c` and of a row of `start`.
-pub(crate) unsafe fn edge<K: Kernel>(a: RowPanel, c: *mut f32, block: &Block<'_>, columns: usize) {
-    let mut whole = [0.0f32; LARGEST];
-    let mut row_of_start = [0.0f32; LARGEST];
-    let mut start = block.start;
-    if let Some(row) = start.row {
-        row_of_start[..columns].copy_from_slice(&row[..columns]);
-        start.row = Some(&row_of_start);
-    }
-    // SAFETY: as the caller's promise says, for as many columns.
-    unsafe {
-        let row = |r: usize| c.offset(r as isize * block.stride);
-        if start.times != 0.0 {
-            for (r, whole) in whole.chunks_mut(K::COLUMNS).take(a.rows).enumerate() {
-                (whole.as_mut_ptr()).copy_from_nonoverlapping(row(r), columns);
-            }
-        }
-        let wider = Block {
-            stride: K::COLUMNS as isize,
-            start,
-            ..*block
-        };
-        K::run(a, whole.as_mut_ptr(), &wider);
-        for (r, whole) in whole.chunks(K::COLUMNS).take(a.rows).enumerate() {
-            row(r).copy_from_nonoverlapping(whole.as_ptr(), columns);
-        }
-    }
-}
-
-/// A step of the inner dimension: a column of `a`, `down` from number to number, meets a row of
-/// `b`.
-///
-/// # Safety
-/// Both can be read, `R` numbers and two registers.
+/// Both can be read, `R` numbers and `N` registers.
 #[inline(always)]
-unsafe fn step<V: Register, const R: usize>(
+unsafe fn step<V: Register, const R: usize, const N: usize, const WAY: u8>(
     a: *const f32,
-    down: usize,
+    (down, along): (usize, usize),
     b: *const f32,
-    sums: &mut [[V; 2]; R],
+    sums: &mut [[V; N]; R],
 ) {
+    if V::LANES == LINE && WAY == COLUMNS {
+        let a = a.wrapping_add(STEPS_AHEAD * along);
+        prefetch::line(a, 0);
+        prefetch::line(a.wrapping_add(R - 1), 0); // it may reach into a second line
+    }
     // SAFETY: the caller's promise.
     unsafe {
-        let b = [V::load(b), V::load(b.add(V::LANES))];
+        let mut row = [V::splat(0.0); N];
+        for (n, row) in row.iter_mut().enumerate() {
+            *row = V::load(b.add(n * V::LANES));
+        }
         for (r, sums) in sums.iter_mut().enumerate() {
             let a = V::splat(*a.add(r * down));
-            *sums = [sums[0].add_product(a, b[0]), sums[1].add_product(a, b[1])];
+            for (sum, b) in sums.iter_mut().zip(row) {
+                *sum = sum.add_product(a, b);
+            }
         }
     }
 }
 
-/// As [`Kernel::run`], for `R` rows and two registers of columns; `stride_of_a` is the distance in
-/// [`Layout`].
+/// As [`Kernel::run`], for `R` rows and `N` registers of columns, the last of which may have fewer;
+/// `stride_of_a` is from row to row, or from column to column.
 ///
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn product<V: Register, const R: usize, const BY_COLUMNS: bool>(
+unsafe fn product<V: Register, const R: usize, const N: usize, const WAY: u8>(
     a: *const f32,
     stride_of_a: usize,
     c: *mut f32,
@@ -196,73 +183,66 @@ unsafe fn product<V: Register, const R: usize, const BY_COLUMNS: bool>(
         depth,
         stride,
         start,
+        columns,
     }: &Block<'_>,
 ) {
-    let (down, along) = match BY_COLUMNS {
-        true => (1, stride_of_a),
-        // As many rows as a wide kernel has leave no register for their distance.
-        false if V::LANES == LINE => (ROW_STRIDE, 1),
-        false => (stride_of_a, 1),
+    let strides = match WAY {
+        ROWS => (stride_of_a, 1),
+        PACKED => (1, WIDE_ROWS),
+        _ => (1, stride_of_a),
     };
     for r in 0..R {
         let row = c.wrapping_offset(r as isize * stride);
-        prefetch::line(row, 0);
-        prefetch::line(row, size_of::<V>());
+        for n in 0..N {
+            prefetch::line(row, n * size_of::<V>());
+        }
     }
     // SAFETY: all offsets are inside of what the caller vouches for.
     unsafe {
-        let mut sums = [[V::splat(0.0); 2]; R];
+        let mut sums = [[V::splat(0.0); N]; R];
         let mut k = 0;
-        if V::LANES < LINE {
-            // Four steps together, and nothing is asked for ahead: the processor keeps up with what
-            // narrow registers read, and has no instruction to spare.
-            while k + 4 <= depth {
-                for k in k..k + 4 {
-                    step(
-                        a.add(k * along),
-                        down,
-                        b.start.add(2 * V::LANES * k),
-                        &mut sums,
-                    );
-                }
-                k += 4;
-            }
-        }
-        for k in k..depth {
-            let (a, b_row) = (a.wrapping_add(k * along), b.start.add(2 * V::LANES * k));
+        // Several steps together, as no processor has instructions to spare here.
+        while k + UNROLLED <= depth {
             if V::LANES == LINE {
                 prefetch::far_line(b.next.wrapping_add(NEXT * k), 0);
-                // Some way ahead: the second cache is too far away to wait for.
-                prefetch::line(b_row, AHEAD);
-                prefetch::line(b_row, AHEAD + size_of::<V>());
-                if BY_COLUMNS {
-                    let a = a.wrapping_add(STEPS_AHEAD * along);
-                    prefetch::line(a, 0);
-                    prefetch::line(a.wrapping_add(R - 1), 0); // it may reach into a second line
-                }
             }
-            step(a, down, b_row, &mut sums);
+            for k in k..k + UNROLLED {
+                let (a, b) = (a.add(k * strides.1), b.start.add(2 * V::LANES * k));
+                step::<V, R, N, WAY>(a, strides, b, &mut sums);
+            }
+            k += UNROLLED;
+        }
+        for k in k..depth {
+            let (a, b) = (a.add(k * strides.1), b.start.add(2 * V::LANES * k));
+            step::<V, R, N, WAY>(a, strides, b, &mut sums);
         }
         let one = V::splat(1.0);
         for (r, sums) in sums.into_iter().enumerate() {
-            for (half, sum) in sums.into_iter().enumerate() {
-                let at = c.offset(r as isize * stride).add(half * V::LANES);
+            for (n, sum) in sums.into_iter().enumerate() {
+                let before = n * V::LANES;
+                let lanes = if n + 1 < N {
+                    V::LANES
+                } else {
+                    columns - before
+                };
+                let at = c.offset(r as isize * stride).add(before);
                 let sum = if let Some(row) = start.row {
-                    sum.add_product(one, V::load(row.as_ptr().add(half * V::LANES)))
+                    sum.add_product(one, V::load_first(row.as_ptr().add(before), lanes))
                 } else if start.times != 0.0 {
-                    sum.add_product(V::splat(start.times), V::load(at))
+                    sum.add_product(V::splat(start.times), V::load_first(at, lanes))
                 } else {
                     sum
                 };
-                sum.store(at);
+                sum.store_first(at, lanes);
             }
         }
     }
 }
 
-/// A [`Kernel`] of so many rows, those that are left over in the parts that are named.
+/// A [`Kernel`] of so many rows, those that are left over in the parts that are named; it packs and
+/// reads `a` in one `$way` where that does not stand by columns.
 macro_rules! kernel {
-    ($name:ident, $register:ty, $rows:literal, [$($part:literal)*], $(#[$features:meta])?) => {
+    ($name:ident, $register:ty, $rows:expr, [$($part:literal)*], $way:ident, $(#[$features:meta])?) => {
         pub(crate) struct $name;
 
         impl Kernel for $name {
@@ -272,30 +252,33 @@ macro_rules! kernel {
             #[inline]
             unsafe fn run(a: RowPanel, mut c: *mut f32, block: &Block<'_>) {
                 $(#[$features])?
-                unsafe fn part<const R: usize, const BY_COLUMNS: bool>(
+                unsafe fn part<const R: usize, const N: usize, const WAY: u8>(
                     a: *const f32,
                     stride_of_a: usize,
                     c: *mut f32,
                     block: &Block<'_>,
                 ) {
                     // SAFETY: the caller's promise.
-                    unsafe { product::<$register, R, BY_COLUMNS>(a, stride_of_a, c, block) }
+                    unsafe { product::<$register, R, N, WAY>(a, stride_of_a, c, block) }
                 }
+                let narrow = block.columns <= <$register>::LANES;
+                let (down, stride, in_place) = match a.layout {
+                    Layout::Rows(down) => (down, down, false),
+                    Layout::Columns(along) => (1, along, true),
+                    Layout::Packed => (1, $rows, false),
+                };
                 let (mut at, mut rows) = (a.start, a.rows);
                 // SAFETY: the caller's promise; parts of rows follow each other.
                 unsafe {
                     $(
                         while rows >= $part {
-                            match a.layout {
-                                Layout::Rows(down) => {
-                                    part::<$part, false>(at, down, c, block);
-                                    at = at.add($part * down);
-                                }
-                                Layout::Columns(along) => {
-                                    part::<$part, true>(at, along, c, block);
-                                    at = at.add($part);
-                                }
+                            match (in_place, narrow) {
+                                (false, false) => part::<$part, 2, $way>(at, stride, c, block),
+                                (false, true) => part::<$part, 1, $way>(at, stride, c, block),
+                                (true, false) => part::<$part, 2, COLUMNS>(at, stride, c, block),
+                                (true, true) => part::<$part, 1, COLUMNS>(at, stride, c, block),
                             }
+                            at = at.add($part * down);
                             c = c.offset($part * block.stride);
                             rows -= $part;
                         }
@@ -307,7 +290,7 @@ macro_rules! kernel {
 }
 
 #[cfg(target_arch = "x86_64")]
-kernel!(Avx512, __m512, 14, [14 8 4 2 1], #[target_feature(enable = "avx512f")]);
+kernel!(Avx512, __m512, WIDE_ROWS, [14 8 4 2 1], PACKED, #[target_feature(enable = "avx512f")]);
 #[cfg(target_arch = "x86_64")]
-kernel!(Avx2, __m256, 6, [6 2 1], #[target_feature(enable = "avx2,fma")]);
-kernel!(Plain, [f32; 4], 6, [6 2 1],);
+kernel!(Avx2, __m256, 6, [6 2 1], ROWS, #[target_feature(enable = "avx2,fma")]);
+kernel!(Plain, [f32; 4], 6, [6 2 1], ROWS,);

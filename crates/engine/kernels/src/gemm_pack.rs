@@ -4,9 +4,10 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-use ndarray::{ArrayView1, ArrayView2, ArrayViewMut2, Axis, s};
+use ndarray::{ArrayView1, ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, s};
 use rayon::prelude::*;
 
+use crate::buffers::{buffer, recycle};
 use crate::gemm_kernel::{DEPTH, Kernel, Layout, ROW_STRIDE, STEPS_AHEAD};
 use crate::prefetch::{self, LINE};
 use crate::transpose::transpose;
@@ -15,15 +16,20 @@ use crate::weight::Weight;
 /// Numbers whose packing is not worth a second thread.
 const SMALL: usize = 1 << 15;
 
+/// Numbers of `b` that are packed at a time at most, 16 MiB.
+pub(crate) const PACKED: usize = 1 << 22;
+/// Numbers of `b`, 2 MiB, whose panels each thread keeps.
+const FEW: usize = 1 << 19;
+
 /// A cache line, so that no register is loaded from two.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Line(#[expect(dead_code, reason = "read as numbers")] [f32; LINE]);
 
 thread_local! {
-    /// A thread's panels of `a`, and of `b`, kept from product to product.
+    /// A thread's panels of `a`, and of a small `b`, kept from product to product.
     pub(crate) static A_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-    pub(crate) static B_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static B_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     /// A part of a matrix on its way to its transpose.
     pub(crate) static BLOCK: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
@@ -42,6 +48,20 @@ pub(crate) fn with_panels(
     // SAFETY: a line is nothing but its numbers.
     f(unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), LINE * lines.len()) });
     key.set(lines);
+}
+
+/// Room for the panels of `b`; large ones go from product to product, whichever thread begins it.
+pub(crate) fn with_b_panels(n: usize, f: impl FnOnce(&mut [f32])) {
+    if n <= FEW {
+        return with_panels(&B_PANELS, n, f);
+    }
+    let mut room = buffer(PACKED + LINE); // one size for all, of which pages are taken as needed
+    let before = room.as_ptr().align_offset(size_of::<Line>());
+    if room.len() < before + n {
+        room.resize(before + n, 0.0);
+    }
+    f(&mut room[before..]);
+    recycle(room);
 }
 
 /// Packs `b` into panels of [`DEPTH`] rows and the kernel's columns, each row-major, panel after
@@ -112,8 +132,15 @@ pub(crate) struct RowPanels {
     pub(crate) layout: Layout,
 }
 
-/// Packs `a` (rows, at most [`DEPTH`]) into panels of the kernel's rows, along whichever dimension
-/// it is contiguous; numbers in f32 that are to be read `in_place` stay there.
+/// Numbers that [`pack_rows`] needs for so many rows: for all panels, and for one that is not turned
+/// yet.
+pub(crate) fn room_for_rows<K: Kernel>(rows: usize) -> usize {
+    (rows.next_multiple_of(K::ROWS) + K::ROWS) * ROW_STRIDE
+}
+
+/// Packs `a` (rows, at most [`DEPTH`]) into panels of the kernel's rows: by columns for a wide
+/// kernel, else along whichever dimension it is contiguous; numbers in f32 that are to be read
+/// `in_place` stay there.
 pub(crate) fn pack_rows<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],
@@ -124,13 +151,14 @@ pub(crate) fn pack_rows<K: Kernel, A: Weight>(
             start: a.as_ptr(),
             stride: match layout {
                 Layout::Rows(down) => K::ROWS * down,
-                Layout::Columns(_) => K::ROWS,
+                _ => K::ROWS,
             },
             layout,
         };
     }
     let by_columns = matches!(Layout::of(a), Some(Layout::Columns(_)));
     let size = K::ROWS * ROW_STRIDE;
+    let (panels, rows_of_one) = panels.split_at_mut(panels.len() - size);
     if by_columns {
         for (k, column) in a.columns().into_iter().enumerate() {
             let ahead = STEPS_AHEAD * a.strides()[1] as usize;
@@ -149,8 +177,30 @@ pub(crate) fn pack_rows<K: Kernel, A: Weight>(
     } else {
         let parts = a.axis_chunks_iter(Axis(0), K::ROWS);
         for (a, panel) in parts.zip(panels.chunks_exact_mut(size)) {
-            for (row, to) in a.rows().into_iter().zip(panel.chunks_exact_mut(ROW_STRIDE)) {
-                copy(row, &mut to[..row.len()]);
+            let in_rows = |panel: &mut [f32]| {
+                for (row, to) in a.rows().into_iter().zip(panel.chunks_exact_mut(ROW_STRIDE)) {
+                    copy(row, &mut to[..row.len()]);
+                }
+            };
+            if !K::WIDE {
+                in_rows(panel);
+                continue;
+            }
+            let (rows, depth) = a.dim();
+            let columns = (depth, rows).strides((K::ROWS, 1));
+            let columns = ArrayViewMut2::from_shape(columns, panel).expect("a panel has room");
+            let turn = |a: &ArrayView2<f32>, mut columns: ArrayViewMut2<f32>| {
+                // SAFETY: the panel is borrowed for writing.
+                unsafe { transpose(a, columns.raw_view_mut()) };
+            };
+            match A::as_f32(a).filter(|a| a.strides()[1] == 1) {
+                Some(a) => turn(&a, columns),
+                None => {
+                    in_rows(rows_of_one);
+                    let a = (rows, depth).strides((ROW_STRIDE, 1));
+                    let a = ArrayView2::from_shape(a, rows_of_one).expect("a panel has room");
+                    turn(&a, columns);
+                }
             }
         }
     }
@@ -158,6 +208,7 @@ pub(crate) fn pack_rows<K: Kernel, A: Weight>(
         start: panels.as_ptr(),
         stride: size,
         layout: match by_columns {
+            _ if K::WIDE => Layout::Packed,
             true => Layout::Columns(K::ROWS),
             false => Layout::Rows(ROW_STRIDE),
         },

@@ -6,10 +6,10 @@ use std::mem::MaybeUninit;
 use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
-use crate::gemm_kernel::{
-    self, Block, ColumnPanel, DEPTH, Kernel, Layout, NEXT, ROW_STRIDE, RowPanel, Start,
+use crate::gemm_kernel::{Block, ColumnPanel, DEPTH, Kernel, Layout, NEXT, RowPanel, Start};
+use crate::gemm_pack::{
+    A_PANELS, BLOCK, PACKED, pack_columns, pack_rows, room_for_rows, with_b_panels, with_panels,
 };
-use crate::gemm_pack::{A_PANELS, B_PANELS, BLOCK, pack_columns, pack_rows, with_panels};
 use crate::prefetch::{self, LINE};
 use crate::transpose::transpose;
 use crate::weight::Weight;
@@ -20,11 +20,12 @@ const ROWS: usize = 140;
 /// Columns of a task at least, where there are too few rows for all threads: each packs its rows of
 /// `a` anew.
 const FEWEST_COLUMNS: usize = 256;
-/// Numbers of `b` that are packed at a time, 16 MiB, and how much of the inner dimension at most.
-const PACKED: usize = 1 << 22;
+/// How much of the inner dimension of `b` is packed at a time at most.
 const DEEPEST: usize = 10 * DEPTH;
 /// Tasks a thread, to even out what else the machine does.
 const TASKS_PER_THREAD: usize = 3;
+/// Tasks a thread of which one more or less doesn't matter.
+const MANY_TASKS: usize = 8;
 /// Numbers of `a`, 512 KB, that a core's cache holds beside all else: its rows or columns need not
 /// be packed.
 const CACHED: usize = 1 << 17;
@@ -33,8 +34,8 @@ const PAGE: usize = 1024;
 /// Columns of `b` that are worth packing those of `a`, where a panel's rows are a part of a line
 /// that is read again for each panel.
 const WORTH_PACKING: usize = 256;
-/// Multiplications that are not worth a second thread.
-const SMALL: usize = 1 << 19;
+/// Multiplications of a task at least: handing it out takes some microseconds.
+const TASK: usize = 1 << 18;
 
 /// Bytes that a thread packs at a time of a `b` of (inner, columns), and keeps: for whoever counts
 /// memory.
@@ -65,37 +66,31 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
     threads: Threads,
 ) {
     let ((m, n), inner) = (c.dim(), a.ncols());
-    let many = if threads == Threads::One || m * n * inner < SMALL {
-        1
-    } else {
-        rayon::current_num_threads()
+    let many = match threads {
+        Threads::One => 1,
+        Threads::Pool => rayon::current_num_threads().min((m * n * inner / TASK).max(1)),
     };
     let deep = inner.clamp(1, DEEPEST);
     let wide = (PACKED / deep.next_multiple_of(DEPTH) / K::COLUMNS * K::COLUMNS).min(n);
-    with_panels(
-        &B_PANELS,
-        deep.div_ceil(DEPTH) * DEPTH * wide.next_multiple_of(K::COLUMNS),
-        |panels| {
-            for j in (0..n).step_by(wide) {
-                // Once without an inner dimension, for what the product is added to.
-                for k in (0..inner.max(1)).step_by(deep) {
-                    let (columns, depths) = (j..n.min(j + wide), k..inner.min(k + deep));
-                    let a = a.slice(s![.., depths.clone()]);
-                    let b = b.slice(s![depths, columns.clone()]);
-                    let start = match k {
-                        0 => start.at_column(j),
-                        _ => Start::times(1.0),
-                    };
-                    pack_columns::<K, B>(&b, panels, many > 1);
-                    // SAFETY: the caller's promise; what one product has written the next may add
-                    // to.
-                    unsafe {
-                        share_out::<K, A>(&a, panels, start, c.slice_mut(s![.., columns]), many)
-                    };
-                }
+    let room = deep.next_multiple_of(DEPTH) * wide.next_multiple_of(K::COLUMNS);
+    with_b_panels(room, |panels| {
+        for j in (0..n).step_by(wide) {
+            // Once without an inner dimension, for what the product is added to.
+            for k in (0..inner.max(1)).step_by(deep) {
+                let (columns, depths) = (j..n.min(j + wide), k..inner.min(k + deep));
+                let a = a.slice(s![.., depths.clone()]);
+                let b = b.slice(s![depths, columns.clone()]);
+                let start = match k {
+                    0 => start.at_column(j),
+                    _ => Start::times(1.0),
+                };
+                pack_columns::<K, B>(&b, panels, many > 1);
+                let c = c.slice_mut(s![.., columns]);
+                // SAFETY: the caller's promise; what one product has written the next may add to.
+                unsafe { share_out::<K, A>(&a, panels, start, c, many) };
             }
-        },
-    );
+        }
+    });
 }
 
 /// Tasks of some rows, and of some columns where the rows are too few for so many threads.
@@ -106,23 +101,21 @@ unsafe fn share_out<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     b: &[f32],
     start: Start<'_>,
-    c: ArrayViewMut2<MaybeUninit<f32>>,
+    mut c: ArrayViewMut2<MaybeUninit<f32>>,
     many: usize,
 ) {
     let (m, n) = c.dim();
     let panels = m.div_ceil(K::ROWS);
-    let down = panels.div_ceil(ROWS / K::ROWS);
-    let wanted = if many == 1 {
-        1
-    } else {
-        many * TASKS_PER_THREAD
-    };
-    let across = wanted.div_ceil(down).min(n / FEWEST_COLUMNS).max(1);
+    let (down, across) = grid::<K>(panels, n, many);
+    // SAFETY: the caller's promise, for each part of `c`.
+    let work = |(a, j, c)| unsafe { task::<K, A>(a, b, n, j, start, c) };
+    if (down, across) == (1, 1) {
+        return work((a.view(), 0, c));
+    }
     let columns = n.div_ceil(across).next_multiple_of(K::COLUMNS);
     // Of equal size: a thread that has less to do waits for the others.
     let row = |i: usize| (i * panels / down * K::ROWS).min(m);
-    let mut tasks = Vec::new();
-    let mut c = c;
+    let mut tasks = Vec::with_capacity(down * across);
     for j in (0..n).step_by(columns) {
         let (mut part, rest) = c.split_at(Axis(1), columns.min(n - j));
         c = rest;
@@ -132,13 +125,23 @@ unsafe fn share_out<K: Kernel, A: Weight>(
             tasks.push((a.slice(s![row(i)..row(i + 1), ..]), j, here));
         }
     }
-    // SAFETY: the caller's promise, for each part of `c`.
-    let work = |(a, j, c)| unsafe { task::<K, A>(a, b, n, j, start, c) };
     if many == 1 {
         tasks.into_iter().for_each(work);
     } else {
         tasks.into_par_iter().with_max_len(1).for_each(work);
     }
+}
+
+/// Tasks down and across for so many panels of rows, `n` columns and threads: as many for each
+/// thread, and only as many across as it takes, because each packs its rows anew.
+fn grid<K: Kernel>(panels: usize, n: usize, many: usize) -> (usize, usize) {
+    let down = panels.div_ceil(ROWS / K::ROWS);
+    if many == 1 || down >= MANY_TASKS * many {
+        return (down, 1);
+    }
+    let down = down.next_multiple_of(many).min(panels);
+    let across = (many * TASKS_PER_THREAD).div_ceil(down);
+    (down, across.min(n / FEWEST_COLUMNS).max(1))
 }
 
 /// Some rows of `a` with the columns of `b` from `j` on, of `n` that are packed; by way of a block
@@ -178,13 +181,12 @@ unsafe fn task<K: Kernel, A: Weight>(
     let c = c.as_mut_ptr().cast::<f32>();
     let panels_across = n.div_ceil(K::COLUMNS);
     let in_place = in_place::<K, A>(&a, columns);
-    let room = m.next_multiple_of(K::ROWS) * ROW_STRIDE;
     let panel = |k: usize, at: usize| {
         let index = k / DEPTH * panels_across + (j + at) / K::COLUMNS;
         b[index * DEPTH * K::COLUMNS..].as_ptr()
     };
     let looks_ahead = K::WIDE && prefetch::distance() > 0;
-    with_panels(&A_PANELS, room, |a_panels| {
+    with_panels(&A_PANELS, room_for_rows::<K>(m), |a_panels| {
         for k in (0..inner.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(inner - k);
             let start = if k == 0 { start } else { Start::times(1.0) };
@@ -221,13 +223,9 @@ unsafe fn task<K: Kernel, A: Weight>(
                                 depth,
                                 stride,
                                 start: start.at_column(j + at),
+                                columns: K::COLUMNS.min(columns - at),
                             };
-                            match columns - at {
-                                left if left < K::COLUMNS => {
-                                    gemm_kernel::edge::<K>(a, c, &block, left);
-                                }
-                                _ => K::run(a, c, &block),
-                            }
+                            K::run(a, c, &block);
                         }
                     }
                 }
@@ -251,6 +249,40 @@ fn in_place<K: Kernel, A>(a: &ArrayView2<A>, columns: usize) -> Option<Layout> {
                 cached && columns < WORTH_PACKING
             }
         }
+        Layout::Packed => true,
     };
     stays.then_some(layout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm_kernel::Plain;
+
+    #[test]
+    fn threads_have_about_as_much_to_do_as_each_other() {
+        for (m, n) in [
+            (192_usize, 512),
+            (256, 768),
+            (768, 768),
+            (1024, 768),
+            (1024, 3072),
+            (2048, 2048),
+        ] {
+            for many in [2, 4, 8, 16] {
+                let panels = m.div_ceil(Plain::ROWS);
+                let (down, across) = grid::<Plain>(panels, n, many);
+                let rows = (0..down).map(|i| (i + 1) * panels / down - i * panels / down);
+                let mut threads = vec![0; many];
+                for rows in rows.flat_map(|rows| vec![rows; across]) {
+                    *threads.iter_mut().min().expect("a thread") += rows;
+                }
+                let (most, all) = (threads.iter().max().expect("a thread"), panels * across);
+                assert!(
+                    most * many * 4 <= all * 5,
+                    "{m} x {n}: {down} x {across} tasks, {threads:?}"
+                );
+            }
+        }
+    }
 }

@@ -16,6 +16,33 @@ pub(crate) trait Register: Copy {
     unsafe fn store(self, at: *mut f32);
     /// `self + a b`
     unsafe fn add_product(self, a: Self, b: Self) -> Self;
+
+    /// The first `n` lanes, 1 to all; the others are 0.
+    #[inline(always)]
+    unsafe fn load_first(at: *const f32, n: usize) -> Self {
+        // SAFETY: the caller's promise; no register has more lanes.
+        unsafe {
+            if n == Self::LANES {
+                return Self::load(at);
+            }
+            let mut lanes = [0.0f32; 16];
+            lanes.as_mut_ptr().copy_from_nonoverlapping(at, n);
+            Self::load(lanes.as_ptr())
+        }
+    }
+    /// As many lanes.
+    #[inline(always)]
+    unsafe fn store_first(self, at: *mut f32, n: usize) {
+        // SAFETY: the caller's promise; no register has more lanes.
+        unsafe {
+            if n == Self::LANES {
+                return self.store(at);
+            }
+            let mut lanes = [0.0f32; 16];
+            self.store(lanes.as_mut_ptr());
+            at.copy_from_nonoverlapping(lanes.as_ptr(), n);
+        }
+    }
 }
 
 /// What the compiler makes registers of on other processors.

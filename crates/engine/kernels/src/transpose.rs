@@ -5,7 +5,10 @@ use std::arch::x86_64::*;
 
 use ndarray::{ArrayRef2, Ix2, RawArrayViewMut};
 
-const SIDE: usize = 8;
+#[cfg(target_arch = "x86_64")]
+use crate::prefetch;
+#[cfg(target_arch = "x86_64")]
+use crate::register::Register;
 
 /// Writes the transpose of `x` (rows, columns) to `out` (columns, rows); the rows of both are
 /// contiguous.
@@ -13,13 +16,33 @@ const SIDE: usize = 8;
 /// # Safety
 /// `out` can be written, and is no part of `x`.
 pub(crate) unsafe fn transpose(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the caller's promise, and the CPU has the instructions.
-        return unsafe { by_avx2(x, out) };
+    // SAFETY: the caller's promise, and the CPU has the instructions.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") {
+                return by_avx512(x, out);
+            }
+            if is_x86_feature_detected!("avx2") {
+                return by_avx2(x, out);
+            }
+        }
+        plainly(x, out);
     }
+}
+
+/// # Safety
+/// As [`transpose`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn by_avx512(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
     // SAFETY: the caller's promise.
-    unsafe { plainly(x, out) };
+    unsafe {
+        in_squares::<16>(x, out, |square| match square.columns {
+            16 => avx512_square(square),
+            _ => number_by_number(square),
+        });
+    }
 }
 
 /// # Safety
@@ -27,19 +50,26 @@ pub(crate) unsafe fn transpose(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn by_avx2(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
-    // SAFETY: the caller's promise; the squares are whole.
-    unsafe { in_squares(x, out, |square| avx2_square(square)) };
+    // SAFETY: the caller's promise.
+    unsafe {
+        in_squares::<8>(x, out, |square| match (square.rows, square.columns) {
+            (8, 8) => avx2_square(square),
+            _ => number_by_number(square),
+        });
+    }
 }
 
 /// # Safety
 /// As [`transpose`].
 unsafe fn plainly(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
-    // SAFETY: the caller's promise; the squares are whole.
-    unsafe { in_squares(x, out, |square| part_of_square(square, SIDE, SIDE)) };
+    // SAFETY: the caller's promise.
+    unsafe { in_squares::<8>(x, out, |square| number_by_number(square)) };
 }
 
-/// Where a square is, and where its transpose is to be.
+/// Where a square, or what there is of one at the edges, is, and where its transpose is to be.
 struct Square {
+    rows: usize,
+    columns: usize,
     from: *const f32,
     /// From row to row of `from`
     stride: isize,
@@ -59,13 +89,12 @@ impl Square {
     }
 }
 
-/// Column after column of squares, so that the lines of `out` are written as a whole; what is left
-/// at the edges number by number.
+/// Column after column of squares, so that the lines of `out` are written as a whole.
 ///
 /// # Safety
 /// As [`transpose`].
 #[inline(always)]
-unsafe fn in_squares(
+unsafe fn in_squares<const SIDE: usize>(
     x: &ArrayRef2<f32>,
     mut out: RawArrayViewMut<f32, Ix2>,
     transpose: impl Fn(Square),
@@ -84,33 +113,69 @@ unsafe fn in_squares(
     for j in (0..columns).step_by(SIDE) {
         for i in (0..rows).step_by(SIDE) {
             // SAFETY: row `i` and column `j` are inside of both.
-            let square = unsafe {
+            transpose(unsafe {
                 Square {
+                    rows: SIDE.min(rows - i),
+                    columns: SIDE.min(columns - j),
                     from: x.as_ptr().offset(i as isize * stride).add(j),
                     stride,
                     to: out.as_mut_ptr().offset(j as isize * stride_of_to).add(i),
                     stride_of_to,
                 }
-            };
-            match (rows - i, columns - j) {
-                (SIDE.., SIDE..) => transpose(square),
-                // SAFETY: inside of both, and the caller's promise.
-                (rows, columns) => unsafe { part_of_square(square, rows, columns) },
-            }
+            });
         }
     }
 }
 
-/// So many rows and columns of a square, or all where there are more.
-///
 /// # Safety
-/// They must be inside of two matrices.
+/// The square must be inside of two matrices.
 #[inline(always)]
-unsafe fn part_of_square(square: Square, rows: usize, columns: usize) {
-    for c in 0..columns.min(SIDE) {
-        for r in 0..rows.min(SIDE) {
+unsafe fn number_by_number(square: Square) {
+    for c in 0..square.columns {
+        for r in 0..square.rows {
             // SAFETY: the caller's promise.
             unsafe { *square.column(c).add(r) = *square.row(r).add(c) };
+        }
+    }
+}
+
+/// Four columns at a time: four numbers of every fourth row side by side, then pairs of rows, then
+/// fours; rows that are missing are neither read nor written.
+///
+/// # Safety
+/// The square must be inside of two matrices, and have all columns.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn avx512_square(square: Square) {
+    /// Rows may lie in pages of their own, where no processor looks ahead.
+    const AHEAD: usize = 256;
+    for quad in (0..16).step_by(4) {
+        let mut rows = [_mm512_setzero_ps(); 4];
+        for r in 0..16 {
+            if r < square.rows {
+                if quad == 0 {
+                    prefetch::line(square.row(r), AHEAD);
+                }
+                // SAFETY: the caller's promise.
+                let four = unsafe { _mm_loadu_ps(square.row(r).add(quad)) };
+                let place = 0b1111 << (r / 4 * 4);
+                rows[r % 4] = _mm512_mask_broadcast_f32x4(rows[r % 4], place, four);
+            }
+        }
+        let [a, b, c, d] = rows;
+        let low = |a, b| _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
+        let high = |a, b| _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
+        let columns = [
+            _mm512_unpacklo_pd(low(a, b), low(c, d)),
+            _mm512_unpackhi_pd(low(a, b), low(c, d)),
+            _mm512_unpacklo_pd(high(a, b), high(c, d)),
+            _mm512_unpackhi_pd(high(a, b), high(c, d)),
+        ];
+        for (c, column) in columns.into_iter().enumerate() {
+            let to = square.column(quad + c);
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_castpd_ps(column).store_first(to, square.rows) };
         }
     }
 }
@@ -123,7 +188,7 @@ unsafe fn part_of_square(square: Square, rows: usize, columns: usize) {
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn avx2_square(square: Square) {
-    for half in [0, SIDE / 2] {
+    for half in [0, 4] {
         // SAFETY: the caller's promise.
         let four = |r| unsafe { _mm_loadu_ps(square.row(r).add(half)) };
         let both = |r| _mm256_set_m128(four(r + 4), four(r));
@@ -153,7 +218,13 @@ mod tests {
     fn every_element_changes_places() {
         for (rows, columns) in [(0, 3), (1, 1), (16, 16), (17, 5), (33, 50), (48, 32)] {
             let x = Array2::from_shape_fn((rows, columns), |(i, j)| (i * 100 + j) as f32);
-            for form in [transpose, plainly] {
+            let mut forms: Vec<unsafe fn(&ArrayRef2<f32>, RawArrayViewMut<f32, Ix2>)> =
+                vec![transpose, plainly];
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2") {
+                forms.push(by_avx2);
+            }
+            for form in forms {
                 // A part of wider rows.
                 let mut out = Array2::zeros((columns, rows + 3));
                 let (mut part, rest) = out.multi_slice_mut((s![.., ..rows], s![.., rows..]));

@@ -20,7 +20,8 @@ pub(crate) trait Widening<W>: Summed {
 
 /// A [`Register`] by the names of its instructions.
 macro_rules! register {
-    ($register:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $add_product:ident) => {
+    ($register:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $add_product:ident
+     $(, $first:item)*) => {
         impl Register for $register {
             const LANES: usize = $lanes;
 
@@ -44,6 +45,7 @@ macro_rules! register {
                 // SAFETY: the caller's promise.
                 unsafe { $add_product(a, b, self) }
             }
+            $(#[inline(always)] $first)*
         }
     };
 }
@@ -54,8 +56,23 @@ register!(
     _mm512_set1_ps,
     _mm512_loadu_ps,
     _mm512_storeu_ps,
-    _mm512_fmadd_ps
+    _mm512_fmadd_ps,
+    unsafe fn load_first(at: *const f32, n: usize) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_maskz_loadu_ps(first(n), at) }
+    },
+    unsafe fn store_first(self, at: *mut f32, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_mask_storeu_ps(at, first(n), self) }
+    }
 );
+
+/// The mask of the first `n` lanes of 16, at least one.
+#[inline(always)]
+fn first(n: usize) -> __mmask16 {
+    (0xffff_u32 >> (16 - n)) as __mmask16
+}
+
 register!(
     __m256,
     8,
