@@ -1,40 +1,39 @@
-//! What a notebook writes into while it runs: its section, and a record for each cell.
+//! A notebook while it runs: what each of its calls has computed, by the line of the call.
 
 use std::collections::HashMap;
-use std::fmt::{Debug, Display};
+use std::fmt::{self, Debug, Display};
 use std::ops::RangeBounds;
-use std::panic::Location;
-use std::time::{Duration, Instant};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
-use anyhow::{Context, Result, bail};
-
+use anyhow::{Result, ensure};
 use pictures::Picture;
+use serde_json::Value as Json;
 
-use crate::contents::{Cell, Outcome, Part};
+use crate::contents::Outcome;
 use crate::input::Input;
 use crate::printed::{Verdict, compare};
 use crate::torch_form;
-use crate::value::{Shown, Value};
-use crate::{Settings, TrainingRun};
+use crate::value::Shown;
+use crate::{NEEDS_TEXT, NOT_IN_A_PAGE, Settings, TAKES_MINUTES, TrainingRun};
 
 /// One notebook while it runs.
 #[derive(Default)]
 pub struct Notebook {
     settings: Settings,
-    source: &'static str,
-    since: Option<Instant>,
-    /// What each call has said, by its line.
-    pub(crate) parts: HashMap<u32, Part>,
+    pub(crate) records: HashMap<u32, Record>,
+    pub(crate) pictures: HashMap<u32, Picture>,
     pub(crate) inputs: HashMap<u32, Given>,
-    /// Why it has ended before its end, if that is no fault.
-    pub(crate) ended: Option<String>,
+    /// The line where a part ended before its end, and why.
+    pub(crate) ended: Vec<(u32, Outcome)>,
+    /// The line of the last call.
+    at: u32,
     /// The output that was printed last.
     printed: String,
-    /// Whether an input is not what the document has: what follows is compared with nothing.
+    /// True once an input differs from the document's: what follows is compared with nothing.
     changed: bool,
 }
 
-/// What a record counts as.
+/// The kind of a cell's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Figures that a document prints.
@@ -43,27 +42,25 @@ pub enum Kind {
     Shown,
     /// Computed from an input that the document has not: compared with nothing.
     Changed,
-    /// What no document prints: a shape, the same result by two ways, a refusal, a bug beside the
-    /// right code.
+    /// Figures that no document prints: a shape, the same result by two ways, a refusal, a bug
+    /// beside the right code.
     #[default]
     Own,
 }
 
-/// What a cell has computed.
+/// A computed cell.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// What it counts as.
+    /// The kind of its figures.
     pub kind: Kind,
     /// The comparison.
     pub verdict: Verdict,
     /// The computed value as PyTorch prints it.
     pub ours: String,
-    /// What the document prints.
+    /// The document's output.
     pub printed: Option<String>,
-    /// Why it may lie further off than the printed digits say.
-    pub why: Option<&'static str>,
-    /// Since the cell before.
-    pub time: Duration,
+    /// The figures' source, or the reason why they may lie further off than their digits say.
+    pub note: Option<String>,
 }
 
 /// A value that a reader may change.
@@ -71,11 +68,15 @@ pub struct Record {
 pub struct Given {
     /// Its name in its cell.
     pub name: String,
-    /// What the document has.
+    /// The document's value.
     pub default: String,
-    /// What was asked for instead.
+    /// The smallest and the largest value, as a Rust range; empty if its call was not reached.
+    pub bounds: String,
+    /// The reader's value.
     pub value: Option<String>,
-    /// That, as Rust has it.
+    /// Why the reader's value can't be taken: the cells were computed with the document's.
+    pub fault: Option<String>,
+    /// The reader's value in Rust.
     pub(crate) code: Option<String>,
     /// The line of its call.
     pub line: u32,
@@ -86,212 +87,294 @@ pub struct Given {
 pub struct LeftOut {
     /// The number of their section.
     pub section: String,
-    /// Where they stand.
+    /// The cell that prints them.
     pub cell: String,
-    /// How many.
+    /// The number of figures.
     pub figures: usize,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
+/// A part of a notebook is not run, for a reason that is no fault.
+#[derive(Debug)]
+struct NotRun(&'static str);
+
+impl fmt::Display for NotRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for NotRun {}
+
 impl Notebook {
-    pub(crate) fn new(source: &'static str, settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
         Self {
             settings,
-            source,
-            since: now(),
             ..Self::default()
         }
     }
 
+    /// Runs a part of the notebook; where it fails, or needs what is not at hand, its cells that
+    /// follow are lost or skipped, and the next part runs all the same.
+    pub fn part<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
+        let why = match catch_unwind(AssertUnwindSafe(|| run(self))) {
+            Ok(Ok(value)) => return Some(value),
+            Ok(Err(error)) => match error.downcast::<NotRun>() {
+                Ok(why) => Outcome::Skipped(why.to_string()),
+                Err(error) => Outcome::Lost(format!("not reached: {error:#}")),
+            },
+            Err(panic) => {
+                let message = panic.downcast_ref::<String>().map(String::as_str);
+                let message = message.or(panic.downcast_ref::<&str>().copied());
+                let message = message.unwrap_or("no message");
+                Outcome::Lost(format!("not reached: panicked: {message}"))
+            }
+        };
+        self.ended.push((self.at, why));
+        None
+    }
+
+    /// The book's text; without it the part ends here.
+    ///
+    /// # Errors
+    /// It was not given.
+    #[track_caller]
+    pub fn the_verdict(&mut self) -> Result<&'static str> {
+        self.go_to_caller();
+        Ok(self.settings.text.ok_or(NotRun(NEEDS_TEXT))?)
+    }
+
+    /// Ends the part in a page, if a model of 124 million parameters follows, or what 32 bits can't
+    /// do.
+    ///
+    /// # Errors
+    /// The part ends here.
+    #[track_caller]
+    pub fn not_in_a_page(&mut self) -> Result<()> {
+        self.goes_on(!self.settings.small, NOT_IN_A_PAGE)
+    }
+
+    /// Ends the part unless the notebook is run for its training, which takes minutes.
+    ///
+    /// # Errors
+    /// The part ends here.
+    #[track_caller]
+    pub fn takes_minutes(&mut self) -> Result<()> {
+        self.goes_on(self.settings.training.is_some(), TAKES_MINUTES)
+    }
+
+    /// Ends the part unless the training runs for all epochs of the document.
+    ///
+    /// # Errors
+    /// The part ends here.
+    #[track_caller]
+    pub fn takes_all_epochs(&mut self) -> Result<()> {
+        let all = TrainingRun::EPOCHS;
+        self.goes_on(self.epochs(all) == all, "it needs the whole training")
+    }
+
+    #[track_caller]
+    fn goes_on(&mut self, goes_on: bool, why: &'static str) -> Result<()> {
+        self.go_to_caller();
+        ensure!(goes_on, NotRun(why));
+        Ok(())
+    }
+
+    /// The number of epochs that was asked for, or the document's.
+    pub fn epochs(&self, default: u64) -> u64 {
+        let training = self.settings.training.as_ref();
+        training.and_then(|run| run.epochs).unwrap_or(default)
+    }
+
+    /// The build of PyTorch whose dropout was asked for, or the document's; the document has
+    /// printed nothing of another.
+    pub fn dropout_build(&mut self, default: torch_rng::Build) -> torch_rng::Build {
+        let training = self.settings.training.as_ref();
+        let build = training.and_then(|run| run.build).unwrap_or(default);
+        self.changed |= build != default;
+        build
+    }
+
+    /// Writes the steps of a training run as JSON, if a file was named.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn writes(&self, run: &Json) -> Result<()> {
+        let training = self.settings.training.as_ref();
+        if let Some(path) = training.and_then(|run| run.json.as_deref()) {
+            let text = serde_json::to_string_pretty(run)?;
+            atomic_file::write_output(path, |out| writeln!(out, "{text}"))?;
+        }
+        Ok(())
+    }
+
     /// The cells that follow belong to this section, by the document's own number and title.
     #[track_caller]
-    pub fn section(&mut self, number: &str, title: &str) {
-        self.since = now();
-        let (number, title) = (number.to_owned(), title.to_owned());
-        self.say(Part::Section { number, title });
+    pub fn section(&mut self, _number: &str, _title: &str) {
+        self.go_to_caller();
     }
 
     /// The item of the file `path` whose first line begins with `start` is printed here.
     #[track_caller]
-    pub fn listing(&mut self, path: &str, start: &str) {
-        let (path, start) = (path.to_owned(), start.to_owned());
-        self.say(Part::Listing { path, start });
+    pub fn listing(&mut self, _path: &str, _start: &str) {
+        self.go_to_caller();
     }
 
-    /// A picture of what was computed, for the notebook's page; costs nothing where no page is
-    /// asked for.
-    ///
-    /// What only the picture needs is computed inside `picture`.
+    /// Figures of a cell that are not compared, and why.
     #[track_caller]
-    pub fn draws(&mut self, name: &str, picture: impl FnOnce() -> Picture) {
-        self.say(Part::Picture {
-            name: name.to_owned(),
-            line: Location::caller().line(),
-            code: String::new(),
-            picture: self.settings.draws.then(|| Box::new(picture())),
-        });
+    pub fn leaves_out(&mut self, _cell: &str, _figures: usize, _why: &str) {
+        self.go_to_caller();
     }
 
-    /// A value that a reader may change; `default` is what the document has, and `bounds` are those
-    /// of what is computed in a moment: of a number, a text's characters, or a matrix's numbers.
-    ///
-    /// # Errors
-    /// What the reader asked for is no such value, or not within the bounds.
+    /// A picture of the computed values, for the notebook's page; costs nothing where no page is
+    /// asked for, as all that it alone needs is computed inside `picture`.
+    #[track_caller]
+    pub fn draws(&mut self, _name: &str, picture: impl FnOnce() -> Picture) {
+        let line = self.go_to_caller();
+        if self.settings.draws {
+            self.pictures.insert(line, picture());
+        }
+    }
+
+    /// A value that a reader may change; `default` is the document's, and `bounds` are those of a
+    /// value that is computed in a moment: of a number, a text's characters, or a matrix's numbers.
     #[track_caller]
     pub fn input<T: Input>(
         &mut self,
         name: &str,
         default: T,
         bounds: impl RangeBounds<T::Size> + Debug,
-    ) -> Result<T> {
-        let line = Location::caller().line();
-        let default_text = default.written();
-        let asked = self.settings.inputs.iter().rev();
-        let asked = asked.filter(|(at, text)| *at == line && *text != default_text);
-        let value = asked.map(|(_, text)| text.clone()).next();
-        self.changed |= value.is_some();
-        let given = Given {
+    ) -> T {
+        let line = self.go_to_caller();
+        let mut given = Given {
             name: name.to_owned(),
-            default: default_text,
-            code: value.as_deref().map(T::code),
-            value: value.clone(),
+            default: default.written(),
+            bounds: format!("{bounds:?}"),
             line,
+            ..Given::default()
         };
+        let asked = self.settings.inputs.iter().rev();
+        let mut asked = asked.filter(|(at, text)| *at == line && *text != given.default);
+        let value = asked.next().map(|(_, text)| {
+            let read = T::read(text).and_then(|value| {
+                let is_within = bounds.contains(&value.size());
+                ensure!(is_within, "{}, not within {bounds:?}", value.described());
+                Ok(value)
+            });
+            given.value = Some(text.clone());
+            match &read {
+                Ok(_) => given.code = Some(T::code(text)),
+                Err(error) => given.fault = Some(format!("the input {name}: {error:#}")),
+            }
+            read
+        });
         self.inputs.insert(line, given);
-        let Some(text) = value else {
-            return Ok(default);
-        };
-        let value = T::read(&text).with_context(|| format!("the input {name}"))?;
-        if !bounds.contains(&value.size()) {
-            let shown: String = text.chars().take(20).collect();
-            bail!("the input {name}: the size of `{shown}` is not within {bounds:?}");
+        match value {
+            Some(Ok(value)) => {
+                self.changed = true;
+                value
+            }
+            _ => default,
         }
-        Ok(value)
-    }
-
-    /// Runs a part that shares nothing with the others; in a page not where a reader has changed
-    /// only what stands elsewhere: its cells are then as they were.
-    ///
-    /// # Errors
-    /// What the part could not do.
-    pub fn part<F: FnOnce(&mut Self) -> Result<()>>(&mut self, run: F) -> Result<()> {
-        let name = std::any::type_name::<F>(); // of a function its path
-        let name = name.rsplit("::").next().unwrap_or(name);
-        let Settings { small, inputs, .. } = &self.settings;
-        let is_here = |(line, _): &(u32, String)| self.function_at(*line) == Some(name);
-        if *small && !inputs.is_empty() && !inputs.iter().any(is_here) {
-            return Ok(());
-        }
-        run(self)
-    }
-
-    /// The name of the function that a line of the source stands in.
-    fn function_at(&self, line: u32) -> Option<&'static str> {
-        let before = self.source.lines().take(line as usize);
-        let heads = before.filter_map(|line| line.strip_prefix("fn "));
-        heads.last()?.split('(').next()
-    }
-
-    /// The book's text, if it was given.
-    pub fn the_verdict(&self) -> Option<&'static str> {
-        self.settings.text
-    }
-
-    /// Whether cells with models of 124 million parameters are left out.
-    pub fn is_small(&self) -> bool {
-        self.settings.small
-    }
-
-    /// How chapter 5's run was asked for.
-    pub fn training(&self) -> &TrainingRun {
-        &self.settings.training
     }
 
     /// The document prints this; the digits say how near the value must lie.
     #[track_caller]
-    pub fn prints(&mut self, cell: &str, value: impl Shown, printed: &str) {
-        self.compare(cell, Kind::Printed, value.value(), printed, None);
+    pub fn prints(&mut self, _cell: &str, value: impl Shown, printed: &str) {
+        self.compare(Kind::Printed, value, printed, None, None);
     }
 
-    /// As [`Self::prints`], within another tolerance, for a reason.
+    /// The document prints this; it may lie further off than the digits say, for a reason.
     #[track_caller]
     pub fn prints_within(
         &mut self,
-        cell: &str,
+        _cell: &str,
         value: impl Shown,
         printed: &str,
         tolerance: f64,
-        why: &'static str,
+        why: &str,
     ) {
-        let within = Some((tolerance, why));
-        self.compare(cell, Kind::Printed, value.value(), printed, within);
+        self.compare(Kind::Printed, value, printed, Some((tolerance, why)), None);
+    }
+
+    /// The first `lines` of the document's output are this, of a run that may end before the
+    /// document's; within another tolerance if there is a reason.
+    #[track_caller]
+    pub fn prints_first(
+        &mut self,
+        _cell: &str,
+        value: impl Shown,
+        printed: &str,
+        lines: usize,
+        within: Option<(f64, &str)>,
+    ) {
+        let first: Vec<&str> = printed.lines().take(lines).collect();
+        self.compare(Kind::Printed, value, &first.join("\n"), within, None);
     }
 
     /// The document prints this, but no crate of ours computes it: compared, and not counted as
     /// ours.
     #[track_caller]
-    pub fn shows(&mut self, cell: &str, value: impl Shown, printed: &str) {
-        self.compare(cell, Kind::Shown, value.value(), printed, None);
+    pub fn shows(&mut self, _cell: &str, value: impl Shown, printed: &str) {
+        self.compare(Kind::Shown, value, printed, None, None);
     }
 
     /// The same output as the last one printed, computed another way: compared with the same
     /// digits, not counted twice.
     #[track_caller]
-    pub fn again(&mut self, cell: &str, value: impl Shown) {
+    pub fn again(&mut self, _cell: &str, value: impl Shown) {
         let printed = self.printed.clone();
-        self.compare(cell, Kind::Own, value.value(), &printed, None);
+        self.compare(Kind::Own, value, &printed, None, None);
     }
 
-    /// Figures that the document does not print itself, and where they come from: compared, not
-    /// counted as printed.
+    /// Figures that the document does not print itself, and their source: compared, not counted as
+    /// printed.
     #[track_caller]
-    pub fn known(&mut self, cell: &str, value: impl Shown, figures: &str, _source: &str) {
-        self.compare(cell, Kind::Own, value.value(), figures, None);
+    pub fn known(&mut self, _cell: &str, value: impl Shown, figures: &str, source: &str) {
+        self.compare(Kind::Own, value, figures, None, Some(source));
     }
 
     /// The array has this shape.
     #[track_caller]
     pub fn shape<S: ndarray::RawData, D: ndarray::Dimension>(
         &mut self,
-        cell: &str,
+        _cell: &str,
         array: &ndarray::ArrayBase<S, D>,
         shape: &[usize],
     ) {
         let sizes = |shape: &[usize]| format!("torch.Size({shape:?})");
         let fault = (array.shape() != shape).then(|| format!("expected {}", sizes(shape)));
-        self.own(cell, fault, sizes(array.shape()));
+        self.own(fault, sizes(array.shape()));
     }
 
     /// Both are the same, bit for bit.
     #[track_caller]
-    pub fn agrees(&mut self, cell: &str, one: impl Shown, other: impl Shown) {
+    pub fn agrees(&mut self, _cell: &str, one: impl Shown, other: impl Shown) {
         let (one, other) = (one.value(), other.value());
         let agree = one == other;
         let fault = (!agree).then(|| {
             let [one, other] = [&one, &other].map(torch_form::print);
             format!("they differ:\n{one}\n{other}")
         });
-        self.own(cell, fault, agree.to_string());
+        self.own(fault, agree.to_string());
     }
 
     /// It is refused, with this text in the error.
     #[track_caller]
-    pub fn refuses<T, E: Display>(&mut self, cell: &str, result: Result<T, E>, text: &str) {
+    pub fn refuses<T, E: Display>(&mut self, _cell: &str, result: Result<T, E>, text: &str) {
         let error = result.err().map(|error| error.to_string());
-        let fault = match &error {
-            Some(error) if error.contains(text) => None,
-            Some(error) => Some(format!("expected `{text}`, but the error is `{error}`")),
-            None => Some(format!("expected `{text}`, but there is no error")),
-        };
-        self.own(cell, fault, error.unwrap_or_default());
+        let error = error.unwrap_or_else(|| "no error".to_owned());
+        let is_other = !error.contains(text);
+        let fault = is_other.then(|| format!("expected `{text}`, not `{error}`"));
+        self.own(fault, error);
     }
 
     /// A bug of a document: what its code gives and what is right, both computed; they must differ.
     #[track_caller]
     pub fn erratum(
         &mut self,
-        cell: &str,
+        _cell: &str,
         bug: &str,
         wrong: impl Shown,
         remedy: &str,
@@ -300,94 +383,56 @@ impl Notebook {
         let (wrong, right) = (wrong.value(), right.value());
         let fault = (wrong == right).then(|| "the bug makes no difference".to_owned());
         let [wrong, right] = [&wrong, &right].map(torch_form::print);
-        self.own(cell, fault, format!("{bug}:\n{wrong}\n{remedy}:\n{right}"));
-    }
-
-    /// Figures of a cell that are not compared, and why.
-    #[track_caller]
-    pub fn leaves_out(&mut self, cell: &str, figures: usize, why: &str) {
-        self.say(Part::LeftOut(LeftOut {
-            section: String::new(),
-            cell: cell.to_owned(),
-            figures,
-            why: why.to_owned(),
-        }));
-    }
-
-    /// Unless `goes_on`, the cells that follow are not run, for this reason, which is no fault.
-    ///
-    /// # Errors
-    /// If the notebook ends here.
-    pub fn ends_unless(&mut self, goes_on: bool, why: &str) -> Result<()> {
-        if !goes_on {
-            self.ended = Some(why.to_owned());
-            bail!("{why}");
-        }
-        Ok(())
+        self.own(fault, format!("{bug}:\n{wrong}\n{remedy}:\n{right}"));
     }
 
     #[track_caller]
     fn compare(
         &mut self,
-        cell: &str,
         kind: Kind,
-        value: Value,
+        value: impl Shown,
         printed: &str,
-        within: Option<(f64, &'static str)>,
+        within: Option<(f64, &str)>,
+        source: Option<&str>,
     ) {
         printed.clone_into(&mut self.printed);
+        let value = value.value();
         let verdict = compare(&value, printed, within.map(|(tolerance, _)| tolerance));
-        let record = Record {
+        let looser = within.map(|(_, why)| format!("looser than the printed digits: {why}"));
+        self.record(Record {
             kind,
             verdict: verdict.unwrap_or_else(|error| Verdict::of_fault(format!("{error:#}"))),
             ours: torch_form::print(&value),
             printed: Some(printed.to_owned()),
-            why: within.map(|(_, why)| why),
-            ..Record::default()
-        };
-        self.record(cell, record);
+            note: looser.or(source.map(str::to_owned)),
+        });
     }
 
     #[track_caller]
-    fn own(&mut self, cell: &str, fault: Option<String>, ours: String) {
+    fn own(&mut self, fault: Option<String>, ours: String) {
         let verdict = fault.map(Verdict::of_fault).unwrap_or_default();
-        let record = Record {
+        self.record(Record {
             verdict,
             ours,
             ..Record::default()
-        };
-        self.record(cell, record);
+        });
     }
 
     #[track_caller]
-    fn record(&mut self, cell: &str, mut record: Record) {
+    fn record(&mut self, mut record: Record) {
+        let line = self.go_to_caller();
         if self.changed {
             record.kind = Kind::Changed;
             record.verdict = Verdict::default();
         }
-        let since = std::mem::replace(&mut self.since, now());
-        record.time = since.map_or(Duration::ZERO, |since| since.elapsed());
-        self.say(Part::Cell(Box::new(Cell {
-            cell: cell.to_owned(),
-            line: Location::caller().line(),
-            outcome: Outcome::Ran(record),
-            ..Cell::default()
-        })));
+        let before = self.records.insert(line, record);
+        assert!(before.is_none(), "the call of line {line} ran twice");
     }
 
-    /// A line says one thing: a cell whose line runs twice is lost.
+    /// The line of the call in the notebook.
     #[track_caller]
-    fn say(&mut self, part: Part) {
-        let line = Location::caller().line();
-        if self.parts.insert(line, part).is_some()
-            && let Some(Part::Cell(cell)) = self.parts.get_mut(&line)
-        {
-            cell.outcome = Outcome::Lost("its line ran twice".to_owned());
-        }
+    fn go_to_caller(&mut self) -> u32 {
+        self.at = Location::caller().line();
+        self.at
     }
-}
-
-/// The time, where there is a clock: WebAssembly alone has none.
-fn now() -> Option<Instant> {
-    (!cfg!(target_family = "wasm")).then(Instant::now)
 }

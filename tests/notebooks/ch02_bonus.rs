@@ -15,20 +15,20 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
-    dataloader_summary(book)?;
-    embedding_against_matmul(book)?;
-    dataloader_intuition(book)?;
-    multi_head_attention_on_text(book)?;
-    bpe_from_scratch(book)
+    book.part(dataloader_summary);
+    book.part(embedding_against_matmul);
+    book.part(dataloader_intuition);
+    book.part(multi_head_attention_on_text);
+    book.part(bpe_from_scratch);
+    Ok(())
 }
 
 /// dataloader.ipynb: the chapter in one piece.
 fn dataloader_summary(book: &mut Notebook) -> Result<()> {
     book.section("dataloader", "The Main Data Loading Pipeline Summarized");
-    if let Some(raw_text) = book.the_verdict() {
-        let input_embeddings = embed_first_batch(raw_text)?;
-        book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
-    }
+    let raw_text = book.the_verdict()?;
+    let input_embeddings = embed_first_batch(raw_text)?;
+    book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
     Ok(())
 }
 
@@ -61,7 +61,7 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
     );
     let idx = array![2, 3, 1];
     let (num_idx, out_dim) = (4, 5);
-    let seed = book.input("seed", 123, ..)?;
+    let seed = book.input("seed", 123, ..);
     let embedding = Embedding::new(num_idx, out_dim, &mut TorchRng::manual_seed(seed));
     book.prints(
         "In [4]",
@@ -96,7 +96,7 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
        grad_fn=<EmbeddingBackward0>)",
     );
 
-    let seed = book.input("seed", 123, ..)?;
+    let seed = book.input("seed", 123, ..);
     let mut linear = Linear::new(num_idx, out_dim, false, &mut TorchRng::manual_seed(seed));
     book.prints(
         "In [9]",
@@ -220,28 +220,27 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
         "multihead-attention",
         "Multi-head Attention Plus Data Loading",
     );
-    if let Some(raw_text) = book.the_verdict() {
-        let input_embeddings = embed_first_batch(raw_text)?;
-        book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
+    let raw_text = book.the_verdict()?;
+    let input_embeddings = embed_first_batch(raw_text)?;
+    book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
 
-        let config = AttentionConfig {
-            d_in: 256,
-            d_out: 256,
-            context_length: 4,
-            dropout: 0.0,
-            num_heads: 2,
-            qkv_bias: false,
-        };
-        let of_one_head = AttentionConfig {
-            d_out: 128,
-            ..config
-        };
-        let mha = MultiHeadAttentionWrapper::new(of_one_head, &mut TorchRng::manual_seed(123))?;
-        book.shape("In [6]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
+    let config = AttentionConfig {
+        d_in: 256,
+        d_out: 256,
+        context_length: 4,
+        dropout: 0.0,
+        num_heads: 2,
+        qkv_bias: false,
+    };
+    let of_one_head = AttentionConfig {
+        d_out: 128,
+        ..config
+    };
+    let mha = MultiHeadAttentionWrapper::new(of_one_head, &mut TorchRng::manual_seed(123))?;
+    book.shape("In [6]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
 
-        let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(123))?;
-        book.shape("In [8]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
-    }
+    let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(123))?;
+    book.shape("In [8]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
     Ok(())
 }
 
@@ -252,33 +251,32 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
         "bpe-from-scratch",
         "Byte Pair Encoding (BPE) Tokenizer From Scratch",
     );
-    if let Some(text) = book.the_verdict() {
-        book.listing("crates/tokenizer/src/bpe.rs", "pub fn train_plain(");
-        let bytes = (0..=255).map(|byte| vec![byte]);
-        let config = BpeConfig {
-            vocab_size: 1000,
-            alphabet: bytes.chain([b" ".to_vec(), ENDOFTEXT.into()]).collect(),
-            divide: |text| vec![text],
-            ..BpeConfig::default()
-        };
-        let tokenizer = Bpe::train(text, &config)?;
-        book.prints("In [7]", &tokenizer.tokens().len(), "1000");
+    let text = book.the_verdict()?;
+    book.listing("crates/tokenizer/src/bpe.rs", "pub fn train_plain(");
+    let bytes = (0..=255).map(|byte| vec![byte]);
+    let config = BpeConfig {
+        vocab_size: 1000,
+        alphabet: bytes.chain([b" ".to_vec(), ENDOFTEXT.into()]).collect(),
+        divide: |text| vec![text],
+        ..BpeConfig::default()
+    };
+    let tokenizer = Bpe::train(text, &config)?;
+    book.prints("In [7]", &tokenizer.tokens().len(), "1000");
 
-        book.prints("In [8]", &tokenizer.merges().len(), "742");
+    book.prints("In [8]", &tokenizer.merges().len(), "742");
 
-        let input_text = "Jack embraced beauty through art and life.";
-        let mut token_ids = Vec::new();
-        for (number, word) in input_text.split(' ').enumerate() {
-            let space = if number > 0 { " " } else { "" };
-            token_ids.extend(from_left_to_right(&tokenizer, &format!("{space}{word}")));
-        }
-        book.prints(
-            "In [9]",
-            &token_ids[..],
-            "[424, 256, 654, 531, 302, 311, 256, 296, 97, 465, 121, 595, 841, 116, 287, 466, 256, 326, 972, 46]",
-        );
-        book.agrees("decode", &tokenizer.decode(&token_ids)?, &input_text);
+    let input_text = "Jack embraced beauty through art and life.";
+    let mut token_ids = Vec::new();
+    for (number, word) in input_text.split(' ').enumerate() {
+        let space = if number > 0 { " " } else { "" };
+        token_ids.extend(from_left_to_right(&tokenizer, &format!("{space}{word}")));
     }
+    book.prints(
+        "In [9]",
+        &token_ids[..],
+        "[424, 256, 654, 531, 302, 311, 256, 296, 97, 465, 121, 595, 841, 116, 287, 466, 256, 326, 972, 46]",
+    );
+    book.agrees("decode", &tokenizer.decode(&token_ids)?, &input_text);
     Ok(())
 }
 

@@ -10,15 +10,21 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.part(unknown_words);
+    book.part(strides_and_contexts);
+    Ok(())
+}
+
+fn unknown_words(book: &mut Notebook) -> Result<()> {
     book.section("ex2.1", "Byte pair encoding of unknown words");
     let tokenizer = Gpt2Tokenizer::new();
-    let text = book.input("text", "Akwirw ier".to_owned(), ..=1000)?;
+    let text = book.input("text", "Akwirw ier".to_owned(), ..=1000);
     let integers = tokenizer.encode(&text);
     book.prints("In [3]", &integers, "[33901, 86, 343, 86, 220, 959]");
 
     let mut lines = Vec::new();
     for &i in &integers {
-        lines.push(format!("{i} -> {}", tokenizer.decode(&[i])?));
+        lines.push(format!("{i} -> {}", tokenizer.decode_lossy(&[i])?));
     }
     book.prints(
         "In [4]",
@@ -34,46 +40,49 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("In [10]", &tokenizer.encode("ier"), "[959]");
 
     book.prints("In [11]", &tokenizer.decode(&integers)?, "Akwirw ier");
+    Ok(())
+}
 
+fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
     book.section(
         "ex2.2",
         "Data loaders with different strides and context sizes",
     );
-    if let Some(raw_text) = book.the_verdict() {
-        // In order, so the seed decides nothing.
-        let mut rng = TorchRng::manual_seed(0);
-        let config = DataLoaderConfig {
-            batch_size: 4,
-            max_length: 2,
-            stride: 2,
-            shuffle: false,
-            drop_last: false,
-        };
-        let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
-        let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
-        book.prints(
-            "In [13]",
-            &batch.input_ids,
-            "tensor([[  40,  367],
+    let raw_text = book.the_verdict()?;
+    let tokenizer = Gpt2Tokenizer::new();
+    // In order, so the seed decides nothing.
+    let mut rng = TorchRng::manual_seed(0);
+    let config = DataLoaderConfig {
+        batch_size: 4,
+        max_length: 2,
+        stride: 2,
+        shuffle: false,
+        drop_last: false,
+    };
+    let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
+    let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
+    book.prints(
+        "In [13]",
+        &batch.input_ids,
+        "tensor([[  40,  367],
         [2885, 1464],
         [1807, 3619],
         [ 402,  271]])",
-        );
+    );
 
-        let config = DataLoaderConfig {
-            max_length: 8,
-            ..config
-        };
-        let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
-        let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
-        book.prints(
-            "In [14]",
-            &batch.input_ids,
-            "tensor([[   40,   367,  2885,  1464,  1807,  3619,   402,   271],
+    let config = DataLoaderConfig {
+        max_length: 8,
+        ..config
+    };
+    let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
+    let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
+    book.prints(
+        "In [14]",
+        &batch.input_ids,
+        "tensor([[   40,   367,  2885,  1464,  1807,  3619,   402,   271],
         [ 2885,  1464,  1807,  3619,   402,   271, 10899,  2138],
         [ 1807,  3619,   402,   271, 10899,  2138,   257,  7026],
         [  402,   271, 10899,  2138,   257,  7026, 15632,   438]])",
-        );
-    }
+    );
     Ok(())
 }

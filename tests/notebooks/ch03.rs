@@ -6,8 +6,8 @@ use attention::{
     SelfAttentionV1, SelfAttentionV2, WeightInit, attention_scores, attention_weights, causal_mask,
     context_vectors, mask_future, normalize_by_sum, normalize_rows, scaled_softmax,
 };
-use ndarray::{Array1, Array2, Axis, array, s, stack};
-use pictures::{HeatMap, heat_map};
+use ndarray::{Array1, Array2, ArrayRef2, Axis, array, s, stack};
+use pictures::{HeatMap, Picture, heat_map};
 use tensor_ops::{Dropout, matmul, matmul_batched, softmax, softmax_naive};
 use torch_rng::TorchRng;
 
@@ -28,7 +28,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         [0.77, 0.25, 0.10], // one      (x^5)
         [0.05, 0.80, 0.55], // step     (x^6)
     ];
-    let inputs = book.input("inputs", six_words, 4..=500)?; // (6, 3)
+    let inputs = book.input("inputs", six_words, 4..=120); // (num_tokens, d_in) = (6, 3)
 
     let query = inputs.row(1); // the second input token is the query
     let attn_scores_2: Array1<f32> = inputs.outer_iter().map(|x_i| x_i.dot(&query)).collect();
@@ -85,7 +85,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
     book.section("3.3.2", "Computing attention weights for all input tokens");
     // Every word now asks every other: 36 dot products, one for each pair, by two loops.
-    let attn_scores = Array2::from_shape_fn((6, 6), |(i, j)| inputs.row(i).dot(&inputs.row(j)));
+    let words = inputs.nrows();
+    let attn_scores =
+        Array2::from_shape_fn((words, words), |(i, j)| inputs.row(i).dot(&inputs.row(j)));
     book.shows(
         "In [9]",
         &attn_scores,
@@ -126,12 +128,10 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         [0.1385, 0.2184, 0.2128, 0.1420, 0.0988, 0.1896]])",
     );
     book.draws("Attention without trainable weights", || {
-        heat_map(
+        of_words(
             &attn_weights,
-            of_tokens(
-                "Weights without trainable matrices",
-                "attention weight (rows sum to 1)",
-            ),
+            "Weights without trainable matrices",
+            "attention weight (rows sum to 1)",
         )
     });
 
@@ -173,9 +173,9 @@ tensor([[0.4421, 0.5931, 0.5790],
     // word.
     let x_2 = inputs.slice(s![1..2, ..]); // the second input token: (1, d_in)
     let d_in = inputs.ncols();
-    let d_out = book.input("d_out", 2, 1..=256)?;
+    let d_out = book.input("d_out", 2, 1..=256);
 
-    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..)?);
+    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let w_query = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
     let w_key = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
     let w_value = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
@@ -226,8 +226,7 @@ tensor([[0.4421, 0.5931, 0.5790],
         "impl SelfAttentionV1 {",
     );
     // All of these steps in one type: it keeps the three matrices and takes a whole sequence.
-    let d_out = book.input("d_out", d_out, 1..=256)?;
-    let seed = book.input("seed", 123, ..)?;
+    let seed = book.input("seed", 123, ..);
     let sa_v1 = SelfAttentionV1::new(
         d_in,
         d_out,
@@ -256,7 +255,7 @@ tensor([[0.2996, 0.8053],
     );
     // Linear layers in place of bare matrices draw their first weights in a range that suits
     // training: the computation is the same, the numbers are others.
-    let seed = book.input("seed", 789, ..)?;
+    let seed = book.input("seed", 789, ..);
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
     book.prints(
         "In [24]",
@@ -304,10 +303,7 @@ tensor([[1., 0., 0., 0., 0., 0.],
         [1., 1., 1., 1., 1., 1.]])",
     );
     book.draws("The causal mask", || {
-        heat_map(
-            &mask_simple,
-            of_tokens("The causal mask", "1: seen, 0: masked"),
-        )
+        of_words(&mask_simple, "The causal mask", "1: seen, 0: masked")
     });
 
     // Weights times mask: what lies ahead is gone, but the rows no longer add up to 1.
@@ -352,12 +348,10 @@ tensor([[0.2899,   -inf,   -inf,   -inf,   -inf,   -inf],
         [0.3408, 0.1270, 0.1290, 0.0198, 0.1290, 0.0078]])",
     );
     book.draws("Scores with a masked future", || {
-        heat_map(
+        of_words(
             &masked,
-            of_tokens(
-                "Scores, the future masked",
-                "attention score q·k (-∞: masked)",
-            ),
+            "Scores, the future masked",
+            "attention score q·k (-∞: masked)",
         )
     });
 
@@ -375,12 +369,10 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
     book.draws("Causal attention weights", || {
-        heat_map(
+        of_words(
             &attn_weights,
-            of_tokens(
-                "Causal attention weights",
-                "attention weight (rows sum to 1)",
-            ),
+            "Causal attention weights",
+            "attention weight (rows sum to 1)",
         )
     });
 
@@ -389,11 +381,13 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     // none of them alone; those that stay are scaled up, here by 2, so that the sum stays about the
     // same.
     let dropout = Dropout {
-        p: book.input("dropout", 0.5, 0.0..=1.0)?,
+        p: book.input("dropout", 0.5, 0.0..=1.0),
     };
-    let seed = book.input("seed", 123, ..)?;
-    let (example, _) =
-        dropout.forward_train(Array2::ones((6, 6)), &mut TorchRng::manual_seed(seed));
+    let seed = book.input("seed", 123, ..);
+    let (example, _) = dropout.forward_train(
+        Array2::ones((words, words)),
+        &mut TorchRng::manual_seed(seed),
+    );
     book.prints(
         "In [31]",
         &example,
@@ -421,12 +415,10 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.0000, 0.3327, 0.3331, 0.3084, 0.3331, 0.0000]])",
     );
     book.draws("Causal attention weights after dropout", || {
-        heat_map(
+        of_words(
             &dropped,
-            of_tokens(
-                "After dropout of one half",
-                "attention weight, those kept times 2",
-            ),
+            "After dropout of one half",
+            "attention weight, those kept times 2",
         )
     });
 
@@ -452,7 +444,7 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         num_heads: 1,
         qkv_bias: false,
     };
-    let seed = book.input("seed", 123, ..)?;
+    let seed = book.input("seed", 123, ..);
     let ca = CausalAttention::new(config, &mut TorchRng::manual_seed(seed))?;
     let context_vecs = ca.forward(&batch)?;
     book.prints(
@@ -497,10 +489,10 @@ tensor([[[-0.4519,  0.2216],
     // Two heads, each with matrices of its own, look for different things; their outputs stand
     // beside each other, so the vectors are twice as long. The first head is that of In [34].
     let config = AttentionConfig {
-        num_heads: book.input("num_heads", 2, 1..=64)?,
+        num_heads: book.input("num_heads", 2, 1..=64),
         ..config
     };
-    let seed = book.input("seed", 123, ..)?;
+    let seed = book.input("seed", 123, ..);
     let mha = MultiHeadAttentionWrapper::new(config, &mut TorchRng::manual_seed(seed))?;
     let context_vecs = mha.forward(&batch)?;
     book.prints(
@@ -534,11 +526,13 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
     book.listing("crates/attention/src/plain.rs", "impl MultiHeadAttention {");
     // All heads in one: large matrices are computed once and split into heads, and a last linear
     // layer mixes what the heads found.
+    let num_heads = book.input("num_heads", 2, 1..=64);
     let config = AttentionConfig {
-        num_heads: book.input("num_heads", 2, 1..=64)?,
+        num_heads,
+        d_out: d_out.next_multiple_of(num_heads), // each head has as many of the numbers
         ..config
     };
-    let seed = book.input("seed", 123, ..)?;
+    let seed = book.input("seed", 123, ..);
     let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(seed))?;
     let (context_vecs, weights) = mha.forward_plain(&batch, None)?; // weights (2, num_heads, 6, 6)
     book.prints(
@@ -566,17 +560,11 @@ tensor([[[0.3190, 0.4858],
 
     book.draws("Multi-head attention: the first head", || {
         let head = weights.slice(s![0, 0, .., ..]);
-        heat_map(
-            &head,
-            of_tokens("Head 0 of two", "attention weight (rows sum to 1)"),
-        )
+        of_words(&head, "The first head", "attention weight (rows sum to 1)")
     });
-    book.draws("Multi-head attention: the second head", || {
-        let head = weights.slice(s![0, 1, .., ..]);
-        heat_map(
-            &head,
-            of_tokens("Head 1 of two", "attention weight (rows sum to 1)"),
-        )
+    book.draws("Multi-head attention: the last head", || {
+        let head = weights.slice(s![0, -1, .., ..]);
+        of_words(&head, "The last head", "attention weight (rows sum to 1)")
     });
 
     // How a product of four dimensions works: the last two are matrices, and each head has its own.
@@ -639,15 +627,20 @@ tensor([[0.4391, 0.7003, 0.5903],
     Ok(())
 }
 
-/// The six tokens of the chapter on both axes.
-fn of_tokens(title: &'static str, unit: &'static str) -> HeatMap<'static> {
-    const TOKENS: &[&str] = &["Your", "journey", "starts", "with", "one", "step"];
-    HeatMap {
+/// A map of a number for each pair of words; those behind the chapter's six are numbered.
+fn of_words(values: &ArrayRef2<f32>, title: &str, unit: &str) -> Picture {
+    let six = ["Your", "journey", "starts", "with", "one", "step"];
+    let more = (six.len() + 1..).map(|number| format!("word {number}"));
+    let words = six.map(str::to_owned).into_iter().chain(more);
+    let words: Vec<String> = words.take(values.nrows()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let labels = HeatMap {
         title,
-        rows: TOKENS,
+        rows: &words,
         row_axis: "query",
-        columns: TOKENS,
+        columns: &words,
         column_axis: "key",
         unit,
-    }
+    };
+    heat_map(values, labels)
 }

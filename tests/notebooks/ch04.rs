@@ -17,25 +17,19 @@ use torch_rng::{Build, TorchRng};
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
-    let batch = two_texts(book)?;
-    if !book.is_small() {
-        model_of_placeholders(book, &batch)?;
-    }
-    book.part(normalization_and_feed_forward)?;
-    book.part(shortcut_connections)?;
-    book.part(transformer_block)?;
-    let model = match book.is_small() {
-        true => None,
-        false => Some(whole_model(book, &batch)?),
-    };
-    let encoded = beginning_of_a_sentence(book)?;
-    if let Some(model) = model {
-        generating_text(book, &model, encoded)?;
+    book.part(architecture);
+    book.part(normalization_and_feed_forward);
+    book.part(shortcut_connections);
+    book.part(transformer_block);
+    let model = book.part(whole_model);
+    let encoded = book.part(beginning_of_a_sentence);
+    if let (Some(model), Some(encoded)) = (model, encoded) {
+        book.part(|book| generating_text(book, &model, encoded));
     }
     Ok(())
 }
 
-fn two_texts(book: &mut Notebook) -> Result<Array2<u32>> {
+fn architecture(book: &mut Notebook) -> Result<()> {
     book.section("4.1", "Coding an LLM architecture");
     // Two short texts as token ids: a batch of two rows, the input of all models in this chapter.
     let tokenizer = Gpt2Tokenizer::new();
@@ -50,10 +44,8 @@ fn two_texts(book: &mut Notebook) -> Result<Array2<u32>> {
         "tensor([[6109, 3626, 6100,  345],
         [6109, 1110, 6622,  257]])",
     );
-    Ok(batch)
-}
 
-fn model_of_placeholders(book: &mut Notebook, batch: &Array2<u32>) -> Result<()> {
+    book.not_in_a_page()?;
     book.listing("crates/gpt/src/dummy.rs", "pub struct DummyGptModel");
     book.listing("crates/gpt/src/dummy.rs", "impl DummyGptModel");
     // A model of placeholders shows the way from ids to logits: a score for each of the 50,257
@@ -62,7 +54,7 @@ fn model_of_placeholders(book: &mut Notebook, batch: &Array2<u32>) -> Result<()>
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     // The book doesn't call `eval()` yet, so the embeddings are dropped, by the draws that follow
     // the weights.
-    let logits = model.forward(batch, Some(&mut rng.clone()))?;
+    let logits = model.forward(&batch, Some(&mut rng.clone()))?;
     book.shape("In [5]", &logits, &[2, 4, 50257]);
     book.prints(
         "In [5]",
@@ -81,7 +73,7 @@ fn model_of_placeholders(book: &mut Notebook, batch: &Array2<u32>) -> Result<()>
 
     // The note below the cell has what another build of PyTorch prints: only the draws of dropout
     // differ.
-    let logits = model.forward(batch, Some(&mut rng.with_build(Build::Mkl)))?;
+    let logits = model.forward(&batch, Some(&mut rng.with_build(Build::Mkl)))?;
     drop(model);
     book.shape("In [5] on Windows or Linux", &logits, &[2, 4, 50257]);
     book.prints(
@@ -104,7 +96,7 @@ fn model_of_placeholders(book: &mut Notebook, batch: &Array2<u32>) -> Result<()>
 fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.section("4.2", "Normalizing activations with layer normalization");
     // Two rows of five random numbers through a small layer: something to normalize.
-    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..)?);
+    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let batch_example = Array2::from_shape_vec((2, 5), rng.randn(2 * 5))?;
     let layer = Linear::new(5, 6, true, &mut rng);
     let out = relu(&layer.forward(&batch_example));
@@ -237,7 +229,7 @@ fn shortcut_connections(book: &mut Notebook) -> Result<()> {
     let layer_sizes = [3, 3, 3, 3, 3, 1];
     let sample_input = array![[1.0, 0.0, -1.0]];
     let target = array![[0.0]];
-    let seed = book.input("seed", 123, ..)?;
+    let seed = book.input("seed", 123, ..);
     let mut rng = TorchRng::manual_seed(seed);
     let model_without_shortcut = ExampleDeepNeuralNetwork::new(&layer_sizes, false, &mut rng)?;
     let gradients = model_without_shortcut.mean_absolute_gradients(&sample_input, &target);
@@ -308,15 +300,17 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-fn whole_model(book: &mut Notebook, batch: &Array2<u32>) -> Result<GptModel> {
+fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     book.section("4.6", "Coding the GPT model");
+    book.not_in_a_page()?;
     book.listing("crates/gpt/src/plain.rs", "pub struct GptModel");
     book.listing("crates/gpt/src/plain.rs", "impl GptModel");
     // The whole model: embeddings, twelve blocks, a last normalization and a linear layer to the
     // logits, for the two texts of In [4]. It is untrained, so the numbers mean nothing yet.
     let mut rng = TorchRng::manual_seed(123);
     let model = GptModel::new(GptConfig::GPT2_124M, &mut rng)?;
-    let (out, _) = model.forward_train(batch, &mut rng)?; // it still drops
+    let batch = array![[6109, 3626, 6100, 345], [6109, 1110, 6622, 257]];
+    let (out, _) = model.forward_train(&batch, &mut rng)?; // it still drops
     book.shape("In [24]", &out, &[2, 4, 50257]);
     book.prints(
         "In [24]",
@@ -376,7 +370,7 @@ fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
         "pub fn generate_text_simple(",
     );
     // The beginning of a sentence as a batch of one row, which the model shall go on with.
-    let prompt = book.input("prompt", "Hello, I am".to_owned(), 1..=500)?;
+    let prompt = book.input("prompt", "Hello, I am".to_owned(), 1..=500);
     let tokenizer = Gpt2Tokenizer::new();
     let encoded = text_to_token_ids(&prompt, &tokenizer)?;
     book.prints("In [30]", &encoded.row(0), "encoded: [15496, 11, 314, 716]");
@@ -424,7 +418,7 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     Ok(())
 }
 
-/// As a chart takes them.
+/// Pairs of coordinates for a chart.
 fn points(x: &Array1<f32>, y: &Array1<f32>) -> Vec<(f64, f64)> {
     let pairs = x.iter().zip(y);
     pairs.map(|(&x, &y)| (f64::from(x), f64::from(y))).collect()

@@ -11,11 +11,10 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
-    parameters(book)?;
-    if !book.is_small() {
-        largest_models(book)?;
-    }
-    book.part(dropout_rates)
+    book.part(parameters);
+    book.part(largest_models);
+    book.part(dropout_rates);
+    Ok(())
 }
 
 fn parameters(book: &mut Notebook) -> Result<()> {
@@ -81,6 +80,7 @@ fn parameters(book: &mut Notebook) -> Result<()> {
 }
 
 fn largest_models(book: &mut Notebook) -> Result<()> {
+    book.not_in_a_page()?;
     let large = GptConfig::GPT2_LARGE.size()?;
     book.prints(
         "In [6] gpt2-large",
@@ -120,8 +120,8 @@ fn largest_models(book: &mut Notebook) -> Result<()> {
 
 fn dropout_rates(book: &mut Notebook) -> Result<()> {
     book.section("ex4.3", "Using separate dropout parameters");
-    let seed = book.input("seed", 123, ..)?;
-    let rate = book.input("dropout", 0.1, 0.0..=1.0)?;
+    let seed = book.input("seed", 123, ..);
+    let rate = book.input("dropout", 0.1, 0.0..=1.0);
     let one_rate = logits(seed, DropRates::all(rate))?;
     let rates = DropRates {
         emb: rate,
@@ -151,7 +151,7 @@ fn dropout_rates(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// What a small model gives in training with these rates, from this seed: (1, 4, 50).
+/// The logits (1, 4, 50) of a small model in training with these rates, from this seed.
 fn logits(seed: u64, drop_rates: DropRates) -> Result<Array3<f32>> {
     let config = GptConfig {
         vocab_size: 50,

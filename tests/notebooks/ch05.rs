@@ -20,15 +20,14 @@ use train::{calc_loss_batch, calc_loss_loader, perplexity};
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
-    if !book.is_small() {
-        losses_of_the_untrained_model(book)?;
-    }
-    decoding_strategies(book)?;
-    what_is_left_out(book);
+    book.part(untrained_model);
+    book.part(story);
+    book.part(decoding_strategies);
+    book.part(what_is_left_out);
     Ok(())
 }
 
-fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
+fn untrained_model(book: &mut Notebook) -> Result<()> {
     book.section("5.1.1", "Using GPT to generate text");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn text_to_token_ids(");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn token_ids_to_text(");
@@ -38,10 +37,11 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
         context_length: 256,
         ..GptConfig::GPT2_124M
     };
-    let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+    let prompt = book.input("prompt", "Every effort moves you".to_owned(), 1..=500);
+    book.not_in_a_page()?;
     let tokenizer = Gpt2Tokenizer::new();
-    let prompt = book.input("prompt", "Every effort moves you".to_owned(), 1..=500)?;
     let idx = text_to_token_ids(&prompt, &tokenizer)?;
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     let token_ids = generate_text_simple(&model, idx, 10, config.context_length)?;
     let text = token_ids_to_text(&token_ids, &tokenizer)?;
     book.prints(
@@ -152,50 +152,58 @@ fn losses_of_the_untrained_model(book: &mut Notebook) -> Result<()> {
     // As a number of tokens: the model is as unsure as if it chose among so many at random.
     let perplexity = perplexity(f64::from(loss)) as f32;
     book.prints("In [15]", &perplexity, "tensor(48725.8203)");
+    Ok(())
+}
 
+fn story(book: &mut Notebook) -> Result<()> {
     book.section(
         "5.1.3",
         "Calculating the training and validation set losses",
     );
-    if let Some(text_data) = book.the_verdict() {
-        // The story that the model is trained on: its first 99 characters,
-        let characters: Vec<char> = text_data.chars().collect();
-        let beginning: String = characters[..99].iter().collect();
-        book.prints("In [17]", &beginning, "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no ");
+    // The story that the model is trained on: its first 99 characters,
+    let text_data = book.the_verdict()?;
+    let characters: Vec<char> = text_data.chars().collect();
+    let beginning: String = characters[..99].iter().collect();
+    book.prints("In [17]", &beginning, "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no ");
 
-        // and its last.
-        let total_characters = characters.len();
-        let end: String = characters[total_characters - 99..].iter().collect();
-        book.prints("In [18]", &end, "it for me! The Strouds stand alone, and happen once--but there's no exterminating our kind of art.\"");
+    // and its last.
+    let total_characters = characters.len();
+    let end: String = characters[total_characters - 99..].iter().collect();
+    book.prints("In [18]", &end, "it for me! The Strouds stand alone, and happen once--but there's no exterminating our kind of art.\"");
 
-        // It is small for a language model: a few minutes suffice, and it will be learned by heart.
-        let total_tokens = tokenizer.encode(text_data).len();
-        book.prints("In [19]", &total_characters, "Characters: 20479");
-        book.prints("In [19]", &total_tokens, "Tokens: 5145");
+    // It is small for a language model: a few minutes suffice, and it will be learned by heart.
+    let tokenizer = Gpt2Tokenizer::new();
+    let total_tokens = tokenizer.encode(text_data).len();
+    book.prints("In [19]", &total_characters, "Characters: 20479");
+    book.prints("In [19]", &total_tokens, "Tokens: 5145");
 
-        // Nine tenths to learn from, one tenth to see what was understood and what is only
-        // remembered. Both are cut into windows of 256 tokens, two to a batch: nine batches and
-        // one.
-        let (train_data, val_data) = train_validation_split(text_data, 0.90)?;
-        let mut rng = TorchRng::manual_seed(123);
-        let of_training = DataLoaderConfig {
-            batch_size: 2,
-            max_length: config.context_length,
-            stride: config.context_length,
-            drop_last: true,
-            shuffle: true,
-        };
-        let of_validation = DataLoaderConfig {
-            drop_last: false,
-            shuffle: false,
-            ..of_training
-        };
-        let train_loader = create_dataloader_v1(train_data, &tokenizer, of_training)?;
-        let val_loader = create_dataloader_v1(val_data, &tokenizer, of_validation)?;
-        book.prints(
-            "In [22]",
-            &shapes(&train_loader, &mut rng)?,
-            "\
+    // Nine tenths to learn from, one tenth to see what was understood and what is only
+    // remembered. Both are cut into windows of 256 tokens, two to a batch: nine batches and
+    // one.
+    let config = GptConfig {
+        context_length: 256,
+        ..GptConfig::GPT2_124M
+    };
+    let (train_data, val_data) = train_validation_split(text_data, 0.90)?;
+    let mut rng = TorchRng::manual_seed(123);
+    let of_training = DataLoaderConfig {
+        batch_size: 2,
+        max_length: config.context_length,
+        stride: config.context_length,
+        drop_last: true,
+        shuffle: true,
+    };
+    let of_validation = DataLoaderConfig {
+        drop_last: false,
+        shuffle: false,
+        ..of_training
+    };
+    let train_loader = create_dataloader_v1(train_data, &tokenizer, of_training)?;
+    let val_loader = create_dataloader_v1(val_data, &tokenizer, of_validation)?;
+    book.prints(
+        "In [22]",
+        &shapes(&train_loader, &mut rng)?,
+        "\
 torch.Size([2, 256]) torch.Size([2, 256])
 torch.Size([2, 256]) torch.Size([2, 256])
 torch.Size([2, 256]) torch.Size([2, 256])
@@ -205,34 +213,35 @@ torch.Size([2, 256]) torch.Size([2, 256])
 torch.Size([2, 256]) torch.Size([2, 256])
 torch.Size([2, 256]) torch.Size([2, 256])
 torch.Size([2, 256]) torch.Size([2, 256])",
-        );
-        book.prints(
-            "In [22]",
-            &shapes(&val_loader, &mut rng)?,
-            "torch.Size([2, 256]) torch.Size([2, 256])",
-        );
+    );
+    book.prints(
+        "In [22]",
+        &shapes(&val_loader, &mut rng)?,
+        "torch.Size([2, 256]) torch.Size([2, 256])",
+    );
 
-        // How many tokens both have; what is left over at the ends is not used.
-        let mut tokens_of = |loader: &DataLoader| {
-            let lengths = loader.epoch(&mut rng);
-            lengths.map(|batch| Ok(batch?.input_ids.len())).sum()
-        };
-        let train_tokens: Result<usize> = tokens_of(&train_loader);
-        let val_tokens: Result<usize> = tokens_of(&val_loader);
-        let (train_tokens, val_tokens) = (train_tokens?, val_tokens?);
-        book.prints("In [23]", &train_tokens, "Training tokens: 4608");
-        book.prints("In [23]", &val_tokens, "Validation tokens: 512");
-        book.prints("In [23]", &(train_tokens + val_tokens), "All tokens: 5120");
+    // How many tokens both have; what is left over at the ends is not used.
+    let mut tokens_of = |loader: &DataLoader| {
+        let lengths = loader.epoch(&mut rng);
+        lengths.map(|batch| Ok(batch?.input_ids.len())).sum()
+    };
+    let train_tokens: Result<usize> = tokens_of(&train_loader);
+    let val_tokens: Result<usize> = tokens_of(&val_loader);
+    let (train_tokens, val_tokens) = (train_tokens?, val_tokens?);
+    book.prints("In [23]", &train_tokens, "Training tokens: 4608");
+    book.prints("In [23]", &val_tokens, "Validation tokens: 512");
+    book.prints("In [23]", &(train_tokens + val_tokens), "All tokens: 5120");
 
-        book.listing("crates/train/src/loss.rs", "pub fn calc_loss_batch(");
-        book.listing("crates/train/src/loss.rs", "pub fn calc_loss_loader(");
-        // The loss over all batches before training, of both parts: near ln 50257 = 10.82, a guess.
-        rng.reseed(123); // for the order of the training loader
-        let train_loss = calc_loss_loader(&train_loader, &model, None, &mut rng)?;
-        let val_loss = calc_loss_loader(&val_loader, &model, None, &mut rng)?;
-        book.prints("In [25]", &train_loss, "Training loss: 10.98758347829183");
-        book.prints("In [25]", &val_loss, "Validation loss: 10.98110580444336");
-    }
+    book.not_in_a_page()?;
+    book.listing("crates/train/src/loss.rs", "pub fn calc_loss_batch(");
+    book.listing("crates/train/src/loss.rs", "pub fn calc_loss_loader(");
+    // The loss over all batches before training, of both parts: near ln 50257 = 10.82, a guess.
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+    rng.reseed(123); // for the order of the training loader
+    let train_loss = calc_loss_loader(&train_loader, &model, None, &mut rng)?;
+    let val_loss = calc_loss_loader(&val_loader, &model, None, &mut rng)?;
+    book.prints("In [25]", &train_loss, "Training loss: 10.98758347829183");
+    book.prints("In [25]", &val_loss, "Validation loss: 10.98110580444336");
     Ok(())
 }
 
@@ -260,7 +269,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.prints("In [30]", vocab[next_token_id as usize], "forward");
 
     // Drawing takes each word as often as its probability says; this draw hits the likeliest, too.
-    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..)?);
+    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let next_token_id = rng.multinomial(&probas.to_vec());
     book.prints("In [31]", vocab[next_token_id], "forward");
 
@@ -286,7 +295,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         "pub fn softmax_with_temperature(",
     );
     // A temperature below 1 sharpens the probabilities: almost always the likeliest word,
-    let temperature = book.input("temperature", 0.1, 0.001..=1000.0)?;
+    let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
         "In [35]",
@@ -304,7 +313,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     );
 
     // and one above 1 flattens them: more variety, and more nonsense.
-    let temperature = book.input("temperature", 5.0, 0.001..=1000.0)?;
+    let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
         "In [36]",
@@ -341,7 +350,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.section("5.3.2", "Top-k sampling");
     // Another way to keep nonsense out: only the k best words stay in the draw. These are the
     // three.
-    let top_k = book.input("top_k", 3, 1..)?;
+    let top_k = book.input("top_k", 3, 1..=100);
     let new_logits = top_k_filter(&next_token_logits, top_k);
     let mut top_pos: Vec<usize> = (0..vocab.len())
         .filter(|&id| new_logits[id].is_finite())
@@ -383,7 +392,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-fn what_is_left_out(book: &mut Notebook) {
+fn what_is_left_out(book: &mut Notebook) -> Result<()> {
     book.section("5.5", "Loading pretrained weights from OpenAI");
     book.leaves_out(
         "In [50]",
@@ -422,6 +431,7 @@ fn what_is_left_out(book: &mut Notebook) {
         51,
         "the appendices are no goal of this project",
     );
+    Ok(())
 }
 
 /// The book's `print_sampled_tokens`: how often each id comes in 1,000 draws.

@@ -40,7 +40,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 343 x toward",
     );
 
-    let temperature = book.input("temperature", 0.1, 0.001..=1000.0)?;
+    let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
         "In [3] at temperature 0.1",
@@ -56,7 +56,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 15 x toward",
     );
 
-    let temperature = book.input("temperature", 5.0, 0.001..=1000.0)?;
+    let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
         "In [3] at temperature 5",

@@ -1,5 +1,4 @@
-//! What a notebook holds, in order: what it said while it ran, and what stands in its source where
-//! it did not.
+//! The contents of a notebook, in the order of its source, each with what became of it.
 
 use std::collections::HashMap;
 
@@ -12,30 +11,30 @@ use crate::source::{Call, calls};
 pub enum Part {
     /// A heading.
     Section {
-        /// As the book has it, `3.6.2`.
+        /// The book's number, `3.6.2`.
         number: String,
         /// The document's own.
         title: String,
     },
-    /// An item of a crate is printed in full: of which file, from which line.
+    /// An item of a crate, printed in full.
     Listing {
-        /// Its path in the repository.
+        /// The path of its file in the repository.
         path: String,
-        /// How its first line begins.
+        /// The beginning of its first line.
         start: String,
     },
-    /// A picture of what was computed.
+    /// A picture of computed values.
     Picture {
-        /// What it is of.
+        /// Its title in the notebook.
         name: String,
         /// The line of its call.
         line: u32,
-        /// How it is computed and drawn.
+        /// The code that computes and draws it.
         code: String,
-        /// If it was asked for.
+        /// The drawing, if it was asked for.
         picture: Option<Box<Picture>>,
     },
-    /// Something is compared or shown.
+    /// A value that is compared or shown.
     Cell(Box<Cell>),
     /// Figures that are not compared.
     LeftOut(LeftOut),
@@ -54,21 +53,20 @@ pub struct Cell {
     pub name: String,
     /// The line of its call.
     pub line: u32,
-    /// What it shows and why: the comment that its code begins with.
+    /// The comment that its code begins with: what it shows and why.
     pub about: String,
     /// The code since the cell before, and the value that is shown.
     pub code: String,
-    /// What a reader may change in it.
+    /// The values that a reader may change.
     pub inputs: Vec<Given>,
-    /// Whether it stands where the book's text is at hand.
-    pub needs_text: bool,
-    /// What became of it.
+    /// The document's output, if it prints one; it is there whether the cell has run or not.
+    pub printed: Option<String>,
+    /// Its result, or the reason why it has none.
     pub outcome: Outcome,
 }
 
 impl Cell {
-    /// Whether `name` is one of the names that documents give it: `In [36]`, `In [36] (2)`,
-    /// `3.6.2`.
+    /// True for the names that documents give it: `In [36]`, `In [36] (2)`, `3.6.2`.
     pub fn is_called(&self, name: &str) -> bool {
         [&self.cell, &self.name, &self.section].contains(&&name.to_owned())
     }
@@ -79,133 +77,107 @@ impl Cell {
     }
 }
 
-/// What became of a cell.
+/// The result of a cell.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// It ran.
     Ran(Record),
     /// It was not reached, for a reason that is no fault.
     Skipped(String),
-    /// It was not reached, or its line ran twice.
+    /// It was not reached, or an input of it has a wrong value.
     Lost(String),
 }
 
 impl Default for Outcome {
     fn default() -> Self {
-        Self::Lost("it did not run".to_owned())
+        Self::Lost("not reached".to_owned())
     }
 }
 
-/// The parts of the notebook with this `source` that has run, or of one that has not.
-///
-/// A call that ran is what it was given when it ran; the others are `unrun`, unless the notebook
-/// has ended before, or they need the book's text.
-pub(crate) fn contents(source: &str, book: Notebook, unrun: Outcome) -> Vec<Part> {
-    let without_text = book.the_verdict().is_none();
-    let Notebook {
-        parts: mut ran,
-        inputs: given,
-        ended,
-        ..
-    } = book;
-    let unrun = |call: &Call| match &ended {
-        Some(why) => Outcome::Skipped(why.clone()),
-        None if call.needs_text && without_text => {
-            Outcome::Skipped("it needs the book's text".to_owned())
-        }
-        None => unrun.clone(),
-    };
-    let changed = given.values();
-    let changed = changed.filter_map(|input| Some((input.line, input.code.clone()?)));
+/// The parts of the notebook with this `source`, each with what the run has computed for its line,
+/// or the reason why that function ended before.
+pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
+    let in_rust = |input: &Given| Some((input.line, input.code.clone()?));
+    let changed = book.inputs.values().filter_map(in_rust).collect();
     let mut parts = Vec::new();
     let mut inputs = Vec::new();
     let (mut section, mut heading) = (String::new(), String::new());
     let mut names: HashMap<(String, String), usize> = HashMap::new();
-    for call in calls(source, &changed.collect()) {
-        if call.method == "input" {
-            let given = given.get(&call.line).cloned();
-            inputs.push(given.unwrap_or_else(|| default(&call)));
-            continue;
-        }
-        let part = ran.remove(&call.line);
-        let Some(mut part) = part.or_else(|| written(&call, unrun(&call))) else {
-            continue;
-        };
-        match &mut part {
-            Part::Section { number, title } => {
-                (section, heading) = (number.clone(), title.clone());
+    for call in calls(source, &changed) {
+        let text = |place| call.text(place).unwrap_or_default();
+        match call.method {
+            "input" => inputs.push(book.inputs.remove(&call.line).unwrap_or_else(|| Given {
+                name: text(0),
+                default: text(1),
+                line: call.line,
+                ..Given::default()
+            })),
+            "section" => {
+                (section, heading) = (text(0), text(1));
+                parts.push(Part::Section {
+                    number: section.clone(),
+                    title: heading.clone(),
+                });
             }
-            Part::Listing { .. } => {}
-            Part::Picture { code, .. } => *code = drawing(&call),
-            Part::LeftOut(left_out) => left_out.section.clone_from(&section),
-            Part::Cell(cell) => {
-                let place = (section.clone(), cell.cell.clone());
-                let times = names.entry(place).or_default();
+            "listing" => parts.push(Part::Listing {
+                path: text(0),
+                start: text(1),
+            }),
+            "draws" => parts.push(Part::Picture {
+                name: text(0),
+                line: call.line,
+                code: drawing(&call),
+                picture: book.pictures.remove(&call.line).map(Box::new),
+            }),
+            "leaves_out" => parts.push(Part::LeftOut(LeftOut {
+                section: section.clone(),
+                cell: text(0),
+                figures: text(1).parse().unwrap_or(0),
+                why: text(2),
+            })),
+            _ if call.is_cell() => {
+                let times = names.entry((section.clone(), text(0))).or_default();
                 *times += 1;
-                cell.name = match times {
-                    1 => cell.cell.clone(),
-                    times => format!("{} ({times})", cell.cell),
+                let name = match times {
+                    1 => text(0),
+                    times => format!("{} ({times})", text(0)),
                 };
-                cell.section.clone_from(&section);
-                cell.title.clone_from(&heading);
-                (cell.about, cell.code) = about(&call);
-                cell.inputs = std::mem::take(&mut inputs);
-                cell.needs_text = call.needs_text;
+                let (about, code) = about(&call);
+                let mut cell = Cell {
+                    section: section.clone(),
+                    title: heading.clone(),
+                    cell: text(0),
+                    name,
+                    line: call.line,
+                    about,
+                    code,
+                    inputs: std::mem::take(&mut inputs),
+                    printed: call.printed(),
+                    outcome: outcome(&mut book, &call),
+                };
+                if let Some(fault) = cell.inputs.iter().find_map(|input| input.fault.clone()) {
+                    cell.outcome = Outcome::Lost(fault);
+                }
+                parts.push(Part::Cell(Box::new(cell)));
             }
+            _ => {}
         }
-        parts.push(part);
     }
-    let unread: Vec<u32> = ran.into_keys().collect();
-    assert!(
-        unread.is_empty(),
-        "calls of these lines were not read: {unread:?}"
-    );
+    let unread: Vec<&u32> = book.records.keys().collect();
+    assert!(unread.is_empty(), "no calls at these lines: {unread:?}");
     parts
 }
 
-/// What an input that was not reached has.
-fn default(call: &Call) -> Given {
-    let words: Vec<&str> = call.arguments[1].split_whitespace().collect();
-    Given {
-        name: call.text(0).unwrap_or_default(),
-        default: words.join(" "),
-        line: call.line,
-        ..Given::default()
+/// The record of a call; without one the reason why its function ended before, or, if that was
+/// never entered, the last one.
+fn outcome(book: &mut Notebook, call: &Call) -> Outcome {
+    if let Some(record) = book.records.remove(&call.line) {
+        return Outcome::Ran(record);
     }
-}
-
-/// What a call that was not reached would have said.
-fn written(call: &Call, outcome: Outcome) -> Option<Part> {
-    let text = |place| call.text(place).unwrap_or_default();
-    Some(match call.method {
-        "ends_unless" | "part" => return None,
-        "section" => Part::Section {
-            number: text(0),
-            title: text(1),
-        },
-        "listing" => Part::Listing {
-            path: text(0),
-            start: text(1),
-        },
-        "draws" => Part::Picture {
-            name: text(0),
-            line: call.line,
-            code: String::new(),
-            picture: None,
-        },
-        "leaves_out" => Part::LeftOut(LeftOut {
-            section: String::new(),
-            cell: text(0),
-            figures: call.arguments[1].parse().unwrap_or(0),
-            why: text(2),
-        }),
-        _ => Part::Cell(Box::new(Cell {
-            cell: text(0),
-            line: call.line,
-            outcome,
-            ..Cell::default()
-        })),
-    })
+    let is_here = |(line, _): &&(u32, Outcome)| (call.function..=call.line).contains(line);
+    let here = book.ended.iter().rev().find(is_here);
+    let why = here.or(book.ended.last()).map(|(_, why)| why.clone());
+    why.unwrap_or_default()
 }
 
 /// The comment that a cell's code begins with, and the code with the value that ends it.
@@ -225,12 +197,11 @@ fn about(call: &Call) -> (String, String) {
     (about.collect::<Vec<_>>().join("\n"), code)
 }
 
-/// What a picture's closure does.
+/// The body of a picture's closure.
 fn drawing(call: &Call) -> String {
     let closure = call.arguments.get(1).copied().unwrap_or_default();
     let body = closure.trim_start_matches("||").trim();
-    let inside = body
-        .strip_prefix('{')
-        .and_then(|body| body.strip_suffix('}'));
+    let inside = body.strip_prefix('{');
+    let inside = inside.and_then(|body| body.strip_suffix('}'));
     crate::source::undented(inside.unwrap_or(body))
 }

@@ -322,7 +322,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// How far the logits of token 1 move, at most.
+/// The largest change of a logit of token 1.
 fn first_moves(one: &Array3<f32>, other: &Array3<f32>) -> f32 {
     let moved = (one - other).slice_move(s![0, 0, ..]);
     moved.iter().fold(0.0, |most, value| most.max(value.abs()))

@@ -1,16 +1,19 @@
 //! Values that a reader may change: numbers, texts, and matrices written as rows,
 //! `0.4 0.1; 0.5 0.8`.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use ndarray::Array2;
 
 /// A value of a notebook that has a name and a default.
 pub trait Input: Sized {
-    /// What bounds speak of: a number itself, a text's characters, a matrix's numbers.
+    /// The type of its bounds: a number's own, a text's characters, a matrix's numbers.
     type Size: PartialOrd;
 
-    /// How large it is.
+    /// The value that lies within the bounds.
     fn size(&self) -> Self::Size;
+
+    /// Its size, in words.
+    fn described(&self) -> String;
 
     /// From what a reader writes.
     ///
@@ -18,10 +21,10 @@ pub trait Input: Sized {
     /// It is no such value.
     fn read(text: &str) -> Result<Self>;
 
-    /// As a reader would write it.
+    /// The text that a reader would write.
     fn written(&self) -> String;
 
-    /// As Rust has it.
+    /// The reader's text in Rust.
     fn code(text: &str) -> String {
         text.to_owned()
     }
@@ -36,8 +39,12 @@ macro_rules! number {
                 *self
             }
 
+            fn described(&self) -> String {
+                self.to_string()
+            }
+
             fn read(text: &str) -> Result<Self> {
-                text.trim().parse().with_context(|| format!("`{text}` is not {}", $what))
+                text.trim().parse().map_err(|_| anyhow!("`{text}` is not {}", $what))
             }
 
             fn written(&self) -> String {
@@ -54,6 +61,10 @@ impl Input for String {
 
     fn size(&self) -> usize {
         self.chars().count()
+    }
+
+    fn described(&self) -> String {
+        format!("{} characters", self.size())
     }
 
     fn read(text: &str) -> Result<Self> {
@@ -76,6 +87,10 @@ impl Input for Array2<f32> {
         self.len()
     }
 
+    fn described(&self) -> String {
+        format!("{} numbers", self.size())
+    }
+
     fn read(text: &str) -> Result<Self> {
         let rows = rows(text);
         let columns = rows.first().context("a matrix has numbers")?.len();
@@ -86,8 +101,13 @@ impl Input for Array2<f32> {
                 "a row has {row} numbers, the one before {before}"
             );
         }
+        ensure!(rows.len() > 1, "one row: the second is the query");
         let values: Result<Vec<f32>> = rows.concat().into_iter().map(f32::read).collect();
-        Ok(Self::from_shape_vec((rows.len(), columns), values?)?)
+        let values = values?;
+        for value in &values {
+            ensure!(value.abs() <= 1e4, "{value} is not within -1e4..=1e4");
+        }
+        Ok(Self::from_shape_vec((rows.len(), columns), values)?)
     }
 
     fn written(&self) -> String {
@@ -126,13 +146,16 @@ mod tests {
         assert_eq!(Array2::code("0.5 -1; 2 3"), "array![[0.5, -1], [2, 3]]");
         for (text, fault) in [
             ("1 2; 3", "a row has 1 numbers, the one before 2"),
-            ("1 x", "`x` is not a number"),
+            ("1; x", "`x` is not a number"),
             (" ;", "a matrix has numbers"),
+            ("1 2", "one row: the second is the query"),
+            ("1; NaN", "NaN is not within -1e4..=1e4"),
         ] {
             assert_eq!(Array2::read(text).unwrap_err().to_string(), fault);
         }
         let error = u64::read("-1").unwrap_err();
         assert_eq!(error.to_string(), "`-1` is not a whole number");
+        assert_eq!("añb".to_owned().described(), "3 characters");
         assert_eq!(String::code("a \"b\""), "\"a \\\"b\\\"\".to_owned()");
     }
 }

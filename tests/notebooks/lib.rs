@@ -1,8 +1,8 @@
 //! The book as programs: each notebook reads from top to bottom, computes its cells with the
 //! crates' public items, and compares them with what the notebook prints.
 //!
-//! `cargo test` runs every cell as a test, `cargo xtask verify` reports them,
-//! `cargo xtask notebook` prints them as the notebook does.
+//! `cargo test` runs every cell, `cargo xtask verify` reports them, `cargo xtask notebook` prints
+//! them as the notebook does.
 //! A figure stands here once, as the digits that the document prints; none comes from our own
 //! output.
 
@@ -10,8 +10,6 @@
     clippy::needless_borrows_for_generic_args,
     reason = "what is shown is borrowed, whether it could be copied or not"
 )]
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::Result;
 
@@ -48,7 +46,7 @@ pub use value::{Element, Shown, Value};
 
 /// A document of the book, as a program.
 pub struct Program {
-    /// The name that filters know: `ch03`.
+    /// Its name on the command line: `ch03`.
     pub name: &'static str,
     /// The document's title.
     pub title: &'static str,
@@ -57,45 +55,35 @@ pub struct Program {
     /// Its Rust source.
     pub source: &'static str,
     run: fn(&mut Notebook) -> Result<()>,
-    /// Whether it runs only when it is named.
+    /// The occasion on which it runs.
     pub tier: Tier,
 }
 
-/// When a notebook runs.
+/// The occasion on which a notebook runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// Always.
     Everyday,
-    /// Only when its name is given: it takes minutes.
+    /// Always but for its training, which runs when the notebook is named and takes minutes.
     Long,
-    /// The bugs of the documents, run beside the right code.
+    /// When it is named: the bugs of the documents, run beside the right code.
     Errata,
 }
 
-/// How chapter 5's training is run.
-#[derive(Clone, Debug)]
+/// Settings of chapter 5's training; what is left out is as in the book.
+#[derive(Clone, Debug, Default)]
 pub struct TrainingRun {
-    /// How many of the book's ten epochs.
-    pub epochs: u64,
-    /// The dropout of which build of PyTorch.
-    pub build: torch_rng::Build,
-    /// Where to write every step as JSON.
+    /// The number of epochs, 1 to [`TrainingRun::EPOCHS`].
+    pub epochs: Option<u64>,
+    /// The build of PyTorch whose dropout is drawn.
+    pub build: Option<torch_rng::Build>,
+    /// A file for every step as JSON.
     pub json: Option<std::path::PathBuf>,
 }
 
 impl TrainingRun {
     /// The book's number of epochs.
     pub const EPOCHS: u64 = 10;
-}
-
-impl Default for TrainingRun {
-    fn default() -> Self {
-        Self {
-            epochs: Self::EPOCHS,
-            build: torch_rng::Build::Portable,
-            json: None,
-        }
-    }
 }
 
 macro_rules! programs {
@@ -129,55 +117,55 @@ programs! {
     errata "errata" Errata "Bugs of the documents"
 }
 
-/// Why cells are left out of small runs.
-const NOT_SMALL: &str =
+/// The reason why a cell is skipped that needs the book's text.
+pub const NEEDS_TEXT: &str = "it needs the book's text";
+
+/// The option and the file that give the book's text.
+pub const HOW_TO_GIVE_TEXT: &str = "--book-text the-verdict.txt, a file of the book's repository \
+     (ch02/01_main-chapter-code of github.com/rasbt/LLMs-from-scratch)";
+
+/// The reason why a cell is skipped in a page that computes.
+pub const NOT_IN_A_PAGE: &str =
     "it needs a model of 124 million parameters, or what a page's 32 bits can't do";
 
-/// What a run is asked for.
+/// The reason why a cell is skipped that trains, and where it was compared.
+pub const TAKES_MINUTES: &str =
+    "it takes minutes; compared by cargo xtask verify training --book-text the-verdict.txt";
+
+/// Settings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// The book's text, if it is at hand.
     pub text: Option<&'static str>,
-    /// How chapter 5's training is run.
-    pub training: TrainingRun,
-    /// Whether pictures are drawn.
+    /// Chapter 5's training, if it shall run.
+    pub training: Option<TrainingRun>,
+    /// True to draw pictures.
     pub draws: bool,
-    /// Whether cells are left out that take too much for a page: models of 124 million
-    /// parameters, numbers beyond 32 bits, panics that are caught.
+    /// True to skip cells that take too much for a page: models of 124 million parameters, numbers
+    /// beyond 32 bits, panics that are caught.
     pub small: bool,
-    /// Inputs that are not what the document has: the line of the call, and what a reader wrote.
+    /// Inputs that differ from the document's: the line of the call, and the reader's value.
     pub inputs: Vec<(u32, String)>,
 }
 
 impl Program {
-    /// Its parts as they stand in its source; no cell has run, because of `why`.
-    pub fn unrun(&self, why: &str) -> Vec<Part> {
-        let mut book = Notebook::new(self.source, Settings::default());
-        book.ended = Some(why.to_owned());
-        contents::contents(self.source, book, Outcome::default())
+    /// Its parts as they stand in its source, none of which has run.
+    pub fn unrun(&self) -> Vec<Part> {
+        let mut book = Notebook::default();
+        book.ended.push((0, Outcome::Skipped("not run".to_owned())));
+        contents::contents(self.source, book)
     }
 
-    /// Runs it from top to bottom; a panic or an error loses the cells that follow.
+    /// Runs it from top to bottom; where a part of it fails, the cells of that part that follow are
+    /// lost.
     pub fn run(&self, settings: &Settings) -> Vec<Part> {
-        let mut book = Notebook::new(self.source, settings.clone());
-        let result = catch_unwind(AssertUnwindSafe(|| (self.run)(&mut book)));
-        let unrun = match result {
-            Ok(Ok(())) if !settings.small => Outcome::Lost("not reached".to_owned()),
-            Ok(Ok(())) if settings.inputs.is_empty() => Outcome::Skipped(NOT_SMALL.to_owned()),
-            Ok(Ok(())) => Outcome::Skipped("nothing that it needs was changed".to_owned()),
-            Ok(Err(error)) => Outcome::Lost(format!("not reached: {error:#}")),
-            Err(panic) => {
-                let message = panic.downcast_ref::<String>().map(String::as_str);
-                let message = message.or(panic.downcast_ref::<&str>().copied());
-                let message = message.unwrap_or("no message");
-                Outcome::Lost(format!("not reached: panicked: {message}"))
-            }
-        };
-        contents::contents(self.source, book, unrun)
+        let mut book = Notebook::new(settings.clone());
+        book.part(self.run);
+        contents::contents(self.source, book)
     }
 
-    /// The name of the test that runs a cell: `ch03::3.6.2::In [36]`.
-    pub fn test_name(&self, cell: &Cell) -> String {
+    /// The whole name of a cell: `ch03::3.6.2::In [36]`.
+    pub fn full_name(&self, cell: &Cell) -> String {
         format!("{}::{}::{}", self.name, cell.section, cell.name)
     }
 }
@@ -196,6 +184,23 @@ pub fn inputs(parts: &[Part]) -> impl Iterator<Item = (&Cell, &Given)> {
 }
 
 #[cfg(test)]
+fn fails(book: &mut Notebook) -> Result<()> {
+    book.prints("c", &1usize, "1");
+    if book.epochs(1) == 1 {
+        panic!("a reason");
+    }
+    book.prints("d", &1usize, "1");
+    Ok(())
+}
+
+#[cfg(test)]
+fn needs_the_text(book: &mut Notebook) -> Result<()> {
+    book.the_verdict()?;
+    book.prints("e", &1usize, "1");
+    Ok(())
+}
+
+#[cfg(test)]
 mod tests {
     use std::collections::HashSet;
     use std::path::Path;
@@ -207,7 +212,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut names = HashSet::new();
         for program in PROGRAMS {
-            let parts = program.unrun("listed");
+            let parts = program.unrun();
             for part in &parts {
                 if let Part::Listing { path, start } = part {
                     let source = std::fs::read_to_string(root.join(path)).expect(path);
@@ -215,7 +220,7 @@ mod tests {
                 }
             }
             for cell in cells(&parts) {
-                let name = program.test_name(cell);
+                let name = program.full_name(cell);
                 assert!(!cell.section.is_empty() && !cell.cell.is_empty(), "{name}");
                 assert!(names.insert(name.clone()), "two cells {name}");
                 let explained = ["ch03", "ch04", "ch05", "training"].contains(&program.name);
@@ -229,36 +234,62 @@ mod tests {
     }
 
     #[test]
-    fn an_error_loses_the_cells_that_follow_and_no_others() {
+    fn a_fault_loses_the_cells_of_its_part_that_follow_and_a_wrong_input_its_own_cell() {
         fn run(book: &mut Notebook) -> Result<()> {
             book.section(&["", "1"].concat(), "One");
             book.prints("a", &1usize, "1");
-            let two = 2usize;
+            let two = 1 + book.input("one", 1usize, ..=1);
             book.listing("x.rs", "fn x");
             book.prints("b", &two, "1");
-            anyhow::ensure!(book.training().epochs == 0, "a reason");
-            book.prints("c", &1usize, "1");
+            book.part(fails);
+            book.part(needs_the_text);
+            book.prints("f", &1usize, "1");
             Ok(())
         }
+        const SOURCE: &str = include_str!("lib.rs");
         let program = Program {
             name: "x",
             title: "X",
             path: "x.rs",
-            source: include_str!("lib.rs"),
+            source: SOURCE,
             run,
             tier: Tier::Everyday,
         };
-        let parts = program.run(&Settings::default());
-        let cells: Vec<&Cell> = cells(&parts).collect();
-        let faults = |index: usize| match &cells[index].outcome {
-            Outcome::Ran(record) => record.verdict.faults.clone(),
-            Outcome::Lost(fault) | Outcome::Skipped(fault) => vec![fault.clone()],
+        let is_input = |line: &&str| line.contains(&["book", "input(\"one\""].join("."));
+        let before = SOURCE.lines().take_while(|line| !is_input(line)).count();
+        let seen = |value: &str| {
+            let parts = program.run(&Settings {
+                inputs: vec![(before as u32 + 1, value.to_owned())],
+                ..Settings::default()
+            });
+            let seen = cells(&parts).map(|cell| match &cell.outcome {
+                Outcome::Ran(record) => (cell.name.clone(), record.verdict.faults.join("")),
+                Outcome::Lost(why) | Outcome::Skipped(why) => (cell.name.clone(), why.clone()),
+            });
+            (
+                seen.collect::<Vec<_>>(),
+                cells(&parts).nth(4).unwrap().code.clone(),
+            )
         };
-        assert_eq!(cells.len(), 3);
-        assert_eq!(program.test_name(cells[0]), "x::1::a");
-        assert_eq!(cells[1].code, "let two = 2usize;\ntwo");
-        assert_eq!(faults(0), Vec::<String>::new());
-        assert_eq!(faults(1), ["[]: printed 1, computed 2"]);
-        assert_eq!(faults(2), ["not reached: a reason"]);
+        for (value, code, of_b) in [
+            ("1", "1 + 1usize", "[]: printed 1, computed 2"),
+            ("0", "1 + 0", ""),
+            ("2", "1 + 1usize", "the input one: 2, not within ..=1"),
+        ] {
+            let (seen, shown) = seen(value);
+            let expected = [
+                ("c", ""),
+                ("d", "not reached: panicked: a reason"),
+                ("e", NEEDS_TEXT),
+                ("a", ""),
+                ("b", of_b),
+                ("f", ""),
+            ];
+            assert_eq!(
+                seen,
+                expected.map(|(name, why)| (name.to_owned(), why.to_owned()))
+            );
+            assert_eq!(shown, format!("let two = {code};\ntwo"));
+        }
     }
 }

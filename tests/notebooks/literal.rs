@@ -17,7 +17,7 @@ const NOISE: f64 = 1e-6;
 /// One printed number.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Literal {
-    /// As it was printed.
+    /// The printed text.
     pub(crate) text: String,
     pub(crate) value: f64,
     /// Decimals of the mantissa.
@@ -68,7 +68,7 @@ impl Literal {
         }
     }
 
-    /// How far `computed` lies from the printed value: 0 for equal infinities, infinite for NaN.
+    /// The distance of `computed` from the printed value: 0 for equal infinities, infinite for NaN.
     pub(crate) fn difference(&self, computed: f64) -> f64 {
         let difference = (computed - self.value).abs();
         match computed == self.value {

@@ -12,8 +12,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.section("tokenizing", "2.2 Tokenizing text");
-    let text = "Hello, world. This, is a test.".to_owned();
-    let text = book.input("text", text, ..=1000)?;
+    let text = book.input("text", "Hello, world. This, is a test.".to_owned(), ..=1000);
     let result = split_keeping(&text, Separators::Whitespace);
     book.prints(
         "line 87",

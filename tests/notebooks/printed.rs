@@ -7,23 +7,23 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use anyhow::{Context, Result, bail, ensure};
-use ndarray::Dimension;
+use anyhow::{Result, ensure};
 use regex::{Captures, Match, Regex};
 
 use crate::literal::Literal;
+use crate::torch_form;
 use crate::value::{Kind, Value};
 
 /// The verdict on one printed output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// How many numbers or texts were compared.
+    /// The number of compared numbers or texts.
     pub figures: usize,
     /// The difference that comes nearest to its allowance, or exceeds it most.
     pub difference: f64,
     /// The allowance of that number.
     pub allowed: f64,
-    /// What does not agree; empty when the cell passes.
+    /// The disagreements; empty when the cell passes.
     pub faults: Vec<String>,
 }
 
@@ -59,61 +59,69 @@ impl Verdict {
     }
 }
 
-/// Compares a computed value with what a document printed; `within` replaces the rule of the
-/// digits.
+/// Compares a computed value with the document's output; `within` replaces the rule of the digits.
+///
+/// An array is printed with its brackets and with an ellipsis where PyTorch leaves numbers out, or
+/// without brackets as all its numbers.
 ///
 /// # Errors
-/// `printed` is not the kind of output that the value has, or has another shape.
+/// The output is of another kind of value or another shape.
 pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Result<Verdict> {
     let mut verdict = Verdict::default();
     match value {
         Value::Text(text) => verdict.note_text(text, printed),
         Value::Texts(texts) => {
-            for (printed, place) in read(items_of_list(printed), &[texts.len()])? {
-                verdict.note_text(&texts[place], &printed);
+            let list = texts_of_list(printed);
+            let (printed, computed) = (list.len(), texts.len());
+            ensure!(
+                printed == computed,
+                "{printed} printed, {computed} computed"
+            );
+            for (printed, text) in list.iter().zip(texts) {
+                verdict.note_text(text, printed);
             }
         }
         Value::Numbers(array, kind) => {
-            let numbers = match printed.contains('[') {
-                true => read(items_of_array(printed), array.shape())?,
-                false => {
-                    let columns = match array.shape() {
-                        [] | [_] => array.len(),
-                        [.., columns] => *columns,
-                    };
-                    let rows = array.len() / columns.max(1);
-                    read(items_of_table(printed, rows), &[rows, columns])?
-                }
+            let has_brackets = printed.contains('[');
+            let theirs = match has_brackets {
+                true => items_of_array(printed),
+                false => items(printed).into_iter().map(|(_, item)| item).collect(),
             };
-            let computed: Vec<_> = array.indexed_iter().collect();
-            for (literal, place) in numbers {
-                let (at, computed) = &computed[place];
-                let computed = **computed;
+            let mut ours = torch_form::items(array);
+            ours.retain(|item| has_brackets || matches!(item, Item::Value(_)));
+            let pairs = ours.iter().zip(&theirs);
+            let is_same = pairs.clone().all(|(one, other)| one.same_form(other));
+            ensure!(
+                is_same && ours.len() == theirs.len(),
+                "a value of shape {:?} is not printed so",
+                array.shape()
+            );
+            for pair in pairs {
+                let (Item::Value((at, computed)), Item::Value(literal)) = pair else {
+                    continue;
+                };
                 let allowed = match kind {
                     Kind::Whole => 0.0,
                     _ => within.unwrap_or_else(|| literal.allowed()),
                 };
-                verdict.note(literal.difference(computed), allowed, || {
+                verdict.note(literal.difference(*computed), allowed, || {
                     let computed = match kind {
-                        Kind::Tensor => (computed as f32).to_string(),
+                        Kind::Tensor => (*computed as f32).to_string(),
                         _ => computed.to_string(),
                     };
-                    let printed = &literal.text;
-                    format!("{:?}: printed {printed}, computed {computed}", at.slice())
+                    format!("{at:?}: printed {}, computed {computed}", literal.text)
                 });
             }
         }
     }
-    ensure!(
-        verdict.figures > 0 || printed.trim() == "[]",
-        "nothing is printed there"
-    );
+    let is_empty = verdict.figures == 0 && printed.trim() != "[]";
+    ensure!(!is_empty, "nothing is printed there");
     Ok(verdict)
 }
 
 /// A part of a printed array.
 #[derive(Debug, PartialEq)]
-enum Item<T> {
+pub(crate) enum Item<T> {
     Open,
     Close,
     /// An ellipsis.
@@ -121,55 +129,16 @@ enum Item<T> {
     Value(T),
 }
 
-/// The values of a printed array of this shape, each with its place.
-fn read<T>(items: Vec<Item<T>>, shape: &[usize]) -> Result<Vec<(T, usize)>> {
-    let (mut items, mut places) = (items.into_iter().peekable(), Vec::new());
-    read_from(&mut items, shape, 0, &mut places)?;
-    ensure!(items.next().is_none(), "several arrays are printed");
-    Ok(places)
-}
-
-/// Reads an array whose first value has the place `start`; what stands behind an ellipsis is
-/// counted from the end.
-fn read_from<T>(
-    items: &mut std::iter::Peekable<std::vec::IntoIter<Item<T>>>,
-    shape: &[usize],
-    start: usize,
-    places: &mut Vec<(T, usize)>,
-) -> Result<()> {
-    let ([size, inner @ ..], Some(Item::Open)) = (shape, items.peek()) else {
-        match (shape, items.next()) {
-            ([], Some(Item::Value(value))) => places.push((value, start)),
-            (_, Some(_)) => bail!("an array with other dimensions is printed"),
-            (_, None) => bail!("no whole array is printed"),
-        }
-        return Ok(());
-    };
-    items.next();
-    let step: usize = inner.iter().product();
-    let (mut printed, mut behind_gap) = (0, None);
-    while items
-        .peek()
-        .is_some_and(|item| !matches!(item, Item::Close))
-    {
-        if items.next_if(|item| matches!(item, Item::Gap)).is_some() {
-            behind_gap = Some(places.len());
-        } else {
-            read_from(items, inner, start + printed * step, places)?;
-            printed += 1;
-        }
+impl<T> Item<T> {
+    fn same_form<U>(&self, other: &Item<U>) -> bool {
+        matches!(
+            (self, other),
+            (Self::Open, Item::Open)
+                | (Self::Close, Item::Close)
+                | (Self::Gap, Item::Gap)
+                | (Self::Value(_), Item::Value(_))
+        )
     }
-    items.next().context("`[` without `]`")?;
-    let fits = match behind_gap {
-        Some(_) => printed < *size,
-        None => printed == *size,
-    };
-    ensure!(fits, "{printed} printed, {size} computed");
-    let behind_gap = behind_gap.unwrap_or(places.len());
-    for (_, place) in &mut places[behind_gap..] {
-        *place += (size - printed) * step;
-    }
-    Ok(())
 }
 
 /// The numbers, brackets and ellipses of a text, with their places; other words are labels.
@@ -209,50 +178,25 @@ fn items_of_array(text: &str) -> Vec<Item<Literal>> {
     items.map(|(_, item)| item).collect()
 }
 
-/// Numbers without brackets: a line is a row, if there are several.
-fn items_of_table(text: &str, rows: usize) -> Vec<Item<Literal>> {
-    let lines: Vec<&str> = match rows {
-        1 => vec![text],
-        _ => text.lines().filter(|it| !it.trim().is_empty()).collect(),
-    };
-    let mut table = vec![Item::Open];
-    for line in lines {
-        table.push(Item::Open);
-        table.extend(items(line).into_iter().map(|(_, item)| item));
-        table.push(Item::Close);
-    }
-    table.push(Item::Close);
-    table
-}
-
 /// The texts of a printed list.
-fn items_of_list(list: &str) -> Vec<Item<String>> {
+fn texts_of_list(list: &str) -> Vec<String> {
     static ITEM: LazyLock<Regex> = LazyLock::new(|| {
-        let item = r#"(?s)\.\.\.|'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)""#;
+        let item = r#"(?s)'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)""#;
         Regex::new(item).expect("a regular expression")
     });
     static ESCAPE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?s)\\(.)").expect("a regular expression"));
-    let character = |escape: &Captures<'_>| match &escape[1] {
-        "n" => "\n".to_owned(),
-        other => other.to_owned(),
-    };
-    let items = ITEM.captures_iter(list).map(|item| {
-        let text = item.get(1).or(item.get(2));
-        text.map_or(Item::Gap, |text| {
-            Item::Value(ESCAPE.replace_all(text.as_str(), character).into_owned())
-        })
-    });
-    [Item::Open]
-        .into_iter()
-        .chain(items)
-        .chain([Item::Close])
+    let character = |escape: &Captures<'_>| escape[1].replace('n', "\n");
+    let items = ITEM.captures_iter(list);
+    let texts = items.filter_map(|item| item.get(1).or(item.get(2)));
+    texts
+        .map(|text| ESCAPE.replace_all(text.as_str(), character).into_owned())
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use ndarray::array;
+    use ndarray::{Array2, array};
 
     use super::*;
     use crate::value::Shown;
@@ -273,11 +217,19 @@ mod tests {
 
     #[test]
     fn an_ellipsis_leaves_out_the_middle() {
-        let row = array![[1u32, 2, 3, 4, 5]];
-        assert!(faults(row.clone(), "tensor([[1, 2,  ..., 5]])").is_empty());
-        assert!(faults(row.clone(), "1 ... 4 5").is_empty());
-        assert_eq!(faults(row.clone(), "[[1, 2, ..., 4]]").len(), 1);
-        assert!(compare(&row.value(), "[[1, 2, 5]]", None).is_err());
+        let rows = Array2::from_shape_fn((2, 1000), |(row, column)| (row * 1000 + column) as u32);
+        let printed = |last| {
+            format!(
+                "tensor([[0, 1, 2,  ..., 997, 998, 999], [1000, 1001, 1002,  ..., 1997, 1998, {last}]])"
+            )
+        };
+        assert!(faults(rows.clone(), &printed(1999)).is_empty());
+        assert_eq!(
+            faults(rows.clone(), &printed(1998)),
+            ["[1, 999]: printed 1998, computed 1999"]
+        );
+        assert!(compare(&rows.value(), "[[0, 1, 2, 997, 998, 999]]", None).is_err());
+        assert!(compare(&array![1u32, 2].value(), "[1,  ..., 2]", None).is_err());
     }
 
     #[test]

@@ -1,118 +1,128 @@
-//! A notebook's own source: the calls `book.…(…)` that it has as statements, and the code
-//! between them; Rust's tokens, by which arguments end and pages have colours.
+//! A notebook's own source: its calls `book.…(…)` and the lines between them; Rust's tokens, by
+//! which arguments end and pages have colours.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Captures, Regex};
 
 /// A call of the notebook, as it is written.
 pub(crate) struct Call<'a> {
     /// From 1.
     pub(crate) line: u32,
+    /// The line where its function begins.
+    pub(crate) function: u32,
     /// Its name.
     pub(crate) method: &'a str,
-    /// As they are written, references without their `&`.
+    /// Their code, references without their `&`.
     pub(crate) arguments: Vec<&'a str>,
-    /// What stands before a cell since the cell before it, calls left out; empty for other calls.
+    /// For a cell, the lines since the cell before.
     pub(crate) code: String,
-    /// Whether it stands where the book's text is at hand.
-    pub(crate) needs_text: bool,
 }
 
 impl Call<'_> {
-    /// The argument at `place`, if it is a text.
+    /// True if it compares or shows a value.
+    pub(crate) fn is_cell(&self) -> bool {
+        const CELLS: [&str; 10] = [
+            "prints",
+            "prints_within",
+            "prints_first",
+            "shows",
+            "again",
+            "known",
+            "shape",
+            "agrees",
+            "refuses",
+            "erratum",
+        ];
+        CELLS.contains(&self.method)
+    }
+
+    /// The argument at `place`: of a literal its text, of anything else its code.
     pub(crate) fn text(&self, place: usize) -> Option<String> {
-        let text = self.arguments.get(place)?;
-        let inside = text.strip_prefix('"')?.strip_suffix('"')?;
-        Some(inside.replace("\\\"", "\""))
+        static ESCAPE: LazyLock<Regex> =
+            LazyLock::new(|| Regex::new(r"(?s)\\(\n\s*|x20|.)").expect("a regular expression"));
+        let code = *self.arguments.get(place)?;
+        let raw = code.trim_start_matches('r').trim_matches('#');
+        let Some(inside) = raw.strip_prefix('"').and_then(|it| it.strip_suffix('"')) else {
+            return Some(code.split_whitespace().collect::<Vec<_>>().join(" "));
+        };
+        let character = |escape: &Captures<'_>| match &escape[1] {
+            "n" => "\n".to_owned(),
+            "x20" => " ".to_owned(),
+            end if end.starts_with('\n') => String::new(),
+            other => other.to_owned(),
+        };
+        Some(match code.starts_with('r') {
+            true => inside.to_owned(),
+            false => ESCAPE.replace_all(inside, character).into_owned(),
+        })
+    }
+
+    /// The document's output, of a cell that has one.
+    pub(crate) fn printed(&self) -> Option<String> {
+        let is_output = self.method.starts_with("prints") || self.method == "shows";
+        self.text(2).filter(|_| is_output)
     }
 }
 
-/// Calls that are part of a notebook and no cells: what stands before them belongs to the next
-/// cell.
-const NO_CELLS: [&str; 6] = [
-    "section",
-    "listing",
-    "draws",
-    "leaves_out",
-    "ends_unless",
-    "part",
-];
-
-/// How the lines begin with which a function begins.
-const FUNCTION: [&str; 3] = ["fn ", "pub(crate) fn ", ") ->"];
-
 /// All inputs, and all calls that are a statement, in the order of the source.
 ///
-/// All lines of a function but its statements `book.…(…);` are the code of its cells.
-/// The block that [`crate::Notebook::the_verdict`] opens is no code, its lines are; in place of an
-/// input stands its default, or by its line what `changed` has; `let x = x;` says nothing.
+/// The code of a cell is the lines of its function since the cell before, without the other calls:
+/// a line that is not indented begins or ends a function.
+/// In place of an input stands its default, or by its line what `changed` has.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     let mut calls = Vec::new();
     let mut code = String::new();
-    let mut block = None; // the indentation of the text's block
-    let (mut at, mut number) = (0, 1);
-    while let Some(line) = source[at..].split_inclusive('\n').next() {
-        let indentation = line.len() - line.trim_start().len();
-        let mut end = at + line.len();
-        if FUNCTION.iter().any(|start| line.starts_with(start)) {
+    let (mut at, mut line, mut function) = (0, 1, 1);
+    while let Some(text) = source[at..].split_inclusive('\n').next() {
+        let mut end = at + text.len();
+        let is_start = at == 0 || source[..at].ends_with('\n');
+        if is_start && !text.starts_with([' ', '\n']) {
             code.clear();
-        } else if line.ends_with("= book.the_verdict() {\n") {
-            block = Some(indentation);
-            code.push('\n');
-        } else if block == Some(indentation) && line.trim() == "}" {
-            block = None;
-            code.push('\n');
-        } else if let Some((before, method)) = call_in(line) {
+            function = line;
+        } else if let Some((before, call)) = text.split_once("book.")
+            && let Some((method, _)) = call.split_once('(')
+            && method.bytes().all(|c| c == b'_' || c.is_ascii_lowercase())
+        {
             let open = at + before.len() + "book.(".len() + method.len();
             let (arguments, close) = arguments(source, open);
+            let is_statement = before.trim().is_empty() && method != "input";
             let mut call = Call {
-                line: number,
+                line,
+                function,
                 method,
                 arguments,
                 code: String::new(),
-                needs_text: block.is_some(),
             };
-            let line_end = close + source[close..].find('\n').map_or(0, |end| end + 1);
-            if method == "input" {
-                let value = changed.get(&number).map_or(call.arguments[1], |it| it);
-                if before.trim_start() == format!("let {value} = ") {
-                    end = line_end;
-                } else {
-                    code += before;
-                    code += value;
-                    end = close + usize::from(source[close..].starts_with('?'));
+            if is_statement {
+                end = close + source[close..].find('\n').map_or(0, |end| end + 1);
+                match call.is_cell() {
+                    true => call.code = undented(&std::mem::take(&mut code)),
+                    false => code.push('\n'),
                 }
             } else {
-                end = line_end;
-                match NO_CELLS.contains(&method) {
-                    true => code.push('\n'),
-                    false => call.code = undented(&std::mem::take(&mut code)),
-                }
+                let arguments = &call.arguments;
+                let default = arguments.get(1).or(arguments.first()).copied();
+                code += before;
+                code += changed.get(&line).map_or(default.unwrap_or(FILE), |it| it);
+                end = close;
             }
-            calls.push(call);
+            if is_statement || method == "input" {
+                calls.push(call);
+            }
         } else {
-            code += line;
+            code += text;
         }
-        number += source[at..end].matches('\n').count() as u32;
+        line += source[at..end].matches('\n').count() as u32;
         at = end;
     }
     calls
 }
 
-/// The call that is a line's statement, or its first input: what stands before it, and its name.
-fn call_in(line: &str) -> Option<(&str, &str)> {
-    let (before, call) = line.split_once("book.")?;
-    if before.trim().is_empty() {
-        let (method, _) = call.split_once('(')?;
-        let is_name = method.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-        return is_name.then_some((before, method));
-    }
-    let (before, _) = line.split_once("book.input(")?;
-    Some((before, "input"))
-}
+/// Stands in the code for the book's text, [`crate::Notebook::the_verdict`].
+const FILE: &str = "&std::fs::read_to_string(\"the-verdict.txt\")";
 
 /// The arguments that stand behind a bracket, and where it has been closed.
 fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
@@ -123,6 +133,7 @@ fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
         match &source[start..end] {
             mark @ (")" | ",") if depth == 0 => {
                 let argument = source[first..start].trim().trim_start_matches('&');
+                let argument = constant(source, argument).unwrap_or(argument);
                 arguments.extend((!argument.is_empty()).then_some(argument));
                 if mark == ")" {
                     return (arguments, end);
@@ -135,6 +146,15 @@ fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
         }
     }
     (arguments, source.len())
+}
+
+/// The literal of a constant of this name.
+fn constant<'a>(source: &'a str, name: &str) -> Option<&'a str> {
+    let is_constant = name.bytes().all(|c| c == b'_' || c.is_ascii_uppercase());
+    let definition = is_constant.then(|| format!("const {name}: &str = "))?;
+    let at = source.find(&definition)? + definition.len();
+    let (literal, _) = tokens(&source[at..]).next()?;
+    Some(&source[at..][literal])
 }
 
 /// The lines without blank ones at the ends and without their common indentation; a blank line is
@@ -166,7 +186,7 @@ pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     Some((line + 1, undented(&lines[..length].join("\n"))))
 }
 
-/// What Rust is made of: of what fits, the first.
+/// A token of Rust: the first alternative that fits.
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
     let tokens = r##"(?xs)
         (?<comment> //[^\n]* )
@@ -199,20 +219,20 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     // What it shows.
     let x = array![1.0, 2.0];
     book.listing("a.rs", "fn a(");
-    let x = book.input("x", x)?;
-    let y = x + book.input("more", 1)?;
+    let y = x + book.input("more", 1, 1..=4);
 
     book.prints("In [3]", &x, "tensor([1., 2.])");
     book.prints(
         "In [3]",
         &x.map(|x| (x, ")")),
-        r"a \",
+        "\
+a \\
+b",
     );
-    if let Some(text) = book.the_verdict() {
-        let n = text.len();
-        book.prints("In [4]", &n, "3");
-        drop(n);
-    }
+    let text = book.the_verdict()?;
+    book.not_in_a_page()?;
+    book.prints("In [4]", &text.len(), "3");
+    drop(text);
     book.draws("a picture", || {
         let y = x + 2;
         draw(&y)
@@ -226,30 +246,26 @@ fn helper() { "book.prints(" }
 
     #[test]
     fn a_cell_has_all_code_since_the_cell_before_whatever_stands_between() {
-        let calls = calls(SOURCE, &HashMap::from([(8, "5".to_owned())]));
+        let calls = calls(SOURCE, &HashMap::from([(7, "5".to_owned())]));
         let cells: Vec<_> = calls
             .iter()
-            .filter(|call| ["prints", "shape"].contains(&call.method))
-            .map(|call| {
-                (
-                    call.line,
-                    call.code.as_str(),
-                    call.arguments[1],
-                    call.needs_text,
-                )
-            })
+            .filter(|call| call.is_cell())
+            .map(|call| (call.line, call.code.as_str(), call.arguments[1]))
             .collect();
         let first = "// What it shows.\nlet x = array![1.0, 2.0];\n\nlet y = x + 5;";
+        let text = "let text = &std::fs::read_to_string(\"the-verdict.txt\")?;";
         assert_eq!(
             cells,
             [
-                (10, first, "x", false),
-                (11, "", "x.map(|x| (x, \")\"))", false),
-                (18, "let n = text.len();", "n", true),
-                (25, "drop(n);", "y", false),
+                (9, first, "x"),
+                (10, "", "x.map(|x| (x, \")\"))"),
+                (19, text, "text.len()"),
+                (25, "drop(text);", "y"),
             ]
         );
         assert_eq!(calls[0].text(1).unwrap(), "A \"title\"");
+        assert_eq!(calls[4].printed().unwrap(), "a \\\nb");
+        assert!(calls.iter().all(|call| call.function == 2));
         assert_eq!(calls.len(), 9);
     }
 

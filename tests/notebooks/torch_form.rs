@@ -1,8 +1,9 @@
-//! How PyTorch or Python prints a value: four digits, the widths, the line breaks and the ellipses
-//! of `torch.set_printoptions()`'s defaults.
+//! Values as PyTorch or Python prints them: four digits, the widths, the line breaks and the
+//! ellipses of `torch.set_printoptions()`'s defaults.
 
 use ndarray::{ArrayD, ArrayViewD, Axis};
 
+use crate::printed::Item;
 use crate::value::{Kind, Value};
 
 /// Larger tensors show three items at each end of an axis.
@@ -62,7 +63,42 @@ fn tensor(array: &ArrayD<f64>, kind: &Kind) -> String {
     format!("tensor({inside})")
 }
 
-/// What is shown of a part of a tensor, with an ellipsis in the middle of the axes that are `cut`.
+/// The brackets, ellipses and numbers that are shown of an array, each with its place.
+pub(crate) fn items(array: &ArrayD<f64>) -> Vec<Item<(Vec<usize>, f64)>> {
+    let mut items = Vec::new();
+    let is_cut = array.len() > THRESHOLD;
+    items_of(&array.view(), is_cut, &mut Vec::new(), &mut items);
+    items
+}
+
+fn items_of(
+    part: &ArrayViewD<f64>,
+    is_cut: bool,
+    at: &mut Vec<usize>,
+    items: &mut Vec<Item<(Vec<usize>, f64)>>,
+) {
+    if part.ndim() == 0 {
+        items.extend(part.iter().map(|&value| Item::Value((at.clone(), value))));
+        return;
+    }
+    let middle = match part.len_of(Axis(0)) {
+        size if is_cut && size > 2 * EDGE => EDGE..size - EDGE,
+        _ => 0..0,
+    };
+    items.push(Item::Open);
+    for (place, inner) in part.outer_iter().enumerate() {
+        if !middle.contains(&place) {
+            at.push(place);
+            items_of(&inner, is_cut, at, items);
+            at.pop();
+        } else if place == middle.start {
+            items.push(Item::Gap);
+        }
+    }
+    items.push(Item::Close);
+}
+
+/// A part of a tensor, with an ellipsis in the middle of the axes that are `cut`.
 fn nested(part: &ArrayViewD<f64>, cut: &[bool], indent: usize, format: &Format) -> String {
     let is_row = part.ndim() == 1;
     let mut items: Vec<String> = match is_row {

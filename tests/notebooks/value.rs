@@ -1,4 +1,4 @@
-//! What a cell can show: numbers with their shape, and texts.
+//! Values that a cell can show: numbers with their shape, and texts.
 
 use ndarray::{Array1, ArrayBase, ArrayD, Data, Dimension, arr0};
 
@@ -13,7 +13,7 @@ pub enum Value {
     Texts(Vec<String>),
 }
 
-/// What numbers were before they became f64.
+/// The type of numbers before they became f64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An array or a number of f32, which prints as a tensor.
@@ -32,7 +32,7 @@ pub trait Shown {
 
 /// A number that an array or a list may hold.
 pub trait Element: Copy {
-    /// Of a single number and an array, and of a list.
+    /// The kinds of a single number or an array, and of a list.
     const KINDS: [Kind; 2];
     /// Without loss for what cells show.
     fn to_f64(self) -> f64;

@@ -16,15 +16,11 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
-    products(book)?;
-    if !book.is_small() {
-        products_that_do_not_exist(book);
-    }
-    more_products(book)?;
-    attention(book)?;
-    if !book.is_small() {
-        larger_exercises(book)?;
-    }
+    book.part(products);
+    book.part(products_that_do_not_exist);
+    book.part(more_products);
+    book.part(attention);
+    book.part(larger_exercises);
     Ok(())
 }
 
@@ -36,9 +32,11 @@ fn products(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-fn products_that_do_not_exist(book: &mut Notebook) {
+fn products_that_do_not_exist(book: &mut Notebook) -> Result<()> {
+    book.not_in_a_page()?;
     book.refuses("2b", product([8, 6], [3, 4]), "doesn't exist");
     book.refuses("2c", product([8, 8], [2, 8]), "doesn't exist");
+    Ok(())
 }
 
 fn more_products(book: &mut Notebook) -> Result<()> {
@@ -98,9 +96,9 @@ tensor([[0.6397, 0.8954, 0.2979, 0.6314, 0.5028],
         [0.77, 0.25, 0.10],
         [0.05, 0.80, 0.55],
     ];
-    let x = book.input("x", six_words, 4..=500)?; // (n, d_in)
+    let x = book.input("x", six_words, 4..=120); // (n, d_in)
     let (d_in, d_out) = (x.ncols(), 2);
-    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..)?);
+    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let w_q = randn(Ix2(d_in, d_out), &mut rng);
     let w_k = randn(Ix2(d_in, d_out), &mut rng);
     let w_v = randn(Ix2(d_in, d_out), &mut rng);
@@ -174,7 +172,7 @@ tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
     let context_vector = matmul(&a, &v);
 
     book.section("ex1", "Exercise 1: an attention module");
-    let seed = book.input("seed", 123, ..)?;
+    let seed = book.input("seed", 123, ..);
     let self_attention =
         SelfAttentionV1::new(d_in, 2, WeightInit::Randn, &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -207,6 +205,7 @@ tensor([[0.2845, 0.4071],
 
 fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.section("ex3", "Exercise 3: a batch of 40 context windows");
+    book.not_in_a_page()?;
     let mut rng = TorchRng::manual_seed(123);
     let x_batch = randn(Ix3(40, 50, 768), &mut rng);
     let self_attention = SelfAttentionV2::new(768, 1024, true, &mut rng);

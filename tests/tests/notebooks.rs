@@ -1,48 +1,134 @@
-//! Every cell of every notebook, as a test of its name:
-//! `cargo test -p workspace-tests --test notebooks 3.6`.
-//!
-//! A notebook runs once, when the first of its cells is asked for, and one at a time: two large
-//! models don't fit beside each other.
+//! Every cell of every notebook, and every input of every notebook at its bounds and between.
 
-use std::process::ExitCode;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::collections::BTreeSet;
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use notebooks::{Outcome, PROGRAMS, Part, Tier, cells, text};
+use ::notebooks::{Given, Outcome, PROGRAMS, Part, Program, Settings, cells, inputs, text};
 
-/// One notebook at a time.
-static RUNNING: Mutex<()> = Mutex::new(());
-
-fn main() -> anyhow::Result<ExitCode> {
-    let arguments = Arguments::from_args();
-    let settings = text::settings(None)?;
-    let mut trials = Vec::new();
-    for program in PROGRAMS {
-        let ran: Arc<OnceLock<Vec<Part>>> = Arc::default();
-        for (index, cell) in cells(&program.unrun("listed")).enumerate() {
-            let (ran, settings) = (Arc::clone(&ran), settings.clone());
-            let ignored =
-                program.tier == Tier::Long || (cell.needs_text && settings.text.is_none());
-            let name = program.test_name(cell);
-            let run = move || {
-                let parts = ran.get_or_init(|| {
-                    let _one = RUNNING.lock();
-                    program.run(&settings)
-                });
-                verdict(cells(parts).nth(index).map(|cell| &cell.outcome))
-            };
-            trials.push(Trial::test(name, run).with_ignored_flag(ignored));
-        }
-    }
-    Ok(libtest_mimic::run(&arguments, trials).exit_code())
+/// The names of the lost cells and of those that disagree, each with the reason.
+fn faults(program: &Program, parts: &[Part]) -> Vec<String> {
+    let faults = cells(parts).filter_map(|cell| {
+        let fault = match &cell.outcome {
+            Outcome::Ran(record) if record.verdict.faults.is_empty() => return None,
+            Outcome::Ran(record) => record.verdict.faults.join("\n"),
+            Outcome::Skipped(_) => return None,
+            Outcome::Lost(fault) => fault.clone(),
+        };
+        Some(format!("{}: {fault}", program.full_name(cell)))
+    });
+    faults.collect()
 }
 
-fn verdict(outcome: Option<&Outcome>) -> Result<(), Failed> {
-    match outcome {
-        Some(Outcome::Ran(record)) if record.verdict.faults.is_empty() => Ok(()),
-        Some(Outcome::Ran(record)) => Err(record.verdict.faults.join("\n").into()),
-        Some(Outcome::Skipped(_)) => Ok(()),
-        Some(Outcome::Lost(fault)) => Err(fault.into()),
-        None => Err("it is not in the notebook that ran".into()),
+/// One notebook after the other, as two large models don't fit beside each other; the training
+/// alone is skipped, and without `$BOOK_TEXT` what needs the book's text.
+#[test]
+fn every_cell_computes_what_its_document_prints() {
+    let settings = text::settings(None).expect("the book's text");
+    let mut skipped = BTreeSet::new();
+    let mut all = Vec::new();
+    for program in PROGRAMS {
+        let parts = program.run(&settings);
+        all.extend(faults(program, &parts));
+        skipped.extend(cells(&parts).filter_map(|cell| match &cell.outcome {
+            Outcome::Skipped(why) => Some(why.clone()),
+            _ => None,
+        }));
     }
+    assert!(all.is_empty(), "{}", all.join("\n"));
+    assert!(skipped.len() <= 2, "{skipped:?}");
+}
+
+/// Values at the bounds of an input and between them, as a reader writes them; one more is beyond.
+fn values(input: &Given) -> (Vec<String>, Option<String>) {
+    let (low, high) = input.bounds.split_once("..").expect("a range");
+    let high = high.trim_start_matches('=');
+    if input.default.contains(';') {
+        let matrix = |rows: usize, columns: usize| {
+            let row = (0..columns).map(|column| format!("0.{}", 1 + column % 9));
+            let row: Vec<String> = row.collect();
+            vec![row.join(" "); rows].join("; ")
+        };
+        let (low, high): (usize, usize) = (low.parse().unwrap(), high.parse().unwrap());
+        let shapes = [
+            (low, 1),
+            (2, low / 2),
+            (2, high / 2),
+            (high / 2, 2),
+            (high, 1),
+        ];
+        let around = [(5, 3), (6, 2), (6, 4), (7, 3)];
+        let all = shapes.iter().chain(&around);
+        let all = all.map(|(rows, columns)| matrix(*rows, *columns));
+        return (all.collect(), Some(matrix(high + 1, 1)));
+    }
+    if let Ok(default) = input.default.parse::<u64>() {
+        let low = low.parse().unwrap_or(0);
+        let beyond = high.parse::<u64>().map(|high| (high + 1).to_string());
+        let high: u64 = high.parse().unwrap_or(u64::MAX);
+        let between = [low + 1, 3, 7, default + 1];
+        let between = between
+            .into_iter()
+            .filter(|value| (low..=high).contains(value));
+        let all = [low, high].into_iter().chain(between);
+        return (all.map(|value| value.to_string()).collect(), beyond.ok());
+    }
+    if input.default.parse::<f64>().is_ok() {
+        let (low, high): (f64, f64) = (low.parse().unwrap(), high.parse().unwrap());
+        let all = [low, high, (low + high) / 2.0, low + (high - low) / 7.0];
+        let all = all.map(|value| value.to_string());
+        return (all.to_vec(), Some((high + 1.0).to_string()));
+    }
+    let high: usize = high.parse().unwrap();
+    let characters = |length: usize| "a, 日é<|endoftext|>".chars().cycle().take(length);
+    let lengths = [low.parse().unwrap_or(0), 1, 19, high / 2, high];
+    let all = lengths.map(|length| characters(length).collect());
+    (all.to_vec(), Some("x".repeat(high + 1)))
+}
+
+/// Runs a notebook as a page does, with pictures.
+fn run_with(program: &Program, inputs: Vec<(u32, String)>) -> Vec<Part> {
+    program.run(&Settings {
+        draws: true,
+        small: true,
+        inputs,
+        ..Settings::default()
+    })
+}
+
+#[test]
+fn every_input_computes_at_its_bounds_and_between_and_a_value_beyond_loses_its_own_cell_alone() {
+    let mut tried = 0;
+    for program in PROGRAMS {
+        let parts = run_with(program, vec![]);
+        let all: Vec<&Given> = inputs(&parts).map(|(_, input)| input).collect();
+        for input in &all {
+            let (within, beyond) = values(input);
+            for value in within {
+                let parts = run_with(program, vec![(input.line, value.clone())]);
+                let faults = faults(program, &parts);
+                assert!(faults.is_empty(), "{} = {value}: {faults:?}", input.name);
+                tried += 1;
+            }
+            let Some(beyond) = beyond else { continue };
+            let parts = run_with(program, vec![(input.line, beyond)]);
+            let lost = cells(&parts).filter(|cell| matches!(cell.outcome, Outcome::Lost(_)));
+            let lost: Vec<_> = lost.map(|cell| cell.inputs.clone()).collect();
+            assert!(lost.len() == 1, "{}", input.name);
+            assert!(
+                lost[0]
+                    .iter()
+                    .any(|it| it.line == input.line && it.fault.is_some())
+            );
+        }
+        // All at once, as one notebook's inputs may bear on each other.
+        for place in 0..6 {
+            let values = all.iter().map(|input| {
+                let (within, _) = values(input);
+                (input.line, within[place % within.len()].clone())
+            });
+            let values: Vec<_> = values.collect();
+            let faults = faults(program, &run_with(program, values.clone()));
+            assert!(faults.is_empty(), "{values:?}: {faults:?}");
+        }
+    }
+    assert!(tried > 150, "{tried} values");
 }

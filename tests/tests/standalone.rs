@@ -44,7 +44,7 @@ fn each_library_works_as_the_only_dependency_of_a_package_outside_the_workspace(
     }
 }
 
-/// What a program does with configurations and the feature `serde`.
+/// A program that writes and reads configurations, with the feature `serde`.
 const CONFIGURATIONS: &str = r#"
 use generate::{Sampling, gpt::GptConfig};
 
@@ -100,7 +100,8 @@ fn workspace() -> &'static Path {
 fn write_package(package: &Path, dependencies: &str, library: &str, example: &str) {
     let manifest = format!(
         "[package]\nname = \"uses-{library}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
-         [dependencies]\n{dependencies}\n\n[workspace]\n",
+         [dependencies]\n{dependencies}\n\n[workspace]\n\n{}",
+        profile()
     );
     fs::create_dir_all(package.join("src")).expect("a folder of our own");
     fs::write(package.join("Cargo.toml"), manifest).expect("a folder of our own");
@@ -115,8 +116,8 @@ fn run(package: &Path, library: &str, example: &str) {
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["run", "--quiet", "--offline"])
         .current_dir(package)
-        // One folder for all, so that what they share is built once.
-        .env("CARGO_TARGET_DIR", target.join("standalone"))
+        // The workspace's own folder, so that crates of others are built once.
+        .env("CARGO_TARGET_DIR", target)
         .output()
         .expect("cargo runs");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -124,6 +125,22 @@ fn run(package: &Path, library: &str, example: &str) {
         output.status.success(),
         "{library}, used alone:\n{errors}\nof the example:\n{example}"
     );
+}
+
+/// The workspace's profile for tests, with which crates of others are built already; ours are not
+/// optimised, as they are built anew.
+fn profile() -> String {
+    let manifest = fs::read_to_string(workspace().join("Cargo.toml")).expect("the workspace's");
+    let is_ours = |table: &str| {
+        let name = table.strip_prefix("profile.dev.package.");
+        let name = name.and_then(|rest| rest.split(']').next());
+        LIBRARIES
+            .iter()
+            .any(|folder| folder.rsplit('/').next() == name)
+    };
+    let tables = manifest.split("\n[").skip(1);
+    let tables = tables.filter(|table| table.starts_with("profile.dev") && !is_ours(table));
+    tables.map(|table| format!("[{table}\n")).collect()
 }
 
 fn default_target() -> PathBuf {
@@ -144,7 +161,7 @@ fn rust_blocks(markdown: &str) -> Vec<String> {
     blocks
 }
 
-/// What has no `main` becomes the body of one, as rustdoc does it.
+/// A program of an example: one without `main` becomes the body of one, as rustdoc does it.
 fn as_program(example: &str) -> String {
     if example.contains("fn main()") {
         return example.to_owned();

@@ -1,7 +1,8 @@
-//! What no single crate can show: text to tokens end to end, the same bits for any number of
-//! threads, each crate used alone, each example.
+//! Tests of several crates together: every notebook, text to tokens end to end, the same bits for
+//! any number of threads, each crate used alone, each example.
 
 mod examples;
+mod notebooks;
 mod pipeline;
 mod standalone;
 mod threads;

@@ -1,5 +1,5 @@
-//! What docs/book-map.md and docs/errata.md say of a cell: the items to read about, the listing's
-//! number, the document's error.
+//! The tables of docs/book-map.md and docs/errata.md, by cell: the items to read about, the
+//! listing's number, the document's error.
 
 use std::fmt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use regex::Regex;
 
 use crate::workspace::{crate_folder, crate_folders, files_below, root};
 
-/// Of which notebook, and its cell, its section or its check.
+/// A notebook, and the name of its cell, its section or its check.
 pub(super) type NamedCell = (&'static Program, String);
 
 /// A row of the map.
@@ -27,7 +27,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Whether these words name it: a section's number, `Listing 3.5`, an item.
+    /// True if these words name it: a section's number, `Listing 3.5`, an item.
     pub(super) fn is_called(&self, words: &str) -> bool {
         let lower = words.to_lowercase();
         if let Some(number) = lower.strip_prefix("listing ") {
@@ -61,7 +61,7 @@ impl fmt::Display for Row {
 pub(super) struct Erratum {
     /// `B3`.
     pub(super) number: String,
-    /// Where it stands, as the page says it.
+    /// Its place in the document, in the page's words.
     pub(super) place: String,
     pub(super) wrong: String,
     pub(super) right: String,
@@ -96,7 +96,7 @@ pub(super) fn map() -> Result<Vec<Row>> {
     Ok(rows.collect())
 }
 
-/// What a line names between backticks: items, `gpt::GptModel`, and cells, `ch03 In [36]`.
+/// The names between a line's backticks: items, `gpt::GptModel`, and cells, `ch03 In [36]`.
 pub(super) fn names(line: &str) -> (Vec<String>, Vec<NamedCell>) {
     let items = quoted(line).filter(|name| name.contains("::"));
     let cells = named(line).filter(|(_, cell)| !cell.is_empty());
@@ -159,7 +159,7 @@ pub(super) fn rows(page: &str) -> Result<Vec<Vec<String>>> {
     Ok(rows)
 }
 
-/// Where rustdoc puts an item, below its folder `doc`.
+/// The path of an item's page, below rustdoc's folder `doc`.
 ///
 /// # Errors
 /// No crate defines it.
@@ -200,7 +200,7 @@ pub(super) fn documentation(item: &str) -> Result<String> {
     Ok(format!("{krate}/{module}{kind}.{name}.html{member}"))
 }
 
-/// How the line begins that defines an item, or what belongs to one.
+/// The beginning of a line that defines an item, or a member of one.
 const ITEM: &str = "^pub (struct|enum|trait|fn|const|type)";
 const MEMBER: &str = "^    (?:pub )?(?:const )?(fn|const)";
 

@@ -1,55 +1,80 @@
-//! `--set NAME=VALUE`: which inputs of the chosen cells a reader means.
+//! `--set NAME=VALUE`: the inputs that a reader means, and their values, tried before anything
+//! runs.
 
 use anyhow::{Context, Result, bail};
-use notebooks::{Part, Settings, inputs};
+use notebooks::{Cell, Given, Settings, inputs};
 
 use crate::select::Selection;
 
 /// An input that is asked for: its notebook, the line of its call, and the value.
 type Asked = (&'static str, (u32, String));
 
-/// The inputs that `set` names, `seed=123` or `In [24].seed=123`.
+/// The inputs that `set` names, `seed=123` or `In [24].seed=123`: those of the chosen cells, else
+/// those before, on which they depend.
 ///
 /// # Errors
-/// A name is of none of the chosen cells: lists those that there are.
+/// A name is of no such input, which lists those that there are, or a value can't be taken.
 pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<Vec<Asked>> {
-    let mut asked = Vec::new();
-    if set.is_empty() {
-        return Ok(asked);
-    }
-    // Defaults as a reader would write them are known where their calls have run.
-    let small = Settings {
-        small: true,
-        ..Settings::default()
-    };
-    let runs = selections.iter().map(|it| (it, it.program.run(&small)));
-    let runs: Vec<(&Selection, Vec<Part>)> = runs.collect();
+    let mut asked: Vec<Asked> = Vec::new();
     for one in set {
         let (name, value) = one
             .split_once('=')
             .with_context(|| format!("`{one}` is not NAME=VALUE"))?;
-        let (of, name) = match name.rsplit_once('.') {
-            Some((cell, name)) => (Some(cell), name),
-            None => (None, name),
-        };
         let (before, mut there) = (asked.len(), Vec::new());
-        for (selection, parts) in &runs {
-            for (cell, input) in inputs(parts).filter(|(cell, _)| selection.has(cell)) {
-                there.push(format!("\"{}\" ({})", cell.name_of(input), input.default));
-                if input.name == name && of.is_none_or(|of| cell.is_called(of)) {
-                    asked.push((selection.program.name, (input.line, value.to_owned())));
-                }
-            }
+        for selection in selections {
+            let parts = run_small(selection, &[]);
+            let all = inputs(&parts).filter(|(cell, _)| selection.reaches(cell));
+            let all: Vec<(&Cell, &Given)> = all.collect();
+            let names = all.iter();
+            there.extend(
+                names.map(|(cell, it)| format!("\"{}\" ({})", cell.name_of(it), it.default)),
+            );
+            let of_name = |(cell, input): &&(&Cell, &Given)| match name.rsplit_once('.') {
+                Some((of, name)) => input.name == name && cell.is_called(of),
+                None => input.name == name,
+            };
+            let of_name: Vec<_> = all.iter().filter(of_name).collect();
+            let is_chosen = of_name.iter().any(|(cell, _)| selection.has(cell));
+            let found = of_name
+                .iter()
+                .filter(|(cell, _)| !is_chosen || selection.has(cell));
+            asked.extend(
+                found.map(|(_, input)| (selection.program.name, (input.line, value.to_owned()))),
+            );
         }
         if asked.len() == before {
             let there = match there.is_empty() {
                 true => "the chosen cells have none".to_owned(),
                 false => format!("there are {}", there.join(", ")),
             };
-            bail!("no input is called `{one}`: {there}");
+            bail!("no input is called `{name}`: {there}");
+        }
+    }
+    for selection in selections.iter().filter(|_| !asked.is_empty()) {
+        let parts = run_small(selection, &asked);
+        let fault = inputs(&parts).find_map(|(_, input)| input.fault.clone());
+        if let Some(fault) = fault {
+            bail!(fault);
         }
     }
     Ok(asked)
+}
+
+/// The inputs among `asked` of one notebook.
+pub(crate) fn of(selection: &Selection, asked: &[Asked]) -> Vec<(u32, String)> {
+    let here = asked
+        .iter()
+        .filter(|(name, _)| *name == selection.program.name);
+    here.map(|(_, input)| input.clone()).collect()
+}
+
+/// The notebook without the cells that take long; its inputs come before them.
+fn run_small(selection: &Selection, asked: &[Asked]) -> Vec<notebooks::Part> {
+    selection.program.run(&Settings {
+        small: true,
+        inputs: of(selection, asked),
+        ..Settings::default()
+    })
 }
 
 #[cfg(test)]
@@ -61,40 +86,45 @@ mod tests {
 
     #[test]
     fn a_name_is_all_inputs_of_that_name_and_a_cell_before_it_one() {
-        let chosen = select(Some("3.4.2"), false).unwrap().selections;
+        let chosen = select(Some("3.4.2")).unwrap().selections;
         let found = |set: &str| find(&[set.to_owned()], &chosen).map(|found| found.len());
+        let refused = |set: &str| found(set).unwrap_err().to_string();
         assert_eq!(found("seed=1").unwrap(), 2);
         assert_eq!(found("In [24].seed=1").unwrap(), 1);
-        assert_eq!(found("d_out=4").unwrap(), 1);
-        let error = found("sed=1").unwrap_err().to_string();
+        assert_eq!(found("d_out=4").unwrap(), 1, "of In [17], before");
+        let error = refused("sed=1");
         assert!(
-            error
-                .ends_with("\"In [23].d_out\" (2), \"In [23].seed\" (123), \"In [24].seed\" (789)"),
+            error.starts_with("no input is called `sed`: there are \"In [3].inputs\" (0.43 0.15")
+                && error.ends_with("\"In [23].seed\" (123), \"In [24].seed\" (789)"),
             "{error}"
         );
-        let chosen = select(Some("4.7"), false).unwrap().selections;
-        let error = find(&["text=a".to_owned()], &chosen).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .ends_with("\"In [30].prompt\" (Hello, I am)"),
-            "{error}"
+        for (set, error) in [
+            ("seed", "`seed` is not NAME=VALUE"),
+            ("seed=abc", "the input seed: `abc` is not a whole number"),
+            ("d_out=0", "the input d_out: 0, not within 1..=256"),
+            (
+                "inputs=1 2; 3",
+                "the input inputs: a row has 1 numbers, the one before 2",
+            ),
+        ] {
+            assert_eq!(refused(set), error);
+        }
+        let chosen = select(Some("5.1.1")).unwrap().selections;
+        let error = find(&["prompt=".to_owned()], &chosen).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the input prompt: 0 characters, not within 1..=500"
         );
-        assert!(found("seed").is_err());
     }
 
     #[test]
     fn another_seed_gives_the_tensor_of_exercise_3_1_and_what_follows_is_not_compared() {
-        let chosen = select(Some("3.4.2"), false).unwrap().selections;
+        let chosen = select(Some("3.4.2")).unwrap().selections;
         let asked = find(&["In [24].seed=123".to_owned()], &chosen).unwrap();
-        let settings = |text: &str| Settings {
-            inputs: asked
-                .iter()
-                .map(|(_, (line, _))| (*line, text.to_owned()))
-                .collect(),
+        let parts = chosen[0].program.run(&Settings {
+            inputs: of(&chosen[0], &asked),
             ..Settings::default()
-        };
-        let parts = chosen[0].program.run(&settings("123"));
+        });
         let ran = |name: &str| {
             let cell = cells(&parts).find(|cell| cell.name == name).unwrap();
             match &cell.outcome {
@@ -103,22 +133,10 @@ mod tests {
             }
         };
         let (cell, record) = ran("In [24]");
-        assert!(
-            record.ours.starts_with("tensor([[-0.5337, -0.1051],"),
-            "{}",
-            record.ours
-        );
+        let start = "tensor([[-0.5337, -0.1051],";
+        assert!(record.ours.starts_with(start), "{}", record.ours);
         assert!(cell.code.starts_with("let seed = 123;\n"), "{}", cell.code);
         assert_eq!(ran("In [23]").1.verdict.figures, 12);
         assert_eq!(ran("In [36]").1.verdict.figures, 0);
-        let lost = chosen[0].program.run(&settings("x"));
-        let lost = cells(&lost).find(|cell| cell.name == "In [24]").unwrap();
-        let Outcome::Lost(fault) = &lost.outcome else {
-            panic!("{:?}", lost.outcome)
-        };
-        assert!(
-            fault.contains("the input seed: `x` is not a whole number"),
-            "{fault}"
-        );
     }
 }

@@ -45,7 +45,7 @@ enum Command {
     /// Measure our speed beside that of PyTorch, nanoGPT, transformers and llama.cpp.
     #[command(disable_help_flag = true)]
     Bench {
-        /// As `cargo xtask bench --help` lists them
+        /// Arguments of the bench (`cargo xtask bench --help` lists them)
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },

@@ -5,14 +5,16 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use notebooks::{Cell, Given, Kind, Outcome, Part, Record, Settings};
+use notebooks::{
+    Cell, Given, HOW_TO_GIVE_TEXT, Kind, NEEDS_TEXT, Outcome, Part, Record, Settings, cells,
+};
 
 use crate::digits::differences;
 use crate::inputs;
-use crate::select::{HOW_LONG, Selection, What, select};
+use crate::select::{Selection, What, select};
 use crate::workspace::{listing, print};
 
-/// What to print.
+/// The cells to print, and in which form.
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -39,24 +41,26 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(folder) = &options.html {
         return pages(folder, filter, settings, options.live);
     }
-    let chosen = select(filter, false)?;
-    chosen.print_rows()?;
+    let chosen = select(filter)?;
     let set = inputs::find(&options.set, &chosen.selections)?;
-    let mut lost = 0;
+    chosen.print_rows()?;
+    let (mut lost, mut needs_text) = (0, false);
     for selection in &chosen.selections {
-        let of_this = |(name, _): &&(&str, _)| *name == selection.program.name;
-        let inputs = set.iter().filter(of_this);
         let settings = Settings {
-            inputs: inputs.map(|(_, input)| input.clone()).collect(),
+            inputs: inputs::of(selection, &set),
             ..settings.clone()
         };
         print(&format!("# {}\n", selection.program.title))?;
-        let parts = match selection.runs {
-            true => selection.program.run(&settings),
-            false => selection.program.unrun(&format!("not run: it {HOW_LONG}")),
-        };
-        lost += print_cells(selection, &parts)?;
+        let parts = selection.program.run(&settings);
+        print_cells(selection, &parts)?;
         print("\n")?;
+        for cell in cells(&parts).filter(|cell| selection.has(cell)) {
+            lost += usize::from(matches!(cell.outcome, Outcome::Lost(_)));
+            needs_text |= matches!(&cell.outcome, Outcome::Skipped(why) if why == NEEDS_TEXT);
+        }
+    }
+    if needs_text {
+        print(&format!("the book's text: {HOW_TO_GIVE_TEXT}\n"))?;
     }
     if lost > 0 {
         bail!("{lost} cells did not run");
@@ -74,9 +78,9 @@ fn pages(_: &std::path::Path, _: Option<&str>, _: Settings, _: bool) -> Result<(
     crate::workspace::cargo("run --release --package xtask", &[], &arguments)
 }
 
-/// Prints the chosen cells, and says how many did not run.
-fn print_cells(selection: &Selection, parts: &[Part]) -> Result<usize> {
-    let (mut lost, mut section, mut name) = (0, String::new(), "");
+/// Prints the chosen cells.
+fn print_cells(selection: &Selection, parts: &[Part]) -> Result<()> {
+    let (mut section, mut name) = (String::new(), "");
     let mut listings = Vec::new();
     for part in parts {
         match part {
@@ -85,7 +89,6 @@ fn print_cells(selection: &Selection, parts: &[Part]) -> Result<usize> {
                 listings.clear();
             }
             Part::Listing { path, start } => listings.push((path, start)),
-            Part::Picture { .. } | Part::LeftOut(_) => {}
             Part::Cell(cell) if !selection.has(cell) => listings.clear(),
             Part::Cell(cell) => {
                 print(&std::mem::take(&mut section))?;
@@ -101,11 +104,11 @@ fn print_cells(selection: &Selection, parts: &[Part]) -> Result<usize> {
                     )))?;
                 }
                 print(&text_of(cell))?;
-                lost += usize::from(matches!(cell.outcome, Outcome::Lost(_)));
             }
+            Part::Picture { .. } | Part::LeftOut(_) => {}
         }
     }
-    Ok(lost)
+    Ok(())
 }
 
 fn text_of(cell: &Cell) -> String {
@@ -115,7 +118,11 @@ fn text_of(cell: &Cell) -> String {
     };
     let output = match &cell.outcome {
         Outcome::Ran(record) => output(record),
-        Outcome::Skipped(why) | Outcome::Lost(why) => format!("({why})\n"),
+        Outcome::Skipped(why) => match &cell.printed {
+            Some(printed) => format!("the document prints (not run here: {why}):\n{printed}\n"),
+            None => format!("(not run here: {why})\n"),
+        },
+        Outcome::Lost(why) => format!("({why})\n"),
     };
     let changed = cell.inputs.iter().filter_map(|input| {
         let value = input.value.as_ref()?;
@@ -127,7 +134,7 @@ fn text_of(cell: &Cell) -> String {
     about + &indented(&cell.code) + &changed.collect::<String>() + &output
 }
 
-/// What was computed, and what the document prints where any digit differs.
+/// The computed output, and the document's where any digit differs.
 fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
     if let Some(printed) = &record.printed
@@ -136,9 +143,18 @@ fn output(record: &Record) -> String {
     {
         output += &format!("\nthe document prints:\n{printed}\n");
     }
-    for fault in &record.verdict.faults {
-        output += &format!("FAIL {fault}\n");
-    }
+    let faults = record.verdict.faults.len();
+    output += &match (record.printed.is_some(), faults) {
+        (_, 0) => String::new(),
+        (true, _) => format!(
+            "(the code was changed: {faults} of {} figures are not the document's)\n",
+            record.verdict.figures.max(faults)
+        ),
+        (false, _) => format!(
+            "(the code was changed: {})\n",
+            record.verdict.faults.join("; ")
+        ),
+    };
     output
 }
 

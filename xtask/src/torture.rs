@@ -10,7 +10,7 @@ use crate::workspace::cargo;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How often a training process is killed at a random moment.
+    /// The number of times that a training process is killed at a random moment.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     kills: u32,
 

@@ -1,24 +1,23 @@
 //! `cargo xtask verify`: runs the notebooks and reports, by chapter, which printed figures come
 //! out.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
-use atomic_file::write_output;
+use anyhow::{Result, ensure};
 use clap::{Args, value_parser};
 use notebooks::{
-    Cell, Kind, LeftOut, Outcome, Part, Program, Record, Settings, TrainingRun, cells,
+    Cell, HOW_TO_GIVE_TEXT, Kind, LeftOut, NEEDS_TEXT, Outcome, Part, Program, Settings,
+    TrainingRun, cells,
 };
-use serde_json::{Value, json};
 
-use crate::select::{HOW_LONG, Selection, What, select};
+use crate::select::{Selection, What, select};
 use crate::workspace::print;
 
-/// How many of a failed cell's faults are printed.
+/// The number of a failed cell's faults that are printed.
 const FAULTS_SHOWN: usize = 5;
 
-/// What to verify, and how to report it.
+/// The cells to verify, and how to train.
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -26,149 +25,121 @@ pub(crate) struct Options {
     /// Show every cell; those of a chosen part are shown anyway.
     #[arg(short, long)]
     verbose: bool,
-    /// List the cells instead of running them.
-    #[arg(long)]
-    list: bool,
-    /// Also write the report as JSON.
+    /// Train for fewer epochs than the book's ten (notebook `training`).
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=TrainingRun::EPOCHS))]
+    epochs: Option<u64>,
+    /// Train with the dropout of another build of PyTorch, portable or mkl (notebook `training`).
+    #[arg(long, value_name = "BUILD")]
+    dropout_build: Option<torch_rng::Build>,
+    /// Write every step of the training as JSON (notebook `training`).
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Show each bug of the documents with its result and the right one, both computed.
-    #[arg(long)]
-    errata: bool,
-    /// Train for fewer epochs than the book's ten (notebook `training`).
-    #[arg(long, value_name = "N", default_value_t = TrainingRun::EPOCHS,
-        value_parser = value_parser!(u64).range(1..=TrainingRun::EPOCHS))]
-    epochs: u64,
-    /// Train with the dropout of another build of PyTorch, portable or mkl (notebook `training`).
-    #[arg(long, value_name = "BUILD", default_value_t)]
-    dropout_build: torch_rng::Build,
+}
+
+impl Options {
+    /// The settings of a run of the selections.
+    ///
+    /// # Errors
+    /// The book's text can't be read, or an option is for a training that was not chosen.
+    fn settings(&self, selections: &[Selection]) -> Result<Settings> {
+        let trains = selections.iter().any(|it| it.trains);
+        for (name, is_given) in [
+            ("--epochs", self.epochs.is_some()),
+            ("--dropout-build", self.dropout_build.is_some()),
+            ("--json", self.json.is_some()),
+        ] {
+            ensure!(
+                trains || !is_given,
+                "{name} is for the training, which was not chosen: cargo xtask verify training"
+            );
+        }
+        let training = TrainingRun {
+            epochs: self.epochs,
+            build: self.dropout_build,
+            json: self.json.clone(),
+        };
+        Ok(Settings {
+            training: trains.then_some(training),
+            ..self.what.settings()?
+        })
+    }
 }
 
 /// Runs the chosen cells and prints the report.
 ///
 /// # Errors
-/// A cell failed, none was chosen, or a file could not be read or written.
+/// A cell failed, none could be compared, or a file could not be read or written.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let filter = options.what.filter.as_deref();
-    let chosen = select(filter, options.errata)?;
+    let chosen = select(filter)?;
+    let settings = options.settings(&chosen.selections)?;
     chosen.print_rows()?;
-    let selections = &chosen.selections;
-    if options.list || selections.is_empty() {
-        return list(selections);
-    }
-    if let Some(long) = selections.iter().find(|selection| !selection.runs) {
-        let (filter, name) = (filter.unwrap_or_default(), long.program.name);
-        bail!("`{filter}` is in the notebook `{name}`, which {HOW_LONG}");
-    }
-    let trains = selections.iter().any(|it| it.program.name == "training");
-    let settings = Settings {
-        training: TrainingRun {
-            epochs: options.epochs,
-            build: options.dropout_build,
-            json: options.json.clone().filter(|_| trains),
-        },
-        ..options.what.settings()?
-    };
     let start = Instant::now();
-    let by_chapter = !options.verbose && !options.errata && filter.is_none();
-    let form = if options.errata { bug } else { line };
+    let by_chapter = !options.verbose && filter.is_none();
     let mut report = Report::default();
-    for (place, selection) in selections.iter().enumerate() {
-        let program = selection.program;
-        let parts = program.run(&settings);
-        let cells: Vec<&Cell> = cells(&parts).filter(|cell| selection.has(cell)).collect();
+    for selections in chosen
+        .selections
+        .chunk_by(|one, other| chapter(one.program) == chapter(other.program))
+    {
+        for selection in selections {
+            let parts = selection.program.run(&settings);
+            print_cells(selection, &parts, by_chapter)?;
+            report.add(selection, parts, filter.is_none());
+        }
         if by_chapter {
-            for cell in cells.iter().filter(|cell| status(cell) == FAILED) {
-                print(&line(&program.test_name(cell), cell))?;
-            }
-        } else {
-            print_cells(program, &cells, form)?;
-        }
-        report.add(selection, parts, filter.is_none());
-        let next = selections.get(place + 1).map(|next| chapter(next.program));
-        if by_chapter && next != Some(chapter(program)) {
-            print(
-                &report
-                    .counts(|it| chapter(it) == chapter(program))
-                    .line(chapter(program)),
-            )?;
+            print(&report.chapter(chapter(selections[0].program)))?;
         }
     }
-    if !options.errata {
-        report.close(start.elapsed().as_secs_f64())?;
-    }
-    if let Some(path) = options.json.as_deref().filter(|_| !trains) {
-        report.write_json(path)?;
-    }
-    let failed = report.cells().filter(|(_, cell)| status(cell) == FAILED);
-    let failed = failed.map(|(it, cell)| format!("  {}  ({})", it.test_name(cell), cell.title));
-    let failed: Vec<String> = failed.collect();
-    ensure!(
-        failed.is_empty(),
-        "{} of {} cells failed:\n{}",
-        failed.len(),
-        report.cells().count(),
-        failed.join("\n")
-    );
-    Ok(())
+    report.close(start.elapsed().as_secs_f64())
 }
 
-fn list(selections: &[Selection]) -> Result<()> {
-    for selection in selections {
-        let parts = selection.program.unrun("listed");
-        for cell in cells(&parts).filter(|cell| selection.has(cell)) {
-            let name = selection.program.test_name(cell);
-            let needs = if cell.needs_text {
-                "  (needs --book-text)"
-            } else {
-                ""
-            };
-            print(&format!("{name:<48} {}{needs}\n", cell.title))?;
-        }
-    }
-    Ok(())
-}
-
-const PASSED: &str = "passed";
-const FAILED: &str = "failed";
-const SKIPPED: &str = "skipped";
-
-fn status(cell: &Cell) -> &'static str {
+/// True if it ran and nothing disagrees, false if something does or it was lost; none if it was
+/// skipped, or compared with nothing.
+fn passed(cell: &Cell) -> Option<bool> {
     match &cell.outcome {
-        Outcome::Ran(record) if record.verdict.faults.is_empty() => PASSED,
-        Outcome::Ran(_) | Outcome::Lost(_) => FAILED,
-        Outcome::Skipped(_) => SKIPPED,
+        Outcome::Ran(record) if record.kind == Kind::Changed => None,
+        Outcome::Ran(record) => Some(record.verdict.faults.is_empty()),
+        Outcome::Skipped(_) => None,
+        Outcome::Lost(_) => Some(false),
     }
 }
 
-/// Of "Chapter 2: Working with Text Data" and "Chapter 2, exercise solutions" what they share.
+/// The common beginning of "Chapter 2: Working with Text Data" and "Chapter 2, exercise solutions".
 fn chapter(program: &Program) -> &'static str {
     program.title.split([':', ',']).next().unwrap_or_default()
 }
 
-/// Prints the cells of a notebook that has run, by section.
-fn print_cells(program: &Program, cells: &[&Cell], form: fn(&str, &Cell) -> String) -> Result<()> {
-    print(&format!("\n{:<20} {}\n", program.name, program.title))?;
-    for cells in cells.chunk_by(|one, other| one.section == other.section) {
-        print(&format!("  {}  {}\n", cells[0].section, cells[0].title))?;
-        for cell in cells {
-            print(&form(&cell.name, cell))?;
+/// Prints the chosen cells of a notebook that has run, by section, or only those that failed.
+fn print_cells(selection: &Selection, parts: &[Part], only_failed: bool) -> Result<()> {
+    let program = selection.program;
+    let mut lines = String::new();
+    let mut section = "";
+    if !only_failed {
+        lines += &format!("\n{:<20} {}\n", program.name, program.title);
+    }
+    for cell in cells(parts).filter(|cell| selection.has(cell)) {
+        if !only_failed && section != cell.section {
+            lines += &format!("  {}  {}\n", cell.section, cell.title);
+        }
+        section = &cell.section;
+        if !only_failed {
+            lines += &line(&cell.name, cell);
+        } else if passed(cell) == Some(false) {
+            lines += &line(&program.full_name(cell), cell);
         }
     }
-    Ok(())
+    print(&lines)
 }
 
-/// A cell's verdict, with what does not agree.
+/// A cell's verdict, with the figures that disagree.
 fn line(name: &str, cell: &Cell) -> String {
-    let mark = match status(cell) {
-        PASSED => "ok  ",
-        FAILED => "FAIL",
-        _ => "skip",
+    let mark = match passed(cell) {
+        Some(true) => "ok  ",
+        Some(false) => "FAIL",
+        None => "skip",
     };
     let (mut line, mut faults) = (format!("    {mark} {name:<28} "), Vec::new());
     match &cell.outcome {
-        Outcome::Skipped(why) => line += why,
-        Outcome::Lost(fault) => faults.push(fault.clone()),
         Outcome::Ran(record) => {
             let verdict = &record.verdict;
             if verdict.figures > 0 {
@@ -177,37 +148,28 @@ fn line(name: &str, cell: &Cell) -> String {
                     verdict.figures, verdict.difference, verdict.allowed
                 );
             }
-            if record.kind == Kind::Shown {
-                line += "  by ndarray alone";
+            match record.kind {
+                Kind::Shown => line += "  by ndarray alone",
+                Kind::Changed => line += "compared with nothing: the document prints no such run",
+                _ => {}
             }
-            let why = record.why.iter();
-            faults.extend(why.map(|why| format!("looser than the printed digits: {why}")));
+            faults.extend(record.note.clone());
             faults.extend(verdict.faults.iter().take(FAULTS_SHOWN).cloned());
             let more = verdict.faults.len().saturating_sub(FAULTS_SHOWN);
             faults.extend((more > 0).then(|| format!("and {more} more")));
         }
+        Outcome::Skipped(why) => line += why,
+        Outcome::Lost(fault) => faults.push(fault.clone()),
     }
     let faults = faults.iter().map(|fault| format!("\n         {fault}"));
     line.trim_end().to_owned() + &faults.collect::<String>() + "\n"
 }
 
-/// A bug's result beside the right one.
-fn bug(name: &str, cell: &Cell) -> String {
-    let text = match &cell.outcome {
-        Outcome::Ran(Record { ours, verdict, .. }) => {
-            let faults = verdict.faults.iter().map(|fault| format!("\n{fault}"));
-            ours.clone() + &faults.collect::<String>()
-        }
-        Outcome::Skipped(why) | Outcome::Lost(why) => why.clone(),
-    };
-    format!("    {name}\n        {}\n", text.replace('\n', "\n        "))
-}
-
-/// All cells that have been chosen and have run, and what is left out, each with its notebook.
+/// All chosen cells after their run, and the figures that are left out, each with its notebook.
 #[derive(Default)]
 struct Report(Vec<(&'static Program, Part)>);
 
-/// What is counted of it.
+/// The sums of a report or a chapter of it.
 #[derive(Default)]
 struct Counts {
     passed: usize,
@@ -220,47 +182,9 @@ struct Counts {
     left_out: usize,
 }
 
-impl Counts {
-    fn add(&mut self, part: &Part) {
-        match part {
-            Part::LeftOut(left_out) => self.left_out += left_out.figures,
-            Part::Cell(cell) => {
-                match status(cell) {
-                    PASSED => self.passed += 1,
-                    FAILED => self.failed += 1,
-                    _ => self.skipped += 1,
-                }
-                if let Outcome::Ran(record) = &cell.outcome {
-                    match record.kind {
-                        Kind::Printed => self.figures += record.verdict.figures,
-                        Kind::Shown => self.shown += record.verdict.figures,
-                        Kind::Own | Kind::Changed => {}
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Of a chapter.
-    fn line(&self, chapter: &str) -> String {
-        let mark = if self.failed == 0 { "ok  " } else { "FAIL" };
-        let mut line = format!("{mark} {chapter:<24} {:>3} passed", self.passed);
-        for (count, what) in [(self.failed, FAILED), (self.skipped, SKIPPED)] {
-            if count > 0 {
-                line += &format!(", {count} {what}");
-            }
-        }
-        line += &format!("; {} figures", self.figures + self.shown);
-        if self.left_out > 0 {
-            line += &format!(", {} left out", self.left_out);
-        }
-        line + "\n"
-    }
-}
-
 impl Report {
-    /// The chosen cells, and what is left out: of a `whole` notebook or of one of the cells.
+    /// Adds the chosen cells, and the figures left out of a `whole` notebook or of one of the
+    /// cells.
     fn add(&mut self, selection: &Selection, parts: Vec<Part>, whole: bool) {
         let names = cells(&parts).filter(|cell| selection.has(cell));
         let names: Vec<String> = names.map(|cell| cell.cell.clone()).collect();
@@ -280,15 +204,52 @@ impl Report {
         })
     }
 
-    /// What is counted in the notebooks that are `chosen`.
-    fn counts(&self, chosen: impl Fn(&Program) -> bool) -> Counts {
+    fn counts(&self, is_counted: impl Fn(&Program) -> bool) -> Counts {
         let mut counts = Counts::default();
-        let parts = self.0.iter().filter(|(program, _)| chosen(program));
-        parts.for_each(|(_, part)| counts.add(part));
+        for (_, part) in self.0.iter().filter(|(program, _)| is_counted(program)) {
+            match part {
+                Part::LeftOut(left_out) => counts.left_out += left_out.figures,
+                Part::Cell(cell) => {
+                    match passed(cell) {
+                        Some(true) => counts.passed += 1,
+                        Some(false) => counts.failed += 1,
+                        None => counts.skipped += 1,
+                    }
+                    if let Outcome::Ran(record) = &cell.outcome {
+                        match record.kind {
+                            Kind::Printed => counts.figures += record.verdict.figures,
+                            Kind::Shown => counts.shown += record.verdict.figures,
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
         counts
     }
 
+    /// The line of a chapter.
+    fn chapter(&self, name: &str) -> String {
+        let counts = self.counts(|it| chapter(it) == name);
+        let mark = if counts.failed == 0 { "ok  " } else { "FAIL" };
+        let mut line = format!("{mark} {name:<24} {:>3} passed", counts.passed);
+        for (count, what) in [(counts.failed, "failed"), (counts.skipped, "skipped")] {
+            if count > 0 {
+                line += &format!(", {count} {what}");
+            }
+        }
+        line += &format!("; {} figures", counts.figures + counts.shown);
+        if counts.left_out > 0 {
+            line += &format!(", {} left out", counts.left_out);
+        }
+        line + "\n"
+    }
+
     /// Prints the summary.
+    ///
+    /// # Errors
+    /// A cell failed, or all were skipped.
     fn close(&self, seconds: f64) -> Result<()> {
         let all = self.counts(|_| true);
         let (figures, shown, left_out) = (all.figures, all.shown, all.left_out);
@@ -305,9 +266,7 @@ impl Report {
         if all.skipped > 0 {
             lines += " (those of the skipped cells not counted)";
         }
-        lines += &format!(", {left_out} left out, in {seconds:.1} s");
-        let memory = peak_memory().map(|mebibytes| format!(", peak memory {mebibytes} MiB"));
-        lines += &(memory.unwrap_or_default() + "\n");
+        lines += &format!(", {left_out} left out, in {seconds:.1} s\n");
         let left_out = self.0.iter().filter_map(|(program, part)| match part {
             Part::LeftOut(it) => Some(((program.name, &it.section, &it.why), it)),
             _ => None,
@@ -322,43 +281,106 @@ impl Report {
             lines +=
                 &format!("left out: {notebook} {section}, {names}: {figures} figures: {why}\n");
         }
-        print(&lines)
-    }
-
-    /// Writes the report as JSON to `path`; a difference that is not finite becomes the text "inf".
-    fn write_json(&self, path: &Path) -> Result<()> {
-        let number = |value: f64| match value.is_finite() {
-            true => json!(value),
-            false => json!("inf"),
-        };
-        let unrun = Record::default();
-        let cases = self.cells().map(|(program, cell)| {
-            let record = match &cell.outcome {
-                Outcome::Ran(record) => record,
-                _ => &unrun,
-            };
-            let verdict = &record.verdict;
-            json!({
-                "id": program.test_name(cell), "source": program.title,
-                "numbers": verdict.figures, "max_diff": number(verdict.difference),
-                "allowed": number(verdict.allowed), "status": status(cell),
-                "seconds": record.time.as_secs_f64(),
-            })
-        });
-        let cases: Vec<Value> = cases.collect();
-        let all = self.counts(|_| true);
-        let report = json!({
-            "passed": all.passed, "failed": all.failed, "skipped": all.skipped, "cases": cases,
-        });
-        let text = serde_json::to_string_pretty(&report).context("a report is valid JSON")?;
-        Ok(write_output(path, |out| writeln!(out, "{text}"))?)
+        let needs_text = |(_, cell): &(_, &Cell)| matches!(&cell.outcome, Outcome::Skipped(why) if why == NEEDS_TEXT);
+        let needing = self.cells().filter(needs_text).count();
+        if needing > 0 {
+            lines += &format!("{needing} cells need the book's text: {HOW_TO_GIVE_TEXT}\n");
+        }
+        print(&lines)?;
+        let failed = self.cells().filter(|(_, cell)| passed(cell) == Some(false));
+        let failed = failed.map(|(it, cell)| format!("  {}  ({})", it.full_name(cell), cell.title));
+        let failed: Vec<String> = failed.collect();
+        ensure!(
+            failed.is_empty(),
+            "{} of {} cells failed:\n{}",
+            failed.len(),
+            self.cells().count(),
+            failed.join("\n")
+        );
+        let mut cells = self.cells().peekable();
+        let is_skipped = |(_, cell): (_, &Cell)| matches!(cell.outcome, Outcome::Skipped(_));
+        ensure!(
+            cells.peek().is_none() || !cells.all(is_skipped),
+            "nothing was compared: all chosen cells were skipped"
+        );
+        Ok(())
     }
 }
 
-/// The largest resident memory of this process in MiB, where the system tells it.
-fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kibibytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kibibytes / 1024)
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn options(words: &[&str]) -> Options {
+        Command::parse_from(["verify"].iter().chain(words)).options
+    }
+
+    #[test]
+    fn options_of_the_training_are_refused_where_nothing_trains() {
+        for words in [
+            ["--epochs", "1"],
+            ["--dropout-build", "mkl"],
+            ["--json", "x"],
+        ] {
+            for filter in ["3.6", "5.2", "ch05", ""] {
+                let filter: Vec<&str> = Some(filter)
+                    .into_iter()
+                    .filter(|it| !it.is_empty())
+                    .collect();
+                let options = options(&[&words[..], &filter].concat());
+                let error = run(&options).unwrap_err().to_string();
+                let start = format!("{} is for the training, which was not chosen", words[0]);
+                assert!(error.starts_with(&start), "{error}");
+            }
+        }
+    }
+
+    /// The README's command, with another text, a small model and an epoch of a few batches.
+    #[test]
+    fn the_readme_s_command_trains_chapter_5_s_model() {
+        let readme = include_str!("../../README.md");
+        let command = "cargo xtask verify training --book-text the-verdict.txt";
+        assert!(readme.contains(command));
+        let options = options(&["training", "--epochs", "1"]);
+        let selections = select(options.what.filter.as_deref()).unwrap().selections;
+        let [selection] = &selections[..] else {
+            panic!("one notebook is chosen")
+        };
+        let unrun = selection.program.unrun();
+        let small = notebooks::inputs(&unrun).map(|(_, input)| (input.line, "1".to_owned()));
+        let text = "The bell rang once, and the bell rang twice, and nobody came. ".repeat(250);
+        let settings = Settings {
+            text: Some(text.leak()),
+            inputs: small.collect(),
+            ..options.settings(&selections).unwrap()
+        };
+        let parts = selection.program.run(&settings);
+        let shown = |name: &str| match cells(&parts)
+            .find(|it| it.name == name)
+            .map(|it| &it.outcome)
+        {
+            Some(Outcome::Ran(record)) => record.ours.clone(),
+            other => panic!("{name}: {other:?}"),
+        };
+        let losses: Vec<f64> = notebooks::numbers(&shown("In [27]"))
+            .iter()
+            .map(|(it, _)| *it)
+            .collect();
+        let losses: Vec<&[f64]> = losses.chunks(4).collect();
+        let (first, last) = (losses[0], losses[losses.len() - 1]);
+        assert!(losses.len() > 1 && first[2] > 10.0, "{losses:?}");
+        assert!(last[2] < first[2] && last[3] < first[3], "{losses:?}");
+        assert!(shown("In [27] (2)").starts_with("Every effort moves you"));
+        assert_eq!(shown("the lists"), "true");
+        let of_all_epochs = cells(&parts).find(|cell| cell.name == "In [29]").unwrap();
+        assert!(matches!(&of_all_epochs.outcome, Outcome::Skipped(_)));
+    }
 }

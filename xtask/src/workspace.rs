@@ -1,4 +1,4 @@
-//! Where the workspace lies, walking its files, and printing to a reader who may go away.
+//! The workspace's folder, its files and its cargo, and printing to a reader who may go away.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Write};
@@ -36,7 +36,7 @@ pub(crate) fn cargo(
     Ok(())
 }
 
-/// What cargo knows of the packages of the workspace in `folder`, as JSON.
+/// The packages of the workspace in `folder`, as cargo's JSON.
 pub(crate) fn cargo_metadata(folder: &Path) -> Result<String> {
     cargo_output("metadata --no-deps --format-version=1", folder, &[])
 }

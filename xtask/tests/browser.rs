@@ -159,7 +159,7 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
         "the code has the value"
     );
     let dom = with_address("In%20%5B17%5D.d_out=99999999");
-    assert!(dom.contains("the size of `99999999` is not within 1..=256"));
+    assert!(dom.contains("the input d_out: 99999999, not within 1..=256"));
     let dom = with_address("In%20%5B24%5D.seed=%3Cimg src=x onerror=alert(1)%3E");
     assert!(dom.contains("`&lt;img src=x onerror=alert(1)&gt;` is not a whole number"));
     assert!(!dom.contains("<img"));
@@ -172,7 +172,7 @@ fn an_address_changes_an_input_of_each_notebook(opened: &impl Fn(&str) -> String
     for name in LIVE {
         let program = PROGRAMS.iter().find(|program| program.name == name);
         let program = program.expect(name);
-        let parts = program.unrun("");
+        let parts = program.unrun();
         let number = |(_, input): &(&Cell, &Given)| input.default.parse::<f64>().is_ok();
         let (cell, input) = inputs(&parts)
             .find(number)

@@ -1,4 +1,4 @@
-//! What prints may lose its reader, as with `cargo xtask notebook | head -1`.
+//! A command that prints may lose its reader, as with `cargo xtask notebook | head -1`.
 
 use std::process::{Command, Stdio};
 

@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use notebooks::{Outcome, PROGRAMS, Part, Program, Settings, Tier, cells};
+use notebooks::{Outcome, PROGRAMS, Part, Program, Settings, Tier, TrainingRun, cells};
 use pictures::html::escape;
 
 use crate::documents;
-use crate::select::{HOW_LONG, select};
+use crate::select::select;
 use crate::workspace::{print, root};
 
 mod index;
@@ -29,7 +29,7 @@ pub(crate) fn write(
     // The index names a long notebook, too, and the others refer to the errata.
     let chosen = match filter {
         None | Some("errata") => Vec::new(),
-        Some(_) => select(filter, false)?.selections,
+        Some(_) => select(filter)?.selections,
     };
     atomic_file::create_folder(folder)?;
     if live {
@@ -40,7 +40,7 @@ pub(crate) fn write(
         to_root: escape(&way_to_root(folder)?),
         map: documents::map()?,
         errata: documents::errata()?,
-        unrun: PROGRAMS.iter().map(|it| (it, it.unrun(""))).collect(),
+        unrun: PROGRAMS.iter().map(|it| (it, it.unrun())).collect(),
     };
     let settings = Settings {
         draws: true,
@@ -49,18 +49,15 @@ pub(crate) fn write(
     let mut lost = 0;
     for program in PROGRAMS {
         let selection = chosen.iter().find(|it| it.program.name == program.name);
-        let runs = match program.tier {
-            Tier::Everyday => filter.is_none() || selection.is_some(),
-            Tier::Long => selection.is_some_and(|selection| selection.runs),
-            Tier::Errata => true,
-        };
-        if !runs && filter.is_some() && selection.is_none() {
+        let is_chosen = filter.is_none() || selection.is_some();
+        if !is_chosen && program.tier != Tier::Errata {
             continue;
         }
-        let parts = match runs {
-            true => program.run(&settings),
-            false => program.unrun(&format!("not run: it {HOW_LONG}")),
-        };
+        let trains = selection.is_some_and(|selection| selection.trains);
+        let parts = program.run(&Settings {
+            training: trains.then(TrainingRun::default),
+            ..settings.clone()
+        });
         if live && program.name == STORY_ON {
             live::write_story(folder)?;
         }

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use notebooks::{
-    Cell, Kind, LeftOut, Outcome, PROGRAMS, Part, Program, Record, Tier, Verdict, cells, inputs,
-    numbers, tokens,
+    Cell, HOW_TO_GIVE_TEXT, Kind, LeftOut, NEEDS_TEXT, Outcome, PROGRAMS, Part, Program, Record,
+    Tier, Verdict, cells, inputs, numbers, tokens,
 };
 use pictures::html;
 use pictures::html::escape;
@@ -43,6 +43,14 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
          written as PyTorch writes it.</p>\n",
         escape(program.title)
     )?;
+    let needs_text =
+        |cell: &Cell| matches!(&cell.outcome, Outcome::Skipped(why) if why == NEEDS_TEXT);
+    if cells(parts).any(needs_text) {
+        writeln!(
+            body,
+            "<p class=\"dim\">Some cells were not run, as they need the book's text: {HOW_TO_GIVE_TEXT}.</p>"
+        )?;
+    }
     let (mut section, mut previous, mut file) = (None, "", "");
     for part in parts {
         if !matches!(part, Part::Listing { .. }) {
@@ -125,7 +133,8 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
         body += &(heading.to_owned() + &errata_of_all + &end_of_section("errata", &links));
     }
     body += "</div>\n";
-    if book.live && inputs(parts).next().is_some() {
+    let runs = |(cell, _): (&Cell, _)| !matches!(cell.outcome, Outcome::Skipped(_));
+    if book.live && inputs(parts).any(runs) {
         script += "<script src=\"live.js\"></script>\n";
     }
     let name = program.name;
@@ -263,7 +272,12 @@ fn cell_html(cell: &Cell) -> String {
     };
     let output = match &cell.outcome {
         Outcome::Ran(record) => output(record),
-        Outcome::Skipped(why) => format!("<p class=\"dim\">{}</p>\n", escape(why)),
+        Outcome::Skipped(why) => {
+            let printed = cell.printed.as_deref().map(escape);
+            let printed = printed.map(|printed| format!("<pre tabindex=\"0\">{printed}</pre>\n"));
+            let why = escape(&format!("Not run here: {why}."));
+            printed.unwrap_or_default() + &format!("<p class=\"dim\">{why}</p>\n")
+        }
         Outcome::Lost(fault) => format!("<p class=\"fault\">{}</p>\n", escape(fault)),
     };
     format!(
@@ -345,8 +359,8 @@ fn about_comparison(record: &Record) -> String {
         about +=
             &format!("; the furthest is {difference:.1e} off, and its digits allow {allowed:.1e}");
     }
-    if let Some(why) = record.why {
-        about += &format!("; looser than the printed digits: {why}");
+    if let Some(note) = &record.note {
+        about += &format!("; {note}");
     }
     about
 }

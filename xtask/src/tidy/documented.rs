@@ -20,7 +20,7 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
             let mut fault = |what: String| faults.push(format!("{page}:{}: {what}", index + 1));
             let (items, named) = names(line);
             for (program, cell) in &named {
-                if !cells(&program.unrun("")).any(|known| known.is_called(cell)) {
+                if !cells(&program.unrun()).any(|known| known.is_called(cell)) {
                     fault(format!("there is no cell `{} {cell}`", program.name));
                 }
             }

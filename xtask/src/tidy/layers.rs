@@ -49,7 +49,7 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Of a page's rows those of the table `crate | layer | may depend on`.
+/// The rows of the table `crate | layer | may depend on` among all of a page.
 fn table(rows: Vec<Vec<String>>) -> Table {
     let rows = rows.into_iter().filter_map(|columns| {
         let [name, layer, may] = columns.try_into().ok()?;
@@ -63,7 +63,7 @@ fn table(rows: Vec<Vec<String>>) -> Table {
     rows.collect()
 }
 
-/// What may be depended on lies in a lower layer.
+/// Crates of the table that may depend on one of the same or an upper layer.
 fn table_faults(table: &Table) -> Vec<String> {
     let mut faults = Vec::new();
     for (name, (layer, may)) in table {

@@ -12,7 +12,6 @@ use crate::workspace::{files_below, print, root};
 mod documented;
 mod layers;
 mod links;
-mod writers;
 
 /// A rule: its name, and the faults it finds below the workspace's root.
 type Rule = (&'static str, fn(&Path) -> Result<Vec<String>>);
@@ -28,13 +27,12 @@ const RULES: &[Rule] = &[
         "items and cells that the documentation names exist",
         documented::faults,
     ),
-    ("atomic-file is the one writer of files", writers::faults),
 ];
 
 /// The most lines of a file.
 const MAX_LINES: usize = 600;
 
-/// Where a file may be longer, and why.
+/// Files that may be longer, and the reason.
 const LONG_FILES: &[(&str, &str)] = &[
     (
         "tests/notebooks/ch",

@@ -39,7 +39,7 @@ pub(crate) fn answer(request: &Value) -> Value {
     let of_run = of_run.map(|(cell, input)| {
         json!({
             "name": cell.name_of(input), "label": input.name, "cell": cell.line,
-            "line": input.line, "default": input.default, "value": input.value,
+            "line": input.line, "fault": input.fault, "default": input.default, "value": input.value,
         })
     });
     json!({
