@@ -6,6 +6,10 @@
 //! A figure stands here once, as the digits that the document prints; none comes from our own
 //! output.
 
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests write files as they like")
+)]
 #![expect(
     clippy::needless_borrows_for_generic_args,
     reason = "what is shown is borrowed, whether it could be copied or not"

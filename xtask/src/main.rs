@@ -1,5 +1,9 @@
 //! The project's own checks, run as `cargo xtask <command>`; `main` is one match over the commands.
 
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests write files as they like")
+)]
 #![allow(rustdoc::broken_intra_doc_links)] // help texts name cells, "In [36]"
 
 use std::ffi::OsString;

@@ -1,6 +1,8 @@
 //! The pages of the notebooks in a real browser: no error, nothing missing, and the numbers that
 //! the library computes.
 
+#![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
+
 use std::io::Write;
 use std::process::Command;
 

@@ -1,5 +1,7 @@
 //! Everything a user can hand in wrongly is an error that says what was wrong.
 
+#![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,4 +1,8 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests write files as they like")
+)]
 #![forbid(unsafe_code)]
 
 mod adamw;

@@ -1,5 +1,7 @@
 //! A checkpoint that is damaged, or belongs to another run, is refused in one line that names what
 //! is wrong.
+
+#![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 mod common;

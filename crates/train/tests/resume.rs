@@ -1,4 +1,6 @@
 //! A run that is stopped and resumed has the bits of one that never stopped.
+
+#![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 mod common;

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![allow(clippy::disallowed_methods, reason = "it is the one writer of files")]
 #![forbid(unsafe_code)]
 
 mod error;

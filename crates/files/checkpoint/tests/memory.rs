@@ -2,6 +2,8 @@
 //!
 //! One test, as tests run side by side and the count is the whole process's.
 
+#![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
+
 use checkpoint::{Precision, SpecialTokens, load_model, save_book, save_hugging_face};
 use gpt::{GptConfig, GptModel};
 use peak_alloc::PeakAlloc;

@@ -1,6 +1,11 @@
 //! Writes a tokenizer's files into a folder, for transformers and others: `gpt2 DIR`, `chars DIR
 //! FILE` or `bpe:N DIR FILE`.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an example makes a folder as users do"
+)]
+
 use std::error::Error;
 use std::fs;
 

@@ -1,5 +1,7 @@
 //! Files and texts that are damaged or worse: refused in one line that names the file, never a
 //! panic.
+
+#![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 use std::fs;

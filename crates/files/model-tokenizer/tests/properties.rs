@@ -1,4 +1,6 @@
 //! Properties of every text and every vocabulary.
+
+#![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 use std::sync::LazyLock;

@@ -1,5 +1,7 @@
 //! The ids and texts of transformers' AutoTokenizer, for folders that it or we wrote:
 //! fixtures/make.py made them all.
+
+#![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 use std::fs;

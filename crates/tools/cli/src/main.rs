@@ -3,6 +3,10 @@
 //! Standard output holds what was asked for, standard error everything else; a failure is its last
 //! line.
 
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests write files as they like")
+)]
 #![forbid(unsafe_code)]
 
 mod args;

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![forbid(unsafe_code)]
 
 pub mod browser;

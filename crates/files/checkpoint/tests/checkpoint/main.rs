@@ -1,5 +1,6 @@
 //! Model folders, in and out: against transformers, round trips, and files that lie.
 
+#![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
 mod folder_forms;

@@ -1,5 +1,7 @@
 //! The command `gpt` as users run it: what it prints, what it writes, how it fails.
 
+#![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
+
 mod convert;
 mod generate;
 mod help;

@@ -6,6 +6,7 @@
 //! A case is a fault if the program panics, hangs, aborts, takes memory that nothing justifies,
 //! fails in more than one line, or damages what it should not touch.
 
+#![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![cfg(target_os = "linux")] // for ulimit, mkfifo and strace
 
 mod at_once;
