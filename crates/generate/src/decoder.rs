@@ -8,14 +8,15 @@
 //! It does not choose tokens: that is [`Sampling`](crate::Sampling).
 
 use std::fmt;
+use std::ops::Range;
 
-use gpt::{GptModel, check_vocabulary};
-use ndarray::{Array2, ArrayView1, ArrayView2};
+use gpt::{GptConfig, GptModel, check_vocabulary};
+use ndarray::{Array2, ArrayD, ArrayView1, ArrayView2, Axis};
 use tensor_ops::awake;
 
 use crate::forward::Forward;
-use crate::precision::DecoderWeights;
-use crate::{DecoderConfig, DecoderStats, GenerateError, PastContext};
+use crate::weights::DecoderWeights;
+use crate::{DecoderConfig, GenerateError, PastContext};
 
 /// Sequences of tokens, the caches of their keys and values, and the logits of what comes next.
 ///
@@ -37,12 +38,11 @@ use crate::{DecoderConfig, DecoderStats, GenerateError, PastContext};
 /// decoder.push(1, &[8])?;
 /// decoder.advance()?;
 /// assert_eq!(decoder.tokens(1), [4, 5, 8]);
-/// assert_eq!(decoder.stats().tokens_computed, 5 + 2);
+/// assert_eq!(decoder.pending(1), 0); // each token is computed once
 /// # Ok::<(), generate::GenerateError>(())
 /// ```
 #[derive(Clone)]
 pub struct Decoder<'m> {
-    model: &'m GptModel,
     config: DecoderConfig,
     context_size: usize,
     forward: Forward<'m>,
@@ -52,7 +52,6 @@ pub struct Decoder<'m> {
     starts: Vec<usize>,
     /// (batch, vocab_size): the last position of each sequence
     logits: Array2<f32>,
-    stats: DecoderStats,
 }
 
 impl<'m> Decoder<'m> {
@@ -62,38 +61,84 @@ impl<'m> Decoder<'m> {
             .expect("the default configuration suits every model")
     }
 
-    /// A decoder of another precision, context size, or end.
+    /// A decoder of another precision, context size, or end; weights of fewer bits are rounded
+    /// copies, beside the model's own ([`read`](Self::read) takes less memory).
     ///
     /// # Errors
     /// If the context size is 0 or larger than the model's.
+    ///
+    /// # Panics
+    /// If a layer was replaced by one of another shape than the configuration's.
     pub fn with_config(model: &'m GptModel, config: DecoderConfig) -> Result<Self, GenerateError> {
-        let context_length = model.config().context_length;
-        let context_size = config.context_size.unwrap_or(context_length);
-        if context_size == 0 || context_size > context_length {
-            return Err(GenerateError::ContextSize {
-                context_size,
-                context_length,
-            });
-        }
-        let weights = DecoderWeights::new(model, config.precision);
-        Ok(Self {
-            model,
+        let context_size = context_size(model.config(), &config)?;
+        let weights = DecoderWeights::of_model(model, config.precision);
+        Ok(Self::of(weights, config, context_size))
+    }
+
+    /// A decoder of a model whose weights `read` writes: some rows of a parameter, by the names of
+    /// [`GptConfig::parameters`], row after row.
+    ///
+    /// In fewer bits than f32 the weights are rounded as they are read, a megabyte at a time.
+    ///
+    /// ```
+    /// use generate::{Decoder, DecoderConfig, GenerateError, Precision};
+    /// use generate::gpt::GptConfig;
+    ///
+    /// let model = GptConfig {
+    ///     vocab_size: 50, context_length: 8, emb_dim: 8,
+    ///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+    /// };
+    /// let config = DecoderConfig { precision: Precision::Int8, ..DecoderConfig::default() };
+    /// // Or as checkpoint::ModelFolder reads them from files.
+    /// let decoder = Decoder::read(&model, config, |name, rows, out| {
+    ///     assert!(rows.end <= 50 && out.len() % rows.len() == 0, "{name}");
+    ///     out.fill(0.5);
+    ///     Ok::<(), GenerateError>(())
+    /// })?;
+    /// assert_eq!(decoder.model_config(), &model);
+    /// # Ok::<(), GenerateError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first of `read`; or if the configuration is not valid, or the context size 0 or larger
+    /// than the model's.
+    pub fn read<E: From<GenerateError>>(
+        model: &GptConfig,
+        config: DecoderConfig,
+        mut read: impl FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        model.validate().map_err(GenerateError::from)?;
+        let context_size = context_size(model, &config)?;
+        let weights = DecoderWeights::read(*model, config.precision, |name, first, shape| {
+            let mut rows = ArrayD::zeros(shape);
+            let range = first..first + rows.len_of(Axis(0));
+            read(
+                name,
+                range,
+                rows.as_slice_mut().expect("new arrays are row-major"),
+            )?;
+            Ok::<_, E>(rows.into())
+        })?;
+        Ok(Self::of(weights, config, context_size))
+    }
+
+    fn of(weights: DecoderWeights<'m>, config: DecoderConfig, context_size: usize) -> Self {
+        Self {
             config,
             context_size,
-            forward: Forward::new(model, weights, context_size),
+            logits: Array2::zeros((0, weights.config.vocab_size)),
+            forward: Forward::new(weights, context_size),
             sequences: Vec::new(),
             starts: Vec::new(),
-            logits: Array2::zeros((0, model.config().vocab_size)),
-            stats: DecoderStats::default(),
-        })
+        }
     }
 
-    /// The model it decodes with.
-    pub fn model(&self) -> &'m GptModel {
-        self.model
+    /// The configuration of the model it decodes with.
+    pub fn model_config(&self) -> &GptConfig {
+        &self.forward.weights.config
     }
 
-    /// How it was made.
+    /// The settings it was made with.
     pub fn config(&self) -> &DecoderConfig {
         &self.config
     }
@@ -103,17 +148,12 @@ impl<'m> Decoder<'m> {
         self.context_size
     }
 
-    /// What it has done so far.
-    pub fn stats(&self) -> DecoderStats {
-        self.stats
-    }
-
     /// Bytes of weights that a step reads once.
     pub fn weight_bytes(&self) -> usize {
-        self.forward.weights.bytes()
+        self.forward.weights.bytes_of_a_step()
     }
 
-    /// How many sequences there are.
+    /// The number of sequences.
     pub fn batch(&self) -> usize {
         self.sequences.len()
     }
@@ -140,7 +180,7 @@ impl<'m> Decoder<'m> {
         len - start - cached
     }
 
-    /// How many tokens a sequence can still take before it fills the context.
+    /// The number of tokens that a sequence can still take before it fills the context.
     ///
     /// # Panics
     /// If there is no such sequence.
@@ -153,8 +193,7 @@ impl<'m> Decoder<'m> {
         self.config.past_context == PastContext::Stop && self.room(row) == 0
     }
 
-    /// Whether a sequence fills the context and all of it has been taken in: a stream before has
-    /// chosen the token that comes, and another choice would be no continuation of that.
+    /// Whether a sequence fills the context and all of it has been taken in: no token can follow.
     pub(crate) fn is_over(&self, row: usize) -> bool {
         self.is_full(row) && self.pending(row) == 0
     }
@@ -178,7 +217,7 @@ impl<'m> Decoder<'m> {
         self.sequences = prompts.iter().map(|prompt| prompt.to_vec()).collect();
         self.starts = vec![0; batch];
         self.forward.clear(batch);
-        self.logits = Array2::zeros((batch, self.model.config().vocab_size));
+        self.logits = Array2::zeros((batch, self.model_config().vocab_size));
         Ok(())
     }
 
@@ -225,8 +264,8 @@ impl<'m> Decoder<'m> {
         self.logits.row(row)
     }
 
-    /// How many tokens of each sequence are to be computed, after a window that moved has been
-    /// thrown away.
+    /// The number of tokens of each sequence that are to be computed, after a window that moved has
+    /// been thrown away.
     fn prepare(&mut self) -> Result<Vec<usize>, GenerateError> {
         if self.sequences.is_empty() {
             return Err(GenerateError::NoPrompt);
@@ -234,31 +273,23 @@ impl<'m> Decoder<'m> {
         for (row, sequence) in self.sequences.iter().enumerate() {
             let start = sequence.len().saturating_sub(self.context_size);
             if start != self.starts[row] {
-                self.stats.rebuilds += usize::from(self.forward.cached(row) > 0);
                 self.forward.forget(row);
                 self.starts[row] = start;
             }
         }
-        let new: Vec<_> = (0..self.batch()).map(|row| self.pending(row)).collect();
-        for (row, &new) in new.iter().enumerate() {
-            if new > 0 {
-                self.stats.tokens_computed += new;
-                self.stats.tokens_from_cache += self.forward.cached(row);
-            }
-        }
-        Ok(new)
+        Ok((0..self.batch()).map(|row| self.pending(row)).collect())
     }
 
     fn take_in(&mut self, new: &[usize]) {
         let tokens: Vec<&[u32]> = (self.sequences.iter().zip(new))
             .map(|(sequence, &new)| &sequence[sequence.len() - new..])
             .collect();
-        self.forward.take_in(self.model, &tokens);
+        self.forward.take_in(&tokens);
     }
 
     /// That the model knows the tokens, and the context has room for them behind `len` others.
     fn check(&self, row: usize, len: usize, tokens: &[u32]) -> Result<(), GenerateError> {
-        let vocab_size = self.model.config().vocab_size;
+        let vocab_size = self.model_config().vocab_size;
         check_vocabulary(vocab_size, row, len, tokens.iter().copied())?;
         let (num_tokens, context_size) = (len + tokens.len(), self.context_size);
         if self.config.past_context == PastContext::Stop && num_tokens > context_size {
@@ -272,13 +303,25 @@ impl<'m> Decoder<'m> {
     }
 }
 
+/// The model's own context size, or the one asked for.
+fn context_size(model: &GptConfig, config: &DecoderConfig) -> Result<usize, GenerateError> {
+    let context_length = model.context_length;
+    let context_size = config.context_size.unwrap_or(context_length);
+    match (1..=context_length).contains(&context_size) {
+        true => Ok(context_size),
+        false => Err(GenerateError::ContextSize {
+            context_size,
+            context_length,
+        }),
+    }
+}
+
 /// Without the weights, the cache and the text.
 impl fmt::Debug for Decoder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decoder")
             .field("config", &self.config)
             .field("batch", &self.batch())
-            .field("stats", &self.stats)
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! How a decoder works, and what it counts.
+//! The settings of a decoder.
 
 use crate::Precision;
 
@@ -15,7 +15,7 @@ pub enum PastContext {
     Stop,
 }
 
-/// How a [`Decoder`](crate::Decoder) works.
+/// The settings of a [`Decoder`](crate::Decoder).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DecoderConfig {
     /// The precision of the weights.
@@ -24,17 +24,4 @@ pub struct DecoderConfig {
     pub context_size: Option<usize>,
     /// What happens beyond.
     pub past_context: PastContext,
-}
-
-/// What a [`Decoder`](crate::Decoder) has done since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DecoderStats {
-    /// Tokens that went through the blocks.
-    pub tokens_computed: usize,
-    /// Tokens that a model without a cache would have computed in addition: those found in the
-    /// cache, call by call.
-    pub tokens_from_cache: usize,
-    /// How often a sequence outgrew the context, so that its cache was thrown away and its window
-    /// computed again.
-    pub rebuilds: usize,
 }

@@ -5,21 +5,17 @@
 //! differs.
 
 use attention::{KvCache, KvCacheSize};
-use gpt::{GptModel, TransformerBlock};
+use gpt::GptConfig;
 use ndarray::{Array2, ArrayViewMut2, Axis, s};
-use tensor_ops::LayerNorm;
 
-use crate::precision::{BlockWeights, DecoderWeights};
+use crate::weights::{BlockWeights, DecoderWeights};
 
 /// Weights, caches and buffers; it knows nothing of windows or of what tokens were.
 #[derive(Clone, Debug)]
 pub(crate) struct Forward<'m> {
     pub(crate) weights: DecoderWeights<'m>,
-    blocks: &'m [TransformerBlock],
-    final_norm: &'m LayerNorm,
     /// One a block.
-    pub(crate) caches: Vec<KvCache>,
-    num_heads: usize,
+    caches: Vec<KvCache>,
     capacity: usize,
     buffers: Buffers,
 }
@@ -40,13 +36,10 @@ struct Buffers {
 }
 
 impl<'m> Forward<'m> {
-    pub(crate) fn new(model: &'m GptModel, weights: DecoderWeights<'m>, capacity: usize) -> Self {
+    pub(crate) fn new(weights: DecoderWeights<'m>, capacity: usize) -> Self {
         Self {
             weights,
-            blocks: &model.trf_blocks,
-            final_norm: &model.final_norm,
             caches: Vec::new(),
-            num_heads: model.config().n_heads,
             capacity,
             buffers: Buffers::default(),
         }
@@ -58,13 +51,15 @@ impl<'m> Forward<'m> {
             (0..batch).for_each(|row| self.forget(row));
             return;
         }
+        let config = &self.weights.config;
         let size = KvCacheSize {
             batch,
-            num_heads: self.num_heads,
-            head_dim: self.final_norm.scale.len() / self.num_heads,
+            num_heads: config.n_heads,
+            head_dim: config.emb_dim / config.n_heads,
             capacity: self.capacity,
         };
-        self.caches = self.blocks.iter().map(|_| KvCache::new(size)).collect();
+        let blocks = self.weights.blocks.iter();
+        self.caches = blocks.map(|_| KvCache::new(size)).collect();
     }
 
     /// Empties the cache of one sequence.
@@ -81,27 +76,28 @@ impl<'m> Forward<'m> {
 
     /// Runs the new tokens of each sequence through the blocks; each sequence's first has the
     /// position that its cache has reached.
-    pub(crate) fn take_in(&mut self, model: &GptModel, tokens: &[&[u32]]) {
+    pub(crate) fn take_in(&mut self, tokens: &[&[u32]]) {
         let new: Vec<usize> = tokens.iter().map(|tokens| tokens.len()).collect();
         let mut rows = new.iter().sum();
-        self.buffers.make_room(rows, model);
+        self.buffers.make_room(rows, &self.weights.config);
         let mut row = 0;
         for (sequence, tokens) in tokens.iter().enumerate() {
             let past = self.cached(sequence);
             for (i, &id) in tokens.iter().enumerate() {
                 let mut x = self.buffers.x.row_mut(row);
-                x.assign(&model.tok_emb.weight.row(id as usize));
-                x += &model.pos_emb.weight.row(past + i);
+                self.weights.tok_emb.read_row(id as usize, x.view_mut());
+                x += &self.weights.pos_emb.row(past + i);
                 row += 1;
             }
         }
-        let blocks = self.blocks.iter().zip(&self.weights.blocks);
-        for (place, ((block, weights), cache)) in blocks.zip(&mut self.caches).enumerate() {
-            self.buffers.attend(block, weights, cache, &new, rows);
-            if place + 1 == self.blocks.len() {
+        let last = self.weights.blocks.len() - 1;
+        let blocks = self.weights.blocks.iter().zip(&mut self.caches);
+        for (place, (block, cache)) in blocks.enumerate() {
+            self.buffers.attend(block, cache, &new, rows);
+            if place == last {
                 rows = self.buffers.keep_last(&new);
             }
-            self.buffers.finish(block, weights, rows);
+            self.buffers.finish(block, rows);
         }
     }
 
@@ -111,12 +107,12 @@ impl<'m> Forward<'m> {
         let sequences = (0..new.len()).filter(|&sequence| new[sequence] > 0);
         let sequences: Vec<usize> = sequences.collect();
         let x = self.buffers.x.slice(s![..sequences.len(), ..]);
-        let normed = self.final_norm.forward(&x);
+        let normed = self.weights.final_norm.forward(&x);
         if sequences.len() == logits.nrows() {
-            return self.weights.head.forward(&normed, logits);
+            return self.weights.logits(&normed, logits);
         }
         let mut out = Array2::zeros((sequences.len(), logits.ncols()));
-        self.weights.head.forward(&normed, out.view_mut());
+        self.weights.logits(&normed, out.view_mut());
         for (&sequence, out) in sequences.iter().zip(out.rows()) {
             logits.row_mut(sequence).assign(&out);
         }
@@ -124,13 +120,11 @@ impl<'m> Forward<'m> {
 }
 
 impl Buffers {
-    fn make_room(&mut self, rows: usize, model: &GptModel) {
+    fn make_room(&mut self, rows: usize, config: &GptConfig) {
         if self.x.nrows() >= rows {
             return;
         }
-        let emb_dim = model.config().emb_dim;
-        let hidden_dim = model.trf_blocks.first();
-        let hidden_dim = hidden_dim.map_or(0, |block| block.ff.expand.out_features());
+        let (emb_dim, hidden_dim) = (config.emb_dim, config.feed_forward_dim());
         let room = |width| Array2::zeros((rows, width));
         *self = Self {
             x: room(emb_dim),
@@ -142,18 +136,11 @@ impl Buffers {
     }
 
     /// The first half of a block, `att(norm1(x))` without its projection, of the first `rows` rows.
-    fn attend(
-        &mut self,
-        block: &TransformerBlock,
-        weights: &BlockWeights,
-        cache: &mut KvCache,
-        new: &[usize],
-        rows: usize,
-    ) {
+    fn attend(&mut self, block: &BlockWeights, cache: &mut KvCache, new: &[usize], rows: usize) {
         let used = s![..rows, ..];
         let (x, mut qkv) = (self.x.slice(used), self.qkv.slice_mut(used));
         let normed = block.norm1.forward(&x);
-        weights.qkv.forward(&normed, qkv.view_mut());
+        block.qkv.forward(&normed, qkv.view_mut());
         let (queries, rest) = qkv.view().split_at(Axis(1), x.ncols());
         let (keys, values) = rest.split_at(Axis(1), x.ncols());
         cache.attend(new, &queries, &keys, &values, self.context.slice_mut(used));
@@ -176,21 +163,20 @@ impl Buffers {
     }
 
     /// The second half, `x += out_proj(context)`, then `x += ff(norm2(x))`.
-    fn finish(&mut self, block: &TransformerBlock, weights: &BlockWeights, rows: usize) {
+    fn finish(&mut self, block: &BlockWeights, rows: usize) {
         let used = s![..rows, ..];
         let mut x = self.x.slice_mut(used);
         let mut branch = self.branch.slice_mut(used);
         let mut hidden = self.hidden.slice_mut(used);
 
-        weights
-            .out_proj
-            .forward(&self.context.slice(used), branch.view_mut());
+        let context = self.context.slice(used);
+        block.out_proj.forward(&context, branch.view_mut());
         x += &branch;
 
         let normed = block.norm2.forward(&x);
-        weights.expand.forward(&normed, hidden.view_mut()); // (rows, hidden_dim)
-        let activated = block.ff.activation.forward(&hidden);
-        weights.contract.forward(&activated, branch.view_mut());
+        block.expand.forward(&normed, hidden.view_mut()); // (rows, hidden_dim)
+        let activated = block.activation.forward(&hidden);
+        block.contract.forward(&activated, branch.view_mut());
         x += &branch;
     }
 }

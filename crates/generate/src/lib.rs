@@ -11,6 +11,7 @@ mod precision;
 mod sampling;
 mod stop;
 mod stream;
+mod weights;
 
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
 // its own.
@@ -18,7 +19,7 @@ pub use {gpt, ndarray, torch_rng};
 
 pub use book::{BookSampling, generate, generate_text_simple};
 pub use decoder::Decoder;
-pub use decoder_config::{DecoderConfig, DecoderStats, PastContext};
+pub use decoder_config::{DecoderConfig, PastContext};
 pub use error::GenerateError;
 pub use filters::{greedy_id, likeliest, softmax_with_temperature, top_k_filter};
 pub use inspection::{BlockView, Candidate, Inspection, Look, Token};

@@ -1,20 +1,15 @@
-//! The weights a decoder multiplies by, `y = x W^T + b`, at the precision they are kept in.
-//!
-//! In f32 they are the model's own, borrowed; other precisions are rounded copies.
-//! Activations, biases, norms, embeddings and the cache are f32 at every precision.
+//! The precisions that a decoder keeps weights in, and the memory that they take.
 
 use std::fmt;
 use std::str::FromStr;
 
-use attention::MultiHeadAttention;
-use gpt::{GptConfig, GptModel, TransformerBlock};
+use gpt::GptConfig;
 use kernels::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix};
-use ndarray::{ArrayRef2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, CowArray, Ix1, concatenate};
-use tensor_ops::{Linear, matmul_into};
 
 use crate::GenerateError;
 
-/// How exactly a [`Decoder`](crate::Decoder) keeps its weights in memory.
+/// The precision in which a [`Decoder`](crate::Decoder) keeps its weights, token embeddings
+/// included.
 ///
 /// Those of files are another type, `checkpoint::Precision`: transformers reads no int8 or int4
 /// there, a model read from f16 can be decoded in any of these, and this crate opens no files.
@@ -30,7 +25,9 @@ pub enum Precision {
     Bf16,
     /// Whole numbers from -127 to 127 with a scale a row: a quarter of the memory.
     Int8,
-    /// Whole numbers from -8 to 7 with a scale for 32 of them: a seventh of the memory.
+    /// Whole numbers from -8 to 7 with a scale for 32 of them, and embeddings in
+    /// [`Int8`](Self::Int8): a seventh of the memory, and of a model whose head is tied less than a
+    /// quarter.
     Int4,
 }
 
@@ -38,33 +35,68 @@ impl Precision {
     /// Every precision, most exact first.
     pub const ALL: [Self; 5] = [Self::F32, Self::F16, Self::Bf16, Self::Int8, Self::Int4];
 
-    /// Bytes that a decoder's copy of the matrices takes, rounded to this precision; none in f32.
+    /// Bytes of a decoder's weights in this precision, counted without reading any; the largest
+    /// number if they can't be counted.
     ///
     /// ```
     /// use generate::Precision;
-    /// let bytes = Precision::Bf16.copied_bytes(&gpt::GptConfig::GPT2_124M);
-    /// assert_eq!(bytes, 2 * (12 * 12 * 768 * 768 + 50_257 * 768));
+    /// let gpt2 = gpt::GptConfig { tied: true, qkv_bias: true, ..gpt::GptConfig::GPT2_124M };
+    /// let megabytes = Precision::ALL.map(|precision| precision.weight_bytes(&gpt2) / 1_000_000);
+    /// assert_eq!(megabytes, [497, 250, 250, 127, 113]);
     /// ```
-    pub fn copied_bytes(self, config: &GptConfig) -> usize {
-        let bytes_of = match self {
-            Self::F32 => return 0,
-            Self::F16 => F16Matrix::bytes_of,
-            Self::Bf16 => Bf16Matrix::bytes_of,
-            Self::Int8 => Int8Matrix::bytes_of,
-            Self::Int4 => Int4Matrix::bytes_of,
+    pub fn weight_bytes(self, config: &GptConfig) -> usize {
+        let vocabulary = (config.vocab_size, config.emb_dim);
+        let embeddings = self.of_embeddings();
+        let head = match config.tied && embeddings == self {
+            true => 0,
+            false => self.bytes_of(vocabulary),
         };
+        // Position embeddings, norms and biases are not rounded.
+        let all = config.size().map(|size| size.without_out_head());
+        let others = (all.unwrap_or(usize::MAX).saturating_mul(4))
+            .saturating_sub(Self::F32.bytes_of(vocabulary))
+            .saturating_sub(Self::F32.bytes_of_blocks(config));
+        [
+            embeddings.bytes_of(vocabulary),
+            head,
+            self.bytes_of_blocks(config),
+        ]
+        .into_iter()
+        .fold(others, usize::saturating_add)
+    }
+
+    /// Bytes of the matrices of all blocks.
+    fn bytes_of_blocks(self, config: &GptConfig) -> usize {
         let (features, hidden) = (config.emb_dim, config.feed_forward_dim());
-        let block = [
+        [
             (features.saturating_mul(3), features),
             (features, features),
             (hidden, features),
             (features, hidden),
-        ];
-        let block = block.map(bytes_of).into_iter();
-        block
-            .fold(0, usize::saturating_add)
-            .saturating_mul(config.n_layers)
-            .saturating_add(bytes_of((config.vocab_size, features)))
+        ]
+        .into_iter()
+        .map(|shape| self.bytes_of(shape))
+        .fold(0, usize::saturating_add)
+        .saturating_mul(config.n_layers)
+    }
+
+    /// Bytes of a matrix (rows, columns).
+    fn bytes_of(self, (rows, columns): (usize, usize)) -> usize {
+        match self {
+            Self::F32 => rows.saturating_mul(columns).saturating_mul(4),
+            Self::F16 => F16Matrix::bytes_of((rows, columns)),
+            Self::Bf16 => Bf16Matrix::bytes_of((rows, columns)),
+            Self::Int8 => Int8Matrix::bytes_of((rows, columns)),
+            Self::Int4 => Int4Matrix::bytes_of((rows, columns)),
+        }
+    }
+
+    /// The precision that token embeddings are kept in: 4 bits would tell too few tokens apart.
+    pub(crate) fn of_embeddings(self) -> Self {
+        match self {
+            Self::Int4 => Self::Int8,
+            other => other,
+        }
     }
 
     /// As it is displayed and read.
@@ -96,214 +128,9 @@ impl FromStr for Precision {
     }
 }
 
-/// One matrix of a model, and its bias.
-#[derive(Clone, Debug)]
-pub(crate) struct Projection<'m> {
-    weight: Weight<'m>,
-    /// (out_features)
-    bias: Option<CowArray<'m, f32, Ix1>>,
-}
-
-/// (out_features, in_features)
-#[derive(Clone, Debug)]
-enum Weight<'m> {
-    /// The model's own.
-    F32(ArrayView2<'m, f32>),
-    F16(F16Matrix),
-    Bf16(Bf16Matrix),
-    Int8(Int8Matrix),
-    Int4(Int4Matrix),
-}
-
-impl Weight<'_> {
-    /// A copy in fewer bits; `None` in f32.
-    fn rounded(weight: &ArrayRef2<f32>, precision: Precision) -> Option<Self> {
-        Some(match precision {
-            Precision::F32 => return None,
-            Precision::F16 => Self::F16(F16Matrix::from_f32(weight)),
-            Precision::Bf16 => Self::Bf16(Bf16Matrix::from_f32(weight)),
-            Precision::Int8 => Self::Int8(Int8Matrix::from_f32(weight)),
-            Precision::Int4 => Self::Int4(Int4Matrix::from_f32(weight)),
-        })
-    }
-}
-
-impl<'m> Projection<'m> {
-    fn new(
-        weight: ArrayView2<'m, f32>,
-        bias: Option<ArrayView1<'m, f32>>,
-        precision: Precision,
-    ) -> Self {
-        let weight = Weight::rounded(&weight, precision).unwrap_or(Weight::F32(weight));
-        let bias = bias.map(CowArray::from);
-        Self { weight, bias }
-    }
-
-    fn of(layer: &'m Linear, precision: Precision) -> Self {
-        let bias = layer.bias.as_ref().map(|bias| bias.view());
-        Self::new(layer.weight.view(), bias, precision)
-    }
-
-    /// Layers with one input, one below the other: one product instead of three. `None` in f32,
-    /// where it would take a copy.
-    fn stacked(layers: [&Linear; 3], precision: Precision) -> Option<Self> {
-        let weights = layers.map(|layer| layer.weight.view());
-        if precision == Precision::F32 {
-            return None;
-        }
-        let weights = concatenate(Axis(0), &weights).expect("query, key and value have one shape");
-        let weight = Weight::rounded(&weights, precision)?;
-        let biases = layers.map(|layer| Some(layer.bias.as_ref()?.view()));
-        let bias = match biases {
-            [Some(query), Some(key), Some(value)] => {
-                let biases = concatenate(Axis(0), &[query, key, value]);
-                Some(biases.expect("vectors").into())
-            }
-            _ => None,
-        };
-        Some(Self { weight, bias })
-    }
-
-    /// Writes `x W^T + b` (rows, out_features) of `x` (rows, in_features) to `out`.
-    pub(crate) fn forward(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
-        match (&self.weight, &self.bias) {
-            (Weight::F32(weight), None) => return matmul_into(x, &weight.t(), 0.0, out),
-            (Weight::F32(weight), Some(bias)) => {
-                // As `Linear` does it, to the bit.
-                out.assign(bias);
-                return matmul_into(x, &weight.t(), 1.0, out);
-            }
-            (Weight::F16(weight), _) => weight.matmul_rows(x, out.view_mut()),
-            (Weight::Bf16(weight), _) => weight.matmul_rows(x, out.view_mut()),
-            (Weight::Int8(weight), _) => weight.matmul_rows(x, out.view_mut()),
-            (Weight::Int4(weight), _) => weight.matmul_rows(x, out.view_mut()),
-        }
-        if let Some(bias) = &self.bias {
-            out += bias;
-        }
-    }
-
-    /// Bytes read to use it once.
-    fn bytes(&self) -> usize {
-        let weight = match &self.weight {
-            Weight::F32(weight) => 4 * weight.len(),
-            Weight::F16(weight) => weight.bytes(),
-            Weight::Bf16(weight) => weight.bytes(),
-            Weight::Int8(weight) => weight.bytes(),
-            Weight::Int4(weight) => weight.bytes(),
-        };
-        weight + 4 * self.bias.as_ref().map_or(0, |bias| bias.len())
-    }
-}
-
-/// The matrices of one transformer block.
-#[derive(Clone, Debug)]
-pub(crate) struct BlockWeights<'m> {
-    pub(crate) qkv: Qkv<'m>,
-    pub(crate) out_proj: Projection<'m>,
-    pub(crate) expand: Projection<'m>,
-    pub(crate) contract: Projection<'m>,
-}
-
-/// The projections to queries, keys and values: three, or one of all.
-#[derive(Clone, Debug)]
-pub(crate) struct Qkv<'m>(Vec<Projection<'m>>);
-
-impl<'m> Qkv<'m> {
-    fn of(att: &'m MultiHeadAttention, precision: Precision) -> Self {
-        let layers = [&att.w_query, &att.w_key, &att.w_value];
-        Self(match Projection::stacked(layers, precision) {
-            Some(stacked) => vec![stacked],
-            None => Vec::from(layers.map(|layer| Projection::of(layer, precision))),
-        })
-    }
-
-    /// Writes queries, keys and values of `x` (rows, emb_dim) side by side to `out`
-    /// (rows, 3 emb_dim).
-    pub(crate) fn forward(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
-        let width = out.ncols() / self.0.len();
-        let parts = out.axis_chunks_iter_mut(Axis(1), width);
-        for (projection, out) in self.0.iter().zip(parts) {
-            projection.forward(x, out);
-        }
-    }
-}
-
-/// All matrices of a model that a step multiplies by.
-#[derive(Clone, Debug)]
-pub(crate) struct DecoderWeights<'m> {
-    pub(crate) blocks: Vec<BlockWeights<'m>>,
-    /// emb_dim -> vocab_size; the token embedding if the model is tied
-    pub(crate) head: Projection<'m>,
-}
-
-impl<'m> DecoderWeights<'m> {
-    pub(crate) fn new(model: &'m GptModel, precision: Precision) -> Self {
-        let block = |block: &'m TransformerBlock| BlockWeights {
-            qkv: Qkv::of(&block.att, precision),
-            out_proj: Projection::of(&block.att.out_proj, precision),
-            expand: Projection::of(&block.ff.expand, precision),
-            contract: Projection::of(&block.ff.contract, precision),
-        };
-        Self {
-            blocks: model.trf_blocks.iter().map(block).collect(),
-            head: match &model.out_head {
-                Some(out_head) => Projection::of(out_head, precision),
-                None => Projection::new(model.tok_emb.weight.view(), None, precision),
-            },
-        }
-    }
-
-    /// Bytes that one step of one sequence reads: the floor of its time is this over the bandwidth
-    /// of memory.
-    pub(crate) fn bytes(&self) -> usize {
-        let blocks = self.blocks.iter().flat_map(|block| {
-            let others = [&block.out_proj, &block.expand, &block.contract];
-            block.qkv.0.iter().chain(others)
-        });
-        blocks.chain([&self.head]).map(Projection::bytes).sum()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use torch_rng::TorchRng;
-
-    #[test]
-    fn the_bytes_of_copies_are_those_that_a_decoder_has() {
-        // Rows that fill no block of weights, and heads that do.
-        for (emb_dim, hidden_dim, vocab_size) in [(8, 37, 61), (64, 256, 128)] {
-            let config = GptConfig {
-                vocab_size,
-                context_length: 4,
-                emb_dim,
-                n_heads: 2,
-                n_layers: 2,
-                hidden_dim: Some(hidden_dim),
-                ..GptConfig::GPT2_124M
-            };
-            let model =
-                GptModel::new(config, &mut TorchRng::manual_seed(1)).expect("a valid model");
-            // Biases are no copies; in f32 the matrices take twice the bytes of f16.
-            let all = DecoderWeights::new(&model, Precision::F32).bytes();
-            let biases = all - 2 * Precision::F16.copied_bytes(&config);
-            for precision in [
-                Precision::F16,
-                Precision::Bf16,
-                Precision::Int8,
-                Precision::Int4,
-            ] {
-                let weights = DecoderWeights::new(&model, precision);
-                assert_eq!(
-                    precision.copied_bytes(&config),
-                    weights.bytes() - biases,
-                    "{precision}"
-                );
-            }
-        }
-        assert_eq!(Precision::F32.copied_bytes(&GptConfig::GPT2_124M), 0);
-    }
 
     #[test]
     fn a_precision_is_read_back_from_its_name() {

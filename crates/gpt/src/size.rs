@@ -119,21 +119,16 @@ impl GptConfig {
     }
 
     /// What a decoder takes beside the weights: keys and values of `sequences` texts of `tokens`
-    /// tokens each, what such a prompt leaves in a layer, `copied` bytes of rounded weights, and
-    /// the logits, of which one row at a time is sorted for a token to be drawn.
+    /// tokens each, what such a prompt leaves in a layer, and the logits, of which one row at a
+    /// time is sorted for a token to be drawn.
     ///
     /// ```
     /// let config = gpt::GptConfig::GPT2_124M;
-    /// let memory = config.decoding_memory(0, 1, 1024)?;
+    /// let memory = config.decoding_memory(1, 1024)?;
     /// assert_eq!(memory.parts()[0], ("keys and values", 75_497_472));
     /// # Ok::<(), gpt::GptError>(())
     /// ```
-    pub fn decoding_memory(
-        &self,
-        copied: usize,
-        sequences: usize,
-        tokens: usize,
-    ) -> Result<Memory, GptError> {
+    pub fn decoding_memory(&self, sequences: usize, tokens: usize) -> Result<Memory, GptError> {
         let (layers, features) = (self.n_layers, self.emb_dim);
         Memory::new()
             .with(
@@ -141,7 +136,6 @@ impl GptConfig {
                 &[2 * F32, layers, features, sequences, tokens],
             )?
             .with("activations", &[F32, sequences, tokens, self.row()])?
-            .with("rounded weights", &[copied])?
             .with(
                 "logits",
                 &[F32, sequences.saturating_add(SORTED), self.vocab_size],
@@ -278,7 +272,7 @@ mod tests {
             n_layers: 1 << 10,
             ..GptConfig::GPT2_124M
         };
-        let cache = endless.decoding_memory(0, 1 << 10, 1 << 40);
+        let cache = endless.decoding_memory(1 << 10, 1 << 40);
         assert_eq!(cache, Err(GptError::TooLarge));
         assert_eq!(
             Memory::new().with("a", &[usize::MAX, 2]),

@@ -25,10 +25,16 @@ pub type F16Matrix = PackedMatrix<Halves<f16>>;
 pub struct Halves<T>(Vec<T>);
 
 impl<T: Weight> Format for Halves<T> {
-    fn from_f32(weight: &ArrayRef2<f32>) -> Self {
-        let mut weights = room(weight.len());
-        weights.extend(weight.iter().map(|&w| T::nearest(w)));
-        Self(weights)
+    fn with_room((outputs, inputs): (usize, usize)) -> Self {
+        Self(room(outputs * inputs))
+    }
+
+    fn push_rows(&mut self, rows: &ArrayRef2<f32>) {
+        self.0.extend(rows.iter().map(|&w| T::nearest(w)));
+    }
+
+    fn read_row(&self, row: usize, out: &mut [f32]) {
+        T::widen(&self.0[row * out.len()..][..out.len()], out);
     }
 
     fn bytes((outputs, inputs): (usize, usize)) -> usize {

@@ -78,6 +78,13 @@ impl WeightBlock for Block {
         1.0 // each group has its own
     }
 
+    fn weight(&self, row: usize, column: usize) -> f32 {
+        let (g, i) = (column / GROUP, column % GROUP);
+        let byte = self.nibbles[g][i / 4 % QUADS][row][i % 4];
+        let nibble = byte >> (i / (4 * QUADS) * 4) & 15;
+        self.scales[g][row].value() * (f32::from(nibble) - f32::from(OFFSET))
+    }
+
     fn dots_plain(x: &[ActivationBlock], w: &[Self]) -> [f32; ROWS] {
         let mut y = [0.0; ROWS];
         for (x, w) in x.iter().zip(w) {
@@ -286,12 +293,7 @@ mod tests {
 
     /// The weights of a row.
     fn row(block: &Block, row: usize) -> [f32; BLOCK] {
-        std::array::from_fn(|i| {
-            let (g, i) = (i / GROUP, i % GROUP);
-            let byte = block.nibbles[g][i / 4 % QUADS][row][i % 4];
-            let nibble = byte >> (i / (4 * QUADS) * 4) & 15;
-            block.scales[g][row].value() * (f32::from(nibble) - f32::from(OFFSET))
-        })
+        std::array::from_fn(|i| block.weight(row, i))
     }
 
     #[test]

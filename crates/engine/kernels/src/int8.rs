@@ -56,6 +56,10 @@ impl WeightBlock for Block {
         scale
     }
 
+    fn weight(&self, row: usize, column: usize) -> f32 {
+        f32::from(self.0[column / 4][row][column % 4]) - f32::from(OFFSET)
+    }
+
     fn dots_plain(x: &[ActivationBlock], w: &[Self]) -> [f32; ROWS] {
         let mut y = [0.0; ROWS];
         for (x, w) in x.iter().zip(w) {

@@ -5,16 +5,29 @@
 //! with many rows widens them as it packs its panels.
 //! There is no gradient.
 
+use std::convert::Infallible;
 use std::fmt;
+use std::ops::Range;
 
-use ndarray::{ArrayRef2, ArrayViewMut2};
+use ndarray::{ArrayRef2, ArrayViewMut2, CowArray, Ix2, s};
+
+use crate::panels::ROWS;
+
+/// Numbers that are rounded at once, 1 MB of f32.
+const AT_ONCE: usize = 1 << 18;
 
 /// Weights (outputs, inputs) in some format.
 pub(crate) trait Format: Sync {
-    /// Rounds each weight.
-    fn from_f32(weight: &ArrayRef2<f32>) -> Self;
+    /// No rows yet, and room for weights (outputs, inputs).
+    fn with_room(shape: (usize, usize)) -> Self;
 
-    /// What weights (outputs, inputs) take; the largest number if it can't be counted.
+    /// Rounds further rows (rows, inputs), a multiple of 16 but for the last.
+    fn push_rows(&mut self, rows: &ArrayRef2<f32>);
+
+    /// Writes the values of a row (inputs).
+    fn read_row(&self, row: usize, out: &mut [f32]);
+
+    /// The bytes of weights (outputs, inputs); the largest number if it can't be counted.
     fn bytes(shape: (usize, usize)) -> usize;
 
     /// `out = x W^T`: (rows, inputs) -> (rows, outputs), neither of them empty.
@@ -32,10 +45,52 @@ pub struct PackedMatrix<F> {
 impl<F: Format> PackedMatrix<F> {
     /// Rounds each weight.
     pub fn from_f32(weight: &ArrayRef2<f32>) -> Self {
-        Self {
-            weights: F::from_f32(weight),
-            shape: weight.dim(),
+        let rows = |rows| Ok::<_, Infallible>(weight.slice(s![rows, ..]).into());
+        let Ok(matrix) = Self::from_rows(weight.dim(), rows);
+        matrix
+    }
+
+    /// Rounds the weights (outputs, inputs) that `rows` gives, some rows at a time, so that they are
+    /// never in memory as a whole.
+    ///
+    /// # Errors
+    /// The first of `rows`.
+    ///
+    /// # Panics
+    /// If `rows` gives another number of rows or columns.
+    pub fn from_rows<'a, E>(
+        shape: (usize, usize),
+        mut rows: impl FnMut(Range<usize>) -> Result<CowArray<'a, f32, Ix2>, E>,
+    ) -> Result<Self, E> {
+        let (outputs, inputs) = shape;
+        let mut weights = F::with_room(shape);
+        let panels = (AT_ONCE / inputs.max(1) / ROWS).max(1);
+        for first in (0..outputs).step_by(panels * ROWS) {
+            let part = first..outputs.min(first + panels * ROWS);
+            let (expected, part) = ((part.len(), inputs), rows(part)?);
+            assert!(
+                part.dim() == expected,
+                "from_rows: rows of shape {:?} instead of {expected:?}",
+                part.dim()
+            );
+            weights.push_rows(&part);
         }
+        Ok(Self { weights, shape })
+    }
+
+    /// Writes the values of a row (inputs).
+    ///
+    /// # Panics
+    /// If there is no such row, or `out` has another length.
+    pub fn read_row(&self, row: usize, out: &mut [f32]) {
+        let (outputs, inputs) = self.shape;
+        assert!(
+            row < outputs && out.len() == inputs,
+            "read_row: row {row} into {} numbers of a matrix {:?}",
+            out.len(),
+            self.shape
+        );
+        self.weights.read_row(row, out);
     }
 
     /// Bytes that a product reads.
@@ -123,6 +178,12 @@ mod tests {
             packed.matmul_rows(&Array2::eye(n), rounded.view_mut());
             let rounded = rounded.t();
             assert!((&rounded - &w).iter().all(|d| d.abs() <= step));
+            for (i, expected) in rounded.rows().into_iter().enumerate() {
+                let mut row = vec![f32::NAN; n];
+                packed.read_row(i, &mut row);
+                let near = |(x, y): (&f32, &f32)| (x - y).abs() < 1e-6;
+                assert!(row.iter().zip(expected).all(near), "row {i} of {m} x {n}");
+            }
             let mut y = Array2::from_elem((rows, m), f32::NAN);
             packed.matmul_rows(&x, y.view_mut());
             let expected = gemm::product(&x, &rounded.t(), None);

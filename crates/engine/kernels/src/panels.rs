@@ -68,6 +68,10 @@ pub(crate) trait WeightBlock: Copy + Send + Sync {
     /// be multiplied with.
     fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32;
 
+    /// A weight that [`set_row`](Self::set_row) has rounded, still to be multiplied with what that
+    /// returned.
+    fn weight(&self, row: usize, column: usize) -> f32;
+
     /// The dot products of a row of activations with the rows of a panel: what the other versions
     /// are tested against.
     fn dots_plain(x: &[ActivationBlock], w: &[Self]) -> [f32; ROWS];
@@ -119,25 +123,39 @@ pub struct Panels<B> {
 }
 
 impl<B: WeightBlock> Format for Panels<B> {
-    fn from_f32(weight: &ArrayRef2<f32>) -> Self {
-        let n = weight.ncols().div_ceil(BLOCK);
-        let weight = weight.as_standard_layout();
-        let values = weight.as_slice().expect("standard layout is contiguous");
-        let count = weight.nrows().div_ceil(ROWS) * n;
-        let mut blocks = room(count);
-        blocks.resize(count, B::ZEROS);
-        let mut scales = vec![0.0; weight.nrows()];
-        let rows = values.par_chunks(ROWS * weight.ncols().max(1));
-        (blocks.par_chunks_mut(n.max(1)))
-            .zip(scales.par_chunks_mut(ROWS))
-            .zip(rows)
-            .for_each(|((blocks, scales), rows)| {
-                let rows = rows.chunks(weight.ncols()).enumerate();
-                for ((row, weights), scale) in rows.zip(scales) {
+    fn with_room((outputs, inputs): (usize, usize)) -> Self {
+        Self {
+            blocks: room(outputs.div_ceil(ROWS) * inputs.div_ceil(BLOCK)),
+            scales: Vec::with_capacity(outputs),
+        }
+    }
+
+    fn push_rows(&mut self, rows: &ArrayRef2<f32>) {
+        let n = rows.ncols().div_ceil(BLOCK);
+        let weights = rows.as_standard_layout();
+        let values = weights.as_slice().expect("standard layout is contiguous");
+        let (panels, before) = (self.blocks.len(), self.scales.len());
+        let new = rows.nrows().div_ceil(ROWS) * n;
+        self.blocks.resize(panels + new, B::ZEROS);
+        self.scales.resize(before + rows.nrows(), 0.0);
+        (self.blocks[panels..].par_chunks_mut(n.max(1)))
+            .zip(self.scales[before..].par_chunks_mut(ROWS))
+            .zip(values.par_chunks(ROWS * rows.ncols().max(1)))
+            .for_each(|((blocks, scales), values)| {
+                let values = values.chunks(rows.ncols()).enumerate();
+                for ((row, weights), scale) in values.zip(scales) {
                     *scale = B::set_row(blocks, row, weights);
                 }
             });
-        Self { blocks, scales }
+    }
+
+    fn read_row(&self, row: usize, out: &mut [f32]) {
+        let panel = row / ROWS * out.len().div_ceil(BLOCK);
+        for (block, out) in self.blocks[panel..].iter().zip(out.chunks_mut(BLOCK)) {
+            for (column, out) in out.iter_mut().enumerate() {
+                *out = block.weight(row % ROWS, column) * self.scales[row];
+            }
+        }
     }
 
     fn bytes((outputs, inputs): (usize, usize)) -> usize {
@@ -300,7 +318,9 @@ pub(crate) mod tests {
             let x = Array2::from_shape_fn((1, 130), numbers(7));
             for outputs in [5, 64, 200] {
                 let w = Array2::from_shape_fn((outputs, 130), numbers(11));
-                let w = Panels::<B>::from_f32(&w);
+                let mut panels = Panels::<B>::with_room(w.dim());
+                panels.push_rows(&w);
+                let w = panels;
                 let [mut y, mut expected] =
                     [f32::NAN; 2].map(|y| Array2::from_elem((1, outputs), y));
                 w.matmul::<4>(&x, y.view_mut());

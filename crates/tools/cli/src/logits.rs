@@ -45,7 +45,7 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
         ..DecoderConfig::default()
     };
     let context_length = model.config().context_length;
-    check(&model.config().decoding_memory(0, 1, context_length)?)?;
+    check(&model.config().decoding_memory(1, context_length)?)?;
     let mut decoder = Decoder::with_config(&model, config)?;
     decoder.start(&[&ids])?;
     decoder.advance()?;

@@ -6,7 +6,8 @@ use anyhow::{Result, bail};
 use checkpoint::ModelFolder;
 use clap::Args;
 use dataloader::Corpus;
-use gpt::{GptConfig, GptModel};
+use generate::{Decoder, DecoderConfig, Precision};
+use gpt::{GptConfig, GptModel, Memory};
 
 use crate::ids::Given;
 use crate::memory::check_model;
@@ -97,6 +98,23 @@ impl Found {
     pub(crate) fn load(&self) -> Result<GptModel> {
         load(&self.model)
     }
+
+    /// Loads the model to decode with: in f32 as `in_f32`, which the decoder borrows, else rounded
+    /// as it is read.
+    pub(crate) fn decoder<'m>(
+        &self,
+        config: DecoderConfig,
+        in_f32: &'m mut Option<GptModel>,
+    ) -> Result<Decoder<'m>> {
+        if config.precision == Precision::F32 {
+            return Ok(Decoder::with_config(in_f32.insert(self.load()?), config)?);
+        }
+        let bytes = config.precision.weight_bytes(self.model.config());
+        let _working = begin_loading(&self.model, &Memory::new().with("weights", &[bytes])?)?;
+        Decoder::read(self.model.config(), config, |name, rows, out| {
+            Ok(self.model.read_rows(name, rows, out)?)
+        })
+    }
 }
 
 /// The model that was asked for, or the newest run.
@@ -141,9 +159,13 @@ impl ModelName {
 
 /// Loads a model, if it fits the memory, and tells what its reader should know.
 pub(crate) fn load(model: &ModelFolder) -> Result<GptModel> {
-    model.notes().iter().for_each(|line| note(line));
-    let config = model.config();
-    check_model(config, &config.weights_memory()?)?;
-    let _working = Working::on("loading the model", 0);
+    let _working = begin_loading(model, &model.config().weights_memory()?)?;
     Ok(model.load()?)
+}
+
+/// What is told and refused before so much of a model is loaded.
+fn begin_loading(model: &ModelFolder, needed: &Memory) -> Result<Working> {
+    model.notes().iter().for_each(|line| note(line));
+    check_model(model.config(), needed)?;
+    Ok(Working::on("loading the model", 0))
 }

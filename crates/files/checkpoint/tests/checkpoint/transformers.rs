@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use checkpoint::{load_config, load_model};
+use checkpoint::{ModelFolder, load_config, load_model};
 use gpt::{Activation, DropRates, GptModel};
 use ndarray::{Array2, Axis, s};
 use serde::Deserialize;
+use tensor_ops::Parameters;
 
 /// Logits may differ by this many times 1e-5 * max(1, |logit|).
 const FACTOR: f32 = 2.0;
@@ -31,7 +32,17 @@ fn fixture(name: &str) -> PathBuf {
 
 /// Loads a fixture and checks that it computes what transformers does.
 fn computes_the_same(name: &str) -> GptModel {
-    let model = load_model(fixture(name)).unwrap_or_else(|e| panic!("{e}"));
+    let folder = ModelFolder::open(fixture(name)).unwrap_or_else(|e| panic!("{e}"));
+    let model = folder.load().unwrap_or_else(|e| panic!("{e}"));
+    for (name, parameter) in model.named_parameters() {
+        let count = parameter.len_of(Axis(0));
+        for rows in [0..count, count / 2..count] {
+            let expected = parameter.slice_axis(Axis(0), rows.clone().into());
+            let mut numbers = vec![0.0; expected.len()];
+            folder.read_rows(&name, rows, &mut numbers).unwrap();
+            assert!(numbers.iter().eq(&expected), "{name}");
+        }
+    }
     let text = fs::read_to_string(fixture(name).join("expected.json")).unwrap();
     let expected: Expected = serde_json::from_str(&text).unwrap();
     let shape = (expected.ids.len(), expected.ids[0].len());

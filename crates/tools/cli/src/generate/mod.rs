@@ -68,8 +68,9 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     }
     let ids = given.map(|given| args.prompt(&found, given)).transpose()?;
     if input.interactive {
-        let model = found.load()?;
-        let mut session = Session::new(args, &model, vocabulary, 1)?;
+        let mut model = None;
+        let decoder = found.decoder(args.decoder(), &mut model)?;
+        let mut session = Session::new(args, decoder, vocabulary, 1)?;
         session.interrupt = Interrupt::listen("")?;
         found.name.tell();
         return interactive::run(session, &found, ids);
@@ -78,9 +79,10 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let Some(first) = turns.next().transpose()? else {
         return Ok(()); // a file without a line
     };
-    let model = found.load()?;
+    let mut model = None;
+    let decoder = found.decoder(args.decoder(), &mut model)?;
     let load_time = began.elapsed();
-    let mut session = Session::new(args, &model, vocabulary, first.len())?;
+    let mut session = Session::new(args, decoder, vocabulary, first.len())?;
     let streams = input.prompts.is_none() && !output.json;
     let mut texts = 0;
     let mut begin_text = |ids: &[u32]| -> Result<()> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use generate::{Precision, Sampling};
+use generate::{DecoderConfig, PastContext, Precision, Sampling};
 use torch_rng::Build;
 
 use crate::failure::misused;
@@ -171,6 +171,18 @@ impl GenerateArgs {
         };
         let help = "; with --past-context crop the model sees its end";
         found.prompt(given, room, help)
+    }
+
+    /// The settings of the decoder.
+    pub(crate) fn decoder(&self) -> DecoderConfig {
+        DecoderConfig {
+            precision: self.output.precision,
+            context_size: self.length.context_size,
+            past_context: match self.length.past_context {
+                Some(WhenFull::Stop) => PastContext::Stop,
+                Some(WhenFull::Crop) | None => PastContext::Crop,
+            },
+        }
     }
 
     /// Tokens that end the text.

@@ -5,13 +5,10 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use generate::{
-    BatchStream, Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext, Timings,
-};
-use gpt::GptModel;
+use generate::{BatchStream, Decoder, FinishReason, GenerateOptions, Timings};
 use torch_rng::TorchRng;
 
-use super::options::{GenerateArgs, WhenFull};
+use super::options::GenerateArgs;
 use super::pieces::Pieces;
 use crate::ids::Given;
 use crate::interrupt::Interrupt;
@@ -41,38 +38,23 @@ pub(crate) struct Continued {
 }
 
 impl<'m> Session<'m> {
-    /// No text yet; memory is made sure of for so many `texts_at_once`.
+    /// No text yet.
     ///
     /// # Errors
-    /// If the options don't suit the model.
+    /// If there is no memory for so many `texts_at_once`.
     pub(crate) fn new(
         args: &'m GenerateArgs,
-        model: &'m GptModel,
+        decoder: Decoder<'m>,
         vocabulary: &'m Vocabulary,
         texts_at_once: usize,
     ) -> Result<Self> {
-        let config = DecoderConfig {
-            precision: args.output.precision,
-            context_size: args.length.context_size,
-            past_context: match args.length.past_context {
-                Some(WhenFull::Stop) => PastContext::Stop,
-                Some(WhenFull::Crop) | None => PastContext::Crop,
-            },
-        };
-        let vocab_size = model.config().vocab_size;
-        args.sampling.tell_unused(vocab_size);
-        let context_length = model.config().context_length;
-        let tokens = args.length.context_size.unwrap_or(context_length);
-        let needed = model.config().decoding_memory(
-            args.output.precision.copied_bytes(model.config()),
-            texts_at_once,
-            tokens.min(context_length),
-        );
-        check(&needed?)?;
+        let model = decoder.model_config();
+        args.sampling.tell_unused(model.vocab_size);
+        check(&model.decoding_memory(texts_at_once, decoder.context_size())?)?;
         Ok(Self {
             args,
             vocabulary,
-            decoder: Decoder::with_config(model, config)?,
+            decoder,
             rng: None,
             interrupt: Interrupt::default(),
         })
@@ -160,7 +142,7 @@ impl<'m> Session<'m> {
     ) -> Result<Vec<Continued>> {
         let (args, vocabulary) = (self.args, self.vocabulary);
         let options = GenerateOptions {
-            sampling: args.sampling.of(self.decoder.model().config().vocab_size),
+            sampling: args.sampling.of(self.decoder.model_config().vocab_size),
             max_new_tokens: args.length.max_new_tokens,
             stop_ids: args.stop_ids(vocabulary),
         };

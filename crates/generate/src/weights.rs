@@ -1,0 +1,386 @@
+//! A model's weights as a decoder reads them, at the precision they are kept in.
+//!
+//! In f32 they may be borrowed from a model. In fewer bits they are rounded some rows at a time, so
+//! that no more than that is in memory in f32.
+//! Position embeddings, norms and biases are f32 at every precision, and so are activations and the
+//! cache.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::ops::Range;
+
+use gpt::{Activation, GptConfig, GptModel, Parameters};
+use kernels::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix};
+use ndarray::{
+    Array1, Array2, ArrayRef2, ArrayViewMut1, ArrayViewMut2, Axis, CowArray, Dimension, Ix1, Ix2,
+    IxDyn,
+};
+use tensor_ops::{LayerNorm, matmul_into};
+
+use crate::Precision;
+
+/// Rows of a parameter, borrowed or read.
+pub(crate) type Rows<'m> = CowArray<'m, f32, IxDyn>;
+
+/// A matrix (rows, columns) in one of the precisions.
+#[derive(Clone, Debug)]
+pub(crate) enum Weight<'m> {
+    F32(CowArray<'m, f32, Ix2>),
+    F16(F16Matrix),
+    Bf16(Bf16Matrix),
+    Int8(Int8Matrix),
+    Int4(Int4Matrix),
+}
+
+impl<'m> Weight<'m> {
+    /// A matrix whose rows `read` gives, some at a time if they are rounded.
+    fn read<E>(
+        shape: (usize, usize),
+        precision: Precision,
+        mut read: impl FnMut(Range<usize>) -> Result<CowArray<'m, f32, Ix2>, E>,
+    ) -> Result<Self, E> {
+        Ok(match precision {
+            Precision::F32 => Self::F32(read(0..shape.0)?),
+            Precision::F16 => Self::F16(F16Matrix::from_rows(shape, read)?),
+            Precision::Bf16 => Self::Bf16(Bf16Matrix::from_rows(shape, read)?),
+            Precision::Int8 => Self::Int8(Int8Matrix::from_rows(shape, read)?),
+            Precision::Int4 => Self::Int4(Int4Matrix::from_rows(shape, read)?),
+        })
+    }
+
+    /// Writes a row's values.
+    pub(crate) fn read_row(&self, row: usize, mut out: ArrayViewMut1<f32>) {
+        let slice = out.as_slice_mut().expect("a row of a row-major array");
+        match self {
+            Self::F32(weight) => out.assign(&weight.row(row)),
+            Self::F16(weight) => weight.read_row(row, slice),
+            Self::Bf16(weight) => weight.read_row(row, slice),
+            Self::Int8(weight) => weight.read_row(row, slice),
+            Self::Int4(weight) => weight.read_row(row, slice),
+        }
+    }
+
+    /// Writes `x W^T + b` (rows, outputs) of `x` (rows, inputs) to `out`.
+    fn forward(&self, bias: Option<&Array1<f32>>, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
+        match (self, bias) {
+            (Self::F32(weight), None) => return matmul_into(x, &weight.t(), 0.0, out),
+            (Self::F32(weight), Some(bias)) => {
+                // As `Linear` does it, to the bit.
+                out.assign(bias);
+                return matmul_into(x, &weight.t(), 1.0, out);
+            }
+            (Self::F16(weight), _) => weight.matmul_rows(x, out.view_mut()),
+            (Self::Bf16(weight), _) => weight.matmul_rows(x, out.view_mut()),
+            (Self::Int8(weight), _) => weight.matmul_rows(x, out.view_mut()),
+            (Self::Int4(weight), _) => weight.matmul_rows(x, out.view_mut()),
+        }
+        if let Some(bias) = bias {
+            out += bias;
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::F32(weight) => 4 * weight.len(),
+            Self::F16(weight) => weight.bytes(),
+            Self::Bf16(weight) => weight.bytes(),
+            Self::Int8(weight) => weight.bytes(),
+            Self::Int4(weight) => weight.bytes(),
+        }
+    }
+}
+
+/// A linear layer.
+#[derive(Clone, Debug)]
+pub(crate) struct Projection<'m> {
+    weight: Weight<'m>,
+    /// (outputs)
+    bias: Option<Array1<f32>>,
+}
+
+impl Projection<'_> {
+    /// Writes `x W^T + b` (rows, outputs) of `x` (rows, inputs) to `out`.
+    pub(crate) fn forward(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
+        self.weight.forward(self.bias.as_ref(), x, out);
+    }
+
+    fn bytes(&self) -> usize {
+        self.weight.bytes() + 4 * self.bias.as_ref().map_or(0, |bias| bias.len())
+    }
+}
+
+/// The weights of one transformer block.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockWeights<'m> {
+    pub(crate) norm1: LayerNorm,
+    pub(crate) qkv: Qkv<'m>,
+    pub(crate) out_proj: Projection<'m>,
+    pub(crate) norm2: LayerNorm,
+    pub(crate) expand: Projection<'m>,
+    pub(crate) activation: Activation,
+    pub(crate) contract: Projection<'m>,
+}
+
+impl BlockWeights<'_> {
+    /// Bytes of its layers.
+    fn bytes(&self) -> usize {
+        let others = [&self.out_proj, &self.expand, &self.contract];
+        let layers = self.qkv.0.iter().chain(others);
+        layers.map(Projection::bytes).sum()
+    }
+}
+
+/// The projections to queries, keys and values: three, or one of all.
+#[derive(Clone, Debug)]
+pub(crate) struct Qkv<'m>(Vec<Projection<'m>>);
+
+impl Qkv<'_> {
+    /// Writes queries, keys and values of `x` (rows, emb_dim) side by side to `out`
+    /// (rows, 3 emb_dim).
+    pub(crate) fn forward(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
+        let width = out.ncols() / self.0.len();
+        let parts = out.axis_chunks_iter_mut(Axis(1), width);
+        for (projection, out) in self.0.iter().zip(parts) {
+            projection.forward(x, out);
+        }
+    }
+}
+
+/// All weights of a model.
+#[derive(Clone, Debug)]
+pub(crate) struct DecoderWeights<'m> {
+    pub(crate) config: GptConfig,
+    pub(crate) tok_emb: Weight<'m>,
+    pub(crate) pos_emb: CowArray<'m, f32, Ix2>,
+    pub(crate) blocks: Vec<BlockWeights<'m>>,
+    pub(crate) final_norm: LayerNorm,
+    /// `None` if it is `tok_emb`.
+    head: Option<Weight<'m>>,
+}
+
+impl<'m> DecoderWeights<'m> {
+    /// A model's own in f32, else rounded copies.
+    ///
+    /// # Panics
+    /// If a layer was replaced by one of another shape than the configuration's.
+    pub(crate) fn of_model(model: &'m GptModel, precision: Precision) -> Self {
+        let mut config = *model.config();
+        config.tied = model.out_head.is_none();
+        let parameters: HashMap<_, _> = model.named_parameters().into_iter().collect();
+        for (name, shape) in config.parameters() {
+            let found = parameters.get(&name).map(|found| found.shape());
+            assert!(
+                found == Some(&shape[..]),
+                "Decoder: {name} has shape {found:?}, but the configuration's is {shape:?}"
+            );
+        }
+        let rows = |name: &str, first: usize, shape: IxDyn| {
+            let mut parameter = parameters[name].clone();
+            parameter.slice_axis_inplace(Axis(0), (first..first + shape[0]).into());
+            Ok::<_, Infallible>(parameter.into())
+        };
+        let Ok(mut weights) = Self::read(config, precision, rows);
+        for (weights, block) in weights.blocks.iter_mut().zip(&model.trf_blocks) {
+            weights.activation = block.ff.activation;
+            weights.norm1.eps = block.norm1.eps;
+            weights.norm2.eps = block.norm2.eps;
+        }
+        weights.final_norm.eps = model.final_norm.eps;
+        weights
+    }
+
+    /// The weights of which `rows` gives some rows of a parameter, from the one asked for on and in
+    /// the shape asked for, by the names of [`GptConfig::parameters`].
+    pub(crate) fn read<E>(
+        config: GptConfig,
+        precision: Precision,
+        rows: impl FnMut(&str, usize, IxDyn) -> Result<Rows<'m>, E>,
+    ) -> Result<Self, E> {
+        let mut source = Source(rows);
+        let vocabulary = (config.vocab_size, config.emb_dim);
+        // The largest come first, while little else is in memory.
+        let of_embeddings = precision.of_embeddings();
+        let mut table = |name, precision| {
+            Weight::read(vocabulary, precision, |rows| {
+                source.rows(name, rows.start, Ix2(rows.len(), config.emb_dim))
+            })
+        };
+        let tok_emb = table("tok_emb.weight", of_embeddings)?;
+        let head = match config.tied {
+            false => Some(table("out_head.weight", precision)?),
+            true if precision == of_embeddings => None,
+            true => Some(table("tok_emb.weight", precision)?),
+        };
+        Ok(Self {
+            config,
+            tok_emb,
+            head,
+            pos_emb: source.rows(
+                "pos_emb.weight",
+                0,
+                Ix2(config.context_length, config.emb_dim),
+            )?,
+            blocks: (0..config.n_layers)
+                .map(|i| source.block(&format!("trf_blocks.{i}"), &config, precision))
+                .collect::<Result<_, E>>()?,
+            final_norm: source.norm("final_norm", &config)?,
+        })
+    }
+
+    /// Writes the logits (rows, vocab_size) of normed rows (rows, emb_dim).
+    pub(crate) fn logits(&self, normed: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
+        self.head().forward(None, normed, out);
+    }
+
+    fn head(&self) -> &Weight<'m> {
+        self.head.as_ref().unwrap_or(&self.tok_emb)
+    }
+
+    /// Bytes that one step of one sequence reads: the floor of its time is this over the bandwidth
+    /// of memory.
+    pub(crate) fn bytes_of_a_step(&self) -> usize {
+        let blocks = self.blocks.iter().map(BlockWeights::bytes);
+        self.head().bytes() + blocks.sum::<usize>()
+    }
+}
+
+/// Where the rows of parameters come from.
+struct Source<F>(F);
+
+impl<'m, E, F: FnMut(&str, usize, IxDyn) -> Result<Rows<'m>, E>> Source<F> {
+    /// Some rows of a parameter.
+    fn rows<D: Dimension>(
+        &mut self,
+        name: &str,
+        first: usize,
+        shape: D,
+    ) -> Result<CowArray<'m, f32, D>, E> {
+        let rows = (self.0)(name, first, shape.into_dyn())?.into_dimensionality();
+        Ok(rows.expect("the dimensions that were asked for"))
+    }
+
+    fn norm(&mut self, name: &str, config: &GptConfig) -> Result<LayerNorm, E> {
+        let mut vector = |part: &str| self.rows(&format!("{name}.{part}"), 0, Ix1(config.emb_dim));
+        Ok(LayerNorm {
+            scale: vector("scale")?.into_owned(),
+            shift: vector("shift")?.into_owned(),
+            eps: config.norm_eps,
+        })
+    }
+
+    /// Layers of one input, one below the other: one product in place of several.
+    fn projection(
+        &mut self,
+        layers: &[&str],
+        (outputs, inputs): (usize, usize),
+        has_bias: bool,
+        precision: Precision,
+    ) -> Result<Projection<'m>, E> {
+        let mut bias = Vec::new();
+        for layer in layers.iter().filter(|_| has_bias) {
+            bias.extend(self.rows(&format!("{layer}.bias"), 0, Ix1(outputs))?);
+        }
+        let mut weight = |layer: &str, first, rows| {
+            self.rows(&format!("{layer}.weight"), first, Ix2(rows, inputs))
+        };
+        let weight = match (precision, layers) {
+            (Precision::F32, [layer]) => Weight::F32(weight(layer, 0, outputs)?),
+            _ => Weight::read((layers.len() * outputs, inputs), precision, |rows| {
+                let mut taken = Vec::with_capacity(rows.len() * inputs);
+                let mut first = rows.start;
+                while first < rows.end {
+                    let (layer, row) = (first / outputs, first % outputs);
+                    let count = (outputs - row).min(rows.end - first);
+                    taken.extend(&weight(layers[layer], row, count)?);
+                    first += count;
+                }
+                let taken = Array2::from_shape_vec((rows.len(), inputs), taken);
+                Ok(taken.expect("as many numbers").into())
+            })?,
+        };
+        let bias = has_bias.then(|| bias.into());
+        Ok(Projection { weight, bias })
+    }
+
+    fn block(
+        &mut self,
+        name: &str,
+        config: &GptConfig,
+        precision: Precision,
+    ) -> Result<BlockWeights<'m>, E> {
+        let (features, hidden) = (config.emb_dim, config.feed_forward_dim());
+        let [query, key, value, out_proj, expand, contract, norm1, norm2] = [
+            "att.W_query",
+            "att.W_key",
+            "att.W_value",
+            "att.out_proj",
+            "ff.layers.0",
+            "ff.layers.2",
+            "norm1",
+            "norm2",
+        ]
+        .map(|part| format!("{name}.{part}"));
+        let qkv = [&query[..], &key, &value];
+        // Together they would be a copy in f32.
+        let together = if precision == Precision::F32 { 1 } else { 3 };
+        let qkv = qkv.chunks(together).map(|layers| {
+            self.projection(layers, (features, features), config.qkv_bias, precision)
+        });
+        let qkv = Qkv(qkv.collect::<Result<_, E>>()?);
+        let mut layer = |name: &str, shape| self.projection(&[name], shape, true, precision);
+        Ok(BlockWeights {
+            qkv,
+            out_proj: layer(&out_proj, (features, features))?,
+            expand: layer(&expand, (hidden, features))?,
+            contract: layer(&contract, (features, hidden))?,
+            activation: config.activation,
+            norm1: self.norm(&norm1, config)?,
+            norm2: self.norm(&norm2, config)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use torch_rng::TorchRng;
+
+    use super::*;
+
+    #[test]
+    fn the_bytes_that_a_precision_takes_are_those_of_its_weights() {
+        // Rows that fill no block of weights, and heads that do.
+        for (emb_dim, hidden_dim, vocab_size) in [(8, 37, 61), (64, 256, 128)] {
+            for flags in 0..4 {
+                let config = GptConfig {
+                    vocab_size,
+                    context_length: 4,
+                    emb_dim,
+                    n_heads: 2,
+                    n_layers: 2,
+                    hidden_dim: Some(hidden_dim),
+                    tied: flags & 1 == 1,
+                    qkv_bias: flags & 2 == 2,
+                    ..GptConfig::GPT2_124M
+                };
+                let model =
+                    GptModel::new(config, &mut TorchRng::manual_seed(1)).expect("a valid model");
+                for precision in Precision::ALL {
+                    let weights = DecoderWeights::of_model(&model, precision);
+                    let head = weights.head.as_ref().map_or(0, Weight::bytes);
+                    let embeddings = weights.tok_emb.bytes() + 4 * weights.pos_emb.len();
+                    let blocks = weights
+                        .blocks
+                        .iter()
+                        .map(BlockWeights::bytes)
+                        .sum::<usize>();
+                    let norms = 4 * (1 + 2 * config.n_layers) * 2 * emb_dim;
+                    assert_eq!(
+                        precision.weight_bytes(&config),
+                        head + embeddings + blocks + norms,
+                        "{precision} {config:?}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The memory that a decoder takes from a folder's files to its first logits, as the allocator
+//! counts it.
+//!
+//! One test, as tests run side by side and the count is the whole process's.
+#![allow(clippy::unwrap_used)]
+
+use checkpoint::{ModelFolder, SpecialTokens, save_book, save_hugging_face};
+use generate::{Decoder, DecoderConfig, Precision};
+use gpt::{GptConfig, GptModel};
+use peak_alloc::PeakAlloc;
+use torch_rng::TorchRng;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// The most bytes in use until the first logits are there, beyond those in use before.
+fn peak_of_decoding(folder: &ModelFolder, precision: Precision) -> usize {
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
+    let config = DecoderConfig {
+        precision,
+        ..DecoderConfig::default()
+    };
+    let first_logits = |mut decoder: Decoder<'_>| {
+        decoder.start(&[&[1, 2, 3]]).unwrap();
+        decoder.advance().unwrap();
+    };
+    if precision == Precision::F32 {
+        first_logits(Decoder::with_config(&folder.load().unwrap(), config).unwrap());
+    } else {
+        let read = |name: &str, rows, out: &mut [f32]| -> Result<(), Box<dyn std::error::Error>> {
+            Ok(folder.read_rows(name, rows, out)?)
+        };
+        first_logits(Decoder::read(folder.config(), config, read).unwrap());
+    }
+    ALLOCATOR.peak_usage().saturating_sub(before)
+}
+
+#[test]
+fn in_8_bits_a_decoder_takes_a_third_of_the_memory_and_in_4_bits_a_quarter() {
+    for tied in [true, false] {
+        let config = GptConfig {
+            vocab_size: 4000,
+            context_length: 64,
+            emb_dim: 256,
+            n_heads: 4,
+            n_layers: 12,
+            qkv_bias: true,
+            tied,
+            ..GptConfig::GPT2_124M
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let [book, gpt2] = ["book", "gpt2"].map(|name| folder.path().join(name));
+        {
+            let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
+            save_book(&model, &book).unwrap();
+            save_hugging_face(
+                &model,
+                &gpt2,
+                checkpoint::Precision::F32,
+                &SpecialTokens::default(),
+            )
+            .unwrap();
+        }
+        for path in [book, gpt2] {
+            let folder = ModelFolder::open(path).unwrap();
+            let in_f32 = peak_of_decoding(&folder, Precision::F32);
+            assert!(in_f32 >= Precision::F32.weight_bytes(&config));
+            for (precision, part) in [
+                (Precision::F16, 1.7),
+                (Precision::Bf16, 1.7),
+                (Precision::Int8, 3.0),
+                (Precision::Int4, 4.0),
+            ] {
+                let peak = peak_of_decoding(&folder, precision);
+                assert!(peak >= precision.weight_bytes(&config));
+                assert!(
+                    peak as f64 <= in_f32 as f64 / part,
+                    "{precision}: {peak} bytes, in f32 {in_f32}"
+                );
+            }
+        }
+    }
+}
