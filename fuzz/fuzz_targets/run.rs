@@ -1,9 +1,8 @@
 //! Arbitrary bytes as the files that steer a run: it is resumed or refused in one line, without a
 //! panic, and no file of anybody else is deleted.
 //!
-//! Input: which files are replaced (a bit each: latest.json, manifest.json, state.json,
-//! config.json), and for each its length (2 bytes) and its bytes; with the fifth bit these are
-//! put into the good file instead.
+//! Input: which files are replaced (a bit each: manifest.json, state.json, config.json), and for each
+//! its length (2 bytes) and its bytes; with the fourth bit these are put into the good file instead.
 //! Unless the manifest is replaced it agrees with the others, so that what a hash would refuse is
 //! read.
 
@@ -18,7 +17,8 @@ use fuzz::{patched, take};
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-use train::{RunFolder, Trainer, latest_checkpoint, read_settings};
+use train::runs::read_settings;
+use train::{RunFolder, Trainer, latest_checkpoint};
 
 const STEP: &str = "checkpoints/step-00000001";
 const MANIFEST: &str = "checkpoints/step-00000001/manifest.json";
@@ -51,7 +51,9 @@ fn manifest(files: &Files) -> Vec<u8> {
         ))
     });
     let entries: Vec<String> = entries.collect();
-    format!(r#"{{"version":1,"files":{{{}}}}}"#, entries.join(",")).into_bytes()
+    let save = r#"{"number":1,"step":1,"batch":0,"val_loss":null}"#;
+    let files = entries.join(",");
+    format!(r#"{{"version":2,"save":{save},"files":{{{files}}}}}"#).into_bytes()
 }
 
 fuzz_target!(|bytes: &[u8]| {
@@ -60,8 +62,8 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let (folder, good) = &*GOOD;
     let mut files = good.clone();
-    let is_forged = which & 2 != 0;
-    let steering = ["latest.json", MANIFEST, STATE, CONFIG];
+    let is_forged = which & 1 != 0;
+    let steering = [MANIFEST, STATE, CONFIG];
     for (_, name) in steering
         .iter()
         .enumerate()
@@ -69,7 +71,7 @@ fuzz_target!(|bytes: &[u8]| {
     {
         let (piece, after) = take(rest);
         rest = after;
-        let bytes = match which & 16 {
+        let bytes = match which & 8 {
             0 => piece.to_vec(),
             _ => patched(&good[*name], piece),
         };

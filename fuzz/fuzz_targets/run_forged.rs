@@ -1,10 +1,10 @@
-//! A run's folder with a forged list and manifests: names of checkpoints that are there, damaged,
-//! or not there, and manifests of others.
+//! A run's folder with forged manifests: checkpoints that are damaged or not there, that count as
+//! other saves, or have the manifests of others.
 //!
 //! Opened, the newest checkpoint that is whole stays; gone on with and saved, there is a newer one;
 //! none of somebody else's files is deleted, and every refusal is one line.
-//! Input: of each of three checkpoints what is done to it (a byte each), how many names the list
-//! has (a byte), each name (a byte), and the best one (a byte).
+//! Input: of each of three checkpoints what is done to it and the number of its save (two bytes
+//! each).
 
 #![no_main]
 
@@ -15,19 +15,11 @@ use std::sync::LazyLock;
 use fuzz::run::{Files, MODEL, config, files_of_a_run, loader, unless_refused, write};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
-use train::{RunFolder, TrainConfig, Trainer, latest_checkpoint, read_settings};
+use train::runs::read_settings;
+use train::{RunFolder, TrainConfig, Trainer, latest_checkpoint};
 
-/// The three that are there, and names of others.
-const NAMES: [&str; 8] = [
-    "step-00000001",
-    "step-00000002",
-    "step-00000003",
-    "step-00000004",
-    "step-00000000",
-    "step-00000003.2",
-    "../run",
-    "theirs",
-];
+/// The three that are there.
+const NAMES: [&str; 3] = ["step-00000001", "step-00000002", "step-00000003"];
 
 const THEIRS: &str = "checkpoints/theirs/thesis.txt";
 
@@ -40,26 +32,31 @@ static GOOD: LazyLock<(TempDir, Files)> = LazyLock::new(|| {
 });
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((&damage, rest)) = bytes.split_first_chunk::<3>() else {
+    let Some(input) = bytes.first_chunk::<6>() else {
         return;
     };
     let (folder, good) = &*GOOD;
     let mut files = good.clone();
-    let mut newest_whole = None;
-    for (step, damage) in NAMES[..3].iter().zip(damage) {
+    let mut whole = Vec::new();
+    for (step, &[damage, number]) in NAMES.iter().zip(input.as_chunks::<2>().0) {
         let path = |file: &str| format!("checkpoints/{step}/{file}");
+        let manifest = files.get_mut(&path("manifest.json")).expect("it is there");
+        let text = String::from_utf8(manifest.clone()).expect("it is text");
+        let (before, rest) = text.split_once("\"number\": ").expect("a number");
+        let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        *manifest = format!("{before}\"number\": {number}{rest}").into_bytes();
         let mut tear = |file: &str| {
             let bytes = files.get_mut(&path(file)).expect("it is there");
             bytes.truncate(bytes.len() / 2);
         };
         match damage % 6 {
-            0 => newest_whole = Some(*step),
+            0 => whole.push((number, *step)),
             1 => tear("model.safetensors"),
             2 => tear("manifest.json"),
             3 => drop(files.remove(&path("state.json"))),
             4 => files.retain(|name, _| !name.starts_with(&path(""))),
             _ => {
-                // Another checkpoint's manifest: its hashes are not these files'.
+                // Another checkpoint's manifest: its step is not this folder's.
                 let other = if *step == NAMES[0] {
                     NAMES[1]
                 } else {
@@ -70,23 +67,7 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
     }
-    let name = |byte: &u8| NAMES[usize::from(*byte) % NAMES.len()];
-    let (count, rest) = rest
-        .split_first()
-        .map_or((0, rest), |(n, rest)| (usize::from(n % 5), rest));
-    let (named, rest) = rest.split_at(count.min(rest.len()));
-    let list: Vec<String> = named
-        .iter()
-        .map(|byte| format!("{:?}", name(byte)))
-        .collect();
-    let best = rest.first().map_or(String::new(), |byte| {
-        format!(
-            r#", "best": {{"checkpoint": {:?}, "val_loss": 1.0}}"#,
-            name(byte)
-        )
-    });
-    let latest = format!(r#"{{"checkpoints": [{}]{best}}}"#, list.join(", "));
-    files.insert("latest.json".to_owned(), latest.into_bytes());
+    let newest_whole = whole.into_iter().max().map(|(_, step)| step);
     let run = folder.path().join("run");
     write(&run, &files);
     let steps = go_on(&run);

@@ -77,14 +77,24 @@ checkpoint("gpt2_half", GPT2_CONFIG, {f"transformer.{n}": s for n, s in GPT2.ite
 checkpoint("book", BOOK_CONFIG, BOOK)
 prompt("greedy", (0, 1, 0, 1), 0xFFFF, b"", "Every effort moves you")
 prompt("sampled", (1.4, 0.9, 0.05, 1.1), 25, b"\n", "Hello <|endoftext|> wörld 12345   \n\t  def f(x): 🙂")
-run("latest", 1, json.dumps({"checkpoints": ["step-00000001"], "best": {"checkpoint": "step-00000001.2", "val_loss": 1.5}}))
-run("manifest", 2, json.dumps({"version": 1, "files": {"state.json": {"bytes": 2, "sha256": "00" * 32}}}))
-run("config", 8, json.dumps(BOOK_CONFIG))
+run("manifest", 1, json.dumps({
+    "version": 2, "save": {"number": 1, "step": 1, "batch": 0, "val_loss": 1.5},
+    "files": {"state.json": {"bytes": 2, "sha256": "00" * 32}},
+}))
+run("config", 4, json.dumps(BOOK_CONFIG))
 STEP = {"step": 0, "epoch": 0, "loss": 1.5, "learning_rate": 1e-3, "grad_norm": 0.5, "tokens_seen": 2}
-run("state", 4, json.dumps({
-    "version": 1, "config": {"max_steps": 1}, "steps_done": 1, "micro_step": 0, "loss_sum": 0.0, "tokens_seen": 2, "epoch": 0,
-    "steps": [STEP], "evaluations": [], "optimizer_steps": 1, "epoch_in_progress": {"rng": "", "position": 1}, "rng": "",
-    "train_data": {"windows": 3, "max_length": 2, "stride": 2, "batch_size": 1, "batches": 3, "sha256": ""}, "val_data": None,
+run("state", 2, json.dumps({
+    "config": {"max_steps": 1},
+    "counters": {
+        "steps_done": 1, "micro_step": 0, "loss_sum": 0.0, "tokens_seen": 2, "epoch": 0,
+        "last_step": STEP, "last_evaluation": None,
+    },
+    "optimizer_steps": 1, "epoch_in_progress": {"rng": "", "position": 1}, "rng": "",
+    "train_data": {
+        "tokens": 7, "max_length": 2, "stride": 2, "batch_size": 1, "shuffle": False,
+        "drop_last": False, "sha256": "",
+    },
+    "val_data": None,
 }))
 
 
@@ -98,7 +108,7 @@ options(
     "run", "preset = \"story\"\nseed = \"18446744073709551615\"\nprompt = \"a\\nb\"\nthreads = 1\nweight_decay = 0.1\n",
     {"event": "start", "steps_done": 0, "parameters": 9, "tokens_per_step": 8, "options": {"seed": 1}},
     {"event": "step", "tokens_per_second": 9.5, **STEP},
-    {"event": "eval", "step": 0, "epoch": 0, "train_loss": 1.5, "val_loss": None, "tokens_seen": 2},
+    {"event": "eval", "steps_done": 1, "epoch": 0, "train_loss": 1.5, "val_loss": None, "tokens_seen": 2},
     {"event": "sample", "steps_done": 1, "text": "a\n"},
     {"event": "saved", "steps_done": 1, "path": "run/checkpoints/step-00000001"},
 )

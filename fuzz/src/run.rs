@@ -48,7 +48,7 @@ pub fn loader() -> DataLoader {
     DataLoader::new(&corpus, windows).expect("it has a batch")
 }
 
-/// The list and the checkpoints of a run of so many steps, which is made in `folder`.
+/// The checkpoints of a run of so many steps, which is made in `folder`.
 pub fn files_of_a_run(folder: &Path, steps: u64) -> Files {
     let run = RunFolder::open(folder).expect("a new run");
     let mut rng = TorchRng::manual_seed(1);
@@ -62,7 +62,6 @@ pub fn files_of_a_run(folder: &Path, steps: u64) -> Files {
         let bytes = fs::read(run.path().join(&name)).expect("a file of the run");
         files.insert(name, bytes);
     };
-    read("latest.json".to_owned());
     for step in 1..=steps {
         let checkpoint = format!("checkpoints/step-{step:08}");
         for entry in fs::read_dir(run.path().join(&checkpoint)).expect("a checkpoint") {

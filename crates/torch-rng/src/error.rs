@@ -9,32 +9,10 @@ pub enum StateError {
     /// The bytes are cut short or have something appended.
     #[error("a generator state has {expected} bytes, got {got}")]
     Length {
-        /// Bytes of a state of this version.
+        /// Bytes of a state.
         expected: usize,
         /// Bytes handed in.
         got: usize,
-    },
-    /// The first four bytes are not a state's.
-    #[error("not a generator state: it begins with {got:02x?}")]
-    Magic {
-        /// The first four bytes handed in.
-        got: [u8; 4],
-    },
-    /// Written by another version of this crate.
-    #[error("generator state of version {got}, this program reads version {expected}")]
-    Version {
-        /// The version this crate reads.
-        expected: u8,
-        /// The version found.
-        got: u8,
-    },
-    /// The bytes were damaged after they were written.
-    #[error("generator state is damaged: checksum {got:016x}, its content has {expected:016x}")]
-    Checksum {
-        /// The checksum of the content.
-        expected: u64,
-        /// The checksum stored beside it.
-        got: u64,
     },
     /// The number of the build is none that exists.
     #[error("generator state names build {got}, known are 0 (portable) and 1 (mkl)")]

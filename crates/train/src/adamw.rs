@@ -1,8 +1,18 @@
 //! AdamW as `torch.optim.AdamW`: decoupled weight decay of every weight, bias-corrected moments
 //! (book section 5.2).
 //!
-//! The arithmetic is `tensor_ops::adamw_update`'s; there are no groups of weights and no amsgrad.
+//! ```text
+//! m = beta1 m + (1 - beta1) g            m_hat = m / (1 - beta1^t)
+//! v = beta2 v + (1 - beta2) g^2          v_hat = v / (1 - beta2^t)
+//! p = (1 - lr weight_decay) p - lr m_hat / (sqrt(v_hat) + eps)
+//! ```
+//!
+//! [`AdamW::step_plain`] is these lines; [`AdamW::step`] computes the same on all cores by
+//! `tensor_ops::adamw_update`. There are no groups of weights and no amsgrad.
 
+use std::mem::take;
+
+use ndarray::{ArrayViewD, ArrayViewMutD};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tensor_ops::{AdamWStep, Parameters, adamw_update, awake, zeros};
@@ -16,11 +26,11 @@ use crate::shares::{slices, split};
 pub struct AdamWConfig {
     /// Learning rate; in a [`TrainConfig`](crate::TrainConfig) with a schedule, its peak.
     pub lr: f64,
-    /// How slowly the two moments change.
+    /// The share of each moment that a step keeps.
     pub betas: (f64, f64),
     /// Added to the denominator.
     pub eps: f64,
-    /// What each step takes off every weight, times the learning rate.
+    /// The part that each step takes off every weight, times the learning rate.
     pub weight_decay: f64,
 }
 
@@ -35,6 +45,182 @@ impl Default for AdamWConfig {
         }
     }
 }
+
+/// The optimizer of one module: anything that lists its weights, a model or a layer of it.
+///
+/// ```
+/// use train::{AdamW, AdamWConfig, Parameters};
+/// use train::gpt::{TransformerBlock, GptConfig};
+/// use train::torch_rng::TorchRng;
+///
+/// let config = GptConfig { emb_dim: 8, n_heads: 2, ..GptConfig::GPT2_124M };
+/// let mut block = TransformerBlock::new(config, &mut TorchRng::manual_seed(123))?;
+/// let mut grads = TransformerBlock::zeros(config)?; // its backward pass adds to these
+/// let mut optimizer = AdamW::new(AdamWConfig { lr: 1e-3, ..AdamWConfig::default() }, &block)?;
+///
+/// grads.norm1.scale.fill(0.5);
+/// optimizer.step(&mut block, &mut grads); // and grads.fill_zero()
+/// assert_eq!(train::grad_norm(&grads), 0.0);
+/// optimizer.config.lr = 5e-4; // what a schedule does
+/// assert!(block.norm1.scale[0] < 1.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Its moments are named as the weights, behind `m.` and `v.`: so they are saved and loaded as
+/// weights are. The number of steps is to be kept beside them.
+///
+/// ```
+/// use checkpoint::{load_tensors_into, save_tensors};
+/// # use train::{AdamW, AdamWConfig, Parameters, gpt::{TransformerBlock, GptConfig}};
+/// # let config = GptConfig { emb_dim: 8, n_heads: 2, ..GptConfig::GPT2_124M };
+/// # let block = TransformerBlock::zeros(config)?;
+/// # let settings = AdamWConfig::default();
+/// # let optimizer = AdamW::new(settings, &block)?;
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("optimizer.safetensors");
+/// save_tensors(&path, optimizer.named_parameters())?;
+///
+/// let mut resumed = AdamW::new(settings, &block)?;
+/// load_tensors_into(&path, &mut resumed, "")?;
+/// resumed.steps = optimizer.steps;
+/// assert_eq!(resumed, optimizer);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdamW {
+    /// Its settings; a schedule changes `lr` between two steps.
+    pub config: AdamWConfig,
+    /// Steps taken.
+    pub steps: u64,
+    /// First moments, weight after weight; of a [`Trainer`](crate::Trainer) among ranks, its part.
+    pub(crate) m: Vec<f32>,
+    /// Second moments.
+    pub(crate) v: Vec<f32>,
+    /// The weights by name and shape; none of a part.
+    weights: Vec<(String, Vec<usize>)>,
+}
+
+impl AdamW {
+    /// An optimizer of these weights, with moments of zero.
+    ///
+    /// # Errors
+    /// If a setting is outside its range.
+    pub fn new(config: AdamWConfig, parameters: &impl Parameters) -> Result<Self, TrainError> {
+        config.validate()?;
+        let n = parameters.num_parameters();
+        let mut weights = Vec::new();
+        parameters.visit("", &mut |name, view| {
+            weights.push((name, view.shape().to_vec()))
+        });
+        Ok(Self {
+            config,
+            steps: 0,
+            m: zeros(n),
+            v: zeros(n),
+            weights,
+        })
+    }
+
+    /// One step in the plain form, at the learning rate `config.lr`; the gradients are zero
+    /// afterwards. It agrees with [`step`](Self::step) up to rounding.
+    pub fn step_plain<P: Parameters>(&mut self, parameters: &mut P, grads: &mut P) {
+        let AdamWConfig {
+            lr,
+            betas: (beta1, beta2),
+            eps,
+            weight_decay,
+        } = self.config;
+        self.steps += 1;
+        let t = self.steps as f64;
+        let weights = slices(parameters).into_iter().flatten();
+        let grads = slices(grads).into_iter().flatten();
+        let moments = self.m.iter_mut().zip(&mut self.v);
+        for ((p, grad), (m, v)) in weights.zip(grads).zip(moments) {
+            let g = f64::from(take(grad));
+            let m_new = beta1 * f64::from(*m) + (1.0 - beta1) * g;
+            let v_new = beta2 * f64::from(*v) + (1.0 - beta2) * g * g;
+            let m_hat = m_new / (1.0 - beta1.powf(t));
+            let v_hat = v_new / (1.0 - beta2.powf(t));
+            let decayed = (1.0 - lr * weight_decay) * f64::from(*p);
+            *p = (decayed - lr * m_hat / (v_hat.sqrt() + eps)) as f32;
+            (*m, *v) = (m_new as f32, v_new as f32);
+        }
+    }
+
+    /// One step at the learning rate `config.lr`.
+    ///
+    /// The gradients are zero afterwards: `optimizer.step()` and `optimizer.zero_grad()` in one
+    /// pass over the memory.
+    ///
+    /// # Panics
+    /// If weights, gradients and moments are not as many.
+    pub fn step<P: Parameters>(&mut self, parameters: &mut P, grads: &mut P) {
+        self.update(slices(parameters), slices(grads), 1.0);
+    }
+
+    /// Takes a [`step`](Self::step) with each gradient first multiplied by `grad_scale` (1, or what
+    /// clipping leaves).
+    pub(crate) fn update(
+        &mut self,
+        weights: Vec<&mut [f32]>,
+        grads: Vec<&mut [f32]>,
+        grad_scale: f32,
+    ) {
+        let lengths = |slices: &[&mut [f32]]| slices.iter().map(|s| s.len()).collect::<Vec<_>>();
+        let (ours, theirs) = (lengths(&weights), lengths(&grads));
+        assert!(
+            ours == theirs && ours.iter().sum::<usize>() == self.m.len(),
+            "AdamW: weights of {ours:?} numbers, gradients of {theirs:?}, {} moments",
+            self.m.len()
+        );
+        self.steps += 1;
+        let step = self.config.step(self.steps, grad_scale);
+        let (m, v) = (split(&mut self.m, &ours), split(&mut self.v, &ours));
+        awake(|| {
+            (weights, grads, m, v)
+                .into_par_iter()
+                .for_each(|(p, grad, m, v)| adamw_update(p, grad, m, v, &step));
+        });
+    }
+
+    /// Leaves `part` of the moments, which has no names and shapes.
+    pub(crate) fn keep_part(&mut self, part: impl Fn(&mut [f32]) -> Vec<f32>) {
+        (self.m, self.v) = (part(&mut self.m), part(&mut self.v));
+        self.weights.clear();
+    }
+}
+
+/// The moments, as `m.` and `v.` and the weight's name; none of a [`Trainer`](crate::Trainer) among
+/// ranks.
+impl Parameters for AdamW {
+    fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
+        for (moment, mut numbers) in [("m.", &self.m[..]), ("v.", &self.v[..])] {
+            for (name, shape) in &self.weights {
+                let (own, rest) = numbers.split_at(shape.iter().product());
+                let view = ArrayViewD::from_shape(&shape[..], own);
+                numbers = rest;
+                visit(format!("{prefix}{moment}{name}"), view.expect(AS_MANY));
+            }
+        }
+    }
+
+    fn visit_mut<'a>(
+        &'a mut self,
+        prefix: &str,
+        visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
+    ) {
+        for (moment, mut numbers) in [("m.", &mut self.m[..]), ("v.", &mut self.v[..])] {
+            for (name, shape) in &self.weights {
+                let (own, rest) = take(&mut numbers).split_at_mut(shape.iter().product());
+                let view = ArrayViewMutD::from_shape(&shape[..], own);
+                numbers = rest;
+                visit(format!("{prefix}{moment}{name}"), view.expect(AS_MANY));
+            }
+        }
+    }
+}
+
+const AS_MANY: &str = "as many numbers as the shape has";
 
 impl AdamWConfig {
     /// The numbers of step `steps`, counted from 1.
@@ -71,86 +257,37 @@ impl AdamWConfig {
     }
 }
 
-/// The optimizer of one module: anything that lists its weights, a model or a layer of it.
-///
-/// ```
-/// use train::{AdamW, AdamWConfig, Parameters};
-/// use train::gpt::{TransformerBlock, GptConfig};
-/// use train::torch_rng::TorchRng;
-///
-/// let config = GptConfig { emb_dim: 8, n_heads: 2, ..GptConfig::GPT2_124M };
-/// let mut block = TransformerBlock::new(config, &mut TorchRng::manual_seed(123))?;
-/// let mut grads = TransformerBlock::zeros(config)?; // its backward pass adds to these
-/// let mut optimizer = AdamW::new(AdamWConfig { lr: 1e-3, ..AdamWConfig::default() }, &block)?;
-///
-/// grads.norm1.scale.fill(0.5);
-/// optimizer.step(&mut block, &mut grads); // and grads.fill_zero()
-/// assert_eq!(train::grad_norm(&grads), 0.0);
-/// optimizer.config.lr = 5e-4; // what a schedule does
-/// assert!(block.norm1.scale[0] < 1.0);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct AdamW {
-    /// Its settings; a schedule changes `lr` between two steps.
-    pub config: AdamWConfig,
-    /// Steps taken.
-    pub steps: u64,
-    /// First moments, weight after weight; of a [`Trainer`](crate::Trainer) among ranks, its part.
-    pub(crate) m: Vec<f32>,
-    /// Second moments.
-    pub(crate) v: Vec<f32>,
-}
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+    use torch_rng::TorchRng;
 
-impl AdamW {
-    /// An optimizer of these weights, with moments of zero.
-    ///
-    /// # Errors
-    /// If a setting is outside its range.
-    pub fn new(config: AdamWConfig, parameters: &impl Parameters) -> Result<Self, TrainError> {
-        config.validate()?;
-        let n = parameters.num_parameters();
-        Ok(Self {
-            config,
-            steps: 0,
-            m: zeros(n),
-            v: zeros(n),
-        })
-    }
+    use super::*;
 
-    /// One step at the learning rate `config.lr`.
-    ///
-    /// The gradients are zero afterwards: `optimizer.step()` and `optimizer.zero_grad()` in one
-    /// pass over the memory.
-    ///
-    /// # Panics
-    /// If weights, gradients and moments are not as many.
-    pub fn step<P: Parameters>(&mut self, parameters: &mut P, grads: &mut P) {
-        self.update(slices(parameters), slices(grads), 1.0);
-    }
-
-    /// As [`step`](Self::step), with each gradient first multiplied by `grad_scale` (1, or what
-    /// clipping leaves).
-    pub(crate) fn update(
-        &mut self,
-        weights: Vec<&mut [f32]>,
-        grads: Vec<&mut [f32]>,
-        grad_scale: f32,
-    ) {
-        let lengths = |slices: &[&mut [f32]]| slices.iter().map(|s| s.len()).collect::<Vec<_>>();
-        let (ours, theirs) = (lengths(&weights), lengths(&grads));
-        assert!(
-            ours == theirs && ours.iter().sum::<usize>() == self.m.len(),
-            "AdamW: weights of {ours:?} numbers, gradients of {theirs:?}, {} moments",
-            self.m.len()
-        );
-        self.steps += 1;
-        let step = self.config.step(self.steps, grad_scale);
-        let (m, v) = (split(&mut self.m, &ours), split(&mut self.v, &ours));
-        awake(|| {
-            (weights, grads, m, v)
-                .into_par_iter()
-                .for_each(|(p, grad, m, v)| adamw_update(p, grad, m, v, &step));
-        });
+    #[test]
+    fn the_plain_form_and_the_kernel_take_the_same_steps() {
+        let mut rng = TorchRng::manual_seed(1);
+        let mut random = || Array2::from_shape_vec((3, 100), rng.randn(300)).expect("300 numbers");
+        let start = random();
+        let config = AdamWConfig {
+            lr: 1e-2,
+            ..AdamWConfig::default()
+        };
+        let optimizer = AdamW::new(config, &start).expect("the book's settings");
+        let (mut plain, mut fast) = ((optimizer.clone(), start.clone()), (optimizer, start));
+        for step in 0..50 {
+            let mut grads = random();
+            let mut again = grads.clone();
+            plain.0.step_plain(&mut plain.1, &mut grads);
+            fast.0.step(&mut fast.1, &mut again);
+            assert!(grads == again && grads.iter().all(|&g| g == 0.0));
+            for (plain, fast) in plain.1.iter().zip(&fast.1) {
+                let allowed = 2e-6 * plain.abs().max(0.1);
+                assert!(
+                    (plain - fast).abs() < allowed,
+                    "step {step}: {plain}, {fast}"
+                );
+            }
+        }
     }
 }

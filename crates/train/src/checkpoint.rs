@@ -4,13 +4,13 @@
 //! config.json              the model's configuration  \ together they are a model folder
 //! model.safetensors        the weights                / that `checkpoint` loads
 //! optimizer.safetensors    the moments, as m.<name> and v.<name>
-//! gradients.safetensors    only between two steps: what has been accumulated
+//! gradients.safetensors    only within a step: the sum over its batches so far
 //! state.json               settings, counters, random state, place in the data, losses
 //! tokenizer.json, ...      copies of the run's tokenizer
-//! manifest.json            lengths and hashes of all others; written last
+//! manifest.json            step, validation loss, lengths and hashes of all others; written last
 //! ```
 //!
-//! Which checkpoints a run has, and which is the newest, [`RunFolder`](crate::RunFolder) knows.
+//! Which checkpoints a run has, and which is the newest, is in `kept.rs`.
 
 use std::path::Path;
 
@@ -19,9 +19,9 @@ use checkpoint::{LazyTensor, load_config, load_tensors_into, save_compact, save_
 use gpt::{GptConfig, GptModel};
 use tensor_ops::Parameters;
 
-use crate::manifest::{MANIFEST_FILE, Manifest, other_version, read_json, write_json};
-use crate::shares::{slices, split};
-use crate::state::{TrainState, VERSION, same};
+use crate::fingerprint::Fingerprint;
+use crate::manifest::{MANIFEST_FILE, Manifest, Save, read_json, write_json};
+use crate::state::{TrainState, same};
 use crate::{AdamW, TrainConfig, TrainError};
 
 /// The state's name in a checkpoint's folder.
@@ -33,7 +33,8 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 const GRADIENTS: &str = "gradients.safetensors";
 const ALWAYS: [&str; 4] = [CONFIG, MODEL, OPTIMIZER, STATE_FILE];
 
-/// All files that a checkpoint can have: an unfinished one with any other is not deleted.
+/// All files that a checkpoint can have beside copies: an unfinished one with any other is not
+/// deleted.
 pub(crate) const FILES: [&str; 6] = [
     CONFIG,
     MODEL,
@@ -43,10 +44,7 @@ pub(crate) const FILES: [&str; 6] = [
     MANIFEST_FILE,
 ];
 
-/// The most bytes of state.json: version 1 had some two hundred a step.
-const MOST_STATE_BYTES: u64 = 1 << 30;
-
-/// What a checkpoint holds.
+/// A checkpoint, read.
 pub(crate) struct Checkpoint {
     pub(crate) model: GptModel,
     pub(crate) optimizer: AdamW,
@@ -55,8 +53,9 @@ pub(crate) struct Checkpoint {
     pub(crate) state: TrainState,
 }
 
-/// With what settings a checkpoint was made: see [`read_settings`].
+/// The settings that a checkpoint was made with: see [`read_settings`].
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SavedSettings {
     /// The model's configuration.
     pub model: GptConfig,
@@ -64,16 +63,16 @@ pub struct SavedSettings {
     pub train: TrainConfig,
     /// Optimizer steps so far.
     pub steps_done: u64,
-    /// SHA-256 of the ids to train on, in their windows and their order, by which a resumed run
-    /// knows them again.
-    pub train_data: String,
-    /// The same of the ids that validate.
-    pub val_data: Option<String>,
+    /// The training data, by which a resumed run knows it again.
+    pub train_data: Fingerprint,
+    /// The validation data.
+    pub val_data: Option<Fingerprint>,
 }
 
-/// Writes a checkpoint to a new folder; it is one when this returns.
+/// Writes a checkpoint to a new folder, beside what is in it; it is one when this returns.
 pub(crate) fn write(
     folder: &Path,
+    save: Save,
     model: &GptModel,
     moments: Vec<LazyTensor<'_>>,
     grads: Option<&GptModel>,
@@ -85,19 +84,20 @@ pub(crate) fn write(
         save_tensors(folder.join(GRADIENTS), grads.named_parameters())?;
     }
     write_json(&folder.join(STATE_FILE), state)?;
-    Manifest::of(folder)?.write(folder)
+    Manifest::of(folder, save)?.write(folder)
 }
 
-/// Whether a folder has all files that its manifest names, and those that every checkpoint has;
-/// what is in them is not read.
-pub(crate) fn is_whole(folder: &Path) -> bool {
-    Manifest::read(folder).is_ok_and(|manifest| {
-        manifest.require(folder, &ALWAYS).is_ok() && manifest.check_lengths(folder).is_ok()
-    })
+/// Reads the manifest of a checkpoint that has all files: those that the manifest names, and those
+/// that every checkpoint has, each as long as it was. Their contents are not read.
+pub(crate) fn read_whole(folder: &Path) -> Result<Manifest, TrainError> {
+    let manifest = Manifest::read(folder)?;
+    manifest.require(folder, &ALWAYS)?;
+    manifest.check_lengths(folder)?;
+    Ok(manifest)
 }
 
-/// That the copies in a checkpoint of the run's tokenizer are as they were saved; its weights are
-/// not read.
+/// Checks that the copies in a checkpoint of the run's tokenizer are as they were saved; its
+/// weights are not read.
 ///
 /// # Errors
 /// Names the file that is not, and in what.
@@ -123,16 +123,7 @@ pub(crate) fn read(folder: &Path, asked: GptConfig) -> Result<Checkpoint, TrainE
     load_tensors_into(folder.join(MODEL), &mut model, "")?;
     let mut optimizer = AdamW::new(state.config.optimizer, &model)?;
     optimizer.steps = state.optimizer_steps;
-    let mut moments = GptModel::zeros(config)?; // with the names and shapes of the weights
-    for (prefix, numbers) in [("m.", &mut optimizer.m), ("v.", &mut optimizer.v)] {
-        load_tensors_into(folder.join(OPTIMIZER), &mut moments, prefix)?;
-        let moments = slices(&mut moments);
-        let lengths: Vec<usize> = moments.iter().map(|moments| moments.len()).collect();
-        for (numbers, moments) in split(numbers, &lengths).into_iter().zip(moments) {
-            numbers.copy_from_slice(moments);
-        }
-    }
-    drop(moments);
+    load_tensors_into(folder.join(OPTIMIZER), &mut optimizer, "")?;
     let mut grads = None;
     if state.counters.micro_step > 0 {
         manifest.require(folder, &[GRADIENTS])?;
@@ -149,11 +140,7 @@ pub(crate) fn read(folder: &Path, asked: GptConfig) -> Result<Checkpoint, TrainE
 
 fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
     let path = folder.join(STATE_FILE);
-    let state: TrainState = read_json(&path, MOST_STATE_BYTES)?;
-    if !(1..=VERSION).contains(&state.version) {
-        return Err(other_version(&path, state.version, VERSION));
-    }
-    let state = state.upgraded();
+    let state: TrainState = read_json(&path)?;
     state.config.validate()?;
     match state.contradiction() {
         Some(problem) => Err(TrainError::damaged(path, problem)),
@@ -161,8 +148,8 @@ fn read_state(folder: &Path) -> Result<TrainState, TrainError> {
     }
 }
 
-/// The settings a checkpoint was made with, without its tensors: what a run needs to make its
-/// loaders before it resumes.
+/// Reads the settings that a checkpoint was made with, without its tensors: what a run needs to
+/// make its loaders before it resumes.
 ///
 /// # Errors
 /// If there is no checkpoint, or its configuration or state can't be read or was changed.
@@ -177,7 +164,7 @@ pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<SavedSettings, Trai
         model: load_config(folder)?,
         train: state.config,
         steps_done: state.counters.steps_done,
-        train_data: state.train_data.sha256,
-        val_data: state.val_data.map(|data| data.sha256),
+        train_data: state.train_data,
+        val_data: state.val_data,
     })
 }

@@ -6,6 +6,7 @@
 use tensor_ops::{Parameters, sum_of_squares};
 
 /// The Euclidean norm of all gradients together.
+#[must_use]
 pub fn grad_norm(grads: &impl Parameters) -> f64 {
     let mut total = 0.0;
     grads.visit("", &mut |_, view| {
@@ -26,7 +27,7 @@ pub fn clip_grad_norm(grads: &mut impl Parameters, max_norm: f64) -> f64 {
     norm
 }
 
-/// What a gradient of this norm is multiplied by: at most 1.
+/// The factor for a gradient of this norm: at most 1.
 pub(crate) fn clip_scale(norm: f64, max_norm: f64) -> f32 {
     (max_norm / (norm + 1e-6)).min(1.0) as f32
 }

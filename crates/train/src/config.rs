@@ -1,4 +1,4 @@
-//! What a run is: optimizer, schedule, how often to evaluate, to sample and to save.
+//! The settings of a run: optimizer, schedule, how often to evaluate, to sample and to save.
 //!
 //! The model's own configuration is `gpt::GptConfig`, the data's are the loaders; where a run is
 //! kept is [`RunFolder`](crate::RunFolder).
@@ -17,30 +17,28 @@ pub struct TrainConfig {
     pub max_steps: u64,
     /// AdamW's settings; its `lr` is the peak of the schedule.
     pub optimizer: AdamWConfig,
-    /// How the learning rate changes.
+    /// The learning rate's change.
     pub schedule: Schedule,
     /// The gradient's norm is clipped to this; `None` leaves it alone.
     pub max_grad_norm: Option<f64>,
     /// Batches whose gradients are averaged before one optimizer step.
     pub accumulation: u64,
-    /// Whether the last step of an epoch takes the batches that are left, averaged by their number;
+    /// If true, the last step of an epoch takes the batches that are left, averaged by their number;
     /// otherwise it goes on with those of the next epoch.
     pub whole_epochs: bool,
     /// Steps from one evaluation to the next; `None` for no evaluations.
     pub eval_every: Option<u64>,
     /// Steps before the first evaluation: 1 in the book, whose loop evaluates after steps 0, 5, ...
     pub eval_first: u64,
-    /// Whether the losses are also looked at after steps 1, 2, 4, 8 and so on, before the first
-    /// evaluation or checkpoint is due, as they fall fastest at the start. That draws nothing and
-    /// isn't remembered: with it or without, a run has the same bits.
-    pub eval_early: bool,
     /// Batches an evaluation averages over, of each loader; fewer if the loader has fewer.
     pub eval_batches: usize,
     /// When a sample of text is due, and of what; `None` never.
     pub sample: Option<SampleConfig>,
-    /// Save after every so many steps, counted from 1, and at the end; `None` only at the end.
+    /// Save after every so many steps, counted from 1; `None` for no such saves. A run saves
+    /// besides when an evaluation finds the lowest validation loss so far, at its end, and when it
+    /// is stopped.
     pub save_every: Option<u64>,
-    /// How many checkpoints to keep, the newest; at least 1. The one with the lowest validation
+    /// The number of checkpoints to keep, the newest; at least 1. The one with the lowest validation
     /// loss stays too.
     pub keep: usize,
 }
@@ -80,7 +78,6 @@ impl Default for TrainConfig {
             whole_epochs: false,
             eval_every: Some(5),
             eval_first: 1,
-            eval_early: false,
             eval_batches: 5,
             sample: None,
             save_every: None,
@@ -154,7 +151,6 @@ impl TrainConfig {
     pub(crate) fn fixed(&self) -> Self {
         Self {
             max_steps: 0,
-            eval_early: false,
             sample: None,
             save_every: None,
             keep: 0,

@@ -18,7 +18,7 @@ pub enum TrainError {
     Config {
         /// The setting.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
         /// Its range.
         expected: String,
@@ -38,12 +38,12 @@ pub enum TrainError {
         learning_rate: Option<f64>,
     },
 
-    /// What went wrong in another process than this one's, or in this one's share of common work.
+    /// An error of another process, or of this one's share of common work.
     #[error("rank {rank}: {source}")]
     OnRank {
         /// Which of the processes, counted from 0.
         rank: usize,
-        /// What went wrong there.
+        /// The error there.
         source: Box<TrainError>,
     },
     /// Processes that would train different things.
@@ -53,9 +53,9 @@ pub enum TrainError {
         name: String,
         /// Which process, counted from 0.
         rank: usize,
-        /// What it has.
+        /// Its value.
         other: String,
-        /// What rank 0 has.
+        /// Rank 0's value.
         first: String,
     },
 
@@ -68,23 +68,32 @@ pub enum TrainError {
         /// The folder.
         path: PathBuf,
     },
+    /// The path leads no longer to the folder in which the run began.
+    #[error(
+        "{}: this is no longer the folder in which the run began: it was renamed, deleted or taken \
+        by another run; the run ends here, and nothing more is written",
+        .path.display()
+    )]
+    FolderLost {
+        /// The path.
+        path: PathBuf,
+    },
     /// Nothing to resume.
     #[error("{}: there is no checkpoint here", .path.display())]
     NoCheckpoint {
         /// The folder.
         path: PathBuf,
     },
-    /// What no run could have left there: a file that was changed, cut, is of another version, or
-    /// no JSON.
+    /// A file that was changed or cut, is of another version, or no JSON.
     #[error("{}: {problem}", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
-    /// A checkpoint of a run with other settings, another model or other data: it can't be
-    /// continued as if it had never stopped.
+    /// A checkpoint of a run with other settings or another model: it can't be continued as if it
+    /// had never stopped.
     #[error(
         "{}: {name} is {saved} in the checkpoint, but {asked} now: a run goes on with what it began with",
         .path.display()
@@ -100,6 +109,22 @@ pub enum TrainError {
         asked: String,
     },
 
+    /// A checkpoint of a run with other data, in words.
+    #[error(
+        "{}: the {part} data is {saved} in the checkpoint, but {found} now: a run goes on with the data it began with",
+        .path.display()
+    )]
+    OtherData {
+        /// The checkpoint.
+        path: PathBuf,
+        /// "training" or "validation".
+        part: &'static str,
+        /// In the checkpoint.
+        saved: String,
+        /// Found now.
+        found: String,
+    },
+
     /// The model refused.
     #[error(transparent)]
     Gpt(#[from] GptError),
@@ -112,7 +137,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Whether all ranks of a shared run meet this error at the same moment; other errors are those
+    /// True if all ranks of a shared run have this error at the same moment; other errors are those
     /// of one rank, which the others wait for.
     pub fn is_common(&self) -> bool {
         matches!(
@@ -137,7 +162,7 @@ impl TrainError {
         }
     }
 
-    /// That a setting is a finite number of at least 0.
+    /// Checks that a setting is a finite number of at least 0.
     pub(crate) fn check_not_negative(name: &'static str, value: f64) -> Result<(), Self> {
         match value >= 0.0 && value.is_finite() {
             true => Ok(()),

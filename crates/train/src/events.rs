@@ -1,9 +1,9 @@
-//! What happens in a run, as values: progress bars, logs and plots are made of them elsewhere.
+//! The events of a run, as values: progress bars, logs and plots are made of them elsewhere.
 
 use std::path::Path;
 
 use gpt::GptModel;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 /// Something that has just happened; given to the closure of
 /// [`Trainer::run`](crate::Trainer::run).
@@ -43,7 +43,7 @@ pub enum Event<'a> {
     },
 }
 
-/// How [`Trainer::run`](crate::Trainer::run) ended.
+/// The end of [`Trainer::run`](crate::Trainer::run).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -77,12 +77,10 @@ pub struct StepReport {
     /// The epoch of its last batch, counted from 0.
     pub epoch: u64,
     /// The mean loss of its batches, with dropout.
-    #[serde(deserialize_with = "number")]
     pub loss: f32,
     /// The learning rate that was used.
     pub learning_rate: f64,
     /// The gradient's norm before clipping.
-    #[serde(deserialize_with = "number")]
     pub grad_norm: f64,
     /// Input tokens of the whole run so far.
     pub tokens_seen: u64,
@@ -93,25 +91,13 @@ pub struct StepReport {
 #[serde(deny_unknown_fields)]
 pub struct Evaluation {
     /// Optimizer steps so far.
-    #[serde(alias = "step")] // in a state.json of version 1
     pub steps_done: u64,
     /// The epoch of the last of them, counted from 0.
     pub epoch: u64,
-    /// Mean loss of the first batches of a new pass over the training loader.
-    #[serde(deserialize_with = "number")]
+    /// Mean loss of a token in the first batches of a new pass over the training loader.
     pub train_loss: f64,
     /// The same of the validation loader; none without one.
     pub val_loss: Option<f64>,
     /// Input tokens of the whole run so far.
     pub tokens_seen: u64,
-}
-
-/// JSON has no NaN: `null` is written for it, and read as it.
-fn number<'de, N, D>(from: D) -> Result<N, D::Error>
-where
-    N: Deserialize<'de> + From<f32>,
-    D: Deserializer<'de>,
-{
-    let number = Option::deserialize(from)?;
-    Ok(number.unwrap_or(f32::NAN.into()))
 }

@@ -1,7 +1,7 @@
 //! The gradients of one step, added up batch by batch.
 //!
 //! Each batch's gradients are computed from zero and added to those before: the bits of a step
-//! don't depend on who computed which batch. What is done with the sum, the optimizer knows.
+//! don't depend on who computed which batch. The optimizer uses the sum.
 
 use dataloader::Batch;
 use gpt::{BatchParts, GptModel, move_gradients};
@@ -18,19 +18,19 @@ pub(crate) struct StepGradients {
     /// A batch's gradients are computed here. On its own, a process adds up here too.
     grads: GptModel,
     /// On its own, a process computes a step's second batch here, and those after it.
-    later: Option<GptModel>,
-    /// With other ranks: the sum of this rank's part.
+    scratch: Option<GptModel>,
+    /// The sum of this rank's part, if there are other ranks.
     sum: Option<Vec<f32>>,
     /// The first batch of the round, by its place in the step, and the loss of this rank's.
     round: u64,
     loss: f32,
 }
 
-/// A batch's place in its step.
+/// A batch's number in its step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    /// Batches of the step before it.
-    pub(crate) micro_step: u64,
+pub(crate) struct MicroStep {
+    /// Counted from 0.
+    pub(crate) number: u64,
     /// Batches of the step.
     pub(crate) of: u64,
 }
@@ -41,7 +41,7 @@ impl StepGradients {
         Ok(Self {
             parts: BatchParts::new(model),
             grads: GptModel::zeros(*model.config())?,
-            later: None,
+            scratch: None,
             sum: None,
             round: 0,
             loss: 0.0,
@@ -64,42 +64,43 @@ impl StepGradients {
         &mut self,
         model: &GptModel,
         batch: &Batch,
-        place: Place,
+        micro_step: MicroStep,
         shares: &Shares,
         rng: &mut TorchRng,
     ) -> Result<Option<f32>, TrainError> {
         let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
-        if !shares.computes(place.micro_step) {
+        if !shares.computes(micro_step.number) {
             model.skip_draws(inputs.dim(), rng);
             return Ok(None);
         }
-        let is_later = self.sum.is_none() && place.micro_step > 0;
-        if is_later && self.later.is_none() {
-            self.later = Some(GptModel::zeros(*model.config())?);
-        }
-        let grads = match &mut self.later {
-            Some(later) if is_later => later,
-            _ => &mut self.grads,
-        };
-        let weight = 1.0 / place.of as f32;
+        let weight = 1.0 / micro_step.of as f32;
         let parts = &mut self.parts;
-        self.loss = parts.loss_and_grads(model, inputs, targets, weight, rng, grads)?;
-        if let Some(later) = self.later.as_mut().filter(|_| is_later) {
-            move_gradients(later, &mut self.grads);
+        if self.sum.is_some() || micro_step.number == 0 {
+            let grads = &mut self.grads;
+            self.loss = parts.loss_and_grads(model, inputs, targets, weight, rng, grads)?;
+        } else {
+            let mut scratch = match self.scratch.take() {
+                Some(scratch) => scratch,
+                None => GptModel::zeros(*model.config())?,
+            };
+            let done = parts.loss_and_grads(model, inputs, targets, weight, rng, &mut scratch);
+            let scratch = self.scratch.insert(scratch);
+            self.loss = done?;
+            move_gradients(scratch, &mut self.grads);
         }
         Ok(Some(self.loss))
     }
 
-    /// After a batch: at the end of a round, what its batches lost on which ranks, in their order;
-    /// with other ranks, each has then the sum of its part.
-    pub(crate) fn end_batch(&mut self, place: Place, shares: &Shares) -> Vec<(usize, f32)> {
-        let done = place.micro_step + 1;
-        if !shares.ends_round(done, place.of) {
+    /// At the end of a round the losses of its batches in their order, each with its rank; with
+    /// other ranks, each has then the sum of its part.
+    pub(crate) fn end_batch(&mut self, batch: MicroStep, shares: &Shares) -> Vec<(usize, f32)> {
+        let done = batch.number + 1;
+        if !shares.ends_round(done, batch.of) {
             return Vec::new();
         }
         let ranks: Vec<usize> = (self.round..done).map(|i| shares.rank_of(i)).collect();
         let first = self.round == 0;
-        self.round = done % place.of;
+        self.round = done % batch.of;
         let losses = shares.gather(&[self.loss]);
         if let Some(sum) = &mut self.sum {
             let sum = split(sum, &shares.own_lengths());

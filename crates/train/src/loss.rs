@@ -45,12 +45,13 @@ pub fn calc_loss_loader(
     Ok(total_loss / num_batches as f64)
 }
 
-/// `e^loss`: among how many equally likely tokens the model is undecided.
+/// `e^loss`: the number of equally likely tokens among which the model is undecided.
 ///
 /// ```
 /// // Section 5.1.2 prints 10.7940 and 48725.8203.
 /// assert!((train::perplexity(10.7940) / 48725.8203 - 1.0).abs() < 1e-4);
 /// ```
+#[must_use]
 pub fn perplexity(loss: f64) -> f64 {
     loss.exp()
 }

@@ -1,7 +1,7 @@
-//! What training asks of the processes that share its work, and how they find out whether they are
-//! about to do the same.
+//! The processes that share the work of one run: how they exchange numbers, and how they compare
+//! what each of them is about to do.
 //!
-//! It knows nothing of MPI: the program that has it brings an implementation, the tests have one of
+//! There is no MPI here: the program that has it brings an implementation, the tests have one of
 //! threads, and a process on its own is [`OneProcess`].
 
 use std::fmt::Debug;
@@ -10,13 +10,13 @@ use bytemuck::{bytes_of, cast_slice_mut};
 
 use crate::TrainError;
 
-/// This process among those that train one model together; all of them exchange the same things in
+/// This process among those that train one model together; all of them make the same exchanges in
 /// the same order.
 pub trait Ranks: Debug + Send + Sync {
-    /// Which one this is, counted from 0.
+    /// This one's number, counted from 0.
     fn rank(&self) -> usize;
 
-    /// How many there are.
+    /// The number of processes.
     fn size(&self) -> usize;
 
     /// `send` is one equal part for each rank; `receive` becomes the parts that the ranks had for
@@ -49,7 +49,7 @@ impl Ranks for OneProcess {
     }
 }
 
-/// A text of each rank, in their order.
+/// Gathers a text of each rank, in their order.
 pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
     let mut lengths = vec![0; ranks.size()];
     ranks.all_gather(bytes_of(&text.len()), cast_slice_mut(&mut lengths));
@@ -64,27 +64,27 @@ pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// That every rank has the same facts, given as names and values.
+/// Checks that every rank has the same fields, given as names and values.
 ///
 /// # Errors
-/// [`TrainError::RanksDiffer`], on all ranks alike: the first fact in which a rank differs from
+/// [`TrainError::RanksDiffer`], on all ranks alike: the first field in which a rank differs from
 /// rank 0.
-pub fn agree(ranks: &dyn Ranks, facts: &[(String, String)]) -> Result<(), TrainError> {
-    let own = serde_json::to_string(facts).expect("texts are JSON");
+pub fn agree(ranks: &dyn Ranks, fields: &[(String, String)]) -> Result<(), TrainError> {
+    let own = serde_json::to_string(fields).expect("texts are JSON");
     let all = gather_texts(ranks, &own).into_iter();
     // Another version of this program may write another form, and differs by that.
     let all: Vec<Vec<(String, String)>> = all
-        .map(|facts| serde_json::from_str(&facts).unwrap_or_default())
+        .map(|fields| serde_json::from_str(&fields).unwrap_or_default())
         .collect();
-    let value = |facts: &[(String, String)], name: &str| {
-        let fact = facts.iter().find(|(other, _)| other == name);
-        fact.map_or("nothing".to_owned(), |(_, value)| {
+    let value = |fields: &[(String, String)], name: &str| {
+        let field = fields.iter().find(|(other, _)| other == name);
+        field.map_or("nothing".to_owned(), |(_, value)| {
             value.escape_debug().to_string()
         })
     };
-    for (rank, facts) in all.iter().enumerate() {
-        for (name, _) in all[0].iter().chain(facts) {
-            let (first, other) = (value(&all[0], name), value(facts, name));
+    for (rank, fields) in all.iter().enumerate() {
+        for (name, _) in all[0].iter().chain(fields) {
+            let (first, other) = (value(&all[0], name), value(fields, name));
             if first != other {
                 return Err(TrainError::RanksDiffer {
                     name: name.clone(),

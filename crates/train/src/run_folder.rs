@@ -1,64 +1,59 @@
-//! The folder that a run is kept in: its checkpoints, which of them count, and a lock.
+//! The folder that a run is kept in: its checkpoints, and a lock.
 //!
 //! ```text
-//! latest.json                       the checkpoints that count, the newest last, and the best
 //! checkpoints/step-00000120/        one checkpoint
 //! checkpoints/.step-00000120.4711-0.unfinished/  one that is being written or deleted
 //! tokenizer/                        its files are copied into every checkpoint
 //! .lock                             held by the run that writes here
 //! ```
 //!
-//! A save stages a folder, renames it, then replaces latest.json, then deletes what that no longer
-//! names. So after a kill, or a failure of any call, latest.json names complete checkpoints.
-//! Nothing is deleted but by a save whose own checkpoint is whole, and then only files that a
-//! manifest of ours names, and unfinished ones by their names.
+//! A save stages a folder, renames it, then deletes what is neither among the newest nor the best:
+//! after a kill, or a failure of any call, all folders under their names are whole checkpoints.
+//! Nothing is deleted but whole checkpoints of this run, by a save whose own is whole, and
+//! unfinished ones by their names.
+//!
+//! A run is its folder, not its path: if the path leads elsewhere, nothing is written there.
 
 use std::fs::{self, File, TryLockError};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use atomic_file::{
-    StagedFolder, append, copy_file, create_folder, remove_folder, remove_unfinished,
-    remove_unfinished_folders, unfinished_of,
+    StagedFolder, append, copy_file, create_folder, remove_folder, remove_unfinished_folders,
+    unfinished_of,
 };
 
 use crate::TrainError;
-use crate::checkpoint::{FILES, is_whole};
-use crate::latest::{CHECKPOINTS, LATEST, Latest, known, name_of, order, read_list, step_folders};
-use crate::manifest::{MANIFEST_FILE, Manifest, write_json};
+use crate::checkpoint::FILES;
+use crate::kept::{CHECKPOINTS, Kept};
+use crate::manifest::{MANIFEST_FILE, Manifest, Save};
 
 /// The file that a run locks, by its name in the run's folder.
 pub const LOCK: &str = ".lock";
 
 /// The folder in a run whose files are copied into every checkpoint: its tokenizer. It may not be
 /// there.
-pub const BESIDE: &str = "tokenizer";
+pub const TOKENIZER: &str = "tokenizer";
 
 /// A run's folder, locked as long as this lives.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    _lock: File,
-    /// What counts, whatever happens to latest.json meanwhile.
-    known: Mutex<Known>,
-}
-
-#[derive(Debug)]
-struct Known {
-    latest: Latest,
-    /// What couldn't be deleted since somebody asked.
-    not_deleted: Vec<TrainError>,
+    lock: File,
+    /// Why something couldn't be deleted, since somebody asked.
+    not_deleted: Mutex<Vec<TrainError>>,
 }
 
 impl RunFolder {
-    /// Makes the folder if there is none, and locks it; what is in it stays as it is.
+    /// Makes the folder if there is none, and locks it; of what is in it, the rest of a save that
+    /// was killed is deleted.
     ///
     /// ```
     /// let path = std::env::temp_dir().join(format!("run-folder-{}", std::process::id()));
     /// let folder = train::RunFolder::open(&path)?;
-    /// assert_eq!(folder.newest(), None);
+    /// assert_eq!(folder.newest()?, None);
     /// let again = train::RunFolder::open(&path);
     /// assert!(matches!(again, Err(train::TrainError::Locked { .. })));
     /// drop(folder);
@@ -68,8 +63,7 @@ impl RunFolder {
     /// ```
     ///
     /// # Errors
-    /// [`TrainError::Locked`], what the system says, or that none of the checkpoints which
-    /// latest.json names is whole.
+    /// [`TrainError::Locked`], what the system says, or that none of the checkpoints is whole.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TrainError> {
         let path = path.as_ref().to_owned();
         if fs::metadata(&path).is_ok_and(|found| !found.is_dir()) {
@@ -83,148 +77,158 @@ impl RunFolder {
             TryLockError::WouldBlock => TrainError::Locked { path: path.clone() },
             TryLockError::Error(error) => TrainError::io(&lock_path, "lock")(error),
         })?;
-        let latest = known(&path)?.0;
-        Ok(Self {
+        let folder = Self {
             path,
-            _lock: lock,
-            known: Mutex::new(Known {
-                latest,
-                not_deleted: Vec::new(),
-            }),
-        })
+            lock,
+            not_deleted: Mutex::default(),
+        };
+        folder.check()?;
+        Kept::of(&folder.path)?.or_damaged()?;
+        folder.delete_unfinished();
+        Ok(folder)
     }
 
-    /// Where it is.
+    /// The path that it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The newest checkpoint; none if nothing has been saved.
-    pub fn newest(&self) -> Option<PathBuf> {
-        let known = self.known();
-        let name = known.latest.checkpoints.last();
-        name.map(|name| self.path.join(CHECKPOINTS).join(name))
-    }
-
-    /// The checkpoint with the lowest validation loss when it was saved, and that loss; none
-    /// without validation.
-    pub fn best(&self) -> Option<(PathBuf, f64)> {
-        let known = self.known();
-        let best = known.latest.best.as_ref()?;
-        let folder = self.path.join(CHECKPOINTS).join(&best.checkpoint);
-        Some((folder, best.val_loss))
-    }
-
-    /// What saves could not delete since this was last asked: the run goes on, and each later save
-    /// tries again.
-    pub fn not_deleted(&self) -> Vec<TrainError> {
-        take(&mut self.known().not_deleted)
-    }
-
-    /// Whether all checkpoints have a higher validation loss.
-    pub(crate) fn is_best(&self, val_loss: f64) -> bool {
-        self.known().latest.is_best(val_loss)
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets `write` fill a new folder, makes that the newest checkpoint, `after` so many steps and
-    /// batches, and deletes all but the `keep` newest and the best.
+    /// Checks that the path still leads to the folder that is locked, so that what is written there
+    /// is this run's.
     ///
     /// # Errors
-    /// If a call fails: the checkpoints from before are then as they were, and the new one is there
-    /// if latest.json names it.
+    /// [`TrainError::FolderLost`] if the folder was renamed, deleted, or taken over by another run.
+    pub fn check(&self) -> Result<(), TrainError> {
+        let is_ours = is_at(&self.path.join(LOCK), &self.lock);
+        let checkpoints = || io::Result::Ok(fs::metadata(self.path.join(CHECKPOINTS))?.is_dir());
+        match is_ours.and_then(|is_ours| Ok(is_ours && checkpoints()?)) {
+            Ok(true) => Ok(()),
+            Err(error) if !is_nothing(&error) => Err(TrainError::io(&self.path, "read")(error)),
+            _ => Err(TrainError::FolderLost {
+                path: self.path.clone(),
+            }),
+        }
+    }
+
+    /// The newest checkpoint; `None` if nothing has been saved.
+    ///
+    /// # Errors
+    /// If the folder can't be read, or what is wrong with the newest checkpoint if none is whole.
+    pub fn newest(&self) -> Result<Option<PathBuf>, TrainError> {
+        let kept = Kept::of(&self.path)?.or_damaged()?;
+        Ok(kept.newest().map(|(path, _)| path.clone()))
+    }
+
+    /// The checkpoint with the lowest validation loss when it was saved, and that loss; `None`
+    /// without validation.
+    ///
+    /// # Errors
+    /// If the folder can't be read.
+    pub fn best(&self) -> Result<Option<(PathBuf, f64)>, TrainError> {
+        let kept = Kept::of(&self.path)?;
+        Ok(kept.best().map(|(path, loss)| (path.clone(), loss)))
+    }
+
+    /// The errors of deleting old checkpoints since this was last asked: the run goes on, and each
+    /// later save tries again.
+    pub fn not_deleted(&self) -> Vec<TrainError> {
+        take(&mut self.errors())
+    }
+
+    fn errors(&self) -> MutexGuard<'_, Vec<TrainError>> {
+        self.not_deleted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets `write` fill a new folder, which becomes the newest checkpoint, and deletes all but the
+    /// `keep` newest and the best. The save's number is filled in here.
+    ///
+    /// # Errors
+    /// If the folder is no longer this run's, or a call fails: the checkpoints from before are then
+    /// as they were.
     pub(crate) fn add(
         &self,
-        after: (u64, u64),
+        save: Save,
         keep: usize,
-        val_loss: Option<f64>,
-        write: impl FnOnce(&Path) -> Result<(), TrainError>,
+        write: impl FnOnce(&Path, Save) -> Result<(), TrainError>,
     ) -> Result<PathBuf, TrainError> {
-        let checkpoints = self.path.join(CHECKPOINTS);
-        self.known().not_deleted.clear();
+        self.check()?;
+        self.errors().clear();
         // What a killed save left takes room, which may be what this one needs.
         self.delete_unfinished();
-        let name = free_name(&checkpoints, after)?;
-        let folder = checkpoints.join(&name);
+        let before = Kept::of(&self.path)?;
+        let save = Save {
+            number: before
+                .newest()
+                .map_or(0, |(_, newest)| newest.number)
+                .saturating_add(1),
+            ..save
+        };
+        let folder = free_folder(&self.path.join(CHECKPOINTS), &save)?;
         let staged = StagedFolder::beside(&folder)?;
-        copy_files(&self.path.join(BESIDE), staged.path())?;
-        write(staged.path())?;
+        copy_files(&self.path.join(TOKENIZER), staged.path())?;
+        write(staged.path(), save)?;
+        self.check()?;
         staged.create()?;
-        let before = self.known().latest.clone();
-        let latest = before.with(&name, keep, val_loss);
-        if let Err(error) = write_json(&self.path.join(LATEST), &latest) {
-            // A sync may have failed behind the rename of latest.json: what that names, or may
-            // name, stays.
-            if read_list(&self.path).is_ok_and(|found| found.is_none_or(|l| !l.names(&name))) {
-                let _ = self.remove(&name);
-            }
-            return Err(error);
-        }
-        self.known().latest = latest.clone();
-        if is_whole(&folder) {
-            let stray = step_folders(&checkpoints).unwrap_or_default().0.into_iter();
-            // A save that was killed before it was named has left one, too.
-            let stray = stray.filter(|stray| order(stray) < order(&name));
-            let mut old: Vec<String> = before.all().cloned().chain(stray).collect();
-            old.sort();
-            old.dedup();
-            for old in old.iter().filter(|old| !latest.names(old)) {
-                let removed = self.remove(old);
-                self.known().not_deleted.extend(removed.err());
+        let kept = Kept::of(&self.path)?;
+        if kept.newest().is_some_and(|(newest, _)| *newest == folder) {
+            let best = kept.best().map(|(best, _)| best);
+            let old = kept.whole.iter().rev().skip(keep).map(|(old, _)| old);
+            for old in old.filter(|old| Some(*old) != best) {
+                let removed = remove(old);
+                self.errors().extend(removed.err());
             }
         }
         Ok(folder)
     }
 
-    /// Deletes temporary files and unfinished checkpoints of processes that live no more.
+    /// Deletes unfinished checkpoints of processes that live no more.
     fn delete_unfinished(&self) {
         let checkpoints = self.path.join(CHECKPOINTS);
-        let ours = |file: &str| FILES.contains(&file) || self.is_copy(file);
-        let mut done = vec![remove_unfinished(self.path.join(LATEST))];
-        for name in step_folders(&checkpoints).unwrap_or_default().1 {
-            if let Some(name) = unfinished_of(&name).filter(|name| order(name).is_some()) {
-                done.push(remove_unfinished_folders(checkpoints.join(name), ours));
-                continue;
-            }
-            // Programs before this one gave them no process.
-            let shown = name
-                .strip_prefix('.')
-                .and_then(|n| n.strip_suffix(".unfinished"));
-            if shown.is_some_and(|name| order(name).is_some()) {
-                done.push(remove_folder(checkpoints.join(name), ours).map(drop));
+        let is_copy = |file: &str| self.path.join(TOKENIZER).join(file).is_file();
+        let names = fs::read_dir(&checkpoints).into_iter().flatten().flatten();
+        for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
+            if let Some(name) = unfinished_of(&name).filter(|name| name.starts_with("step-")) {
+                let ours = |file: &str| FILES.contains(&file) || is_copy(file);
+                let removed = remove_unfinished_folders(checkpoints.join(name), ours);
+                self.errors().extend(removed.err().map(Into::into));
             }
         }
-        let failed = done.into_iter().filter_map(|done| Some(done.err()?.into()));
-        self.known().not_deleted.extend(failed);
     }
+}
 
-    /// Deletes a complete checkpoint, if it is ours and holds nothing else.
-    fn remove(&self, name: &str) -> Result<(), TrainError> {
-        let folder = self.path.join(CHECKPOINTS).join(name);
-        let Ok(manifest) = Manifest::read(&folder) else {
-            return Ok(()); // not demonstrably ours
-        };
-        remove_folder(&folder, |file| {
-            file == MANIFEST_FILE || manifest.names(file) || self.is_copy(file)
-        })?;
-        Ok(())
-    }
+/// True if there is nothing at a path, or no way to it.
+pub(crate) fn is_nothing(error: &io::Error) -> bool {
+    [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind())
+}
 
-    /// Whether a checkpoint's file is one that every checkpoint gets.
-    fn is_copy(&self, file: &str) -> bool {
-        self.path.join(BESIDE).join(file).is_file()
-    }
+/// True if an open file is the one at `path`.
+#[cfg(unix)]
+fn is_at(path: &Path, file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let [here, there] = [file.metadata()?, fs::metadata(path)?];
+    Ok((here.dev(), here.ino()) == (there.dev(), there.ino()))
+}
+
+/// True if a file that this process has locked is the one at `path`: then that can't be locked.
+#[cfg(not(unix))]
+fn is_at(path: &Path, _locked: &File) -> io::Result<bool> {
+    let there = File::open(path)?;
+    Ok(matches!(there.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+/// Deletes a whole checkpoint, if it holds nothing that its manifest doesn't name.
+fn remove(folder: &Path) -> Result<(), TrainError> {
+    let manifest = Manifest::read(folder)?;
+    remove_folder(folder, |file| file == MANIFEST_FILE || manifest.names(file))?;
+    Ok(())
 }
 
 /// Copies the files of a folder, if it is there; what is no file is none of a tokenizer's.
 fn copy_files(from: &Path, to: &Path) -> Result<(), TrainError> {
     let entries = match fs::read_dir(from) {
-        Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
-            return Ok(());
-        }
+        Err(error) if is_nothing(&error) => return Ok(()),
         entries => entries.map_err(TrainError::io(from, "read"))?,
     };
     for entry in entries {
@@ -242,36 +246,45 @@ fn copy_files(from: &Path, to: &Path) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// The name of the first copy of which there is nothing yet: a run that went back saves the same
-/// step again.
-fn free_name(checkpoints: &Path, (steps, batches): (u64, u64)) -> Result<String, TrainError> {
-    let mut copy = 1;
+/// The first folder by a save's name that isn't there: a run that went back saves the same step
+/// again.
+fn free_folder(checkpoints: &Path, save: &Save) -> Result<PathBuf, TrainError> {
+    let (mut path, mut copy) = (checkpoints.join(save.name()), 1);
     loop {
-        let name = name_of((steps, batches, copy));
-        let path = checkpoints.join(&name);
         match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(name),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(path),
             found => found.map_err(TrainError::io(&path, "read"))?,
         };
         copy += 1;
+        path = checkpoints.join(format!("{}.{copy}", save.name()));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{best_checkpoint, latest_checkpoint};
 
     /// Something that looks whole: the files that each checkpoint has.
-    fn write(folder: &Path) -> Result<(), TrainError> {
+    fn write(folder: &Path, save: Save) -> Result<(), TrainError> {
         for file in &FILES[..4] {
             fs::write(folder.join(file), "{}").expect("a file");
         }
-        Manifest::of(folder)?.write(folder)
+        Manifest::of(folder, save)?.write(folder)
+    }
+
+    fn after(step: u64, val_loss: Option<f64>) -> Save {
+        Save {
+            number: 0,
+            step,
+            batch: 0,
+            val_loss,
+        }
     }
 
     /// The checkpoint after so many steps.
-    fn save(folder: &RunFolder, steps: u64, keep: usize) -> PathBuf {
-        let saved = folder.add((steps, 0), keep, None, write);
+    fn save(folder: &RunFolder, step: u64, keep: usize) -> PathBuf {
+        let saved = folder.add(after(step, None), keep, write);
         saved.expect("a save that works")
     }
 
@@ -288,17 +301,41 @@ mod tests {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let good = save(&folder, 1, 1);
-        let full = |folder: &Path| {
-            write(folder)?;
+        let full = |folder: &Path, save| {
+            write(folder, save)?;
             Err(TrainError::io(folder, "write")(
                 ErrorKind::StorageFull.into(),
             ))
         };
-        let error = folder.add((2, 0), 1, None, full).expect_err("a full disk");
-        let said = error.to_string();
+        let error = folder.add(after(2, None), 1, full);
+        let said = error.expect_err("a full disk").to_string();
         assert!(said.contains("unfinished: can't write"), "{said}");
-        assert_eq!(folder.newest(), Some(good));
+        assert_eq!(folder.newest().expect("readable"), Some(good));
         assert_eq!(names(temporary.path()), ["step-00000001"]);
+    }
+
+    /// The number of the save counts, not the step: a run may have gone back.
+    #[test]
+    fn the_newest_and_the_best_stay_and_are_found_again() {
+        let temporary = tempfile::tempdir().expect("a temporary folder");
+        let folder = RunFolder::open(&temporary).expect("a new folder");
+        for (step, val_loss) in [(10, 3.0), (20, 1.0), (30, 1.0), (40, 2.0), (35, 2.0)] {
+            let saved = folder.add(after(step, Some(val_loss)), 1, write);
+            saved.expect("a save that works");
+        }
+        assert_eq!(names(temporary.path()), ["step-00000030", "step-00000035"]);
+        let ends = |path: Result<PathBuf, _>, name: &str| path.expect("a run").ends_with(name);
+        assert!(ends(latest_checkpoint(&temporary), "step-00000035"));
+        assert!(ends(best_checkpoint(&temporary), "step-00000030"));
+        drop(folder);
+        let folder = RunFolder::open(&temporary).expect("the same folder");
+        assert_eq!(
+            folder.best().expect("readable").map(|best| best.1),
+            Some(1.0)
+        );
+        // A save that doesn't know its loss is the best of none.
+        save(&folder, 50, 1);
+        assert_eq!(names(temporary.path()), ["step-00000030", "step-00000050"]);
     }
 
     #[test]
@@ -308,7 +345,7 @@ mod tests {
         let foreign = [
             "step-1000/lit_model.pth",
             "step-00000001/model.safetensors", // without a manifest
-            ".step-00000002.unfinished/thesis.txt",
+            ".step-00000002.7-0.unfinished/thesis.txt",
             ".step-draft.unfinished/config.json",
             ".notes.unfinished",
         ];
@@ -317,71 +354,95 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             fs::write(path, "x").expect("a file");
         }
-        fs::create_dir(checkpoints.join(".step-00000003.unfinished")).expect("a folder");
-        let half = ".step-00000003.unfinished/.config.json.7-0.unfinished";
+        // What a killed save or deletion left is cleared away by whoever opens the run next.
+        fs::create_dir(checkpoints.join(".step-00000003.7-0.unfinished")).expect("a folder");
+        let half = ".step-00000003.7-0.unfinished/.config.json.7-0.unfinished";
         fs::write(checkpoints.join(half), "x").expect("a file");
         let folder = RunFolder::open(&temporary).expect("a folder with other things");
-        assert!(checkpoints.join(half).exists()); // opening deletes nothing
-        for step in [5, 6, 7] {
+        assert!(!checkpoints.join(".step-00000003.7-0.unfinished").exists());
+        for step in [5, 6, 7, 8] {
             let saved = save(&folder, step, 1);
-            // A note in a checkpoint makes it the user's.
-            if step == 5 {
-                fs::write(saved.join("notes.txt"), "good one").expect("a file");
+            // A note in a checkpoint, or another name, makes it the user's.
+            match step {
+                5 => fs::write(saved.join("notes.txt"), "good one").expect("a file"),
+                6 => fs::rename(&saved, saved.with_file_name("step-good")).expect("a folder"),
+                _ => {}
             }
         }
-        for path in foreign.iter().chain(&["step-00000005/notes.txt"]) {
+        for path in foreign
+            .iter()
+            .chain(&["step-00000005/notes.txt", "step-good"])
+        {
             assert!(checkpoints.join(path).exists(), "{path}");
         }
-        assert!(!checkpoints.join(".step-00000003.unfinished").exists());
-        assert!(!checkpoints.join("step-00000006").exists());
+        assert!(!checkpoints.join("step-00000007").exists());
     }
 
-    /// A list that names what is not there deletes nothing, neither when the folder is opened nor
-    /// by a reader; the newest whole checkpoint is found, and a save that works puts all right.
+    /// `cp -r` may leave such a newest checkpoint of a run that deletes it meanwhile.
     #[test]
-    fn a_list_that_is_ahead_damaged_or_forged_deletes_nothing() {
-        for list in [
-            r#"{"checkpoints": ["step-00000004"]}"#,
-            r#"{"checkpoints": ["step-00000002", "step-00000009"], "best": null}"#,
-            r#"{"checkpoints": ["../../etc"]}"#,
-            r#"{"checkpoints": ["#,
-            "",
-        ] {
-            let temporary = tempfile::tempdir().expect("a temporary folder");
-            let folder = RunFolder::open(&temporary).expect("a new folder");
-            for step in [1, 2] {
-                save(&folder, step, 2);
-            }
-            drop(folder);
-            fs::write(temporary.path().join(LATEST), list).expect("a file");
-            let newest = crate::latest_checkpoint(&temporary).expect("a whole one");
-            assert!(newest.ends_with("step-00000002"), "{list}");
-            let note = crate::list_problem(&temporary).expect("readable");
-            let note = note.expect("something is wrong");
-            assert!(note.ends_with("is step-00000002"), "{note}");
-            let folder = RunFolder::open(&temporary).expect("the same folder");
-            assert_eq!(names(temporary.path()), ["step-00000001", "step-00000002"]);
-            // Whatever happens to the list while a run goes on, the run knows it.
-            fs::write(temporary.path().join(LATEST), "noise").expect("a file");
-            save(&folder, 3, 1);
-            assert_eq!(names(temporary.path()), ["step-00000003"]);
-            assert_eq!(crate::list_problem(&temporary).expect("readable"), None);
-        }
-    }
-
-    /// As `cp -r` leaves the newest checkpoint of a run that deletes it meanwhile.
-    #[test]
-    fn a_checkpoint_that_is_not_whole_is_not_the_newest() {
+    fn a_checkpoint_that_is_not_whole_is_not_the_newest_and_is_told() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
         for step in [1, 2] {
             save(&folder, step, 2);
         }
-        drop(folder);
+        let told = |path: &Path| crate::runs::damaged_checkpoint(path).expect("readable");
+        assert_eq!(told(temporary.path()), None);
         let newest = temporary.path().join(CHECKPOINTS).join("step-00000002");
         fs::write(newest.join(FILES[1]), "").expect("a file");
-        let found = crate::latest_checkpoint(&temporary).expect("a whole one");
+        let found = latest_checkpoint(&temporary).expect("a whole one");
         assert!(found.ends_with("step-00000001"), "{}", found.display());
+        let note = told(temporary.path()).expect("something is wrong");
+        assert!(
+            note.ends_with("step-00000001") && note.contains("0"),
+            "{note}"
+        );
+    }
+
+    /// All files and folders within `folder`.
+    fn all_below(folder: &Path) -> Vec<PathBuf> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                all.extend(all_below(&path));
+            }
+            all.push(path);
+        }
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn a_folder_that_is_another_or_gone_is_not_written_to() {
+        let all = tempfile::tempdir().expect("a temporary folder");
+        let path = all.path().join("run");
+        type Change = fn(&Path);
+        let changes: [Change; 4] = [
+            |run| fs::rename(run, run.with_file_name("elsewhere")).expect("renamed"),
+            |run| fs::remove_dir_all(run).expect("deleted"),
+            |run| fs::remove_file(run.join(LOCK)).expect("deleted"),
+            |run| fs::remove_dir_all(run.join(CHECKPOINTS)).expect("deleted"),
+        ];
+        for (i, change) in changes.into_iter().enumerate() {
+            let first = RunFolder::open(&path).expect("a new folder");
+            save(&first, 1, 1);
+            change(&path);
+            for has_second in [false, true] {
+                let second = has_second.then(|| RunFolder::open(&path));
+                if i == 3 && has_second {
+                    assert!(matches!(second, Some(Err(TrainError::Locked { .. }))));
+                    continue;
+                }
+                let before = all_below(all.path());
+                let error = first.add(after(2, None), 1, write);
+                let error = error.expect_err("another folder");
+                assert!(matches!(error, TrainError::FolderLost { .. }), "{error}");
+                assert_eq!(all_below(all.path()), before, "case {i}");
+            }
+            let _ = fs::remove_dir_all(&path);
+            let _ = fs::remove_dir_all(all.path().join("elsewhere"));
+        }
     }
 
     #[cfg(unix)]
@@ -389,7 +450,7 @@ mod tests {
     fn what_lies_in_the_tokenizers_folder_neither_hangs_nor_ends_a_save() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
-        let beside = temporary.path().join(BESIDE);
+        let beside = temporary.path().join(TOKENIZER);
         fs::create_dir_all(beside.join(".ipynb_checkpoints")).expect("a folder");
         fs::write(beside.join("tokenizer.json"), "{}").expect("a file");
         std::os::unix::fs::symlink("nowhere", beside.join("link")).expect("a link");
@@ -403,9 +464,9 @@ mod tests {
         assert!(saved.ends_with("step-00000001.2"));
         assert!(saved.join("tokenizer.json").is_file() && !saved.join("pipe").exists());
         // The copy is part of the checkpoint: cut or changed, it is noticed.
-        crate::check_copies(&saved).expect("as it was saved");
+        crate::runs::check_copies(&saved).expect("as it was saved");
         fs::write(saved.join("tokenizer.json"), "[]").expect("a file");
-        let error = crate::check_copies(&saved).expect_err("changed");
+        let error = crate::runs::check_copies(&saved).expect_err("changed");
         assert!(error.to_string().contains("tokenizer.json"), "{error}");
     }
 
@@ -414,16 +475,27 @@ mod tests {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let manifest = save(&folder, 1, 1).join(MANIFEST_FILE);
+        let text = fs::read_to_string(&manifest).expect("a file");
         drop(folder);
-        fs::remove_file(&manifest).expect("deleted");
-        fs::create_dir(&manifest).expect("a folder in its place");
         // Nothing whole is left: that is an error, and no reason to begin anew.
-        let error = RunFolder::open(&temporary).expect_err("nothing whole");
-        assert!(error.to_string().contains("latest.json"), "{error}");
-        assert_eq!(names(temporary.path()), ["step-00000001"]);
-        // With an older one that is whole, or with no list, it goes on beside it.
-        fs::remove_file(temporary.path().join(LATEST)).expect("a file");
-        let folder = RunFolder::open(&temporary).expect("the same folder");
+        for (other, expected) in [
+            (
+                text.replace("\"version\": 2", "\"version\": 1"),
+                "can't be resumed",
+            ),
+            (
+                text.replace("\"number\"", "\"later\": 1, \"number\""),
+                "unknown field",
+            ),
+            (String::new(), "manifest.json"),
+        ] {
+            fs::write(&manifest, other).expect("a file");
+            let error = RunFolder::open(&temporary).expect_err("nothing whole");
+            assert!(error.to_string().contains(expected), "{error}");
+            assert_eq!(names(temporary.path()), ["step-00000001"]);
+        }
+        fs::remove_file(&manifest).expect("deleted");
+        let folder = RunFolder::open(&temporary).expect("somebody else's checkpoint");
         save(&folder, 2, 1);
         assert_eq!(names(temporary.path()), ["step-00000001", "step-00000002"]);
     }

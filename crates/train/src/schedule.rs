@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 
-/// How the learning rate changes from step to step.
+/// A learning rate's change from step to step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum Schedule {
     /// The optimizer's `lr` all the time, as in chapter 5.
     #[default]
@@ -27,9 +28,9 @@ pub enum Schedule {
         warmup_steps: u64,
         /// Steps of both parts; more than `warmup_steps`.
         total_steps: u64,
-        /// Where the warmup begins.
+        /// The rate at the start of the warmup.
         initial_lr: f64,
-        /// Where the decay ends.
+        /// The rate at the end of the decay.
         min_lr: f64,
     },
 }
@@ -50,6 +51,7 @@ impl Schedule {
     /// assert_eq!(schedule.learning_rate(27, 0.01), 0.01);
     /// assert!(schedule.learning_rate(134, 0.01) < 2e-5);
     /// ```
+    #[must_use]
     pub fn learning_rate(&self, step: u64, peak_lr: f64) -> f64 {
         match *self {
             Self::Constant => peak_lr,

@@ -1,4 +1,4 @@
-//! Who computes which batch and owns which weights, and what the ranks exchange about them.
+//! The division of a run's work: each rank's batches and weights, and what the ranks exchange.
 //!
 //! ```text
 //! round:  each rank has computed one batch; of its pieces, it adds up all batches' gradients in
@@ -42,12 +42,12 @@ impl Shares {
         Self { ranks, lengths }
     }
 
-    /// Whether there are no other processes.
+    /// True if there are no other processes.
     pub(crate) fn is_alone(&self) -> bool {
         self.ranks.size() == 1
     }
 
-    /// Whether this process tells what there is to tell, and saves: the first of the ranks.
+    /// Whether this process reports and saves: the first of the ranks.
     pub(crate) fn is_first(&self) -> bool {
         self.ranks.rank() == 0
     }
@@ -57,22 +57,23 @@ impl Shares {
         (batch % self.ranks.size() as u64) as usize
     }
 
-    /// Whether that batch is this rank's.
+    /// True if that batch is this rank's.
     pub(crate) fn computes(&self, batch: u64) -> bool {
         self.rank_of(batch) == self.ranks.rank()
     }
 
-    /// Whether each rank has had one of `batches`, or as many as there are of the last ones.
+    /// True at the end of a round, in which each rank has computed one of `batches`, or of the last
+    /// ones as many as there are.
     pub(crate) fn ends_round(&self, batches: u64, of: u64) -> bool {
         batches == of || self.rank_of(batches) == 0
     }
 
-    /// Whether any rank says yes.
+    /// True on all ranks if it is on any.
     pub(crate) fn any(&self, yes: bool) -> bool {
         self.gather(&[u8::from(yes)]).contains(&1)
     }
 
-    /// As many numbers of each rank, in their order.
+    /// The numbers of all ranks, in their order; each has as many.
     pub(crate) fn gather<T: Pod>(&self, own: &[T]) -> Vec<T> {
         let mut all = vec![T::zeroed(); own.len() * self.ranks.size()];
         self.ranks
@@ -80,8 +81,8 @@ impl Shares {
         all
     }
 
-    /// An error that all ranks have learned of, with the rank that met it.
-    pub(crate) fn met_by(&self, rank: usize, error: TrainError) -> TrainError {
+    /// An error of one rank that all of them know of, with that rank's number.
+    pub(crate) fn on_rank(&self, rank: usize, error: TrainError) -> TrainError {
         match self.is_alone() {
             true => error,
             false => TrainError::OnRank {
@@ -118,7 +119,7 @@ impl Shares {
         own.collect()
     }
 
-    /// Of as many numbers as there are in all weights, a copy of those of this rank's pieces.
+    /// A copy of this rank's pieces, of as many numbers as there are in all weights.
     pub(crate) fn part(&self, numbers: &mut [f32]) -> Vec<f32> {
         self.own_of(split(numbers, &self.lengths)).concat()
     }

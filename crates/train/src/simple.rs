@@ -32,7 +32,7 @@ impl Default for SimpleTraining {
     }
 }
 
-/// What the book's function returns, one number per evaluation.
+/// The result of the book's function, one number per evaluation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrainingHistory {
     /// Mean losses of the training loader.

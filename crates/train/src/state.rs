@@ -1,33 +1,26 @@
-//! What a checkpoint knows beside the tensors: settings, counters, random state, place in the data.
+//! The state in a checkpoint beside the tensors: settings, counters, random state, place in the data.
 //!
-//! It doesn't grow with the run. An epoch is kept as the random state it was drawn from, not as its
-//! order, which a large corpus makes long; hashes of orders and data notice when that would lead
-//! elsewhere. Version 1 had lists of all steps and evaluations, of which the last ones are read.
+//! It doesn't grow with the run. An epoch is kept as the random state that it was drawn from, not
+//! as its order, which a large corpus makes long.
 
 use std::path::Path;
 
-use dataloader::{DataLoader, DataLoaderError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use torch_rng::{RngState, TorchRng};
 
+use crate::fingerprint::Fingerprint;
 use crate::manifest::hex;
 use crate::{Evaluation, StepReport, TrainConfig, TrainError};
 
-/// The version of state.json that this crate writes; it reads those before, too.
-pub(crate) const VERSION: u32 = 2;
-
-/// More of anything no run counts, and above it f64 doesn't count in ones.
+/// The most that a counter may be: f64 is exact to here.
 const MOST: u64 = 1 << 53;
 
 /// state.json.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TrainState {
-    pub(crate) version: u32,
     pub(crate) config: TrainConfig,
-    #[serde(flatten)]
     pub(crate) counters: Counters,
     /// Steps of the optimizer, which may have had some before the run.
     pub(crate) optimizer_steps: u64,
@@ -36,15 +29,11 @@ pub(crate) struct TrainState {
     pub(crate) rng: String,
     pub(crate) train_data: Fingerprint,
     pub(crate) val_data: Option<Fingerprint>,
-    /// The lists of version 1.
-    #[serde(default, skip_serializing)]
-    pub(crate) steps: Vec<StepReport>,
-    #[serde(default, skip_serializing)]
-    pub(crate) evaluations: Vec<Evaluation>,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Counters {
     /// Optimizer steps of the run.
     pub(crate) steps_done: u64,
@@ -60,45 +49,42 @@ pub(crate) struct Counters {
 }
 
 impl TrainState {
-    /// All of it by names for people.
-    pub(crate) fn facts(&self) -> Vec<(String, String)> {
+    /// The fields with their values in JSON, for ranks to compare.
+    pub(crate) fn fields(&self) -> Vec<(String, String)> {
         let Ok(Value::Object(state)) = serde_json::to_value(self) else {
             unreachable!("a state is plain data");
         };
-        let facts = state.into_iter();
-        facts
+        let fields = state.into_iter();
+        fields
             .map(|(name, value)| (name, value.to_string()))
             .collect()
     }
 
-    /// As this version has it.
-    pub(crate) fn upgraded(mut self) -> Self {
-        if self.version == 1 {
-            self.version = VERSION;
-            self.counters.last_step = self.steps.pop();
-            // An evaluation named the step it followed, counted from 0.
-            self.counters.last_evaluation = self.evaluations.pop().map(|last| Evaluation {
-                steps_done: last.steps_done.saturating_add(1),
-                ..last
-            });
-            (self.steps, self.evaluations) = (Vec::new(), Vec::new());
-        }
-        self
-    }
-
-    /// That a run with these settings and data is the one that was saved in `path`.
+    /// Refuses other settings and other data than those of the checkpoint `path`.
     pub(crate) fn refuse_another_run(
         &self,
         path: &Path,
         config: &TrainConfig,
-        data: &Fingerprints,
+        (train_data, val_data): &(Fingerprint, Option<Fingerprint>),
     ) -> Result<(), TrainError> {
         same(path, "", &self.config.fixed(), &config.fixed())?;
-        same(path, "the training data", &self.train_data, &data.0)?;
-        same(path, "the validation data", &self.val_data, &data.1)
+        let words = |data: Option<&Fingerprint>| data.map_or("none".into(), ToString::to_string);
+        let saved = [Some(&self.train_data), self.val_data.as_ref()];
+        let found = [Some(train_data), val_data.as_ref()];
+        for (i, part) in ["training", "validation"].into_iter().enumerate() {
+            if saved[i] != found[i] {
+                return Err(TrainError::OtherData {
+                    path: path.to_owned(),
+                    part,
+                    saved: words(saved[i]),
+                    found: words(found[i]),
+                });
+            }
+        }
+        Ok(())
     }
 
-    /// What no run could have left, if there is something.
+    /// Something in it that no run leaves, if there is.
     pub(crate) fn contradiction(&self) -> Option<&'static str> {
         let Counters {
             steps_done,
@@ -131,67 +117,7 @@ pub(crate) struct EpochState {
     pub(crate) position: usize,
 }
 
-/// By what a loader is known again.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Fingerprint {
-    pub(crate) windows: usize,
-    pub(crate) max_length: usize,
-    pub(crate) stride: usize,
-    pub(crate) batch_size: usize,
-    pub(crate) batches: usize,
-    /// Of every id that is in a window, and of the order that seed 0 gives (which tells whether it
-    /// shuffles).
-    pub(crate) sha256: String,
-}
-
-/// Those of the training and the validation loader.
-pub(crate) type Fingerprints = (Fingerprint, Option<Fingerprint>);
-
-/// By what the loaders of a run are known again.
-pub(crate) fn fingerprints(
-    train_loader: &DataLoader,
-    val_loader: Option<&DataLoader>,
-) -> Result<Fingerprints, DataLoaderError> {
-    let val_data = val_loader.map(Fingerprint::of).transpose()?;
-    Ok((Fingerprint::of(train_loader)?, val_data))
-}
-
-impl Fingerprint {
-    fn of(loader: &DataLoader) -> Result<Self, DataLoaderError> {
-        let dataset = loader.dataset();
-        let mut hasher = Sha256::new();
-        let mut bytes = Vec::new();
-        let fresh = dataset.stride().min(dataset.max_length());
-        for i in 0..dataset.len() {
-            let window = dataset.read(i)?; // (max_length + 1)
-            // A window's first `stride` ids: the rest comes again in the next one, but for the
-            // last.
-            let ids = if i + 1 < dataset.len() {
-                &window[..fresh]
-            } else {
-                &window[..dataset.max_length()]
-            };
-            bytes.clear();
-            bytes.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
-            bytes.extend(window[dataset.max_length()].to_le_bytes());
-            hasher.update(&bytes);
-        }
-        for &window in loader.epoch(&mut TorchRng::manual_seed(0)).order() {
-            hasher.update((window as u64).to_le_bytes());
-        }
-        Ok(Self {
-            windows: dataset.len(),
-            max_length: dataset.max_length(),
-            stride: dataset.stride(),
-            batch_size: loader.batch_size(),
-            batches: loader.len(),
-            sha256: hex(&hasher.finalize()),
-        })
-    }
-}
-
-/// That what was saved in `path` is what there is now.
+/// Checks that what was saved in `path` is what there is now.
 ///
 /// # Errors
 /// Names the first number in which they differ, deep inside, as one of `what`.
@@ -213,7 +139,7 @@ pub(crate) fn same<T: Serialize>(
     }
 }
 
-/// The first value in which two differ: its name, and both in words.
+/// Finds the first value in which two differ: its name, and both in words.
 fn difference(name: &str, saved: &Value, now: &Value) -> Option<(String, String, String)> {
     if let (Value::Object(saved), Value::Object(now)) = (saved, now)
         && saved.keys().eq(now.keys())

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! It prints nothing: everything that happens is an [`Event`] for the caller's closure.
-//! Every run is one of [`Ranks`], most a rank on its own: who computes what, `shares.rs` knows.
+//! A run may be one of several [`Ranks`], but usually there is one; `shares.rs` divides the work.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use dataloader::{Batch, DataLoader, Epoch};
 use gpt::{GptConfig, GptModel};
@@ -20,16 +20,15 @@ use torch_rng::TorchRng;
 
 use crate::checkpoint::{self, Checkpoint, STATE_FILE};
 use crate::clip::clip_scale;
-use crate::evaluate::Evaluator;
-use crate::gradients::{Place, StepGradients};
-use crate::manifest::hash_of_numbers;
+use crate::fingerprint::Fingerprint;
+use crate::gradients::{MicroStep, StepGradients};
+use crate::manifest::{Save, hash_of_numbers};
+use crate::ranks::agree;
 use crate::shares::Shares;
-use crate::state::{
-    Counters, EpochState, Fingerprints, TrainState, VERSION, fingerprints, rng_from_hex, rng_to_hex,
-};
+use crate::state::{Counters, EpochState, TrainState, rng_from_hex, rng_to_hex};
 use crate::{
     AdamW, BatchReport, Evaluation, Event, OneProcess, Outcome, Ranks, RunFolder, StepReport,
-    TrainConfig, TrainError, agree,
+    TrainConfig, TrainError,
 };
 
 /// A run: model, optimizer, data and random numbers, at one moment.
@@ -68,18 +67,19 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct Trainer {
-    config: TrainConfig,
-    model: GptModel,
+    pub(crate) config: TrainConfig,
+    pub(crate) model: GptModel,
     /// Moments of this rank's part.
     optimizer: AdamW,
     gradients: StepGradients,
-    shares: Shares,
+    pub(crate) shares: Shares,
     rng: TorchRng,
-    train_loader: DataLoader,
-    val_loader: Option<DataLoader>,
+    pub(crate) train_loader: DataLoader,
+    pub(crate) val_loader: Option<DataLoader>,
     epoch_in_progress: Option<EpochInProgress>,
-    counters: Counters,
-    fingerprints: OnceLock<Fingerprints>,
+    pub(crate) counters: Counters,
+    /// The training data's, and the validation data's.
+    fingerprints: (Fingerprint, Option<Fingerprint>),
 }
 
 /// An epoch that has begun, and the generator from before it was drawn.
@@ -89,14 +89,15 @@ struct EpochInProgress {
     drawn_from: TorchRng,
 }
 
-/// What one batch led to.
+/// One batch, and the step that it completed.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Progress {
     /// The batch.
     pub batch: BatchReport,
     /// The step, if the batch completed one.
     pub step: Option<StepReport>,
-    /// Whether it was the last batch of its epoch.
+    /// True for the last batch of its epoch.
     pub epoch_end: bool,
 }
 
@@ -107,7 +108,8 @@ impl Trainer {
     /// checkpoints keep it.
     ///
     /// # Errors
-    /// If a setting is wrong, or the windows are longer than the model's context.
+    /// If a setting is wrong, the windows are longer than the model's context, or the data can't be
+    /// read.
     pub fn new(
         config: TrainConfig,
         model: GptModel,
@@ -117,7 +119,9 @@ impl Trainer {
     ) -> Result<Self, TrainError> {
         config.validate()?;
         config.check_fits(&model, &train_loader, val_loader.as_ref())?;
+        let val_data = val_loader.as_ref().map(Fingerprint::of).transpose()?;
         Ok(Self {
+            fingerprints: (Fingerprint::of(&train_loader)?, val_data),
             optimizer: AdamW::new(config.optimizer, &model)?,
             gradients: StepGradients::new(&model)?,
             shares: Shares::new(Arc::new(OneProcess), &model),
@@ -128,7 +132,6 @@ impl Trainer {
             val_loader,
             epoch_in_progress: None,
             counters: Counters::default(),
-            fingerprints: OnceLock::new(),
         })
     }
 
@@ -138,8 +141,9 @@ impl Trainer {
     /// `max_steps`, and what draws nothing (samples, saving), may be other than in the checkpoint.
     ///
     /// # Errors
-    /// If a file is damaged, if model, data or settings are not those of the checkpoint, or a
-    /// tensor is missing, of another shape, or not finite.
+    /// If a file is damaged, if model or settings ([`TrainError::OtherConfig`]) or data
+    /// ([`TrainError::OtherData`]) are not those of the checkpoint, or a tensor is missing, of
+    /// another shape, or not finite.
     pub fn resume(
         checkpoint: impl AsRef<Path>,
         config: TrainConfig,
@@ -155,8 +159,6 @@ impl Trainer {
             grads,
             state,
         } = checkpoint::read(path, model)?;
-        let data = fingerprints(&train_loader, val_loader.as_ref())?;
-        state.refuse_another_run(path, &config, &data)?;
         let generator = |text: &str| {
             let damaged =
                 || TrainError::damaged(path.join(STATE_FILE), "a random state is damaged");
@@ -164,6 +166,7 @@ impl Trainer {
         };
         let rng = generator(&state.rng)?;
         let mut trainer = Self::new(config, model, train_loader, val_loader, rng)?;
+        state.refuse_another_run(path, &trainer.config, &trainer.fingerprints)?;
         trainer.epoch_in_progress = match state.epoch_in_progress {
             None => None,
             Some(EpochState { rng, position }) => {
@@ -181,15 +184,13 @@ impl Trainer {
             trainer.gradients.resume(grads, state.counters.micro_step);
         }
         trainer.counters = state.counters;
-        trainer.fingerprints = OnceLock::from(data);
         Ok(trainer)
     }
 
     /// Shares this run with other processes that have begun, or resumed, the same one: each step's
     /// batches, evaluations, and the optimizer's moments.
     ///
-    /// All results are bit for bit those of one process.
-    /// A rank alone stays as it is.
+    /// All results are bit for bit those of one process. For one rank nothing changes.
     ///
     /// # Errors
     /// On all ranks alike, if there are more of them than batches in a step, or if settings, data,
@@ -199,7 +200,7 @@ impl Trainer {
         if size == 1 {
             return Ok(self);
         }
-        agree(&*ranks, &self.facts()?)?;
+        agree(&*ranks, &self.fields())?;
         if accumulation < size as u64 {
             let expected = format!("at least {size}, a batch for each of the {size} ranks");
             return Err(TrainError::config(
@@ -209,25 +210,24 @@ impl Trainer {
             ));
         }
         self.shares = Shares::new(ranks, &self.model);
-        for moments in [&mut self.optimizer.m, &mut self.optimizer.v] {
-            *moments = self.shares.part(moments);
-        }
+        self.optimizer
+            .keep_part(|moments| self.shares.part(moments));
         self.gradients.share(&self.shares);
         Ok(self)
     }
 
-    /// All that decides the numbers of the run, by names for people.
-    fn facts(&self) -> Result<Vec<(String, String)>, TrainError> {
-        let mut facts = self.state()?.facts();
+    /// Everything that decides the numbers of the run, by names for people.
+    fn fields(&self) -> Vec<(String, String)> {
+        let mut fields = self.state().fields();
         let weights = self.model.named_parameters();
         let weights = weights.iter().filter_map(|(_, view)| view.as_slice());
-        facts.push(("the weights".to_owned(), hash_of_numbers(weights)));
+        fields.push(("the weights".to_owned(), hash_of_numbers(weights)));
         let AdamW { steps, m, v, .. } = &self.optimizer;
         if *steps > 0 {
             let moments = hash_of_numbers([&m[..], v].into_iter());
-            facts.push(("the moments".to_owned(), moments));
+            fields.push(("the moments".to_owned(), moments));
         }
-        Ok(facts)
+        fields
     }
 
     /// The settings.
@@ -240,7 +240,7 @@ impl Trainer {
         &self.model
     }
 
-    /// The optimizer as it is now; among ranks, with the moments of this one's part.
+    /// The optimizer as it is now; among ranks, without moments to be visited.
     pub fn optimizer(&self) -> &AdamW {
         &self.optimizer
     }
@@ -286,78 +286,89 @@ impl Trainer {
     ///
     /// # Errors
     /// If a loss is not finite, of a step or of the model that is to be saved (the checkpoints from
-    /// before stay), a batch doesn't suit the model, or a checkpoint can't be written.
+    /// before stay), a batch doesn't suit the model, a checkpoint can't be written, or the folder
+    /// is no longer this run's.
     pub fn run(
         &mut self,
         folder: Option<&RunFolder>,
         on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Outcome, TrainError> {
+        let listener = &mut Listener {
+            on_event,
+            has_stopped: false,
+        };
         let saves = self.shares.any(folder.is_some());
-        let stop = self.evaluate_if_due(on_event)?;
-        if self.shares.any(stop) {
-            return Ok(Outcome::Stopped);
-        }
-        let mut stop = false;
-        while self.counters.steps_done < self.config.max_steps {
+        // That of the last step, if it was interrupted before a resume.
+        self.evaluate_if_due(listener)?;
+        let mut stop = self.shares.any(listener.has_stopped);
+
+        while !stop && self.counters.steps_done < self.config.max_steps {
             let progress = self.train_batch()?;
-            stop |= self.tell(&progress, on_event)?;
+            listener.hear(Event::Batch(&progress.batch));
+            if let Some(step) = &progress.step {
+                listener.hear(Event::Step(step));
+            }
+            self.evaluate_if_due(listener)?;
+            if self.is_sample_due(&progress) {
+                listener.hear(Event::SampleDue {
+                    steps_done: self.counters.steps_done,
+                    model: &self.model,
+                });
+            }
+            if progress.epoch_end {
+                let epoch = progress.batch.epoch;
+                listener.hear(Event::EpochEnd { epoch });
+            }
+
             // Ranks stop between steps: the sum of a step's gradients is spread over them.
             let may_stop = self.shares.is_alone() || progress.step.is_some();
-            let mut leave = may_stop && self.shares.any(stop);
-            let finished = self.counters.steps_done >= self.config.max_steps;
-            let every = self.config.save_every;
-            let due = progress.step.is_some()
-                && (every.is_some_and(|n| self.counters.steps_done.is_multiple_of(n))
-                    || self.is_best_of(folder));
-            let saved = match saves && (due || finished || leave) {
-                // Who asked to stop doesn't wait for an evaluation: a batch shows that there is a
-                // loss.
-                true if leave && !due => {
-                    self.evaluator().check(1)?;
-                    self.save_with(folder, None)?
+            stop = may_stop && self.shares.any(listener.has_stopped);
+            let due = self.save_due(&progress, folder, stop);
+            if saves && let Some(val_loss) = self.loss_of_save(due)? {
+                if let Some(path) = self.save_with(folder, val_loss)? {
+                    listener.hear(Event::Saved {
+                        steps_done: self.counters.steps_done,
+                        path: &path,
+                    });
                 }
-                true => self.save(folder)?,
-                false => None,
-            };
-            if let Some(path) = &saved {
-                let steps_done = self.counters.steps_done;
-                stop |= on_event(Event::Saved { steps_done, path }).is_break();
-                leave |= self.shares.is_alone() && stop;
-            }
-            if leave && (!finished || self.is_evaluation_due()) {
-                return Ok(Outcome::Stopped);
+                stop = may_stop && self.shares.any(listener.has_stopped);
             }
         }
-        Ok(Outcome::Finished)
+        let finished = self.counters.steps_done >= self.config.max_steps;
+        match finished && !self.is_evaluation_due() {
+            true => Ok(Outcome::Finished),
+            false => Ok(Outcome::Stopped),
+        }
     }
 
-    /// The events of a batch, with the evaluation and the sample that are due after it; whether the
-    /// closure broke.
-    fn tell(
-        &mut self,
-        progress: &Progress,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<bool, TrainError> {
-        let mut stop = on_event(Event::Batch(&progress.batch)).is_break();
-        if let Some(step) = &progress.step {
-            stop |= on_event(Event::Step(step)).is_break();
-            stop |= self.evaluate_if_due(on_event)? || self.look_if_due(on_event)?;
+    /// The save that is due after a batch, with its evaluations and samples.
+    fn save_due(&self, progress: &Progress, folder: Option<&RunFolder>, stop: bool) -> SaveDue {
+        let done = self.counters.steps_done;
+        let every = self.config.save_every;
+        let is_its_turn = progress.step.is_some() && every.is_some_and(|n| done.is_multiple_of(n));
+        if is_its_turn || self.is_best_of(folder) {
+            SaveDue::Evaluated
+        } else if stop {
+            SaveDue::Soon
+        } else if done >= self.config.max_steps {
+            SaveDue::Evaluated
+        } else {
+            SaveDue::None
         }
-        if let Some(sample) = &self.config.sample
-            && is_sample_due(sample.every, progress)
-            && self.shares.is_first()
-        {
-            let sample = Event::SampleDue {
-                steps_done: self.counters.steps_done,
-                model: &self.model,
-            };
-            stop |= on_event(sample).is_break();
-        }
-        if progress.epoch_end {
-            let epoch = progress.batch.epoch;
-            stop |= on_event(Event::EpochEnd { epoch }).is_break();
-        }
-        Ok(stop)
+    }
+
+    /// The validation loss to be saved with the model as it is, which must have a finite loss;
+    /// `None` if no save is due.
+    fn loss_of_save(&self, due: SaveDue) -> Result<Option<Option<f64>>, TrainError> {
+        Ok(match (due, self.evaluation_now()) {
+            (SaveDue::None, _) => None,
+            (_, Some(now)) => Some(now.val_loss),
+            (SaveDue::Evaluated, None) => Some(self.check_loss(self.config.eval_batches)?),
+            (SaveDue::Soon, None) => {
+                self.check_loss(1)?;
+                Some(None)
+            }
+        })
     }
 
     /// One batch forward and backward, and the optimizer's step if it was the last of a step.
@@ -373,7 +384,11 @@ impl Trainer {
             true => self.config.accumulation.min(micro_step + 1 + left),
             false => self.config.accumulation,
         };
-        let done = self.learn(&batch, Place { micro_step, of });
+        let micro_step = MicroStep {
+            number: micro_step,
+            of,
+        };
+        let done = self.accumulate(&batch, micro_step);
         if left == 0 {
             self.epoch_in_progress = None;
             self.counters.epoch += 1;
@@ -406,25 +421,26 @@ impl Trainer {
         Ok((batch, epoch.batches.len() as u64))
     }
 
-    /// What a batch leads to.
-    fn learn(
+    /// Adds a batch's gradients to those of its step, and takes the step behind its last batch.
+    fn accumulate(
         &mut self,
         batch: &Batch,
-        place: Place,
+        micro_step: MicroStep,
     ) -> Result<(BatchReport, Option<StepReport>), TrainError> {
         let (model, shares, rng) = (&self.model, &self.shares, &mut self.rng);
-        let loss = self.gradients.add_batch(model, batch, place, shares, rng)?;
+        let gradients = &mut self.gradients;
+        let loss = gradients.add_batch(model, batch, micro_step, shares, rng)?;
         let tokens = batch.input_ids.len() as u64;
         let report = BatchReport {
             step: self.counters.steps_done,
-            micro_step: place.micro_step,
+            micro_step: micro_step.number,
             epoch: self.counters.epoch,
             loss,
             tokens,
         };
         self.counters.tokens_seen += tokens;
         self.counters.micro_step += 1;
-        for (rank, loss) in self.gradients.end_batch(place, &self.shares) {
+        for (rank, loss) in self.gradients.end_batch(micro_step, &self.shares) {
             if !loss.is_finite() {
                 let what = format!("loss of step {}", report.step + 1);
                 let error = TrainError::NotFinite {
@@ -432,12 +448,12 @@ impl Trainer {
                     value: loss.into(),
                     learning_rate: Some(self.learning_rate()),
                 };
-                return Err(self.shares.met_by(rank, error));
+                return Err(self.shares.on_rank(rank, error));
             }
             self.counters.loss_sum += f64::from(loss);
         }
-        let step = match self.counters.micro_step == place.of {
-            true => Some(self.update(place.of)?),
+        let step = match self.counters.micro_step == micro_step.of {
+            true => Some(self.update(micro_step.of)?),
             false => None,
         };
         Ok((report, step))
@@ -476,7 +492,7 @@ impl Trainer {
         Ok(report)
     }
 
-    /// Whether an evaluation belongs to the last step, and there is none.
+    /// True if an evaluation belongs to the last step, and there is none.
     fn is_evaluation_due(&self) -> bool {
         let Counters {
             steps_done,
@@ -497,53 +513,48 @@ impl Trainer {
         last.filter(|last| is_now(last) && self.counters.micro_step == 0)
     }
 
-    /// Whether an evaluation has just found the lowest validation loss so far, so that its model is
+    /// True if an evaluation has just found the lowest validation loss so far, so that its model is
     /// worth a checkpoint.
     fn is_best_of(&self, folder: Option<&RunFolder>) -> bool {
         let val_loss = self.evaluation_now().and_then(|now| now.val_loss);
         val_loss.is_some_and(|loss| {
-            self.shares
-                .any(folder.is_some_and(|folder| folder.is_best(loss)))
+            let is_lowest = |best: Option<(PathBuf, f64)>| best.is_none_or(|best| loss < best.1);
+            let best = folder.and_then(|folder| folder.best().ok());
+            self.shares.any(best.is_some_and(is_lowest))
         })
     }
 
-    /// The evaluation of the last step: after the step, or, if it was interrupted, after a resume;
-    /// whether the closure broke.
-    fn evaluate_if_due(
-        &mut self,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<bool, TrainError> {
+    /// The evaluation of the last step, if it is due and hasn't been; it waits for a resume if the
+    /// closure breaks meanwhile.
+    fn evaluate_if_due(&mut self, listener: &mut Listener<'_>) -> Result<(), TrainError> {
         if !self.is_evaluation_due() {
-            return Ok(false);
+            return Ok(());
         }
         let mut rng = self.rng.clone();
-        let mut asked = || on_event(Event::Waiting).is_break();
-        let (n, evaluator) = (self.config.eval_batches, self.evaluator());
-        let Some(evaluation) = evaluator.losses(n, &mut rng, &mut asked)? else {
-            return Ok(true);
-        };
-        self.rng = rng;
-        self.counters.last_evaluation = Some(evaluation);
-        Ok(on_event(Event::Evaluation(&evaluation)).is_break())
+        let mut stop = || listener.hear(Event::Waiting);
+        if let Some(evaluation) = self.losses(&self.shares, &mut rng, &mut stop)? {
+            self.rng = rng;
+            self.counters.last_evaluation = Some(evaluation);
+            listener.hear(Event::Evaluation(&evaluation));
+        }
+        Ok(())
     }
 
-    /// An early look at the losses, if one is due after the last step; whether the closure broke.
-    fn look_if_due(
-        &self,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<bool, TrainError> {
-        let (config, done) = (&self.config, self.counters.steps_done);
-        let first_save = config.save_every.unwrap_or(u64::MAX);
-        let end = config.max_steps.min(config.eval_first).min(first_save);
-        if !config.eval_early || !done.is_power_of_two() || done >= end {
-            return Ok(false);
+    /// True if a sample is due on this rank: after every so many steps, or after each epoch.
+    fn is_sample_due(&self, progress: &Progress) -> bool {
+        let Some(sample) = self
+            .config
+            .sample
+            .as_ref()
+            .filter(|_| self.shares.is_first())
+        else {
+            return false;
+        };
+        match (sample.every, progress.step) {
+            (Some(every), Some(step)) => (step.step + 1).is_multiple_of(every),
+            (Some(_), None) => false,
+            (None, _) => progress.epoch_end,
         }
-        let (n, rng) = (config.eval_batches, &mut TorchRng::manual_seed(0));
-        let mut asked = || on_event(Event::Waiting).is_break();
-        Ok(match self.evaluator().losses(n, rng, &mut asked)? {
-            Some(look) => on_event(Event::Evaluation(&look)).is_break(),
-            None => true,
-        })
     }
 
     /// An evaluation beside those of the run: it leaves the run as it is, and isn't remembered.
@@ -557,46 +568,28 @@ impl Trainer {
         &self,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Evaluation>, TrainError> {
-        let (n, rng) = (self.config.eval_batches, &mut TorchRng::manual_seed(0));
         let alone = Shares::new(Arc::new(OneProcess), &self.model);
-        let evaluator = Evaluator {
-            shares: &alone,
-            ..self.evaluator()
-        };
-        evaluator.losses(n, rng, stop)
-    }
-
-    fn evaluator(&self) -> Evaluator<'_> {
-        Evaluator {
-            model: &self.model,
-            shares: &self.shares,
-            train_loader: &self.train_loader,
-            val_loader: self.val_loader.as_ref(),
-            counters: &self.counters,
-        }
+        self.losses(&alone, &mut TorchRng::manual_seed(0), stop)
     }
 
     /// Saves the run as it is, between two steps or among the batches of one; returns the
     /// checkpoint's folder.
     ///
-    /// The model is evaluated first, without drawing: what has no finite loss is no checkpoint, and
-    /// the best stays. With ranks, all of them save at once, and rank 0 has the folder.
+    /// The model is evaluated first, without drawing: a model without a finite loss is not saved.
+    /// With ranks, all of them save at once, and rank 0 has the folder.
     ///
     /// # Errors
-    /// If the loss is not finite, or the files can't be written: the checkpoints from before are
-    /// then as they were.
+    /// If the loss is not finite, the files can't be written, or the folder is no longer this
+    /// run's: the checkpoints from before are then as they were.
     ///
     /// # Panics
     /// With ranks, among the batches of a step, or if another rank has the folder.
     pub fn save(&self, folder: Option<&RunFolder>) -> Result<Option<PathBuf>, TrainError> {
-        let val_loss = match self.evaluation_now() {
-            Some(now) => now.val_loss,
-            None => self.evaluator().check(self.config.eval_batches)?,
-        };
-        self.save_with(folder, val_loss)
+        let val_loss = self.loss_of_save(SaveDue::Evaluated)?;
+        self.save_with(folder, val_loss.flatten())
     }
 
-    /// As [`save`](Self::save), of a model whose loss is finite; its validation loss decides
+    /// Does [`save`](Self::save) for a model whose loss is finite; its validation loss decides
     /// whether it is the best.
     fn save_with(
         &self,
@@ -615,25 +608,23 @@ impl Trainer {
             return Ok(None);
         };
         assert!(self.shares.is_first(), "rank 0 saves");
-        let (state, grads) = (self.state()?, begun.then(|| self.gradients.whole_sum()));
-        let after = (self.counters.steps_done, self.counters.micro_step);
-        let saved = folder.add(after, self.config.keep, val_loss, |folder| {
-            checkpoint::write(folder, model, moments, grads, &state)
+        let (state, grads) = (self.state(), begun.then(|| self.gradients.whole_sum()));
+        let save = Save {
+            number: 0, // which the folder knows
+            step: self.counters.steps_done,
+            batch: self.counters.micro_step,
+            val_loss,
+        };
+        let saved = folder.add(save, self.config.keep, |folder, save| {
+            checkpoint::write(folder, save, model, moments, grads, &state)
         });
         saved.map(Some)
     }
 
-    fn state(&self) -> Result<TrainState, TrainError> {
-        let data = match self.fingerprints.get() {
-            Some(known) => known,
-            None => {
-                let known = fingerprints(&self.train_loader, self.val_loader.as_ref())?;
-                self.fingerprints.get_or_init(|| known)
-            }
-        };
+    fn state(&self) -> TrainState {
         let begun = self.epoch_in_progress.as_ref();
-        Ok(TrainState {
-            version: VERSION,
+        let (train_data, val_data) = self.fingerprints.clone();
+        TrainState {
             config: self.config.clone(),
             counters: self.counters,
             optimizer_steps: self.optimizer.steps,
@@ -642,18 +633,34 @@ impl Trainer {
                 position: epoch.batches.position(),
             }),
             rng: rng_to_hex(&self.rng),
-            train_data: data.0.clone(),
-            val_data: data.1.clone(),
-            ..TrainState::default()
-        })
+            train_data,
+            val_data,
+        }
     }
 }
 
-/// Whether a sample is due: after every so many steps, or after each epoch.
-fn is_sample_due(every: Option<u64>, progress: &Progress) -> bool {
-    match (every, progress.step) {
-        (Some(every), Some(step)) => (step.step + 1).is_multiple_of(every),
-        (Some(_), None) => false,
-        (None, _) => progress.epoch_end,
+/// The save that is due after a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SaveDue {
+    None,
+    /// One whose validation loss is known, so that it may be the best.
+    Evaluated,
+    /// One without an evaluation, as somebody waits for the end. A batch shows that
+    /// there is a loss.
+    Soon,
+}
+
+/// The closure that hears of a run, and whether it has asked to stop.
+struct Listener<'a> {
+    on_event: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    has_stopped: bool,
+}
+
+impl Listener<'_> {
+    /// Reports an event; returns whether the closure asks to stop.
+    fn hear(&mut self, event: Event<'_>) -> bool {
+        let stops = (self.on_event)(event).is_break();
+        self.has_stopped |= stops;
+        stops
     }
 }

@@ -15,7 +15,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::{assert_same_run, config, finish, resume, trainer};
-use train::{RunFolder, TrainConfig, TrainError, latest_checkpoint, read_settings, steps_of};
+use train::runs::{read_settings, steps_of};
+use train::{RunFolder, TrainConfig, TrainError, latest_checkpoint};
 
 const FOLDER: &str = "TRAIN_KILL_FOLDER";
 const STEPS: &str = "TRAIN_KILL_STEPS";
@@ -74,7 +75,7 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
         let mut victim = spawn(folder, 1_000_000);
         // Let it begin to save, then strike at any moment of a save or a step.
         let patience = Instant::now();
-        // By the folder's name alone: the victim may be deleting it at this moment.
+        // By the manifest alone: the victim may be deleting the rest at this moment.
         let newest = || steps_of(latest_checkpoint(folder).ok()?);
         while newest().unwrap_or(0) <= steps && patience.elapsed() < Duration::from_secs(20) {
             sleep(Duration::from_millis(1));

@@ -12,7 +12,7 @@ use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::TorchRng;
 use train::{
     AdamW, AdamWConfig, Event, Outcome, RunFolder, SampleConfig, Schedule, SimpleTraining,
-    TrainConfig, Trainer, train_model_simple,
+    TrainConfig, Trainer, calc_loss_loader, train_model_simple,
 };
 
 #[test]
@@ -249,31 +249,52 @@ fn whole_epochs_end_with_a_smaller_step() {
     common::assert_same_run(&whole, &resumed);
 }
 
+/// A last batch that is smaller counts by its tokens; the book's function takes it for a whole one.
 #[test]
-fn early_looks_come_before_the_first_evaluation_and_checkpoint_and_change_no_bit() {
-    let run = |eval_early, save_every, max_steps| {
-        let mut trainer = common::trainer(TrainConfig {
-            eval_early,
-            save_every,
-            eval_every: Some(5),
-            eval_first: 5,
-            ..config(max_steps)
-        });
-        let (_, evaluations) = finish(&mut trainer, None);
-        let steps = evaluations.iter().map(|evaluation| evaluation.steps_done);
-        (trainer, steps.collect::<Vec<u64>>())
+fn the_validation_loss_of_a_run_is_the_mean_over_tokens() {
+    let corpus = Corpus::from_ids((0..31u32).map(|i| i * i % 13).collect::<Vec<_>>());
+    let windows = DataLoaderConfig {
+        batch_size: 4,
+        max_length: 6,
+        stride: 6,
+        shuffle: false,
+        drop_last: false,
     };
-    let ((early, looks), (plain, evaluations)) = (run(true, None, 9), run(false, None, 9));
-    assert_eq!(
-        (&looks[..], &evaluations[..]),
-        (&[1, 2, 4, 5][..], &[5][..])
+    let validation = DataLoader::new(&corpus, windows).unwrap();
+    let (train, _) = loaders();
+    let mut rng = TorchRng::manual_seed(123);
+    let model = GptModel::new(model_config(), &mut rng).unwrap();
+    let batches: Vec<_> = validation.epoch(&mut rng).map(Result::unwrap).collect();
+    assert_eq!(batches.len(), 2);
+    let losses = batches.iter().map(|batch| {
+        let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
+        let losses = model.token_losses(inputs, targets).unwrap();
+        losses.iter().map(|&loss| f64::from(loss)).sum::<f64>()
+    });
+    let expected = losses.sum::<f64>() / 30.0;
+    let config = TrainConfig {
+        eval_batches: 9,
+        ..config(1)
+    };
+    let rng_of_the_run = TorchRng::manual_seed(123);
+    let trainer = Trainer::new(
+        config,
+        model,
+        train,
+        Some(validation.clone()),
+        rng_of_the_run,
     );
-    common::assert_same_run(&early, &plain);
-    assert_eq!(run(true, Some(4), 9).1, [1, 2, 5]);
-    assert_eq!(run(true, None, 3).1, [1, 2]);
+    let trainer = trainer.unwrap();
+    let evaluation = trainer.evaluate(&mut || false).unwrap().unwrap();
+    assert!((evaluation.val_loss.unwrap() - expected).abs() < 1e-6);
+    let of_batches = calc_loss_loader(&validation, trainer.model(), None, &mut rng).unwrap();
+    assert!(
+        (of_batches - expected).abs() > 1e-4,
+        "{of_batches}, {expected}"
+    );
 }
 
-/// What transformers' Trainer logged of the same training (`fixtures/trainer.py`).
+/// The log of transformers' Trainer of the same training (`fixtures/trainer.py`).
 #[derive(serde::Deserialize)]
 struct Logged {
     losses: Vec<f32>,

@@ -58,7 +58,7 @@ fn a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpoint() 
     // Each checkpoint had a finite loss when it was saved: one whose weights are finite but whose
     // loss is not is none.
     let newest = train::latest_checkpoint(&folder).unwrap();
-    let settings = train::read_settings(&newest).unwrap();
+    let settings = train::runs::read_settings(&newest).unwrap();
     assert!(settings.steps_done <= step, "{}", settings.steps_done);
     let resumed = common::resume(&folder, exploding(30)).unwrap();
     let (loader, _) = common::loaders();
@@ -134,6 +134,6 @@ fn a_model_without_a_finite_loss_is_not_saved_over_a_good_one() {
         "{error}"
     );
     let newest = train::latest_checkpoint(&folder).unwrap();
-    assert_eq!(train::read_settings(&newest).unwrap().steps_done, 1);
+    assert_eq!(train::runs::read_settings(&newest).unwrap().steps_done, 1);
     assert!(common::resume(&folder, wild(2)).unwrap().model() == good.model());
 }

@@ -68,7 +68,7 @@ impl Ranks for Threads {
     }
 }
 
-/// What each of `size` ranks makes, in their order.
+/// The results of `size` ranks, in their order.
 fn on_ranks<T: Send>(size: usize, run: impl Fn(Threads) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let run = &run;

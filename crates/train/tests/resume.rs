@@ -9,6 +9,7 @@ use std::fs;
 use std::ops::ControlFlow;
 
 use common::{assert_same_run, config, finish, resume, stop_after, trainer};
+use train::runs::steps_of;
 use train::{Event, Outcome, RunFolder, TrainError};
 
 #[test]
@@ -49,7 +50,7 @@ fn only_the_newest_checkpoints_are_kept() {
     let outcome = trainer(keeping)
         .run(Some(&run), &mut |event| {
             if let Event::Saved { steps_done, path } = event {
-                assert!(path.join(train::MANIFEST_FILE).exists());
+                assert!(path.join(train::runs::MANIFEST_FILE).exists());
                 saved.push(steps_done);
             }
             ControlFlow::Continue(())
@@ -59,8 +60,6 @@ fn only_the_newest_checkpoints_are_kept() {
     assert_eq!(saved, [2, 4, 6, 7]);
     let checkpoints = folder.path().join("checkpoints");
     assert_eq!(names(&checkpoints), ["step-00000006", "step-00000007"]);
-    // Without latest.json the complete checkpoints still count.
-    fs::remove_file(folder.path().join("latest.json")).unwrap();
     let newest = train::latest_checkpoint(&folder).unwrap();
     assert!(newest.ends_with("step-00000007"));
 }
@@ -84,10 +83,10 @@ fn the_evaluation_that_is_best_keeps_its_checkpoint() {
     let first = evaluations.iter().rfind(|e| e.val_loss == Some(best));
     let steps = first.unwrap().steps_done;
     assert!(steps < 20 && best < evaluations[0].val_loss.unwrap());
-    let (path, loss) = run.best().unwrap();
-    assert_eq!((train::steps_of(&path), loss), (Some(steps), best));
+    let (path, loss) = run.best().unwrap().unwrap();
+    assert_eq!((steps_of(&path), loss), (Some(steps), best));
     assert_eq!(train::best_checkpoint(&folder).unwrap(), path);
-    assert_eq!(train::steps_of(run.newest().unwrap()), Some(20));
+    assert_eq!(steps_of(run.newest().unwrap().unwrap()), Some(20));
     assert_eq!(names(&folder.path().join("checkpoints")).len(), 2);
 }
 

@@ -18,7 +18,7 @@ use crate::failure::misused;
 use crate::model::find;
 use crate::numbers::count;
 use crate::output::{note, print};
-use crate::runs::{CONFIG, TRAINING};
+use crate::runs::CONFIG;
 
 #[derive(Args, Debug)]
 pub(crate) struct ConvertArgs {
@@ -82,7 +82,7 @@ const MORE_TEMPLATES: &str = "additional_chat_templates";
 
 /// Whether a conversion writes a file of this name.
 pub(crate) fn is_ours(name: &str) -> bool {
-    let of_a_model = ["model.safetensors", CONFIG, TRAINING];
+    let of_a_model = ["model.safetensors", CONFIG];
     let ours = of_a_model.iter().chain(&SpecialTokens::FILES);
     ours.chain(&TOKENIZER_FILES).any(|ours| *ours == name)
 }

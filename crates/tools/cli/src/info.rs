@@ -10,9 +10,8 @@ use serde::Serialize;
 
 use crate::model::{self, ModelName};
 use crate::numbers::bytes;
-use crate::output::{columns, print_folded, print_json};
+use crate::output::{print_folded, print_json};
 use crate::presets::Preset;
-use crate::runs::Origin;
 
 #[derive(Args, Debug)]
 pub(crate) struct InfoArgs {
@@ -61,8 +60,6 @@ struct Report {
     parameters: usize,
     parameters_without_out_head: usize,
     memory: Memory,
-    /// Null if its folder doesn't say.
-    trained: Option<Origin>,
     tensors: Vec<Tensor>,
 }
 
@@ -82,34 +79,33 @@ struct Memory {
 pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     let asked = args.model.as_deref().or(args.model_flag.as_deref());
     if let Some(preset) = args.preset {
-        return show(args, preset.name().to_owned(), &preset.model, None);
+        return show(args, preset.name().to_owned(), &preset.model);
     }
     let path = model::asked(asked)?;
-    let ((config, origin), folder) = model::read(&path, |folder| {
-        let config = match ModelFolder::open(folder) {
-            Ok(model) => *model.config(),
+    let (config, folder) = model::read(&path, |folder| {
+        match ModelFolder::open(folder) {
+            Ok(model) => Ok(*model.config()),
             // A configuration without weights is a model that may be.
-            Err(CheckpointError::Folder { .. }) => load_config(folder)?,
-            Err(error) => return Err(error.into()),
-        };
-        Ok((config, Origin::of(folder)?))
+            Err(CheckpointError::Folder { .. }) => Ok(load_config(folder)?),
+            Err(error) => Err(error.into()),
+        }
     })?;
     let name = asked.unwrap_or(&folder).display().to_string();
     if !args.json {
         ModelName(asked.is_none().then_some(folder)).tell();
     }
-    show(args, name, &config, origin)
+    show(args, name, &config)
 }
 
-fn show(args: &InfoArgs, name: String, config: &GptConfig, trained: Option<Origin>) -> Result<()> {
-    let report = report(name, config, trained)?;
+fn show(args: &InfoArgs, name: String, config: &GptConfig) -> Result<()> {
+    let report = report(name, config)?;
     match args.json {
         true => print_json(&report),
-        false => Ok(print_folded(lines(&report, config, columns()), LABEL)?),
+        false => Ok(print_folded(lines(&report, config), LABEL)?),
     }
 }
 
-fn report(name: String, config: &GptConfig, trained: Option<Origin>) -> Result<Report> {
+fn report(name: String, config: &GptConfig) -> Result<Report> {
     let size = config.size()?;
     let parameters = size.total();
     let weights = parameters as u128;
@@ -137,7 +133,6 @@ fn report(name: String, config: &GptConfig, trained: Option<Origin>) -> Result<R
             training: 16 * weights,
             kv_cache: kv_cache.context("a key-value cache of more bytes than can be counted")?,
         },
-        trained,
         tensors: tensors(config),
     })
 }
@@ -170,26 +165,10 @@ fn tensors(config: &GptConfig) -> Vec<Tensor> {
 /// Columns of the words at the beginning of the lines.
 const LABEL: usize = 16;
 
-/// Digits of a SHA-256 on a terminal, which has no room for all.
-const DIGITS: usize = 16;
-
-fn lines(report: &Report, config: &GptConfig, columns: Option<usize>) -> Vec<String> {
+fn lines(report: &Report, config: &GptConfig) -> Vec<String> {
     let Report { memory, .. } = report;
     let mut lines = vec![format!("model           {}", report.name)];
     lines.extend(config.to_string().lines().map(ToOwned::to_owned));
-    if let Some(trained) = &report.trained {
-        lines.push(format!("trained         {} steps", trained.steps_done));
-        for (of, hash) in [
-            ("data", Some(&trained.train_data_sha256)),
-            ("validation", trained.val_data_sha256.as_ref()),
-            ("options.toml", trained.options_sha256.as_ref()),
-        ] {
-            lines.extend(hash.map(|hash| match columns.and(hash.get(..DIGITS)) {
-                Some(digits) => format!("  {of:<13} SHA-256 {digits}..."),
-                None => format!("  {of:<13} SHA-256 {hash}"),
-            }));
-        }
-    }
     let size = |size: u128| bytes(size as f64);
     lines.extend([
         String::new(),
@@ -223,7 +202,7 @@ mod tests {
             qkv_bias: true,
             ..GptConfig::GPT2_124M
         };
-        let report = report("small".into(), &config, None).unwrap();
+        let report = report("small".into(), &config).unwrap();
         let sum: usize = report.tensors.iter().map(|tensor| tensor.parameters).sum();
         assert_eq!(sum, report.parameters);
     }
@@ -238,12 +217,12 @@ mod tests {
             n_layers: 1 << 40,
             ..GptConfig::GPT2_124M
         };
-        let told = report("long".into(), &long, None).unwrap();
+        let told = report("long".into(), &long).unwrap();
         assert_eq!(told.memory.kv_cache, 1 << 83);
         let wide = GptConfig {
             emb_dim: 1 << 40,
             ..long
         };
-        assert!(report("wide".into(), &wide, None).is_err());
+        assert!(report("wide".into(), &wide).is_err());
     }
 }

@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// What each process of the test below does.
+    /// The work of each process of the test below.
     #[test]
     #[ignore = "needs to be started by mpirun"]
     fn rank_1_panics_while_the_others_wait() {

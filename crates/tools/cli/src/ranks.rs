@@ -1,5 +1,5 @@
-//! The processes that `mpirun -n N gpt train` started, as one program: who tells, what all must
-//! have in common, how an error ends all of them.
+//! The processes that `mpirun -n N gpt train` started, as one program: one of them prints, all must
+//! run in the same way, and an error ends all of them.
 //!
 //! Without a launcher there is one process, for which all of this does nothing.
 //! MPI itself is in `mpi.rs`, in builds with the feature `mpi`.
@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use thiserror::Error;
-use train::{Ranks, TrainError, agree, gather_texts, sha256};
+use train::runs::{agree, gather_texts, sha256};
+use train::{Ranks, TrainError};
 
 use crate::failure::ToldElsewhere;
 #[cfg(feature = "mpi")]
@@ -21,7 +22,7 @@ pub(crate) struct World {
     ranks: Option<Arc<dyn Ranks>>,
 }
 
-/// An error that every rank has met, or been told of: one of them tells it.
+/// An error that every rank has: one of them prints it.
 #[derive(Debug, Error)]
 #[error("{0:#}")]
 pub(crate) struct Common(pub(crate) anyhow::Error);
@@ -67,7 +68,7 @@ impl World {
         self.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0)
     }
 
-    /// How many of the processes share this machine.
+    /// The number of the processes on this machine.
     pub(crate) fn on_this_machine(&self) -> usize {
         #[cfg(feature = "mpi")]
         if self.ranks.is_some() {
@@ -76,7 +77,7 @@ impl World {
         1
     }
 
-    /// What all ranks have done: if one of them failed, all have.
+    /// Fails on all ranks if one of them failed.
     pub(crate) fn all<T>(&self, done: Result<T>) -> Result<T> {
         let Some(ranks) = &self.ranks else {
             return done;
@@ -96,13 +97,13 @@ impl World {
         Err(Common(error).into())
     }
 
-    /// That all ranks run this program in the same way, with the same `options`.
+    /// Checks that all ranks run this program in the same way, with the same `options`.
     pub(crate) fn agree(&self, options: Vec<(String, String)>) -> Result<()> {
         let Some(ranks) = &self.ranks else {
             return Ok(());
         };
         let program = self.all(program_hash())?;
-        let mut facts = vec![
+        let mut fields = vec![
             ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
             ("the program's SHA-256".to_owned(), program),
             ("the processor's vectors".to_owned(), vectors().to_owned()),
@@ -111,11 +112,11 @@ impl World {
                 rayon::current_num_threads().to_string(),
             ),
         ];
-        facts.extend(options);
-        self.common(agree(&**ranks, &facts))
+        fields.extend(options);
+        self.common(agree(&**ranks, &fields))
     }
 
-    /// A result that is the same on all ranks, if its error is one that all of them meet.
+    /// Marks an error that all ranks have.
     pub(crate) fn common<T>(&self, done: Result<T, TrainError>) -> Result<T> {
         done.map_err(|error| match error.is_common() && self.ranks.is_some() {
             true => Common(error.into()).into(),
@@ -123,7 +124,7 @@ impl World {
         })
     }
 
-    /// Has the first rank say what each of them is.
+    /// Prints on the first rank a line about each of them.
     #[cfg(feature = "mpi")]
     pub(crate) fn introduce(&self) {
         let Some(ranks) = &self.ranks else { return };
@@ -143,7 +144,7 @@ impl World {
         }
     }
 
-    /// Has the first rank say what it exchanged with the others in the `seconds` of a run.
+    /// Prints on the first rank what it exchanged with the others in the `seconds` of a run.
     #[cfg(feature = "mpi")]
     pub(crate) fn tell_traffic(&self, seconds: f64) {
         if self.ranks.is_some() && self.is_first() {
@@ -172,7 +173,7 @@ impl World {
     }
 }
 
-/// This process' place and the number of those that Open MPI's or MPICH's launcher started.
+/// This process's number, and how many Open MPI's or MPICH's launcher started.
 fn launched() -> Option<(usize, usize)> {
     let number = |name: &str| std::env::var(name).ok()?.parse().ok();
     [
@@ -183,7 +184,7 @@ fn launched() -> Option<(usize, usize)> {
     .find_map(|(rank, size)| Some((number(rank)?, number(size)?)))
 }
 
-/// Which instructions matrix products use: with others, their last bits are others.
+/// The instructions of matrix products: with others, their last bits are others.
 fn vectors() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {
@@ -197,7 +198,7 @@ fn vectors() -> &'static str {
     std::env::consts::ARCH
 }
 
-/// Of the program's own file: two builds of one version may round differently.
+/// The hash of the program's own file: two builds of one version may round differently.
 fn program_hash() -> Result<String> {
     let path = std::env::current_exe().context("the program's own file")?;
     let program = fs::read(&path).with_context(|| path.display().to_string())?;

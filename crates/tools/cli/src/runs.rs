@@ -9,30 +9,26 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use atomic_file::{create_folder, create_new_folder, is_file, read_small_file, unfinished_of};
-use serde::{Deserialize, Serialize};
-use train::{
-    BESIDE, CHECKPOINTS, LATEST, LOCK, MANIFEST_FILE, TrainError, best_checkpoint, check_copies,
-    latest_checkpoint, list_problem, read_settings, sha256, steps_of,
+use train::runs::{
+    CHECKPOINTS, LOCK, MANIFEST_FILE, TOKENIZER, check_copies, damaged_checkpoint, steps_of,
 };
+use train::{TrainError, best_checkpoint, latest_checkpoint};
 
 use crate::output::note;
 
 /// A model's configuration, by its name in its folder.
 pub(crate) const CONFIG: &str = "config.json";
 
-/// Where runs are kept, under the current folder.
+/// The folder of runs, under the current one.
 pub(crate) const RUNS: &str = "runs";
 
-/// What a run's folder has besides its checkpoints: its options, its log, its curve, and the folder
-/// that transformers loads.
+/// The names in a run's folder besides its checkpoints: its options, its log, its curve, and the
+/// folder that transformers loads.
 pub(crate) const OPTIONS: &str = "options.toml";
 pub(crate) const LOG: &str = "log.jsonl";
 pub(crate) const SVG: &str = "loss.svg";
 pub(crate) const PNG: &str = "loss.png";
 pub(crate) const MODEL: &str = "model";
-
-/// What a run says of itself in the folder that transformers loads, which takes no notice of it.
-pub(crate) const TRAINING: &str = "training.json";
 
 /// The first line of a run's options, by which its folder is known.
 pub(crate) const OPTIONS_BEGIN: &str =
@@ -113,9 +109,7 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
     }
     match best_checkpoint(path) {
         Ok(checkpoint) => {
-            if let Some(problem) = list_problem(path)? {
-                TOLD.call_once(|| note(&problem));
-            }
+            note_damage(path)?;
             Ok(checkpoint)
         }
         Err(TrainError::NoCheckpoint { .. }) => {
@@ -135,7 +129,7 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// That there is a folder, and not something else.
+/// Checks that there is a folder, and not something else.
 pub(crate) fn require_folder(path: &Path, whose: &str) -> Result<()> {
     let name = path.display();
     match fs::metadata(path) {
@@ -146,61 +140,20 @@ pub(crate) fn require_folder(path: &Path, whose: &str) -> Result<()> {
     }
 }
 
-/// What is wrong with a run's list is told once, however often the run is looked at.
-static TOLD: Once = Once::new();
+/// Says which checkpoint of a run can't be used, once, however often the run is looked at.
+pub(crate) fn note_damage(run: &Path) -> Result<()> {
+    static ONCE: Once = Once::new();
+    if let Some(problem) = damaged_checkpoint(run)? {
+        ONCE.call_once(|| note(&problem));
+    }
+    Ok(())
+}
 
-/// That the tokenizer in a folder, if that is a run's checkpoint, is as it was saved.
+/// Checks that the tokenizer in a folder, if that is a run's checkpoint, is as it was saved.
 pub(crate) fn check(folder: &Path) -> Result<()> {
     match is_file(folder.join(MANIFEST_FILE))? {
         true => Ok(check_copies(folder)?),
         false => Ok(()),
-    }
-}
-
-/// What a model was trained with, by hashes.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Origin {
-    pub(crate) steps_done: u64,
-    /// Of the ids to train on, in their windows and their order, as a checkpoint keeps it.
-    pub(crate) train_data_sha256: String,
-    pub(crate) val_data_sha256: Option<String>,
-    /// Of options.toml, if that is where it was.
-    pub(crate) options_sha256: Option<String>,
-}
-
-impl Origin {
-    /// That of a run's checkpoint, or of the model that a run wrote at its end; none of a folder
-    /// that doesn't say.
-    ///
-    /// # Errors
-    /// If what it says can't be read.
-    pub(crate) fn of(folder: &Path) -> Result<Option<Self>> {
-        let training = folder.join(TRAINING);
-        if !folder.is_dir() {
-            return Ok(None);
-        }
-        if is_file(&training)? {
-            let text = read_small_file(&training, MOST_OPTIONS_BYTES)?;
-            let origin = serde_json::from_slice(&text);
-            return origin.with_context(|| training.display().to_string());
-        }
-        if !is_file(folder.join(MANIFEST_FILE))? {
-            return Ok(None);
-        }
-        let saved = read_settings(folder)?;
-        let options = folder.ancestors().nth(2).map(|run| run.join(OPTIONS));
-        let options_sha256 = match options {
-            Some(options) if is_file(&options)? => {
-                Some(sha256(read_small_file(&options, MOST_OPTIONS_BYTES)?))
-            }
-            _ => None,
-        };
-        Ok(Some(Self {
-            steps_done: saved.steps_done,
-            train_data_sha256: saved.train_data,
-            val_data_sha256: saved.val_data,
-            options_sha256,
-        }))
     }
 }
 
@@ -211,7 +164,8 @@ pub(crate) fn newer_than(checkpoint: &Path) -> Option<PathBuf> {
     (steps_of(checkpoint)? != steps_of(&newest)?).then_some(newest)
 }
 
-/// That a new run may use this folder: it is new, empty, or a run's.
+/// Checks that a new run may use this folder: it is new, empty, or that of a run which has done
+/// nothing yet.
 ///
 /// # Errors
 /// Names what is there besides.
@@ -228,7 +182,7 @@ pub(crate) fn refuse_foreign(folder: &Path) -> Result<()> {
         text.starts_with(OPTIONS_BEGIN.as_bytes())
     };
     if is_run {
-        ours.extend([LATEST, OPTIONS, LOG, SVG, PNG, MODEL, BESIDE]);
+        ours.extend([OPTIONS, LOG, SVG, PNG, MODEL, TOKENIZER]);
     } else if !names(&folder.join(CHECKPOINTS))?.is_empty() {
         ours.pop();
     }
@@ -250,8 +204,7 @@ pub(crate) fn refuse_foreign(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The names in a folder, none of one that isn't there; what is no text is shown as one, and so is
-/// nobody's.
+/// The names in a folder; none if it isn't there. Names that are not UTF-8 are shown lossily.
 pub(crate) fn names(folder: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {

@@ -10,7 +10,7 @@ use anyhow::Result;
 use atomic_file::write_atomically;
 use pictures::{Chart, Line as Curve, chart};
 
-use super::log::{self, Line};
+use super::log;
 use crate::numbers::count;
 use crate::runs::{PNG, SVG};
 
@@ -20,25 +20,20 @@ pub(crate) const BYTES: usize = 32 << 20;
 /// A curve: (step counted from 1, loss).
 type Points = Vec<(f64, f64)>;
 
-/// Draws the curve of the run in `folder`; a run that has logged nothing has none.
+/// Draws the curve of the run in `folder`; a run that has logged nothing has none, and one whose log
+/// is too long.
 pub(crate) fn draw(folder: &Path) -> Result<()> {
     let (mut steps, mut train, mut validation): (Points, Points, Points) = Default::default();
     let mut tokens_per_step = 0;
-    for line in log::read(folder)? {
-        match line {
-            Line::Start {
-                tokens_per_step: n, ..
-            } => tokens_per_step = n,
-            Line::Step { report, .. } => {
-                steps.push(((report.step + 1) as f64, f64::from(report.loss)));
-            }
-            Line::Eval(evaluation) => {
-                let x = evaluation.steps_done as f64;
-                train.push((x, evaluation.train_loss));
-                validation.extend(evaluation.val_loss.map(|loss| (x, loss)));
-            }
-            _ => {}
-        }
+    let Some(text) = log::read(folder)? else {
+        return Ok(());
+    };
+    for line in log::lines(&text) {
+        let x = line.steps_done() as f64;
+        tokens_per_step = line.tokens_per_step.unwrap_or(tokens_per_step);
+        steps.extend(line.loss.map(|loss| (x, loss)));
+        train.extend(line.train_loss.map(|loss| (x, loss)));
+        validation.extend(line.val_loss.map(|loss| (x, loss)));
     }
     if steps.is_empty() {
         return Ok(());

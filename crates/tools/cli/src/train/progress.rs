@@ -1,8 +1,9 @@
-//! What a user sees while a model trains: a bar on a terminal, plain lines on a pipe.
+//! The view of a model that trains: a bar on a terminal, plain lines on a pipe.
 //!
-//! The bar is on standard error, lines are on standard output; if nobody reads those any more,
+//! The bar is on standard error, lines are on standard output; if those can't be written any more,
 //! training goes on.
 
+use std::cell::OnceCell;
 use std::fmt::Display;
 use std::io::{IsTerminal, stdout};
 use std::time::{Duration, Instant};
@@ -13,9 +14,9 @@ use train::{Evaluation, StepReport};
 
 use super::log::Line;
 use super::settings::Settings;
-use crate::output::{note, print_folded, print_json};
+use crate::output::{is_closed, note, print_folded, print_json};
 
-/// How much of the newest step's speed goes into the shown one.
+/// The share of the newest step's speed in the shown one.
 const NEWEST: f64 = 0.1;
 
 /// The bar's columns at most, and at least: a terminal with fewer than three times these shows
@@ -32,6 +33,8 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     /// Whether standard output holds JSON and no lines for people.
     json: bool,
+    /// Why something couldn't be written there, unless its reader has gone.
+    unwritten: OnceCell<anyhow::Error>,
     step_lines: bool,
     log_interval: u64,
     max_steps: u64,
@@ -50,6 +53,7 @@ impl Progress {
             step_lines: bar.is_hidden() || !stdout().is_terminal(),
             bar,
             json,
+            unwritten: OnceCell::new(),
             log_interval: settings.options.free.log_interval as u64,
             max_steps,
             tokens_per_step: settings.tokens_per_step(),
@@ -63,8 +67,7 @@ impl Progress {
         if self.json {
             return;
         }
-        // A reader that has gone doesn't stop the run.
-        self.bar.suspend(|| drop(print_folded([text], LABEL)));
+        self.shown(|| Ok(print_folded([text], LABEL)?));
     }
 
     /// A line on standard error, whatever standard output is.
@@ -75,18 +78,34 @@ impl Progress {
     /// A line of the log on standard output, if that is JSON.
     pub(crate) fn json(&self, line: &Line) {
         if self.json {
-            // As in `line`.
-            self.bar.suspend(|| drop(print_json(line)));
+            self.shown(|| print_json(line));
         }
     }
 
-    /// How long so many steps take.
-    pub(crate) fn time_of(&self, steps: u64) -> Option<String> {
+    /// Writes to standard output; a failure doesn't stop the run.
+    fn shown(&self, print: impl FnOnce() -> anyhow::Result<()>) {
+        if let Err(error) = self.bar.suspend(print)
+            && !is_closed(&error)
+        {
+            let _ = self.unwritten.set(error); // the first is kept
+        }
+    }
+
+    /// The first failure to write to standard output, if there was one.
+    pub(crate) fn finish(self) -> anyhow::Result<()> {
+        match self.unwritten.into_inner() {
+            Some(error) => Err(error.context("standard output")),
+            None => Ok(()),
+        }
+    }
+
+    /// The time that so many steps take.
+    fn time_of(&self, steps: u64) -> Option<String> {
         let seconds = (self.pace? * steps as f64).min(1e9);
         Some(clock(Duration::from_secs_f64(seconds)))
     }
 
-    /// One optimizer step is done; tells its tokens a second.
+    /// Shows an optimizer step; returns its tokens a second.
     pub(crate) fn step(&mut self, report: &StepReport) -> f64 {
         let seconds = self.last.elapsed().as_secs_f64().max(1e-9);
         let pace = match self.pace {
@@ -120,7 +139,7 @@ impl Progress {
         self.tokens_per_step as f64 / seconds
     }
 
-    /// One evaluation is done.
+    /// Shows an evaluation.
     pub(crate) fn evaluation(&mut self, evaluation: &Evaluation) {
         let validation = match evaluation.val_loss {
             Some(loss) => format!(", validation loss {loss:.4}"),
@@ -132,13 +151,13 @@ impl Progress {
         ));
     }
 
-    /// What happened since the last step was no training: it doesn't count for the speed.
+    /// Leaves the time since the last step, which was no training, out of the speed.
     pub(crate) fn pause_over(&mut self) {
         self.last = Instant::now();
     }
 }
 
-/// How a terminal of so many columns shows progress, and the columns for the numbers: a third of
+/// The bar's style on a terminal of so many columns, and the columns for the numbers: a third of
 /// them, at most 30, are the bar's.
 fn style(columns: usize) -> (ProgressStyle, usize) {
     let bar = (columns / 3).min(BAR);

@@ -6,16 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use atomic_file::is_file;
-use train::{
-    BESIDE, RunFolder, TrainError, Trainer, latest_checkpoint, list_problem, read_settings,
-};
+use train::runs::{TOKENIZER, read_settings};
+use train::{RunFolder, TrainError, Trainer, latest_checkpoint};
 
 use super::flags::Flags;
 use super::options::{TrainOptions, is_shape};
 use super::settings::{Base, settle};
 use super::start::{Started, base, kept, start_in, write_options};
 use crate::failure::misused;
-use crate::output::note;
 use crate::runs::{self, OPTIONS, kept_path, typed};
 
 /// The run to go on with, or the checkpoint of it, if the command line asks for that.
@@ -85,10 +83,8 @@ pub(crate) fn resume(path: &Path, said: &Flags, saves: bool) -> Result<Started> 
         Err(TrainError::NoCheckpoint { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    if chosen.is_none()
-        && let Some(problem) = list_problem(path)?
-    {
-        note(&problem);
+    if chosen.is_none() {
+        runs::note_damage(path)?;
     }
     let checkpoint = chosen.or(newest).map(latest_checkpoint).transpose()?;
     let base = match &checkpoint {
@@ -112,19 +108,10 @@ pub(crate) fn resume(path: &Path, said: &Flags, saves: bool) -> Result<Started> 
     let mut now = kept(now)?;
     now.model.init_from = before.model.init_from.clone();
     refuse_changes(path, before, &now)?;
-    let mut settings = settle(now, base)?;
+    let settings = settle(now, base)?;
     let Some(checkpoint) = checkpoint else {
         return start_in(folder, settings);
     };
-    // Runs from before had other moments to evaluate, and steps that went on with the next epoch.
-    let saved = read_settings(&checkpoint)?.train;
-    let epochs = settings.options.training.epochs.unwrap_or(0) * settings.data.train.len();
-    let training = &mut settings.training;
-    if training.whole_epochs && !saved.whole_epochs {
-        training.max_steps = (epochs as u64).div_ceil(training.accumulation);
-    }
-    training.whole_epochs = saved.whole_epochs;
-    training.eval_first = saved.eval_first;
     let trainer = Trainer::resume(
         &checkpoint,
         settings.training.clone(),
@@ -146,7 +133,7 @@ pub(crate) fn resume(path: &Path, said: &Flags, saves: bool) -> Result<Started> 
 fn base_of(path: &Path, checkpoint: &Path) -> Result<Base> {
     let model = read_settings(checkpoint)?.model;
     // A run from before there were tokenizers to choose has none beside its checkpoints.
-    let beside = path.join(BESIDE);
+    let beside = path.join(TOKENIZER);
     let folder = match beside.is_dir() {
         true => &beside,
         false => checkpoint,

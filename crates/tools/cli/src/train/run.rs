@@ -1,13 +1,11 @@
 //! The run itself: events to the screen and the log, and a good end.
 
 use std::fs;
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use atomic_file::write_atomically;
 use checkpoint::{Precision, save_hugging_face};
 use generate::generate_text_simple;
 use gpt::GptModel;
@@ -23,19 +21,20 @@ use super::start::Started;
 use super::summary::{announce, one_line, sum_up};
 use crate::convert::is_ours;
 use crate::failure::Stopped;
+use crate::hints::program;
 use crate::interrupt::Interrupt;
 use crate::ranks::{Common, World};
-use crate::runs::{MODEL, Origin, TRAINING, names, typed};
+use crate::runs::{MODEL, names, typed};
 
-/// What Ctrl-C is answered with.
+/// The answer to Ctrl-C.
 const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stops at once)\n";
 
-/// Who looks at a run and may stop it.
+/// The listener of a run, which may stop it.
 struct Watch<'s> {
     settings: &'s Settings,
     progress: Progress,
     log: Log,
-    /// Why the log or a sample couldn't be written, which ends the run.
+    /// The first failure to write the log or a sample, which ends the run.
     error: Option<anyhow::Error>,
     interrupt: Interrupt,
     first_evaluation: Option<Evaluation>,
@@ -93,27 +92,27 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
         _ => Ok(None),
     };
     let last = last.map_err(|error| with_last_checkpoint(error, &folder))?;
-    plot::draw(path)?;
+    folder.check()?;
     let model = path.join(MODEL);
     let vocabulary = &settings.vocabulary;
     save_hugging_face(trainer.model(), &model, Precision::F32, &vocabulary.special)?;
     vocabulary.save(&model)?;
-    let origin = serde_json::to_vec_pretty(&Origin::of(&latest_checkpoint(path)?)?)?;
-    write_atomically(model.join(TRAINING), |file| file.write_all(&origin))?;
+    plot::draw(path)?;
     let steps = (steps_before, trainer.steps_done());
     if outcome == Outcome::Stopped {
         watch.progress.line("");
         watch.progress.line(&format!(
-            "stopped after step {} and saved; to go on: gpt train --resume {}",
+            "stopped after step {} and saved; to go on: {} train --resume {}",
             steps.1,
+            program(),
             typed(path)
         ));
         return Err(Stopped(watch.interrupt.exit_code()).into());
     }
     let evaluations = (watch.first_evaluation, last);
-    let progress = &watch.progress;
-    sum_up(progress, &settings, &folder, steps, evaluations, began);
-    Ok(())
+    let progress = watch.progress;
+    sum_up(&progress, &settings, &folder, steps, evaluations, began)?;
+    progress.finish()
 }
 
 /// Goes on, unless somebody wants to stop.
@@ -124,7 +123,7 @@ fn unless(stop: bool) -> ControlFlow<()> {
     }
 }
 
-/// That the model can be written at the end, before the run begins.
+/// Checks, before the run begins, that the model can be written at its end.
 fn check_export(model: &Path) -> Result<()> {
     if model.is_symlink() {
         bail!(
@@ -171,7 +170,7 @@ impl Watch<'_> {
 
     fn record(&mut self, line: Line) -> Result<()> {
         self.progress.json(&line);
-        self.log.write(line)
+        self.log.write(&line)
     }
 
     fn evaluated(&mut self, evaluation: Evaluation) -> Line {
@@ -211,7 +210,9 @@ impl Watch<'_> {
 /// The last evaluation and the last sample, unless the log has them or the user wants to stop;
 /// neither changes the run.
 fn finish(trainer: &Trainer, watch: &mut Watch<'_>) -> Result<Option<Evaluation>> {
-    let mut last = watch.log.evaluation();
+    let steps_done = trainer.steps_done();
+    let mut last = watch.log.evaluation;
+    last.take_if(|last| last.steps_done != steps_done);
     if last.is_none() {
         last = trainer.evaluate(&mut || watch.interrupt.asked())?;
         if let Some(evaluation) = last {
@@ -219,21 +220,21 @@ fn finish(trainer: &Trainer, watch: &mut Watch<'_>) -> Result<Option<Evaluation>
             watch.record(line)?;
         }
     }
-    if !watch.log.has_sample()
-        && let Some(line) = watch.sample(trainer.steps_done(), trainer.model())?
+    if !watch.log.has_sample(steps_done)
+        && let Some(line) = watch.sample(steps_done, trainer.model())?
     {
         watch.record(line)?;
     }
     Ok(last.or(trainer.last_evaluation().copied()))
 }
 
-/// What failed, and which checkpoints there are to go back to.
+/// Adds to an error which checkpoints there are to go back to, unless they are another run's.
 fn with_last_checkpoint(error: anyhow::Error, folder: &RunFolder) -> anyhow::Error {
-    let Ok(checkpoint) = latest_checkpoint(folder.path()) else {
+    let (Ok(()), Ok(checkpoint)) = (folder.check(), latest_checkpoint(folder.path())) else {
         return error;
     };
     let best = match folder.best() {
-        Some((best, loss)) if best != checkpoint => {
+        Ok(Some((best, loss))) if best != checkpoint => {
             format!(
                 ", and the best, {}, validation loss {loss:.3}",
                 best.display()

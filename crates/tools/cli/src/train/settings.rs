@@ -171,7 +171,6 @@ pub(crate) fn settle(mut options: TrainOptions, base: Option<Base>) -> Result<Se
         whole_epochs: said.epochs.is_some(),
         eval_every: Some(said.eval_interval as u64),
         eval_first: said.eval_interval as u64,
-        eval_early: true,
         eval_batches: said.eval_iters,
         sample: (free.sample_tokens > 0 && !prompt.is_empty()).then_some(SampleConfig {
             prompt,

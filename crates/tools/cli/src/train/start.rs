@@ -9,7 +9,8 @@ use atomic_file::{create_folder, write_atomically};
 use checkpoint::ModelFolder;
 use gpt::{GptConfig, GptModel};
 use torch_rng::TorchRng;
-use train::{BESIDE, RunFolder, Trainer};
+use train::runs::TOKENIZER;
+use train::{RunFolder, Trainer};
 
 use super::flags::{Flags, SCRATCH};
 use super::options::TrainOptions;
@@ -102,7 +103,7 @@ pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<
     )?;
     if let Some(folder) = &folder {
         write_options(folder.path(), options)?;
-        let beside = folder.path().join(BESIDE);
+        let beside = folder.path().join(TOKENIZER);
         create_folder(&beside)?;
         settings.vocabulary.save(&beside)?;
     }
@@ -150,7 +151,7 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     };
     runs::refuse_foreign(&path)?;
     let folder = RunFolder::open(&path)?;
-    if folder.newest().is_some() {
+    if folder.newest()?.is_some() {
         bail!(
             "{}: there is a run in this folder; `{} train --resume {}` goes on with it, another --out-dir begins anew",
             path.display(),

@@ -1,15 +1,17 @@
-//! What is said of a run before its first step and after its last.
+//! The lines before a run's first step and after its last.
 
 use std::path::Path;
 use std::time::Instant;
 
+use anyhow::Result;
 use dataloader::DataLoader;
 use rayon::current_num_threads;
 use tensor_ops::Parameters;
-use train::{Evaluation, RunFolder, Schedule, Trainer, latest_checkpoint, steps_of};
+use train::{Evaluation, RunFolder, Schedule, Trainer, latest_checkpoint};
 
 use super::progress::Progress;
 use super::settings::{Settings, beginning};
+use crate::hints::program;
 use crate::memory::parts;
 use crate::numbers::{bytes, count};
 use crate::runs::{LOG, MODEL, PNG, SVG, typed};
@@ -101,7 +103,8 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
     progress.line("");
 }
 
-/// What a finished run did, what it left, and what can come next.
+/// Sums up a finished run in four lines: what it did, its best checkpoint, its folder, and how to
+/// write with it.
 pub(crate) fn sum_up(
     progress: &Progress,
     settings: &Settings,
@@ -109,59 +112,46 @@ pub(crate) fn sum_up(
     (before, steps): (u64, u64),
     (first, last): (Option<Evaluation>, Option<Evaluation>),
     began: Instant,
-) {
+) -> Result<()> {
     let path = folder.path();
     let (name, typed) = (path.display(), typed(path));
+    let loss_of = |evaluation: Option<Evaluation>| evaluation.and_then(|found| found.val_loss);
+    let (first, last) = (loss_of(first), loss_of(last));
     progress.line("");
     if before >= steps {
         progress.line(&format!(
-            "nothing was left to do: this run is finished after {steps} steps; gpt train --resume {typed} --max-steps N goes on to step N"
+            "nothing was left to do: this run is finished after {steps} steps; {} train --resume {typed} --max-steps N goes on to step N",
+            program()
         ));
     } else {
-        let trained = match before {
-            0 => format!("trained {steps} steps"),
-            _ => format!(
-                "trained {} steps, from {before} to {steps},",
-                steps - before
-            ),
+        let from = match before {
+            0 => String::new(),
+            _ => format!(", from {before} to {steps},"),
         };
-        let of = |evaluation: Option<Evaluation>| evaluation.and_then(|found| found.val_loss);
-        let validation = match (of(first), of(last)) {
-            (Some(first), Some(last)) => format!(", validation loss {first:.3} to {last:.3}"),
-            _ => String::new(),
-        };
-        let seconds = began.elapsed().as_secs_f64();
-        progress.line(&format!("{trained} in {seconds:.0} s{validation}"));
-    }
-    if settings.epochs() < 1.0
-        && let Some(time) = progress.time_of(settings.steps_per_epoch())
-    {
+        let losses = first.zip(last).map_or(String::new(), |(first, last)| {
+            format!(", validation loss {first:.3} to {last:.3}")
+        });
         progress.line(&format!(
-            "data    {:.0}% of it was seen; all of it (--epochs 1) takes about {time}",
-            100.0 * settings.epochs()
+            "trained {} steps{from} in {:.0} s{losses}",
+            steps - before,
+            began.elapsed().as_secs_f64()
         ));
     }
-    let checkpoint = latest_checkpoint(path).unwrap_or_else(|_| path.to_owned());
-    progress.line(&format!("model   {}", checkpoint.display()));
-    progress.line(&format!("        {name}/{MODEL} for transformers"));
-    if let Some((best, loss)) = folder.best()
-        && best != checkpoint
-    {
-        let place = best.display();
-        progress.line(&format!("best    {place}, validation loss {loss:.3}"));
-        if let (Some(at), Some(last)) = (steps_of(&best), last.and_then(|last| last.val_loss))
-            && last > loss
-        {
-            progress.line(&format!(
-                "note    the validation loss was lowest after step {at} and has risen since, to {last:.3}:"
-            ));
-            progress.line(
-                "        the model learns its text by heart; generate and eval take the best checkpoint",
-            );
+    progress.line(&match folder.best()? {
+        None => format!("model   {}", latest_checkpoint(path)?.display()),
+        Some((best, loss)) => {
+            let risen = match last.filter(|&last| last > loss) {
+                None => String::new(),
+                Some(last) => format!(
+                    "; it has risen since, to {last:.3}: the model learns its text by heart, and generate and eval take the best"
+                ),
+            };
+            format!("best    {}, validation loss {loss:.3}{risen}", best.display())
         }
-    }
-    progress.line(&format!("curve   {name}/{SVG}, {name}/{PNG}"));
-    progress.line(&format!("log     {name}/{LOG}"));
+    });
+    progress.line(&format!(
+        "folder  {name}: {MODEL}/ for transformers, {SVG}, {PNG}, {LOG}"
+    ));
     let prompt = match &settings.options.data.data {
         None => "The bell", // of the story that comes with the program
         Some(_) => settings.options.free.prompt.as_deref().unwrap_or_default(),
@@ -170,7 +160,11 @@ pub(crate) fn sum_up(
         words if words.is_empty() => "--tokens 0".to_owned(), // there is no text
         words => format!("\"{words}\""),
     };
-    progress.line(&format!("write   gpt generate {prompt} --model {typed}"));
+    progress.line(&format!(
+        "write   {} generate {prompt} --model {typed}",
+        program()
+    ));
+    Ok(())
 }
 
 /// A text on one line of the screen.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use model_tokenizer::ModelTokenizer;
-use train::BESIDE;
+use train::runs::TOKENIZER;
 
 use crate::runs::kept_path;
 use crate::vocabulary::{Vocabulary, folder_of};
@@ -61,8 +61,8 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
     }
     let folder = folder_of(path);
     let found = match ModelTokenizer::from_folder(folder)? {
-        None if folder.join(BESIDE).is_dir() => {
-            ModelTokenizer::from_folder(folder.join(BESIDE))? // a run's
+        None if folder.join(TOKENIZER).is_dir() => {
+            ModelTokenizer::from_folder(folder.join(TOKENIZER))? // a run's
         }
         found => found,
     };

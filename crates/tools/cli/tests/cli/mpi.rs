@@ -108,7 +108,7 @@ fn ranks_that_differ_are_refused_in_one_line_before_anything_is_written() {
         assert!(!output.status.success());
         assert_eq!(errors.matches("error:").count(), 1, "{errors}");
         holds(&errors, &["rank 1", expected]);
-        assert!(!folder.join("run/latest.json").exists());
+        assert!(!folder.join("run/checkpoints").exists());
     }
 }
 
@@ -130,7 +130,10 @@ fn each_rank_is_introduced_once_and_rank_0_alone_tells_the_run() {
 /// A run with a checkpoint after each step, once it has one.
 fn begin(folder: &Folder, many: usize, args: &str) -> Child {
     let mut child = ranks(folder, &[(many, args)]).spawn().expect("mpirun runs");
-    while !folder.join("run/latest.json").exists() {
+    let is_saved = |name: &String| name.starts_with("step-");
+    while !folder.join("run/options.toml").exists()
+        || !folder.checkpoints("run").iter().any(is_saved)
+    {
         assert!(child.try_wait().expect("it is ours").is_none(), "it ended");
         sleep(Duration::from_millis(20));
     }

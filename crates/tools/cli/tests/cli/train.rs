@@ -23,8 +23,8 @@ fn a_run_leaves_a_model_a_log_and_a_loss_curve() {
     let losses: Vec<f64> = losses
         .map(|line| line["val_loss"].as_f64().unwrap())
         .collect();
-    assert_eq!(losses.len(), 6, "after steps 1, 2, 4, 5, 10 and 12");
-    assert!(losses[5] < losses[0], "{losses:?}");
+    assert_eq!(losses.len(), 3, "after steps 5, 10 and 12");
+    assert!(losses[2] < losses[0], "{losses:?}");
     let weights = folder.checkpoint("runs/0001").join("model.safetensors");
     assert!(weights.exists());
     let shown = [
@@ -58,33 +58,6 @@ fn a_config_file_and_nanogpts_names_say_the_same_as_our_flags_and_flags_win() {
     // The options that a run keeps make the same run again.
     folder.ok("train --config ours/options.toml --out-dir again");
     assert!(folder.tensors("ours") == folder.tensors("again"));
-}
-
-#[test]
-fn a_finished_model_names_what_it_was_trained_with() {
-    let folder = folder();
-    folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
-    let trained = |model: &str| {
-        let info = folder.ok(&format!("info {model} --json")).json();
-        info["trained"].clone()
-    };
-    let model = trained("run/model");
-    for hash in ["train_data_sha256", "val_data_sha256", "options_sha256"] {
-        assert_eq!(model[hash].as_str().unwrap().len(), 64, "{model}");
-    }
-    assert_eq!(model, trained("run"));
-    let shown = folder.ok("info run/model").stdout;
-    let options = model["options_sha256"].as_str().unwrap();
-    assert!(
-        shown.contains(&format!("options.toml  SHA-256 {options}")),
-        "{shown}"
-    );
-    // Other data, other options: other hashes.
-    folder.ok("train --config run/options.toml --train-ratio 0.8 --out-dir other");
-    let other = trained("other/model");
-    for hash in ["train_data_sha256", "val_data_sha256", "options_sha256"] {
-        assert_ne!(model[hash], other[hash], "{hash}");
-    }
 }
 
 #[test]
@@ -168,7 +141,7 @@ fn folders_may_have_any_name_but_what_a_run_keeps_must_be_text() {
         return;
     }
     assert_eq!(train("--out-dir", odd), (Some(0), String::new()));
-    assert!(folder.join(odd).join("latest.json").exists());
+    assert!(folder.join(odd).join("checkpoints/step-00000001").exists());
     let (code, stderr) = train("--init-from", odd);
     assert_eq!(code, Some(1), "{stderr}");
     holds(&stderr, &["error: ", "UTF-8"]);
@@ -197,6 +170,6 @@ fn a_run_that_does_not_see_all_of_its_data_says_so() {
     };
     let (part, whole) = (run(4), run(11));
     let sees = "sees 36% of the data; --epochs 1 sees all of it in 11 steps";
-    holds(&part, &[sees, "takes about "]);
+    holds(&part, &[sees]);
     assert!(!whole.contains("of the data"), "{whole}");
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
@@ -33,13 +33,23 @@ fn run(folder: &Path, command: &[OsString]) {
     assert!(ended.is_ok(), "{}", ended.stderr);
 }
 
+/// The newest checkpoint of a run, by the number of its save.
+fn newest(run: &Path) -> Option<PathBuf> {
+    let checkpoints = fs::read_dir(run.join("checkpoints")).ok()?;
+    let numbered = checkpoints.filter_map(|entry| {
+        let checkpoint = entry.ok()?.path();
+        let hidden = checkpoint.file_name()?.to_str()?.starts_with('.');
+        let manifest = fs::read(checkpoint.join("manifest.json")).ok()?;
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).ok()?;
+        let number = manifest["save"]["number"].as_u64()?;
+        (!hidden).then_some((number, checkpoint))
+    });
+    Some(numbered.max()?.1)
+}
+
 /// The weights of the newest checkpoint of a run.
 pub(crate) fn weights(run: &Path) -> Option<Vec<u8>> {
-    let latest = fs::read(run.join("latest.json")).ok()?;
-    let latest: serde_json::Value = serde_json::from_slice(&latest).ok()?;
-    let newest = latest["checkpoints"].as_array()?.last()?.as_str()?;
-    let newest = run.join("checkpoints").join(newest);
-    fs::read(newest.join("model.safetensors")).ok()
+    fs::read(newest(run)?.join("model.safetensors")).ok()
 }
 
 /// A run of two steps goes on for two more, which leave one checkpoint and the best.
@@ -98,7 +108,7 @@ fn first_saves() -> Job {
     let again = command.clone();
     let fault = move |folder: &Path, is_done: bool, _: &str| {
         let run = folder.join("run");
-        let has_saved = run.join("latest.json").exists();
+        let has_saved = newest(&run).is_some();
         if is_done && weights(&run) != expected {
             return Some("not the newest".to_owned());
         }
