@@ -196,7 +196,7 @@ pub fn remove_unfinished_folders(
     Ok(())
 }
 
-/// Whether all that is in a folder are files that are `ours` by name, or will be.
+/// True if all that is in a folder are files that are `ours` by name, or will be.
 fn holds_only(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<bool, FileError> {
     let is_ours = |name: &String| {
         let found = fs::symlink_metadata(folder.join(name));

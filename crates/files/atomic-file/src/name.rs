@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::FileError;
 
-/// What such a name ends with; it begins with a dot, the finished name, and who writes.
+/// The end of such a name, which begins with a dot, the finished name, and who writes.
 const UNFINISHED: &str = ".unfinished";
 
 /// Names that this process has made.
 static NAMES: AtomicU64 = AtomicU64::new(0);
 
-/// Whether there is anything of this name, be it a link to nothing; where the system doesn't tell,
-/// that is an error, not a no.
+/// True if there is anything of this name, be it a link to nothing; an error if the system doesn't
+/// tell.
 fn is_there(path: &Path) -> Result<bool, FileError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -70,8 +70,8 @@ pub(crate) fn create_locked(
     }
 }
 
-/// What processes that live no more left unfinished of `path`, each with its lock, which is ours
-/// now.
+/// Returns the unfinished files and folders of `path` whose processes live no more, each with its
+/// lock, which is ours now.
 ///
 /// Where something can't be opened or locked, nobody knows whether its writer lives, and it is left
 /// alone.

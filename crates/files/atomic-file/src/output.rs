@@ -29,7 +29,7 @@ pub fn write_output(
     replace_output(path, |out| write(out).map_err(FileError::at(path, "write")))
 }
 
-/// As [`write_output`], for writers that can fail in more ways than one.
+/// Writes as [`write_output`] does, for writers that have errors of their own.
 ///
 /// # Errors
 /// As there.
@@ -51,7 +51,7 @@ pub fn replace_output<E: From<FileError>>(
     }
 }
 
-/// Where the links end that begin at `path`, and whether that is written through.
+/// Returns the end of the links that begin at `path`, and whether that is written through.
 fn end_of_links(path: &Path) -> io::Result<(PathBuf, bool)> {
     const MOST_LINKS: usize = 40; // Linux's own limit
     let mut path = path.to_owned();

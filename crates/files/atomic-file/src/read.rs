@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::FileError;
 
-/// Whether there is a file at `path`.
+/// True if there is a file at `path`.
 ///
 /// # Errors
 /// If the system doesn't tell, which doesn't mean that there is none; if there is something that is

@@ -17,6 +17,20 @@ use crate::name::{create_locked, folder_of, left_behind};
 /// An error of the last step, the sync of the folder, comes when the new file is already in its
 /// place.
 ///
+/// ```
+/// use std::io::Write;
+/// let path = std::env::temp_dir().join(format!("written-{}", std::process::id()));
+/// atomic_file::write_atomically(&path, |out| out.write_all(b"old"))?;
+/// let full = |out: &mut std::io::BufWriter<std::fs::File>| {
+///     out.write_all(b"half")?;
+///     Err(std::io::Error::other("the disk is full"))
+/// };
+/// assert!(atomic_file::write_atomically(&path, full).is_err());
+/// assert_eq!(atomic_file::read_small_file(&path, 100)?, b"old");
+/// # std::fs::remove_file(&path).expect("a file");
+/// # Ok::<(), atomic_file::FileError>(())
+/// ```
+///
 /// # Errors
 /// If the operating system refuses, or `write` does.
 pub fn write_atomically(
@@ -27,7 +41,7 @@ pub fn write_atomically(
     replace(path, |out| write(out).map_err(FileError::at(path, "write")))
 }
 
-/// As [`write_atomically`], for writers that can fail in more ways than one.
+/// Writes as [`write_atomically`] does, for writers that have errors of their own.
 ///
 /// # Errors
 /// If the operating system refuses, or `write` does.

@@ -42,8 +42,8 @@ const SETTINGS: [&[&str]; 13] = [
 const FORMAT: &str = "format";
 const DROP_RATE: &str = "drop_rate";
 
-/// What the book's files have only if it is not as in GPT-2: the book's models have the keys that
-/// they have always had.
+/// Keys that the book's files have only if they are not as in GPT-2: the book's models have the
+/// keys that they have always had.
 const SELDOM: [&str; 2] = ["hidden_dim", "activation"];
 
 /// A setting's keys in the files of a layout, the one that is written first.
@@ -125,7 +125,7 @@ pub(crate) fn read(file: &Path) -> Result<(Layout, GptConfig, QueryFactor), Chec
     Ok((layout, config, query))
 }
 
-/// Whether a configuration is the book's: it has a key that only the book's has, or says so.
+/// True if a configuration is the book's: it has a key that only the book's has, or says so.
 fn is_book(fields: &Fields<'_>) -> bool {
     let of_book = [
         FORMAT,
@@ -138,7 +138,7 @@ fn is_book(fields: &Fields<'_>) -> bool {
     fields.get("model_type").is_none() && fields.keys().any(|key| of_book.contains(&key))
 }
 
-/// That our own file has no key that we don't know. Returns that there may be a head.
+/// Checks that a file of the book's has no unknown key. Returns that there may be a head.
 fn check_keys(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     let settings = SETTINGS.into_iter().map(|names| names[0]);
     let known: Vec<&str> = settings.chain([FORMAT, DROP_RATE]).collect();
@@ -152,7 +152,8 @@ fn check_keys(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     }
 }
 
-/// Returns whether the model, such as a `GPT2Model`, has no head of its own: then it is a tied one.
+/// Checks what changes the arithmetic. Returns true if the model, such as a `GPT2Model`, has no
+/// head of its own: then it is tied.
 fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     if let Some(model_type) = fields.get("model_type")
         && model_type != "gpt2"
@@ -273,7 +274,7 @@ fn activation(fields: &Fields<'_>, key: &str) -> Result<Activation, CheckpointEr
     })
 }
 
-/// Its name in Hugging Face's configurations.
+/// Returns the name of an activation in Hugging Face's configurations.
 pub(crate) fn activation_name(activation: Activation) -> &'static str {
     let mut all = ACTIVATIONS.into_iter();
     let found = all.find(|(known, _)| *known == activation);

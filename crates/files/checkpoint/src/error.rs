@@ -1,5 +1,4 @@
-//! What can be wrong with a model folder, told in one line that names the file and the tensor or
-//! key.
+//! The error of this crate: one line that names the file and the tensor or key.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +20,7 @@ pub enum CheckpointError {
     Folder {
         /// The folder, or what was taken for one.
         path: PathBuf,
-        /// What it lacks.
+        /// The file that it lacks, and what to do.
         problem: &'static str,
     },
     /// A file that is no safetensors file, or a configuration that describes no model, or one that
@@ -30,7 +29,7 @@ pub enum CheckpointError {
     Invalid {
         /// The file.
         file: PathBuf,
-        /// What is wrong: the key or number, what it should be, and what to do.
+        /// The key or number that is wrong, what it should be, and what to do.
         problem: String,
     },
     /// A tensor that is missing, unexpected, not what the configuration asks for, or has a number
@@ -41,7 +40,7 @@ pub enum CheckpointError {
         file: PathBuf,
         /// The tensor's name, in quotes, and cut if it is very long.
         tensor: String,
-        /// What is wrong, with the numbers found and expected.
+        /// The problem, with the numbers found and expected.
         problem: String,
     },
 }
@@ -51,7 +50,7 @@ pub(crate) fn io(file: &Path, action: &'static str) -> impl FnOnce(io::Error) ->
     move |source| FileError::at(file, action)(source).into()
 }
 
-/// What is wrong with a whole file.
+/// Returns an error about a whole file.
 pub(crate) fn invalid(file: &Path, problem: impl Into<String>) -> CheckpointError {
     CheckpointError::Invalid {
         file: file.to_owned(),
@@ -59,7 +58,7 @@ pub(crate) fn invalid(file: &Path, problem: impl Into<String>) -> CheckpointErro
     }
 }
 
-/// What is wrong with one tensor of a file.
+/// Returns an error about one tensor of a file.
 pub(crate) fn in_tensor(file: &Path, tensor: &str, problem: impl Into<String>) -> CheckpointError {
     CheckpointError::Tensor {
         file: file.to_owned(),
@@ -68,8 +67,8 @@ pub(crate) fn in_tensor(file: &Path, tensor: &str, problem: impl Into<String>) -
     }
 }
 
-/// What is wrong with a tensor that the model has and the file hasn't.
+/// The problem of a tensor that the model has and the file hasn't.
 pub(crate) const MISSING: &str = "missing";
 
-/// What is wrong with one that the file has and the model hasn't.
+/// The problem of one that the file has and the model hasn't.
 pub(crate) const UNEXPECTED: &str = "unexpected: the model has no such tensor";

@@ -26,8 +26,8 @@ const ALIGNMENT: usize = 32;
 /// Numbers in a block of Q8_0, which have one scale.
 const BLOCK: usize = 32;
 
-/// How a GGUF file has the matrices; vectors and position embeddings are f32 always, as llama.cpp
-/// wants them.
+/// The format of a GGUF file's matrices; vectors and position embeddings are f32 always, as
+/// llama.cpp wants them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GgufFormat {
@@ -118,7 +118,7 @@ pub fn save_gguf(
     })
 }
 
-/// What llama.cpp's GPT-2 can't compute.
+/// Checks that llama.cpp's GPT-2 computes the same.
 fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> {
     if config.activation != Activation::GeluTanh {
         let name = activation_name(config.activation);

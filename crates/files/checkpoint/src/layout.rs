@@ -23,7 +23,7 @@ pub(crate) struct FileTensor {
     /// (in, the parameters' outs side by side) if transposed; else the parameters' first dimensions
     /// one after another
     pub(crate) shape: Vec<usize>,
-    /// Whether the parameters are (out, in) and the tensor is (in, out).
+    /// True if the parameters are (out, in) and the tensor is (in, out).
     pub(crate) transposed: bool,
     /// In order; all have the same size.
     pub(crate) parameters: Vec<String>,
@@ -47,7 +47,7 @@ impl Layout {
         }
     }
 
-    /// Whether a tensor is no weight: the causal masks that PyTorch keeps as buffers.
+    /// True for a tensor that is no weight: the causal masks that PyTorch keeps as buffers.
     pub(crate) fn is_buffer(self, name: &str) -> bool {
         let (block, masks): (_, &[&str]) = match self {
             Self::Book => ("trf_blocks.", &[".att.mask"]),

@@ -42,7 +42,7 @@ use crate::weights::Weights;
 #[derive(Debug)]
 pub struct ModelFolder {
     config: GptConfig,
-    /// By the parameters' names.
+    /// The parameters' places by their names.
     places: HashMap<String, Place>,
     query: QueryFactor,
     weights: Weights,
@@ -89,13 +89,13 @@ impl ModelFolder {
         self.weights.precision()
     }
 
-    /// What a reader should know: tensors that were left alone, prefixes of names that were. One
-    /// line each.
+    /// Lines for the reader: tensors that were left alone, prefixes of names that were, an index that
+    /// says something else than its shards.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The same model, to be trained with other dropout.
+    /// Returns the same model, to be trained with other dropout.
     #[must_use = "the folder itself is given back"]
     pub fn with_drop_rates(mut self, rates: DropRates) -> Self {
         self.config.drop_rates = rates;
@@ -173,7 +173,7 @@ struct Place {
     shape: Vec<usize>,
 }
 
-/// Where the parameters are, by their names; the check has found every tensor.
+/// Returns the parameters' places by their names; the check has found every tensor.
 fn places(layout: Layout, config: &GptConfig, weights: &Weights) -> HashMap<String, Place> {
     let mut shapes: HashMap<String, Vec<usize>> = config.parameters().collect();
     let mut places = HashMap::new();

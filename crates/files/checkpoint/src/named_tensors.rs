@@ -16,6 +16,16 @@ use crate::writer::{LazyTensor, write};
 /// Writes arrays as one safetensors file in f32: atomically, and with the same bytes for the same
 /// arrays in any order.
 ///
+/// ```
+/// use checkpoint::{load_tensors, save_tensors};
+/// let moment = ndarray::array![1.0_f32, 2.0].into_dyn();
+/// let path = std::env::temp_dir().join(format!("tensors-{}", std::process::id()));
+/// save_tensors(&path, [("m".to_owned(), moment.view())])?;
+/// assert_eq!(load_tensors(&path)?["m"], moment);
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the operating system refuses, a name is there twice or is `__metadata__`, or a number is not
 /// finite.

@@ -1,4 +1,4 @@
-//! Where a model's files are: config.json, and model.safetensors or the index of its shards.
+//! The places of a model's files: config.json, and model.safetensors or the index of its shards.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ pub(crate) const GENERATION_CONFIG: &str = "generation_config.json";
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
-/// What pickles are called, and how a folder is made of them that is read.
+/// The names of pickles, and how a folder is made of them that is read.
 const PICKLES: [(&str, &str); 4] = [
     ("pytorch_model.bin", SAVE_AGAIN),
     ("pytorch_model.bin.index.json", SAVE_AGAIN),
@@ -22,8 +22,7 @@ const SAVE_AGAIN: &str = "a pickle, which is not read: in Python, AutoModelForCa
 const BOOK_AGAIN: &str = "a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model.pth\", weights_only=True), \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
 const STATE_AGAIN: &str = "a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model_and_optimizer.pth\", weights_only=True)[\"model_state_dict\"], \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
 
-/// The configuration of the model at `path`; of a file's, whether it is there shows when it is
-/// read.
+/// Returns the configuration of the model at `path`; for a file, existence is checked on reading.
 pub(crate) fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     if !path.is_dir() {
         refuse_pickle(path)?;
@@ -54,7 +53,7 @@ pub(crate) fn weights_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     Err(lacks(folder, "no model.safetensors in this folder"))
 }
 
-/// Whether weights are an index of shards.
+/// True if weights are an index of shards.
 pub(crate) fn is_index(weights: &Path) -> bool {
     weights.extension().is_some_and(|end| end == "json")
 }

@@ -11,7 +11,12 @@ use safetensors::Dtype;
 
 use crate::tensor_file::all_finite;
 
-/// How weights are written in a file.
+/// The format of weights in a file.
+///
+/// ```
+/// use checkpoint::Precision;
+/// assert_eq!((Precision::Bf16.to_string(), Precision::Bf16.bytes()), ("bf16".to_owned(), 2));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Precision {
@@ -51,7 +56,7 @@ impl Precision {
         }
     }
 
-    /// Whether a number is finite when it is rounded to this format.
+    /// True if a number is finite when it is rounded to this format.
     pub(crate) fn holds(self, x: f32) -> bool {
         match self {
             Self::F32 => x.is_finite(),
@@ -60,7 +65,7 @@ impl Precision {
         }
     }
 
-    /// Whether all are.
+    /// True if all are finite when they are rounded.
     pub(crate) fn holds_all(self, numbers: &[f32]) -> bool {
         match self {
             Self::F32 => all_finite(numbers),
@@ -99,7 +104,7 @@ impl Precision {
     }
 }
 
-/// Whether weights can have this type in a file.
+/// True if weights can have this type in a file.
 pub(crate) fn is_weight(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16)
 }

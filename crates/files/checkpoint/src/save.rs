@@ -1,7 +1,8 @@
 //! Saving a model as a folder, in the book's layout or Hugging Face's.
 //!
-//! Each file is replaced atomically, config.json first and the weights last; a folder that must
-//! change as one is written anew and renamed by the caller.
+//! Shapes and numbers are checked before anything is written. Then each file is replaced
+//! atomically, the weights last; a folder that must change as one is written anew and renamed by
+//! the caller.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -115,7 +116,7 @@ fn save<'a>(
     write(&weights, tensors, precision)
 }
 
-/// What the `state_dict` of the book's `GPTModel` has besides the parameters.
+/// Returns the tensors that a `state_dict` of the book's `GPTModel` has besides the parameters.
 fn beside_parameters(model: &GptModel) -> Vec<LazyTensor<'_>> {
     let config = model.config();
     let n = config.context_length;

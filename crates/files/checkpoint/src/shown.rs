@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// What the parser of JSON or the crate `safetensors` found wrong, and where: on one line, and cut
-/// if it quotes something very long.
+/// A problem that the parser of JSON or the crate `safetensors` found, and where: on one line, and
+/// cut if it quotes something very long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonProblem(String);
 

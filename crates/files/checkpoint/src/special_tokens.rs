@@ -106,7 +106,7 @@ impl SpecialTokens {
         })
     }
 
-    /// Those that a model with so many tokens has: another never comes out of it.
+    /// Returns those that a model with so many tokens has: another never comes out of it.
     #[must_use]
     pub fn within(mut self, vocab_size: usize) -> Self {
         let known = |&id: &u32| (id as usize) < vocab_size;
@@ -151,7 +151,7 @@ impl SpecialTokens {
     }
 }
 
-/// The ids that a key says, without numbers that are no token's.
+/// Returns the ids that a key says, without numbers that are no token's.
 fn ids(file: &Fields<'_>, key: &str, several: bool) -> Result<Vec<u32>, CheckpointError> {
     let expected = match several {
         true => "an id, a list of ids or null",
@@ -171,7 +171,7 @@ fn ids(file: &Fields<'_>, key: &str, several: bool) -> Result<Vec<u32>, Checkpoi
     Ok(list.iter().filter_map(id).collect())
 }
 
-/// What a file says; nothing if it isn't there.
+/// Returns what was read, `None` if there is no such file.
 fn unless_missing<T>(read: Result<T, CheckpointError>) -> Result<Option<T>, CheckpointError> {
     match read {
         Err(CheckpointError::Io(error)) if error.source.kind() == ErrorKind::NotFound => Ok(None),

@@ -57,7 +57,7 @@ impl Entry {
             .find(|precision| precision.dtype() == self.info.dtype)
     }
 
-    /// How many elements; the header's check has shown that they can be counted.
+    /// The number of elements; the header's check has shown that they can be counted.
     pub(crate) fn len(&self) -> usize {
         self.info.shape.iter().product()
     }
@@ -70,7 +70,7 @@ pub(crate) struct TensorFile {
     file: File,
     /// Sorted by name.
     pub(crate) entries: Vec<Entry>,
-    /// Where the tensors begin.
+    /// The tensors' first byte.
     data_begin: u64,
 }
 
@@ -165,7 +165,7 @@ impl TensorFile {
         Err(self.problem(entry, not_finite(first + place, numbers[place])))
     }
 
-    /// Whether two tensors of one shape have the same numbers, read a little at a time.
+    /// True if two tensors of one shape have the same numbers, read a little at a time.
     pub(crate) fn read_equal(
         (self_, entry): (&Self, &Entry),
         (other, other_entry): (&Self, &Entry),
@@ -188,7 +188,7 @@ impl TensorFile {
         in_tensor(&self.path, &entry.name, problem)
     }
 
-    /// That a tensor has this shape, and numbers that weights may have.
+    /// Checks that a tensor has this shape, and numbers that weights may have.
     pub(crate) fn check(&self, entry: &Entry, shape: &[usize]) -> Result<(), CheckpointError> {
         if entry.info.shape != shape {
             let [found, expected] = [&entry.info.shape[..], shape].map(shown::shape);
@@ -199,7 +199,7 @@ impl TensorFile {
         self.check_type(entry)
     }
 
-    /// That a tensor has numbers that weights may have.
+    /// Checks that a tensor has numbers that weights may have.
     pub(crate) fn check_type(&self, entry: &Entry) -> Result<(), CheckpointError> {
         if is_weight(entry.info.dtype) {
             return Ok(());
@@ -290,25 +290,25 @@ fn transpose(block: &[f32], out: &mut ArrayViewMut2<'_, f32>) {
     }
 }
 
-/// Whether all numbers are finite; it doesn't stop at the first that isn't, so that many are looked
-/// at at once.
+/// True if all numbers are finite; it doesn't stop at the first that isn't, so that many are
+/// looked at at once.
 pub(crate) fn all_finite(numbers: &[f32]) -> bool {
     const EXPONENT: u32 = 0x7f80_0000;
     let is_not = |x: &f32| x.to_bits() & EXPONENT == EXPONENT;
     !numbers.iter().fold(false, |any, x| any | is_not(x))
 }
 
-/// What is wrong with a header larger than any model's.
+/// The problem of a header larger than any model's.
 pub(crate) fn header_too_long(header: u64) -> String {
     format!("the header has {header} bytes, more than the {MOST_HEADER_BYTES} that are read")
 }
 
-/// What is wrong with a number that weights can't have.
+/// The problem of a number that weights can't have.
 pub(crate) fn not_finite(index: usize, value: f32) -> String {
     format!("element {index} is {value}, but weights must be finite")
 }
 
-/// What a file that is no safetensors file is, by its first bytes.
+/// Names a file that is no safetensors file, by its first bytes.
 fn foreign_kind(first: &[u8]) -> Option<&'static str> {
     const KINDS: [(&[u8], &str); 15] = [
         (b"GGUF", "a GGUF file (llama.cpp)"),

@@ -19,16 +19,16 @@ use crate::tensor_file::{Entry, TensorFile};
 /// The most bytes of an index: it has a hundred a tensor.
 const MOST_INDEX_BYTES: u64 = 2 << 20;
 
-/// What wrappers put before each name: torch.compile, and training on several devices.
+/// Prefixes that wrappers put before each name: torch.compile, and training on several devices.
 const WRAPPERS: [&str; 2] = ["_orig_mod.", "module."];
 
 /// A model's files, open, and where each tensor is.
 #[derive(Debug)]
 pub(crate) struct Weights {
-    /// What a missing tensor is missing from.
+    /// The file, or the index, that a missing tensor is missing from.
     path: PathBuf,
     files: Vec<TensorFile>,
-    /// By the name without prefixes: file and entry. Buffers that are no weights are not here.
+    /// File and entry by the name without prefixes. Buffers that are no weights are not here.
     pub(crate) places: HashMap<String, (usize, usize)>,
     /// A line about an index that says something else than its files.
     note: Option<String>,
@@ -103,7 +103,7 @@ impl Weights {
         self.note.iter().cloned().chain(prefix).collect()
     }
 
-    /// Whether the model is tied, as its tensors say: a head with the embedding's numbers is the
+    /// True if the model is tied, as its tensors say: a head with the embedding's numbers is the
     /// embedding, and one of the two is enough. Afterwards, what is to be read is there by its
     /// name.
     ///
@@ -170,7 +170,7 @@ impl Weights {
     }
 }
 
-/// What transformers writes beside the shards.
+/// The index that transformers writes beside the shards.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a weight_map")]
 struct Index {
@@ -221,7 +221,7 @@ fn note(path: &Path, what: &str, tensors: &[&str]) -> String {
     format!("{}: {what}: {names}{more}", path.display())
 }
 
-/// Whether a name is a file's in the same folder: an index must not reach elsewhere.
+/// True for a name of a file in the same folder: an index must not reach elsewhere.
 fn is_plain_name(name: &str) -> bool {
     let mut components = Path::new(name).components();
     matches!(

@@ -98,7 +98,7 @@ pub(crate) fn write_numbers(
     Ok(())
 }
 
-/// What is wrong with a number that weights can't have, or can't have in a format.
+/// The problem of a number that weights can't have, or can't have in a format.
 pub(crate) fn cant_hold(index: usize, value: f32, format: &str) -> String {
     match value.is_finite() {
         true => format!("element {index} is {value}, which {format} can't hold"),

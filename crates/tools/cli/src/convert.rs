@@ -19,6 +19,7 @@ use crate::model::find;
 use crate::numbers::count;
 use crate::output::{note, print};
 use crate::runs::CONFIG;
+use crate::target::check_output;
 
 #[derive(Args, Debug)]
 pub(crate) struct ConvertArgs {
@@ -43,10 +44,10 @@ pub(crate) struct ConvertArgs {
     precision: Numbers,
 }
 
-/// How a model folder names its weights.
+/// The names that a model's weights have, and the files that they are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Layout {
-    /// What transformers' GPT2LMHeadModel reads and writes
+    /// The names of transformers' GPT2LMHeadModel
     #[value(alias = "hf", alias = "huggingface")]
     HuggingFace,
     /// The book's state_dict names
@@ -55,7 +56,7 @@ enum Layout {
     Gguf,
 }
 
-/// How numbers are written.
+/// The format of numbers in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Numbers {
     /// 4 bytes, exact
@@ -80,7 +81,7 @@ enum Written {
 /// Chat templates besides the one, in a folder of a model's folder.
 const MORE_TEMPLATES: &str = "additional_chat_templates";
 
-/// Whether a conversion writes a file of this name.
+/// True for the name of a file that a conversion writes.
 pub(crate) fn is_ours(name: &str) -> bool {
     let of_a_model = ["model.safetensors", CONFIG];
     let ours = of_a_model.iter().chain(&SpecialTokens::FILES);
@@ -88,7 +89,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
 }
 
 impl ConvertArgs {
-    /// What the options say together.
+    /// Reads layout and precision together.
     fn written(&self) -> Result<Written> {
         let is_gguf = self.to.extension().is_some_and(|end| end == "gguf");
         let layout = match (self.layout, is_gguf) {
@@ -120,6 +121,7 @@ impl ConvertArgs {
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let (written, to) = (args.written()?, args.to.display());
     let found = find(Some(&args.from))?;
+    check_output("TO", &args.to, &[&found.folder])?;
     let vocabulary = &found.vocabulary;
     let (model, layout, precision, has_tokenizer);
     if let Written::Gguf(format) = written {

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use checkpoint::{CheckpointError, ModelFolder, load_config};
 use clap::Args;
-use gpt::{GptConfig, thousands};
+use generate::Precision;
+use gpt::{GptConfig, GptError, thousands};
 use serde::Serialize;
 
 use crate::model::{self, ModelName};
@@ -18,7 +19,7 @@ pub(crate) struct InfoArgs {
     /// A model folder, its config.json, or a run [default: the newest run in runs/]
     #[arg(value_name = "MODEL")]
     model: Option<PathBuf>,
-    /// As the argument
+    /// The same as the argument
     #[arg(
         short = 'm',
         long = "model",
@@ -43,7 +44,7 @@ struct Tensor {
     parameters: usize,
 }
 
-/// What `--json` prints.
+/// The object that `--json` prints.
 #[derive(Serialize)]
 struct Report {
     name: String,
@@ -66,14 +67,15 @@ struct Report {
 /// Bytes.
 #[derive(Serialize)]
 struct Memory {
-    f32: u128,
-    f16: u128,
-    bf16: u128,
-    int8: u128,
-    /// Weights, gradients and AdamW's two moments in f32, without activations.
-    training: u128,
+    f32: u64,
+    f16: u64,
+    bf16: u64,
+    int8: u64,
+    int4: u64,
+    /// Training on one window at a time.
+    training: u64,
     /// Keys and values of a full context in f32.
-    kv_cache: u128,
+    kv_cache: u64,
 }
 
 pub(crate) fn run(args: &InfoArgs) -> Result<()> {
@@ -90,10 +92,8 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
             Err(error) => Err(error.into()),
         }
     })?;
+    ModelName::of(asked, &folder).tell();
     let name = asked.unwrap_or(&folder).display().to_string();
-    if !args.json {
-        ModelName(asked.is_none().then_some(folder)).tell();
-    }
     show(args, name, &config)
 }
 
@@ -107,11 +107,6 @@ fn show(args: &InfoArgs, name: String, config: &GptConfig) -> Result<()> {
 
 fn report(name: String, config: &GptConfig) -> Result<Report> {
     let size = config.size()?;
-    let parameters = size.total();
-    let weights = parameters as u128;
-    let kv_cache = [config.n_layers, config.context_length, config.emb_dim].into_iter();
-    let mut kv_cache = kv_cache.map(|size| size as u128);
-    let kv_cache = kv_cache.try_fold(8u128, u128::checked_mul);
     Ok(Report {
         name,
         vocab_size: config.vocab_size,
@@ -123,17 +118,25 @@ fn report(name: String, config: &GptConfig) -> Result<Report> {
         drop_rate: config.drop_rates.common(),
         qkv_bias: config.qkv_bias,
         tied: config.tied,
-        parameters,
+        parameters: size.total(),
         parameters_without_out_head: size.without_out_head(),
-        memory: Memory {
-            f32: 4 * weights,
-            f16: 2 * weights,
-            bf16: 2 * weights,
-            int8: weights,
-            training: 16 * weights,
-            kv_cache: kv_cache.context("a key-value cache of more bytes than can be counted")?,
-        },
+        memory: memory(config)?,
         tensors: tensors(config),
+    })
+}
+
+/// The memory of uses of a model, as the commands count it before they begin.
+fn memory(config: &GptConfig) -> Result<Memory, GptError> {
+    let decoding = |precision: Precision| precision.weight_bytes(config) as u64;
+    let tokens = config.context_length;
+    Ok(Memory {
+        f32: config.weights_memory()?.total(),
+        f16: decoding(Precision::F16),
+        bf16: decoding(Precision::Bf16),
+        int8: decoding(Precision::Int8),
+        int4: decoding(Precision::Int4),
+        training: config.training_memory(1, tokens)?.total(),
+        kv_cache: config.decoding_memory(1, tokens)?.parts()[0].1,
     })
 }
 
@@ -145,18 +148,14 @@ fn tensors(config: &GptConfig) -> Vec<Tensor> {
         ..*config
     };
     let tensor = |(name, shape): (String, Vec<usize>)| {
-        let parameters = shape.iter().product();
-        match name.strip_prefix("trf_blocks.0.") {
-            Some(rest) => Tensor {
-                name: format!("trf_blocks.{{i}}.{rest}"),
-                shape,
-                parameters: config.n_layers.saturating_mul(parameters),
-            },
-            None => Tensor {
-                name,
-                shape,
-                parameters,
-            },
+        let times = match name.starts_with("trf_blocks.0.") {
+            true => config.n_layers,
+            false => 1,
+        };
+        Tensor {
+            name: name.replacen("trf_blocks.0.", "trf_blocks.{i}.", 1),
+            parameters: shape.iter().product::<usize>().saturating_mul(times),
+            shape,
         }
     };
     of_one_block.parameters().map(tensor).collect()
@@ -167,22 +166,18 @@ const LABEL: usize = 16;
 
 fn lines(report: &Report, config: &GptConfig) -> Vec<String> {
     let Report { memory, .. } = report;
+    let size = |size: u64| bytes(size as f64);
     let mut lines = vec![format!("model           {}", report.name)];
     lines.extend(config.to_string().lines().map(ToOwned::to_owned));
-    let size = |size: u128| bytes(size as f64);
     lines.extend([
-        String::new(),
-        "memory of the weights".to_owned(),
-        format!("  f32           {}", size(memory.f32)),
-        format!("  f16, bf16     {}", size(memory.bf16)),
-        format!("  int8          {}", size(memory.int8)),
         format!(
-            "key-value cache {} for a full context in f32",
+            "memory          {} of weights in f32, {} in int8; keys and values of a full context {}",
+            size(memory.f32),
+            size(memory.int8),
             size(memory.kv_cache)
         ),
-        format!("training        {} and activations", size(memory.training)),
-        String::new(),
-        format!("tensors (i is 0 to {})", report.n_layers - 1),
+        format!("training        {} for one window", size(memory.training)),
+        format!("tensors         i is 0 to {}", report.n_layers - 1),
     ]);
     lines.extend(report.tensors.iter().map(|tensor| {
         let (shape, parameters) = (format!("{:?}", tensor.shape), thousands(tensor.parameters));
@@ -208,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_beyond_any_memory_are_told_right_or_not_at_all() {
+    fn sizes_that_nobody_can_count_are_an_error() {
         let long = GptConfig {
             vocab_size: 1,
             context_length: 1 << 40,
@@ -217,12 +212,6 @@ mod tests {
             n_layers: 1 << 40,
             ..GptConfig::GPT2_124M
         };
-        let told = report("long".into(), &long).unwrap();
-        assert_eq!(told.memory.kv_cache, 1 << 83);
-        let wide = GptConfig {
-            emb_dim: 1 << 40,
-            ..long
-        };
-        assert!(report("wide".into(), &wide).is_err());
+        assert!(report("long".into(), &long).is_err());
     }
 }

@@ -39,9 +39,8 @@ pub(crate) fn find(path: Option<&Path>) -> Result<Found> {
         let vocabulary = Vocabulary::of_model(folder, model.config().vocab_size)?;
         Ok((model, vocabulary))
     })?;
-    let is_told = path.is_none() || (folder != asked && runs::newer_than(&folder).is_some());
     Ok(Found {
-        name: ModelName(is_told.then(|| folder.clone())),
+        name: ModelName::of(path, &folder),
         folder,
         model,
         vocabulary,
@@ -51,7 +50,7 @@ pub(crate) fn find(path: Option<&Path>) -> Result<Found> {
 /// A model that is there; its weights haven't been read.
 pub(crate) struct Found {
     pub(crate) name: ModelName,
-    /// Where it is.
+    /// Its folder.
     pub(crate) folder: PathBuf,
     pub(crate) vocabulary: Vocabulary,
     /// Open, so that it can be loaded even if its run has deleted this checkpoint since.
@@ -137,11 +136,20 @@ pub(crate) fn read<T>(path: &Path, read: impl Fn(&Path) -> Result<T>) -> Result<
     }
 }
 
-/// Which model it is that nobody named, or of a run that was named the best and not the last.
-pub(crate) struct ModelName(pub(crate) Option<PathBuf>);
+/// The folder of a model that nobody named, or of a run's best checkpoint where the run was named.
+pub(crate) struct ModelName(Option<PathBuf>);
 
 impl ModelName {
-    /// Tells it on standard error, unless the user named it.
+    /// The name of the model in a folder that was found for what was asked for.
+    pub(crate) fn of(asked: Option<&Path>, folder: &Path) -> Self {
+        let is_named = match asked {
+            None => false,
+            Some(asked) => folder == asked || runs::newer_than(folder).is_none(),
+        };
+        Self((!is_named).then(|| folder.to_owned()))
+    }
+
+    /// Prints it on standard error, unless the user named it.
     pub(crate) fn tell(&self) {
         if let Some(folder) = &self.0 {
             let newer = runs::newer_than(folder).map(|newest| {
