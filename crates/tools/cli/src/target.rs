@@ -20,7 +20,7 @@ pub(crate) fn check_output(flag: &str, output: &Path, inputs: &[&Path]) -> Resul
     let shown = output.display();
     if let Some(run) = run_around(output) {
         bail!(
-            "{flag} {shown}: expected a file outside of the run {}, which keeps its own files there",
+            "{flag} {shown}: expected a place outside of the run {}, which keeps its own files there",
             run.display()
         );
     }
@@ -83,7 +83,9 @@ fn run_around(path: &Path) -> Option<PathBuf> {
             Err(_) => break,
         }
     }
-    let folder = fs::canonicalize(folder_of(&path)).ok()?;
+    // Folders above it may be yet to be made.
+    let mut above = path.ancestors().skip(1).map(|above| above.join("."));
+    let folder = above.find_map(|above| fs::canonicalize(above).ok())?;
     let is_run = |at: &&Path| {
         let options = read_small_file(at.join(OPTIONS), MOST_OPTIONS_BYTES);
         options.is_ok_and(|text| text.starts_with(OPTIONS_BEGIN.as_bytes()))

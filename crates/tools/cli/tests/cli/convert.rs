@@ -18,8 +18,15 @@ fn a_new_or_empty_folder_is_filled_and_no_other() {
     folder.ok("convert above/model empty");
     assert!(folder.files("empty") == folder.files("above/model"));
     let before = folder.tensors("run");
-    for to in ["run", "run/checkpoints/step-00000001", "empty", "."] {
-        folder.refused(&format!("convert empty {to}"), &["new or empty"]);
+    for (to, reason) in [
+        ("run", "new or empty"),
+        ("run/checkpoints/step-00000001", "outside of the run"),
+        ("run/new/deep", "outside of the run"),
+        ("empty", "new or empty"),
+        (".", "new or empty"),
+        ("empty/config.json --to gguf", "which is read"),
+    ] {
+        folder.refused(&format!("convert empty {to}"), &[reason]);
     }
     folder.refused("convert empty new/..", &["new/.."]);
     assert!(!folder.join("new").exists());
