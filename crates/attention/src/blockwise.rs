@@ -7,7 +7,7 @@
 
 use ndarray::{Array3, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
-use tensor_ops::{Dropout, empty};
+use tensor_ops::{Dropout, count_tasks, empty};
 use torch_rng::KeepMask;
 
 use crate::head::{Head, HeadDropout, HeadGradients};
@@ -57,6 +57,7 @@ pub(crate) fn attend_train(
     let rows: Vec<_> = (log_sums.as_slice_mut().expect("row-major"))
         .chunks_mut(num_tokens.max(1)) // per head
         .collect();
+    count_tasks(contexts.len());
     (heads(q, k, v, num_heads), contexts, rows)
         .into_par_iter()
         // Else rayon makes two tasks per thread, and who ends first waits for half of the heads.
@@ -95,6 +96,7 @@ pub(crate) fn attend_backward(
     let log_sums = cache.log_sums.as_slice().expect("row-major");
     let mut grads = [0; 3].map(|_| empty(q.raw_dim()));
     let [d_q, d_k, d_v] = grads.each_mut().map(|d| split_heads_mut(d, num_heads));
+    count_tasks(d_q.len());
     (heads(q, k, v, num_heads), d_q, d_k, d_v)
         .into_par_iter()
         .with_max_len(1)

@@ -4,7 +4,7 @@
 //! The variance is the biased one, divided by n. There are no running statistics: it behaves the
 //! same in training and evaluation.
 
-use kernels::{elementwise, reduce};
+use kernels::{count_tasks, elementwise, reduce};
 use ndarray::{Array, Array1, Array2, ArrayRef, Axis, Dimension};
 use rayon::prelude::*;
 
@@ -163,7 +163,8 @@ impl LayerNorm {
         d_out: &ndarray::ArrayRef2<f32>,
         grads: &mut LayerNorm,
     ) {
-        const COLUMNS_PER_TASK: usize = 128;
+        const COLUMNS_PER_TASK: usize = 64;
+        count_tasks(x_hat.ncols().div_ceil(COLUMNS_PER_TASK));
         slice_mut(&mut grads.scale)
             .par_chunks_mut(COLUMNS_PER_TASK)
             .zip(slice_mut(&mut grads.shift).par_chunks_mut(COLUMNS_PER_TASK))

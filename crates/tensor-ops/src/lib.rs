@@ -27,8 +27,8 @@ pub use gelu::{gelu, gelu_backward};
 pub use gelu_exact::{gelu_exact, gelu_exact_backward};
 pub use kernels::gemm::packed_bytes;
 pub use kernels::{
-    AdamWStep, OPTIMIZER_BLOCK, adamw_update, attend_query, awake, move_into_sum, sum_of_squares,
-    sums_of_squares, zeros,
+    AdamWStep, OPTIMIZER_BLOCK, adamw_update, attend_query, awake, count_tasks, move_into_sum,
+    sum_of_squares, sums_of_squares, zeros,
 };
 pub use layer_norm::{LayerNorm, LayerNormCache};
 pub use linear::Linear;

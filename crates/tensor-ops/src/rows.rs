@@ -4,7 +4,7 @@
 //! threads.
 
 use kernels::elementwise;
-use kernels::fresh;
+use kernels::{count_tasks, fresh};
 use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2, ShapeBuilder};
 use rayon::prelude::*;
 
@@ -120,6 +120,7 @@ pub(crate) fn for_each_block(out: &mut [f32], width: usize, f: impl Fn(usize, &m
     if out.len() <= rows * width {
         return f(0, out);
     }
+    count_tasks(out.len().div_ceil(rows * width));
     out.par_chunks_mut(rows * width)
         .enumerate()
         .for_each(|(i, block)| f(i * rows, block));
@@ -127,7 +128,8 @@ pub(crate) fn for_each_block(out: &mut [f32], width: usize, f: impl Fn(usize, &m
 
 /// `sums[j] += sum_i x[i][j]`: each thread takes some columns and walks all rows in order.
 pub(crate) fn add_column_sums(x: &ArrayRef2<f32>, sums: &mut Array1<f32>) {
-    const COLUMNS_PER_TASK: usize = 256;
+    const COLUMNS_PER_TASK: usize = 64;
+    count_tasks(sums.len().div_ceil(COLUMNS_PER_TASK));
     slice_mut(sums)
         .par_chunks_mut(COLUMNS_PER_TASK)
         .enumerate()

@@ -20,7 +20,8 @@ pub(crate) struct ActivationBlock {
     pub(crate) quads: [Quad<i8>; BLOCK / 4],
     /// value = scale * byte
     pub(crate) scale: f32,
-    /// Of each group's bytes: what takes off again the number that is added to each stored weight.
+    /// The sum of each group's bytes, which takes off again the number that is added to each stored
+    /// weight.
     pub(crate) sums: [i32; BLOCK / GROUP],
 }
 

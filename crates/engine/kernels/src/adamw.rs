@@ -16,6 +16,7 @@ use multiversion::multiversion;
 use rayon::prelude::*;
 
 use crate::math::flush;
+use crate::shared_out::count_tasks;
 
 /// Elements a task handles (the four slices of a block are 256 KiB), and of which
 /// [`sums_of_squares`] makes one sum.
@@ -47,7 +48,7 @@ pub struct AdamWStep {
     pub sqrt_bias_correction2: f32,
     /// Added to the denominator.
     pub eps: f32,
-    /// What each gradient is multiplied by first; 1 without clipping.
+    /// The factor that each gradient is multiplied by first; 1 without clipping.
     pub grad_scale: f32,
 }
 
@@ -74,6 +75,7 @@ pub fn adamw_update(
     if p.len() <= OPTIMIZER_BLOCK {
         return update_block(p, grad, m, v, step);
     }
+    count_tasks(p.len().div_ceil(OPTIMIZER_BLOCK));
     p.par_chunks_mut(OPTIMIZER_BLOCK)
         .zip(grad.par_chunks_mut(OPTIMIZER_BLOCK))
         .zip(m.par_chunks_mut(OPTIMIZER_BLOCK))
@@ -110,6 +112,7 @@ pub fn move_into_sum(sum: &mut [f32], x: &mut [f32]) {
     if sum.len() <= OPTIMIZER_BLOCK {
         return move_block_into_sum(sum, x);
     }
+    count_tasks(sum.len().div_ceil(OPTIMIZER_BLOCK));
     sum.par_chunks_mut(OPTIMIZER_BLOCK)
         .zip(x.par_chunks_mut(OPTIMIZER_BLOCK))
         .for_each(|(sum, x)| move_block_into_sum(sum, x));

@@ -1,5 +1,5 @@
-//! A pass inside rayon's pool, whose threads stay awake from one operation to the next, and for some
-//! milliseconds after the last.
+//! A pass inside rayon's pool, whose threads stay awake from one operation to the next, and for
+//! some milliseconds after the last.
 //!
 //! A model's pass is hundreds of short parallel loops, and whoever calls one product calls another:
 //! a thread that fell asleep in between takes longer to wake than a small product takes.
@@ -24,8 +24,8 @@ static PASSES: AtomicUsize = AtomicUsize::new(0);
 /// Calls to stay awake that no thread has taken up yet, as it is in a long task, or blocked.
 static UNANSWERED: AtomicUsize = AtomicUsize::new(0);
 
-/// With so many, threads are not called any more: those that are blocked for good would collect
-/// calls.
+/// The most unanswered calls, with which threads are not called any more: those that are blocked
+/// for good would collect them.
 const MOST_UNANSWERED: usize = 10_000;
 
 thread_local! {

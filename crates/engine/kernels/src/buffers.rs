@@ -15,8 +15,7 @@ use crate::huge_pages::room;
 /// Numbers from which on a buffer is kept: the allocator is fast with less.
 pub(crate) const SMALLEST: usize = 4 * 1024;
 
-/// How long nothing is computed before all memory is given back, and how long at most until that is
-/// noticed.
+/// The time without a use after which all memory is given back, and the most until that is noticed.
 const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

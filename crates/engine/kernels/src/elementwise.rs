@@ -153,7 +153,7 @@ pub fn layer_norm(
     }
 }
 
-/// As [`layer_norm`], writing `x_hat = (x - mean) rstd` too.
+/// [`layer_norm`] that also writes `x_hat = (x - mean) rstd`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn layer_norm_train(
     x: &[f32],

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use rayon::prelude::*;
 
 use crate::buffers::buffer;
+use crate::shared_out::count_tasks;
 
 /// `n` numbers, made a block at a time on all threads: `f(i, block)` writes block `i`, in which are
 /// zeros, or numbers of an earlier use (NaN in debug builds).
@@ -12,7 +13,7 @@ pub fn fresh(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Ve
     fresh_in(buffer(n), n, block, f)
 }
 
-/// As [`fresh`], in the memory of `out`, which has room for `n` numbers.
+/// [`fresh`] in the memory of `out`, which has room for `n` numbers.
 fn fresh_in(
     mut out: Vec<f32>,
     n: usize,
@@ -37,6 +38,7 @@ fn fresh_in(
     if n <= block {
         spare.chunks_mut(block.max(1)).enumerate().for_each(make);
     } else {
+        count_tasks(n.div_ceil(block.max(1)));
         spare
             .par_chunks_mut(block.max(1))
             .enumerate()
@@ -51,7 +53,7 @@ fn fresh_in(
 mod tests {
     use super::*;
 
-    /// What a block holds that was never written.
+    /// The numbers of a block that was never written.
     const UNUSED: f32 = if cfg!(debug_assertions) {
         f32::NAN
     } else {

@@ -61,7 +61,7 @@ pub fn accumulate(
     widening_accumulate(a, b, beta, c, threads);
 }
 
-/// As [`accumulate`], for weights in any format.
+/// [`accumulate`] for weights in any format.
 pub(crate) fn widening_accumulate<B: Weight>(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<B>,

@@ -12,17 +12,17 @@ use ndarray::ArrayView2;
 use crate::prefetch::{self, LINE};
 use crate::register::Register;
 
-/// What a product is added to.
+/// The summand of a product.
 #[derive(Clone, Copy)]
 pub(crate) struct Start<'a> {
-    /// So many times `c`, which is not read, and may be uninitialised, if this is 0
+    /// The factor of `c`, which is not read, and may be uninitialised, if this is 0
     pub(crate) times: f32,
     /// In place of `c` a row of numbers, the same for each of its rows: the bias of a layer
     pub(crate) row: Option<&'a [f32]>,
 }
 
 impl Start<'_> {
-    /// So many times `c`.
+    /// `times` times `c`.
     pub(crate) fn times(times: f32) -> Self {
         Self { times, row: None }
     }
@@ -43,7 +43,7 @@ pub(crate) struct RowPanel {
     pub(crate) layout: Layout,
 }
 
-/// How the numbers of `a` stand, with the distance of its rows or columns.
+/// The order of the numbers of `a`, with the distance of its rows or columns.
 #[derive(Clone, Copy)]
 pub(crate) enum Layout {
     /// Those of a row side by side; no wide kernel reads them
@@ -69,12 +69,12 @@ impl Layout {
 #[derive(Clone, Copy)]
 pub(crate) struct ColumnPanel {
     pub(crate) start: *const f32,
-    /// What is asked for into the second cache meanwhile, a line with each four steps, if the
-    /// kernel is wide
+    /// The panel that is asked for into the second cache meanwhile, a line with each four steps, if
+    /// the kernel is wide
     pub(crate) next: *const f32,
 }
 
-/// What rows of `a` are multiplied with and added to.
+/// The columns of `b` that rows of `a` are multiplied with, and the place of the product.
 ///
 /// It is read field by field, as it was written: a load of several would wait for their stores.
 pub(crate) struct Block<'a> {
@@ -84,7 +84,7 @@ pub(crate) struct Block<'a> {
     /// From row to row of `c`
     pub(crate) stride: isize,
     pub(crate) start: Start<'a>,
-    /// Of `c`, 1 to [`Kernel::COLUMNS`]
+    /// The columns of `c`, 1 to [`Kernel::COLUMNS`]
     pub(crate) columns: usize,
 }
 
@@ -109,7 +109,7 @@ pub(crate) trait Kernel {
     const ROWS: usize;
     /// Columns of `c` that do
     const COLUMNS: usize;
-    /// Whether a register is a line of the cache
+    /// True if a register is a line of the cache
     const WIDE: bool = Self::COLUMNS == 2 * LINE;
     /// Columns that a task walks through before it goes on to its next rows: 400 KB of panels of
     /// `b`, and as many that are asked for meanwhile; or 100 KB, as processors without wide
@@ -168,7 +168,7 @@ unsafe fn step<V: Register, const R: usize, const N: usize, const WAY: u8>(
     }
 }
 
-/// As [`Kernel::run`], for `R` rows and `N` registers of columns, the last of which may have fewer;
+/// [`Kernel::run`] for `R` rows and `N` registers of columns, the last of which may have fewer;
 /// `stride_of_a` is from row to row, or from column to column.
 ///
 /// # Safety

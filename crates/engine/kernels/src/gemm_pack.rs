@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use crate::buffers::{buffer, recycle};
 use crate::gemm_kernel::{DEPTH, Kernel, Layout, ROW_STRIDE, STEPS_AHEAD};
 use crate::prefetch::{self, LINE};
+use crate::shared_out::count_tasks;
 use crate::transpose::transpose;
 use crate::weight::Weight;
 
@@ -95,6 +96,7 @@ pub(crate) fn pack_columns<K: Kernel, B: Weight>(
         }
     };
     if many && b.len() > SMALL {
+        count_tasks(count);
         let panels = panels.par_chunks_exact_mut(DEPTH * K::COLUMNS);
         panels.take(count).enumerate().for_each(pack);
     } else {
@@ -128,12 +130,12 @@ pub(crate) struct RowPanels {
     pub(crate) start: *const f32,
     /// From panel to panel
     pub(crate) stride: usize,
-    /// Of each
+    /// The order in each
     pub(crate) layout: Layout,
 }
 
-/// Numbers that [`pack_rows`] needs for so many rows: for all panels, and for one that is not turned
-/// yet.
+/// Numbers that [`pack_rows`] needs for so many rows: for all panels, and for one that is not
+/// turned yet.
 pub(crate) fn room_for_rows<K: Kernel>(rows: usize) -> usize {
     (rows.next_multiple_of(K::ROWS) + K::ROWS) * ROW_STRIDE
 }

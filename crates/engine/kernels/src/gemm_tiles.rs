@@ -4,12 +4,12 @@
 use std::mem::MaybeUninit;
 
 use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
-use rayon::prelude::*;
 
 use crate::gemm_kernel::{Block, ColumnPanel, DEPTH, Kernel, Layout, NEXT, RowPanel, Start};
 use crate::gemm_pack::{
     A_PANELS, BLOCK, PACKED, pack_columns, pack_rows, room_for_rows, with_b_panels, with_panels,
 };
+use crate::gemv::for_each;
 use crate::prefetch::{self, LINE};
 use crate::transpose::transpose;
 use crate::weight::Weight;
@@ -20,7 +20,7 @@ const ROWS: usize = 140;
 /// Columns of a task at least, where there are too few rows for all threads: each packs its rows of
 /// `a` anew.
 const FEWEST_COLUMNS: usize = 256;
-/// How much of the inner dimension of `b` is packed at a time at most.
+/// The inner dimension of `b` that is packed at a time at most.
 const DEEPEST: usize = 10 * DEPTH;
 /// Tasks a thread, to even out what else the machine does.
 const TASKS_PER_THREAD: usize = 3;
@@ -45,7 +45,7 @@ pub fn packed_bytes(inner: usize, columns: usize) -> usize {
     size_of::<f32>() * deep.saturating_mul(wide).min(PACKED)
 }
 
-/// Where the threads come from.
+/// The threads of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
     /// The caller already works in parallel.
@@ -128,7 +128,7 @@ unsafe fn share_out<K: Kernel, A: Weight>(
     if many == 1 {
         tasks.into_iter().for_each(work);
     } else {
-        tasks.into_par_iter().with_max_len(1).for_each(work);
+        for_each(tasks, work);
     }
 }
 
@@ -234,7 +234,8 @@ unsafe fn task<K: Kernel, A: Weight>(
     });
 }
 
-/// How the kernel reads `a` where it is, for so many columns of `b`; none if it is better packed.
+/// The order in which the kernel reads `a` where it is, for so many columns of `b`; none if it is
+/// better packed.
 fn in_place<K: Kernel, A>(a: &ArrayView2<A>, columns: usize) -> Option<Layout> {
     let layout = Layout::of(a)?;
     let stays = match layout {

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 
 use crate::gemv_kernel::block;
 use crate::prefetch::STREAMS;
+use crate::shared_out::count_tasks;
 use crate::weight::Weight;
 
 /// Weights a task reads at least, in bytes: below, handing out the task costs more than it saves.
@@ -29,7 +30,7 @@ pub fn gemv(x: &[f32], rows: usize, w: &[f32], y: &mut [f32]) {
     widening_gemv(x, rows, w, y);
 }
 
-/// As [`gemv`], for weights in any format.
+/// [`gemv`] for weights in any format.
 pub(crate) fn widening_gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut [f32]) {
     debug_assert_eq!(x.len() * y.len(), w.len() * rows * rows);
     let Some(n) = x.len().checked_div(rows).filter(|&n| n > 0) else {
@@ -98,6 +99,7 @@ pub(crate) fn for_each<T: Send>(tasks: Vec<T>, f: impl Fn(T) + Sync + Send) {
     if tasks.len() == 1 {
         return tasks.into_iter().for_each(f);
     }
+    count_tasks(tasks.len());
     tasks.into_par_iter().with_max_len(1).for_each(f);
 }
 

@@ -37,7 +37,8 @@ pub(crate) fn block<W: Weight, const R: usize>(
     block_plain(x, w, y, stride);
 }
 
-/// What the versions by hand are tested against, and what runs without their instructions.
+/// The plain version, which those by hand are tested against, and which runs without their
+/// instructions.
 #[multiversion(targets("x86_64+avx2+fma"))]
 fn block_plain<W: Weight, const R: usize>(x: [&[f32]; R], w: &[W], y: &mut [f32], stride: usize) {
     let fused = cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma");

@@ -32,7 +32,7 @@ use crate::weight::Weight;
 /// Activations are rounded to 8 bits, as for [`Int8Matrix`](crate::Int8Matrix).
 pub type Int4Matrix = PackedMatrix<Panels<Block>>;
 
-/// What is added to stored weights: a stored 8 is a weight of 0.
+/// The number that is added to stored weights: a stored 8 is a weight of 0.
 const OFFSET: u8 = 8;
 /// Quads of a group's low nibbles, and of its high ones.
 const QUADS: usize = GROUP / 8;
@@ -41,10 +41,10 @@ const QUADS: usize = GROUP / 8;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub struct Block {
-    /// Of each group four columns of each row after the other: in the low nibbles those of its
+    /// Four columns of each row after the other, for each group: in the low nibbles those of its
     /// first 16 columns, in the high nibbles those of the others.
     nibbles: [[[Quad<u8>; ROWS]; QUADS]; BLOCK / GROUP],
-    /// Of each group, one a row.
+    /// The scales of each group, one a row.
     scales: [[f16; ROWS]; BLOCK / GROUP],
 }
 
@@ -279,7 +279,7 @@ fn nearest(w: f32, inverse: f32) -> f32 {
     (both + ROUND) - ROUND
 }
 
-/// Where the sum of a group's products begins.
+/// The number at which the sum of a group's products begins.
 fn start(x: &ActivationBlock, g: usize) -> i32 {
     -i32::from(OFFSET) * x.sums[g]
 }

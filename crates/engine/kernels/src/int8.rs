@@ -26,7 +26,7 @@ use crate::prefetch;
 /// Activations are rounded too, a scale for each block of 64.
 pub type Int8Matrix = PackedMatrix<Panels<Block>>;
 
-/// What is added to stored weights: a stored 128 is a weight of 0.
+/// The number that is added to stored weights: a stored 128 is a weight of 0.
 const OFFSET: u8 = 128;
 
 /// 64 columns of 16 rows, four columns of each row after the other.
@@ -153,7 +153,7 @@ impl WeightBlock for Block {
     }
 }
 
-/// Where the sum of a block's products begins.
+/// The number at which the sum of a block's products begins.
 fn start(x: &ActivationBlock) -> i32 {
     -i32::from(OFFSET) * x.sums.iter().sum::<i32>()
 }

@@ -24,6 +24,7 @@ mod panels;
 mod prefetch;
 pub mod reduce;
 mod register;
+mod shared_out;
 mod transpose;
 mod weight;
 
@@ -43,3 +44,4 @@ pub use huge_pages::zeros;
 pub use int4::Int4Matrix;
 pub use int8::Int8Matrix;
 pub use packed_matrix::PackedMatrix;
+pub use shared_out::{SharedOut, count_tasks, shared_out};

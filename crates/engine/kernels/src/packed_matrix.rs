@@ -27,7 +27,7 @@ pub(crate) trait Format: Sync {
     /// Writes the values of a row (inputs).
     fn read_row(&self, row: usize, out: &mut [f32]);
 
-    /// The bytes of weights (outputs, inputs); the largest number if it can't be counted.
+    /// Bytes that weights (outputs, inputs) take; the largest number if it can't be counted.
     fn bytes(shape: (usize, usize)) -> usize;
 
     /// `out = x W^T`: (rows, inputs) -> (rows, outputs), neither of them empty.

@@ -30,7 +30,7 @@ pub(crate) trait Register: Copy {
             Self::load(lanes.as_ptr())
         }
     }
-    /// As many lanes.
+    /// Stores the first `n` lanes, 1 to all.
     #[inline(always)]
     unsafe fn store_first(self, at: *mut f32, n: usize) {
         // SAFETY: the caller's promise; no register has more lanes.
@@ -45,7 +45,7 @@ pub(crate) trait Register: Copy {
     }
 }
 
-/// What the compiler makes registers of on other processors.
+/// Lanes that the compiler makes registers of on other processors.
 impl Register for [f32; 4] {
     const LANES: usize = 4;
 

@@ -66,7 +66,7 @@ unsafe fn plainly(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
     unsafe { in_squares::<8>(x, out, |square| number_by_number(square)) };
 }
 
-/// Where a square, or what there is of one at the edges, is, and where its transpose is to be.
+/// A square, or the part of one at the edges, and the place of its transpose.
 struct Square {
     rows: usize,
     columns: usize,
@@ -83,7 +83,7 @@ impl Square {
         self.from.wrapping_offset(r as isize * self.stride)
     }
 
-    /// Where a column is to be.
+    /// The place of a column.
     fn column(&self, c: usize) -> *mut f32 {
         self.to.wrapping_offset(c as isize * self.stride_of_to)
     }
@@ -214,12 +214,13 @@ mod tests {
 
     use super::*;
 
+    type Form = unsafe fn(&ArrayRef2<f32>, RawArrayViewMut<f32, Ix2>);
+
     #[test]
     fn every_element_changes_places() {
         for (rows, columns) in [(0, 3), (1, 1), (16, 16), (17, 5), (33, 50), (48, 32)] {
             let x = Array2::from_shape_fn((rows, columns), |(i, j)| (i * 100 + j) as f32);
-            let mut forms: Vec<unsafe fn(&ArrayRef2<f32>, RawArrayViewMut<f32, Ix2>)> =
-                vec![transpose, plainly];
+            let mut forms: Vec<Form> = vec![transpose, plainly];
             #[cfg(target_arch = "x86_64")]
             if is_x86_feature_detected!("avx2") {
                 forms.push(by_avx2);

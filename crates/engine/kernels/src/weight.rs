@@ -9,7 +9,7 @@ use ndarray::ArrayView2;
 
 /// A number that is stored in some format and computed with as f32.
 pub(crate) trait Weight: Copy + Send + Sync {
-    /// Whether AVX2 needs several instructions, and registers between them, to widen it: then
+    /// True if AVX2 needs several instructions, and registers between them, to widen it: then
     /// several rows of activations share one widening.
     #[cfg(target_arch = "x86_64")]
     const WIDENS_SLOWLY: bool = false;
@@ -175,7 +175,7 @@ unsafe fn widen_by_8<T: Weight>(from: &[T], to: &mut [f32]) {
         .for_each(|(to, w)| *to = w.value());
 }
 
-/// Whether the CPU has what [`Weight::load8`] and a fused product need: all that have AVX2 do.
+/// True if the CPU has what [`Weight::load8`] and a fused product need: all that have AVX2 do.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2")

@@ -1,4 +1,4 @@
-//! How long something takes.
+//! The time that something takes.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// what a machine keeps up, for any program.
 const SUSTAINED: Duration = Duration::from_millis(250);
 
-/// How long `work` takes, in seconds.
+/// Returns the seconds that `work` takes.
 pub(crate) fn time(work: impl FnOnce()) -> f64 {
     let start = Instant::now();
     work();

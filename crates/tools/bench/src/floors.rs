@@ -1,4 +1,4 @@
-//! What the machine can do at best: f32 products and reading memory, measured in each turn, because
+//! The machine's best speed: f32 products and reading memory, measured in each turn, because
 //! clocks and memory change from minute to minute.
 
 use std::hint::black_box;
@@ -10,23 +10,23 @@ use crate::clock::{sustained, time};
 use crate::peer::{Peers, UNTIED};
 use crate::reading::Memory;
 
-/// What a work can't do without, and so what bounds its speed.
+/// The part of a work that bounds its speed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Floor {
-    /// So many operations of f32 matrix products
+    /// Operations of f32 matrix products
     Products(f64),
-    /// So many bytes that are read from memory
+    /// Bytes that are read from memory
     Reading(f64),
 }
 
 impl Floor {
-    /// How many of them.
+    /// Their number.
     pub(crate) fn amount(self) -> f64 {
         let (Self::Products(amount) | Self::Reading(amount)) = self;
         amount
     }
 
-    /// How many of them a second the machine does now, in each of several ways.
+    /// Their number a second that the machine does now, in each of several ways.
     pub(crate) fn speeds(self, memory: &mut Memory, peers: &mut Peers) -> Vec<f64> {
         match self {
             Self::Products(_) => products(peers),

@@ -1,4 +1,4 @@
-//! What is done with GPT-2 124M without training it: building it, reading it from disk, forward
+//! GPT-2 124M without training: building it, reading it from disk, forward
 //! passes, decoding.
 
 use std::hint::black_box;
@@ -100,6 +100,9 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> any
     let prompt: Vec<u32> = ids(1, prompt).into_iter().collect();
     let mut decoders = Vec::new();
     for precision in Precision::ALL {
+        if bench.alone && precision != Precision::Int8 {
+            continue; // that of the row of memory
+        }
         let config = DecoderConfig {
             precision,
             ..DecoderConfig::default()
@@ -133,10 +136,10 @@ fn decode(decoder: &mut Decoder<'_>, prompt: &[u32], max_new_tokens: usize) {
     black_box(tokens.expect("the logits are finite"));
 }
 
-/// What `gpt generate` does before it writes, from a folder on disk to the first token: of GPT-2
+/// The work of `gpt generate` before it writes, from a folder on disk to the first token: of GPT-2
 /// 124M with a tied head in f32, which the system has in its memory after the first time.
 fn loading(bench: &mut Bench) -> anyhow::Result<()> {
-    /// What is read before the first token
+    /// The prompt, which is read before the first token
     const PROMPT: [u32; 4] = [15496, 11, 314, 716];
     let work = "load 124M and one token, tied".to_owned();
     if !bench.wants(&work) {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// As Linux names them.
+/// Linux's names.
 const FEATURES: [&str; 3] = ["avx2", "avx512f", "avx512_vnni"];
 
 #[derive(Clone, Debug, Serialize)]

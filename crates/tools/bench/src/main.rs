@@ -18,6 +18,7 @@ mod memory;
 mod peer;
 mod reading;
 mod report;
+mod scaling;
 mod training;
 mod turns;
 
@@ -82,6 +83,7 @@ fn main() -> anyhow::Result<()> {
         return memory::print_peak();
     }
     memory::measure(&mut bench, threads)?;
+    scaling::measure(&bench)?;
     let report = Report {
         machine: Machine { cpu, threads },
         peers: bench.peers.versions,

@@ -1,4 +1,4 @@
-//! The most memory that a training step and a forward pass hold: each in a process of its own, ours
+//! The most memory that a training step, a forward pass and decoding in int8 hold: each in a process of its own, ours
 //! and the peers'.
 
 use std::collections::BTreeMap;
@@ -10,14 +10,19 @@ use crate::inference::HEADS;
 use crate::report::{Row, say};
 use crate::turns::Bench;
 
-const WORKS: [&str; 2] = ["train 4x256", "forward 1x1024"];
+/// Works, and the precision of those that there are in several.
+const WORKS: [(&str, &str); 3] = [
+    ("train 4x256", "f32"),
+    ("forward 1x1024", "f32"),
+    ("decode 16+128", "int8"),
+];
 /// Turns before the peak is read.
 const TURNS: usize = 3;
 
 /// The rows of memory.
 pub(crate) fn measure(bench: &mut Bench, threads: usize) -> Result<()> {
     for (head, _, peers) in HEADS {
-        for work in WORKS {
+        for (work, precision) in WORKS {
             let name = format!("memory of {work}, {head}");
             if !bench.wants(&name) {
                 continue;
@@ -36,7 +41,8 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> Result<()> {
                 continue;
             };
             let mut figures = BTreeMap::new();
-            for &peer in peers.iter().filter(|peer| peer.precision == "f32") {
+            for &peer in (peers.iter()).filter(|peer| peer.precision == "f32" && precision == "f32")
+            {
                 let Some(mut process) = bench.peers.start(peer) else {
                     continue;
                 };
@@ -47,7 +53,7 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> Result<()> {
                     figures.insert(peer.name, peak);
                 }
             }
-            bench.add(Row::new((name, "f32", "bytes"), ours, figures, None));
+            bench.add(Row::new((name, precision, "bytes"), ours, figures, None));
         }
     }
     Ok(())

@@ -15,11 +15,11 @@ const THREADS: [&str; 2] = ["BENCH_THREADS", "OMP_NUM_THREADS"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
-    /// What it computes in
+    /// The format it computes in
     pub(crate) precision: &'static str,
     /// Its file in `peers/`
     script: &'static str,
-    /// What that is told
+    /// That file's argument
     argument: &'static str,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Peers {
     python: PathBuf,
     threads: usize,
     started: BTreeMap<Kind, Option<Peer>>,
-    /// What each peer that was asked for said it is, or that it is absent.
+    /// The version that each peer that was asked for says it is, or that it is absent.
     pub(crate) versions: BTreeMap<&'static str, String>,
 }
 

@@ -1,4 +1,4 @@
-//! How fast memory can be read: the sum of its numbers' bits in wide loads, in several ways, none
+//! The speed of reading memory: the sum of its numbers' bits in wide loads, in several ways, none
 //! of which is the best on every processor.
 
 #![allow(unsafe_code)] // a request for memory ahead, and what `multiversion` makes of the loop

@@ -22,15 +22,15 @@ pub(crate) struct Report {
 pub(crate) struct Row {
     pub(crate) work: String,
     pub(crate) precision: &'static str,
-    /// Of `ours` and of the peers' figures; more is better, but for bytes
+    /// The unit of `ours` and of the peers' figures; more is better, but for bytes
     pub(crate) unit: &'static str,
     pub(crate) ours: f64,
     pub(crate) peers: BTreeMap<&'static str, f64>,
     /// The best peer; absent if there is none
     pub(crate) fastest: Option<&'static str>,
-    /// How many times better than that one ours is
+    /// The factor by which ours is better than that one
     pub(crate) ratio: Option<f64>,
-    /// Of the speed that the measured floor allows; absent if no floor is known
+    /// The part of the speed that the measured floor allows; absent if no floor is known
     pub(crate) floor_fraction: Option<f64>,
 }
 

@@ -40,22 +40,33 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
         }
     }
     for (name, sizes, batch, drop_rate) in MODELS {
-        let [vocab_size, context_length, emb_dim, n_heads, n_layers] = sizes;
-        let config = GptConfig {
-            vocab_size,
-            context_length,
-            emb_dim,
-            n_heads,
-            n_layers,
-            tied: true,
-            drop_rates: DropRates::all(drop_rate),
-            ..GptConfig::GPT2_124M
-        };
+        let config = small(sizes, drop_rate);
         let sizes = sizes.map(|size| size.to_string()).join(",");
-        let (work, batch) = (format!("train {name}"), (batch, context_length));
+        let (work, batch) = (format!("train {name}"), (batch, config.context_length));
         row(bench, work, config, batch, Some(&sizes), NANO_GPT)?;
     }
     Ok(())
+}
+
+/// The model of plain `gpt train`, and its sequences a step.
+pub(crate) fn story() -> (GptConfig, usize) {
+    let [.., (_, sizes, batch, drop_rate)] = MODELS;
+    (small(sizes, drop_rate), batch)
+}
+
+/// A model of [`MODELS`].
+fn small(sizes: [usize; 5], drop_rate: f64) -> GptConfig {
+    let [vocab_size, context_length, emb_dim, n_heads, n_layers] = sizes;
+    GptConfig {
+        vocab_size,
+        context_length,
+        emb_dim,
+        n_heads,
+        n_layers,
+        tied: true,
+        drop_rates: DropRates::all(drop_rate),
+        ..GptConfig::GPT2_124M
+    }
 }
 
 /// A row; of a small model, whose `sizes` are given, with as many steps a turn as do [`TURN`].

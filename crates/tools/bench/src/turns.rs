@@ -20,7 +20,7 @@ pub(crate) struct Bench {
     /// Only work whose name contains it is done.
     pub(crate) filter: String,
     pub(crate) repeat: usize,
-    /// Whether ours is all that is done, for the memory that it takes.
+    /// True if ours is all that is done, for the memory that it takes.
     pub(crate) alone: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) memory: Memory,
@@ -35,7 +35,7 @@ pub(crate) struct Ours<'a> {
     pub(crate) step: Box<dyn FnMut() + 'a>,
     /// `None` where none is known
     pub(crate) floor: Option<Floor>,
-    /// Who does the same; compared with it are those of its precision
+    /// The programs that do the same; compared with it are those of its precision
     pub(crate) peers: &'a [Kind],
 }
 
@@ -47,7 +47,7 @@ impl Ours<'_> {
 }
 
 impl Bench {
-    /// Whether a work with this name is asked for.
+    /// True if a work with this name is asked for.
     pub(crate) fn wants(&self, work: &str) -> bool {
         work.contains(&self.filter)
     }
@@ -123,7 +123,7 @@ impl Bench {
 }
 
 /// The middle one, or the mean of the middle two.
-fn median(mut times: Vec<f64>) -> f64 {
+pub(crate) fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     let n = times.len();
     (times[(n - 1) / 2] + times[n / 2]) / 2.0

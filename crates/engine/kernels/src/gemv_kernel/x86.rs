@@ -31,7 +31,7 @@ const PIECE: usize = 8 * LANES;
 const NEAR_512: usize = 256;
 const NEAR_256: usize = 512;
 
-/// As [`super::block`]; weights are read `side_by_side` or in order.
+/// [`super::block`] by vector instructions; weights are read `side_by_side` or in order.
 ///
 /// # Safety
 /// The CPU must have AVX-512 F.
@@ -54,7 +54,7 @@ pub(super) unsafe fn by_avx512<W: Weight, const R: usize>(
     }
 }
 
-/// As [`by_avx512`].
+/// [`by_avx512`] with AVX2.
 ///
 /// # Safety
 /// The CPU must have what [`has_avx2`](crate::weight::has_avx2) looks for.

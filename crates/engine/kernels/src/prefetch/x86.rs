@@ -1,16 +1,16 @@
-//! How far ahead x86-64's processors are asked for memory, and how.
+//! Requests for memory on x86-64, and their distance.
 
 use std::arch::x86_64::{__cpuid, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 use std::sync::OnceLock;
 
-/// How many bytes ahead of its reading a loop asks for each of [`STREAMS`](super::STREAMS) panels.
+/// Bytes ahead of its reading at which a loop asks for each of [`STREAMS`](super::STREAMS) panels.
 const NEAR: usize = 512;
 
-/// How many bytes ahead of its reading a loop asks for memory that it reads in order, and does much
+/// Bytes ahead of its reading at which a loop asks for memory that it reads in order, and does much
 /// with.
 const FAR: usize = 8192;
 
-/// As `FAR`, for a loop that does little else than read: 0 where asking was not found to help.
+/// `FAR` for a loop that does little else than read: 0 where asking was not found to help.
 pub(crate) fn distance() -> usize {
     static OF_THIS: OnceLock<usize> = OnceLock::new();
     *OF_THIS.get_or_init(|| {
@@ -24,18 +24,18 @@ pub(crate) fn distance() -> usize {
     })
 }
 
-/// As [`distance`], for panels of 8 and 4 bits that a loop with VNNI reads one at a time: 2 KiB
+/// [`distance`] for panels of 8 and 4 bits that a loop with VNNI reads one at a time: 2 KiB
 /// where it is 0 (measured on Zen 4).
 pub(crate) fn distance_of_panels() -> usize {
     distance().max(2048)
 }
 
-/// Whether a loop reads [`STREAMS`](super::STREAMS) rows of weights side by side.
+/// True if a loop reads [`STREAMS`](super::STREAMS) rows of weights side by side.
 pub(crate) fn side_by_side() -> bool {
     distance() == 0 && is_x86_feature_detected!("avx2")
 }
 
-/// As [`side_by_side`], for panels of 8 and 4 bits: with VNNI, one at a time is as fast in 8 bits
+/// [`side_by_side`] for panels of 8 and 4 bits: with VNNI, one at a time is as fast in 8 bits
 /// and faster in 4 (measured on Zen 4).
 pub(crate) fn panels_side_by_side() -> bool {
     side_by_side() && !is_x86_feature_detected!("avx512vnni")
@@ -67,7 +67,7 @@ pub(crate) fn line<T>(at: *const T, ahead: usize) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(ahead)) };
 }
 
-/// As [`line()`], into the second cache.
+/// [`line()`] into the second cache.
 #[inline(always)]
 pub(crate) fn far_line<T>(at: *const T, ahead: usize) {
     // SAFETY: a prefetch reads nothing and never faults, whatever the address.

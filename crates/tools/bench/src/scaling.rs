@@ -1,0 +1,155 @@
+//! The scaling of training and decoding: the time of each phase with 1, 2, 4, 8 and 16 threads, as
+//! many as the machine has, and how few tasks it shares out among 16, on any machine.
+
+use std::hint::black_box;
+
+use generate::{Decoder, DecoderConfig, Precision};
+use gpt::{BatchParts, GptModel};
+use kernels::shared_out;
+use ndarray::Array3;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use tensor_ops::{Pooled, awake, cross_entropy_train, matmul, matmul_into};
+use torch_rng::TorchRng;
+use train::{AdamW, AdamWConfig};
+
+use crate::clock::time;
+use crate::inference::{HEADS, ids};
+use crate::report::say;
+use crate::training::story;
+use crate::turns::{Bench, median};
+
+const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
+/// Threads for which tasks are counted, and tasks of each from which on they end at about the same
+/// time.
+const MOST: usize = 16;
+const ENOUGH: usize = 4;
+
+/// The table, if it is asked for.
+pub(crate) fn measure(bench: &Bench) -> anyhow::Result<()> {
+    if !bench.wants("scaling") {
+        return Ok(());
+    }
+    let table = Table::new(bench.repeat)?;
+    let [_, (_, config, _)] = HEADS;
+    let rng = &mut TorchRng::manual_seed(123);
+    let model = GptModel::new(config, rng)?;
+    decode(&table, &model)?;
+    train(&table, model, rng)
+}
+
+/// The phases of a step of GPT-2 on 4 sequences of 256 tokens, and a whole one of a small model.
+fn train(table: &Table, mut model: GptModel, rng: &mut TorchRng) -> anyhow::Result<()> {
+    let config = *model.config();
+    let mut grads = GptModel::zeros(config)?;
+    let mut optimizer = AdamW::new(AdamWConfig::default(), &model)?;
+    let x = Array3::from_elem((4, 256, config.emb_dim), 0.1);
+    let (block, d_block) = (&model.trf_blocks[0], &mut grads.trf_blocks[0]);
+    table.phase("train 4x256: a norm", || {
+        let (y, cache) = block.norm1.forward_train(&x);
+        let y = Pooled::from(y);
+        drop(Pooled::from(block.norm1.backward(
+            cache,
+            &*y,
+            &mut d_block.norm1,
+        )));
+    });
+    table.phase("train 4x256: attention", || {
+        let forward = block.att.forward_train(x.clone(), rng);
+        let (y, cache) = forward.expect("as many tokens as the context has room for");
+        let y = Pooled::from(y);
+        drop(Pooled::from(block.att.backward(
+            cache,
+            &y,
+            &mut d_block.att,
+        )));
+    });
+    table.phase("train 4x256: feed-forward", || {
+        let (y, cache) = block.ff.forward_train(x.clone());
+        let y = Pooled::from(y);
+        drop(Pooled::from(block.ff.backward(cache, &y, &mut d_block.ff)));
+    });
+    let rows = x.into_shape_with_order((1024, config.emb_dim))?;
+    let targets: Vec<u32> = ids(1, 1024).into_iter().collect();
+    table.phase("train 4x256: head and loss", || {
+        let logits = matmul(&rows, &model.head_weight().t());
+        let d_logits = Pooled::from(cross_entropy_train(logits, &targets, 1.0).1);
+        matmul_into(&d_logits.t(), &rows, 1.0, grads.tok_emb.weight.view_mut());
+        drop(Pooled::from(matmul(&d_logits, model.head_weight())));
+    });
+    table.phase("train 4x256: AdamW", || {
+        optimizer.step(&mut model, &mut grads)
+    });
+
+    let (config, batch) = story();
+    let model = GptModel::new(config, rng)?;
+    let mut grads = GptModel::zeros(config)?;
+    let mut parts = BatchParts::new(&model);
+    let ids = ids(batch, config.context_length).mapv(|id| id % config.vocab_size as u32);
+    table.phase("train story: a step", || {
+        let loss = parts.loss_and_grads(&model, &ids, &ids, 1.0, rng, &mut grads);
+        black_box(loss.expect("ids and length suit the model"));
+    });
+    Ok(())
+}
+
+/// A token of GPT-2 after 144 others, in each precision.
+fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
+    let prompt: Vec<u32> = ids(1, 144).into_iter().collect();
+    for precision in Precision::ALL {
+        let config = DecoderConfig {
+            precision,
+            ..DecoderConfig::default()
+        };
+        let mut decoder = Decoder::with_config(model, config)?;
+        decoder.start(&[&prompt])?;
+        table.phase(&format!("token, {precision}: all of it"), || {
+            decoder.push(0, &[11]).expect("a token of the vocabulary");
+            black_box(decoder.advance().expect("a sequence"));
+        });
+    }
+    Ok(())
+}
+
+/// Pools of as many threads as the machine has at most, and one of [`MOST`].
+struct Table {
+    pools: Vec<ThreadPool>,
+    most: ThreadPool,
+    repeat: usize,
+}
+
+impl Table {
+    /// Prints the heading.
+    fn new(repeat: usize) -> anyhow::Result<Self> {
+        let cores = std::thread::available_parallelism()?.get();
+        let pool = |threads| ThreadPoolBuilder::new().num_threads(threads).build();
+        let columns: Vec<_> = THREADS.into_iter().filter(|&n| n <= cores).collect();
+        let names: String = columns.iter().map(|n| format!("{n:>8} threads")).collect();
+        say(&format!(
+            "\n{:<30}{names}{:>14}{:>14}",
+            "scaling, ms", "loops of 16", "fewest tasks"
+        ));
+        Ok(Self {
+            pools: columns.into_iter().map(pool).collect::<Result<_, _>>()?,
+            most: pool(MOST)?,
+            repeat,
+        })
+    }
+
+    /// Prints a line: the median times, and what is shared out among the most threads; a star where
+    /// the fewest tasks of a loop are under four a thread.
+    fn phase(&self, name: &str, mut work: impl FnMut() + Send) {
+        let mut line = format!("{name:<30}");
+        for pool in &self.pools {
+            let mut run = || time(|| pool.install(|| awake(&mut work)));
+            run(); // warms up
+            let times = (0..self.repeat).map(|_| run()).collect();
+            line += &format!("{:>16.3}", 1e3 * median(times));
+        }
+        shared_out(); // counts from here on
+        self.most.install(&mut work);
+        let shared = shared_out();
+        let fewest = shared.fewest_tasks.unwrap_or(1);
+        let few = if fewest < ENOUGH * MOST { "*" } else { "" };
+        say(&format!("{line}{:>14}{fewest:>13}{few}", shared.loops));
+    }
+}
