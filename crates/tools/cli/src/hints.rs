@@ -8,3 +8,8 @@ pub(crate) fn program() -> &'static str {
         None => "gpt",
     }
 }
+
+/// A text as it is typed in a shell's command line.
+pub(crate) fn quoted(text: &str) -> String {
+    shlex::try_quote(text).map_or_else(|_| text.to_owned(), Into::into)
+}

@@ -18,7 +18,7 @@ use crate::memory::check_free;
 use crate::output::note;
 
 /// Standard input where a file is named.
-const STDIN: &str = "-";
+pub(crate) const STDIN: &str = "-";
 
 /// The most bytes of a prompt.
 const MOST_PROMPT: u64 = 64 << 20;

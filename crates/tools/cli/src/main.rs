@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Err(error) => return failure::usage(&error),
     };
     let outlives = interrupt::outlive_large_files();
-    let pool = || threads::use_threads(None); // of commands that have no --threads
+    let pool = || threads::use_threads(None, 1); // of commands that have no --threads
     let done = match cli.command {
         Command::Train(args) => train::run(&args),
         Command::Generate(args) => generate::run(&args),

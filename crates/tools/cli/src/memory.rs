@@ -1,7 +1,8 @@
 //! The memory that this process may still have, and refusals of what needs more: a line, not a
 //! killed process.
 //!
-//! What is needed `gpt::Memory` counts; here the limits are read.
+//! What is needed `gpt::Memory` counts; here the limit is read: the smallest of the free memory,
+//! the address space and the control group.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -33,26 +34,14 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
     if needed < LITTLE {
         return Ok(());
     }
-    refuse_over(available(), needed, what)
-}
-
-/// As [`check_free`], of what is reserved and hardly used.
-///
-/// # Errors
-/// If it is more than this process is allowed.
-pub(crate) fn check_allowed(needed: f64, what: &str) -> Result<()> {
-    refuse_over(allowed(), needed, what)
-}
-
-fn refuse_over(free: Option<u64>, needed: f64, what: &str) -> Result<()> {
-    if let Some(free) = free.filter(|&free| needed > free as f64) {
+    if let Some(free) = available().filter(|&free| needed > free as f64) {
         let (needed, free) = (bytes(needed), bytes(free as f64));
         bail!("about {needed} of memory are needed ({what}), but {free} are free");
     }
     Ok(())
 }
 
-/// What takes how much.
+/// Each part of what is needed, with its size.
 pub(crate) fn parts(memory: &Memory) -> String {
     let parts = memory.parts().iter();
     let parts = parts.map(|(name, size)| format!("{name} {}", bytes(*size as f64)));
@@ -63,13 +52,16 @@ pub(crate) fn parts(memory: &Memory) -> String {
 fn available() -> Option<u64> {
     let free = kibibytes(&read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limits = [allowed(), in_group(Path::new("/sys/fs/cgroup"), &groups)];
+    let limits = [
+        address_space(),
+        in_group(Path::new("/sys/fs/cgroup"), &groups),
+    ];
     limits.into_iter().flatten().chain([free]).min()
 }
 
 /// Bytes that this process has left of address space and of writable memory, if they have a limit
 /// (`ulimit -v`, `ulimit -d`).
-pub(crate) fn allowed() -> Option<u64> {
+fn address_space() -> Option<u64> {
     let limits = read_to_string("/proc/self/limits").ok()?;
     let status = read_to_string("/proc/self/status").ok()?;
     let left = |(limit, used)| {
@@ -77,56 +69,33 @@ pub(crate) fn allowed() -> Option<u64> {
         let limit: u64 = line.split_whitespace().next()?.parse().ok()?; // or "unlimited"
         Some(limit.saturating_sub(kibibytes(&status, used)?))
     };
-    [
+    let [space, data] = [
         ("Max address space", "VmSize:"),
         ("Max data size", "VmData:"),
     ]
-    .into_iter()
-    .filter_map(left)
-    .min()
+    .map(left);
+    space.into_iter().chain(data).min()
 }
 
-/// Bytes that are left to the control groups of this process (a container's, a batch system's),
-/// whose lines are in `groups`.
+/// Bytes that are left to the control group of this process (a container's, a batch system's) and
+/// to each around it; `groups` is what the system says of it.
 fn in_group(root: &Path, groups: &str) -> Option<u64> {
-    let left = |line: &str| {
-        let mut parts = line.splitn(3, ':');
-        let (_, kinds, path) = (parts.next()?, parts.next()?, parts.next()?);
-        let (root, names) = match kinds {
-            "" => (root.to_owned(), ["memory.max", "memory.current"]),
-            _ if kinds.split(',').any(|kind| kind == "memory") => (
-                root.join("memory"),
-                ["memory.limit_in_bytes", "memory.usage_in_bytes"],
-            ),
-            _ => return None,
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let left = |group: &Path| {
+        let number = |name| -> Option<u64> {
+            let text = read_to_string(group.join(name)).ok()?;
+            text.trim().parse().ok() // or "max"
         };
-        // A group may have what each group around it leaves; within a container some of them can't
-        // be seen.
-        let of = |folder: &Path| {
-            let number = |name| -> Option<u64> {
-                let text = read_to_string(folder.join(name)).ok()?;
-                text.trim().parse().ok() // or "max"
-            };
-            let [limit, used] = names.map(number);
-            Some(limit?.saturating_sub(used?.saturating_sub(cached(folder))))
-        };
-        let folder = root.join(path.trim_start_matches('/'));
-        let around = folder.ancestors().take_while(|at| at.starts_with(&root));
-        around.filter_map(of).min()
-    };
-    groups.lines().filter_map(left).min()
-}
-
-/// Bytes of files that are in a group's memory and go when it is needed.
-fn cached(group: &Path) -> u64 {
-    let stat = read_to_string(group.join("memory.stat")).unwrap_or_default();
-    let line = |name: &str| {
+        // What it has of files goes when memory is needed.
+        let stat = read_to_string(group.join("memory.stat")).unwrap_or_default();
         let mut lines = stat.lines();
-        lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        let files = lines.find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok());
+        let used = number("memory.current")?.saturating_sub(files.unwrap_or(0));
+        Some(number("memory.max")?.saturating_sub(used))
     };
-    line("total_inactive_file ")
-        .or_else(|| line("inactive_file "))
-        .unwrap_or(0)
+    let group = root.join(path);
+    let around = group.ancestors().take_while(|at| at.starts_with(root));
+    around.filter_map(left).min()
 }
 
 /// The bytes in a line `NAME 12 kB`.
@@ -175,14 +144,8 @@ mod tests {
             &[("memory.max", "1000\n"), ("memory.current", "900\n")],
         );
         group("a/b", &[("memory.max", "max\n"), ("memory.current", "5\n")]);
-        assert_eq!(left("0::/a/b\n"), Some(100));
+        assert_eq!(left("1:cpu:/c\n0::/a/b\n"), Some(100));
         group("a", &[("memory.stat", "anon 5\ninactive_file 300\n")]);
         assert_eq!(left("0::/a/b\n"), Some(400));
-        let old = [
-            ("memory.limit_in_bytes", "70"),
-            ("memory.usage_in_bytes", "50"),
-        ];
-        group("memory/job", &old);
-        assert_eq!(left("3:cpu:/job\n4:hugetlb,memory:/job\n"), Some(20));
     }
 }

@@ -1,13 +1,60 @@
-//! Numbers as flags take them, parsed and checked once, so that a refusal names the flag and the
-//! value; and numbers as people read them.
+//! Numbers as options take them, each checked once wherever it is said, so that a refusal names the
+//! option and the value; and numbers as people read them.
 
-/// A count.
-pub(crate) fn at_least_1(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("expected at least 1".to_owned()),
-        Ok(count) => Ok(count),
-        Err(error) => Err(format!("{error}")),
-    }
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+
+/// Declares numbers with a range, read from a flag's text and from a file's number.
+macro_rules! ranges {
+    ($($(#[$doc:meta])* $name:ident($number:ty): $fits:expr, $expected:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+        pub(crate) struct $name(pub(crate) $number);
+
+        impl $name {
+            fn checked(number: $number) -> Option<Self> {
+                let fits: fn($number) -> bool = $fits;
+                fits(number).then_some(Self(number))
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = &'static str;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse().ok().and_then(Self::checked).ok_or(concat!("expected ", $expected))
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let number = <$number>::deserialize(from)?;
+                let expected = concat!("expected ", $expected, ", got");
+                Self::checked(number).ok_or_else(|| D::Error::custom(format!("{expected} {number}")))
+            }
+        }
+    )*};
+}
+
+ranges! {
+    /// A count that may be nothing.
+    Count(i64): |n| n >= 0, "a whole number of at least 0";
+    /// A count.
+    AtLeast1(i64): |n| n >= 1, "a whole number of at least 1";
+    /// Threads, no more than any machine has use for.
+    Threads(i64): |n| (1..=1024).contains(&n), "a whole number from 1 to 1024";
+    /// A rate or a limit.
+    NotNegative(f64): |x| x >= 0.0 && x.is_finite(), "a finite number of at least 0";
+    /// A probability that is not certain.
+    Below1(f64): |x| (0.0..1.0).contains(&x), "at least 0 and below 1";
+    /// A part of a whole that is not empty.
+    Part(f64): |x| x > 0.0 && x <= 1.0, "over 0 and at most 1";
+}
+
+/// A count as clap reads it.
+pub(crate) fn at_least_1(text: &str) -> Result<usize, &'static str> {
+    text.parse().map(|AtLeast1(count)| count as usize)
 }
 
 /// A seed as PyTorch takes it: below 0, it counts down from 2^64.
@@ -17,20 +64,9 @@ pub(crate) fn seed(text: &str) -> Result<u64, String> {
     text.parse().or_else(|_| negative()).map_err(|_| expected)
 }
 
-/// A rate or a limit.
-pub(crate) fn not_negative(text: &str) -> Result<f64, String> {
-    let fits = |x: f64| x >= 0.0 && x.is_finite();
-    within(text, fits, "a finite number of at least 0")
-}
-
-/// A probability that is not certain.
-pub(crate) fn below_1(text: &str) -> Result<f64, String> {
-    within(text, |x| (0.0..1.0).contains(&x), "at least 0 and below 1")
-}
-
-/// A part of a whole that is not empty.
-pub(crate) fn part(text: &str) -> Result<f64, String> {
-    within(text, |x| x > 0.0 && x <= 1.0, "over 0 and at most 1")
+/// A seed as a file keeps it, whose numbers end at 2^63: one over that is below 0.
+pub(crate) fn signed_seed(text: &str) -> Result<i64, String> {
+    seed(text).map(u64::cast_signed)
 }
 
 /// `124.4M`
@@ -43,6 +79,12 @@ pub(crate) fn bytes(n: f64) -> String {
     scaled(n, &[" bytes", " kB", " MB", " GB", " TB", " PB", " EB"])
 }
 
+/// `0.0003`, in six digits at most: a tenth of 0.003 is none that f64 has.
+pub(crate) fn short(x: f64) -> String {
+    let rounded: f64 = format!("{x:.5e}").parse().unwrap_or(x);
+    rounded.to_string()
+}
+
 fn scaled(mut n: f64, units: &[&str]) -> String {
     let mut unit = 0;
     while n >= 1000.0 && unit + 1 < units.len() {
@@ -53,22 +95,16 @@ fn scaled(mut n: f64, units: &[&str]) -> String {
     format!("{n:.digits$}{}", units[unit])
 }
 
-fn within(text: &str, fits: impl Fn(f64) -> bool, expected: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(x) if fits(x) => Ok(x),
-        _ => Err(format!("expected {expected}")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_shown_with_a_unit() {
+    fn numbers_are_shown_with_a_unit_or_in_few_digits() {
         assert_eq!(count(124_412_160.0), "124.4M");
         assert_eq!(bytes(12.0), "12 bytes");
         assert_eq!(bytes(497_648_640.0), "497.6 MB");
+        assert_eq!(short(0.003 / 10.0), "0.0003");
     }
 
     #[test]
@@ -78,16 +114,16 @@ mod tests {
             assert!(at_least_1(text).is_err(), "{text}");
         }
         assert_eq!(seed("-1"), Ok(u64::MAX));
-        assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(signed_seed("18446744073709551615"), Ok(-1));
         assert_eq!(seed("-9223372036854775808"), Ok(1 << 63));
         for text in ["-9223372036854775809", "1.5", ""] {
             assert!(seed(text).is_err(), "{text}");
         }
-        assert_eq!(not_negative("1e-3"), Ok(1e-3));
+        assert_eq!("1e-3".parse(), Ok(NotNegative(1e-3)));
         for text in ["-1", "nan", "inf", "x"] {
-            assert!(not_negative(text).is_err(), "{text}");
+            assert!(text.parse::<NotNegative>().is_err(), "{text}");
         }
-        assert!(below_1("0").is_ok() && below_1("1").is_err());
-        assert!(part("0").is_err() && part("1").is_ok());
+        assert!("0".parse::<Below1>().is_ok() && "1".parse::<Below1>().is_err());
+        assert!("0".parse::<Part>().is_err() && "1".parse::<Part>().is_ok());
     }
 }

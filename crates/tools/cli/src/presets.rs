@@ -2,15 +2,18 @@
 //!
 //! `story` is the default run: small enough to learn a short story in a minute on two cores.
 
+use std::fmt;
+use std::str::FromStr;
+
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use gpt::{DropRates, GptConfig};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// A model and how to train it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Preset {
-    /// The first is shown, the others are known too.
+    /// The first is shown; the others are taken too.
     pub(crate) names: &'static [&'static str],
     pub(crate) model: GptConfig,
     /// So many byte pairs trained on the data; none: GPT-2's tokens.
@@ -120,7 +123,7 @@ pub(crate) fn training(preset: Option<Preset>, goes_on: bool) -> Training {
 }
 
 impl Preset {
-    /// What it is called.
+    /// The name that is shown.
     pub(crate) fn name(&self) -> &'static str {
         self.names[0]
     }
@@ -137,8 +140,18 @@ impl ValueEnum for Preset {
 }
 
 /// Its name.
-impl Serialize for Preset {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(self.name())
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Preset {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let names = PRESETS.map(|preset| preset.name()).join(", ");
+        <Self as ValueEnum>::from_str(name, true)
+            .map_err(|_| format!("expected one of {names}, got {name:?}"))
     }
 }

@@ -1,18 +1,25 @@
-//! The texts of a run: a story that comes with the program, a file, or a folder, in a training and
-//! a validation part.
+//! The data of a run: a story that comes with the program, a file, standard input, or a folder, in
+//! a training and a validation part.
 //!
 //! A folder holds `train.bin` and `val.bin` (as nanoGPT makes them), or `train.txt` and `val.txt`,
-//! or texts that are joined in the order of their names.
+//! or texts, which are read one after the other in the order of their names.
+//! What is not there to be read is an error, and never other data in its place.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dataloader::{Corpus, DataLoader, DataLoaderConfig, DataLoaderError, train_validation_split};
+use gpt::Memory;
 use tokenizer::ENDOFTEXT;
 
 use super::options::TrainOptions;
 use crate::ids::{Given, read_given, read_text};
+use crate::memory::check;
+use crate::output::note;
 use crate::vocabulary::{Vocabulary, folder_of};
 
 /// "The Answering Bell", written for this project.
@@ -37,56 +44,71 @@ pub(crate) struct Source {
     name: String,
     /// Where ids came from.
     folder: PathBuf,
-    parts: Parts,
+    content: Content,
 }
 
-enum Parts {
-    Text {
-        text: String,
-        /// Where the validation part begins, if there is one.
-        validation_at: Option<usize>,
-    },
+enum Content {
+    Texts(Vec<Text>),
     Ids {
         train: Corpus,
         validation: Option<Corpus>,
     },
 }
 
+/// A text, and the part of its beginning that is trained on; the rest validates.
+struct Text {
+    place: Place,
+    train_ratio: f64,
+}
+
+enum Place {
+    Memory(String),
+    File(PathBuf),
+}
+
 impl Source {
-    /// Reads a run's data, or the story.
+    /// Finds a run's data, or the story; `train_ratio` of it is trained on, unless a folder has
+    /// both parts.
     pub(crate) fn read(path: Option<&Path>, train_ratio: f64) -> Result<Self> {
-        let Some(path) = path else {
-            let name = "the story \"The Answering Bell\"".to_owned();
-            let (folder, story) = (PathBuf::new(), Given::Text(STORY.to_owned()));
-            let parts = parts(story, None, train_ratio)?;
-            return Ok(Self {
-                name,
-                folder,
-                parts,
-            });
+        let whole = |given| match given {
+            Given::Text(text) => Content::of_text(text, train_ratio),
+            Given::Ids(ids) => Content::of_ids(&ids, train_ratio),
         };
-        let (train, validation) = match path.is_dir() {
-            true => in_folder(path)?,
-            false => (read_given(path)?, None),
+        let content = match path {
+            None => Content::of_text(STORY.to_owned(), train_ratio),
+            Some(path) if path.is_dir() => in_folder(path, train_ratio)?,
+            Some(path) => {
+                is_there(path)?;
+                whole(read_given(path)?)
+            }
         };
+        let story = || "the story \"The Answering Bell\"".to_owned();
         Ok(Self {
-            name: path.display().to_string(),
-            folder: folder_of(path).to_owned(),
-            parts: parts(train, validation, train_ratio)?,
+            name: path.map_or_else(story, |path| path.display().to_string()),
+            folder: path.map(folder_of).unwrap_or(Path::new("")).to_owned(),
+            content,
         })
     }
 
-    /// All of the text, if it is one.
-    pub(crate) fn text(&self) -> Option<&str> {
-        match &self.parts {
-            Parts::Text { text, .. } => Some(text),
-            Parts::Ids { .. } => None,
+    /// All of the text, with GPT-2's mark between texts, if the data is text.
+    pub(crate) fn all_text(&mut self) -> Result<Option<Cow<'_, str>>> {
+        let Content::Texts(texts) = &mut self.content else {
+            return Ok(None);
+        };
+        for text in texts.iter_mut() {
+            text.place = Place::Memory(text.read()?.into_owned());
         }
+        let texts: Result<Vec<_>> = texts.iter().map(Text::read).collect();
+        let mut texts = texts?;
+        Ok(match texts.len() {
+            1 => texts.pop(),
+            _ => Some(texts.join(ENDOFTEXT).into()),
+        })
     }
 
     /// The folder that ids came from, which may have their tokenizer.
     pub(crate) fn folder_of_ids(&self) -> Option<&Path> {
-        matches!(self.parts, Parts::Ids { .. }).then_some(&self.folder)
+        matches!(self.content, Content::Ids { .. }).then_some(&self.folder)
     }
 
     /// The ids of both parts, each checked against the model's vocabulary.
@@ -96,24 +118,14 @@ impl Source {
         vocab_size: usize,
     ) -> Result<(Corpus, Option<Corpus>)> {
         let name = || self.name.clone();
-        let (train, validation) = match &self.parts {
-            Parts::Text {
-                text,
-                validation_at,
-            } => {
-                let corpus = |text: &str| -> Result<Corpus> {
-                    Ok(Corpus::from_ids(
-                        vocabulary.encode(text).with_context(name)?,
-                    ))
-                };
-                let (train, rest) = text.split_at(validation_at.unwrap_or(text.len()));
-                let validation = validation_at.map(|_| corpus(rest)).transpose()?;
-                (corpus(train)?, validation)
-            }
-            Parts::Ids { train, validation } => (train.clone(), validation.clone()),
+        let (train, validation) = match &self.content {
+            Content::Texts(texts) => encode(texts, vocabulary).with_context(name)?,
+            Content::Ids { train, validation } => (train.clone(), validation.clone()),
         };
         for corpus in [Some(&train), validation.as_ref()].into_iter().flatten() {
-            corpus.check_ids(vocab_size).with_context(name)?;
+            vocabulary
+                .check_ids(corpus, vocab_size)
+                .with_context(name)?;
         }
         Ok((train, validation))
     }
@@ -121,151 +133,200 @@ impl Source {
     /// The windows of both parts' ids.
     ///
     /// A `context_length` that is longer than the text gets shorter windows, unless the user asked
-    /// for their length.
+    /// for their length; fewer windows than a batch has get a smaller batch.
     pub(crate) fn windows(
         self,
         (train, validation): (Corpus, Option<Corpus>),
-        options: &TrainOptions,
+        options: &mut TrainOptions,
         context_length: usize,
     ) -> Result<Data> {
         let shortest = validation.as_ref().map_or(usize::MAX, Corpus::len);
         let longest = shortest.min(train.len()).saturating_sub(1);
-        let max_length = options.data.max_length.unwrap_or({
-            match longest < context_length && longest >= 2 * SHORTEST_WINDOW {
-                true => longest / SHORTEST_WINDOW * SHORTEST_WINDOW,
-                false => context_length,
-            }
+        let is_short = longest < context_length && longest >= 2 * SHORTEST_WINDOW;
+        let max_length = *options.max_length.get_or_insert(match is_short {
+            true => longest / SHORTEST_WINDOW * SHORTEST_WINDOW,
+            false => context_length,
         });
-        let loader = |part: &str, corpus: &Corpus, training: bool| -> Result<DataLoader> {
-            let config = DataLoaderConfig {
-                batch_size: options.training.batch_size,
-                max_length,
-                stride: options.data.stride.unwrap_or(max_length),
-                shuffle: training,
-                drop_last: training,
-            };
-            DataLoader::new(corpus, config).map_err(|error| {
-                let tip = match error {
-                    DataLoaderError::CorpusTooShort { .. } => {
-                        "; a longer text or a smaller --context-length fits"
-                    }
-                    DataLoaderError::BatchLargerThanDataset { .. } => {
-                        "; a smaller --batch-size or --stride fits"
-                    }
-                    _ => "",
-                };
-                anyhow!("{}, {part} part: {error}{tip}", self.name)
-            })
+        let mut config = DataLoaderConfig {
+            batch_size: options.batch_size,
+            max_length,
+            stride: *options.stride.get_or_insert(max_length),
+            shuffle: true,
+            drop_last: true,
         };
-        let validation = validation.map(|corpus| loader("validation", &corpus, false));
+        let failed = |part: &str, error: DataLoaderError| {
+            let tip = match error {
+                DataLoaderError::CorpusTooShort { .. } => {
+                    "; a longer text or a smaller --context-length fits"
+                }
+                _ => "",
+            };
+            anyhow!("{}, {part} part: {error}{tip}", self.name)
+        };
+        let mut loader = DataLoader::new(&train, config);
+        if let Err(DataLoaderError::BatchLargerThanDataset { windows, .. }) = loader {
+            note(&format!(
+                "{}: a batch has the {windows} windows that there are to train on, in place of {} (--batch-size)",
+                self.name, options.batch_size
+            ));
+            (options.batch_size, config.batch_size) = (windows, windows);
+            loader = DataLoader::new(&train, config);
+        }
+        let complete = DataLoaderConfig {
+            shuffle: false,
+            drop_last: false,
+            ..config
+        };
+        let validation = validation.map(|corpus| {
+            DataLoader::new(&corpus, complete).map_err(|error| failed("validation", error))
+        });
         Ok(Data {
-            train: loader("training", &train, true)?,
+            train: loader.map_err(|error| failed("training", error))?,
             validation: validation.transpose()?,
             name: self.name,
         })
     }
 }
 
-/// A training and a validation part; without one, it is cut off the end of the other.
-fn parts(train: Given, validation: Option<Given>, train_ratio: f64) -> Result<Parts> {
-    let is_cut = train_ratio < 1.0;
-    Ok(match (train, validation) {
-        (Given::Text(text), None) => {
-            let (train, _) = train_validation_split(&text, train_ratio)?;
-            Parts::Text {
-                validation_at: is_cut.then(|| outside_of_mark(&text, train.len())),
-                text,
-            }
-        }
-        (Given::Text(train), Some(Given::Text(validation))) => Parts::Text {
-            validation_at: Some(train.len()),
-            text: train + &validation,
-        },
-        (Given::Ids(ids), None) => {
-            let (train, validation) = ids.split_at((train_ratio * ids.len() as f64) as usize);
-            Parts::Ids {
-                train,
-                validation: is_cut.then_some(validation),
-            }
-        }
-        (Given::Ids(train), Some(Given::Ids(validation))) => Parts::Ids {
+impl Content {
+    fn of_text(text: String, train_ratio: f64) -> Self {
+        let place = Place::Memory(text);
+        Self::Texts(vec![Text { place, train_ratio }])
+    }
+
+    fn of_ids(ids: &Corpus, train_ratio: f64) -> Self {
+        let (train, rest) = ids.split_at((train_ratio * ids.len() as f64) as usize);
+        Self::Ids {
             train,
-            validation: Some(validation),
-        },
-        _ => bail!("expected texts or token ids, got one of each"),
-    })
+            validation: (train_ratio < 1.0).then_some(rest),
+        }
+    }
 }
 
-/// A cut inside the mark between two texts goes before it, for half a mark is no token.
-fn outside_of_mark(text: &str, cut: usize) -> usize {
-    let mut starts = (1..ENDOFTEXT.len()).filter_map(|within| cut.checked_sub(within));
-    let is_mark = |&start: &usize| {
-        let rest = text.get(start..);
-        rest.is_some_and(|rest| rest.starts_with(ENDOFTEXT))
-    };
-    starts.find(is_mark).unwrap_or(cut)
+impl Text {
+    fn read(&self) -> Result<Cow<'_, str>> {
+        Ok(match &self.place {
+            Place::Memory(text) => text.as_str().into(),
+            Place::File(path) => read_text(path, u64::MAX)?.into(),
+        })
+    }
 }
 
-/// The training part in a folder, and the validation part if that has a file of its own.
-fn in_folder(folder: &Path) -> Result<(Given, Option<Given>)> {
+/// The ids of texts, each encoded by itself, with the id between them that ends a text; where a
+/// text is cut, nothing ends it or begins.
+fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Corpus>)> {
+    let (end, tokenizer) = (vocabulary.special.eos.first(), vocabulary.tokenizer()?);
+    let mut parts = [Vec::new(), Vec::new()];
+    for text in texts {
+        let all = text.read()?;
+        let (train, rest) = train_validation_split(&all, text.train_ratio)?;
+        let cut = [
+            (train, true, rest.is_empty()),
+            (rest, train.is_empty(), true),
+        ];
+        for (part, (text, begins, ends)) in parts.iter_mut().zip(cut) {
+            if text.is_empty() {
+                continue;
+            }
+            if begins {
+                let joint = end.filter(|_| !part.is_empty() && part.last() != end);
+                part.extend(joint.into_iter().chain(tokenizer.ids_before()));
+            }
+            part.extend(vocabulary.encode_part(text)?);
+            if ends {
+                part.extend(tokenizer.ids_after());
+            }
+        }
+    }
+    let [train, validation] = parts.map(Corpus::from_ids);
+    let validates = texts.iter().any(|text| text.train_ratio < 1.0);
+    Ok((train, validates.then_some(validation)))
+}
+
+/// The data of a folder.
+fn in_folder(folder: &Path, train_ratio: f64) -> Result<Content> {
     for extension in ["bin", "npy", "txt"] {
-        let file = |name: &str| {
+        let find = |name: &&str| {
             let path = folder.join(name).with_extension(extension);
-            path.is_file().then_some(path)
+            is_there(&path)
+                .map(|there| there.then_some(path))
+                .transpose()
         };
-        if let Some(train) = file("train") {
-            let validation = ["val", "validation", "valid"].into_iter().find_map(file);
-            let validation = validation.map(|path| read_given(&path)).transpose()?;
-            return Ok((read_given(&train)?, validation));
-        }
+        let Some(train) = find(&"train").transpose()? else {
+            continue;
+        };
+        let names = ["val", "validation", "valid"];
+        let validation = names.iter().find_map(find).transpose()?;
+        let validation = validation.map(|path| read_given(&path)).transpose()?;
+        return Ok(match (read_given(&train)?, validation) {
+            (Given::Text(text), None) => Content::of_text(text, train_ratio),
+            (Given::Ids(ids), None) => Content::of_ids(&ids, train_ratio),
+            (Given::Text(train), Some(Given::Text(validation))) => {
+                let text = |text, train_ratio| Text {
+                    place: Place::Memory(text),
+                    train_ratio,
+                };
+                Content::Texts(vec![text(train, 1.0), text(validation, 0.0)])
+            }
+            (Given::Ids(train), Some(Given::Ids(validation))) => Content::Ids {
+                train,
+                validation: Some(validation),
+            },
+            _ => bail!(
+                "{}: expected texts or token ids, got one of each",
+                folder.display()
+            ),
+        });
     }
-    let texts = texts_in(folder)?;
-    if texts.is_empty() {
-        let name = folder.display();
-        bail!("{name}: expected train.bin and val.bin, or .txt files, found none");
-    }
-    let texts: Result<Vec<String>> = texts.iter().map(|path| read_text(path, u64::MAX)).collect();
-    Ok((Given::Text(texts?.join(ENDOFTEXT)), None))
+    texts_in(folder, train_ratio)
 }
 
-/// The `.txt` files of a folder by name.
-fn texts_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        let path = entry.with_context(|| folder.display().to_string())?.path();
-        if path.extension() == Some(OsStr::new("txt")) && path.is_file() {
-            paths.push(path);
+/// The `.txt` files of a folder by name; the cut between training and validation is where
+/// `train_ratio` of all bytes is.
+fn texts_in(folder: &Path, train_ratio: f64) -> Result<Content> {
+    let name = || folder.display().to_string();
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(name)? {
+        let path = entry.with_context(name)?.path();
+        if path.extension() == Some(OsStr::new("txt")) && is_there(&path)? {
+            let found = fs::metadata(&path).with_context(|| path.display().to_string())?;
+            files.extend(found.is_file().then_some((path, found.len())));
         }
     }
-    paths.sort();
-    Ok(paths)
+    if files.is_empty() {
+        bail!(
+            "{}: expected train.bin and val.bin, or .txt files, found none",
+            name()
+        );
+    }
+    files.sort();
+    let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
+    check(&Memory::new().with("the texts' tokens", &[2, bytes as usize])?).with_context(name)?;
+    let (mut before, cut) = (0.0, train_ratio * bytes as f64);
+    let texts = files.into_iter().map(|(path, bytes)| {
+        let train_ratio = ((cut - before) / (bytes as f64).max(1.0)).clamp(0.0, 1.0);
+        before += bytes as f64;
+        let place = Place::File(path);
+        Text { place, train_ratio }
+    });
+    Ok(Content::Texts(texts.collect()))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_cut_leaves_half_a_mark_between_two_texts_of_a_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let texts = ["é".repeat(40), "b".repeat(40)];
-        std::fs::write(folder.path().join("a.txt"), &texts[0]).unwrap();
-        std::fs::write(folder.path().join("b.txt"), &texts[1]).unwrap();
-        // 93 characters, with the mark between the texts.
-        for characters in 0..93 {
-            let ratio = (f64::from(characters) + 0.5) / 93.0;
-            let source = Source::read(Some(folder.path()), ratio).unwrap();
-            let Parts::Text {
-                text,
-                validation_at: Some(at),
-            } = source.parts
-            else {
-                panic!("a text in two parts");
-            };
-            let (train, validation) = text.split_at(at);
-            let marks = train.matches(ENDOFTEXT).count() + validation.matches(ENDOFTEXT).count();
-            assert_eq!(marks, 1, "{train} and {validation}");
+/// Whether there is something at a path.
+///
+/// # Errors
+/// If it is a link to nothing, or the system doesn't tell.
+pub(crate) fn is_there(path: &Path) -> Result<bool> {
+    let name = path.display();
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        found => found.with_context(|| name.to_string())?,
+    };
+    match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let to = fs::read_link(path).unwrap_or_default();
+            bail!("{name}: a link to {}, which is not there", to.display())
         }
+        found => found.with_context(|| name.to_string()).map(|_| true),
     }
 }

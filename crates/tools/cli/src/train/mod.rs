@@ -11,7 +11,7 @@ mod plot;
 mod progress;
 mod resume;
 mod run;
-mod settings;
+mod setup;
 mod start;
 mod summary;
 mod tokenizer;
@@ -20,22 +20,24 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use toml::Table;
 
-use flags::Flags;
-use options::TrainOptions;
+use flags::TrainFlags;
+use options::over;
 
 use crate::presets::{FINE_TUNING, PRESETS};
 use crate::ranks::World;
+use crate::threads::use_threads;
 
 /// Examples under the help.
 const EXAMPLES: &str = "\
 Examples:
-  gpt train                                     a small model on a short story, half a minute
-  gpt train --data book.txt --max-steps 2000    your own text
-  gpt train --tokenizer chars --data book.txt   a model of characters
-  gpt train --preset gpt2-124m --data DIR       GPT-2's smallest size on train.bin and val.bin
-  gpt train --config my.toml --seed 7           options from a file, flags win
-  gpt train --resume                            go on with the newest run
+  gpt train                                    a small model on a short story
+  gpt train --data book.txt --max-steps 2000   your own text
+  gpt train --tokenizer chars --data book.txt  a model of characters
+  gpt train --preset gpt2-124m --data DIR      GPT-2's smallest size, train.bin
+  gpt train --config my.toml --seed 7          options from a file, flags win
+  gpt train --resume                           go on with the newest run
 
 Ctrl-C finishes the step, saves, and says how to go on.";
 
@@ -54,12 +56,12 @@ const MPI_EXAMPLES: &str = "";
 #[command(after_help = format!("{EXAMPLES}{MPI_EXAMPLES}\n\n{}", presets()))]
 pub(crate) struct TrainArgs {
     #[command(flatten)]
-    flags: Flags,
+    flags: TrainFlags,
     /// Options from a file: each key is a flag's name [flags win]
-    #[arg(long, value_name = "FILE.toml", help_heading = "Run")]
+    #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
     /// Go on with a run as if it had never stopped [default: the newest in runs/, or --out-dir]
-    #[arg(long, value_name = "DIR", num_args = 0..=1, help_heading = "Run")]
+    #[arg(long, value_name = "DIR", num_args = 0..=1)]
     resume: Option<Option<PathBuf>>,
     /// Print what happens as JSON, one object per line, as log.jsonl has it
     #[arg(long, help_heading = "Run")]
@@ -98,10 +100,21 @@ fn presets() -> String {
 }
 
 fn run_in(args: &TrainArgs, world: &World) -> Result<()> {
-    let (said, options) = world.all(said(args, world))?;
-    world.agree(facts(&options)?)?;
-    let started = world.all(started(args, &said, &options, world))?;
-    let started = started.share(world)?;
+    let (said, out_dir) = world.all(said(args, world))?;
+    // Paths may differ between machines; what is read there may not.
+    let may_differ = ["data", "init_from", "threads"];
+    let same = said
+        .iter()
+        .filter(|(name, _)| !may_differ.contains(&name.as_str()));
+    let same =
+        same.map(|(name, value)| (format!("--{}", name.replace('_', "-")), value.to_string()));
+    world.agree(same.collect())?;
+    let started =
+        resume::folder(args.resume.as_ref(), out_dir.as_deref()).and_then(|folder| match folder {
+            Some(folder) => resume::resume(&folder, &said, world.is_first()),
+            None => start::start(&said, out_dir.as_deref(), world.is_first()),
+        });
+    let started = world.all(started)?.share(world)?;
     #[cfg(feature = "mpi")]
     let began = std::time::Instant::now();
     #[cfg(feature = "mpi")]
@@ -116,34 +129,12 @@ fn run_in(args: &TrainArgs, world: &World) -> Result<()> {
     Ok(())
 }
 
-/// What the flags say over the file, and the options that this makes, before it is known which
-/// model they are for.
-fn said(args: &TrainArgs, world: &World) -> Result<(Flags, TrainOptions)> {
-    let file = args.config.as_deref().map(Flags::read).transpose()?;
-    let said = args.flags.clone().over(&file.unwrap_or_default());
-    let options = said.options(None)?;
-    crate::threads::use_threads_beside(options.free.threads, world.on_this_machine())?;
-    Ok((said, options))
-}
-
-fn started(
-    args: &TrainArgs,
-    said: &Flags,
-    options: &TrainOptions,
-    world: &World,
-) -> Result<start::Started> {
-    match resume::folder(args.resume.as_ref(), options)? {
-        Some(folder) => resume::resume(&folder, said, world.is_first()),
-        None => start::start(said, options, world.is_first()),
-    }
-}
-
-/// The options that must be the same on all ranks; paths may differ, what is read there may not.
-fn facts(options: &TrainOptions) -> Result<Vec<(String, String)>> {
-    let mut same = options.clone();
-    (same.data.data, same.model.init_from, same.free.threads) = (None, None, None);
-    let same = same.to_json()?.into_iter();
-    Ok(same
-        .map(|(key, value)| (format!("--{}", key.replace('_', "-")), value.to_string()))
-        .collect())
+/// The options that flags say over the file's, and the run's folder; the threads start with them.
+fn said(args: &TrainArgs, world: &World) -> Result<(Table, Option<PathBuf>)> {
+    let flags = &args.flags;
+    let file = args.config.as_deref().map(TrainFlags::read).transpose()?;
+    let file = file.unwrap_or_default();
+    use_threads(flags.threads.or(file.threads), world.on_this_machine())?;
+    let out_dir = flags.out_dir.clone().or(file.out_dir.clone());
+    Ok((over(&flags.table()?, file.table()?), out_dir))
 }

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use train::{Evaluation, StepReport};
 
 use super::log::Line;
-use super::settings::Settings;
+use super::setup::Setup;
 use crate::output::{is_closed, note, print_folded, print_json};
 
 /// The share of the newest step's speed in the shown one.
@@ -45,8 +45,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(settings: &Settings, steps_done: u64, json: bool) -> Self {
-        let max_steps = settings.training.max_steps;
+    pub(crate) fn new(setup: &Setup, steps_done: u64, json: bool) -> Self {
+        let max_steps = setup.training.max_steps;
         let bar = ProgressBar::with_draw_target(Some(max_steps), ProgressDrawTarget::stderr());
         bar.set_position(steps_done);
         Self {
@@ -54,9 +54,9 @@ impl Progress {
             bar,
             json,
             unwritten: OnceCell::new(),
-            log_interval: settings.options.free.log_interval as u64,
+            log_interval: setup.options.log_interval as u64,
             max_steps,
-            tokens_per_step: settings.tokens_per_step(),
+            tokens_per_step: setup.tokens_per_step(),
             last: Instant::now(),
             pace: None,
         }

@@ -11,12 +11,13 @@ use generate::generate_text_simple;
 use gpt::GptModel;
 use ndarray::Array2;
 use tensor_ops::Parameters;
+use toml::Table;
 use train::{Evaluation, Event, Outcome, RunFolder, Trainer, latest_checkpoint};
 
 use super::log::{Line, Log};
 use super::plot;
 use super::progress::Progress;
-use super::settings::Settings;
+use super::setup::Setup;
 use super::start::Started;
 use super::summary::{announce, one_line, sum_up};
 use crate::convert::is_ours;
@@ -31,7 +32,7 @@ const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stop
 
 /// The listener of a run, which may stop it.
 struct Watch<'s> {
-    settings: &'s Settings,
+    setup: &'s Setup,
     progress: Progress,
     log: Log,
     /// The first failure to write the log or a sample, which ends the run.
@@ -46,7 +47,7 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
     let Started {
         mut trainer,
         folder,
-        settings,
+        setup,
     } = started;
     let Some(folder) = folder else {
         // Another rank shows, logs and saves.
@@ -56,10 +57,10 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
     let path = folder.path();
     check_export(&path.join(MODEL))?;
     let steps_before = trainer.steps_done();
-    let progress = Progress::new(&settings, steps_before, json);
-    announce(&progress, &settings, &trainer, path);
+    let progress = Progress::new(&setup, steps_before, json);
+    announce(&progress, &setup, &trainer, path);
     let mut watch = Watch {
-        settings: &settings,
+        setup: &setup,
         log: Log::open(path, steps_before)?,
         progress,
         error: None,
@@ -69,8 +70,8 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
     watch.record(Line::Start {
         steps_done: steps_before,
         parameters: trainer.model().num_parameters(),
-        tokens_per_step: settings.tokens_per_step(),
-        options: settings.options.to_json()?.into(),
+        tokens_per_step: setup.tokens_per_step(),
+        options: serde_json::to_value(Table::try_from(&setup.options)?)?,
     })?;
     watch.progress.pause_over();
 
@@ -94,7 +95,7 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
     let last = last.map_err(|error| with_last_checkpoint(error, &folder))?;
     folder.check()?;
     let model = path.join(MODEL);
-    let vocabulary = &settings.vocabulary;
+    let vocabulary = &setup.vocabulary;
     save_hugging_face(trainer.model(), &model, Precision::F32, &vocabulary.special)?;
     vocabulary.save(&model)?;
     plot::draw(path)?;
@@ -111,7 +112,7 @@ pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
     }
     let evaluations = (watch.first_evaluation, last);
     let progress = watch.progress;
-    sum_up(&progress, &settings, &folder, steps, evaluations, began)?;
+    sum_up(&progress, &setup, &folder, steps, evaluations, began)?;
     progress.finish()
 }
 
@@ -184,7 +185,7 @@ impl Watch<'_> {
         let Some(ids) = self.continuation(model)? else {
             return Ok(None);
         };
-        let text = self.settings.vocabulary.text_of(&ids);
+        let text = self.setup.vocabulary.text_of(&ids);
         self.progress.line(&format!("sample: {}", one_line(&text)));
         Ok(Some(Line::Sample { steps_done, text }))
     }
@@ -192,7 +193,7 @@ impl Watch<'_> {
     /// The prompt and its most likely continuation; none if the user wants to stop before it is
     /// whole.
     fn continuation(&self, model: &GptModel) -> Result<Option<Vec<u32>>> {
-        let Some(sample) = &self.settings.training.sample else {
+        let Some(sample) = &self.setup.training.sample else {
             return Ok(None);
         };
         let context_size = model.config().context_length;

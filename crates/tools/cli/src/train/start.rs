@@ -4,21 +4,21 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use atomic_file::{create_folder, write_atomically};
 use checkpoint::ModelFolder;
 use gpt::{GptConfig, GptModel};
+use toml::Table;
 use torch_rng::TorchRng;
 use train::runs::TOKENIZER;
 use train::{RunFolder, Trainer};
 
-use super::flags::{Flags, SCRATCH};
+use super::data::is_there;
 use super::options::TrainOptions;
-use super::settings::{Base, Settings, settle};
-use super::tokenizer::TokenizerChoice;
+use super::setup::{BaseModel, Setup, set_up};
 use crate::hints::program;
 use crate::ranks::World;
-use crate::runs::{OPTIONS, OPTIONS_BEGIN, kept_path};
+use crate::runs::{LOG, MODEL, OPTIONS, OPTIONS_BEGIN};
 use crate::{model, runs};
 
 /// A run that is ready to train.
@@ -27,7 +27,7 @@ pub(crate) struct Started {
     pub(crate) trainer: Trainer,
     /// None on a rank that doesn't save.
     pub(crate) folder: Option<RunFolder>,
-    pub(crate) settings: Settings,
+    pub(crate) setup: Setup,
 }
 
 impl Started {
@@ -41,76 +41,53 @@ impl Started {
 }
 
 /// Starts a run from its first step; it is kept in a folder if this process `saves`.
-///
-/// `options` are what was `said`, before it was known which model they are for.
-pub(crate) fn start(said: &Flags, options: &TrainOptions, saves: bool) -> Result<Started> {
-    let init_from = match options.model.init_from.as_deref() {
-        None => None,
-        Some(path) if path == Path::new(SCRATCH) => None,
-        Some(path) => Some(kept_path(&weights_to_start_from(path)?)?),
-    };
-    let base = base(init_from.as_deref())?;
-    let options = said.options(base.as_ref().map(|base| &base.model))?;
-    let mut options = kept(options)?;
-    options.model.init_from = init_from;
-    if let (Some(base), Some(choice)) = (&base, &options.model.tokenizer)
+pub(crate) fn start(said: &Table, out_dir: Option<&Path>, saves: bool) -> Result<Started> {
+    let init_from = said.get("init_from").and_then(toml::Value::as_str);
+    let folder = init_from.map(weights_to_start_from).transpose()?;
+    let base = folder.map(|folder| {
+        let config = *ModelFolder::open(&folder)?.config();
+        anyhow::Ok((BaseModel::of(config, &folder)?, folder))
+    });
+    let (base, folder) = base.transpose()?.unzip();
+    let mut options = TrainOptions::new(said, base.as_ref().map(|base| &base.config))?;
+    options.init_from = folder;
+    if let (Some(base), Some(choice)) = (&base, &options.tokenizer)
         && base.vocabulary.tokenizer().is_ok()
     {
         bail!("--tokenizer {choice}: the model of --init-from has its own tokenizer");
     }
-    let out_dir = options.out_dir.clone();
-    let settings = settle(options, base)?;
-    let folder = saves.then(|| open_folder(out_dir.as_deref())).transpose()?;
-    start_in(folder, settings)
-}
-
-/// What the model of a run is like that begins with a folder's weights.
-pub(crate) fn base(init_from: Option<&Path>) -> Result<Option<Base>> {
-    let of = |path| Base::of(*ModelFolder::open(path)?.config(), path);
-    init_from.map(of).transpose()
-}
-
-/// The options with paths that are the same from another folder.
-pub(crate) fn kept(mut options: TrainOptions) -> Result<TrainOptions> {
-    let (data, model) = (&mut options.data, &mut options.model);
-    data.data = data.data.as_deref().map(kept_path).transpose()?;
-    let tokenizer = model.tokenizer.take().map(TokenizerChoice::kept);
-    model.tokenizer = tokenizer.transpose()?;
-    Ok(options)
-}
-
-/// The first step of a run, in a folder that is ours.
-pub(crate) fn start_in(folder: Option<RunFolder>, settings: Settings) -> Result<Started> {
-    let options = &settings.options;
-    let mut rng =
-        TorchRng::manual_seed(options.training.seed).with_build(options.training.dropout_build);
-    let model = match &options.model.init_from {
+    let setup = set_up(options, base)?;
+    let folder = saves.then(|| open_folder(out_dir)).transpose()?;
+    let options = &setup.options;
+    let build = options.dropout_build.unwrap_or_default();
+    let mut rng = TorchRng::manual_seed(options.seed.cast_unsigned()).with_build(build);
+    let model = match &options.init_from {
         Some(path) => {
-            let drop_rates = settings.model.drop_rates;
+            let drop_rates = setup.model.drop_rates;
             model::load(&ModelFolder::open(path)?.with_drop_rates(drop_rates))?
         }
-        None => new_model(settings.model, &mut rng)?,
+        None => new_model(setup.model, &mut rng)?,
     };
-    if *model.config() != settings.model {
+    if *model.config() != setup.model {
         bail!("the model of --init-from is another than a moment ago");
     }
     let trainer = Trainer::new(
-        settings.training.clone(),
+        setup.training.clone(),
         model,
-        settings.data.train.clone(),
-        settings.data.validation.clone(),
+        setup.data.train.clone(),
+        setup.data.validation.clone(),
         rng,
     )?;
     if let Some(folder) = &folder {
         write_options(folder.path(), options)?;
         let beside = folder.path().join(TOKENIZER);
         create_folder(&beside)?;
-        settings.vocabulary.save(&beside)?;
+        setup.vocabulary.save(&beside)?;
     }
     Ok(Started {
         trainer,
         folder,
-        settings,
+        setup,
     })
 }
 
@@ -126,24 +103,23 @@ fn new_model(config: GptConfig, rng: &mut TorchRng) -> Result<GptModel> {
 }
 
 /// The folder of a model to start from.
-fn weights_to_start_from(path: &Path) -> Result<PathBuf> {
-    let name = path.to_string_lossy();
-    if !path
-        .try_exists()
-        .with_context(|| path.display().to_string())?
-    {
-        let tip = match name.starts_with("gpt2") {
+fn weights_to_start_from(name: &str) -> Result<PathBuf> {
+    if !is_there(Path::new(name))? {
+        let tip = match Path::new(name)
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("gpt2"))
+        {
             true => {
                 ": nothing is downloaded; a folder with its config.json and model.safetensors works, as transformers' save_pretrained writes it"
             }
-            false => ": expected scratch, resume or a model folder",
+            false => "",
         };
         bail!("--init-from {name}: no such folder{tip}");
     }
-    runs::model_folder(path)
+    runs::model_folder(Path::new(name))
 }
 
-/// A new run's folder, which no other run is in.
+/// A new run's folder, which no other run is in or has left anything of.
 fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     let path = match out_dir {
         Some(path) => path.to_owned(),
@@ -151,21 +127,27 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     };
     runs::refuse_foreign(&path)?;
     let folder = RunFolder::open(&path)?;
+    let (name, typed) = (path.display(), runs::typed(&path));
     if folder.newest()?.is_some() {
         bail!(
-            "{}: there is a run in this folder; `{} train --resume {}` goes on with it, another --out-dir begins anew",
-            path.display(),
-            program(),
-            runs::typed(&path)
+            "{name}: there is a run in this folder; `{} train --resume {typed}` goes on with it, another --out-dir begins anew",
+            program()
         );
+    }
+    for left in [LOG, MODEL] {
+        if is_there(&path.join(left))? {
+            bail!(
+                "{name}: {left} of a run without checkpoints is in this folder, expected a new or empty one; with its checkpoints back in place `{} train --resume {typed}` goes on with it",
+                program()
+            );
+        }
     }
     Ok(folder)
 }
 
 /// Keeps the options in the run's folder.
 pub(crate) fn write_options(folder: &Path, options: &TrainOptions) -> Result<()> {
-    let text = format!("{OPTIONS_BEGIN}\n{}", options.to_toml()?);
-    create_folder(folder)?;
+    let text = format!("{OPTIONS_BEGIN}\n{}", toml::to_string(options)?);
     write_atomically(folder.join(OPTIONS), |file| file.write_all(text.as_bytes()))?;
     Ok(())
 }

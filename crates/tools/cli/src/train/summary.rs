@@ -10,21 +10,21 @@ use tensor_ops::Parameters;
 use train::{Evaluation, RunFolder, Schedule, Trainer, latest_checkpoint};
 
 use super::progress::Progress;
-use super::settings::{Settings, beginning};
+use super::setup::Setup;
 use crate::hints::program;
 use crate::memory::parts;
-use crate::numbers::{bytes, count};
+use crate::numbers::{bytes, count, short};
 use crate::runs::{LOG, MODEL, PNG, SVG, typed};
 
 /// Model, data, steps and settings.
-pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Trainer, path: &Path) {
-    let Settings {
+pub(crate) fn announce(progress: &Progress, setup: &Setup, trainer: &Trainer, path: &Path) {
+    let Setup {
         options,
         model,
         training,
         data,
         ..
-    } = settings;
+    } = setup;
     progress.line(&format!(
         "model     {} layers, {} heads, {} features, context {}, vocabulary {}: {} parameters{}",
         model.n_layers,
@@ -42,7 +42,7 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
         tokens(&data.train),
         data.validation.as_ref().map_or(0, tokens)
     ));
-    if let (Some(from), 0) = (&options.model.init_from, trainer.steps_done()) {
+    if let (Some(from), 0) = (&options.init_from, trainer.steps_done()) {
         progress.line(&format!("weights   {}", from.display()));
     }
     let batches = match training.accumulation {
@@ -52,37 +52,37 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
     progress.line(&format!(
         "steps     {} of {} tokens an iteration ({} windows of {} tokens{batches}), {:.1} epochs",
         training.max_steps,
-        settings.tokens_per_step(),
-        options.training.batch_size,
-        settings.max_length(),
-        settings.epochs()
+        setup.tokens_per_step(),
+        options.batch_size,
+        setup.max_length(),
+        setup.epochs()
     ));
     progress.line(&format!(
         "settings  learning rate {}, warmup {} steps, weight decay {}, clip {}, dropout {} ({}), seed {}, {} threads",
         training.optimizer.lr,
-        options.training.warmup_steps.unwrap_or(0),
+        options.warmup_steps.unwrap_or(0),
         training.optimizer.weight_decay,
         training.max_grad_norm.map_or("none".to_owned(), |norm| norm.to_string()),
         model.drop_rates,
-        options.training.dropout_build,
-        options.training.seed,
+        options.dropout_build.unwrap_or_default(),
+        options.seed,
         current_num_threads()
     ));
-    let need = &settings.need;
+    let need = &setup.need;
     let total = bytes(need.total() as f64);
     progress.line(&format!("memory    about {total}: {}", parts(need)));
-    if settings.max_length() < model.context_length {
+    if setup.max_length() < model.context_length {
         progress.line(&format!(
             "note      windows of {} tokens are shorter than the context of {}",
-            settings.max_length(),
+            setup.max_length(),
             model.context_length
         ));
     }
-    if settings.epochs() < 1.0 {
+    if setup.epochs() < 1.0 {
         progress.line(&format!(
             "note      this sees {:.0}% of the data; --epochs 1 sees all of it in {} steps",
-            100.0 * settings.epochs(),
-            settings.steps_per_epoch()
+            100.0 * setup.epochs(),
+            setup.steps_per_epoch()
         ));
     }
     progress.line(&format!("folder    {}", path.display()));
@@ -96,7 +96,8 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
             && training.max_steps > total_steps
         {
             progress.line(&format!(
-                "note      the learning rate's schedule ends at step {total_steps}: later steps train at {min_lr}"
+                "note      the learning rate's schedule ends at step {total_steps}: later steps train at {}",
+                short(min_lr)
             ));
         }
     }
@@ -107,7 +108,7 @@ pub(crate) fn announce(progress: &Progress, settings: &Settings, trainer: &Train
 /// write with it.
 pub(crate) fn sum_up(
     progress: &Progress,
-    settings: &Settings,
+    setup: &Setup,
     folder: &RunFolder,
     (before, steps): (u64, u64),
     (first, last): (Option<Evaluation>, Option<Evaluation>),
@@ -152,17 +153,10 @@ pub(crate) fn sum_up(
     progress.line(&format!(
         "folder  {name}: {MODEL}/ for transformers, {SVG}, {PNG}, {LOG}"
     ));
-    let prompt = match &settings.options.data.data {
-        None => "The bell", // of the story that comes with the program
-        Some(_) => settings.options.free.prompt.as_deref().unwrap_or_default(),
-    };
-    let prompt = match beginning(prompt) {
-        words if words.is_empty() => "--tokens 0".to_owned(), // there is no text
-        words => format!("\"{words}\""),
-    };
     progress.line(&format!(
-        "write   {} generate {prompt} --model {typed}",
-        program()
+        "write   {} generate {} --model {typed}",
+        program(),
+        setup.prompt
     ));
     Ok(())
 }

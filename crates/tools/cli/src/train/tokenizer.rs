@@ -5,14 +5,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use model_tokenizer::ModelTokenizer;
 use train::runs::TOKENIZER;
 
-use crate::runs::kept_path;
-use crate::vocabulary::{Vocabulary, folder_of};
+use super::data::{Source, is_there};
+use crate::vocabulary::folder_of;
 
-/// What a user says.
+/// A tokenizer by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TokenizerChoice {
     Gpt2,
@@ -20,43 +20,34 @@ pub(crate) enum TokenizerChoice {
     Chars,
     /// So many byte pairs, trained on the data.
     Bpe(usize),
-    /// Whatever else is said is a folder with a tokenizer, or a file in it.
+    /// A folder with a tokenizer, or a file in it: whatever else is said.
     Folder(PathBuf),
 }
 
 impl TokenizerChoice {
-    /// The same from another folder.
-    pub(crate) fn kept(self) -> Result<Self> {
+    /// The tokenizer, trained on the data if it is of those that are.
+    ///
+    /// # Errors
+    /// If the data is ids, or has too few pairs; if the folder has no tokenizer that is read.
+    pub(crate) fn make(&self, data: &mut Source) -> Result<ModelTokenizer> {
+        let is_trained = matches!(self, Self::Chars | Self::Bpe(_));
+        let text = is_trained.then(|| data.all_text()).transpose()?.flatten();
+        let text = text.with_context(|| {
+            format!("--tokenizer {self} is trained on a text, but the data is token ids")
+        });
         Ok(match self {
-            Self::Folder(path) => Self::Folder(kept_path(&path)?),
-            other => other,
+            Self::Gpt2 => ModelTokenizer::gpt2(),
+            Self::Chars => ModelTokenizer::train_chars(&text?)?,
+            Self::Bpe(size) => ModelTokenizer::train_bpe(&text?, *size)?,
+            Self::Folder(path) => read(path)?,
         })
     }
-
-    /// The tokenizer; `text` is what one is trained on, if the data is text.
-    pub(crate) fn make(&self, text: Option<&str>) -> Result<Vocabulary> {
-        let text = || match text {
-            Some(text) => Ok(text),
-            None => bail!("--tokenizer {self} is trained on a text, but the data is token ids"),
-        };
-        Ok(Vocabulary::new(match self {
-            Self::Gpt2 => ModelTokenizer::gpt2(),
-            Self::Chars => ModelTokenizer::train_chars(text()?)?,
-            Self::Bpe(size) => ModelTokenizer::train_bpe(text()?, *size)?,
-            Self::Folder(path) => read(path)?,
-        }))
-    }
 }
 
-/// Byte pairs of a text, fewer than `most` if it has fewer.
-pub(crate) fn bpe_at_most(text: &str, most: usize) -> Result<TokenizerChoice> {
-    let made = ModelTokenizer::train_bpe_at_most(text, most)?;
-    Ok(TokenizerChoice::Bpe(made.vocab_size()))
-}
-
+/// The tokenizer of a folder: a model's, or a run's.
 fn read(path: &Path) -> Result<ModelTokenizer> {
     let name = path.display();
-    if !path.exists() {
+    if !is_there(path)? {
         bail!("--tokenizer {name}: expected gpt2, chars, bpe:N, or a folder with tokenizer.json");
     }
     let folder = folder_of(path);
@@ -66,10 +57,9 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
         }
         found => found,
     };
-    match found {
-        Some(tokenizer) => Ok(tokenizer),
-        None => bail!("--tokenizer {name}: expected tokenizer.json, or vocab.json and merges.txt"),
-    }
+    found.with_context(|| {
+        format!("--tokenizer {name}: expected tokenizer.json, or vocab.json and merges.txt")
+    })
 }
 
 impl FromStr for TokenizerChoice {

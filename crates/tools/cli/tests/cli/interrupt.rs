@@ -160,16 +160,3 @@ fn a_file_that_grows_too_large_is_an_error_with_its_name() {
     holds(&stderr, &["error: ", "safetensors"]);
     folder.ok("train --resume run --max-steps 4");
 }
-
-#[cfg(target_os = "linux")]
-#[test]
-fn threads_whose_stacks_do_not_fit_are_refused() {
-    let folder = folder();
-    for line in ["RAYON_NUM_THREADS=64 gpt tokenize a", "gpt logits a -t 64"] {
-        let child = shell(&folder, &format!("ulimit -d 90000; {line}"));
-        let ended = child.wait_with_output().unwrap();
-        let stderr = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(1), "{stderr}");
-        holds(&stderr, &["error: ", "the stacks of 64 threads"]);
-    }
-}

@@ -45,6 +45,7 @@ fn what_train_cannot_do_is_refused_before_anything_is_written() {
 2 train --max-steps 3 --epochs 1 -> --max-steps; --epochs
 1 train --n-layers 0 -> n_layers; 0
 1 train --n-layers 1000000000000 -> parameters
+1 train --init-from nowhere -> nowhere; no such folder
 1 train --emb-dim 4000000000 --n-heads 1 -> parameters
 1 train --data missing.txt -> missing.txt; no such file
 1 train --data empty.txt -> empty.txt; empty
@@ -52,11 +53,10 @@ fn what_train_cannot_do_is_refused_before_anything_is_written() {
 1 train --data latin1.txt -> latin1.txt; byte 3
 1 train --data nothing -> nothing; train.bin
 1 train TINY --vocab-size 20 -> data.bin; id ; 20
-1 train TINY --batch-size 4000 -> data.bin; 4000; --batch-size
 1 train TINY --out-dir data.bin -> data.bin; file
 1 train --config near.toml -> near.toml; learnign_rate; learning_rate
 1 train --config deep.toml -> deep.toml
-1 train --config both.toml -> both.toml; max_steps; --epochs
+1 train --config both.toml -> both.toml; max_steps; epochs
 1 train --config missing.toml -> missing.toml; no such file
 1 eval nothing --model data.bin -> nothing; folder
 ";

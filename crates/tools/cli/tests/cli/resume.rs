@@ -35,8 +35,7 @@ fn resume_without_a_folder_takes_the_newest_run_or_the_out_dir() {
     folder.ok(&format!("train {TINY} --max-steps 2 --lr-decay-steps 4"));
     folder.ok("train --resume --max-steps 3");
     folder.ok("train --resume --out-dir runs/0001 --max-steps 4");
-    folder.ok("train --init-from resume --out-dir runs/0001 --max-steps 5");
-    assert_eq!(folder.logged_losses("runs/0001").len(), 5);
+    assert_eq!(folder.logged_losses("runs/0001").len(), 4);
 }
 
 #[test]
@@ -84,10 +83,11 @@ fn another_folder_or_other_weights_are_refused() {
     folder.ok("convert run model");
     for other in ["--out-dir elsewhere", "--init-from model"] {
         let command = format!("train --resume run {other} --max-steps 4");
-        folder.misused(&command, &["--resume run", other, "one of the two"]);
+        let (flag, value) = other.split_once(' ').unwrap();
+        folder.misused(&command, &["--resume run", flag, value, "one of the two"]);
     }
     assert!(!folder.join("elsewhere").exists());
-    folder.ok("train --resume run/checkpoints/step-00000002 --out-dir ./run --max-steps 3");
+    folder.ok("train --resume run/checkpoints/step-00000002 --max-steps 3");
     folder.ok("train --init-from model --data data.bin --max-steps 1 --out-dir on");
     folder.ok("train --resume on --init-from model --max-steps 2");
 }
@@ -105,6 +105,58 @@ fn options_that_were_cut_are_refused_wherever_a_line_ends() {
     }
     fs::write(&options, text).unwrap();
     folder.ok("train --resume run --max-steps 3");
+}
+
+#[test]
+fn data_that_moved_is_named_and_other_data_is_refused_with_both() {
+    let folder = folder();
+    folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
+    fs::rename(folder.join("data.bin"), folder.join("moved.bin")).unwrap();
+    folder.refused("train --resume run", &["data.bin", "--data NEW"]);
+    folder.ok("train --resume run --data moved.bin --max-steps 3");
+    folder.ok("train --resume run --max-steps 4");
+    folder.write("other.bin", [7, 0].repeat(400));
+    let parts = ["other.bin", "the run began with", "moved.bin"];
+    folder.refused("train --resume run --data other.bin --max-steps 5", &parts);
+}
+
+#[test]
+fn a_tokenizer_that_is_not_the_checkpoints_is_refused() {
+    let folder = folder();
+    folder.write("text.txt", "One day the boat was gone. ".repeat(20));
+    let flags = TINY.replace("data.bin --vocab-size 61", "text.txt --tokenizer chars");
+    folder.ok(&format!("train {flags} --max-steps 1 --out-dir run"));
+    let tokenizer = folder.join("run/tokenizer/tokenizer.json");
+    let text = fs::read_to_string(&tokenizer).unwrap();
+    fs::write(&tokenizer, text.replace("\"a\"", "\"z\"")).unwrap();
+    let parts = [
+        "run/tokenizer/tokenizer.json",
+        "step-00000001/tokenizer.json",
+    ];
+    folder.refused("train --resume run --max-steps 2", &parts);
+    fs::remove_file(&tokenizer).unwrap();
+    folder.ok("train --resume run --max-steps 2");
+    assert_eq!(fs::read_to_string(&tokenizer).unwrap(), text);
+}
+
+#[test]
+fn a_run_without_its_checkpoints_neither_goes_on_nor_begins_anew_over_its_results() {
+    let folder = folder();
+    folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
+    let left = || (folder.files("run/model"), folder.log("run"));
+    let before = left();
+    fs::rename(folder.join("run/checkpoints"), folder.join("away")).unwrap();
+    let _ = fs::rename(
+        folder.join("run/latest.json"),
+        folder.join("away/latest.json"),
+    );
+    folder.refused(
+        "train --resume run",
+        &["run", "no checkpoint", "--config run/options.toml"],
+    );
+    let anew = format!("train {TINY} --max-steps 2 --out-dir run");
+    folder.refused(&anew, &["run", "log.jsonl", "--resume run"]);
+    assert!(left() == before);
 }
 
 #[test]

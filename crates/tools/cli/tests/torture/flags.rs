@@ -126,7 +126,6 @@ fn texts_that_are_no_utf8_are_taken_or_refused_in_a_line() {
         "FILE",
         "DIR",
         "FILE|DIR",
-        "scratch|DIR",
         "NAME",
         "TEXT",
         "FILE.toml",
