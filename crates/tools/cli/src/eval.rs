@@ -30,7 +30,7 @@ pub(crate) struct EvalArgs {
     /// Text (UTF-8) or token ids (.bin as nanoGPT or llm.c write it, .npy); - is standard input
     #[arg(value_name = "FILE", required_unless_present_any = ["data", "tokens"], conflicts_with_all = ["data", "tokens"])]
     text: Option<PathBuf>,
-    /// As the argument
+    /// The same as the argument
     #[arg(
         long,
         short = 'f',
@@ -55,7 +55,7 @@ pub(crate) struct EvalArgs {
     threads: ThreadArgs,
 }
 
-/// What `--json` prints.
+/// The object that `--json` prints.
 #[derive(Serialize)]
 struct Report {
     /// Mean cross-entropy of a predicted token, in nats.
@@ -79,17 +79,15 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         (None, None) => unreachable!("clap requires one of them"),
     };
     let found = args.model.find()?;
+    let ids = found.corpus(&given)?;
     let marks = found.vocabulary.marks();
-    let text = match &given {
+    let text = match given {
         Given::Text(text) => Some((
-            bytes_between_marks(text, &marks, &found.vocabulary),
+            bytes_between_marks(&text, &marks, &found.vocabulary),
             text.chars().take(HEAD).collect(),
         )),
         Given::Ids(_) => None,
     };
-    let encoding = Working::on("encoding", 0);
-    let ids = found.vocabulary.corpus(given)?;
-    drop(encoding);
     if ids.len() < 2 {
         bail!(
             "a loss needs at least 2 tokens, one to predict from and one to predict, got {}",
@@ -168,7 +166,7 @@ fn bits_per_byte(
     Some(losses.between_marks / (bytes as f64 * std::f64::consts::LN_2))
 }
 
-/// As many characters of a text as its first token may have.
+/// Characters of a text that its first token may have at most.
 const HEAD: usize = 4096;
 
 /// The bytes of a text that its first token stands for: those of its piece, without the blank that

@@ -1,4 +1,4 @@
-//! How the program fails: a last line on standard error, and an exit code that says whose mistake
+//! The program's failures: a last line on standard error, and an exit code that says whose mistake
 //! it was.
 //!
 //! 1: something went wrong; 2: the command line is wrong; 130 and its kind (128 and the signal's
@@ -27,7 +27,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// What a word was meant for that stands where none is expected.
+/// Guesses the meaning of a word that stands where none is expected.
 fn hint(error: &clap::Error) -> Option<String> {
     let (Some(ContextValue::String(word)), Some(ContextValue::StyledStr(usage))) = (
         error.get(ContextKind::InvalidArg),

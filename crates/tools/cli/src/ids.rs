@@ -55,7 +55,7 @@ pub(crate) fn read_given(path: &Path) -> Result<Given> {
     read_at_most(path, u64::MAX)
 }
 
-/// As [`read_given`], a text of at most `limit` bytes.
+/// Reads a text of at most `limit` bytes, or token ids.
 fn read_at_most(path: &Path, limit: u64) -> Result<Given> {
     let extension = path.extension();
     let holds_ids = extension.is_some_and(|extension| extension == "bin" || extension == "npy");
@@ -163,7 +163,7 @@ fn shown(path: &Path) -> &Path {
 pub(crate) struct TextArgs {
     /// The text; - or nothing with a pipe reads standard input
     text: Option<String>,
-    /// As the argument
+    /// The same as the argument
     #[arg(short = 'p', long, value_name = "TEXT", conflicts_with_all = ["text", "file", "tokens"])]
     prompt: Option<String>,
     /// Read the text from a file; a .bin or .npy file holds ids
@@ -179,7 +179,7 @@ impl TextArgs {
         self.text.as_deref().or(self.prompt.as_deref())
     }
 
-    /// Whether an argument says what the text is.
+    /// True if an argument says what the text is.
     pub(crate) fn is_said(&self) -> bool {
         self.typed().is_some() || self.file.is_some() || self.tokens.is_some()
     }

@@ -17,7 +17,7 @@ pub(crate) struct LogitsArgs {
     model: ModelArgs,
     #[command(flatten)]
     text: TextArgs,
-    /// How many of the best tokens to show
+    /// The number of best tokens to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
     /// Print one JSON object with all logits of the last position
@@ -27,7 +27,7 @@ pub(crate) struct LogitsArgs {
     threads: ThreadArgs,
 }
 
-/// What `--json` prints: an f32 read back from it is the same f32.
+/// The object that `--json` prints: an f32 read back from it is the same f32.
 #[derive(Serialize)]
 struct Report {
     /// (vocab_size)

@@ -63,15 +63,19 @@ impl Found {
         self.model.config()
     }
 
+    /// The ids of what was given, with a word where encoding takes long.
+    pub(crate) fn corpus(&self, given: &Given) -> Result<Corpus> {
+        let _working = Working::on("encoding", 0);
+        self.vocabulary.corpus(given)
+    }
+
     /// The ids of a prompt for a context with room for so many tokens, all of which the model has;
     /// of a longer file of ids none is read.
     ///
     /// # Errors
     /// Says how many there are, with what to do; or names the first that the model hasn't.
     pub(crate) fn prompt(&self, given: Given, room: usize, help: &str) -> Result<Vec<u32>> {
-        let working = Working::on("encoding", 0);
-        let ids = self.vocabulary.corpus(given)?;
-        drop(working);
+        let ids = self.corpus(&given)?;
         if ids.len() > room {
             let tokens = ids.len();
             bail!("the prompt has {tokens} tokens, but the context has room for {room}{help}");

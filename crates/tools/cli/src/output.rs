@@ -173,7 +173,7 @@ fn escaped_but<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
     shown.into()
 }
 
-/// Whether a terminal obeys this character (C0, DEL, C1) or shows the text behind it in another
+/// True if a terminal obeys this character (C0, DEL, C1) or shows the text behind it in another
 /// order.
 fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -185,7 +185,7 @@ pub(crate) fn note(text: &str) {
     tell(&style(text).for_stderr().black().bright().bold());
 }
 
-/// What went wrong, in a line on standard error.
+/// Prints what went wrong in a line on standard error.
 pub(crate) fn report(message: &str) {
     let label = style("error:").for_stderr().red().bold();
     tell(&format!("{label} {}", escaped(message)));
@@ -196,7 +196,7 @@ pub(crate) fn tell(line: &impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Whether `error` says that the reader of our output has gone.
+/// True if `error` says that the reader of our output has gone.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error
         .chain()

@@ -14,6 +14,7 @@ use train::runs::{
 };
 use train::{TrainError, best_checkpoint, latest_checkpoint};
 
+use crate::hints::program;
 use crate::output::note;
 
 /// A model's configuration, by its name in its folder.
@@ -94,8 +95,9 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
     match saved.max() {
         Some((_, run)) => Ok(run),
         None => bail!(
-            "no model: {}/ has no run yet; `gpt train` makes one, or name a folder with --model DIR",
-            runs.display()
+            "no model: {}/ has no run yet; `{} train` makes one, or name a folder with --model DIR",
+            runs.display(),
+            program()
         ),
     }
 }

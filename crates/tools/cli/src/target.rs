@@ -1,4 +1,4 @@
-//! What a command may write to: an output is never one of its inputs, and never in a run.
+//! The files that a command may write: never one of its inputs, and never one in a run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ fn files_of_a_model(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(is_read).collect()
 }
 
-/// By what a regular file is known under all of its names; none of what is no file.
+/// The identity of a regular file under all of its names; none of what is no file.
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
@@ -67,7 +67,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// By what a file is known under all of its names.
+/// The identity of a file under all of its names.
 #[cfg(not(unix))]
 fn identity(path: &Path) -> Option<PathBuf> {
     fs::canonicalize(path).ok()

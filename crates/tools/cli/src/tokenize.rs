@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use checkpoint::ModelFolder;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use dataloader::Corpus;
 use model_tokenizer::ModelTokenizer;
 use serde::Serialize;
-use tokenizer::{AllowedSpecial, Gpt2Tokenizer};
 
 use crate::hints::program;
 use crate::ids::{Given, TextArgs};
@@ -25,11 +24,8 @@ pub(crate) struct TokenizeArgs {
     #[command(flatten)]
     text: TextArgs,
     /// Whose tokenizer it is: a model, a run, or a folder with a tokenizer alone [default: GPT-2's]
-    #[arg(short = 'm', long, value_name = "DIR", conflicts_with = "special")]
+    #[arg(short = 'm', long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// What <|endoftext|> in the text is: a token, a mistake, or plain text
-    #[arg(long, value_enum, default_value = "token")]
-    special: Special,
     /// Write the ids to a file of little-endian u16, as nanoGPT does
     #[arg(short = 'o', long, value_name = "FILE.bin")]
     output: Option<PathBuf>,
@@ -44,17 +40,6 @@ pub(crate) struct TokenizeArgs {
     json: bool,
 }
 
-/// What a special token in a text is.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Special {
-    /// The token of that name
-    Token,
-    /// A mistake
-    Refuse,
-    /// The characters it is written with
-    Text,
-}
-
 pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
     let source = args.text.source();
     if let Some(path) = &args.output {
@@ -67,10 +52,9 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
     };
     let tokenizer = vocabulary.tokenizer()?;
     let given = args.text.whole()?;
-    let (ids, text) = match given {
-        Given::Ids(ids) => (ids, None),
-        Given::Text(text) => (encode(&text, args.special, &vocabulary)?, Some(text)),
-    };
+    let encoding = Working::on("encoding", 0);
+    let ids = vocabulary.corpus(&given)?;
+    drop(encoding);
     if let Some(path) = &args.output {
         ids.write_u16_file(path)?;
     }
@@ -94,7 +78,10 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
         };
     }
     let ids = ids.read(..)?;
-    let text = text.map_or_else(|| tokenizer.decode_lossy(&ids), Ok)?;
+    let text = match given {
+        Given::Text(text) => text,
+        Given::Ids(_) => tokenizer.decode_lossy(&ids)?,
+    };
     match args.json {
         true => print_report(&ids, &text, tokenizer),
         false => print_table(&ids, &text, tokenizer),
@@ -111,17 +98,6 @@ fn of_folder(path: &Path) -> Result<Vocabulary> {
         Vocabulary::of_model(folder, model.config().vocab_size)
     })?;
     Ok(vocabulary)
-}
-
-fn encode(text: &str, special: Special, vocabulary: &Vocabulary) -> Result<Corpus> {
-    let _working = Working::on("encoding", 0);
-    let ids = match special {
-        Special::Token => vocabulary.encode(text)?,
-        Special::Refuse => Gpt2Tokenizer::new().encode_allowing(text, AllowedSpecial::None)?,
-        Special::Text => Gpt2Tokenizer::new().encode_ordinary(text),
-    };
-    vocabulary.note_unknown(text);
-    Ok(Corpus::from_ids(ids))
 }
 
 /// The ids alone, of which a file may have more than the memory.

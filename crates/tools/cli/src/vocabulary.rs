@@ -18,7 +18,7 @@ use crate::output::note;
 /// GPT-2's 50257 tokens, and as nanoGPT pads them.
 const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
 
-/// What a model's ids mean.
+/// The meaning of a model's ids.
 #[derive(Clone, Debug)]
 pub(crate) struct Vocabulary {
     /// Else the reason why there is none.
@@ -76,7 +76,7 @@ impl Vocabulary {
         Ok(Self::find(folder, vocab_size)?.0)
     }
 
-    /// As [`of_folder`](Self::of_folder), and whether GPT-2's is taken for its size alone.
+    /// Returns [`of_folder`](Self::of_folder)'s, and true if GPT-2's is taken for its size alone.
     fn find(folder: &Path, vocab_size: usize) -> Result<(Self, bool)> {
         let reason = match ModelTokenizer::from_folder(folder) {
             Ok(Some(tokenizer)) => return Ok((Self::new(tokenizer), false)),
@@ -126,12 +126,12 @@ impl Vocabulary {
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
-    pub(crate) fn corpus(&self, given: Given) -> Result<Corpus> {
+    pub(crate) fn corpus(&self, given: &Given) -> Result<Corpus> {
         match given {
-            Given::Ids(ids) => Ok(ids),
+            Given::Ids(ids) => Ok(ids.clone()),
             Given::Text(text) => {
-                let ids = self.encode(&text)?;
-                self.note_unknown(&text);
+                let ids = self.encode(text)?;
+                self.note_unknown(text);
                 Ok(Corpus::from_ids(ids))
             }
         }
@@ -234,7 +234,7 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Whether a model of so many tokens can have GPT-2's.
+/// True if a model of so many tokens can have GPT-2's.
 pub(crate) fn is_gpt2_size(vocab_size: usize) -> bool {
     GPT2_SIZES.contains(&vocab_size)
 }

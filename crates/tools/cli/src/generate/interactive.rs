@@ -43,9 +43,9 @@ pub(crate) fn run(mut session: Session<'_>, found: &Found, prompt: Option<Vec<u3
     }
 }
 
-/// Where turns come from.
+/// The source of the user's turns.
 enum Lines {
-    /// With editing and a history.
+    /// Lines with editing and a history.
     Terminal(Box<DefaultEditor>),
     Pipe(Box<dyn Iterator<Item = Result<String>>>),
 }

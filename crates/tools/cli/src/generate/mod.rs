@@ -29,16 +29,16 @@ use timings::{TimingsReport, tell};
 /// Stands between the texts of `--num-samples`, as nanoGPT prints it.
 const BETWEEN_SAMPLES: &str = "---------------\n";
 
-/// What `--json` prints.
+/// The object that `--json` prints for a text.
 #[derive(Serialize)]
 struct Report {
     /// The new ids alone.
     tokens: Vec<u32>,
-    /// What they say, up to a stop string.
+    /// Their text, up to a stop string.
     text: String,
     /// `length`, `stop` or `context`.
     finish: &'static str,
-    /// Of the generator that all samples are drawn with; none if nothing is drawn.
+    /// The seed that all samples are drawn with; none if nothing is drawn.
     seed: Option<u64>,
     timings: TimingsReport,
 }

@@ -11,19 +11,18 @@ use crate::failure::misused;
 use crate::ids::{Given, TextArgs};
 use crate::model::{Found, ModelArgs};
 use crate::numbers::{at_least_1, seed};
-use crate::output::note;
 use crate::threads::ThreadArgs;
 use crate::vocabulary::Vocabulary;
 
 /// Examples under the help.
 const EXAMPLES: &str = "\
 Examples:
-  gpt generate \"Every effort moves you\"                     the newest run in runs/
-  gpt generate -m gpt2 -f story.txt -n 200 --temp 0.7       a folder that transformers wrote
-  echo \"Once upon a time\" | gpt generate --top-p 0.9        a prompt from a pipe
-  gpt generate \"\"                                           a text from nothing
-  gpt generate --prompts lines.txt --json                   each line of a file continued, all at once
-  gpt generate -i                                           turn by turn";
+  gpt generate \"Every effort moves you\"          the newest run in runs/
+  gpt generate -m gpt2 -f story.txt -n 200       a folder of transformers
+  echo \"Once upon a time\" | gpt generate         a prompt from a pipe
+  gpt generate \"\"                                a text from nothing
+  gpt generate --prompts lines.txt --json        each line of a file
+  gpt generate -i                                turn by turn";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -106,7 +105,7 @@ pub(crate) struct SamplingArgs {
         visible_alias = "repetition-penalty"
     )]
     repeat_penalty: f32,
-    /// Where the random numbers start; below 0 as PyTorch counts [default: a new seed each time,
+    /// The start of the random numbers; below 0 as PyTorch counts [default: a new seed each time,
     /// which is told]
     #[arg(short = 's', long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
@@ -128,7 +127,7 @@ pub(crate) struct OutputArgs {
     /// Print the continuation alone
     #[arg(long)]
     pub(crate) no_display_prompt: bool,
-    /// How exactly weights are kept: f32, f16, bf16, int8 or int4
+    /// The precision of the weights: f32, f16, bf16, int8 or int4
     #[arg(long, value_name = "P", default_value_t)]
     pub(crate) precision: Precision,
     #[command(flatten)]
@@ -138,7 +137,7 @@ pub(crate) struct OutputArgs {
 const TEMPERATURE: f32 = 0.8;
 const TOP_K: usize = 40;
 
-/// What happens when the context is full.
+/// The rule when the context is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WhenFull {
     /// The model sees the last tokens
@@ -148,7 +147,7 @@ pub(crate) enum WhenFull {
 }
 
 impl GenerateArgs {
-    /// What can be refused before a model is loaded.
+    /// Checks what needs no model.
     pub(crate) fn check(&self) -> Result<()> {
         if let Err(error) = self.sampling.of(usize::MAX).check() {
             return misused(error.to_string());
@@ -195,7 +194,7 @@ impl GenerateArgs {
 }
 
 impl SamplingArgs {
-    /// How tokens are chosen among so many.
+    /// Returns the rule to choose among so many tokens.
     pub(crate) fn of(&self, vocab_size: usize) -> Sampling {
         let narrows = self.temperature != TEMPERATURE || self.top_p != 1.0 || self.min_p != 0.0;
         let top_k = self.top_k.unwrap_or(if narrows { 0 } else { TOP_K });
@@ -208,14 +207,7 @@ impl SamplingArgs {
         }
     }
 
-    /// Says that more candidates were asked for than there are tokens.
-    pub(crate) fn tell_unused(&self, vocab_size: usize) {
-        if let Some(top_k) = self.top_k.filter(|&top_k| top_k > vocab_size) {
-            note(&format!("--top-k {top_k}: there are {vocab_size} tokens"));
-        }
-    }
-
-    /// Whether no random number is drawn.
+    /// True if no random number is drawn.
     pub(crate) fn is_greedy(&self) -> bool {
         self.temperature == 0.0
     }

@@ -38,7 +38,7 @@ impl<'v> Pieces<'v> {
         self.stops.found()
     }
 
-    /// What one more token adds to the text.
+    /// Adds a token and returns the text that it completes.
     pub(crate) fn push(&mut self, token: u32) -> &str {
         let piece = match &mut self.decoder {
             Some(decoder) => match decoder.push(token) {
@@ -53,14 +53,14 @@ impl<'v> Pieces<'v> {
         self.add(&shown)
     }
 
-    /// What was held back.
+    /// Ends the text and returns its rest, which was held back.
     pub(crate) fn finish(&mut self) -> &str {
         let rest = self.flush();
         let shown = self.stops.push(&rest) + &self.stops.finish();
         self.add(&shown)
     }
 
-    /// What the decoder still held; it begins anew.
+    /// Returns the rest that the decoder held; it begins anew.
     fn flush(&mut self) -> String {
         let anew = self.tokenizer.map(StreamingDecoder::new);
         let decoder = std::mem::replace(&mut self.decoder, anew);

@@ -31,7 +31,7 @@ pub(crate) struct Session<'m> {
 /// A continuation that has ended.
 pub(crate) struct Continued {
     pub(crate) tokens: Vec<u32>,
-    /// What they say, up to a stop string.
+    /// Their text, up to a stop string.
     pub(crate) text: String,
     pub(crate) finish: FinishReason,
     pub(crate) timings: Timings,
@@ -49,7 +49,6 @@ impl<'m> Session<'m> {
         texts_at_once: usize,
     ) -> Result<Self> {
         let model = decoder.model_config();
-        args.sampling.tell_unused(model.vocab_size);
         check(&model.decoding_memory(texts_at_once, decoder.context_size())?)?;
         Ok(Self {
             args,
@@ -60,7 +59,7 @@ impl<'m> Session<'m> {
         })
     }
 
-    /// Whether there is no text yet.
+    /// True if there is no text yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.decoder.batch() == 0
     }
@@ -106,7 +105,7 @@ impl<'m> Session<'m> {
         self.rng.get_or_insert_with(|| rng(self.args));
     }
 
-    /// What the tokens were drawn with; none if none was drawn.
+    /// The seed of the tokens; none if none was drawn.
     pub(crate) fn seed(&self) -> Option<u64> {
         let drawn = self
             .rng

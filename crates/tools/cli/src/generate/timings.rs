@@ -1,4 +1,4 @@
-//! How fast a text came: a line on standard error, or a part of `--json`.
+//! The speed of a text: a line on standard error, or a part of `--json`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::output::note;
 
-/// As `--json` has it.
+/// The timings that `--json` prints.
 #[derive(Serialize)]
 pub(crate) struct TimingsReport {
     load_seconds: f64,
@@ -33,7 +33,7 @@ impl TimingsReport {
     }
 }
 
-/// How fast it was, on standard error; loading is told once.
+/// Prints the speed on standard error; that of loading once.
 pub(crate) fn tell(timings: &Timings, load_time: Option<Duration>) {
     let load = load_time.map(|time| format!("load {:.2} s; ", time.as_secs_f64()));
     note(&format!(

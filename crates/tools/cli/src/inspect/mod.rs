@@ -25,11 +25,11 @@ pub(crate) struct InspectArgs {
     model: ModelArgs,
     #[command(flatten)]
     text: TextArgs,
-    /// How many candidates to show for each token [default: 10, in the terminal as many of them as
+    /// The number of candidates to show for each token [default: 10, in the terminal as many of them as
     /// there is room for]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// What logits are divided by for the candidates' probabilities
+    /// The divisor of the logits for the candidates' probabilities
     #[arg(long, value_name = "X", visible_alias = "temp", default_value_t = 1.0)]
     temperature: f32,
     /// The layer whose attention is shown in the terminal, counted from 0 as in the files [default:

@@ -8,7 +8,7 @@ use gpt::GptModel;
 use pictures::html::{self, page as frame};
 use serde_json::Value;
 
-/// Where the body stands in the frame.
+/// A mark in the frame, in whose place the body comes.
 const BODY: &str = "<!-- body -->";
 
 /// Writes the page, one block's weights in memory at a time.

@@ -13,7 +13,7 @@ fn every_subcommand_has_a_help_that_names_its_options_and_their_other_names() {
         ),
         ("generate", "Examples: --temp --n-predict"),
         ("eval", "--file --stride --json"),
-        ("tokenize", "--special --output"),
+        ("tokenize", "--model --output"),
         ("info", "--preset"),
         ("convert", "--layout --precision"),
         ("logits", "--top"),

@@ -76,7 +76,7 @@ fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
 2 generate Once --prompts lines.txt -> --prompts; TEXT
 1 generate Once -c 17 -> 17; 16
 1 generate --tokens LONG -> 17; 16; --past-context crop
-1 generate --tokens 50257 -> 50257
+1 generate --tokens 400 -> 400
 1 generate -f long.bin -> 1500000000; 16; --past-context crop
 1 logits -f long.bin -> 1500000000; 16
 1 generate --prompts missing.txt -> missing.txt

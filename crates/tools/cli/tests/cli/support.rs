@@ -28,15 +28,19 @@ pub(crate) fn folder() -> Folder {
     folder
 }
 
-/// A model of GPT-2's vocabulary in `runs/0001`, made once for all tests; nothing may write here.
+/// Tokens of the model in [`trained`].
+pub(crate) const TOKENS: usize = 400;
+
+/// A model of [`TOKENS`] byte pairs in `runs/0001`, made once for all tests; nothing may write
+/// there.
 pub(crate) fn trained() -> &'static Folder {
     static FOLDER: OnceLock<Folder> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = folder();
-        folder.ok(
-            "train --tokenizer gpt2 --n-layers 1 --n-heads 2 --emb-dim 8 --context-length 16 --batch-size 2 --max-steps 2 \
-             --eval-iters 1 --threads 1 --sample-tokens 2",
-        );
+        folder.ok(&format!(
+            "train --tokenizer bpe:{TOKENS} --n-layers 1 --n-heads 2 --emb-dim 8 --context-length 16 --batch-size 2 \
+             --max-steps 2 --eval-iters 1 --threads 1 --sample-tokens 2"
+        ));
         folder
     })
 }

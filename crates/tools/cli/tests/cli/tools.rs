@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{TINY, folder, holds, trained};
+use crate::support::{TINY, TOKENS, folder, holds, trained};
 
 #[test]
 fn tokenize_shows_ids_and_pieces_and_writes_token_files() {
@@ -28,7 +28,6 @@ fn tokenize_shows_ids_and_pieces_and_writes_token_files() {
         ("-f out.bin --ids", "33901,86,343,86\n"),
         ("-f a.txt --ids", "33901,86,343,86\n"),
         ("<|endoftext|> --ids", "50256\n"),
-        ("<|endoftext|> --special text --count", "7\n"),
     ] {
         assert_eq!(folder.ok(&format!("tokenize {args}")).stdout, printed);
     }
@@ -39,10 +38,6 @@ fn tokenize_shows_ids_and_pieces_and_writes_token_files() {
             assert_eq!(folder.gpt_reading(&args, text).stdout, count, "{args}");
         }
     }
-    folder.refused(
-        "tokenize <|endoftext|> --special refuse",
-        &["<|endoftext|>", "not allowed"],
-    );
     folder.refused("tokenize --tokens 50257", &["50257"]);
 }
 
@@ -62,7 +57,7 @@ fn info_counts_the_parameters_of_the_book() {
 fn logits_are_those_of_the_last_position_and_read_back_exactly() {
     let report = trained().json("logits --tokens 1,2,3");
     let logits = report["logits"].as_array().unwrap();
-    assert_eq!(logits.len(), 50257);
+    assert_eq!(logits.len(), TOKENS);
     let best = (0..logits.len())
         .max_by(|&a, &b| logits[a].as_f64().partial_cmp(&logits[b].as_f64()).unwrap());
     let greedy = trained().json("generate --tokens 1,2,3 --temp 0 -n 1");

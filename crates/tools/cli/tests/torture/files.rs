@@ -173,6 +173,9 @@ fn a_file_that_is_given_to_a_command_may_be_anything() {
     let (mut cases, mut faults) = (0, Vec::new());
     for (file, command) in commands {
         for replacement in REPLACEMENTS {
+            if replacement.0 == "a pipe" && file != "data.bin" {
+                continue; // it is read as a file is, once somebody writes into it
+            }
             cases += 1;
             let folder = copy_of(good.path());
             replace(&folder.path().join(file), replacement);

@@ -73,6 +73,14 @@ impl Ended {
         self.status.is_some_and(|status| status.success())
     }
 
+    /// Whether an allocation failed, which ends the program and is right where nothing says
+    /// beforehand how much is needed: for a tokenizer's work on a text.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        const SIGABRT: i32 = 6;
+        let signal = self.status.and_then(|status| status.signal());
+        signal == Some(SIGABRT) && self.stderr.contains("memory allocation of")
+    }
+
     /// What is wrong with the way it ended; a refusal in one line is right.
     pub(crate) fn fault(&self) -> Option<String> {
         let Some(status) = self.status else {
