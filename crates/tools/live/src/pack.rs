@@ -101,7 +101,11 @@ fn words(tokenizer: &ModelTokenizer) -> Option<Parts> {
     if tokenizer.is_gpt2() {
         return Some(Parts::default());
     }
+    // The page puts nothing before a text.
     let pairs = tokenizer.byte_pairs().ok()??;
+    if pairs.begin.is_some() {
+        return None;
+    }
     // The end of a text is the one added token that is found in texts.
     let added = pairs
         .tokens
