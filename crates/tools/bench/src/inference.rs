@@ -45,6 +45,9 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     let decode = format!("decode {}+{}", DECODED.0, DECODED.1);
     for of in HEADS {
         let (head, config, peers) = of;
+        if bench.alone && bench.filter == format!("{decode}, {head}") {
+            return decode_int8(config);
+        }
         let mut commands = PASSES.iter().map(|pass| pass.0).chain([&*decode]);
         if commands.any(|command| bench.wants(&format!("{command}, {head}"))) {
             let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
@@ -100,9 +103,6 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> any
     let prompt: Vec<u32> = ids(1, prompt).into_iter().collect();
     let mut decoders = Vec::new();
     for precision in Precision::ALL {
-        if bench.alone && precision != Precision::Int8 {
-            continue; // that of the row of memory
-        }
         let config = DecoderConfig {
             precision,
             ..DecoderConfig::default()
@@ -118,6 +118,21 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> any
         peers,
     });
     bench.turns(command, (new_tokens as f64, "tokens/s"), ours.collect());
+    Ok(())
+}
+
+/// Decodes in int8 as from a model's files, of which a few rows are held in f32 at a time.
+fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
+    let config = DecoderConfig {
+        precision: Precision::Int8,
+        ..DecoderConfig::default()
+    };
+    let mut decoder = Decoder::read(&model, config, |_, _, rows| {
+        rows.fill(0.01);
+        Ok::<(), anyhow::Error>(())
+    })?;
+    let prompt: Vec<u32> = ids(1, DECODED.0).into_iter().collect();
+    decode(&mut decoder, &prompt, DECODED.1);
     Ok(())
 }
 
