@@ -113,8 +113,12 @@ fn training(book: &mut Notebook) -> Result<Trained> {
     book.prints_first("In [27]", &texts.join("\n"), SAMPLES, texts.len(), None);
     // The ids of these texts.
     let ids = printout.ids()?;
-    let pytorch: Vec<&str> = IDS.lines().take(texts.len()).collect();
-    book.known("In [27] in PyTorch", &ids, &pytorch.join("\n"), PYTORCH);
+    book.known(
+        "In [27] in PyTorch",
+        &ids,
+        &first(IDS, ids.nrows()),
+        PYTORCH,
+    );
     Ok(Trained {
         model,
         optimizer,
@@ -328,6 +332,11 @@ fn losses(batches: &[f32], rows: impl Iterator<Item = impl AsRef<[f64]>>) -> Pic
     };
     let tokens_seen = |step: f64| format!("{step} ({})", (step + 1.0) * 512.0);
     chart(&losses, Some(tokens_seen))
+}
+
+/// The first lines of a text.
+fn first(text: &str, lines: usize) -> String {
+    text.lines().take(lines).collect::<Vec<_>>().join("\n")
 }
 
 /// The losses that In \[27\] prints.

@@ -1,6 +1,7 @@
 //! Every cell of every notebook, and every input of every notebook at its bounds and between.
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
 
 use ::notebooks::{Given, Outcome, PROGRAMS, Part, Program, Settings, cells, inputs, text};
 
@@ -37,6 +38,11 @@ fn every_cell_computes_what_its_document_prints() {
     assert!(skipped.len() <= 2, "{skipped:?}");
 }
 
+/// A bound.
+fn number<T: FromStr>(text: &str) -> T {
+    text.parse().ok().expect("a number")
+}
+
 /// Values at the bounds of an input and between them, as a reader writes them; one more is beyond.
 fn values(input: &Given) -> (Vec<String>, Option<String>) {
     let (low, high) = input.bounds.split_once("..").expect("a range");
@@ -47,7 +53,7 @@ fn values(input: &Given) -> (Vec<String>, Option<String>) {
             let row: Vec<String> = row.collect();
             vec![row.join(" "); rows].join("; ")
         };
-        let (low, high): (usize, usize) = (low.parse().unwrap(), high.parse().unwrap());
+        let (low, high): (usize, usize) = (number(low), number(high));
         let shapes = [
             (low, 1),
             (2, low / 2),
@@ -60,7 +66,8 @@ fn values(input: &Given) -> (Vec<String>, Option<String>) {
         let all = all.map(|(rows, columns)| matrix(*rows, *columns));
         return (all.collect(), Some(matrix(high + 1, 1)));
     }
-    if let Ok(default) = input.default.parse::<u64>() {
+    let is_whole = !low.contains('.');
+    if let (true, Ok(default)) = (is_whole, input.default.parse::<u64>()) {
         let low = low.parse().unwrap_or(0);
         let beyond = high.parse::<u64>().map(|high| (high + 1).to_string());
         let high: u64 = high.parse().unwrap_or(u64::MAX);
@@ -72,12 +79,12 @@ fn values(input: &Given) -> (Vec<String>, Option<String>) {
         return (all.map(|value| value.to_string()).collect(), beyond.ok());
     }
     if input.default.parse::<f64>().is_ok() {
-        let (low, high): (f64, f64) = (low.parse().unwrap(), high.parse().unwrap());
+        let (low, high): (f64, f64) = (number(low), number(high));
         let all = [low, high, (low + high) / 2.0, low + (high - low) / 7.0];
         let all = all.map(|value| value.to_string());
         return (all.to_vec(), Some((high + 1.0).to_string()));
     }
-    let high: usize = high.parse().unwrap();
+    let high: usize = number(high);
     let characters = |length: usize| "a, 日é<|endoftext|>".chars().cycle().take(length);
     let lengths = [low.parse().unwrap_or(0), 1, 19, high / 2, high];
     let all = lengths.map(|length| characters(length).collect());

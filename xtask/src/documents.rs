@@ -42,7 +42,7 @@ impl Row {
             |item: &String| item == words || item.split("::").skip(1).any(|it| it == words);
         numbers.any(|number| number == words && number.contains('.'))
             && !self.section.starts_with("exercise")
-            || (self.listing == words && !words.contains('.'))
+            || (self.listing == words && !words.is_empty() && !words.contains('.'))
             || self.items.iter().any(is_named)
     }
 }

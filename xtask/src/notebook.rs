@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use notebooks::{
-    Cell, Given, HOW_TO_GIVE_TEXT, Kind, NEEDS_TEXT, Outcome, Part, Record, Settings, cells,
+    Cell, Given, HOW_TO_GIVE_TEXT, Kind, NEEDS_TEXT, Outcome, Part, Record, Settings, TrainingRun,
+    cells,
 };
 
 use crate::digits::differences;
@@ -47,6 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let (mut lost, mut needs_text) = (0, false);
     for selection in &chosen.selections {
         let settings = Settings {
+            training: selection.trains.then(TrainingRun::default),
             inputs: inputs::of(selection, &set),
             ..settings.clone()
         };

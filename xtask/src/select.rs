@@ -113,8 +113,8 @@ fn is_section_number(words: &str) -> bool {
     words.contains('.') && words.split('.').all(is_number)
 }
 
-/// The names that notebooks have: `ch3 In [24]` is `ch03 In [24]`, `chapter 3` is `ch03`; `train` is
-/// older than the notebooks.
+/// The names that notebooks have: `ch3 In [24]` is `ch03 In [24]`, `chapter 3` is `ch03`, and
+/// `train` is older than the notebooks.
 fn as_named(words: &str) -> String {
     let lower = words.to_lowercase();
     let number = lower.strip_prefix("chapter").or(lower.strip_prefix("ch"));
