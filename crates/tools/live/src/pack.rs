@@ -220,7 +220,7 @@ mod tests {
             "",
             &small(50_257),
             Some(&ModelTokenizer::gpt2()),
-            None,
+            Some(50_256),
             &[50_256],
         )
         .unwrap();
