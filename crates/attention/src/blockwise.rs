@@ -7,12 +7,13 @@
 
 use ndarray::{Array3, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
-use tensor_ops::{Dropout, count_tasks, empty};
+use tensor_ops::Dropout;
+use tensor_ops::engine::{count_tasks, empty};
 use torch_rng::KeepMask;
 
 use crate::head::{Head, HeadDropout, HeadGradients};
 
-/// What the backward pass needs of the forward pass.
+/// Kept by the forward pass for the backward pass.
 #[derive(Clone, Debug)]
 pub(crate) struct AttendCache {
     /// (batch, num_heads, num_tokens): the logarithm of the sum of exponentials of each row of
@@ -40,7 +41,7 @@ pub fn attend(
     attend_train(q, k, v, num_heads, (Dropout { p: 0.0 }, None)).0
 }
 
-/// As [`attend`], in training: drops weights, those that the mask (batch, num_heads, num_tokens,
+/// The training form of [`attend`]: drops the weights that the mask (batch, num_heads, num_tokens,
 /// num_tokens) does not keep.
 pub(crate) fn attend_train(
     q: &ArrayRef3<f32>,

@@ -16,9 +16,9 @@ pub struct AttentionConfig {
     pub context_length: usize,
     /// The probability of an attention weight to be dropped in training, from 0 to 1.
     pub dropout: f64,
-    /// How many heads; [`CausalAttention`](crate::CausalAttention) has one and ignores it.
+    /// The number of heads; [`CausalAttention`](crate::CausalAttention) has one and ignores it.
     pub num_heads: usize,
-    /// Whether the query, key and value projections have a bias.
+    /// True if the query, key and value projections have a bias.
     pub qkv_bias: bool,
 }
 
@@ -56,7 +56,7 @@ impl AttentionConfig {
         Ok(())
     }
 
-    /// As [`check`](Self::check), of a module that shares `d_out` out among its heads.
+    /// Checks a module that shares `d_out` out among its heads, too.
     pub(crate) fn check_heads(&self) -> Result<(), AttentionError> {
         let (d_out, num_heads) = (self.d_out, self.num_heads);
         self.check(num_heads)?;

@@ -1,4 +1,4 @@
-//! What can be wrong with what a caller hands to this crate.
+//! The errors of configurations and inputs.
 
 use thiserror::Error;
 

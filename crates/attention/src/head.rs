@@ -11,8 +11,9 @@
 use std::ops::Range;
 
 use ndarray::{Array1, ArrayView2, ArrayViewMut2, s};
-use tensor_ops::{
-    Dropout, Pooled, attend_query, causal_softmax_from_log_sums, causal_softmax_rows, empty,
+use tensor_ops::Dropout;
+use tensor_ops::engine::{
+    Pooled, attend_query, causal_softmax_from_log_sums, causal_softmax_rows, empty,
     matmul_into_serial, softmax_backward_row,
 };
 use torch_rng::KeepMask;
@@ -46,7 +47,7 @@ pub(crate) struct HeadGradients<'a> {
 /// whole.
 pub(crate) struct HeadDropout<'a> {
     pub(crate) dropout: Dropout,
-    /// Of the weights of all heads, one after the other.
+    /// The mask of all heads' weights, one head after the other.
     pub(crate) mask: &'a KeepMask,
     /// Which of the heads this is.
     pub(crate) head: usize,
@@ -82,8 +83,8 @@ impl Head<'_> {
         }
     }
 
-    /// As [`forward`](Self::forward), when no backward pass will follow; one query in contiguous
-    /// memory takes a product of matrix and vector.
+    /// The form of [`forward`](Self::forward) that no backward pass follows; one query in
+    /// contiguous memory takes a product of matrix and vector.
     pub(crate) fn decode(&self, mut context: ArrayViewMut2<f32>) {
         let (new, n_keys) = (self.queries.nrows(), self.keys.nrows());
         match (new, self.queries.as_slice(), context.as_slice_mut()) {

@@ -49,7 +49,7 @@ pub struct KvCacheSize {
 pub struct KvCache {
     /// (batch, num_heads, room, head_dim); the room grows to `capacity` as it is needed
     keys: Array4<f32>,
-    /// As the keys
+    /// The same shape as the keys
     values: Array4<f32>,
     /// (batch): tokens remembered
     lens: Vec<usize>,
@@ -75,12 +75,12 @@ impl KvCache {
         }
     }
 
-    /// How many sequences there are.
+    /// The number of sequences.
     pub fn batch(&self) -> usize {
         self.lens.len()
     }
 
-    /// How many tokens of a sequence are remembered.
+    /// The number of remembered tokens of a sequence.
     ///
     /// # Panics
     /// If there is no such sequence.

@@ -1,17 +1,21 @@
 #![doc = include_str!("../README.md")]
 
-mod blockwise;
+// In the book's order: section 3.3, 3.4, 3.5, 3.6.
 mod causal;
-mod config;
-mod error;
-mod head;
-mod kv_cache;
-mod multi_head;
 mod plain;
 mod scores;
 mod self_attention;
 mod simple;
 mod wrapper;
+
+// The fast form of listing 3.5: forward, backward, and decoding with a cache.
+mod blockwise;
+mod head;
+mod kv_cache;
+mod multi_head;
+
+mod config;
+mod error;
 
 // The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
 // its own.

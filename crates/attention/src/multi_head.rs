@@ -4,13 +4,14 @@
 //! Its struct, and listing 3.5 as the book has it, are in `plain.rs`.
 
 use ndarray::{Array, Array3, Array4, ArrayRef, ArrayRef3, Dimension, Ix3};
-use tensor_ops::{Dropout, Linear, Pooled, parameters};
+use tensor_ops::engine::Pooled;
+use tensor_ops::{Dropout, Linear, parameters};
 use torch_rng::TorchRng;
 
 use crate::blockwise::{AttendCache, attend, attend_backward, attend_train};
 use crate::{AttentionConfig, AttentionError, MultiHeadAttention};
 
-/// What [`MultiHeadAttention::backward`] needs of the forward pass.
+/// Kept by [`MultiHeadAttention::forward_train`] for [`MultiHeadAttention::backward`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct MultiHeadAttentionCache {
@@ -45,7 +46,7 @@ impl MultiHeadAttention {
         })
     }
 
-    /// What it was built from.
+    /// The configuration it was built from.
     pub fn config(&self) -> &AttentionConfig {
         &self.config
     }
@@ -86,7 +87,7 @@ impl MultiHeadAttention {
         Ok(self.forward_plain(x, None)?.1)
     }
 
-    /// As [`forward`](Self::forward), in training: drops attention weights, and keeps what
+    /// The training form of [`forward`](Self::forward): drops attention weights, and keeps what
     /// [`backward`](Self::backward) needs.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ pub struct MultiHeadAttention {
     pub out_proj: Linear,
     /// On the attention weights, in training only.
     pub dropout: Dropout,
-    /// What it was built from: weights that are put in place of others must have their shapes.
+    /// The configuration it was built from: weights put in place of others must have its shapes.
     pub(crate) config: AttentionConfig,
 }
 

@@ -11,8 +11,9 @@ use crate::AttentionError;
 use crate::config::check_features;
 use crate::scores::{dot_products, scaled_softmax};
 
-/// How [`SelfAttentionV1`] draws its weights.
+/// The distribution that [`SelfAttentionV1`] draws its weights from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum WeightInit {
     /// `torch.rand`, uniform in [0, 1): the book.
     Rand,

@@ -14,7 +14,7 @@ fn empty_cache(batch: usize, num_heads: usize, head_dim: usize, capacity: usize)
     })
 }
 
-/// How many new tokens each call brings, for one sequence.
+/// Numbers of new tokens that calls bring, for one sequence.
 fn chunks() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![
         prop::collection::vec(0..4usize, 1..6),

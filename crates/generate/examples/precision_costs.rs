@@ -1,4 +1,4 @@
-//! What decoding in fewer bits costs a model on a text:
+//! The loss of a model on a text when it decodes in fewer bits:
 //! `cargo run --release -p generate --example precision_costs MODEL TEXT`.
 //!
 //! The text is cut into windows of the context; each token is predicted by a decoding step after

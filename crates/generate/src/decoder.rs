@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use gpt::{GptConfig, GptModel, check_vocabulary};
 use ndarray::{Array2, ArrayD, ArrayView1, ArrayView2, Axis};
-use tensor_ops::awake;
+use tensor_ops::engine::awake;
 
 use crate::forward::Forward;
 use crate::weights::DecoderWeights;
@@ -48,7 +48,7 @@ pub struct Decoder<'m> {
     forward: Forward<'m>,
     /// All tokens, also those that the model doesn't see any more.
     sequences: Vec<Vec<u32>>,
-    /// Where the window in the cache begins, in each sequence.
+    /// The token at which the window in the cache begins, in each sequence.
     starts: Vec<usize>,
     /// (batch, vocab_size): the last position of each sequence
     logits: Array2<f32>,
@@ -188,12 +188,12 @@ impl<'m> Decoder<'m> {
         self.context_size.saturating_sub(self.sequences[row].len())
     }
 
-    /// Whether a sequence fills the context, and the decoder stops there.
+    /// True if a sequence fills the context and the decoder stops there.
     pub(crate) fn is_full(&self, row: usize) -> bool {
         self.config.past_context == PastContext::Stop && self.room(row) == 0
     }
 
-    /// Whether a sequence fills the context and all of it has been taken in: no token can follow.
+    /// True if a sequence is full and all of it has been taken in: no token can follow.
     pub(crate) fn is_over(&self, row: usize) -> bool {
         self.is_full(row) && self.pending(row) == 0
     }

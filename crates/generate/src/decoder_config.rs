@@ -2,7 +2,7 @@
 
 use crate::Precision;
 
-/// What happens when a sequence outgrows the context.
+/// The behaviour when a sequence outgrows the context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PastContext {
@@ -22,6 +22,6 @@ pub struct DecoderConfig {
     pub precision: Precision,
     /// The most tokens the model may see; `None` is the model's context length.
     pub context_size: Option<usize>,
-    /// What happens beyond.
+    /// The behaviour beyond the context.
     pub past_context: PastContext,
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a prompt, with the settings of a sampler, or with what the model answers.
+//! The errors of prompts, of settings, and of a model whose logits are not numbers.
 
 use gpt::GptError;
 use thiserror::Error;
@@ -24,7 +24,7 @@ pub enum GenerateError {
         "context_size must be from 1 to the model's context length {context_length}, but is {context_size}"
     )]
     ContextSize {
-        /// What was asked for.
+        /// The size that was asked for.
         context_size: usize,
         /// The most the model can take.
         context_length: usize,
@@ -39,7 +39,7 @@ pub enum GenerateError {
         /// The most there may be.
         context_size: usize,
     },
-    /// What continues one sequence was given a decoder that holds another number.
+    /// A stream of one sequence was given a decoder that holds another number.
     #[error("the decoder has {found} sequences, but 1 is needed here")]
     NotOneSequence {
         /// Sequences there are.
@@ -69,7 +69,7 @@ pub enum GenerateError {
         name: &'static str,
         /// Its range.
         expected: &'static str,
-        /// What it was.
+        /// Its value.
         value: f32,
     },
     /// The model's output for one token is not a number, or infinite.

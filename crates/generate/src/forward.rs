@@ -69,7 +69,7 @@ impl<'m> Forward<'m> {
         }
     }
 
-    /// How many tokens of a sequence the caches hold.
+    /// The number of tokens of a sequence that the caches hold.
     pub(crate) fn cached(&self, row: usize) -> usize {
         self.caches.first().map_or(0, |cache| cache.len(row))
     }

@@ -1,5 +1,5 @@
-//! What a model does with a text: each token's loss, what it expects next, and, block by block,
-//! where its heads look and what it would say there.
+//! A model at work on a text: each token's loss and likeliest successors, and, block by block, the
+//! attention of its heads and the prediction there.
 //!
 //! Blocks are looked at one after the other, and logits are made a few rows at a time: what is in
 //! memory is one block's weights.
@@ -37,18 +37,16 @@ pub struct Inspection<'m> {
     /// (1, num_tokens)
     ids: Array2<u32>,
     look: Look,
-    /// What [`Token::scales`] are told for: those that a page offers, and the one asked for.
-    pub temperatures: Vec<f32>,
     /// The text's.
     pub tokens: Vec<Token>,
 }
 
-/// How it is looked at.
+/// The settings of an [`Inspection`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
     /// Candidates to show.
     pub top: usize,
-    /// What logits are divided by for their probabilities.
+    /// The temperature: logits are divided by it for their probabilities.
     pub temperature: f32,
 }
 
@@ -68,17 +66,12 @@ impl Default for Look {
 pub struct Token {
     /// Its number in the vocabulary.
     pub id: u32,
-    /// What it stands for.
+    /// Its text.
     pub text: String,
     /// The cross-entropy of its prediction; none of the first.
     pub loss: Option<f32>,
     /// The likeliest next tokens, the likeliest first.
     pub next: Vec<Candidate>,
-    /// The logarithm of what all tokens' exponentials add up to, at each of
-    /// [`Inspection::temperatures`]: a logit divided by the temperature, minus this, is the
-    /// logarithm of a probability.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub scales: Vec<f32>,
 }
 
 /// A token that may come next.
@@ -87,7 +80,7 @@ pub struct Token {
 pub struct Candidate {
     /// Its number in the vocabulary.
     pub id: u32,
-    /// What it stands for.
+    /// Its text.
     pub text: String,
     /// At the temperature that was asked for.
     pub probability: f32,
@@ -96,13 +89,13 @@ pub struct Candidate {
     pub logit: f32,
 }
 
-/// What a block does.
+/// A block's attention and prediction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockView {
     /// (num_heads, num_tokens, num_tokens): a row sums to 1.
     pub attention: Array3<f32>,
-    /// What the model would say next if it ended here (the "logit lens"), after each token that was
-    /// asked for.
+    /// The likeliest next tokens if the model ended here (the "logit lens"), after each token that
+    /// was asked for.
     pub says: Vec<Vec<Candidate>>,
 }
 
@@ -110,10 +103,7 @@ impl<'m> Inspection<'m> {
     /// Rows of logits that are made at once.
     pub const ROWS: usize = 64;
 
-    /// Temperatures that a page offers.
-    const TEMPERATURES: [f32; 9] = [0.25, 0.5, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 4.0];
-
-    /// Looks at a text; `text_of` says what an id stands for.
+    /// Looks at a text; `text_of` gives the text of an id.
     ///
     /// # Errors
     /// If there is no token, an unknown one, or more than the context holds.
@@ -123,11 +113,21 @@ impl<'m> Inspection<'m> {
         ids: &[u32],
         look: Look,
     ) -> Result<Self, GenerateError> {
-        let mut temperatures = Self::TEMPERATURES.to_vec();
-        if !temperatures.contains(&look.temperature) {
-            temperatures.push(look.temperature);
-            temperatures.sort_by(f32::total_cmp);
-        }
+        Self::with_logits(model, text_of, ids, look, |_| ())
+    }
+
+    /// [`of`](Self::of), which hands the logits (vocab_size) after each token to `each`, too; they
+    /// are not kept.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_logits(
+        model: &'m GptModel,
+        text_of: &'m dyn Fn(u32) -> String,
+        ids: &[u32],
+        look: Look,
+        mut each: impl FnMut(&ArrayRef1<f32>),
+    ) -> Result<Self, GenerateError> {
         let mut inspection = Self {
             model,
             text_of,
@@ -135,7 +135,6 @@ impl<'m> Inspection<'m> {
                 .expect("a row of all ids")
                 .to_owned(),
             look,
-            temperatures,
             tokens: Vec::with_capacity(ids.len()),
         };
         let hidden = model.forward_hidden(&inspection.ids)?;
@@ -146,14 +145,12 @@ impl<'m> Inspection<'m> {
             let predicted = logits.slice_axis(Axis(0), (..targets.len()).into());
             let mut losses = cross_entropy_rows(&predicted, targets).into_iter();
             for (&id, logits) in ids[first..].iter().zip(logits.outer_iter()) {
-                let temperatures = inspection.temperatures.iter();
-                let scales = temperatures.map(|&t| log_sum(&logits, t)).collect();
+                each(&logits);
                 inspection.tokens.push(Token {
                     id,
                     text: text_of(id),
                     loss,
                     next: inspection.candidates(&logits, look.top)?,
-                    scales,
                 });
                 loss = losses.next();
             }
@@ -161,8 +158,8 @@ impl<'m> Inspection<'m> {
         Ok(inspection)
     }
 
-    /// One block after the other; of each what the model would say after the tokens from `from` on,
-    /// `top` candidates each.
+    /// One block after the other; of each the `top` likeliest next tokens after those from `from` on,
+    /// none if the text ends before.
     ///
     /// # Errors
     /// If a block's output is not a number.
@@ -174,7 +171,7 @@ impl<'m> Inspection<'m> {
         let len = self.tokens.len();
         Ok(self.model.trace(&self.ids)?.map(move |block| {
             let block = block?;
-            let mut says = Vec::with_capacity(len - from);
+            let mut says = Vec::with_capacity(len.saturating_sub(from));
             for first in (from..len).step_by(Self::ROWS) {
                 let logits = self.logits(&block.hidden, first, (first + Self::ROWS).min(len));
                 for logits in logits.outer_iter() {
@@ -207,12 +204,6 @@ impl<'m> Inspection<'m> {
         };
         Ok(likeliest.map(candidate).collect())
     }
-}
-
-fn log_sum(logits: &ArrayRef1<f32>, temperature: f32) -> f32 {
-    let most = logits.iter().copied().fold(f32::MIN, f32::max);
-    let exponentials = logits.iter().map(|x| ((x - most) / temperature).exp());
-    most / temperature + exponentials.sum::<f32>().ln()
 }
 
 #[cfg(test)]
@@ -254,12 +245,17 @@ mod tests {
         for (shown, loss) in shown.iter().zip(&losses) {
             assert!((shown - loss).abs() < 1e-5, "{shown} {loss}");
         }
+        let beyond = inspection.blocks(ids.len() + 1, 3).unwrap();
+        assert!(
+            beyond
+                .map(Result::unwrap)
+                .all(|block| block.says.is_empty())
+        );
         let last = inspection.blocks(0, 3).unwrap().last().unwrap().unwrap();
         for (token, says) in inspection.tokens.iter().zip(&last.says) {
             for (next, says) in token.next.iter().zip(says) {
                 assert_eq!(next.id, says.id);
-                let at_1 = (next.logit - token.scales[4]).exp();
-                assert!((at_1 - says.probability).abs() < 1e-5);
+                assert!((next.probability - says.probability).abs() < 1e-5);
             }
         }
     }

@@ -14,7 +14,8 @@ use crate::filters::{
     penalise_repetition,
 };
 
-/// How a token is chosen. The default is greedy: each other setting does nothing until it is set.
+/// The settings of the choice of a token. The default is greedy: each setting does nothing until it
+/// is set.
 ///
 /// ```
 /// use generate::Sampling;

@@ -2,8 +2,8 @@
 //!
 //! A stream continues what its decoder holds, so a conversation is: push a turn, stream an answer,
 //! push the next turn.
-//! What tokens say as text, `tokenizer::StreamingDecoder` and [`StopStrings`](crate::StopStrings)
-//! know.
+//! See `tokenizer::StreamingDecoder` for the text of tokens, and [`StopStrings`](crate::StopStrings)
+//! for texts that end it.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::{Decoder, GenerateError, Sampling};
 /// When and how tokens are generated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerateOptions {
-    /// How each token is chosen.
+    /// The settings by which each token is chosen.
     pub sampling: Sampling,
     /// The most tokens to generate.
     pub max_new_tokens: usize,
@@ -41,13 +41,13 @@ pub enum FinishReason {
     StopToken(u32),
     /// The text held this string.
     StopString(String),
-    /// As many tokens as were asked for.
+    /// The text has the number of tokens that was asked for.
     MaxNewTokens,
     /// The context is full, and the decoder was told to stop there.
     ContextFull,
 }
 
-/// How long the two phases took.
+/// The times that the two phases took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
     /// Tokens taken in before the first was chosen.
@@ -167,7 +167,7 @@ impl<'s, 'm> BatchStream<'s, 'm> {
         self.finish[row].as_ref()
     }
 
-    /// How long it took so far, for all sequences together.
+    /// The times so far, of all sequences together.
     pub fn timings(&self) -> Timings {
         self.timings
     }
@@ -284,7 +284,7 @@ impl<'s, 'm> TokenStream<'s, 'm> {
         self.0.finish_reason(0)
     }
 
-    /// How long it took so far.
+    /// The times so far.
     pub fn timings(&self) -> Timings {
         self.0.timings()
     }

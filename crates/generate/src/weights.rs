@@ -244,7 +244,7 @@ impl<'m> DecoderWeights<'m> {
     }
 }
 
-/// Where the rows of parameters come from.
+/// The source of parameters' rows.
 struct Source<F>(F);
 
 impl<'m, E, F: FnMut(&str, usize, IxDyn) -> Result<Rows<'m>, E>> Source<F> {

@@ -1,4 +1,4 @@
-//! What stands between the two layers of a feed-forward network.
+//! The activation between the two layers of a feed-forward network.
 //!
 //! The book and GPT-2 have GELU in the tanh form; models that others made have its exact form or
 //! ReLU.
@@ -7,6 +7,12 @@ use ndarray::{Array, ArrayRef, Dimension};
 use tensor_ops::{gelu, gelu_backward, gelu_exact, gelu_exact_backward, relu, relu_backward};
 
 /// Element by element, any shape.
+///
+/// ```
+/// use gpt::Activation;
+/// let x = ndarray::array![-1.0, 2.0];
+/// assert_eq!(Activation::Relu.forward(&x), ndarray::array![0.0, 2.0]);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -22,6 +28,7 @@ pub enum Activation {
 
 impl Activation {
     /// Each number activated.
+    #[must_use]
     pub fn forward<D: Dimension>(self, x: &ArrayRef<f32, D>) -> Array<f32, D> {
         match self {
             Self::GeluTanh => gelu(x),

@@ -28,6 +28,14 @@ pub struct BadLmConfig {
 }
 
 /// The worksheet's `BadLM`.
+///
+/// ```
+/// use gpt::{BadLm, BadLmConfig, torch_rng::TorchRng};
+/// let config = BadLmConfig { context_length: 4, vocab_size: 10, emb_dim: 6, att_dim: 3 };
+/// let model = BadLm::new(config, &mut TorchRng::manual_seed(123))?;
+/// assert_eq!(model.forward(&ndarray::array![[1, 2, 3]])?.dim(), (1, 3, 10));
+/// # Ok::<(), gpt::GptError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BadLm {
     /// (vocab_size, emb_dim)

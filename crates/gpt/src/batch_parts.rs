@@ -9,7 +9,8 @@
 
 use ndarray::{ArrayRef2, Axis};
 use rayon::prelude::*;
-use tensor_ops::{Parameters, awake, move_into_sum};
+use tensor_ops::Parameters;
+use tensor_ops::engine::{awake, move_into_sum};
 use torch_rng::TorchRng;
 
 use crate::parameter_shapes::check_same;
@@ -21,7 +22,7 @@ const PARTS: usize = 4;
 /// Weights of a model whose batches are cut at most, 8 MB: each part has gradients of its own.
 const LARGEST: usize = 1 << 21;
 
-/// What a step in parts needs.
+/// The gradients of a training step in parts.
 ///
 /// ```
 /// use gpt::{BatchParts, GptConfig, GptModel, torch_rng::TorchRng};
@@ -44,7 +45,7 @@ const LARGEST: usize = 1 << 21;
 pub struct BatchParts {
     /// Gradients for each part but the first, which adds to the sum: zeros between steps.
     grads: Vec<GptModel>,
-    /// Whether a step is in progress. If it still says so when the next one begins, the step before
+    /// True while a step is in progress. If it is when the next one begins, the step before
     /// panicked, and `grads` may hold what it left.
     begun: bool,
 }
@@ -68,7 +69,8 @@ impl BatchParts {
         }
     }
 
-    /// As [`GptModel::loss_and_grads`], with the same random draws; its sums are in another order.
+    /// The loss and gradients of [`GptModel::loss_and_grads`], with the same random draws and sums
+    /// in another order.
     ///
     /// # Errors
     /// As there.
@@ -111,7 +113,7 @@ impl BatchParts {
                     let own = i * sequences..batch.min((i + 1) * sequences);
                     let share = own.len() as f64 / batch as f64;
                     let weight = (f64::from(weight) * share) as f32;
-                    let mut rng = draws.of_sequences(own, batch);
+                    let mut rng = draws.for_part_of_batch(own, batch);
                     let loss = model
                         .loss_and_grads_in_pool(&in_idx, &targets, weight, &mut rng, grads)
                         .expect("ids and targets are checked above");
@@ -122,7 +124,7 @@ impl BatchParts {
                 move_gradients(part, grads);
             }
             self.begun = false;
-            *rng = passes[0].1.of_sequences(0..batch, batch);
+            *rng = passes[0].1.for_part_of_batch(0..batch, batch);
             Ok(passes.iter().map(|(loss, _)| loss).sum::<f64>() as f32)
         })
     }

@@ -6,6 +6,12 @@ use tensor_ops::LayerNorm;
 use crate::{Activation, GptError};
 
 /// Dropout rates by site (exercise 4.3); the book's `drop_rate` sets all three.
+///
+/// ```
+/// use gpt::DropRates;
+/// let rates = DropRates { attention: 0.0, ..DropRates::all(0.1) };
+/// assert_eq!((rates.shortcut, rates.common()), (0.1, None));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -20,6 +26,7 @@ pub struct DropRates {
 
 impl DropRates {
     /// One rate at all sites: the book's `drop_rate`.
+    #[must_use]
     pub const fn all(rate: f64) -> Self {
         Self {
             emb: rate,
@@ -41,7 +48,16 @@ impl Default for DropRates {
     }
 }
 
-/// What a [`GptModel`](crate::GptModel) is built from (book section 4.1).
+/// The configuration of a [`GptModel`](crate::GptModel) (book section 4.1).
+///
+/// ```
+/// use gpt::GptConfig;
+/// let config = GptConfig { context_length: 256, tied: true, ..GptConfig::GPT2_124M };
+/// config.validate()?;
+/// let wrong = GptConfig { n_heads: 7, ..config }.validate().unwrap_err();
+/// assert!(wrong.to_string().contains("emb_dim is 768 and n_heads is 7"));
+/// # Ok::<(), gpt::GptError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -58,15 +74,15 @@ pub struct GptConfig {
     pub n_layers: usize,
     /// The book's `drop_rate`, by site.
     pub drop_rates: DropRates,
-    /// Whether query, key and value projections have a bias: the book says no, OpenAI's weights
-    /// have them.
+    /// True if query, key and value projections have a bias: not in the book, but in OpenAI's
+    /// weights.
     pub qkv_bias: bool,
-    /// Whether the output head is the token embedding ("weight tying"): the book says no, OpenAI's
-    /// GPT-2 does.
+    /// True if the output head is the token embedding ("weight tying"): not in the book, but in
+    /// OpenAI's GPT-2.
     pub tied: bool,
     /// Features inside the feed-forward network; `None` is the book's and GPT-2's 4 `emb_dim`.
     pub hidden_dim: Option<usize>,
-    /// What the norms add to the variance.
+    /// The epsilon that the norms add to the variance.
     pub norm_eps: f32,
     /// Between the layers of the feed-forward network.
     pub activation: Activation,

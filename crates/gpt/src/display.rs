@@ -1,5 +1,4 @@
-//! What people are shown of a model: its shapes and how many parameters it has, as lines of a name
-//! and a value.
+//! A model for people to read: its shapes and numbers of parameters, as lines of a name and a value.
 
 use std::fmt;
 

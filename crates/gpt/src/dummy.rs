@@ -31,6 +31,15 @@ impl DummyLayerNorm {
 }
 
 /// The placeholder model: embeddings, dropout, dummies, and the output head.
+///
+/// ```
+/// use gpt::{DummyGptModel, GptConfig, torch_rng::TorchRng};
+/// let config = GptConfig { vocab_size: 50, emb_dim: 12, ..GptConfig::GPT2_124M };
+/// let model = DummyGptModel::new(config, &mut TorchRng::manual_seed(123))?;
+/// let logits = model.forward(&ndarray::array![[1, 2, 3, 4]], None)?;
+/// assert_eq!(logits.dim(), (1, 4, 50));
+/// # Ok::<(), gpt::GptError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DummyGptModel {
     /// (vocab_size, emb_dim)

@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration or with token ids.
+//! The errors of configurations and of token ids.
 
 use attention::AttentionError;
 use thiserror::Error;
@@ -18,7 +18,7 @@ pub enum GptError {
     DropRate {
         /// The configuration's key.
         name: &'static str,
-        /// What it was.
+        /// Its value.
         value: f64,
     },
     /// An epsilon that the norms can't add to a variance.

@@ -4,11 +4,12 @@
 //! Its struct, and listing 4.4 as the book has it, are in `plain.rs`.
 
 use ndarray::{Array3, ArrayRef3, Ix3};
-use tensor_ops::{Linear, Pooled, parameters};
+use tensor_ops::engine::Pooled;
+use tensor_ops::{Linear, parameters};
 
 use crate::{FeedForward, GptConfig};
 
-/// What [`FeedForward::backward`] needs of the forward pass.
+/// Kept by [`FeedForward::forward_train`] for [`FeedForward::backward`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FeedForwardCache {
@@ -41,7 +42,8 @@ impl FeedForward {
         self.contract.forward(&activated)
     }
 
-    /// As [`forward`](Self::forward), keeping what [`backward`](Self::backward) needs.
+    /// The training form of [`forward`](Self::forward): keeps what [`backward`](Self::backward)
+    /// needs.
     ///
     /// # Panics
     /// If the last dimension is not `emb_dim`.

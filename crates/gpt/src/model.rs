@@ -5,9 +5,8 @@
 //! `model_train.rs`.
 
 use ndarray::{Array2, Array3, Array4, ArrayRef2, ArrayRef3, ArrayView2, s};
-use tensor_ops::{
-    Dropout, Embedding, Linear, Pooled, awake, cross_entropy_rows, matmul, parameters,
-};
+use tensor_ops::engine::{Pooled, awake};
+use tensor_ops::{Dropout, Embedding, Linear, cross_entropy_rows, matmul, parameters};
 
 use crate::ids::{check_ids, check_vocabulary_of, embed};
 use crate::{GptConfig, GptError, GptModel, TransformerBlock};
@@ -15,7 +14,7 @@ use crate::{GptConfig, GptError, GptModel, TransformerBlock};
 /// Rows of logits that exist at once where a loss is computed: 206 MB at GPT-2's vocabulary.
 pub const LOGIT_ROWS: usize = 1024;
 
-/// What one block makes of the tokens, as [`GptModel::trace`] tells it.
+/// A block's attention and output, as [`GptModel::trace`] gives them.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BlockTrace {
@@ -47,7 +46,7 @@ impl GptModel {
         })
     }
 
-    /// What it was built from.
+    /// The configuration it was built from.
     pub fn config(&self) -> &GptConfig {
         &self.config
     }

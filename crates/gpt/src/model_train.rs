@@ -2,16 +2,15 @@
 //! are never all in memory.
 
 use ndarray::{Array2, Array3, ArrayRef2, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, Ix3, s};
-use tensor_ops::{
-    DropoutCache, LayerNormCache, Pooled, awake, cross_entropy_train, empty, matmul, matmul_into,
-};
+use tensor_ops::engine::{Pooled, awake, empty};
+use tensor_ops::{DropoutCache, LayerNormCache, cross_entropy_train, matmul, matmul_into};
 use torch_rng::TorchRng;
 
 use crate::ids::embed;
 use crate::model::{LOGIT_ROWS, rows};
 use crate::{GptConfig, GptError, GptModel, TransformerBlockCache};
 
-/// What [`GptModel::backward`] needs of the forward pass.
+/// Kept by [`GptModel::forward_train`] for [`GptModel::backward`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct GptCache {
@@ -24,8 +23,8 @@ pub struct GptCache {
 }
 
 impl GptModel {
-    /// As [`forward`](Self::forward), in training: drops (embeddings, then block by block attention
-    /// weights, attention shortcut, feed-forward shortcut), and keeps what
+    /// The training form of [`forward`](Self::forward): drops (embeddings, then block by block
+    /// attention weights, attention shortcut, feed-forward shortcut), and keeps what
     /// [`backward`](Self::backward) needs.
     ///
     /// # Errors
@@ -62,9 +61,10 @@ impl GptModel {
         })
     }
 
-    /// Leaves `rng` as [`forward_train`](Self::forward_train) of (batch, num_tokens) ids does, for
-    /// a process whose neighbour computes that batch.
-    pub fn skip_draws(&self, (batch, num_tokens): (usize, usize), rng: &mut TorchRng) {
+    /// Leaves `rng` as [`forward_train`](Self::forward_train) of these ids does, for a process whose
+    /// neighbour computes that batch; only their shape matters.
+    pub fn skip_draws(&self, in_idx: &ArrayRef2<u32>, rng: &mut TorchRng) {
+        let (batch, num_tokens) = in_idx.dim();
         let GptConfig {
             emb_dim, n_heads, ..
         } = *self.config();
@@ -198,7 +198,7 @@ impl GptModel {
     }
 }
 
-/// As [`rows`], to be written.
+/// The mutable form of [`rows`].
 fn rows_mut(x: &mut Array3<f32>) -> ArrayViewMut2<'_, f32> {
     let (batch, num_tokens, features) = x.dim();
     x.view_mut()

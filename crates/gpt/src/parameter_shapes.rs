@@ -1,5 +1,4 @@
-//! The names and shapes of a model's parameters, told from its configuration without allocating
-//! one.
+//! The names and shapes of a model's parameters, from its configuration, without allocating one.
 
 use ndarray::{ArrayBase, IxDyn, RawData};
 use tensor_ops::Parameters;
@@ -67,7 +66,7 @@ impl GptModel {
             let (blocks, head) = (model.trf_blocks.len(), model.out_head.is_some());
             (*model.config(), blocks, head)
         };
-        // A step of a small model would notice the lists.
+        // Allocating all names would slow the steps of small models.
         if built(self) != built(grads) {
             check_same(op, &self.named_parameters(), &grads.named_parameters());
         }

@@ -18,6 +18,13 @@ use crate::{Activation, GptConfig, GptError};
 
 /// Listing 4.2, what [`LayerNorm`] computes: (..., emb_dim) -> (..., emb_dim), each token's
 /// features brought to mean 0 and variance 1, then scaled and shifted.
+///
+/// ```
+/// use gpt::{LayerNorm, layer_norm};
+/// let out = layer_norm(&LayerNorm::new(2), &ndarray::array![[1.0, 3.0]]);
+/// assert!((out[[0, 0]] + 1.0).abs() < 1e-4 && (out[[0, 1]] - 1.0).abs() < 1e-4);
+/// ```
+#[must_use]
 pub fn layer_norm<D: Dimension>(norm: &LayerNorm, x: &ArrayRef<f32, D>) -> Array<f32, D> {
     let mut out = x.to_owned();
     for mut x in out.rows_mut() {
@@ -30,6 +37,11 @@ pub fn layer_norm<D: Dimension>(norm: &LayerNorm, x: &ArrayRef<f32, D>) -> Array
 }
 
 /// Listing 4.3, `GELU`: each number by itself. The fast form is [`tensor_ops::gelu`].
+///
+/// ```
+/// assert!((gpt::gelu(&ndarray::array![1.0])[0] - 0.841192).abs() < 1e-6);
+/// ```
+#[must_use]
 pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     x.mapv(|x| 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()))
 }
@@ -38,6 +50,14 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
 ///
 /// Its parameters are named `layers.0` and `layers.2`, as the book keeps them in an `nn.Sequential`
 /// with GELU between.
+///
+/// ```
+/// use gpt::{FeedForward, GptConfig, torch_rng::TorchRng};
+/// let config = GptConfig { emb_dim: 12, ..GptConfig::GPT2_124M };
+/// let ffn = FeedForward::new(config, &mut TorchRng::manual_seed(123));
+/// let x = ndarray::Array3::ones((2, 3, 12)); // (batch, num_tokens, emb_dim)
+/// assert!((ffn.forward(&x) - ffn.forward_plain(&x)).iter().all(|d| d.abs() < 1e-5));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeedForward {
     /// emb_dim -> hidden_dim, which is 4 emb_dim in the book
@@ -174,7 +194,7 @@ pub struct GptModel {
     pub final_norm: LayerNorm,
     /// emb_dim -> vocab_size, without bias; `None` if the head is tied to `tok_emb`
     pub out_head: Option<Linear>,
-    /// What it was built from: weights that are put in place of others must have their shapes.
+    /// The configuration it was built from: weights put in place of others must have its shapes.
     pub(crate) config: GptConfig,
 }
 

@@ -8,17 +8,27 @@ use torch_rng::TorchRng;
 use crate::GptError;
 
 /// The book's `ExampleDeepNeuralNetwork`: linear layers, each followed by GELU; also its gradient.
+///
+/// ```
+/// use gpt::{ExampleDeepNeuralNetwork, torch_rng::TorchRng};
+/// use ndarray::array;
+/// let mut rng = TorchRng::manual_seed(123);
+/// let network = ExampleDeepNeuralNetwork::new(&[3, 3, 3, 1], true, &mut rng)?;
+/// let gradients = network.mean_absolute_gradients(&array![[1.0, 0.0, -1.0]], &array![[0.0]]);
+/// assert_eq!(gradients[0].0, "layers.0.0.weight");
+/// # Ok::<(), gpt::GptError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExampleDeepNeuralNetwork {
     /// One a pair of neighbouring sizes.
     pub layers: Vec<Linear>,
-    /// Whether a layer's input is added to its output where the shapes agree.
+    /// True if a layer's input is added to its output where the shapes agree.
     pub use_shortcut: bool,
 }
 
-/// What [`ExampleDeepNeuralNetwork::backward`] needs of the forward pass: for each layer its input
-/// and its output before GELU.
+/// Kept for [`ExampleDeepNeuralNetwork::backward`]: each layer's input and its output before GELU.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct ShortcutCache(Vec<(Array2<f32>, Array2<f32>)>);
 
 impl ExampleDeepNeuralNetwork {
@@ -52,7 +62,8 @@ impl ExampleDeepNeuralNetwork {
         self.forward_train(x).0
     }
 
-    /// As [`forward`](Self::forward), keeping what [`backward`](Self::backward) needs.
+    /// The training form of [`forward`](Self::forward): keeps what [`backward`](Self::backward)
+    /// needs.
     ///
     /// # Panics
     /// If `x` does not have as many columns as the first layer size.

@@ -1,10 +1,10 @@
-//! How many parameters a configuration has (book section 4.6, exercises 4.1 and 4.2), and how much
-//! memory each use of it takes; counted without allocating any.
+//! The number of parameters of a configuration (book section 4.6, exercises 4.1 and 4.2), and the
+//! memory that each use of it takes; counted without allocating any.
 //!
 //! The memory is an estimate from above of what is large: it doesn't have the program itself, nor
 //! what is freed within a layer.
 
-use tensor_ops::packed_bytes;
+use tensor_ops::engine::packed_bytes;
 
 use crate::{BatchParts, GptConfig, GptError, LOGIT_ROWS};
 
@@ -16,9 +16,12 @@ const F32: usize = 4;
 /// hidden rows before and after GELU, which count four each.
 const ROWS: usize = 16;
 
-/// Rows that it takes to draw a token from a row of logits: those that are left of the logits,
-/// probabilities, and their places in order, which count two.
+/// Rows that drawing a token takes: sampling needs logits, probabilities and indices (which count
+/// two).
 const SORTED: usize = 4;
+
+/// Bytes of a candidate that is shown, with its text.
+const CANDIDATE: usize = 80;
 
 /// Parameters of a model, by part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +63,14 @@ impl ModelSize {
 }
 
 /// Bytes of memory that are in use at once, by what takes them.
+///
+/// ```
+/// use gpt::{GptConfig, Memory};
+/// let memory = GptConfig::GPT2_124M.weights_memory()?;
+/// assert_eq!((memory.parts()[0].0, memory.total()), ("weights", 652_038_144));
+/// assert_eq!(Memory::new().with("a table", &[4, 100, 768])?.total(), 307_200);
+/// # Ok::<(), gpt::GptError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     parts: Vec<(&'static str, u64)>,
@@ -86,18 +97,6 @@ impl Memory {
         Ok(self)
     }
 
-    /// What it takes to turn a text into so many ids: the ids, in a vector that grows to twice
-    /// their number, a copy, and where its words are; and what the longest word takes, whose pairs
-    /// are merged in one piece.
-    ///
-    /// # Errors
-    /// As [`with`](Self::with).
-    pub fn encoding(ids: usize, longest_word: usize, per_byte: usize) -> Result<Self, GptError> {
-        Self::new()
-            .with("token ids", &[4 * size_of::<u32>(), ids])?
-            .with("the longest word", &[per_byte, longest_word])
-    }
-
     /// Each part's name and bytes.
     pub fn parts(&self) -> &[(&'static str, u64)] {
         &self.parts
@@ -110,7 +109,7 @@ impl Memory {
 }
 
 impl GptConfig {
-    /// What the weights take in f32.
+    /// The memory of the weights in f32.
     ///
     /// # Errors
     /// If there are too many to count; so in all that follow.
@@ -118,7 +117,7 @@ impl GptConfig {
         Memory::new().with("weights", &[F32, self.size()?.total()])
     }
 
-    /// What a decoder takes beside the weights: keys and values of `sequences` texts of `tokens`
+    /// The memory of a decoder beside the weights: keys and values of `sequences` texts of `tokens`
     /// tokens each, what such a prompt leaves in a layer, and the logits, of which one row at a
     /// time is sorted for a token to be drawn.
     ///
@@ -149,7 +148,7 @@ impl GptConfig {
         self.feed_forward_dim().saturating_add(others)
     }
 
-    /// What training takes: weights, gradients (of each part that a small model's batches are cut
+    /// The memory of training: weights, gradients (of each part that a small model's batches are cut
     /// into) and AdamW's two moments, what a batch of `batch_size` windows of `tokens` tokens
     /// leaves for the backward pass, the rows of logits that exist at once, of training and of an
     /// evaluation, and what products pack.
@@ -183,7 +182,7 @@ impl GptConfig {
         )
     }
 
-    /// What the loss of a window of `tokens` tokens takes beside the weights
+    /// The memory that the loss of a window of `tokens` tokens takes beside the weights
     /// ([`GptModel::token_losses`](crate::GptModel::token_losses)).
     pub fn evaluation_memory(&self, tokens: usize) -> Result<Memory, GptError> {
         let packed = packed_bytes(self.emb_dim, self.vocab_size);
@@ -193,17 +192,24 @@ impl GptConfig {
             .with("packed matrices", &[packed])
     }
 
-    /// What it takes to look into a text of `tokens` tokens, one block after the other
+    /// The memory of looking into a text of `tokens` tokens, one block after the other
     /// ([`GptModel::trace`](crate::GptModel::trace)): the attention weights of one with the scores
-    /// they are made of, as they are, masked and scaled, and the mask; and `rows` rows of logits.
-    pub fn inspection_memory(&self, tokens: usize, rows: usize) -> Result<Memory, GptError> {
+    /// they are made of, as they are, masked and scaled, and the mask; `rows` rows of logits; and
+    /// `top` candidates for each token.
+    pub fn inspection_memory(
+        &self,
+        tokens: usize,
+        rows: usize,
+        top: usize,
+    ) -> Result<Memory, GptError> {
         Memory::new()
             .with(
                 "attention weights",
                 &[F32, 4 * self.n_heads + 1, tokens, tokens],
             )?
             .with("activations", &[F32, tokens, self.row()])?
-            .with("logits", &[2 * F32, rows.min(tokens), self.vocab_size])
+            .with("logits", &[2 * F32, rows.min(tokens), self.vocab_size])?
+            .with("candidates", &[CANDIDATE, tokens, top.min(self.vocab_size)])
     }
 
     /// Counts the parameters of the model that this configuration makes.

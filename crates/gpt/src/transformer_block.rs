@@ -5,12 +5,13 @@
 
 use attention::{MultiHeadAttention, MultiHeadAttentionCache};
 use ndarray::{Array3, ArrayRef3};
-use tensor_ops::{Dropout, DropoutCache, LayerNormCache, Pooled, add_assign, parameters};
+use tensor_ops::engine::Pooled;
+use tensor_ops::{Dropout, DropoutCache, LayerNormCache, add_assign, parameters};
 use torch_rng::TorchRng;
 
 use crate::{FeedForward, FeedForwardCache, GptConfig, GptError, TransformerBlock};
 
-/// What [`TransformerBlock::backward`] needs of the forward pass.
+/// Kept by [`TransformerBlock::forward_train`] for [`TransformerBlock::backward`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct TransformerBlockCache {
@@ -55,7 +56,7 @@ impl TransformerBlock {
         Ok(out)
     }
 
-    /// As [`forward`](Self::forward), in training: drops, and keeps what
+    /// The training form of [`forward`](Self::forward): drops, and keeps what
     /// [`backward`](Self::backward) needs.
     ///
     /// # Errors

@@ -198,7 +198,7 @@ fn the_bad_language_model_sees_the_future_and_the_gpt_does_not() {
     );
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn panic_of(f: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("no panic");
     *panic.downcast().expect("a message with numbers")
@@ -338,7 +338,7 @@ fn skipping_a_batch_leaves_the_generator_that_the_batch_leaves() {
         let mut skipped = rng.clone();
         let ids = Array2::zeros((2, 5));
         drop(model.forward_train(&ids, &mut rng).unwrap());
-        model.skip_draws(ids.dim(), &mut skipped);
+        model.skip_draws(&ids, &mut skipped);
         assert_eq!(skipped, rng, "{drop_rates:?}, {build}");
     }
 }

@@ -23,7 +23,7 @@ pub struct Dropout {
 pub struct DropoutCache(Option<KeepMask>);
 
 impl Dropout {
-    /// What a kept element is multiplied by: `1 / (1 - p)`, rounded as PyTorch does; 0 for p = 1,
+    /// The factor of a kept element: `1 / (1 - p)`, rounded as PyTorch does; 0 for p = 1,
     /// where none is kept.
     pub fn scale(&self) -> f32 {
         if self.p >= 1.0 {
@@ -75,8 +75,8 @@ impl Dropout {
         self.forward_with(x, mask)
     }
 
-    /// As [`forward_train`](Self::forward_train), with what [`draw`](Self::draw) gave before, so
-    /// that drawing can overlap other work.
+    /// The rest of [`forward_train`](Self::forward_train) after [`draw`](Self::draw), so that
+    /// drawing can overlap other work.
     ///
     /// # Panics
     /// If the mask is not as large as `x`.
@@ -101,8 +101,8 @@ impl Dropout {
         self.apply_to(d_out, cache.0.as_ref())
     }
 
-    /// As [`backward`](Self::backward), of a gradient that is needed elsewhere too: copied and
-    /// dropped in one pass.
+    /// The form of [`backward`](Self::backward) for a gradient that is needed elsewhere too: copied
+    /// and dropped in one pass.
     ///
     /// # Panics
     /// If `d_out` is not as large as the input was.

@@ -24,7 +24,7 @@ pub struct LayerNorm {
     pub eps: f32,
 }
 
-/// What `backward` needs of the forward pass.
+/// Kept by [`LayerNorm::forward_train`] for [`LayerNorm::backward`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct LayerNormCache {
@@ -79,7 +79,8 @@ impl LayerNorm {
         with_leading_dims_of(out, x)
     }
 
-    /// As [`forward`](Self::forward), keeping what [`backward`](Self::backward) needs.
+    /// The training form of [`forward`](Self::forward): keeps what [`backward`](Self::backward)
+    /// needs.
     ///
     /// # Panics
     /// If the last dimension of `x` is not `emb_dim`.

@@ -96,8 +96,8 @@ impl Linear {
         with_leading_dims_of(matmul(&as_rows(d_out), &self.weight), x)
     }
 
-    /// As [`backward`](Self::backward), adding the gradient of the input to `d_x`, for inputs that
-    /// several layers share.
+    /// The form of [`backward`](Self::backward) that adds the gradient of the input to `d_x`, for
+    /// inputs that several layers share.
     ///
     /// # Panics
     /// If a shape doesn't fit.

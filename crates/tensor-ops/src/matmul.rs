@@ -67,7 +67,7 @@ pub fn matmul_into(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, beta: f32, mut c: Arr
     gemm::accumulate(a, b, beta, c, Threads::Pool);
 }
 
-/// As [`matmul_into`], on the calling thread alone: for use inside work that is already parallel.
+/// [`matmul_into`] on the calling thread alone: for use inside work that is already parallel.
 ///
 /// # Panics
 /// If the shapes don't fit; the message names them.
@@ -112,6 +112,24 @@ pub fn matmul_batched<D: Dimension>(a: &ArrayRef<f32, D>, b: &ArrayRef<f32, D>) 
         out.view_mut().into_dyn(),
     );
     out
+}
+
+/// The gradients of `a` and `b` of [`matmul_batched`], from that of the product:
+/// `d_out @ b^T` and `a^T @ d_out`.
+///
+/// # Panics
+/// If `d_out` is not of the product's shape.
+#[must_use]
+pub fn matmul_batched_backward<D: Dimension>(
+    a: &ArrayRef<f32, D>,
+    b: &ArrayRef<f32, D>,
+    d_out: &ArrayRef<f32, D>,
+) -> (Array<f32, D>, Array<f32, D>) {
+    let [mut a, mut b] = [a.view(), b.view()];
+    let n = a.ndim();
+    a.swap_axes(n - 2, n - 1);
+    b.swap_axes(n - 2, n - 1);
+    (matmul_batched(d_out, &b), matmul_batched(&a, d_out))
 }
 
 /// `c = a @ b` for each index of the leading dimensions; each product has the bits that [`matmul`]

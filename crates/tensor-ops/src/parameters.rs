@@ -14,7 +14,7 @@ pub trait Parameters {
     /// `"att."`).
     fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>));
 
-    /// As [`visit`](Self::visit), to be written.
+    /// The mutable form of [`visit`](Self::visit).
     fn visit_mut<'a>(
         &'a mut self,
         prefix: &str,
@@ -35,7 +35,7 @@ pub trait Parameters {
         all
     }
 
-    /// How many numbers there are: `sum(p.numel() for p in model.parameters())`.
+    /// The number of parameters: `sum(p.numel() for p in model.parameters())`.
     fn num_parameters(&self) -> usize {
         let mut total = 0;
         self.visit("", &mut |_, view| total += view.len());

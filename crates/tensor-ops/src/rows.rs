@@ -8,7 +8,7 @@ use kernels::{count_tasks, fresh};
 use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2, ShapeBuilder};
 use rayon::prelude::*;
 
-/// Elements of a row where an operation sees none: it works element by element.
+/// Length of the chunks of an element-wise operation.
 pub(crate) const WIDTH: usize = 1024;
 
 /// Elements a task handles: about 64 KiB of f32, so that a block stays in the first two caches.
@@ -58,7 +58,7 @@ pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) +
     fresh(n, rows * width, |i, block| f(i * rows, block))
 }
 
-/// As `torch.empty`, for what is written before it is read: zeros, or what was in a
+/// `torch.empty`, for what is written before it is read: zeros, or what was in a
 /// [`Pooled`](crate::Pooled) before; NaN in debug builds.
 pub fn empty<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
     let shape = shape.into_shape_with_order();

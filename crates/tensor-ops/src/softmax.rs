@@ -5,7 +5,7 @@ use kernels::elementwise::NEGLIGIBLE;
 use kernels::{elementwise, reduce};
 use ndarray::{Array, ArrayRef, ArrayViewMut2, Axis, Dimension, RemoveAxis};
 
-use crate::rows::into_contiguous;
+use crate::rows::{check_same_shape, into_contiguous};
 
 /// The book's `softmax_naive` along `axis`: no maximum is subtracted, so inputs above 88 overflow
 /// to NaN.
@@ -37,6 +37,26 @@ pub fn softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> 
     map_lanes(x, axis, |lane| {
         elementwise::softmax(lane, 1.0, 0.0);
     })
+}
+
+/// The gradient of the input of [`softmax`] along `axis`, whose output is `p`:
+/// `p (d_p - sum(d_p p))`.
+///
+/// # Panics
+/// If the shapes differ, or there is no such axis.
+#[must_use]
+pub fn softmax_backward<D: Dimension>(
+    p: &ArrayRef<f32, D>,
+    d_p: &ArrayRef<f32, D>,
+    axis: Axis,
+) -> Array<f32, D> {
+    check_same_shape("softmax_backward", p, d_p);
+    let mut d_x = d_p.to_owned();
+    for (p, mut d) in p.lanes(axis).into_iter().zip(d_x.lanes_mut(axis)) {
+        let dot: f32 = p.iter().zip(&d).map(|(p, d)| p * d).sum();
+        d.zip_mut_with(&p, |d, p| *d = p * (*d - dot));
+    }
+    d_x
 }
 
 /// `torch.log_softmax(x, dim)`: `x - max - ln sum e^(x - max)` in this order, which keeps the

@@ -2,10 +2,11 @@
 //! where values underflow.
 
 use ndarray::{Array2, Axis};
-use tensor_ops::{
+use tensor_ops::engine::{
     AdamWStep, adamw_update, attend_query, causal_softmax_from_log_sums, causal_softmax_rows,
-    cross_entropy_train, gelu, softmax, softmax_backward_row,
+    softmax_backward_row,
 };
+use tensor_ops::{cross_entropy_train, gelu, softmax};
 
 /// Rows of scores whose exponentials run through all magnitudes down to 0.
 fn peaked() -> Array2<f32> {

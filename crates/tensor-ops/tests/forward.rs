@@ -2,10 +2,10 @@
 
 use ndarray::{Array2, Array3, ArrayD, Axis, IxDyn, array, s};
 use proptest::prelude::*;
+use tensor_ops::engine::{causal_softmax_from_log_sums, causal_softmax_rows, matmul_into_serial};
 use tensor_ops::{
-    Dropout, Embedding, Linear, causal_softmax_from_log_sums, causal_softmax_rows, cross_entropy,
-    cross_entropy_rows, cross_entropy_train, gelu, log_softmax, matmul, matmul_batched,
-    matmul_into, matmul_into_serial, softmax, softmax_naive,
+    Dropout, Embedding, Linear, cross_entropy, cross_entropy_rows, cross_entropy_train, gelu,
+    log_softmax, matmul, matmul_batched, matmul_into, softmax, softmax_naive,
 };
 use test_support::{array2, assert_close, test_array};
 use torch_rng::TorchRng;

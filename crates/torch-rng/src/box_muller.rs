@@ -96,7 +96,7 @@ fn sin_cos(t: f64) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    /// How many f32 lie between two, when both have the same sign.
+    /// The number of f32 between two of the same sign.
     fn ulps(a: f32, b: f32) -> u32 {
         a.to_bits().abs_diff(b.to_bits())
     }

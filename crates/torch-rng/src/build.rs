@@ -1,4 +1,4 @@
-//! Which build of PyTorch is imitated: the one place where the same seed gives different numbers.
+//! The build of PyTorch that is imitated: the one place where the same seed gives other numbers.
 //!
 //! Only dropout and multinomial differ; everything else is the same in both.
 
@@ -9,6 +9,7 @@ use crate::UnknownBuild;
 
 /// A build of PyTorch, as far as its random numbers go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Build {
     /// PyTorch without Intel's MKL generators (macOS, ARM, later x86 releases): what the book's
     /// notebooks print.

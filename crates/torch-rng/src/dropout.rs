@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::mcg31m1::{MODULUS, Mcg31m1, unit_f32};
 use crate::mt19937::{Mt19937, temper};
-use crate::torch_rng::{Part, low_53_bits};
+use crate::torch_rng::{BatchPart, low_53_bits};
 use crate::{Build, KeepMask, TorchRng};
 
 /// Words of a mask (64 elements each) that one task fills.
@@ -50,6 +50,35 @@ impl TorchRng {
         }
     }
 
+    /// The same mask in the plain form: an element is kept if `u < 1 - p`, one `u` after the other.
+    ///
+    /// ```
+    /// use torch_rng::TorchRng;
+    /// let mut plain = TorchRng::manual_seed(123);
+    /// let mut fast = plain.clone();
+    /// let kept = plain.keep_mask_plain(36, 0.5);
+    /// assert_eq!(kept[..6], [true, true, false, true, true, false]);
+    /// assert!(fast.keep_mask(36, 0.5).iter().eq(kept));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`keep_mask`](Self::keep_mask).
+    pub fn keep_mask_plain(&mut self, n: usize, p: f64) -> Vec<bool> {
+        if p == 0.0 || p == 1.0 || n == 0 {
+            return self.keep_mask(n, p).iter().collect(); // draws nothing
+        }
+        match self.build {
+            Build::Portable => (0..n).map(|_| self.next_f64() < 1.0 - p).collect(),
+            Build::Mkl => {
+                let mut x = Mcg31m1::new(self.engine.next_u32());
+                (0..n)
+                    .map(|_| unit_f32(x.next()) < (1.0 - p) as f32)
+                    .collect()
+            }
+        }
+    }
+
     /// The generator after [`keep_mask`](Self::keep_mask) of the same arguments, without the mask:
     /// in training on several machines each draws its own.
     pub fn skip_mask(&mut self, n: usize, p: f64) {
@@ -65,7 +94,7 @@ impl TorchRng {
 
     /// Elements of a tensor before and after those `n` that belong to our part of the batch.
     fn others_of(&self, n: usize) -> [u64; 2] {
-        let Some(Part { before, own, after }) = self.part else {
+        let Some(BatchPart { before, own, after }) = self.part else {
             return [0; 2];
         };
         assert!(
@@ -101,7 +130,7 @@ fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
     KeepMask::new(words, n)
 }
 
-/// Whether the 53 bits that two words are drawn as are below `bound`, 1 or 0.
+/// 1 for each draw of two words whose 53 bits are below `bound`, else 0.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
 fn are_below(bound: u64, pairs: &[[u32; 2]], out: &mut [u8]) {
     // The first word has the high bits, and decides all but one pair in two million.
@@ -187,13 +216,36 @@ mod tests {
     }
 
     #[test]
+    fn the_plain_form_keeps_the_same_elements_with_the_same_draws() {
+        for build in [Build::Portable, Build::Mkl] {
+            for (n, p) in [
+                (0, 0.5),
+                (1, 0.5),
+                (70, 0.0),
+                (70, 1.0),
+                (5_000, 0.1),
+                (999, 0.9),
+            ] {
+                let mut fast = TorchRng::manual_seed(5).with_build(build);
+                let mut plain = fast.clone();
+                let kept = plain.keep_mask_plain(n, p);
+                assert!(
+                    fast.keep_mask(n, p).iter().eq(kept),
+                    "{build}, n = {n}, p = {p}"
+                );
+                assert_eq!(fast, plain, "{build}, n = {n}, p = {p}");
+            }
+        }
+    }
+
+    #[test]
     fn parts_of_a_batch_draw_the_batchs_mask() {
         for build in [Build::Portable, Build::Mkl] {
             let batch = 7;
             let mut whole = TorchRng::manual_seed(5).with_build(build);
             let mut parts =
-                [0..1, 1..4, 4..7].map(|own| (own.clone(), whole.of_sequences(own, batch)));
-            let mut skipping = whole.of_sequences(2..5, batch);
+                [0..1, 1..4, 4..7].map(|own| (own.clone(), whole.for_part_of_batch(own, batch)));
+            let mut skipping = whole.for_part_of_batch(2..5, batch);
             for elements in [1, 63, 1000] {
                 let mask = whole.keep_mask(batch * elements, 0.3);
                 for (own, rng) in &mut parts {
@@ -204,7 +256,7 @@ mod tests {
                 skipping.skip_mask(3 * elements, 0.3);
             }
             for rng in parts.into_iter().map(|(_, rng)| rng).chain([skipping]) {
-                assert_eq!(rng.of_sequences(0..batch, batch), whole, "{build}");
+                assert_eq!(rng.for_part_of_batch(0..batch, batch), whole, "{build}");
             }
         }
     }

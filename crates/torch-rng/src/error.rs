@@ -1,4 +1,4 @@
-//! What can be wrong with input from outside: a saved state, probabilities, a build's name.
+//! The errors of input from outside: a saved state, probabilities, a build's name.
 
 use thiserror::Error;
 
@@ -53,9 +53,9 @@ pub enum ProbabilityError {
     /// A probability is negative, infinite or not a number.
     #[error("probability {index} is {value}, expected a finite number of at least 0")]
     Value {
-        /// Where it stands.
+        /// Its place.
         index: usize,
-        /// What it is.
+        /// Its value.
         value: f32,
     },
     /// Every probability of a row is zero.

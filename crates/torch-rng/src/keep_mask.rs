@@ -29,12 +29,12 @@ impl KeepMask {
         self.len
     }
 
-    /// Whether there are no elements at all.
+    /// True if there are no elements at all.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether element `i` is kept.
+    /// True if element `i` is kept.
     ///
     /// # Panics
     ///

@@ -69,7 +69,8 @@ impl Mt19937 {
         &self.words[start..self.position]
     }
 
-    /// As [`take`](Self::take), two words for each draw: none where the block holds but one more.
+    /// The form of [`take`](Self::take) for draws of two words: none where the block holds but one
+    /// more.
     #[inline]
     pub(crate) fn take_pairs(&mut self, at_most: usize) -> &[[u32; 2]] {
         let held = match (WORDS - self.position) / 2 {
@@ -92,7 +93,7 @@ impl Mt19937 {
         }
     }
 
-    /// As drawing `n` words.
+    /// Skips `n` words.
     pub(crate) fn skip(&mut self, mut n: u64) {
         while n > (WORDS - self.position) as u64 {
             n -= (WORDS - self.position) as u64;
@@ -146,7 +147,7 @@ fn twist(word: u32, next: u32) -> u32 {
     (y >> 1) ^ (MATRIX & 0u32.wrapping_sub(y & 1))
 }
 
-/// What is handed out of a word of the recurrence.
+/// The output of a word of the recurrence.
 #[inline(always)]
 pub(crate) fn temper(mut y: u32) -> u32 {
     y ^= y >> 11;

@@ -27,13 +27,13 @@ pub struct TorchRng {
     /// normals.
     pub(crate) pending_normal: Option<f64>,
     pub(crate) build: Build,
-    /// Which part of each mask is wanted; `None` for all of it.
-    pub(crate) part: Option<Part>,
+    /// The sequences whose masks are drawn; `None` for all of the batch.
+    pub(crate) part: Option<BatchPart>,
 }
 
-/// Sequences of a batch: those before, those whose masks are drawn, and those after.
+/// Sequences of a batch: those whose masks are drawn, and how many come before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct BatchPart {
     pub(crate) before: usize,
     pub(crate) own: usize,
     pub(crate) after: usize,
@@ -53,21 +53,22 @@ impl TorchRng {
         }
     }
 
-    /// This generator for some sequences of a batch: [`keep_mask`](Self::keep_mask) gives their
-    /// part of the batch's mask, and passes over the others' draws.
+    /// This generator for some sequences of a batch, so that several can compute a batch together:
+    /// [`keep_mask`](Self::keep_mask) gives these sequences' part of the batch's mask, and skips the
+    /// draws of the others.
     ///
-    /// With all of them it is as if nothing had been said.
+    /// The full range is the default.
     /// All other draws are what they were, and [`state`](Self::state) does not keep the part.
     ///
     /// # Panics
     /// If there are no such sequences.
     #[must_use]
-    pub fn of_sequences(&self, own: Range<usize>, batch: usize) -> Self {
+    pub fn for_part_of_batch(&self, own: Range<usize>, batch: usize) -> Self {
         assert!(
             own.start < own.end && own.end <= batch,
-            "of_sequences: {own:?} of a batch of {batch}"
+            "for_part_of_batch: sequences {own:?} of a batch of {batch}"
         );
-        let part = Part {
+        let part = BatchPart {
             before: own.start,
             own: own.len(),
             after: batch - own.end,

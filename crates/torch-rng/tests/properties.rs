@@ -1,4 +1,4 @@
-//! What must hold for every seed, size and split.
+//! Properties that hold for every seed, size and split.
 
 use proptest::prelude::*;
 use rand::Rng;

@@ -8,14 +8,15 @@
 //! ```
 //!
 //! [`AdamW::step_plain`] is these lines; [`AdamW::step`] computes the same on all cores by
-//! `tensor_ops::adamw_update`. There are no groups of weights and no amsgrad.
+//! `tensor_ops::engine::adamw_update`. There are no groups of weights and no amsgrad.
 
 use std::mem::take;
 
 use ndarray::{ArrayViewD, ArrayViewMutD};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use tensor_ops::{AdamWStep, Parameters, adamw_update, awake, zeros};
+use tensor_ops::Parameters;
+use tensor_ops::engine::{AdamWStep, adamw_update, awake, zeros};
 
 use crate::TrainError;
 use crate::shares::{slices, split};

@@ -3,7 +3,8 @@
 //! `norm = sqrt(sum g^2)` over all weights, `scale = min(1, max_norm / (norm + 1e-6))`.
 //! The sum runs in f64 in a fixed order, so its bits don't depend on the number of threads.
 
-use tensor_ops::{Parameters, sum_of_squares};
+use tensor_ops::Parameters;
+use tensor_ops::engine::sum_of_squares;
 
 /// The Euclidean norm of all gradients together.
 #[must_use]

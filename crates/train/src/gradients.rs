@@ -70,7 +70,7 @@ impl StepGradients {
     ) -> Result<Option<f32>, TrainError> {
         let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
         if !shares.computes(micro_step.number) {
-            model.skip_draws(inputs.dim(), rng);
+            model.skip_draws(inputs, rng);
             return Ok(None);
         }
         let weight = 1.0 / micro_step.of as f32;

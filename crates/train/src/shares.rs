@@ -16,7 +16,8 @@ use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use checkpoint::LazyTensor;
 use ndarray::{ArrayD, ArrayView, CowArray, IxDyn};
 use rayon::prelude::*;
-use tensor_ops::{OPTIMIZER_BLOCK, Parameters, move_into_sum, sums_of_squares};
+use tensor_ops::Parameters;
+use tensor_ops::engine::{OPTIMIZER_BLOCK, move_into_sum, sums_of_squares};
 
 use crate::{Ranks, TrainError};
 

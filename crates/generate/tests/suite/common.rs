@@ -78,7 +78,7 @@ pub(crate) fn scripted(script: &[u32]) -> GptModel {
     model
 }
 
-/// Whether rounding can't change which logit is the largest.
+/// True if rounding can't change which logit is the largest.
 pub(crate) fn has_clear_winner(logits: &ndarray::ArrayRef1<f32>) -> bool {
     let mut sorted = logits.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));

@@ -1,4 +1,4 @@
-//! What the crate promises, through its public interface: one module a theme.
+//! Tests through the public interface: one module a theme.
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::approx_constant)] // a logit of the book looks like 2 pi
 

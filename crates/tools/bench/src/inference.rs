@@ -6,7 +6,8 @@ use std::hint::black_box;
 use generate::{Decoder, DecoderConfig, GenerateOptions, Precision, Sampling, TokenStream};
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array2, Axis, s};
-use tensor_ops::{Parameters, Pooled};
+use tensor_ops::Parameters;
+use tensor_ops::engine::Pooled;
 use torch_rng::TorchRng;
 
 use crate::floors::Floor;

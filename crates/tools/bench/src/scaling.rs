@@ -8,7 +8,8 @@ use gpt::{BatchParts, GptModel};
 use kernels::shared_out;
 use ndarray::Array3;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use tensor_ops::{Pooled, awake, cross_entropy_train, matmul, matmul_into};
+use tensor_ops::engine::{Pooled, awake};
+use tensor_ops::{cross_entropy_train, matmul, matmul_into};
 use torch_rng::TorchRng;
 use train::{AdamW, AdamWConfig};
 

@@ -8,7 +8,7 @@ mod pack;
 #[cfg(feature = "notebooks")]
 pub mod wasm;
 
-pub use model::{PageModel, block, tokens};
+pub use model::{PageModel, Scales, block, tokens};
 #[cfg(feature = "pack")]
 pub use pack::{MOST_NUMBERS, NotPacked, model_script, pack};
 

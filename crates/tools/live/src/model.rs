@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use generate::{BlockView, Candidate, Decoder, Inspection, Look, Sampling};
 use gpt::{GptConfig, GptModel, Parameters};
-use ndarray::ArrayView2;
+use ndarray::{ArrayRef1, ArrayView2};
 use serde_json::{Value, from_value, json};
 use tokenizer::bpe::{Bpe, Merge, gpt2_pieces};
 use tokenizer::{Decode, Gpt2Tokenizer};
@@ -134,13 +134,16 @@ impl PageModel {
         let context = self.model.config().context_length;
         let left_out = ids.len().saturating_sub(context);
         let name = |id| self.words.text_of(&[id]);
-        let inspection = Inspection::of(&self.model, &name, &ids[left_out..], Look::default())?;
+        let (ids, look) = (&ids[left_out..], Look::default());
+        let mut scales = Scales::new(look.temperature);
+        let inspection =
+            Inspection::with_logits(&self.model, &name, ids, look, |logits| scales.add(logits))?;
         if let Some(layer) = request["block"].as_u64() {
             let mut blocks = inspection.blocks(0, SAYS)?;
             let asked = blocks.nth(layer as usize);
             return Ok(block(&asked.context("there is no such block")??));
         }
-        let mut answer = tokens(&self.model, &inspection);
+        let mut answer = tokens(&self.model, &inspection, &scales);
         answer["name"] = self.name.clone();
         answer["left_out"] = left_out.into();
         Ok(answer)
@@ -188,19 +191,58 @@ fn short(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::NAN)
 }
 
-/// What the view shows of a text's tokens.
-pub fn tokens(model: &GptModel, inspection: &Inspection<'_>) -> Value {
+/// Temperatures that the view offers.
+const TEMPERATURES: [f32; 9] = [0.25, 0.5, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 4.0];
+
+/// What the view needs to turn logits into probabilities, at each temperature that it offers.
+#[derive(Clone, Debug)]
+pub struct Scales {
+    temperatures: Vec<f32>,
+    /// Of each token, at each temperature, the logarithm of the sum of exponentials of its logits
+    /// divided by the temperature.
+    log_sums: Vec<Vec<f32>>,
+}
+
+impl Scales {
+    /// No tokens yet; `temperature` is offered, too.
+    pub fn new(temperature: f32) -> Self {
+        let mut temperatures = TEMPERATURES.to_vec();
+        if !temperatures.contains(&temperature) {
+            temperatures.push(temperature);
+            temperatures.sort_by(f32::total_cmp);
+        }
+        Self {
+            temperatures,
+            log_sums: Vec::new(),
+        }
+    }
+
+    /// Adds a token with these logits (vocab_size).
+    pub fn add(&mut self, logits: &ArrayRef1<f32>) {
+        let most = logits.iter().copied().fold(f32::MIN, f32::max);
+        let log_sum = |&temperature: &f32| {
+            let exponentials = logits.iter().map(|x| ((x - most) / temperature).exp());
+            most / temperature + exponentials.sum::<f32>().ln()
+        };
+        self.log_sums
+            .push(self.temperatures.iter().map(log_sum).collect());
+    }
+}
+
+/// What the view shows of a text's tokens, whose logits `scales` was given.
+pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &Scales) -> Value {
     let of_next = |next: &Candidate| json!([next.text, short(next.logit)]);
-    let of_token = |token: &generate::Token| {
-        let scales = token.scales.iter().copied().map(short);
+    let of_token = |(token, scales): (&generate::Token, &Vec<f32>)| {
+        let scales = scales.iter().copied().map(short);
         json!({
             "text": token.text, "id": token.id, "loss": token.loss.map(short),
             "scales": scales.collect::<Vec<_>>(),
             "next": token.next.iter().map(of_next).collect::<Vec<_>>(),
         })
     };
-    let tokens: Vec<Value> = inspection.tokens.iter().map(of_token).collect();
-    let temperatures = inspection.temperatures.iter().copied().map(short);
+    let tokens = inspection.tokens.iter().zip(&scales.log_sums);
+    let tokens: Vec<Value> = tokens.map(of_token).collect();
+    let temperatures = scales.temperatures.iter().copied().map(short);
     json!({
         "tokens": tokens, "temperatures": temperatures.collect::<Vec<_>>(),
         "layers": model.config().n_layers, "heads": model.config().n_heads,

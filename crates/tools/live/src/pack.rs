@@ -178,11 +178,14 @@ mod tests {
 
         let ids = tokenizer.encode("and the bell").unwrap();
         let name = |id: u32| tokenizer.decode_lossy(&[id]).unwrap();
-        let inspection = Inspection::of(rounded, &name, &ids, Look::default()).unwrap();
+        let mut scales = crate::Scales::new(1.0);
+        let add = |logits: &_| scales.add(logits);
+        let inspection =
+            Inspection::with_logits(rounded, &name, &ids, Look::default(), add).unwrap();
         let answer = unpacked.answer(&json!({ "text": "and the bell" })).unwrap();
         assert_eq!(
             answer["tokens"],
-            crate::tokens(rounded, &inspection)["tokens"]
+            crate::tokens(rounded, &inspection, &scales)["tokens"]
         );
         assert_eq!(answer["name"], "a model");
         let block = inspection.blocks(0, 3).unwrap().nth(1).unwrap().unwrap();

@@ -77,17 +77,16 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
             return misused(format!("--{flag} {value}: expected 0 to {}", count - 1));
         }
     }
-    check(
-        &model
-            .config()
-            .inspection_memory(ids.len(), Inspection::ROWS)?,
-    )?;
     let look = Look {
         top: args.top.unwrap_or(TOP),
         temperature: args.temperature,
     };
+    let config = model.config();
+    check(&config.inspection_memory(ids.len(), Inspection::ROWS, look.top)?)?;
     let name_of = |id| found.vocabulary.text_of(&[id]);
-    let inspection = Inspection::of(&model, &name_of, &ids, look)?;
+    let mut scales = live::Scales::new(args.temperature);
+    let add = |logits: &_| scales.add(logits);
+    let inspection = Inspection::with_logits(&model, &name_of, &ids, look, add)?;
     let name = found.folder.display().to_string();
     if args.json {
         return json(&name, &inspection);
@@ -95,8 +94,9 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     found.name.tell();
     if let Some(path) = &args.html {
         let blocks = inspection.blocks(0, TOP_OF_BLOCK)?;
+        let data = live::tokens(&model, &inspection, &scales);
         write_output(path, |out| {
-            page::write(out, &name, &model, &inspection, args.temperature, blocks)
+            page::write(out, &name, data, args.temperature, blocks)
         })?;
         let path = path.display();
         return Ok(print(format!(

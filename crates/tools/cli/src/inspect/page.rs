@@ -3,20 +3,18 @@
 
 use std::io::{self, Write};
 
-use generate::{BlockView, GenerateError, Inspection};
-use gpt::GptModel;
+use generate::{BlockView, GenerateError};
 use pictures::html::{self, page as frame};
 use serde_json::Value;
 
 /// A mark in the frame, in whose place the body comes.
 const BODY: &str = "<!-- body -->";
 
-/// Writes the page, one block's weights in memory at a time.
+/// Writes the page of the tokens' `data`, one block's weights in memory at a time.
 pub(super) fn write(
     out: &mut dyn Write,
     name: &str,
-    model: &GptModel,
-    inspection: &Inspection<'_>,
+    mut data: Value,
     temperature: f32,
     blocks: impl Iterator<Item = Result<BlockView, GenerateError>>,
 ) -> io::Result<()> {
@@ -29,7 +27,6 @@ pub(super) fn write(
          <noscript><p>This page needs JavaScript; gpt inspect shows the same in the terminal, and \
          as --json.</p></noscript>"
     )?;
-    let mut data = live::tokens(model, inspection);
     data["name"] = name.into();
     data["temperature"] = temperature.to_string().into();
     writeln!(out, "{}", script("data", &data))?;

@@ -1,0 +1,15 @@
+//! What the fast forms of attention, gpt and train use beside the operations: kept memory, threads
+//! that stay awake, attention by blocks of queries, the loops of the optimizer.
+//!
+//! A layer of one's own needs none of it.
+
+pub use kernels::gemm::packed_bytes;
+pub use kernels::{
+    AdamWStep, OPTIMIZER_BLOCK, adamw_update, attend_query, awake, count_tasks, move_into_sum,
+    sum_of_squares, sums_of_squares, zeros,
+};
+
+pub use crate::matmul::matmul_into_serial;
+pub use crate::pooled::Pooled;
+pub use crate::rows::empty;
+pub use crate::softmax::{causal_softmax_from_log_sums, causal_softmax_rows, softmax_backward_row};
