@@ -73,6 +73,10 @@ fn each_example_does_what_it_says() {
         "{said}"
     );
 
+    let said = run("own_layer", &[]);
+    let losses = numbers(&said, "loss ");
+    assert!(losses.len() == 2 && losses[0] < 1.0, "{said}");
+
     let said = run("fine_tune", &[model, text, tuned]);
     let losses = numbers(&said, "loss ");
     assert!(losses.len() > 5 && losses.last() < losses.first(), "{said}");
