@@ -247,8 +247,17 @@ fn config_json_names_the_class_if_tokenizer_config_does_not() {
         from_folder(saved.path()).encode("bell").unwrap(),
         with_space
     );
+    // As Python writes it.
+    let config = folder.path().join("config.json");
+    let text = format!(
+        r#"{{"a": NaN, "tokenizer_class": {:?}, "b": -Infinity}}"#,
+        CLASSES[1]
+    );
+    fs::write(&config, text).unwrap();
+    let again = from_folder(folder.path()).encode("bell").unwrap();
+    assert_eq!(again, with_space);
     let other = json!({"tokenizer_class": "BertTokenizer"});
-    fs::write(folder.path().join("config.json"), other.to_string()).unwrap();
+    fs::write(config, other.to_string()).unwrap();
     let error = ModelTokenizer::from_folder(folder.path()).unwrap_err();
     let said = error.to_string();
     let expected = ["/config.json: ", "BertTokenizer"];
