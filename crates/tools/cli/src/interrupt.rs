@@ -20,7 +20,7 @@ const ASKED_BY: [i32; 3] = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
 #[cfg(not(unix))]
 const ASKED_BY: [i32; 2] = [SIGINT, SIGTERM];
 
-/// How soon a signal is answered with a word.
+/// The longest time until a signal is answered with a word.
 const SOON: Duration = Duration::from_millis(30);
 
 /// The exit code of a program that a signal ended, as shells count.
@@ -29,7 +29,7 @@ const BY_SIGNAL: i32 = 128;
 /// The exit code of a program that was interrupted.
 pub(crate) const INTERRUPTED: i32 = BY_SIGNAL + SIGINT;
 
-/// Whether somebody asked to stop.
+/// A request to stop, once there is one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
     asked: Arc<AtomicBool>,
@@ -76,7 +76,7 @@ impl Interrupt {
         self.asked.store(ends_at_once, Ordering::SeqCst);
     }
 
-    /// What a program that ends in good order because it was asked to returns: not 0, as it has not
+    /// The exit code of a program that ended in good order as it was asked to: not 0, as it has not
     /// done all of its work.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self.signal.load(Ordering::SeqCst) {

@@ -16,7 +16,7 @@ pub(crate) struct Preset {
     /// The first is shown; the others are taken too.
     pub(crate) names: &'static [&'static str],
     pub(crate) model: GptConfig,
-    /// So many byte pairs trained on the data; none: GPT-2's tokens.
+    /// The number of byte pairs trained on the data; none: GPT-2's tokens.
     pub(crate) bpe: Option<usize>,
     pub(crate) training: Training,
 }

@@ -12,7 +12,7 @@ use crate::output::tell;
 
 /// Work is quick that ends within this.
 const QUICK: Duration = Duration::from_secs(1);
-/// How often a terminal is told.
+/// The time between two updates of a terminal.
 const OFTEN: Duration = Duration::from_millis(250);
 
 /// Something that may take long; its line goes when this is dropped.
@@ -54,7 +54,7 @@ impl Working {
         }
     }
 
-    /// So many parts are done.
+    /// Sets the number of parts that are done.
     pub(crate) fn has_done(&self, parts: u64) {
         self.bar.set_position(parts);
     }

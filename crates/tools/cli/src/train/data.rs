@@ -28,11 +28,11 @@ const STORY: &str = include_str!("../../data/the-answering-bell.txt");
 /// The shortest window that is chosen when a model's context is longer than the text.
 const SHORTEST_WINDOW: usize = 64;
 
-/// What a run reads, in windows and batches: training shuffled and full, validation in order and
+/// The data of a run in windows and batches: training shuffled and full, validation in order and
 /// complete.
 #[derive(Clone, Debug)]
 pub(crate) struct Data {
-    /// Where it came from, for people.
+    /// The name that people see.
     pub(crate) name: String,
     pub(crate) train: DataLoader,
     /// None if all of it is trained on.
@@ -42,7 +42,7 @@ pub(crate) struct Data {
 /// A run's data as it was found.
 pub(crate) struct Source {
     name: String,
-    /// Where ids came from.
+    /// The folder that ids came from.
     folder: PathBuf,
     content: Content,
 }
@@ -312,7 +312,7 @@ fn texts_in(folder: &Path, train_ratio: f64) -> Result<Content> {
     Ok(Content::Texts(texts.collect()))
 }
 
-/// Whether there is something at a path.
+/// True if there is something at a path.
 ///
 /// # Errors
 /// If it is a link to nothing, or the system doesn't tell.

@@ -14,6 +14,7 @@ use toml::Table;
 use torch_rng::Build;
 
 use super::tokenizer::TokenizerChoice;
+use crate::hints::program;
 use crate::ids::{STDIN, read_text};
 use crate::numbers::{AtLeast1, Below1, Count, NotNegative, Part, Threads, signed_seed};
 use crate::presets::Preset;
@@ -25,7 +26,7 @@ const TRAINING: &str = "Training";
 const EVALUATION: &str = "Evaluation";
 const RUN: &str = "Run";
 
-/// What is said of a run. Those without a heading are what people set first.
+/// The options as they are typed; those without a heading are the ones that people set first.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 #[group(skip)]
 #[serde(default)]
@@ -35,7 +36,7 @@ pub(crate) struct TrainFlags {
     /// or numpy's .npy
     #[arg(long, value_name = "FILE|DIR")]
     data: Option<PathBuf>,
-    /// What the tokens of a new model are: GPT-2's, the data's characters, N byte pairs of the
+    /// Tokens of a new model: GPT-2's, the data's characters, N byte pairs of the
     /// data, or a folder's [default: bpe:1221 for the preset story, else gpt2]
     #[arg(long, value_name = "gpt2|chars|bpe:N|DIR")]
     #[serde(with = "text")]
@@ -64,7 +65,7 @@ pub(crate) struct TrainFlags {
     /// Highest learning rate
     #[arg(long, value_name = "X", visible_alias = "lr")]
     learning_rate: Option<NotNegative>,
-    /// Where the random numbers start; below 0 as PyTorch counts [default: 123]
+    /// Seed of the random numbers; below 0 as PyTorch counts [default: 123]
     #[arg(short = 's', long, value_name = "N", value_parser = signed_seed)]
     seed: Option<i64>,
     /// Folder for checkpoints, log and loss curve [default: a new one in runs/]
@@ -148,7 +149,7 @@ pub(crate) struct TrainFlags {
     /// Steps between samples of text; 0 for none before the end [default: every second evaluation]
     #[arg(long, value_name = "N", help_heading = EVALUATION)]
     sample_interval: Option<Count>,
-    /// What samples of text begin with [default: as the data does]
+    /// Text that samples begin with [default: as the data does]
     #[arg(short = 'p', long, value_name = "TEXT", visible_alias = "start", help_heading = EVALUATION)]
     prompt: Option<String>,
     /// Tokens in a sample of text [default: 40]
@@ -171,7 +172,7 @@ pub(crate) struct TrainFlags {
 }
 
 impl TrainFlags {
-    /// What a file says.
+    /// Reads a file of options.
     ///
     /// # Errors
     /// Names the file, the line or key, and for an unknown key the nearest known one.
@@ -180,7 +181,7 @@ impl TrainFlags {
         Self::parse(&text).with_context(|| path.display().to_string())
     }
 
-    /// As [`read`](Self::read), without the file's name.
+    /// Reads a file's text; its errors don't name the file.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let file: Table = text.parse().map_err(|error: toml::de::Error| {
@@ -201,7 +202,8 @@ impl TrainFlags {
         Ok(named.try_into()?)
     }
 
-    /// What is said, by the flags' names with `_`; paths are absolute, as a run keeps them.
+    /// The options that are set, by the flags' names with `_`; paths are absolute, as a run keeps
+    /// them.
     ///
     /// # Errors
     /// If a path is not UTF-8.
@@ -240,7 +242,10 @@ fn name_of(key: &str) -> Result<String> {
             let near = flag.trim_start_matches('-').replace('-', "_");
             bail!("unknown key {key:?}, did you mean {near:?}?")
         }
-        _ => bail!("unknown key {key:?} (see gpt train --help: a key is a flag's name)"),
+        _ => bail!(
+            "unknown key {key:?} (see {} train --help: a key is a flag's name)",
+            program()
+        ),
     }
 }
 

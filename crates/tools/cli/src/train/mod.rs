@@ -78,7 +78,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     world.leave(done)
 }
 
-/// What the presets set where nothing else is said.
+/// A table of the presets' sizes and settings.
 fn presets() -> String {
     let mut table = String::from(
         "Presets:       layers heads features context  windows  steps warmup  highest rate\n",
@@ -129,7 +129,7 @@ fn run_in(args: &TrainArgs, world: &World) -> Result<()> {
     Ok(())
 }
 
-/// The options that flags say over the file's, and the run's folder; the threads start with them.
+/// The options of the flags over those of the file, and the run's folder; starts the threads.
 fn said(args: &TrainArgs, world: &World) -> Result<(Table, Option<PathBuf>)> {
     let flags = &args.flags;
     let file = args.config.as_deref().map(TrainFlags::read).transpose()?;

@@ -15,14 +15,13 @@ use super::flags::text;
 use super::tokenizer::TokenizerChoice;
 use crate::presets::{PRESETS, Preset, Training, training};
 
-/// What the samples of the story begin with.
+/// The beginning of samples of the story.
 const STORY_PROMPT: &str = "Marta looked at the river";
 
-/// How long a run is, said in two ways: the later one counts.
+/// The two options for the length of a run: the later one counts.
 const LENGTH: [&str; 2] = ["max_steps", "epochs"];
 
-/// What a run reads, the model, how that is trained, and what is shown; `flags.rs` says what each
-/// is.
+/// The options of a run, each explained in `flags.rs`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct TrainOptions {
     pub(crate) data: Option<PathBuf>,
@@ -84,7 +83,7 @@ struct Shape {
     drop_rate: Option<f64>,
 }
 
-/// What a model is like, by the options' names: [`TrainOptions::model`] turned round.
+/// The options that make this model: [`TrainOptions::model`] turned round.
 pub(crate) fn shape(model: &GptConfig) -> Result<Table> {
     Ok(Table::try_from(Shape {
         vocab_size: model.vocab_size,
@@ -98,7 +97,7 @@ pub(crate) fn shape(model: &GptConfig) -> Result<Table> {
     })?)
 }
 
-/// What holds whatever the preset.
+/// The values of options where neither preset, file nor flag has another.
 fn defaults() -> Table {
     toml! {
         train_ratio = 0.9

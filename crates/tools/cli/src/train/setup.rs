@@ -42,7 +42,7 @@ impl BaseModel {
 /// A run before its first step, but for its weights.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    /// All that can be chosen; whoever gives them again gets the same run.
+    /// All options; the same ones make the same run.
     pub(crate) options: TrainOptions,
     pub(crate) model: GptConfig,
     pub(crate) vocabulary: Vocabulary,
@@ -50,7 +50,7 @@ pub(crate) struct Setup {
     pub(crate) data: Data,
     /// The memory that it takes.
     pub(crate) need: Memory,
-    /// What samples begin with, as `gpt generate` takes it.
+    /// The beginning of samples, as `gpt generate` takes it.
     pub(crate) prompt: String,
 }
 
@@ -163,7 +163,12 @@ pub(crate) fn set_up(mut options: TrainOptions, base: Option<BaseModel>) -> Resu
                 None => begin,
             };
             let text = vocabulary.text_of(begin.strip_prefix(before).unwrap_or(&begin));
-            (begin, quoted(&text))
+            let flag = if text.starts_with('-') {
+                "--prompt="
+            } else {
+                ""
+            };
+            (begin, format!("{flag}{}", quoted(&text)))
         }
         Err(_) => {
             let ids: Vec<String> = begin.iter().map(u32::to_string).collect();
@@ -208,7 +213,7 @@ pub(crate) fn set_up(mut options: TrainOptions, base: Option<BaseModel>) -> Resu
     })
 }
 
-/// What a run takes, its loss curve included.
+/// The memory of a run, its loss curve included.
 fn memory(model: &GptConfig, batch_size: usize, tokens: usize) -> Result<Memory> {
     let memory = model.training_memory(batch_size, tokens)?;
     Ok(memory.with("the loss curve's picture", &[plot::BYTES])?)
@@ -282,7 +287,7 @@ fn refuse_other_shape(asked: &GptConfig, own: &GptConfig) -> Result<()> {
     Ok(())
 }
 
-/// How the learning rate changes; what that depends on is filled in, so that a longer run has the
+/// The schedule of the learning rate; its options are filled in, so that a longer run has the
 /// same.
 ///
 /// # Errors

@@ -18,7 +18,7 @@ pub(crate) enum TokenizerChoice {
     Gpt2,
     /// The characters of the data.
     Chars,
-    /// So many byte pairs, trained on the data.
+    /// Byte pairs trained on the data, by their number.
     Bpe(usize),
     /// A folder with a tokenizer, or a file in it: whatever else is said.
     Folder(PathBuf),
@@ -76,7 +76,7 @@ impl FromStr for TokenizerChoice {
     }
 }
 
-/// As it is said.
+/// The form that `--tokenizer` takes.
 impl fmt::Display for TokenizerChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
