@@ -16,6 +16,16 @@ use crate::buffers;
 /// After so long without work, threads sleep as rayon has them do.
 const PATIENCE: Duration = Duration::from_millis(5);
 
+/// A look for work that takes longer tells that other programs want the processors: a thread that
+/// waits its turn among them takes up work later than one that sleeps and is woken.
+const INTERRUPTED: Duration = Duration::from_micros(200);
+
+/// As many passes after such a look, no thread stays awake when a pass is over.
+const CROWDED: usize = 512;
+
+/// The count of [`PASSES`] until which none does.
+static CROWDED_UNTIL: AtomicUsize = AtomicUsize::new(0);
+
 /// The number of passes that have begun plus the number that have ended: odd while one is in
 /// progress.
 /// There is one at a time that keeps threads awake; another inside it or beside it just runs.
@@ -36,7 +46,7 @@ thread_local! {
 }
 
 /// Runs `pass` on a thread of the pool, while the other threads look for its work without sleeping;
-/// they go on for 5 ms after it, but let other programs' threads and the caller run first.
+/// they go on for 5 ms after it, unless other programs want the processors.
 ///
 /// It waits for no thread that is busy with something else.
 pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
@@ -115,17 +125,28 @@ impl<F: Fn()> Drop for OnDrop<F> {
 /// a while.
 fn look_for_work(pass: usize) {
     let mut idle_since = Instant::now();
+    let mut last_look = idle_since;
     loop {
         let over = match PASSES.load(Ordering::Acquire) {
             now if now == pass => false,
             now if now == pass + 1 => true,
             _ => return,
         };
+        if over && pass < CROWDED_UNTIL.load(Ordering::Relaxed) {
+            return;
+        }
         if rayon::yield_now() == Some(Yield::Executed) {
             idle_since = Instant::now();
+            last_look = idle_since;
             continue;
         }
-        if idle_since.elapsed() > PATIENCE {
+        let now = Instant::now();
+        if over && now - last_look > INTERRUPTED {
+            CROWDED_UNTIL.store(pass + 2 * CROWDED, Ordering::Relaxed);
+            return;
+        }
+        last_look = now;
+        if now - idle_since > PATIENCE {
             return;
         }
         if over {
