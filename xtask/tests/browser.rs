@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 
 use attention::{SelfAttentionV2, mask_future, scaled_softmax};
@@ -35,6 +36,7 @@ fn the_pages_open_and_show_what_is_computed() {
         assert!(opened.dom.contains("<main id=\"main\""), "{page}");
         doms.push(opened.dom);
     }
+    pages_fit_a_phone(folder.path());
     for name in [
         "3.6.2 Implementing",
         "3.3 (3.5.3",
@@ -65,6 +67,27 @@ fn the_pages_open_and_show_what_is_computed() {
     for ((query, key), weight) in weights.indexed_iter() {
         let shown = format!("{} → {}: {weight:.4}", tokens[query], tokens[key]);
         assert!(picture.contains(&shown), "{shown}");
+    }
+}
+
+/// Nothing runs out at the side, and names of items stand in one line or two.
+fn pages_fit_a_phone(folder: &Path) {
+    for page in ["index.html", "ch03.html"] {
+        let source = std::fs::read_to_string(folder.join(page)).unwrap();
+        let path = folder.join("narrow.html");
+        let measures = "<script>document.body.dataset.measured = [innerWidth, document.documentElement.scrollWidth, \
+            ...[...document.querySelectorAll('.table td:nth-child(2)')].map((cell) => cell.clientWidth)].join()</script>";
+        std::fs::write(&path, source + measures).unwrap();
+        let opened = test_support::browser::open_narrow(&path).expect("it was there before");
+        assert_eq!(opened.console, Vec::<String>::new(), "{page}");
+        let measured = opened.dom.split("data-measured=\"").nth(1).expect(page);
+        let measured = measured.split('"').next().expect(page);
+        let measured: Vec<u32> = measured.split(',').map(|it| it.parse().unwrap()).collect();
+        assert!(measured[0] == 390 && measured[1] <= 390, "{page}: {measured:?}");
+        assert!(
+            measured[2..].iter().all(|&width| width > 200),
+            "{page}: {measured:?}"
+        );
     }
 }
 
@@ -156,10 +179,8 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     let dom = with_address("In%20%5B24%5D.seed=123");
     assert!(dom.contains("1 changed: what follows was computed here in"));
     assert!(dom.contains("<mark>-0.5337</mark>") && dom.contains("<mark>-0.1051</mark>"));
-    assert!(
-        dom.contains("= <mark>123</mark>;"),
-        "the code has the value"
-    );
+    let coloured = "= <span class=\"number\"><span><mark>123</mark></span></span>;";
+    assert!(dom.contains(coloured), "the code has the value");
     let dom = with_address("In%20%5B17%5D.d_out=99999999");
     assert!(dom.contains("the input d_out: 99999999, not within 1..=256"));
     let dom = with_address("In%20%5B24%5D.seed=%3Cimg src=x onerror=alert(1)%3E");
@@ -248,6 +269,8 @@ fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
         { "text": "and the bell" },
         { "text": "and the bell", "block": 1 },
         { "text": "and the bell", "write": drawn },
+        { "next": true },
+        { "next": true },
     ]);
     let page = format!(
         "<head></head><pre></pre><script>{}{}\";</script><script src=\"live.js\"></script><script>\
@@ -258,10 +281,53 @@ fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
         BASE64.encode(&packed)
     );
     let there: Vec<Value> = serde_json::from_slice(&answers(&opened(&page))).expect("JSON");
-    let here = PageModel::unpack(&packed).expect("as it was packed");
+    let mut here = PageModel::unpack(&packed).expect("as it was packed");
     for (request, there) in requests.as_array().expect("requests").iter().zip(there) {
         assert_close(&there, &here.answer(request).expect("an answer"));
     }
+    a_view_answers_a_reader(opened, &packed);
+}
+
+/// A reader points at a token, taps the map and lets the model write.
+fn a_view_answers_a_reader(opened: &impl Fn(&str) -> String, packed: &[u8]) {
+    let page = format!(
+        "<head></head><main><div id=\"model\" data-text=\"and the bell\"></div></main>\
+         <script>{}{}\";</script><script src=\"live.js\"></script><script>\
+         const told = (name, text) => document.body.dataset[name] = text;\
+         const [map, weight] = ['map', 'weight'].map((id) => document.getElementById(id));\
+         document.querySelectorAll('.tokens button')[1].focus();\
+         told('pointed', weight.textContent);\
+         const {{ left, top, height }} = map.getBoundingClientRect();\
+         map.dispatchEvent(new PointerEvent('pointerdown', {{ clientX: left + 1 + height / 2, clientY: top + height - 4 }}));\
+         told('tapped', weight.textContent);\
+         document.querySelector('.write').click();\
+         setTimeout(() => told('text', document.querySelector('textarea').value), 9000);</script>",
+        live::MODEL_START,
+        BASE64.encode(packed)
+    );
+    let dom = opened(&page);
+    let told = |name: &str| {
+        let told = dom.split(&format!("data-{name}=\"")).nth(1).expect(name);
+        told.split('"').next().expect(name).to_owned()
+    };
+    assert!(
+        told("pointed").starts_with("query 1 "),
+        "{}",
+        told("pointed")
+    );
+    let last = dom.matches("class=\"tokens\"").count();
+    assert_eq!(last, 1);
+    assert_ne!(told("tapped"), told("pointed"));
+    let text = told("text");
+    let new = text
+        .strip_prefix("and the bell")
+        .expect("what was there stays");
+    assert!(!new.is_empty());
+    assert!(
+        dom.contains(&format!("and the bell<mark>{new}</mark>")),
+        "{new}"
+    );
+    assert!(dom.contains("20 tokens, "));
 }
 
 /// Texts are equal and numbers near; of heads, whose weights are rounded, the length.

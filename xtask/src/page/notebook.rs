@@ -33,6 +33,9 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
         .iter()
         .position(|it| it.name == program.name)
         .unwrap_or(0);
+    if program.tier == Tier::Long {
+        links.extend(back_to_chapter(program, parts, book));
+    }
     if let Some(next) = PROGRAMS.get(place + 1) {
         links.push((file_name(next), next.title.to_owned()));
     }
@@ -51,6 +54,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
             "<p class=\"dim\">Some cells were not run, as they need the book's text: {HOW_TO_GIVE_TEXT}.</p>"
         )?;
     }
+    body += &folded("What the cells use", &code(imports(program.source)));
     let (mut section, mut previous, mut file) = (None, "", "");
     for part in parts {
         if !matches!(part, Part::Listing { .. }) {
@@ -135,6 +139,8 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     body += "</div>\n";
     let runs = |(cell, _): (&Cell, _)| !matches!(cell.outcome, Outcome::Skipped(_));
     if book.live && inputs(parts).any(runs) {
+        // What the script replaces, once it is loaded.
+        body += "<p class=\"live-bar\" role=\"status\">Loading what computes this page …</p>\n";
         script += "<script src=\"live.js\"></script>\n";
     }
     let name = program.name;
@@ -145,32 +151,65 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
 /// A place and its name.
 type Link = (String, String);
 
-/// The sections, and between them those that are a notebook of their own.
+/// The sections, and between them those of the same chapter that have a page of their own.
 fn sections(program: &Program, parts: &[Part], book: &Book) -> Vec<Link> {
-    let mut sections: Vec<(&str, Link)> = Vec::new();
-    for (number, title) in headings(parts) {
-        let place = format!("#{}", anchor('s', &[number]));
-        sections.push((number, (place, format!("{number} {title}"))));
-    }
-    let others = book
-        .unrun
-        .iter()
+    let mut sections: Vec<(Option<Vec<u32>>, Link)> = headings(parts)
+        .map(|(number, title)| {
+            let place = format!("#{}", anchor('s', &[number]));
+            (numbered(number), (place, format!("{number} {title}")))
+        })
+        .collect();
+    let is_here = |sections: &[(Option<Vec<u32>>, Link)], is: &dyn Fn(&[u32]) -> bool| {
+        let mut numbers = sections.iter().map(|(number, _)| number.as_deref());
+        numbers.position(|number| number.is_some_and(is))
+    };
+    let mut others = book.unrun.iter();
+    let others = others
+        .by_ref()
         .filter(|(it, _)| it.tier == Tier::Long && it.name != program.name);
     for (other, (number, title)) in
         others.flat_map(|(it, parts)| headings(parts).map(move |heading| (it, heading)))
     {
-        // Their numbers have one digit each, so that texts have their order.
-        let behind = sections
-            .iter()
-            .position(|(next, _)| *next > number)
-            .unwrap_or(0);
-        if behind > 0 {
-            let place = format!("{}#{}", file_name(other), anchor('s', &[number]));
-            let name = format!("{number} {title}, a page of its own");
-            sections.insert(behind, (number, (place, name)));
+        let Some(numbers) = numbered(number) else {
+            continue;
+        };
+        let is_of_chapter = is_here(&sections, &|here| here[0] == numbers[0]).is_some();
+        if !is_of_chapter || is_here(&sections, &|here| here == numbers).is_some() {
+            continue;
         }
+        let before = is_here(&sections, &|here| here > numbers.as_slice());
+        let before = before.or_else(|| sections.iter().position(|(number, _)| number.is_none()));
+        let place = format!("{}#{}", file_name(other), anchor('s', &[number]));
+        let name = format!("{number} {title}, a page of its own");
+        sections.insert(
+            before.unwrap_or(sections.len()),
+            (Some(numbers), (place, name)),
+        );
     }
     sections.into_iter().map(|(_, link)| link).collect()
+}
+
+/// The numbers of a section, `[5, 3, 1]`; appendices and files have none.
+fn numbered(section: &str) -> Option<Vec<u32>> {
+    section.split('.').map(|part| part.parse().ok()).collect()
+}
+
+/// The section of another page that follows the last one of a page of its own.
+fn back_to_chapter(program: &Program, parts: &[Part], book: &Book) -> Option<Link> {
+    let last = headings(parts)
+        .filter_map(|(number, _)| numbered(number))
+        .max()?;
+    let chapters = book
+        .unrun
+        .iter()
+        .filter(|(it, _)| it.tier == Tier::Everyday && it.name != program.name);
+    let mut next =
+        chapters.flat_map(|(it, parts)| headings(parts).map(move |heading| (it, heading)));
+    next.find_map(|(it, (number, title))| {
+        let follows = numbered(number).is_some_and(|it| it[0] == last[0] && it > last);
+        let place = format!("{}#{}", file_name(it), anchor('s', &[number]));
+        follows.then(|| (place, format!("{number} {title}")))
+    })
 }
 
 fn headings(parts: &[Part]) -> impl Iterator<Item = (&str, &str)> {
@@ -191,18 +230,15 @@ fn contents(before: Option<&Program>, links: &[Link]) -> String {
     list + "</ol></nav>\n"
 }
 
-/// Links to what follows a section, up to the next one on this page.
+/// The link to what follows a section.
 fn end_of_section(id: &str, links: &[Link]) -> String {
-    let mut html = String::new();
     let here = format!("#{id}");
-    for (place, name) in links.iter().skip_while(|(place, _)| *place != here).skip(1) {
+    let mut behind = links.iter().skip_while(|(place, _)| *place != here).skip(1);
+    let next = behind.next().map(|(place, name)| {
         let name = escape(name);
-        html += &format!("<p class=\"next\"><a href=\"{place}\">Next: {name}</a></p>\n");
-        if place.starts_with('#') {
-            break;
-        }
-    }
-    html + "</section>\n"
+        format!("<p class=\"next\"><a href=\"{place}\">Next: {name}</a></p>\n")
+    });
+    next.unwrap_or_default() + "</section>\n"
 }
 
 /// Links to what the map names beside this section's cells.
@@ -284,6 +320,14 @@ fn cell_html(cell: &Cell) -> String {
         "{about}{}<div class=\"result\">{output}</div>\n",
         code(&cell.code)
     )
+}
+
+/// The `use` lines at the top of a notebook's source, but for those of the notebooks' own crate,
+/// which are the last and which no cell shows.
+fn imports(source: &str) -> &str {
+    let (before, _) = source.split_once("\nuse crate::").unwrap_or((source, ""));
+    let first = before.find("\nuse ").map_or(before.len(), |line| line + 1);
+    before[first..].trim_end()
 }
 
 /// Rust in colours.

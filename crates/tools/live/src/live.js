@@ -34,6 +34,7 @@ function askLive(request) {
     look: (text) => askLive({ text }),
     block: (block, text) => askLive({ text, block }),
     write: (text, write) => askLive({ text, write }),
+    next: () => askLive({ next: true }),
   }, root.dataset.text);
 })();
 
@@ -58,20 +59,44 @@ function askLive(request) {
 
   const status = make("span", { role: "status" });
   const reset = make("button", { type: "button", textContent: "All as in the book", hidden: true });
+  document.querySelector(".live-bar")?.remove(); // it said that this is loaded
   document.querySelector("main").append(make("p", { className: "live-bar" }, status, " ", reset));
 
-  // Words that differ from the book's are marked: in an output each, in code, where a value may
-  // have more words than another, all from the first that differs to the last.
-  const marked = (text, then, isCode) => {
-    const [words, books] = [text, then].map((text) => text.split(/([\s,;[\]()]+)/));
-    const first = words.findIndex((word, place) => word !== books[place]);
-    let same = 0; // at the end
+  // Words that differ from the book's are marked.
+  const wordsOf = (text) => text.split(/([\s,;[\]()]+)/);
+  const isWord = (word) => /[^\s,;[\]()]/.test(word);
+  const marked = (text, then) => {
+    const books = wordsOf(then), pre = make("pre", { tabIndex: 0 });
+    wordsOf(text).forEach((word, place) => pre.append(
+      word !== books[place] && isWord(word) ? make("mark", { textContent: word }) : word));
+    return pre;
+  };
+  // In code, where a value may have more words than another, all from the first that differs to
+  // the last; the rest keeps its colours.
+  const recoded = (code, then, written) => {
+    const [words, books] = [code, then].map(wordsOf), pre = written.cloneNode(true), range = new Range();
+    let first = 0, same = 0; // at the beginning, and at the end
+    while (first < Math.min(words.length, books.length) && words[first] === books[first]) first++;
     while (same < Math.min(words.length, books.length) - first && words.at(-1 - same) === books.at(-1 - same)) same++;
-    const differs = (word, place) => isCode
-      ? first >= 0 && place >= first && place < words.length - same : word !== books[place];
-    const pre = make("pre", { tabIndex: 0 });
-    words.forEach((word, place) => pre.append(
-      differs(word, place) && /[^\s,;[\]()]/.test(word) ? make("mark", { textContent: word }) : word));
+    const length = (words) => words.reduce((sum, word) => sum + word.length, 0);
+    const [from, to] = [length(books.slice(0, first)), length(books.slice(0, books.length - same))];
+    const texts = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
+    let node, at = 0, begun = false;
+    while ((node = texts.nextNode())) {
+      const end = at + node.length;
+      if (!begun && from < end) {
+        range.setStart(node, from - at);
+        begun = true;
+      }
+      if (to <= end) {
+        range.setEnd(node, to - at);
+        break;
+      }
+      at = end;
+    }
+    range.deleteContents();
+    const changed = words.slice(first, words.length - same);
+    range.insertNode(make("span", {}, ...changed.map((word) => isWord(word) ? make("mark", { textContent: word }) : word)));
     return pre;
   };
 
@@ -79,7 +104,7 @@ function askLive(request) {
     for (const { line, shows, fault, skipped, code } of answer.cells) {
       const { place, shows: then, code: codeThen, written, stored } = cells.get(line) ?? {};
       if (then === undefined) continue;
-      at(line).querySelector("pre").replaceWith(code === codeThen ? written : marked(code, codeThen, true));
+      at(line).querySelector("pre").replaceWith(code === codeThen ? written : recoded(code, codeThen, written));
       if (shows === then || skipped) place.replaceChildren(...stored);
       else if (shows === undefined) place.replaceChildren(make("p", { className: "fault", textContent: fault }));
       else place.replaceChildren(

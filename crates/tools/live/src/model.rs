@@ -23,10 +23,23 @@ const MOST_NEW_TOKENS: u64 = 500;
 /// A model and its vocabulary.
 pub struct PageModel {
     name: Value,
-    model: GptModel,
+    /// A page has its model for as long as it is open, and so what is written can borrow it.
+    model: &'static GptModel,
+    writing: Option<Writing>,
     words: Words,
     bos: Option<u32>,
     eos: Vec<u32>,
+}
+
+/// A text that goes on, token by token.
+struct Writing {
+    decoder: Decoder<'static>,
+    sampling: Sampling,
+    rng: TorchRng,
+    /// Tokens of the text that it began with.
+    prompt: usize,
+    /// Tokens that may still come.
+    left: u64,
 }
 
 pub(crate) enum Words {
@@ -102,7 +115,8 @@ impl PageModel {
         let merges: Vec<(u32, u32, u32)> = from_value(header["merges"].clone())?;
         Ok(Self {
             name: header["name"].clone(),
-            model,
+            model: Box::leak(Box::new(model)),
+            writing: None,
             words: Words::of(tokens, &merges)?,
             bos: from_value(header["bos"].clone())?,
             eos: from_value(header["eos"].clone())?,
@@ -111,17 +125,20 @@ impl PageModel {
 
     /// The model, with the weights that it was packed with.
     #[cfg(all(test, feature = "pack"))]
-    pub(crate) fn model(&self) -> &GptModel {
-        &self.model
+    pub(crate) fn model(&self) -> &'static GptModel {
+        self.model
     }
 
     /// What the view asks: `{"text"}` for the text's tokens, `{"text", "block"}` for what a block
-    /// does with them, `{"text", "write": {"count", "temperature", "top_k", "seed"}}` for its
-    /// continuation.
+    /// does with them, `{"text", "write": {"count", "temperature", "top_k", "seed"}}` to begin its
+    /// continuation and `{"next"}` for one token more of it and all that has come.
     ///
     /// # Errors
-    /// There is nothing to look at, or a setting is out of its range.
-    pub fn answer(&self, request: &Value) -> Result<Value> {
+    /// There is nothing to look at or to continue, or a setting is out of its range.
+    pub fn answer(&mut self, request: &Value) -> Result<Value> {
+        if request["next"].is_boolean() {
+            return self.write_next();
+        }
         let text = request["text"].as_str().unwrap_or_default();
         let mut ids = self.words.encode(text);
         if ids.is_empty() {
@@ -129,7 +146,8 @@ impl PageModel {
         }
         ensure!(!ids.is_empty(), "a text has at least one token");
         if request["write"].is_object() {
-            return self.write(&ids, &request["write"]);
+            self.writing = Some(self.begin(&ids, &request["write"])?);
+            return Ok(json!({}));
         }
         let context = self.model.config().context_length;
         let left_out = ids.len().saturating_sub(context);
@@ -137,13 +155,13 @@ impl PageModel {
         let (ids, look) = (&ids[left_out..], Look::default());
         let mut scales = Scales::new(look.temperature);
         let inspection =
-            Inspection::with_logits(&self.model, &name, ids, look, |logits| scales.add(logits))?;
+            Inspection::with_logits(self.model, &name, ids, look, |logits| scales.add(logits))?;
         if let Some(layer) = request["block"].as_u64() {
             let mut blocks = inspection.blocks(0, SAYS)?;
             let asked = blocks.nth(layer as usize);
             return Ok(block(&asked.context("there is no such block")??));
         }
-        let mut answer = tokens(&self.model, &inspection, &scales);
+        let mut answer = tokens(self.model, &inspection, &scales);
         answer["name"] = self.name.clone();
         answer["left_out"] = left_out.into();
         Ok(answer)
@@ -151,31 +169,52 @@ impl PageModel {
 
     /// Greedily at temperature 0, else drawn from the seed, as `gpt generate` does; not by its
     /// `TokenStream`, which measures time, as WebAssembly without imports has no clock.
-    fn write(&self, ids: &[u32], asked: &Value) -> Result<Value> {
+    fn begin(&self, ids: &[u32], asked: &Value) -> Result<Writing> {
         let number = |name: &str| asked[name].as_u64().with_context(|| format!("{name}?"));
-        let count = number("count")?;
+        let left = number("count")?;
         ensure!(
-            count <= MOST_NEW_TOKENS,
-            "{count} tokens are more than {MOST_NEW_TOKENS}"
+            left <= MOST_NEW_TOKENS,
+            "{left} tokens are more than {MOST_NEW_TOKENS}"
         );
         let sampling = Sampling {
             temperature: asked["temperature"].as_f64().context("temperature?")? as f32,
             top_k: Some(number("top_k")? as usize),
             ..Sampling::GREEDY
         };
-        let mut rng = TorchRng::manual_seed(number("seed")?);
-        let mut decoder = Decoder::new(&self.model);
+        sampling.check()?;
+        let rng = TorchRng::manual_seed(number("seed")?);
+        let mut decoder = Decoder::new(self.model);
         decoder.start(&[ids])?;
-        for _ in 0..count {
+        Ok(Writing {
+            decoder,
+            sampling,
+            rng,
+            prompt: ids.len(),
+            left,
+        })
+    }
+
+    /// The text that has come, one token more than before, how many tokens that are, and whether it
+    /// is done.
+    fn write_next(&mut self) -> Result<Value> {
+        let writing = self.writing.as_mut().context("nothing has begun")?;
+        let decoder = &mut writing.decoder;
+        if writing.left > 0 {
             decoder.advance()?;
-            let id = sampling.choose(&decoder.logits(0), decoder.tokens(0), &mut rng)?;
-            if self.eos.contains(&id) {
-                break;
-            }
-            decoder.push(0, &[id])?;
+            let logits = decoder.logits(0);
+            let sampling = &writing.sampling;
+            let id = sampling.choose(&logits, decoder.tokens(0), &mut writing.rng)?;
+            writing.left = match self.eos.contains(&id) {
+                true => 0,
+                false => {
+                    decoder.push(0, &[id])?;
+                    writing.left - 1
+                }
+            };
         }
-        let new = &decoder.tokens(0)[ids.len()..];
-        Ok(json!({ "text": self.words.text_of(new), "count": new.len() }))
+        let new = &decoder.tokens(0)[writing.prompt..];
+        let (text, done) = (self.words.text_of(new), writing.left == 0);
+        Ok(json!({ "text": text, "count": new.len(), "done": done }))
     }
 }
 

@@ -162,7 +162,7 @@ mod tests {
         let tokenizer = ModelTokenizer::train_bpe(TEXT, 270).unwrap();
         let model = small(270);
         let packed = pack("a model", &model, Some(&tokenizer), Some(269), &[269]).unwrap();
-        let unpacked = PageModel::unpack(&packed).unwrap();
+        let mut unpacked = PageModel::unpack(&packed).unwrap();
         let rounded = unpacked.model();
         for ((name, of), (_, rounded)) in model
             .named_parameters()
@@ -211,7 +211,10 @@ mod tests {
             let how =
                 json!({ "count": 30, "temperature": temperature, "top_k": top_k, "seed": seed });
             let asked = json!({ "text": "and the bell", "write": how });
-            let answer = unpacked.answer(&asked).unwrap();
+            unpacked.answer(&asked).unwrap();
+            let next = json!({ "next": true });
+            let mut answers = std::iter::repeat_with(|| unpacked.answer(&next).unwrap());
+            let answer = answers.find(|answer| answer["done"] == true).unwrap();
             assert_eq!(answer["text"], tokenizer.decode_lossy(&written).unwrap());
             assert_eq!(answer["count"], written.len());
         }
@@ -230,8 +233,9 @@ mod tests {
         for end in [0, 3, 9, packed.len() / 2, packed.len() - 1] {
             assert!(PageModel::unpack(&packed[..end]).is_err(), "{end}");
         }
-        let model = PageModel::unpack(&packed).unwrap();
-        let answer = |asked: Value| model.answer(&asked);
+        let mut model = PageModel::unpack(&packed).unwrap();
+        assert!(model.answer(&json!({ "next": true })).is_err());
+        let mut answer = |asked: Value| model.answer(&asked);
         let of_nothing = answer(json!({ "text": "" })).unwrap();
         assert_eq!(of_nothing["tokens"][0]["text"], "<|endoftext|>");
         let long = answer(json!({ "text": "no ".repeat(50) })).unwrap();

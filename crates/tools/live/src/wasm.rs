@@ -45,16 +45,17 @@ pub extern "C" fn run() -> u32 {
     length()
 }
 
-/// `{"model"}` is one that is packed, in Base64, for requests with a `text`; the others are for a
-/// notebook.
+/// `{"model"}` is one that is packed, in Base64, for requests with a `text` or a `next`; the others are
+/// for a notebook.
 fn answer(request: &Value) -> Result<Value> {
     let mut kept = lock(&MODEL);
     if let Some(packed) = request["model"].as_str() {
         *kept = Some(PageModel::unpack(&STANDARD.decode(packed)?)?);
         return Ok(json!({}));
     }
-    match &*kept {
-        Some(model) if request["text"].is_string() => model.answer(request),
+    let is_of_model = request["text"].is_string() || request["next"].is_boolean();
+    match &mut *kept {
+        Some(model) if is_of_model => model.answer(request),
         _ => Ok(notebook::answer(request)),
     }
 }

@@ -7,8 +7,9 @@ function make(name, properties = {}, ...inside) {
 
 // A model at work on a text: tokens by their loss, candidates, what each block would say, and all
 // heads. `look(text)` and `block(layer, text)` give what model.rs says of them, stored or computed;
-// with `write(text, how)` there are fields for a text and for what follows it.
-function showModel(root, { look, block, write }, text) {
+// with `write(text, how)`, which begins what follows a text, and `next()`, which adds a token to it
+// and gives all of it, there are fields for both.
+function showModel(root, { look, block, write, next: writeNext }, text) {
   const labelled = (label, field) => make('label', {}, `${label} `, field);
   const choice = (id, options) =>
     make('select', { id }, ...options.map((option) => make('option', { textContent: option })));
@@ -24,6 +25,7 @@ function showModel(root, { look, block, write }, text) {
   const weight = make('p', { id: 'weight', role: 'status' });
   const all = make('table'), canvas = make('canvas', { id: 'map', tabIndex: 0, role: 'img',
     ariaLabel: 'Attention weights: rows are queries, columns keys; the arrow keys go from cell to cell' });
+  const map = make('div', { className: 'map' }, canvas);
   const temperature = choice('temperature', []), layer = choice('layer', []), head = choice('head', []);
   const top = choice('top-k', ['off', 1, 2, 3, 5, 10]);
 
@@ -31,20 +33,21 @@ function showModel(root, { look, block, write }, text) {
   const seed = number(123, 2 ** 53 - 1), count = number(20, 500), said = make('p', { role: 'status' });
   const greedy = make('input', { type: 'checkbox', checked: true });
   const go = make('button', { type: 'button', className: 'write', textContent: 'Write on' });
+  const written = make('p', { className: 'written', hidden: true }); // the new text marked
   const form = make('div', {}, labelled('Text', field), labelled('tokens', count),
-    labelled('always the likeliest', greedy), labelled('else drawn from seed', seed), go, said);
+    labelled('always the likeliest', greedy), labelled('else drawn from seed', seed), go, said, written);
   root.classList.add('view');
   root.append(...write ? [form] : [], about,
     make('p', { className: 'dim', textContent: `The stronger a token's colour, the larger its loss \
 (cross-entropy, in nats): the less the model expected it. Point at a token, or go to it with the tab \
 key, for what was expected after it, and what each block would have said there.` }),
-    tokens, labelled('temperature', temperature), labelled('top-k', top), next,
-    make('h3', { textContent: 'Attention' }),
-    make('p', { className: 'dim', textContent: 'All heads at a glance, a row a layer; one of them is below.' }),
-    heads, labelled('layer', layer), labelled('head', head), weight,
-    make('div', { className: 'map' }, canvas),
-    make('p', { className: 'dim', textContent: `Rows are queries, columns keys; a row's largest \
-weight has the strongest colour. Each row sums to 1.` }),
+    tokens, make('div', { className: 'columns' },
+      make('div', {}, labelled('temperature', temperature), labelled('top-k', top), next),
+      make('div', {}, make('h3', { textContent: 'Attention' }),
+        make('p', { className: 'dim', textContent: 'All heads at a glance, a row a layer; one of them is below.' }),
+        heads, labelled('layer', layer), labelled('head', head), weight, map,
+        make('p', { className: 'dim', textContent: `Rows are queries, columns keys; a row's largest \
+weight has the strongest colour. Each row sums to 1. The token that is pointed at has its row framed.` }))),
     make('details', { open: !write }, make('summary', { textContent: 'All tokens' }),
       make('div', { className: 'map' }, all)));
 
@@ -70,7 +73,7 @@ weight has the strongest colour. Each row sums to 1.` }),
     made.getContext('2d').putImageData(pixels, 0, 0);
     return made;
   };
-  let cell, margin;
+  let cell, margin, sharp; // in the page's pixels; the screen's for each of them
   const draw = () => {
     const n = names.length, paint = canvas.getContext('2d');
     if (shown.layer !== layer.value) shown = { layer: layer.value, heads: block(+layer.value, text).heads };
@@ -78,11 +81,17 @@ weight has the strongest colour. Each row sums to 1.` }),
       const bytes = atob(shown.heads[head.value]);
       Object.assign(shown, { head: head.value, bytes, picture: picture(bytes, n) });
     }
-    cell = Math.max(2, Math.min(28, Math.floor(640 / n)));
+    const room = Math.min(640, map.clientWidth || 640), cellIn = (room) => Math.min(28, Math.floor(room / n));
     paint.font = '12px sans-serif';
     // Room for the tokens on both axes, where they can be read.
-    margin = cell < 14 ? 0 : 8 + Math.ceil(Math.max(...names.map((name) => paint.measureText(name).width)));
-    canvas.width = canvas.height = margin + n * cell;
+    margin = 8 + Math.ceil(Math.max(...names.map((name) => paint.measureText(name).width)));
+    if (cellIn(room - margin) < 14) margin = 0;
+    cell = Math.max(2, cellIn(room - margin));
+    const size = margin + n * cell;
+    sharp = devicePixelRatio || 1;
+    canvas.width = canvas.height = Math.round(size * sharp);
+    canvas.style.width = canvas.style.height = `${size}px`;
+    paint.scale(sharp, sharp);
     paint.translate(margin, margin);
     paint.font = '12px sans-serif';
     paint.fillStyle = '#222';
@@ -99,6 +108,8 @@ weight has the strongest colour. Each row sums to 1.` }),
     paint.imageSmoothingEnabled = false;
     paint.drawImage(shown.picture, 0, 0, n * cell, n * cell);
     paint.strokeStyle = '#d1571b';
+    paint.lineWidth = 1;
+    paint.strokeRect(.5, query * cell + .5, (query + 1) * cell - 1, cell - 1);
     paint.lineWidth = 2;
     paint.strokeRect(key * cell + 1, query * cell + 1, cell - 2, cell - 2);
     for (const button of heads.querySelectorAll('button'))
@@ -164,7 +175,10 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
       const button = make('button', { type: 'button', textContent: names[place],
         title: loss === null ? 'the first' : `loss ${loss.toFixed(4)}` });
       button.style.background = `rgba(209,87,27,${Math.min(1, (loss ?? 0) / 10)})`;
-      for (const event of ['click', 'focus', 'pointerenter']) button.addEventListener(event, () => expect(place));
+      for (const event of ['click', 'focus', 'pointerenter']) button.addEventListener(event, () => {
+        expect(place);
+        move(place, Math.min(key, place));
+      });
       return button;
     }));
     if (!temperature.length) {
@@ -188,8 +202,9 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
     }));
     shown = {};
     place = n - 1;
+    [query, key] = [n - 1, 0];
     again();
-    move(n - 1, 0);
+    draw();
   };
   const choose = (to, of) => {
     [layer.value, head.value] = [to, of];
@@ -208,22 +223,53 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
     show();
   };
   field.addEventListener('change', trying(change));
+  // A token after the other, so that the page lives meanwhile: for as long as a glance takes, then on.
+  let writing;
+  const stop = () => {
+    clearTimeout(writing?.timer);
+    writing = undefined;
+    go.textContent = 'Write on';
+  };
+  const goOn = trying(() => {
+    const { before, start } = writing, until = performance.now() + 50;
+    let part;
+    try {
+      do part = writeNext(); while (!part.done && performance.now() < until);
+    } catch (error) {
+      stop();
+      throw error;
+    }
+    written.replaceChildren(before, make('mark', { textContent: part.text }));
+    written.hidden = false;
+    written.scrollTop = written.scrollHeight;
+    const each = (performance.now() - start) / Math.max(1, part.count);
+    if (part.done) {
+      stop();
+      field.value = before + part.text;
+      field.scrollTop = field.scrollHeight;
+      change();
+    } else writing.timer = setTimeout(goOn);
+    return `${part.count} tokens, ${each.toFixed(1)} ms each`;
+  });
   go.addEventListener('click', trying(() => {
-    const start = performance.now();
-    const how = { count: +count.value, temperature: greedy.checked ? 0 : +temperature.value,
-      top_k: +top.value || 0, seed: +seed.value };
-    const { text, count: made } = write(field.value, how);
-    const each = (performance.now() - start) / Math.max(1, made);
-    field.value += text;
-    change();
-    return `${made} tokens, ${each.toFixed(1)} ms each`;
+    if (writing) {
+      field.value = written.textContent;
+      stop();
+      change();
+      return 'stopped';
+    }
+    write(field.value, { count: +count.value, temperature: greedy.checked ? 0 : +temperature.value,
+      top_k: +top.value || 0, seed: +seed.value });
+    writing = { before: field.value, start: performance.now() };
+    go.textContent = 'Stop';
+    writing.timer = setTimeout(goOn);
+    return 'writing …';
   }));
   for (const select of [temperature, top]) select.addEventListener('change', again);
   for (const select of [layer, head]) select.addEventListener('change', draw);
-  canvas.addEventListener('pointermove', (event) => {
-    const box = canvas.getBoundingClientRect(), shrunk = canvas.width / box.width;
-    const at = (place) => Math.floor((place * shrunk - margin) / cell);
-    move(at(event.clientY - box.top), at(event.clientX - box.left));
+  for (const event of ['pointerdown', 'pointermove']) canvas.addEventListener(event, ({ clientX, clientY }) => {
+    const box = canvas.getBoundingClientRect(), at = (place) => Math.floor((place - margin - 1) / cell); // a line's width
+    move(at(clientY - box.top), at(clientX - box.left));
   });
   canvas.addEventListener('keydown', (event) => {
     const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [];
