@@ -83,7 +83,10 @@ fn pages_fit_a_phone(folder: &Path) {
         let measured = opened.dom.split("data-measured=\"").nth(1).expect(page);
         let measured = measured.split('"').next().expect(page);
         let measured: Vec<u32> = measured.split(',').map(|it| it.parse().unwrap()).collect();
-        assert!(measured[0] == 390 && measured[1] <= 390, "{page}: {measured:?}");
+        assert!(
+            measured[0] == 390 && measured[1] <= 390,
+            "{page}: {measured:?}"
+        );
         assert!(
             measured[2..].iter().all(|&width| width > 200),
             "{page}: {measured:?}"
