@@ -1,10 +1,10 @@
 //! Arbitrary bytes as the files that steer a run: it is resumed or refused in one line, without a
 //! panic, and no file of anybody else is deleted.
 //!
-//! Input: which files are replaced (a bit each: manifest.json, state.json, config.json), and for each
-//! its length (2 bytes) and its bytes; with the fourth bit these are put into the good file instead.
-//! Unless the manifest is replaced it agrees with the others, so that what a hash would refuse is
-//! read.
+//! Input: which files are replaced (a bit each: manifest.json, state.json, config.json), and for
+//! each its length (2 bytes) and its bytes; with the fourth bit these are put into the good file
+//! instead. Unless the manifest is replaced it agrees with the others, so that what a hash would
+//! refuse is read.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The steps from logits to a drawn token: temperature, top-k, top-p, min-p, repetition penalty, the
-//! largest logit (book section 5.3).
+//! The steps from logits to a drawn token: temperature, top-k, top-p, min-p, repetition penalty,
+//! the largest logit (book section 5.3).
 //!
 //! Each works on the logits of one position, `(vocab_size)`, and rules tokens out by minus
 //! infinity, whose probability is 0.

@@ -158,8 +158,8 @@ impl<'m> Inspection<'m> {
         Ok(inspection)
     }
 
-    /// One block after the other; of each the `top` likeliest next tokens after those from `from` on,
-    /// none if the text ends before.
+    /// One block after the other; of each the `top` likeliest next tokens after those from `from`
+    /// on, none if the text ends before.
     ///
     /// # Errors
     /// If a block's output is not a number.

@@ -2,8 +2,8 @@
 //!
 //! A stream continues what its decoder holds, so a conversation is: push a turn, stream an answer,
 //! push the next turn.
-//! See `tokenizer::StreamingDecoder` for the text of tokens, and [`StopStrings`](crate::StopStrings)
-//! for texts that end it.
+//! See `tokenizer::StreamingDecoder` for the text of tokens, and
+//! [`StopStrings`](crate::StopStrings) for texts that end it.
 
 use std::time::{Duration, Instant};
 

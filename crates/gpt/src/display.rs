@@ -1,4 +1,5 @@
-//! A model for people to read: its shapes and numbers of parameters, as lines of a name and a value.
+//! A model for people to read: its shapes and numbers of parameters, as lines of a name and a
+//! value.
 
 use std::fmt;
 

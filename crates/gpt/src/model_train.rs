@@ -61,8 +61,8 @@ impl GptModel {
         })
     }
 
-    /// Leaves `rng` as [`forward_train`](Self::forward_train) of these ids does, for a process whose
-    /// neighbour computes that batch; only their shape matters.
+    /// Leaves `rng` as [`forward_train`](Self::forward_train) of these ids does, for a process
+    /// whose neighbour computes that batch; only their shape matters.
     pub fn skip_draws(&self, in_idx: &ArrayRef2<u32>, rng: &mut TorchRng) {
         let (batch, num_tokens) = in_idx.dim();
         let GptConfig {

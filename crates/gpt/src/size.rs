@@ -148,8 +148,8 @@ impl GptConfig {
         self.feed_forward_dim().saturating_add(others)
     }
 
-    /// The memory of training: weights, gradients (of each part that a small model's batches are cut
-    /// into) and AdamW's two moments, what a batch of `batch_size` windows of `tokens` tokens
+    /// The memory of training: weights, gradients (of each part that a small model's batches are
+    /// cut into) and AdamW's two moments, what a batch of `batch_size` windows of `tokens` tokens
     /// leaves for the backward pass, the rows of logits that exist at once, of training and of an
     /// evaluation, and what products pack.
     pub fn training_memory(&self, batch_size: usize, tokens: usize) -> Result<Memory, GptError> {

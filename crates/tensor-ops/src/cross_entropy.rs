@@ -33,9 +33,9 @@ pub fn cross_entropy_rows(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> 
     row_losses(logits, targets)
 }
 
-/// [`cross_entropy`] with its gradient: that of the logits (rows, vocab_size) times `d_loss`, written
-/// over them: `(softmax(x) - one_hot(target)) d_loss / rows`; exponentials below 2^-64 of a row's
-/// largest count as 0.
+/// [`cross_entropy`] with its gradient: that of the logits (rows, vocab_size) times `d_loss`,
+/// written over them: `(softmax(x) - one_hot(target)) d_loss / rows`; exponentials below 2^-64 of a
+/// row's largest count as 0.
 ///
 /// # Panics
 /// As there.

@@ -48,8 +48,8 @@ pub struct Merge {
 /// The settings of a training.
 #[derive(Clone, Debug)]
 pub struct BpeConfig {
-    /// The number of tokens that there should be, the alphabet included; fewer if the text hasn't so
-    /// many pairs.
+    /// The number of tokens that there should be, the alphabet included; fewer if the text hasn't
+    /// so many pairs.
     pub vocab_size: usize,
     /// The tokens before the first pair, each byte among them (the last, if it is there twice);
     /// [`ENDOFTEXT`] may be.
@@ -136,8 +136,8 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// Returns the ids of a piece as they are defined: as long as two neighbours are a pair that was
-    /// learned, those of the pair learned first become one.
+    /// Returns the ids of a piece as they are defined: as long as two neighbours are a pair that
+    /// was learned, those of the pair learned first become one.
     pub fn encode_plain(&self, piece: &str) -> Vec<u32> {
         let mut ids = self.ids_of_bytes(piece);
         let stands_in = |merge: &Merge, ids: &[u32]| {
@@ -229,8 +229,8 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// A vocabulary that was learned before, by its tokens, its merges and the function that divides
-    /// a text into pieces.
+    /// A vocabulary that was learned before, by its tokens, its merges and the function that
+    /// divides a text into pieces.
     ///
     /// # Errors
     /// [`TokenizerError::MissingByte`] if a byte has no token, [`TokenizerError::UnknownId`] if a
@@ -321,8 +321,9 @@ impl Bpe {
             .collect()
     }
 
-    /// Returns the ids of a piece, as [`encode_plain`](Self::encode_plain) does: a heap has all pairs that stand in it and
-    /// were learned, the one learned first on top, of equal ones that at the first place.
+    /// Returns the ids of a piece, as [`encode_plain`](Self::encode_plain) does: a heap has all
+    /// pairs that stand in it and were learned, the one learned first on top, of equal ones that at
+    /// the first place.
     fn encode_piece(&self, piece: &[u8]) -> Vec<u32> {
         let mut row = Row::of(&[piece], &self.of_byte);
         let learned = |row: &Row, place| Some((self.ranks.get(&row.pair(place)?)?, place));

@@ -38,8 +38,8 @@ pub trait Encode {
 
     /// Returns the ids of a part of a text, with nothing before or after them.
     ///
-    /// The same as [`encode`](Self::encode) unless a tokenizer puts tokens around a text, as some in
-    /// model folders do.
+    /// The same as [`encode`](Self::encode) unless a tokenizer puts tokens around a text, as some
+    /// in model folders do.
     ///
     /// # Errors
     /// Those of [`encode`](Self::encode).

@@ -5,8 +5,8 @@ use ndarray::{Array2, ArrayRef2};
 use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
 
-/// Returns the ids of a text as a batch of one, (1, n_tokens); `<|endoftext|>` is allowed, as in the
-/// book.
+/// Returns the ids of a text as a batch of one, (1, n_tokens); `<|endoftext|>` is allowed, as in
+/// the book.
 ///
 /// # Errors
 /// If the tokenizer has no ids for a part of the text, as

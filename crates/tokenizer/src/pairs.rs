@@ -3,8 +3,8 @@
 //!
 //! A token stands at the place of its first byte; its other bytes' places say so, and so does the
 //! place between two words.
-//! When a pair becomes a token, only the pairs around its places are counted anew: all of a training
-//! takes time in proportion to the words, however long one is.
+//! When a pair becomes a token, only the pairs around its places are counted anew: all of a
+//! training takes time in proportion to the words, however long one is.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;

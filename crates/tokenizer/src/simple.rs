@@ -3,8 +3,8 @@
 //! Both split a text with [`preprocess`](crate::preprocess) and decode by joining words with single
 //! spaces, but for a word that begins with some punctuation: `, . ? ! " ( ) '` in V1, also `: ;` in
 //! V2.
-//! (The book joins all and takes the spaces out again. Word by word it is the same, and a text can be
-//! written as its ids come.)
+//! (The book joins all and takes the spaces out again. Word by word it is the same, and a text can
+//! be written as its ids come.)
 //! Decoding is not the inverse of encoding: "It's" comes back as "It' s", and neither `_` nor `--`
 //! is joined.
 

@@ -1,8 +1,8 @@
 //! The whole state of a generator, to be saved and taken up again: the next draw is the one that
 //! would have come.
 //!
-//! As bytes: position (u32); build, whether a normal is pending, 0, 0; the pending normal (f64); 624
-//! words (u32). Little-endian.
+//! As bytes: position (u32); build, whether a normal is pending, 0, 0; the pending normal (f64);
+//! 624 words (u32). Little-endian.
 //! It is not the layout of `torch.get_rng_state()`, and has no checksum: that is the file's.
 
 use std::fmt;

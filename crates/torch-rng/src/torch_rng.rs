@@ -54,8 +54,8 @@ impl TorchRng {
     }
 
     /// This generator for some sequences of a batch, so that several can compute a batch together:
-    /// [`keep_mask`](Self::keep_mask) gives these sequences' part of the batch's mask, and skips the
-    /// draws of the others.
+    /// [`keep_mask`](Self::keep_mask) gives these sequences' part of the batch's mask, and skips
+    /// the draws of the others.
     ///
     /// The full range is the default.
     /// All other draws are what they were, and [`state`](Self::state) does not keep the part.

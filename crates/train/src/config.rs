@@ -23,8 +23,8 @@ pub struct TrainConfig {
     pub max_grad_norm: Option<f64>,
     /// Batches whose gradients are averaged before one optimizer step.
     pub accumulation: u64,
-    /// If true, the last step of an epoch takes the batches that are left, averaged by their number;
-    /// otherwise it goes on with those of the next epoch.
+    /// If true, the last step of an epoch takes the batches that are left, averaged by their
+    /// number; otherwise it goes on with those of the next epoch.
     pub whole_epochs: bool,
     /// Steps from one evaluation to the next; `None` for no evaluations.
     pub eval_every: Option<u64>,
@@ -38,8 +38,8 @@ pub struct TrainConfig {
     /// besides when an evaluation finds the lowest validation loss so far, at its end, and when it
     /// is stopped.
     pub save_every: Option<u64>,
-    /// The number of checkpoints to keep, the newest; at least 1. The one with the lowest validation
-    /// loss stays too.
+    /// The number of checkpoints to keep, the newest; at least 1. The one with the lowest
+    /// validation loss stays too.
     pub keep: usize,
 }
 

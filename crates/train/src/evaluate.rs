@@ -60,8 +60,8 @@ impl Trainer {
         }
     }
 
-    /// The mean loss of a token in the first batches of a new pass over the loader, nothing dropped;
-    /// it draws from `rng` as iterating over PyTorch's loaders does.
+    /// The mean loss of a token in the first batches of a new pass over the loader, nothing
+    /// dropped; it draws from `rng` as iterating over PyTorch's loaders does.
     fn loss(
         &self,
         which: &'static str,

@@ -1,4 +1,5 @@
-//! The state in a checkpoint beside the tensors: settings, counters, random state, place in the data.
+//! The state in a checkpoint beside the tensors: settings, counters, random state, place in the
+//! data.
 //!
 //! It doesn't grow with the run. An epoch is kept as the random state that it was drawn from, not
 //! as its order, which a large corpus makes long.

@@ -50,8 +50,8 @@ impl<F: Format> PackedMatrix<F> {
         matrix
     }
 
-    /// Rounds the weights (outputs, inputs) that `rows` gives, some rows at a time, so that they are
-    /// never in memory as a whole.
+    /// Rounds the weights (outputs, inputs) that `rows` gives, some rows at a time, so that they
+    /// are never in memory as a whole.
     ///
     /// # Errors
     /// The first of `rows`.

@@ -89,8 +89,8 @@ impl ModelFolder {
         self.weights.precision()
     }
 
-    /// Lines for the reader: tensors that were left alone, prefixes of names that were, an index that
-    /// says something else than its shards.
+    /// Lines for the reader: tensors that were left alone, prefixes of names that were, an index
+    /// that says something else than its shards.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -23,8 +23,8 @@ use crate::writer::{LazyTensor, cant_hold, write};
 use gpt::GptModel;
 
 /// Writes config.json and model.safetensors that the book's `GPTModel` loads strictly: exactly the
-/// model, in f32, with all that a `state_dict` of the book's has, the causal masks and a head of its
-/// own even if that is the token embedding.
+/// model, in f32, with all that a `state_dict` of the book's has, the causal masks and a head of
+/// its own even if that is the token embedding.
 ///
 /// The masks take `context_length` squared numbers a block: what is only read again by
 /// [`load_model`](crate::load_model) does without them, see [`save_compact`].

@@ -145,8 +145,8 @@ impl ModelTokenizer {
     /// # Errors
     /// [`ModelTokenizerError::UnknownByte`] if the vocabulary lacks a byte of the text: nothing is
     /// left out;
-    /// [`ModelTokenizerError::LongBlank`] for half a million white space characters, if the vocabulary's
-    /// settings don't allow to cut them.
+    /// [`ModelTokenizerError::LongBlank`] for half a million white space characters, if the
+    /// vocabulary's settings don't allow to cut them.
     pub fn encode_part(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
         let whole = match &self.kind {
             Kind::Gpt2(_) => parts(text, |rest| rest.starts_with(ENDOFTEXT)),
@@ -240,8 +240,8 @@ impl ModelTokenizer {
         files::write_all(folder.as_ref(), &files)
     }
 
-    /// Returns the parts of a byte-level tokenizer of GPT-2's form, for other programs; `None` for one
-    /// of another form.
+    /// Returns the parts of a byte-level tokenizer of GPT-2's form, for other programs; `None` for
+    /// one of another form.
     ///
     /// # Errors
     /// None for a tokenizer that was read or made by this crate.

@@ -18,8 +18,8 @@ use tokenizers::{AddedToken, Tokenizer};
 use crate::error::{ModelTokenizerError, invalid, library};
 use crate::files::{CONFIG, Files, MERGES, TOKENIZER, VOCABULARY};
 
-/// Ids of a vocabulary may be below this, or else below so many times its number of tokens: lists by
-/// id stay as small as their files.
+/// Ids of a vocabulary may be below this, or else below so many times its number of tokens: lists
+/// by id stay as small as their files.
 const FREE_IDS: usize = 1 << 16;
 const MOST_GAPS: usize = 16;
 

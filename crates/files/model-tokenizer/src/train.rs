@@ -46,8 +46,8 @@ impl ModelTokenizer {
     /// Time and memory grow in proportion to the text, however long its words are.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::Training`] for fewer than 257 tokens, if the text has not so many pairs
-    /// that occur twice, and for 2 GiB of text.
+    /// [`ModelTokenizerError::Training`] for fewer than 257 tokens, if the text has not so many
+    /// pairs that occur twice, and for 2 GiB of text.
     pub fn train_bpe(text: &str, vocab_size: usize) -> Result<Self, ModelTokenizerError> {
         match Self::train_bpe_at_most(text, vocab_size)? {
             tokenizer if tokenizer.vocab_size() == vocab_size => Ok(tokenizer),

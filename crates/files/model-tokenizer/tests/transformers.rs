@@ -287,8 +287,8 @@ fn added_tokens_decode_to_their_own_text_and_gaps_are_closed() {
     assert_eq!(with_bos, [64, 312]);
 }
 
-/// As transformers 5.24 does with vocab.json and merges.txt; beside a tokenizer.json the flags change
-/// nothing. A part of a text has nothing around it.
+/// As transformers 5.24 does with vocab.json and merges.txt; beside a tokenizer.json the flags
+/// change nothing. A part of a text has nothing around it.
 #[test]
 fn bos_and_eos_are_put_around_each_text_if_asked_for() {
     let cases = [

@@ -1,5 +1,5 @@
-//! The most memory that a training step, a forward pass and decoding in int8 hold: each in a process of its own, ours
-//! and the peers'.
+//! The most memory that a training step, a forward pass and decoding in int8 hold: each in a
+//! process of its own, ours and the peers'.
 
 use std::collections::BTreeMap;
 use std::process::Command;

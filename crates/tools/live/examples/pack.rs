@@ -1,5 +1,5 @@
-//! `cargo run --package live --features pack --example pack -- FOLDER`: prints the script that gives
-//! a page that computes the model of a folder.
+//! `cargo run --package live --features pack --example pack -- FOLDER`: prints the script that
+//! gives a page that computes the model of a folder.
 
 use std::io::Write;
 use std::path::Path;

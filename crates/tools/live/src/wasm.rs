@@ -45,8 +45,8 @@ pub extern "C" fn run() -> u32 {
     length()
 }
 
-/// `{"model"}` is one that is packed, in Base64, for requests with a `text` or a `next`; the others are
-/// for a notebook.
+/// `{"model"}` is one that is packed, in Base64, for requests with a `text` or a `next`; the others
+/// are for a notebook.
 fn answer(request: &Value) -> Result<Value> {
     let mut kept = lock(&MODEL);
     if let Some(packed) = request["model"].as_str() {

@@ -7,12 +7,11 @@ use serde_json::Value;
 
 use crate::support::{SMALL, small_model};
 
-/// What a folder with these files says: beginning, ends and padding. The tokenizer's names are 31
-/// and 32.
-fn read(
-    generation: Option<&str>,
-    config: Option<&str>,
-) -> Result<(Option<u32>, Vec<u32>, Option<u32>), String> {
+/// Beginning, ends and padding.
+type Ids = (Option<u32>, Vec<u32>, Option<u32>);
+
+/// Returns what a folder with these files says. The tokenizer's names are 31 and 32.
+fn read(generation: Option<&str>, config: Option<&str>) -> Result<Ids, String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, json) in [
         ("generation_config.json", generation),

@@ -25,8 +25,8 @@ pub(crate) struct InspectArgs {
     model: ModelArgs,
     #[command(flatten)]
     text: TextArgs,
-    /// The number of candidates to show for each token [default: 10, in the terminal as many of them as
-    /// there is room for]
+    /// The number of candidates to show for each token [default: 10, in the terminal as many of
+    /// them as there is room for]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// The divisor of the logits for the candidates' probabilities

@@ -20,8 +20,8 @@ pub(crate) const BYTES: usize = 32 << 20;
 /// A curve: (step counted from 1, loss).
 type Points = Vec<(f64, f64)>;
 
-/// Draws the curve of the run in `folder`; a run that has logged nothing has none, and one whose log
-/// is too long.
+/// Draws the curve of the run in `folder`; a run that has logged nothing has none, and one whose
+/// log is too long.
 pub(crate) fn draw(folder: &Path) -> Result<()> {
     let (mut steps, mut train, mut validation): (Points, Points, Points) = Default::default();
     let mut tokens_per_step = 0;
