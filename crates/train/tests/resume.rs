@@ -91,21 +91,6 @@ fn the_evaluation_that_is_best_keeps_its_checkpoint() {
 }
 
 #[test]
-fn a_run_that_goes_back_saves_the_same_step_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = RunFolder::open(&folder).unwrap();
-    let mut run_once = trainer(config(3));
-    finish(&mut run_once, Some(&run));
-    let mut run_again = trainer(config(3));
-    finish(&mut run_again, Some(&run));
-    assert_eq!(
-        names(&folder.path().join("checkpoints")),
-        ["step-00000003.2"]
-    );
-    assert_same_run(&run_once, &resume(&folder, config(3)).unwrap());
-}
-
-#[test]
 fn a_file_is_no_folder_to_keep_a_run_in() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run");

@@ -9,7 +9,7 @@ use gpt::{Activation, GptConfig, GptModel};
 use half::f16;
 use tensor_ops::Parameters;
 
-use crate::support::{SMALL, small_model};
+use crate::support::{SMALL, UNTIED, small_model};
 
 /// What is left to read.
 struct Bytes<'b>(&'b [u8]);
@@ -125,10 +125,7 @@ fn saved(model: &GptModel, format: GgufFormat, tokens: Option<&GgufTokens>) -> R
 
 #[test]
 fn sizes_names_and_numbers_are_the_models() {
-    let model = small_model(GptConfig {
-        tied: false,
-        ..SMALL
-    });
+    let model = small_model(UNTIED);
     let (keys, tensors) = saved(&model, GgufFormat::F32, None);
     for (key, value) in [
         ("general.architecture", "gpt2"),

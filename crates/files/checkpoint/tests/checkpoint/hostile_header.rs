@@ -1,5 +1,6 @@
 //! Headers of safetensors files that lie: each is refused in one line that names the file and the
-//! tensor. (That a huge one is not read, `memory.rs` shows.)
+//! tensor. The crate `safetensors` finds most of it; here is one case of each kind. That a huge
+//! header is not read, `memory.rs` shows.
 
 use crate::support::{Broken, header_refused, join, split, weights_refused};
 
@@ -30,16 +31,13 @@ fn files_too_short_for_a_header() {
 
 #[test]
 fn a_header_that_ends_beyond_the_file() {
-    let with_length = |length: u64| {
-        move |mut bytes: Vec<u8>| {
+    for length in [1 << 20, u64::MAX] {
+        let change = |mut bytes: Vec<u8>| {
             bytes[..8].copy_from_slice(&length.to_le_bytes());
             bytes
-        }
-    };
-    weights_refused(with_length(1 << 20), &["said to have 1048576 bytes"]);
-    weights_refused(with_length(1 << 63), &["said to have 9223372036854775808"]);
-    weights_refused(with_length(u64::MAX), &["18446744073709551615"]);
-    weights_refused(with_length(100_000_001), &["100000001"]);
+        };
+        weights_refused(change, &[&format!("said to have {length} bytes")]);
+    }
 }
 
 #[test]
@@ -47,15 +45,8 @@ fn a_header_that_is_no_json_object() {
     let folder = Broken::hugging_face();
     folder.change_weights(|bytes| join(b"{\"a\xff\":1}", split(&bytes).1));
     folder.is_refused(FILE, &["header is wrong", "unicode"]);
-    header_refused(|_| "this is no JSON".into(), &["header is wrong"]);
     header_refused(|_| "[1, 2]".into(), &["header is wrong", "sequence"]);
-    header_refused(
-        |header| header.trim_end().to_owned() + "}",
-        &["trailing characters"],
-    );
-    for deep in ["[".repeat(100_000), "{\"a\":".repeat(100_000)] {
-        header_refused(|_| deep, &["header is wrong"]);
-    }
+    header_refused(|_| "{\"a\":".repeat(100_000), &["header is wrong"]);
     header_refused(
         |header| header.replacen(r#""pt""#, "7", 1),
         &["__metadata__", "7"],
@@ -65,16 +56,10 @@ fn a_header_that_is_no_json_object() {
 #[test]
 fn entries_that_are_not_whole() {
     let good = f32s("[1]", "[0,4]");
-    let without = |field: &str| good.replacen(field, "", 1);
-    entry_refused(&without(r#""dtype":"F32","#), &["missing field `dtype`"]);
-    entry_refused(&without(r#""shape":[1],"#), &["`shape`"]);
-    entry_refused(&without(r#","data_offsets":[0,4]"#), &["`data_offsets`"]);
+    let without = good.replace(r#""dtype":"F32","#, "");
+    entry_refused(&without, &["missing field `dtype`"]);
     entry_refused(&good.replace("F32", "F31"), &["unknown variant `F31`"]);
     entry_refused(&f32s("[-1]", "[0,4]"), &["`-1`"]);
-    entry_refused(&f32s("[1.5]", "[0,4]"), &["1.5"]);
-    entry_refused(&f32s(r#"["1"]"#, "[0,4]"), &["usize"]);
-    entry_refused(&f32s("[1]", "[0]"), &["invalid length 1"]);
-    entry_refused("7", &["integer `7`"]);
     // What the parser quotes is cut in the middle.
     let long = f32s(&format!("\"{}\"", "a".repeat(1000)), "[0,4]");
     entry_refused(&long, &["a…a", "a sequence"]);
@@ -82,30 +67,20 @@ fn entries_that_are_not_whole() {
 
 #[test]
 fn shapes_and_places_that_do_not_fit_each_other_or_the_file() {
-    let most = "18446744073709551615";
     for (shape, offsets) in [
         ("[2]", "[0,4]"),
-        ("[1]", "[4,0]"),
-        ("[1]", &format!("[{most},3]")),
-        ("[1152921504606846976]", "[0,4]"),
+        ("[1]", "[18446744073709551615,3]"),
         ("[4294967296,4294967296]", "[0,4]"),
-        ("[1152921504606846976,1152921504606846976,0]", "[0,4]"),
         (&format!("[{}]", vec!["2"; 100_000].join(",")), "[0,4]"),
     ] {
         entry_refused(&f32s(shape, offsets), &["entry is wrong"]);
     }
     let length = ["end at byte 8", "4 bytes follow"];
     file_refused(&f32s("[2]", "[0,8]"), 4, &length);
-    file_refused(&f32s("[1]", "[0,4]"), 5, &["5 bytes follow"]);
-    file_refused(&f32s("[1]", "[4,8]"), 8, &["offset", "`a`"]);
-    let two = |[a, b]: [String; 2]| format!(r#"{a},"b":{b}"#);
-    for (one, other) in [
-        (("[2]", "[0,8]"), ("[2]", "[4,12]")), // they overlap
-        (("[1]", "[0,4]"), ("[1]", "[8,12]")), // a hole between them
-    ] {
-        let both = two([f32s(one.0, one.1), f32s(other.0, other.1)]);
-        file_refused(&both, 12, &["offset", "`b`"]);
-    }
+    let first = f32s("[2]", "[0,8]");
+    let overlapping = f32s("[2]", "[4,12]");
+    let both = format!(r#"{first},"b":{overlapping}"#);
+    file_refused(&both, 12, &["offset", "`b`"]);
 }
 
 #[test]

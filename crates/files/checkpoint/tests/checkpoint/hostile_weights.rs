@@ -3,11 +3,12 @@
 
 use std::fs;
 
-use checkpoint::{ModelFolder, SpecialTokens, load_model, load_tensors};
-use checkpoint::{save_book, save_hugging_face, save_tensors};
+use checkpoint::{ModelFolder, Precision, load_model, load_tensors, save_book, save_tensors};
 use gpt::GptConfig;
 
-use crate::support::{Broken, SMALL, header_refused, join, small_model, split, weights_refused};
+use crate::support::{
+    Broken, SMALL, header_refused, join, save_as, small_model, split, weights_refused,
+};
 
 const FILE: &str = "model.safetensors";
 
@@ -20,14 +21,7 @@ fn tensors_of_another_model() {
         (larger, &["wte.weight", "[12, 8]", "[11, 8]"][..]),
         (shallower, &["h.1.", "missing"]),
     ] {
-        let model = small_model(config);
-        save_hugging_face(
-            &model,
-            other.path(),
-            Default::default(),
-            &SpecialTokens::default(),
-        )
-        .unwrap();
+        save_as(&small_model(config), other.path(), Precision::F32).unwrap();
         fs::copy(other.path().join(FILE), folder.weights()).unwrap();
         folder.is_refused(FILE, parts);
     }
@@ -58,18 +52,14 @@ fn a_book_file_may_have_pytorchs_masks_but_nothing_else() {
 
 #[test]
 fn weights_that_are_not_finite() {
-    for (value, word) in [
-        (f32::NAN, "NaN"),
-        (f32::INFINITY, "inf"),
-        (f32::NEG_INFINITY, "-inf"),
-    ] {
+    for value in [f32::NAN, f32::NEG_INFINITY] {
         weights_refused(
             |mut bytes| {
                 let len = bytes.len();
                 bytes[len - 4..].copy_from_slice(&value.to_le_bytes());
                 bytes
             },
-            &["transformer.wte.weight", "element 87", word],
+            &["transformer.wte.weight", "element 87", &value.to_string()],
         );
     }
 }
@@ -161,14 +151,7 @@ fn an_index_reaches_no_other_folder_and_its_shards_have_what_is_needed() {
     load_model(folder.path()).unwrap();
     let file = "model.safetensors.index.json";
     let last = "\"transformer.wte.weight\":\"one.safetensors\"";
-    for shard in [
-        "../one.safetensors",
-        "/etc/passwd",
-        "..",
-        "",
-        "a/b",
-        "./../one.safetensors",
-    ] {
+    for shard in ["./../one.safetensors", "/etc/passwd", "..", "", "a/b"] {
         write(&good.replacen(last, &format!("\"transformer.wte.weight\":{shard:?}"), 1));
         folder.is_refused(file, &["transformer.wte.weight", "same folder"]);
     }
@@ -203,11 +186,9 @@ fn an_index_reaches_no_other_folder_and_its_shards_have_what_is_needed() {
     assert_eq!(model.final_norm.shift, other.final_norm.shift);
     for text in [
         "",
-        "[]",
         "{}",
-        "{\"weight_map\":{}}",
-        "{\"weight_map\":[]}",
-        "{\"weight_map\":{\"a\":1}}",
+        r#"{"weight_map":{}}"#,
+        r#"{"weight_map":{"a":1}}"#,
     ] {
         write(text);
         folder.is_refused(file, &[]);

@@ -7,48 +7,29 @@ use proptest::prelude::*;
 
 use crate::support::{Broken, join, split};
 
-/// Damage to a file: bytes overwritten, some cut out, some put in.
-#[derive(Clone, Debug)]
-struct Damage {
-    overwrite: Vec<(prop::sample::Index, u8)>,
-    cut: Option<(prop::sample::Index, usize)>,
-    insert: Option<(prop::sample::Index, Vec<u8>)>,
-}
+/// A place in a file, the number of bytes that are cut out there, and those that are put in.
+type Damage = (prop::sample::Index, usize, Vec<u8>);
 
-fn damage() -> impl Strategy<Value = Damage> {
-    let at = any::<prop::sample::Index>;
+fn damages() -> impl Strategy<Value = Vec<Damage>> {
     let byte = prop_oneof![
         any::<u8>(),
         prop::sample::select(b"{}[]\",:-0123456789eE.".to_vec())
     ];
-    (
-        prop::collection::vec((at(), byte), 0..4),
-        prop::option::of((at(), 1..40usize)),
-        prop::option::of((at(), prop::collection::vec(any::<u8>(), 1..20))),
-    )
-        .prop_map(|(overwrite, cut, insert)| Damage {
-            overwrite,
-            cut,
-            insert,
-        })
+    let damage = (
+        any::<prop::sample::Index>(),
+        0..20usize,
+        prop::collection::vec(byte, 0..20),
+    );
+    prop::collection::vec(damage, 1..5)
 }
 
-impl Damage {
-    fn apply(&self, mut bytes: Vec<u8>) -> Vec<u8> {
-        for (at, byte) in &self.overwrite {
-            let at = at.index(bytes.len());
-            bytes[at] = *byte;
-        }
-        if let Some((at, len)) = &self.cut {
-            let at = at.index(bytes.len());
-            bytes.drain(at..(at + len).min(bytes.len()));
-        }
-        if let Some((at, more)) = &self.insert {
-            let at = at.index(bytes.len() + 1);
-            bytes.splice(at..at, more.iter().copied());
-        }
-        bytes
+fn damaged(mut bytes: Vec<u8>, damages: &[Damage]) -> Vec<u8> {
+    for (at, cut, insert) in damages {
+        let at = at.index(bytes.len() + 1);
+        let end = bytes.len().min(at + cut);
+        bytes.splice(at..end, insert.iter().copied());
     }
+    bytes
 }
 
 proptest! {
@@ -57,17 +38,17 @@ proptest! {
     /// The fuzz target `checkpoint` does more of this; here a part of one file is damaged: the
     /// weights as they are, their header under its right length, or the configuration.
     #[test]
-    fn a_damaged_file_is_loaded_or_refused(damage in damage(), part in 0..3, book in any::<bool>()) {
+    fn a_damaged_file_is_loaded_or_refused(damages in damages(), part in 0..3, book in any::<bool>()) {
         let folder = if book { Broken::book() } else { Broken::hugging_face() };
         match part {
-            0 => _ = folder.change_weights(|bytes| damage.apply(bytes)),
+            0 => _ = folder.change_weights(|bytes| damaged(bytes, &damages)),
             1 => _ = folder.change_weights(|bytes| {
                 let (header, data) = split(&bytes);
-                join(&damage.apply(header.as_bytes().to_vec()), data)
+                join(&damaged(header.as_bytes().to_vec(), &damages), data)
             }),
             _ => {
                 let text = fs::read(folder.config()).unwrap();
-                fs::write(folder.config(), damage.apply(text)).unwrap();
+                fs::write(folder.config(), damaged(text, &damages)).unwrap();
             }
         }
         let _ = load_config(folder.path());

@@ -3,8 +3,8 @@
 use std::fs;
 
 use checkpoint::{
-    GgufFormat, LazyTensor, Precision, SpecialTokens, load_config, load_model, load_tensors,
-    load_tensors_into, save_book, save_compact, save_gguf, save_hugging_face, save_tensors,
+    GgufFormat, LazyTensor, ModelFolder, Precision, SpecialTokens, load_config, load_model,
+    load_tensors, load_tensors_into, save_book, save_compact, save_gguf, save_tensors,
 };
 use gpt::{Activation, DropRates, GptConfig, GptModel};
 use ndarray::{ArrayD, IxDyn, array, s};
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use safetensors::SafeTensors;
 use tensor_ops::Parameters;
 
-use crate::support::{SMALL, small_model};
+use crate::support::{SMALL, UNTIED, save_as, small_model};
 
 fn configs() -> impl Strategy<Value = GptConfig> {
     let sizes = (1..20usize, 1..9usize, 1..4usize, 1..4usize, 1..4usize);
@@ -55,7 +55,7 @@ proptest! {
     fn hugging_faces_layout_computes_the_same(config in configs()) {
         let folder = tempfile::tempdir().unwrap();
         let model = small_model(config);
-        save_hugging_face(&model, folder.path(), Precision::F32, &SpecialTokens::default()).unwrap();
+        save_as(&model, folder.path(), Precision::F32).unwrap();
         let loaded = load_model(folder.path()).unwrap();
         let expected = GptConfig { qkv_bias: true, ..config };
         prop_assert_eq!(*loaded.config(), expected);
@@ -67,12 +67,18 @@ proptest! {
 }
 
 #[test]
-fn half_precisions_round_to_the_nearest() {
+fn precisions_round_to_the_nearest_and_are_told() {
     let model = small_model(SMALL);
-    for (precision, bits) in [(Precision::F16, 11), (Precision::Bf16, 8)] {
+    for (precision, bits) in [
+        (Precision::F32, 24),
+        (Precision::F16, 11),
+        (Precision::Bf16, 8),
+    ] {
         let folder = tempfile::tempdir().unwrap();
-        save_hugging_face(&model, folder.path(), precision, &SpecialTokens::default()).unwrap();
-        let loaded = load_model(folder.path()).unwrap();
+        save_as(&model, folder.path(), precision).unwrap();
+        let opened = ModelFolder::open(folder.path()).unwrap();
+        assert_eq!(opened.precision(), Some(precision));
+        let loaded = opened.load().unwrap();
         let loaded_parameters = loaded.named_parameters();
         assert_eq!(model.named_parameters().len(), loaded_parameters.len());
         for ((name, x), (_, y)) in model.named_parameters().iter().zip(loaded_parameters) {
@@ -86,7 +92,7 @@ fn half_precisions_round_to_the_nearest() {
         }
         // A second rounding changes nothing.
         let again = tempfile::tempdir().unwrap();
-        save_hugging_face(&loaded, again.path(), precision, &SpecialTokens::default()).unwrap();
+        save_as(&loaded, again.path(), precision).unwrap();
         let bytes = |folder: &tempfile::TempDir| fs::read(folder.path().join("model.safetensors"));
         assert_eq!(bytes(&folder).unwrap(), bytes(&again).unwrap());
     }
@@ -201,14 +207,9 @@ fn a_prefix_chooses_among_several_states_in_one_file() {
 #[test]
 fn the_books_layout_has_all_that_the_books_model_loads_strictly() {
     let folder = tempfile::tempdir().unwrap();
-    let rates = DropRates {
-        emb: 0.1,
-        attention: 0.1,
-        shortcut: 0.1,
-    };
     let model = small_model(GptConfig {
         context_length: 3,
-        drop_rates: rates,
+        drop_rates: DropRates::all(0.1),
         ..SMALL
     });
     save_book(&model, folder.path()).unwrap();
@@ -243,16 +244,10 @@ fn a_model_that_cannot_be_saved_leaves_the_old_one_as_it_was() {
     });
     not_finite.final_norm.shift[3] = f32::NAN;
     // As chapter 6 does for two classes.
-    let mut classes = small_model(GptConfig {
-        tied: false,
-        ..SMALL
-    });
+    let mut classes = small_model(UNTIED);
     let head = classes.out_head.as_mut().unwrap();
     head.weight = head.weight.slice(s![..2, ..]).to_owned();
-    let mut headless = small_model(GptConfig {
-        tied: false,
-        ..SMALL
-    });
+    let mut headless = small_model(UNTIED);
     headless.out_head = None;
     let gguf = folder.path().join("model.gguf");
     for (model, part) in [
@@ -263,15 +258,15 @@ fn a_model_that_cannot_be_saved_leaves_the_old_one_as_it_was() {
         ),
         (headless, "tensor \"out_head.weight\": missing"),
     ] {
-        let tokens = SpecialTokens::default();
         for error in [
             save_book(&model, folder.path()),
             save_compact(&model, folder.path()),
-            save_hugging_face(&model, folder.path(), Precision::Bf16, &tokens),
+            save_as(&model, folder.path(), Precision::Bf16),
         ] {
             let error = error.unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
+        let tokens = SpecialTokens::default();
         save_gguf(&model, &gguf, GgufFormat::F32, None, &tokens).unwrap_err();
         assert_eq!(load_model(folder.path()).unwrap(), good);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
@@ -283,23 +278,11 @@ fn a_number_too_large_for_the_precision_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let mut model = small_model(SMALL);
     model.final_norm.shift[3] = 70000.0;
-    let error = save_hugging_face(
-        &model,
-        folder.path(),
-        Precision::F16,
-        &SpecialTokens::default(),
-    )
-    .unwrap_err();
+    let error = save_as(&model, folder.path(), Precision::F16).unwrap_err();
     let message = error.to_string();
     assert!(
         message.contains("final_norm.shift") && message.contains("element 3 is 70000"),
         "{message}"
     );
-    save_hugging_face(
-        &model,
-        folder.path(),
-        Precision::Bf16,
-        &SpecialTokens::default(),
-    )
-    .unwrap();
+    save_as(&model, folder.path(), Precision::Bf16).unwrap();
 }

@@ -30,6 +30,11 @@ pub(crate) const SMALL: GptConfig = GptConfig {
     ..GptConfig::GPT2_124M
 };
 
+pub(crate) const UNTIED: GptConfig = GptConfig {
+    tied: false,
+    ..SMALL
+};
+
 /// A model whose every parameter is away from its initial value.
 pub(crate) fn small_model(config: GptConfig) -> GptModel {
     let mut rng = TorchRng::manual_seed(1);
@@ -41,6 +46,15 @@ pub(crate) fn small_model(config: GptConfig) -> GptModel {
             .for_each(|(x, noise)| *x += 0.1 * noise);
     });
     model
+}
+
+/// Saves a model in Hugging Face's layout.
+pub(crate) fn save_as(
+    model: &GptModel,
+    folder: impl AsRef<Path>,
+    precision: Precision,
+) -> Result<(), CheckpointError> {
+    save_hugging_face(model, folder, precision, &SpecialTokens::default())
 }
 
 /// Names and bytes: a save waits for the disk, so that the tests save once and copy.
@@ -62,14 +76,7 @@ pub(crate) struct Broken(TempDir);
 impl Broken {
     pub(crate) fn hugging_face() -> Self {
         static GOOD: LazyLock<Files> = LazyLock::new(|| {
-            files_of(|folder| {
-                save_hugging_face(
-                    &small_model(SMALL),
-                    folder,
-                    Precision::F32,
-                    &SpecialTokens::default(),
-                )
-            })
+            files_of(|folder| save_as(&small_model(SMALL), folder, Precision::F32))
         });
         Self::of(&GOOD)
     }
