@@ -59,20 +59,6 @@ pub fn softmax_backward<D: Dimension>(
     d_x
 }
 
-/// `torch.log_softmax(x, dim)`: `x - max - ln sum e^(x - max)` in this order, which keeps the
-/// digits of logits far from 0; finite where `softmax` would underflow to 0.
-///
-/// # Panics
-/// If there is no such axis.
-#[must_use]
-pub fn log_softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> {
-    map_lanes(x, axis, |lane| {
-        let max = reduce::max(lane);
-        let log_sum = reduce::sum_of_exp(lane, max).ln();
-        lane.iter_mut().for_each(|x| *x = *x - max - log_sum);
-    })
-}
-
 /// Softmax of `scale * scores`, in place, where row `i` may see the columns `0..=first_query + i`;
 /// the others become 0.
 ///
