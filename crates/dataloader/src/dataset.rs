@@ -131,16 +131,6 @@ impl GptDataset {
         let start = i * self.stride();
         self.corpus.read(start..=start + self.max_length())
     }
-
-    /// All windows in order; the last that is given out is one that can't be read.
-    pub fn iter(&self) -> impl Iterator<Item = Result<Window<'_>, DataLoaderError>> {
-        let mut failed = false;
-        (0..self.len()).map_while(move |i| {
-            let window = (!failed).then(|| self.get(i).transpose()).flatten();
-            failed = matches!(window, Some(Err(_)));
-            window
-        })
-    }
 }
 
 /// The sizes: all ids would fill a screen.

@@ -68,11 +68,6 @@ impl Epoch {
         self.position
     }
 
-    /// The order of the windows, (n_windows).
-    pub fn order(&self) -> &[usize] {
-        &self.order
-    }
-
     /// Goes to a batch: 0 is the start, the number of batches the end.
     ///
     /// # Errors

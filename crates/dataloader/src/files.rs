@@ -1,35 +1,16 @@
-//! A corpus from and to files: UTF-8 text, and token ids (`format.rs` knows how they are held).
-//!
-//! Unlike in Python's text mode, "\r\n" stays what it is.
+//! A corpus from and to files of token ids (`format.rs` knows how they are held); a text is read by
+//! the caller, and [`text_of`](crate::text_of) its bytes.
 
-use std::io::Read;
 use std::path::Path;
 
 use atomic_file::{open_file, write_output};
-use tokenizer::Encode;
 
 use crate::corpus::Corpus;
 use crate::error::DataLoaderError;
 use crate::format::Format;
-use crate::text::text_of;
 use crate::tokens::Tokens;
 
 impl Corpus {
-    /// A tokenizer's ids of a UTF-8 text file.
-    ///
-    /// # Errors
-    /// [`DataLoaderError::Io`] if it can't be read;
-    /// [`DataLoaderError::NotUtf8`] with the first wrong byte;
-    /// [`DataLoaderError::Tokenizer`] if the tokenizer has no ids for a part of the text.
-    pub fn from_text_file(
-        path: impl AsRef<Path>,
-        tokenizer: &(impl Encode + ?Sized),
-    ) -> Result<Self, DataLoaderError> {
-        let path = path.as_ref();
-        let text = text_of(read(path)?, path)?;
-        Self::from_text(&text, tokenizer)
-    }
-
     /// The ids in a file: little-endian u16 and nothing else as nanoGPT writes them, llm.c's with
     /// its header, or numpy's `.npy` of integers in one dimension.
     /// (Which vocabulary they are of, the file doesn't say: see [`Corpus::check_ids`].)
@@ -38,7 +19,7 @@ impl Corpus {
     /// is an error. (A file that takes its name doesn't matter.)
     ///
     /// # Errors
-    /// As [`Self::from_text_file`] if it can't be read;
+    /// [`DataLoaderError::Io`] if it can't be read;
     /// [`DataLoaderError::TokenFile`] if a header contradicts the file's length, the last id is cut
     /// in half, or the bytes show that they are no u16: other numbers, a text, an archive.
     pub fn from_token_file(path: impl AsRef<Path>) -> Result<Self, DataLoaderError> {
@@ -54,8 +35,8 @@ impl Corpus {
     /// whole; a device or a pipe is written through.
     ///
     /// # Errors
-    /// [`DataLoaderError::IdOverU16`] before anything is written; as [`Self::from_text_file`] if it
-    /// can't be written: an old file is then as it was.
+    /// [`DataLoaderError::IdOverU16`] before anything is written; [`DataLoaderError::Io`] if it can't
+    /// be written: an old file is then as it was.
     pub fn write_u16_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
         let path = path.as_ref();
         let bytes = u16_bytes(&self.read(..)?)?;
@@ -71,13 +52,5 @@ fn u16_bytes(ids: &[u32]) -> Result<Vec<u8>, DataLoaderError> {
         let short = short.map_err(|_| DataLoaderError::IdOverU16 { id, position })?;
         bytes.extend(short.to_le_bytes());
     }
-    Ok(bytes)
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, DataLoaderError> {
-    let (mut file, _) = open_file(path)?;
-    let mut bytes = Vec::new();
-    let read = file.read_to_end(&mut bytes);
-    read.map_err(DataLoaderError::read(path))?;
     Ok(bytes)
 }

@@ -138,11 +138,6 @@ impl<'m> Decoder<'m> {
         &self.forward.weights.config
     }
 
-    /// The settings it was made with.
-    pub fn config(&self) -> &DecoderConfig {
-        &self.config
-    }
-
     /// The most tokens the model may see.
     pub fn context_size(&self) -> usize {
         self.context_size
