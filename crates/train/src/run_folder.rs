@@ -475,25 +475,12 @@ mod tests {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let manifest = save(&folder, 1, 1).join(MANIFEST_FILE);
-        let text = fs::read_to_string(&manifest).expect("a file");
         drop(folder);
         // Nothing whole is left: that is an error, and no reason to begin anew.
-        for (other, expected) in [
-            (
-                text.replace("\"version\": 2", "\"version\": 1"),
-                "can't be resumed",
-            ),
-            (
-                text.replace("\"number\"", "\"later\": 1, \"number\""),
-                "unknown field",
-            ),
-            (String::new(), "manifest.json"),
-        ] {
-            fs::write(&manifest, other).expect("a file");
-            let error = RunFolder::open(&temporary).expect_err("nothing whole");
-            assert!(error.to_string().contains(expected), "{error}");
-            assert_eq!(names(temporary.path()), ["step-00000001"]);
-        }
+        fs::write(&manifest, "").expect("a file");
+        let error = RunFolder::open(&temporary).expect_err("nothing whole");
+        assert!(error.to_string().contains("manifest.json"), "{error}");
+        assert_eq!(names(temporary.path()), ["step-00000001"]);
         fs::remove_file(&manifest).expect("deleted");
         let folder = RunFolder::open(&temporary).expect("somebody else's checkpoint");
         save(&folder, 2, 1);

@@ -84,6 +84,11 @@ fn a_manifest_that_is_damaged_or_forgets_a_file_is_refused() {
         json["version"] = 9.into()
     });
     assert!(refusal(&checkpoint).contains("version 9, this program reads version 2"));
+    edit(&checkpoint, "manifest.json", |json| {
+        json["version"] = 2.into();
+        json["more"] = 1.into();
+    });
+    assert!(refusal(&checkpoint).contains("unknown field `more`"));
     fs::write(checkpoint.join("manifest.json"), "{").unwrap();
     assert!(refusal(&checkpoint).contains("manifest.json"));
     fs::remove_file(checkpoint.join("manifest.json")).unwrap();

@@ -28,7 +28,6 @@ fn exploding(max_steps: u64) -> TrainConfig {
             initial_lr: 1e-3,
             min_lr: 0.0,
         },
-        save_every: Some(1),
         eval_every: None,
         sample: None,
         ..config(max_steps)

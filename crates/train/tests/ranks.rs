@@ -164,11 +164,7 @@ fn a_run_goes_on_with_another_number_of_ranks_from_any_batch() {
                     _ => ControlFlow::Continue(()),
                 });
                 assert_eq!(trainer.steps_done(), stop_after_step + 1);
-                let expected = match stop_after_step {
-                    5 => Outcome::Finished,
-                    _ => Outcome::Stopped,
-                };
-                assert_eq!(outcome.unwrap(), expected);
+                assert_eq!(outcome.unwrap() == Outcome::Finished, size == 4);
             });
         }
         assert_same_run(&one, &resume(&folder, config(6)).unwrap());

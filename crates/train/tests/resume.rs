@@ -60,8 +60,6 @@ fn only_the_newest_checkpoints_are_kept() {
     assert_eq!(saved, [2, 4, 6, 7]);
     let checkpoints = folder.path().join("checkpoints");
     assert_eq!(names(&checkpoints), ["step-00000006", "step-00000007"]);
-    let newest = train::latest_checkpoint(&folder).unwrap();
-    assert!(newest.ends_with("step-00000007"));
 }
 
 #[test]

@@ -114,19 +114,19 @@ fn read(file: &[u8]) -> Read {
     (keys, places.into_iter().map(numbers).collect())
 }
 
-fn saved(model: &GptModel, format: GgufFormat, tokens: Option<&GgufTokens>) -> Read {
+fn saved(model: &GptModel, format: GgufFormat) -> Read {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
     let mut special = SpecialTokens::between(3);
     (special.bos, special.pad) = (Some(2), Some(4));
-    save_gguf(model, &path, format, tokens, &special).unwrap();
+    save_gguf(model, &path, format, None, &special).unwrap();
     read(&fs::read(path).unwrap())
 }
 
 #[test]
 fn sizes_names_and_numbers_are_the_models() {
     let model = small_model(UNTIED);
-    let (keys, tensors) = saved(&model, GgufFormat::F32, None);
+    let (keys, tensors) = saved(&model, GgufFormat::F32);
     for (key, value) in [
         ("general.architecture", "gpt2"),
         ("gpt2.block_count", "2"),
@@ -165,7 +165,7 @@ fn sizes_names_and_numbers_are_the_models() {
         .collect();
     assert_eq!(tensors["output.weight"].1, head);
     assert!(
-        !saved(&small_model(SMALL), GgufFormat::F32, None)
+        !saved(&small_model(SMALL), GgufFormat::F32)
             .1
             .contains_key("output.weight")
     );
@@ -177,12 +177,12 @@ fn smaller_formats_round_to_the_nearest() {
         emb_dim: 32,
         ..SMALL
     });
-    let exact = saved(&model, GgufFormat::F32, None).1;
+    let exact = saved(&model, GgufFormat::F32).1;
     for (format, step) in [
         (GgufFormat::F16, 0.0005),
         (GgufFormat::Q8_0, 0.5 / 127.0 + 0.0005),
     ] {
-        for (name, (sizes, numbers)) in saved(&model, format, None).1 {
+        for (name, (sizes, numbers)) in saved(&model, format).1 {
             let (exact_sizes, exact) = &exact[&name];
             assert_eq!((&sizes, numbers.len()), (exact_sizes, exact.len()));
             let is_matrix = sizes.len() == 2 && name != "position_embd.weight";

@@ -107,9 +107,6 @@ fn the_reference_reader_reads_what_is_written() {
     let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
     assert_eq!(metadata.metadata().as_ref().unwrap()["format"], "pt");
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
-    // Masks, and a head of its own.
-    let more = SMALL.n_layers + 1;
-    assert_eq!(tensors.len(), model.named_parameters().len() + more);
     for (name, view) in model.named_parameters() {
         let tensor = tensors.tensor(&name).unwrap();
         assert_eq!(tensor.shape(), view.shape());
@@ -123,16 +120,10 @@ fn equal_tensors_make_equal_bytes_in_any_order() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (array![1.0f32, 2.0].into_dyn(), array![[3.0f32]].into_dyn());
     let (one, two) = (folder.path().join("one"), folder.path().join("two"));
-    save_tensors(
-        &one,
-        [("a".to_owned(), a.view()), ("b".to_owned(), b.view())],
-    )
-    .unwrap();
-    save_tensors(
-        &two,
-        [("b".to_owned(), b.view()), ("a".to_owned(), a.view())],
-    )
-    .unwrap();
+    let mut tensors = [("a".to_owned(), a.view()), ("b".to_owned(), b.view())];
+    save_tensors(&one, tensors.clone()).unwrap();
+    tensors.reverse();
+    save_tensors(&two, tensors).unwrap();
     assert_eq!(fs::read(&one).unwrap(), fs::read(&two).unwrap());
     let loaded = load_tensors(&one).unwrap();
     assert_eq!((&loaded["a"], &loaded["b"]), (&a, &b));

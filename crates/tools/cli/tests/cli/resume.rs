@@ -146,10 +146,6 @@ fn a_run_without_its_checkpoints_neither_goes_on_nor_begins_anew_over_its_result
     let left = || (folder.files("run/model"), folder.log("run"));
     let before = left();
     fs::rename(folder.join("run/checkpoints"), folder.join("away")).unwrap();
-    let _ = fs::rename(
-        folder.join("run/latest.json"),
-        folder.join("away/latest.json"),
-    );
     folder.refused(
         "train --resume run",
         &["run", "no checkpoint", "--config run/options.toml"],
