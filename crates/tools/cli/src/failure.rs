@@ -121,15 +121,6 @@ mod tests {
     use anyhow::{Context, anyhow};
 
     #[test]
-    fn a_clap_error_becomes_one_line() {
-        let message = "error: unexpected argument '--sed' found\n\n  tip: a similar argument exists: '--seed'\n\nUsage: gpt train --seed <N>\n\nFor more information, try '--help'.\n";
-        assert_eq!(
-            joined(message),
-            "unexpected argument '--sed' found (tip: a similar argument exists: '--seed') (see --help)"
-        );
-    }
-
-    #[test]
     fn causes_are_told_in_one_line() {
         let error = Err::<(), _>(anyhow!("no such\nfile"))
             .context("reading a.txt")

@@ -240,11 +240,4 @@ mod tests {
             assert_eq!(words.unwrap()[2..], [name]);
         }
     }
-
-    #[test]
-    fn without_a_run_the_error_names_the_command() {
-        let folder = tempfile::tempdir().unwrap();
-        let error = newest(&folder.path().join(RUNS)).unwrap_err().to_string();
-        assert!(error.contains("gpt train"), "{error}");
-    }
 }

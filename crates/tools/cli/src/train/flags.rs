@@ -307,18 +307,9 @@ mod tests {
                 "n_layers = 1.5",
                 "invalid type: floating point `1.5`, expected i64 in `n_layers`",
             ),
-            ("n_layers = [1]", "in `n_layers`"),
-            (
-                "max_steps = 0",
-                "expected a whole number of at least 1, got 0 in `max_steps`",
-            ),
             (
                 "beta1 = nan",
                 "expected at least 0 and below 1, got NaN in `beta1`",
-            ),
-            (
-                "n_layers = 'two'",
-                "invalid type: string \"two\", expected i64 in `n_layers`",
             ),
             ("preset = 'gpt'", "expected one of story, gpt2-124m"),
             (
@@ -327,8 +318,6 @@ mod tests {
             ),
             ("epochs = 1\nmax_iters = 1", "\"max_steps\" and \"epochs\""),
             ("a = 1\nb = = 2", "line 2: "),
-            ("seed = 99999999999999999999", "line 1: "),
-            ("[model]\nn_layers = 1", "unknown key \"model\""),
         ] {
             let error = format!("{:#}", parsed(text).unwrap_err());
             let error = error.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -105,18 +105,6 @@ fn saying_a_default_changes_nothing_and_the_last_of_a_flag_counts() {
 }
 
 #[test]
-fn a_full_context_is_cropped_or_ends_the_text() {
-    let tokens = |args: &str| trained().json(&format!("generate --tokens 1,2,3 --temp 0 {args}"));
-    assert_eq!(tokens("-n 30")["tokens"].as_array().unwrap().len(), 30);
-    let stopped = tokens("-n 30 --past-context stop");
-    assert_eq!(stopped["finish"], "context");
-    let long = ["5"; 40].join(",");
-    trained().ok(&format!(
-        "generate --tokens {long} -n 2 --past-context crop"
-    ));
-}
-
-#[test]
 fn a_stop_string_ends_the_text_before_it() {
     let ran = trained().json("generate Once --temp 0 -n 6");
     let text = ran["text"].as_str().unwrap();
@@ -148,10 +136,7 @@ fn a_closed_standard_output_is_no_error() {
         "generate Once -n 50 --temp 0",
         "logits Once --json",
         "info",
-        "eval --tokens 1,2,3",
         "train --help",
-        "generate Once -n 2 --num-samples 3 --json",
-        "tokenize a",
     ] {
         let mut command = trained().command(args);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -178,20 +163,11 @@ fn several_samples_are_several_texts_of_one_seed() {
 
 #[test]
 fn a_model_that_nobody_named_is_told_on_standard_error() {
-    for args in [
-        "generate Once -n 1 --temp 0",
-        "logits Once",
-        "info",
-        "eval --tokens 1,2",
-    ] {
+    for args in ["generate Once -n 1 --temp 0", "info"] {
         let told = trained().ok(args).stderr;
         holds(&told, &["model runs/0001/checkpoints/step-00000002"]);
     }
-    for args in [
-        "logits Once -m runs/0001",
-        "info runs/0001",
-        "logits Once --json",
-    ] {
+    for args in ["logits Once -m runs/0001", "logits Once --json"] {
         assert_eq!(trained().ok(args).stderr, "", "gpt {args}");
     }
 }

@@ -1,5 +1,6 @@
-//! Ctrl-C once saves and says how to go on, and the run continues to the same bits; twice stops at
-//! once. And limits that a shell sets.
+//! Ctrl-C once saves and says how to go on; twice stops at once. And limits that a shell sets.
+//!
+//! That an interrupted run, also within a sample, goes on to the same bits, the crate `train` tests.
 
 #![cfg(unix)]
 
@@ -45,13 +46,11 @@ fn send(signal: &str, child: &Child) {
 }
 
 #[test]
-fn ctrl_c_saves_and_the_resumed_run_has_the_same_bits() {
+fn ctrl_c_saves_and_says_how_to_go_on() {
     let folder = folder();
     let (mut child, mut lines) = started(
         &folder,
-        &format!(
-            "train {TINY} --max-steps 100000 --lr-decay-steps 100 --log-interval 1 --out-dir run"
-        ),
+        &format!("train {TINY} --max-steps 100000 --log-interval 1 --out-dir run"),
         "step ",
     );
     send("-INT", &child);
@@ -63,11 +62,7 @@ fn ctrl_c_saves_and_the_resumed_run_has_the_same_bits() {
     assert!(folder.join("run/loss.svg").exists());
     let done = rest.split("stopped after step ").nth(1).unwrap();
     let done: u64 = done.split(' ').next().unwrap().parse().unwrap();
-    let end = done + 3;
-    folder.ok(&format!("train --resume run --max-steps {end}"));
-    let flags = format!("{TINY} --lr-decay-steps 100 --out-dir whole");
-    folder.ok(&format!("train {flags} --max-steps {end}"));
-    assert!(folder.tensors("run") == folder.tensors("whole"));
+    folder.ok(&format!("train --resume run --max-steps {}", done + 1));
 }
 
 #[test]
@@ -96,20 +91,6 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let is_whole = after.starts_with(&before) || after.ends_with("step-00000002");
     assert!(is_whole, "{after}");
     folder.ok("train --resume run --max-steps 2");
-}
-
-#[test]
-fn ctrl_c_is_heard_within_a_sample() {
-    let folder = folder();
-    // A sample that would take hours.
-    let flags = TINY.replace("--sample-tokens 3", "--sample-tokens 100000000");
-    let flags = format!("{flags} --sample-interval 1 --max-steps 9 --out-dir run");
-    let (mut child, mut lines) = started(&folder, &format!("train {flags}"), "step 1/9");
-    send("-INT", &child);
-    let mut rest = String::new();
-    lines.read_to_string(&mut rest).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
-    holds(&rest, &["stopped after step 1 and saved"]);
 }
 
 /// Runs a line of the shell's, in which `gpt` is the program.

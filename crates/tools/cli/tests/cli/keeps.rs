@@ -1,5 +1,5 @@
 //! What is not ours is left alone, and what is good stays: folders of others, checkpoints of a run
-//! that goes wrong; and what files say does not steer the terminal.
+//! that goes wrong.
 
 use std::fs;
 
@@ -9,7 +9,6 @@ use crate::support::{TINY, folder, holds};
 fn a_folder_of_somebody_else_is_refused_and_left_as_it_was() {
     let folder = folder();
     for (i, theirs) in [
-        "checkpoints/step-1000/lit_model.pth",
         "checkpoints/step-00001000/model.safetensors",
         "thesis.tex",
         "options.toml",
@@ -60,22 +59,6 @@ fn a_loss_that_is_no_number_is_a_failure_of_eval() {
     folder.refused("eval data.bin -m run/model --json", &["the loss is"]);
 }
 
-#[test]
-fn what_a_file_says_does_not_steer_the_terminal() {
-    let folder = folder();
-    folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
-    folder.ok("convert run model");
-    fs::remove_file(folder.join("model/model.safetensors")).unwrap();
-    let shard = r"a\n\u001b[31mEVIL\u001b]0;pwn\u0007\u202egnp.safetensors";
-    let index = format!(r#"{{"weight_map": {{"x": "{shard}"}}}}"#);
-    folder.write("model/model.safetensors.index.json", index);
-    let ran = folder.gpt("logits --tokens 1 -m model");
-    assert_eq!(ran.code, Some(1));
-    let line = ran.stderr.trim_end();
-    let steers = |c: char| c.is_control() || c == '\u{202e}';
-    assert!(!line.contains(steers), "{line:?}");
-}
-
 /// On a disk that is full.
 #[cfg(target_os = "linux")]
 #[test]
@@ -84,9 +67,7 @@ fn what_was_asked_for_and_not_written_is_a_failure() {
     for args in [
         &format!("train {TINY} --max-steps 2 --json -o run"),
         "eval -m run data.bin",
-        "info --preset story",
         "--help",
-        "--version",
     ] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let ended = folder.command(args).stdout(full).output().unwrap();

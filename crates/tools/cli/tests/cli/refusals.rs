@@ -27,19 +27,11 @@ fn what_train_cannot_do_is_refused_before_anything_is_written() {
     folder.write("empty.txt", "");
     folder.write("short.txt", "Too short.");
     folder.write("latin1.txt", b"caf\xe9");
-    folder.write("near.toml", "learnign_rate = 1");
     folder.write("deep.toml", format!("a = {}", "[".repeat(100_000)));
-    folder.write("both.toml", "epochs = 1\nmax_steps = 3");
+    folder.write("text.txt", "One day the boat was gone. ".repeat(20));
     fs::create_dir(folder.join("nothing")).unwrap();
     let table = "
 2 train --learning-rate NaN -> --learning-rate; NaN
-2 train --learning-rate=-1 -> --learning-rate; -1
-2 train --max-steps -5 -> --max-steps; -5
-2 train --drop-rate 1 -> --drop-rate; 1
-2 train --train-ratio 0 -> --train-ratio; 0
-2 train --threads 0 -> --threads; 0
-2 train --seed 18446744073709551616 -> --seed; 18446744073709551616
-2 train --n-layers 1.5 -> --n-layers; 1.5
 2 train --dropout-build cuda -> --dropout-build; cuda
 2 train --max-length 9999 -> --max-length; 9999
 2 train --max-steps 3 --epochs 1 -> --max-steps; --epochs
@@ -52,11 +44,16 @@ fn what_train_cannot_do_is_refused_before_anything_is_written() {
 1 train --data short.txt -> short.txt; --context-length
 1 train --data latin1.txt -> latin1.txt; byte 3
 1 train --data nothing -> nothing; train.bin
+1 train TINY --tokenizer chars -> chars; token ids
+1 train TINY --data text.txt --tokenizer word -> word; bpe:N
+1 train TINY --data text.txt --tokenizer bpe:270 -> --vocab-size 61; 270
+1 train --resume -> runs/; gpt train
+1 train --resume nowhere -> nowhere; no such folder
+1 train --resume nothing -> nothing; no run to resume
+1 train --resume data.bin -> data.bin; file
 1 train TINY --vocab-size 20 -> data.bin; id ; 20
 1 train TINY --out-dir data.bin -> data.bin; file
-1 train --config near.toml -> near.toml; learnign_rate; learning_rate
 1 train --config deep.toml -> deep.toml
-1 train --config both.toml -> both.toml; max_steps; epochs
 1 train --config missing.toml -> missing.toml; no such file
 1 eval nothing --model data.bin -> nothing; folder
 ";
@@ -69,7 +66,6 @@ fn what_train_cannot_do_is_refused_before_anything_is_written() {
 #[test]
 fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
     let table = "
-2 generate Once --top-p 1.5 -> top_p; 1.5
 2 generate Once --temp -1 -> temperature; -1
 2 generate Once --precision f64 -> --precision; f64
 2 generate Once --stop= -> --stop; empty
@@ -81,7 +77,6 @@ fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
 1 logits -f long.bin -> 1500000000; 16
 1 generate --prompts missing.txt -> missing.txt
 1 logits --tokens LONG -> 17; 16
-2 logits --tokens 1,x -> --tokens; x
 1 eval --tokens 1 -> 2 tokens
 1 eval --data missing.txt -> missing.txt
 2 eval -> FILE
@@ -106,10 +101,7 @@ fn models_that_are_none_are_refused() {
 1 generate Once -m runs -> runs; runs/0001
 1 generate Once -m data.bin -> data.bin; folder; file
 1 logits --tokens 1 -m model -> model.safetensors; 3 bytes
-1 convert runs/0001 model -> model; new or empty
-1 convert runs/0001 data.bin -> data.bin; new or empty
-1 convert runs/0001 new/.. -> new/..; no name
-2 convert runs/0001 x.gguf --to book -> x.gguf; --layout
+2 convert runs/0001 other --to book --precision f16 -> --precision
 ";
     all_refused(&folder, table);
 }

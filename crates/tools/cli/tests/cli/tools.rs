@@ -1,8 +1,8 @@
-//! `gpt tokenize`, `info`, `convert`, `eval` and `logits` on tiny models.
+//! `gpt tokenize`, `info`, `eval` and `logits` on tiny models.
 
 use std::fs;
 
-use crate::support::{TINY, TOKENS, folder, holds, trained};
+use crate::support::{TOKENS, folder, holds, trained};
 
 #[test]
 fn tokenize_shows_ids_and_pieces_and_writes_token_files() {
@@ -84,30 +84,7 @@ fn a_smaller_stride_predicts_the_same_tokens_with_more_before_them() {
         let piped = folder.gpt_reading(&format!("eval {stdin} --json"), &text);
         assert_eq!(piped.json(), far);
     }
-    folder.misused(&format!("{eval} --stride 0"), &["--stride", "0"]);
     folder.refused(&format!("{eval} --stride 17"), &["--stride", "17", "16"]);
     folder.refused(&format!("{eval} -c 17"), &["17", "16"]);
     holds(&folder.ok(&eval).stdout, &["perplexity", "bits/byte"]);
-}
-
-#[test]
-fn a_converted_model_gives_the_same_logits_in_both_layouts() {
-    let folder = folder();
-    let flags = "--max-steps 2 --out-dir run --qkv-bias --tied";
-    folder.ok(&format!("train {TINY} {flags}"));
-    folder.ok("convert run hf");
-    folder.ok("convert hf book --to book");
-    let of = |model: &str| {
-        let args = format!("logits --tokens 1,2,3 --json -m {model}");
-        folder.ok(&args).stdout
-    };
-    assert_eq!(of("run"), of("hf"));
-    assert_eq!(of("run"), of("book"));
-    folder.ok("convert run half -p bf16");
-    let size = |model: &str| folder.files(model)["model.safetensors"].len();
-    assert!(size("half") < size("hf"));
-    folder.misused(
-        "convert run other --to book --precision f16",
-        &["--precision"],
-    );
 }

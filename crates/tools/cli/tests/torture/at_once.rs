@@ -139,78 +139,54 @@ fn is_whole(checkpoint: &std::path::Path) -> bool {
 /// `cp -r` at many moments of a run: with a whole checkpoint in the copy it is resumed to the bits
 /// of a run that was left alone, and without one nothing of it is deleted.
 ///
-/// There is none if several saves fall into the time of the copy, so the last run saves seldom.
+/// There is none if several saves fall into the time of the copy.
 #[test]
 fn copies_of_a_run_that_trains_are_resumed() {
-    const END: u64 = 1000;
     let before = folder_with_a_run();
-    // Of all runs the same weights after so many steps.
-    let to_end = words(&format!(
-        "train --resume run --save-interval 1000000 --max-steps {END}"
-    ));
+    let end = words("train --resume run --save-interval 1000000 --max-steps 1000");
     let whole = copy_of(before.path());
-    assert!(gpt(whole.path(), &to_end, PATIENCE).is_ok());
+    assert!(gpt(whole.path(), &end, PATIENCE).is_ok());
     let expected = weights(&whole.path().join("run"));
-    let (mut cases, mut faults) = (0, Vec::new());
-    for flags in [
-        "--save-interval 1 --keep 1",
-        "--save-interval 1",
-        "--save-interval 200",
-    ] {
-        let mut resumed = 0;
-        let all = rounds(3, 70);
+    let (mut cases, mut resumed, mut faults) = (0, 0, Vec::new());
+    for round in 0..rounds(9, 210) {
         let folder = copy_of(before.path());
-        let mut trainer = None;
-        for copy in 0..all {
-            let running = trainer.get_or_insert_with(|| {
-                let _ = fs::remove_dir_all(folder.path().join("run"));
-                crate::sandbox::copy(&before.path().join("run"), &folder.path().join("run"));
-                let mut command = to_end.clone();
-                command.extend(words(flags));
-                start("exec", folder.path(), &command)
-            });
-            sleep(Duration::from_millis(7 * (copy as u64 % 11)));
-            let copied = tempfile::tempdir().expect("a temporary folder");
-            let path = copied.path();
-            fs::copy(folder.path().join("data.bin"), path.join("data.bin")).expect("a file");
-            // Files that go meanwhile it tells of.
-            let _ = Command::new("cp")
-                .arg("-r")
-                .arg(folder.path().join("run"))
-                .arg(path.join("run"))
-                .output()
-                .expect("cp runs");
-            if !running.is_running() {
-                trainer = None;
-            }
-            cases += 1;
-            let checkpoints = fs::read_dir(path.join("run/checkpoints")).expect("a folder");
-            let mut checkpoints = checkpoints.map(|entry| entry.expect("an entry").path());
-            let has_whole = checkpoints.any(|checkpoint| is_whole(&checkpoint));
-            let before = contents(path);
-            let ended = gpt(path, &to_end, PATIENCE);
-            let case = format!("copy {copy}, {flags}: {}", ended.stderr);
-            if let Some(fault) = ended.fault() {
-                faults.push(format!("{case}: {fault}"));
-            }
-            if !ended.is_ok() {
-                let after = contents(path);
-                if has_whole {
-                    faults.push(case);
-                } else if before.keys().any(|name| !after.contains_key(name)) {
-                    faults.push(format!("{case}: something was deleted"));
-                }
-                continue;
-            }
+        let saving = ["1 --keep 1", "1", "200"][round % 3];
+        let mut command = end.clone();
+        command.extend(words(&format!("--save-interval {saving}")));
+        let mut trainer = start("exec", folder.path(), &command);
+        sleep(Duration::from_millis(7 * (round as u64 % 31)));
+        let copied = tempfile::tempdir().expect("a temporary folder");
+        let path = copied.path();
+        fs::copy(folder.path().join("data.bin"), path.join("data.bin")).expect("a file");
+        // Files that go meanwhile it tells of.
+        let mut cp = Command::new("cp");
+        let cp = cp.arg("-r").arg(folder.path().join("run")).arg(path);
+        let _ = cp.output().expect("cp runs");
+        trainer.kill();
+        cases += 1;
+        let checkpoints = fs::read_dir(path.join("run/checkpoints")).expect("a folder");
+        let mut checkpoints = checkpoints.map(|entry| entry.expect("an entry").path());
+        let has_whole = checkpoints.any(|checkpoint| is_whole(&checkpoint));
+        let before = contents(path);
+        let ended = gpt(path, &end, PATIENCE);
+        let case = format!("round {round}: {}", ended.stderr);
+        if let Some(fault) = ended.fault() {
+            faults.push(format!("{case}: {fault}"));
+        }
+        if ended.is_ok() {
             resumed += 1;
             if weights(&path.join("run")) != expected {
                 faults.push(format!("{case}: other bits"));
             }
+        } else if has_whole {
+            faults.push(case);
+        } else {
+            let after = contents(path);
+            if before.keys().any(|name| !after.contains_key(name)) {
+                faults.push(format!("{case}: something was deleted"));
+            }
         }
-        if let Some(mut running) = trainer {
-            running.kill();
-        }
-        println!("{flags}: {resumed} of {all} copies have a whole checkpoint");
     }
+    println!("{resumed} of {cases} copies have a whole checkpoint");
     report("copies of a run that trains", cases, &faults);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::sandbox::{folder_with_a_run, gpt, is_long, program, report, train, typed, words};
 
 /// Where numbers end, for some type or other.
-const EDGES: [&str; 17] = [
+const EDGES: [&str; 14] = [
     "0",
     "1",
     "-1",
@@ -18,10 +18,7 @@ const EDGES: [&str; 17] = [
     "NaN",
     "9223372036854775807",
     "18446744073709551616",
-    "4294967295",
     "4294967296",
-    "9007199254740993",
-    "1000000007",
     "inf",
     "-0",
     "1e308",

@@ -18,5 +18,4 @@ mod flags;
 mod jobs;
 mod limits;
 mod outputs;
-mod processors;
 mod sandbox;

@@ -32,21 +32,10 @@ const SIGXCPU: i32 = 24;
 /// moment, and an allocation of a few bytes in another thread fails meanwhile.
 pub(crate) const MEMORY: u32 = 104 << 10;
 
-/// A model of some hundred parameters on `data.bin`, as flags and values.
-pub(crate) const TINY: &[(&str, &str)] = &[
-    ("--data", "data.bin"),
-    ("--vocab-size", "61"),
-    ("--n-layers", "1"),
-    ("--n-heads", "2"),
-    ("--emb-dim", "8"),
-    ("--context-length", "8"),
-    ("--batch-size", "4"),
-    ("--threads", "1"),
-    ("--warmup-steps", "1"),
-    ("--eval-iters", "1"),
-    ("--sample-tokens", "2"),
-    ("--max-steps", "2"),
-];
+/// A model of some hundred parameters on `data.bin`, as flags with a value each.
+const TINY: &str = "--data data.bin --vocab-size 61 --n-layers 1 --n-heads 2 --emb-dim 8 \
+    --context-length 8 --batch-size 4 --threads 1 --warmup-steps 1 --eval-iters 1 \
+    --sample-tokens 2 --max-steps 2";
 
 /// Every which case is tried: with `TORTURE=1` each, with `TORTURE=9` every ninth, without it what
 /// is `short`.
@@ -117,19 +106,11 @@ impl Ended {
 
 /// What a shell does before `gpt`, for [`gpt_under`]: sets the limits.
 pub(crate) fn limits() -> String {
-    limits_for(1)
-}
-
-/// As [`limits`], with so many times the computing.
-pub(crate) fn limits_for(times: u32) -> String {
-    match is_long() {
-        true => limits_with(times * COMPUTING),
-        false => limits_with(times * COMPUTING_ANYWHERE),
-    }
-}
-
-/// As [`limits`], with so many seconds of computing.
-pub(crate) fn limits_with(seconds: u32) -> String {
+    let seconds = if is_long() {
+        COMPUTING
+    } else {
+        COMPUTING_ANYWHERE
+    };
     format!("ulimit -d {MEMORY}; ulimit -S -t {seconds}; exec")
 }
 
@@ -226,14 +207,13 @@ pub(crate) fn words(text: &str) -> Vec<OsString> {
     text.split_whitespace().map(OsString::from).collect()
 }
 
-/// `train` with the flags of [`TINY`], but for those in `without`.
+/// `train` with the flags of [`TINY`], but for `without`.
 pub(crate) fn train(without: &str) -> Vec<OsString> {
-    let flags = TINY.iter().filter(|(flag, _)| *flag != without);
-    let flags = flags.flat_map(|&(flag, value)| [flag, value]);
-    std::iter::once("train")
-        .chain(flags)
-        .map(OsString::from)
-        .collect()
+    let mut arguments = words("train");
+    let flags = words(TINY);
+    let flags = flags.chunks(2).filter(|flag| flag[0] != *without);
+    arguments.extend(flags.flatten().cloned());
+    arguments
 }
 
 /// A folder with `data.bin`, 400 ids below 61, `data.txt`, `options.toml`, and a finished run.
