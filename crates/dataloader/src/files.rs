@@ -35,8 +35,8 @@ impl Corpus {
     /// whole; a device or a pipe is written through.
     ///
     /// # Errors
-    /// [`DataLoaderError::IdOverU16`] before anything is written; [`DataLoaderError::Io`] if it can't
-    /// be written: an old file is then as it was.
+    /// [`DataLoaderError::IdOverU16`] before anything is written; [`DataLoaderError::Io`] if it
+    /// can't be written: an old file is then as it was.
     pub fn write_u16_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
         let path = path.as_ref();
         let bytes = u16_bytes(&self.read(..)?)?;

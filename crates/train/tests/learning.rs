@@ -1,5 +1,6 @@
-//! Training does what it is for, and refuses settings that make no sense. That the number of threads
-//! changes no bit, the workspace's tests and `gpt`'s show.
+//! Training does what it is for, and refuses settings that make no sense.
+//!
+//! That the number of threads changes no bit, the workspace's tests and `gpt`'s show.
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
 mod common;
@@ -162,7 +163,7 @@ fn the_trainer_gives_the_bits_of_the_books_loop() {
     assert!(*trainer.rng() == rng);
 }
 
-/// Eleven batches of an epoch in steps of four: the last step has three. The steps' losses are below.
+/// Eleven batches of an epoch in steps of four: the last step has three. Its loss is tested below.
 #[test]
 fn whole_epochs_end_with_a_smaller_step() {
     let settings = || TrainConfig {
