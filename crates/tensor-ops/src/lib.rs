@@ -31,7 +31,7 @@ pub use gelu::{gelu, gelu_backward};
 pub use gelu_exact::{gelu_exact, gelu_exact_backward};
 pub use layer_norm::{LayerNorm, LayerNormCache};
 pub use linear::Linear;
-pub use matmul::{matmul, matmul_batched, matmul_into};
+pub use matmul::{matmul, matmul_batched, matmul_batched_backward, matmul_into};
 pub use mse::{mse_loss, mse_loss_backward};
 pub use parameters::Parameters;
 pub use relu::{relu, relu_backward};

@@ -114,6 +114,24 @@ pub fn matmul_batched<D: Dimension>(a: &ArrayRef<f32, D>, b: &ArrayRef<f32, D>) 
     out
 }
 
+/// The gradients of `a` and `b` of [`matmul_batched`], from that of the product:
+/// `d_out @ b^T` and `a^T @ d_out`.
+///
+/// # Panics
+/// If `d_out` is not of the product's shape.
+#[must_use]
+pub fn matmul_batched_backward<D: Dimension>(
+    a: &ArrayRef<f32, D>,
+    b: &ArrayRef<f32, D>,
+    d_out: &ArrayRef<f32, D>,
+) -> (Array<f32, D>, Array<f32, D>) {
+    let [mut a, mut b] = [a.view(), b.view()];
+    let n = a.ndim();
+    a.swap_axes(n - 2, n - 1);
+    b.swap_axes(n - 2, n - 1);
+    (matmul_batched(d_out, &b), matmul_batched(&a, d_out))
+}
+
 /// `c = a @ b` for each index of the leading dimensions; each product has the bits that [`matmul`]
 /// gives.
 fn for_each_matrix(a: ArrayViewD<f32>, b: ArrayViewD<f32>, mut c: ArrayViewMutD<f32>) {

@@ -4,12 +4,12 @@
 //! `cargo test -p tensor-ops --test gradients -- --nocapture` prints the largest relative error of
 //! each.
 
-use ndarray::{Array2, Array3, Axis, ShapeBuilder, array};
+use ndarray::{Array2, Array3, Array4, Axis, ShapeBuilder, array};
 use tensor_ops::engine::{causal_softmax_rows, softmax_backward_row};
 use tensor_ops::{
     Dropout, Embedding, LayerNorm, Linear, Parameters, cross_entropy, cross_entropy_train, gelu,
-    gelu_backward, gelu_exact, gelu_exact_backward, mse_loss, mse_loss_backward, relu,
-    relu_backward, softmax, softmax_backward,
+    gelu_backward, gelu_exact, gelu_exact_backward, matmul_batched, matmul_batched_backward,
+    mse_loss, mse_loss_backward, relu, relu_backward, softmax, softmax_backward,
 };
 use test_support::{
     INPUT_SCALES, away_from_zero, check_gradient, project, projection_weights, test_array,
@@ -59,6 +59,19 @@ fn softmax_gradients_are_right_along_every_axis() {
             let d_x = softmax_backward(&softmax(&x, axis), &w, axis);
             check_gradient("softmax", &x, &d_x, |x| project(&softmax(x, axis), &w));
         }
+    }
+}
+
+#[test]
+fn gradients_of_batched_products_are_right_for_both_factors() {
+    for scale in INPUT_SCALES {
+        let a: Array4<f32> = test_array((2, 3, 4, 5), scale, 1);
+        let b: Array4<f32> = test_array((2, 3, 5, 2), scale, 2);
+        let w: Array4<f32> = projection_weights((2, 3, 4, 2), 3);
+        let (d_a, d_b) = matmul_batched_backward(&a, &b, &w);
+        let of = |a: &Array4<f32>, b: &Array4<f32>| project(&matmul_batched(a, b), &w);
+        check_gradient("left factor", &a, &d_a, |a| of(a, &b));
+        check_gradient("right factor", &b, &d_b, |b| of(&a, b));
     }
 }
 
