@@ -73,16 +73,19 @@ fn the_pages_open_and_show_what_is_computed() {
 /// Nothing runs out at the side, and names of items stand in one line or two.
 fn pages_fit_a_phone(folder: &Path) {
     for page in ["index.html", "ch03.html"] {
-        let source = std::fs::read_to_string(folder.join(page)).unwrap();
+        let source = std::fs::read_to_string(folder.join(page)).expect(page);
         let path = folder.join("narrow.html");
         let measures = "<script>document.body.dataset.measured = [innerWidth, document.documentElement.scrollWidth, \
             ...[...document.querySelectorAll('.table td:nth-child(2)')].map((cell) => cell.clientWidth)].join()</script>";
-        std::fs::write(&path, source + measures).unwrap();
+        std::fs::write(&path, source + measures).expect(page);
         let opened = test_support::browser::open_narrow(&path).expect("it was there before");
         assert_eq!(opened.console, Vec::<String>::new(), "{page}");
         let measured = opened.dom.split("data-measured=\"").nth(1).expect(page);
         let measured = measured.split('"').next().expect(page);
-        let measured: Vec<u32> = measured.split(',').map(|it| it.parse().unwrap()).collect();
+        let measured: Vec<u32> = measured
+            .split(',')
+            .map(|it| it.parse().expect(page))
+            .collect();
         assert!(
             measured[0] == 390 && measured[1] <= 390,
             "{page}: {measured:?}"

@@ -130,7 +130,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Weights and moments go into files, and a run that goes on from them takes the same steps.
     let folder = std::env::temp_dir().join(format!("own-layer-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
+    atomic_file::create_folder(&folder)?;
     let [weights, moments] = ["weights", "moments"].map(|name| folder.join(name));
     save_tensors(&weights, layer.named_parameters())?;
     save_tensors(&moments, optimizer.named_parameters())?;
