@@ -59,7 +59,7 @@ pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) +
 }
 
 /// `torch.empty`, for what is written before it is read: zeros, or what was in a
-/// [`Pooled`](crate::Pooled) before; NaN in debug builds.
+/// [`Pooled`](crate::engine::Pooled) before; NaN in debug builds.
 pub fn empty<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
     let shape = shape.into_shape_with_order();
     let n = shape.size();
