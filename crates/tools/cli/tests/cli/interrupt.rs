@@ -1,6 +1,7 @@
 //! Ctrl-C once saves and says how to go on; twice stops at once. And limits that a shell sets.
 //!
-//! That an interrupted run, also within a sample, goes on to the same bits, the crate `train` tests.
+//! That an interrupted run, also within a sample, goes on to the same bits, the crate `train`
+//! tests.
 
 #![cfg(unix)]
 
