@@ -108,12 +108,17 @@ fn run_in(args: &TrainArgs, world: &World) -> Result<()> {
         .filter(|(name, _)| !may_differ.contains(&name.as_str()));
     let same =
         same.map(|(name, value)| (format!("--{}", name.replace('_', "-")), value.to_string()));
-    world.agree(same.collect())?;
-    let started =
-        resume::folder(args.resume.as_ref(), out_dir.as_deref()).and_then(|folder| match folder {
-            Some(folder) => resume::resume(&folder, &said, world.is_first()),
-            None => start::start(&said, out_dir.as_deref(), world.is_first()),
-        });
+    let folder = world.all(resume::folder(args.resume.as_ref(), out_dir.as_deref()))?;
+    let resumes = ("--resume".to_owned(), folder.is_some().to_string());
+    world.agree(same.chain([resumes]).collect())?;
+    let started = match folder {
+        Some(folder) => resume::resume(&folder, &said, world.is_first()),
+        None => {
+            // Nothing is written before all ranks have what they train on.
+            let setup = world.all(start::set_up_new(&said))?;
+            start::start(setup, out_dir.as_deref(), world.is_first())
+        }
+    };
     let started = world.all(started)?.share(world)?;
     #[cfg(feature = "mpi")]
     let began = std::time::Instant::now();

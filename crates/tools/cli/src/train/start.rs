@@ -40,8 +40,8 @@ impl Started {
     }
 }
 
-/// Starts a run from its first step; it is kept in a folder if this process `saves`.
-pub(crate) fn start(said: &Table, out_dir: Option<&Path>, saves: bool) -> Result<Started> {
+/// Returns what a new run trains, and on what.
+pub(crate) fn set_up_new(said: &Table) -> Result<Setup> {
     let init_from = said.get("init_from").and_then(toml::Value::as_str);
     let folder = init_from.map(weights_to_start_from).transpose()?;
     let base = folder.map(|folder| {
@@ -56,7 +56,11 @@ pub(crate) fn start(said: &Table, out_dir: Option<&Path>, saves: bool) -> Result
     {
         bail!("--tokenizer {choice}: the model of --init-from has its own tokenizer");
     }
-    let setup = set_up(options, base)?;
+    set_up(options, base)
+}
+
+/// Starts a run from its first step; it is kept in a folder if this process `saves`.
+pub(crate) fn start(setup: Setup, out_dir: Option<&Path>, saves: bool) -> Result<Started> {
     let folder = saves.then(|| open_folder(out_dir)).transpose()?;
     let options = &setup.options;
     let build = options.dropout_build.unwrap_or_default();
