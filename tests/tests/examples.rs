@@ -99,7 +99,8 @@ fn each_example_does_what_it_says() {
     assert!(said.starts_with("270 tokens"), "{said}");
     assert!(Path::new(vocabulary).join("tokenizer.json").exists());
 
-    let groups = ["crates", "crates/engine", "crates/files", "crates/tools"];
+    // Those of the libraries: `pack`, of live, is a step of xtask's, over what live's tests show.
+    let groups = ["crates", "crates/engine", "crates/files"];
     let crates = groups.map(|group| fs::read_dir(root.join(group)).expect("the crates"));
     let crates = crates.into_iter().flatten();
     let examples = crates.filter_map(|of| fs::read_dir(of.ok()?.path().join("examples")).ok());
