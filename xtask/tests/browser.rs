@@ -298,7 +298,7 @@ fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
 fn a_view_answers_a_reader(opened: &impl Fn(&str) -> String, packed: &[u8]) {
     let page = format!(
         "<head></head><main><div id=\"model\" data-text=\"and the bell\"></div></main>\
-         <script>{}{}\";</script><script src=\"live.js\"></script><script>\
+         <script>{}{}\";</script><script src=\"live.js\"></script><script>(() => {{\
          const told = (name, text) => document.body.dataset[name] = text;\
          const [map, weight] = ['map', 'weight'].map((id) => document.getElementById(id));\
          document.querySelectorAll('.tokens button')[1].focus();\
@@ -307,7 +307,7 @@ fn a_view_answers_a_reader(opened: &impl Fn(&str) -> String, packed: &[u8]) {
          map.dispatchEvent(new PointerEvent('pointerdown', {{ clientX: left + 1 + height / 2, clientY: top + height - 4 }}));\
          told('tapped', weight.textContent);\
          document.querySelector('.write').click();\
-         setTimeout(() => told('text', document.querySelector('textarea').value), 9000);</script>",
+         setTimeout(() => told('text', document.querySelector('textarea').value), 9000); }})();</script>",
         live::MODEL_START,
         BASE64.encode(packed)
     );

@@ -78,6 +78,7 @@ function askLive(request) {
     let first = 0, same = 0; // at the beginning, and at the end
     while (first < Math.min(words.length, books.length) && words[first] === books[first]) first++;
     while (same < Math.min(words.length, books.length) - first && words.at(-1 - same) === books.at(-1 - same)) same++;
+    if (pre.textContent !== then) pre.textContent = then; // a page without the code
     const length = (words) => words.reduce((sum, word) => sum + word.length, 0);
     const [from, to] = [length(books.slice(0, first)), length(books.slice(0, books.length - same))];
     const texts = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
