@@ -73,7 +73,7 @@ weight has the strongest colour. Each row sums to 1. The token that is pointed a
     made.getContext('2d').putImageData(pixels, 0, 0);
     return made;
   };
-  let cell, margin, sharp; // in the page's pixels; the screen's for each of them
+  let cell, margin; // in the page's pixels
   const draw = () => {
     const n = names.length, paint = canvas.getContext('2d');
     if (shown.layer !== layer.value) shown = { layer: layer.value, heads: block(+layer.value, text).heads };
@@ -88,7 +88,7 @@ weight has the strongest colour. Each row sums to 1. The token that is pointed a
     if (cellIn(room - margin) < 14) margin = 0;
     cell = Math.max(2, cellIn(room - margin));
     const size = margin + n * cell;
-    sharp = devicePixelRatio || 1;
+    const sharp = devicePixelRatio || 1; // the screen's pixels for each of them
     canvas.width = canvas.height = Math.round(size * sharp);
     canvas.style.width = canvas.style.height = `${size}px`;
     paint.scale(sharp, sharp);
@@ -261,6 +261,7 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
     write(field.value, { count: +count.value, temperature: greedy.checked ? 0 : +temperature.value,
       top_k: +top.value || 0, seed: +seed.value });
     writing = { before: field.value, start: performance.now() };
+    written.replaceChildren(field.value); // what stands there if it is stopped at once
     go.textContent = 'Stop';
     writing.timer = setTimeout(goOn);
     return 'writing …';
