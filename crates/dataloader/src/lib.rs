@@ -23,4 +23,4 @@ pub use epoch::{Batch, Epoch};
 pub use error::DataLoaderError;
 pub use loader::{DataLoader, DataLoaderConfig, create_dataloader_v1};
 pub use split::train_validation_split;
-pub use text::{BYTE_ORDER_MARK, text_of};
+pub use text::text_of;

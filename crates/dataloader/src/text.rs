@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::error::DataLoaderError;
 
 /// The mark that some programs write before UTF-8.
-pub const BYTE_ORDER_MARK: &str = "\u{feff}";
+const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Returns the text that bytes are; `path` is where they come from, for the error.
 ///

@@ -85,7 +85,6 @@ pub struct Candidate {
     /// At the temperature that was asked for.
     pub probability: f32,
     /// The model's.
-    #[cfg_attr(feature = "serde", serde(skip))]
     pub logit: f32,
 }
 

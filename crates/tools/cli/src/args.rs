@@ -9,7 +9,6 @@ use crate::eval::EvalArgs;
 use crate::generate::GenerateArgs;
 use crate::info::InfoArgs;
 use crate::inspect::InspectArgs;
-use crate::logits::LogitsArgs;
 use crate::tokenize::TokenizeArgs;
 use crate::train::TrainArgs;
 
@@ -36,9 +35,7 @@ pub(crate) enum Command {
     Info(InfoArgs),
     /// Turn a model folder into Hugging Face's layout or the book's
     Convert(ConvertArgs),
-    /// Show the scores of the token that comes next
-    Logits(LogitsArgs),
-    /// Show what a model does with a text: candidates, losses, attention
+    /// Show what a model expects after a text; on a page also losses and attention
     Inspect(InspectArgs),
 }
 

@@ -17,9 +17,8 @@ use tensor_ops::Parameters;
 use crate::failure::misused;
 use crate::model::find;
 use crate::numbers::count;
-use crate::output::{note, print};
+use crate::output::{check_new, note, print};
 use crate::runs::CONFIG;
-use crate::target::check_output;
 
 #[derive(Args, Debug)]
 pub(crate) struct ConvertArgs {
@@ -121,13 +120,10 @@ impl ConvertArgs {
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let (written, to) = (args.written()?, args.to.display());
     let found = find(Some(&args.from))?;
-    check_output("TO", &args.to, &[&found.folder])?;
     let vocabulary = &found.vocabulary;
     let (model, layout, precision, has_tokenizer);
     if let Written::Gguf(format) = written {
-        if args.to.is_dir() {
-            bail!("{to}: expected a file to write, such as {to}/model.gguf");
-        }
+        check_new(&args.to)?;
         let size = found.config().vocab_size;
         let tokens = vocabulary
             .tokenizer()

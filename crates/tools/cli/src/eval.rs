@@ -1,8 +1,8 @@
-//! `gpt eval`: the mean cross-entropy of a text under a model, and its perplexity.
+//! `gpt eval`: the mean cross-entropy of a text under a model, its perplexity, and the bits that a
+//! byte takes.
 //!
-//! The text goes through windows of the model's context, one every `stride` tokens.
-//! Every token but the first is predicted once: by the first window in which it is a target, so
-//! with a smaller stride it has more text before it.
+//! The text goes through windows of the model's context; every token but the first is predicted
+//! once.
 
 use std::path::PathBuf;
 
@@ -17,11 +17,9 @@ use train::perplexity;
 use crate::ids::{Given, TokenList, read_given};
 use crate::memory::check;
 use crate::model::ModelArgs;
-use crate::numbers::at_least_1;
 use crate::output::{print, print_json};
 use crate::threads::ThreadArgs;
 use crate::vocabulary::Vocabulary;
-use crate::working::Working;
 
 #[derive(Args, Debug)]
 pub(crate) struct EvalArgs {
@@ -39,16 +37,10 @@ pub(crate) struct EvalArgs {
         conflicts_with = "tokens"
     )]
     data: Option<PathBuf>,
-    /// Ids in place of a text, in one window: the loss of predicting all but the first
+    /// Ids in place of a text
     #[arg(long, value_name = "1,2,3")]
     tokens: Option<TokenList>,
-    /// Tokens between the starts of two windows [default: the window's length]
-    #[arg(long, value_name = "N", value_parser = at_least_1, conflicts_with = "tokens")]
-    stride: Option<usize>,
-    /// Tokens in a window [default: the model's context length]
-    #[arg(short = 'c', long, value_name = "N", value_parser = at_least_1, visible_aliases = ["max-length", "block-size"], conflicts_with = "tokens")]
-    context_size: Option<usize>,
-    /// Print one JSON object: loss, perplexity, tokens
+    /// Print one JSON object: loss, perplexity, tokens, of a text bits_per_byte
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -79,49 +71,36 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         (None, None) => unreachable!("clap requires one of them"),
     };
     let found = args.model.find()?;
-    let ids = found.corpus(&given)?;
-    let marks = found.vocabulary.marks();
-    let text = match given {
-        Given::Text(text) => Some((
-            bytes_between_marks(&text, &marks, &found.vocabulary),
-            text.chars().take(HEAD).collect(),
-        )),
-        Given::Ids(_) => None,
-    };
+    let ids = found.vocabulary.corpus(&given)?;
     if ids.len() < 2 {
         bail!(
             "a loss needs at least 2 tokens, one to predict from and one to predict, got {}",
             ids.len()
         );
     }
-    let rows = found.config().vocab_size;
-    let checked = found.vocabulary.check_ids(&ids, rows);
-    checked.with_context(|| match data {
-        Some(path) => path.display().to_string(),
-        None => "--tokens".to_owned(),
-    })?;
+    let name = || data.map_or("--tokens".to_owned(), |path| path.display().to_string());
+    ids.check_ids(found.config().vocab_size)
+        .with_context(name)?;
     let model = found.load()?;
-    let window = args.context_size.unwrap_or(match &args.tokens {
-        Some(_) => ids.len() - 1,
-        None => model.config().context_length,
-    });
-    let stride = args.stride.unwrap_or(window);
-    if stride > window {
-        bail!("--stride {stride} would leave out tokens: windows have {window}");
-    }
+    let tokens = ids.len() - 1;
+    let window = model.config().context_length.min(tokens);
     check(&model.config().evaluation_memory(window)?)?;
-    let losses = Losses::of(&model, &ids, window, stride, &marks)?;
-    let loss = losses.total / (ids.len() - 1) as f64;
+    let marks = found.vocabulary.marks();
+    let losses = Losses::of(&model, &ids, window, &marks)?;
+    let loss = losses.total / tokens as f64;
     if !loss.is_finite() {
         bail!("the loss is {loss}: the model's weights are no good, whatever the text");
     }
+    let bytes = match &given {
+        Given::Text(text) => predicted_bytes(text, ids.read(0..1)?[0], &marks, &found.vocabulary),
+        Given::Ids(_) => None,
+    };
+    let bits = |bytes| losses.between_marks / (bytes as f64 * std::f64::consts::LN_2);
     let report = Report {
         loss,
         perplexity: perplexity(loss),
-        tokens: ids.len() - 1,
-        bits_per_byte: text.and_then(|text: (_, String)| {
-            bits_per_byte(&found.vocabulary, &ids, text, &losses, &marks)
-        }),
+        tokens,
+        bits_per_byte: bytes.map(bits),
     };
     if args.json {
         return print_json(&report);
@@ -132,55 +111,45 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     if let Some(bits) = report.bits_per_byte {
         print(format!("bits/byte   {bits:.4}\n"))?;
     }
-    Ok(print(format!("tokens      {}\n", report.tokens))?)
+    Ok(print(format!("tokens      {tokens}\n"))?)
 }
 
-/// The bytes of a text, but for the names of marks.
-fn bytes_between_marks(text: &str, marks: &[u32], vocabulary: &Vocabulary) -> usize {
-    let tokenizer = vocabulary.tokenizer().ok();
-    let names = marks.iter().filter_map(|&mark| {
-        let name = tokenizer?.piece(mark)?;
-        std::str::from_utf8(name)
-            .ok()
-            .filter(|name| !name.is_empty())
-    });
-    let of_marks = names.map(|name| name.len() * text.matches(name).count());
-    text.len() - of_marks.sum::<usize>()
-}
-
-/// The bits that a predicted byte takes of a text with so many, which begins with `head`.
-fn bits_per_byte(
-    vocabulary: &Vocabulary,
-    ids: &Corpus,
-    (bytes, head): (usize, String),
-    losses: &Losses,
+/// Returns the bytes of a text that are predicted: those of the `first` token aren't, and the names
+/// of marks are no text; none if there are none.
+fn predicted_bytes(
+    text: &str,
+    first: u32,
     marks: &[u32],
-) -> Option<f64> {
-    let first = ids.read(0..1).ok()?[0];
-    // The first token is not predicted.
-    let first = match marks.contains(&first) {
+    vocabulary: &Vocabulary,
+) -> Option<usize> {
+    let tokenizer = vocabulary.tokenizer().ok()?;
+    let names = marks.iter().filter_map(|&mark| tokenizer.piece(mark));
+    let names = names.filter_map(|name| std::str::from_utf8(name).ok());
+    let names = names.filter(|name| !name.is_empty());
+    let of_marks: usize = names
+        .map(|name| name.len() * text.matches(name).count())
+        .sum();
+    let of_first = match marks.contains(&first) {
         true => 0,
-        false => first_bytes(vocabulary.tokenizer().ok()?.piece(first)?, &head),
+        false => first_bytes(tokenizer.piece(first)?, text),
     };
-    let bytes = bytes.checked_sub(first).filter(|&bytes| bytes > 0)?;
-    Some(losses.between_marks / (bytes as f64 * std::f64::consts::LN_2))
+    let bytes = text.len().checked_sub(of_marks + of_first);
+    bytes.filter(|&bytes| bytes > 0)
 }
-
-/// Characters of a text that its first token may have at most.
-const HEAD: usize = 4096;
 
 /// The bytes of a text that its first token stands for: those of its piece, without the blank that
 /// some tokenizers put before a text; of a character that the vocabulary does not have, that
 /// character's.
-fn first_bytes(piece: &[u8], head: &str) -> usize {
+fn first_bytes(piece: &[u8], text: &str) -> usize {
     match piece {
-        _ if head.as_bytes().starts_with(piece) => piece.len(),
-        [b' ', piece @ ..] if head.as_bytes().starts_with(piece) => piece.len(),
-        _ => head.chars().next().map_or(0, char::len_utf8),
+        _ if text.as_bytes().starts_with(piece) => piece.len(),
+        [b' ', piece @ ..] if text.as_bytes().starts_with(piece) => piece.len(),
+        _ => text.chars().next().map_or(0, char::len_utf8),
     }
 }
 
 /// Sums of the losses of predicting each token but the first, in nats.
+#[derive(Default)]
 struct Losses {
     total: f64,
     /// Without those of marks.
@@ -188,19 +157,10 @@ struct Losses {
 }
 
 impl Losses {
-    fn of(
-        model: &GptModel,
-        ids: &Corpus,
-        window: usize,
-        stride: usize,
-        marks: &[u32],
-    ) -> Result<Self> {
+    fn of(model: &GptModel, ids: &Corpus, window: usize, marks: &[u32]) -> Result<Self> {
         let targets = ids.len() - 1;
-        let (mut total, mut between_marks) = (0.0, 0.0);
-        let mut done = 0; // targets that have been predicted
-        let mut start = 0;
-        let working = Working::on("evaluating", targets as u64);
-        while done < targets {
+        let mut sums = Self::default();
+        for start in (0..targets).step_by(window) {
             let end = (start + window).min(targets);
             let ids = ids.read(start..end + 1)?;
             let row = |first| {
@@ -209,20 +169,14 @@ impl Losses {
             };
             // Input i predicts id i + 1.
             let losses = model.token_losses(&row(0), &row(1))?;
-            for (&loss, id) in losses.iter().zip(&ids[1..]).skip(done - start) {
-                total += f64::from(loss);
+            for (&loss, id) in losses.iter().zip(&ids[1..]) {
+                sums.total += f64::from(loss);
                 if !marks.contains(id) {
-                    between_marks += f64::from(loss);
+                    sums.between_marks += f64::from(loss);
                 }
             }
-            done = end;
-            working.has_done(done as u64);
-            start += stride;
         }
-        Ok(Self {
-            total,
-            between_marks,
-        })
+        Ok(sums)
     }
 }
 

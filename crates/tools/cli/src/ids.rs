@@ -6,12 +6,12 @@
 //! `<|endoftext|>` in a text is the token of that name, as in the book.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read};
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use dataloader::{BYTE_ORDER_MARK, Corpus, text_of};
+use dataloader::{Corpus, text_of};
 
 use crate::failure::misused;
 use crate::memory::check_free;
@@ -87,42 +87,21 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
         check(bytes.len() as u64)?; // a pipe may be endless
     }
     let name = path.display();
-    let marked = bytes.starts_with(BYTE_ORDER_MARK.as_bytes());
     let text = text_of(bytes, path)?;
-    if marked {
-        note(&format!("{name}: without the byte-order mark before it"));
-    }
     if text.contains("\r\n") {
         note(&format!(
             "{name}: its lines end in CR and LF, which are tokens too; tr -d '\\r' leaves LF alone"
         ));
     }
-    if text.contains('\0') {
-        note(&format!(
-            "{name}: it has NUL bytes; if it is UTF-16, iconv -f UTF-16LE -t UTF-8 makes a text of it"
-        ));
-    }
     Ok(text)
 }
 
-/// Reads the lines of a text one by one, without their ends, each of at most 64 MiB.
-pub(crate) fn read_lines(path: &Path) -> Result<impl Iterator<Item = Result<String>>> {
-    let mut source = BufReader::new(open(path)?.0);
-    let path = shown(path).to_owned();
-    Ok(std::iter::from_fn(move || {
-        let mut line = Vec::new();
-        let read = (&mut source).take(MOST_PROMPT).read_until(b'\n', &mut line);
-        let text = match read.with_context(|| path.display().to_string()) {
-            Ok(0) => return None,
-            Ok(_) if line.len() as u64 == MOST_PROMPT && !line.ends_with(b"\n") => Err(anyhow!(
-                "{}: a line has more than {MOST_PROMPT} bytes",
-                path.display()
-            )),
-            Ok(_) => text_of(line, &path).map_err(Into::into),
-            Err(error) => Err(error),
-        };
-        Some(text.map(without_line_end))
-    }))
+/// Reads the next line of standard input, without its end; none where that has ended.
+pub(crate) fn read_line() -> Result<Option<String>> {
+    let mut line = String::new();
+    let mut source = io::stdin().lock().take(MOST_PROMPT); // a line may be endless
+    source.read_line(&mut line).context("standard input")?;
+    Ok((!line.is_empty()).then(|| without_line_end(line)))
 }
 
 fn without_line_end(mut text: String) -> String {
@@ -184,18 +163,9 @@ impl TextArgs {
         self.typed().is_some() || self.file.is_some() || self.tokens.is_some()
     }
 
-    /// The file that is read, if one is.
-    pub(crate) fn source(&self) -> Option<&Path> {
-        match (&self.file, self.typed()) {
-            (Some(file), _) => Some(file),
-            (None, Some(text)) if text != STDIN => None,
-            (None, _) => self.tokens.is_none().then_some(Path::new(STDIN)),
-        }
-    }
-
     /// Reads a text as it is, or ids; there must be something.
     pub(crate) fn whole(&self) -> Result<Given> {
-        self.read(u64::MAX)?.map_or_else(no_text, Ok)
+        self.read(false)?.map_or_else(no_text, Ok)
     }
 
     /// Reads a prompt, which must be there.
@@ -206,24 +176,26 @@ impl TextArgs {
     /// Reads a prompt, if there is one: the line end that files and `echo` put behind a text is not
     /// part of it.
     pub(crate) fn prompt(&self) -> Result<Option<Given>> {
-        Ok(match self.read(MOST_PROMPT)? {
-            Some(Given::Text(text)) if self.source().is_some() => {
-                Some(Given::Text(without_line_end(text)))
-            }
-            given => given,
-        })
+        self.read(true)
     }
 
-    /// A text of at most `limit` bytes or ids; `None` if no argument says what and nothing is piped
-    /// in.
-    fn read(&self, limit: u64) -> Result<Option<Given>> {
-        if !self.is_said() && io::stdin().is_terminal() {
-            return Ok(None);
-        }
-        Ok(Some(match (&self.tokens, self.source(), self.typed()) {
-            (Some(TokenList(ids)), ..) => Given::Ids(Corpus::from_ids(ids.as_slice())),
-            (None, Some(path), _) => read_at_most(path, limit)?,
-            (None, None, text) => Given::Text(text.unwrap_or_default().to_owned()),
+    /// Reads a text or ids; `None` if no argument says what and nothing is piped in.
+    fn read(&self, is_prompt: bool) -> Result<Option<Given>> {
+        let path = match (&self.tokens, &self.file, self.typed()) {
+            (Some(TokenList(ids)), ..) => {
+                return Ok(Some(Given::Ids(Corpus::from_ids(ids.as_slice()))));
+            }
+            (None, Some(file), _) => file,
+            (None, None, Some(text)) if text != STDIN => {
+                return Ok(Some(Given::Text(text.to_owned())));
+            }
+            (None, None, None) if io::stdin().is_terminal() => return Ok(None),
+            (None, None, _) => Path::new(STDIN),
+        };
+        let limit = if is_prompt { MOST_PROMPT } else { u64::MAX };
+        Ok(Some(match read_at_most(path, limit)? {
+            Given::Text(text) if is_prompt => Given::Text(without_line_end(text)),
+            given => given,
         }))
     }
 }

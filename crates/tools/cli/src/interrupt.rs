@@ -26,9 +26,6 @@ const SOON: Duration = Duration::from_millis(30);
 /// The exit code of a program that a signal ended, as shells count.
 const BY_SIGNAL: i32 = 128;
 
-/// The exit code of a program that was interrupted.
-pub(crate) const INTERRUPTED: i32 = BY_SIGNAL + SIGINT;
-
 /// A request to stop, once there is one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {

@@ -19,7 +19,6 @@ mod ids;
 mod info;
 mod inspect;
 mod interrupt;
-mod logits;
 mod memory;
 mod model;
 #[cfg(feature = "mpi")]
@@ -29,12 +28,10 @@ mod output;
 mod presets;
 mod ranks;
 mod runs;
-mod target;
 mod threads;
 mod tokenize;
 mod train;
 mod vocabulary;
-mod working;
 
 use std::process::ExitCode;
 
@@ -58,7 +55,6 @@ fn main() -> ExitCode {
         Command::Tokenize(args) => pool().and_then(|()| tokenize::run(&args)),
         Command::Info(args) => pool().and_then(|()| info::run(&args)),
         Command::Convert(args) => pool().and_then(|()| convert::run(&args)),
-        Command::Logits(args) => logits::run(&args),
         Command::Inspect(args) => inspect::run(&args),
     };
     let done = outlives.map_err(Into::into).and(done);

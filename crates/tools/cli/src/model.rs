@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use checkpoint::ModelFolder;
 use clap::Args;
-use dataloader::Corpus;
 use generate::{Decoder, DecoderConfig, Precision};
 use gpt::{GptConfig, GptModel, Memory};
 
@@ -14,7 +13,6 @@ use crate::memory::check_model;
 use crate::output::note;
 use crate::runs;
 use crate::vocabulary::Vocabulary;
-use crate::working::Working;
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ModelArgs {
@@ -63,38 +61,19 @@ impl Found {
         self.model.config()
     }
 
-    /// The ids of what was given, with a word where encoding takes long.
-    pub(crate) fn corpus(&self, given: &Given) -> Result<Corpus> {
-        let _working = Working::on("encoding", 0);
-        self.vocabulary.corpus(given)
-    }
-
     /// The ids of a prompt for a context with room for so many tokens, all of which the model has;
     /// of a longer file of ids none is read.
     ///
     /// # Errors
     /// Says how many there are, with what to do; or names the first that the model hasn't.
     pub(crate) fn prompt(&self, given: Given, room: usize, help: &str) -> Result<Vec<u32>> {
-        let ids = self.corpus(&given)?;
+        let ids = self.vocabulary.corpus(&given)?;
         if ids.len() > room {
             let tokens = ids.len();
             bail!("the prompt has {tokens} tokens, but the context has room for {room}{help}");
         }
-        self.vocabulary.check_ids(&ids, self.config().vocab_size)?;
+        ids.check_ids(self.config().vocab_size)?;
         Ok(ids.read(..)?.into_owned())
-    }
-
-    /// The ids of a part of a text, all of which the model has.
-    ///
-    /// # Errors
-    /// Names the first that the model hasn't.
-    pub(crate) fn turn(&self, text: &str) -> Result<Vec<u32>> {
-        let ids = self.vocabulary.encode_part(text)?;
-        self.vocabulary.note_unknown(text);
-        let rows = self.config().vocab_size;
-        self.vocabulary
-            .check_ids(&Corpus::from_ids(ids.as_slice()), rows)?;
-        Ok(ids)
     }
 
     /// Loads the model.
@@ -113,7 +92,7 @@ impl Found {
             return Ok(Decoder::with_config(in_f32.insert(self.load()?), config)?);
         }
         let bytes = config.precision.weight_bytes(self.model.config());
-        let _working = begin_loading(&self.model, &Memory::new().with("weights", &[bytes])?)?;
+        begin_loading(&self.model, &Memory::new().with("weights", &[bytes])?)?;
         Decoder::read(self.model.config(), config, |name, rows, out| {
             Ok(self.model.read_rows(name, rows, out)?)
         })
@@ -171,13 +150,12 @@ impl ModelName {
 
 /// Loads a model, if it fits the memory, and tells what its reader should know.
 pub(crate) fn load(model: &ModelFolder) -> Result<GptModel> {
-    let _working = begin_loading(model, &model.config().weights_memory()?)?;
+    begin_loading(model, &model.config().weights_memory()?)?;
     Ok(model.load()?)
 }
 
-/// What is told and refused before so much of a model is loaded.
-fn begin_loading(model: &ModelFolder, needed: &Memory) -> Result<Working> {
+/// Prints the notes on a model, and refuses to load it if the memory has no room for it.
+fn begin_loading(model: &ModelFolder, needed: &Memory) -> Result<()> {
     model.notes().iter().for_each(|line| note(line));
-    check_model(model.config(), needed)?;
-    Ok(Working::on("loading the model", 0))
+    check_model(model.config(), needed)
 }

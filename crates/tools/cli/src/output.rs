@@ -8,12 +8,14 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
+use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
-use atomic_file::FileError;
-use console::{Term, measure_text_width, style};
+use atomic_file::{FileError, folder_of};
+use console::style;
 use serde::Serialize;
 
 /// Writes lines for people to standard output, at once; what is not ours in them can't steer a
@@ -23,53 +25,6 @@ use serde::Serialize;
 /// If standard output is closed or its disk is full.
 pub(crate) fn print(lines: impl AsRef<str>) -> io::Result<()> {
     write(&escaped_but(lines.as_ref(), &['\n', '\t']))
-}
-
-/// Writes lines for people, on a terminal none longer than it is wide: words that it has no room
-/// for stand below, after `indent` blanks.
-///
-/// # Errors
-/// As [`print`].
-pub(crate) fn print_folded(
-    lines: impl IntoIterator<Item = impl AsRef<str>>,
-    indent: usize,
-) -> io::Result<()> {
-    let columns = columns();
-    let lines = lines.into_iter();
-    let lines = lines.map(|line| folded(&escaped(line.as_ref()), columns, indent) + "\n");
-    write(&lines.collect::<String>())
-}
-
-/// The columns of the terminal that standard output is.
-pub(crate) fn columns() -> Option<usize> {
-    columns_of(&Term::stdout())
-}
-
-fn columns_of(terminal: &Term) -> Option<usize> {
-    let size = terminal.size_checked();
-    size.map(|(_, columns)| columns.into())
-}
-
-/// A line whose words are not cut at the end of a terminal's; as it is where there is none.
-pub(crate) fn folded(line: &str, columns: Option<usize>, indent: usize) -> String {
-    let Some(columns) = columns.filter(|&columns| measure_text_width(line) > columns) else {
-        return line.to_owned();
-    };
-    let (mut folded, mut used) = (String::new(), 0);
-    for word in line.split_inclusive(' ') {
-        if used + measure_text_width(word.trim_end()) > columns && used > indent {
-            folded.truncate(folded.trim_end().len());
-            folded += "\n";
-            folded += &" ".repeat(indent);
-            used = indent;
-        }
-        if word == " " && used == indent && folded.contains('\n') {
-            continue; // of blanks that put what comes next under something
-        }
-        folded += word;
-        used += measure_text_width(word);
-    }
-    folded
 }
 
 /// Writes a text that was asked for: into a file or a pipe as it is, onto a terminal as [`print`]
@@ -82,14 +37,6 @@ pub(crate) fn print_text(text: &str) -> io::Result<()> {
         true => print(text),
         false => write(text),
     }
-}
-
-/// Writes lines with colours of ours, in which whoever made them has [`escaped`] what is not.
-///
-/// # Errors
-/// As [`print`].
-pub(crate) fn print_coloured(lines: &str) -> io::Result<()> {
-    write(lines)
 }
 
 /// One JSON object on one line. What JSON has no number for (NaN, infinity) becomes `null`.
@@ -125,31 +72,23 @@ pub(crate) fn check_written() -> Result<()> {
     }
 }
 
-/// Text that is written in pieces, so that what is long is never in memory as a whole.
-#[derive(Default)]
-pub(crate) struct LongText(String);
-
-impl LongText {
-    /// Adds to the text, and writes what has gathered.
-    ///
-    /// # Errors
-    /// As [`print`].
-    pub(crate) fn push(&mut self, text: &str) -> io::Result<()> {
-        const PIECE: usize = 1 << 16;
-        self.0 += text;
-        match self.0.len() < PIECE {
-            true => Ok(()),
-            false => self.finish(),
-        }
+/// Checks that nothing is lost where a command is to write: there is no file of this name yet, but
+/// there may be a device or a pipe (`/dev/stdout`, `/dev/fd/3`).
+///
+/// # Errors
+/// If there is a file or a folder, also by a link.
+pub(crate) fn check_new(path: &Path) -> Result<()> {
+    let folder = folder_of(path);
+    // What stands behind a descriptor may be a file, which is appended to.
+    let is_descriptor = path.is_symlink()
+        && (folder == Path::new("/dev")
+            || folder == Path::new("/dev/fd")
+            || folder.starts_with("/proc"));
+    let is_there = fs::metadata(path).is_ok_and(|found| found.is_file() || found.is_dir());
+    if is_there && !is_descriptor {
+        bail!("{}: already there, expected a new name", path.display());
     }
-
-    /// Writes the rest.
-    ///
-    /// # Errors
-    /// As [`print`].
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
-        print_text(&std::mem::take(&mut self.0))
-    }
+    Ok(())
 }
 
 /// A line without what would steer a terminal: names and texts from outside may hold anything.
@@ -179,10 +118,9 @@ fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A grey line on standard error, folded at a terminal's end.
+/// A grey line on standard error.
 pub(crate) fn note(text: &str) {
-    let text = folded(&escaped(text), columns_of(&Term::stderr()), 0);
-    tell(&style(text).for_stderr().black().bright().bold());
+    tell(&style(escaped(text)).for_stderr().black().bright().bold());
 }
 
 /// Prints what went wrong in a line on standard error.
@@ -210,20 +148,6 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_are_folded_between_words() {
-        let text = "data      a.txt: 1000 tokens to train on, 100 to validate";
-        assert_eq!(folded(text, None, 10), text);
-        let short = folded(text, Some(30), 10);
-        assert!(short.lines().all(|line| line.len() <= 30), "{short}");
-        let words = |text: &str| {
-            text.split_whitespace()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(words(&short), words(text));
-    }
 
     #[test]
     fn what_steers_a_terminal_is_escaped_and_nothing_else() {

@@ -1,23 +1,21 @@
 //! `gpt tokenize`: a text to ids and pieces, ids to text, and token files (`.bin`, u16) out of
 //! either; GPT-2's, or a model's own.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use checkpoint::ModelFolder;
 use clap::Args;
-use dataloader::Corpus;
 use model_tokenizer::ModelTokenizer;
 use serde::Serialize;
 
 use crate::hints::program;
 use crate::ids::{Given, TextArgs};
 use crate::model::read;
-use crate::output::{LongText, print};
+use crate::output::{check_new, print, print_json};
 use crate::runs::typed;
-use crate::target::check_output;
 use crate::vocabulary::Vocabulary;
-use crate::working::Working;
 
 #[derive(Args, Debug)]
 pub(crate) struct TokenizeArgs {
@@ -35,38 +33,41 @@ pub(crate) struct TokenizeArgs {
     /// Print the number of tokens alone
     #[arg(long, conflicts_with = "json")]
     count: bool,
-    /// Print one JSON object: tokens, pieces, text, count, characters, bytes
+    /// Print one JSON object: tokens, pieces, text
     #[arg(long)]
     json: bool,
 }
 
+/// The object that `--json` prints; a piece has U+FFFD where a character is cut.
+#[derive(Serialize)]
+struct Report<'t> {
+    tokens: &'t [u32],
+    pieces: Vec<Cow<'t, str>>,
+    text: &'t str,
+}
+
 pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
-    let source = args.text.source();
-    if let Some(path) = &args.output {
-        let inputs: Vec<&Path> = source.into_iter().chain(args.model.as_deref()).collect();
-        check_output("-o", path, &inputs)?;
-    }
+    args.output.as_deref().map_or(Ok(()), check_new)?;
     let vocabulary = match &args.model {
         Some(folder) => of_folder(folder)?,
         None => Vocabulary::new(ModelTokenizer::gpt2()),
     };
     let tokenizer = vocabulary.tokenizer()?;
     let given = args.text.whole()?;
-    let encoding = Working::on("encoding", 0);
-    let ids = vocabulary.corpus(&given)?;
-    drop(encoding);
+    let corpus = vocabulary.corpus(&given)?;
     if let Some(path) = &args.output {
-        ids.write_u16_file(path)?;
+        corpus.write_u16_file(path)?;
     }
     if args.count {
-        return Ok(print(format!("{}\n", ids.len()))?);
+        return Ok(print(format!("{}\n", corpus.len()))?);
     }
+    let ids = corpus.read(..)?;
     if args.ids {
-        return print_ids(&ids);
+        let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+        return Ok(print(ids.join(",") + "\n")?);
     }
     if let (Some(path), false) = (&args.output, args.json) {
-        let file = path.display();
-        print(format!("{} tokens to {file}\n", ids.len()))?;
+        print(format!("{} tokens to {}\n", ids.len(), path.display()))?;
         return match &args.model {
             Some(model) => Ok(print(format!(
                 "to train on them: {} train --data {} --tokenizer {}\n",
@@ -77,13 +78,17 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
             None => Ok(()),
         };
     }
-    let ids = ids.read(..)?;
     let text = match given {
         Given::Text(text) => text,
         Given::Ids(_) => tokenizer.decode_lossy(&ids)?,
     };
+    let pieces = ids.iter().filter_map(|&id| tokenizer.piece(id));
     match args.json {
-        true => print_report(&ids, &text, tokenizer),
+        true => print_json(&Report {
+            tokens: &ids,
+            pieces: pieces.map(String::from_utf8_lossy).collect(),
+            text: &text,
+        }),
         false => print_table(&ids, &text, tokenizer),
     }
 }
@@ -100,48 +105,9 @@ fn of_folder(path: &Path) -> Result<Vocabulary> {
     Ok(vocabulary)
 }
 
-/// The ids alone, of which a file may have more than the memory.
-fn print_ids(ids: &Corpus) -> Result<()> {
-    const PIECE: usize = 1 << 20;
-    let mut out = LongText::default();
-    for start in (0..ids.len()).step_by(PIECE) {
-        let end = ids.len().min(start + PIECE);
-        out.push(if start > 0 { "," } else { "" })?;
-        push_list(&mut out, ids.read(start..end)?.iter())?;
-    }
-    out.push("\n")?;
-    Ok(out.finish()?)
-}
-
-/// `{"tokens","pieces","text","count","characters","bytes"}`; a piece has U+FFFD where a character
-/// is cut.
-fn print_report(ids: &[u32], text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
-    let mut out = LongText::default();
-    out.push("{\"tokens\":[")?;
-    push_list(&mut out, ids.iter())?;
-    out.push("],\"pieces\":[")?;
-    let pieces = ids.iter().filter_map(|&id| tokenizer.piece(id));
-    push_list(&mut out, pieces.map(String::from_utf8_lossy))?;
-    let (count, characters, bytes) = (ids.len(), text.chars().count(), text.len());
-    let text = serde_json::to_string(text)?;
-    out.push(&format!(
-        "],\"text\":{text},\"count\":{count},\"characters\":{characters},\"bytes\":{bytes}}}\n"
-    ))?;
-    Ok(out.finish()?)
-}
-
-/// The items of a list in JSON, without its brackets.
-fn push_list(out: &mut LongText, items: impl Iterator<Item = impl Serialize>) -> Result<()> {
-    for (i, item) in items.enumerate() {
-        let comma = if i > 0 { "," } else { "" };
-        out.push(&(comma.to_owned() + &serde_json::to_string(&item)?))?;
-    }
-    Ok(())
-}
-
 /// One line per token: its id, and its bytes as text.
 fn print_table(ids: &[u32], text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
-    let mut out = LongText::default();
+    let mut table = String::new();
     for (id, piece) in ids
         .iter()
         .filter_map(|&id| Some((id, tokenizer.piece(id)?)))
@@ -150,11 +116,9 @@ fn print_table(ids: &[u32], text: &str, tokenizer: &ModelTokenizer) -> Result<()
             Ok(piece) => format!("{piece:?}"),
             Err(_) => format!("\"{}\"", piece.escape_ascii()),
         };
-        out.push(&format!("{id:>6}  {shown}\n"))?;
+        table += &format!("{id:>6}  {shown}\n");
     }
     let (count, characters, bytes) = (ids.len(), text.chars().count(), text.len());
-    out.push(&format!(
-        "{count} tokens, {characters} characters, {bytes} bytes\n"
-    ))?;
-    Ok(out.finish()?)
+    table += &format!("{count} tokens, {characters} characters, {bytes} bytes\n");
+    Ok(print(table)?)
 }

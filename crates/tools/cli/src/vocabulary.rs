@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use checkpoint::SpecialTokens;
-use dataloader::{Corpus, DataLoaderError};
+use dataloader::Corpus;
 use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 
 use crate::ids::Given;
@@ -177,27 +177,6 @@ impl Vocabulary {
         marks.sort_unstable();
         marks.dedup();
         marks
-    }
-
-    /// Checks that a model with so many rows of embeddings has all of these ids.
-    ///
-    /// # Errors
-    /// Names the first that it hasn't, as the tokenizer writes it.
-    pub(crate) fn check_ids(&self, ids: &Corpus, rows: usize) -> Result<()> {
-        let error = match ids.check_ids(rows) {
-            Ok(()) => return Ok(()),
-            Err(error) => error,
-        };
-        if let DataLoaderError::IdOutOfVocabulary { id, .. } = error
-            && let Ok(tokenizer) = &self.tokenizer
-            && let Some(piece) = tokenizer.piece(id)
-        {
-            let (piece, more) = (String::from_utf8_lossy(piece), tokenizer.vocab_size());
-            bail!(
-                "the token {piece:?} has id {id}, which the model's {rows} rows of embeddings don't have: the tokenizer has {more} tokens"
-            );
-        }
-        Err(error.into())
     }
 
     /// The text of ids, or the ids themselves.

@@ -1,7 +1,5 @@
 //! The command line of `gpt generate`, with llama.cpp's short flags.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use generate::{DecoderConfig, PastContext, Precision, Sampling};
@@ -21,7 +19,6 @@ Examples:
   gpt generate -m gpt2 -f story.txt -n 200       a folder of transformers
   echo \"Once upon a time\" | gpt generate         a prompt from a pipe
   gpt generate \"\"                                a text from nothing
-  gpt generate --prompts lines.txt --json        each line of a file
   gpt generate -i                                turn by turn";
 
 #[derive(Args, Debug)]
@@ -44,10 +41,6 @@ pub(crate) struct InputArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) text: TextArgs,
-    /// Continue each line of a file (- is standard input), many at once; each text is what its line
-    /// alone would have given
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "prompt", "file", "tokens", "interactive", "num_samples"])]
-    pub(crate) prompts: Option<PathBuf>,
     /// Go on turn by turn: each line is added to the text, an empty line just goes on
     #[arg(short = 'i', long, conflicts_with = "json")]
     pub(crate) interactive: bool,
@@ -121,7 +114,7 @@ pub(crate) struct SamplingArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct OutputArgs {
-    /// Print one JSON object for each text when it is done: tokens, text, timings
+    /// Print one JSON object for each text when it is done: tokens, text, seed
     #[arg(long)]
     pub(crate) json: bool,
     /// Print the continuation alone

@@ -33,9 +33,9 @@ impl<'v> Pieces<'v> {
         })
     }
 
-    /// The stop string that has come.
-    pub(crate) fn stopped_at(&self) -> Option<&str> {
-        self.stops.found()
+    /// True if a stop string has come.
+    pub(crate) fn are_stopped(&self) -> bool {
+        self.stops.found().is_some()
     }
 
     /// Adds a token and returns the text that it completes.

@@ -1,22 +1,21 @@
-//! `gpt inspect`: what a model does with a text: each token's loss, what it expected next, where
-//! each head looked, and what each block would say.
+//! `gpt inspect`: what a model expects after a text; on a page also each token's loss, where each
+//! head looked, and what each block would say.
 
 mod page;
-mod terminal;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use atomic_file::write_output;
 use clap::Args;
-use generate::{Inspection, Look};
+use generate::{Inspection, Look, Token};
+use serde::Serialize;
 
 use crate::failure::misused;
 use crate::ids::TextArgs;
 use crate::memory::check;
 use crate::model::ModelArgs;
-use crate::output::{print, print_coloured, print_text};
-use crate::target::check_output;
+use crate::output::{check_new, print, print_json};
 use crate::threads::ThreadArgs;
 
 #[derive(Args, Debug)]
@@ -25,33 +24,30 @@ pub(crate) struct InspectArgs {
     model: ModelArgs,
     #[command(flatten)]
     text: TextArgs,
-    /// The number of candidates to show for each token [default: 10, in the terminal as many of
-    /// them as there is room for]
-    #[arg(long, value_name = "N")]
-    top: Option<usize>,
+    /// The number of candidates to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
     /// The divisor of the logits for the candidates' probabilities
     #[arg(long, value_name = "X", visible_alias = "temp", default_value_t = 1.0)]
     temperature: f32,
-    /// The layer whose attention is shown in the terminal, counted from 0 as in the files [default:
-    /// the last]
-    #[arg(long, value_name = "N")]
-    layer: Option<usize>,
-    /// One head of it, counted from 0, with its weights as numbers [default: all]
-    #[arg(long, value_name = "N")]
-    head: Option<usize>,
-    /// Write one page with all layers and heads instead
+    /// Write a page with each token's loss and candidates, and all layers and heads
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Print one JSON object with all layers and heads instead
+    /// Print one JSON object: each token's loss and candidates
     #[arg(long, conflicts_with = "html")]
     json: bool,
     #[command(flatten)]
     threads: ThreadArgs,
 }
 
-/// Candidates that a page and JSON have where nothing is said, and a block's in the terminal.
-const TOP: usize = 10;
+/// Candidates of each block on a page.
 const TOP_OF_BLOCK: usize = 3;
+
+/// The object that `--json` prints: an f32 read back from it is the same f32.
+#[derive(Serialize)]
+struct Report<'i> {
+    tokens: &'i [Token],
+}
 
 pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     args.threads.apply()?;
@@ -61,87 +57,55 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
             args.temperature
         ));
     }
+    args.html.as_deref().map_or(Ok(()), check_new)?;
     let given = args.text.given()?;
     let found = args.model.find()?;
-    if let Some(path) = &args.html {
-        let read = args.text.source().into_iter().chain([&*found.folder]);
-        check_output("--html", path, &read.collect::<Vec<&Path>>())?;
-    }
     let ids = found.prompt(given, found.config().context_length, "")?;
     let model = found.load()?;
-    let (layers, heads) = (model.config().n_layers, model.config().n_heads);
-    for (flag, value, count) in [("layer", args.layer, layers), ("head", args.head, heads)] {
-        if let Some(value) = value
-            && value >= count
-        {
-            return misused(format!("--{flag} {value}: expected 0 to {}", count - 1));
-        }
-    }
+    let config = model.config();
+    check(&config.inspection_memory(ids.len(), Inspection::ROWS, args.top)?)?;
     let look = Look {
-        top: args.top.unwrap_or(TOP),
+        top: args.top,
         temperature: args.temperature,
     };
-    let config = model.config();
-    check(&config.inspection_memory(ids.len(), Inspection::ROWS, look.top)?)?;
     let name_of = |id| found.vocabulary.text_of(&[id]);
     let mut scales = live::Scales::new(args.temperature);
     let add = |logits: &_| scales.add(logits);
     let inspection = Inspection::with_logits(&model, &name_of, &ids, look, add)?;
-    let name = found.folder.display().to_string();
     if args.json {
-        return json(&name, &inspection);
+        return print_json(&Report {
+            tokens: &inspection.tokens,
+        });
     }
     found.name.tell();
-    if let Some(path) = &args.html {
-        let blocks = inspection.blocks(0, TOP_OF_BLOCK)?;
-        let data = live::tokens(&model, &inspection, &scales);
-        write_output(path, |out| {
-            page::write(out, &name, data, args.temperature, blocks)
-        })?;
-        let path = path.display();
-        return Ok(print(format!(
-            "{} tokens, {layers} layers of {heads} heads: {path}\n",
-            ids.len()
-        ))?);
-    }
-    let layer = args.layer.unwrap_or(layers - 1);
-    let blocks = inspection.blocks(ids.len() - 1, TOP_OF_BLOCK)?;
-    let fits = args.top.is_none();
-    Ok(print_coloured(&terminal::text(
-        &inspection,
-        blocks,
-        layer,
-        args.head,
-        fits,
-    )?)?)
+    let Some(path) = &args.html else {
+        return Ok(print(expected(&inspection))?);
+    };
+    let blocks = inspection.blocks(0, TOP_OF_BLOCK)?;
+    let data = live::tokens(&model, &inspection, &scales);
+    let name = found.folder.display().to_string();
+    write_output(path, |out| {
+        page::write(out, &name, data, args.temperature, blocks)
+    })?;
+    Ok(print(format!(
+        "{} tokens, {} layers of {} heads: {}\n",
+        ids.len(),
+        config.n_layers,
+        config.n_heads,
+        path.display()
+    ))?)
 }
 
-/// Prints `{"model","tokens","attention","blocks"}`, the weights by layer, head, query and key: an
-/// f32 read back is the same f32.
-fn json(name: &str, inspection: &Inspection) -> Result<()> {
-    let tokens = serde_json::to_string(&inspection.tokens)?;
-    let name = serde_json::to_string(name)?;
-    print_text(&format!(
-        "{{\"model\":{name},\"tokens\":{tokens},\"attention\":["
-    ))?;
-    let mut says = Vec::new();
-    for block in inspection.blocks(0, TOP_OF_BLOCK)? {
-        let block = block?;
-        for (head, weights) in block.attention.outer_iter().enumerate() {
-            let mut before = match (head, says.len()) {
-                (0, 0) => "[[",
-                (0, _) => ",[[",
-                _ => ",[",
-            };
-            for row in weights.outer_iter() {
-                print_text(&(before.to_owned() + &serde_json::to_string(&row.to_vec())?))?;
-                before = ",";
-            }
-            print_text("]")?;
-        }
-        print_text("]")?;
-        says.push(block.says);
+/// A table of the tokens that may come after the text.
+fn expected(inspection: &Inspection<'_>) -> String {
+    let mut table = String::from("    id     logit  probability  token\n");
+    let next = inspection.tokens.last().map_or(&[][..], |last| &last.next);
+    for next in next {
+        let (id, logit, probability) = (next.id, next.logit, next.probability);
+        table += &format!(
+            "{id:>6}  {logit:>8.4}  {probability:>11.5}  {:?}\n",
+            next.text
+        );
     }
-    let says = serde_json::to_string(&says)?;
-    Ok(print_text(&format!("],\"blocks\":{says}}}\n"))?)
+    table
 }

@@ -24,8 +24,8 @@ pub(super) fn write(
     writeln!(
         out,
         "{before}<h1>{title}</h1>\n<div id=\"model\"></div>\n\
-         <noscript><p>This page needs JavaScript; gpt inspect shows the same in the terminal, and \
-         as --json.</p></noscript>"
+         <noscript><p>This page needs JavaScript; gpt inspect --json prints the \
+         losses and candidates.</p></noscript>"
     )?;
     data["name"] = name.into();
     data["temperature"] = temperature.to_string().into();

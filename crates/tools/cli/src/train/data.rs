@@ -123,9 +123,7 @@ impl Source {
             Content::Ids { train, validation } => (train.clone(), validation.clone()),
         };
         for corpus in [Some(&train), validation.as_ref()].into_iter().flatten() {
-            vocabulary
-                .check_ids(corpus, vocab_size)
-                .with_context(name)?;
+            corpus.check_ids(vocab_size).with_context(name)?;
         }
         Ok((train, validation))
     }

@@ -14,7 +14,7 @@ use train::{Evaluation, StepReport};
 
 use super::log::Line;
 use super::setup::Setup;
-use crate::output::{is_closed, note, print_folded, print_json};
+use crate::output::{is_closed, note, print, print_json};
 
 /// The share of the newest step's speed in the shown one.
 const NEWEST: f64 = 0.1;
@@ -23,9 +23,6 @@ const NEWEST: f64 = 0.1;
 /// none.
 const BAR: usize = 30;
 const SHORTEST_BAR: usize = 12;
-
-/// Columns of the word at the beginning of a line for people.
-const LABEL: usize = 10;
 
 /// The bar goes when this is dropped.
 #[derive(Debug)]
@@ -67,7 +64,7 @@ impl Progress {
         if self.json {
             return;
         }
-        self.shown(|| Ok(print_folded([text], LABEL)?));
+        self.shown(|| Ok(print(format!("{text}\n"))?));
     }
 
     /// A line on standard error, whatever standard output is.

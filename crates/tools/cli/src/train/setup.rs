@@ -17,7 +17,6 @@ use crate::failure::misused;
 use crate::hints::quoted;
 use crate::memory::{check, check_model};
 use crate::vocabulary::{Vocabulary, is_gpt2_size};
-use crate::working::Working;
 
 /// Tokens between the windows of the story that comes with the program.
 const STORY_STRIDE: usize = 8;
@@ -100,7 +99,6 @@ pub(crate) fn set_up(mut options: TrainOptions, base: Option<BaseModel>) -> Resu
     }
     // Before the data is encoded, and after it is known how much of it a step takes.
     check_model(&model, &memory(&model, 1, 1)?)?;
-    let working = Working::on("reading the data, and its tokens", 0);
     let mut source = Source::read(options.data.as_deref(), options.train_ratio)?;
     let vocabulary = match base {
         Some(base) if options.tokenizer.is_none() || base.vocabulary.tokenizer().is_ok() => {
@@ -119,7 +117,6 @@ pub(crate) fn set_up(mut options: TrainOptions, base: Option<BaseModel>) -> Resu
     };
     options.vocab_size = Some(model.vocab_size);
     let ids = source.encode(&vocabulary, model.vocab_size)?;
-    drop(working);
     let begin = beginning(&ids.0, vocabulary.tokenizer().ok())?;
 
     // The story is so short that windows which begin anywhere teach much more.

@@ -13,7 +13,7 @@ fn drawn(args: &str) -> Value {
 }
 
 #[test]
-fn standard_output_is_the_text_alone_and_timings_are_on_standard_error() {
+fn standard_output_is_the_text_alone_and_the_speed_is_on_standard_error() {
     let ran = trained().ok("generate Once --temp 0 -n 5 --precision int8");
     let text = ran.stdout;
     assert!(text.starts_with("Once") && text.ends_with('\n'), "{text:?}");
@@ -74,7 +74,6 @@ fn json_is_one_object_with_the_new_ids_alone() {
     let report = ran.json();
     assert_eq!(report["tokens"].as_array().unwrap().len(), 5);
     assert!(report["text"].is_string() && report["seed"].is_null());
-    assert_eq!(report["timings"]["prompt_tokens"], 3);
     assert_eq!(ran.stderr, "");
     assert_eq!(drawn("--tokens 1,2,3 --top-k 1 -n 5"), report["tokens"]);
     let random = trained().json("generate --tokens 1,2,3 --temp 1 -n 5");
@@ -122,7 +121,6 @@ fn an_interactive_session_continues_one_text_turn_by_turn() {
     let ran = trained().gpt_reading("generate -i --temp 0 -n 3", "Once\n\n upon\n");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("decode").count(), 3, "{}", ran.stderr);
-    assert!(!ran.stderr.contains("load"), "{}", ran.stderr);
     // The second turn goes on where the first one ended.
     let at_once = trained().ok("generate Once --temp 0 -n 6").stdout;
     let turns = format!("Once{}", ran.stdout.replace('\n', ""));
@@ -134,7 +132,7 @@ fn an_interactive_session_continues_one_text_turn_by_turn() {
 fn a_closed_standard_output_is_no_error() {
     for args in [
         "generate Once -n 50 --temp 0",
-        "logits Once --json",
+        "inspect Once --json",
         "info",
         "train --help",
     ] {
@@ -167,7 +165,7 @@ fn a_model_that_nobody_named_is_told_on_standard_error() {
         let told = trained().ok(args).stderr;
         holds(&told, &["model runs/0001/checkpoints/step-00000002"]);
     }
-    for args in ["logits Once -m runs/0001", "logits Once --json"] {
+    for args in ["inspect Once -m runs/0001", "inspect Once --json"] {
         assert_eq!(trained().ok(args).stderr, "", "gpt {args}");
     }
 }
@@ -177,34 +175,4 @@ fn a_text_may_begin_with_nothing() {
     let end = drawn(&format!("--tokens {} -n 4 --temp 0", TOKENS - 1));
     assert_eq!(drawn("--tokens= -n 4 --temp 0"), end);
     assert_eq!(drawn("-n 4 --temp 0"), end);
-}
-
-#[test]
-fn each_line_of_a_file_is_continued_as_it_would_be_alone() {
-    let lines = ["Once", "", "The boat was gone and", "a"];
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), lines.join("\n") + "\n").unwrap();
-    let prompts = format!("generate --prompts {}", file.path().display());
-    for flags in [
-        "--seed 7 -n 30 --past-context stop",
-        "--temp 0 -n 6 --stop e",
-    ] {
-        let ran = trained().ok(&format!("{prompts} {flags} --json"));
-        assert_eq!(ran.stdout.lines().count(), lines.len());
-        for (line, shown) in lines.iter().zip(ran.stdout.lines()) {
-            let together: Value = serde_json::from_str(shown).unwrap();
-            let args = format!("generate {flags} --json");
-            let alone = trained().gpt_reading(&args, line).json();
-            for key in ["tokens", "text", "finish", "seed"] {
-                assert_eq!(together[key], alone[key], "{line:?} {flags}");
-            }
-        }
-    }
-    let flags = "--temp 0 -n 2";
-    let text = trained().ok(&format!("{prompts} {flags}")).stdout;
-    assert_eq!(text.split("---------------\n").count(), lines.len());
-    let piped = format!("generate --prompts - {flags}");
-    let piped = trained().gpt_reading(&piped, &(lines.join("\r\n") + "\r\n"));
-    assert_eq!(piped.stdout, text);
-    assert!(!piped.stderr.contains("CR"), "{}", piped.stderr);
 }

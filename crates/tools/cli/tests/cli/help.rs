@@ -12,11 +12,11 @@ fn every_subcommand_has_a_help_that_names_its_options_and_their_other_names() {
             "Data: Model: Training: Evaluation: Run: Examples: Presets: --lr --dropout --n-embd --block-size --max-iters",
         ),
         ("generate", "Examples: --temp --n-predict"),
-        ("eval", "--file --stride --json"),
+        ("eval", "--file --json"),
         ("tokenize", "--model --output"),
         ("info", "--preset"),
         ("convert", "--layout --precision"),
-        ("logits", "--top"),
+        ("inspect", "--top --html"),
     ] {
         holds(&top, &[subcommand]);
         let help = folder.ok(&format!("{subcommand} --help")).stdout;

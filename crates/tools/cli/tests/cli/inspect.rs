@@ -1,42 +1,58 @@
 //! `gpt inspect` on a tiny model: in the terminal, as JSON, and as a page in a real browser.
 
-use serde_json::Value;
+use std::fs;
 
-use crate::support::{holds, trained};
+use crate::support::{TOKENS, holds, trained};
 
-fn numbers(list: &Value) -> Vec<f64> {
-    let numbers = list.as_array().expect("a list").iter();
-    numbers.map(|x| x.as_f64().expect("a number")).collect()
+#[test]
+fn the_terminal_and_json_show_what_generate_takes() {
+    let report = trained().json(&format!("inspect --tokens 1,2,3 --top {TOKENS}"));
+    let next = report["tokens"][2]["next"].as_array().unwrap();
+    assert_eq!(next.len(), TOKENS);
+    let sum: f64 = next
+        .iter()
+        .map(|x| x["probability"].as_f64().unwrap())
+        .sum();
+    assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+    let greedy = trained().json("generate --tokens 1,2,3 --temp 0 -n 1");
+    assert_eq!(greedy["tokens"][0], next[0]["id"]);
+    let table = trained().ok("inspect --tokens 1,2,3 --top 3").stdout;
+    assert_eq!(table.lines().count(), 4, "{table}");
+    for (line, next) in table.lines().skip(1).zip(next) {
+        let number = |key: &str| next[key].as_f64().unwrap();
+        let [logit, probability] = ["logit", "probability"].map(number);
+        holds(
+            line,
+            &[
+                &format!("{} ", next["id"]),
+                &format!("{logit:.4}"),
+                &format!("{probability:.5}"),
+            ],
+        );
+    }
 }
 
 #[test]
-fn the_terminal_shows_the_weights_of_json() {
+fn the_page_shows_the_losses_of_json_in_a_browser() {
     let report = trained().json("inspect --tokens 1,2,3,4");
-    let one = "inspect --tokens 1,2,3,4 --layer 0 --head 1";
-    let shown = trained().ok(one).stdout;
-    let last = shown.lines().last().unwrap();
-    holds(&shown, &["if it ended with a block"]);
-    let weights = numbers(&report["attention"][0][1][3]);
-    let weights: Vec<String> = weights.iter().map(|x| format!("{x:.4}")).collect();
-    assert!(last.ends_with(&weights.join(" ")), "{last}: {weights:?}");
-    let all = trained().ok("inspect --tokens 1,2,3,4").stdout;
-    holds(&all, &["head 0", "head 1", "█"]);
-}
-
-#[test]
-fn the_page_shows_the_weights_of_json_in_a_browser() {
-    let report = trained().json("inspect --tokens 1,2,3,4");
-    let said = trained().ok("inspect --tokens 1,2,3,4 --html inspect.html");
+    let page = tempfile::tempdir().unwrap();
+    let page = page.path().join("inspect.html");
+    let page_of = format!("inspect --tokens 1,2,3,4 --html {}", page.display());
+    let said = trained().ok(&page_of);
     holds(&said.stdout, &["4 tokens", "inspect.html"]);
-    let Some(opened) = test_support::browser::open(&trained().join("inspect.html")) else {
+    trained().refused(
+        &page_of,
+        &["inspect.html: already there, expected a new name"],
+    );
+    let written = fs::read_to_string(&page).unwrap();
+    holds(
+        &written,
+        &["<script type=\"application/json\" class=\"block\">"],
+    );
+    let Some(opened) = test_support::browser::open(&page) else {
         return;
     };
     assert_eq!(opened.console, Vec::<String>::new());
-    let status = opened.dom.split("id=\"weight\"").nth(1).unwrap();
-    let status = status.split("</p>").next().unwrap();
-    let weight = report["attention"][0][0][3][0].as_f64().unwrap();
-    let ends = status.ends_with(&format!(": {weight:.4}"));
-    assert!(ends, "{status}: {weight}");
     for token in report["tokens"].as_array().unwrap() {
         if let Some(loss) = token["loss"].as_f64() {
             holds(&opened.dom, &[&format!("<td>{loss:.4}</td>")]);

@@ -79,6 +79,6 @@ fn what_was_asked_for_and_not_written_is_a_failure() {
     folder.ok("train --resume run --max-steps 3");
     folder.refused(
         "inspect -m run --tokens 1 --html run/options.toml",
-        &["--html", "the run"],
+        &["run/options.toml: already there"],
     );
 }

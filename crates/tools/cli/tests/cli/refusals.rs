@@ -69,14 +69,12 @@ fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
 2 generate Once --temp -1 -> temperature; -1
 2 generate Once --precision f64 -> --precision; f64
 2 generate Once --stop= -> --stop; empty
-2 generate Once --prompts lines.txt -> --prompts; TEXT
 1 generate Once -c 17 -> 17; 16
 1 generate --tokens LONG -> 17; 16; --past-context crop
 1 generate --tokens 400 -> 400
 1 generate -f long.bin -> 1500000000; 16; --past-context crop
-1 logits -f long.bin -> 1500000000; 16
-1 generate --prompts missing.txt -> missing.txt
-1 logits --tokens LONG -> 17; 16
+1 inspect -f long.bin -> 1500000000; 16
+1 inspect --tokens LONG -> 17; 16
 1 eval --tokens 1 -> 2 tokens
 1 eval --data missing.txt -> missing.txt
 2 eval -> FILE
@@ -100,7 +98,7 @@ fn models_that_are_none_are_refused() {
 1 generate Once -m empty -> empty; config.json
 1 generate Once -m runs -> runs; runs/0001
 1 generate Once -m data.bin -> data.bin; folder; file
-1 logits --tokens 1 -m model -> model.safetensors; 3 bytes
+1 inspect --tokens 1 -m model -> model.safetensors; 3 bytes
 2 convert runs/0001 other --to book --precision f16 -> --precision
 ";
     all_refused(&folder, table);

@@ -195,21 +195,12 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
-/// What was said, but for the lines about work that takes long on a busy machine.
-pub(crate) fn without_progress(stderr: &str) -> String {
-    let work = ["reading ", "loading ", "encoding: ", "evaluating: "];
-    let lines = stderr.split_inclusive('\n');
-    lines
-        .filter(|line| !work.iter().any(|work| line.starts_with(work)))
-        .collect()
-}
-
 impl From<Output> for Ran {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code(),
             stdout: String::from_utf8(output.stdout).expect("text"),
-            stderr: without_progress(&String::from_utf8(output.stderr).expect("text")),
+            stderr: String::from_utf8(output.stderr).expect("text"),
         }
     }
 }

@@ -99,7 +99,7 @@ fn readers_beside_a_run_that_saves_each_step_find_a_model() {
             "info run".to_owned(),
             "eval --data data.bin -m run --threads 1".to_owned(),
             "generate --tokens 1 -n 2 -m run --threads 1".to_owned(),
-            "logits --tokens 1 -m run --threads 1".to_owned(),
+            "inspect --tokens 1 -m run --threads 1".to_owned(),
             format!("convert run model{round}"),
         ] {
             cases += 1;

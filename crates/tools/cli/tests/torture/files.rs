@@ -55,7 +55,7 @@ const COMMANDS: [&str; 6] = [
     "eval --data data.bin -m run --threads 1",
     "convert run model",
     "generate --tokens 1 -n 2 -m run --threads 1",
-    "logits --tokens 1 -m run --threads 1",
+    "inspect --tokens 1 -m run --threads 1",
 ];
 
 /// How many of them the short form tries, and docs/errors.md has.

@@ -81,7 +81,7 @@ fn large() -> Vec<String> {
     let mut commands = generate.to_vec();
     let others = [
         "eval --tokens 1,2,3 -m wide --threads 1",
-        "logits --tokens 1 -m wide --threads 1",
+        "inspect --tokens 1 -m wide --threads 1",
         "convert wide new",
         "inspect -f ids.bin -m long --threads 1 --html page",
         "inspect -f ids.bin -m long --threads 1 --json",

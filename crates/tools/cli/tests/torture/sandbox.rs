@@ -89,8 +89,7 @@ impl Ended {
             .lines()
             .filter(|line| !line.is_empty())
             .collect();
-        // The last line tells the failure; those before it what was found on the way, or takes
-        // long.
+        // The last line tells the failure; those before it what was found on the way.
         let (last, before) = lines.split_last().unwrap_or((&"", &[]));
         let is_told = last.starts_with("error: ") && !before.iter().any(|l| l.starts_with("error"));
         match status.code() {
