@@ -53,8 +53,8 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
     if is_closed(error) {
         return ExitCode::SUCCESS;
     }
-    if error.is::<ToldElsewhere>() {
-        // The launcher ends all ranks at the first failure: that is the one that tells.
+    if error.is::<ReportedElsewhere>() {
+        // The launcher ends all ranks at the first failure: that is the one that reports it.
         return ExitCode::SUCCESS;
     }
     if let Some(Stopped(code)) = error.downcast_ref::<Stopped>() {
@@ -68,13 +68,13 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// An error that another rank tells.
+/// An error that another rank reports.
 #[derive(Debug, thiserror::Error)]
-#[error("told by another rank")]
-pub(crate) struct ToldElsewhere;
+#[error("reported by another rank")]
+pub(crate) struct ReportedElsewhere;
 
-/// The work was ended by a signal, in good order, and its end has been told: what is left is the
-/// exit code.
+/// The work was ended by a signal, in good order, and its end has been printed: what is left is
+/// the exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped by a signal")]
 pub(crate) struct Stopped(pub(crate) ExitCode);
@@ -89,7 +89,7 @@ pub(crate) fn misused<T>(message: impl Into<String>) -> Result<T> {
     Err(Usage(message.into()).into())
 }
 
-/// An error and its causes in one line: each shows itself or is chained, never both.
+/// An error and its causes in one line.
 fn chain(error: &anyhow::Error) -> String {
     let message = format!("{error:#}");
     message.split_whitespace().collect::<Vec<_>>().join(" ")

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
             Err(error) => Err(error.into()),
         }
     })?;
-    ModelName::of(asked, &folder).tell();
+    ModelName::of(asked, &folder).note();
     show(&asked.unwrap_or(&folder).display().to_string(), &config)
 }
 

@@ -68,7 +68,7 @@ impl Interrupt {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Whether the next Ctrl-C ends the process at once.
+    /// Makes the next Ctrl-C end the process at once, or only ask for an end.
     pub(crate) fn set(&self, ends_at_once: bool) {
         self.asked.store(ends_at_once, Ordering::SeqCst);
     }

@@ -133,7 +133,7 @@ impl ModelName {
     }
 
     /// Prints it on standard error, unless the user named it.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn note(&self) {
         if let Some(folder) = &self.0 {
             let newer = runs::newer_than(folder).map(|newest| {
                 let newest = newest.display();
@@ -148,7 +148,7 @@ impl ModelName {
     }
 }
 
-/// Loads a model, if it fits the memory, and tells what its reader should know.
+/// Loads a model, if it fits the memory, and prints the notes on it.
 pub(crate) fn load(model: &ModelFolder) -> Result<GptModel> {
     begin_loading(model, &model.config().weights_memory()?)?;
     Ok(model.load()?)

@@ -120,17 +120,17 @@ fn is_control(c: char) -> bool {
 
 /// A grey line on standard error.
 pub(crate) fn note(text: &str) {
-    tell(&style(escaped(text)).for_stderr().black().bright().bold());
+    print_error(&style(escaped(text)).for_stderr().black().bright().bold());
 }
 
 /// Prints what went wrong in a line on standard error.
 pub(crate) fn report(message: &str) {
     let label = style("error:").for_stderr().red().bold();
-    tell(&format!("{label} {}", escaped(message)));
+    print_error(&format!("{label} {}", escaped(message)));
 }
 
-/// A line on standard error, which may be closed: then nobody is left to tell.
-pub(crate) fn tell(line: &impl Display) {
+/// Prints a line on standard error, which may be closed: then nobody is left to read it.
+fn print_error(line: &impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 

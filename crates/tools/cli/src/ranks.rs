@@ -12,7 +12,7 @@ use thiserror::Error;
 use train::runs::{agree, gather_texts, sha256};
 use train::{Ranks, TrainError};
 
-use crate::failure::ToldElsewhere;
+use crate::failure::ReportedElsewhere;
 #[cfg(feature = "mpi")]
 use crate::{failure::Stopped, numbers::bytes, output::print};
 
@@ -52,7 +52,7 @@ impl World {
             };
             return Err(match rank {
                 0 => anyhow!(why),
-                _ => ToldElsewhere.into(),
+                _ => ReportedElsewhere.into(),
             });
         }
         Ok(Self { ranks })
@@ -63,7 +63,7 @@ impl World {
         self.ranks.as_ref()
     }
 
-    /// Whether this process shows, logs and saves.
+    /// True for the process that shows, logs and saves.
     pub(crate) fn is_first(&self) -> bool {
         self.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0)
     }
@@ -162,7 +162,7 @@ impl World {
             return done;
         };
         if error.is::<Common>() && ranks.rank() > 0 {
-            return Err(ToldElsewhere.into());
+            return Err(ReportedElsewhere.into());
         }
         #[cfg(feature = "mpi")]
         if !error.is::<Common>() && !error.is::<Stopped>() {

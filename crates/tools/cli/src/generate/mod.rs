@@ -48,7 +48,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let decoder = found.decoder(args.decoder(), &mut model)?;
     let mut session = Session::new(args, decoder, vocabulary)?;
     if input.interactive {
-        found.name.tell();
+        found.name.note();
         return take_turns(args, session, &found, ids);
     }
     let ids = ids.unwrap_or_default();
@@ -60,8 +60,8 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         }
         match sample {
             0 => {
-                found.name.tell();
-                session.tell_seed();
+                found.name.note();
+                session.note_seed();
             }
             _ => print(BETWEEN_SAMPLES)?,
         }
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         }
         let continued = session.go_on(&mut print_text)?;
         print("\n")?;
-        tell_speed(&continued);
+        note_speed(&continued);
     }
     Ok(())
 }
@@ -86,7 +86,7 @@ fn take_turns(
     prompt: Option<Vec<u32>>,
 ) -> Result<()> {
     session.interrupt = Interrupt::listen("")?;
-    session.tell_seed();
+    session.note_seed();
     if stdin().is_terminal() {
         note("each line is added to the text, an empty line lets the model go on, Ctrl-D ends");
     }
@@ -112,7 +112,7 @@ fn take_turns(
         session.interrupt.set(false);
         let continued = session.go_on(&mut print_text)?;
         print("\n")?;
-        tell_speed(&continued);
+        note_speed(&continued);
     }
 }
 
@@ -122,7 +122,7 @@ fn shown(ids: &[u32], vocabulary: &Vocabulary) -> String {
     vocabulary.text_of(ids) + if are_shown { " " } else { "" }
 }
 
-fn tell_speed(Continued { timings, .. }: &Continued) {
+fn note_speed(Continued { timings, .. }: &Continued) {
     note(&format!(
         "prompt {} tokens, {:.1} tokens/s; decode {} tokens, {:.1} tokens/s",
         timings.prompt_tokens,

@@ -1,6 +1,7 @@
 //! The command line of `gpt generate`, with llama.cpp's short flags.
 
 use anyhow::Result;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use generate::{DecoderConfig, PastContext, Precision, Sampling};
 use torch_rng::Build;
@@ -61,7 +62,7 @@ pub(crate) struct LengthArgs {
     #[arg(long, value_name = "N", value_parser = at_least_1, default_value = "1", conflicts_with = "interactive")]
     pub(crate) num_samples: usize,
     /// End before this text (may be given several times)
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) stop: Vec<String>,
     /// Go on after the token that ends a text
     #[arg(long)]
@@ -99,7 +100,7 @@ pub(crate) struct SamplingArgs {
     )]
     repeat_penalty: f32,
     /// The start of the random numbers; below 0 as PyTorch counts [default: a new seed each time,
-    /// which is told]
+    /// which is printed]
     #[arg(short = 's', long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
     /// The PyTorch build whose multinomial is drawn: portable or mkl
@@ -144,9 +145,6 @@ impl GenerateArgs {
     pub(crate) fn check(&self) -> Result<()> {
         if let Err(error) = self.sampling.of(usize::MAX).check() {
             return misused(error.to_string());
-        }
-        if self.length.stop.iter().any(String::is_empty) {
-            return misused("--stop must be a text, got an empty one");
         }
         Ok(())
     }

@@ -97,7 +97,7 @@ impl<'m> Session<'m> {
     }
 
     /// Prints the seed on standard error, unless the user named it or nothing is drawn.
-    pub(crate) fn tell_seed(&self) {
+    pub(crate) fn note_seed(&self) {
         let sampling = &self.args.sampling;
         if sampling.seed.is_none() && !sampling.is_greedy() {
             note(&format!("seed {}", self.seed));

@@ -11,7 +11,6 @@ use clap::Args;
 use generate::{Inspection, Look, Token};
 use serde::Serialize;
 
-use crate::failure::misused;
 use crate::ids::TextArgs;
 use crate::memory::check;
 use crate::model::ModelArgs;
@@ -27,9 +26,6 @@ pub(crate) struct InspectArgs {
     /// The number of candidates to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
-    /// The divisor of the logits for the candidates' probabilities
-    #[arg(long, value_name = "X", visible_alias = "temp", default_value_t = 1.0)]
-    temperature: f32,
     /// Write a page with each token's loss and candidates, and all layers and heads
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -51,12 +47,6 @@ struct Report<'i> {
 
 pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     args.threads.apply()?;
-    if !(args.temperature.is_finite() && args.temperature > 0.0) {
-        return misused(format!(
-            "--temperature {}: expected a number above 0",
-            args.temperature
-        ));
-    }
     args.html.as_deref().map_or(Ok(()), check_new)?;
     let given = args.text.given()?;
     let found = args.model.find()?;
@@ -66,10 +56,10 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     check(&config.inspection_memory(ids.len(), Inspection::ROWS, args.top)?)?;
     let look = Look {
         top: args.top,
-        temperature: args.temperature,
+        ..Look::default()
     };
     let name_of = |id| found.vocabulary.text_of(&[id]);
-    let mut scales = live::Scales::new(args.temperature);
+    let mut scales = live::Scales::new(look.temperature);
     let add = |logits: &_| scales.add(logits);
     let inspection = Inspection::with_logits(&model, &name_of, &ids, look, add)?;
     if args.json {
@@ -77,16 +67,14 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
             tokens: &inspection.tokens,
         });
     }
-    found.name.tell();
+    found.name.note();
     let Some(path) = &args.html else {
         return Ok(print(expected(&inspection))?);
     };
     let blocks = inspection.blocks(0, TOP_OF_BLOCK)?;
     let data = live::tokens(&model, &inspection, &scales);
     let name = found.folder.display().to_string();
-    write_output(path, |out| {
-        page::write(out, &name, data, args.temperature, blocks)
-    })?;
+    write_output(path, |out| page::write(out, &name, data, blocks))?;
     Ok(print(format!(
         "{} tokens, {} layers of {} heads: {}\n",
         ids.len(),

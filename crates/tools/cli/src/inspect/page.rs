@@ -15,7 +15,6 @@ pub(super) fn write(
     out: &mut dyn Write,
     name: &str,
     mut data: Value,
-    temperature: f32,
     blocks: impl Iterator<Item = Result<BlockView, GenerateError>>,
 ) -> io::Result<()> {
     let title = "What the model does with the text";
@@ -28,7 +27,7 @@ pub(super) fn write(
          losses and candidates.</p></noscript>"
     )?;
     data["name"] = name.into();
-    data["temperature"] = temperature.to_string().into();
+    data["temperature"] = "1".into();
     writeln!(out, "{}", script("data", &data))?;
     for block in blocks {
         let block = live::block(&block.map_err(io::Error::other)?);

@@ -80,15 +80,16 @@ fn count(job: &Job, calls: &[&str]) -> BTreeMap<String, usize> {
 
 #[test]
 fn each_call_of_a_run_that_saves_may_fail_or_be_the_last() {
-    each_call_may_fail_or_be_the_last(trainings);
+    each_call_may_fail_or_be_the_last(trainings, 16);
 }
 
 #[test]
 fn each_call_of_a_conversion_may_fail_or_be_the_last() {
-    each_call_may_fail_or_be_the_last(conversions);
+    each_call_may_fail_or_be_the_last(conversions, 5);
 }
 
-fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>) {
+/// Tries each case, in the short form every `short`th.
+fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>, short: usize) {
     if !has_strace() {
         return;
     }
@@ -114,7 +115,7 @@ fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>) {
             let whens = injections.iter().map(move |injection| (injection, 1..=*n));
             whens.flat_map(move |(injection, n)| n.map(move |when| (call, injection, when)))
         });
-        for (call, injection, when) in cases.step_by(every(5)) {
+        for (call, injection, when) in cases.step_by(every(short)) {
             match *injection {
                 "signal=KILL" => kills += 1,
                 _ => failures += 1,
