@@ -33,7 +33,7 @@ pub(crate) enum Command {
     Tokenize(TokenizeArgs),
     /// Show a model's shapes, parameters and memory
     Info(InfoArgs),
-    /// Turn a model folder into Hugging Face's layout or the book's
+    /// Turn a model into Hugging Face's layout, the book's or llama.cpp's
     Convert(ConvertArgs),
     /// Show what a model expects after a text; on a page also losses and attention
     Inspect(InspectArgs),

@@ -105,7 +105,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     if args.json {
         return print_json(&report);
     }
-    found.name.note();
+    found.note();
     print(format!("loss        {loss:.6}\n"))?;
     print(format!("perplexity  {:.4}\n", report.perplexity))?;
     if let Some(bits) = report.bits_per_byte {

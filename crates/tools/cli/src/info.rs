@@ -8,14 +8,14 @@ use clap::Args;
 use generate::Precision;
 use gpt::GptConfig;
 
-use crate::model::{self, ModelName};
+use crate::model::{note_folder, read};
 use crate::numbers::bytes;
 use crate::output::print;
 use crate::presets::Preset;
 
 #[derive(Args, Debug)]
 pub(crate) struct InfoArgs {
-    /// A model folder, its config.json, or a run [default: the newest run in runs/]
+    /// A model folder, whose config.json is enough, or a run [default: the newest run in runs/]
     #[arg(value_name = "MODEL")]
     model: Option<PathBuf>,
     /// The same as the argument
@@ -37,8 +37,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     if let Some(preset) = args.preset {
         return show(preset.name(), &preset.model);
     }
-    let path = model::asked(asked)?;
-    let (config, folder) = model::read(&path, |folder| {
+    let (config, folder) = read(asked, |folder| {
         match ModelFolder::open(folder) {
             Ok(model) => Ok(*model.config()),
             // A configuration without weights is a model that may be.
@@ -46,7 +45,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
             Err(error) => Err(error.into()),
         }
     })?;
-    ModelName::of(asked, &folder).note();
+    note_folder(asked, &folder);
     show(&asked.unwrap_or(&folder).display().to_string(), &config)
 }
 

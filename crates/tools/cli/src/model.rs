@@ -29,16 +29,15 @@ impl ModelArgs {
     }
 }
 
-/// Finds the model at `path`, or the newest run, and reads what it is.
-pub(crate) fn find(path: Option<&Path>) -> Result<Found> {
-    let asked = asked(path)?;
-    let ((model, vocabulary), folder) = read(&asked, |folder| {
+/// Finds the model that was asked for, or the newest run, and reads what it is.
+pub(crate) fn find(asked: Option<&Path>) -> Result<Found> {
+    let ((model, vocabulary), folder) = read(asked, |folder| {
         let model = ModelFolder::open(folder)?;
         let vocabulary = Vocabulary::of_model(folder, model.config().vocab_size)?;
         Ok((model, vocabulary))
     })?;
     Ok(Found {
-        name: ModelName::of(path, &folder),
+        asked: asked.map(Path::to_owned),
         folder,
         model,
         vocabulary,
@@ -47,7 +46,7 @@ pub(crate) fn find(path: Option<&Path>) -> Result<Found> {
 
 /// A model that is there; its weights haven't been read.
 pub(crate) struct Found {
-    pub(crate) name: ModelName,
+    asked: Option<PathBuf>,
     /// Its folder.
     pub(crate) folder: PathBuf,
     pub(crate) vocabulary: Vocabulary,
@@ -59,6 +58,11 @@ impl Found {
     /// The model's configuration.
     pub(crate) fn config(&self) -> &GptConfig {
         self.model.config()
+    }
+
+    /// Prints on standard error which folder it is, unless that was asked for.
+    pub(crate) fn note(&self) {
+        note_folder(self.asked.as_deref(), &self.folder);
     }
 
     /// The ids of a prompt for a context with room for so many tokens, all of which the model has;
@@ -99,52 +103,29 @@ impl Found {
     }
 }
 
-/// The model that was asked for, or the newest run.
-pub(crate) fn asked(path: Option<&Path>) -> Result<PathBuf> {
-    match path {
-        Some(path) => Ok(path.to_owned()),
-        None => runs::newest(Path::new(runs::RUNS)),
-    }
-}
-
-/// Reads something of the model at `path`, and says from which folder; if that is a run which saves
-/// meanwhile and deletes this checkpoint, from the next one.
-pub(crate) fn read<T>(path: &Path, read: impl Fn(&Path) -> Result<T>) -> Result<(T, PathBuf)> {
+/// Reads something of the model that was asked for, or of the newest run, and says from which
+/// folder; if that is a run which saves meanwhile and deletes this checkpoint, from the next one.
+pub(crate) fn read<T>(
+    asked: Option<&Path>,
+    read: impl Fn(&Path) -> Result<T>,
+) -> Result<(T, PathBuf)> {
+    let path = match asked {
+        Some(path) => path.to_owned(),
+        None => runs::newest(Path::new(runs::RUNS))?,
+    };
     loop {
-        let folder = runs::model_folder(path)?;
+        let folder = runs::model_folder(&path)?;
         let result = runs::check(&folder).and_then(|()| read(&folder));
-        if folder.exists() || runs::model_folder(path)? == folder {
+        if folder.exists() || runs::model_folder(&path)? == folder {
             return Ok((result?, folder));
         }
     }
 }
 
-/// The folder of a model that nobody named, or of a run's best checkpoint where the run was named.
-pub(crate) struct ModelName(Option<PathBuf>);
-
-impl ModelName {
-    /// The name of the model in a folder that was found for what was asked for.
-    pub(crate) fn of(asked: Option<&Path>, folder: &Path) -> Self {
-        let is_named = match asked {
-            None => false,
-            Some(asked) => folder == asked || runs::newer_than(folder).is_none(),
-        };
-        Self((!is_named).then(|| folder.to_owned()))
-    }
-
-    /// Prints it on standard error, unless the user named it.
-    pub(crate) fn note(&self) {
-        if let Some(folder) = &self.0 {
-            let newer = runs::newer_than(folder).map(|newest| {
-                let newest = newest.display();
-                format!(", the best of its run by validation loss; the last is {newest}")
-            });
-            note(&format!(
-                "model {}{}",
-                folder.display(),
-                newer.unwrap_or_default()
-            ));
-        }
+/// Prints on standard error which folder was found, unless it is the one that was asked for.
+pub(crate) fn note_folder(asked: Option<&Path>, folder: &Path) {
+    if asked != Some(folder) {
+        note(&format!("model {}", folder.display()));
     }
 }
 

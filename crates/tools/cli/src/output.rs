@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
-use atomic_file::{FileError, folder_of};
+use atomic_file::FileError;
 use console::style;
 use serde::Serialize;
 
@@ -72,23 +72,25 @@ pub(crate) fn check_written() -> Result<()> {
     }
 }
 
-/// Checks that nothing is lost where a command is to write: there is no file of this name yet, but
-/// there may be a device or a pipe (`/dev/stdout`, `/dev/fd/3`).
+/// Names of descriptors: what is behind them may be a file that somebody else fills, and is
+/// appended to.
+const DESCRIPTORS: [&str; 4] = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
+
+/// Checks that nothing is lost where a command is to write: the name is new, or that of a device, a
+/// pipe or a descriptor.
 ///
 /// # Errors
-/// If there is a file or a folder, also by a link.
+/// If there is a file, a folder, or a link to one or to nothing.
 pub(crate) fn check_new(path: &Path) -> Result<()> {
-    let folder = folder_of(path);
-    // What stands behind a descriptor may be a file, which is appended to.
-    let is_descriptor = path.is_symlink()
-        && (folder == Path::new("/dev")
-            || folder == Path::new("/dev/fd")
-            || folder.starts_with("/proc"));
-    let is_there = fs::metadata(path).is_ok_and(|found| found.is_file() || found.is_dir());
-    if is_there && !is_descriptor {
-        bail!("{}: already there, expected a new name", path.display());
+    let is_descriptor = DESCRIPTORS.iter().any(|name| path.starts_with(name));
+    let is_new = match fs::metadata(path) {
+        Ok(found) => is_descriptor || !(found.is_file() || found.is_dir()),
+        Err(_) => !path.is_symlink(),
+    };
+    match is_new {
+        true => Ok(()),
+        false => bail!("{}: already there, expected a new name", path.display()),
     }
-    Ok(())
 }
 
 /// A line without what would steer a terminal: names and texts from outside may hold anything.

@@ -9,9 +9,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use atomic_file::{create_folder, create_new_folder, is_file, read_small_file, unfinished_of};
-use train::runs::{
-    CHECKPOINTS, LOCK, MANIFEST_FILE, TOKENIZER, check_copies, damaged_checkpoint, steps_of,
-};
+use train::runs::{CHECKPOINTS, LOCK, MANIFEST_FILE, TOKENIZER, check_copies, damaged_checkpoint};
 use train::{TrainError, best_checkpoint, latest_checkpoint};
 
 use crate::hints::{program, quoted};
@@ -144,13 +142,6 @@ pub(crate) fn check(folder: &Path) -> Result<()> {
         true => Ok(check_copies(folder)?),
         false => Ok(()),
     }
-}
-
-/// The newest checkpoint of the run that a checkpoint belongs to, if it is another one.
-pub(crate) fn newer_than(checkpoint: &Path) -> Option<PathBuf> {
-    let run = checkpoint.ancestors().nth(2)?;
-    let newest = latest_checkpoint(run).ok()?;
-    (steps_of(checkpoint)? != steps_of(&newest)?).then_some(newest)
 }
 
 /// Checks that a new run may use this folder: it is new, empty, or that of a run which has done

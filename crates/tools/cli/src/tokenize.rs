@@ -95,7 +95,7 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
 
 /// The tokenizer of a model, or of a folder that has nothing else.
 fn of_folder(path: &Path) -> Result<Vocabulary> {
-    let (vocabulary, _) = read(path, |folder| {
+    let (vocabulary, _) = read(Some(path), |folder| {
         if let Some(tokenizer) = ModelTokenizer::from_folder(folder)? {
             return Ok(Vocabulary::new(tokenizer));
         }

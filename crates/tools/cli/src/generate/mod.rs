@@ -48,7 +48,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let decoder = found.decoder(args.decoder(), &mut model)?;
     let mut session = Session::new(args, decoder, vocabulary)?;
     if input.interactive {
-        found.name.note();
+        found.note();
         return take_turns(args, session, &found, ids);
     }
     let ids = ids.unwrap_or_default();
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         }
         match sample {
             0 => {
-                found.name.note();
+                found.note();
                 session.note_seed();
             }
             _ => print(BETWEEN_SAMPLES)?,

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
             tokens: &inspection.tokens,
         });
     }
-    found.name.note();
+    found.note();
     let Some(path) = &args.html else {
         return Ok(print(expected(&inspection))?);
     };

@@ -55,7 +55,7 @@ fn the_prompt_may_come_from_a_flag_a_file_a_pipe_or_as_ids() {
 fn the_seed_is_told_before_the_text_begins() {
     let mut screen = tempfile::tempfile().unwrap();
     let ran = trained()
-        .command("generate Once -n 3 --model runs/0001")
+        .command("generate Once -n 3 --model runs/0001/checkpoints/step-00000002")
         .stdout(screen.try_clone().unwrap())
         .stderr(screen.try_clone().unwrap())
         .status();
@@ -160,12 +160,13 @@ fn several_samples_are_several_texts_of_one_seed() {
 }
 
 #[test]
-fn a_model_that_nobody_named_is_told_on_standard_error() {
-    for args in ["generate Once -n 1 --temp 0", "info"] {
+fn a_model_that_nobody_named_is_named_on_standard_error() {
+    for args in ["generate Once -n 1 --temp 0", "info", "info runs/0001"] {
         let told = trained().ok(args).stderr;
         holds(&told, &["model runs/0001/checkpoints/step-00000002"]);
     }
-    for args in ["inspect Once -m runs/0001", "inspect Once --json"] {
+    let named = "inspect Once -m runs/0001/checkpoints/step-00000002";
+    for args in [named, "inspect Once --json"] {
         assert_eq!(trained().ok(args).stderr, "", "gpt {args}");
     }
 }
