@@ -11,11 +11,12 @@ use checkpoint::{
     save_gguf, save_hugging_face,
 };
 use clap::{Args, ValueEnum};
+use gpt::GptModel;
 use model_tokenizer::{ModelTokenizer, TOKENIZER_FILES};
 use tensor_ops::Parameters;
 
 use crate::failure::misused;
-use crate::model::find;
+use crate::model::{Found, find};
 use crate::numbers::count;
 use crate::output::{check_new, note, print};
 use crate::runs::CONFIG;
@@ -69,14 +70,6 @@ enum Numbers {
     Q8_0,
 }
 
-/// A layout in one of its formats.
-#[derive(Clone, Copy)]
-enum Written {
-    HuggingFace(Precision),
-    Book,
-    Gguf(GgufFormat),
-}
-
 /// Chat templates besides the one, in a folder of a model's folder.
 const MORE_TEMPLATES: &str = "additional_chat_templates";
 
@@ -88,89 +81,88 @@ pub(crate) fn is_ours(name: &str) -> bool {
 }
 
 impl ConvertArgs {
-    /// Reads layout and precision together.
-    fn written(&self) -> Result<Written> {
+    /// The layout that was asked for, or is meant by the file's name.
+    fn layout(&self) -> Result<Layout> {
         let is_gguf = self.to.extension().is_some_and(|end| end == "gguf");
-        let layout = match (self.layout, is_gguf) {
-            (Some(Layout::Gguf), _) | (None, true) => Layout::Gguf,
-            (Some(_), true) => {
-                let to = self.to.display();
-                return misused(format!(
-                    "{to} is a GGUF file by its name; --layout makes a folder"
-                ));
-            }
-            (layout, false) => layout.unwrap_or(Layout::HuggingFace),
-        };
-        let misused = |what: &str| misused(format!("--precision: {what}"));
-        Ok(match (layout, self.precision) {
-            (Layout::HuggingFace, Numbers::F32) => Written::HuggingFace(Precision::F32),
-            (Layout::HuggingFace, Numbers::F16) => Written::HuggingFace(Precision::F16),
-            (Layout::HuggingFace, Numbers::Bf16) => Written::HuggingFace(Precision::Bf16),
-            (Layout::Book, Numbers::F32) => Written::Book,
-            (Layout::Gguf, Numbers::F32) => Written::Gguf(GgufFormat::F32),
-            (Layout::Gguf, Numbers::F16) => Written::Gguf(GgufFormat::F16),
-            (Layout::Gguf, Numbers::Q8_0) => Written::Gguf(GgufFormat::Q8_0),
-            (Layout::Gguf, _) => return misused("GGUF is written in f32, f16 or q8_0"),
-            (Layout::Book, _) => return misused("the book's layout is f32 only"),
-            (_, Numbers::Q8_0) => return misused("q8_0 is for GGUF"),
-        })
+        match (self.layout, is_gguf) {
+            (Some(Layout::Gguf), _) | (None, true) => Ok(Layout::Gguf),
+            (Some(_), true) => misused(format!(
+                "{} is a GGUF file by its name; --layout makes a folder",
+                self.to.display()
+            )),
+            (layout, false) => Ok(layout.unwrap_or(Layout::HuggingFace)),
+        }
     }
 }
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
-    let (written, to) = (args.written()?, args.to.display());
     let found = find(Some(&args.from))?;
-    let vocabulary = &found.vocabulary;
-    let (model, layout, precision, has_tokenizer);
-    if let Written::Gguf(format) = written {
-        check_new(&args.to)?;
-        let size = found.config().vocab_size;
-        let tokens = vocabulary
-            .tokenizer()
-            .ok()
-            .map(|all| gguf_tokens(all, size));
-        let tokens = tokens.transpose()?.flatten();
-        if tokens.is_none() {
-            note("no tokenizer was written: llama.cpp has GPT-2's form of byte pairs");
-        }
-        model = found.load()?;
-        save_gguf(
-            &model,
-            &args.to,
-            format,
-            tokens.as_ref(),
-            &vocabulary.special,
-        )?;
-        (layout, precision, has_tokenizer) = ("GGUF", format.to_string(), tokens.is_some());
-    } else {
-        let staged = StagedFolder::beside(&args.to)?;
-        model = found.load()?;
-        (layout, precision) = match written {
-            Written::HuggingFace(precision) => {
-                save_hugging_face(&model, staged.path(), precision, &vocabulary.special)?;
-                ("Hugging Face's layout", precision.to_string())
-            }
-            _ => {
-                save_book(&model, staged.path())?;
-                ("the book's layout", Precision::F32.to_string())
-            }
-        };
-        vocabulary.save(staged.path())?;
-        copy_templates(&found.folder, staged.path())?;
-        staged.create()?;
-        if let Err(reason) = vocabulary.tokenizer() {
-            note(&format!("no tokenizer was written: {reason}"));
-        }
-        has_tokenizer = vocabulary.tokenizer().is_ok();
+    match (args.layout()?, args.precision) {
+        (Layout::HuggingFace, Numbers::F32) => to_folder(args, &found, Some(Precision::F32)),
+        (Layout::HuggingFace, Numbers::F16) => to_folder(args, &found, Some(Precision::F16)),
+        (Layout::HuggingFace, Numbers::Bf16) => to_folder(args, &found, Some(Precision::Bf16)),
+        (Layout::Book, Numbers::F32) => to_folder(args, &found, None),
+        (Layout::Gguf, Numbers::F32) => to_gguf(args, &found, GgufFormat::F32),
+        (Layout::Gguf, Numbers::F16) => to_gguf(args, &found, GgufFormat::F16),
+        (Layout::Gguf, Numbers::Q8_0) => to_gguf(args, &found, GgufFormat::Q8_0),
+        (Layout::Gguf, _) => misused("--precision: GGUF is written in f32, f16 or q8_0"),
+        (Layout::Book, _) => misused("--precision: the book's layout is f32 only"),
+        (_, Numbers::Q8_0) => misused("--precision: q8_0 is for GGUF"),
     }
-    let parameters = count(model.num_parameters() as f64);
-    let tokenizer = if has_tokenizer {
-        "with its tokenizer"
-    } else {
-        "without a tokenizer"
+}
+
+/// Writes a folder in Hugging Face's layout in a precision, or without one in the book's.
+fn to_folder(args: &ConvertArgs, found: &Found, precision: Option<Precision>) -> Result<()> {
+    let vocabulary = &found.vocabulary;
+    let staged = StagedFolder::beside(&args.to)?;
+    let model = found.load()?;
+    let layout = match precision {
+        Some(precision) => {
+            save_hugging_face(&model, staged.path(), precision, &vocabulary.special)?;
+            format!("Hugging Face's layout, {precision}")
+        }
+        None => {
+            save_book(&model, staged.path())?;
+            "the book's layout, f32".to_owned()
+        }
     };
-    let line = format!("{parameters} parameters to {to}: {layout}, {precision}, {tokenizer}\n");
-    Ok(print(line)?)
+    vocabulary.save(staged.path())?;
+    copy_templates(&found.folder, staged.path())?;
+    staged.create()?;
+    if let Err(reason) = vocabulary.tokenizer() {
+        note(&format!("no tokenizer was written: {reason}"));
+    }
+    report(args, &model, &layout, vocabulary.tokenizer().is_ok())
+}
+
+fn to_gguf(args: &ConvertArgs, found: &Found, format: GgufFormat) -> Result<()> {
+    check_new(&args.to)?;
+    let vocabulary = &found.vocabulary;
+    let size = found.config().vocab_size;
+    let tokens = match vocabulary.tokenizer() {
+        Ok(tokenizer) => gguf_tokens(tokenizer, size)?,
+        Err(_) => None,
+    };
+    if tokens.is_none() {
+        note("no tokenizer was written: llama.cpp has GPT-2's form of byte pairs");
+    }
+    let model = found.load()?;
+    let special = &vocabulary.special;
+    save_gguf(&model, &args.to, format, tokens.as_ref(), special)?;
+    report(args, &model, &format!("GGUF, {format}"), tokens.is_some())
+}
+
+fn report(args: &ConvertArgs, model: &GptModel, layout: &str, has_tokenizer: bool) -> Result<()> {
+    let parameters = count(model.num_parameters() as f64);
+    let with = if has_tokenizer {
+        "with its"
+    } else {
+        "without a"
+    };
+    let to = args.to.display();
+    Ok(print(format!(
+        "{parameters} parameters to {to}: {layout}, {with} tokenizer\n"
+    ))?)
 }
 
 /// Copies chat templates that only others understand.
