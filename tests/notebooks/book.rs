@@ -1,13 +1,13 @@
 //! A notebook while it runs: what each of its calls has computed, by the line of the call.
 
 use std::collections::HashMap;
-use std::fmt::{self, Debug, Display};
+use std::fmt::{Debug, Display};
 use std::ops::RangeBounds;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use anyhow::{Result, ensure};
 use pictures::Picture;
-use serde_json::Value as Json;
+use thiserror::Error;
 
 use crate::contents::Outcome;
 use crate::input::Input;
@@ -27,8 +27,6 @@ pub struct Notebook {
     pub(crate) ended: Vec<(u32, Outcome)>,
     /// The line of the last call.
     at: u32,
-    /// The output that was printed last.
-    printed: String,
     /// True once an input differs from the document's: what follows is compared with nothing.
     changed: bool,
 }
@@ -61,6 +59,35 @@ pub struct Record {
     pub printed: Option<String>,
     /// The figures' source, or the reason why they may lie further off than their digits say.
     pub note: Option<String>,
+}
+
+impl Record {
+    /// The number of values that were compared, with what, and how near they are.
+    pub fn about(&self) -> String {
+        let verdict = &self.verdict;
+        let what = match self.kind {
+            Kind::Printed => "compared with the document's",
+            Kind::Shown => "compared with the document's, by ndarray alone",
+            Kind::Own => "compared, not printed by the document here",
+            Kind::Changed => {
+                return "compared with nothing: the document prints no such run".to_owned();
+            }
+        };
+        let mut about = match verdict.figures {
+            0 => return String::new(),
+            1 => format!("1 value {what}"),
+            count => format!("{count} values {what}"),
+        };
+        if verdict.difference > 0.0 {
+            let (difference, allowed) = (verdict.difference, verdict.allowed);
+            about +=
+                &format!("; the furthest is {difference:.1e} off, its digits allow {allowed:.1e}");
+        }
+        if let Some(note) = &self.note {
+            about += &format!("; {note}");
+        }
+        about
+    }
 }
 
 /// A value that a reader may change.
@@ -96,16 +123,9 @@ pub struct LeftOut {
 }
 
 /// A part of a notebook is not run, for a reason that is no fault.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{0}")]
 struct NotRun(&'static str);
-
-impl fmt::Display for NotRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for NotRun {}
 
 impl Notebook {
     pub(crate) fn new(settings: Settings) -> Self {
@@ -196,19 +216,6 @@ impl Notebook {
         build
     }
 
-    /// Writes the steps of a training run as JSON, if a file was named.
-    ///
-    /// # Errors
-    /// The file can't be written.
-    pub fn writes(&self, run: &Json) -> Result<()> {
-        let training = self.settings.training.as_ref();
-        if let Some(path) = training.and_then(|run| run.json.as_deref()) {
-            let text = serde_json::to_string_pretty(run)?;
-            atomic_file::write_output(path, |out| writeln!(out, "{text}"))?;
-        }
-        Ok(())
-    }
-
     /// The cells that follow belong to this section, by the document's own number and title.
     #[track_caller]
     pub fn section(&mut self, _number: &str, _title: &str) {
@@ -254,48 +261,34 @@ impl Notebook {
             line,
             ..Given::default()
         };
-        let asked = self.settings.inputs.iter().rev();
-        let mut asked = asked.filter(|(at, text)| *at == line && *text != given.default);
-        let value = asked.next().map(|(_, text)| {
+        let mut asked = self.settings.inputs.iter();
+        let asked = asked.rfind(|(at, text)| *at == line && *text != given.default);
+        let mut value = None;
+        if let Some((_, text)) = asked {
+            given.value = Some(text.clone());
             let read = T::read(text).and_then(|value| {
-                let is_within = bounds.contains(&value.size());
-                ensure!(is_within, "{}, not within {bounds:?}", value.described());
+                let (size, unit) = (value.size(), T::UNIT);
+                ensure!(
+                    bounds.contains(&size),
+                    "{size}{unit}, not within {bounds:?}"
+                );
                 Ok(value)
             });
-            given.value = Some(text.clone());
-            match &read {
-                Ok(_) => given.code = Some(T::code(text)),
+            match read {
+                Ok(read) => value = Some(read),
                 Err(error) => given.fault = Some(format!("the input {name}: {error:#}")),
             }
-            read
-        });
-        self.inputs.insert(line, given);
-        match value {
-            Some(Ok(value)) => {
-                self.changed = true;
-                value
-            }
-            _ => default,
         }
+        given.code = value.as_ref().map(T::code);
+        self.changed |= value.is_some();
+        self.inputs.insert(line, given);
+        value.unwrap_or(default)
     }
 
     /// The document prints this; the digits say how near the value must lie.
     #[track_caller]
     pub fn prints(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Printed, value, printed, None, None);
-    }
-
-    /// The document prints this; it may lie further off than the digits say, for a reason.
-    #[track_caller]
-    pub fn prints_within(
-        &mut self,
-        _cell: &str,
-        value: impl Shown,
-        printed: &str,
-        tolerance: f64,
-        why: &str,
-    ) {
-        self.compare(Kind::Printed, value, printed, Some((tolerance, why)), None);
     }
 
     /// The first `lines` of the document's output are this, of a run that may end before the
@@ -318,14 +311,6 @@ impl Notebook {
     #[track_caller]
     pub fn shows(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Shown, value, printed, None, None);
-    }
-
-    /// The same output as the last one printed, computed another way: compared with the same
-    /// digits, not counted twice.
-    #[track_caller]
-    pub fn again(&mut self, _cell: &str, value: impl Shown) {
-        let printed = self.printed.clone();
-        self.compare(Kind::Own, value, &printed, None, None);
     }
 
     /// Figures that the document does not print itself, and their source: compared, not counted as
@@ -395,7 +380,6 @@ impl Notebook {
         within: Option<(f64, &str)>,
         source: Option<&str>,
     ) {
-        printed.clone_into(&mut self.printed);
         let value = value.value();
         let verdict = compare(&value, printed, within.map(|(tolerance, _)| tolerance));
         let looser = within.map(|(_, why)| format!("looser than the printed digits: {why}"));

@@ -377,12 +377,12 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     });
 
     book.section("3.5.2", "Masking additional attention weights with dropout");
+    book.listing("crates/torch-rng/src/dropout.rs", "pub fn keep_mask_plain(");
     // Dropout zeroes a part of the numbers at random while training, so that the model leans on
     // none of them alone; those that stay are scaled up, here by 2, so that the sum stays about the
     // same.
-    let dropout = Dropout {
-        p: book.input("dropout", 0.5, 0.0..=1.0),
-    };
+    let p = book.input("dropout", 0.5, 0.0..=1.0);
+    let dropout = Dropout { p };
     let seed = book.input("seed", 123, ..);
     let (example, _) = dropout.forward_train(
         Array2::ones((words, words)),
@@ -399,6 +399,14 @@ tensor([[2., 2., 0., 2., 2., 0.],
         [0., 2., 0., 2., 0., 2.],
         [0., 2., 2., 2., 2., 0.]])",
     );
+
+    // By hand: a number stays where the draw that belongs to it lies below 1 - p.
+    let kept = TorchRng::manual_seed(seed).keep_mask_plain(words * words, p);
+    let by_hand = kept
+        .iter()
+        .map(|&kept| if kept { 1.0 / (1.0 - p) } else { 0.0 });
+    let by_hand = Array1::from_iter(by_hand).mapv(|x| x as f32);
+    book.agrees("In [31] by hand", &by_hand, &example.flatten());
 
     // The same draws on the attention weights: half of the looks are left out in this step.
     let (dropped, _) =
@@ -554,9 +562,10 @@ tensor([[[0.3190, 0.4858],
          [0.2575, 0.4028]]])",
     );
     book.shape("In [36]", &context_vecs, &[2, 6, 2]);
-    // The form that trains and generates takes the product block by block: the same figures.
-    let fast = mha.forward(&batch)?; // block by block
-    book.again("In [36]", &fast);
+    // The form that trains and generates takes the product block by block: the same but for
+    // rounding.
+    let apart = (mha.forward(&batch)? - &context_vecs).mapv(f32::abs);
+    book.known("In [36]", &apart.sum(), "0.0000", "as both are the same");
 
     book.draws("Multi-head attention: the first head", || {
         let head = weights.slice(s![0, 0, .., ..]);

@@ -180,26 +180,9 @@ fn story(book: &mut Notebook) -> Result<()> {
     // Nine tenths to learn from, one tenth to see what was understood and what is only
     // remembered. Both are cut into windows of 256 tokens, two to a batch: nine batches and
     // one.
-    let config = GptConfig {
-        context_length: 256,
-        ..GptConfig::GPT2_124M
-    };
-    let (train_data, val_data) = train_validation_split(text_data, 0.90)?;
+    book.listing("tests/notebooks/ch05.rs", "pub(crate) fn loaders(");
+    let [train_loader, val_loader] = loaders(text_data, &tokenizer)?;
     let mut rng = TorchRng::manual_seed(123);
-    let of_training = DataLoaderConfig {
-        batch_size: 2,
-        max_length: config.context_length,
-        stride: config.context_length,
-        drop_last: true,
-        shuffle: true,
-    };
-    let of_validation = DataLoaderConfig {
-        drop_last: false,
-        shuffle: false,
-        ..of_training
-    };
-    let train_loader = create_dataloader_v1(train_data, &tokenizer, of_training)?;
-    let val_loader = create_dataloader_v1(val_data, &tokenizer, of_validation)?;
     book.prints(
         "In [22]",
         &shapes(&train_loader, &mut rng)?,
@@ -236,6 +219,10 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_batch(");
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_loader(");
     // The loss over all batches before training, of both parts: near ln 50257 = 10.82, a guess.
+    let config = GptConfig {
+        context_length: 256,
+        ..GptConfig::GPT2_124M
+    };
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     rng.reseed(123); // for the order of the training loader
     let train_loss = calc_loss_loader(&train_loader, &model, None, &mut rng)?;
@@ -243,6 +230,28 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     book.prints("In [25]", &train_loss, "Training loss: 10.98758347829183");
     book.prints("In [25]", &val_loss, "Validation loss: 10.98110580444336");
     Ok(())
+}
+
+/// The book's loaders, windows of 256 tokens, two to a batch: of the first nine tenths of a text,
+/// shuffled, and of the last tenth, in order.
+pub(crate) fn loaders(text: &str, tokenizer: &Gpt2Tokenizer) -> Result<[DataLoader; 2]> {
+    let (train_data, val_data) = train_validation_split(text, 0.90)?;
+    let of_training = DataLoaderConfig {
+        batch_size: 2,
+        max_length: 256,
+        stride: 256,
+        drop_last: true,
+        shuffle: true,
+    };
+    let of_validation = DataLoaderConfig {
+        drop_last: false,
+        shuffle: false,
+        ..of_training
+    };
+    Ok([
+        create_dataloader_v1(train_data, tokenizer, of_training)?,
+        create_dataloader_v1(val_data, tokenizer, of_validation)?,
+    ])
 }
 
 /// In \[22\]: a line a batch.
@@ -395,23 +404,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 fn what_is_left_out(book: &mut Notebook) -> Result<()> {
     book.section("5.5", "Loading pretrained weights from OpenAI");
     book.leaves_out(
-        "In [50]",
-        5,
-        "needs OpenAI's weights, which are not downloaded",
-    );
-    book.leaves_out(
-        "In [51]",
-        5,
-        "needs OpenAI's weights, which are not downloaded",
-    );
-    book.leaves_out(
-        "In [52]",
-        38,
-        "needs OpenAI's weights, which are not downloaded",
-    );
-    book.leaves_out(
-        "In [56]",
-        1,
+        "In [50], [51], [52], [56]",
+        49,
         "needs OpenAI's weights, which are not downloaded",
     );
 

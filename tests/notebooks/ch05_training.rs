@@ -7,16 +7,16 @@
 //! the texts that the book prints.
 
 use anyhow::Result;
-use dataloader::{DataLoader, DataLoaderConfig, create_dataloader_v1, train_validation_split};
+use dataloader::DataLoader;
 use generate::{BookSampling, generate, generate_text_simple};
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array1, Array2, Axis, s, stack};
 use pictures::{Chart, Line, Picture, chart};
-use serde_json::{Value, json};
 use tokenizer::{Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
 use torch_rng::{Build, TorchRng};
 use train::{AdamW, AdamWConfig, Event, SimpleTraining, train_model_simple};
 
+use crate::ch05::loaders;
 use crate::{Notebook, numbers};
 
 const ROUNDING_GROWS: &str = "rounding differences grow over 90 steps";
@@ -40,6 +40,7 @@ struct Trained {
 
 fn training(book: &mut Notebook) -> Result<Trained> {
     book.section("5.2", "Training an LLM");
+    book.listing("crates/train/src/adamw.rs", "pub fn step_plain<");
     book.listing("crates/train/src/simple.rs", "pub fn train_model_simple(");
     book.draws("Losses that the book prints", || {
         let rows: Vec<f64> = numbers(LOSSES).iter().map(|(number, _)| *number).collect();
@@ -56,22 +57,8 @@ fn training(book: &mut Notebook) -> Result<Trained> {
     };
     book.takes_minutes()?;
     let text_data = book.the_verdict()?;
-    let (train_data, val_data) = train_validation_split(text_data, 0.90)?;
     let tokenizer = Gpt2Tokenizer::new();
-    let of_training = DataLoaderConfig {
-        batch_size: 2,
-        max_length: config.context_length,
-        stride: config.context_length,
-        drop_last: true,
-        shuffle: true,
-    };
-    let of_validation = DataLoaderConfig {
-        drop_last: false,
-        shuffle: false,
-        ..of_training
-    };
-    let train_loader = create_dataloader_v1(train_data, &tokenizer, of_training)?;
-    let val_loader = create_dataloader_v1(val_data, &tokenizer, of_validation)?;
+    let [train_loader, val_loader] = loaders(text_data, &tokenizer)?;
 
     let build = book.dropout_build(Build::Portable);
     let mut rng = TorchRng::manual_seed(123).with_build(build);
@@ -91,7 +78,6 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         &mut rng,
         |event| printout.add(event),
     )?;
-    book.writes(&printout.json())?;
     book.prints_first(
         "In [27]",
         &printout.losses(),
@@ -203,14 +189,14 @@ fn trained_model(
         &mut rng,
         |event| printout.add(event),
     )?;
-    book.prints_within(
+    book.prints_first(
         "In [12]",
         &printout.losses(),
         "\
 Ep 1 (Step 000000): Train loss 0.271, Val loss 6.545
 Ep 1 (Step 000005): Train loss 0.244, Val loss 6.614",
-        5e-3,
-        ROUNDING_GROWS,
+        2,
+        Some((5e-3, ROUNDING_GROWS)),
     );
     book.prints("In [12]", &printout.texts()?.join("\n"), "Every effort moves you?\"  \"Yes--quite insensible to the irony. She wanted him vindicated--and by me!\"  He laughed again, and threw back his head to look up at the sketch of the donkey. \"There were days when I");
     Ok(())
@@ -278,26 +264,6 @@ impl<'a> Printout<'a> {
     fn ids(&self) -> Result<Array2<u32>> {
         let rows: Vec<_> = self.samples.iter().map(|ids| ids.row(0)).collect();
         Ok(stack(Axis(0), &rows)?)
-    }
-
-    /// Every step: its batch's loss, and both losses where it was evaluated.
-    fn json(&self) -> Value {
-        let losses = self.batch_losses.iter().zip(0u32..);
-        let steps = losses.map(|(loss, step)| {
-            let mut line = json!({ "step": step, "batch_loss": loss });
-            let mut rows = self.losses.iter();
-            if let Some([_, _, train, val]) = rows.find(|row| row[1] == f64::from(step)) {
-                (line["train"], line["val"]) = (json!(train), json!(val));
-            }
-            line
-        });
-        let steps: Vec<Value> = steps.collect();
-        let samples: Vec<&[u32]> = self
-            .samples
-            .iter()
-            .filter_map(|ids| ids.as_slice())
-            .collect();
-        json!({ "steps": steps, "samples": samples })
     }
 }
 

@@ -29,8 +29,6 @@ pub enum Part {
         name: String,
         /// The line of its call.
         line: u32,
-        /// The code that computes and draws it.
-        code: String,
         /// The drawing, if it was asked for.
         picture: Option<Box<Picture>>,
     },
@@ -41,7 +39,6 @@ pub enum Part {
 }
 
 /// A cell's check.
-#[derive(Default)]
 pub struct Cell {
     /// The number of its section.
     pub section: String,
@@ -88,12 +85,6 @@ pub enum Outcome {
     Lost(String),
 }
 
-impl Default for Outcome {
-    fn default() -> Self {
-        Self::Lost("not reached".to_owned())
-    }
-}
-
 /// The parts of the notebook with this `source`, each with what the run has computed for its line,
 /// or the reason why that function ended before.
 pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
@@ -126,7 +117,6 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
             "draws" => parts.push(Part::Picture {
                 name: text(0),
                 line: call.line,
-                code: drawing(&call),
                 picture: book.pictures.remove(&call.line).map(Box::new),
             }),
             "leaves_out" => parts.push(Part::LeftOut(LeftOut {
@@ -153,7 +143,7 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
                     code,
                     inputs: std::mem::take(&mut inputs),
                     printed: call.printed(),
-                    outcome: outcome(&mut book, &call),
+                    outcome: outcome(&mut book, call.line),
                 };
                 if let Some(fault) = cell.inputs.iter().find_map(|input| input.fault.clone()) {
                     cell.outcome = Outcome::Lost(fault);
@@ -168,16 +158,15 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     parts
 }
 
-/// The record of a call; without one the reason why its function ended before, or, if that was
-/// never entered, the last one.
-fn outcome(book: &mut Notebook, call: &Call) -> Outcome {
-    if let Some(record) = book.records.remove(&call.line) {
+/// The record of a call, else why the part that ended last before its line did so.
+fn outcome(book: &mut Notebook, line: u32) -> Outcome {
+    if let Some(record) = book.records.remove(&line) {
         return Outcome::Ran(record);
     }
-    let is_here = |(line, _): &&(u32, Outcome)| (call.function..=call.line).contains(line);
-    let here = book.ended.iter().rev().find(is_here);
-    let why = here.or(book.ended.last()).map(|(_, why)| why.clone());
-    why.unwrap_or_default()
+    let before = book.ended.iter().filter(|(at, _)| *at <= line);
+    let last = before.max_by_key(|(at, _)| *at);
+    let why = last.map(|(_, why)| why.clone());
+    why.unwrap_or(Outcome::Lost("not reached".to_owned()))
 }
 
 /// The comment that a cell's code begins with, and the code with the value that ends it.
@@ -195,13 +184,4 @@ fn about(call: &Call) -> (String, String) {
     let code = lines.collect::<Vec<_>>().join("\n");
     let about = about.iter().map(|line| line.trim_start_matches("// "));
     (about.collect::<Vec<_>>().join("\n"), code)
-}
-
-/// The body of a picture's closure.
-fn drawing(call: &Call) -> String {
-    let closure = call.arguments.get(1).copied().unwrap_or_default();
-    let body = closure.trim_start_matches("||").trim();
-    let inside = body.strip_prefix('{');
-    let inside = inside.and_then(|body| body.strip_suffix('}'));
-    crate::source::undented(inside.unwrap_or(body))
 }

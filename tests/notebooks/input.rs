@@ -1,19 +1,21 @@
 //! Values that a reader may change: numbers, texts, and matrices written as rows,
 //! `0.4 0.1; 0.5 0.8`.
 
+use std::fmt::Display;
+
 use anyhow::{Context, Result, anyhow, ensure};
 use ndarray::Array2;
 
 /// A value of a notebook that has a name and a default.
 pub trait Input: Sized {
-    /// The type of its bounds: a number's own, a text's characters, a matrix's numbers.
-    type Size: PartialOrd;
+    /// The type of its bounds.
+    type Size: PartialOrd + Display;
+
+    /// The unit of its size: nothing, if the size is the number itself.
+    const UNIT: &str;
 
     /// The value that lies within the bounds.
     fn size(&self) -> Self::Size;
-
-    /// Its size, in words.
-    fn described(&self) -> String;
 
     /// From what a reader writes.
     ///
@@ -24,9 +26,9 @@ pub trait Input: Sized {
     /// The text that a reader would write.
     fn written(&self) -> String;
 
-    /// The reader's text in Rust.
-    fn code(text: &str) -> String {
-        text.to_owned()
+    /// The value in Rust.
+    fn code(&self) -> String {
+        self.written()
     }
 }
 
@@ -34,13 +36,10 @@ macro_rules! number {
     ($($number:ty: $what:literal),*) => {$(
         impl Input for $number {
             type Size = Self;
+            const UNIT: &str = "";
 
             fn size(&self) -> Self {
                 *self
-            }
-
-            fn described(&self) -> String {
-                self.to_string()
             }
 
             fn read(text: &str) -> Result<Self> {
@@ -58,13 +57,10 @@ number!(u64: "a whole number", usize: "a whole number", f32: "a number", f64: "a
 
 impl Input for String {
     type Size = usize;
+    const UNIT: &str = " characters";
 
     fn size(&self) -> usize {
         self.chars().count()
-    }
-
-    fn described(&self) -> String {
-        format!("{} characters", self.size())
     }
 
     fn read(text: &str) -> Result<Self> {
@@ -75,35 +71,39 @@ impl Input for String {
         self.clone()
     }
 
-    fn code(text: &str) -> String {
-        format!("{text:?}.to_owned()")
+    fn code(&self) -> String {
+        format!("{self:?}.to_owned()")
     }
 }
 
 impl Input for Array2<f32> {
     type Size = usize;
+    const UNIT: &str = " numbers";
 
     fn size(&self) -> usize {
         self.len()
     }
 
-    fn described(&self) -> String {
-        format!("{} numbers", self.size())
-    }
-
     fn read(text: &str) -> Result<Self> {
-        let rows = rows(text);
+        let mut rows: Vec<Vec<f32>> = Vec::new();
+        for row in text.split(';').filter(|row| !row.trim().is_empty()) {
+            let row: Result<Vec<f32>> = row.split_whitespace().map(f32::read).collect();
+            rows.push(row?);
+        }
         let columns = rows.first().context("a matrix has numbers")?.len();
-        for pair in rows.windows(2) {
-            let (before, row) = (pair[0].len(), pair[1].len());
+        for (row, before) in rows
+            .iter()
+            .skip(1)
+            .map(Vec::len)
+            .zip(rows.iter().map(Vec::len))
+        {
             ensure!(
                 before == row,
                 "a row has {row} numbers, the one before {before}"
             );
         }
         ensure!(rows.len() > 1, "one row: the second is the query");
-        let values: Result<Vec<f32>> = rows.concat().into_iter().map(f32::read).collect();
-        let values = values?;
+        let values = rows.concat();
         for value in &values {
             ensure!(value.abs() <= 1e4, "{value} is not within -1e4..=1e4");
         }
@@ -119,17 +119,9 @@ impl Input for Array2<f32> {
         rows.join("; ")
     }
 
-    fn code(text: &str) -> String {
-        let rows = rows(text).into_iter();
-        let rows: Vec<String> = rows.map(|row| format!("[{}]", row.join(", "))).collect();
-        format!("array![{}]", rows.join(", "))
+    fn code(&self) -> String {
+        format!("array!{self:#}")
     }
-}
-
-/// The numbers of each row, as they are written.
-fn rows(text: &str) -> Vec<Vec<&str>> {
-    let rows = text.split(';').map(|row| row.split_whitespace().collect());
-    rows.filter(|row: &Vec<&str>| !row.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -143,7 +135,7 @@ mod tests {
         let matrix = array![[0.5, -1.0], [2.0, 0.25]];
         assert_eq!(matrix.written(), "0.5 -1; 2 0.25");
         assert_eq!(Array2::read("0.5 -1;\n2 0.25;").unwrap(), matrix);
-        assert_eq!(Array2::code("0.5 -1; 2 3"), "array![[0.5, -1], [2, 3]]");
+        assert_eq!(matrix.code(), "array![[0.5, -1],\n [2, 0.25]]");
         for (text, fault) in [
             ("1 2; 3", "a row has 1 numbers, the one before 2"),
             ("1; x", "`x` is not a number"),
@@ -155,7 +147,7 @@ mod tests {
         }
         let error = u64::read("-1").unwrap_err();
         assert_eq!(error.to_string(), "`-1` is not a whole number");
-        assert_eq!("añb".to_owned().described(), "3 characters");
-        assert_eq!(String::code("a \"b\""), "\"a \\\"b\\\"\".to_owned()");
+        assert_eq!("añb".to_owned().size(), 3);
+        assert_eq!("a \"b\"".to_owned().code(), "\"a \\\"b\\\"\".to_owned()");
     }
 }

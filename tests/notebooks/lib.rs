@@ -81,8 +81,6 @@ pub struct TrainingRun {
     pub epochs: Option<u64>,
     /// The build of PyTorch whose dropout is drawn.
     pub build: Option<torch_rng::Build>,
-    /// A file for every step as JSON.
-    pub json: Option<std::path::PathBuf>,
 }
 
 impl TrainingRun {
@@ -122,18 +120,18 @@ programs! {
 }
 
 /// The reason why a cell is skipped that needs the book's text.
-pub const NEEDS_TEXT: &str = "it needs the book's text";
+const NEEDS_TEXT: &str = "it needs the book's text";
 
 /// The option and the file that give the book's text.
-pub const HOW_TO_GIVE_TEXT: &str = "--book-text the-verdict.txt, a file of the book's repository \
+const HOW_TO_GIVE_TEXT: &str = "--book-text the-verdict.txt, a file of the book's repository \
      (ch02/01_main-chapter-code of github.com/rasbt/LLMs-from-scratch)";
 
 /// The reason why a cell is skipped in a page that computes.
-pub const NOT_IN_A_PAGE: &str =
+const NOT_IN_A_PAGE: &str =
     "it needs a model of 124 million parameters, or what a page's 32 bits can't do";
 
 /// The reason why a cell is skipped that trains, and where it was compared.
-pub const TAKES_MINUTES: &str =
+const TAKES_MINUTES: &str =
     "it takes minutes; compared by cargo xtask verify training --book-text the-verdict.txt";
 
 /// Settings of a run.
@@ -180,6 +178,12 @@ pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
         Part::Cell(cell) => Some(cell.as_ref()),
         _ => None,
     })
+}
+
+/// How to give the book's text, if one of the cells needs it.
+pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option<&'static str> {
+    let needs = |cell: &Cell| matches!(&cell.outcome, Outcome::Skipped(why) if why == NEEDS_TEXT);
+    cells.any(needs).then_some(HOW_TO_GIVE_TEXT)
 }
 
 /// The inputs of a notebook's parts, each with its cell.

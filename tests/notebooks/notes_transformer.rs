@@ -68,8 +68,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("lines 561-569", &sizes, "[50257, 1024, 768, 12, 12]");
     let rates = config.drop_rates;
     book.prints("lines 561-569", &rates.emb, "0.1");
-    book.again("lines 561-569", &rates.shortcut);
-    book.again("lines 561-569", &rates.attention);
+    book.agrees("lines 561-569", &rates.shortcut, &rates.emb);
+    book.agrees("lines 561-569", &rates.attention, &rates.emb);
     let qkv_bias = if config.qkv_bias { "True" } else { "False" };
     book.prints("lines 561-569", &qkv_bias, "False");
 

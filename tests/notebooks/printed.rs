@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use anyhow::{Result, ensure};
-use regex::{Captures, Match, Regex};
+use regex::Regex;
 
 use crate::literal::Literal;
 use crate::torch_form;
@@ -46,17 +46,6 @@ impl Verdict {
             self.faults.push(fault());
         }
     }
-
-    fn note_text(&mut self, computed: &str, printed: &str) {
-        let difference = if printed == computed {
-            0.0
-        } else {
-            f64::INFINITY
-        };
-        self.note(difference, 0.0, || {
-            format!("printed {printed:?}, computed {computed:?}")
-        });
-    }
 }
 
 /// Compares a computed value with the document's output; `within` replaces the rule of the digits.
@@ -68,129 +57,101 @@ impl Verdict {
 /// The output is of another kind of value or another shape.
 pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Result<Verdict> {
     let mut verdict = Verdict::default();
-    match value {
-        Value::Text(text) => verdict.note_text(text, printed),
+    let mut note_text = |computed: &str, printed: &str| {
+        let difference = if computed == printed {
+            0.0
+        } else {
+            f64::INFINITY
+        };
+        let fault = || format!("printed {printed:?}, computed {computed:?}");
+        verdict.note(difference, 0.0, fault);
+    };
+    let (array, kind) = match value {
+        Value::Numbers(array, kind) => (array, kind),
+        Value::Text(text) => {
+            note_text(text, printed);
+            return Ok(verdict);
+        }
         Value::Texts(texts) => {
-            let list = texts_of_list(printed);
+            let list: Vec<&str> = TEXT.find_iter(printed).map(|text| text.as_str()).collect();
             let (printed, computed) = (list.len(), texts.len());
             ensure!(
                 printed == computed,
                 "{printed} printed, {computed} computed"
             );
-            for (printed, text) in list.iter().zip(texts) {
-                verdict.note_text(text, printed);
+            for (text, printed) in texts.iter().zip(list) {
+                note_text(&torch_form::quoted(text), printed);
             }
+            return Ok(verdict);
         }
-        Value::Numbers(array, kind) => {
-            let has_brackets = printed.contains('[');
-            let theirs = match has_brackets {
-                true => items_of_array(printed),
-                false => items(printed).into_iter().map(|(_, item)| item).collect(),
+    };
+    // What stands outside brackets is a label.
+    let inside = match (printed.find('['), printed.rfind(']')) {
+        (Some(start), Some(end)) => &printed[start..=end],
+        _ => printed,
+    };
+    let (theirs, literals) = read(inside);
+    let (mut ours, numbers) = torch_form::shown(array);
+    ours.retain(|mark| mark == 'x' || theirs.contains('['));
+    ensure!(
+        ours == theirs,
+        "a value of shape {:?} is not printed so",
+        array.shape()
+    );
+    for ((at, computed), (literal, _)) in numbers.iter().zip(&literals) {
+        let allowed = match kind {
+            Kind::Whole => 0.0,
+            _ => within.unwrap_or_else(|| literal.allowed()),
+        };
+        verdict.note(literal.difference(*computed), allowed, || {
+            let computed = match kind {
+                Kind::Tensor => (*computed as f32).to_string(),
+                _ => computed.to_string(),
             };
-            let mut ours = torch_form::items(array);
-            ours.retain(|item| has_brackets || matches!(item, Item::Value(_)));
-            let pairs = ours.iter().zip(&theirs);
-            let is_same = pairs.clone().all(|(one, other)| one.same_form(other));
-            ensure!(
-                is_same && ours.len() == theirs.len(),
-                "a value of shape {:?} is not printed so",
-                array.shape()
-            );
-            for pair in pairs {
-                let (Item::Value((at, computed)), Item::Value(literal)) = pair else {
-                    continue;
-                };
-                let allowed = match kind {
-                    Kind::Whole => 0.0,
-                    _ => within.unwrap_or_else(|| literal.allowed()),
-                };
-                verdict.note(literal.difference(*computed), allowed, || {
-                    let computed = match kind {
-                        Kind::Tensor => (*computed as f32).to_string(),
-                        _ => computed.to_string(),
-                    };
-                    format!("{at:?}: printed {}, computed {computed}", literal.text)
-                });
-            }
-        }
+            format!("{at:?}: printed {}, computed {computed}", literal.text)
+        });
     }
-    let is_empty = verdict.figures == 0 && printed.trim() != "[]";
-    ensure!(!is_empty, "nothing is printed there");
+    ensure!(verdict.figures > 0, "nothing is printed there");
     Ok(verdict)
 }
 
-/// A part of a printed array.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Item<T> {
-    Open,
-    Close,
-    /// An ellipsis.
-    Gap,
-    Value(T),
-}
+/// A text between its quotes.
+static TEXT: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"(?s)'(\\.|[^'\\])*'|"(\\.|[^"\\])*""#).expect("a regular expression")
+});
 
-impl<T> Item<T> {
-    fn same_form<U>(&self, other: &Item<U>) -> bool {
-        matches!(
-            (self, other),
-            (Self::Open, Item::Open)
-                | (Self::Close, Item::Close)
-                | (Self::Gap, Item::Gap)
-                | (Self::Value(_), Item::Value(_))
-        )
-    }
-}
-
-/// The numbers, brackets and ellipses of a text, with their places; other words are labels.
-fn items(text: &str) -> Vec<(Range<usize>, Item<Literal>)> {
+/// The form of a printed array, as [`torch_form::shown`] has it, and its numbers with their places
+/// in the text; other words are labels.
+fn read(text: &str) -> (String, Vec<(Literal, Range<usize>)>) {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r#"[\[\]]|[^\s\[\]()'"]+"#).expect("a regular expression"));
-    // Between numbers without brackets they are part of them: 163,009,536.
+    // Between numbers without brackets commas are part of them: 163,009,536.
     let text = match text.contains('[') {
         true => text.replace(',', " "),
         false => text.to_owned(),
     };
-    let item = |word: Match<'_>| {
-        let item = match word.as_str() {
-            "[" => Item::Open,
-            "]" => Item::Close,
-            "..." => Item::Gap,
-            number => Item::Value(Literal::parse(number)?),
-        };
-        Some((word.range(), item))
-    };
-    WORD.find_iter(&text).filter_map(item).collect()
+    let (mut form, mut numbers) = (String::new(), Vec::new());
+    for word in WORD.find_iter(&text) {
+        match word.as_str() {
+            bracket @ ("[" | "]") => form += bracket,
+            "..." => form.push('.'),
+            number => {
+                if let Some(literal) = Literal::parse(number) {
+                    form.push('x');
+                    numbers.push((literal, word.range()));
+                }
+            }
+        }
+    }
+    (form, numbers)
 }
 
 /// The numbers of an output, each with its place.
 pub fn numbers(text: &str) -> Vec<(f64, Range<usize>)> {
-    let number = |(place, item)| match item {
-        Item::Value(Literal { value, .. }) => Some((value, place)),
-        _ => None,
-    };
-    items(text).into_iter().filter_map(number).collect()
-}
-
-/// From the first bracket to the last: what stands outside is a label.
-fn items_of_array(text: &str) -> Vec<Item<Literal>> {
-    let inside = text.find('[').unwrap_or(0)..text.rfind(']').map_or(text.len(), |end| end + 1);
-    let items = items(text.get(inside).unwrap_or_default()).into_iter();
-    items.map(|(_, item)| item).collect()
-}
-
-/// The texts of a printed list.
-fn texts_of_list(list: &str) -> Vec<String> {
-    static ITEM: LazyLock<Regex> = LazyLock::new(|| {
-        let item = r#"(?s)'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)""#;
-        Regex::new(item).expect("a regular expression")
-    });
-    static ESCAPE: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"(?s)\\(.)").expect("a regular expression"));
-    let character = |escape: &Captures<'_>| escape[1].replace('n', "\n");
-    let items = ITEM.captures_iter(list);
-    let texts = items.filter_map(|item| item.get(1).or(item.get(2)));
-    texts
-        .map(|text| ESCAPE.replace_all(text.as_str(), character).into_owned())
+    let (_, numbers) = read(text);
+    let numbers = numbers.into_iter();
+    numbers
+        .map(|(literal, place)| (literal.value, place))
         .collect()
 }
 

@@ -11,8 +11,6 @@ use regex::{Captures, Regex};
 pub(crate) struct Call<'a> {
     /// From 1.
     pub(crate) line: u32,
-    /// The line where its function begins.
-    pub(crate) function: u32,
     /// Its name.
     pub(crate) method: &'a str,
     /// Their code, references without their `&`.
@@ -24,12 +22,10 @@ pub(crate) struct Call<'a> {
 impl Call<'_> {
     /// True if it compares or shows a value.
     pub(crate) fn is_cell(&self) -> bool {
-        const CELLS: [&str; 10] = [
+        const CELLS: [&str; 8] = [
             "prints",
-            "prints_within",
             "prints_first",
             "shows",
-            "again",
             "known",
             "shape",
             "agrees",
@@ -69,54 +65,43 @@ impl Call<'_> {
 
 /// All inputs, and all calls that are a statement, in the order of the source.
 ///
-/// The code of a cell is the lines of its function since the cell before, without the other calls:
-/// a line that is not indented begins or ends a function.
+/// The code of a cell is the lines of its function since the cell before, without the other calls.
 /// In place of an input stands its default, or by its line what `changed` has.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
-    let mut calls = Vec::new();
-    let mut code = String::new();
-    let (mut at, mut line, mut function) = (0, 1, 1);
-    while let Some(text) = source[at..].split_inclusive('\n').next() {
-        let mut end = at + text.len();
-        let is_start = at == 0 || source[..at].ends_with('\n');
-        if is_start && !text.starts_with([' ', '\n']) {
-            code.clear();
-            function = line;
-        } else if let Some((before, call)) = text.split_once("book.")
-            && let Some((method, _)) = call.split_once('(')
-            && method.bytes().all(|c| c == b'_' || c.is_ascii_lowercase())
-        {
-            let open = at + before.len() + "book.(".len() + method.len();
-            let (arguments, close) = arguments(source, open);
-            let is_statement = before.trim().is_empty() && method != "input";
-            let mut call = Call {
-                line,
-                function,
-                method,
-                arguments,
-                code: String::new(),
-            };
-            if is_statement {
-                end = close + source[close..].find('\n').map_or(0, |end| end + 1);
-                match call.is_cell() {
-                    true => call.code = undented(&std::mem::take(&mut code)),
-                    false => code.push('\n'),
-                }
-            } else {
-                let arguments = &call.arguments;
-                let default = arguments.get(1).or(arguments.first()).copied();
-                code += before;
-                code += changed.get(&line).map_or(default.unwrap_or(FILE), |it| it);
-                end = close;
-            }
-            if is_statement || method == "input" {
-                calls.push(call);
-            }
-        } else {
-            code += text;
-        }
-        line += source[at..end].matches('\n').count() as u32;
+    static CALL: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\bbook\.([a-z_]+)\(").expect("a regular expression"));
+    // A line that is not indented begins or ends a function.
+    static OUTSIDE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(?s)\A.*\n\S[^\n]*\n").expect("a regular expression"));
+    let (mut calls, mut code, mut at) = (Vec::new(), String::new(), 0);
+    while let Some(call) = CALL.captures_at(source, at) {
+        let (start, method) = (call.get_match().start(), call.extract::<1>().1[0]);
+        let (arguments, end) = arguments(source, call.get_match().end());
+        let line_start = source[..start].rfind('\n').map_or(0, |end| end + 1);
+        let line = source[..start].matches('\n').count() as u32 + 1;
+        let is_statement = source[line_start..start].trim().is_empty() && method != "input";
+        code += &source[at..if is_statement { line_start } else { start }];
         at = end;
+        if is_statement {
+            at += source[end..].find('\n').map_or(0, |end| end + 1);
+        } else {
+            let default = arguments.get(1).or(arguments.first()).copied();
+            code += changed.get(&line).map_or(default.unwrap_or(FILE), |it| it);
+        }
+        let mut call = Call {
+            line,
+            method,
+            arguments,
+            code: String::new(),
+        };
+        if call.is_cell() {
+            call.code = undented(&OUTSIDE.replace(&std::mem::take(&mut code), ""));
+        } else if is_statement {
+            code.push('\n');
+        }
+        if is_statement || method == "input" {
+            calls.push(call);
+        }
     }
     calls
 }
@@ -159,7 +144,7 @@ fn constant<'a>(source: &'a str, name: &str) -> Option<&'a str> {
 
 /// The lines without blank ones at the ends and without their common indentation; a blank line is
 /// one.
-pub(crate) fn undented(text: &str) -> String {
+fn undented(text: &str) -> String {
     let written = text.lines().filter(|line| !line.trim().is_empty());
     let indentation = written.map(|line| line.len() - line.trim_start().len());
     let indentation = indentation.min().unwrap_or(0);
@@ -265,7 +250,6 @@ fn helper() { "book.prints(" }
         );
         assert_eq!(calls[0].text(1).unwrap(), "A \"title\"");
         assert_eq!(calls[4].printed().unwrap(), "a \\\nb");
-        assert!(calls.iter().all(|call| call.function == 2));
         assert_eq!(calls.len(), 9);
     }
 

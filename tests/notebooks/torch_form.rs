@@ -1,9 +1,8 @@
 //! Values as PyTorch or Python prints them: four digits, the widths, the line breaks and the
 //! ellipses of `torch.set_printoptions()`'s defaults.
 
-use ndarray::{ArrayD, ArrayViewD, Axis};
+use ndarray::{ArrayD, Dimension};
 
-use crate::printed::Item;
 use crate::value::{Kind, Value};
 
 /// Larger tensors show three items at each end of an axis.
@@ -17,20 +16,19 @@ pub(crate) fn print(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
         Value::Texts(texts) => list(texts.iter().map(|text| quoted(text)).collect()),
-        Value::Numbers(array, kind) => match (kind, array.ndim(), array.first()) {
-            (Kind::Tensor, 0, Some(&value)) => {
-                format!("tensor({})", Format::of(array, kind).number(value))
+        Value::Numbers(array, kind) if *kind != Kind::Tensor && array.ndim() < 2 => {
+            let numbers = array.iter().map(|&value| python(value, kind));
+            match array.ndim() {
+                0 => numbers.collect(),
+                _ => list(numbers.collect()),
             }
-            (_, 0, Some(&value)) => python(value, kind),
-            (Kind::Python | Kind::Whole, 1, _) => {
-                list(array.iter().map(|&value| python(value, kind)).collect())
-            }
-            _ => tensor(array, kind),
-        },
+        }
+        Value::Numbers(array, kind) => tensor(array, kind),
     }
 }
 
-fn quoted(text: &str) -> String {
+/// A text of a list.
+pub(crate) fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('\n', "\\n");
     match text.contains('\'') && !text.contains('"') {
         true => format!("\"{escaped}\""),
@@ -45,79 +43,65 @@ fn python(value: f64, kind: &Kind) -> String {
     }
 }
 
-fn tensor(array: &ArrayD<f64>, kind: &Kind) -> String {
-    let mut shown = array.clone();
-    let is_cut = |&size: &usize| array.len() > THRESHOLD && size > 2 * EDGE;
-    let cut: Vec<bool> = array.shape().iter().map(is_cut).collect();
-    for (axis, size) in array
-        .shape()
-        .iter()
-        .enumerate()
-        .filter(|(axis, _)| cut[*axis])
-    {
-        let ends: Vec<usize> = (0..EDGE).chain(size - EDGE..*size).collect();
-        shown = shown.select(Axis(axis), &ends);
-    }
-    let format = Format::of(&shown, kind);
-    let inside = nested(&shown.view(), &cut, "tensor([".len(), &format);
-    format!("tensor({inside})")
-}
-
-/// The brackets, ellipses and numbers that are shown of an array, each with its place.
-pub(crate) fn items(array: &ArrayD<f64>) -> Vec<Item<(Vec<usize>, f64)>> {
-    let mut items = Vec::new();
-    let is_cut = array.len() > THRESHOLD;
-    items_of(&array.view(), is_cut, &mut Vec::new(), &mut items);
-    items
-}
-
-fn items_of(
-    part: &ArrayViewD<f64>,
-    is_cut: bool,
-    at: &mut Vec<usize>,
-    items: &mut Vec<Item<(Vec<usize>, f64)>>,
-) {
-    if part.ndim() == 0 {
-        items.extend(part.iter().map(|&value| Item::Value((at.clone(), value))));
-        return;
-    }
-    let middle = match part.len_of(Axis(0)) {
-        size if is_cut && size > 2 * EDGE => EDGE..size - EDGE,
-        _ => 0..0,
-    };
-    items.push(Item::Open);
-    for (place, inner) in part.outer_iter().enumerate() {
-        if !middle.contains(&place) {
-            at.push(place);
-            items_of(&inner, is_cut, at, items);
-            at.pop();
-        } else if place == middle.start {
-            items.push(Item::Gap);
+/// What PyTorch shows of an array: its brackets with `x` for a number and `.` for an ellipsis, and
+/// the numbers with their places.
+pub(crate) fn shown(array: &ArrayD<f64>) -> (String, Vec<(Vec<usize>, f64)>) {
+    let (mut form, mut numbers) = (String::new(), Vec::new());
+    for (at, &value) in array.indexed_iter() {
+        let at = at.slice();
+        let axes = at.iter().zip(array.shape());
+        // The number of axes that begin here, and of those that end.
+        let begins = axes.clone().rev().take_while(|(place, _)| **place == 0);
+        let ends = axes.rev().take_while(|(place, size)| **place + 1 == **size);
+        let (begins, ends) = (begins.count(), ends.count());
+        let is_hidden = |axis: &usize| {
+            let middle = EDGE..array.shape()[*axis].saturating_sub(EDGE);
+            array.len() > THRESHOLD && middle.contains(&at[*axis])
+        };
+        match (0..at.len()).find(is_hidden) {
+            None => {
+                form += &format!("{}x{}", "[".repeat(begins), "]".repeat(ends));
+                numbers.push((at.to_vec(), value));
+            }
+            Some(axis) if at[axis] == EDGE && begins + axis + 1 >= at.len() => form.push('.'),
+            Some(_) => {}
         }
     }
-    items.push(Item::Close);
+    (form, numbers)
 }
 
-/// A part of a tensor, with an ellipsis in the middle of the axes that are `cut`.
-fn nested(part: &ArrayViewD<f64>, cut: &[bool], indent: usize, format: &Format) -> String {
-    let is_row = part.ndim() == 1;
-    let mut items: Vec<String> = match is_row {
-        true => part.iter().map(|&value| format.number(value)).collect(),
-        false => (part.outer_iter())
-            .map(|inner| nested(&inner, &cut[1..], indent + 1, format))
-            .collect(),
-    };
-    if cut[0] {
-        items.insert(EDGE, if is_row { " ..." } else { "..." }.to_owned());
+fn tensor(array: &ArrayD<f64>, kind: &Kind) -> String {
+    let (form, numbers) = shown(array);
+    let format = Format::of(numbers.iter().map(|(_, value)| *value), kind);
+    let mut numbers = numbers.into_iter().map(|(_, value)| format.number(value));
+    let mut text = "tensor(".to_owned();
+    let (mut depth, mut in_line) = (0, 0);
+    for mark in form.chars() {
+        let indent = "tensor(".len() + depth;
+        let a_line = (LINE_WIDTH - indent + 1) / (format.width + 2);
+        let is_row = depth == array.ndim();
+        if text.ends_with(['(', '[']) || mark == ']' {
+            in_line = 0;
+        } else if is_row && in_line < a_line {
+            text += ", ";
+        } else {
+            let newlines = "\n".repeat((array.ndim() - depth).max(1));
+            text += &format!(",{newlines}{}", " ".repeat(indent));
+            in_line = 0;
+        }
+        in_line += 1;
+        match mark {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+        match mark {
+            'x' => text.extend(numbers.next()),
+            '.' => text += if is_row { " ..." } else { "..." },
+            bracket => text.push(bracket),
+        }
     }
-    let a_line = match is_row {
-        true => ((LINE_WIDTH - indent + 1) / (format.width + 2)).max(1),
-        false => 1,
-    };
-    let lines: Vec<String> = items.chunks(a_line).map(|line| line.join(", ")).collect();
-    let newlines = "\n".repeat((part.ndim() - 1).max(1));
-    let gap = " ".repeat(indent);
-    format!("[{}]", lines.join(&format!(",{newlines}{gap}")))
+    text + ")"
 }
 
 /// PyTorch's choice for a whole tensor.
@@ -134,9 +118,8 @@ enum Style {
 }
 
 impl Format {
-    fn of(shown: &ArrayD<f64>, kind: &Kind) -> Self {
-        let finite = shown.iter().copied();
-        let finite = finite.filter(|value| value.is_finite() && *value != 0.0);
+    fn of(shown: impl Iterator<Item = f64> + Clone, kind: &Kind) -> Self {
+        let finite = shown.filter(|value| value.is_finite() && *value != 0.0);
         let sizes = || finite.clone().map(f64::abs);
         let (most, least) = (
             sizes().fold(0.0, f64::max),

@@ -186,7 +186,7 @@ tensor([[0.2845, 0.4071],
         [0.2863, 0.3910],
         [0.2860, 0.4039]])",
     );
-    book.again("In [31]", &context_vector);
+    book.agrees("In [31]", &context_vector, &self_attention.forward(&x)?);
 
     book.section("ex2", "Exercise 2: the same with nn.Linear");
     let linear_layer = Linear::new(10, 20, true, &mut TorchRng::manual_seed(123));

@@ -1,9 +1,13 @@
 //! Each library crate can be used alone: a package outside the workspace that depends on it by
-//! path, and on nothing else, runs the example of its README.
+//! path, and on nothing else, compiles the examples of its README, which run as its doc tests.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
+
+use generate::Sampling;
+use gpt::GptConfig;
+use serde_json::{from_str, to_string};
 
 /// Their folders, below `crates`.
 const LIBRARIES: [&str; 12] = [
@@ -22,65 +26,46 @@ const LIBRARIES: [&str; 12] = [
 ];
 
 #[test]
-fn each_library_works_as_the_only_dependency_of_a_package_outside_the_workspace() {
-    let root = workspace();
-    let outside = tempfile::tempdir().expect("a temporary folder");
+fn a_package_outside_that_depends_on_one_library_alone_compiles_the_examples_of_its_readme() {
     for folder in LIBRARIES {
-        let folder = root.join("crates").join(folder);
-        let library = folder.file_name().and_then(|name| name.to_str());
-        let library = library.expect("a folder is called as its crate");
-        let package = outside.path().join(library);
+        let folder = workspace().join("crates").join(folder);
+        let library = folder.file_name().expect("its name").display().to_string();
         let readme = fs::read_to_string(folder.join("README.md")).expect("each crate has a README");
-        let examples: Vec<String> = rust_blocks(&readme);
-        assert!(
-            !examples.is_empty(),
-            "{library}: its README has no Rust example"
-        );
-        for example in examples {
-            let dependencies = format!("{library} = {{ path = {folder:?} }}");
-            write_package(&package, &dependencies, library, &example);
-            run(&package, library, &example);
-        }
+        let blocks = readme.split("```rust\n").skip(1);
+        let examples = blocks.filter_map(|block| block.split("\n```").next());
+        // One without `main` becomes the body of a function, as in rustdoc.
+        let programs = examples.map(|example| match example.contains("fn main()") {
+            true => example.to_owned(),
+            false => format!("fn main() {{ let _ = || {{\n{example}\n}}; }}"),
+        });
+        let programs: Vec<String> = programs.collect();
+        assert!(!programs.is_empty(), "{library}: an example in its README");
+        check(&format!("{library} = {{ path = {folder:?} }}"), &programs);
     }
 }
 
-/// A program that writes and reads configurations, with the feature `serde`.
-const CONFIGURATIONS: &str = r#"
-use generate::{Sampling, gpt::GptConfig};
-
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let config = GptConfig { tied: true, ..GptConfig::GPT2_124M };
-    let text = serde_json::to_string(&config)?;
-    assert_eq!(serde_json::from_str::<GptConfig>(&text)?, config);
-    let incomplete = serde_json::json!({ "tied": true });
-    assert!(serde_json::from_value::<GptConfig>(incomplete).is_err());
-    let sampling = serde_json::json!({ "top_k": 40 });
-    let expected = Sampling { top_k: Some(40), ..Sampling::GREEDY };
-    assert_eq!(serde_json::from_value::<Sampling>(sampling)?, expected);
-    let misspelt = serde_json::json!({ "topk": 40 });
-    assert!(serde_json::from_value::<Sampling>(misspelt).is_err());
-    Ok(())
-}
-"#;
-
 #[test]
 fn configurations_are_written_and_read_with_the_feature_serde() {
-    let outside = tempfile::tempdir().expect("a temporary folder");
-    let package = outside.path().join("generate");
-    let generate = workspace().join("crates/generate");
-    let dependencies = format!(
-        "generate = {{ path = {generate:?}, features = [\"serde\"] }}\nserde_json = \"1.0\""
+    let config = GptConfig {
+        tied: true,
+        ..GptConfig::GPT2_124M
+    };
+    let text = to_string(&config).expect("JSON");
+    assert_eq!(
+        from_str::<GptConfig>(&text).expect("a configuration"),
+        config
     );
-    write_package(&package, &dependencies, "generate", CONFIGURATIONS);
-    run(&package, "generate", CONFIGURATIONS);
+    assert!(from_str::<GptConfig>(r#"{ "tied": true }"#).is_err());
+    let sampling = from_str::<Sampling>(r#"{ "top_k": 40 }"#).expect("the rest is greedy");
+    assert_eq!(sampling.top_k, Some(40));
+    assert!(from_str::<Sampling>(r#"{ "topk": 40 }"#).is_err());
 }
 
 #[test]
 fn the_model_alone_compiles_no_serde() {
-    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let output = cargo(workspace())
         .args(["tree", "--package", "gpt", "--edges", "normal"])
-        .args(["--prefix", "none", "--locked", "--offline"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["--prefix", "none", "--locked"])
         .output()
         .expect("cargo runs");
     let tree = String::from_utf8_lossy(&output.stdout);
@@ -97,79 +82,42 @@ fn workspace() -> &'static Path {
         .expect("tests/ is in the workspace")
 }
 
-fn write_package(package: &Path, dependencies: &str, library: &str, example: &str) {
-    let manifest = format!(
-        "[package]\nname = \"uses-{library}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
-         [dependencies]\n{dependencies}\n\n[workspace]\n\n{}",
-        profile()
-    );
-    fs::create_dir_all(package.join("src")).expect("a folder of our own");
-    fs::write(package.join("Cargo.toml"), manifest).expect("a folder of our own");
-    fs::write(package.join("src/main.rs"), as_program(example)).expect("a folder of our own");
-    // The workspace's versions, which are downloaded already.
-    fs::copy(workspace().join("Cargo.lock"), package.join("Cargo.lock"))
-        .expect("the workspace's lock file");
+fn cargo(folder: &Path) -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(folder).arg("--offline");
+    cargo
 }
 
-fn run(package: &Path, library: &str, example: &str) {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(default_target, PathBuf::from);
-    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["run", "--quiet", "--offline"])
-        .current_dir(package)
-        // The workspace's own folder, so that crates of others are built once.
-        .env("CARGO_TARGET_DIR", target)
+/// The compiler accepts these programs of a package outside that has this dependency.
+fn check(dependency: &str, programs: &[String]) {
+    let package = tempfile::tempdir().expect("a temporary folder");
+    let manifest = format!(
+        "[package]\nname = \"outside\"\nedition = \"2024\"\n\n\
+         [dependencies]\n{dependency}\n\n[workspace]\n"
+    );
+    let write = |name: &str, text: &str| fs::write(package.path().join(name), text);
+    fs::create_dir_all(package.path().join("src/bin")).expect("a folder of our own");
+    write("Cargo.toml", &manifest).expect("a folder of our own");
+    for (number, program) in programs.iter().enumerate() {
+        write(&format!("src/bin/example{number}.rs"), program).expect("a folder of our own");
+    }
+    // The workspace's versions, which are downloaded already.
+    fs::copy(
+        workspace().join("Cargo.lock"),
+        package.path().join("Cargo.lock"),
+    )
+    .expect("the workspace's lock file");
+    let this = env::current_exe().expect("a test has a path");
+    let target = this.ancestors().nth(3).expect("target/debug/deps/this");
+    let output = cargo(package.path())
+        .args(["check", "--quiet"])
+        // One folder for all, so that each crate is checked once.
+        .env("CARGO_TARGET_DIR", target.join("outside"))
         .output()
         .expect("cargo runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "{library}, used alone:\n{errors}\nof the example:\n{example}"
+        "{dependency}\n{errors}\n{programs:?}"
     );
-}
-
-/// The workspace's profile for tests, with which crates of others are built already; ours are not
-/// optimised, as they are built anew.
-fn profile() -> String {
-    let manifest = fs::read_to_string(workspace().join("Cargo.toml")).expect("the workspace's");
-    let is_ours = |table: &str| {
-        let name = table.strip_prefix("profile.dev.package.");
-        let name = name.and_then(|rest| rest.split(']').next());
-        LIBRARIES
-            .iter()
-            .any(|folder| folder.rsplit('/').next() == name)
-    };
-    let tables = manifest.split("\n[").skip(1);
-    let tables = tables.filter(|table| table.starts_with("profile.dev") && !is_ours(table));
-    tables.map(|table| format!("[{table}\n")).collect()
-}
-
-fn default_target() -> PathBuf {
-    workspace().join("target")
-}
-
-/// The text of each ```rust block.
-fn rust_blocks(markdown: &str) -> Vec<String> {
-    let mut blocks = Vec::new();
-    let mut rest = markdown;
-    while let Some((_, from)) = rest.split_once("```rust\n") {
-        let (block, after) = from
-            .split_once("\n```")
-            .expect("a block that is opened is closed");
-        blocks.push(block.to_owned());
-        rest = after;
-    }
-    blocks
-}
-
-/// A program of an example: one without `main` becomes the body of one, as rustdoc does it.
-fn as_program(example: &str) -> String {
-    if example.contains("fn main()") {
-        return example.to_owned();
-    }
-    let end = match example.contains("Ok::<(), ") {
-        true => "",
-        false => "Ok::<(), String>(())",
-    };
-    let fault = "the example succeeds";
-    format!("fn main() {{ (|| {{\n{example}\n{end}\n}})().expect(\"{fault}\") }}\n")
 }

@@ -1,14 +1,10 @@
 //! The tables of docs/book-map.md and docs/errata.md, by cell: the items to read about, the
 //! listing's number, the document's error.
 
-use std::fmt;
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use notebooks::{PROGRAMS, Program};
-use regex::Regex;
 
-use crate::workspace::{crate_folder, crate_folders, files_below, root};
+use crate::workspace::root;
 
 /// A notebook, and the name of its cell, its section or its check.
 pub(super) type NamedCell = (&'static Program, String);
@@ -27,33 +23,18 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// True if these words name it: a section's number, `Listing 3.5`, an item.
+    /// True if these words name it: a section's number, `Listing 3.5`, an item or a part of its
+    /// path.
     pub(super) fn is_called(&self, words: &str) -> bool {
         let lower = words.to_lowercase();
-        if let Some(number) = lower.strip_prefix("listing ") {
-            return self
-                .listing
-                .to_lowercase()
-                .split(", ")
-                .any(|it| it == number);
-        }
+        let mut listings = self.listing.split(", ");
         let mut numbers = self.section.split([',', ' ']);
-        let is_named =
-            |item: &String| item == words || item.split("::").skip(1).any(|it| it == words);
-        numbers.any(|number| number == words && number.contains('.'))
-            && !self.section.starts_with("exercise")
-            || (self.listing == words && !words.is_empty() && !words.contains('.'))
-            || self.items.iter().any(is_named)
-    }
-}
-
-impl fmt::Display for Row {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let listing = match self.listing.as_str() {
-            "" => String::new(),
-            number => format!(", listing {number}"),
-        };
-        write!(f, "{}{listing}: {}", self.section, self.rust)
+        let is_exercise = self.section.starts_with("exercise");
+        let mut parts = self.items.iter().flat_map(|item| item.split("::").skip(1));
+        listings.any(|number| lower == format!("listing {number}"))
+            || !is_exercise && words.contains('.') && numbers.any(|number| number == words)
+            || parts.any(|part| part == words)
+            || self.items.iter().any(|item| item == words)
     }
 }
 
@@ -77,16 +58,10 @@ impl Erratum {
 /// The rows of the map.
 pub(super) fn map() -> Result<Vec<Row>> {
     let rows = rows("docs/book-map.md")?.into_iter().filter_map(|columns| {
-        let [first, middle @ .., _] = columns.as_slice() else {
-            return None;
-        };
-        let (listing, rust) = match middle {
-            [listing, rust] => (listing.trim_matches('`').to_owned(), rust.clone()),
-            _ => (String::new(), middle.concat()),
-        };
         let (items, cells) = names(&columns.join(" "));
+        let [section, listing, rust, _] = columns.try_into().ok()?;
         Some(Row {
-            section: first.clone(),
+            section,
             listing,
             rust,
             items,
@@ -136,106 +111,24 @@ pub(super) fn errata() -> Result<Vec<Erratum>> {
 pub(super) fn rows(page: &str) -> Result<Vec<Vec<String>>> {
     let path = root().join(page);
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let mut rows = Vec::new();
-    for line in text.lines() {
-        let Some(inside) = line
-            .strip_prefix('|')
-            .and_then(|line| line.strip_suffix('|'))
-        else {
-            continue;
-        };
-        if inside.starts_with("---") {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for line in text.lines().filter(|line| line.starts_with('|')) {
+        if line.starts_with("|---") {
             rows.pop(); // the head
             continue;
         }
-        let columns = inside.replace("\\|", "\u{0}");
-        rows.push(
-            columns
-                .split('|')
-                .map(|text| text.trim().replace('\u{0}', "|"))
-                .collect(),
-        );
+        let columns = line.trim_matches('|').replace("\\|", "\0");
+        let columns = columns
+            .split('|')
+            .map(|text| text.trim().replace('\0', "|"));
+        rows.push(columns.collect());
     }
     Ok(rows)
-}
-
-/// The path of an item's page, below rustdoc's folder `doc`.
-///
-/// # Errors
-/// No crate defines it.
-pub(super) fn documentation(item: &str) -> Result<String> {
-    let mut parts = item.split("::");
-    let krate = parts.next().unwrap_or_default();
-    let nowhere = || format!("no crate defines `{item}`");
-    let mut name = parts.next().with_context(nowhere)?;
-    let mut home = crate_folder(&root(), krate).with_context(nowhere)?;
-    let (mut krate, mut module) = (krate.to_owned(), String::new());
-    let mut kind = defined(&home, ITEM, name);
-    if kind.is_none() && home.join(format!("src/{name}.rs")).exists() {
-        module = format!("{name}/");
-        name = parts.next().with_context(nowhere)?;
-        kind = defined(&home, ITEM, name);
-    }
-    if kind.is_none() {
-        // Another crate's, that this one re-exports.
-        home = crate_folders(&root())
-            .into_iter()
-            .find(|folder| defined(folder, ITEM, name).is_some())
-            .with_context(nowhere)?;
-        kind = defined(&home, ITEM, name);
-        let folder = home.file_name().with_context(nowhere)?;
-        krate = folder.to_string_lossy().replace('-', "_");
-    }
-    let kind = kind.with_context(nowhere)?.replace("const", "constant");
-    let member = match parts.next() {
-        None => String::new(),
-        Some(member) => match defined(&home, MEMBER, member)
-            .with_context(nowhere)?
-            .as_str()
-        {
-            "const" => format!("#associatedconstant.{member}"),
-            _ => format!("#method.{member}"),
-        },
-    };
-    Ok(format!("{krate}/{module}{kind}.{name}.html{member}"))
-}
-
-/// The beginning of a line that defines an item, or a member of one.
-const ITEM: &str = "^pub (struct|enum|trait|fn|const|type)";
-const MEMBER: &str = "^    (?:pub )?(?:const )?(fn|const)";
-
-/// The kind of what a crate's sources define by this name.
-fn defined(krate: &Path, start: &str, name: &str) -> Option<String> {
-    let definition = Regex::new(&format!(r"(?m){start} {name}\b")).ok()?;
-    let files = files_below(&krate.join("src"), "rs").into_iter();
-    let mut texts = files.filter_map(|file| std::fs::read_to_string(file).ok());
-    texts.find_map(|text| Some(definition.captures(&text)?[1].to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_item_is_found_where_it_is_defined_and_not_where_it_is_named() {
-        for wrong in [
-            "gpt::GptMod",
-            "gpt::GptModel::forwards",
-            "nothing::GptModel",
-            "gpt",
-        ] {
-            let error = documentation(wrong).unwrap_err().to_string();
-            assert_eq!(error, format!("no crate defines `{wrong}`"));
-        }
-        assert_eq!(
-            documentation("gpt::LayerNorm").unwrap(),
-            "tensor_ops/struct.LayerNorm.html"
-        );
-        assert_eq!(
-            documentation("gpt::GptConfig::GPT2_124M").unwrap(),
-            "gpt/struct.GptConfig.html#associatedconstant.GPT2_124M"
-        );
-    }
 
     #[test]
     fn items_and_cells_are_told_apart() {

@@ -1,16 +1,16 @@
 //! `--set NAME=VALUE`: the inputs that a reader means, and their values, tried before anything
 //! runs.
 
-use anyhow::{Context, Result, bail};
-use notebooks::{Cell, Given, Settings, inputs};
+use anyhow::{Context, Result, bail, ensure};
+use notebooks::{Settings, inputs};
 
 use crate::select::Selection;
 
 /// An input that is asked for: its notebook, the line of its call, and the value.
 type Asked = (&'static str, (u32, String));
 
-/// The inputs that `set` names, `seed=123` or `In [24].seed=123`: those of the chosen cells, else
-/// those before, on which they depend.
+/// The inputs that `set` names, of the chosen cells and of those before, on which they depend:
+/// `seed=123` all of that name, `In [24].seed=123` one.
 ///
 /// # Errors
 /// A name is of no such input, which lists those that there are, or a value can't be taken.
@@ -23,37 +23,26 @@ pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<Vec<Asked
         let (before, mut there) = (asked.len(), Vec::new());
         for selection in selections {
             let parts = run_small(selection, &[]);
-            let all = inputs(&parts).filter(|(cell, _)| selection.reaches(cell));
-            let all: Vec<(&Cell, &Given)> = all.collect();
-            let names = all.iter();
-            there.extend(
-                names.map(|(cell, it)| format!("\"{}\" ({})", cell.name_of(it), it.default)),
-            );
-            let of_name = |(cell, input): &&(&Cell, &Given)| match name.rsplit_once('.') {
-                Some((of, name)) => input.name == name && cell.is_called(of),
-                None => input.name == name,
-            };
-            let of_name: Vec<_> = all.iter().filter(of_name).collect();
-            let is_chosen = of_name.iter().any(|(cell, _)| selection.has(cell));
-            let found = of_name
-                .iter()
-                .filter(|(cell, _)| !is_chosen || selection.has(cell));
-            asked.extend(
-                found.map(|(_, input)| (selection.program.name, (input.line, value.to_owned()))),
-            );
+            for (cell, input) in inputs(&parts).filter(|(cell, _)| selection.reaches(cell)) {
+                let whole = cell.name_of(input);
+                if name == whole || name == input.name {
+                    asked.push((selection.program.name, (input.line, value.to_owned())));
+                }
+                there.push(format!("\"{whole}\" ({})", input.default));
+            }
         }
-        if asked.len() == before {
-            let there = match there.is_empty() {
-                true => "the chosen cells have none".to_owned(),
-                false => format!("there are {}", there.join(", ")),
-            };
-            bail!("no input is called `{name}`: {there}");
-        }
+        ensure!(
+            asked.len() > before,
+            "no input is called `{name}`; the chosen cells have {}",
+            match there.is_empty() {
+                true => "none".to_owned(),
+                false => there.join(", "),
+            }
+        );
     }
     for selection in selections.iter().filter(|_| !asked.is_empty()) {
         let parts = run_small(selection, &asked);
-        let fault = inputs(&parts).find_map(|(_, input)| input.fault.clone());
-        if let Some(fault) = fault {
+        if let Some(fault) = inputs(&parts).find_map(|(_, input)| input.fault.clone()) {
             bail!(fault);
         }
     }
@@ -86,16 +75,17 @@ mod tests {
 
     #[test]
     fn a_name_is_all_inputs_of_that_name_and_a_cell_before_it_one() {
-        let chosen = select(Some("3.4.2")).unwrap().selections;
+        let chosen = select(Some("3.4.2")).unwrap();
         let found = |set: &str| find(&[set.to_owned()], &chosen).map(|found| found.len());
         let refused = |set: &str| found(set).unwrap_err().to_string();
-        assert_eq!(found("seed=1").unwrap(), 2);
+        assert_eq!(found("seed=1").unwrap(), 3);
         assert_eq!(found("In [24].seed=1").unwrap(), 1);
         assert_eq!(found("d_out=4").unwrap(), 1, "of In [17], before");
         let error = refused("sed=1");
         assert!(
-            error.starts_with("no input is called `sed`: there are \"In [3].inputs\" (0.43 0.15")
-                && error.ends_with("\"In [23].seed\" (123), \"In [24].seed\" (789)"),
+            error.starts_with(
+                "no input is called `sed`; the chosen cells have \"In [3].inputs\" (0.43 0.15"
+            ) && error.ends_with("\"In [23].seed\" (123), \"In [24].seed\" (789)"),
             "{error}"
         );
         for (set, error) in [
@@ -109,7 +99,7 @@ mod tests {
         ] {
             assert_eq!(refused(set), error);
         }
-        let chosen = select(Some("5.1.1")).unwrap().selections;
+        let chosen = select(Some("5.1.1")).unwrap();
         let error = find(&["prompt=".to_owned()], &chosen).unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -119,7 +109,7 @@ mod tests {
 
     #[test]
     fn another_seed_gives_the_tensor_of_exercise_3_1_and_what_follows_is_not_compared() {
-        let chosen = select(Some("3.4.2")).unwrap().selections;
+        let chosen = select(Some("3.4.2")).unwrap();
         let asked = find(&["In [24].seed=123".to_owned()], &chosen).unwrap();
         let parts = chosen[0].program.run(&Settings {
             inputs: of(&chosen[0], &asked),

@@ -74,5 +74,11 @@ fn main() -> ExitCode {
 
 /// Builds and runs the package `bench`, which no other command needs.
 fn bench(arguments: &[OsString]) -> anyhow::Result<()> {
-    workspace::cargo("run --release --package bench", &[], arguments)
+    let mut bench = workspace::cargo(
+        "run --release --package bench",
+        &workspace::root(),
+        arguments,
+    );
+    workspace::run(&mut bench)?;
+    Ok(())
 }

@@ -3,11 +3,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use clap::Args;
 use notebooks::{
-    Cell, Given, HOW_TO_GIVE_TEXT, Kind, NEEDS_TEXT, Outcome, Part, Record, Settings, TrainingRun,
-    cells,
+    Cell, Given, Kind, Outcome, Part, Record, Settings, TrainingRun, cells, how_to_give_text,
 };
 
 use crate::digits::differences;
@@ -42,11 +41,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(folder) = &options.html {
         return pages(folder, filter, settings, options.live);
     }
-    let chosen = select(filter)?;
-    let set = inputs::find(&options.set, &chosen.selections)?;
-    chosen.print_rows()?;
-    let (mut lost, mut needs_text) = (0, false);
-    for selection in &chosen.selections {
+    let selections = select(filter)?;
+    let set = inputs::find(&options.set, &selections)?;
+    let (mut lost, mut how) = (0, None);
+    for selection in &selections {
         let settings = Settings {
             training: selection.trains.then(TrainingRun::default),
             inputs: inputs::of(selection, &set),
@@ -56,28 +54,32 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let parts = selection.program.run(&settings);
         print_cells(selection, &parts)?;
         print("\n")?;
-        for cell in cells(&parts).filter(|cell| selection.has(cell)) {
-            lost += usize::from(matches!(cell.outcome, Outcome::Lost(_)));
-            needs_text |= matches!(&cell.outcome, Outcome::Skipped(why) if why == NEEDS_TEXT);
-        }
+        let chosen = || cells(&parts).filter(|cell| selection.has(cell));
+        how = how.or(how_to_give_text(chosen()));
+        lost += chosen()
+            .filter(|cell| matches!(cell.outcome, Outcome::Lost(_)))
+            .count();
     }
-    if needs_text {
-        print(&format!("the book's text: {HOW_TO_GIVE_TEXT}\n"))?;
+    if let Some(how) = how {
+        print(&format!("the book's text: {how}\n"))?;
     }
-    if lost > 0 {
-        bail!("{lost} cells did not run");
-    }
+    ensure!(lost == 0, "{lost} cells did not run");
     Ok(())
 }
 
 #[cfg(feature = "pages")]
 use crate::page::write as pages;
 
+#[cfg(not(feature = "pages"))]
+use crate::workspace;
+
 /// Builds the program with pictures, and lets it do what this one was asked for.
 #[cfg(not(feature = "pages"))]
 fn pages(_: &std::path::Path, _: Option<&str>, _: Settings, _: bool) -> Result<()> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    crate::workspace::cargo("run --release --package xtask", &[], &arguments)
+    let words = "run --release --package xtask";
+    workspace::run(&mut workspace::cargo(words, &workspace::root(), &arguments))?;
+    Ok(())
 }
 
 /// Prints the chosen cells.
@@ -114,29 +116,34 @@ fn print_cells(selection: &Selection, parts: &[Part]) -> Result<()> {
 }
 
 fn text_of(cell: &Cell) -> String {
-    let about = match cell.about.as_str() {
+    let mut text = match cell.about.as_str() {
         "" => String::new(),
         about => format!("{about}\n\n"),
     };
-    let output = match &cell.outcome {
-        Outcome::Ran(record) => output(record),
-        Outcome::Skipped(why) => match &cell.printed {
-            Some(printed) => format!("the document prints (not run here: {why}):\n{printed}\n"),
-            None => format!("(not run here: {why})\n"),
-        },
-        Outcome::Lost(why) => format!("({why})\n"),
-    };
-    let changed = cell.inputs.iter().filter_map(|input| {
-        let value = input.value.as_ref()?;
-        let Given { name, default, .. } = input;
-        Some(format!(
-            "({name} is {value}, in the document {default}: compared with nothing)\n"
-        ))
-    });
-    about + &indented(&cell.code) + &changed.collect::<String>() + &output
+    text += &indented(&cell.code);
+    for Given {
+        name,
+        default,
+        value,
+        ..
+    } in &cell.inputs
+    {
+        if let Some(value) = value {
+            text +=
+                &format!("({name} is {value}, in the document {default}: compared with nothing)\n");
+        }
+    }
+    text + &match (&cell.outcome, &cell.printed) {
+        (Outcome::Ran(record), _) => output(record),
+        (Outcome::Skipped(why), Some(printed)) => {
+            format!("the document prints (not run here: {why}):\n{printed}\n")
+        }
+        (Outcome::Skipped(why), None) => format!("(not run here: {why})\n"),
+        (Outcome::Lost(why), _) => format!("({why})\n"),
+    }
 }
 
-/// The computed output, and the document's where any digit differs.
+/// The computed output, the document's where any digit differs, and what disagrees.
 fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
     if let Some(printed) = &record.printed
@@ -145,18 +152,14 @@ fn output(record: &Record) -> String {
     {
         output += &format!("\nthe document prints:\n{printed}\n");
     }
-    let faults = record.verdict.faults.len();
-    output += &match (record.printed.is_some(), faults) {
-        (_, 0) => String::new(),
-        (true, _) => format!(
-            "(the code was changed: {faults} of {} figures are not the document's)\n",
-            record.verdict.figures.max(faults)
-        ),
-        (false, _) => format!(
-            "(the code was changed: {})\n",
-            record.verdict.faults.join("; ")
-        ),
-    };
+    let faults = &record.verdict.faults;
+    if !faults.is_empty() {
+        let faults = match &record.printed {
+            Some(_) => format!("{} figures are not the document's", faults.len()),
+            None => faults.join("; "),
+        };
+        output += &format!("(the code was changed: {faults})\n");
+    }
     output
 }
 

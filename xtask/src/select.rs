@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use notebooks::{Cell, PROGRAMS, Part, Program, Settings, Tier, cells, text};
+use regex::Regex;
 
-use crate::documents::{Row, map};
-use crate::workspace::print;
+use crate::documents::map;
 
 /// The words, and the text to run with.
 #[derive(Args)]
@@ -55,103 +55,19 @@ impl Selection {
     }
 }
 
-/// The chosen cells, and the rows of the map that led there; rows alone, if no cell computes what
-/// they name.
-pub(crate) struct Chosen {
-    pub(crate) selections: Vec<Selection>,
-    pub(crate) rows: Vec<Row>,
-}
-
-impl Chosen {
-    /// Prints the rows of the map.
-    pub(crate) fn print_rows(&self) -> Result<()> {
-        for row in &self.rows {
-            let end = match self.selections.is_empty() {
-                true => "; no cell computes it (docs/book-map.md)",
-                false => "",
-            };
-            print(&format!("{row}{end}\n"))?;
-        }
-        Ok(())
-    }
-}
-
-/// True if the words, or the rows of the map that they name, mean a cell.
-type Rule = fn(&Program, &Cell, &str, &[Row]) -> bool;
-
-/// Names, then the map, then parts of names.
-const RULES: [Rule; 4] = [
-    |program, _, words, _| program.name == words,
-    |program, cell, words, _| {
-        let name = words.strip_prefix(program.name).map_or(words, str::trim);
-        let below = cell.section.strip_prefix(name);
-        cell.is_called(name)
-            || program.full_name(cell) == words
-            || below.is_some_and(|rest| rest.starts_with('.'))
-    },
-    |program, cell, _, rows| {
-        let mut cells = rows.iter().flat_map(|row| &row.cells);
-        cells.any(|(other, name)| other.name == program.name && cell.is_called(name))
-    },
-    |program, cell, words, _| {
-        let words = words.to_lowercase();
-        let test = program.full_name(cell);
-        let mut names = [program.name, program.title, &cell.title, &test].into_iter();
-        program.tier != Tier::Errata
-            && words.len() > 2
-            && !is_section_number(&words)
-            && names.any(|name| name.to_lowercase().contains(&words))
-    },
-];
-
-/// The rule that asks the map.
-const BY_MAP: usize = 2;
-
-/// True for `3.6` or `3.6.2`: 5.2 is no part of 3.5.2.
-fn is_section_number(words: &str) -> bool {
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    words.contains('.') && words.split('.').all(is_number)
-}
-
-/// The names that notebooks have: `ch3 In [24]` is `ch03 In [24]`, `chapter 3` is `ch03`, and
-/// `train` is older than the notebooks.
-fn as_named(words: &str) -> String {
-    let lower = words.to_lowercase();
-    let number = lower.strip_prefix("chapter").or(lower.strip_prefix("ch"));
-    let number = number.map(|rest| rest.trim_start().trim_start_matches('0'));
-    match number.and_then(|rest| rest.bytes().next()) {
-        Some(b'1'..=b'9') => {
-            let rest = &words[words.len() - number.map_or(0, str::len)..];
-            format!("ch0{rest}")
-        }
-        _ if words == "train" => "training".to_owned(),
-        _ => words.to_owned(),
-    }
-}
-
-/// True for a chapter, an appendix or a section of the book that no notebook is of: `6.1`, `ch07`,
-/// `D.2`, `appendix D`.
-fn is_elsewhere(words: &str) -> bool {
-    let words = words.strip_prefix("ch0").unwrap_or(words);
-    let (first, rest) = words.split_at(words.len().min(1));
-    words.to_lowercase().starts_with("appendix")
-        || (rest.is_empty() || rest.starts_with('.'))
-            && matches!(first, "1" | "6" | "7" | "A" | "B" | "C" | "D" | "E")
-}
-
-/// The cells that the words choose by the first rule that finds any, in whatever notebook.
+/// The cells that the words choose: by names, else by the map, else by parts of names, in whatever
+/// notebook.
 ///
 /// Without words these are the cells of the everyday notebooks.
 ///
 /// # Errors
 /// Nothing is chosen: says where it is, or what there is.
-pub(crate) fn select(words: Option<&str>) -> Result<Chosen> {
-    let words = words.map(as_named);
+pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     let all: Vec<(&Program, Vec<Part>)> = PROGRAMS.iter().map(|it| (it, it.unrun())).collect();
     let choose = |rule: &dyn Fn(&Program, &Cell) -> bool| -> Vec<Selection> {
         let chosen = all.iter().map(|(program, parts)| Selection {
             program,
-            trains: program.tier == Tier::Long && words.as_deref() == Some(program.name),
+            trains: program.tier == Tier::Long && words == Some(program.name),
             lines: cells(parts)
                 .filter(|cell| rule(program, cell))
                 .map(|cell| cell.line)
@@ -159,30 +75,50 @@ pub(crate) fn select(words: Option<&str>) -> Result<Chosen> {
         });
         chosen.filter(|found| !found.lines.is_empty()).collect()
     };
-    let Some(words) = words.as_deref() else {
-        let selections = choose(&|program, _| program.tier == Tier::Everyday);
-        let rows = Vec::new();
-        return Ok(Chosen { selections, rows });
+    let Some(words) = words else {
+        return Ok(choose(&|program, _| program.tier == Tier::Everyday));
     };
+    // `ch3 In [24]` is `ch03 In [24]`, and `chapter 3` is `ch03`.
+    let words = Regex::new("(?i)^ch(apter ?)?0?([1-9])")?.replace(words, "ch0$2");
     let mut rows = map()?;
-    rows.retain(|row| row.is_called(words));
-    for (place, rule) in RULES.iter().enumerate() {
-        let selections = choose(&|program, cell| rule(program, cell, words, &rows));
-        if !selections.is_empty() {
-            rows.retain(|_| place == BY_MAP);
-            return Ok(Chosen { selections, rows });
-        }
+    rows.retain(|row| row.is_called(&words));
+    let is_part = words.len() > 2 && !Regex::new(r"^[\d.]+$")?.is_match(&words);
+    let rules: [&dyn Fn(&Program, &Cell) -> bool; 4] = [
+        &|program, _| program.name == words,
+        &|program, cell| {
+            let name = words.strip_prefix(program.name).map_or(&*words, str::trim);
+            let below = cell.section.strip_prefix(name);
+            cell.is_called(name)
+                || program.full_name(cell) == words
+                || below.is_some_and(|rest| rest.starts_with('.'))
+        },
+        &|program, cell| {
+            let mut cells = rows.iter().flat_map(|row| &row.cells);
+            cells.any(|(other, name)| other.name == program.name && cell.is_called(name))
+        },
+        &|program, cell| {
+            let words = words.to_lowercase();
+            let test = program.full_name(cell);
+            let mut names = [program.name, program.title, &cell.title, &test].into_iter();
+            is_part
+                && program.tier != Tier::Errata
+                && names.any(|name| name.to_lowercase().contains(&words))
+        },
+    ];
+    let mut chosen = rules.into_iter().map(choose);
+    if let Some(selections) = chosen.find(|found| !found.is_empty()) {
+        return Ok(selections);
     }
-    if !rows.is_empty() {
-        let selections = Vec::new();
-        return Ok(Chosen { selections, rows });
-    }
-    if is_elsewhere(words) {
-        bail!("no cell is of `{words}`: chapters 2 to 5 are here");
+    if let Some(row) = rows.first() {
+        bail!(
+            "no cell computes {}: {} (docs/book-map.md)",
+            row.section,
+            row.rust
+        );
     }
     let names: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
     bail!(
-        "nothing is called `{words}`: name a notebook ({}), a section (3.6), a cell (\"In [36]\"), an exercise (ex3.2), a listing (\"Listing 3.5\"), an item (MultiHeadAttention) or a bug that computes (B3; docs/errata.md has all)",
+        "chapters 2 to 5 are here, and nothing of them is called `{words}`: name a notebook ({}), a section (3.6), a cell (\"In [36]\"), an exercise (ex3.2), a listing (\"Listing 3.5\"), an item (MultiHeadAttention) or a bug that computes (B3; docs/errata.md has all)",
         names.join(", ")
     )
 }
@@ -194,7 +130,7 @@ mod tests {
     use super::*;
 
     fn chosen(words: &str) -> BTreeSet<String> {
-        let selections = select(Some(words)).expect(words).selections;
+        let selections = select(Some(words)).expect(words);
         let names = selections.iter().flat_map(|selection| {
             let parts = selection.program.unrun();
             let cells = cells(&parts).filter(|cell| selection.has(cell));
@@ -257,20 +193,20 @@ mod tests {
         }
         assert_eq!(chosen("ch3_exercises"), chosen("ch03_exercises"));
         assert!(chosen("MultiHeadAttention").contains("ch03 3.6.2"));
-        assert!(select(None).unwrap().selections.iter().all(|it| !it.trains));
+        assert!(select(None).unwrap().iter().all(|it| !it.trains));
     }
 
     /// "Training" is a part of titles, too.
     #[test]
     fn a_notebook_s_name_chooses_it_whatever_else_has_a_part_of_that_name() {
         for program in PROGRAMS {
-            let selections = select(Some(program.name)).unwrap().selections;
+            let selections = select(Some(program.name)).unwrap();
             let names: Vec<&str> = selections.iter().map(|it| it.program.name).collect();
             assert_eq!(names, [program.name]);
             assert_eq!(selections[0].trains, program.tier == Tier::Long);
         }
-        let trains = |words| select(Some(words)).unwrap().selections[0].trains;
-        assert!(trains("train") && !trains("5.2") && !trains("ch05"));
+        let trains = |words| select(Some(words)).unwrap()[0].trains;
+        assert!(!trains("5.2") && !trains("ch05"));
     }
 
     #[test]
@@ -280,23 +216,18 @@ mod tests {
             ("3.7", "3.1, 3.2, 3.7 why attention, and the summary: prose"),
             (
                 "Listing 5.5",
-                "5.5 OpenAI's weights, listing 5.5: `checkpoint::load_model`",
+                "5.5 OpenAI's weights: `checkpoint::load_model`",
             ),
         ] {
-            let chosen = select(Some(words)).unwrap();
-            assert!(chosen.selections.is_empty() && chosen.rows.len() == 1);
-            let row = chosen.rows[0].to_string();
-            assert!(row.starts_with(answer) && !row.contains('\n'), "{row}");
-        }
-        for words in ["6.1", "D.2", "chapter 7", "appendix D", "E"] {
             let message = refusal(words);
-            assert!(message.ends_with("chapters 2 to 5 are here"), "{message}");
+            let start = format!("no cell computes {answer}");
+            assert!(message.starts_with(&start), "{message}");
         }
-        for words in ["9.9.9", "B2", "In [99]", ""] {
+        for words in ["6.1", "D.2", "ch07", "appendix D", "E", "9.9.9", "B2", ""] {
             let message = refusal(words);
-            let start = format!("nothing is called `{words}`: name ");
+            let start = "chapters 2 to 5 are here, and nothing of them is called";
             assert!(
-                message.starts_with(&start) && !message.contains('\n'),
+                message.starts_with(&format!("{start} `{words}`: name ")),
                 "{message}"
             );
         }

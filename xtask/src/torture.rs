@@ -6,7 +6,7 @@
 
 use clap::Args;
 
-use crate::workspace::cargo;
+use crate::workspace::{self, cargo, root};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -21,12 +21,13 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let [kills, every] = [options.kills, options.every].map(|n| n.to_string());
-    for (package, test, variable) in [
-        ("cli", "torture", ("TORTURE", every.as_str())),
-        ("train", "kill", ("TRAIN_KILLS", kills.as_str())),
+    for (package, test, variable, value) in [
+        ("cli", "torture", "TORTURE", every),
+        ("train", "kill", "TRAIN_KILLS", kills),
     ] {
         let test = format!("test --locked --package {package} --test {test}");
-        cargo(&test, &[variable], &["--nocapture".into()])?;
+        let mut test = cargo(&test, &root(), &["--nocapture".into()]);
+        workspace::run(test.env(variable, value))?;
     }
     Ok(())
 }

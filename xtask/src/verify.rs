@@ -1,15 +1,11 @@
-//! `cargo xtask verify`: runs the notebooks and reports, by chapter, which printed figures come
+//! `cargo xtask verify`: runs the notebooks and reports, one by one, which printed figures come
 //! out.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use clap::{Args, value_parser};
-use notebooks::{
-    Cell, HOW_TO_GIVE_TEXT, Kind, LeftOut, NEEDS_TEXT, Outcome, Part, Program, Settings,
-    TrainingRun, cells,
-};
+use notebooks::{Cell, Kind, Outcome, Part, Settings, TrainingRun, cells, how_to_give_text};
 
 use crate::select::{Selection, What, select};
 use crate::workspace::print;
@@ -31,9 +27,6 @@ pub(crate) struct Options {
     /// Train with the dropout of another build of PyTorch, portable or mkl (notebook `training`).
     #[arg(long, value_name = "BUILD")]
     dropout_build: Option<torch_rng::Build>,
-    /// Write every step of the training as JSON (notebook `training`).
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
 }
 
 impl Options {
@@ -46,7 +39,6 @@ impl Options {
         for (name, is_given) in [
             ("--epochs", self.epochs.is_some()),
             ("--dropout-build", self.dropout_build.is_some()),
-            ("--json", self.json.is_some()),
         ] {
             ensure!(
                 trains || !is_given,
@@ -56,7 +48,6 @@ impl Options {
         let training = TrainingRun {
             epochs: self.epochs,
             build: self.dropout_build,
-            json: self.json.clone(),
         };
         Ok(Settings {
             training: trains.then_some(training),
@@ -68,27 +59,18 @@ impl Options {
 /// Runs the chosen cells and prints the report.
 ///
 /// # Errors
-/// A cell failed, none could be compared, or a file could not be read or written.
+/// A cell failed, none could be compared, or a file could not be read.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let filter = options.what.filter.as_deref();
-    let chosen = select(filter)?;
-    let settings = options.settings(&chosen.selections)?;
-    chosen.print_rows()?;
+    let is_all = options.what.filter.is_none();
+    let selections = select(options.what.filter.as_deref())?;
+    let settings = options.settings(&selections)?;
     let start = Instant::now();
-    let by_chapter = !options.verbose && filter.is_none();
     let mut report = Report::default();
-    for selections in chosen
-        .selections
-        .chunk_by(|one, other| chapter(one.program) == chapter(other.program))
-    {
-        for selection in selections {
-            let parts = selection.program.run(&settings);
-            print_cells(selection, &parts, by_chapter)?;
-            report.add(selection, parts, filter.is_none());
-        }
-        if by_chapter {
-            print(&report.chapter(chapter(selections[0].program)))?;
-        }
+    for selection in &selections {
+        let program = selection.program;
+        print(&format!("{:<20} {}\n", program.name, program.title))?;
+        let parts = program.run(&settings);
+        print(&report.add(selection, &parts, is_all, !is_all || options.verbose))?;
     }
     report.close(start.elapsed().as_secs_f64())
 }
@@ -104,203 +86,119 @@ fn passed(cell: &Cell) -> Option<bool> {
     }
 }
 
-/// The common beginning of "Chapter 2: Working with Text Data" and "Chapter 2, exercise solutions".
-fn chapter(program: &Program) -> &'static str {
-    program.title.split([':', ',']).next().unwrap_or_default()
-}
-
-/// Prints the chosen cells of a notebook that has run, by section, or only those that failed.
-fn print_cells(selection: &Selection, parts: &[Part], only_failed: bool) -> Result<()> {
-    let program = selection.program;
-    let mut lines = String::new();
-    let mut section = "";
-    if !only_failed {
-        lines += &format!("\n{:<20} {}\n", program.name, program.title);
-    }
-    for cell in cells(parts).filter(|cell| selection.has(cell)) {
-        if !only_failed && section != cell.section {
-            lines += &format!("  {}  {}\n", cell.section, cell.title);
-        }
-        section = &cell.section;
-        if !only_failed {
-            lines += &line(&cell.name, cell);
-        } else if passed(cell) == Some(false) {
-            lines += &line(&program.full_name(cell), cell);
-        }
-    }
-    print(&lines)
-}
-
 /// A cell's verdict, with the figures that disagree.
-fn line(name: &str, cell: &Cell) -> String {
+fn line(cell: &Cell) -> String {
     let mark = match passed(cell) {
         Some(true) => "ok  ",
         Some(false) => "FAIL",
         None => "skip",
     };
-    let (mut line, mut faults) = (format!("    {mark} {name:<28} "), Vec::new());
-    match &cell.outcome {
-        Outcome::Ran(record) => {
-            let verdict = &record.verdict;
-            if verdict.figures > 0 {
-                line += &format!(
-                    "{:>4} figures  diff {:8.1e}  allowed {:8.1e}",
-                    verdict.figures, verdict.difference, verdict.allowed
-                );
-            }
-            match record.kind {
-                Kind::Shown => line += "  by ndarray alone",
-                Kind::Changed => line += "compared with nothing: the document prints no such run",
-                _ => {}
-            }
-            faults.extend(record.note.clone());
-            faults.extend(verdict.faults.iter().take(FAULTS_SHOWN).cloned());
-            let more = verdict.faults.len().saturating_sub(FAULTS_SHOWN);
-            faults.extend((more > 0).then(|| format!("and {more} more")));
-        }
-        Outcome::Skipped(why) => line += why,
-        Outcome::Lost(fault) => faults.push(fault.clone()),
+    let (about, faults) = match &cell.outcome {
+        Outcome::Ran(record) => (record.about(), &record.verdict.faults[..]),
+        Outcome::Skipped(why) | Outcome::Lost(why) => (why.clone(), &[][..]),
+    };
+    let name = format!("{} {}", cell.section, cell.name);
+    let mut line = format!("    {mark} {name:<34} {about}")
+        .trim_end()
+        .to_owned()
+        + "\n";
+    for fault in faults.iter().take(FAULTS_SHOWN) {
+        line += &format!("         {fault}\n");
     }
-    let faults = faults.iter().map(|fault| format!("\n         {fault}"));
-    line.trim_end().to_owned() + &faults.collect::<String>() + "\n"
+    let more = faults.len().saturating_sub(FAULTS_SHOWN);
+    if more > 0 {
+        line += &format!("         and {more} more\n");
+    }
+    line
 }
 
-/// All chosen cells after their run, and the figures that are left out, each with its notebook.
+/// The sums over the chosen cells.
 #[derive(Default)]
-struct Report(Vec<(&'static Program, Part)>);
-
-/// The sums of a report or a chapter of it.
-#[derive(Default)]
-struct Counts {
+struct Report {
+    /// Cells that were reached.
+    ran: usize,
     passed: usize,
-    failed: usize,
+    /// Names of the cells that failed.
+    failed: Vec<String>,
     skipped: usize,
     /// Printed figures that were compared.
     figures: usize,
     /// Printed figures that ndarray alone computes.
     shown: usize,
+    /// Printed figures that are not compared, and a line for each reason.
     left_out: usize,
+    reasons: String,
+    how_to_give_text: Option<&'static str>,
 }
 
 impl Report {
-    /// Adds the chosen cells, and the figures left out of a `whole` notebook or of one of the
-    /// cells.
-    fn add(&mut self, selection: &Selection, parts: Vec<Part>, whole: bool) {
-        let names = cells(&parts).filter(|cell| selection.has(cell));
-        let names: Vec<String> = names.map(|cell| cell.cell.clone()).collect();
-        let is_chosen = |part: &Part| match part {
-            Part::Cell(cell) => selection.has(cell),
-            Part::LeftOut(left_out) => whole || names.contains(&left_out.cell),
-            _ => false,
-        };
-        let chosen = parts.into_iter().filter(is_chosen);
-        self.0.extend(chosen.map(|part| (selection.program, part)));
-    }
-
-    fn cells(&self) -> impl Iterator<Item = (&'static Program, &Cell)> {
-        self.0.iter().filter_map(|(program, part)| match part {
-            Part::Cell(cell) => Some((*program, cell.as_ref())),
-            _ => None,
-        })
-    }
-
-    fn counts(&self, is_counted: impl Fn(&Program) -> bool) -> Counts {
-        let mut counts = Counts::default();
-        for (_, part) in self.0.iter().filter(|(program, _)| is_counted(program)) {
-            match part {
-                Part::LeftOut(left_out) => counts.left_out += left_out.figures,
-                Part::Cell(cell) => {
-                    match passed(cell) {
-                        Some(true) => counts.passed += 1,
-                        Some(false) => counts.failed += 1,
-                        None => counts.skipped += 1,
-                    }
-                    if let Outcome::Ran(record) = &cell.outcome {
-                        match record.kind {
-                            Kind::Printed => counts.figures += record.verdict.figures,
-                            Kind::Shown => counts.shown += record.verdict.figures,
-                            _ => {}
-                        }
-                    }
+    /// Adds the chosen cells of a notebook, and what is left out of them or of `all`: the lines of
+    /// the cells, or only of those that failed.
+    fn add(&mut self, selection: &Selection, parts: &[Part], all: bool, verbose: bool) -> String {
+        let mut lines = String::new();
+        let chosen = || cells(parts).filter(|cell| selection.has(cell));
+        for cell in chosen() {
+            match passed(cell) {
+                Some(true) => self.passed += 1,
+                Some(false) => self.failed.push(selection.program.full_name(cell)),
+                None => self.skipped += 1,
+            }
+            if let Outcome::Ran(record) = &cell.outcome {
+                self.ran += 1;
+                match record.kind {
+                    Kind::Printed => self.figures += record.verdict.figures,
+                    Kind::Shown => self.shown += record.verdict.figures,
+                    _ => {}
                 }
-                _ => {}
+            }
+            if verbose || passed(cell) == Some(false) {
+                lines += &line(cell);
             }
         }
-        counts
-    }
-
-    /// The line of a chapter.
-    fn chapter(&self, name: &str) -> String {
-        let counts = self.counts(|it| chapter(it) == name);
-        let mark = if counts.failed == 0 { "ok  " } else { "FAIL" };
-        let mut line = format!("{mark} {name:<24} {:>3} passed", counts.passed);
-        for (count, what) in [(counts.failed, "failed"), (counts.skipped, "skipped")] {
-            if count > 0 {
-                line += &format!(", {count} {what}");
+        for part in parts {
+            if let Part::LeftOut(it) = part
+                && (all || chosen().any(|cell| cell.cell == it.cell))
+            {
+                self.left_out += it.figures;
+                let (notebook, section) = (selection.program.name, &it.section);
+                let (cell, figures, why) = (&it.cell, it.figures, &it.why);
+                self.reasons +=
+                    &format!("left out: {notebook} {section}, {cell}: {figures} figures: {why}\n");
             }
         }
-        line += &format!("; {} figures", counts.figures + counts.shown);
-        if counts.left_out > 0 {
-            line += &format!(", {} left out", counts.left_out);
-        }
-        line + "\n"
+        self.how_to_give_text = self.how_to_give_text.or(how_to_give_text(chosen()));
+        lines
     }
 
     /// Prints the summary.
     ///
     /// # Errors
     /// A cell failed, or all were skipped.
-    fn close(&self, seconds: f64) -> Result<()> {
-        let all = self.counts(|_| true);
-        let (figures, shown, left_out) = (all.figures, all.shown, all.left_out);
+    fn close(self, seconds: f64) -> Result<()> {
+        let (failed, skipped) = (self.failed.len(), self.skipped);
+        let (figures, shown, left_out) = (self.figures, self.shown, self.left_out);
+        let printed = figures + shown + left_out;
         let mut lines = format!(
-            "\n{} passed, {} failed, {} skipped; {figures} of {} printed figures compared",
-            all.passed,
-            all.failed,
-            all.skipped,
-            figures + shown + left_out
+            "\n{} passed, {failed} failed, {skipped} skipped; \
+             {figures} of {printed} printed figures compared",
+            self.passed
         );
         if shown > 0 {
             lines += &format!(", {shown} more by ndarray alone");
         }
-        if all.skipped > 0 {
+        if skipped > 0 {
             lines += " (those of the skipped cells not counted)";
         }
         lines += &format!(", {left_out} left out, in {seconds:.1} s\n");
-        let left_out = self.0.iter().filter_map(|(program, part)| match part {
-            Part::LeftOut(it) => Some(((program.name, &it.section, &it.why), it)),
-            _ => None,
-        });
-        let left_out: Vec<(_, &LeftOut)> = left_out.collect();
-        // Neighbours that are left out for the same reason are one line.
-        for all in left_out.chunk_by(|one, other| one.0 == other.0) {
-            let (notebook, section, why) = all[0].0;
-            let names: Vec<&str> = all.iter().map(|(_, it)| it.cell.as_str()).collect();
-            let figures: usize = all.iter().map(|(_, it)| it.figures).sum();
-            let names = names.join(", ");
-            lines +=
-                &format!("left out: {notebook} {section}, {names}: {figures} figures: {why}\n");
-        }
-        let needs_text = |(_, cell): &(_, &Cell)| matches!(&cell.outcome, Outcome::Skipped(why) if why == NEEDS_TEXT);
-        let needing = self.cells().filter(needs_text).count();
-        if needing > 0 {
-            lines += &format!("{needing} cells need the book's text: {HOW_TO_GIVE_TEXT}\n");
+        lines += &self.reasons;
+        if let Some(how) = self.how_to_give_text {
+            lines += &format!("the book's text: {how}\n");
         }
         print(&lines)?;
-        let failed = self.cells().filter(|(_, cell)| passed(cell) == Some(false));
-        let failed = failed.map(|(it, cell)| format!("  {}  ({})", it.full_name(cell), cell.title));
-        let failed: Vec<String> = failed.collect();
+        let names = self.failed.join("\n  ");
+        ensure!(failed == 0, "{failed} cells failed:\n  {names}");
         ensure!(
-            failed.is_empty(),
-            "{} of {} cells failed:\n{}",
-            failed.len(),
-            self.cells().count(),
-            failed.join("\n")
-        );
-        let mut cells = self.cells().peekable();
-        let is_skipped = |(_, cell): (_, &Cell)| matches!(cell.outcome, Outcome::Skipped(_));
-        ensure!(
-            cells.peek().is_none() || !cells.all(is_skipped),
+            self.ran > 0,
             "nothing was compared: all chosen cells were skipped"
         );
         Ok(())
@@ -325,11 +223,7 @@ mod tests {
 
     #[test]
     fn options_of_the_training_are_refused_where_nothing_trains() {
-        for words in [
-            ["--epochs", "1"],
-            ["--dropout-build", "mkl"],
-            ["--json", "x"],
-        ] {
+        for words in [["--epochs", "1"], ["--dropout-build", "mkl"]] {
             for filter in ["3.6", "5.2", "ch05", ""] {
                 let filter: Vec<&str> = Some(filter)
                     .into_iter()
@@ -350,7 +244,7 @@ mod tests {
         let command = "cargo xtask verify training --book-text the-verdict.txt";
         assert!(readme.contains(command));
         let options = options(&["training", "--epochs", "1"]);
-        let selections = select(options.what.filter.as_deref()).unwrap().selections;
+        let selections = select(options.what.filter.as_deref()).unwrap();
         let [selection] = &selections[..] else {
             panic!("one notebook is chosen")
         };

@@ -1,9 +1,9 @@
 //! The workspace's folder, its files and its cargo, and printing to a reader who may go away.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use notebooks::item;
@@ -17,72 +17,28 @@ pub(crate) fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// Runs `cargo` with these words and variables, and what it builds with its own arguments.
-///
-/// # Errors
-/// It can't be started, or it failed.
-pub(crate) fn cargo(
-    words: &str,
-    variables: &[(&str, &str)],
-    of_program: &[OsString],
-) -> Result<()> {
-    let status = of_cargo(words, &root())
-        .args((!of_program.is_empty()).then_some("--"))
-        .args(of_program)
-        .envs(variables.iter().copied())
-        .status()
-        .context("cannot start cargo")?;
-    ensure!(status.success(), "cargo {words}: {status}");
-    Ok(())
-}
-
-/// The packages of the workspace in `folder`, as cargo's JSON.
-pub(crate) fn cargo_metadata(folder: &Path) -> Result<String> {
-    cargo_output("metadata --no-deps --format-version=1", folder, &[])
-}
-
-/// What cargo, run with these words and arguments on the workspace in `folder`, prints.
-///
-/// # Errors
-/// It can't be started, it failed, or this is no text.
-pub(crate) fn cargo_output(words: &str, folder: &Path, arguments: &[&OsStr]) -> Result<String> {
-    let output = of_cargo(words, folder)
-        .args((!arguments.is_empty()).then_some("--"))
-        .args(arguments)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start cargo")?;
-    ensure!(output.status.success(), "cargo {words}: {}", output.status);
-    Ok(String::from_utf8(output.stdout)?)
-}
-
-/// Cargo, to be run with these words on the workspace in `folder`.
-fn of_cargo(words: &str, folder: &Path) -> Command {
+/// Cargo, to be run with these words on the workspace in `folder`; what follows them are arguments
+/// of what it builds.
+pub(crate) fn cargo(words: &str, folder: &Path, of_program: &[OsString]) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let manifest = folder.join("Cargo.toml");
     cargo
         .args(words.split(' '))
         .arg("--manifest-path")
-        .arg(manifest);
+        .arg(folder.join("Cargo.toml"))
+        .args((!of_program.is_empty()).then_some("--"))
+        .args(of_program);
     cargo
 }
 
-/// The folder of the crate of this name: one of the book's, or one in a group beside them.
-pub(crate) fn crate_folder(root: &Path, name: &str) -> Option<PathBuf> {
-    let name = name.replace('_', "-");
-    crate_folders(root)
-        .into_iter()
-        .find(|folder| folder.ends_with(&name))
-}
-
-/// The folders of all crates below `crates`, sorted.
-pub(crate) fn crate_folders(root: &Path) -> Vec<PathBuf> {
-    let crates = root.join("crates");
-    files_below(&crates, "toml")
-        .iter()
-        .filter(|path| path.ends_with("Cargo.toml"))
-        .filter_map(|path| Some(path.parent()?.to_path_buf()))
-        .collect()
+/// Runs a command, and returns what it printed if that is piped.
+///
+/// # Errors
+/// It can't be started, or it failed.
+pub(crate) fn run(command: &mut Command) -> Result<Vec<u8>> {
+    let started = command.spawn().with_context(|| format!("{command:?}"))?;
+    let output = started.wait_with_output()?;
+    ensure!(output.status.success(), "{command:?}: {}", output.status);
+    Ok(output.stdout)
 }
 
 /// All files below `folder` whose name ends with `extension`, sorted, build outputs left out.

@@ -1,9 +1,6 @@
 //! The index: every section, listing, picture, exercise and erratum, with a link to where it
 //! stands.
 
-use std::fmt::Write;
-
-use anyhow::Result;
 use notebooks::{Part, Program, Tier, cells};
 use pictures::html;
 use pictures::html::escape;
@@ -12,10 +9,7 @@ use super::{Book, anchor, file_name, style};
 use crate::documents::Row;
 
 /// The whole page; what a page that `exists` not has is named without a link.
-///
-/// # Errors
-/// An item of the map is nowhere.
-pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> Result<String> {
+pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
     let link = |program: &Program, id: &str, text: &str| match exists(program) {
         true => format!(
             "<a href=\"{}{id}\">{}</a>",
@@ -28,18 +22,18 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> Result<Str
     let notebooks = book.unrun.iter();
     for (program, parts) in notebooks.filter(|(program, _)| program.tier != Tier::Errata) {
         let title = link(program, "", program.title);
-        writeln!(sections, "<h3>{title}</h3>\n<ul>")?;
+        sections += &format!("<h3>{title}</h3>\n<ul>\n");
         for part in parts {
             match part {
                 Part::Section { number, title } => {
                     let place = format!("#{}", anchor('s', &[number]));
                     let name = link(program, &place, &format!("{number} {title}"));
-                    writeln!(sections, "<li>{name}</li>")?;
+                    sections += &format!("<li>{name}</li>\n");
                 }
                 Part::Picture { name, .. } => {
                     let place = format!("#{}", anchor('p', &[name]));
                     let (name, title) = (link(program, &place, name), escape(program.title));
-                    writeln!(figures, "<li>{name} ({title})</li>")?;
+                    figures += &format!("<li>{name} ({title})</li>\n");
                 }
                 _ => {}
             }
@@ -57,28 +51,26 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> Result<Str
         });
         links.collect::<Vec<_>>().join(", ")
     };
-    let table = |name: &dyn Fn(&Row) -> Option<String>| -> Result<String> {
-        let mut rows = String::new();
-        for row in &book.map {
-            let Some(name) = name(row) else { continue };
-            let items: Result<Vec<_>> = row.items.iter().map(|item| book.item(item)).collect();
-            let (name, items, cells) = (escape(&name), items?.join(", "), cell_links(row));
-            writeln!(
-                rows,
-                "<tr><th scope=\"row\">{name}</th><td>{items}</td><td>{cells}</td></tr>"
-            )?;
-        }
-        Ok(rows)
+    let table = |name: &dyn Fn(&Row) -> Option<String>| -> String {
+        let rows = book.map.iter().filter_map(|row| {
+            let name = escape(&name(row)?.replace('`', ""));
+            let items: Vec<String> = row.items.iter().map(|item| book.item(item)).collect();
+            let (items, cells) = (items.join(", "), cell_links(row));
+            Some(format!(
+                "<tr><th scope=\"row\">{name}</th><td>{items}</td><td>{cells}</td></tr>\n"
+            ))
+        });
+        rows.collect()
     };
     let listings = table(&|row| {
         (!row.listing.is_empty()).then(|| format!("{} ({})", row.listing, row.section))
-    })?;
+    });
     let starts = ["exercise", "concept question", "optional", "In ["];
     let exercises = table(&|row| {
         let mut starts = starts.iter();
         let is_exercise = starts.any(|start| row.section.starts_with(start));
-        is_exercise.then(|| row.section.replace('`', ""))
-    })?;
+        is_exercise.then(|| row.section.clone())
+    });
     let mut errata = String::new();
     for erratum in &book.errata {
         let number = &erratum.number;
@@ -89,11 +81,11 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> Result<Str
         };
         let [wrong, place] =
             [&erratum.wrong, &erratum.place].map(|it| escape(&it.replace('`', "")));
-        writeln!(errata, "<li>{name}: {wrong} ({place})</li>")?;
+        errata += &format!("<li>{name}: {wrong} ({place})</li>\n");
     }
     let lists = [&sections, &listings, &exercises, &figures, &errata].map(String::as_str);
     let names = ["sections", "listings", "exercises", "figures", "errata"];
     let values: Vec<(&str, &str)> = names.into_iter().zip(lists).collect();
     let body = html::filled(include_str!("index.html"), &values);
-    Ok(html::page("The book's notebooks, in Rust", &style(), &body))
+    html::page("The book's notebooks, in Rust", &style(), &body)
 }

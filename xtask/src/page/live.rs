@@ -3,40 +3,28 @@
 //! another.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::Stdio;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::save;
-use crate::workspace::{cargo, cargo_output, root};
+use crate::workspace::{cargo, root, run};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
 /// Four numbers at once, which browsers have had since 2023; no sum changes its order.
-const SIMD: (&str, &str) = (
-    "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS",
-    "-Ctarget-feature=+simd128",
-);
+const SIMD: &str = "-Ctarget-feature=+simd128";
+const FLAGS: &str = "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS";
 
 /// Builds the package `live` and writes `live.js` into the folder of the pages.
 ///
 /// # Errors
-/// The target is not installed, the build fails, or the file can't be written.
+/// The build fails, as where the target is not installed, or the file can't be written.
 pub(super) fn write(folder: &Path) -> Result<()> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let library = Command::new(rustc)
-        .args(["--print", "target-libdir", "--target", TARGET])
-        .output()
-        .context("cannot start rustc")?;
-    let library = PathBuf::from(String::from_utf8_lossy(&library.stdout).trim());
-    ensure!(
-        library.exists(),
-        "the pages compute as WebAssembly, which needs one command before: rustup target add {TARGET}"
-    );
     let build = format!("build --profile live --package live --target {TARGET}");
-    cargo(&build, &[SIMD], &[])?;
+    run(cargo(&build, &root(), &[]).env(FLAGS, SIMD))?;
     let path = target()?.join(TARGET).join("live/live.wasm");
     let wasm = std::fs::read(&path).with_context(|| path.display().to_string())?;
     let script = std::fs::read_to_string(root().join("crates/tools/live/src/live.js"))?;
@@ -55,22 +43,22 @@ pub(super) const STORY: &str = "The bell rang";
 /// A program fails, or the file can't be written.
 pub(super) fn write_story(folder: &Path) -> Result<()> {
     let kept = target()?.join("live");
-    let run = kept.join("story");
+    let story = kept.join("story");
     // A run that is finished has nothing left to do, and one that was stopped goes on.
-    let how = match run.join("options.toml").exists() {
+    let how = match story.join("options.toml").exists() {
         true => "--resume",
         false => "--out-dir",
     };
-    let train = ["train".into(), how.into(), run.clone().into()];
-    cargo("run --release --package cli", &[], &train)?;
+    let train = ["train".into(), how.into(), story.clone().into()];
+    run(&mut cargo("run --release --package cli", &root(), &train))?;
     // Not the best of the run by validation loss, which has hardly begun: the last.
-    let model = run.join("model");
+    let model = story.join("model");
     // The page shows this name to readers elsewhere.
     let here = std::env::current_dir()?;
     let name = model.strip_prefix(here).unwrap_or(&model);
     let pack = "run --release --package live --no-default-features --features pack --example pack";
-    let script = cargo_output(pack, &root(), &[name.as_os_str()])?;
-    save(&folder.join("story.js"), &script)
+    let script = run(cargo(pack, &root(), &[name.into()]).stdout(Stdio::piped()))?;
+    save(&folder.join("story.js"), str::from_utf8(&script)?)
 }
 
 /// The folder of what is built: this program is TARGET/release/xtask.

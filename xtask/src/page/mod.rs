@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
-use notebooks::{Outcome, PROGRAMS, Part, Program, Settings, Tier, TrainingRun, cells};
+use anyhow::{Result, ensure};
+use notebooks::{Cell, Outcome, PROGRAMS, Part, Program, Settings, Tier, TrainingRun, cells};
 use pictures::html::escape;
 
 use crate::documents;
@@ -26,11 +26,7 @@ pub(crate) fn write(
     settings: Settings,
     live: bool,
 ) -> Result<()> {
-    // The index names a long notebook, too, and the others refer to the errata.
-    let chosen = match filter {
-        None | Some("errata") => Vec::new(),
-        Some(_) => select(filter)?.selections,
-    };
+    let chosen = filter.map(|words| select(Some(words))).transpose()?;
     atomic_file::create_folder(folder)?;
     if live {
         live::write(folder)?;
@@ -48,9 +44,10 @@ pub(crate) fn write(
     };
     let mut lost = 0;
     for program in PROGRAMS {
-        let selection = chosen.iter().find(|it| it.program.name == program.name);
-        let is_chosen = filter.is_none() || selection.is_some();
-        if !is_chosen && program.tier != Tier::Errata {
+        let mut selections = chosen.iter().flatten();
+        let selection = selections.find(|it| it.program.name == program.name);
+        // Without words all are chosen; the errata are what the others refer to.
+        if chosen.is_some() && selection.is_none() && program.tier != Tier::Errata {
             continue;
         }
         let trains = selection.is_some_and(|selection| selection.trains);
@@ -61,18 +58,16 @@ pub(crate) fn write(
         if live && program.name == STORY_ON {
             live::write_story(folder)?;
         }
-        let lost_cells = cells(&parts).filter(|cell| matches!(cell.outcome, Outcome::Lost(_)));
-        lost += lost_cells.count();
+        let is_lost = |cell: &&Cell| matches!(cell.outcome, Outcome::Lost(_));
+        lost += cells(&parts).filter(is_lost).count();
         save(
             &folder.join(file_name(program)),
             &notebook::page(program, &parts, &book)?,
         )?;
     }
     let exists = |program: &Program| folder.join(file_name(program)).exists();
-    save(&folder.join("index.html"), &index::page(&book, &exists)?)?;
-    if lost > 0 {
-        bail!("{lost} cells did not run");
-    }
+    save(&folder.join("index.html"), &index::page(&book, &exists))?;
+    ensure!(lost == 0, "{lost} cells did not run");
     Ok(())
 }
 
@@ -108,13 +103,15 @@ impl Book {
         Some(format!("{}#{}", file_name(program), anchor('s', &[number])))
     }
 
-    /// A link to an item's documentation.
-    fn item(&self, item: &str) -> Result<String> {
-        let place = documents::documentation(item)?;
-        Ok(format!(
-            "<a href=\"{}target/doc/{place}\"><code>{item}</code></a>",
+    /// A link to an item's documentation, which rustdoc's own search finds.
+    fn item(&self, item: &str) -> String {
+        let (krate, name) = item.split_once("::").unwrap_or((item, ""));
+        let name = name.replace("::", "%3A%3A");
+        let search = format!("target/doc/{krate}/index.html?search={name}&amp;go_to_first=true");
+        format!(
+            "<a href=\"{}{search}\"><code>{item}</code></a>",
             self.to_root
-        ))
+        )
     }
 }
 

@@ -1,12 +1,13 @@
 //! The page of one notebook: sections, listings, cells with their outputs, pictures and errata, in
 //! order.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use anyhow::Result;
 use notebooks::{
-    Cell, HOW_TO_GIVE_TEXT, Kind, LeftOut, NEEDS_TEXT, Outcome, PROGRAMS, Part, Program, Record,
-    Tier, Verdict, cells, inputs, numbers, tokens,
+    Cell, LeftOut, Outcome, PROGRAMS, Part, Program, Record, cells, how_to_give_text, inputs,
+    numbers, tokens,
 };
 use pictures::html;
 use pictures::html::escape;
@@ -24,34 +25,28 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     let is_named = |name: &str| cells(parts).any(|cell| cell.cell == name || cell.section == name);
     let errata_of_all = errata(program, book, |at| !is_named(at));
     let has_story = book.live && program.name == STORY_ON;
-    let mut links = sections(program, parts, book);
-    links.extend(has_story.then(|| ("#story".to_owned(), "A trained model, live".to_owned())));
+    let mut links = sections(program, book);
+    if has_story {
+        links.push(("#story".to_owned(), "A trained model, live".to_owned()));
+    }
     if !errata_of_all.is_empty() {
         links.push(("#errata".to_owned(), "Errata of the document".to_owned()));
     }
-    let place = PROGRAMS
-        .iter()
-        .position(|it| it.name == program.name)
-        .unwrap_or(0);
-    if program.tier == Tier::Long {
-        links.extend(back_to_chapter(program, parts, book));
-    }
-    if let Some(next) = PROGRAMS.get(place + 1) {
+    let mut behind = PROGRAMS.iter().skip_while(|it| it.name != program.name);
+    if let Some(next) = behind.nth(1) {
         links.push((file_name(next), next.title.to_owned()));
     }
-    let mut body = contents(place.checked_sub(1).map(|place| &PROGRAMS[place]), &links);
+    let mut body = contents(&links);
     write!(
         body,
         "<div>\n<h1>{}</h1>\n<p class=\"dim\">Each output is what the Rust code above it computes, \
          written as PyTorch writes it.</p>\n",
         escape(program.title)
     )?;
-    let needs_text =
-        |cell: &Cell| matches!(&cell.outcome, Outcome::Skipped(why) if why == NEEDS_TEXT);
-    if cells(parts).any(needs_text) {
+    if let Some(how) = how_to_give_text(cells(parts)) {
         writeln!(
             body,
-            "<p class=\"dim\">Some cells were not run, as they need the book's text: {HOW_TO_GIVE_TEXT}.</p>"
+            "<p class=\"dim\">Some cells were not run, as they need the book's text: {how}.</p>"
         )?;
     }
     body += &folded("What the cells use", &code(imports(program.source)));
@@ -72,7 +67,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                     body,
                     "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{heading}</h2>"
                 )?;
-                body += &documentation(program, number, parts, book)?;
+                body += &documentation(program, number, parts, book);
                 body += &errata(program, book, |at| at == number);
             }
             Part::Listing { path, start } => {
@@ -88,7 +83,6 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
             Part::Picture {
                 name,
                 line,
-                code: drawing,
                 picture,
             } => {
                 let id = anchor('p', &[name]);
@@ -99,7 +93,6 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                     None => "<p class=\"dim\">not drawn: its cells were not run</p>\n".to_owned(),
                 };
                 writeln!(body, "<div data-line=\"{line}\">\n{figure}</div>")?;
-                body += &folded("How it is drawn", &code(drawing));
             }
             Part::Cell(cell) => {
                 let id = anchor('c', &[&cell.section, &cell.name]);
@@ -151,65 +144,34 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
 /// A place and its name.
 type Link = (String, String);
 
-/// The sections, and between them those of the same chapter that have a page of their own.
-fn sections(program: &Program, parts: &[Part], book: &Book) -> Vec<Link> {
-    let mut sections: Vec<(Option<Vec<u32>>, Link)> = headings(parts)
-        .map(|(number, title)| {
+/// The sections of the chapter by number, those on other pages too; then those here that have no
+/// number.
+fn sections(program: &Program, book: &Book) -> Vec<Link> {
+    let is_here = |other: &Program| other.name == program.name;
+    let here = book.unrun.iter().filter(|(it, _)| is_here(it));
+    let mut here = here.flat_map(|(_, parts)| headings(parts));
+    let chapter = here.find_map(|(number, _)| numbers_of(number).first().copied());
+    let mut sections = Vec::new();
+    for (other, parts) in &book.unrun {
+        for (number, title) in headings(parts) {
+            let (numbers, name) = (numbers_of(number), format!("{number} {title}"));
             let place = format!("#{}", anchor('s', &[number]));
-            (numbered(number), (place, format!("{number} {title}")))
-        })
-        .collect();
-    let is_here = |sections: &[(Option<Vec<u32>>, Link)], is: &dyn Fn(&[u32]) -> bool| {
-        let mut numbers = sections.iter().map(|(number, _)| number.as_deref());
-        numbers.position(|number| number.is_some_and(is))
-    };
-    let mut others = book.unrun.iter();
-    let others = others
-        .by_ref()
-        .filter(|(it, _)| it.tier == Tier::Long && it.name != program.name);
-    for (other, (number, title)) in
-        others.flat_map(|(it, parts)| headings(parts).map(move |heading| (it, heading)))
-    {
-        let Some(numbers) = numbered(number) else {
-            continue;
-        };
-        let is_of_chapter = is_here(&sections, &|here| here[0] == numbers[0]).is_some();
-        if !is_of_chapter || is_here(&sections, &|here| here == numbers).is_some() {
-            continue;
+            if is_here(other) {
+                sections.push((numbers, (place, name)));
+            } else if chapter.is_some() && numbers.first().copied() == chapter {
+                let there = (file_name(other) + &place, name + ", on another page");
+                sections.push((numbers, there));
+            }
         }
-        let before = is_here(&sections, &|here| here > numbers.as_slice());
-        let before = before.or_else(|| sections.iter().position(|(number, _)| number.is_none()));
-        let place = format!("{}#{}", file_name(other), anchor('s', &[number]));
-        let name = format!("{number} {title}, a page of its own");
-        sections.insert(
-            before.unwrap_or(sections.len()),
-            (Some(numbers), (place, name)),
-        );
     }
+    sections.sort_by_key(|(numbers, _)| (numbers.is_empty(), numbers.clone()));
     sections.into_iter().map(|(_, link)| link).collect()
 }
 
-/// The numbers of a section, `[5, 3, 1]`; appendices and files have none.
-fn numbered(section: &str) -> Option<Vec<u32>> {
-    section.split('.').map(|part| part.parse().ok()).collect()
-}
-
-/// The section of another page that follows the last one of a page of its own.
-fn back_to_chapter(program: &Program, parts: &[Part], book: &Book) -> Option<Link> {
-    let last = headings(parts)
-        .filter_map(|(number, _)| numbered(number))
-        .max()?;
-    let chapters = book
-        .unrun
-        .iter()
-        .filter(|(it, _)| it.tier == Tier::Everyday && it.name != program.name);
-    let mut next =
-        chapters.flat_map(|(it, parts)| headings(parts).map(move |heading| (it, heading)));
-    next.find_map(|(it, (number, title))| {
-        let follows = numbered(number).is_some_and(|it| it[0] == last[0] && it > last);
-        let place = format!("{}#{}", file_name(it), anchor('s', &[number]));
-        follows.then(|| (place, format!("{number} {title}")))
-    })
+/// The numbers of a section, `[5, 3, 1]`; none of an appendix or a file.
+fn numbers_of(section: &str) -> Vec<u32> {
+    let numbers: Result<_, _> = section.split('.').map(str::parse).collect();
+    numbers.unwrap_or_default()
 }
 
 fn headings(parts: &[Part]) -> impl Iterator<Item = (&str, &str)> {
@@ -219,15 +181,16 @@ fn headings(parts: &[Part]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The list that stays in sight: the index, the notebook before, and what is here and behind it.
-fn contents(before: Option<&Program>, links: &[Link]) -> String {
+/// The list that stays in sight: the index, what is here and what is behind it.
+fn contents(links: &[Link]) -> String {
     let index = ("index.html".to_owned(), "All notebooks".to_owned());
-    let before = before.map(|it| (file_name(it), format!("← {}", it.title)));
-    let mut list = "<nav aria-label=\"Contents\"><ol>\n".to_owned();
-    for (place, name) in [index].iter().chain(&before).chain(links) {
-        list += &format!("<li><a href=\"{place}\">{}</a></li>\n", escape(name));
-    }
-    list + "</ol></nav>\n"
+    let links = [index].into_iter().chain(links.iter().cloned());
+    let links = links.map(|(place, name)| {
+        let name = escape(&name);
+        format!("<li><a href=\"{place}\">{name}</a></li>\n")
+    });
+    let list: String = links.collect();
+    format!("<nav aria-label=\"Contents\"><ol>\n{list}</ol></nav>\n")
 }
 
 /// The link to what follows a section.
@@ -242,30 +205,28 @@ fn end_of_section(id: &str, links: &[Link]) -> String {
 }
 
 /// Links to what the map names beside this section's cells.
-fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) -> Result<String> {
-    let is_chapter = program.name.starts_with("ch0") && !program.name.contains('_');
+fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) -> String {
     let in_section =
         |name: &str| cells(parts).any(|cell| cell.section == section && cell.is_called(name));
-    // Rows without cells belong to the chapter's section of their number.
+    // Rows without cells belong to the section of their number.
     let here = |row: &&Row| {
-        let of_chapter = is_chapter && row.section.split(' ').next() == Some(section);
+        let of_number = row.section.split(' ').next() == Some(section);
         let mut cells = row.cells.iter();
-        of_chapter || cells.any(|(of, cell)| of.name == program.name && in_section(cell))
+        of_number || cells.any(|(of, cell)| of.name == program.name && in_section(cell))
     };
-    let mut links: Vec<String> = Vec::new();
-    for item in book.map.iter().filter(here).flat_map(|row| &row.items) {
-        let link = book.item(item)?;
-        if !links.contains(&link) {
-            links.push(link);
+    let items: BTreeSet<_> = book
+        .map
+        .iter()
+        .filter(here)
+        .flat_map(|row| &row.items)
+        .collect();
+    let links: Vec<String> = items.into_iter().map(|item| book.item(item)).collect();
+    match links.join(", ").as_str() {
+        "" => String::new(),
+        links => {
+            format!("<p class=\"dim\">Documentation, after <code>cargo docs</code>: {links}</p>\n")
         }
     }
-    if links.is_empty() {
-        return Ok(String::new());
-    }
-    let links = links.join(", ");
-    Ok(format!(
-        "<p class=\"dim\">Documentation, after <code>cargo docs</code>: {links}</p>\n"
-    ))
 }
 
 /// The errata of this document that stand where `is_here` says, by the name of their cell.
@@ -370,7 +331,7 @@ fn output(record: &Record) -> String {
         }
     };
     let mut html = format!("<div class=\"outputs\">\n{shown}</div>\n");
-    let about = about_comparison(record);
+    let about = record.about();
     if !about.is_empty() {
         html += &format!("<p class=\"dim\">{}</p>\n", escape(&about));
     }
@@ -378,33 +339,4 @@ fn output(record: &Record) -> String {
         html += &format!("<p class=\"fault\">FAIL {}</p>\n", escape(fault));
     }
     html
-}
-
-/// How many values were compared with what, and how near they are.
-fn about_comparison(record: &Record) -> String {
-    let verdict = &record.verdict;
-    let what = match record.kind {
-        Kind::Printed => "Compared with the document's",
-        Kind::Shown => "Compared with the document's (ndarray alone computes this)",
-        Kind::Own => "Compared, and not counted, as the document doesn't print this here",
-        Kind::Changed => return String::new(),
-    };
-    let mut about = match verdict.figures {
-        0 => return String::new(),
-        1 => format!("{what}: 1 value"),
-        count => format!("{what}: {count} values"),
-    };
-    if verdict.difference > 0.0 {
-        let Verdict {
-            difference,
-            allowed,
-            ..
-        } = verdict;
-        about +=
-            &format!("; the furthest is {difference:.1e} off, and its digits allow {allowed:.1e}");
-    }
-    if let Some(note) = &record.note {
-        about += &format!("; {note}");
-    }
-    about
 }

@@ -8,12 +8,17 @@ use notebooks::cells;
 use regex::Regex;
 
 use super::read;
-use crate::documents::{documentation, names};
+use crate::documents::names;
+use crate::workspace::files_below;
 
 const PAGES: [&str; 2] = ["docs/book-map.md", "docs/errata.md"];
 
 /// Names that nothing has, and items that the cells beside them don't use.
 pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
+    let sources = files_below(&root.join("crates"), "rs").into_iter();
+    let sources = sources
+        .map(|path| read(&path))
+        .collect::<Result<String>>()?;
     let mut faults = Vec::new();
     for page in PAGES {
         for (index, line) in read(&root.join(page))?.lines().enumerate() {
@@ -25,8 +30,8 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
                 }
             }
             for item in items {
-                if let Err(error) = documentation(&item) {
-                    fault(error.to_string());
+                if !is_defined(&item, &sources)? {
+                    fault(format!("nothing is called `{item}`"));
                 }
                 let name = item.rsplit("::").next().unwrap_or(&item);
                 let word = Regex::new(&format!(r"\b{name}\b"))?;
@@ -38,4 +43,39 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(faults)
+}
+
+/// True if the sources use the crate of an item's path, and define all that follows in it.
+fn is_defined(item: &str, sources: &str) -> Result<bool> {
+    let mut parts = item.split("::");
+    let mut patterns = vec![format!(r"\buse {}::", parts.next().unwrap_or_default())];
+    patterns.extend(parts.map(|name| {
+        format!(r"(?m)^ *(pub )?(const )?(struct|enum|trait|fn|const|type|mod) {name}\b")
+    }));
+    for pattern in patterns {
+        if !Regex::new(&pattern)?.is_match(sources) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_an_item_if_its_crate_and_all_its_parts_are_there() {
+        let sources =
+            "use gpt::GptModel;\npub struct GptModel {\nimpl GptModel {\n    pub const fn forward(";
+        for (item, defined) in [
+            ("gpt::GptModel", true),
+            ("gpt::GptModel::forward", true),
+            ("gpt::GptMod", false),
+            ("gpt::GptModel::forwards", false),
+            ("nothing::GptModel", false),
+        ] {
+            assert_eq!(is_defined(item, sources).unwrap(), defined, "{item}");
+        }
+    }
 }

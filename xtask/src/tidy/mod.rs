@@ -21,26 +21,11 @@ const RULES: &[Rule] = &[
         "the layers are those of docs/ARCHITECTURE.md",
         layers::faults,
     ),
-    ("a file says what it is, and is short and narrow", files),
+    ("a file says what it is, and is narrow", files),
     ("links of the documentation lead somewhere", links::faults),
     (
         "items and cells that the documentation names exist",
         documented::faults,
-    ),
-];
-
-/// The most lines of a file.
-const MAX_LINES: usize = 600;
-
-/// Files that may be longer, and the reason.
-const LONG_FILES: &[(&str, &str)] = &[
-    (
-        "tests/notebooks/ch",
-        "a notebook is as long as its document, with what it prints",
-    ),
-    (
-        "crates/train/src/trainer.rs",
-        "the trainer is one type, and a type is one file",
     ),
 ];
 
@@ -68,7 +53,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Files whose first line says nothing, that are too long, or whose comments are too wide.
+/// Files whose first line says nothing, or whose comments are too wide.
 fn files(root: &Path) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for path in files_below(root, "rs") {
@@ -76,12 +61,6 @@ fn files(root: &Path) -> Result<Vec<String>> {
         if !text.starts_with("//!") && !text.starts_with("#![doc = include_str!(") {
             faults.push(format!(
                 "{path}: a file begins with `//!`, which says what it is"
-            ));
-        }
-        let lines = text.lines().count();
-        if lines > MAX_LINES && !LONG_FILES.iter().any(|(long, _)| path.starts_with(long)) {
-            faults.push(format!(
-                "{path}: {lines} lines, over {MAX_LINES}: a file is one concept"
             ));
         }
         // Code is rustfmt's business, which leaves comments as they are.
