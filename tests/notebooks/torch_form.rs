@@ -106,15 +106,8 @@ fn tensor(array: &ArrayD<f64>, kind: &Kind) -> String {
 
 /// PyTorch's choice for a whole tensor.
 struct Format {
-    style: Style,
+    write: fn(f64) -> String,
     width: usize,
-}
-
-enum Style {
-    Id,
-    Whole,
-    Decimals,
-    Scientific,
 }
 
 impl Format {
@@ -126,38 +119,33 @@ impl Format {
             sizes().fold(f64::INFINITY, f64::min),
         );
         let whole = sizes().all(|size| size.fract() == 0.0);
-        let style = match kind {
-            Kind::Whole => Style::Id,
-            _ if most / least > 1000.0 || most > 1e8 || (!whole && least < 1e-4) => {
-                Style::Scientific
-            }
-            _ if whole => Style::Whole,
-            _ => Style::Decimals,
+        let write: fn(f64) -> String = match kind {
+            Kind::Whole => |value| value.to_string(),
+            _ if most / least > 1000.0 || most > 1e8 || (!whole && least < 1e-4) => scientific,
+            _ if whole => |value| format!("{value}."),
+            _ => |value| format!("{value:.4}"),
         };
-        let format = Self { style, width: 0 };
-        let widths = finite.map(|value| format.number(value).len());
-        let width = widths.max().unwrap_or(1);
-        Self { width, ..format }
+        let width = finite.map(|value| write(value).len()).max().unwrap_or(1);
+        Self { write, width }
     }
 
     /// Right-aligned.
     fn number(&self, value: f64) -> String {
-        let text = match self.style {
-            _ if value.is_infinite() => format!("{value}"),
-            Style::Id => format!("{value}"),
-            Style::Whole => format!("{value}."),
-            Style::Decimals => format!("{value:.4}"),
-            Style::Scientific => {
-                let text = format!("{value:.4e}");
-                let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-                let (sign, digits) = exponent
-                    .strip_prefix('-')
-                    .map_or(('+', exponent), |digits| ('-', digits));
-                format!("{mantissa}e{sign}{digits:0>2}")
-            }
+        let text = match value.is_infinite() {
+            true => value.to_string(),
+            false => (self.write)(value),
         };
         format!("{text:>width$}", width = self.width)
     }
+}
+
+/// `1.0720e+00`.
+fn scientific(value: f64) -> String {
+    let text = format!("{value:.4e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let sign = if exponent.starts_with('-') { '-' } else { '+' };
+    let digits = exponent.trim_start_matches('-');
+    format!("{mantissa}e{sign}{digits:0>2}")
 }
 
 #[cfg(test)]

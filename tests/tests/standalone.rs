@@ -91,9 +91,13 @@ fn cargo(folder: &Path) -> Command {
 /// The compiler accepts these programs of a package outside that has this dependency.
 fn check(dependency: &str, programs: &[String]) {
     let package = tempfile::tempdir().expect("a temporary folder");
+    // With the workspace's profile, so that crates of others are as they were checked for it.
+    let root = fs::read_to_string(workspace().join("Cargo.toml")).expect("the workspace's");
+    let profile = root.split("[profile.").skip(1).take(2);
+    let profile: String = profile.map(|table| format!("[profile.{table}")).collect();
     let manifest = format!(
         "[package]\nname = \"outside\"\nedition = \"2024\"\n\n\
-         [dependencies]\n{dependency}\n\n[workspace]\n"
+         [dependencies]\n{dependency}\n\n[workspace]\n\n{profile}"
     );
     let write = |name: &str, text: &str| fs::write(package.path().join(name), text);
     fs::create_dir_all(package.path().join("src/bin")).expect("a folder of our own");
@@ -111,8 +115,7 @@ fn check(dependency: &str, programs: &[String]) {
     let target = this.ancestors().nth(3).expect("target/debug/deps/this");
     let output = cargo(package.path())
         .args(["check", "--quiet"])
-        // One folder for all, so that each crate is checked once.
-        .env("CARGO_TARGET_DIR", target.join("outside"))
+        .env("CARGO_TARGET_DIR", target)
         .output()
         .expect("cargo runs");
     let errors = String::from_utf8_lossy(&output.stderr);

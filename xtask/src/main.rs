@@ -22,7 +22,6 @@ mod notebook;
 mod page;
 mod select;
 mod tidy;
-mod torture;
 mod verify;
 mod workspace;
 
@@ -43,9 +42,6 @@ enum Command {
     Notebook(notebook::Options),
     /// Check the layers, links and other house rules.
     Tidy,
-    /// Attack the command `gpt`: its files, flags and system calls, and kills; writes
-    /// docs/errors.md.
-    Torture(torture::Options),
     /// Measure our speed beside that of PyTorch, nanoGPT, transformers and llama.cpp.
     #[command(disable_help_flag = true)]
     Bench {
@@ -60,7 +56,6 @@ fn main() -> ExitCode {
         Command::Verify(options) => verify::run(&options),
         Command::Notebook(options) => notebook::run(&options),
         Command::Tidy => tidy::run(),
-        Command::Torture(options) => torture::run(&options),
         Command::Bench { arguments } => bench(&arguments),
     };
     match result {

@@ -76,7 +76,7 @@ fn pages_fit_a_phone(folder: &Path) {
         let source = std::fs::read_to_string(folder.join(page)).expect(page);
         let path = folder.join("narrow.html");
         let measures = "<script>document.body.dataset.measured = [innerWidth, document.documentElement.scrollWidth, \
-            ...[...document.querySelectorAll('.table td:nth-child(2)')].map((cell) => cell.clientWidth)].join()</script>";
+            ...[...document.querySelectorAll('.table td:nth-child(3)')].map((cell) => cell.clientWidth)].join()</script>";
         std::fs::write(&path, source + measures).expect(page);
         let opened = test_support::browser::open_narrow(&path).expect("it was there before");
         assert_eq!(opened.console, Vec::<String>::new(), "{page}");

@@ -1,12 +1,12 @@
-//! The index: every section, listing, picture, exercise and erratum, with a link to where it
-//! stands.
+//! The index: every section and picture, the map from sections, listings and exercises to items
+//! and cells, and every erratum, with links.
 
 use notebooks::{Part, Program, Tier, cells};
 use pictures::html;
 use pictures::html::escape;
 
 use super::{Book, anchor, file_name, style};
-use crate::documents::Row;
+use crate::documents::NamedCell;
 
 /// The whole page; what a page that `exists` not has is named without a link.
 pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
@@ -18,59 +18,41 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
         ),
         false => escape(text),
     };
-    let (mut sections, mut figures) = (String::new(), String::new());
+    let mut sections = String::new();
     let notebooks = book.unrun.iter();
     for (program, parts) in notebooks.filter(|(program, _)| program.tier != Tier::Errata) {
         let title = link(program, "", program.title);
         sections += &format!("<h3>{title}</h3>\n<ul>\n");
         for part in parts {
-            match part {
-                Part::Section { number, title } => {
-                    let place = format!("#{}", anchor('s', &[number]));
-                    let name = link(program, &place, &format!("{number} {title}"));
-                    sections += &format!("<li>{name}</li>\n");
-                }
-                Part::Picture { name, .. } => {
-                    let place = format!("#{}", anchor('p', &[name]));
-                    let (name, title) = (link(program, &place, name), escape(program.title));
-                    figures += &format!("<li>{name} ({title})</li>\n");
-                }
-                _ => {}
-            }
+            let (kind, place, name) = match part {
+                Part::Section { number, title } => ('s', number, format!("{number} {title}")),
+                Part::Picture { name, .. } => ('p', name, format!("Figure: {name}")),
+                _ => continue,
+            };
+            let place = format!("#{}", anchor(kind, &[place]));
+            sections += &format!("<li>{}</li>\n", link(program, &place, &name));
         }
         sections += "</ul>\n";
     }
-    let cell_links = |row: &Row| {
-        let links = row.cells.iter().map(|(program, name)| {
-            let mut all = book.unrun.iter();
-            let parts = all.find(|(other, _)| other.name == program.name);
-            let cell = parts.and_then(|(_, parts)| cells(parts).find(|cell| cell.is_called(name)));
-            let place = cell.map(|cell| format!("#{}", anchor('c', &[&cell.section, &cell.name])));
-            let text = format!("{} {name}", program.name);
-            link(program, &place.unwrap_or_default(), &text)
-        });
-        links.collect::<Vec<_>>().join(", ")
+    let cell_link = |(program, name): &NamedCell| {
+        let mut all = book.unrun.iter();
+        let parts = all.find(|(other, _)| other.name == program.name);
+        let cell = parts.and_then(|(_, parts)| cells(parts).find(|cell| cell.is_called(name)));
+        let place = cell.map(|cell| format!("#{}", anchor('c', &[&cell.section, &cell.name])));
+        let text = format!("{} {name}", program.name);
+        link(program, &place.unwrap_or_default(), &text)
     };
-    let table = |name: &dyn Fn(&Row) -> Option<String>| -> String {
-        let rows = book.map.iter().filter_map(|row| {
-            let name = escape(&name(row)?.replace('`', ""));
-            let items: Vec<String> = row.items.iter().map(|item| book.item(item)).collect();
-            let (items, cells) = (items.join(", "), cell_links(row));
-            Some(format!(
-                "<tr><th scope=\"row\">{name}</th><td>{items}</td><td>{cells}</td></tr>\n"
-            ))
-        });
-        rows.collect()
-    };
-    let listings = table(&|row| {
-        (!row.listing.is_empty()).then(|| format!("{} ({})", row.listing, row.section))
-    });
-    let starts = ["exercise", "concept question", "optional", "In ["];
-    let exercises = table(&|row| {
-        let mut starts = starts.iter();
-        let is_exercise = starts.any(|start| row.section.starts_with(start));
-        is_exercise.then(|| row.section.clone())
-    });
+    let mut rows = String::new();
+    for row in &book.map {
+        let [section, listing] =
+            [&row.section, &row.listing].map(|text| escape(&text.replace('`', "")));
+        let items: Vec<String> = row.items.iter().map(|item| book.item(item)).collect();
+        let cells: Vec<String> = row.cells.iter().map(cell_link).collect();
+        let (items, cells) = (items.join(", "), cells.join(", "));
+        rows += &format!(
+            "<tr><th scope=\"row\">{section}</th><td>{listing}</td><td>{items}</td><td>{cells}</td></tr>\n"
+        );
+    }
     let mut errata = String::new();
     for erratum in &book.errata {
         let number = &erratum.number;
@@ -83,9 +65,11 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
             [&erratum.wrong, &erratum.place].map(|it| escape(&it.replace('`', "")));
         errata += &format!("<li>{name}: {wrong} ({place})</li>\n");
     }
-    let lists = [&sections, &listings, &exercises, &figures, &errata].map(String::as_str);
-    let names = ["sections", "listings", "exercises", "figures", "errata"];
-    let values: Vec<(&str, &str)> = names.into_iter().zip(lists).collect();
+    let values = [
+        ("sections", &*sections),
+        ("rows", &rows),
+        ("errata", &errata),
+    ];
     let body = html::filled(include_str!("index.html"), &values);
     html::page("The book's notebooks, in Rust", &style(), &body)
 }

@@ -312,23 +312,23 @@ fn folded(summary: &str, html: &str) -> String {
 fn output(record: &Record) -> String {
     let pre = |html: &str| format!("<pre tabindex=\"0\">{html}</pre>\n");
     let (ours, faults) = (&record.ours, &record.verdict.faults);
+    let differs = |printed: &str| {
+        let is_form = faults.is_empty() && numbers(ours).len() != numbers(printed).len();
+        !is_form && !differences(ours, printed).is_empty()
+    };
     let shown = match &record.printed {
-        None => pre(&escape(ours)),
-        Some(printed) => {
-            let is_form = faults.is_empty() && numbers(ours).len() != numbers(printed).len();
-            if !is_form && !differences(ours, printed).is_empty() {
-                let [ours, theirs] = marked(ours, printed).map(|html| pre(&html));
-                format!(
-                    "<div><h4>computed</h4>{ours}</div>\n\
-                     <div><h4>the document prints</h4>{theirs}</div>\n"
-                )
-            } else if ours.trim() == printed.trim() {
-                pre(&escape(ours))
-            } else {
-                let theirs = folded("as the document prints it", &pre(&escape(printed)));
-                pre(&escape(ours)) + &theirs
-            }
+        Some(printed) if differs(printed) => {
+            let [ours, theirs] = marked(ours, printed).map(|html| pre(&html));
+            format!(
+                "<div><h4>computed</h4>{ours}</div>\n\
+                 <div><h4>the document prints</h4>{theirs}</div>\n"
+            )
         }
+        Some(printed) if ours.trim() != printed.trim() => {
+            let theirs = folded("as the document prints it", &pre(&escape(printed)));
+            pre(&escape(ours)) + &theirs
+        }
+        _ => pre(&escape(ours)),
     };
     let mut html = format!("<div class=\"outputs\">\n{shown}</div>\n");
     let about = record.about();

@@ -80,12 +80,10 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-/// `path` as it is written in messages: from the root, with forward slashes.
+/// `path` as it is written in messages, from the root.
 fn shown(root: &Path, path: &Path) -> String {
-    path.strip_prefix(root)
-        .unwrap_or(path)
-        .to_string_lossy()
-        .replace('\\', "/")
+    let path = path.strip_prefix(root).unwrap_or(path);
+    path.display().to_string()
 }
 
 #[cfg(test)]

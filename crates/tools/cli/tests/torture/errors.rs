@@ -31,7 +31,7 @@ impl Page {
     pub(crate) fn write(self) {
         let mut page = format!(
             "# Errors\n\n\
-            What `gpt` says when a file of a run was replaced, as `cargo xtask torture` found it.\n\
+            What `gpt` says when a file of a run was replaced, as `TORTURE=1 cargo test -p cli --test torture` found it.\n\
             The line is on standard error and begins with `error:`; the exit code is 1.\n\
             Where nothing is listed, the command doesn't read the file, needs no more than is there, or takes the checkpoint before and says so.\n\
             Each had {} MiB of writable memory and {COMPUTING} seconds of computing.\n",
