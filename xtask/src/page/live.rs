@@ -50,7 +50,7 @@ pub(super) fn write_story(folder: &Path) -> Result<()> {
         false => "--out-dir",
     };
     let train = ["train".into(), how.into(), story.clone().into()];
-    run(&mut cargo("run --release --package cli", &root(), &train))?;
+    run(&mut cargo("run --release", &root(), &train))?;
     // Not the best of the run by validation loss, which has hardly begun: the last.
     let model = story.join("model");
     // The page shows this name to readers elsewhere.
