@@ -81,11 +81,7 @@ impl fmt::Display for GptModel {
 }
 
 /// `124,412,160`
-///
-/// ```
-/// assert_eq!(gpt::thousands(163_009_536), "163,009,536");
-/// ```
-pub fn thousands(n: usize) -> String {
+fn thousands(n: usize) -> String {
     let digits = n.to_string();
     let mut shown = String::new();
     for (i, digit) in digits.chars().enumerate() {

@@ -25,7 +25,6 @@ pub use activation::Activation;
 pub use bad_lm::{BadLm, BadLmConfig};
 pub use batch_parts::{BatchParts, move_gradients};
 pub use config::{DropRates, GptConfig};
-pub use display::thousands;
 pub use dummy::{DummyGptModel, DummyLayerNorm, DummyTransformerBlock};
 pub use error::GptError;
 pub use feed_forward::FeedForwardCache;
