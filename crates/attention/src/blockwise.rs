@@ -6,9 +6,8 @@
 //! Within a head all sums run in order, so the bits don't depend on the number of threads.
 
 use ndarray::{Array3, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
-use rayon::prelude::*;
 use tensor_ops::Dropout;
-use tensor_ops::engine::{count_tasks, empty};
+use tensor_ops::engine::{empty, for_each};
 use torch_rng::KeepMask;
 
 use crate::head::{Head, HeadDropout, HeadGradients};
@@ -58,21 +57,17 @@ pub(crate) fn attend_train(
     let rows: Vec<_> = (log_sums.as_slice_mut().expect("row-major"))
         .chunks_mut(num_tokens.max(1)) // per head
         .collect();
-    count_tasks(contexts.len());
-    (heads(q, k, v, num_heads), contexts, rows)
-        .into_par_iter()
-        // Else rayon makes two tasks per thread, and who ends first waits for half of the heads.
-        .with_max_len(1)
-        .enumerate()
-        .for_each(|(i, (head, context, log_sums))| {
-            let dropout = mask.as_ref().map(|mask| HeadDropout {
-                dropout,
-                mask,
-                head: i,
-                num_tokens,
-            });
-            head.forward(dropout.as_ref(), log_sums, context);
+    let heads = heads(q, k, v, num_heads).into_iter().enumerate();
+    let tasks = heads.zip(contexts).zip(rows).collect();
+    for_each(tasks, |(((i, head), context), log_sums)| {
+        let dropout = mask.as_ref().map(|mask| HeadDropout {
+            dropout,
+            mask,
+            head: i,
+            num_tokens,
         });
+        head.forward(dropout.as_ref(), log_sums, context);
+    });
     let cache = AttendCache {
         log_sums,
         mask,
@@ -97,27 +92,24 @@ pub(crate) fn attend_backward(
     let log_sums = cache.log_sums.as_slice().expect("row-major");
     let mut grads = [0; 3].map(|_| empty(q.raw_dim()));
     let [d_q, d_k, d_v] = grads.each_mut().map(|d| split_heads_mut(d, num_heads));
-    count_tasks(d_q.len());
-    (heads(q, k, v, num_heads), d_q, d_k, d_v)
-        .into_par_iter()
-        .with_max_len(1)
-        .enumerate()
-        .for_each(|(i, (head, queries, keys, values))| {
-            let dropout = cache.mask.as_ref().map(|mask| HeadDropout {
-                dropout: cache.dropout,
-                mask,
-                head: i,
-                num_tokens,
-            });
-            let log_sums = &log_sums[i * num_tokens..(i + 1) * num_tokens];
-            let d_context = head_of(d_context, i, num_heads);
-            let mut grads = HeadGradients {
-                queries,
-                keys,
-                values,
-            };
-            head.backward(dropout.as_ref(), log_sums, d_context, &mut grads);
+    let heads = heads(q, k, v, num_heads).into_iter().enumerate();
+    let tasks = heads.zip(d_q).zip(d_k).zip(d_v).collect();
+    for_each(tasks, |((((i, head), queries), keys), values)| {
+        let dropout = cache.mask.as_ref().map(|mask| HeadDropout {
+            dropout: cache.dropout,
+            mask,
+            head: i,
+            num_tokens,
         });
+        let log_sums = &log_sums[i * num_tokens..(i + 1) * num_tokens];
+        let d_context = head_of(d_context, i, num_heads);
+        let mut grads = HeadGradients {
+            queries,
+            keys,
+            values,
+        };
+        head.backward(dropout.as_ref(), log_sums, d_context, &mut grads);
+    });
     grads
 }
 

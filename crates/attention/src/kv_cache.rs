@@ -7,7 +7,7 @@
 //! dropout and no gradient.
 
 use ndarray::{Array4, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
-use rayon::prelude::*;
+use tensor_ops::engine::for_each;
 
 use crate::head::Head;
 
@@ -157,7 +157,7 @@ impl KvCache {
         if work < PARALLEL_FROM {
             heads.into_iter().for_each(attend);
         } else {
-            heads.into_par_iter().with_max_len(1).for_each(attend);
+            for_each(heads, attend);
         }
     }
 

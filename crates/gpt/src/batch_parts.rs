@@ -10,7 +10,7 @@
 use ndarray::{ArrayRef2, Axis};
 use rayon::prelude::*;
 use tensor_ops::Parameters;
-use tensor_ops::engine::{awake, move_into_sum};
+use tensor_ops::engine::{awake, for_each, move_into_sum};
 use torch_rng::TorchRng;
 
 use crate::parameter_shapes::check_same;
@@ -120,9 +120,8 @@ impl BatchParts {
                     (share * f64::from(loss), rng)
                 })
                 .collect();
-            for part in &mut self.grads {
-                move_gradients(part, grads);
-            }
+            let used = passes.len() - 1;
+            move_gradients(&mut self.grads[..used], grads);
             self.begun = false;
             *rng = passes[0].1.for_part_of_batch(0..batch, batch);
             Ok(passes.iter().map(|(loss, _)| loss).sum::<f64>() as f32)
@@ -130,16 +129,27 @@ impl BatchParts {
     }
 }
 
-/// Adds gradients to others, and leaves zeros.
+/// Adds gradients to a sum, one after the other, and leaves zeros.
 ///
 /// # Panics
-/// If the two are of different configurations.
-pub fn move_gradients(from: &mut GptModel, to: &mut GptModel) {
-    let (from, to) = (from.named_parameters_mut(), to.named_parameters_mut());
-    check_same("move_gradients", &from, &to);
-    (from.into_par_iter().zip(to)).for_each(|((_, mut from), (_, mut to))| {
-        let [from, to] =
-            [&mut from, &mut to].map(|view| view.as_slice_mut().expect("weights are row-major"));
-        move_into_sum(to, from);
+/// If one is of another configuration than the sum.
+pub fn move_gradients(from: &mut [GptModel], sum: &mut GptModel) {
+    let sums = sum.named_parameters_mut();
+    let from = from.iter_mut().map(|from| {
+        let from = from.named_parameters_mut();
+        check_same("move_gradients", &from, &sums);
+        from.into_iter()
+    });
+    let mut from: Vec<_> = from.collect();
+    let tasks = sums.into_iter().map(|(_, sum)| {
+        let from = from.iter_mut().flat_map(Iterator::next);
+        (sum, from.map(|(_, from)| from).collect::<Vec<_>>())
+    });
+    for_each(tasks.collect(), |(mut sum, from)| {
+        for mut from in from {
+            let [sum, from] = [&mut sum, &mut from]
+                .map(|view| view.as_slice_mut().expect("weights are row-major"));
+            move_into_sum(sum, from);
+        }
     });
 }

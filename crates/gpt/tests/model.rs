@@ -237,7 +237,7 @@ fn gradients_of_another_configuration_are_refused_before_any_is_added() {
         };
         let of_parts = parts_of(&grads.clone(), &mut own);
         let of_sum = parts_of(&model, &mut grads);
-        let of_moved = panic_of(|| move_gradients(&mut own, &mut grads));
+        let of_moved = panic_of(|| move_gradients(std::slice::from_mut(&mut own), &mut grads));
         let of_step =
             panic_of(|| drop(model.loss_and_grads(&ids, &ids, 1.0, &mut rng, &mut grads)));
         let d_logits = Array3::ones((4, 6, 17));

@@ -6,7 +6,7 @@
 //! The sum over rows runs in f64 in order. There is no label smoothing, no weights and no ignored
 //! index.
 
-use kernels::{elementwise, reduce};
+use kernels::{elementwise, for_each, reduce};
 use ndarray::{Array2, ArrayRef2};
 use rayon::prelude::*;
 
@@ -48,14 +48,17 @@ pub fn cross_entropy_train(
     let mut d_logits = into_contiguous(logits);
     let (rows, width) = d_logits.dim();
     let factor = d_loss / rows as f32;
-    let losses: Vec<f32> = slice_mut(&mut d_logits)
-        .par_chunks_mut(width.max(1))
-        .zip(targets)
-        .with_min_len(rows_per_task(width))
-        .map(|(row, &target)| {
-            elementwise::cross_entropy_with_gradient(row, target as usize, factor)
-        })
-        .collect();
+    let mut losses = vec![0.0; rows];
+    let (count, width) = (rows_per_task(width), width.max(1));
+    let tasks = slice_mut(&mut d_logits)
+        .chunks_mut(count * width)
+        .zip(targets.chunks(count))
+        .zip(losses.chunks_mut(count));
+    for_each(tasks.collect(), |((rows, targets), losses)| {
+        for ((row, &target), loss) in rows.chunks_mut(width).zip(targets).zip(losses) {
+            *loss = elementwise::cross_entropy_with_gradient(row, target as usize, factor);
+        }
+    });
     (mean(&losses), d_logits)
 }
 

@@ -3,7 +3,6 @@
 //! It does not check ids against a vocabulary for you: an id out of range panics, as an index does.
 
 use ndarray::{Array, Array2, ArrayRef, Axis, Dimension, RemoveAxis};
-use rayon::prelude::*;
 use torch_rng::TorchRng;
 
 use crate::parameters;
@@ -95,23 +94,21 @@ impl Embedding {
             ids.shape()
         );
         let d_out = as_rows(d_out); // (n_ids, embedding_dim)
-        let mut columns: Vec<_> = grads
+        let columns: Vec<_> = grads
             .weight
             .axis_chunks_iter_mut(Axis(1), COLUMNS_PER_TASK)
             .collect();
-        columns
-            .par_iter_mut()
-            .enumerate()
-            .for_each(|(task, grads)| {
-                let first = task * COLUMNS_PER_TASK;
-                let width = grads.ncols();
-                for (&id, d_row) in ids.iter().zip(d_out.rows()) {
-                    let d_row = d_row.to_slice().expect("rows of a row-major matrix");
-                    let mut row = grads.row_mut(id as usize);
-                    let row = row.as_slice_mut().expect("part of a row-major row");
-                    kernels::elementwise::add(row, &d_row[first..first + width]);
-                }
-            });
+        let tasks = columns.into_iter().enumerate().collect();
+        kernels::for_each(tasks, |(task, mut grads)| {
+            let first = task * COLUMNS_PER_TASK;
+            let width = grads.ncols();
+            for (&id, d_row) in ids.iter().zip(d_out.rows()) {
+                let d_row = d_row.to_slice().expect("rows of a row-major matrix");
+                let mut row = grads.row_mut(id as usize);
+                let row = row.as_slice_mut().expect("part of a row-major row");
+                kernels::elementwise::add(row, &d_row[first..first + width]);
+            }
+        });
     }
 }
 

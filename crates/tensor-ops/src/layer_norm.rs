@@ -4,9 +4,8 @@
 //! The variance is the biased one, divided by n. There are no running statistics: it behaves the
 //! same in training and evaluation.
 
-use kernels::{count_tasks, elementwise, reduce};
+use kernels::{elementwise, for_each, reduce};
 use ndarray::{Array, Array1, Array2, ArrayRef, Axis, Dimension};
-use rayon::prelude::*;
 
 use crate::parameters;
 use crate::rows::{
@@ -96,18 +95,20 @@ impl LayerNorm {
         let mut rstd = Array1::zeros(n_rows);
         let affine = self.affine();
         let x_rows = rows.as_slice().expect("rows are row-major");
-        let chunk = width.max(1);
-        slice_mut(&mut out)
-            .par_chunks_mut(chunk)
-            .zip(slice_mut(&mut x_hat).par_chunks_mut(chunk))
-            .zip(slice_mut(&mut rstd))
-            .zip(x_rows.par_chunks(chunk))
-            .with_min_len(rows_per_task(width))
-            .for_each(|(((out, x_hat), rstd), x)| {
+        let (chunk, rows) = (width.max(1), rows_per_task(width));
+        let tasks = slice_mut(&mut out)
+            .chunks_mut(rows * chunk)
+            .zip(slice_mut(&mut x_hat).chunks_mut(rows * chunk))
+            .zip(slice_mut(&mut rstd).chunks_mut(rows))
+            .zip(x_rows.chunks(rows * chunk));
+        for_each(tasks.collect(), |(((out, x_hat), rstd), x)| {
+            let rows = out.chunks_mut(chunk).zip(x_hat.chunks_mut(chunk));
+            for (((out, x_hat), rstd), x) in rows.zip(rstd).zip(x.chunks(chunk)) {
                 let moments = self.moments(x);
                 *rstd = moments.1;
                 elementwise::layer_norm_train(x, affine, moments, x_hat, out);
-            });
+            }
+        });
         (with_leading_dims_of(out, x), LayerNormCache { x_hat, rstd })
     }
 
@@ -165,21 +166,19 @@ impl LayerNorm {
         grads: &mut LayerNorm,
     ) {
         const COLUMNS_PER_TASK: usize = 64;
-        count_tasks(x_hat.ncols().div_ceil(COLUMNS_PER_TASK));
-        slice_mut(&mut grads.scale)
-            .par_chunks_mut(COLUMNS_PER_TASK)
-            .zip(slice_mut(&mut grads.shift).par_chunks_mut(COLUMNS_PER_TASK))
-            .enumerate()
-            .for_each(|(task, (d_scale, d_shift))| {
-                let first = task * COLUMNS_PER_TASK;
-                let columns = first..first + d_scale.len();
-                for (x_hat, d_out) in x_hat.axis_iter(Axis(0)).zip(d_out.axis_iter(Axis(0))) {
-                    let x_hat = &x_hat.to_slice().expect("row-major")[columns.clone()];
-                    let d_out = &d_out.to_slice().expect("row-major")[columns.clone()];
-                    elementwise::add_product(d_scale, x_hat, d_out);
-                    elementwise::add(d_shift, d_out);
-                }
-            });
+        let scales = slice_mut(&mut grads.scale).chunks_mut(COLUMNS_PER_TASK);
+        let shifts = slice_mut(&mut grads.shift).chunks_mut(COLUMNS_PER_TASK);
+        let tasks = scales.zip(shifts).enumerate().collect();
+        for_each(tasks, |(task, (d_scale, d_shift))| {
+            let first = task * COLUMNS_PER_TASK;
+            let columns = first..first + d_scale.len();
+            for (x_hat, d_out) in x_hat.axis_iter(Axis(0)).zip(d_out.axis_iter(Axis(0))) {
+                let x_hat = &x_hat.to_slice().expect("row-major")[columns.clone()];
+                let d_out = &d_out.to_slice().expect("row-major")[columns.clone()];
+                elementwise::add_product(d_scale, x_hat, d_out);
+                elementwise::add(d_shift, d_out);
+            }
+        });
     }
 
     /// Mean and `1 / sqrt(var + eps)` of one row.

@@ -3,16 +3,14 @@
 //! Blocks have a fixed size, and no sum crosses a block, so the bits don't depend on the number of
 //! threads.
 
-use kernels::elementwise;
-use kernels::{count_tasks, fresh};
+use kernels::{elementwise, for_each, fresh};
 use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2, ShapeBuilder};
-use rayon::prelude::*;
 
 /// Length of the chunks of an element-wise operation.
 pub(crate) const WIDTH: usize = 1024;
 
-/// Elements a task handles: about 64 KiB of f32, so that a block stays in the first two caches.
-const ELEMENTS_PER_TASK: usize = 16 * 1024;
+/// Elements a task handles: 32 KiB of f32, so that a small model's rows are tasks for many threads.
+const ELEMENTS_PER_TASK: usize = 8 * 1024;
 
 /// `(..., n)` as `(rows, n)`; a view if the memory is in row-major order, else a copy. A vector is
 /// one row.
@@ -120,26 +118,21 @@ pub(crate) fn for_each_block(out: &mut [f32], width: usize, f: impl Fn(usize, &m
     if out.len() <= rows * width {
         return f(0, out);
     }
-    count_tasks(out.len().div_ceil(rows * width));
-    out.par_chunks_mut(rows * width)
-        .enumerate()
-        .for_each(|(i, block)| f(i * rows, block));
+    let blocks = out.chunks_mut(rows * width).enumerate().collect();
+    for_each(blocks, |(i, block)| f(i * rows, block));
 }
 
 /// `sums[j] += sum_i x[i][j]`: each thread takes some columns and walks all rows in order.
 pub(crate) fn add_column_sums(x: &ArrayRef2<f32>, sums: &mut Array1<f32>) {
     const COLUMNS_PER_TASK: usize = 64;
-    count_tasks(sums.len().div_ceil(COLUMNS_PER_TASK));
-    slice_mut(sums)
-        .par_chunks_mut(COLUMNS_PER_TASK)
-        .enumerate()
-        .for_each(|(task, sums)| {
-            let first = task * COLUMNS_PER_TASK;
-            for row in x.rows() {
-                let row = row.to_slice().expect("rows of a row-major matrix");
-                elementwise::add(sums, &row[first..first + sums.len()]);
-            }
-        });
+    let tasks = slice_mut(sums).chunks_mut(COLUMNS_PER_TASK).enumerate();
+    for_each(tasks.collect(), |(task, sums)| {
+        let first = task * COLUMNS_PER_TASK;
+        for row in x.rows() {
+            let row = row.to_slice().expect("rows of a row-major matrix");
+            elementwise::add(sums, &row[first..first + sums.len()]);
+        }
+    });
 }
 
 /// The elements of one of our own row-major arrays.

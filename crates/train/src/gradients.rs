@@ -86,7 +86,7 @@ impl StepGradients {
             let done = parts.loss_and_grads(model, inputs, targets, weight, rng, &mut scratch);
             let scratch = self.scratch.insert(scratch);
             self.loss = done?;
-            move_gradients(scratch, &mut self.grads);
+            move_gradients(std::slice::from_mut(scratch), &mut self.grads);
         }
         Ok(Some(self.loss))
     }

@@ -16,7 +16,7 @@ use multiversion::multiversion;
 use rayon::prelude::*;
 
 use crate::math::flush;
-use crate::shared_out::count_tasks;
+use crate::shared_out::for_each;
 
 /// Elements a task handles (the four slices of a block are 256 KiB), and of which
 /// [`sums_of_squares`] makes one sum.
@@ -75,12 +75,13 @@ pub fn adamw_update(
     if p.len() <= OPTIMIZER_BLOCK {
         return update_block(p, grad, m, v, step);
     }
-    count_tasks(p.len().div_ceil(OPTIMIZER_BLOCK));
-    p.par_chunks_mut(OPTIMIZER_BLOCK)
-        .zip(grad.par_chunks_mut(OPTIMIZER_BLOCK))
-        .zip(m.par_chunks_mut(OPTIMIZER_BLOCK))
-        .zip(v.par_chunks_mut(OPTIMIZER_BLOCK))
-        .for_each(|(((p, grad), m), v)| update_block(p, grad, m, v, step));
+    let blocks = (p.chunks_mut(OPTIMIZER_BLOCK))
+        .zip(grad.chunks_mut(OPTIMIZER_BLOCK))
+        .zip(m.chunks_mut(OPTIMIZER_BLOCK))
+        .zip(v.chunks_mut(OPTIMIZER_BLOCK));
+    for_each(blocks.collect(), |(((p, grad), m), v)| {
+        update_block(p, grad, m, v, step)
+    });
 }
 
 /// `sum x_i^2` in f64: that of each block, added up in order.
@@ -112,10 +113,10 @@ pub fn move_into_sum(sum: &mut [f32], x: &mut [f32]) {
     if sum.len() <= OPTIMIZER_BLOCK {
         return move_block_into_sum(sum, x);
     }
-    count_tasks(sum.len().div_ceil(OPTIMIZER_BLOCK));
-    sum.par_chunks_mut(OPTIMIZER_BLOCK)
-        .zip(x.par_chunks_mut(OPTIMIZER_BLOCK))
-        .for_each(|(sum, x)| move_block_into_sum(sum, x));
+    let blocks = sum
+        .chunks_mut(OPTIMIZER_BLOCK)
+        .zip(x.chunks_mut(OPTIMIZER_BLOCK));
+    for_each(blocks.collect(), |(sum, x)| move_block_into_sum(sum, x));
 }
 
 /// One AdamW update of a block; the gradient is zero afterwards.

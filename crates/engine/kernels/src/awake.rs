@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 
 use rayon::Yield;
 
-use crate::buffers;
+use crate::{buffers, team};
+
+/// Looks for loops of the team before one for work that rayon's queues have.
+const LOOKS: usize = 8;
 
 /// After so long without work, threads sleep as rayon has them do.
 const PATIENCE: Duration = Duration::from_millis(5);
@@ -81,6 +84,11 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
     })
 }
 
+/// Whether this thread runs a pass, or looks for work of one.
+pub(crate) fn is_inside() -> bool {
+    INSIDE.get()
+}
+
 /// Whether a pass keeps threads awake now.
 pub(crate) fn in_progress() -> bool {
     !PASSES.load(Ordering::Relaxed).is_multiple_of(2)
@@ -135,7 +143,11 @@ fn look_for_work(pass: usize) {
         if over && pass < CROWDED_UNTIL.load(Ordering::Relaxed) {
             return;
         }
-        if rayon::yield_now() == Some(Yield::Executed) {
+        let helped = (0..LOOKS).any(|_| {
+            std::hint::spin_loop();
+            team::help()
+        });
+        if helped || rayon::yield_now() == Some(Yield::Executed) {
             idle_since = Instant::now();
             last_look = idle_since;
             continue;
@@ -151,8 +163,6 @@ fn look_for_work(pass: usize) {
         }
         if over {
             std::thread::yield_now();
-        } else {
-            (0..8).for_each(|_| std::hint::spin_loop());
         }
     }
 }

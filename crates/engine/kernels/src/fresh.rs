@@ -2,10 +2,8 @@
 
 use std::mem::MaybeUninit;
 
-use rayon::prelude::*;
-
 use crate::buffers::buffer;
-use crate::shared_out::count_tasks;
+use crate::shared_out::for_each;
 
 /// `n` numbers, made a block at a time on all threads: `f(i, block)` writes block `i`, in which are
 /// zeros, or numbers of an earlier use (NaN in debug builds).
@@ -38,11 +36,7 @@ fn fresh_in(
     if n <= block {
         spare.chunks_mut(block.max(1)).enumerate().for_each(make);
     } else {
-        count_tasks(n.div_ceil(block.max(1)));
-        spare
-            .par_chunks_mut(block.max(1))
-            .enumerate()
-            .for_each(make);
+        for_each(spare.chunks_mut(block.max(1)).enumerate().collect(), make);
     }
     // SAFETY: the blocks cover the first n elements, and each has been written.
     unsafe { out.set_len(n) };

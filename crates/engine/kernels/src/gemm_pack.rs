@@ -5,12 +5,11 @@ use std::cell::Cell;
 use std::thread::LocalKey;
 
 use ndarray::{ArrayView1, ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, s};
-use rayon::prelude::*;
 
 use crate::buffers::{buffer, recycle};
 use crate::gemm_kernel::{DEPTH, Kernel, Layout, ROW_STRIDE, STEPS_AHEAD};
 use crate::prefetch::{self, LINE};
-use crate::shared_out::count_tasks;
+use crate::shared_out::for_each;
 use crate::transpose::transpose;
 use crate::weight::Weight;
 
@@ -96,9 +95,8 @@ pub(crate) fn pack_columns<K: Kernel, B: Weight>(
         }
     };
     if many && b.len() > SMALL {
-        count_tasks(count);
-        let panels = panels.par_chunks_exact_mut(DEPTH * K::COLUMNS);
-        panels.take(count).enumerate().for_each(pack);
+        let panels = panels.chunks_exact_mut(DEPTH * K::COLUMNS);
+        for_each(panels.take(count).enumerate().collect(), pack);
     } else {
         let panels = panels.chunks_exact_mut(DEPTH * K::COLUMNS);
         panels.take(count).enumerate().for_each(pack);

@@ -9,8 +9,8 @@ use crate::gemm_kernel::{Block, ColumnPanel, DEPTH, Kernel, Layout, NEXT, RowPan
 use crate::gemm_pack::{
     A_PANELS, BLOCK, PACKED, pack_columns, pack_rows, room_for_rows, with_b_panels, with_panels,
 };
-use crate::gemv::for_each;
 use crate::prefetch::{self, LINE};
+use crate::shared_out::for_each;
 use crate::transpose::transpose;
 use crate::weight::Weight;
 

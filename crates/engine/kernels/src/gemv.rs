@@ -8,15 +8,13 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use crate::gemv_kernel::block;
 use crate::prefetch::STREAMS;
-use crate::shared_out::count_tasks;
+use crate::shared_out::for_each;
 use crate::weight::Weight;
 
 /// Weights a task reads at least, in bytes: below, handing out the task costs more than it saves.
-const BYTES_PER_TASK: usize = 64 * 1024;
+const BYTES_PER_TASK: usize = 32 * 1024;
 /// Weights that meet all rows before the next ones do, in bytes, where there are more rows than
 /// share a reading: half of the first cache.
 const CHUNK: usize = 24 * 1024;
@@ -92,15 +90,6 @@ pub(crate) fn cut(outputs: usize, group: usize, bytes: usize) -> Vec<Range<usize
         }
     }
     tasks
-}
-
-/// Runs `f` on each task, one by one on whatever thread is free; a single one where it stands.
-pub(crate) fn for_each<T: Send>(tasks: Vec<T>, f: impl Fn(T) + Sync + Send) {
-    if tasks.len() == 1 {
-        return tasks.into_iter().for_each(f);
-    }
-    count_tasks(tasks.len());
-    tasks.into_par_iter().with_max_len(1).for_each(f);
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod prefetch;
 pub mod reduce;
 mod register;
 mod shared_out;
+mod team;
 mod transpose;
 mod weight;
 
@@ -44,4 +45,4 @@ pub use huge_pages::zeros;
 pub use int4::Int4Matrix;
 pub use int8::Int8Matrix;
 pub use packed_matrix::PackedMatrix;
-pub use shared_out::{SharedOut, count_tasks, shared_out};
+pub use shared_out::{SharedOut, for_each, shared_out};

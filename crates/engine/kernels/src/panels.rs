@@ -14,10 +14,11 @@ use rayon::prelude::*;
 #[cfg(target_arch = "x86_64")]
 use crate::activations::Quad;
 use crate::activations::{self, ActivationBlock, BLOCK};
-use crate::gemv::{cut, for_each};
+use crate::gemv::cut;
 use crate::huge_pages::room;
 use crate::packed_matrix::Format;
 use crate::prefetch::{self, STREAMS};
+use crate::shared_out::for_each;
 #[cfg(target_arch = "x86_64")]
 use crate::weight::has_avx2;
 
