@@ -61,9 +61,9 @@ def train_ours(args, tokenizer, data, out, steps):
         "n-layers": LAYERS, "n-heads": HEADS, "emb-dim": EMB, "context-length": CONTEXT, "batch-size": BATCH,
         "drop-rate": 0, "max-steps": steps, "learning-rate": PEAK, "min-lr": LEAST,
         "warmup-steps": WARMUP, "beta2": BETAS[1], "weight-decay": DECAY, "grad-clip": CLIP,
-        "eval-interval": 1000, "sample-interval": 0, "log-interval": 100,
+        "eval-interval": 1000,
     }  # fmt: skip
-    command = [args.gpt, "train", "--json", *(f"--{name}={value}" for name, value in flags.items())]
+    command = [args.gpt, "train", *(f"--{name}={value}" for name, value in flags.items())]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     lines = map(json.loads, (out / "log.jsonl").read_text().splitlines())
     return [line["tokens_per_second"] for line in lines if "tokens_per_second" in line][-1]

@@ -8,8 +8,8 @@ use std::sync::Once;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
-use atomic_file::{create_folder, create_new_folder, is_file, read_small_file, unfinished_of};
-use train::runs::{CHECKPOINTS, LOCK, MANIFEST_FILE, TOKENIZER, check_copies, damaged_checkpoint};
+use atomic_file::{create_folder, create_new_folder, is_file};
+use train::runs::{MANIFEST_FILE, check_copies, damaged_checkpoint};
 use train::{TrainError, best_checkpoint, latest_checkpoint};
 
 use crate::hints::{program, quoted};
@@ -26,7 +26,6 @@ pub(crate) const RUNS: &str = "runs";
 pub(crate) const OPTIONS: &str = "options.toml";
 pub(crate) const LOG: &str = "log.jsonl";
 pub(crate) const SVG: &str = "loss.svg";
-pub(crate) const PNG: &str = "loss.png";
 pub(crate) const MODEL: &str = "model";
 
 /// The first line of a run's options, by which its folder is known.
@@ -142,46 +141,6 @@ pub(crate) fn check(folder: &Path) -> Result<()> {
         true => Ok(check_copies(folder)?),
         false => Ok(()),
     }
-}
-
-/// Checks that a new run may use this folder: it is new, empty, or that of a run which has done
-/// nothing yet.
-///
-/// # Errors
-/// Names what is there besides.
-pub(crate) fn refuse_foreign(folder: &Path) -> Result<()> {
-    let inside = names(folder)?;
-    if inside.is_empty() {
-        return Ok(()); // to be made, or refused as a file
-    }
-    // A run that was killed before its options were written has these two, and nothing in them.
-    let mut ours = vec![LOCK, CHECKPOINTS];
-    let options = folder.join(OPTIONS);
-    let is_run = is_file(&options)? && {
-        let text = read_small_file(&options, MOST_OPTIONS_BYTES)?;
-        text.starts_with(OPTIONS_BEGIN.as_bytes())
-    };
-    if is_run {
-        ours.extend([OPTIONS, LOG, SVG, PNG, MODEL, TOKENIZER]);
-    } else if !names(&folder.join(CHECKPOINTS))?.is_empty() {
-        ours.pop();
-    }
-    for found in inside {
-        let becomes = unfinished_of(&found).unwrap_or(&found);
-        if !ours.contains(&becomes) && becomes != OPTIONS {
-            bail!(
-                "{}: expected a new or empty folder, or a run's, but {found:?} is in it",
-                folder.display()
-            );
-        }
-        if found == OPTIONS && !is_run {
-            bail!(
-                "{}: expected a run's options, as gpt train writes them",
-                options.display()
-            );
-        }
-    }
-    Ok(())
 }
 
 /// The names in a folder; none if it isn't there. Names that are not UTF-8 are shown lossily.

@@ -7,8 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::error::{ContextKind, ContextValue};
-use clap::{ArgAction, Args, Command};
+use clap::{Arg, ArgAction, Args, Command};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 use torch_rng::Build;
@@ -31,13 +30,10 @@ const RUN: &str = "Run";
 #[group(skip)]
 #[serde(default)]
 pub(crate) struct TrainFlags {
-    /// Text (UTF-8) or token ids to train on, or a folder of them; - is standard input [default: a
-    /// story that comes with the program]. Ids are nanoGPT's .bin of u16, llm.c's with its header,
-    /// or numpy's .npy
+    /// Text, token ids, or a folder of them; - is standard input [default: a story]
     #[arg(long, value_name = "FILE|DIR")]
     data: Option<PathBuf>,
-    /// Tokens of a new model: GPT-2's, the data's characters, N byte pairs of the
-    /// data, or a folder's [default: bpe:1221 for the preset story, else gpt2]
+    /// Tokens of a new model [default: the preset's]
     #[arg(long, value_name = "gpt2|chars|bpe:N|DIR")]
     #[serde(with = "text")]
     tokenizer: Option<TokenizerChoice>,
@@ -45,17 +41,17 @@ pub(crate) struct TrainFlags {
     #[arg(long, value_name = "NAME", value_enum, ignore_case = true)]
     #[serde(with = "text")]
     preset: Option<Preset>,
-    /// Go on from the weights of a model folder, with settings for that [default: a new model]
+    /// Go on from a model's weights
     #[arg(long, value_name = "DIR")]
     init_from: Option<PathBuf>,
     /// Steps to train
-    #[arg(long, value_name = "N", visible_aliases = ["max-iters", "steps"])]
+    #[arg(long, value_name = "N", aliases = ["max-iters", "steps"])]
     max_steps: Option<AtLeast1>,
-    /// Passes over the data to train, in place of steps
+    /// Passes over the data, in place of steps
     #[arg(
         long,
         value_name = "N",
-        visible_alias = "num-epochs",
+        alias = "num-epochs",
         conflicts_with = "max_steps"
     )]
     epochs: Option<AtLeast1>,
@@ -63,110 +59,91 @@ pub(crate) struct TrainFlags {
     #[arg(long, value_name = "N")]
     batch_size: Option<AtLeast1>,
     /// Highest learning rate
-    #[arg(long, value_name = "X", visible_alias = "lr")]
+    #[arg(long, value_name = "X", alias = "lr")]
     learning_rate: Option<NotNegative>,
-    /// Seed of the random numbers; below 0 as PyTorch counts [default: 123]
+    /// Seed of the random numbers [default: 123]
     #[arg(short = 's', long, value_name = "N", value_parser = signed_seed)]
     seed: Option<i64>,
-    /// Folder for checkpoints, log and loss curve [default: a new one in runs/]
+    /// Folder of the run [default: a new one in runs/]
     #[arg(short = 'o', long, value_name = "DIR")]
     #[serde(skip_serializing)] // the folder may be moved
     pub(crate) out_dir: Option<PathBuf>,
 
-    /// The part of the text that is trained on; the rest validates, unless a folder has its own
-    /// val.txt or val.bin [default: 0.9]
+    /// Part that is trained on; the rest validates [default: 0.9]
     #[arg(long, value_name = "X", help_heading = DATA)]
     train_ratio: Option<Part>,
-    /// Tokens in a training window [default: the context length; at most 256 with --init-from]
+    /// Tokens in a window [default: the context length]
     #[arg(long, value_name = "N", help_heading = DATA)]
     max_length: Option<AtLeast1>,
-    /// Tokens between the starts of two windows [default: the window's length, 8 for the story]
+    /// Tokens from window to window [default: max-length]
     #[arg(long, value_name = "N", help_heading = DATA)]
     stride: Option<AtLeast1>,
 
     /// Transformer blocks
-    #[arg(long, value_name = "N", visible_alias = "n-layer", help_heading = MODEL)]
+    #[arg(long, value_name = "N", alias = "n-layer", help_heading = MODEL)]
     n_layers: Option<Count>,
     /// Attention heads
-    #[arg(long, value_name = "N", visible_alias = "n-head", help_heading = MODEL)]
+    #[arg(long, value_name = "N", alias = "n-head", help_heading = MODEL)]
     n_heads: Option<Count>,
     /// Features of a token
-    #[arg(long, value_name = "N", visible_alias = "n-embd", help_heading = MODEL)]
+    #[arg(long, value_name = "N", alias = "n-embd", help_heading = MODEL)]
     emb_dim: Option<Count>,
-    /// The most tokens the model can see
-    #[arg(long, value_name = "N", visible_alias = "block-size", help_heading = MODEL)]
+    /// Tokens that the model can see
+    #[arg(long, value_name = "N", alias = "block-size", help_heading = MODEL)]
     context_length: Option<AtLeast1>,
     /// Tokens in the vocabulary [default: the tokenizer's]
     #[arg(long, value_name = "N", help_heading = MODEL)]
     vocab_size: Option<Count>,
-    /// Dropout rate [default: 0.2 for the preset story, 0.1 for the others, and as it was with
-    /// --init-from]
-    #[arg(long, value_name = "P", visible_alias = "dropout", help_heading = MODEL)]
+    /// Dropout rate
+    #[arg(long, value_name = "P", alias = "dropout", help_heading = MODEL)]
     drop_rate: Option<Below1>,
-    /// Give query, key and value projections a bias
+    /// Give queries, keys and values a bias
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = MODEL)]
     qkv_bias: Option<bool>,
-    /// Share the token embedding with the output head
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", visible_aliases = ["tie-weights", "weight-tying"], help_heading = MODEL)]
+    /// Share the token embedding with the head
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", aliases = ["tie-weights", "weight-tying"], help_heading = MODEL)]
     tied: Option<bool>,
 
-    /// Batches whose gradients make one step [default: 1]
+    /// Batches in a step [default: 1]
     #[arg(long, value_name = "N", help_heading = TRAINING)]
     gradient_accumulation_steps: Option<AtLeast1>,
     /// Steps in which the learning rate rises
-    #[arg(long, value_name = "N", visible_alias = "warmup-iters", help_heading = TRAINING)]
+    #[arg(long, value_name = "N", alias = "warmup-iters", help_heading = TRAINING)]
     warmup_steps: Option<Count>,
-    /// Learning rate at the end of its decay along a cosine; the highest for none [default: a tenth
-    /// of the highest]
+    /// Learning rate at the end [default: a tenth of the highest]
     #[arg(long, value_name = "X", help_heading = TRAINING)]
     min_lr: Option<NotNegative>,
-    /// The step at which the decay ends [default: the last]
-    #[arg(long, value_name = "N", visible_alias = "lr-decay-iters", help_heading = TRAINING)]
-    lr_decay_steps: Option<AtLeast1>,
-    /// AdamW's weight decay [default: 0.1]
+    /// Weight decay [default: 0.1]
     #[arg(long, value_name = "X", help_heading = TRAINING)]
     weight_decay: Option<NotNegative>,
-    /// AdamW's beta 1 [default: 0.9]
+    /// AdamW's first beta [default: 0.9]
     #[arg(long, value_name = "X", help_heading = TRAINING)]
     beta1: Option<Below1>,
-    /// AdamW's beta 2 [default: 0.999]
+    /// AdamW's second beta [default: 0.999]
     #[arg(long, value_name = "X", help_heading = TRAINING)]
     beta2: Option<Below1>,
-    /// Largest gradient norm; 0 leaves gradients as they are [default: 1]
+    /// Largest gradient norm, 0 for any [default: 1]
     #[arg(long, value_name = "X", help_heading = TRAINING)]
     grad_clip: Option<NotNegative>,
-    /// The PyTorch build whose dropout is drawn: portable or mkl [default: portable]
+    /// PyTorch build whose dropout is drawn: portable or mkl
     #[arg(long, value_name = "BUILD", help_heading = TRAINING)]
     #[serde(with = "text")]
     dropout_build: Option<Build>,
 
-    /// Steps between evaluations
-    #[arg(long, value_name = "N", visible_alias = "eval-freq", help_heading = EVALUATION)]
+    /// Steps between evaluations, each saved
+    #[arg(long, value_name = "N", alias = "eval-freq", help_heading = EVALUATION)]
     eval_interval: Option<AtLeast1>,
     /// Batches of each part in an evaluation
-    #[arg(long, value_name = "N", visible_alias = "eval-iter", help_heading = EVALUATION)]
+    #[arg(long, value_name = "N", alias = "eval-iter", help_heading = EVALUATION)]
     eval_iters: Option<AtLeast1>,
-    /// Steps between samples of text; 0 for none before the end [default: every second evaluation]
-    #[arg(long, value_name = "N", help_heading = EVALUATION)]
-    sample_interval: Option<Count>,
-    /// Text that samples begin with [default: as the data does]
-    #[arg(short = 'p', long, value_name = "TEXT", visible_alias = "start", help_heading = EVALUATION)]
+    /// Beginning of samples [default: the data's]
+    #[arg(short = 'p', long, value_name = "TEXT", alias = "start", help_heading = EVALUATION)]
     prompt: Option<String>,
-    /// Tokens in a sample of text [default: 40]
-    #[arg(long, value_name = "N", help_heading = EVALUATION)]
-    sample_tokens: Option<Count>,
 
-    /// Steps between checkpoints; one is written at the end anyway [default: every fourth
-    /// evaluation]
-    #[arg(long, value_name = "N", help_heading = RUN)]
-    save_interval: Option<AtLeast1>,
-    /// Newest checkpoints to keep; the one with the lowest validation loss stays too [default: 2]
+    /// Newest checkpoints to keep, beside the best [default: 2]
     #[arg(long, value_name = "N", help_heading = RUN)]
     keep: Option<AtLeast1>,
-    /// Steps between lines of progress [default: 10]
-    #[arg(long, value_name = "N", help_heading = RUN)]
-    log_interval: Option<AtLeast1>,
-    /// Threads to compute with (the results don't depend on it) [default: one for each core]
+    /// Threads to compute with [default: one a core]
     #[arg(short = 't', long, value_name = "N", help_heading = RUN)]
     pub(crate) threads: Option<Threads>,
 }
@@ -183,15 +160,15 @@ impl TrainFlags {
 
     /// Reads a file's text; its errors don't name the file.
     pub(super) fn parse(text: &str) -> Result<Self> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let file: Table = text.parse().map_err(|error: toml::de::Error| {
             let before = error.span().and_then(|span| text.get(..span.start));
             let line = 1 + before.map_or(0, |before| before.matches('\n').count());
             anyhow!("line {line}: {}", error.message())
         })?;
+        let command = Self::augment_args(Command::new("train"));
         let mut named = Table::new();
         for (key, value) in file {
-            let name = name_of(&key)?;
+            let name = name_of(&command, &key)?;
             if named.insert(name.clone(), value).is_some() {
                 bail!("key {key:?}: {name} is there by another name, expected one of the two");
             }
@@ -222,27 +199,15 @@ impl TrainFlags {
 }
 
 /// The name of the option that a file's key means.
-fn name_of(key: &str) -> Result<String> {
+fn name_of(command: &Command, key: &str) -> Result<String> {
     let flag = key.replace('_', "-");
-    let mut command = TrainFlags::augment_args(Command::new("train").no_binary_name(true));
-    let is_meant = |arg: &&clap::Arg| {
+    let is_meant = |arg: &&Arg| {
         let others = arg.get_all_aliases().unwrap_or_default();
         arg.get_long() == Some(&flag) || others.contains(&flag.as_str())
     };
-    if let Some(arg) = command.get_arguments().find(is_meant) {
-        return Ok(arg.get_id().to_string());
-    }
-    let error = command.try_get_matches_from_mut([format!("--{flag}")]);
-    match error
-        .err()
-        .as_ref()
-        .and_then(|error| error.get(ContextKind::SuggestedArg))
-    {
-        Some(ContextValue::String(flag)) => {
-            let near = flag.trim_start_matches('-').replace('-', "_");
-            bail!("unknown key {key:?}, did you mean {near:?}?")
-        }
-        _ => bail!(
+    match command.get_arguments().find(is_meant) {
+        Some(arg) => Ok(arg.get_id().to_string()),
+        None => bail!(
             "unknown key {key:?} (see {} train --help: a key is a flag's name)",
             program()
         ),
@@ -284,7 +249,7 @@ mod tests {
 
     #[test]
     fn keys_are_flags_and_their_aliases() {
-        let text = "\u{feff}n_embd = 64\r\nn-layer = 3\r\nlr = 1\ndropout_build = 'mkl'\ntied = true\n\
+        let text = "n_embd = 64\r\nn-layer = 3\r\nlr = 1\ndropout_build = 'mkl'\ntied = true\n\
             preset = 'gpt2'\nseed = -1";
         let expected = "emb_dim = 64\nn_layers = 3\nlearning_rate = 1.0\ndropout_build = 'mkl'\n\
             tied = true\npreset = 'gpt2-124m'\nseed = -1";
@@ -294,11 +259,7 @@ mod tests {
     #[test]
     fn mistakes_are_told_by_key_or_line() {
         for (text, expected) in [
-            (
-                "learnign_rate = 1",
-                "unknown key \"learnign_rate\", did you mean \"learning_rate\"?",
-            ),
-            ("zzz = 1", "unknown key \"zzz\" (see"),
+            ("learnign_rate = 1", "unknown key \"learnign_rate\" (see"),
             (
                 "n_layers = -1",
                 "expected a whole number of at least 0, got -1 in `n_layers`",

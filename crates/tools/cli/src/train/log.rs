@@ -2,12 +2,10 @@
 //!
 //! `{"event":"step",...}`, `"eval"`, `"sample"`, `"saved"`, and `"start"` at each start.
 //! A run that goes on from a checkpoint does again what was logged behind it, or a kill left half a
-//! line: that is cut at the first save, so that until then nothing is lost, and the losses are
-//! those of a run that never stopped. The file is read whole, or, if it is too long, not at all.
+//! line: that is cut first. The file is read whole, or, if it is too long, not at all.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -47,9 +45,8 @@ pub(crate) enum Line {
 }
 
 /// A line that was read: of its fields, those that are used again.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Logged {
-    pub(crate) event: String,
     /// A step's number, counted from 0.
     step: Option<u64>,
     /// Optimizer steps before it, in lines of all other events.
@@ -58,10 +55,6 @@ pub(crate) struct Logged {
     pub(crate) loss: Option<f64>,
     pub(crate) train_loss: Option<f64>,
     pub(crate) val_loss: Option<f64>,
-    #[serde(default)]
-    epoch: u64,
-    #[serde(default)]
-    tokens_seen: u64,
 }
 
 impl Logged {
@@ -70,16 +63,6 @@ impl Logged {
         let after_step = self.step.map(|step| step.saturating_add(1));
         after_step.or(self.steps_done).unwrap_or(0)
     }
-
-    fn evaluation(&self) -> Option<Evaluation> {
-        (self.event == "eval").then(|| Evaluation {
-            steps_done: self.steps_done(),
-            epoch: self.epoch,
-            train_loss: self.train_loss.unwrap_or(f64::NAN),
-            val_loss: self.val_loss,
-            tokens_seen: self.tokens_seen,
-        })
-    }
 }
 
 /// A log being written.
@@ -87,90 +70,37 @@ impl Logged {
 pub(crate) struct Log {
     path: PathBuf,
     file: File,
-    /// The bytes behind the checkpoint that the run goes on from, which are cut at the first save.
-    behind: Range<u64>,
-    /// The last evaluation, and the steps after the last sample.
-    pub(crate) evaluation: Option<Evaluation>,
-    sampled_after: Option<u64>,
 }
 
 impl Log {
-    /// Opens the log of a run that goes on after `steps_done` steps.
+    /// Opens the log of a run that goes on after `steps_done` steps, and cuts what is behind them.
     pub(crate) fn open(folder: &Path, steps_done: u64) -> Result<Self> {
         let path = folder.join(LOG);
-        let text = read(folder)?;
-        let mut log = Self {
-            file: append(&path)?,
-            path,
-            behind: 0..0,
-            evaluation: None,
-            sampled_after: None,
-        };
-        let Some(text) = text else {
-            return Ok(log);
-        };
+        let text = read(folder)?.unwrap_or_default();
         let (mut end, mut kept) = (0, 0);
         for line in text.split_inclusive(|&byte| byte == b'\n') {
             end += line.len();
-            let Some(line) = parse(line) else { continue };
-            if line.steps_done() > steps_done || steps_done == 0 {
-                break;
+            match parse(line).map(|line| line.steps_done()) {
+                Some(steps) if steps > steps_done => break,
+                Some(_) => kept = end,
+                None => {}
             }
-            kept = end;
-            log.evaluation = line.evaluation().or(log.evaluation);
-            log.sampled_after = (line.event == "sample")
-                .then(|| line.steps_done())
-                .or(log.sampled_after);
         }
-        if !text.is_empty() && !text.ends_with(b"\n") {
-            log.append(b"\n")?;
+        if kept < text.len() {
+            write_atomically(&path, |file| file.write_all(&text[..kept]))?;
         }
-        let length = log
-            .file
-            .metadata()
-            .with_context(|| log.path.display().to_string())?;
-        log.behind = kept as u64..length.len();
-        Ok(log)
-    }
-
-    /// True if there is a sample after so many steps.
-    pub(crate) fn has_sample(&self, steps_done: u64) -> bool {
-        self.sampled_after == Some(steps_done)
+        Ok(Self {
+            file: append(&path)?,
+            path,
+        })
     }
 
     /// Adds a line, at once.
     pub(crate) fn write(&mut self, line: &Line) -> Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
-        self.append(&text)?;
-        match line {
-            Line::Eval(evaluation) => self.evaluation = Some(*evaluation),
-            Line::Sample { steps_done, .. } => self.sampled_after = Some(*steps_done),
-            Line::Saved { .. } => self.cut_behind()?,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn append(&mut self, text: &[u8]) -> Result<()> {
-        let written = self.file.write_all(text);
+        let written = self.file.write_all(&text);
         written.with_context(|| self.path.display().to_string())
-    }
-
-    /// Cuts what the run has done again since it was opened.
-    fn cut_behind(&mut self) -> Result<()> {
-        let (start, end) = (self.behind.start as usize, self.behind.end as usize);
-        if self.behind.is_empty() {
-            return Ok(());
-        }
-        let text = read_small_file(&self.path, MOST_BYTES)?;
-        write_atomically(&self.path, |file| {
-            file.write_all(&text[..start])?;
-            file.write_all(text.get(end..).unwrap_or_default())
-        })?;
-        self.file = append(&self.path)?;
-        self.behind = 0..0;
-        Ok(())
     }
 }
 
@@ -231,35 +161,26 @@ mod tests {
         }
     }
 
-    /// The event of each line, with its step.
-    fn events(folder: &Path) -> String {
+    /// The steps that each line has behind it.
+    fn steps(folder: &Path) -> Vec<u64> {
         let text = read(folder).unwrap().unwrap();
-        let events = lines(&text).map(|line| format!("{} {}", line.event, line.steps_done()));
-        events.collect::<Vec<_>>().join(", ")
+        lines(&text).map(|line| line.steps_done()).collect()
     }
 
     #[test]
-    fn a_run_that_goes_back_has_each_step_once_and_cuts_nothing_before_its_first_save() {
+    fn a_run_that_goes_back_has_each_step_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
-        write(
-            path,
-            0,
-            [step(0, 0.5), saved(1), step(1, 0.25), step(2, 0.125)],
-        );
-        assert_eq!(events(path), "step 1, saved 1, step 2, step 3");
+        let first = [step(0, 0.5), saved(1), step(1, 0.25), step(2, 0.125)];
+        write(path, 0, first);
+        assert_eq!(steps(path), [1, 1, 2, 3]);
         // Killed in the middle of a line, and again before it has saved.
-        append(path.join(LOG))
-            .unwrap()
-            .write_all(b"{\"event\":\"st")
-            .unwrap();
+        let mut file = append(path.join(LOG)).unwrap();
+        file.write_all(b"{\"event\":\"st").unwrap();
         write(path, 1, [step(1, 0.25)]);
-        assert_eq!(events(path), "step 1, saved 1, step 2, step 3, step 2");
+        assert_eq!(steps(path), [1, 1, 2]);
         write(path, 1, [step(1, 0.25), saved(2), step(2, 0.125)]);
-        assert_eq!(events(path), "step 1, saved 1, step 2, saved 2, step 3");
-        // One that was never saved begins again.
-        write(path, 0, [step(0, 0.5), saved(1)]);
-        assert_eq!(events(path), "step 1, saved 1");
+        assert_eq!(steps(path), [1, 1, 2, 2, 3]);
     }
 
     #[test]
@@ -290,8 +211,6 @@ mod tests {
             Line::Eval(evaluation),
         ];
         write(folder.path(), 0, all);
-        assert_eq!(events(folder.path()), "step 2, step 3, eval 3");
-        let again = Log::open(folder.path(), 3).unwrap();
-        assert!(again.evaluation.unwrap().train_loss.is_nan());
+        assert_eq!(steps(folder.path()), [2, 3, 3]);
     }
 }

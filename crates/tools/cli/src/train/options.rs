@@ -1,7 +1,7 @@
 //! The options of a run: a preset's, a file's and the command line's, each a table by name, read
 //! once into what the run uses, keeps in its `options.toml`, and compares when it goes on.
 //!
-//! What other options or the data decide is `None` until `setup.rs` fills it in.
+//! What is `None`, other options or the data decide, the same ones in the same way (`setup.rs`).
 
 use std::path::PathBuf;
 
@@ -50,7 +50,6 @@ pub(crate) struct TrainOptions {
     pub(crate) learning_rate: f64,
     pub(crate) min_lr: Option<f64>,
     pub(crate) warmup_steps: Option<usize>,
-    pub(crate) lr_decay_steps: Option<usize>,
     pub(crate) weight_decay: f64,
     pub(crate) beta1: f64,
     pub(crate) beta2: f64,
@@ -60,14 +59,10 @@ pub(crate) struct TrainOptions {
     pub(crate) dropout_build: Option<Build>,
     pub(crate) eval_interval: usize,
     pub(crate) eval_iters: usize,
-    pub(crate) sample_interval: Option<usize>,
     pub(crate) prompt: Option<String>,
-    pub(crate) sample_tokens: usize,
-    pub(crate) save_interval: Option<usize>,
     pub(crate) threads: Option<usize>,
-    pub(crate) keep: usize,
     // The last one is never left out: a file that was cut can't be read.
-    pub(crate) log_interval: usize,
+    pub(crate) keep: usize,
 }
 
 /// The options whose values weights fit, and the dropout rate if it is one.
@@ -108,9 +103,7 @@ fn defaults() -> Table {
         grad_clip = 1.0
         seed = 123
         dropout_build = "portable"
-        sample_tokens = 40
         keep = 2 // to have one to go back to if the newest is damaged
-        log_interval = 10
     }
 }
 

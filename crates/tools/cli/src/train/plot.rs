@@ -1,4 +1,4 @@
-//! The loss curve of a run as `loss.svg` and `loss.png`, made of its log.
+//! The loss curve of a run as `loss.svg`, made of its log.
 //!
 //! The loss of each step (with dropout) is a thin line, the evaluations' are thick ones with their
 //! last value in the legend.
@@ -12,10 +12,7 @@ use pictures::{Chart, Line as Curve, chart};
 
 use super::log;
 use crate::numbers::count;
-use crate::runs::{PNG, SVG};
-
-/// Bytes that drawing takes: a font's outlines, and a PNG's pixels.
-pub(crate) const BYTES: usize = 32 << 20;
+use crate::runs::SVG;
 
 /// A curve: (step counted from 1, loss).
 type Points = Vec<(f64, f64)>;
@@ -63,10 +60,8 @@ pub(crate) fn draw(folder: &Path) -> Result<()> {
         log_y: false,
     };
     let x_tick = move |step| format!("{step} ({})", count(step * tokens_per_step as f64));
-    let picture = chart(&losses, Some(x_tick));
-    let (svg, png) = (picture.svg(), picture.png()?);
+    let svg = chart(&losses, Some(x_tick)).svg();
     write_atomically(folder.join(SVG), |file| file.write_all(svg.as_bytes()))?;
-    write_atomically(folder.join(PNG), |file| file.write_all(&png))?;
     Ok(())
 }
 

@@ -11,14 +11,12 @@ use generate::generate_text_simple;
 use gpt::GptModel;
 use ndarray::Array2;
 use tensor_ops::Parameters;
-use toml::Table;
-use train::{Evaluation, Event, Outcome, RunFolder, Trainer, latest_checkpoint};
+use train::{Evaluation, Event, Outcome, RunFolder, Trainer};
 
 use super::log::{Line, Log};
 use super::plot;
 use super::progress::Progress;
 use super::setup::Setup;
-use super::start::Started;
 use super::summary::{announce, one_line, sum_up};
 use crate::convert::is_ours;
 use crate::failure::Stopped;
@@ -38,82 +36,95 @@ struct Watch<'s> {
     /// The first failure to write the log or a sample, which ends the run.
     error: Option<anyhow::Error>,
     interrupt: Interrupt,
-    first_evaluation: Option<Evaluation>,
+    /// The last one before this process, and all since.
+    evaluations: Vec<Evaluation>,
+    /// Steps before the last sample.
+    sampled: u64,
 }
 
-pub(crate) fn run(started: Started, json: bool, world: &World) -> Result<()> {
-    let interrupt = Interrupt::listen(if world.is_first() { STOPPING } else { "" })?;
+/// Trains to the end, or until somebody asks to stop; the rank that has the folder shows, logs and
+/// saves.
+pub(crate) fn run(
+    setup: &Setup,
+    mut trainer: Trainer,
+    folder: Option<RunFolder>,
+    world: &World,
+) -> Result<()> {
     let began = Instant::now();
-    let Started {
-        mut trainer,
-        folder,
-        setup,
-    } = started;
+    let interrupt = Interrupt::listen(if world.is_first() { STOPPING } else { "" })?;
     let Some(folder) = folder else {
-        // Another rank shows, logs and saves.
         world.common(trainer.run(None, &mut |_| unless(interrupt.asked())))?;
         return Ok(());
     };
     let path = folder.path();
     check_export(&path.join(MODEL))?;
     let steps_before = trainer.steps_done();
-    let progress = Progress::new(&setup, steps_before, json);
-    announce(&progress, &setup, &trainer, path);
+    let first = trainer.last_evaluation().copied();
     let mut watch = Watch {
-        setup: &setup,
+        setup,
         log: Log::open(path, steps_before)?,
-        progress,
+        progress: Progress::new(
+            steps_before,
+            setup.training.max_steps,
+            setup.tokens_per_step(),
+        ),
         error: None,
         interrupt,
-        first_evaluation: trainer.last_evaluation().copied(),
+        evaluations: first.into_iter().collect(),
+        sampled: 0,
     };
-    watch.record(Line::Start {
+    announce(&watch.progress, setup, &trainer, path);
+    watch.log.write(&Line::Start {
         steps_done: steps_before,
         parameters: trainer.model().num_parameters(),
         tokens_per_step: setup.tokens_per_step(),
-        options: serde_json::to_value(Table::try_from(&setup.options)?)?,
+        options: serde_json::to_value(&setup.options)?,
     })?;
     watch.progress.pause_over();
 
     let outcome = trainer.run(Some(&folder), &mut |event| {
         let goes_on = watch.on(event);
-        let not_deleted = folder.not_deleted();
-        not_deleted
-            .iter()
-            .for_each(|error| watch.progress.note(error));
+        for error in folder.not_deleted() {
+            watch.progress.note(&error);
+        }
         goes_on
     });
-    let outcome = world.common(outcome);
-    let outcome = outcome.map_err(|error| with_last_checkpoint(error, &folder))?;
-    if let Some(error) = watch.error {
-        return Err(error);
+    let mut done = world.common(outcome);
+    if let Some(error) = watch.error.take() {
+        done = Err(error);
     }
-    let last = match outcome {
-        Outcome::Finished => finish(&trainer, &mut watch),
-        _ => Ok(None),
-    };
-    let last = last.map_err(|error| with_last_checkpoint(error, &folder))?;
+    if let Ok(Outcome::Finished) = done
+        && trainer.steps_done() > steps_before
+        && let Err(error) = watch.finish(&trainer)
+    {
+        done = Err(error);
+    }
+    let outcome = done.map_err(|error| with_last_checkpoint(error, &folder))?;
     folder.check()?;
     let model = path.join(MODEL);
     let vocabulary = &setup.vocabulary;
     save_hugging_face(trainer.model(), &model, Precision::F32, &vocabulary.special)?;
     vocabulary.save(&model)?;
     plot::draw(path)?;
-    let steps = (steps_before, trainer.steps_done());
     if outcome == Outcome::Stopped {
         watch.progress.line("");
         watch.progress.line(&format!(
             "stopped after step {} and saved; to go on: {} train --resume {}",
-            steps.1,
+            trainer.steps_done(),
             program(),
             typed(path)
         ));
         return Err(Stopped(watch.interrupt.exit_code()).into());
     }
-    let evaluations = (watch.first_evaluation, last);
-    let progress = watch.progress;
-    sum_up(&progress, &setup, &folder, steps, evaluations, began)?;
-    progress.finish()
+    let steps = steps_before..trainer.steps_done();
+    sum_up(
+        &watch.progress,
+        setup,
+        &folder,
+        steps,
+        &watch.evaluations,
+        began,
+    )
 }
 
 /// Goes on, unless somebody wants to stop.
@@ -145,23 +156,27 @@ fn check_export(model: &Path) -> Result<()> {
 impl Watch<'_> {
     /// Shows and logs what happened.
     fn on(&mut self, event: Event<'_>) -> ControlFlow<()> {
-        let line = match event {
-            Event::Step(report) => Ok(Some(Line::Step {
-                report: *report,
-                tokens_per_second: self.progress.step(report),
-            })),
-            Event::Evaluation(evaluation) => Ok(Some(self.evaluated(*evaluation))),
+        let done = match event {
+            Event::Step(report) => {
+                let tokens_per_second = self.progress.step(report);
+                self.log.write(&Line::Step {
+                    report: *report,
+                    tokens_per_second,
+                })
+            }
+            Event::Evaluation(evaluation) => self.evaluated(*evaluation),
             Event::SampleDue { steps_done, model } => self.sample(steps_done, model),
-            Event::Saved { steps_done, path } => Ok(Some(Line::Saved {
+            Event::Saved { steps_done, path } => self.log.write(&Line::Saved {
                 steps_done,
                 path: path.display().to_string(),
-            })),
-            _ => Ok(None),
+            }),
+            _ => Ok(()),
         };
-        let is_pause = !matches!(event, Event::Step(_)) && !matches!(line, Ok(None));
-        let done = line.and_then(|line| line.map_or(Ok(()), |line| self.record(line)));
         self.error = self.error.take().or(done.err());
-        if is_pause {
+        if matches!(
+            event,
+            Event::SampleDue { .. } | Event::Saved { .. } | Event::Evaluation(_)
+        ) {
             self.progress.pause_over();
         }
         // A batch may be in the middle of a step, which is finished first.
@@ -169,25 +184,37 @@ impl Watch<'_> {
         unless(may_stop && (self.interrupt.asked() || self.error.is_some()))
     }
 
-    fn record(&mut self, line: Line) -> Result<()> {
-        self.progress.json(&line);
-        self.log.write(&line)
-    }
-
-    fn evaluated(&mut self, evaluation: Evaluation) -> Line {
-        self.first_evaluation.get_or_insert(evaluation);
+    fn evaluated(&mut self, evaluation: Evaluation) -> Result<()> {
+        self.evaluations.push(evaluation);
         self.progress.evaluation(&evaluation);
-        Line::Eval(evaluation)
+        self.log.write(&Line::Eval(evaluation))
     }
 
-    /// A sample, shown; none if none is wanted, or the user wants to stop.
-    fn sample(&mut self, steps_done: u64, model: &GptModel) -> Result<Option<Line>> {
+    /// Shows a sample, unless none is wanted or the user wants to stop.
+    fn sample(&mut self, steps_done: u64, model: &GptModel) -> Result<()> {
         let Some(ids) = self.continuation(model)? else {
-            return Ok(None);
+            return Ok(());
         };
+        self.sampled = steps_done;
         let text = self.setup.vocabulary.text_of(&ids);
         self.progress.line(&format!("sample: {}", one_line(&text)));
-        Ok(Some(Line::Sample { steps_done, text }))
+        self.log.write(&Line::Sample { steps_done, text })
+    }
+
+    /// The last evaluation and the last sample, unless they were due or the user wants to stop;
+    /// neither changes the run.
+    fn finish(&mut self, trainer: &Trainer) -> Result<()> {
+        let steps_done = trainer.steps_done();
+        let last = trainer.last_evaluation().map(|last| last.steps_done);
+        if last != Some(steps_done)
+            && let Some(evaluation) = trainer.evaluate(&mut || self.interrupt.asked())?
+        {
+            self.evaluated(evaluation)?;
+        }
+        match self.sampled == steps_done {
+            true => Ok(()),
+            false => self.sample(steps_done, trainer.model()),
+        }
     }
 
     /// The prompt and its most likely continuation; none if the user wants to stop before it is
@@ -208,43 +235,13 @@ impl Watch<'_> {
     }
 }
 
-/// The last evaluation and the last sample, unless the log has them or the user wants to stop;
-/// neither changes the run.
-fn finish(trainer: &Trainer, watch: &mut Watch<'_>) -> Result<Option<Evaluation>> {
-    let steps_done = trainer.steps_done();
-    let mut last = watch.log.evaluation;
-    last.take_if(|last| last.steps_done != steps_done);
-    if last.is_none() {
-        last = trainer.evaluate(&mut || watch.interrupt.asked())?;
-        if let Some(evaluation) = last {
-            let line = watch.evaluated(evaluation);
-            watch.record(line)?;
-        }
-    }
-    if !watch.log.has_sample(steps_done)
-        && let Some(line) = watch.sample(steps_done, trainer.model())?
-    {
-        watch.record(line)?;
-    }
-    Ok(last.or(trainer.last_evaluation().copied()))
-}
-
-/// Adds to an error which checkpoints there are to go back to, unless they are another run's.
+/// Adds to an error which checkpoint there is to go back to, unless it is another run's.
 fn with_last_checkpoint(error: anyhow::Error, folder: &RunFolder) -> anyhow::Error {
-    let (Ok(()), Ok(checkpoint)) = (folder.check(), latest_checkpoint(folder.path())) else {
+    let (Ok(()), Ok(Some(checkpoint))) = (folder.check(), folder.newest()) else {
         return error;
     };
-    let best = match folder.best() {
-        Ok(Some((best, loss))) if best != checkpoint => {
-            format!(
-                ", and the best, {}, validation loss {loss:.3}",
-                best.display()
-            )
-        }
-        _ => String::new(),
-    };
     let kept = anyhow!(
-        "{error:#}; the last checkpoint is kept: {}{best}",
+        "{error:#}; the last checkpoint is kept: {}",
         checkpoint.display()
     );
     match error.is::<Common>() {

@@ -1,5 +1,6 @@
 //! The lines before a run's first step and after its last.
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,21 +13,24 @@ use train::{Evaluation, RunFolder, Schedule, Trainer, latest_checkpoint};
 use super::progress::Progress;
 use super::setup::Setup;
 use crate::hints::program;
-use crate::memory::parts;
-use crate::numbers::{bytes, count, short};
-use crate::runs::{LOG, MODEL, PNG, SVG, typed};
+use crate::numbers::{count, short};
+use crate::runs::{LOG, MODEL, SVG, typed};
 
-/// Model, data, steps and settings.
+/// Model, data, steps, settings and folder, a line each, and what may surprise.
 pub(crate) fn announce(progress: &Progress, setup: &Setup, trainer: &Trainer, path: &Path) {
     let Setup {
         options,
         model,
         training,
-        data,
+        train,
         ..
     } = setup;
+    let from = match &options.init_from {
+        Some(from) if trainer.steps_done() == 0 => format!(", weights of {}", from.display()),
+        _ => String::new(),
+    };
     progress.line(&format!(
-        "model     {} layers, {} heads, {} features, context {}, vocabulary {}: {} parameters{}",
+        "model     {} layers, {} heads, {} features, context {}, vocabulary {}: {} parameters{}{from}",
         model.n_layers,
         model.n_heads,
         model.emb_dim,
@@ -38,68 +42,67 @@ pub(crate) fn announce(progress: &Progress, setup: &Setup, trainer: &Trainer, pa
     let tokens = |part: &DataLoader| part.dataset().corpus().len();
     progress.line(&format!(
         "data      {}: {} tokens to train on, {} to validate",
-        data.name,
-        tokens(&data.train),
-        data.validation.as_ref().map_or(0, tokens)
+        setup.data,
+        tokens(train),
+        setup.validation.as_ref().map_or(0, tokens)
     ));
-    if let (Some(from), 0) = (&options.init_from, trainer.steps_done()) {
-        progress.line(&format!("weights   {}", from.display()));
-    }
-    let batches = match training.accumulation {
+    let (steps, accumulation) = (training.max_steps, training.accumulation);
+    let per_epoch = (train.len() as u64).div_ceil(accumulation);
+    let epochs = match training.whole_epochs {
+        true => steps as f64 / per_epoch as f64,
+        false => steps as f64 * accumulation as f64 / train.len() as f64,
+    };
+    let batches = match accumulation {
         1 => String::new(),
         n => format!(" x {n} batches"),
     };
+    let window = train.dataset().max_length();
     progress.line(&format!(
-        "steps     {} of {} tokens an iteration ({} windows of {} tokens{batches}), {:.1} epochs",
-        training.max_steps,
+        "steps     {steps} of {} tokens an iteration ({} windows of {window} tokens{batches}), {epochs:.1} epochs",
         setup.tokens_per_step(),
-        options.batch_size,
-        setup.max_length(),
-        setup.epochs()
+        train.batch_size(),
     ));
+    let peak = training.optimizer.lr;
+    let Schedule::WarmupCosine {
+        warmup_steps,
+        total_steps,
+        min_lr,
+        ..
+    } = training.schedule
+    else {
+        unreachable!("the schedule is of the options'")
+    };
     progress.line(&format!(
-        "settings  learning rate {}, warmup {} steps, weight decay {}, clip {}, dropout {} ({}), seed {}, {} threads",
-        training.optimizer.lr,
-        options.warmup_steps.unwrap_or(0),
+        "settings  learning rate {peak}, warmup {warmup_steps} steps, weight decay {}, clip {}, dropout {} ({}), seed {}, {} threads",
         training.optimizer.weight_decay,
-        training.max_grad_norm.map_or("none".to_owned(), |norm| norm.to_string()),
+        options.grad_clip,
         model.drop_rates,
         options.dropout_build.unwrap_or_default(),
         options.seed,
         current_num_threads()
     ));
-    let need = &setup.need;
-    let total = bytes(need.total() as f64);
-    progress.line(&format!("memory    about {total}: {}", parts(need)));
-    if setup.max_length() < model.context_length {
+    let resumed = match trainer.steps_done() {
+        0 => String::new(),
+        done => format!(", resumed after step {done}"),
+    };
+    progress.line(&format!("folder    {}{resumed}", path.display()));
+    if window < model.context_length {
         progress.line(&format!(
-            "note      windows of {} tokens are shorter than the context of {}",
-            setup.max_length(),
+            "note      windows of {window} tokens are shorter than the context of {}",
             model.context_length
         ));
     }
-    if setup.epochs() < 1.0 {
+    if epochs < 1.0 {
         progress.line(&format!(
-            "note      this sees {:.0}% of the data; --epochs 1 sees all of it in {} steps",
-            100.0 * setup.epochs(),
-            setup.steps_per_epoch()
+            "note      this sees {:.0}% of the data; --epochs 1 sees all of it in {per_epoch} steps",
+            100.0 * epochs
         ));
     }
-    progress.line(&format!("folder    {}", path.display()));
-    if trainer.steps_done() > 0 {
-        progress.line(&format!("resumed   after step {}", trainer.steps_done()));
-        if let Schedule::WarmupCosine {
-            total_steps,
-            min_lr,
-            ..
-        } = training.schedule
-            && training.max_steps > total_steps
-        {
-            progress.line(&format!(
-                "note      the learning rate's schedule ends at step {total_steps}: later steps train at {}",
-                short(min_lr)
-            ));
-        }
+    if steps > total_steps {
+        progress.line(&format!(
+            "note      from step {total_steps} on the learning rate stays at {}",
+            short(min_lr)
+        ));
     }
     progress.line("");
 }
@@ -110,14 +113,15 @@ pub(crate) fn sum_up(
     progress: &Progress,
     setup: &Setup,
     folder: &RunFolder,
-    (before, steps): (u64, u64),
-    (first, last): (Option<Evaluation>, Option<Evaluation>),
+    steps: Range<u64>,
+    evaluations: &[Evaluation],
     began: Instant,
 ) -> Result<()> {
     let path = folder.path();
     let (name, typed) = (path.display(), typed(path));
-    let loss_of = |evaluation: Option<Evaluation>| evaluation.and_then(|found| found.val_loss);
-    let (first, last) = (loss_of(first), loss_of(last));
+    let (before, steps) = (steps.start, steps.end);
+    let loss_of = |evaluation: Option<&Evaluation>| evaluation.and_then(|found| found.val_loss);
+    let (first, last) = (loss_of(evaluations.first()), loss_of(evaluations.last()));
     progress.line("");
     if before >= steps {
         progress.line(&format!(
@@ -151,7 +155,7 @@ pub(crate) fn sum_up(
         }
     });
     progress.line(&format!(
-        "folder  {name}: {MODEL}/ for transformers, {SVG}, {PNG}, {LOG}"
+        "folder  {name}: {MODEL}/ for transformers, {SVG}, {LOG}"
     ));
     progress.line(&format!(
         "write   {} generate {} --model {typed}",

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
+use gpt::GptConfig;
 use model_tokenizer::ModelTokenizer;
 use train::runs::TOKENIZER;
 
-use super::data::{Source, is_there};
-use crate::vocabulary::folder_of;
+use super::data::Source;
+use super::options::TrainOptions;
+use crate::vocabulary::{Vocabulary, folder_of, is_gpt2_size};
 
 /// A tokenizer by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,30 +26,43 @@ pub(crate) enum TokenizerChoice {
     Folder(PathBuf),
 }
 
-impl TokenizerChoice {
-    /// The tokenizer, trained on the data if it is of those that are.
-    ///
-    /// # Errors
-    /// If the data is ids, or has too few pairs; if the folder has no tokenizer that is read.
-    pub(crate) fn make(&self, data: &mut Source) -> Result<ModelTokenizer> {
-        let is_trained = matches!(self, Self::Chars | Self::Bpe(_));
-        let text = is_trained.then(|| data.all_text()).transpose()?.flatten();
-        let text = text.with_context(|| {
-            format!("--tokenizer {self} is trained on a text, but the data is token ids")
-        });
-        Ok(match self {
-            Self::Gpt2 => ModelTokenizer::gpt2(),
-            Self::Chars => ModelTokenizer::train_chars(&text?)?,
-            Self::Bpe(size) => ModelTokenizer::train_bpe(&text?, *size)?,
-            Self::Folder(path) => read(path)?,
-        })
+/// The vocabulary of a new model: the tokenizer that was chosen, or the one beside the data's ids,
+/// or the preset's.
+///
+/// # Errors
+/// If the data is ids, or has too few pairs, and a tokenizer is to be trained on it; if a folder
+/// has no tokenizer that is read.
+pub(crate) fn vocabulary(options: &TrainOptions, data: &Source) -> Result<Vocabulary> {
+    use TokenizerChoice::{Bpe, Chars, Folder, Gpt2};
+    let size = options.vocab_size;
+    if let (None, Some(folder)) = (&options.tokenizer, data.folder_of_ids()) {
+        return Vocabulary::of_folder(folder, size.unwrap_or(GptConfig::GPT2_124M.vocab_size));
     }
+    let text = || {
+        data.all_text()
+            .context("--tokenizer chars and bpe:N are trained on a text, but the data is token ids")
+    };
+    let preset = options.preset().bpe;
+    let tokenizer = match (&options.tokenizer, preset) {
+        (None, Some(most)) if !size.is_some_and(is_gpt2_size) => {
+            ModelTokenizer::train_bpe_at_most(&text()?, most)?
+        }
+        (None | Some(Gpt2), _) => ModelTokenizer::gpt2(),
+        (Some(Chars), _) => ModelTokenizer::train_chars(&text()?)?,
+        (Some(Bpe(size)), _) => ModelTokenizer::train_bpe(&text()?, *size)?,
+        (Some(Folder(path)), _) => read(path)?,
+    };
+    let least = tokenizer.vocab_size();
+    if let Some(size) = size.filter(|&size| size < least) {
+        bail!("--vocab-size {size}: the tokenizer has {least} tokens");
+    }
+    Ok(Vocabulary::new(tokenizer))
 }
 
 /// The tokenizer of a folder: a model's, or a run's.
 fn read(path: &Path) -> Result<ModelTokenizer> {
     let name = path.display();
-    if !is_there(path)? {
+    if !path.exists() {
         bail!("--tokenizer {name}: expected gpt2, chars, bpe:N, or a folder with tokenizer.json");
     }
     let folder = folder_of(path);

@@ -9,7 +9,7 @@ fn every_subcommand_has_a_help_that_names_its_options_and_their_other_names() {
     for (subcommand, parts) in [
         (
             "train",
-            "Data: Model: Training: Evaluation: Run: Examples: Presets: --lr --dropout --n-embd --block-size --max-iters",
+            "Data: Model: Training: Evaluation: Run: Examples: --lr --dropout --n-embd --block-size --max-iters",
         ),
         ("generate", "Examples: --temp --n-predict"),
         ("eval", "--file --json"),

@@ -37,7 +37,7 @@ fn a_run_whose_loss_is_no_longer_a_number_names_the_checkpoint_that_is_kept() {
     // Each step makes the weights some thousand times as large.
     let wild = format!("{TINY} --weight-decay 1e6 --grad-clip 0");
     folder.refused(
-        &format!("train {wild} --save-interval 1 --max-steps 9 --out-dir run"),
+        &format!("train {wild} --eval-interval 1 --max-steps 9 --out-dir run"),
         &["the last checkpoint is kept: run/checkpoints/step-"],
     );
     let evaluated = folder.json("eval data.bin -m run");
@@ -65,7 +65,7 @@ fn a_loss_that_is_no_number_is_a_failure_of_eval() {
 fn what_was_asked_for_and_not_written_is_a_failure() {
     let folder = folder();
     for args in [
-        &format!("train {TINY} --max-steps 2 --json -o run"),
+        &format!("train {TINY} --max-steps 2 -o run"),
         "eval -m run data.bin",
         "--help",
     ] {

@@ -7,7 +7,8 @@ use std::fs;
 
 use crate::support::{TINY, folder, holds};
 
-/// With dropout, an epoch's end on the way, steps of three batches, and a tokenizer of its own.
+/// With dropout, an epoch's end on the way, steps of three batches, and a tokenizer of its own: from
+/// a checkpoint on the way, and by a run that was to be shorter.
 #[test]
 fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     let folder = folder();
@@ -17,22 +18,32 @@ fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     );
     let flags = TINY.replace("data.bin --vocab-size 61", "text.txt --tokenizer bpe:270");
     let flags = format!("train {flags} --drop-rate 0.2 --gradient-accumulation-steps 3");
-    folder.ok(&format!("{flags} --max-steps 12 --out-dir whole"));
-    let short = "--max-steps 5 --lr-decay-steps 12 --save-interval 4 --out-dir parts";
-    folder.ok(&format!("{flags} {short}"));
-    let ran = folder.ok("train --resume parts --max-steps 12");
+    folder.ok(&format!("{flags} --max-steps 12 --keep 3 --out-dir run"));
+    let whole = (folder.tensors("run"), folder.logged_losses("run"));
+    let ran = folder.ok("train --resume run/checkpoints/step-00000005");
     let trained = "trained 7 steps, from 5 to 12, in";
-    holds(&ran.stdout, &["resumed   after step 5", trained]);
-    assert!(folder.tensors("whole") == folder.tensors("parts"));
-    assert_eq!(folder.logged_losses("whole"), folder.logged_losses("parts"));
+    holds(&ran.stdout, &["run, resumed after step 5", trained]);
+    assert!(folder.checkpoint("run").ends_with("step-00000012.2"));
+    assert!((folder.tensors("run"), folder.logged_losses("run")) == whole);
     let parts = ["--tokenizer", "bpe:270", "chars"];
-    folder.refused("train --resume parts --tokenizer chars", &parts);
+    folder.refused("train --resume run --tokenizer chars", &parts);
+    // The schedule is that of the run as it was begun, however long it becomes.
+    let constant = format!("{flags} --min-lr 0.01");
+    folder.ok(&format!("{constant} --max-steps 12 --out-dir long"));
+    folder.ok(&format!("{constant} --max-steps 5 --out-dir short"));
+    let ran = folder.ok("train --resume short --max-steps 12");
+    holds(
+        &ran.stdout,
+        &["from step 5 on the learning rate stays at 0.01"],
+    );
+    let weights = |run| folder.tensors(run);
+    assert!(weights("long") == weights("short"));
 }
 
 #[test]
 fn resume_without_a_folder_takes_the_newest_run_or_the_out_dir() {
     let folder = folder();
-    folder.ok(&format!("train {TINY} --max-steps 2 --lr-decay-steps 4"));
+    folder.ok(&format!("train {TINY} --max-steps 2"));
     folder.ok("train --resume --max-steps 3");
     folder.ok("train --resume --out-dir runs/0001 --max-steps 4");
     assert_eq!(folder.logged_losses("runs/0001").len(), 4);
@@ -62,7 +73,7 @@ fn another_configuration_is_refused_by_name_with_both_values() {
     let parts = ["--learning-rate is 0.01", "0.5", "--init-from run"];
     folder.refused("train --resume run --learning-rate 0.5", &parts);
     let anew = format!("train {TINY} --max-steps 2 --out-dir run");
-    let parts = ["there is a run in this folder", "--resume run"];
+    let parts = ["expected a new or empty folder", "--resume run"];
     folder.refused(&anew, &parts);
 }
 
@@ -71,11 +82,10 @@ fn another_folder_or_other_weights_are_refused() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
     folder.ok("convert run model");
-    for other in ["--out-dir elsewhere", "--init-from model"] {
-        let command = format!("train --resume run {other} --max-steps 4");
-        let (flag, value) = other.split_once(' ').unwrap();
-        folder.misused(&command, &["--resume run", flag, value, "one of the two"]);
-    }
+    let parts = ["--resume run", "--out-dir elsewhere", "one of the two"];
+    folder.misused("train --resume run --out-dir elsewhere", &parts);
+    let parts = ["--init-from is not set", "model"];
+    folder.refused("train --resume run --init-from model", &parts);
     assert!(!folder.join("elsewhere").exists());
     folder.ok("train --resume run/checkpoints/step-00000002 --max-steps 3");
     folder.ok("train --init-from model --data data.bin --max-steps 1 --out-dir on");
@@ -88,7 +98,7 @@ fn options_that_were_cut_are_refused_wherever_a_line_ends() {
     folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
     let options = folder.join("run/options.toml");
     let text = fs::read_to_string(&options).unwrap();
-    let parts = ["run/options.toml", "emptied or cut"];
+    let parts = ["run/options.toml", "missing field"];
     for (end, _) in text.match_indices('\n').take(text.lines().count() - 1) {
         fs::write(&options, &text[..end]).unwrap();
         folder.refused("train --resume run --max-steps 3", &parts);
@@ -106,27 +116,28 @@ fn data_that_moved_is_named_and_other_data_is_refused_with_both() {
     folder.ok("train --resume run --data moved.bin --max-steps 3");
     folder.ok("train --resume run --max-steps 4");
     folder.write("other.bin", [7, 0].repeat(400));
-    let parts = ["other.bin", "the run began with", "moved.bin"];
+    let parts = [
+        "the training data is",
+        "goes on with the data it began with",
+    ];
     folder.refused("train --resume run --data other.bin --max-steps 5", &parts);
 }
 
 #[test]
-fn a_tokenizer_that_is_not_the_checkpoints_is_refused() {
+fn the_tokenizer_is_the_checkpoints_whatever_is_beside_it() {
     let folder = folder();
     folder.write("text.txt", "One day the boat was gone. ".repeat(20));
     let flags = TINY.replace("data.bin --vocab-size 61", "text.txt --tokenizer chars");
     folder.ok(&format!("train {flags} --max-steps 1 --out-dir run"));
     let tokenizer = folder.join("run/tokenizer/tokenizer.json");
     let text = fs::read_to_string(&tokenizer).unwrap();
-    fs::write(&tokenizer, text.replace("\"a\"", "\"z\"")).unwrap();
-    let parts = [
-        "run/tokenizer/tokenizer.json",
-        "step-00000001/tokenizer.json",
-    ];
-    folder.refused("train --resume run --max-steps 2", &parts);
-    fs::remove_file(&tokenizer).unwrap();
+    let other = text.replace("\"a\"", "\"z\"");
+    fs::write(&tokenizer, &other).unwrap();
     folder.ok("train --resume run --max-steps 2");
     assert_eq!(fs::read_to_string(&tokenizer).unwrap(), text);
+    fs::write(folder.checkpoint("run").join("tokenizer.json"), other).unwrap();
+    let parts = ["step-00000002/tokenizer.json"];
+    folder.refused("train --resume run --max-steps 3", &parts);
 }
 
 #[test]
@@ -136,11 +147,8 @@ fn a_run_without_its_checkpoints_neither_goes_on_nor_begins_anew_over_its_result
     let left = || (folder.files("run/model"), folder.log("run"));
     let before = left();
     fs::rename(folder.join("run/checkpoints"), folder.join("away")).unwrap();
-    folder.refused(
-        "train --resume run",
-        &["run", "no checkpoint", "--config run/options.toml"],
-    );
+    folder.refused("train --resume run", &["run", "no checkpoint"]);
     let anew = format!("train {TINY} --max-steps 2 --out-dir run");
-    folder.refused(&anew, &["run", "log.jsonl", "--resume run"]);
+    folder.refused(&anew, &["run", "new or empty folder"]);
     assert!(left() == before);
 }

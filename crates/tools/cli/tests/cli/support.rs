@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// Flags of a model of some hundred parameters on `data.bin`, 61 tokens in its vocabulary.
 pub(crate) const TINY: &str = "--data data.bin --vocab-size 61 --n-layers 1 --n-heads 2 --emb-dim 8 \
     --context-length 8 --batch-size 4 --threads 1 --learning-rate 0.01 --warmup-steps 2 \
-    --eval-interval 5 --eval-iters 2 --sample-tokens 3";
+    --eval-interval 5 --eval-iters 2";
 
 /// A folder of its own, in which `gpt` runs without an input.
 pub(crate) struct Folder(TempDir);
@@ -39,7 +39,7 @@ pub(crate) fn trained() -> &'static Folder {
         let folder = folder();
         folder.ok(&format!(
             "train --tokenizer bpe:{TOKENS} --n-layers 1 --n-heads 2 --emb-dim 8 --context-length 16 --batch-size 2 \
-             --max-steps 2 --eval-iters 1 --threads 1 --sample-tokens 2"
+             --max-steps 2 --eval-iters 1 --threads 1"
         ));
         folder
     })

@@ -8,7 +8,7 @@ const TEXT: &str = "One day the boat was gone. The next day it was back, and nob
 
 /// `train` on `text.txt`.
 const SMALL: &str = "train --data text.txt --n-layers 1 --n-heads 2 --emb-dim 8 --context-length 8 --batch-size 2 \
-    --threads 1 --eval-iters 1 --sample-tokens 2";
+    --threads 1 --eval-iters 1";
 
 fn folder_with_text() -> Folder {
     let folder = folder();

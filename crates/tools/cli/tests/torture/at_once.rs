@@ -68,7 +68,7 @@ fn trainings_in_one_folder_are_done_by_one_and_refused_to_the_others() {
         let folder = copy_of(before.path());
         let path = folder.path();
         let mut new = train("");
-        new.extend(words("--save-interval 1 --out-dir new"));
+        new.extend(words("--out-dir new"));
         let (command, run, expected) = match round % 2 {
             0 => (new, "new", &first),
             _ => (words("train --resume run --max-steps 4"), "run", &resumed),
@@ -92,7 +92,7 @@ fn readers_beside_a_run_that_saves_each_step_find_a_model() {
     let (mut cases, mut faults) = (0, Vec::new());
     let folder = folder_with_a_run();
     let path = folder.path();
-    let endless = "train --resume run --max-steps 1000000 --save-interval 1 --keep 1";
+    let endless = "train --resume run --max-steps 1000000 --keep 1";
     let mut trainer = start("exec", path, &words(endless));
     for round in 0..rounds(2, 50) {
         for command in [
@@ -143,16 +143,16 @@ fn is_whole(checkpoint: &std::path::Path) -> bool {
 #[test]
 fn copies_of_a_run_that_trains_are_resumed() {
     let before = folder_with_a_run();
-    let end = words("train --resume run --save-interval 1000000 --max-steps 1000");
+    let end = words("train --resume run --max-steps 100");
     let whole = copy_of(before.path());
     assert!(gpt(whole.path(), &end, PATIENCE).is_ok());
     let expected = weights(&whole.path().join("run"));
     let (mut cases, mut resumed, mut faults) = (0, 0, Vec::new());
     for round in 0..rounds(9, 210) {
         let folder = copy_of(before.path());
-        let saving = ["1 --keep 1", "1", "200"][round % 3];
+        let keep = ["1", "2", "9"][round % 3];
         let mut command = end.clone();
-        command.extend(words(&format!("--save-interval {saving}")));
+        command.extend(words(&format!("--keep {keep}")));
         let mut trainer = start("exec", folder.path(), &command);
         sleep(Duration::from_millis(7 * (round as u64 % 31)));
         let copied = tempfile::tempdir().expect("a temporary folder");

@@ -23,9 +23,7 @@ pub(crate) struct Job {
 }
 
 fn resume(steps: u32) -> Vec<OsString> {
-    words(&format!(
-        "train --resume run --save-interval 1 --keep 1 --max-steps {steps}"
-    ))
+    words(&format!("train --resume run --keep 1 --max-steps {steps}"))
 }
 
 fn run(folder: &Path, command: &[OsString]) {
@@ -104,7 +102,7 @@ fn first_saves() -> Job {
     .expect("a file");
     let expected = weights(&whole.path().join("run"));
     let mut command = train("");
-    command.extend(words("--save-interval 1 --out-dir run"));
+    command.extend(words("--out-dir run"));
     let again = command.clone();
     let fault = move |folder: &Path, is_done: bool, _: &str| {
         let run = folder.join("run");

@@ -35,7 +35,7 @@ pub(crate) const MEMORY: u32 = 104 << 10;
 /// A model of some hundred parameters on `data.bin`, as flags with a value each.
 const TINY: &str = "--data data.bin --vocab-size 61 --n-layers 1 --n-heads 2 --emb-dim 8 \
     --context-length 8 --batch-size 4 --threads 1 --warmup-steps 1 --eval-iters 1 \
-    --sample-tokens 2 --max-steps 2";
+    --eval-interval 1 --max-steps 2";
 
 /// Every which case is tried: with `TORTURE=1` each, with `TORTURE=9` every ninth, without it what
 /// is `short`.
@@ -228,7 +228,7 @@ pub(crate) fn folder_with_a_run() -> TempDir {
     )
     .expect("a file");
     let mut arguments = train("");
-    arguments.extend(words("--save-interval 1 --out-dir run"));
+    arguments.extend(words("--out-dir run"));
     let ended = gpt(path, &arguments, PATIENCE);
     assert!(ended.is_ok(), "{}", ended.stderr);
     fs::copy(path.join("run/options.toml"), path.join("c.toml")).expect("a file");
