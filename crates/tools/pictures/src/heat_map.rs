@@ -221,7 +221,6 @@ mod tests {
         assert!(figure("1").contains("#ffffff"), "{}", figure("1"));
         assert!(figure("-∞").contains("#222222"), "{}", figure("-∞"));
         assert!(figure("0.25").contains("#222222"));
-        assert!(picture.png().unwrap().starts_with(b"\x89PNG"));
     }
 
     #[test]
@@ -236,7 +235,6 @@ mod tests {
         assert!(svg.contains("␁x") && svg.contains("␁x → Your") && svg.contains("␀title"));
         let forbidden = |c: char| (c < ' ' && !"\t\n\r".contains(c)) || c > '\u{fffd}';
         assert!(!svg.contains(forbidden) && !picture.title().contains(forbidden));
-        assert!(picture.png().unwrap().starts_with(b"\x89PNG"));
     }
 
     #[test]

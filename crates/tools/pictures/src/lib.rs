@@ -21,5 +21,3 @@ pub use ndarray;
 
 pub use described::{Bars, Chart, HeatMap, Line, PLAIN, bars, chart, heat_map, windows};
 pub use picture::Picture;
-#[cfg(feature = "draw")]
-pub use scene::PictureError;

@@ -1,55 +1,15 @@
-//! Texts and rectangles of a scene, and the scene as SVG or as PNG.
+//! Texts and rectangles of a scene, and the scene as SVG.
 
-use kuva::PngBackend;
 use kuva::backend::svg::SvgBackend;
 use kuva::render::color::Color;
 use kuva::render::render::{Primitive, Scene, TextAnchor};
 
 use crate::Picture;
 
-/// Pixels of a PNG at most: a gigabyte in the rasteriser's memory.
-const MOST_PIXELS: f64 = (1 << 28) as f64;
-
-/// Pixels a unit of the SVG, each way.
-const SCALE: f32 = 2.0;
-
-/// A picture that can't be written.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PictureError {
-    /// It is too large, or the rasteriser refused it.
-    #[error("`{title}` can't be a PNG: {reason}")]
-    Png {
-        /// The picture's.
-        title: String,
-        /// The size, or the rasteriser's words.
-        reason: String,
-    },
-}
-
 impl Picture {
     /// As SVG, with a size of its own.
     pub fn svg(&self) -> String {
         SvgBackend::new().render_scene(&self.scene)
-    }
-
-    /// As PNG, two pixels a unit of the SVG.
-    ///
-    /// # Errors
-    /// If it is too large for the rasteriser.
-    pub fn png(&self) -> Result<Vec<u8>, PictureError> {
-        let [width, height] =
-            [self.scene.width, self.scene.height].map(|size| size * f64::from(SCALE));
-        let png = if width * height > MOST_PIXELS {
-            Err(format!("{width:.0} x {height:.0} pixels are too many"))
-        } else {
-            PngBackend::new()
-                .with_scale(SCALE)
-                .render_scene(&self.scene)
-        };
-        png.map_err(|reason| PictureError::Png {
-            title: self.title().to_owned(),
-            reason,
-        })
     }
 }
 
@@ -127,19 +87,5 @@ pub(crate) fn rect(
     });
     if named {
         scene.add(Primitive::GroupEnd);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_picture_too_large_for_a_png_is_an_error_with_its_size() {
-        let error = Picture::new("a map", Scene::new(42_000.0, 42_100.5)).png();
-        assert_eq!(
-            error.unwrap_err().to_string(),
-            "`a map` can't be a PNG: 84000 x 84201 pixels are too many"
-        );
     }
 }
