@@ -16,14 +16,15 @@ use crate::numbers::{bytes, count};
 /// If the configuration is not valid, or it takes more memory to use the model than there is.
 pub(crate) fn check_model(config: &GptConfig, needed: &Memory) -> Result<()> {
     config.validate()?;
-    let parameters = count(config.size()?.total() as f64);
-    check(needed).with_context(|| format!("a model of {parameters} parameters"))
+    let parameters = config.size()?.total() as f64;
+    check(needed).with_context(|| format!("a model of {} parameters", count(parameters)))
 }
 
 /// # Errors
 /// If more memory is needed than there is.
 pub(crate) fn check(needed: &Memory) -> Result<()> {
-    check_free(needed.total() as f64, &parts(needed))
+    let parts = parts(needed);
+    check_free(needed.total() as f64, &parts)
 }
 
 /// # Errors

@@ -27,8 +27,7 @@ pub(crate) struct Training {
     pub(crate) batch_size: usize,
     pub(crate) max_steps: usize,
     pub(crate) learning_rate: f64,
-    /// Cut to what a short run has room for, which an option is not.
-    #[serde(skip)]
+    /// Cut to what a short run has room for.
     pub(crate) warmup_steps: usize,
     pub(crate) eval_interval: usize,
     pub(crate) eval_iters: usize,

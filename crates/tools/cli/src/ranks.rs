@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use thiserror::Error;
+use toml::Table;
 use train::runs::{agree, gather_texts, sha256};
 use train::{Ranks, TrainError};
 
@@ -98,7 +99,7 @@ impl World {
     }
 
     /// Checks that all ranks run this program in the same way, with the same `options`.
-    pub(crate) fn agree(&self, options: Vec<(String, String)>) -> Result<()> {
+    pub(crate) fn agree(&self, options: &Table) -> Result<()> {
         let Some(ranks) = &self.ranks else {
             return Ok(());
         };
@@ -112,7 +113,12 @@ impl World {
                 rayon::current_num_threads().to_string(),
             ),
         ];
-        fields.extend(options);
+        let flag = |name: &String| format!("--{}", name.replace('_', "-"));
+        fields.extend(
+            options
+                .iter()
+                .map(|(name, value)| (flag(name), value.to_string())),
+        );
         self.common(agree(&**ranks, &fields))
     }
 

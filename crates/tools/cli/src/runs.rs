@@ -28,10 +28,6 @@ pub(crate) const LOG: &str = "log.jsonl";
 pub(crate) const SVG: &str = "loss.svg";
 pub(crate) const MODEL: &str = "model";
 
-/// The first line of a run's options, by which its folder is known.
-pub(crate) const OPTIONS_BEGIN: &str =
-    "# The options of this run; `gpt train --config` takes them.";
-
 /// The most bytes of a file of options.
 pub(crate) const MOST_OPTIONS_BYTES: u64 = 1 << 20;
 

@@ -6,18 +6,20 @@
 //! What is listed there and can't be read is an error, and never other data in its place.
 
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use ::tokenizer::ENDOFTEXT;
 use anyhow::{Context, Result, anyhow, bail};
 use dataloader::{Corpus, DataLoader, DataLoaderConfig, DataLoaderError, train_validation_split};
 use gpt::Memory;
-use tokenizer::ENDOFTEXT;
 
+use super::options::TrainOptions;
+use super::tokenizer;
 use crate::ids::{Given, read_given, read_text};
 use crate::memory::check;
 use crate::output::note;
 use crate::runs::names;
-use crate::vocabulary::{Vocabulary, folder_of};
+use crate::vocabulary::Vocabulary;
 
 /// "The Answering Bell", written for this project.
 const STORY: &str = include_str!("../../data/the-answering-bell.txt");
@@ -26,85 +28,53 @@ const STORY: &str = include_str!("../../data/the-answering-bell.txt");
 const SHORTEST_WINDOW: usize = 64;
 
 /// A run's data as it was found.
-pub(crate) struct Source {
-    /// The name that people see.
-    pub(crate) name: String,
-    /// The folder that ids came from.
-    folder: PathBuf,
-    content: Content,
-}
-
-enum Content {
+pub(crate) enum Content {
     Texts(Vec<Text>),
     Ids(Corpus, Option<Corpus>),
 }
 
 /// A text, and the part of its beginning that is trained on; the rest validates.
-struct Text {
+pub(crate) struct Text {
     text: String,
     train_ratio: f64,
 }
 
 /// The ids of both parts; without validation all of the data is trained on.
 pub(crate) struct Tokens {
-    name: String,
+    /// The data's name, as people see it.
+    pub(crate) name: String,
     pub(crate) train: Corpus,
     validation: Option<Corpus>,
 }
 
-impl Source {
-    /// Finds a run's data, or the story; `train_ratio` of it is trained on, unless a folder has
-    /// both parts.
-    pub(crate) fn read(path: Option<&Path>, train_ratio: f64) -> Result<Self> {
-        let content = match path {
-            None => Content::of(Given::Text(STORY.to_owned()), train_ratio),
-            Some(folder) if folder.is_dir() => in_folder(folder, train_ratio)?,
-            Some(file) => Content::of(read_given(file)?, train_ratio),
-        };
-        let story = || "the story \"The Answering Bell\"".to_owned();
-        Ok(Self {
-            name: path.map_or_else(story, |path| path.display().to_string()),
-            folder: path.map_or(Path::new(""), folder_of).to_owned(),
-            content,
-        })
-    }
-
-    /// All of the text, with GPT-2's mark between texts, if the data is text.
-    pub(crate) fn all_text(&self) -> Option<Cow<'_, str>> {
-        match &self.content {
-            Content::Ids(..) => None,
-            Content::Texts(texts) => Some(match &texts[..] {
-                [one] => one.text.as_str().into(),
-                texts => {
-                    let texts: Vec<&str> = texts.iter().map(|text| text.text.as_str()).collect();
-                    texts.join(ENDOFTEXT).into()
-                }
-            }),
-        }
-    }
-
-    /// The folder that ids came from, which may have their tokenizer.
-    pub(crate) fn folder_of_ids(&self) -> Option<&Path> {
-        matches!(self.content, Content::Ids(..)).then_some(&self.folder)
-    }
-
-    /// The ids of both parts, each checked against the model's vocabulary.
-    pub(crate) fn encode(self, vocabulary: &Vocabulary, vocab_size: usize) -> Result<Tokens> {
-        let name = self.name.clone();
-        let (train, validation) = match self.content {
-            Content::Texts(texts) => encode(&texts, vocabulary).with_context(|| name.clone())?,
-            Content::Ids(train, validation) => (train, validation),
-        };
-        for corpus in std::iter::once(&train).chain(&validation) {
-            let checked = corpus.check_ids(vocab_size);
-            checked.with_context(|| name.clone())?;
-        }
-        Ok(Tokens {
-            name,
-            train,
-            validation,
-        })
-    }
+/// Reads a run's data, or the story, with the vocabulary of the model that it goes on from, or
+/// another.
+pub(crate) fn read(
+    options: &TrainOptions,
+    own: Option<Vocabulary>,
+) -> Result<(Vocabulary, Tokens)> {
+    let (path, train_ratio) = (options.data.as_deref(), options.train_ratio);
+    let content = match path {
+        None => Content::of(Given::Text(STORY.to_owned()), train_ratio),
+        Some(folder) if folder.is_dir() => in_folder(folder, train_ratio)?,
+        Some(file) => Content::of(read_given(file)?, train_ratio),
+    };
+    let vocabulary = match own {
+        Some(own) if options.tokenizer.is_none() || own.tokenizer().is_ok() => own,
+        _ => tokenizer::vocabulary(options, &content)?,
+    };
+    let story = || "the story \"The Answering Bell\"".to_owned();
+    let name = path.map_or_else(story, |path| path.display().to_string());
+    let (train, validation) = match content {
+        Content::Texts(texts) => encode(&texts, &vocabulary).with_context(|| name.clone())?,
+        Content::Ids(train, validation) => (train, validation),
+    };
+    let tokens = Tokens {
+        name,
+        train,
+        validation,
+    };
+    Ok((vocabulary, tokens))
 }
 
 impl Content {
@@ -117,9 +87,29 @@ impl Content {
             }
         }
     }
+
+    /// All of the text, with GPT-2's mark between texts, if the data is text.
+    pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
+        let Self::Texts(texts) = self else {
+            return None;
+        };
+        if let [one] = &texts[..] {
+            return Some(one.text.as_str().into());
+        }
+        let texts: Vec<&str> = texts.iter().map(|text| text.text.as_str()).collect();
+        Some(texts.join(ENDOFTEXT).into())
+    }
 }
 
 impl Tokens {
+    /// Checks that a model of so many tokens has all of the ids.
+    pub(crate) fn check_ids(&self, vocab_size: usize) -> Result<()> {
+        let mut parts = std::iter::once(&self.train).chain(&self.validation);
+        parts
+            .try_for_each(|part| part.check_ids(vocab_size))
+            .with_context(|| self.name.clone())
+    }
+
     /// The length of windows for a context of so many tokens: as long, unless the data is shorter.
     pub(crate) fn window(&self, context_length: usize) -> usize {
         let validation = self.validation.as_ref().map_or(usize::MAX, Corpus::len);

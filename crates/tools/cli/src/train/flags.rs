@@ -19,18 +19,15 @@ use crate::numbers::{AtLeast1, Below1, Count, NotNegative, Part, Threads, signed
 use crate::presets::Preset;
 use crate::runs::{MOST_OPTIONS_BYTES, kept_path};
 
-const DATA: &str = "Data";
-const MODEL: &str = "Model";
-const TRAINING: &str = "Training";
-const EVALUATION: &str = "Evaluation";
-const RUN: &str = "Run";
+/// The two options for the length of a run: the later one counts.
+const LENGTH: [&str; 2] = ["max_steps", "epochs"];
 
 /// The options as they are typed; those without a heading are the ones that people set first.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 #[group(skip)]
 #[serde(default)]
 pub(crate) struct TrainFlags {
-    /// Text, token ids, or a folder of them; - is standard input [default: a story]
+    /// Text, token ids, or a folder of them [default: a story]
     #[arg(long, value_name = "FILE|DIR")]
     data: Option<PathBuf>,
     /// Tokens of a new model [default: the preset's]
@@ -69,82 +66,103 @@ pub(crate) struct TrainFlags {
     #[serde(skip_serializing)] // the folder may be moved
     pub(crate) out_dir: Option<PathBuf>,
 
-    /// Part that is trained on; the rest validates [default: 0.9]
-    #[arg(long, value_name = "X", help_heading = DATA)]
+    /// Part to train on; the rest validates [default: 0.9]
+    #[arg(long, value_name = "X", help_heading = "Data")]
     train_ratio: Option<Part>,
     /// Tokens in a window [default: the context length]
-    #[arg(long, value_name = "N", help_heading = DATA)]
+    #[arg(long, value_name = "N", help_heading = "Data")]
     max_length: Option<AtLeast1>,
     /// Tokens from window to window [default: max-length]
-    #[arg(long, value_name = "N", help_heading = DATA)]
+    #[arg(long, value_name = "N", help_heading = "Data")]
     stride: Option<AtLeast1>,
 
     /// Transformer blocks
-    #[arg(long, value_name = "N", alias = "n-layer", help_heading = MODEL)]
+    #[arg(long, value_name = "N", alias = "n-layer", help_heading = "Model")]
     n_layers: Option<Count>,
     /// Attention heads
-    #[arg(long, value_name = "N", alias = "n-head", help_heading = MODEL)]
+    #[arg(long, value_name = "N", alias = "n-head", help_heading = "Model")]
     n_heads: Option<Count>,
     /// Features of a token
-    #[arg(long, value_name = "N", alias = "n-embd", help_heading = MODEL)]
+    #[arg(long, value_name = "N", alias = "n-embd", help_heading = "Model")]
     emb_dim: Option<Count>,
     /// Tokens that the model can see
-    #[arg(long, value_name = "N", alias = "block-size", help_heading = MODEL)]
+    #[arg(long, value_name = "N", alias = "block-size", help_heading = "Model")]
     context_length: Option<AtLeast1>,
     /// Tokens in the vocabulary [default: the tokenizer's]
-    #[arg(long, value_name = "N", help_heading = MODEL)]
+    #[arg(long, value_name = "N", help_heading = "Model")]
     vocab_size: Option<Count>,
     /// Dropout rate
-    #[arg(long, value_name = "P", alias = "dropout", help_heading = MODEL)]
+    #[arg(long, value_name = "P", alias = "dropout", help_heading = "Model")]
     drop_rate: Option<Below1>,
     /// Give queries, keys and values a bias
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = MODEL)]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = "Model")]
     qkv_bias: Option<bool>,
     /// Share the token embedding with the head
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", aliases = ["tie-weights", "weight-tying"], help_heading = MODEL)]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, aliases = ["tie-weights", "weight-tying"], help_heading = "Model")]
     tied: Option<bool>,
 
     /// Batches in a step [default: 1]
-    #[arg(long, value_name = "N", help_heading = TRAINING)]
+    #[arg(long, value_name = "N", help_heading = "Training")]
     gradient_accumulation_steps: Option<AtLeast1>,
     /// Steps in which the learning rate rises
-    #[arg(long, value_name = "N", alias = "warmup-iters", help_heading = TRAINING)]
+    #[arg(
+        long,
+        value_name = "N",
+        alias = "warmup-iters",
+        help_heading = "Training"
+    )]
     warmup_steps: Option<Count>,
-    /// Learning rate at the end [default: a tenth of the highest]
-    #[arg(long, value_name = "X", help_heading = TRAINING)]
+    /// Learning rate at the end [default: a tenth]
+    #[arg(long, value_name = "X", help_heading = "Training")]
     min_lr: Option<NotNegative>,
     /// Weight decay [default: 0.1]
-    #[arg(long, value_name = "X", help_heading = TRAINING)]
+    #[arg(long, value_name = "X", help_heading = "Training")]
     weight_decay: Option<NotNegative>,
     /// AdamW's first beta [default: 0.9]
-    #[arg(long, value_name = "X", help_heading = TRAINING)]
+    #[arg(long, value_name = "X", help_heading = "Training")]
     beta1: Option<Below1>,
     /// AdamW's second beta [default: 0.999]
-    #[arg(long, value_name = "X", help_heading = TRAINING)]
+    #[arg(long, value_name = "X", help_heading = "Training")]
     beta2: Option<Below1>,
     /// Largest gradient norm, 0 for any [default: 1]
-    #[arg(long, value_name = "X", help_heading = TRAINING)]
+    #[arg(long, value_name = "X", help_heading = "Training")]
     grad_clip: Option<NotNegative>,
-    /// PyTorch build whose dropout is drawn: portable or mkl
-    #[arg(long, value_name = "BUILD", help_heading = TRAINING)]
+    /// PyTorch build that draws dropout: portable, mkl
+    #[arg(long, value_name = "BUILD", help_heading = "Training")]
     #[serde(with = "text")]
     dropout_build: Option<Build>,
 
     /// Steps between evaluations, each saved
-    #[arg(long, value_name = "N", alias = "eval-freq", help_heading = EVALUATION)]
+    #[arg(
+        long,
+        value_name = "N",
+        alias = "eval-freq",
+        help_heading = "Evaluation"
+    )]
     eval_interval: Option<AtLeast1>,
     /// Batches of each part in an evaluation
-    #[arg(long, value_name = "N", alias = "eval-iter", help_heading = EVALUATION)]
+    #[arg(
+        long,
+        value_name = "N",
+        alias = "eval-iter",
+        help_heading = "Evaluation"
+    )]
     eval_iters: Option<AtLeast1>,
     /// Beginning of samples [default: the data's]
-    #[arg(short = 'p', long, value_name = "TEXT", alias = "start", help_heading = EVALUATION)]
+    #[arg(
+        short = 'p',
+        long,
+        value_name = "TEXT",
+        alias = "start",
+        help_heading = "Evaluation"
+    )]
     prompt: Option<String>,
 
     /// Newest checkpoints to keep, beside the best [default: 2]
-    #[arg(long, value_name = "N", help_heading = RUN)]
+    #[arg(long, value_name = "N", help_heading = "Run")]
     keep: Option<AtLeast1>,
     /// Threads to compute with [default: one a core]
-    #[arg(short = 't', long, value_name = "N", help_heading = RUN)]
+    #[arg(short = 't', long, value_name = "N", help_heading = "Run")]
     pub(crate) threads: Option<Threads>,
 }
 
@@ -196,6 +214,15 @@ impl TrainFlags {
         }
         Ok(Table::try_from(kept)?)
     }
+}
+
+/// Options over others, which count where these say nothing.
+pub(crate) fn over(upper: &Table, mut lower: Table) -> Table {
+    if LENGTH.iter().any(|name| upper.contains_key(*name)) {
+        lower.retain(|name, _| !LENGTH.contains(&name));
+    }
+    lower.extend(upper.clone());
+    lower
 }
 
 /// The name of the option that a file's key means.

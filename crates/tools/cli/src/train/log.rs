@@ -45,7 +45,7 @@ pub(crate) enum Line {
 }
 
 /// A line that was read: of its fields, those that are used again.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Logged {
     /// A step's number, counted from 0.
     step: Option<u64>,

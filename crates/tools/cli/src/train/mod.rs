@@ -23,11 +23,9 @@ use clap::Args;
 use toml::Table;
 use train::{RunFolder, Trainer};
 
-use flags::TrainFlags;
-use options::over;
+use flags::{TrainFlags, over};
 use setup::{Setup, set_up};
 
-use crate::failure::misused;
 use crate::ranks::World;
 use crate::threads::use_threads;
 
@@ -36,7 +34,6 @@ const EXAMPLES: &str = "\
 Examples:
   gpt train                                    a small model on a short story
   gpt train --data book.txt --max-steps 2000   your own text
-  gpt train --preset gpt2-124m --data DIR      GPT-2's smallest size, train.bin
   gpt train --resume                           go on with the newest run
 
 Ctrl-C finishes the step, saves, and says how to go on. nanoGPT's names work,
@@ -61,7 +58,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
     /// Go on with a run [default: the newest]
-    #[arg(long, value_name = "DIR", num_args = 0..=1)]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with = "out_dir")]
     resume: Option<Option<PathBuf>>,
     /// Say what each of mpirun's processes is at the start, and what they exchanged at the end
     #[cfg(feature = "mpi")]
@@ -83,22 +80,18 @@ struct Begun {
     folder: Option<RunFolder>,
     /// The folder that a new run asks for.
     out_dir: Option<PathBuf>,
-    is_resumed: bool,
 }
 
 fn train(args: &TrainArgs, world: &World) -> Result<()> {
-    let begun = world.all(begin(args, world))?;
-    let (setup, mut trainer, mut folder) = (begun.setup, begun.trainer, begun.folder);
-    world.agree(same_on_all_ranks(&setup, begun.is_resumed)?)?;
+    let begun = begin(args, world);
+    let mut begun = world.all(begun)?;
+    // Paths may differ between machines; what is read there may not.
+    let mut options = Table::try_from(&begun.setup.options)?;
+    options.retain(|name, _| !["data", "init_from", "threads"].contains(&name));
+    options.insert("resume".to_owned(), args.resume.is_some().into());
+    world.agree(&options)?;
     if let Some(ranks) = world.ranks() {
-        trainer = world.common(trainer.share(ranks.clone()))?;
-    }
-    // Nothing is written before all ranks have what they train on.
-    if world.is_first() {
-        let kept = folder.take();
-        let kept = kept.map_or_else(|| start::open_folder(begun.out_dir.as_deref()), Ok)?;
-        start::keep(&kept, &setup)?;
-        folder = Some(kept);
+        begun.trainer = world.common(begun.trainer.share(ranks.clone()))?;
     }
     #[cfg(feature = "mpi")]
     let began = std::time::Instant::now();
@@ -106,7 +99,7 @@ fn train(args: &TrainArgs, world: &World) -> Result<()> {
     if args.verbose {
         world.introduce();
     }
-    run::run(&setup, trainer, folder, world)?;
+    run::run(begun, world)?; // nothing is written before all ranks have what they train on
     #[cfg(feature = "mpi")]
     if args.verbose {
         world.tell_traffic(began.elapsed().as_secs_f64());
@@ -122,16 +115,11 @@ fn begin(args: &TrainArgs, world: &World) -> Result<Begun> {
     use_threads(flags.threads.or(file.threads), world.on_this_machine())?;
     let said = over(&flags.table()?, file.table()?);
     let out_dir = flags.out_dir.clone().or(file.out_dir);
-    let named = args.resume.as_ref().and_then(Option::as_ref);
-    if let (Some(run), Some(out_dir)) = (named, &out_dir) {
-        let (run, out_dir) = (run.display(), out_dir.display());
-        return misused(format!(
-            "--resume {run} --out-dir {out_dir}: a run goes on in its own folder, expected one of the two"
-        ));
-    }
     let origin = match &args.resume {
         None => start::origin(&said)?,
-        Some(_) => resume::origin(named.or(out_dir.as_ref()), &said, world.is_first())?,
+        Some(named) => {
+            resume::origin(named.as_ref().or(out_dir.as_ref()), &said, world.is_first())?
+        }
     };
     let setup = set_up(origin.options, origin.base)?;
     Ok(Begun {
@@ -139,18 +127,5 @@ fn begin(args: &TrainArgs, world: &World) -> Result<Begun> {
         folder: origin.folder,
         setup,
         out_dir,
-        is_resumed: args.resume.is_some(),
     })
-}
-
-/// The options that all ranks must have: paths may differ between machines; what is read there may
-/// not.
-fn same_on_all_ranks(setup: &Setup, is_resumed: bool) -> Result<Vec<(String, String)>> {
-    let mut options = Table::try_from(&setup.options)?;
-    options.retain(|name, _| !["data", "init_from", "threads"].contains(&name));
-    options.insert("resume".to_owned(), is_resumed.into());
-    let named = |(name, value): (String, toml::Value)| {
-        (format!("--{}", name.replace('_', "-")), value.to_string())
-    };
-    Ok(options.into_iter().map(named).collect())
 }

@@ -5,21 +5,18 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use gpt::{DropRates, GptConfig};
 use serde::{Deserialize, Serialize};
 use toml::{Table, toml};
 use torch_rng::Build;
 
-use super::flags::text;
+use super::flags::{over, text};
 use super::tokenizer::TokenizerChoice;
-use crate::presets::{PRESETS, Preset, Training, training};
+use crate::presets::{PRESETS, Preset, training};
 
 /// The beginning of samples of the story.
 const STORY_PROMPT: &str = "Marta looked at the river";
-
-/// The two options for the length of a run: the later one counts.
-const LENGTH: [&str; 2] = ["max_steps", "epochs"];
 
 /// The options of a run, each explained in `flags.rs`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,17 +28,10 @@ pub(crate) struct TrainOptions {
     #[serde(default, with = "text")]
     pub(crate) preset: Option<Preset>,
     pub(crate) init_from: Option<PathBuf>,
-    pub(crate) n_layers: usize,
-    pub(crate) n_heads: usize,
-    pub(crate) emb_dim: usize,
-    pub(crate) context_length: usize,
+    #[serde(flatten)]
+    pub(crate) shape: Shape,
     #[serde(default, with = "text")]
     pub(crate) tokenizer: Option<TokenizerChoice>,
-    pub(crate) vocab_size: Option<usize>,
-    /// None if the sites of the model that a run starts from have rates of their own.
-    pub(crate) drop_rate: Option<f64>,
-    pub(crate) qkv_bias: bool,
-    pub(crate) tied: bool,
     pub(crate) max_steps: Option<usize>,
     /// In place of `max_steps`.
     pub(crate) epochs: Option<usize>,
@@ -49,7 +39,7 @@ pub(crate) struct TrainOptions {
     pub(crate) gradient_accumulation_steps: usize,
     pub(crate) learning_rate: f64,
     pub(crate) min_lr: Option<f64>,
-    pub(crate) warmup_steps: Option<usize>,
+    pub(crate) warmup_steps: usize,
     pub(crate) weight_decay: f64,
     pub(crate) beta1: f64,
     pub(crate) beta2: f64,
@@ -65,31 +55,33 @@ pub(crate) struct TrainOptions {
     pub(crate) keep: usize,
 }
 
-/// The options whose values weights fit, and the dropout rate if it is one.
-#[derive(Serialize)]
-struct Shape {
-    vocab_size: usize,
+/// The options whose values weights fit, and the dropout rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Shape {
+    pub(crate) vocab_size: Option<usize>,
     context_length: usize,
     emb_dim: usize,
     n_heads: usize,
     n_layers: usize,
     qkv_bias: bool,
     tied: bool,
+    /// None if the sites of the model that a run starts from have rates of their own.
     drop_rate: Option<f64>,
 }
 
-/// The options that make this model: [`TrainOptions::model`] turned round.
-pub(crate) fn shape(model: &GptConfig) -> Result<Table> {
-    Ok(Table::try_from(Shape {
-        vocab_size: model.vocab_size,
-        context_length: model.context_length,
-        emb_dim: model.emb_dim,
-        n_heads: model.n_heads,
-        n_layers: model.n_layers,
-        qkv_bias: model.qkv_bias,
-        tied: model.tied,
-        drop_rate: model.drop_rates.common(),
-    })?)
+impl Shape {
+    fn of(model: &GptConfig) -> Self {
+        Self {
+            vocab_size: Some(model.vocab_size),
+            context_length: model.context_length,
+            emb_dim: model.emb_dim,
+            n_heads: model.n_heads,
+            n_layers: model.n_layers,
+            qkv_bias: model.qkv_bias,
+            tied: model.tied,
+            drop_rate: model.drop_rates.common(),
+        }
+    }
 }
 
 /// The values of options where neither preset, file nor flag has another.
@@ -107,15 +99,6 @@ fn defaults() -> Table {
     }
 }
 
-/// Options over others, which count where these say nothing.
-pub(crate) fn over(upper: &Table, mut lower: Table) -> Table {
-    if LENGTH.iter().any(|name| upper.contains_key(*name)) {
-        lower.retain(|name, _| !LENGTH.contains(&name));
-    }
-    lower.extend(upper.clone());
-    lower
-}
-
 impl TrainOptions {
     /// The options of a new run: what is said over what the model that it starts from is like, or
     /// the preset's, over the defaults.
@@ -129,7 +112,8 @@ impl TrainOptions {
         let mut lower = defaults();
         let recipe = training(preset, said.contains_key("init_from"));
         lower.extend(Table::try_from(recipe)?);
-        lower.extend(shape(base.unwrap_or(&preset.unwrap_or(PRESETS[0]).model))?);
+        let model = base.copied().unwrap_or(preset.unwrap_or(PRESETS[0]).model);
+        lower.extend(Table::try_from(Shape::of(&model))?);
         if base.is_none() {
             lower.remove("vocab_size"); // of which the tokenizer of a new model decides
         }
@@ -144,24 +128,38 @@ impl TrainOptions {
         self.preset.unwrap_or(PRESETS[0])
     }
 
-    /// The training settings that hold where nothing else is said.
-    pub(crate) fn recipe(&self) -> Training {
-        training(self.preset, self.init_from.is_some())
-    }
-
-    /// The model that is asked for; what no option says is `base`'s.
-    pub(crate) fn model(&self, base: GptConfig) -> GptConfig {
-        GptConfig {
-            vocab_size: self.vocab_size.unwrap_or(base.vocab_size),
-            context_length: self.context_length,
-            emb_dim: self.emb_dim,
-            n_heads: self.n_heads,
-            n_layers: self.n_layers,
-            drop_rates: self.drop_rate.map_or(base.drop_rates, DropRates::all),
-            qkv_bias: self.qkv_bias,
-            tied: self.tied,
+    /// The model that is asked for: another than the preset's, or that of the weights, `own`, to go
+    /// on from.
+    ///
+    /// # Errors
+    /// If the weights are of another; names the option.
+    pub(crate) fn model(&self, own: Option<&GptConfig>) -> Result<GptConfig> {
+        let base = *own.unwrap_or(&self.preset().model);
+        let shape = self.shape;
+        let model = GptConfig {
+            vocab_size: shape.vocab_size.unwrap_or(base.vocab_size),
+            context_length: shape.context_length,
+            emb_dim: shape.emb_dim,
+            n_heads: shape.n_heads,
+            n_layers: shape.n_layers,
+            drop_rates: shape.drop_rate.map_or(base.drop_rates, DropRates::all),
+            qkv_bias: shape.qkv_bias,
+            tied: shape.tied,
             ..base
+        };
+        if let Some(own) = own {
+            let [asked, own] = [&model, own].map(|model| Table::try_from(Shape::of(model)));
+            let own = own?;
+            for (name, asked) in asked?.iter().filter(|(name, _)| *name != "drop_rate") {
+                if let Some(own) = own.get(name).filter(|own| *own != asked) {
+                    let flag = name.replace('_', "-");
+                    bail!(
+                        "--{flag} {asked}: the model to go on with has {own}, and its weights are of no use to another"
+                    );
+                }
+            }
         }
+        Ok(model)
     }
 }
 
@@ -180,7 +178,7 @@ mod tests {
         let below = said("n_layers = 7\nseed = 7\nepochs = 3");
         let both = over(&said("seed = -1\nmax_steps = 5"), below);
         let options = TrainOptions::new(&both, None).unwrap();
-        assert_eq!((options.n_layers, options.seed), (7, -1));
+        assert_eq!((options.shape.n_layers, options.seed), (7, -1));
         assert_eq!((options.max_steps, options.epochs), (Some(5), None));
         let epochs = TrainOptions::new(&over(&said("epochs = 2"), both), None).unwrap();
         assert_eq!((epochs.max_steps, epochs.epochs), (None, Some(2)));
@@ -195,12 +193,12 @@ mod tests {
             ..GptConfig::GPT2_124M
         };
         let options = TrainOptions::new(&said("init_from = 'm'"), Some(&small)).unwrap();
-        assert_eq!(options.model(small), small);
+        assert_eq!(options.model(Some(&small)).unwrap(), small);
         assert_eq!(options.learning_rate, FINE_TUNING.learning_rate);
         for preset in PRESETS {
             let said = said(&format!("preset = '{}'", preset.name()));
             let options = TrainOptions::new(&said, None).unwrap();
-            assert_eq!(options.model(preset.model), preset.model);
+            assert_eq!(options.model(None).unwrap(), preset.model);
             assert_eq!(options.batch_size, preset.training.batch_size);
         }
     }

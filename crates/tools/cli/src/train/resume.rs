@@ -9,8 +9,8 @@ use toml::{Table, Value};
 use train::runs::{CHECKPOINTS, read_settings};
 use train::{RunFolder, latest_checkpoint};
 
-use super::flags::TrainFlags;
-use super::options::{TrainOptions, over};
+use super::flags::{TrainFlags, over};
+use super::options::TrainOptions;
 use super::setup::BaseModel;
 use super::start::{Origin, Weights};
 use crate::ids::STDIN;

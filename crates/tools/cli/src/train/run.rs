@@ -1,18 +1,22 @@
 //! The run itself: events to the screen and the log, and a good end.
 
 use std::fs;
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
+use atomic_file::{create_folder, write_atomically};
 use checkpoint::{Precision, save_hugging_face};
 use generate::generate_text_simple;
 use gpt::GptModel;
 use ndarray::Array2;
 use tensor_ops::Parameters;
+use train::runs::{CHECKPOINTS, LOCK, TOKENIZER};
 use train::{Evaluation, Event, Outcome, RunFolder, Trainer};
 
+use super::Begun;
 use super::log::{Line, Log};
 use super::plot;
 use super::progress::Progress;
@@ -22,8 +26,11 @@ use crate::convert::is_ours;
 use crate::failure::Stopped;
 use crate::hints::program;
 use crate::interrupt::Interrupt;
-use crate::ranks::{Common, World};
-use crate::runs::{MODEL, names, typed};
+use crate::ranks::World;
+use crate::runs::{self, MODEL, OPTIONS, names, typed};
+
+/// The first line of a run's options.
+const OPTIONS_BEGIN: &str = "# The options of this run; `gpt train --config` takes them.";
 
 /// The answer to Ctrl-C.
 const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stops at once)\n";
@@ -36,30 +43,29 @@ struct Watch<'s> {
     /// The first failure to write the log or a sample, which ends the run.
     error: Option<anyhow::Error>,
     interrupt: Interrupt,
-    /// The last one before this process, and all since.
-    evaluations: Vec<Evaluation>,
+    /// The last one.
+    evaluation: Option<Evaluation>,
     /// Steps before the last sample.
     sampled: u64,
 }
 
-/// Trains to the end, or until somebody asks to stop; the rank that has the folder shows, logs and
-/// saves.
-pub(crate) fn run(
-    setup: &Setup,
-    mut trainer: Trainer,
-    folder: Option<RunFolder>,
-    world: &World,
-) -> Result<()> {
+/// Trains to the end, or until somebody asks to stop; the first rank shows, logs and saves.
+pub(crate) fn run(begun: Begun, world: &World) -> Result<()> {
+    let (setup, mut trainer) = (&begun.setup, begun.trainer);
     let began = Instant::now();
     let interrupt = Interrupt::listen(if world.is_first() { STOPPING } else { "" })?;
-    let Some(folder) = folder else {
+    if !world.is_first() {
         world.common(trainer.run(None, &mut |_| unless(interrupt.asked())))?;
         return Ok(());
+    }
+    let folder = match begun.folder {
+        Some(folder) => folder,
+        None => open_folder(begun.out_dir.as_deref())?,
     };
     let path = folder.path();
     check_export(&path.join(MODEL))?;
+    keep(path, setup)?;
     let steps_before = trainer.steps_done();
-    let first = trainer.last_evaluation().copied();
     let mut watch = Watch {
         setup,
         log: Log::open(path, steps_before)?,
@@ -70,10 +76,10 @@ pub(crate) fn run(
         ),
         error: None,
         interrupt,
-        evaluations: first.into_iter().collect(),
+        evaluation: None,
         sampled: 0,
     };
-    announce(&watch.progress, setup, &trainer, path);
+    watch.progress.line(&announce(setup, &trainer, path));
     watch.log.write(&Line::Start {
         steps_done: steps_before,
         parameters: trainer.model().num_parameters(),
@@ -89,17 +95,14 @@ pub(crate) fn run(
         }
         goes_on
     });
-    let mut done = world.common(outcome);
-    if let Some(error) = watch.error.take() {
-        done = Err(error);
+    let outcome = world.common(outcome)?;
+    if let Some(error) = watch.error {
+        return Err(error);
     }
-    if let Ok(Outcome::Finished) = done
-        && trainer.steps_done() > steps_before
-        && let Err(error) = watch.finish(&trainer)
-    {
-        done = Err(error);
+    let steps = steps_before..trainer.steps_done();
+    if outcome == Outcome::Finished && !steps.is_empty() {
+        watch.finish(&trainer)?;
     }
-    let outcome = done.map_err(|error| with_last_checkpoint(error, &folder))?;
     folder.check()?;
     let model = path.join(MODEL);
     let vocabulary = &setup.vocabulary;
@@ -107,24 +110,53 @@ pub(crate) fn run(
     vocabulary.save(&model)?;
     plot::draw(path)?;
     if outcome == Outcome::Stopped {
-        watch.progress.line("");
+        let (done, gpt, typed) = (steps.end, program(), typed(path));
         watch.progress.line(&format!(
-            "stopped after step {} and saved; to go on: {} train --resume {}",
-            trainer.steps_done(),
-            program(),
-            typed(path)
+            "\nstopped after step {done} and saved; to go on: {gpt} train --resume {typed}"
         ));
         return Err(Stopped(watch.interrupt.exit_code()).into());
     }
-    let steps = steps_before..trainer.steps_done();
-    sum_up(
-        &watch.progress,
-        setup,
-        &folder,
-        steps,
-        &watch.evaluations,
-        began,
+    let summary = sum_up(setup, &folder, steps, watch.evaluation, began)?;
+    watch.progress.line(&summary);
+    Ok(())
+}
+
+/// A new run's folder.
+fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
+    let path = match out_dir {
+        Some(path) => path.to_owned(),
+        None => runs::create(Path::new(runs::RUNS))?,
+    };
+    refuse_full(&path)?;
+    let folder = RunFolder::open(&path)?;
+    refuse_full(&path)?; // another run may have ended meanwhile
+    Ok(folder)
+}
+
+/// Checks that nothing is in a folder, or what is there before a run keeps anything.
+fn refuse_full(folder: &Path) -> Result<()> {
+    let mut inside = names(folder)?;
+    if names(&folder.join(CHECKPOINTS))?.is_empty() {
+        inside.retain(|name| name != CHECKPOINTS);
+    }
+    let Some(found) = inside.iter().find(|name| *name != LOCK) else {
+        return Ok(());
+    };
+    bail!(
+        "{}: expected a new or empty folder, but {found:?} is in it; if it is a run's, `{} train --resume {}` goes on with that",
+        folder.display(),
+        program(),
+        typed(folder)
     )
+}
+
+/// Keeps a run's options and its tokenizer, which each checkpoint gets, in its folder.
+fn keep(path: &Path, setup: &Setup) -> Result<()> {
+    let text = format!("{OPTIONS_BEGIN}\n{}", toml::to_string(&setup.options)?);
+    write_atomically(path.join(OPTIONS), |file| file.write_all(text.as_bytes()))?;
+    let tokenizer = path.join(TOKENIZER);
+    create_folder(&tokenizer)?;
+    setup.vocabulary.save(&tokenizer)
 }
 
 /// Goes on, unless somebody wants to stop.
@@ -185,7 +217,7 @@ impl Watch<'_> {
     }
 
     fn evaluated(&mut self, evaluation: Evaluation) -> Result<()> {
-        self.evaluations.push(evaluation);
+        self.evaluation = Some(evaluation);
         self.progress.evaluation(&evaluation);
         self.log.write(&Line::Eval(evaluation))
     }
@@ -232,20 +264,5 @@ impl Watch<'_> {
             ids = generate_text_simple(model, ids, 1, context_size)?;
         }
         Ok(Some(ids.into_iter().collect()))
-    }
-}
-
-/// Adds to an error which checkpoint there is to go back to, unless it is another run's.
-fn with_last_checkpoint(error: anyhow::Error, folder: &RunFolder) -> anyhow::Error {
-    let (Ok(()), Ok(Some(checkpoint))) = (folder.check(), folder.newest()) else {
-        return error;
-    };
-    let kept = anyhow!(
-        "{error:#}; the last checkpoint is kept: {}",
-        checkpoint.display()
-    );
-    match error.is::<Common>() {
-        true => Common(kept).into(),
-        false => kept,
     }
 }

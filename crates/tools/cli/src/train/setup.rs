@@ -3,15 +3,14 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use dataloader::{Corpus, DataLoader, DataLoaderConfig};
 use gpt::{GptConfig, Memory};
 use model_tokenizer::ModelTokenizer;
 use train::{AdamWConfig, SampleConfig, Schedule, TrainConfig};
 
-use super::data::{Source, Tokens};
-use super::options::{TrainOptions, shape};
-use super::tokenizer::vocabulary;
+use super::data::{self, Tokens};
+use super::options::TrainOptions;
 use crate::failure::misused;
 use crate::hints::quoted;
 use crate::memory::check_model;
@@ -88,10 +87,7 @@ impl Setup {
 /// model.
 pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<Setup> {
     let own = base.as_ref().map(|base| base.config);
-    let mut model = options.model(own.unwrap_or(options.preset().model));
-    if let Some(own) = &own {
-        refuse_other_shape(&model, own)?;
-    }
+    let mut model = options.model(own.as_ref())?;
     model.validate()?;
     let most = model.context_length;
     if let Some(length) = options.max_length.filter(|&length| length > most) {
@@ -100,28 +96,26 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
         ));
     }
 
-    let source = Source::read(options.data.as_deref(), options.train_ratio)?;
-    let schedule = base.as_ref().and_then(|base| base.schedule);
-    let vocabulary = match base {
-        Some(base) if options.tokenizer.is_none() || base.vocabulary.tokenizer().is_ok() => {
-            base.vocabulary
-        }
-        _ => vocabulary(&options, &source)?,
-    };
-    if own.is_none() && options.vocab_size.is_none() {
+    let (vocabulary, schedule) = base.map(|base| (base.vocabulary, base.schedule)).unzip();
+    let (vocabulary, tokens) = data::read(&options, vocabulary)?;
+    if own.is_none() && options.shape.vocab_size.is_none() {
         let tokenizer = vocabulary.tokenizer();
         let tokenizer = tokenizer.context("without --vocab-size N the tokenizer is needed")?;
         model.vocab_size = tokenizer.vocab_size();
     }
-    let data = source.name.clone();
-    let tokens = source.encode(&vocabulary, model.vocab_size)?;
+    tokens.check_ids(model.vocab_size)?;
 
     let (train, validation) = tokens.windows(windows(&options, &model, &tokens))?;
-    let epoch = train.len().div_ceil(options.gradient_accumulation_steps);
     let max_steps = match options.epochs {
-        Some(epochs) => epochs.saturating_mul(epoch),
-        None => options.max_steps.unwrap_or(options.recipe().max_steps),
+        Some(epochs) => {
+            let epoch = train.len().div_ceil(options.gradient_accumulation_steps);
+            epochs.saturating_mul(epoch)
+        }
+        None => options
+            .max_steps
+            .context("max_steps or epochs is missing")?,
     };
+    let warmup = options.warmup_steps.min(max_steps - 1);
     let eval_interval = options.eval_interval as u64;
     let (begin, prompt) = prompt(&options, &vocabulary, &tokens.train)?;
     let training = TrainConfig {
@@ -132,7 +126,12 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
             weight_decay: options.weight_decay,
             ..AdamWConfig::default()
         },
-        schedule: schedule.unwrap_or(self::schedule(&options, max_steps)),
+        schedule: schedule.flatten().unwrap_or(Schedule::WarmupCosine {
+            warmup_steps: warmup as u64,
+            total_steps: max_steps as u64,
+            initial_lr: options.learning_rate / (warmup as f64 + 1.0),
+            min_lr: options.min_lr.unwrap_or(options.learning_rate / 10.0),
+        }),
         max_grad_norm: (options.grad_clip > 0.0).then_some(options.grad_clip),
         accumulation: options.gradient_accumulation_steps as u64,
         whole_epochs: options.epochs.is_some(),
@@ -152,12 +151,13 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
         model,
         vocabulary,
         training,
-        data,
+        data: tokens.name,
         train,
         validation,
         prompt,
     };
-    check_model(&setup.model, &setup.memory()?)?;
+    let need = setup.memory()?;
+    check_model(&setup.model, &need)?;
     Ok(setup)
 }
 
@@ -237,60 +237,9 @@ fn beginning(data: &Corpus, tokenizer: Option<&ModelTokenizer>) -> Result<Vec<u3
     Ok(begin)
 }
 
-/// That the weights of a model that is there do in `asked` what they did before.
-fn refuse_other_shape(asked: &GptConfig, own: &GptConfig) -> Result<()> {
-    let (asked, own) = (shape(asked)?, shape(own)?);
-    for (name, own) in own.iter().filter(|(name, _)| *name != "drop_rate") {
-        if let Some(asked) = asked.get(name).filter(|asked| *asked != own) {
-            let flag = name.replace('_', "-");
-            bail!(
-                "--{flag} {asked}: the model to go on with has {own}, and its weights are of no use to another"
-            );
-        }
-    }
-    Ok(())
-}
-
-/// The schedule of a run of so many steps.
-fn schedule(options: &TrainOptions, max_steps: usize) -> Schedule {
-    let peak = options.learning_rate;
-    // A preset's warmup may be longer than a short run; and a run may end before its rate has risen
-    // to the highest.
-    let preset = options.recipe().warmup_steps.min(max_steps - 1);
-    let warmup_steps = options.warmup_steps.unwrap_or(preset) as u64;
-    Schedule::WarmupCosine {
-        warmup_steps,
-        total_steps: (max_steps as u64).max(warmup_steps.saturating_add(1)),
-        initial_lr: peak / (warmup_steps as f64 + 1.0),
-        min_lr: options.min_lr.unwrap_or(peak / 10.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::flags::TrainFlags;
     use super::*;
-
-    #[test]
-    fn a_warmup_that_is_asked_for_is_kept_and_a_presets_is_cut_to_a_short_run() {
-        for (said, max_steps, expected) in [
-            ("warmup_steps = 9", 4, (9, 10)),
-            ("warmup_steps = 9", 40, (9, 40)),
-            ("", 4, (3, 4)),
-        ] {
-            let said = TrainFlags::parse(said).unwrap().table().unwrap();
-            let options = TrainOptions::new(&said, None).unwrap();
-            let Schedule::WarmupCosine {
-                warmup_steps,
-                total_steps,
-                ..
-            } = schedule(&options, max_steps)
-            else {
-                panic!("a warmup and a decay");
-            };
-            assert_eq!((warmup_steps, total_steps), expected, "{max_steps}");
-        }
-    }
 
     #[test]
     fn a_beginning_is_of_the_datas_own_tokens_and_ends_where_a_line_does() {

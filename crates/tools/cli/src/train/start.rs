@@ -1,21 +1,16 @@
-//! A new run: a model that is new or comes from a folder, and a folder to keep it in.
+//! A run before its first step: a model that is new, comes from a folder, or from the run itself.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use atomic_file::{create_folder, write_atomically};
 use checkpoint::ModelFolder;
 use gpt::GptModel;
 use toml::{Table, Value};
 use torch_rng::TorchRng;
-use train::runs::{CHECKPOINTS, LOCK, TOKENIZER};
 use train::{RunFolder, Trainer};
 
 use super::options::TrainOptions;
 use super::setup::{BaseModel, Setup};
-use crate::hints::program;
-use crate::runs::{OPTIONS, OPTIONS_BEGIN, names};
 use crate::{model, runs};
 
 /// A run as it was asked for.
@@ -91,43 +86,4 @@ pub(crate) fn trainer(setup: &Setup, weights: Weights) -> Result<Trainer> {
         }
     };
     Ok(Trainer::new(training, model, train, validation, rng)?)
-}
-
-/// A new run's folder.
-pub(crate) fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
-    let path = match out_dir {
-        Some(path) => path.to_owned(),
-        None => runs::create(Path::new(runs::RUNS))?,
-    };
-    refuse_full(&path)?;
-    let folder = RunFolder::open(&path)?;
-    refuse_full(&path)?; // another run may have ended meanwhile
-    Ok(folder)
-}
-
-/// Checks that nothing is in a folder, or what is there before a run keeps anything.
-fn refuse_full(folder: &Path) -> Result<()> {
-    let mut inside = names(folder)?;
-    if names(&folder.join(CHECKPOINTS))?.is_empty() {
-        inside.retain(|name| name != CHECKPOINTS);
-    }
-    let Some(found) = inside.iter().find(|name| *name != LOCK) else {
-        return Ok(());
-    };
-    bail!(
-        "{}: expected a new or empty folder, but {found:?} is in it; if it is a run's, `{} train --resume {}` goes on with that",
-        folder.display(),
-        program(),
-        runs::typed(folder)
-    )
-}
-
-/// Keeps a run's options and its tokenizer, which each checkpoint gets, in its folder.
-pub(crate) fn keep(folder: &RunFolder, setup: &Setup) -> Result<()> {
-    let path = folder.path();
-    let text = format!("{OPTIONS_BEGIN}\n{}", toml::to_string(&setup.options)?);
-    write_atomically(path.join(OPTIONS), |file| file.write_all(text.as_bytes()))?;
-    let tokenizer = path.join(TOKENIZER);
-    create_folder(&tokenizer)?;
-    setup.vocabulary.save(&tokenizer)
 }

@@ -10,7 +10,7 @@ use gpt::GptConfig;
 use model_tokenizer::ModelTokenizer;
 use train::runs::TOKENIZER;
 
-use super::data::Source;
+use super::data::Content;
 use super::options::TrainOptions;
 use crate::vocabulary::{Vocabulary, folder_of, is_gpt2_size};
 
@@ -32,14 +32,15 @@ pub(crate) enum TokenizerChoice {
 /// # Errors
 /// If the data is ids, or has too few pairs, and a tokenizer is to be trained on it; if a folder
 /// has no tokenizer that is read.
-pub(crate) fn vocabulary(options: &TrainOptions, data: &Source) -> Result<Vocabulary> {
+pub(crate) fn vocabulary(options: &TrainOptions, data: &Content) -> Result<Vocabulary> {
     use TokenizerChoice::{Bpe, Chars, Folder, Gpt2};
-    let size = options.vocab_size;
-    if let (None, Some(folder)) = (&options.tokenizer, data.folder_of_ids()) {
-        return Vocabulary::of_folder(folder, size.unwrap_or(GptConfig::GPT2_124M.vocab_size));
+    let size = options.shape.vocab_size;
+    if let (None, Content::Ids(..), Some(file)) = (&options.tokenizer, data, &options.data) {
+        let size = size.unwrap_or(GptConfig::GPT2_124M.vocab_size);
+        return Vocabulary::of_folder(folder_of(file), size);
     }
     let text = || {
-        data.all_text()
+        data.text()
             .context("--tokenizer chars and bpe:N are trained on a text, but the data is token ids")
     };
     let preset = options.preset().bpe;

@@ -21,7 +21,7 @@ fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     folder.ok(&format!("{flags} --max-steps 12 --keep 3 --out-dir run"));
     let whole = (folder.tensors("run"), folder.logged_losses("run"));
     let ran = folder.ok("train --resume run/checkpoints/step-00000005");
-    let trained = "trained 7 steps, from 5 to 12, in";
+    let trained = "trained from step 5 to 12 in";
     holds(&ran.stdout, &["run, resumed after step 5", trained]);
     assert!(folder.checkpoint("run").ends_with("step-00000012.2"));
     assert!((folder.tensors("run"), folder.logged_losses("run")) == whole);
@@ -41,11 +41,12 @@ fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
 }
 
 #[test]
-fn resume_without_a_folder_takes_the_newest_run_or_the_out_dir() {
+fn resume_without_a_folder_takes_the_newest_run_or_that_of_the_file() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 2"));
     folder.ok("train --resume --max-steps 3");
-    folder.ok("train --resume --out-dir runs/0001 --max-steps 4");
+    folder.write("my.toml", "out_dir = 'runs/0001'\nmax_steps = 4");
+    folder.ok("train --resume --config my.toml");
     assert_eq!(folder.logged_losses("runs/0001").len(), 4);
 }
 
@@ -82,7 +83,7 @@ fn another_folder_or_other_weights_are_refused() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
     folder.ok("convert run model");
-    let parts = ["--resume run", "--out-dir elsewhere", "one of the two"];
+    let parts = ["--resume", "--out-dir"];
     folder.misused("train --resume run --out-dir elsewhere", &parts);
     let parts = ["--init-from is not set", "model"];
     folder.refused("train --resume run --init-from model", &parts);
