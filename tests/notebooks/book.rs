@@ -316,7 +316,7 @@ impl Notebook {
     /// Figures that the document does not print itself, and their source: compared, not counted as
     /// printed.
     #[track_caller]
-    pub fn known(&mut self, _cell: &str, value: impl Shown, figures: &str, source: &str) {
+    pub fn reference(&mut self, _cell: &str, value: impl Shown, figures: &str, source: &str) {
         self.compare(Kind::Own, value, figures, None, Some(source));
     }
 

@@ -565,7 +565,7 @@ tensor([[[0.3190, 0.4858],
     // The form that trains and generates takes the product block by block: the same but for
     // rounding.
     let apart = (mha.forward(&batch)? - &context_vecs).mapv(f32::abs);
-    book.known("In [36]", &apart.sum(), "0.0000", "as both are the same");
+    book.reference("In [36]", &apart.sum(), "0.0000", "as both are the same");
 
     book.draws("Multi-head attention: the first head", || {
         let head = weights.slice(s![0, 0, .., ..]);

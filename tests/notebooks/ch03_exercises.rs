@@ -97,7 +97,7 @@ tensor([[[-9.1476e-02,  3.4164e-02],
     );
     let context_vecs = mha.forward(&batch)?;
     book.shape("as printed", &context_vecs, &[2, 6, 2]);
-    book.known(
+    book.reference(
         "rows normalised",
         &context_vecs.index_axis(Axis(0), 0),
         "\

@@ -99,7 +99,7 @@ fn training(book: &mut Notebook) -> Result<Trained> {
     book.prints_first("In [27]", &texts.join("\n"), SAMPLES, texts.len(), None);
     // The ids of these texts.
     let ids = printout.ids()?;
-    book.known(
+    book.reference(
         "In [27] in PyTorch",
         &ids,
         &first(IDS, ids.nrows()),
@@ -132,7 +132,7 @@ fn trained_model(
     let token_ids = generate_text_simple(&model, idx.clone(), 25, context_size)?;
     book.prints("In [29]", &token_ids_to_text(&token_ids, &tokenizer)?, "Every effort moves you know,\" was one of the axioms he laid down across the Sevres and silver of an exquisitely appointed lun");
     // Its ids, beside PyTorch's.
-    book.known("In [29] in PyTorch", &token_ids, "6109 3626 6100 345 760 553 373 530 286 262 7877 72 3150 339 8104 866 1973 262 37918 411 290 8465 286 281 33954 271 3973 9899 14678", PYTORCH);
+    book.reference("In [29] in PyTorch", &token_ids, "6109 3626 6100 345 760 553 373 530 286 262 7877 72 3150 339 8104 866 1973 262 37918 411 290 8465 286 281 33954 271 3973 9899 14678", PYTORCH);
 
     book.section("5.3.3", "Modifying the text generation function");
     book.listing("crates/generate/src/book.rs", "pub fn generate(");
@@ -153,7 +153,7 @@ fn trained_model(
         "Every effort moves you stand to work on surprise, a one of us had gone with random-",
     );
     // Its ids, beside PyTorch's.
-    book.known(
+    book.reference(
         "In [41] in PyTorch",
         &drawn_ids,
         "6109 3626 6100 345 1302 284 670 319 5975 11 257 530 286 514 550 3750 351 4738 12",

@@ -1,11 +1,13 @@
 //! The contents of a notebook, in the order of its source, each with what became of it.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use pictures::Picture;
+use regex::Regex;
 
 use crate::book::{Given, LeftOut, Notebook, Record};
-use crate::source::{Call, calls};
+use crate::source::{Call, calls, undented};
 
 /// A part of a notebook.
 pub enum Part {
@@ -86,23 +88,23 @@ pub enum Outcome {
 }
 
 /// The parts of the notebook with this `source`, each with what the run has computed for its line,
-/// or the reason why that function ended before.
+/// or the reason why it was not reached; the code of a cell is the lines of its function since the
+/// cell before, without the other calls.
 pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
+    // A line that is not indented begins or ends a function.
+    static OUTSIDE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(?s)\A.*\n\S[^\n]*\n").expect("a regular expression"));
     let in_rust = |input: &Given| Some((input.line, input.code.clone()?));
     let changed = book.inputs.values().filter_map(in_rust).collect();
     let mut parts = Vec::new();
-    let mut inputs = Vec::new();
+    let (mut inputs, mut code) = (Vec::new(), String::new());
     let (mut section, mut heading) = (String::new(), String::new());
     let mut names: HashMap<(String, String), usize> = HashMap::new();
     for call in calls(source, &changed) {
         let text = |place| call.text(place).unwrap_or_default();
+        code += &call.code;
         match call.method {
-            "input" => inputs.push(book.inputs.remove(&call.line).unwrap_or_else(|| Given {
-                name: text(0),
-                default: text(1),
-                line: call.line,
-                ..Given::default()
-            })),
+            "input" => inputs.extend(book.inputs.remove(&call.line)),
             "section" => {
                 (section, heading) = (text(0), text(1));
                 parts.push(Part::Section {
@@ -125,14 +127,18 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
                 figures: text(1).parse().unwrap_or(0),
                 why: text(2),
             })),
-            _ if call.is_cell() => {
+            "part" | "the_verdict" | "not_in_a_page" | "takes_minutes" | "takes_all_epochs" => {}
+            _ => {
                 let times = names.entry((section.clone(), text(0))).or_default();
                 *times += 1;
                 let name = match times {
                     1 => text(0),
                     times => format!("{} ({times})", text(0)),
                 };
-                let (about, code) = about(&call);
+                let lines = OUTSIDE.replace(&code, "");
+                let (about, shown) = about(&call, &undented(&lines));
+                let is_output = call.method.starts_with("prints") || call.method == "shows";
+                code.clear();
                 let mut cell = Cell {
                     section: section.clone(),
                     title: heading.clone(),
@@ -140,9 +146,9 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
                     name,
                     line: call.line,
                     about,
-                    code,
+                    code: shown,
                     inputs: std::mem::take(&mut inputs),
-                    printed: call.printed(),
+                    printed: is_output.then(|| text(2)),
                     outcome: outcome(&mut book, call.line),
                 };
                 if let Some(fault) = cell.inputs.iter().find_map(|input| input.fault.clone()) {
@@ -150,7 +156,6 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
                 }
                 parts.push(Part::Cell(Box::new(cell)));
             }
-            _ => {}
         }
     }
     let unread: Vec<&u32> = book.records.keys().collect();
@@ -170,7 +175,7 @@ fn outcome(book: &mut Notebook, line: u32) -> Outcome {
 }
 
 /// The comment that a cell's code begins with, and the code with the value that ends it.
-fn about(call: &Call) -> (String, String) {
+fn about(call: &Call, code: &str) -> (String, String) {
     let argument = |place: usize| call.arguments.get(place).copied().unwrap_or_default();
     let value = match call.method {
         "shape" => format!("{}.shape()", argument(1)),
@@ -179,8 +184,8 @@ fn about(call: &Call) -> (String, String) {
         _ => argument(1).to_owned(),
     };
     let comment = |line: &&str| line.starts_with("// ");
-    let about: Vec<&str> = call.code.lines().take_while(comment).collect();
-    let lines = call.code.lines().skip(about.len()).chain(value.lines());
+    let about: Vec<&str> = code.lines().take_while(comment).collect();
+    let lines = code.lines().skip(about.len()).chain(value.lines());
     let code = lines.collect::<Vec<_>>().join("\n");
     let about = about.iter().map(|line| line.trim_start_matches("// "));
     (about.collect::<Vec<_>>().join("\n"), code)

@@ -180,7 +180,7 @@ pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     })
 }
 
-/// How to give the book's text, if one of the cells needs it.
+/// Says how the book's text is given, if one of the cells needs it.
 pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option<&'static str> {
     let needs = |cell: &Cell| matches!(&cell.outcome, Outcome::Skipped(why) if why == NEEDS_TEXT);
     cells.any(needs).then_some(HOW_TO_GIVE_TEXT)

@@ -15,26 +15,11 @@ pub(crate) struct Call<'a> {
     pub(crate) method: &'a str,
     /// Their code, references without their `&`.
     pub(crate) arguments: Vec<&'a str>,
-    /// For a cell, the lines since the cell before.
+    /// Of a statement, the lines since the statement before.
     pub(crate) code: String,
 }
 
 impl Call<'_> {
-    /// True if it compares or shows a value.
-    pub(crate) fn is_cell(&self) -> bool {
-        const CELLS: [&str; 8] = [
-            "prints",
-            "prints_first",
-            "shows",
-            "known",
-            "shape",
-            "agrees",
-            "refuses",
-            "erratum",
-        ];
-        CELLS.contains(&self.method)
-    }
-
     /// The argument at `place`: of a literal its text, of anything else its code.
     pub(crate) fn text(&self, place: usize) -> Option<String> {
         static ESCAPE: LazyLock<Regex> =
@@ -55,24 +40,14 @@ impl Call<'_> {
             false => ESCAPE.replace_all(inside, character).into_owned(),
         })
     }
-
-    /// The document's output, of a cell that has one.
-    pub(crate) fn printed(&self) -> Option<String> {
-        let is_output = self.method.starts_with("prints") || self.method == "shows";
-        self.text(2).filter(|_| is_output)
-    }
 }
 
 /// All inputs, and all calls that are a statement, in the order of the source.
 ///
-/// The code of a cell is the lines of its function since the cell before, without the other calls.
-/// In place of an input stands its default, or by its line what `changed` has.
+/// In place of an input stands in the code its default, or by its line what `changed` has.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     static CALL: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\bbook\.([a-z_]+)\(").expect("a regular expression"));
-    // A line that is not indented begins or ends a function.
-    static OUTSIDE: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"(?s)\A.*\n\S[^\n]*\n").expect("a regular expression"));
     let (mut calls, mut code, mut at) = (Vec::new(), String::new(), 0);
     while let Some(call) = CALL.captures_at(source, at) {
         let (start, method) = (call.get_match().start(), call.extract::<1>().1[0]);
@@ -88,19 +63,16 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
             let default = arguments.get(1).or(arguments.first()).copied();
             code += changed.get(&line).map_or(default.unwrap_or(FILE), |it| it);
         }
-        let mut call = Call {
-            line,
-            method,
-            arguments,
-            code: String::new(),
-        };
-        if call.is_cell() {
-            call.code = undented(&OUTSIDE.replace(&std::mem::take(&mut code), ""));
-        } else if is_statement {
-            code.push('\n');
-        }
         if is_statement || method == "input" {
-            calls.push(call);
+            calls.push(Call {
+                line,
+                method,
+                arguments,
+                code: match is_statement {
+                    true => std::mem::replace(&mut code, "\n".to_owned()),
+                    false => String::new(),
+                },
+            });
         }
     }
     calls
@@ -144,7 +116,7 @@ fn constant<'a>(source: &'a str, name: &str) -> Option<&'a str> {
 
 /// The lines without blank ones at the ends and without their common indentation; a blank line is
 /// one.
-fn undented(text: &str) -> String {
+pub(crate) fn undented(text: &str) -> String {
     let written = text.lines().filter(|line| !line.trim().is_empty());
     let indentation = written.map(|line| line.len() - line.trim_start().len());
     let indentation = indentation.min().unwrap_or(0);
@@ -197,6 +169,8 @@ pub fn tokens(source: &str) -> impl Iterator<Item = (Range<usize>, &'static str)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::book::{Given, Notebook};
+    use crate::contents::{Part, contents};
 
     const SOURCE: &str = r#"
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
@@ -231,26 +205,34 @@ fn helper() { "book.prints(" }
 
     #[test]
     fn a_cell_has_all_code_since_the_cell_before_whatever_stands_between() {
-        let calls = calls(SOURCE, &HashMap::from([(7, "5".to_owned())]));
-        let cells: Vec<_> = calls
-            .iter()
-            .filter(|call| call.is_cell())
-            .map(|call| (call.line, call.code.as_str(), call.arguments[1]))
-            .collect();
-        let first = "// What it shows.\nlet x = array![1.0, 2.0];\n\nlet y = x + 5;";
-        let text = "let text = &std::fs::read_to_string(\"the-verdict.txt\")?;";
+        let mut book = Notebook::default();
+        let given = Given {
+            code: Some("5".to_owned()),
+            line: 7,
+            ..Given::default()
+        };
+        book.inputs.insert(7, given);
+        let parts = contents(SOURCE, book);
+        let cells = crate::cells(&parts).map(|cell| (cell.line, &*cell.about, &*cell.code));
+        let first = "let x = array![1.0, 2.0];\n\nlet y = x + 5;\nx";
+        let text = "let text = &std::fs::read_to_string(\"the-verdict.txt\")?;\ntext.len()";
         assert_eq!(
-            cells,
+            cells.collect::<Vec<_>>(),
             [
-                (9, first, "x"),
+                (9, "What it shows.", first),
                 (10, "", "x.map(|x| (x, \")\"))"),
-                (19, text, "text.len()"),
-                (25, "drop(text);", "y"),
+                (19, "", text),
+                (25, "", "drop(text);\ny.shape()"),
             ]
         );
-        assert_eq!(calls[0].text(1).unwrap(), "A \"title\"");
-        assert_eq!(calls[4].printed().unwrap(), "a \\\nb");
-        assert_eq!(calls.len(), 9);
+        let Part::Section { title, .. } = &parts[0] else {
+            panic!("a section")
+        };
+        assert_eq!(title, "A \"title\"");
+        let printed = crate::cells(&parts)
+            .nth(1)
+            .and_then(|cell| cell.printed.clone());
+        assert_eq!(printed.as_deref(), Some("a \\\nb"));
     }
 
     #[test]

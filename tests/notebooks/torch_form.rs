@@ -17,7 +17,10 @@ pub(crate) fn print(value: &Value) -> String {
         Value::Text(text) => text.clone(),
         Value::Texts(texts) => list(texts.iter().map(|text| quoted(text)).collect()),
         Value::Numbers(array, kind) if *kind != Kind::Tensor && array.ndim() < 2 => {
-            let numbers = array.iter().map(|&value| python(value, kind));
+            let numbers = array.iter().map(|value| match kind {
+                Kind::Whole => value.to_string(),
+                _ => format!("{value:?}"),
+            });
             match array.ndim() {
                 0 => numbers.collect(),
                 _ => list(numbers.collect()),
@@ -36,15 +39,8 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-fn python(value: f64, kind: &Kind) -> String {
-    match kind {
-        Kind::Whole => format!("{value}"),
-        Kind::Python | Kind::Tensor => format!("{value:?}"),
-    }
-}
-
-/// What PyTorch shows of an array: its brackets with `x` for a number and `.` for an ellipsis, and
-/// the numbers with their places.
+/// Returns what PyTorch shows of an array: its brackets with `x` for a number and `.` for an
+/// ellipsis, and the numbers with their places.
 pub(crate) fn shown(array: &ArrayD<f64>) -> (String, Vec<(Vec<usize>, f64)>) {
     let (mut form, mut numbers) = (String::new(), Vec::new());
     for (at, &value) in array.indexed_iter() {

@@ -151,7 +151,7 @@ tensor([[ 0.0740, -0.0216,  0.0126, -0.1230,  0.6250, -0.4498],
         [ 0.2240,  0.1642,  0.1935, -0.0161,  0.6667, -0.2888]])",
     );
     let a = scaled_softmax(&qkt, d_out);
-    book.known(
+    book.reference(
         "In [29]",
         &a,
         "\
@@ -163,7 +163,7 @@ tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
         [0.1711, 0.1640, 0.1675, 0.1444, 0.2340, 0.1191]])",
         "the document is cut off at the first bracket: computed in plain Python",
     );
-    book.known(
+    book.reference(
         "In [29]",
         &a.row(0).sum(),
         "1.0000",
@@ -227,7 +227,7 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
         drop_last: true,
     };
     let loader = create_dataloader_v1(my_text, &Gpt2Tokenizer::new(), config)?;
-    book.known(
+    book.reference(
         "windows",
         &loader.dataset().len(),
         "9",

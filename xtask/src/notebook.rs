@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for selection in &selections {
         let settings = Settings {
             training: selection.trains.then(TrainingRun::default),
-            inputs: inputs::of(selection, &set),
+            inputs: set.get(selection.program.name).cloned().unwrap_or_default(),
             ..settings.clone()
         };
         print(&format!("# {}\n", selection.program.title))?;

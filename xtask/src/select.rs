@@ -171,16 +171,6 @@ mod tests {
             ("gpt::LayerNorm", &["ch04 4.2"]),
             ("TransformerBlock", &["ch04 4.5", "ch04_exercises ex4.1"]),
             ("B3", &["errata B3"]),
-            (
-                "training",
-                &[
-                    "training 5.2",
-                    "training 5.3",
-                    "training 5.3.3",
-                    "training ex5.3",
-                    "training ex5.4",
-                ],
-            ),
         ] {
             assert_eq!(
                 chosen(words),

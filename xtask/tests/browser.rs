@@ -7,16 +7,13 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use attention::{SelfAttentionV2, mask_future, scaled_softmax};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use gpt::{GptConfig, GptModel};
 use live::PageModel;
 use model_tokenizer::ModelTokenizer;
-use ndarray::array;
-use notebooks::{Cell, Given, Outcome, PROGRAMS, Record, Settings, cells, inputs};
+use notebooks::{Outcome, PROGRAMS, Record, Settings, cells};
 use serde_json::{Value, json};
-use tensor_ops::matmul;
 use torch_rng::TorchRng;
 
 #[test]
@@ -39,34 +36,25 @@ fn the_pages_open_and_show_what_is_computed() {
     pages_fit_a_phone(folder.path());
     for name in [
         "3.6.2 Implementing",
-        "3.3 (3.5.3",
+        "<td>3.3</td>",
         "exercise 3.2",
-        "Causal attention weights",
+        "Figure: Causal attention weights",
         ">B3<",
     ] {
         assert!(doms[0].contains(name), "{name}");
     }
 
-    let inputs = array![
-        [0.43, 0.15, 0.89],
-        [0.55, 0.87, 0.66],
-        [0.57, 0.85, 0.64],
-        [0.22, 0.58, 0.33],
-        [0.77, 0.25, 0.10],
-        [0.05, 0.80, 0.55],
-    ];
-    let sa_v2 = SelfAttentionV2::new(3, 2, false, &mut TorchRng::manual_seed(789));
-    let (queries, keys) = (sa_v2.w_query.forward(&inputs), sa_v2.w_key.forward(&inputs));
-    let weights = scaled_softmax(&mask_future(&matmul(&queries, &keys.t())), 2);
     let picture = doms[1]
         .split("id=\"p-Causal-attention-weights\"")
         .nth(1)
         .unwrap();
     let picture = picture.split("</svg>").next().unwrap();
-    let tokens = ["Your", "journey", "starts", "with", "one", "step"];
-    for ((query, key), weight) in weights.indexed_iter() {
-        let shown = format!("{} → {}: {weight:.4}", tokens[query], tokens[key]);
-        assert!(picture.contains(&shown), "{shown}");
+    for shown in [
+        "Your → Your: 1.0000",
+        "journey → Your: 0.5517",
+        "step → step: ",
+    ] {
+        assert!(picture.contains(shown), "{shown}");
     }
 }
 
@@ -172,7 +160,6 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     }
     assert!(figures > 1000, "{figures}");
     a_model_computes_in_a_page(&opened);
-    an_address_changes_an_input_of_each_notebook(&opened);
 
     let page = std::fs::read_to_string(folder.path().join("ch03.html")).unwrap();
     let with_address = |address: &str| {
@@ -192,62 +179,48 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     let dom = with_address("In%20%5B24%5D.seed=%3Cimg src=x onerror=alert(1)%3E");
     assert!(dom.contains("`&lt;img src=x onerror=alert(1)&gt;` is not a whole number"));
     assert!(!dom.contains("<img"));
+    a_reader_changes_words_and_heads(&opened, &page);
 }
 
-/// Of each notebook the first input that is a number, all of which can be 6, by its name in the
-/// address of a page that has the notebook's cells alone: the code shows the value, and outputs are
-/// marked if they differ here, too.
-fn an_address_changes_an_input_of_each_notebook(opened: &impl Fn(&str) -> String) {
-    for name in LIVE {
-        let program = PROGRAMS.iter().find(|program| program.name == name);
-        let program = program.expect(name);
-        let parts = program.unrun();
-        let number = |(_, input): &(&Cell, &Given)| input.default.parse::<f64>().is_ok();
-        let (cell, input) = inputs(&parts)
-            .find(number)
-            .or(inputs(&parts).next())
-            .expect(name);
-        let value = if number(&(cell, input)) {
-            "6"
-        } else {
-            "Another text."
-        };
-        let places = cells(&parts).map(|cell| {
-            let line = cell.line;
-            format!("<div data-line=\"{line}\"><pre></pre><div class=\"result\"></div></div>")
-        });
-        let (places, address) = (places.collect::<String>(), cell.name_of(input));
-        let dom = opened(&format!(
-            "<head><script>location.hash = encodeURIComponent('{address}') + '=' + encodeURIComponent('{value}')\
-             </script></head><main data-notebook=\"{name}\">{places}</main><script src=\"live.js\"></script>"
-        ));
+/// Words added to the first input and taken away, another number of heads, and all as it was: after
+/// each the page tells what it computed, and draws as many words.
+fn a_reader_changes_words_and_heads(opened: &impl Fn(&str) -> String, page: &str) {
+    let used = "<script>(() => {\
+         const field = (name) => [...document.querySelectorAll('label.live')].findLast((it) => it.textContent.trim() === name).lastElementChild;\
+         const tell = (step) => document.body.dataset[step] = document.querySelector('.live-bar').textContent + \
+           document.querySelectorAll('.stale').length + ' stale, word 7: ' + document.querySelector('main svg').textContent.includes('word 7');\
+         const change = (name, value, step) => {\
+           Object.assign(field(name), { value }).dispatchEvent(new Event('change'));\
+           tell(step);\
+         };\
+         const words = field('inputs').value;\
+         change('inputs', words + ';0.1 0.2 0.3', 'seven');\
+         change('inputs', words.split(';').slice(0, 5).join(';'), 'five');\
+         change('num_heads', '3', 'heads');\
+         document.querySelector('.live-bar button').click();\
+         tell('book'); })();</script></body>";
+    let dom = opened(&page.replacen("</body>", used, 1));
+    for (step, status, seventh) in [
+        ("seven", "1 changed: what follows was computed here", "true"),
+        ("five", "1 changed: what follows was computed here", "false"),
+        (
+            "heads",
+            "2 changed: what follows was computed here",
+            "false",
+        ),
+        ("book", "All as in the book: ", "false"),
+    ] {
+        let told = dom.split(&format!("data-{step}=\"")).nth(1).expect(step);
+        let told = told.split('"').next().expect(step);
+        let drawn = format!("0 stale, word 7: {seventh}");
         assert!(
-            dom.contains("1 changed: what follows was computed here"),
-            "{name}: {dom}"
+            told.starts_with(status) && told.ends_with(&drawn),
+            "{step}: {told}"
         );
-        let shown = |inputs: Vec<(u32, String)>| -> Vec<String> {
-            let parts = program.run(&Settings {
-                small: true,
-                inputs,
-                ..Settings::default()
-            });
-            let shown = cells(&parts).map(|cell| match &cell.outcome {
-                Outcome::Ran(record) => record.ours.clone(),
-                _ => String::new(),
-            });
-            shown.collect()
-        };
-        let (book, changed) = (shown(vec![]), shown(vec![(input.line, value.to_owned())]));
-        let mut pairs = book.iter().zip(&changed);
-        let differs = pairs.any(|(book, changed)| !changed.is_empty() && book != changed);
-        let is_marked = dom.contains("what differs from the book is marked");
-        assert_eq!(is_marked, differs, "{name} {address}");
-        let last = value.rsplit(' ').next().expect("a word");
-        assert!(dom.contains(&format!("<mark>{last}")), "{name}: {address}");
     }
 }
 
-/// What a page has written in Base64, as the document is told with its escapes.
+/// The bytes that a page has written in Base64, as the document is told with its escapes.
 fn answers(dom: &str) -> Vec<u8> {
     let mut texts = dom.split(['>', '<']);
     let is_answer = |text: &&str| text.len() > 1000 && !text.contains(' ');

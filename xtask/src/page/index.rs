@@ -56,10 +56,9 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
     let mut errata = String::new();
     for erratum in &book.errata {
         let number = &erratum.number;
-        let name = match (book.computes(number), erratum.places().next()) {
-            (Some(place), _) => format!("<a href=\"{place}\">{number}</a>"),
-            (None, Some((program, _))) => link(program, "#errata", number),
-            (None, None) => number.clone(),
+        let name = match book.computes(number) {
+            Some(place) => format!("<a href=\"{place}\">{number}</a>"),
+            None => number.clone(),
         };
         let [wrong, place] =
             [&erratum.wrong, &erratum.place].map(|it| escape(&it.replace('`', "")));

@@ -33,7 +33,7 @@ pub(super) fn write(folder: &Path) -> Result<()> {
     save(&folder.join("live.js"), &script)
 }
 
-/// What chapter 5's page begins with.
+/// The beginning of the text on chapter 5's page.
 pub(super) const STORY: &str = "The bell rang";
 
 /// Writes `story.js`, the model that `gpt train` makes of its own story, into the folder of the

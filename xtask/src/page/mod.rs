@@ -74,9 +74,9 @@ pub(crate) fn write(
 /// The page that holds the story's model, where pages compute.
 const STORY_ON: &str = "ch05";
 
-/// What all pages refer to.
+/// Everything that all pages refer to.
 struct Book {
-    /// Whether they compute.
+    /// True if they compute.
     live: bool,
     /// From the folder of the pages to the repository, `../../`, or its whole path.
     to_root: String,
@@ -95,7 +95,7 @@ impl Book {
         )
     }
 
-    /// Where the bug of this number is computed, if it computes.
+    /// A link to the place that computes the bug of this number, if one does.
     fn computes(&self, number: &str) -> Option<String> {
         let mut errata = self.unrun.iter().filter(|(it, _)| it.tier == Tier::Errata);
         let (program, _) =

@@ -50,11 +50,8 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
         )?;
     }
     body += &folded("What the cells use", &code(imports(program.source)));
-    let (mut section, mut previous, mut file) = (None, "", "");
+    let (mut section, mut previous) = (None, "");
     for part in parts {
-        if !matches!(part, Part::Listing { .. }) {
-            file = "";
-        }
         match part {
             Part::Section { number, title } => {
                 let id = anchor('s', &[number]);
@@ -72,13 +69,8 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
             }
             Part::Listing { path, start } => {
                 let (line, item) = listing(path, start)?;
-                // Items of one file stand together.
-                if file != path.as_str() {
-                    let (id, link) = (anchor('l', &[path, start]), book.source(path, line));
-                    writeln!(body, "<h3 id=\"{id}\">Listing {link}</h3>")?;
-                }
-                file = path;
-                body += &code(&item);
+                let (id, link) = (anchor('l', &[path, start]), book.source(path, line));
+                writeln!(body, "<h3 id=\"{id}\">Listing {link}</h3>\n{}", code(&item))?;
             }
             Part::Picture {
                 name,
@@ -261,7 +253,7 @@ fn erratum(erratum: &Erratum, book: &Book) -> String {
     )
 }
 
-/// What it shows and why, the code, the output beside the printed one, and the verdict.
+/// The cell's comment, the code, the output beside the printed one, and the verdict.
 fn cell_html(cell: &Cell) -> String {
     let about = match cell.about.as_str() {
         "" => String::new(),

@@ -12,9 +12,9 @@ pub use model::{PageModel, Scales, block, tokens};
 #[cfg(feature = "pack")]
 pub use pack::{MOST_NUMBERS, NotPacked, model_script, pack};
 
-/// How the script of pages that compute begins, which `cargo xtask notebook --html DIR --live`
-/// writes: WebAssembly in Base64, and what asks it.
+/// The beginning of the script that `cargo xtask notebook --html DIR --live` writes beside the
+/// pages: WebAssembly in Base64 follows, and what asks it.
 pub const SCRIPT_START: &str = "const LIVE_WASM = \"";
 
-/// How the script of a page's own model begins: then it stands, packed, in Base64.
+/// The beginning of the script of a page's own model, which follows, packed, in Base64.
 pub const MODEL_START: &str = "const LIVE_MODEL = \"";

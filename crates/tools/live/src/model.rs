@@ -129,7 +129,7 @@ impl PageModel {
         self.model
     }
 
-    /// What the view asks: `{"text"}` for the text's tokens, `{"text", "block"}` for what a block
+    /// Answers the view: `{"text"}` for the text's tokens, `{"text", "block"}` for what a block
     /// does with them, `{"text", "write": {"count", "temperature", "top_k", "seed"}}` to begin its
     /// continuation and `{"next"}` for one token more of it and all that has come.
     ///
@@ -225,7 +225,7 @@ fn take<'b>(rest: &mut &'b [u8], count: usize) -> Result<&'b [u8]> {
     Ok(taken)
 }
 
-/// With no more digits than it takes to tell it from other f32.
+/// The number with no more digits than it takes to tell it from other f32.
 fn short(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::NAN)
 }
@@ -233,11 +233,11 @@ fn short(number: f32) -> f64 {
 /// Temperatures that the view offers.
 const TEMPERATURES: [f32; 9] = [0.25, 0.5, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 4.0];
 
-/// What the view needs to turn logits into probabilities, at each temperature that it offers.
+/// The scales by which the view turns logits into probabilities, at each temperature it offers.
 #[derive(Clone, Debug)]
 pub struct Scales {
     temperatures: Vec<f32>,
-    /// Of each token, at each temperature, the logarithm of the sum of exponentials of its logits
+    /// The logarithm, for each token at each temperature, of the sum of exponentials of its logits
     /// divided by the temperature.
     log_sums: Vec<Vec<f32>>,
 }
@@ -268,7 +268,7 @@ impl Scales {
     }
 }
 
-/// What the view shows of a text's tokens, whose logits `scales` was given.
+/// Returns a text's tokens as the view shows them, whose logits `scales` was given.
 pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &Scales) -> Value {
     let of_next = |next: &Candidate| json!([next.text, short(next.logit)]);
     let of_token = |(token, scales): (&generate::Token, &Vec<f32>)| {
@@ -288,7 +288,7 @@ pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &Scales) ->
     })
 }
 
-/// What the view shows of a block: each head's weights, and what the model would say.
+/// Returns a block as the view shows it: each head's weights, and what the model would say.
 pub fn block(block: &BlockView) -> Value {
     let heads: Vec<String> = block.attention.outer_iter().map(kept).collect();
     let of_next = |next: &Candidate| json!([next.text, short(next.probability)]);

@@ -1,4 +1,5 @@
-//! What the page calls: a request goes in byte by byte, its answer comes out the same way.
+//! The functions that the page calls: a request goes in byte by byte, its answer comes out the same
+//! way.
 //!
 //! Of a request nothing is kept but a model.
 
@@ -60,7 +61,7 @@ fn answer(request: &Value) -> Result<Value> {
     }
 }
 
-/// How many bytes the answer has.
+/// Returns the number of bytes of the answer.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn length() -> u32 {

@@ -100,20 +100,8 @@ mod tests {
     }
 
     #[test]
-    fn large_arguments_use_the_step_as_rounded() {
-        let d = central_difference(1.0e5, 0.3, |x| 2.0 * f64::from(x));
-        assert!((d.value - 2.0).abs() < 1e-12, "{d:?}");
-    }
-
-    #[test]
     fn a_kink_shows_in_the_uncertainty() {
         let d = central_difference(1e-4, 0.125, |x| f64::from(x.max(0.0)));
         assert!(d.uncertainty > 1e-4, "{d:?}");
-    }
-
-    #[test]
-    fn what_is_not_finite_is_reported() {
-        let d = central_difference(0.0, 0.125, |x| f64::from(x).ln());
-        assert!(d.value.is_nan() && d.uncertainty.is_infinite());
     }
 }

@@ -40,7 +40,7 @@ use ndarray::{Array, ArrayRef, Dimension};
 use crate::close::index_at;
 use crate::difference::central_difference;
 
-/// How to check; `..Default::default()` for the rest.
+/// Settings of a check; `..Default::default()` for the rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GradientCheck {
     /// The largest relative error that passes.
@@ -63,16 +63,16 @@ impl Default for GradientCheck {
     }
 }
 
-/// What a check found. Printed with `{}` it is one line of a table.
+/// The result of a check. Printed with `{}` it is one line of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GradientReport {
-    /// How many elements were compared.
+    /// The number of elements that were compared.
     pub checked: usize,
     /// The largest relative error; infinite if a number is not finite, 0 for no elements.
     pub max_rel_error: f64,
     /// The index of the element that has it; `None` for no elements.
     pub worst: Option<Vec<usize>>,
-    /// With the name of the check, the gradient's size, and the worst element's two gradients.
+    /// The name of the check, the gradient's size, and the worst element's two gradients.
     line: String,
 }
 
@@ -166,7 +166,7 @@ impl GradientCheck {
         }
     }
 
-    /// As [`measure`](Self::measure), prints the report as a line of a table, and fails if the
+    /// Takes the [`measure`](Self::measure), prints it as a line of a table, and fails if the
     /// gradient is wrong.
     ///
     /// # Panics

@@ -1,43 +1,10 @@
-//! The gradient check itself, on operations written here in f32: right gradients pass at every
-//! scale, the mistakes that happen are caught.
+//! The gradient check itself, on softmax written here in f32: right gradients pass at every scale,
+//! the mistakes that happen are caught.
 
 use ndarray::{Array1, Array2, Axis, array};
 use test_support::{
-    GradientCheck, INPUT_SCALES, away_from_zero, check_gradient, project, projection_weights,
-    test_array,
+    GradientCheck, INPUT_SCALES, check_gradient, project, projection_weights, test_array,
 };
-
-const EPS: f32 = 1e-5;
-
-/// Each row to mean 0 and variance 1, in f32. (rows, emb_dim)
-fn layer_norm(x: &Array2<f32>) -> Array2<f32> {
-    let mean = x
-        .mean_axis(Axis(1))
-        .expect("rows are not empty")
-        .insert_axis(Axis(1));
-    let std = (x.var_axis(Axis(1), 0.0) + EPS)
-        .mapv(f32::sqrt)
-        .insert_axis(Axis(1));
-    (x - &mean) / &std
-}
-
-/// `(d_out - mean(d_out) - norm * mean(d_out * norm)) / std`, the last factor as asked.
-fn layer_norm_backward(x: &Array2<f32>, d_out: &Array2<f32>, divide: bool) -> Array2<f32> {
-    let norm = layer_norm(x);
-    let mean = d_out
-        .mean_axis(Axis(1))
-        .expect("rows are not empty")
-        .insert_axis(Axis(1));
-    let along = (d_out * &norm)
-        .mean_axis(Axis(1))
-        .expect("rows are not empty")
-        .insert_axis(Axis(1));
-    let d_x = d_out - &mean - norm * &along;
-    let std = (x.var_axis(Axis(1), 0.0) + EPS)
-        .mapv(f32::sqrt)
-        .insert_axis(Axis(1));
-    if divide { d_x / &std } else { d_x }
-}
 
 fn softmax(x: &Array2<f32>) -> Array2<f32> {
     let mut out = x.clone();
@@ -57,38 +24,18 @@ fn softmax_backward(x: &Array2<f32>, d_out: &Array2<f32>) -> Array2<f32> {
 }
 
 #[test]
-fn right_gradients_pass_at_every_scale_with_a_margin() {
+fn a_right_gradient_passes_with_a_margin_and_a_lost_term_is_caught_at_every_scale() {
     for scale in INPUT_SCALES {
         let x = test_array((6, 16), scale, 1);
         let weights = projection_weights((6, 16), 1);
-        let d_x = layer_norm_backward(&x, &weights, true);
-        let report = check_gradient("layer_norm", &x, &d_x, |x| {
-            project(&layer_norm(x), &weights)
-        });
-        assert!(report.max_rel_error < 1e-4, "{report}");
-
+        let objective = |x: &Array2<f32>| project(&softmax(x), &weights);
         let d_x = softmax_backward(&x, &weights);
-        let report = check_gradient("softmax", &x, &d_x, |x| project(&softmax(x), &weights));
+        // Whatever the layout of the array.
+        let transposed = |x: &Array2<f32>| objective(&x.t().to_owned());
+        let report = check_gradient("softmax", &x.t(), &d_x.t(), transposed);
         assert!(report.max_rel_error < 1e-4, "{report}");
-
-        let x = away_from_zero((6, 16), scale, scale / 4.0, 1);
-        let d_x = x.mapv(|x| if x > 0.0 { 1.0 } else { 0.0 }) * &weights;
-        let report = check_gradient("relu", &x, &d_x, |x| {
-            project(&x.mapv(|x| x.max(0.0)), &weights)
-        });
-        assert!(report.max_rel_error < 1e-4, "{report}");
-    }
-}
-
-#[test]
-fn a_forgotten_factor_is_caught_at_every_scale() {
-    for scale in INPUT_SCALES {
-        let x = test_array((6, 16), scale, 2);
-        let weights = projection_weights((6, 16), 2);
-        let d_x = layer_norm_backward(&x, &weights, false);
-        let report = GradientCheck::default().measure("layer_norm", &x, &d_x, |x| {
-            project(&layer_norm(x), &weights)
-        });
+        let lost = softmax(&x) * &weights;
+        let report = GradientCheck::default().measure("lost", &x, &lost, objective);
         assert!(report.max_rel_error > 0.05, "scale {scale}: {report}");
     }
 }
@@ -132,15 +79,6 @@ fn a_missing_gradient_is_caught_however_small_the_loss_makes_it() {
 }
 
 #[test]
-fn the_layout_of_the_array_does_not_matter() {
-    let x = test_array((3, 5), 1.0, 6);
-    let d_x = &x * &x * 3.0;
-    let cube = |x: &Array2<f32>| x.iter().map(|&x| f64::from(x).powi(3)).sum();
-    let report = check_gradient("cube", &x.t(), &d_x.t(), cube);
-    assert_eq!(report.checked, 15);
-}
-
-#[test]
 fn a_sample_of_a_large_model_is_spread_over_it() {
     let x = Array1::ones(1000);
     let mut wrong = Array1::from_elem(1000, 2.0);
@@ -156,19 +94,6 @@ fn a_sample_of_a_large_model_is_spread_over_it() {
 }
 
 #[test]
-fn parameters_that_are_all_zero_still_move() {
-    check_gradient("bias", &Array1::zeros(3), &Array1::ones(3), |b| {
-        b.iter().map(|&b| f64::from(b)).sum()
-    });
-}
-
-#[test]
-fn no_parameters_have_no_error() {
-    let report = check_gradient("nothing", &Array1::zeros(0), &Array1::zeros(0), |_| 1.0);
-    assert_eq!((report.checked, report.max_rel_error), (0, 0.0));
-}
-
-#[test]
 #[should_panic(expected = "wrong gradient: nan")]
 fn a_gradient_that_is_not_a_number_fails() {
     check_gradient("nan", &array![1.0], &array![f32::NAN], |x| f64::from(x[0]));
@@ -180,10 +105,4 @@ fn an_objective_that_is_not_finite_fails() {
     check_gradient("log", &array![0.0, 1.0], &array![1.0, 1.0], |x| {
         x.iter().map(|&x| f64::from(x).ln()).sum()
     });
-}
-
-#[test]
-#[should_panic(expected = "two: parameters of shape [2], gradient of shape [3]")]
-fn shapes_must_agree() {
-    check_gradient("two", &array![1.0, 2.0], &array![1.0, 2.0, 3.0], |_| 0.0);
 }
