@@ -16,7 +16,8 @@ use crate::{buffers, team};
 /// Looks for loops of the team before one for work that rayon's queues have.
 const LOOKS: usize = 8;
 
-/// After so long without work, threads sleep as rayon has them do.
+/// After so long without work, threads sleep as rayon has them do if the pass is over, and let other
+/// programs go first while it is in progress.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// A look for work that takes longer tells that other programs want the processors: a thread that
@@ -34,6 +35,9 @@ static CROWDED_UNTIL: AtomicUsize = AtomicUsize::new(0);
 /// There is one at a time that keeps threads awake; another inside it or beside it just runs.
 static PASSES: AtomicUsize = AtomicUsize::new(0);
 
+/// Threads that look for work.
+static LOOKING: AtomicUsize = AtomicUsize::new(0);
+
 /// Calls to stay awake that no thread has taken up yet, as it is in a long task, or blocked.
 static UNANSWERED: AtomicUsize = AtomicUsize::new(0);
 
@@ -50,6 +54,7 @@ thread_local! {
 
 /// Runs `pass` on a thread of the pool, while the other threads look for its work without sleeping;
 /// they go on for 5 ms after it, unless other programs want the processors.
+/// What the pass shares out by [`for_each`](crate::for_each) they take up at once.
 ///
 /// It waits for no thread that is busy with something else.
 pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
@@ -84,9 +89,9 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Whether this thread runs a pass, or looks for work of one.
-pub(crate) fn is_inside() -> bool {
-    INSIDE.get()
+/// True if this thread runs a pass or looks for work of one, and others look for it as well.
+pub(crate) fn has_help() -> bool {
+    INSIDE.get() && LOOKING.load(Ordering::Relaxed) > 0
 }
 
 /// Whether a pass keeps threads awake now.
@@ -114,7 +119,11 @@ fn call_threads(look: impl Fn(usize) + Send + Sync + 'static) {
     rayon::spawn_broadcast(move |thread| {
         UNANSWERED.fetch_sub(1, Ordering::Relaxed);
         if !INSIDE.replace(true) {
-            let _outside = OnDrop(|| INSIDE.set(false));
+            LOOKING.fetch_add(1, Ordering::Relaxed);
+            let _outside = OnDrop(|| {
+                LOOKING.fetch_sub(1, Ordering::Relaxed);
+                INSIDE.set(false);
+            });
             look(thread.index());
         }
     });
@@ -158,10 +167,11 @@ fn look_for_work(pass: usize) {
             return;
         }
         last_look = now;
-        if now - idle_since > PATIENCE {
+        let is_patient = now - idle_since <= PATIENCE;
+        if over && !is_patient {
             return;
         }
-        if over {
+        if over || !is_patient {
             std::thread::yield_now();
         }
     }
