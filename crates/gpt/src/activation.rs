@@ -27,6 +27,15 @@ pub enum Activation {
 }
 
 impl Activation {
+    /// Its name in Hugging Face's configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GeluTanh => "gelu_new",
+            Self::Gelu => "gelu",
+            Self::Relu => "relu",
+        }
+    }
+
     /// Each number activated.
     #[must_use]
     pub fn forward<D: Dimension>(self, x: &ArrayRef<f32, D>) -> Array<f32, D> {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use atomic_file::FileError;
-use checkpoint::{CheckpointError, JsonProblem};
+use checkpoint::{CheckpointError, one_line};
 use dataloader::DataLoaderError;
 use gpt::GptError;
 use thiserror::Error;
@@ -183,6 +183,6 @@ impl TrainError {
     /// `.map_err(TrainError::json(path))`
     pub(crate) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> Self {
         let path = path.to_owned();
-        move |problem| Self::damaged(path, JsonProblem::from(problem).to_string())
+        move |problem| Self::damaged(path, one_line(problem))
     }
 }

@@ -1,12 +1,11 @@
 //! The error of this crate: one line that names the file and the tensor or key.
 
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use atomic_file::FileError;
 use thiserror::Error;
-
-use crate::shown::quoted;
 
 /// A folder or file that can't be read as a model, or can't be written.
 #[derive(Debug, Error)]
@@ -54,7 +53,7 @@ pub(crate) fn io(file: &Path, action: &'static str) -> impl FnOnce(io::Error) ->
 pub(crate) fn invalid(file: &Path, problem: impl Into<String>) -> CheckpointError {
     CheckpointError::Invalid {
         file: file.to_owned(),
-        problem: problem.into(),
+        problem: one_line(problem.into()),
     }
 }
 
@@ -63,8 +62,29 @@ pub(crate) fn in_tensor(file: &Path, tensor: &str, problem: impl Into<String>) -
     CheckpointError::Tensor {
         file: file.to_owned(),
         tensor: quoted(tensor),
-        problem: problem.into(),
+        problem: one_line(problem.into()),
     }
+}
+
+/// A problem on one line, without its middle if it is very long, as where it quotes a file.
+pub fn one_line(problem: impl Display) -> String {
+    const EACH_END: usize = 200;
+    let text: Vec<char> = problem.to_string().chars().collect();
+    let cut = match text.len() > 2 * EACH_END {
+        true => {
+            let (head, tail) = (&text[..EACH_END], &text[text.len() - EACH_END..]);
+            [head, &['…'], tail].concat()
+        }
+        false => text,
+    };
+    cut.into_iter()
+        .collect::<String>()
+        .replace(char::is_control, " ")
+}
+
+/// A text in quotes, with its characters escaped.
+pub(crate) fn quoted(text: &str) -> String {
+    one_line(format!("{text:?}"))
 }
 
 /// The problem of a tensor that the model has and the file hasn't.

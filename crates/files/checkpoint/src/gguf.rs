@@ -12,11 +12,10 @@ use atomic_file::replace_output;
 use gpt::{Activation, GptConfig, GptModel};
 use half::f16;
 
-use crate::config::activation_name;
 use crate::error::{CheckpointError, invalid, io};
 use crate::layout::llama_cpp;
 use crate::precision::Precision;
-use crate::save::{check_shapes, items};
+use crate::save::{config_of, items};
 use crate::special_tokens::SpecialTokens;
 use crate::writer::{LazyTensor, write_numbers};
 
@@ -91,26 +90,20 @@ pub fn save_gguf(
     special: &SpecialTokens,
 ) -> Result<(), CheckpointError> {
     let path = path.as_ref();
-    let config = model.config();
-    check(config, tokens).map_err(|problem| invalid(path, problem))?;
-    check_shapes(model, path)?;
-    let items = items(model, llama_cpp(*config));
-    let header = header(config, format, &items, tokens, special);
+    let config = config_of(model);
+    check(&config, tokens).map_err(|problem| invalid(path, problem))?;
+    let items = items(model, path, llama_cpp(config))?;
+    let header = header(&config, format, &items, tokens, special);
     replace_output(path, |out| {
         out.write_all(&header).map_err(io(path, "write"))?;
         for item in &items {
             let format = format.of(item);
-            write_numbers(
-                out,
-                path,
-                item,
-                &format.to_string(),
-                |numbers, bytes| match format {
-                    GgufFormat::F32 => Precision::F32.encode(numbers, bytes),
-                    GgufFormat::F16 => Precision::F16.encode(numbers, bytes),
-                    GgufFormat::Q8_0 => encode_q8_0(numbers, bytes),
-                },
-            )?;
+            let encode = |numbers: &[f32], bytes: &mut Vec<u8>| match format {
+                GgufFormat::F32 => Precision::F32.encode(numbers, bytes),
+                GgufFormat::F16 => Precision::F16.encode(numbers, bytes),
+                GgufFormat::Q8_0 => encode_q8_0(numbers, bytes),
+            };
+            write_numbers(out, path, item, &format.to_string(), encode)?;
             let padding = vec![0; format.padded(item) - format.bytes(item)];
             out.write_all(&padding).map_err(io(path, "write"))?;
         }
@@ -121,7 +114,7 @@ pub fn save_gguf(
 /// Checks that llama.cpp's GPT-2 computes the same.
 fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> {
     if config.activation != Activation::GeluTanh {
-        let name = activation_name(config.activation);
+        let name = config.activation.name();
         return Err(format!(
             "the activation is {name}, but llama.cpp has GPT-2's gelu_new"
         ));
@@ -135,7 +128,7 @@ fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> 
     }
 }
 
-/// Keys and values, then the tensors, padded so that numbers can follow.
+/// Returns keys and values, then the tensors, padded so that numbers can follow.
 fn header(
     config: &GptConfig,
     format: GgufFormat,
@@ -143,54 +136,67 @@ fn header(
     tokens: Option<&GgufTokens>,
     special: &SpecialTokens,
 ) -> Vec<u8> {
-    let mut keys = Keys::default();
-    keys.text("general.architecture", "gpt2");
-    keys.number("general.file_type", format.numbers().0);
-    keys.number("general.quantization_version", 2);
-    for (key, size) in [
+    let mut keys = vec![
+        ("general.architecture".to_owned(), text("gpt2")),
+        ("general.file_type".to_owned(), number(format.numbers().0)),
+        ("general.quantization_version".to_owned(), number(2)),
+        (
+            "gpt2.attention.layer_norm_epsilon".to_owned(),
+            value(FLOAT, &config.norm_eps.to_le_bytes()),
+        ),
+    ];
+    let sizes = [
         ("vocab_size", config.vocab_size),
         ("context_length", config.context_length),
         ("embedding_length", config.emb_dim),
         ("feed_forward_length", config.feed_forward_dim()),
         ("block_count", config.n_layers),
         ("attention.head_count", config.n_heads),
-    ] {
-        keys.number(&format!("gpt2.{key}"), size as u32);
-    }
-    keys.float("gpt2.attention.layer_norm_epsilon", config.norm_eps);
-    match tokens {
-        None => keys.text("tokenizer.ggml.model", "none"),
-        Some(tokens) => {
-            keys.text("tokenizer.ggml.model", "gpt2");
-            keys.text("tokenizer.ggml.pre", "gpt-2");
-            let texts = tokens.tokens.iter().map(|token| &*token.text);
-            keys.texts("tokenizer.ggml.tokens", texts);
-            keys.kinds("tokenizer.ggml.token_type", &tokens.tokens);
-            keys.texts(
-                "tokenizer.ggml.merges",
-                tokens.merges.iter().map(|merge| &**merge),
-            );
-            keys.flag("tokenizer.ggml.add_bos_token", tokens.begin.is_some());
-        }
-    }
+    ];
+    let sizes = sizes.map(|(key, size)| (format!("gpt2.{key}"), number(size as u32)));
+    keys.extend(sizes);
     let begin = tokens.and_then(|tokens| tokens.begin).or(special.bos);
-    for (key, id) in [
+    let of_tokenizer = match tokens {
+        None => vec![("model", text("none"))],
+        Some(GgufTokens {
+            tokens,
+            merges,
+            begin,
+        }) => {
+            let texts = tokens.iter().map(|token| with_length(&token.text));
+            let kinds = tokens.iter().map(|token| (token.kind as i32).to_le_bytes());
+            let merges = merges.iter().map(|merge| with_length(merge));
+            vec![
+                ("model", text("gpt2")),
+                ("pre", text("gpt-2")),
+                ("tokens", array(TEXT, texts)),
+                ("token_type", array(INT, kinds)),
+                ("merges", array(TEXT, merges)),
+                ("add_bos_token", value(FLAG, &[begin.is_some().into()])),
+            ]
+        }
+    };
+    let ids = [
         ("bos_token_id", begin),
         ("eos_token_id", special.eos.first().copied()),
         ("padding_token_id", special.pad),
-    ] {
-        if let Some(id) = id {
-            keys.number(&format!("tokenizer.ggml.{key}"), id);
-        }
-    }
+    ];
+    let ids = ids
+        .into_iter()
+        .filter_map(|(key, id)| Some((key, number(id?))));
+    let of_tokenizer = of_tokenizer.into_iter().chain(ids);
+    keys.extend(of_tokenizer.map(|(key, value)| (format!("tokenizer.ggml.{key}"), value)));
     let mut out = b"GGUF".to_vec();
     out.extend(3u32.to_le_bytes());
     out.extend((items.len() as u64).to_le_bytes());
-    out.extend(keys.count.to_le_bytes());
-    out.extend(keys.bytes);
+    out.extend((keys.len() as u64).to_le_bytes());
+    for (key, value) in keys {
+        out.extend(with_length(&key));
+        out.extend(value);
+    }
     let mut offset = 0;
     for item in items {
-        text(&mut out, &item.name);
+        out.extend(with_length(&item.name));
         out.extend((item.shape.len() as u32).to_le_bytes());
         for &size in item.shape.iter().rev() {
             out.extend((size as u64).to_le_bytes());
@@ -236,11 +242,7 @@ impl GgufFormat {
 
 impl fmt::Display for GgufFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Q8_0 => "q8_0",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -262,61 +264,34 @@ fn encode_q8_0(numbers: &[f32], bytes: &mut Vec<u8>) -> Result<(), usize> {
     Ok(())
 }
 
-/// Keys and their values as they stand in the file.
-#[derive(Default)]
-struct Keys {
-    count: u64,
-    bytes: Vec<u8>,
+/// The numbers of the types that values have.
+const NUMBER: u32 = 4;
+const INT: u32 = 5;
+const FLOAT: u32 = 6;
+const FLAG: u32 = 7;
+const TEXT: u32 = 8;
+const ARRAY: u32 = 9;
+
+/// A value as it stands in the file.
+fn value(kind: u32, bytes: &[u8]) -> Vec<u8> {
+    [&kind.to_le_bytes(), bytes].concat()
 }
 
-impl Keys {
-    /// A key and the number of its value's type.
-    fn begin(&mut self, key: &str, kind: u32) {
-        self.count += 1;
-        text(&mut self.bytes, key);
-        self.bytes.extend(kind.to_le_bytes());
-    }
+fn number(number: u32) -> Vec<u8> {
+    value(NUMBER, &number.to_le_bytes())
+}
 
-    fn number(&mut self, key: &str, value: u32) {
-        self.begin(key, 4);
-        self.bytes.extend(value.to_le_bytes());
-    }
+fn text(text: &str) -> Vec<u8> {
+    value(TEXT, &with_length(text))
+}
 
-    fn float(&mut self, key: &str, value: f32) {
-        self.begin(key, 6);
-        self.bytes.extend(value.to_le_bytes());
-    }
-
-    fn flag(&mut self, key: &str, value: bool) {
-        self.begin(key, 7);
-        self.bytes.push(value.into());
-    }
-
-    fn text(&mut self, key: &str, value: &str) {
-        self.begin(key, 8);
-        text(&mut self.bytes, value);
-    }
-
-    fn texts<'a>(&mut self, key: &str, values: impl ExactSizeIterator<Item = &'a str>) {
-        self.begin_array(key, 8, values.len());
-        values.for_each(|value| text(&mut self.bytes, value));
-    }
-
-    fn kinds(&mut self, key: &str, tokens: &[GgufToken]) {
-        self.begin_array(key, 5, tokens.len());
-        let kinds = tokens.iter().map(|token| token.kind as i32);
-        self.bytes.extend(kinds.flat_map(i32::to_le_bytes));
-    }
-
-    fn begin_array(&mut self, key: &str, kind: u32, len: usize) {
-        self.begin(key, 9);
-        self.bytes.extend(kind.to_le_bytes());
-        self.bytes.extend((len as u64).to_le_bytes());
-    }
+fn array<T: AsRef<[u8]>>(kind: u32, values: impl ExactSizeIterator<Item = T>) -> Vec<u8> {
+    let mut bytes = value(kind, &(values.len() as u64).to_le_bytes());
+    values.for_each(|value| bytes.extend(value.as_ref()));
+    value(ARRAY, &bytes)
 }
 
 /// A text with its length before it.
-fn text(out: &mut Vec<u8>, text: &str) {
-    out.extend((text.len() as u64).to_le_bytes());
-    out.extend(text.as_bytes());
+fn with_length(text: &str) -> Vec<u8> {
+    [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
 }

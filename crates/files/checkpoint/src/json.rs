@@ -7,7 +7,6 @@ use atomic_file::read_small_file;
 use serde_json::{Map, Value};
 
 use crate::error::{CheckpointError, invalid};
-use crate::shown::{self, JsonProblem};
 
 /// The most bytes of a config.json: a usual one has a thousand.
 const MOST_CONFIG_BYTES: u64 = 256 * 1024;
@@ -22,8 +21,14 @@ impl<'a> Fields<'a> {
     /// Reads a file that is one JSON object.
     pub(crate) fn read(file: &'a Path) -> Result<Self, CheckpointError> {
         let text = read_text(file, MOST_CONFIG_BYTES)?;
-        let json = serde_json::from_str(&text);
-        let json = json.or_else(|error| serde_json::from_str(&quote_numbers(&text)).or(Err(error)));
+        let json = serde_json::from_str(&text).or_else(|error| {
+            // Python writes numbers that JSON doesn't have: here they are texts.
+            let numbers = ["NaN", "Infinity", "-Infinity"].into_iter();
+            let text = numbers.fold(text, |text, number| {
+                text.replace(&format!(": {number}"), &format!(": \"{number}\""))
+            });
+            serde_json::from_str(&text).or(Err(error))
+        });
         let json = json.map_err(not_json(file))?;
         Ok(Self { file, json })
     }
@@ -42,15 +47,18 @@ impl<'a> Fields<'a> {
         invalid(self.file, problem)
     }
 
+    /// The error of a key that must be there.
+    pub(crate) fn missing(&self, key: &str) -> CheckpointError {
+        self.problem(format!("{key} is missing"))
+    }
+
     /// A value that is not what it must be.
     pub(crate) fn wrong(&self, key: &str, expected: &str, found: &Value) -> CheckpointError {
-        let found = shown::value(found);
         self.problem(format!("{key} must be {expected}, but is {found}"))
     }
 
     /// A setting that would change the arithmetic.
     pub(crate) fn unsupported(&self, key: &str, found: &Value, can_be: &str) -> CheckpointError {
-        let found = shown::value(found);
         self.problem(format!(
             "{key} is {found}, but only {can_be} can be computed"
         ))
@@ -71,7 +79,6 @@ impl<'a> Fields<'a> {
             return Ok(None);
         };
         if let Some((other, its)) = found.find(|(_, its)| *its != value) {
-            let (value, its) = (shown::value(value), shown::value(its));
             return Err(self.problem(format!(
                 "{key} is {value}, but {other}, which is the same setting, is {its}"
             )));
@@ -82,6 +89,18 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// A size that may be missing, under one of these keys.
+    pub(crate) fn size(&self, keys: &[&str]) -> Result<Option<usize>, CheckpointError> {
+        let size = |value: &Value| usize::try_from(value.as_u64()?).ok().filter(|&n| n > 0);
+        self.first(keys, "a whole number of at least 1", size)
+    }
+
+    /// A rate of dropout, or another small number, that may be missing.
+    pub(crate) fn number(&self, key: &str) -> Result<Option<f64>, CheckpointError> {
+        let number = |value: &Value| value.as_f64().filter(|x| (0.0..=1.0).contains(x));
+        self.first(&[key], "a number from 0 to 1", number)
+    }
+
     /// A flag that may be missing.
     pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, CheckpointError> {
         self.first(&[key], "true or false", Value::as_bool)
@@ -90,50 +109,11 @@ impl<'a> Fields<'a> {
 
 /// The text of a JSON file that may not have more than `limit` bytes.
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, CheckpointError> {
-    let text = read_small_file(path, limit)?;
-    if text.starts_with(b"\xef\xbb\xbf") {
-        let problem = "the file begins with a byte-order mark; JSON is UTF-8 without one";
-        return Err(invalid(path, problem));
-    }
-    String::from_utf8(text).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        invalid(path, format!("the file is not UTF-8: byte {at} is wrong"))
-    })
-}
-
-/// A text in which NaN and infinities, which Python writes and JSON doesn't have, are strings.
-fn quote_numbers(text: &str) -> String {
-    // Between quotes, of which a backslash takes the next away, they are part of a text.
-    let mut quoted = String::with_capacity(text.len());
-    let mut rest = text;
-    let (mut in_text, mut escaped) = (false, false);
-    while let Some(c) = rest.chars().next() {
-        let number = ["NaN", "Infinity", "-Infinity"]
-            .into_iter()
-            .find(|number| !in_text && rest.starts_with(number));
-        let taken = match number {
-            Some(number) => {
-                quoted.extend(["\"", number, "\""]);
-                number.len()
-            }
-            None => {
-                quoted.push(c);
-                in_text ^= c == '"' && !escaped;
-                escaped = in_text && c == '\\' && !escaped;
-                c.len_utf8()
-            }
-        };
-        rest = &rest[taken..];
-    }
-    quoted
+    let text = String::from_utf8(read_small_file(path, limit)?);
+    text.map_err(|error| invalid(path, format!("the file is not UTF-8: {error}")))
 }
 
 /// `.map_err(not_json(path))`
 pub(crate) fn not_json(file: &Path) -> impl Fn(serde_json::Error) -> CheckpointError {
-    move |error| {
-        invalid(
-            file,
-            format!("not a JSON object: {}", JsonProblem::new(&error)),
-        )
-    }
+    move |error| invalid(file, format!("not a JSON object: {error}"))
 }

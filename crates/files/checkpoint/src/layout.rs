@@ -18,7 +18,6 @@ pub(crate) enum Layout {
 /// One tensor of a file, and the parameters of the model it holds.
 #[derive(Clone, Debug)]
 pub(crate) struct FileTensor {
-    /// Without `transformer.`
     pub(crate) name: String,
     /// (in, the parameters' outs side by side) if transposed; else the parameters' first dimensions
     /// one after another
@@ -43,36 +42,26 @@ impl Layout {
     pub(crate) fn embedding_and_head(self) -> (&'static str, &'static str) {
         match self {
             Self::Book => ("tok_emb.weight", "out_head.weight"),
-            Self::HuggingFace => ("wte.weight", "lm_head.weight"),
+            Self::HuggingFace => ("transformer.wte.weight", "lm_head.weight"),
         }
     }
 
     /// True for a tensor that is no weight: the causal masks that PyTorch keeps as buffers.
     pub(crate) fn is_buffer(self, name: &str) -> bool {
-        let (block, masks): (_, &[&str]) = match self {
-            Self::Book => ("trf_blocks.", &[".att.mask"]),
-            Self::HuggingFace => ("h.", &[".attn.bias", ".attn.masked_bias"]),
+        let masks: &[&str] = match self {
+            Self::Book => &[".att.mask"],
+            Self::HuggingFace => &[".attn.bias", ".attn.masked_bias"],
         };
-        name.strip_prefix(block)
-            .and_then(|rest| masks.iter().find_map(|mask| rest.strip_suffix(mask)))
-            .is_some_and(|layer| layer.parse::<usize>().is_ok())
+        masks.iter().any(|mask| name.ends_with(mask))
     }
 
-    /// The name with the prefix that transformers gives all but the head.
+    /// The name with the prefix that transformers gives all but the head, and old files lack.
     pub(crate) fn in_file(self, name: &str) -> String {
         match self {
-            Self::HuggingFace if name != self.embedding_and_head().1 => {
+            Self::HuggingFace if !name.starts_with("transformer.") && name != "lm_head.weight" => {
                 format!("transformer.{name}")
             }
             _ => name.to_owned(),
-        }
-    }
-
-    /// The name without that prefix.
-    pub(crate) fn strip_prefix(self, name: &str) -> &str {
-        match self {
-            Self::Book => name,
-            Self::HuggingFace => name.strip_prefix("transformer.").unwrap_or(name),
         }
     }
 }
@@ -109,6 +98,7 @@ fn openai(config: GptConfig) -> impl Iterator<Item = FileTensor> {
         if tensor.transposed {
             tensor.shape.reverse();
         }
+        tensor.name = Layout::HuggingFace.in_file(&tensor.name);
         tensor
     })
 }

@@ -11,7 +11,6 @@ mod named_tensors;
 mod places;
 mod precision;
 mod save;
-mod shown;
 mod special_tokens;
 mod tensor_file;
 mod weights;
@@ -21,12 +20,11 @@ mod writer;
 // its own.
 pub use {atomic_file, gpt};
 
-pub use error::CheckpointError;
+pub use error::{CheckpointError, one_line};
 pub use gguf::{GgufFormat, GgufToken, GgufTokenKind, GgufTokens, save_gguf};
 pub use model_folder::{ModelFolder, load_config, load_model};
-pub use named_tensors::{load_tensors, load_tensors_into, save_tensors};
+pub use named_tensors::{load_tensors_into, save_tensors};
 pub use precision::Precision;
 pub use save::{save_book, save_compact, save_hugging_face};
-pub use shown::JsonProblem;
 pub use special_tokens::SpecialTokens;
 pub use writer::LazyTensor;

@@ -14,11 +14,8 @@ use tensor_ops::Parameters;
 
 use crate::config::{self, QueryFactor};
 use crate::error::{CheckpointError, invalid};
-use crate::layout::Layout;
-use crate::places::{config_of, is_index, weights_of};
-use crate::precision::Precision;
-use crate::tensor_file::TensorFile;
-use crate::weights::Weights;
+use crate::places::{config_of, weights_of};
+use crate::weights::{Place, Weights, open_files};
 
 /// A model's files, found, open and checked against each other; no weight has been read.
 ///
@@ -46,7 +43,7 @@ pub struct ModelFolder {
     places: HashMap<String, Place>,
     query: QueryFactor,
     weights: Weights,
-    notes: Vec<String>,
+    note: Option<String>,
 }
 
 impl ModelFolder {
@@ -61,21 +58,17 @@ impl ModelFolder {
         let path = path.as_ref();
         let config_file = config_of(path)?;
         let weights_file = weights_of(path)?;
-        if !is_index(&weights_file) {
-            // So that a GGUF file is called one, whatever lies beside it.
-            TensorFile::open(&weights_file)?;
-        }
+        let files = open_files(&weights_file)?;
         let (layout, mut config, query) = config::read(&config_file)?;
-        let mut weights = Weights::open(&weights_file, layout)?;
-        let mut notes = weights.notes();
+        let mut weights = Weights::new(weights_file, files, layout)?;
         config.tied = weights.settle_tied(layout, &config)?;
-        notes.extend(weights.check(layout, &config)?);
+        let places = weights.places(layout, &config)?;
         Ok(Self {
-            places: places(layout, &config, &weights),
             config,
             query,
+            note: weights.unread(layout, &places)?,
+            places,
             weights,
-            notes,
         })
     }
 
@@ -84,15 +77,10 @@ impl ModelFolder {
         &self.config
     }
 
-    /// The precision of all weights in the files; none if they differ, or are F64.
-    pub fn precision(&self) -> Option<Precision> {
-        self.weights.precision()
-    }
-
-    /// Lines for the reader: tensors that were left alone, prefixes of names that were, an index
-    /// that says something else than its shards.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    /// A line for the reader about tensors that are not of this model and are not read, if there
+    /// are some.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// Returns the same model, to be trained with other dropout.
@@ -107,8 +95,8 @@ impl ModelFolder {
     /// # Errors
     /// If the operating system refuses, or a weight is not finite.
     pub fn load(&self) -> Result<GptModel, CheckpointError> {
-        let mut model = GptModel::zeros(self.config)
-            .map_err(|e| invalid(self.weights.path(), e.to_string()))?;
+        let mut model =
+            GptModel::zeros(self.config).map_err(|e| invalid(&self.weights.path, e.to_string()))?;
         let parameters = model.named_parameters_mut();
         let read = parameters.into_par_iter().map(|(name, mut parameter)| {
             let rows = 0..parameter.len_of(Axis(0));
@@ -138,7 +126,7 @@ impl ModelFolder {
     ) -> Result<(), CheckpointError> {
         let place = self.places.get(name);
         let place = place.unwrap_or_else(|| panic!("read_rows: no parameter {name}"));
-        let (all, width) = (place.shape[0], place.shape[1..].iter().product());
+        let (all, width) = (place.rows, place.width);
         assert!(
             rows.start <= rows.end && rows.end <= all && out.len() == rows.len() * width,
             "read_rows: rows {rows:?} of {name} ({all}, {width}) into {} numbers",
@@ -146,7 +134,7 @@ impl ModelFolder {
         );
         let (file, entry) = self.weights.at(place.tensor);
         // Its rows are some of the tensor's rows, or columns.
-        let first = place.part * all + rows.start;
+        let first = place.first + rows.start;
         match place.transposed {
             true => {
                 let rows = ArrayViewMut2::from_shape((rows.len(), width), &mut *out);
@@ -160,38 +148,6 @@ impl ModelFolder {
         }
         Ok(())
     }
-}
-
-/// The place of a parameter's numbers: a tensor of the files, or one of its equal parts.
-#[derive(Debug)]
-struct Place {
-    tensor: (usize, usize),
-    transposed: bool,
-    /// Which part.
-    part: usize,
-    /// The parameter's.
-    shape: Vec<usize>,
-}
-
-/// Returns the parameters' places by their names; the check has found every tensor.
-fn places(layout: Layout, config: &GptConfig, weights: &Weights) -> HashMap<String, Place> {
-    let mut shapes: HashMap<String, Vec<usize>> = config.parameters().collect();
-    let mut places = HashMap::new();
-    for tensor in layout.tensors(config) {
-        for (part, parameter) in tensor.parameters.into_iter().enumerate() {
-            // GPT-2 has biases that the model may not have.
-            places.extend(shapes.remove(&parameter).map(|shape| {
-                let place = Place {
-                    tensor: weights.places[&tensor.name],
-                    transposed: tensor.transposed,
-                    part,
-                    shape,
-                };
-                (parameter, place)
-            }));
-        }
-    }
-    places
 }
 
 /// Loads the model at `path`: [`ModelFolder::open`] and [`ModelFolder::load`].

@@ -5,23 +5,26 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ndarray::{ArrayD, ArrayViewMutD};
 use tensor_ops::Parameters;
 
 use crate::error::{CheckpointError, MISSING, UNEXPECTED, in_tensor};
 use crate::precision::Precision;
-use crate::tensor_file::TensorFile;
+use crate::tensor_file::{Entry, TensorFile};
 use crate::writer::{LazyTensor, write};
 
 /// Writes arrays as one safetensors file in f32: atomically, and with the same bytes for the same
 /// arrays in any order.
 ///
 /// ```
-/// use checkpoint::{load_tensors, save_tensors};
-/// let moment = ndarray::array![1.0_f32, 2.0].into_dyn();
+/// use checkpoint::{load_tensors_into, save_tensors};
+/// use checkpoint::gpt::{GptConfig, GptModel, Parameters, torch_rng::TorchRng};
+/// let config = GptConfig { vocab_size: 20, n_layers: 1, ..GptConfig::GPT2_124M };
+/// let grads = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
 /// let path = std::env::temp_dir().join(format!("tensors-{}", std::process::id()));
-/// save_tensors(&path, [("m".to_owned(), moment.view())])?;
-/// assert_eq!(load_tensors(&path)?["m"], moment);
+/// save_tensors(&path, grads.named_parameters())?;
+/// let mut again = GptModel::zeros(config)?;
+/// load_tensors_into(&path, &mut again, "")?;
+/// assert_eq!(again, grads);
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -37,32 +40,11 @@ pub fn save_tensors<'a>(
     write(path.as_ref(), tensors, Precision::F32)
 }
 
-/// Reads all tensors of a safetensors file of f64, f32, f16 or bf16 weights.
-///
-/// # Errors
-/// If the file can't be read or is damaged, or a tensor is of another type or not finite.
-pub fn load_tensors(
-    path: impl AsRef<Path>,
-) -> Result<BTreeMap<String, ArrayD<f32>>, CheckpointError> {
-    let file = TensorFile::open(path.as_ref())?;
-    let mut tensors = BTreeMap::new();
-    for entry in &file.entries {
-        file.check_type(entry)?;
-        let mut array = ArrayD::zeros(&entry.info.shape[..]);
-        let numbers = array.as_slice_mut().expect("fresh arrays are row-major");
-        file.read(entry, 0, numbers)?;
-        tensors.insert(entry.name.clone(), array);
-    }
-    Ok(tensors)
-}
-
 /// Fills every parameter from the tensor named `prefix` + its own name; tensors that don't begin
 /// with `prefix` are left alone.
 ///
-/// Nothing is written to `parameters` unless all names, shapes and types are right.
-///
 /// # Errors
-/// If the file can't be read or is damaged, or a tensor is missing, of another shape or type, not
+/// Some parameters may have been filled already. If the file can't be read or is damaged, or a tensor is missing, of another shape or type, not
 /// finite, or begins with `prefix` and names no parameter.
 pub fn load_tensors_into(
     path: impl AsRef<Path>,
@@ -70,25 +52,23 @@ pub fn load_tensors_into(
     prefix: &str,
 ) -> Result<(), CheckpointError> {
     let file = TensorFile::open(path.as_ref())?;
-    let mut views: BTreeMap<String, ArrayViewMutD<'_, f32>> = parameters
-        .named_parameters_mut()
-        .into_iter()
-        .map(|(name, view)| (format!("{prefix}{name}"), view))
-        .collect();
-    let mut places = Vec::new();
-    for entry in file.entries.iter().filter(|e| e.name.starts_with(prefix)) {
-        let Some(view) = views.remove(&entry.name) else {
-            return Err(file.problem(entry, UNEXPECTED));
+    let of_prefix = file
+        .entries
+        .iter()
+        .filter(|entry| entry.name.starts_with(prefix));
+    let mut entries: BTreeMap<&str, &Entry> =
+        of_prefix.map(|entry| (&*entry.name, entry)).collect();
+    for (name, mut view) in parameters.named_parameters_mut() {
+        let name = format!("{prefix}{name}");
+        let Some(entry) = entries.remove(&*name) else {
+            return Err(in_tensor(&file.path, &name, MISSING));
         };
         file.check(entry, view.shape())?;
-        places.push((entry, view));
-    }
-    if let Some(missing) = views.keys().next() {
-        return Err(in_tensor(&file.path, missing, MISSING));
-    }
-    for (entry, view) in &mut places {
         let numbers = view.as_slice_mut().expect("parameters are row-major");
         file.read(entry, 0, numbers)?;
     }
-    Ok(())
+    match entries.values().next() {
+        Some(entry) => Err(file.problem(entry, UNEXPECTED)),
+        None => Ok(()),
+    }
 }

@@ -11,29 +11,30 @@ pub(crate) const GENERATION_CONFIG: &str = "generation_config.json";
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
-/// The names of pickles, and how a folder is made of them that is read.
-const PICKLES: [(&str, &str); 4] = [
-    ("pytorch_model.bin", SAVE_AGAIN),
-    ("pytorch_model.bin.index.json", SAVE_AGAIN),
-    ("model.pth", BOOK_AGAIN),
-    ("model_and_optimizer.pth", STATE_AGAIN),
+/// The names of pickles, as transformers and the book write them.
+const PICKLES: [&str; 4] = [
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "model.pth",
+    "model_and_optimizer.pth",
 ];
-const SAVE_AGAIN: &str = "a pickle, which is not read: in Python, AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW) makes a folder that is";
-const BOOK_AGAIN: &str = "a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model.pth\", weights_only=True), \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
-const STATE_AGAIN: &str = "a pickle, which is not read: in Python, safetensors.torch.save_file(torch.load(\"model_and_optimizer.pth\", weights_only=True)[\"model_state_dict\"], \"model.safetensors\") beside a config.json with GPT_CONFIG_124M makes a folder that is";
+
+/// A way to make a folder that is read.
+const PICKLE: &str = "a pickle, which is not read: in Python, load it and save_pretrained(NEW), or save its state_dict by safetensors.torch.save_file(..., \"model.safetensors\") beside a config.json with GPT_CONFIG_124M";
 
 /// Returns the configuration of the model at `path`; for a file, existence is checked on reading.
 pub(crate) fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
+    if PICKLES.iter().any(|name| path.ends_with(name)) {
+        return Err(lacks(path.to_owned(), PICKLE));
+    }
     if !path.is_dir() {
-        refuse_pickle(path)?;
         return Ok(path.with_file_name(CONFIG));
     }
     let config = path.join(CONFIG);
-    if is_file(&config)? {
-        return Ok(config);
+    match is_file(&config)? {
+        true => Ok(config),
+        false => Err(incomplete(path, "no config.json in this folder")),
     }
-    refuse_pickle_in(path)?;
-    Err(lacks(path, "no config.json in this folder"))
 }
 
 /// The weights of the model at `path`, a safetensors file or the index of shards.
@@ -49,31 +50,18 @@ pub(crate) fn weights_of(path: &Path) -> Result<PathBuf, CheckpointError> {
             return Ok(path);
         }
     }
-    refuse_pickle_in(folder)?;
-    Err(lacks(folder, "no model.safetensors in this folder"))
+    Err(incomplete(folder, "no model.safetensors in this folder"))
 }
 
-/// True if weights are an index of shards.
-pub(crate) fn is_index(weights: &Path) -> bool {
-    weights.extension().is_some_and(|end| end == "json")
-}
-
-fn refuse_pickle_in(folder: &Path) -> Result<(), CheckpointError> {
-    let mut files = PICKLES.into_iter().map(|(name, _)| folder.join(name));
-    files
-        .find(|file| file.exists())
-        .map_or(Ok(()), |file| refuse_pickle(&file))
-}
-
-fn refuse_pickle(file: &Path) -> Result<(), CheckpointError> {
-    let mut pickles = PICKLES.into_iter();
-    let found = pickles.find(|(name, _)| file.ends_with(name));
-    found.map_or(Ok(()), |(_, problem)| Err(lacks(file, problem)))
-}
-
-fn lacks(folder: &Path, problem: &'static str) -> CheckpointError {
-    CheckpointError::Folder {
-        path: folder.to_owned(),
-        problem,
+/// The error of a folder that lacks a file, which names the pickle that it has instead.
+fn incomplete(folder: &Path, problem: &'static str) -> CheckpointError {
+    let mut pickles = PICKLES.iter().map(|name| folder.join(name));
+    match pickles.find(|file| file.exists()) {
+        Some(pickle) => lacks(pickle, PICKLE),
+        None => lacks(folder.to_owned(), problem),
     }
+}
+
+fn lacks(path: PathBuf, problem: &'static str) -> CheckpointError {
+    CheckpointError::Folder { path, problem }
 }

@@ -9,8 +9,6 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use safetensors::Dtype;
 
-use crate::tensor_file::all_finite;
-
 /// The format of weights in a file.
 ///
 /// ```
@@ -32,10 +30,7 @@ pub enum Precision {
 impl Precision {
     /// Bytes per element.
     pub fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-        }
+        self.dtype().bitsize() / 8
     }
 
     /// The type in a safetensors header.
@@ -56,61 +51,44 @@ impl Precision {
         }
     }
 
-    /// True if a number is finite when it is rounded to this format.
-    pub(crate) fn holds(self, x: f32) -> bool {
-        match self {
-            Self::F32 => x.is_finite(),
-            Self::F16 => f16::from_f32(x).is_finite(),
-            Self::Bf16 => bf16::from_f32(x).is_finite(),
-        }
-    }
-
-    /// True if all are finite when they are rounded.
-    pub(crate) fn holds_all(self, numbers: &[f32]) -> bool {
-        match self {
-            Self::F32 => all_finite(numbers),
-            _ => numbers.iter().all(|&x| self.holds(x)),
-        }
-    }
-
     /// Appends the elements' little-endian bytes, rounded to the nearest, ties to even.
     ///
     /// The error is the place of the first that is not finite when it is rounded.
     pub(crate) fn encode(self, values: &[f32], out: &mut Vec<u8>) -> Result<(), usize> {
-        fn each<const N: usize>(
-            values: &[f32],
-            out: &mut Vec<u8>,
-            round: impl Fn(f32) -> ([u8; N], bool),
-        ) -> Result<(), usize> {
-            for (place, (bytes, is_finite)) in values.iter().map(|&x| round(x)).enumerate() {
-                if !is_finite {
-                    return Err(place);
-                }
-                out.extend(bytes);
-            }
-            Ok(())
-        }
         match self {
-            Self::F32 => each(values, out, |x| (x.to_le_bytes(), x.is_finite())),
-            Self::F16 => each(values, out, |x| {
-                let x = f16::from_f32(x);
-                (x.to_le_bytes(), x.is_finite())
-            }),
-            Self::Bf16 => each(values, out, |x| {
-                let x = bf16::from_f32(x);
-                (x.to_le_bytes(), x.is_finite())
-            }),
+            Self::F32 => put(values, out, |x| x, f32::is_finite, f32::to_le_bytes),
+            Self::F16 => put(values, out, f16::from_f32, f16::is_finite, f16::to_le_bytes),
+            Self::Bf16 => put(
+                values,
+                out,
+                bf16::from_f32,
+                bf16::is_finite,
+                bf16::to_le_bytes,
+            ),
         }
     }
 }
 
-/// True if weights can have this type in a file.
-pub(crate) fn is_weight(dtype: Dtype) -> bool {
-    matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16)
+/// Appends the bytes of rounded numbers; the error is the place of one that is not finite then.
+fn put<T: Copy, const N: usize>(
+    values: &[f32],
+    out: &mut Vec<u8>,
+    round: impl Fn(f32) -> T,
+    is_finite: impl Fn(T) -> bool,
+    bytes: impl Fn(T) -> [u8; N],
+) -> Result<(), usize> {
+    for (place, &x) in values.iter().enumerate() {
+        let rounded = round(x);
+        if !is_finite(rounded) {
+            return Err(place);
+        }
+        out.extend(bytes(rounded));
+    }
+    Ok(())
 }
 
-/// Converts a file's little-endian bytes of a type that [`is_weight`], as many elements as `out`;
-/// F64 is rounded.
+/// Converts a file's little-endian bytes of a type that weights can have, as many elements as
+/// `out`; F64 is rounded.
 pub(crate) fn decode(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
     fn each<const N: usize>(bytes: &[u8], out: &mut [f32], number: impl Fn([u8; N]) -> f32) {
         let elements = bytes.as_chunks::<N>().0;
@@ -134,10 +112,6 @@ pub(crate) fn decode(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
 
 impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }

@@ -1,26 +1,24 @@
 //! Saving a model as a folder, in the book's layout or Hugging Face's.
 //!
-//! Shapes and numbers are checked before anything is written. Then each file is replaced
-//! atomically, the weights last; a folder that must change as one is written anew and renamed by
-//! the caller.
+//! The weights come first, and a file that can't be written whole is not written: then the folder
+//! is as it was. A folder that must change as one is written anew and renamed by the caller.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
 use atomic_file::{create_folder, write_atomically};
+use gpt::{GptConfig, GptModel};
 use ndarray::{Array2, ArrayD, ArrayViewD, Axis, CowArray, concatenate};
 use tensor_ops::Parameters;
 
 use crate::config;
-use crate::error::{CheckpointError, MISSING, in_tensor};
+use crate::error::{CheckpointError, UNEXPECTED, in_tensor};
 use crate::layout::{FileTensor, Layout};
 use crate::places::{CONFIG, WEIGHTS};
 use crate::precision::Precision;
-use crate::shown;
 use crate::special_tokens::SpecialTokens;
-use crate::writer::{LazyTensor, cant_hold, write};
-use gpt::GptModel;
+use crate::writer::{LazyTensor, write};
 
 /// Writes config.json and model.safetensors that the book's `GPTModel` loads strictly: exactly the
 /// model, in f32, with all that a `state_dict` of the book's has, the causal masks and a head of
@@ -32,7 +30,15 @@ use gpt::GptModel;
 /// # Errors
 /// As [`save_compact`].
 pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
-    save_in_book(model, folder.as_ref(), beside_parameters(model))
+    let folder = folder.as_ref();
+    let mut tensors = tensors(model, folder, Layout::Book)?;
+    tensors.extend(beside_parameters(model));
+    write_folder(
+        folder,
+        tensors,
+        Precision::F32,
+        &config::book(&config_of(model)),
+    )
 }
 
 /// Writes config.json and model.safetensors with the book's keys and parameter names, in f32:
@@ -40,19 +46,17 @@ pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Check
 ///
 /// # Errors
 /// If a parameter has not the shape that the model's configuration asks for, as where a public
-/// field was replaced, or a weight is not finite: then nothing is written. If the operating system
-/// refuses.
+/// field was replaced, or a weight is not finite: then the folder's files stay as they were. If the
+/// operating system refuses.
 pub fn save_compact(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
-    save_in_book(model, folder.as_ref(), Vec::new())
-}
-
-fn save_in_book<'a>(
-    model: &'a GptModel,
-    folder: &Path,
-    more: Vec<LazyTensor<'a>>,
-) -> Result<(), CheckpointError> {
-    let config = BTreeMap::from([(CONFIG, config::book(model.config()).into_bytes())]);
-    save(model, folder, (Layout::Book, Precision::F32), &config, more)
+    let folder = folder.as_ref();
+    let tensors = tensors(model, folder, Layout::Book)?;
+    write_folder(
+        folder,
+        tensors,
+        Precision::F32,
+        &config::book(&config_of(model)),
+    )
 }
 
 /// Writes config.json, generation_config.json and model.safetensors that
@@ -71,54 +75,47 @@ pub fn save_hugging_face(
     precision: Precision,
     tokens: &SpecialTokens,
 ) -> Result<(), CheckpointError> {
-    let config = config::hugging_face(model.config(), precision, tokens);
-    let mut files = tokens.files();
-    files.insert(CONFIG, config.into_bytes());
-    save(
-        model,
-        folder.as_ref(),
-        (Layout::HuggingFace, precision),
-        &files,
-        Vec::new(),
-    )
+    let folder = folder.as_ref();
+    let tensors = tensors(model, folder, Layout::HuggingFace)?;
+    let config = config::hugging_face(&config_of(model), precision, tokens);
+    write_folder(folder, tensors, precision, &config)?;
+    tokens.save(folder)
 }
 
-/// Writes small files and the weights, once it is known that all can be written.
-fn save<'a>(
-    model: &'a GptModel,
+/// Returns the tensors that the folder's weights have in a layout.
+fn tensors<'m>(
+    model: &'m GptModel,
     folder: &Path,
-    (layout, precision): (Layout, Precision),
-    files: &BTreeMap<&str, Vec<u8>>,
-    more: Vec<LazyTensor<'a>>,
+    layout: Layout,
+) -> Result<Vec<LazyTensor<'m>>, CheckpointError> {
+    let tensors = layout.tensors(&config_of(model));
+    items(model, &folder.join(WEIGHTS), tensors)
+}
+
+/// Writes the weights, and then the configuration.
+fn write_folder(
+    folder: &Path,
+    tensors: Vec<LazyTensor<'_>>,
+    precision: Precision,
+    config: &str,
 ) -> Result<(), CheckpointError> {
-    let weights = folder.join(WEIGHTS);
-    check_shapes(model, &weights)?;
-    for (name, numbers) in model.named_parameters() {
-        let wrong = numbers
-            .as_slice()
-            .filter(|numbers| !precision.holds_all(numbers));
-        let wrong = wrong.and_then(|numbers| {
-            let at = numbers.iter().position(|&x| !precision.holds(x))?;
-            Some(cant_hold(at, numbers[at], &precision.to_string()))
-        });
-        wrong.map_or(Ok(()), |problem| Err(in_tensor(&weights, &name, problem)))?;
-    }
     create_folder(folder)?;
-    for (name, bytes) in files {
-        write_atomically(folder.join(name), |out| out.write_all(bytes))?;
+    write(&folder.join(WEIGHTS), tensors, precision)?;
+    write_atomically(folder.join(CONFIG), |out| out.write_all(config.as_bytes()))?;
+    Ok(())
+}
+
+/// Returns the model's configuration, tied if it has no head of its own: its field can be replaced.
+pub(crate) fn config_of(model: &GptModel) -> GptConfig {
+    GptConfig {
+        tied: model.out_head.is_none(),
+        ..*model.config()
     }
-    let tensors = layout.tensors(model.config()).map(|tensor| FileTensor {
-        name: layout.in_file(&tensor.name),
-        ..tensor
-    });
-    let mut tensors = items(model, tensors);
-    tensors.extend(more);
-    write(&weights, tensors, precision)
 }
 
 /// Returns the tensors that a `state_dict` of the book's `GPTModel` has besides the parameters.
 fn beside_parameters(model: &GptModel) -> Vec<LazyTensor<'_>> {
-    let config = model.config();
+    let config = config_of(model);
     let n = config.context_length;
     let mask = |block| LazyTensor {
         name: format!("trf_blocks.{block}.att.mask"),
@@ -136,36 +133,27 @@ fn beside_parameters(model: &GptModel) -> Vec<LazyTensor<'_>> {
     (0..config.n_layers).map(mask).chain(head).collect()
 }
 
-/// Checks that a model's parameters are those of its configuration: its fields can be replaced.
-pub(crate) fn check_shapes(model: &GptModel, file: &Path) -> Result<(), CheckpointError> {
-    let mut expected: HashMap<String, Vec<usize>> = model.config().parameters().collect();
-    for (name, numbers) in model.named_parameters() {
-        let expected = expected.remove(&name);
-        if expected.as_deref() != Some(numbers.shape()) {
-            let found = shown::shape(numbers.shape());
-            let expected = expected.map_or("none".to_owned(), |shape| shown::shape(&shape));
-            let problem =
-                format!("the shape is {found}, but the configuration asks for {expected}");
-            return Err(in_tensor(file, &name, problem));
-        }
-    }
-    let missing = expected.keys().min();
-    missing.map_or(Ok(()), |name| Err(in_tensor(file, name, MISSING)))
-}
-
-/// A model's numbers as the tensors of a file.
-pub(crate) fn items(
-    model: &GptModel,
+/// Returns a model's numbers as the tensors of a file.
+///
+/// # Errors
+/// If the model has a parameter that its configuration has not.
+pub(crate) fn items<'m>(
+    model: &'m GptModel,
+    file: &Path,
     tensors: impl Iterator<Item = FileTensor>,
-) -> Vec<LazyTensor<'_>> {
-    let parameters: HashMap<String, ArrayViewD<'_, f32>> =
+) -> Result<Vec<LazyTensor<'m>>, CheckpointError> {
+    let mut parameters: HashMap<String, ArrayViewD<'_, f32>> =
         model.named_parameters().into_iter().collect();
     let item = |tensor: FileTensor| {
         let parts = tensor.parameters.iter();
-        let parts = parts.map(|name| parameters.get(name).cloned()).collect();
+        let parts = parts.map(|name| parameters.remove(name)).collect();
         item(tensor, parts)
     };
-    tensors.map(item).collect()
+    let items = tensors.map(item).collect();
+    match parameters.keys().min() {
+        Some(name) => Err(in_tensor(file, name, UNEXPECTED)),
+        None => Ok(items),
+    }
 }
 
 /// A tensor of the file; a part that the model doesn't have is a bias of zero.
@@ -182,15 +170,13 @@ fn item(tensor: FileTensor, parts: Vec<Option<ArrayViewD<'_, f32>>>) -> LazyTens
             return CowArray::from(part.clone());
         }
         let zeros = ArrayD::zeros(zeros_shape.clone());
-        let views: Vec<ArrayViewD<'_, f32>> = parts
-            .iter()
-            .map(|part| match part {
-                // (out, in) -> (in, out)
-                Some(part) if transposed => part.clone().reversed_axes(),
-                Some(part) => part.clone(),
-                None => zeros.view(),
-            })
-            .collect();
+        let views = parts.iter().map(|part| match part {
+            // (out, in) -> (in, out)
+            Some(part) if transposed => part.clone().reversed_axes(),
+            Some(part) => part.clone(),
+            None => zeros.view(),
+        });
+        let views: Vec<ArrayViewD<'_, f32>> = views.collect();
         let axis = Axis(usize::from(transposed));
         CowArray::from(concatenate(axis, &views).expect("the parts have the same shape"))
     };

@@ -1,22 +1,17 @@
-//! The tokens that begin, end and pad a model's texts, as its folder says, and the files about
-//! texts that are carried from folder to folder as they are.
+//! The tokens that begin, end and pad a model's texts, as its folder says.
 //!
 //! It reads no vocabulary: names of tokens are the tokenizer's to resolve.
 
-use std::collections::BTreeMap;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::Path;
 
-use atomic_file::{read_small_file, write_atomically};
+use atomic_file::{is_file, write_atomically};
 use serde_json::{Value, json};
 
-use crate::config::{self, Pairs};
+use crate::config;
 use crate::error::CheckpointError;
 use crate::json::Fields;
 use crate::places::{CONFIG, GENERATION_CONFIG};
-
-/// The most bytes of one of those files.
-const MOST_CARRIED_BYTES: u64 = 4 << 20;
 
 /// The tokens that begin, end and pad a model's texts, by their ids.
 ///
@@ -41,18 +36,9 @@ pub struct SpecialTokens {
     pub eos: Vec<u32>,
     /// The token that fills a batch's shorter texts.
     pub pad: Option<u32>,
-    /// The folder's files by name, written again as they were.
-    carried: BTreeMap<&'static str, Vec<u8>>,
 }
 
 impl SpecialTokens {
-    /// Files that say more about texts than is understood here.
-    pub const FILES: [&str; 3] = [
-        GENERATION_CONFIG,
-        "chat_template.jinja",
-        "chat_template.json",
-    ];
-
     /// One token between two texts, which ends the one and begins the other: GPT-2's 50256.
     #[must_use]
     pub fn between(id: u32) -> Self {
@@ -63,11 +49,12 @@ impl SpecialTokens {
         }
     }
 
-    /// Reads what a model's folder says of each in generation_config.json, else in config.json, as
-    /// transformers generates; else it is what the tokenizer calls `bos_token`, `eos_token` or
-    /// `pad_token`, whose id `tokenizer` returns.
+    /// Reads what a model's folder says of each in generation_config.json, else in config.json;
+    /// else it is what the tokenizer calls `bos_token`, `eos_token` or `pad_token`, whose id
+    /// `tokenizer` returns.
     ///
     /// `null` and negative numbers, which are no token's id, say that there is none.
+    /// As in transformers, a generation_config.json that names no end says that there is none.
     /// Where nothing is said of a beginning, texts begin with the first token that ends them.
     ///
     /// # Errors
@@ -79,30 +66,26 @@ impl SpecialTokens {
     ) -> Result<Self, CheckpointError> {
         let folder = folder.as_ref();
         let paths = [GENERATION_CONFIG, CONFIG].map(|name| folder.join(name));
-        let mut files = Vec::new();
-        for path in &paths {
-            files.extend(unless_missing(Fields::read(path))?);
-        }
-        let said = |key: &str, several| {
-            let file = files.iter().find(|file| file.keys().any(|k| k == key));
-            file.map(|file| ids(file, key, several)).transpose()
+        let read = |path| -> Result<_, CheckpointError> {
+            Ok(is_file(path)?.then(|| Fields::read(path)).transpose()?)
         };
-        let one = |key: &str| said(key, false).map(|ids| ids.map(|ids| ids.first().copied()));
-        let eos = said("eos_token_id", true)?;
+        let [generation, config] = [read(&paths[0])?, read(&paths[1])?];
+        let said = |key: &str| {
+            let mut files = generation.iter().chain(&config);
+            let file = files.find(|file| file.keys().any(|k| k == key));
+            file.map(|file| ids(file, key)).transpose()
+        };
+        let one = |key: &str| said(key).map(|ids| ids.map(|ids| ids.first().copied()));
+        let eos = match &generation {
+            Some(file) => Some(ids(file, "eos_token_id")?),
+            None => said("eos_token_id")?,
+        };
         let eos = eos.unwrap_or_else(|| tokenizer("eos_token").into_iter().collect());
-        let bos = one("bos_token_id")?;
-        let pad = one("pad_token_id")?;
-        let mut carried = BTreeMap::new();
-        for name in Self::FILES {
-            let bytes = read_small_file(folder.join(name), MOST_CARRIED_BYTES);
-            let bytes = unless_missing(bytes.map_err(CheckpointError::from))?;
-            carried.extend(bytes.map(|bytes| (name, bytes)));
-        }
+        let (bos, pad) = (one("bos_token_id")?, one("pad_token_id")?);
         Ok(Self {
             bos: bos.unwrap_or_else(|| tokenizer("bos_token").or(eos.first().copied())),
             eos,
             pad: pad.unwrap_or_else(|| tokenizer("pad_token")),
-            carried,
         })
     }
 
@@ -116,65 +99,47 @@ impl SpecialTokens {
         self
     }
 
-    /// Writes generation_config.json into a model's folder, and what else its files said about
-    /// texts, such as a chat template: as they were, if they were read.
-    ///
-    /// [`save_hugging_face`](crate::save_hugging_face) does it, too.
+    /// Writes a generation_config.json that says them into a model's folder, as
+    /// [`save_hugging_face`](crate::save_hugging_face) does, too.
     ///
     /// # Errors
     /// If the operating system refuses.
     pub fn save(&self, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
-        for (name, bytes) in &self.files() {
-            write_atomically(folder.as_ref().join(name), |out| out.write_all(bytes))?;
-        }
-        Ok(())
+        let mut json = json!({});
+        self.add_to(&mut json);
+        let text = config::text(&json);
+        let file = folder.as_ref().join(GENERATION_CONFIG);
+        Ok(write_atomically(file, |out| {
+            out.write_all(text.as_bytes())
+        })?)
     }
 
-    /// The files that are written, by their names.
-    pub(crate) fn files(&self) -> BTreeMap<&'static str, Vec<u8>> {
-        let mut files = self.carried.clone();
-        let made = || config::text(self.pairs()).into_bytes();
-        files.entry(GENERATION_CONFIG).or_insert_with(made);
-        files
-    }
-
-    /// The keys of a configuration.
-    pub(crate) fn pairs(&self) -> Pairs {
-        let eos = match &self.eos[..] {
+    /// Adds the keys that say them to a configuration.
+    pub(crate) fn add_to(&self, json: &mut Value) {
+        json["bos_token_id"] = json!(self.bos);
+        json["eos_token_id"] = match &self.eos[..] {
             [] => Value::Null,
             [one] => json!(one),
             several => json!(several),
         };
-        let mut pairs = vec![("bos_token_id", json!(self.bos)), ("eos_token_id", eos)];
-        pairs.extend(self.pad.map(|id| ("pad_token_id", json!(id))));
-        pairs
+        if let Some(pad) = self.pad {
+            json["pad_token_id"] = json!(pad);
+        }
     }
 }
 
 /// Returns the ids that a key says, without numbers that are no token's.
-fn ids(file: &Fields<'_>, key: &str, several: bool) -> Result<Vec<u32>, CheckpointError> {
-    let expected = match several {
-        true => "an id, a list of ids or null",
-        false => "an id or null",
-    };
-    let found = file.get(key);
-    let list = match found {
+fn ids(file: &Fields<'_>, key: &str) -> Result<Vec<u32>, CheckpointError> {
+    let list = match file.get(key) {
         None => &[],
-        Some(Value::Array(list)) if several => &list[..],
+        Some(Value::Array(list)) => &list[..],
         Some(one) => std::slice::from_ref(one),
     };
-    let is_whole = |value: &Value| value.is_i64() || value.is_u64();
-    if let Some(wrong) = list.iter().find(|value| !is_whole(value)) {
-        return Err(file.wrong(key, expected, wrong));
+    let mut ids = Vec::new();
+    for value in list {
+        let id = value.as_i64();
+        let id = id.ok_or_else(|| file.wrong(key, "an id, a list of ids or null", value))?;
+        ids.extend(u32::try_from(id));
     }
-    let id = |value: &Value| u32::try_from(value.as_u64()?).ok();
-    Ok(list.iter().filter_map(id).collect())
-}
-
-/// Returns what was read, `None` if there is no such file.
-fn unless_missing<T>(read: Result<T, CheckpointError>) -> Result<Option<T>, CheckpointError> {
-    match read {
-        Err(CheckpointError::Io(error)) if error.source.kind() == ErrorKind::NotFound => Ok(None),
-        read => read.map(Some),
-    }
+    Ok(ids)
 }

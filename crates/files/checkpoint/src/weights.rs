@@ -1,19 +1,17 @@
 //! The tensors of a model's file or files, by name, checked against what the configuration asks
 //! for.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Component, Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 use atomic_file::folder_of;
 use gpt::GptConfig;
 use serde::Deserialize;
 
-use crate::error::{CheckpointError, MISSING, UNEXPECTED, in_tensor, invalid};
+use crate::error::{CheckpointError, MISSING, UNEXPECTED, in_tensor, invalid, quoted};
 use crate::json::{not_json, read_text};
 use crate::layout::Layout;
-use crate::places::is_index;
-use crate::precision::Precision;
-use crate::shown::quoted;
 use crate::tensor_file::{Entry, TensorFile};
 
 /// The most bytes of an index: it has a hundred a tensor.
@@ -26,81 +24,71 @@ const WRAPPERS: [&str; 2] = ["_orig_mod.", "module."];
 #[derive(Debug)]
 pub(crate) struct Weights {
     /// The file, or the index, that a missing tensor is missing from.
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     files: Vec<TensorFile>,
-    /// File and entry by the name without prefixes. Buffers that are no weights are not here.
-    pub(crate) places: HashMap<String, (usize, usize)>,
-    /// A line about an index that says something else than its files.
-    note: Option<String>,
-    /// The wrappers' prefix that a name had.
-    wrapper: Option<&'static str>,
+    /// File and entry by the name without wrappers' prefixes. Buffers that are no weights are not
+    /// here.
+    entries: HashMap<String, (usize, usize)>,
+}
+
+/// The place of a parameter's numbers: a tensor of the files, or one of its equal parts.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// File and entry.
+    pub(crate) tensor: (usize, usize),
+    /// True if the parameter's rows are the tensor's columns.
+    pub(crate) transposed: bool,
+    /// Rows of the tensor before the parameter's first.
+    pub(crate) first: usize,
+    /// The parameter's rows.
+    pub(crate) rows: usize,
+    /// Numbers in a row.
+    pub(crate) width: usize,
 }
 
 impl Weights {
-    pub(crate) fn open(path: &Path, layout: Layout) -> Result<Self, CheckpointError> {
-        let (files, note) = match is_index(path) {
-            true => open_shards(path)?,
-            false => (vec![TensorFile::open(path)?], None),
-        };
-        let mut places = HashMap::new();
-        let mut wrapper = None;
+    /// Finds the weights among the files' tensors.
+    ///
+    /// # Errors
+    /// If a file has one twice.
+    pub(crate) fn new(
+        path: PathBuf,
+        files: Vec<TensorFile>,
+        layout: Layout,
+    ) -> Result<Self, CheckpointError> {
+        let mut entries = HashMap::new();
         for (i, file) in files.iter().enumerate() {
             for (j, entry) in file.entries.iter().enumerate() {
                 let mut name = entry.name.as_str();
-                while let Some((found, rest)) = WRAPPERS
-                    .into_iter()
-                    .find_map(|prefix| Some((prefix, name.strip_prefix(prefix)?)))
+                while let Some(rest) = WRAPPERS.iter().find_map(|prefix| name.strip_prefix(prefix))
                 {
-                    (wrapper, name) = (wrapper.or(Some(found)), rest);
+                    name = rest;
                 }
-                let name = layout.strip_prefix(name);
                 if layout.is_buffer(name) {
                     continue;
                 }
                 // Of several files the last one counts, as in transformers.
-                let before = places.insert(name.to_owned(), (i, j));
+                let before = entries.insert(layout.in_file(name), (i, j));
                 if before.is_some_and(|(file, _)| file == i) {
                     return Err(file.problem(entry, "it is there twice"));
                 }
             }
         }
         Ok(Self {
-            path: path.to_owned(),
+            path,
             files,
-            places,
-            note,
-            wrapper,
+            entries,
         })
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// A tensor by its name without prefix.
+    /// A tensor by its name.
     pub(crate) fn get(&self, name: &str) -> Option<(&TensorFile, &Entry)> {
-        self.places.get(name).map(|&place| self.at(place))
+        self.entries.get(name).map(|&place| self.at(place))
     }
 
     /// The tensor at a place.
     pub(crate) fn at(&self, (file, entry): (usize, usize)) -> (&TensorFile, &Entry) {
         (&self.files[file], &self.files[file].entries[entry])
-    }
-
-    pub(crate) fn precision(&self) -> Option<Precision> {
-        let mut all = self.places.keys().map(|name| self.get(name)?.1.precision());
-        let first = all.next()??;
-        all.all(|other| other == Some(first)).then_some(first)
-    }
-
-    /// Lines for the reader: about an index that says something else than its files, and about
-    /// prefixes of wrappers that names had.
-    pub(crate) fn notes(&self) -> Vec<String> {
-        let path = self.path.display();
-        let prefix =
-            |prefix| format!("{path}: names begin with {prefix}; they are read without it");
-        let prefix = self.wrapper.map(prefix);
-        self.note.iter().cloned().chain(prefix).collect()
     }
 
     /// True if the model is tied, as its tensors say: a head with the embedding's numbers is the
@@ -114,59 +102,83 @@ impl Weights {
         config: &GptConfig,
     ) -> Result<bool, CheckpointError> {
         let (embedding, head) = layout.embedding_and_head();
-        let (has_embedding, has_head) = (
-            self.places.contains_key(embedding),
-            self.places.contains_key(head),
-        );
-        if !config.tied || !has_head {
+        let Some(&place) = self.entries.get(head).filter(|_| config.tied) else {
             return Ok(config.tied);
-        }
-        if has_embedding {
-            let shape = [config.vocab_size, config.emb_dim];
-            let tensor = |name| self.get(name).expect("it is there");
-            let (embedding, head) = (tensor(embedding), tensor(head));
+        };
+        if let Some(embedding) = self.get(embedding) {
+            let head = self.at(place);
             for (file, entry) in [embedding, head] {
-                file.check(entry, &shape)?;
+                file.check(entry, &[config.vocab_size, config.emb_dim])?;
             }
             if !TensorFile::read_equal(embedding, head)? {
                 return Ok(false);
             }
         }
-        if let Some(place) = self.places.remove(head) {
-            self.places.entry(embedding.to_owned()).or_insert(place);
-        }
+        self.entries.remove(head);
+        self.entries.entry(embedding.to_owned()).or_insert(place);
         Ok(true)
     }
 
-    /// Checks that the files have these tensors, and reads nothing: it ends at the first that is
-    /// not right.
-    /// Of Hugging Face's, what else there is, is of other heads or parts, and returned in a line
-    /// for the reader.
+    /// Returns the parameters' places by their names, once it is known that the files have all of
+    /// the model's tensors; it reads nothing, and ends at the first that is not right.
     ///
     /// When it returns, the model is no larger than the files, and memory may be allocated for it.
-    pub(crate) fn check(
+    pub(crate) fn places(
         &self,
         layout: Layout,
         config: &GptConfig,
-    ) -> Result<Option<String>, CheckpointError> {
-        let mut seen = BTreeSet::new();
+    ) -> Result<HashMap<String, Place>, CheckpointError> {
+        let mut places = HashMap::new();
         for tensor in layout.tensors(config) {
-            let name = tensor.name;
-            let Some((file, entry)) = self.get(&name) else {
-                return Err(in_tensor(&self.path, &name, MISSING));
+            let Some(&place) = self.entries.get(&tensor.name) else {
+                return Err(in_tensor(&self.path, &tensor.name, MISSING));
             };
+            let (file, entry) = self.at(place);
             file.check(entry, &tensor.shape)?;
-            seen.insert(name);
-        }
-        let others = self.places.keys().filter(|name| !seen.contains(*name));
-        let mut others: Vec<&str> = others.map(String::as_str).collect();
-        others.sort_unstable();
-        match others.first().and_then(|name| self.get(name)) {
-            Some((file, entry)) if layout == Layout::Book => Err(file.problem(entry, UNEXPECTED)),
-            found => {
-                Ok(found.map(|_| note(&self.path, "not of this model, and not read", &others)))
+            let (rows, width) = match (tensor.transposed, &tensor.shape[..]) {
+                (true, &[width, rows]) => (rows, width),
+                (_, shape) => (shape[0], shape[1..].iter().product()),
+            };
+            let rows = rows / tensor.parameters.len();
+            for (part, parameter) in tensor.parameters.into_iter().enumerate() {
+                let place = Place {
+                    tensor: place,
+                    transposed: tensor.transposed,
+                    first: part * rows,
+                    rows,
+                    width,
+                };
+                places.insert(parameter, place);
             }
         }
+        Ok(places)
+    }
+
+    /// Returns a line about tensors that the model hasn't, which in Hugging Face's layout are of
+    /// other heads or parts.
+    ///
+    /// # Errors
+    /// In the book's layout, whose models have no others.
+    pub(crate) fn unread(
+        &self,
+        layout: Layout,
+        places: &HashMap<String, Place>,
+    ) -> Result<Option<String>, CheckpointError> {
+        let read: HashSet<(usize, usize)> = places.values().map(|place| place.tensor).collect();
+        let others = self.entries.values().filter(|place| !read.contains(place));
+        let others = others.map(|&place| self.at(place));
+        let first = others.clone().min_by_key(|(_, entry)| &entry.name);
+        let Some((file, entry)) = first else {
+            return Ok(None);
+        };
+        if layout == Layout::Book {
+            return Err(file.problem(entry, UNEXPECTED));
+        }
+        let (path, name) = (file.path.display(), quoted(&entry.name));
+        let count = others.count();
+        Ok(Some(format!(
+            "{path}: {count} tensors are not of this model and not read, such as {name}"
+        )))
     }
 }
 
@@ -177,55 +189,29 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Opens the shards that an index names, and returns what it says otherwise than they do in a line
-/// for the reader: what they have counts, as in transformers.
-fn open_shards(index: &Path) -> Result<(Vec<TensorFile>, Option<String>), CheckpointError> {
-    let text = read_text(index, MOST_INDEX_BYTES)?;
-    let Index { weight_map } = serde_json::from_str(&text).map_err(not_json(index))?;
+/// Opens a file of weights, or the shards that an index names: what they have counts, whatever it
+/// says of it, as in transformers.
+pub(crate) fn open_files(path: &Path) -> Result<Vec<TensorFile>, CheckpointError> {
+    if path.extension() != Some(OsStr::new("json")) {
+        return Ok(vec![TensorFile::open(path)?]);
+    }
+    let text = read_text(path, MOST_INDEX_BYTES)?;
+    let Index { weight_map } = serde_json::from_str(&text).map_err(not_json(path))?;
     let mut shards = BTreeSet::new();
     for (tensor, shard) in &weight_map {
         let name = shard.strip_prefix("./").unwrap_or(shard);
-        if !is_plain_name(name) {
-            let shard = quoted(shard);
-            let problem =
-                format!("the index places it in {shard}, but a shard is a file in the same folder");
-            return Err(in_tensor(index, tensor, problem));
+        // An index must not reach elsewhere.
+        if Path::new(name).file_name() != Some(OsStr::new(name)) {
+            let problem = format!(
+                "the index places it in {shard:?}, but a shard is a file in the same folder"
+            );
+            return Err(in_tensor(path, tensor, problem));
         }
         shards.insert(name);
     }
     if shards.is_empty() {
-        return Err(invalid(index, "weight_map is missing"));
+        return Err(invalid(path, "weight_map names no shard"));
     }
-    let files = shards.into_iter();
-    let files = files.map(|shard| TensorFile::open(&folder_of(index).join(shard)));
-    let files: Vec<TensorFile> = files.collect::<Result<_, _>>()?;
-    let entries = files.iter().flat_map(|file| &file.entries);
-    let there: BTreeSet<&str> = entries.map(|entry| &*entry.name).collect();
-    let said: BTreeSet<&str> = weight_map.keys().map(String::as_str).collect();
-    let others: Vec<&str> = there.symmetric_difference(&said).copied().collect();
-    let what = "not both in the index and in its files";
-    let note = (!others.is_empty()).then(|| note(index, what, &others));
-    Ok((files, note))
-}
-
-/// A line about some tensors.
-fn note(path: &Path, what: &str, tensors: &[&str]) -> String {
-    const SHOWN: usize = 3;
-    let names = tensors.iter().take(SHOWN).map(|name| quoted(name));
-    let names = names.collect::<Vec<_>>().join(", ");
-    let more = if tensors.len() > SHOWN {
-        " and others"
-    } else {
-        ""
-    };
-    format!("{}: {what}: {names}{more}", path.display())
-}
-
-/// True for a name of a file in the same folder: an index must not reach elsewhere.
-fn is_plain_name(name: &str) -> bool {
-    let mut components = Path::new(name).components();
-    matches!(
-        (components.next(), components.next()),
-        (Some(Component::Normal(only)), None) if only == name
-    ) && !name.contains(char::is_control)
+    let shards = shards.into_iter().map(|shard| folder_of(path).join(shard));
+    shards.map(|shard| TensorFile::open(&shard)).collect()
 }

@@ -1,22 +1,19 @@
 //! Writing a safetensors file: tensors sorted by name, one metadata entry, so that equal weights
 //! make equal bytes.
 //!
-//! It refuses what it would refuse to read: a name that is there twice, a header that is too long,
-//! and numbers that are not finite, or aren't when they are rounded to the file's precision.
+//! A name that is there twice is refused, and numbers that are not finite, or aren't when they are
+//! rounded to the file's precision: then the file that was there stays.
 
-use std::collections::HashMap;
-use std::fmt;
 use std::io::Write;
 use std::path::Path;
 
 use atomic_file::replace;
 use ndarray::{ArrayViewD, CowArray, IxDyn};
-use safetensors::tensor::{Metadata, TensorInfo};
+use serde_json::json;
 
-use crate::error::{CheckpointError, in_tensor, invalid, io};
+use crate::error::{CheckpointError, in_tensor, io};
 use crate::precision::Precision;
-use crate::shown::{JsonProblem, quoted};
-use crate::tensor_file::{METADATA, MOST_HEADER_BYTES, header_too_long, not_finite};
+use crate::tensor_file::{not_finite, other_shape};
 
 /// A tensor to be written, whose numbers are made when its turn comes: in the order of the names.
 pub struct LazyTensor<'a> {
@@ -26,12 +23,6 @@ pub struct LazyTensor<'a> {
     pub shape: Vec<usize>,
     /// Makes an array of this shape.
     pub numbers: Box<dyn Fn() -> CowArray<'a, f32, IxDyn> + 'a>,
-}
-
-impl fmt::Debug for LazyTensor<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?}", self.name, self.shape)
-    }
 }
 
 impl<'a> From<(String, ArrayViewD<'a, f32>)> for LazyTensor<'a> {
@@ -51,13 +42,12 @@ pub(crate) fn write(
     precision: Precision,
 ) -> Result<(), CheckpointError> {
     items.sort_by(|a, b| a.name.cmp(&b.name));
-    let header = header(&items, precision).map_err(|problem| invalid(path, problem))?;
-    let length = header.len() as u64;
-    if length > MOST_HEADER_BYTES {
-        return Err(invalid(path, header_too_long(length)));
+    if let Some(twins) = items.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        return Err(in_tensor(path, &twins[0].name, "it is there twice"));
     }
+    let header = header(&items, precision);
     replace(path, |out| {
-        out.write_all(&length.to_le_bytes())
+        out.write_all(&(header.len() as u64).to_le_bytes())
             .and_then(|()| out.write_all(header.as_bytes()))
             .map_err(io(path, "write"))?;
         let encode = |numbers: &[f32], bytes: &mut Vec<u8>| precision.encode(numbers, bytes);
@@ -79,18 +69,20 @@ pub(crate) fn write_numbers(
     const PART: usize = 1 << 16;
     let LazyTensor { name, shape, .. } = item;
     let numbers = (item.numbers)();
-    let made = numbers.shape();
-    assert!(
-        made == shape,
-        "tensor {name} has shape {made:?}, but {shape:?} was announced"
-    );
+    if numbers.shape() != shape {
+        return Err(in_tensor(path, name, other_shape(numbers.shape(), shape)));
+    }
     let numbers = numbers.as_standard_layout();
     let numbers = numbers.as_slice().expect("standard layout");
     let mut bytes = Vec::new();
     for (i, part) in numbers.chunks(PART).enumerate() {
         bytes.clear();
         encode(part, &mut bytes).map_err(|place| {
-            let problem = cant_hold(i * PART + place, part[place], format);
+            let (index, value) = (i * PART + place, part[place]);
+            let problem = match value.is_finite() {
+                true => format!("element {index} is {value}, which {format} can't hold"),
+                false => not_finite(index, value),
+            };
             in_tensor(path, name, problem)
         })?;
         out.write_all(&bytes).map_err(io(path, "write"))?;
@@ -98,40 +90,20 @@ pub(crate) fn write_numbers(
     Ok(())
 }
 
-/// The problem of a number that weights can't have, or can't have in a format.
-pub(crate) fn cant_hold(index: usize, value: f32, format: &str) -> String {
-    match value.is_finite() {
-        true => format!("element {index} is {value}, which {format} can't hold"),
-        false => not_finite(index, value),
-    }
-}
-
 /// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8.
-fn header(items: &[LazyTensor<'_>], precision: Precision) -> Result<String, String> {
-    let twins = items.windows(2).find(|pair| pair[0].name == pair[1].name);
-    let twice = twins.map(|pair| &pair[0]);
-    if let Some(item) = twice.or(items.iter().find(|item| item.name == METADATA)) {
-        let name = quoted(&item.name);
-        return Err(format!("the header would have {name} twice"));
-    }
-    let mut end = 0;
-    let tensor = |item: &LazyTensor<'_>| {
-        let begin = end;
-        end += item.shape.iter().product::<usize>() * precision.bytes();
-        let info = TensorInfo {
-            dtype: precision.dtype(),
-            shape: item.shape.clone(),
-            data_offsets: (begin, end),
-        };
-        (item.name.clone(), info)
-    };
+fn header(items: &[LazyTensor<'_>], precision: Precision) -> String {
     // transformers wants to know which framework's layout it is.
-    let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    let metadata = Metadata::new(Some(format), items.iter().map(tensor).collect())
-        .map_err(|e| JsonProblem::new(&e).to_string())?;
-    let mut header = serde_json::to_string(&metadata).expect("names and numbers are JSON");
+    let mut json = json!({"__metadata__": {"format": "pt"}});
+    let mut begin = 0;
+    for LazyTensor { name, shape, .. } in items {
+        let end = begin + shape.iter().product::<usize>() * precision.bytes();
+        let (dtype, data_offsets) = (precision.dtype(), (begin, end));
+        json[name] = json!({"dtype": dtype, "shape": shape, "data_offsets": data_offsets});
+        begin = end;
+    }
+    let mut header = json.to_string();
     while !header.len().is_multiple_of(8) {
         header.push(' ');
     }
-    Ok(header)
+    header
 }

@@ -2,13 +2,16 @@
 //! or llama.cpp's file.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use atomic_file::{StagedFolder, copy_file, create_new_folder};
+use atomic_file::{
+    StagedFolder, copy_file, create_new_folder, is_file, read_small_file, write_atomically,
+};
 use checkpoint::{
-    GgufFormat, GgufToken, GgufTokenKind, GgufTokens, Precision, SpecialTokens, save_book,
-    save_gguf, save_hugging_face,
+    GgufFormat, GgufToken, GgufTokenKind, GgufTokens, Precision, save_book, save_gguf,
+    save_hugging_face,
 };
 use clap::{Args, ValueEnum};
 use gpt::GptModel;
@@ -70,13 +73,23 @@ enum Numbers {
     Q8_0,
 }
 
+/// Files that say more about texts than is understood here.
+const ABOUT_TEXTS: [&str; 3] = [
+    "generation_config.json",
+    "chat_template.jinja",
+    "chat_template.json",
+];
+
+/// The most bytes of one of them.
+const MOST_ABOUT_TEXTS: u64 = 4 << 20;
+
 /// Chat templates besides the one, in a folder of a model's folder.
 const MORE_TEMPLATES: &str = "additional_chat_templates";
 
 /// True for the name of a file that a conversion writes.
 pub(crate) fn is_ours(name: &str) -> bool {
     let of_a_model = ["model.safetensors", CONFIG];
-    let ours = of_a_model.iter().chain(&SpecialTokens::FILES);
+    let ours = of_a_model.iter().chain(&ABOUT_TEXTS);
     ours.chain(&TOKENIZER_FILES).any(|ours| *ours == name)
 }
 
@@ -127,7 +140,7 @@ fn to_folder(args: &ConvertArgs, found: &Found, precision: Option<Precision>) ->
         }
     };
     vocabulary.save(staged.path())?;
-    copy_templates(&found.folder, staged.path())?;
+    copy_about_texts(&found.folder, staged.path())?;
     staged.create()?;
     if let Err(reason) = vocabulary.tokenizer() {
         note(&format!("no tokenizer was written: {reason}"));
@@ -165,8 +178,15 @@ fn report(args: &ConvertArgs, model: &GptModel, layout: &str, has_tokenizer: boo
     ))?)
 }
 
-/// Copies chat templates that only others understand.
-fn copy_templates(from: &Path, to: &Path) -> Result<()> {
+/// Copies what only others understand of texts, as it is.
+fn copy_about_texts(from: &Path, to: &Path) -> Result<()> {
+    for name in ABOUT_TEXTS {
+        let file = from.join(name);
+        if is_file(&file)? {
+            let bytes = read_small_file(&file, MOST_ABOUT_TEXTS)?;
+            write_atomically(to.join(name), |out| out.write_all(&bytes))?;
+        }
+    }
     let (from, to) = (from.join(MORE_TEMPLATES), to.join(MORE_TEMPLATES));
     if !from.is_dir() {
         return Ok(());

