@@ -1,8 +1,8 @@
 //! Arbitrary bytes as settings and a prompt: a few tokens are generated or the input is refused,
 //! without a panic; and any text comes back from its tokens.
 //!
-//! Input: temperature, top-p, min-p and repetition penalty (4 bytes each, any bits), top-k (2
-//! bytes), the length of a stop string (1 byte), the stop string, and the prompt.
+//! Input: temperature and top-p (4 bytes each, any bits), top-k (2 bytes), the length of a stop
+//! string (1 byte), the stop string, and the prompt.
 
 #![no_main]
 
@@ -54,7 +54,7 @@ fuzz_target!(|bytes: &[u8]| {
     let stops = StopStrings::new([String::from_utf8_lossy(stop).into_owned()]);
     let mut decoder = Decoder::new(&MODEL);
     let mut rng = TorchRng::manual_seed(0);
-    if decoder.start(&[&ids]).is_err() {
+    if decoder.start(&ids).is_err() {
         return;
     }
     if let Ok(tokens) = TokenStream::new(&mut decoder, options, &mut rng) {

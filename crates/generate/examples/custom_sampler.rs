@@ -24,16 +24,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut ids = tokenizer.encode("Every effort moves you");
 
     let mut decoder = Decoder::new(&model);
-    decoder.start(&[&ids])?;
+    decoder.start(&ids)?;
     for _ in 0..12 {
-        decoder.advance()?;
-        let logits = decoder.logits(0); // (vocab_size)
+        let logits = decoder.advance()?; // (vocab_size)
         let last = &ids[ids.len().saturating_sub(3)..];
         let candidates = (0..logits.len() as u32).filter(|id| !last.contains(id));
         let best = candidates.max_by(|&a, &b| logits[a as usize].total_cmp(&logits[b as usize]));
         let id = best.ok_or("a vocabulary of more than three tokens")?;
         ids.push(id);
-        decoder.push(0, &[id])?;
+        decoder.push(&[id])?;
     }
     println!("{}", tokenizer.decode_lossy(&ids)?);
     Ok(())

@@ -28,13 +28,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut decoder = Decoder::with_config(&model, config)?;
         let (mut loss, mut choices) = (0.0, Vec::new());
         for window in ids.chunks(model.config().context_length) {
-            decoder.start(&[&window[..1]])?;
+            decoder.start(&window[..1])?;
             for pair in window.windows(2) {
-                decoder.advance()?;
-                let logits = decoder.logits(0).insert_axis(Axis(0)); // (1, vocab_size)
+                let logits = decoder.advance()?;
+                choices.push(greedy_id(&logits)?);
+                let logits = logits.insert_axis(Axis(0)); // (1, vocab_size)
                 loss += f64::from(cross_entropy(&logits, &pair[1..]));
-                choices.push(greedy_id(&decoder.logits(0))?);
-                decoder.push(0, &pair[1..])?;
+                decoder.push(&pair[1..])?;
             }
         }
         if precision == Precision::F32 {

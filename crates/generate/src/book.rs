@@ -159,11 +159,8 @@ fn check_prompt(
     context_size: usize,
 ) -> Result<(), GenerateError> {
     let context_length = model.config().context_length;
-    if idx.nrows() == 0 {
-        return Err(GenerateError::NoPrompt);
-    }
-    if idx.ncols() == 0 {
-        return Err(GenerateError::EmptyPrompt { row: 0 });
+    if idx.is_empty() {
+        return Err(GenerateError::EmptyPrompt);
     }
     let longest_input = idx.ncols().saturating_add(max_new_tokens.saturating_sub(1));
     if context_size == 0 || longest_input.min(context_size) > context_length {

@@ -1,24 +1,22 @@
 //! A model that remembers: each token goes through the blocks once, its keys and values stay in a
 //! cache, and a step reads the weights and the cache once.
 //!
-//! Prompts and steps are one code path: [`Decoder::advance`] computes whatever tokens the sequences
-//! have that the cache has not.
-//! The tokens of all sequences are rows of one matrix, so sequences may differ in length and
-//! nothing is padded.
+//! Prompts and steps are one code path: [`Decoder::advance`] computes whatever tokens the text has
+//! that the cache has not.
 //! It does not choose tokens: that is [`Sampling`](crate::Sampling).
 
 use std::fmt;
 use std::ops::Range;
 
 use gpt::{GptConfig, GptModel, check_vocabulary};
-use ndarray::{Array2, ArrayD, ArrayView1, ArrayView2, Axis};
+use ndarray::{Array1, ArrayD, ArrayView1, Axis};
 use tensor_ops::engine::awake;
 
 use crate::forward::Forward;
 use crate::weights::DecoderWeights;
 use crate::{DecoderConfig, GenerateError, PastContext};
 
-/// Sequences of tokens, the caches of their keys and values, and the logits of what comes next.
+/// A text's tokens, the cache of their keys and values, and the logits of what comes next.
 ///
 /// ```
 /// use generate::Decoder;
@@ -31,14 +29,13 @@ use crate::{DecoderConfig, GenerateError, PastContext};
 /// };
 /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
 /// let mut decoder = Decoder::new(&model);
-/// decoder.start(&[&[1, 2, 3], &[4, 5]])?; // two sequences
-/// let logits = decoder.advance()?; // (batch, vocab_size): what comes next
-/// assert_eq!(logits.dim(), (2, 50));
-/// decoder.push(0, &[7])?;
-/// decoder.push(1, &[8])?;
+/// decoder.start(&[1, 2, 3])?;
+/// let logits = decoder.advance()?; // (vocab_size): what comes next
+/// assert_eq!(logits.len(), 50);
+/// decoder.push(&[7])?;
 /// decoder.advance()?;
-/// assert_eq!(decoder.tokens(1), [4, 5, 8]);
-/// assert_eq!(decoder.pending(1), 0); // each token is computed once
+/// assert_eq!(decoder.tokens(), [1, 2, 3, 7]);
+/// assert_eq!(decoder.pending(), 0); // each token is computed once
 /// # Ok::<(), generate::GenerateError>(())
 /// ```
 #[derive(Clone)]
@@ -47,11 +44,11 @@ pub struct Decoder<'m> {
     context_size: usize,
     forward: Forward<'m>,
     /// All tokens, also those that the model doesn't see any more.
-    sequences: Vec<Vec<u32>>,
-    /// The token at which the window in the cache begins, in each sequence.
-    starts: Vec<usize>,
-    /// (batch, vocab_size): the last position of each sequence
-    logits: Array2<f32>,
+    tokens: Vec<u32>,
+    /// The token at which the window in the cache begins.
+    start: usize,
+    /// (vocab_size): the last position
+    logits: Array1<f32>,
 }
 
 impl<'m> Decoder<'m> {
@@ -126,10 +123,10 @@ impl<'m> Decoder<'m> {
         Self {
             config,
             context_size,
-            logits: Array2::zeros((0, weights.config.vocab_size)),
+            logits: Array1::zeros(weights.config.vocab_size),
             forward: Forward::new(weights, context_size),
-            sequences: Vec::new(),
-            starts: Vec::new(),
+            tokens: Vec::new(),
+            start: 0,
         }
     }
 
@@ -143,153 +140,101 @@ impl<'m> Decoder<'m> {
         self.context_size
     }
 
-    /// Bytes of weights that a step reads once.
-    pub fn weight_bytes(&self) -> usize {
-        self.forward.weights.bytes_of_a_step()
+    /// All tokens, the prompt's included; none before the first prompt.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
     }
 
-    /// The number of sequences.
-    pub fn batch(&self) -> usize {
-        self.sequences.len()
-    }
-
-    /// All tokens of a sequence, the prompt's included.
-    ///
-    /// # Panics
-    /// If there is no such sequence.
-    pub fn tokens(&self, row: usize) -> &[u32] {
-        &self.sequences[row]
-    }
-
-    /// Tokens of a sequence that the next [`advance`](Self::advance) will take in.
-    ///
-    /// # Panics
-    /// If there is no such sequence.
-    pub fn pending(&self, row: usize) -> usize {
-        let len = self.sequences[row].len();
-        let start = len.saturating_sub(self.context_size);
-        let cached = match start == self.starts[row] {
-            true => self.forward.cached(row),
+    /// Tokens that the next [`advance`](Self::advance) will take in.
+    pub fn pending(&self) -> usize {
+        let start = self.window_start();
+        let cached = match start == self.start {
+            true => self.forward.cached(),
             false => 0, // the window moves, and all of it is computed anew
         };
-        len - start - cached
+        self.tokens.len() - start - cached
     }
 
-    /// The number of tokens that a sequence can still take before it fills the context.
-    ///
-    /// # Panics
-    /// If there is no such sequence.
-    pub fn room(&self, row: usize) -> usize {
-        self.context_size.saturating_sub(self.sequences[row].len())
+    /// The number of tokens that the text can still take before it fills the context.
+    pub fn room(&self) -> usize {
+        self.context_size.saturating_sub(self.tokens.len())
     }
 
-    /// True if a sequence fills the context and the decoder stops there.
-    pub(crate) fn is_full(&self, row: usize) -> bool {
-        self.config.past_context == PastContext::Stop && self.room(row) == 0
+    /// True if the text fills the context and the decoder stops there.
+    pub(crate) fn is_full(&self) -> bool {
+        self.config.past_context == PastContext::Stop && self.room() == 0
     }
 
-    /// True if a sequence is full and all of it has been taken in: no token can follow.
-    pub(crate) fn is_over(&self, row: usize) -> bool {
-        self.is_full(row) && self.pending(row) == 0
-    }
-
-    /// Begins anew with these prompts, one sequence each, and computes nothing yet.
+    /// Begins anew with a prompt, and computes nothing yet.
     ///
     /// # Errors
-    /// If there is no prompt, an empty one, an unknown token, or, unless it crops, a prompt longer
-    /// than the context; the decoder stays as it was.
-    pub fn start(&mut self, prompts: &[&[u32]]) -> Result<(), GenerateError> {
-        if prompts.is_empty() {
-            return Err(GenerateError::NoPrompt);
+    /// If the prompt is empty, has an unknown token, or, unless the decoder crops, is longer than
+    /// the context; the decoder stays as it was.
+    pub fn start(&mut self, prompt: &[u32]) -> Result<(), GenerateError> {
+        if prompt.is_empty() {
+            return Err(GenerateError::EmptyPrompt);
         }
-        for (row, prompt) in prompts.iter().enumerate() {
-            if prompt.is_empty() {
-                return Err(GenerateError::EmptyPrompt { row });
-            }
-            self.check(row, 0, prompt)?;
-        }
-        let batch = prompts.len();
-        self.sequences = prompts.iter().map(|prompt| prompt.to_vec()).collect();
-        self.starts = vec![0; batch];
-        self.forward.clear(batch);
-        self.logits = Array2::zeros((batch, self.model_config().vocab_size));
+        self.check(0, prompt)?;
+        self.tokens = prompt.to_vec();
+        self.start = 0;
+        self.forward.forget();
         Ok(())
     }
 
-    /// Appends tokens to a sequence, and computes nothing yet.
+    /// Appends tokens, and computes nothing yet.
     ///
     /// # Errors
-    /// If a token is unknown or, unless it crops, the sequence would outgrow the context; nothing
-    /// is appended.
-    ///
-    /// # Panics
-    /// If there is no such sequence.
-    pub fn push(&mut self, row: usize, tokens: &[u32]) -> Result<(), GenerateError> {
-        let len = self.sequences[row].len();
-        self.check(row, len, tokens)?;
-        self.sequences[row].extend_from_slice(tokens);
+    /// If a token is unknown or, unless the decoder crops, the text would outgrow the context;
+    /// nothing is appended.
+    pub fn push(&mut self, tokens: &[u32]) -> Result<(), GenerateError> {
+        self.check(self.tokens.len(), tokens)?;
+        self.tokens.extend_from_slice(tokens);
         Ok(())
     }
 
-    /// Takes in the tokens that are pending and returns the logits (batch, vocab_size) of each
-    /// sequence's last position.
-    ///
-    /// A sequence with nothing pending keeps the logits it had.
+    /// Takes in the tokens that are pending and returns the logits (vocab_size) of the last
+    /// position; with nothing pending they are those of before.
     ///
     /// # Errors
-    /// If there is no sequence.
-    pub fn advance(&mut self) -> Result<ArrayView2<'_, f32>, GenerateError> {
-        let new = self.prepare()?;
-        if new.iter().any(|&new| new > 0) {
+    /// If there is no text.
+    pub fn advance(&mut self) -> Result<ArrayView1<'_, f32>, GenerateError> {
+        if self.tokens.is_empty() {
+            return Err(GenerateError::EmptyPrompt);
+        }
+        let start = self.window_start();
+        if start != self.start {
+            self.forward.forget();
+            self.start = start;
+        }
+        let new = &self.tokens[start + self.forward.cached()..];
+        if !new.is_empty() {
             // Inside the pool from here on: entering it once is much cheaper than once a matrix.
             awake(|| {
-                self.take_in(&new);
-                self.forward.last_logits(&new, self.logits.view_mut());
+                self.forward.take_in(new);
+                self.forward.last_logits(self.logits.view_mut());
             });
         }
         Ok(self.logits.view())
     }
 
-    /// The logits (vocab_size) of a sequence's last position, as of the last
-    /// [`advance`](Self::advance).
-    ///
-    /// # Panics
-    /// If there is no such sequence.
-    pub fn logits(&self, row: usize) -> ArrayView1<'_, f32> {
-        self.logits.row(row)
+    /// The logits (vocab_size) of the last position, as of the last [`advance`](Self::advance).
+    pub fn logits(&self) -> ArrayView1<'_, f32> {
+        self.logits.view()
     }
 
-    /// The number of tokens of each sequence that are to be computed, after a window that moved has
-    /// been thrown away.
-    fn prepare(&mut self) -> Result<Vec<usize>, GenerateError> {
-        if self.sequences.is_empty() {
-            return Err(GenerateError::NoPrompt);
-        }
-        for (row, sequence) in self.sequences.iter().enumerate() {
-            let start = sequence.len().saturating_sub(self.context_size);
-            if start != self.starts[row] {
-                self.forward.forget(row);
-                self.starts[row] = start;
-            }
-        }
-        Ok((0..self.batch()).map(|row| self.pending(row)).collect())
+    /// The first token that the model sees.
+    fn window_start(&self) -> usize {
+        self.tokens.len().saturating_sub(self.context_size)
     }
 
-    fn take_in(&mut self, new: &[usize]) {
-        let tokens: Vec<&[u32]> = (self.sequences.iter().zip(new))
-            .map(|(sequence, &new)| &sequence[sequence.len() - new..])
-            .collect();
-        self.forward.take_in(&tokens);
-    }
-
-    /// That the model knows the tokens, and the context has room for them behind `len` others.
-    fn check(&self, row: usize, len: usize, tokens: &[u32]) -> Result<(), GenerateError> {
+    /// Checks that the model knows the tokens, and the context has room for them behind `len`
+    /// others.
+    fn check(&self, len: usize, tokens: &[u32]) -> Result<(), GenerateError> {
         let vocab_size = self.model_config().vocab_size;
-        check_vocabulary(vocab_size, row, len, tokens.iter().copied())?;
+        check_vocabulary(vocab_size, 0, len, tokens.iter().copied())?;
         let (num_tokens, context_size) = (len + tokens.len(), self.context_size);
         if self.config.past_context == PastContext::Stop && num_tokens > context_size {
             return Err(GenerateError::PastContext {
-                row,
                 num_tokens,
                 context_size,
             });
@@ -316,7 +261,7 @@ impl fmt::Debug for Decoder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decoder")
             .field("config", &self.config)
-            .field("batch", &self.batch())
+            .field("num_tokens", &self.tokens.len())
             .finish_non_exhaustive()
     }
 }

@@ -10,15 +10,9 @@ use crate::Precision;
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum GenerateError {
-    /// There is nothing to continue: no sequence at all.
-    #[error("no prompt was given")]
-    NoPrompt,
-    /// A sequence without a token: there is no last position to predict from.
-    #[error("prompt {row} is empty, but at least one token is needed")]
-    EmptyPrompt {
-        /// Its place in the batch.
-        row: usize,
-    },
+    /// There is no token to continue from: no last position to predict after.
+    #[error("the prompt is empty, but at least one token is needed")]
+    EmptyPrompt,
     /// The window that the model may see is empty or larger than its position embeddings.
     #[error(
         "context_size must be from 1 to the model's context length {context_length}, but is {context_size}"
@@ -29,29 +23,13 @@ pub enum GenerateError {
         /// The most the model can take.
         context_length: usize,
     },
-    /// A sequence longer than the context, in a decoder that was told to stop there.
-    #[error("sequence {row} has {num_tokens} tokens, but the context has room for {context_size}")]
+    /// A text longer than the context, in a decoder that was told to stop there.
+    #[error("the text has {num_tokens} tokens, but the context has room for {context_size}")]
     PastContext {
-        /// Its place in the batch.
-        row: usize,
         /// Tokens it has.
         num_tokens: usize,
         /// The most there may be.
         context_size: usize,
-    },
-    /// A stream of one sequence was given a decoder that holds another number.
-    #[error("the decoder has {found} sequences, but 1 is needed here")]
-    NotOneSequence {
-        /// Sequences there are.
-        found: usize,
-    },
-    /// Not one generator of random numbers for each sequence.
-    #[error("the decoder has {sequences} sequences, but {generators} generators were given")]
-    Generators {
-        /// Sequences there are.
-        sequences: usize,
-        /// Generators that came.
-        generators: usize,
     },
     /// A stop string that every text holds.
     #[error("a stop string is empty")]

@@ -1,5 +1,5 @@
-//! The steps from logits to a drawn token: temperature, top-k, top-p, min-p, repetition penalty,
-//! the largest logit (book section 5.3).
+//! The steps from logits to a drawn token: temperature, top-k, top-p, the largest logit (book
+//! section 5.3).
 //!
 //! Each works on the logits of one position, `(vocab_size)`, and rules tokens out by minus
 //! infinity, whose probability is 0.
@@ -142,30 +142,6 @@ pub(crate) fn keep_top_p(logits: &mut [f32], top_p: f32) {
     logits.fill(f32::NEG_INFINITY);
     for (i, logit) in kept {
         logits[i] = logit;
-    }
-}
-
-/// Drops tokens less probable than `min_p` times the most probable one.
-pub(crate) fn keep_min_p(logits: &mut [f32], min_p: f32) {
-    let p = softmax(&ArrayView1::from(&*logits), Axis(0));
-    let threshold = min_p * max(p.as_slice().expect("a fresh array is contiguous"));
-    for (x, &p) in logits.iter_mut().zip(&p) {
-        if p < threshold {
-            *x = f32::NEG_INFINITY;
-        }
-    }
-}
-
-/// Makes tokens that have occurred less likely: a positive logit is divided by the penalty, a
-/// negative one multiplied, once however often the token occurred.
-pub(crate) fn penalise_repetition(logits: &mut [f32], history: &[u32], penalty: f32) {
-    let mut ids: Vec<usize> = history.iter().map(|&id| id as usize).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    for id in ids {
-        if let Some(x) = logits.get_mut(id) {
-            *x = if *x < 0.0 { *x * penalty } else { *x / penalty };
-        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use attention::{KvCache, KvCacheSize};
 use gpt::GptConfig;
-use ndarray::{Array2, ArrayViewMut2, Axis, s};
+use ndarray::{Array2, ArrayViewMut1, Axis, s};
 
 use crate::weights::{BlockWeights, DecoderWeights};
 
@@ -16,7 +16,6 @@ pub(crate) struct Forward<'m> {
     pub(crate) weights: DecoderWeights<'m>,
     /// One a block.
     caches: Vec<KvCache>,
-    capacity: usize,
     buffers: Buffers,
 }
 
@@ -36,86 +35,58 @@ struct Buffers {
 }
 
 impl<'m> Forward<'m> {
+    /// Weights with empty caches of at most so many tokens.
     pub(crate) fn new(weights: DecoderWeights<'m>, capacity: usize) -> Self {
-        Self {
-            weights,
-            caches: Vec::new(),
+        let config = &weights.config;
+        let size = KvCacheSize {
+            num_heads: config.n_heads,
+            head_dim: config.emb_dim / config.n_heads,
             capacity,
+        };
+        let blocks = weights.blocks.iter();
+        Self {
+            caches: blocks.map(|_| KvCache::new(size)).collect(),
+            weights,
             buffers: Buffers::default(),
         }
     }
 
-    /// Empty caches for this many sequences.
-    pub(crate) fn clear(&mut self, batch: usize) {
-        if self.caches.first().map(KvCache::batch) == Some(batch) {
-            (0..batch).for_each(|row| self.forget(row));
-            return;
-        }
-        let config = &self.weights.config;
-        let size = KvCacheSize {
-            batch,
-            num_heads: config.n_heads,
-            head_dim: config.emb_dim / config.n_heads,
-            capacity: self.capacity,
-        };
-        let blocks = self.weights.blocks.iter();
-        self.caches = blocks.map(|_| KvCache::new(size)).collect();
+    /// Empties the caches.
+    pub(crate) fn forget(&mut self) {
+        self.caches.iter_mut().for_each(KvCache::clear);
     }
 
-    /// Empties the cache of one sequence.
-    pub(crate) fn forget(&mut self, row: usize) {
-        for cache in &mut self.caches {
-            cache.truncate(row, 0);
-        }
+    /// The number of tokens that the caches hold.
+    pub(crate) fn cached(&self) -> usize {
+        self.caches.first().map_or(0, KvCache::len)
     }
 
-    /// The number of tokens of a sequence that the caches hold.
-    pub(crate) fn cached(&self, row: usize) -> usize {
-        self.caches.first().map_or(0, |cache| cache.len(row))
-    }
-
-    /// Runs the new tokens of each sequence through the blocks; each sequence's first has the
-    /// position that its cache has reached.
-    pub(crate) fn take_in(&mut self, tokens: &[&[u32]]) {
-        let new: Vec<usize> = tokens.iter().map(|tokens| tokens.len()).collect();
-        let mut rows = new.iter().sum();
+    /// Runs new tokens through the blocks; the first has the position that the caches have reached.
+    pub(crate) fn take_in(&mut self, tokens: &[u32]) {
+        let (past, mut rows) = (self.cached(), tokens.len());
         self.buffers.make_room(rows, &self.weights.config);
-        let mut row = 0;
-        for (sequence, tokens) in tokens.iter().enumerate() {
-            let past = self.cached(sequence);
-            for (i, &id) in tokens.iter().enumerate() {
-                let mut x = self.buffers.x.row_mut(row);
-                self.weights.tok_emb.read_row(id as usize, x.view_mut());
-                x += &self.weights.pos_emb.row(past + i);
-                row += 1;
-            }
+        for (row, &id) in tokens.iter().enumerate() {
+            let mut x = self.buffers.x.row_mut(row);
+            self.weights.tok_emb.read_row(id as usize, x.view_mut());
+            x += &self.weights.pos_emb.row(past + row);
         }
         let last = self.weights.blocks.len() - 1;
         let blocks = self.weights.blocks.iter().zip(&mut self.caches);
         for (place, (block, cache)) in blocks.enumerate() {
-            self.buffers.attend(block, cache, &new, rows);
+            self.buffers.attend(block, cache, rows);
             if place == last {
-                rows = self.buffers.keep_last(&new);
+                self.buffers.keep_last(rows);
+                rows = 1;
             }
             self.buffers.finish(block, rows);
         }
     }
 
-    /// The logits of the last new token of each sequence that [`Self::take_in`] was given, into the
-    /// rows of the sequences that have one.
-    pub(crate) fn last_logits(&self, new: &[usize], mut logits: ArrayViewMut2<f32>) {
-        let sequences = (0..new.len()).filter(|&sequence| new[sequence] > 0);
-        let sequences: Vec<usize> = sequences.collect();
-        let x = self.buffers.x.slice(s![..sequences.len(), ..]);
+    /// Writes the logits (vocab_size) of the last token that [`Self::take_in`] was given.
+    pub(crate) fn last_logits(&self, logits: ArrayViewMut1<f32>) {
+        let x = self.buffers.x.slice(s![..1, ..]);
         let normed = self.weights.final_norm.forward(&x);
-        if sequences.len() == logits.nrows() {
-            return self.weights.logits(&normed, logits);
-        }
-        let mut out = Array2::zeros((sequences.len(), logits.ncols()));
-        self.weights.logits(&normed, out.view_mut());
-        for (&sequence, out) in sequences.iter().zip(out.rows()) {
-            logits.row_mut(sequence).assign(&out);
-        }
+        self.weights.logits(&normed, logits.insert_axis(Axis(0)));
     }
 }
 
@@ -136,30 +107,23 @@ impl Buffers {
     }
 
     /// The first half of a block, `att(norm1(x))` without its projection, of the first `rows` rows.
-    fn attend(&mut self, block: &BlockWeights, cache: &mut KvCache, new: &[usize], rows: usize) {
+    fn attend(&mut self, block: &BlockWeights, cache: &mut KvCache, rows: usize) {
         let used = s![..rows, ..];
         let (x, mut qkv) = (self.x.slice(used), self.qkv.slice_mut(used));
         let normed = block.norm1.forward(&x);
         block.qkv.forward(&normed, qkv.view_mut());
         let (queries, rest) = qkv.view().split_at(Axis(1), x.ncols());
         let (keys, values) = rest.split_at(Axis(1), x.ncols());
-        cache.attend(new, &queries, &keys, &values, self.context.slice_mut(used));
+        cache.attend(&queries, &keys, &values, self.context.slice_mut(used));
     }
 
-    /// The rows of the last new token of each sequence, moved to the front: how many they are.
-    ///
-    /// In the last block no other row is looked at any more.
-    fn keep_last(&mut self, new: &[usize]) -> usize {
-        let (mut kept, mut end) = (0, 0);
-        for &new in new.iter().filter(|&&new| new > 0) {
-            end += new;
-            for rows in [&mut self.x, &mut self.context] {
-                let last = rows.row(end - 1).to_owned();
-                rows.row_mut(kept).assign(&last);
-            }
-            kept += 1;
+    /// Moves the last of so many rows to the front: in the last block no other is looked at any
+    /// more.
+    fn keep_last(&mut self, rows: usize) {
+        for all in [&mut self.x, &mut self.context] {
+            let last = all.row(rows - 1).to_owned();
+            all.row_mut(0).assign(&last);
         }
-        kept
     }
 
     /// The second half, `x += out_proj(context)`, then `x += ff(norm2(x))`.

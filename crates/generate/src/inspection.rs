@@ -24,7 +24,7 @@ use crate::filters::{likeliest, softmax_with_temperature};
 /// };
 /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
 /// let name = |id: u32| id.to_string();
-/// let inspection = Inspection::of(&model, &name, &[1, 2, 3], Look::default())?;
+/// let inspection = Inspection::of(&model, &name, &[1, 2, 3], Look::default(), |_| ())?;
 /// assert_eq!(inspection.tokens[2].next.len(), 10);
 /// for block in inspection.blocks(0, 3)? {
 ///     assert_eq!(block?.attention.dim(), (2, 3, 3));
@@ -102,25 +102,12 @@ impl<'m> Inspection<'m> {
     /// Rows of logits that are made at once.
     pub const ROWS: usize = 64;
 
-    /// Looks at a text; `text_of` gives the text of an id.
+    /// Looks at a text; `text_of` gives the text of an id, and `each` gets the logits (vocab_size)
+    /// after each token, which are not kept.
     ///
     /// # Errors
     /// If there is no token, an unknown one, or more than the context holds.
     pub fn of(
-        model: &'m GptModel,
-        text_of: &'m dyn Fn(u32) -> String,
-        ids: &[u32],
-        look: Look,
-    ) -> Result<Self, GenerateError> {
-        Self::with_logits(model, text_of, ids, look, |_| ())
-    }
-
-    /// [`of`](Self::of), which hands the logits (vocab_size) after each token to `each`, too; they
-    /// are not kept.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn with_logits(
         model: &'m GptModel,
         text_of: &'m dyn Fn(u32) -> String,
         ids: &[u32],
@@ -233,7 +220,7 @@ mod tests {
             top: 3,
             temperature: 1.0,
         };
-        let inspection = Inspection::of(&model, &name, &ids, look).unwrap();
+        let inspection = Inspection::of(&model, &name, &ids, look, |_| ()).unwrap();
         let input = inspection.ids.view();
         let (inputs, targets) = (Slice::from(..-1), Slice::from(1..));
         let [inputs, targets] = [inputs, targets].map(|part| input.slice_axis(Axis(1), part));

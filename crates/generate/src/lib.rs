@@ -26,4 +26,4 @@ pub use inspection::{BlockView, Candidate, Inspection, Look, Token};
 pub use precision::Precision;
 pub use sampling::Sampling;
 pub use stop::StopStrings;
-pub use stream::{BatchStream, FinishReason, GenerateOptions, Timings, TokenStream};
+pub use stream::{FinishReason, GenerateOptions, Timings, TokenStream};

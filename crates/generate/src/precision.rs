@@ -66,6 +66,12 @@ impl Precision {
         .fold(others, usize::saturating_add)
     }
 
+    /// Bytes of the weights that one step reads, each once: those of the blocks and of the head.
+    pub fn step_bytes(self, config: &GptConfig) -> usize {
+        let head = self.bytes_of((config.vocab_size, config.emb_dim));
+        self.bytes_of_blocks(config).saturating_add(head)
+    }
+
     /// Bytes of the matrices of all blocks.
     fn bytes_of_blocks(self, config: &GptConfig) -> usize {
         let (features, hidden) = (config.emb_dim, config.feed_forward_dim());

@@ -1,5 +1,5 @@
-//! From logits to the next token: repetition penalty, temperature, top-k, top-p, min-p, then the
-//! draw, in the order of transformers' logits processors.
+//! From logits to the next token: temperature, top-k, top-p, then the draw, in the order of
+//! transformers' logits processors.
 //!
 //! The draw is `torch.multinomial` with PyTorch's own random numbers; at temperature 0 the largest
 //! logit is taken and nothing is drawn.
@@ -9,10 +9,7 @@ use tensor_ops::softmax;
 use torch_rng::TorchRng;
 
 use crate::GenerateError;
-use crate::filters::{
-    check_logits, divide_by_temperature, greedy_id, keep_min_p, keep_top_k, keep_top_p,
-    penalise_repetition,
-};
+use crate::filters::{check_logits, divide_by_temperature, greedy_id, keep_top_k, keep_top_p};
 
 /// The settings of the choice of a token. The default is greedy: each setting does nothing until it
 /// is set.
@@ -25,9 +22,9 @@ use crate::filters::{
 /// // Book section 5.3.1.
 /// let logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
 /// let mut rng = TorchRng::manual_seed(123);
-/// assert_eq!(Sampling::GREEDY.choose(&logits, &[], &mut rng)?, 3);
+/// assert_eq!(Sampling::GREEDY.choose(&logits, &mut rng)?, 3);
 /// let top_3 = Sampling { temperature: 1.0, top_k: Some(3), ..Sampling::GREEDY };
-/// let p = top_3.probabilities(&logits, &[])?;
+/// let p = top_3.probabilities(&logits)?;
 /// for (id, printed) in [(0, 0.0615), (3, 0.5775), (7, 0.3610)] {
 ///     assert!((p[id] - printed).abs() < 5e-5); // section 5.3.2
 /// }
@@ -51,17 +48,6 @@ pub struct Sampling {
     ///
     /// transformers' `TopPLogitsWarper` ("nucleus sampling", Holtzman et al., 2019).
     pub top_p: f32,
-    /// Only tokens at least `min_p` times as probable as the most probable one can be drawn; 0
-    /// keeps all.
-    ///
-    /// transformers' `MinPLogitsWarper`.
-    pub min_p: f32,
-    /// The logit of a token that the prompt or the text so far holds is divided by it if positive,
-    /// multiplied if negative; 1 changes nothing.
-    ///
-    /// transformers' `RepetitionPenaltyLogitsProcessor` (Keskar et al., 2019). It acts at
-    /// temperature 0 too.
-    pub repetition_penalty: f32,
 }
 
 impl Sampling {
@@ -70,8 +56,6 @@ impl Sampling {
         temperature: 0.0,
         top_k: None,
         top_p: 1.0,
-        min_p: 0.0,
-        repetition_penalty: 1.0,
     };
 
     /// Checks every setting against its range.
@@ -92,18 +76,6 @@ impl Sampling {
                 self.top_p,
                 self.top_p > 0.0 && self.top_p <= 1.0,
             ),
-            (
-                "min_p",
-                "from 0 to 1",
-                self.min_p,
-                (0.0..=1.0).contains(&self.min_p),
-            ),
-            (
-                "repetition_penalty",
-                "a finite number above 0",
-                self.repetition_penalty,
-                self.repetition_penalty.is_finite() && self.repetition_penalty > 0.0,
-            ),
         ] {
             if !fits {
                 return Err(GenerateError::Setting {
@@ -116,20 +88,16 @@ impl Sampling {
         Ok(())
     }
 
-    /// The probability of each token to be chosen (vocab_size); `history` is the prompt and the
-    /// text so far.
+    /// The probability of each token to be chosen (vocab_size).
     ///
     /// # Errors
     /// As [`check`](Self::check), or if a logit is NaN or plus infinity, or all are minus infinity.
-    pub fn probabilities(
-        &self,
-        logits: &ArrayRef1<f32>,
-        history: &[u32],
-    ) -> Result<Array1<f32>, GenerateError> {
-        let logits = self.penalised(logits, history)?;
+    pub fn probabilities(&self, logits: &ArrayRef1<f32>) -> Result<Array1<f32>, GenerateError> {
+        self.check()?;
+        check_logits(logits)?;
         if self.temperature == 0.0 {
             let mut p = Array1::zeros(logits.len());
-            p[greedy_id(&logits)? as usize] = 1.0;
+            p[greedy_id(logits)? as usize] = 1.0;
             return Ok(p);
         }
         let mut logits = logits.to_vec();
@@ -139,9 +107,6 @@ impl Sampling {
         }
         if self.top_p < 1.0 {
             keep_top_p(&mut logits, self.top_p);
-        }
-        if self.min_p > 0.0 {
-            keep_min_p(&mut logits, self.min_p);
         }
         Ok(softmax(&ArrayView1::from(&logits), Axis(0)))
     }
@@ -154,33 +119,15 @@ impl Sampling {
     pub fn choose(
         &self,
         logits: &ArrayRef1<f32>,
-        history: &[u32],
         rng: &mut TorchRng,
     ) -> Result<u32, GenerateError> {
         if self.temperature == 0.0 {
-            return greedy_id(&self.penalised(logits, history)?);
+            self.check()?;
+            return greedy_id(logits);
         }
-        let p = self.probabilities(logits, history)?;
+        let p = self.probabilities(logits)?;
         let p = p.as_slice().expect("a fresh array is contiguous");
         Ok(rng.try_multinomial(p)? as u32)
-    }
-
-    /// The logits, checked, after the repetition penalty.
-    fn penalised(
-        &self,
-        logits: &ArrayRef1<f32>,
-        history: &[u32],
-    ) -> Result<Array1<f32>, GenerateError> {
-        self.check()?;
-        check_logits(logits)?;
-        let mut logits = logits.to_vec();
-        if self.repetition_penalty != 1.0 {
-            penalise_repetition(&mut logits, history, self.repetition_penalty);
-        }
-        let logits = Array1::from(logits);
-        // A penalty near 0 can overflow.
-        check_logits(&logits)?;
-        Ok(logits)
     }
 }
 

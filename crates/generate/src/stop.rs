@@ -13,7 +13,7 @@ use crate::GenerateError;
 /// assert_eq!(stops.push("Hello.\nUs"), "Hello.");
 /// assert_eq!(stops.push("ually"), "\nUsually"); // it was none
 /// assert_eq!(stops.push("\nUser: more"), "");
-/// assert_eq!(stops.found(), Some("\nUser:"));
+/// assert!(stops.is_found());
 /// # Ok::<(), generate::GenerateError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ pub struct StopStrings {
     stops: Vec<String>,
     /// The end of the text so far, if it may begin a stop string.
     held: String,
-    found: Option<usize>,
+    is_found: bool,
 }
 
 impl StopStrings {
@@ -44,21 +44,18 @@ impl StopStrings {
     /// found.
     #[must_use]
     pub fn push(&mut self, piece: &str) -> String {
-        if self.found.is_some() {
+        if self.is_found {
             return String::new();
         }
         self.held.push_str(piece);
-        let hits = self.stops.iter().enumerate().filter_map(|(i, stop)| {
+        let hits = self.stops.iter().filter_map(|stop| {
             let start = self.held.find(stop)?;
-            Some((start + stop.len(), start, i))
+            Some((start + stop.len(), start))
         });
-        let shown = match hits.min() {
-            Some((_, start, stop)) => {
-                self.found = Some(stop);
-                start
-            }
-            None => self.held.len() - self.unclear(),
-        };
+        // The first to be complete, and of those that end together, the longest.
+        let first = hits.min();
+        self.is_found = first.is_some();
+        let shown = first.map_or_else(|| self.held.len() - self.unclear(), |(_, start)| start);
         let rest = self.held.split_off(shown);
         std::mem::replace(&mut self.held, rest)
     }
@@ -67,16 +64,12 @@ impl StopStrings {
     #[must_use]
     pub fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
-        if self.found.is_some() {
-            return String::new();
-        }
-        held
+        if self.is_found { String::new() } else { held }
     }
 
-    /// The stop string that the text held: the first to be complete, and of those that end
-    /// together, the longest.
-    pub fn found(&self) -> Option<&str> {
-        self.found.map(|i| self.stops[i].as_str())
+    /// True if the text held a stop string.
+    pub fn is_found(&self) -> bool {
+        self.is_found
     }
 
     /// Bytes at the end of the text that begin a stop string.

@@ -78,16 +78,6 @@ impl<'m> Weight<'m> {
             out += bias;
         }
     }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::F32(weight) => 4 * weight.len(),
-            Self::F16(weight) => weight.bytes(),
-            Self::Bf16(weight) => weight.bytes(),
-            Self::Int8(weight) => weight.bytes(),
-            Self::Int4(weight) => weight.bytes(),
-        }
-    }
 }
 
 /// A linear layer.
@@ -103,10 +93,6 @@ impl Projection<'_> {
     pub(crate) fn forward(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
         self.weight.forward(self.bias.as_ref(), x, out);
     }
-
-    fn bytes(&self) -> usize {
-        self.weight.bytes() + 4 * self.bias.as_ref().map_or(0, |bias| bias.len())
-    }
 }
 
 /// The weights of one transformer block.
@@ -119,15 +105,6 @@ pub(crate) struct BlockWeights<'m> {
     pub(crate) expand: Projection<'m>,
     pub(crate) activation: Activation,
     pub(crate) contract: Projection<'m>,
-}
-
-impl BlockWeights<'_> {
-    /// Bytes of its layers.
-    fn bytes(&self) -> usize {
-        let others = [&self.out_proj, &self.expand, &self.contract];
-        let layers = self.qkv.0.iter().chain(others);
-        layers.map(Projection::bytes).sum()
-    }
 }
 
 /// The projections to queries, keys and values: three, or one of all.
@@ -229,18 +206,8 @@ impl<'m> DecoderWeights<'m> {
 
     /// Writes the logits (rows, vocab_size) of normed rows (rows, emb_dim).
     pub(crate) fn logits(&self, normed: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
-        self.head().forward(None, normed, out);
-    }
-
-    fn head(&self) -> &Weight<'m> {
-        self.head.as_ref().unwrap_or(&self.tok_emb)
-    }
-
-    /// Bytes that one step of one sequence reads: the floor of its time is this over the bandwidth
-    /// of memory.
-    pub(crate) fn bytes_of_a_step(&self) -> usize {
-        let blocks = self.blocks.iter().map(BlockWeights::bytes);
-        self.head().bytes() + blocks.sum::<usize>()
+        let head = self.head.as_ref().unwrap_or(&self.tok_emb);
+        head.forward(None, normed, out);
     }
 }
 
@@ -337,50 +304,5 @@ impl<'m, E, F: FnMut(&str, usize, IxDyn) -> Result<Rows<'m>, E>> Source<F> {
             norm1: self.norm(&norm1, config)?,
             norm2: self.norm(&norm2, config)?,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use torch_rng::TorchRng;
-
-    use super::*;
-
-    #[test]
-    fn the_bytes_that_a_precision_takes_are_those_of_its_weights() {
-        // Rows that fill no block of weights, and heads that do.
-        for (emb_dim, hidden_dim, vocab_size) in [(8, 37, 61), (64, 256, 128)] {
-            for flags in 0..4 {
-                let config = GptConfig {
-                    vocab_size,
-                    context_length: 4,
-                    emb_dim,
-                    n_heads: 2,
-                    n_layers: 2,
-                    hidden_dim: Some(hidden_dim),
-                    tied: flags & 1 == 1,
-                    qkv_bias: flags & 2 == 2,
-                    ..GptConfig::GPT2_124M
-                };
-                let model =
-                    GptModel::new(config, &mut TorchRng::manual_seed(1)).expect("a valid model");
-                for precision in Precision::ALL {
-                    let weights = DecoderWeights::of_model(&model, precision);
-                    let head = weights.head.as_ref().map_or(0, Weight::bytes);
-                    let embeddings = weights.tok_emb.bytes() + 4 * weights.pos_emb.len();
-                    let blocks = weights
-                        .blocks
-                        .iter()
-                        .map(BlockWeights::bytes)
-                        .sum::<usize>();
-                    let norms = 4 * (1 + 2 * config.n_layers) * 2 * emb_dim;
-                    assert_eq!(
-                        precision.weight_bytes(&config),
-                        head + embeddings + blocks + norms,
-                        "{precision} {config:?}"
-                    );
-                }
-            }
-        }
     }
 }

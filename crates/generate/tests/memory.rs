@@ -22,7 +22,14 @@ fn peak_of_decoding(folder: &ModelFolder, precision: Precision) -> usize {
         ..DecoderConfig::default()
     };
     let first_logits = |mut decoder: Decoder<'_>| {
-        decoder.start(&[&[1, 2, 3]]).unwrap();
+        let weights = ALLOCATOR.current_usage() - before;
+        let counted = precision.weight_bytes(decoder.model_config());
+        let more = weights as f64 / counted as f64;
+        assert!(
+            (1.0..1.1).contains(&more),
+            "{precision}: {weights} bytes, {counted} counted"
+        );
+        decoder.start(&[1, 2, 3]).unwrap();
         decoder.advance().unwrap();
     };
     if precision == Precision::F32 {

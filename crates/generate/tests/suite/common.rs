@@ -1,6 +1,6 @@
 //! Models for tests: random ones of any small shape, and one that says what it is told to.
 
-use generate::{BatchStream, Decoder, GenerateOptions};
+use generate::{Decoder, GenerateOptions, TokenStream};
 use gpt::{Activation, DropRates, GptConfig, GptModel};
 use proptest::prelude::*;
 use torch_rng::TorchRng;
@@ -43,18 +43,14 @@ pub(crate) fn models() -> impl Strategy<Value = GptModel> {
         )
 }
 
-/// A model and one to four prompts of different lengths, some longer than its context.
-pub(crate) fn models_and_prompts() -> impl Strategy<Value = (GptModel, Vec<Vec<u32>>)> {
+/// A model and a prompt, which may be longer than its context.
+pub(crate) fn models_and_prompts() -> impl Strategy<Value = (GptModel, Vec<u32>)> {
     models().prop_flat_map(|model| {
         let vocab_size = model.config().vocab_size as u32;
         let longest = model.config().context_length + 3;
         let prompt = prop::collection::vec(0..vocab_size, 1..=longest);
-        (Just(model), prop::collection::vec(prompt, 1..5))
+        (Just(model), prompt)
     })
-}
-
-pub(crate) fn slices(prompts: &[Vec<u32>]) -> Vec<&[u32]> {
-    prompts.iter().map(Vec::as_slice).collect()
 }
 
 /// A model of GPT-2's vocabulary whose most probable token after position `i` is `script[i]`,
@@ -85,31 +81,18 @@ pub(crate) fn has_clear_winner(logits: &ndarray::ArrayRef1<f32>) -> bool {
     sorted.len() < 2 || sorted[0] - sorted[1] > 1e-3
 }
 
-/// Takes in prompts.
-pub(crate) fn take_in(decoder: &mut Decoder, prompts: &[&[u32]]) {
-    decoder.start(prompts).unwrap();
+/// Takes in a prompt.
+pub(crate) fn take_in(decoder: &mut Decoder, prompt: &[u32]) {
+    decoder.start(prompt).unwrap();
     decoder.advance().unwrap();
 }
 
-/// One token more for each sequence.
-pub(crate) fn append(decoder: &mut Decoder, tokens: &[u32]) {
-    for (row, &token) in tokens.iter().enumerate() {
-        decoder.push(row, &[token]).unwrap();
-    }
-    decoder.advance().unwrap();
-}
-
-/// The new tokens of all sequences that a decoder holds.
+/// The new tokens of a decoder's text.
 pub(crate) fn continued(
     decoder: &mut Decoder<'_>,
     options: GenerateOptions,
-    rngs: &mut [TorchRng],
-) -> Vec<Vec<u32>> {
-    let mut tokens = vec![Vec::new(); rngs.len()];
-    for step in BatchStream::new(decoder, options, rngs).unwrap() {
-        for (row, token) in step.unwrap() {
-            tokens[row].push(token);
-        }
-    }
-    tokens
+    rng: &mut TorchRng,
+) -> Vec<u32> {
+    let stream = TokenStream::new(decoder, options, rng).unwrap();
+    stream.map(Result::unwrap).collect()
 }

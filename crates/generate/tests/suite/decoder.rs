@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::common::{
-    append, continued, has_clear_winner, models_and_prompts, scripted, slices, take_in,
-};
+use crate::common::{continued, has_clear_winner, models_and_prompts, scripted, take_in};
 use generate::{
     Decoder, DecoderConfig, GenerateError, GenerateOptions, PastContext, Precision, Sampling,
     generate_text_simple, greedy_id,
@@ -31,94 +29,74 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn cached_logits_equal_uncached_ones_for_every_sequence_of_a_batch_at_every_step(
-        (model, prompts) in models_and_prompts(), steps in 0..20usize, seed in any::<u64>(),
+    fn cached_logits_equal_uncached_ones_at_every_step(
+        (model, prompt) in models_and_prompts(), steps in 0..20usize, seed in any::<u64>(),
     ) {
         let mut rng = TorchRng::manual_seed(seed);
         let mut decoder = Decoder::new(&model);
-        let mut sequences = prompts.clone();
-        take_in(&mut decoder, &slices(&prompts));
+        decoder.start(&prompt).unwrap();
         for _ in 0..=steps {
-            for (row, tokens) in sequences.iter_mut().enumerate() {
-                assert_close(&decoder.logits(row), &uncached(&model, tokens), TOLERANCE);
-                tokens.push(rng.randint(0, model.config().vocab_size as i64) as u32);
-            }
-            let next: Vec<u32> = sequences.iter().map(|tokens| tokens[tokens.len() - 1]).collect();
-            append(&mut decoder, &next);
+            decoder.advance().unwrap();
+            assert_close(&decoder.logits(), &uncached(&model, decoder.tokens()), TOLERANCE);
+            let token = rng.randint(0, model.config().vocab_size as i64) as u32;
+            decoder.push(&[token]).unwrap();
         }
     }
 
     #[test]
     fn greedy_ids_are_those_of_the_books_loop(
-        (model, prompts) in models_and_prompts(), max_new_tokens in 1..16usize,
+        (model, prompt) in models_and_prompts(), max_new_tokens in 1..16usize,
     ) {
         let context_size = model.config().context_length;
         let mut decoder = Decoder::new(&model);
-        decoder.start(&slices(&prompts)).unwrap();
+        decoder.start(&prompt).unwrap();
         let options = GenerateOptions { max_new_tokens, ..GenerateOptions::default() };
-        let mut rngs = vec![TorchRng::manual_seed(0); prompts.len()];
-        let completions = continued(&mut decoder, options, &mut rngs);
-        for (prompt, completion) in prompts.iter().zip(&completions) {
-            let idx = Array2::from_shape_vec((1, prompt.len()), prompt.clone()).unwrap();
-            let book = generate_text_simple(&model, idx, max_new_tokens, context_size).unwrap();
-            let book = book.row(0).to_vec();
-            for (i, &token) in completion.iter().enumerate() {
-                let before = &book[..prompt.len() + i];
-                if !has_clear_winner(&uncached(&model, before)) {
-                    return Ok(()); // rounding may choose, and then all that follows differs
-                }
-                prop_assert_eq!(token, book[before.len()], "token {} of {:?}", i, prompt);
+        let completion = continued(&mut decoder, options, &mut TorchRng::manual_seed(0));
+        let idx = Array2::from_shape_vec((1, prompt.len()), prompt.clone()).unwrap();
+        let book = generate_text_simple(&model, idx, max_new_tokens, context_size).unwrap();
+        let book = book.row(0).to_vec();
+        for (i, &token) in completion.iter().enumerate() {
+            let before = &book[..prompt.len() + i];
+            if !has_clear_winner(&uncached(&model, before)) {
+                return Ok(()); // rounding may choose, and then all that follows differs
             }
-            prop_assert_eq!(completion.len(), max_new_tokens);
+            prop_assert_eq!(token, book[before.len()], "token {} of {:?}", i, prompt);
         }
-    }
-
-    #[test]
-    fn a_sequence_with_nothing_pending_keeps_its_logits(
-        (model, prompts) in models_and_prompts(),
-    ) {
-        let mut decoder = Decoder::new(&model);
-        take_in(&mut decoder, &[&prompts[0], &prompts[0][..1]]);
-        let before = decoder.logits(0).to_owned();
-        decoder.push(1, &prompts[0][..1]).unwrap();
-        decoder.advance().unwrap();
-        prop_assert_eq!(decoder.logits(0), before);
-        assert_close(&decoder.logits(1), &uncached(&model, decoder.tokens(1)), TOLERANCE);
+        prop_assert_eq!(completion.len(), max_new_tokens);
     }
 
     #[test]
     fn text_pushed_in_turns_is_the_text_pushed_at_once(
-        (model, prompts) in models_and_prompts(), cut in any::<prop::sample::Index>(),
+        (model, prompt) in models_and_prompts(), cut in any::<prop::sample::Index>(),
     ) {
-        let prompt = &prompts[0];
         let cut = 1 + cut.index(prompt.len());
         let mut turns = Decoder::new(&model);
-        take_in(&mut turns, &[&prompt[..cut]]);
-        turns.push(0, &prompt[cut..]).unwrap();
-        prop_assert_eq!(turns.pending(0) > 0, cut < prompt.len());
+        take_in(&mut turns, &prompt[..cut]);
+        turns.push(&prompt[cut..]).unwrap();
+        prop_assert_eq!(turns.pending() > 0, cut < prompt.len());
         turns.advance().unwrap();
-        assert_close(&turns.logits(0), &uncached(&model, prompt), TOLERANCE);
-        prop_assert_eq!(turns.tokens(0), prompt.as_slice());
+        assert_close(&turns.logits(), &uncached(&model, &prompt), TOLERANCE);
+        prop_assert_eq!(turns.tokens(), prompt.as_slice());
     }
 
     #[test]
     fn a_smaller_context_is_the_books_cropping_to_it_and_else_a_token_is_computed_once(
-        (model, prompts) in models_and_prompts(), steps in 1..8usize,
+        (model, prompt) in models_and_prompts(), steps in 1..8usize,
     ) {
         let context_size = model.config().context_length / 2;
         let config = DecoderConfig { context_size: Some(context_size), ..DecoderConfig::default() };
         let mut decoder = Decoder::with_config(&model, config).unwrap();
-        let mut tokens = prompts[0].clone();
-        decoder.start(&[&tokens]).unwrap();
+        let mut tokens = prompt.clone();
+        decoder.start(&tokens).unwrap();
         for step in 0..steps {
             let window = &tokens[tokens.len().saturating_sub(context_size)..];
             let moved = tokens.len() > context_size;
             let pending = if step == 0 || moved { window.len() } else { 1 };
-            prop_assert_eq!(decoder.pending(0), pending);
+            prop_assert_eq!(decoder.pending(), pending);
             decoder.advance().unwrap();
-            assert_close(&decoder.logits(0), &uncached(&model, window), TOLERANCE);
-            tokens.push(greedy_id(&decoder.logits(0)).unwrap());
-            decoder.push(0, &tokens[tokens.len() - 1..]).unwrap();
+            assert_close(&decoder.logits(), &uncached(&model, window), TOLERANCE);
+            tokens.push(greedy_id(&decoder.logits()).unwrap());
+            decoder.push(&tokens[tokens.len() - 1..]).unwrap();
         }
     }
 }
@@ -131,36 +109,36 @@ fn a_decoder_told_to_stop_refuses_to_outgrow_its_context_and_stays_as_it_was() {
         ..DecoderConfig::default()
     };
     let mut decoder = Decoder::with_config(&model, config).unwrap();
-    let error = decoder.start(&[&[0], &[0; 5]]).unwrap_err();
+    let error = decoder.start(&[0; 5]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "sequence 1 has 5 tokens, but the context has room for 4"
+        "the text has 5 tokens, but the context has room for 4"
     );
-    take_in(&mut decoder, &[&[0; 3]]);
-    assert_eq!(decoder.room(0), 1);
-    append(&mut decoder, &[9]);
-    let before = decoder.logits(0).to_owned();
+    take_in(&mut decoder, &[0; 3]);
+    assert_eq!(decoder.room(), 1);
+    decoder.push(&[9]).unwrap();
+    decoder.advance().unwrap();
+    let before = decoder.logits().to_owned();
     let full = GenerateError::PastContext {
-        row: 0,
         num_tokens: 5,
         context_size: 4,
     };
-    assert_eq!(decoder.push(0, &[9]).unwrap_err(), full);
+    assert_eq!(decoder.push(&[9]).unwrap_err(), full);
     decoder.advance().unwrap();
-    assert_eq!(decoder.logits(0), before);
-    assert_eq!(decoder.tokens(0), [0, 0, 0, 9]);
+    assert_eq!(decoder.logits(), before);
+    assert_eq!(decoder.tokens(), [0, 0, 0, 9]);
 }
 
 #[test]
 fn a_second_prompt_starts_from_nothing() {
     let model = scripted(&[5, 6, 7, 8]);
     let mut decoder = Decoder::new(&model);
-    take_in(&mut decoder, &[&[1, 2, 3]]);
+    take_in(&mut decoder, &[1, 2, 3]);
     let mut fresh = Decoder::new(&model);
-    take_in(&mut fresh, &[&[4]]);
-    take_in(&mut decoder, &[&[4]]);
-    assert_eq!(decoder.logits(0), fresh.logits(0));
-    assert_eq!(decoder.tokens(0), [4]);
+    take_in(&mut fresh, &[4]);
+    take_in(&mut decoder, &[4]);
+    assert_eq!(decoder.logits(), fresh.logits());
+    assert_eq!(decoder.tokens(), [4]);
 }
 
 #[test]
@@ -191,13 +169,13 @@ fn sampling_with_a_cache_draws_what_the_books_loop_draws() {
         stop_ids: vec![],
     };
     for build in [torch_rng::Build::Portable, torch_rng::Build::Mkl] {
-        let rng = TorchRng::manual_seed(123).with_build(build);
+        let mut rng = TorchRng::manual_seed(123).with_build(build);
         let idx = ndarray::array![[1, 2, 3]];
         let expected = generate::generate(&model, idx, book, &mut rng.clone()).unwrap();
         let mut decoder = Decoder::new(&model);
-        decoder.start(&[&[1, 2, 3]]).unwrap();
-        let completions = continued(&mut decoder, options.clone(), &mut [rng]);
-        assert_eq!(completions[0], expected.row(0).to_vec()[3..]);
+        decoder.start(&[1, 2, 3]).unwrap();
+        let completion = continued(&mut decoder, options.clone(), &mut rng);
+        assert_eq!(completion, expected.row(0).to_vec()[3..]);
     }
 }
 
@@ -205,9 +183,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn smaller_precisions_stay_near_the_models_logits_alone_or_in_a_batch(
-        (model, prompts) in models_and_prompts(),
-    ) {
+    fn smaller_precisions_stay_near_the_models_logits((model, prompt) in models_and_prompts()) {
         for (precision, allowed) in [
             (Precision::F16, 0.01),
             (Precision::Bf16, 0.05),
@@ -215,16 +191,11 @@ proptest! {
             (Precision::Int4, 0.5),
         ] {
             let config = DecoderConfig { precision, ..DecoderConfig::default() };
-            let mut together = Decoder::with_config(&model, config).unwrap();
-            take_in(&mut together, &slices(&prompts));
-            for (row, prompt) in prompts.iter().enumerate() {
-                let expected = uncached(&model, prompt);
-                let size = expected.iter().fold(1.0f32, |a, b| a.max(b.abs()));
-                assert_close(&together.logits(row), &expected, f64::from(allowed * size));
-                let mut alone = Decoder::with_config(&model, config).unwrap();
-                take_in(&mut alone, &[prompt]);
-                assert_close(&together.logits(row), &alone.logits(0), f64::from(3e-2 * size));
-            }
+            let mut decoder = Decoder::with_config(&model, config).unwrap();
+            take_in(&mut decoder, &prompt);
+            let expected = uncached(&model, &prompt);
+            let size = expected.iter().fold(1.0f32, |a, b| a.max(b.abs()));
+            assert_close(&decoder.logits(), &expected, f64::from(allowed * size));
         }
     }
 }
@@ -233,7 +204,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn weights_that_are_read_give_the_bits_of_those_of_a_model((model, prompts) in models_and_prompts()) {
+    fn weights_that_are_read_give_the_bits_of_those_of_a_model((model, prompt) in models_and_prompts()) {
         let parameters: HashMap<_, _> = model.named_parameters().into_iter().collect();
         for precision in Precision::ALL {
             let config = DecoderConfig { precision, ..DecoderConfig::default() };
@@ -244,11 +215,9 @@ proptest! {
             })
             .unwrap();
             let mut borrowed = Decoder::with_config(&model, config).unwrap();
-            take_in(&mut read, &slices(&prompts));
-            take_in(&mut borrowed, &slices(&prompts));
-            for row in 0..prompts.len() {
-                prop_assert_eq!(read.logits(row), borrowed.logits(row), "{}", precision);
-            }
+            take_in(&mut read, &prompt);
+            take_in(&mut borrowed, &prompt);
+            prop_assert_eq!(read.logits(), borrowed.logits(), "{}", precision);
         }
     }
 }
@@ -262,7 +231,7 @@ fn debug_shows_no_weights_and_no_text_in_any_precision() {
             ..DecoderConfig::default()
         };
         let mut decoder = Decoder::with_config(&model, config).unwrap();
-        decoder.start(&[&[1, 2, 3]]).unwrap();
+        decoder.start(&[1, 2, 3]).unwrap();
         let shown = format!("{decoder:?}");
         assert!(
             shown.contains(&format!("{precision:?}")) && shown.len() < 500,

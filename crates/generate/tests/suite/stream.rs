@@ -2,8 +2,7 @@
 
 use crate::common::scripted;
 use generate::{
-    BatchStream, Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext, Sampling,
-    StopStrings, TokenStream,
+    Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext, StopStrings, TokenStream,
 };
 use proptest::prelude::*;
 use tokenizer::ENDOFTEXT_ID;
@@ -26,7 +25,7 @@ fn the_limit_the_full_context_and_the_stop_token_end_a_text() {
             ..DecoderConfig::default()
         };
         let mut decoder = Decoder::with_config(&model, config).unwrap();
-        decoder.start(&[&[1]]).unwrap();
+        decoder.start(&[1]).unwrap();
         let options = GenerateOptions {
             max_new_tokens,
             stop_ids,
@@ -35,7 +34,7 @@ fn the_limit_the_full_context_and_the_stop_token_end_a_text() {
         let mut rng = TorchRng::manual_seed(0);
         let mut stream = TokenStream::new(&mut decoder, options.clone(), &mut rng).unwrap();
         let tokens = stream.by_ref().collect::<Result<Vec<_>, _>>().unwrap();
-        let finish = stream.finish_reason().unwrap().clone();
+        let finish = stream.finish_reason().unwrap();
         (tokens, finish)
     };
     assert_eq!(
@@ -65,12 +64,12 @@ fn nothing_follows_the_token_beyond_a_full_context() {
         ..DecoderConfig::default()
     };
     let mut decoder = Decoder::with_config(&model, config).unwrap();
-    decoder.start(&[&[1, 2, 3, 4]]).unwrap();
+    decoder.start(&[1, 2, 3, 4]).unwrap();
     for expected in [1, 0, 0] {
         let mut rng = TorchRng::manual_seed(0);
         let mut stream = TokenStream::new(&mut decoder, greedy(9), &mut rng).unwrap();
         assert_eq!(stream.by_ref().map(Result::unwrap).count(), expected);
-        assert_eq!(stream.finish_reason(), Some(&FinishReason::ContextFull));
+        assert_eq!(stream.finish_reason(), Some(FinishReason::ContextFull));
     }
 }
 
@@ -79,13 +78,13 @@ fn a_conversation_continues_from_the_cache() {
     let model = scripted(&(100..120).collect::<Vec<_>>());
     let mut decoder = Decoder::new(&model);
     let mut rng = TorchRng::manual_seed(0);
-    decoder.start(&[&[1, 2]]).unwrap();
+    decoder.start(&[1, 2]).unwrap();
     let answer: Vec<u32> = TokenStream::new(&mut decoder, greedy(3), &mut rng)
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
     assert_eq!(answer, [101, 102, 103]);
-    decoder.push(0, &[7, 8]).unwrap();
+    decoder.push(&[7, 8]).unwrap();
     let mut stream = TokenStream::new(&mut decoder, greedy(2), &mut rng).unwrap();
     let answer: Vec<u32> = stream.by_ref().collect::<Result<_, _>>().unwrap();
     assert_eq!(answer, [106, 107]);
@@ -93,52 +92,8 @@ fn a_conversation_continues_from_the_cache() {
     let timings = stream.timings();
     assert_eq!((timings.prompt_tokens, timings.decoded_tokens), (3, 1));
     assert!(timings.prompt_tokens_per_second() > 0.0 && timings.decoded_tokens_per_second() > 0.0);
-    assert_eq!(decoder.tokens(0), [1, 2, 101, 102, 103, 7, 8, 106, 107]);
-    assert_eq!(decoder.pending(0), 1);
-}
-
-#[test]
-fn texts_of_a_batch_are_those_of_streams_alone() {
-    let model = scripted(&[11, 12, 13, 14, 15]); // context 6
-    for past_context in [PastContext::Crop, PastContext::Stop] {
-        let config = DecoderConfig {
-            past_context,
-            ..DecoderConfig::default()
-        };
-        let options = GenerateOptions {
-            stop_ids: vec![15],
-            sampling: Sampling {
-                temperature: 8.0,
-                ..Sampling::GREEDY
-            },
-            ..greedy(4)
-        };
-        let prompts: [&[u32]; 4] = [&[1], &[1, 2, 3, 4, 5, 6], &[1, 2, 3], &[1, 2, 3, 4]];
-        let mut together = Decoder::with_config(&model, config).unwrap();
-        together.start(&prompts).unwrap();
-        let mut rngs = [1, 2, 3, 4].map(TorchRng::manual_seed);
-        let mut stream = BatchStream::new(&mut together, options.clone(), &mut rngs).unwrap();
-        let mut texts = vec![Vec::new(); 4];
-        for step in &mut stream {
-            step.unwrap()
-                .iter()
-                .for_each(|&(row, token)| texts[row].push(token));
-        }
-        let reasons = [0, 1, 2, 3].map(|row| stream.finish_reason(row).cloned());
-        for (row, prompt) in prompts.iter().enumerate() {
-            let mut alone = Decoder::with_config(&model, config).unwrap();
-            alone.start(&[prompt]).unwrap();
-            let mut rng = TorchRng::manual_seed(1 + row as u64);
-            let mut stream = TokenStream::new(&mut alone, options.clone(), &mut rng).unwrap();
-            let tokens: Vec<u32> = stream.by_ref().map(Result::unwrap).collect();
-            assert_eq!(reasons[row].as_ref(), stream.finish_reason(), "{row}");
-            assert_eq!(texts[row], tokens, "{row}");
-            assert_eq!(rngs[row], rng, "{row}");
-            assert_eq!(together.tokens(row), alone.tokens(0), "{row}");
-        }
-        let again = BatchStream::new(&mut together, options, &mut rngs[..3]).unwrap_err();
-        assert!(again.to_string().contains("4 sequences, but 3 generators"));
-    }
+    assert_eq!(decoder.tokens(), [1, 2, 101, 102, 103, 7, 8, 106, 107]);
+    assert_eq!(decoder.pending(), 1);
 }
 
 proptest! {
@@ -159,6 +114,6 @@ proptest! {
         // The first to be complete; of those that end together, the longest.
         let first = stop.iter().filter_map(|stop| text.find(stop.as_str()).map(|at| (at + stop.len(), at))).min();
         prop_assert_eq!(shown.as_str(), &text[..first.map_or(text.len(), |(_, start)| start)]);
-        prop_assert_eq!(watch.found().is_some(), first.is_some());
+        prop_assert_eq!(watch.is_found(), first.is_some());
     }
 }

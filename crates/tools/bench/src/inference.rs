@@ -108,13 +108,15 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> any
             precision,
             ..DecoderConfig::default()
         };
-        decoders.push((precision.name(), Decoder::with_config(model, config)?));
+        decoders.push((precision, Decoder::with_config(model, config)?));
     }
     let ours = decoders.iter_mut().map(|(precision, decoder)| Ours {
         work: work.clone(),
-        precision,
+        precision: precision.name(),
         // Each token reads every weight once, the prompt's tokens together.
-        floor: Some(Floor::Reading((decoder.weight_bytes() * new_tokens) as f64)),
+        floor: Some(Floor::Reading(
+            (precision.step_bytes(model.config()) * new_tokens) as f64,
+        )),
         step: Box::new(|| decode(decoder, &prompt, new_tokens)),
         peers,
     });
@@ -145,7 +147,7 @@ fn decode(decoder: &mut Decoder<'_>, prompt: &[u32], max_new_tokens: usize) {
         stop_ids: Vec::new(),
     };
     let mut rng = TorchRng::manual_seed(123);
-    let started = decoder.start(&[prompt]);
+    let started = decoder.start(prompt);
     started.expect("the prompt suits the model");
     let stream = TokenStream::new(decoder, options, &mut rng).expect("the options are in range");
     let tokens: Result<Vec<u32>, _> = stream.collect();

@@ -102,9 +102,9 @@ fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
             ..DecoderConfig::default()
         };
         let mut decoder = Decoder::with_config(model, config)?;
-        decoder.start(&[&prompt])?;
+        decoder.start(&prompt)?;
         table.phase(&format!("token, {precision}: all of it"), || {
-            decoder.push(0, &[11]).expect("a token of the vocabulary");
+            decoder.push(&[11]).expect("a token of the vocabulary");
             black_box(decoder.advance().expect("a sequence"));
         });
     }

@@ -154,8 +154,7 @@ impl PageModel {
         let name = |id| self.words.text_of(&[id]);
         let (ids, look) = (&ids[left_out..], Look::default());
         let mut scales = Scales::new(look.temperature);
-        let inspection =
-            Inspection::with_logits(self.model, &name, ids, look, |logits| scales.add(logits))?;
+        let inspection = Inspection::of(self.model, &name, ids, look, |logits| scales.add(logits))?;
         if let Some(layer) = request["block"].as_u64() {
             let mut blocks = inspection.blocks(0, SAYS)?;
             let asked = blocks.nth(layer as usize);
@@ -184,7 +183,7 @@ impl PageModel {
         sampling.check()?;
         let rng = TorchRng::manual_seed(number("seed")?);
         let mut decoder = Decoder::new(self.model);
-        decoder.start(&[ids])?;
+        decoder.start(ids)?;
         Ok(Writing {
             decoder,
             sampling,
@@ -200,19 +199,17 @@ impl PageModel {
         let writing = self.writing.as_mut().context("nothing has begun")?;
         let decoder = &mut writing.decoder;
         if writing.left > 0 {
-            decoder.advance()?;
-            let logits = decoder.logits(0);
-            let sampling = &writing.sampling;
-            let id = sampling.choose(&logits, decoder.tokens(0), &mut writing.rng)?;
+            let logits = decoder.advance()?;
+            let id = writing.sampling.choose(&logits, &mut writing.rng)?;
             writing.left = match self.eos.contains(&id) {
                 true => 0,
                 false => {
-                    decoder.push(0, &[id])?;
+                    decoder.push(&[id])?;
                     writing.left - 1
                 }
             };
         }
-        let new = &decoder.tokens(0)[writing.prompt..];
+        let new = &decoder.tokens()[writing.prompt..];
         let (text, done) = (self.words.text_of(new), writing.left == 0);
         Ok(json!({ "text": text, "count": new.len(), "done": done }))
     }

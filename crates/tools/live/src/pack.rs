@@ -180,8 +180,7 @@ mod tests {
         let name = |id: u32| tokenizer.decode_lossy(&[id]).unwrap();
         let mut scales = crate::Scales::new(1.0);
         let add = |logits: &_| scales.add(logits);
-        let inspection =
-            Inspection::with_logits(rounded, &name, &ids, Look::default(), add).unwrap();
+        let inspection = Inspection::of(rounded, &name, &ids, Look::default(), add).unwrap();
         let answer = unpacked.answer(&json!({ "text": "and the bell" })).unwrap();
         assert_eq!(
             answer["tokens"],
@@ -204,7 +203,7 @@ mod tests {
                 stop_ids: vec![269],
             };
             let mut decoder = Decoder::new(rounded);
-            decoder.start(&[&ids]).unwrap();
+            decoder.start(&ids).unwrap();
             let mut rng = TorchRng::manual_seed(seed);
             let stream = TokenStream::new(&mut decoder, options, &mut rng).unwrap();
             let written: Vec<u32> = stream.map(Result::unwrap).collect();

@@ -35,7 +35,7 @@ impl<'v> Pieces<'v> {
 
     /// True if a stop string has come.
     pub(crate) fn are_stopped(&self) -> bool {
-        self.stops.found().is_some()
+        self.stops.is_found()
     }
 
     /// Adds a token and returns the text that it completes.

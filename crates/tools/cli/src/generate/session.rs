@@ -70,7 +70,7 @@ impl<'m> Session<'m> {
 
     /// True if there is no text yet.
     pub(crate) fn is_empty(&self) -> bool {
-        self.decoder.batch() == 0
+        self.decoder.tokens().is_empty()
     }
 
     /// Begins a text, in place of the one that was there; without a token it begins behind the
@@ -88,12 +88,12 @@ impl<'m> Session<'m> {
                 "the prompt is empty: expected at least one token, as this model has none that begins a text"
             );
         }
-        Ok(self.decoder.start(&[ids])?)
+        Ok(self.decoder.start(ids)?)
     }
 
     /// Adds to the text.
     pub(crate) fn add(&mut self, ids: &[u32]) -> Result<()> {
-        Ok(self.decoder.push(0, ids)?)
+        Ok(self.decoder.push(ids)?)
     }
 
     /// Prints the seed on standard error, unless the user named it or nothing is drawn.

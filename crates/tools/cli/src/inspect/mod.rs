@@ -61,7 +61,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let name_of = |id| found.vocabulary.text_of(&[id]);
     let mut scales = live::Scales::new(look.temperature);
     let add = |logits: &_| scales.add(logits);
-    let inspection = Inspection::with_logits(&model, &name_of, &ids, look, add)?;
+    let inspection = Inspection::of(&model, &name_of, &ids, look, add)?;
     if args.json {
         return print_json(&Report {
             tokens: &inspection.tokens,

@@ -89,8 +89,6 @@ fn saying_a_default_changes_nothing_and_the_last_of_a_flag_counts() {
         "--temp 0.8 --threads 2",
         "--top-k 40",
         "--top-p 1",
-        "--min-p 0",
-        "--repeat-penalty 1",
         "--temp 3 --temperature 0.8",
         "-s 7",
     ] {
