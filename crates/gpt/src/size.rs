@@ -117,28 +117,21 @@ impl GptConfig {
         Memory::new().with("weights", &[F32, self.size()?.total()])
     }
 
-    /// The memory of a decoder beside the weights: keys and values of `sequences` texts of `tokens`
-    /// tokens each, what such a prompt leaves in a layer, and the logits, of which one row at a
-    /// time is sorted for a token to be drawn.
+    /// The memory of a decoder beside the weights: keys and values of a text of so many tokens, what
+    /// such a prompt leaves in a layer, and the logits, which are sorted for a token to be drawn.
     ///
     /// ```
     /// let config = gpt::GptConfig::GPT2_124M;
-    /// let memory = config.decoding_memory(1, 1024)?;
+    /// let memory = config.decoding_memory(1024)?;
     /// assert_eq!(memory.parts()[0], ("keys and values", 75_497_472));
     /// # Ok::<(), gpt::GptError>(())
     /// ```
-    pub fn decoding_memory(&self, sequences: usize, tokens: usize) -> Result<Memory, GptError> {
+    pub fn decoding_memory(&self, tokens: usize) -> Result<Memory, GptError> {
         let (layers, features) = (self.n_layers, self.emb_dim);
         Memory::new()
-            .with(
-                "keys and values",
-                &[2 * F32, layers, features, sequences, tokens],
-            )?
-            .with("activations", &[F32, sequences, tokens, self.row()])?
-            .with(
-                "logits",
-                &[F32, sequences.saturating_add(SORTED), self.vocab_size],
-            )
+            .with("keys and values", &[2 * F32, layers, features, tokens])?
+            .with("activations", &[F32, tokens, self.row()])?
+            .with("logits", &[F32, 1 + SORTED, self.vocab_size])
     }
 
     /// Numbers that a layer has of a token at once: queries, keys, values, contexts, two norms and
@@ -278,7 +271,7 @@ mod tests {
             n_layers: 1 << 10,
             ..GptConfig::GPT2_124M
         };
-        let cache = endless.decoding_memory(1 << 10, 1 << 40);
+        let cache = endless.decoding_memory(1 << 50);
         assert_eq!(cache, Err(GptError::TooLarge));
         assert_eq!(
             Memory::new().with("a", &[usize::MAX, 2]),

@@ -81,11 +81,6 @@ impl Weights {
         })
     }
 
-    /// A tensor by its name.
-    pub(crate) fn get(&self, name: &str) -> Option<(&TensorFile, &Entry)> {
-        self.entries.get(name).map(|&place| self.at(place))
-    }
-
     /// The tensor at a place.
     pub(crate) fn at(&self, (file, entry): (usize, usize)) -> (&TensorFile, &Entry) {
         (&self.files[file], &self.files[file].entries[entry])
@@ -105,8 +100,8 @@ impl Weights {
         let Some(&place) = self.entries.get(head).filter(|_| config.tied) else {
             return Ok(config.tied);
         };
-        if let Some(embedding) = self.get(embedding) {
-            let head = self.at(place);
+        if let Some(&embedding) = self.entries.get(embedding) {
+            let [embedding, head] = [embedding, place].map(|place| self.at(place));
             for (file, entry) in [embedding, head] {
                 file.check(entry, &[config.vocab_size, config.emb_dim])?;
             }

@@ -53,7 +53,7 @@ fn show(name: &str, config: &GptConfig) -> Result<()> {
     let tokens = config.context_length;
     let weights = bytes(config.weights_memory()?.total() as f64);
     let int8 = bytes(Precision::Int8.weight_bytes(config) as f64);
-    let decoding = bytes(config.decoding_memory(1, tokens)?.total() as f64);
+    let decoding = bytes(config.decoding_memory(tokens)?.total() as f64);
     let training = bytes(config.training_memory(1, tokens)?.total() as f64);
     Ok(print(format!(
         "model           {name}\n\

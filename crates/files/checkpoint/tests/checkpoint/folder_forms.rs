@@ -138,15 +138,3 @@ fn an_open_folder_can_be_loaded_though_its_files_are_gone() {
     assert_eq!(found.load().unwrap(), small_model(SMALL));
     assert!(load_model(folder.path()).is_err());
 }
-
-/// PyTorch has them: nothing is kept in training, and evaluation is as ever.
-#[test]
-fn dropout_rates_of_one_are_read() {
-    let folder = Broken::hugging_face();
-    folder.change_config(|text| {
-        let text = text.replace("\"attn_pdrop\": 0.3", "\"attn_pdrop\": 1.0");
-        text.replace("\"embd_pdrop\": 0.1", "\"embd_pdrop\": 1")
-    });
-    let rates = load_config(folder.path()).unwrap().drop_rates;
-    assert_eq!((rates.attention, rates.emb), (1.0, 1.0));
-}

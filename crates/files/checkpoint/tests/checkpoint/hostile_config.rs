@@ -99,7 +99,11 @@ fn rates_and_epsilons_out_of_range() {
         book_refused(set("drop_rate_attn", wrong), &["drop_rate_attn"]);
     }
     hugging_face_refused(set("attn_pdrop", "1e999"), &[]);
-    book_refused(set("drop_rate_attn", "1e999"), &[]);
+    // PyTorch has a rate of one: nothing is kept in training, and evaluation is as ever.
+    let folder = Broken::hugging_face();
+    folder.change_config(set("attn_pdrop", "1"));
+    let rates = load_config(folder.path()).unwrap().drop_rates;
+    assert_eq!(rates.attention, 1.0);
     hugging_face_refused(set("attn_pdrop", "NaN"), &["attn_pdrop", "NaN"]);
     for wrong in ["-1e-5", "1e300", "\"a\""] {
         let key = "layer_norm_epsilon";

@@ -54,7 +54,7 @@ impl<'m> Session<'m> {
         vocabulary: &'m Vocabulary,
     ) -> Result<Self> {
         let model = decoder.model_config();
-        check(&model.decoding_memory(1, decoder.context_size())?)?;
+        check(&model.decoding_memory(decoder.context_size())?)?;
         let now = || SystemTime::now().duration_since(UNIX_EPOCH);
         let new_seed = || now().map_or(0, |now| now.subsec_nanos().into());
         let seed = args.sampling.seed.unwrap_or_else(new_seed);
