@@ -112,8 +112,6 @@ pub struct Given {
 /// Figures that a document prints and that are not compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The number of their section.
-    pub section: String,
     /// The cell that prints them.
     pub cell: String,
     /// The number of figures.

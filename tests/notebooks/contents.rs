@@ -122,7 +122,6 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
                 picture: book.pictures.remove(&call.line).map(Box::new),
             }),
             "leaves_out" => parts.push(Part::LeftOut(LeftOut {
-                section: section.clone(),
                 cell: text(0),
                 figures: text(1).parse().unwrap_or(0),
                 why: text(2),

@@ -8,29 +8,28 @@ use std::ops::Range;
 use notebooks::numbers;
 use pictures::html::escape;
 
-/// The parts of two outputs that differ: all of both, if there are more numbers in one than in the
-/// other, as in a list and a table.
+/// The numbers of two outputs that differ; all of both, if there are more numbers in one than in
+/// the other, as in a list and a table, or none.
 pub(crate) fn differences(ours: &str, printed: &str) -> Vec<[Range<usize>; 2]> {
-    let whole = [0..ours.len(), 0..printed.len()];
     let (our_numbers, printed_numbers) = (numbers(ours), numbers(printed));
-    if our_numbers.len() != printed_numbers.len() {
-        return vec![whole];
-    }
-    if our_numbers.is_empty() {
-        let [one, other] = whole;
-        let differ = ours.trim() != printed.trim();
-        return Vec::from_iter(differ.then(|| differing(ours, one, printed, other)));
+    let has_none = our_numbers.is_empty();
+    if our_numbers.len() != printed_numbers.len() || has_none && ours.trim() != printed.trim() {
+        return vec![[0..ours.len(), 0..printed.len()]];
     }
     let pairs = our_numbers.into_iter().zip(printed_numbers);
     let differ = pairs.filter(|((one, _), (other, _))| one != other);
-    differ
-        .map(|((_, at), (_, place))| differing(ours, at, printed, place))
-        .collect()
+    differ.map(|((_, at), (_, place))| [at, place]).collect()
 }
 
-/// Both outputs as HTML, with the parts that differ marked.
+/// Both outputs as HTML, with what differs marked from the first other character on.
 pub(crate) fn marked(ours: &str, printed: &str) -> [String; 2] {
-    let parts = differences(ours, printed);
+    let parts = differences(ours, printed).into_iter().map(|[at, place]| {
+        let pairs = ours[at.clone()].chars().zip(printed[place.clone()].chars());
+        let same = pairs.take_while(|(one, other)| one == other);
+        let same: usize = same.map(|(one, _)| one.len_utf8()).sum();
+        [at.start + same..at.end, place.start + same..place.end]
+    });
+    let parts: Vec<_> = parts.collect();
     [(0, ours), (1, printed)].map(|(side, text)| {
         let (mut html, mut end) = (String::new(), 0);
         for part in parts.iter().map(|part| part[side].clone()) {
@@ -40,19 +39,6 @@ pub(crate) fn marked(ours: &str, printed: &str) -> [String; 2] {
         }
         html + &escape(&text[end..])
     })
-}
-
-/// From the first character that differs to the end of both parts.
-fn differing(
-    ours: &str,
-    at: Range<usize>,
-    printed: &str,
-    place: Range<usize>,
-) -> [Range<usize>; 2] {
-    let pairs = ours[at.clone()].chars().zip(printed[place.clone()].chars());
-    let same = pairs.take_while(|(one, other)| one == other);
-    let same: usize = same.map(|(one, _)| one.len_utf8()).sum();
-    [at.start + same..at.end, place.start + same..place.end]
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
     test,
     allow(clippy::disallowed_methods, reason = "tests write files as they like")
 )]
+#![cfg_attr(not(feature = "pages"), allow(dead_code))] // some of all modules is for pages alone
 #![allow(rustdoc::broken_intra_doc_links)] // help texts name cells, "In [36]"
 
 use std::ffi::OsString;
@@ -11,10 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-// Some of both is for pages alone.
-#[cfg_attr(not(feature = "pages"), allow(dead_code))]
 mod digits;
-#[cfg_attr(not(feature = "pages"), allow(dead_code))]
 mod documents;
 mod inputs;
 mod notebook;

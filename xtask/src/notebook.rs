@@ -85,14 +85,17 @@ fn pages(_: &std::path::Path, _: Option<&str>, _: Settings, _: bool) -> Result<(
 /// Prints the chosen cells.
 fn print_cells(selection: &Selection, parts: &[Part]) -> Result<()> {
     let (mut section, mut name) = (String::new(), "");
-    let mut listings = Vec::new();
+    let mut listings = String::new();
     for part in parts {
         match part {
             Part::Section { number, title } => {
                 section = format!("\n## {number} {title}\n");
                 listings.clear();
             }
-            Part::Listing { path, start } => listings.push((path, start)),
+            Part::Listing { path, start } => {
+                let (_, item) = listing(path, start)?;
+                listings += &indented(&format!("// {path}\n{item}"));
+            }
             Part::Cell(cell) if !selection.has(cell) => listings.clear(),
             Part::Cell(cell) => {
                 print(&std::mem::take(&mut section))?;
@@ -100,14 +103,8 @@ fn print_cells(selection: &Selection, parts: &[Part]) -> Result<()> {
                     print(&format!("\n{}:", cell.cell))?;
                 }
                 name = &cell.cell;
-                print("\n")?;
-                for (path, start) in listings.drain(..) {
-                    print(&indented(&format!(
-                        "// {path}\n{}",
-                        listing(path, start)?.1
-                    )))?;
-                }
-                print(&text_of(cell))?;
+                print(&format!("\n{listings}{}", text_of(cell)))?;
+                listings.clear();
             }
             Part::Picture { .. } | Part::LeftOut(_) => {}
         }

@@ -160,10 +160,9 @@ impl Report {
                 && (all || chosen().any(|cell| cell.cell == it.cell))
             {
                 self.left_out += it.figures;
-                let (notebook, section) = (selection.program.name, &it.section);
-                let (cell, figures, why) = (&it.cell, it.figures, &it.why);
-                self.reasons +=
-                    &format!("left out: {notebook} {section}, {cell}: {figures} figures: {why}\n");
+                let (name, figures) = (selection.program.name, it.figures);
+                let what = format!("{name} {}: {figures} figures: {}", it.cell, it.why);
+                self.reasons += &format!("left out: {what}\n");
             }
         }
         self.how_to_give_text = self.how_to_give_text.or(how_to_give_text(chosen()));

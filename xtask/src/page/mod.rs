@@ -38,10 +38,6 @@ pub(crate) fn write(
         errata: documents::errata()?,
         unrun: PROGRAMS.iter().map(|it| (it, it.unrun())).collect(),
     };
-    let settings = Settings {
-        draws: true,
-        ..settings
-    };
     let mut lost = 0;
     for program in PROGRAMS {
         let mut selections = chosen.iter().flatten();
@@ -53,6 +49,7 @@ pub(crate) fn write(
         let trains = selection.is_some_and(|selection| selection.trains);
         let parts = program.run(&Settings {
             training: trains.then(TrainingRun::default),
+            draws: true,
             ..settings.clone()
         });
         if live && program.name == STORY_ON {

@@ -57,7 +57,7 @@ pub(crate) fn run() -> Result<()> {
 fn files(root: &Path) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for path in files_below(root, "rs") {
-        let (text, path) = (read(&path)?, shown(root, &path));
+        let (text, path) = (read(&path)?, path.display());
         if !text.starts_with("//!") && !text.starts_with("#![doc = include_str!(") {
             faults.push(format!(
                 "{path}: a file begins with `//!`, which says what it is"
@@ -78,12 +78,6 @@ fn files(root: &Path) -> Result<Vec<String>> {
 
 fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
-}
-
-/// `path` as it is written in messages, from the root.
-fn shown(root: &Path, path: &Path) -> String {
-    let path = path.strip_prefix(root).unwrap_or(path);
-    path.display().to_string()
 }
 
 #[cfg(test)]
