@@ -68,7 +68,8 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
     })
 }
 
-/// Checks that nothing is asked for that would make it another run than that of the options `before`.
+/// Checks that nothing is asked for that would make it another run than that of the options
+/// `before`.
 fn refuse_changes(run: &Path, before: &Table, said: &Table) -> Result<()> {
     for (key, value) in said {
         let kept = before.get(key);

@@ -7,8 +7,8 @@ use std::fs;
 
 use crate::support::{TINY, folder, holds};
 
-/// With dropout, an epoch's end on the way, steps of three batches, and a tokenizer of its own: from
-/// a checkpoint on the way, and by a run that was to be shorter.
+/// With dropout, an epoch's end on the way, steps of three batches, and a tokenizer of its own:
+/// from a checkpoint on the way, and by a run that was to be shorter.
 #[test]
 fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     let folder = folder();
