@@ -1,5 +1,5 @@
-//! Arbitrary bits as settings and logits of a sampler: a token that the settings allow is chosen, or
-//! they are refused, without a panic.
+//! Arbitrary bits as settings and logits of a sampler: a token that the settings allow is chosen,
+//! or they are refused, without a panic.
 //!
 //! Input: temperature and top-p (4 bytes each, any bits), top-k (2 bytes), a byte that is skipped,
 //! and the logits (4 bytes each).

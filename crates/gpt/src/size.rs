@@ -117,8 +117,9 @@ impl GptConfig {
         Memory::new().with("weights", &[F32, self.size()?.total()])
     }
 
-    /// The memory of a decoder beside the weights: keys and values of a text of so many tokens, what
-    /// such a prompt leaves in a layer, and the logits, which are sorted for a token to be drawn.
+    /// The memory of a decoder beside the weights: keys and values of a text of so many tokens,
+    /// what such a prompt leaves in a layer, and the logits, which are sorted for a token to be
+    /// drawn.
     ///
     /// ```
     /// let config = gpt::GptConfig::GPT2_124M;

@@ -16,8 +16,8 @@ use crate::{buffers, team};
 /// Looks for loops of the team before one for work that rayon's queues have.
 const LOOKS: usize = 8;
 
-/// After so long without work, threads sleep as rayon has them do if the pass is over, and let other
-/// programs go first while it is in progress.
+/// After so long without work, threads sleep as rayon has them do if the pass is over, and let
+/// other programs go first while it is in progress.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// A look for work that takes longer tells that other programs want the processors: a thread that

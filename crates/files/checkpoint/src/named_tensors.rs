@@ -44,8 +44,9 @@ pub fn save_tensors<'a>(
 /// with `prefix` are left alone.
 ///
 /// # Errors
-/// Some parameters may have been filled already. If the file can't be read or is damaged, or a tensor is missing, of another shape or type, not
-/// finite, or begins with `prefix` and names no parameter.
+/// Some parameters may have been filled already. If the file can't be read or is damaged, or a
+/// tensor is missing, of another shape or type, not finite, or begins with `prefix` and names no
+/// parameter.
 pub fn load_tensors_into(
     path: impl AsRef<Path>,
     parameters: &mut impl Parameters,

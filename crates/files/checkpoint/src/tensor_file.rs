@@ -300,8 +300,8 @@ fn read_exact_at(file: &File, _: &Path, out: &mut [u8], offset: u64) -> io::Resu
     std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
 }
 
-/// Fills `out` from the file's bytes at `offset`; each thread opens it anew, as an open file has one
-/// position for all.
+/// Fills `out` from the file's bytes at `offset`; each thread opens it anew, as an open file has
+/// one position for all.
 #[cfg(not(unix))]
 fn read_exact_at(_: &File, path: &Path, out: &mut [u8], offset: u64) -> io::Result<()> {
     use std::io::{Read, Seek, SeekFrom};
