@@ -55,6 +55,9 @@ impl Selection {
     }
 }
 
+/// True for the cells that words mean.
+type Rule<'a> = &'a dyn Fn(&Program, &Cell) -> bool;
+
 /// The cells that the words choose: by names, else by the map, else by parts of names, in whatever
 /// notebook.
 ///
@@ -64,7 +67,7 @@ impl Selection {
 /// Nothing is chosen: says where it is, or what there is.
 pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     let all: Vec<(&Program, Vec<Part>)> = PROGRAMS.iter().map(|it| (it, it.unrun())).collect();
-    let choose = |rule: &dyn Fn(&Program, &Cell) -> bool| -> Vec<Selection> {
+    let choose = |rule: Rule<'_>| -> Vec<Selection> {
         let chosen = all.iter().map(|(program, parts)| Selection {
             program,
             trains: program.tier == Tier::Long && words == Some(program.name),
@@ -83,7 +86,7 @@ pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     let mut rows = map()?;
     rows.retain(|row| row.is_called(&words));
     let is_part = words.len() > 2 && !Regex::new(r"^[\d.]+$")?.is_match(&words);
-    let rules: [&dyn Fn(&Program, &Cell) -> bool; 4] = [
+    let rules: [Rule<'_>; 4] = [
         &|program, _| program.name == words,
         &|program, cell| {
             let name = words.strip_prefix(program.name).map_or(&*words, str::trim);

@@ -105,8 +105,7 @@ fn line(cell: &Cell) -> String {
     for fault in faults.iter().take(FAULTS_SHOWN) {
         line += &format!("         {fault}\n");
     }
-    let more = faults.len().saturating_sub(FAULTS_SHOWN);
-    if more > 0 {
+    if let Some(more @ 1..) = faults.len().checked_sub(FAULTS_SHOWN) {
         line += &format!("         and {more} more\n");
     }
     line

@@ -63,7 +63,7 @@ pub(crate) fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
 
 /// Takes tasks of the loops that there are; true if there was one.
 pub(crate) fn help() -> bool {
-    places().fold(false, |helped, place| place.help() || helped)
+    places().filter(|place| place.help()).count() > 0
 }
 
 /// All places, from one on that is another for each thread.

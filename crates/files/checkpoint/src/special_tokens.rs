@@ -67,7 +67,7 @@ impl SpecialTokens {
         let folder = folder.as_ref();
         let paths = [GENERATION_CONFIG, CONFIG].map(|name| folder.join(name));
         let read = |path| -> Result<_, CheckpointError> {
-            Ok(is_file(path)?.then(|| Fields::read(path)).transpose()?)
+            is_file(path)?.then(|| Fields::read(path)).transpose()
         };
         let [generation, config] = [read(&paths[0])?, read(&paths[1])?];
         let said = |key: &str| {
