@@ -215,13 +215,10 @@ pub(crate) fn with_class_of_model(
     let Some(text) = read(&path)? else {
         return Ok(());
     };
-    let config = parse(&path, &text).or_else(|error| {
-        // Python writes numbers that JSON doesn't have; no class is one.
-        let numbers = ["-Infinity", "Infinity", "NaN"].into_iter();
-        let text = numbers.fold(text.clone(), |text, number| text.replace(number, "null"));
-        parse(&path, &text).map_err(|_| error)
-    });
-    let ModelConfig { tokenizer_class } = config?;
+    // Python writes numbers that JSON doesn't have; no class is one.
+    let numbers = ["-Infinity", "Infinity", "NaN"].into_iter();
+    let text = numbers.fold(text, |text, number| text.replace(number, "null"));
+    let ModelConfig { tokenizer_class } = parse(&path, &text)?;
     let Some(class) = tokenizer_class.filter(|class| !class.is_null()) else {
         return Ok(());
     };

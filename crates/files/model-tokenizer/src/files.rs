@@ -32,15 +32,11 @@ pub const TOKENIZER_FILES: [&str; 6] = [
 ];
 
 /// Files of tokenizers that are not read, and what kind they are of.
-const OTHER_KINDS: [(&str, &str); 8] = [
+const OTHER_KINDS: [(&str, &str); 4] = [
     ("tokenizer.model", "SentencePiece"),
     ("spiece.model", "SentencePiece"),
-    ("sentencepiece.bpe.model", "SentencePiece"),
-    ("spm.model", "SentencePiece"),
     ("vocab.txt", "WordPiece"),
-    ("tekken.json", "Mistral's"),
     ("meta.pkl", "nanoGPT's, in a pickle"),
-    ("tokenizer.pkl", "a pickle"),
 ];
 
 /// Bytes of the longest file of a tokenizer that is read: vocabularies of 200,000 tokens take some

@@ -254,11 +254,11 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
                 ignore_merges: model.ignore_merges,
             })
         }
-        (None, "Fuse", Some(_)) if model.ignore_merges => {
-            refused("ignore_merges and no pre-tokenizer")
-        }
         (None, "Fuse", Some(_))
-            if config.class == Class::AsWritten && model.merges.is_empty() && !model.fuse_unk =>
+            if config.class == Class::AsWritten
+                && model.merges.is_empty()
+                && !model.fuse_unk
+                && !model.ignore_merges =>
         {
             Ok(Form::Characters)
         }
