@@ -51,9 +51,9 @@ fn manifest(files: &Files) -> Vec<u8> {
         ))
     });
     let entries: Vec<String> = entries.collect();
-    let save = r#"{"number":1,"step":1,"batch":0,"val_loss":null}"#;
+    let save = r#""number":1,"step":1,"val_loss":null"#;
     let files = entries.join(",");
-    format!(r#"{{"version":2,"save":{save},"files":{{{files}}}}}"#).into_bytes()
+    format!(r#"{{"version":3,{save},"files":{{{files}}}}}"#).into_bytes()
 }
 
 fuzz_target!(|bytes: &[u8]| {

@@ -78,23 +78,21 @@ checkpoint("book", BOOK_CONFIG, BOOK)
 prompt("greedy", (0, 1), 0xFFFF, b"", "Every effort moves you")
 prompt("sampled", (1.4, 0.9), 25, b"\n", "Hello <|endoftext|> wörld 12345   \n\t  def f(x): 🙂")
 run("manifest", 1, json.dumps({
-    "version": 2, "save": {"number": 1, "step": 1, "batch": 0, "val_loss": 1.5},
+    "version": 3, "number": 1, "step": 1, "val_loss": 1.5,
     "files": {"state.json": {"bytes": 2, "sha256": "00" * 32}},
 }))
 run("config", 4, json.dumps(BOOK_CONFIG))
 STEP = {"step": 0, "epoch": 0, "loss": 1.5, "learning_rate": 1e-3, "grad_norm": 0.5, "tokens_seen": 2}
 run("state", 2, json.dumps({
-    "config": {"max_steps": 1},
-    "counters": {
-        "steps_done": 1, "micro_step": 0, "loss_sum": 0.0, "tokens_seen": 2, "epoch": 0,
-        "last_step": STEP, "last_evaluation": None,
+    "settings": {
+        "model": BOOK_CONFIG, "config": {"max_steps": 1}, "validation_data": None,
+        "training_data": {
+            "tokens": 7, "max_length": 2, "stride": 2, "batch_size": 1, "shuffle": False,
+            "drop_last": False, "sha256": "",
+        },
     },
-    "optimizer_steps": 1, "epoch_in_progress": {"rng": "", "position": 1}, "rng": "",
-    "train_data": {
-        "tokens": 7, "max_length": 2, "stride": 2, "batch_size": 1, "shuffle": False,
-        "drop_last": False, "sha256": "",
-    },
-    "val_data": None,
+    "rng": "", "epoch": {"number": 0, "drawn_from": "", "position": 1},
+    "last_step": STEP, "last_evaluation": None,
 }))
 
 

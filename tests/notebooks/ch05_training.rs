@@ -228,7 +228,7 @@ impl<'a> Printout<'a> {
     /// Takes down an event of the training; losses appear on standard error at once.
     fn add(&mut self, event: Event<'_>) {
         match event {
-            Event::Batch(batch) => self.batch_losses.extend(batch.loss),
+            Event::Batch { loss } => self.batch_losses.push(loss),
             Event::Evaluation(evaluation) => {
                 let (epoch, step) = (evaluation.epoch + 1, evaluation.steps_done - 1);
                 let train_loss = evaluation.train_loss;

@@ -19,7 +19,6 @@ use tensor_ops::Parameters;
 use tensor_ops::engine::{AdamWStep, adamw_update, awake, zeros};
 
 use crate::TrainError;
-use crate::shares::{slices, split};
 
 /// AdamW's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,11 +92,11 @@ pub struct AdamW {
     pub config: AdamWConfig,
     /// Steps taken.
     pub steps: u64,
-    /// First moments, weight after weight; of a [`Trainer`](crate::Trainer) among ranks, its part.
+    /// First moments, weight after weight.
     pub(crate) m: Vec<f32>,
     /// Second moments.
     pub(crate) v: Vec<f32>,
-    /// The weights by name and shape; none of a part.
+    /// The weights by name and shape.
     weights: Vec<(String, Vec<usize>)>,
 }
 
@@ -156,17 +155,18 @@ impl AdamW {
     /// # Panics
     /// If weights, gradients and moments are not as many.
     pub fn step<P: Parameters>(&mut self, parameters: &mut P, grads: &mut P) {
-        self.update(slices(parameters), slices(grads), 1.0);
+        self.step_scaled(parameters, grads, 1.0);
     }
 
     /// Takes a [`step`](Self::step) with each gradient first multiplied by `grad_scale` (1, or what
     /// clipping leaves).
-    pub(crate) fn update(
+    pub(crate) fn step_scaled<P: Parameters>(
         &mut self,
-        weights: Vec<&mut [f32]>,
-        grads: Vec<&mut [f32]>,
+        parameters: &mut P,
+        grads: &mut P,
         grad_scale: f32,
     ) {
+        let (weights, grads) = (slices(parameters), slices(grads));
         let lengths = |slices: &[&mut [f32]]| slices.iter().map(|s| s.len()).collect::<Vec<_>>();
         let (ours, theirs) = (lengths(&weights), lengths(&grads));
         assert!(
@@ -175,7 +175,23 @@ impl AdamW {
             self.m.len()
         );
         self.steps += 1;
-        let step = self.config.step(self.steps, grad_scale);
+        let AdamWConfig {
+            lr,
+            betas: (beta1, beta2),
+            eps,
+            weight_decay,
+        } = self.config;
+        let t = self.steps as f64;
+        let step = AdamWStep {
+            keep: (1.0 - lr * weight_decay) as f32,
+            step_size: (lr / (1.0 - beta1.powf(t))) as f32,
+            one_minus_beta1: (1.0 - beta1) as f32,
+            beta2: beta2 as f32,
+            one_minus_beta2: (1.0 - beta2) as f32,
+            sqrt_bias_correction2: (1.0 - beta2.powf(t)).sqrt() as f32,
+            eps: eps as f32,
+            grad_scale,
+        };
         let (m, v) = (split(&mut self.m, &ours), split(&mut self.v, &ours));
         awake(|| {
             (weights, grads, m, v)
@@ -183,16 +199,9 @@ impl AdamW {
                 .for_each(|(p, grad, m, v)| adamw_update(p, grad, m, v, &step));
         });
     }
-
-    /// Leaves `part` of the moments, which has no names and shapes.
-    pub(crate) fn keep_part(&mut self, part: impl Fn(&mut [f32]) -> Vec<f32>) {
-        (self.m, self.v) = (part(&mut self.m), part(&mut self.v));
-        self.weights.clear();
-    }
 }
 
-/// The moments, as `m.` and `v.` and the weight's name; none of a [`Trainer`](crate::Trainer) among
-/// ranks.
+/// The moments, as `m.` and `v.` and the weight's name.
 impl Parameters for AdamW {
     fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
         for (moment, mut numbers) in [("m.", &self.m[..]), ("v.", &self.v[..])] {
@@ -224,27 +233,6 @@ impl Parameters for AdamW {
 const AS_MANY: &str = "as many numbers as the shape has";
 
 impl AdamWConfig {
-    /// The numbers of step `steps`, counted from 1.
-    fn step(&self, steps: u64, grad_scale: f32) -> AdamWStep {
-        let Self {
-            lr,
-            betas: (beta1, beta2),
-            eps,
-            weight_decay,
-        } = *self;
-        let t = steps as f64;
-        AdamWStep {
-            keep: (1.0 - lr * weight_decay) as f32,
-            step_size: (lr / (1.0 - beta1.powf(t))) as f32,
-            one_minus_beta1: (1.0 - beta1) as f32,
-            beta2: beta2 as f32,
-            one_minus_beta2: (1.0 - beta2) as f32,
-            sqrt_bias_correction2: (1.0 - beta2.powf(t)).sqrt() as f32,
-            eps: eps as f32,
-            grad_scale,
-        }
-    }
-
     pub(crate) fn validate(&self) -> Result<(), TrainError> {
         TrainError::check_not_negative("lr", self.lr)?;
         TrainError::check_not_negative("eps", self.eps)?;
@@ -256,6 +244,23 @@ impl AdamWConfig {
         }
         Ok(())
     }
+}
+
+/// All weights' numbers, a slice for each.
+pub(crate) fn slices<P: Parameters>(parameters: &mut P) -> Vec<&mut [f32]> {
+    let views = parameters.named_parameters_mut().into_iter();
+    let slices = views.map(|(_, view)| view.into_slice().expect("weights are row-major"));
+    slices.collect()
+}
+
+/// Neighbouring slices of these lengths.
+fn split<'a>(mut numbers: &'a mut [f32], lengths: &[usize]) -> Vec<&'a mut [f32]> {
+    let slices = lengths.iter().map(|&n| {
+        let (slice, rest) = take(&mut numbers).split_at_mut(n);
+        numbers = rest;
+        slice
+    });
+    slices.collect()
 }
 
 #[cfg(test)]

@@ -26,16 +26,16 @@ pub enum TrainError {
     /// A loss or a gradient is NaN or infinite. One of a step leaves the weights as they were
     /// before it.
     #[error(
-        "the {what} is {value}; try a learning rate below {}, a warmup, or clipping the gradient's norm to 1",
-        .learning_rate.map_or("that of the first step".to_owned(), |rate| format!("{rate:e}"))
+        "the {what} is {value}; try a learning rate below {learning_rate:e}, a warmup, or clipping \
+        the gradient's norm to 1"
     )]
     NotFinite {
         /// "loss of step 3", counted from 1, or "validation loss after step 3".
         what: String,
         /// NaN or an infinity.
         value: f64,
-        /// The learning rate of the last step, if there was one.
-        learning_rate: Option<f64>,
+        /// The learning rate of the last step, or of the first if there was none.
+        learning_rate: f64,
     },
 
     /// An error of another process, or of this one's share of common work.
@@ -92,37 +92,21 @@ pub enum TrainError {
         /// The fault.
         problem: String,
     },
-    /// A checkpoint of a run with other settings or another model: it can't be continued as if it
-    /// had never stopped.
+    /// A checkpoint of a run with other settings, another model or other data: it can't be continued
+    /// as if it had never stopped.
     #[error(
-        "{}: {name} is {saved} in the checkpoint, but {asked} now: a run goes on with what it began with",
+        "{}: {name} is {saved} in the checkpoint, but {now} now: a run goes on with what it began with",
         .path.display()
     )]
-    OtherConfig {
+    OtherRun {
         /// The checkpoint.
         path: PathBuf,
-        /// The setting.
+        /// The setting, or the part of the data: `config.optimizer.lr`.
         name: String,
-        /// In the checkpoint.
+        /// Its value in the checkpoint.
         saved: String,
-        /// Asked for, or found.
-        asked: String,
-    },
-
-    /// A checkpoint of a run with other data, in words.
-    #[error(
-        "{}: the {part} data is {saved} in the checkpoint, but {found} now: a run goes on with the data it began with",
-        .path.display()
-    )]
-    OtherData {
-        /// The checkpoint.
-        path: PathBuf,
-        /// "training" or "validation".
-        part: &'static str,
-        /// In the checkpoint.
-        saved: String,
-        /// Found now.
-        found: String,
+        /// Its value now.
+        now: String,
     },
 
     /// The model refused.

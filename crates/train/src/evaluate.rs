@@ -7,10 +7,24 @@
 use dataloader::DataLoader;
 use torch_rng::TorchRng;
 
-use crate::shares::Shares;
-use crate::{Evaluation, TrainError, Trainer, calc_loss_batch};
+use crate::ranks::{OneProcess, any, of_all_batches};
+use crate::{Evaluation, Ranks, TrainError, Trainer, calc_loss_batch};
 
 impl Trainer {
+    /// An evaluation beside those of the run: it leaves the run as it is, and isn't remembered.
+    ///
+    /// `None` if `stop` says so, which is asked before each batch.
+    /// Among ranks each may ask for one when it likes: it computes all batches itself.
+    ///
+    /// # Errors
+    /// If a loss is not finite.
+    pub fn evaluate(
+        &self,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Evaluation>, TrainError> {
+        self.losses(&OneProcess, &mut TorchRng::manual_seed(0), stop)
+    }
+
     /// The losses of the first `eval_batches` batches of a new pass over each loader.
     ///
     /// `None` if `stop` is true, which is asked before each round of the ranks' batches.
@@ -19,28 +33,28 @@ impl Trainer {
     /// If a batch can't be read or doesn't suit the model, or a loss is not finite.
     pub(crate) fn losses(
         &self,
-        shares: &Shares,
+        ranks: &dyn Ranks,
         rng: &mut TorchRng,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Evaluation>, TrainError> {
-        let n = self.config.eval_batches;
-        let mut loss = |which, loader| self.loss(which, loader, n, shares, rng, stop);
+        let n = self.config().eval_batches;
+        let mut loss = |which, loader| self.loss(which, loader, n, ranks, rng, stop);
         let Some(train_loss) = loss("training", &self.train_loader)? else {
             return Ok(None);
         };
-        let mut val_loss = None;
-        if let Some(loader) = &self.val_loader {
-            val_loss = loss("validation", loader)?;
-            if val_loss.is_none() {
-                return Ok(None);
-            }
-        }
+        let val_loss = match &self.val_loader {
+            None => None,
+            Some(loader) => match loss("validation", loader)? {
+                None => return Ok(None),
+                loss => loss,
+            },
+        };
         Ok(Some(Evaluation {
-            steps_done: self.counters.steps_done,
-            epoch: self.counters.last_step.map_or(0, |last| last.epoch),
+            steps_done: self.steps_done(),
+            epoch: self.last_step().map_or(0, |last| last.epoch),
             train_loss,
             val_loss,
-            tokens_seen: self.counters.tokens_seen,
+            tokens_seen: self.tokens_seen(),
         }))
     }
 
@@ -50,14 +64,13 @@ impl Trainer {
     /// # Errors
     /// As [`losses`](Self::losses).
     pub(crate) fn check_loss(&self, num_batches: usize) -> Result<Option<f64>, TrainError> {
+        let (which, loader, n) = match &self.val_loader {
+            Some(loader) => ("validation", loader, num_batches),
+            None => ("training", &self.train_loader, 1),
+        };
         let (rng, never) = (&mut TorchRng::manual_seed(0), &mut || false);
-        match &self.val_loader {
-            Some(loader) => self.loss("validation", loader, num_batches, &self.shares, rng, never),
-            None => {
-                self.loss("training", &self.train_loader, 1, &self.shares, rng, never)?;
-                Ok(None)
-            }
-        }
+        let loss = self.loss(which, loader, n, &*self.ranks, rng, never)?;
+        Ok(loss.filter(|_| self.val_loader.is_some()))
     }
 
     /// The mean loss of a token in the first batches of a new pass over the loader, nothing
@@ -67,39 +80,33 @@ impl Trainer {
         which: &'static str,
         loader: &DataLoader,
         num_batches: usize,
-        shares: &Shares,
+        ranks: &dyn Ranks,
         rng: &mut TorchRng,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Option<f64>, TrainError> {
-        let n = num_batches.min(loader.len()) as u64;
         let mut epoch = loader.epoch(rng);
-        let (mut own, mut total, mut tokens) = (0.0, 0.0, 0.0);
-        let mut round = Vec::new(); // each batch's rank and tokens
-        for i in 0..n {
-            if round.is_empty() && shares.any(stop()) {
+        let (mut losses, mut tokens) = (Vec::new(), Vec::new());
+        for i in 0..num_batches.min(loader.len()) {
+            let rank = i % ranks.size();
+            if rank == 0 && any(ranks, stop()) {
                 return Ok(None);
             }
             let batch = epoch.try_next()?.expect("an epoch has as many batches");
-            if shares.computes(i) {
-                own = f64::from(calc_loss_batch(&batch, &self.model)?);
-            }
-            round.push((shares.rank_of(i), batch.input_ids.len() as f64));
-            if shares.ends_round(i + 1, n) {
-                let losses = shares.gather(&[own]);
-                for (rank, in_batch) in round.drain(..) {
-                    total += losses[rank] * in_batch;
-                    tokens += in_batch;
-                }
-            }
+            losses.push(match rank == ranks.rank() {
+                true => f64::from(calc_loss_batch(&batch, &self.model)?),
+                false => 0.0,
+            });
+            tokens.push(batch.input_ids.len() as f64);
         }
-        let loss: f64 = total / tokens;
+        let losses = of_all_batches(ranks, &losses);
+        let total: f64 = losses.iter().zip(&tokens).map(|(loss, n)| loss * n).sum();
+        let loss = total / tokens.iter().sum::<f64>();
         match loss.is_finite() {
             true => Ok(Some(loss)),
-            false => Err(TrainError::NotFinite {
-                what: format!("{which} loss after step {}", self.counters.steps_done),
-                value: loss,
-                learning_rate: self.counters.last_step.map(|last| last.learning_rate),
-            }),
+            false => {
+                let what = format!("{which} loss after step {}", self.steps_done());
+                Err(self.not_finite(what, loss))
+            }
         }
     }
 }

@@ -5,16 +5,21 @@ use std::path::Path;
 use gpt::GptModel;
 use serde::{Deserialize, Serialize};
 
+use crate::TrainError;
+
 /// Something that has just happened; given to the closure of
 /// [`Trainer::run`](crate::Trainer::run).
 ///
 /// The closure goes on with `ControlFlow::Continue(())`; after `Break(())` the run finishes what is
-/// due after this batch or step, saves, and returns [`Outcome::Stopped`].
+/// due after this step, saves, and returns [`Outcome::Stopped`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A batch has been through the model, forward and backward.
-    Batch(&'a BatchReport),
+    /// A batch of [`train_model_simple`](crate::train_model_simple) has changed the weights.
+    Batch {
+        /// Its mean loss, with dropout.
+        loss: f32,
+    },
     /// The weights have been updated.
     Step(&'a StepReport),
     /// The losses of both loaders.
@@ -27,11 +32,6 @@ pub enum Event<'a> {
         /// The model as it is now.
         model: &'a GptModel,
     },
-    /// All batches of an epoch have been used.
-    EpochEnd {
-        /// Counted from 0.
-        epoch: u64,
-    },
     /// A batch of an evaluation comes next; breaking here leaves the evaluation to the resumed run.
     Waiting,
     /// A checkpoint is complete and on the disk.
@@ -40,6 +40,8 @@ pub enum Event<'a> {
         steps_done: u64,
         /// Its folder.
         path: &'a Path,
+        /// Why older checkpoints couldn't be deleted; the next save tries again.
+        not_deleted: &'a [TrainError],
     },
 }
 
@@ -51,21 +53,6 @@ pub enum Outcome {
     Finished,
     /// The closure asked to stop.
     Stopped,
-}
-
-/// One batch, forward and backward.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BatchReport {
-    /// The optimizer step it belongs to, counted from 0.
-    pub step: u64,
-    /// Its place among the accumulated batches of the step, counted from 0.
-    pub micro_step: u64,
-    /// The epoch, counted from 0.
-    pub epoch: u64,
-    /// The batch's mean loss, with dropout; `None` if another rank computed it.
-    pub loss: Option<f32>,
-    /// Input tokens of the batch.
-    pub tokens: u64,
 }
 
 /// One optimizer step.

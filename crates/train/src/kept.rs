@@ -3,16 +3,12 @@
 //! A folder appears whole, by one rename, and its manifest says which save it was and how good the
 //! model: so the newest and the best are read from the folders, and there is no list to be lost.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use atomic_file::is_file;
+use atomic_file::names_in;
 
 use crate::TrainError;
-use crate::checkpoint::read_whole;
-use crate::manifest::{MANIFEST_FILE, Manifest, Save};
-use crate::run_folder::is_nothing;
+use crate::manifest::{MANIFEST_FILE, Manifest, is_gone};
 
 /// The folder of checkpoints, by its name in a run's folder.
 pub const CHECKPOINTS: &str = "checkpoints";
@@ -21,7 +17,7 @@ pub const CHECKPOINTS: &str = "checkpoints";
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     /// The whole ones, the newest last.
-    pub(crate) whole: Vec<(PathBuf, Save)>,
+    pub(crate) whole: Vec<(PathBuf, Manifest)>,
     /// Why the newest of the others can't be used, if there are others.
     damaged: Option<TrainError>,
 }
@@ -32,30 +28,31 @@ impl Kept {
     /// # Errors
     /// If the system refuses to list the folders.
     pub(crate) fn of(run: &Path) -> Result<Self, TrainError> {
-        let checkpoints = run.join(CHECKPOINTS);
-        // A folder that is gone when it is read was deleted by a save, which has left a newer one.
-        'again: loop {
-            let mut kept = Self::default();
-            for name in names(&checkpoints)? {
-                let folder = checkpoints.join(&name);
-                match read_whole(&folder) {
-                    Ok(manifest) if manifest.save.is_named(&name) => {
-                        kept.whole.push((folder, manifest.save));
-                    }
-                    Ok(_) => {}
-                    Err(_) if is_gone(&folder) => continue 'again,
-                    Err(_) if is_gone(&folder.join(MANIFEST_FILE)) => {} // another's
-                    Err(error) => kept.damaged = Some(error),
-                }
-            }
-            kept.whole.sort_by_key(|(_, save)| save.number);
+        let (checkpoints, mut kept) = (run.join(CHECKPOINTS), Self::default());
+        if is_gone(&checkpoints) {
             return Ok(kept);
         }
+        for name in names_in(&checkpoints)? {
+            if !name.starts_with("step-") {
+                continue;
+            }
+            let folder = checkpoints.join(&name);
+            match Manifest::read(&folder) {
+                Ok(manifest) if manifest.is_in(&name) => kept.whole.push((folder, manifest)),
+                Ok(_) => {}
+                // It was deleted meanwhile by a save, which has left a newer one.
+                Err(_) if is_gone(&folder) => return Self::of(run),
+                Err(TrainError::NoCheckpoint { .. }) => {} // somebody else's
+                Err(error) => kept.damaged = Some(error),
+            }
+        }
+        kept.whole.sort_by_key(|(_, manifest)| manifest.number);
+        Ok(kept)
     }
 
     /// The newest.
-    pub(crate) fn newest(&self) -> Option<&(PathBuf, Save)> {
-        self.whole.last()
+    pub(crate) fn newest(&self) -> Option<&PathBuf> {
+        self.whole.last().map(|(path, _)| path)
     }
 
     /// The one with the lowest validation loss, of equal ones the newest; none without validation.
@@ -77,37 +74,12 @@ impl Kept {
     }
 }
 
-/// True if there is nothing of this name, not even a link to nothing.
-fn is_gone(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_err_and(|error| is_nothing(&error))
-}
-
-/// The names in `checkpoints` that begin as a checkpoint's, in order.
-fn names(checkpoints: &Path) -> Result<Vec<String>, TrainError> {
-    let entries = match fs::read_dir(checkpoints) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(TrainError::io(checkpoints, "read"))?,
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(TrainError::io(checkpoints, "read"))?;
-        let name = entry.file_name().into_string().unwrap_or_default();
-        if name.starts_with("step-") {
-            names.push(name);
-        }
-    }
-    names.sort();
-    Ok(names)
-}
-
 /// The newest whole checkpoint of the run kept in `path`, or `path` itself if it is a checkpoint.
 ///
 /// # Errors
 /// [`TrainError::NoCheckpoint`] if there is none; what is wrong with the newest if none is whole.
 pub fn latest_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
-    itself_or(path.as_ref(), |kept| {
-        kept.newest().map(|(path, _)| path.clone())
-    })
+    itself_or(path.as_ref(), |kept| kept.newest().cloned())
 }
 
 /// The checkpoint with the lowest validation loss of the run kept in `path`, or the newest if none
@@ -118,7 +90,7 @@ pub fn latest_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> 
 pub fn best_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
     itself_or(path.as_ref(), |kept| {
         let best = kept.best().map(|(path, _)| path);
-        best.or(kept.newest().map(|(path, _)| path)).cloned()
+        best.or(kept.newest()).cloned()
     })
 }
 
@@ -127,7 +99,7 @@ fn itself_or(
     choose: impl FnOnce(&Kept) -> Option<PathBuf>,
 ) -> Result<PathBuf, TrainError> {
     let path = path.to_owned();
-    if is_file(path.join(MANIFEST_FILE))? {
+    if !is_gone(&path.join(MANIFEST_FILE)) {
         return Ok(path);
     }
     choose(&Kept::of(&path)?.or_damaged()?).ok_or(TrainError::NoCheckpoint { path })
@@ -140,16 +112,14 @@ fn itself_or(
 /// As [`latest_checkpoint`](crate::latest_checkpoint).
 pub fn damaged_checkpoint(path: impl AsRef<Path>) -> Result<Option<String>, TrainError> {
     let kept = Kept::of(path.as_ref())?.or_damaged()?;
-    Ok(kept
-        .newest()
-        .zip(kept.damaged.as_ref())
-        .map(|(newest, error)| {
-            let newest = newest.0.display();
-            format!("{error}; the newest whole checkpoint is {newest}")
-        }))
+    let damaged = kept.newest().zip(kept.damaged.as_ref());
+    Ok(damaged.map(|(newest, error)| {
+        let newest = newest.display();
+        format!("{error}; the newest whole checkpoint is {newest}")
+    }))
 }
 
 /// The optimizer steps of a checkpoint, as its manifest says; `None` if it can't be read.
 pub fn steps_of(checkpoint: impl AsRef<Path>) -> Option<u64> {
-    Some(Manifest::read(checkpoint.as_ref()).ok()?.save.step)
+    Some(Manifest::read(checkpoint.as_ref()).ok()?.step)
 }

@@ -1,14 +1,17 @@
 //! The processes that share the work of one run: how they exchange numbers, and how they compare
 //! what each of them is about to do.
 //!
+//! The batches of a step or an evaluation go round: the first rank computes the first, and so on.
+//! All ranks have all weights and moments, and take the same steps.
 //! There is no MPI here: the program that has it brings an implementation, the tests have one of
-//! threads, and a process on its own is [`OneProcess`].
+//! threads, and a process on its own is `OneProcess`.
 
 use std::fmt::Debug;
 
-use bytemuck::{bytes_of, cast_slice_mut};
+use bytemuck::{bytes_of, cast_slice, cast_slice_mut};
 
 use crate::TrainError;
+use crate::state::difference;
 
 /// This process among those that train one model together; all of them make the same exchanges in
 /// the same order.
@@ -28,8 +31,8 @@ pub trait Ranks: Debug + Send + Sync {
 }
 
 /// One process on its own: nobody is there to send to, and what it gathers is its own.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OneProcess;
+#[derive(Debug)]
+pub(crate) struct OneProcess;
 
 impl Ranks for OneProcess {
     fn rank(&self) -> usize {
@@ -47,6 +50,21 @@ impl Ranks for OneProcess {
     fn all_gather(&self, own: &[u8], all: &mut [u8]) {
         all.copy_from_slice(own);
     }
+}
+
+/// True on all ranks if it is on any.
+pub(crate) fn any(ranks: &dyn Ranks, yes: bool) -> bool {
+    let mut all = vec![0; ranks.size()];
+    ranks.all_gather(&[u8::from(yes)], &mut all);
+    all.contains(&1)
+}
+
+/// The numbers of all batches, each from the rank that computed it.
+pub(crate) fn of_all_batches(ranks: &dyn Ranks, own: &[f64]) -> Vec<f64> {
+    let (n, size) = (own.len(), ranks.size());
+    let mut all = vec![0.0; n * size];
+    ranks.all_gather(cast_slice(own), cast_slice_mut(&mut all));
+    (0..n).map(|i| all[i % size * n + i]).collect()
 }
 
 /// Gathers a text of each rank, in their order.
@@ -73,26 +91,16 @@ pub fn agree(ranks: &dyn Ranks, fields: &[(String, String)]) -> Result<(), Train
     let own = serde_json::to_string(fields).expect("texts are JSON");
     let all = gather_texts(ranks, &own).into_iter();
     // Another version of this program may write another form, and differs by that.
-    let all: Vec<Vec<(String, String)>> = all
-        .map(|fields| serde_json::from_str(&fields).unwrap_or_default())
-        .collect();
-    let value = |fields: &[(String, String)], name: &str| {
-        let field = fields.iter().find(|(other, _)| other == name);
-        field.map_or("nothing".to_owned(), |(_, value)| {
-            value.escape_debug().to_string()
-        })
-    };
+    let all = all.map(|fields| serde_json::from_str(&fields).unwrap_or_default());
+    let all: Vec<Vec<(String, String)>> = all.collect();
     for (rank, fields) in all.iter().enumerate() {
-        for (name, _) in all[0].iter().chain(fields) {
-            let (first, other) = (value(&all[0], name), value(fields, name));
-            if first != other {
-                return Err(TrainError::RanksDiffer {
-                    name: name.clone(),
-                    rank,
-                    other,
-                    first,
-                });
-            }
+        if let Some((name, first, other)) = difference(&all[0], fields) {
+            return Err(TrainError::RanksDiffer {
+                name,
+                rank,
+                other,
+                first,
+            });
         }
     }
     Ok(())

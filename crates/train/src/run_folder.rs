@@ -15,20 +15,17 @@
 //! A run is its folder, not its path: if the path leads elsewhere, nothing is written there.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, ErrorKind};
-use std::mem::take;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use atomic_file::{
-    StagedFolder, append, copy_file, create_folder, remove_folder, remove_unfinished_folders,
-    unfinished_of,
+    StagedFolder, append, copy_file, create_folder, names_in, remove_folder,
+    remove_unfinished_folders, unfinished_of,
 };
 
 use crate::TrainError;
-use crate::checkpoint::FILES;
 use crate::kept::{CHECKPOINTS, Kept};
-use crate::manifest::{MANIFEST_FILE, Manifest, Save};
+use crate::manifest::{MANIFEST_FILE, Manifest, is_gone};
 
 /// The file that a run locks, by its name in the run's folder.
 pub const LOCK: &str = ".lock";
@@ -42,8 +39,6 @@ pub const TOKENIZER: &str = "tokenizer";
 pub struct RunFolder {
     path: PathBuf,
     lock: File,
-    /// Why something couldn't be deleted, since somebody asked.
-    not_deleted: Mutex<Vec<TrainError>>,
 }
 
 impl RunFolder {
@@ -53,7 +48,6 @@ impl RunFolder {
     /// ```
     /// let path = std::env::temp_dir().join(format!("run-folder-{}", std::process::id()));
     /// let folder = train::RunFolder::open(&path)?;
-    /// assert_eq!(folder.newest()?, None);
     /// let again = train::RunFolder::open(&path);
     /// assert!(matches!(again, Err(train::TrainError::Locked { .. })));
     /// drop(folder);
@@ -77,14 +71,10 @@ impl RunFolder {
             TryLockError::WouldBlock => TrainError::Locked { path: path.clone() },
             TryLockError::Error(error) => TrainError::io(&lock_path, "lock")(error),
         })?;
-        let folder = Self {
-            path,
-            lock,
-            not_deleted: Mutex::default(),
-        };
+        let folder = Self { path, lock };
         folder.check()?;
         Kept::of(&folder.path)?.or_damaged()?;
-        folder.delete_unfinished();
+        let _ = folder.delete_unfinished(); // a save tells what can't be deleted
         Ok(folder)
     }
 
@@ -99,24 +89,13 @@ impl RunFolder {
     /// # Errors
     /// [`TrainError::FolderLost`] if the folder was renamed, deleted, or taken over by another run.
     pub fn check(&self) -> Result<(), TrainError> {
-        let is_ours = is_at(&self.path.join(LOCK), &self.lock);
-        let checkpoints = || io::Result::Ok(fs::metadata(self.path.join(CHECKPOINTS))?.is_dir());
-        match is_ours.and_then(|is_ours| Ok(is_ours && checkpoints()?)) {
+        let lock = self.path.join(LOCK);
+        let path = self.path.clone();
+        match is_at(&lock, &self.lock) {
             Ok(true) => Ok(()),
-            Err(error) if !is_nothing(&error) => Err(TrainError::io(&self.path, "read")(error)),
-            _ => Err(TrainError::FolderLost {
-                path: self.path.clone(),
-            }),
+            Err(error) if !is_gone(&lock) => Err(TrainError::io(&lock, "read")(error)),
+            _ => Err(TrainError::FolderLost { path }),
         }
-    }
-
-    /// The newest checkpoint; `None` if nothing has been saved.
-    ///
-    /// # Errors
-    /// If the folder can't be read, or what is wrong with the newest checkpoint if none is whole.
-    pub fn newest(&self) -> Result<Option<PathBuf>, TrainError> {
-        let kept = Kept::of(&self.path)?.or_damaged()?;
-        Ok(kept.newest().map(|(path, _)| path.clone()))
     }
 
     /// The checkpoint with the lowest validation loss when it was saved, and that loss; `None`
@@ -129,78 +108,54 @@ impl RunFolder {
         Ok(kept.best().map(|(path, loss)| (path.clone(), loss)))
     }
 
-    /// The errors of deleting old checkpoints since this was last asked: the run goes on, and each
-    /// later save tries again.
-    pub fn not_deleted(&self) -> Vec<TrainError> {
-        take(&mut self.errors())
-    }
-
-    fn errors(&self) -> MutexGuard<'_, Vec<TrainError>> {
-        self.not_deleted
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Lets `write` fill a new folder, which becomes the newest checkpoint, and deletes all but the
-    /// `keep` newest and the best. The save's number is filled in here.
+    /// `keep` newest and the best. Returns its path, and why others couldn't be deleted.
     ///
     /// # Errors
     /// If the folder is no longer this run's, or a call fails: the checkpoints from before are then
     /// as they were.
     pub(crate) fn add(
         &self,
-        save: Save,
+        step: u64,
+        val_loss: Option<f64>,
         keep: usize,
-        write: impl FnOnce(&Path, Save) -> Result<(), TrainError>,
-    ) -> Result<PathBuf, TrainError> {
+        write: impl FnOnce(&Path) -> Result<(), TrainError>,
+    ) -> Result<(PathBuf, Vec<TrainError>), TrainError> {
         self.check()?;
-        self.errors().clear();
         // What a killed save left takes room, which may be what this one needs.
-        self.delete_unfinished();
+        let mut not_deleted = Vec::from_iter(self.delete_unfinished().err());
         let before = Kept::of(&self.path)?;
-        let save = Save {
-            number: before
-                .newest()
-                .map_or(0, |(_, newest)| newest.number)
-                .saturating_add(1),
-            ..save
-        };
-        let folder = free_folder(&self.path.join(CHECKPOINTS), &save)?;
+        let newest = before.whole.last().map_or(0, |(_, newest)| newest.number);
+        let number = newest.saturating_add(1);
+        let mut folder = self
+            .path
+            .join(CHECKPOINTS)
+            .join(Manifest::folder_name(step));
+        if !is_gone(&folder) {
+            folder.add_extension(number.to_string()); // a run that went back saves a step again
+        }
         let staged = StagedFolder::beside(&folder)?;
         copy_files(&self.path.join(TOKENIZER), staged.path())?;
-        write(staged.path(), save)?;
+        write(staged.path())?;
+        Manifest::write(staged.path(), number, step, val_loss)?;
         self.check()?;
         staged.create()?;
         let kept = Kept::of(&self.path)?;
-        if kept.newest().is_some_and(|(newest, _)| *newest == folder) {
-            let best = kept.best().map(|(best, _)| best);
-            let old = kept.whole.iter().rev().skip(keep).map(|(old, _)| old);
-            for old in old.filter(|old| Some(*old) != best) {
-                let removed = remove(old);
-                self.errors().extend(removed.err());
-            }
+        let best = kept.best().map(|(best, _)| best);
+        let is_old = |&(i, path): &(usize, &PathBuf)| i >= keep && Some(path) != best;
+        let newest_first = kept.whole.iter().rev().map(|(path, _)| path);
+        for (_, old) in newest_first.enumerate().filter(is_old) {
+            not_deleted.extend(remove(old).err());
         }
-        Ok(folder)
+        Ok((folder, not_deleted))
     }
 
     /// Deletes unfinished checkpoints of processes that live no more.
-    fn delete_unfinished(&self) {
+    fn delete_unfinished(&self) -> Result<(), TrainError> {
         let checkpoints = self.path.join(CHECKPOINTS);
-        let is_copy = |file: &str| self.path.join(TOKENIZER).join(file).is_file();
-        let names = fs::read_dir(&checkpoints).into_iter().flatten().flatten();
-        for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
-            if let Some(name) = unfinished_of(&name).filter(|name| name.starts_with("step-")) {
-                let ours = |file: &str| FILES.contains(&file) || is_copy(file);
-                let removed = remove_unfinished_folders(checkpoints.join(name), ours);
-                self.errors().extend(removed.err().map(Into::into));
-            }
-        }
+        let is_checkpoint = |name: &str| name.starts_with("step-");
+        Ok(remove_unfinished_folders(checkpoints, is_checkpoint)?)
     }
-}
-
-/// True if there is nothing at a path, or no way to it.
-pub(crate) fn is_nothing(error: &io::Error) -> bool {
-    [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind())
 }
 
 /// True if an open file is the one at `path`.
@@ -227,73 +182,43 @@ fn remove(folder: &Path) -> Result<(), TrainError> {
 
 /// Copies the files of a folder, if it is there; what is no file is none of a tokenizer's.
 fn copy_files(from: &Path, to: &Path) -> Result<(), TrainError> {
-    let entries = match fs::read_dir(from) {
-        Err(error) if is_nothing(&error) => return Ok(()),
-        entries => entries.map_err(TrainError::io(from, "read"))?,
-    };
-    for entry in entries {
-        let entry = entry.map_err(TrainError::io(from, "read"))?.path();
-        let name = entry.file_name().unwrap_or_default();
-        let is_file = match fs::metadata(&entry) {
-            Err(error) if error.kind() == ErrorKind::NotFound => false, // a link to nothing
-            found => found.map_err(TrainError::io(&entry, "read"))?.is_file(),
-        };
-        let is_unfinished = |name| unfinished_of(name).is_some();
-        if is_file && !name.to_str().is_none_or(is_unfinished) {
-            copy_file(&entry, to.join(name))?;
+    if is_gone(from) {
+        return Ok(());
+    }
+    for name in names_in(from)? {
+        let file = from.join(&name);
+        if file.is_file() && unfinished_of(&name).is_none() {
+            copy_file(&file, to.join(name))?;
         }
     }
     Ok(())
 }
 
-/// The first folder by a save's name that isn't there: a run that went back saves the same step
-/// again.
-fn free_folder(checkpoints: &Path, save: &Save) -> Result<PathBuf, TrainError> {
-    let (mut path, mut copy) = (checkpoints.join(save.name()), 1);
-    loop {
-        match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(path),
-            found => found.map_err(TrainError::io(&path, "read"))?,
-        };
-        copy += 1;
-        path = checkpoints.join(format!("{}.{copy}", save.name()));
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::*;
+    use crate::checkpoint::FILES;
+    use crate::runs::{check_copies, damaged_checkpoint};
     use crate::{best_checkpoint, latest_checkpoint};
 
     /// Something that looks whole: the files that each checkpoint has.
-    fn write(folder: &Path, save: Save) -> Result<(), TrainError> {
-        for file in &FILES[..4] {
+    fn write(folder: &Path) -> Result<(), TrainError> {
+        for file in FILES {
             fs::write(folder.join(file), "{}").expect("a file");
         }
-        Manifest::of(folder, save)?.write(folder)
-    }
-
-    fn after(step: u64, val_loss: Option<f64>) -> Save {
-        Save {
-            number: 0,
-            step,
-            batch: 0,
-            val_loss,
-        }
+        Ok(())
     }
 
     /// The checkpoint after so many steps.
     fn save(folder: &RunFolder, step: u64, keep: usize) -> PathBuf {
-        let saved = folder.add(after(step, None), keep, write);
-        saved.expect("a save that works")
+        let saved = folder.add(step, None, keep, write);
+        saved.expect("a save that works").0
     }
 
     fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder.join(CHECKPOINTS)).expect("a folder");
-        let names = entries.map(|entry| entry.expect("an entry").file_name().into_string());
-        let mut names: Vec<String> = names.collect::<Result<_, _>>().expect("text");
-        names.sort();
-        names
+        names_in(folder.join(CHECKPOINTS)).expect("a folder")
     }
 
     #[test]
@@ -301,16 +226,16 @@ mod tests {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let good = save(&folder, 1, 1);
-        let full = |folder: &Path, save| {
-            write(folder, save)?;
+        let full = |folder: &Path| {
+            write(folder)?;
             Err(TrainError::io(folder, "write")(
                 ErrorKind::StorageFull.into(),
             ))
         };
-        let error = folder.add(after(2, None), 1, full);
+        let error = folder.add(2, None, 1, full);
         let said = error.expect_err("a full disk").to_string();
         assert!(said.contains("unfinished: can't write"), "{said}");
-        assert_eq!(folder.newest().expect("readable"), Some(good));
+        assert_eq!(latest_checkpoint(&temporary).expect("readable"), good);
         assert_eq!(names(temporary.path()), ["step-00000001"]);
     }
 
@@ -320,7 +245,7 @@ mod tests {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
         for (step, val_loss) in [(10, 3.0), (20, 1.0), (30, 1.0), (40, 2.0), (35, 2.0)] {
-            let saved = folder.add(after(step, Some(val_loss)), 1, write);
+            let saved = folder.add(step, Some(val_loss), 1, write);
             saved.expect("a save that works");
         }
         assert_eq!(names(temporary.path()), ["step-00000030", "step-00000035"]);
@@ -329,13 +254,14 @@ mod tests {
         assert!(ends(best_checkpoint(&temporary), "step-00000030"));
         drop(folder);
         let folder = RunFolder::open(&temporary).expect("the same folder");
+        let best = folder.best().expect("readable");
+        assert_eq!(best.map(|best| best.1), Some(1.0));
+        // A step that is saved again, and doesn't know its loss, is the best of none.
+        save(&folder, 35, 1);
         assert_eq!(
-            folder.best().expect("readable").map(|best| best.1),
-            Some(1.0)
+            names(temporary.path()),
+            ["step-00000030", "step-00000035.6"]
         );
-        // A save that doesn't know its loss is the best of none.
-        save(&folder, 50, 1);
-        assert_eq!(names(temporary.path()), ["step-00000030", "step-00000050"]);
     }
 
     #[test]
@@ -345,7 +271,7 @@ mod tests {
         let foreign = [
             "step-1000/lit_model.pth",
             "step-00000001/model.safetensors", // without a manifest
-            ".step-00000002.7-0.unfinished/thesis.txt",
+            "step-notes",
             ".step-draft.unfinished/config.json",
             ".notes.unfinished",
         ];
@@ -355,11 +281,11 @@ mod tests {
             fs::write(path, "x").expect("a file");
         }
         // What a killed save or deletion left is cleared away by whoever opens the run next.
-        fs::create_dir(checkpoints.join(".step-00000003.7-0.unfinished")).expect("a folder");
-        let half = ".step-00000003.7-0.unfinished/.config.json.7-0.unfinished";
-        fs::write(checkpoints.join(half), "x").expect("a file");
+        let half = checkpoints.join(".step-00000003.7-0.unfinished");
+        fs::create_dir(&half).expect("a folder");
+        fs::write(half.join(".config.json.7-0.unfinished"), "x").expect("a file");
         let folder = RunFolder::open(&temporary).expect("a folder with other things");
-        assert!(!checkpoints.join(".step-00000003.7-0.unfinished").exists());
+        assert!(!half.exists());
         for step in [5, 6, 7, 8] {
             let saved = save(&folder, step, 1);
             // A note in a checkpoint, or another name, makes it the user's.
@@ -383,34 +309,19 @@ mod tests {
     fn a_checkpoint_that_is_not_whole_is_not_the_newest_and_is_told() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
-        for step in [1, 2] {
-            save(&folder, step, 2);
-        }
-        let told = |path: &Path| crate::runs::damaged_checkpoint(path).expect("readable");
-        assert_eq!(told(temporary.path()), None);
-        let newest = temporary.path().join(CHECKPOINTS).join("step-00000002");
-        fs::write(newest.join(FILES[1]), "").expect("a file");
-        let found = latest_checkpoint(&temporary).expect("a whole one");
-        assert!(found.ends_with("step-00000001"), "{}", found.display());
-        let note = told(temporary.path()).expect("something is wrong");
+        let saved = [1, 2].map(|step| save(&folder, step, 2));
+        let told = || damaged_checkpoint(&temporary).expect("readable");
+        assert_eq!(told(), None);
+        fs::write(saved[1].join(FILES[1]), "").expect("a file");
+        assert_eq!(
+            latest_checkpoint(&temporary).expect("a whole one"),
+            saved[0]
+        );
+        let note = told().expect("something is wrong");
         assert!(
-            note.ends_with("step-00000001") && note.contains("0"),
+            note.ends_with("step-00000001") && note.contains("the file has 0"),
             "{note}"
         );
-    }
-
-    /// All files and folders within `folder`.
-    fn all_below(folder: &Path) -> Vec<PathBuf> {
-        let mut all = Vec::new();
-        for entry in fs::read_dir(folder).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                all.extend(all_below(&path));
-            }
-            all.push(path);
-        }
-        all.sort();
-        all
     }
 
     #[test]
@@ -428,17 +339,13 @@ mod tests {
             let first = RunFolder::open(&path).expect("a new folder");
             save(&first, 1, 1);
             change(&path);
-            for has_second in [false, true] {
-                let second = has_second.then(|| RunFolder::open(&path));
-                if i == 3 && has_second {
-                    assert!(matches!(second, Some(Err(TrainError::Locked { .. }))));
-                    continue;
-                }
-                let before = all_below(all.path());
-                let error = first.add(after(2, None), 1, write);
-                let error = error.expect_err("another folder");
+            let second = (i < 3).then(|| RunFolder::open(&path).expect("a new run"));
+            let error = first.add(2, None, 1, write).expect_err("another folder");
+            if second.is_some() {
                 assert!(matches!(error, TrainError::FolderLost { .. }), "{error}");
-                assert_eq!(all_below(all.path()), before, "case {i}");
+                assert_eq!(names(&path).len(), usize::from(i == 2), "case {i}");
+            } else {
+                assert!(!path.join(CHECKPOINTS).exists(), "{error}");
             }
             let _ = fs::remove_dir_all(&path);
             let _ = fs::remove_dir_all(all.path().join("elsewhere"));
@@ -461,12 +368,12 @@ mod tests {
         let in_the_way = temporary.path().join(CHECKPOINTS).join("step-00000001");
         std::os::unix::fs::symlink("nowhere", in_the_way).expect("a link");
         let saved = save(&folder, 1, 1);
-        assert!(saved.ends_with("step-00000001.2"));
+        assert!(saved.ends_with("step-00000001.1"));
         assert!(saved.join("tokenizer.json").is_file() && !saved.join("pipe").exists());
         // The copy is part of the checkpoint: cut or changed, it is noticed.
-        crate::runs::check_copies(&saved).expect("as it was saved");
+        check_copies(&saved).expect("as it was saved");
         fs::write(saved.join("tokenizer.json"), "[]").expect("a file");
-        let error = crate::runs::check_copies(&saved).expect_err("changed");
+        let error = check_copies(&saved).expect_err("changed");
         assert!(error.to_string().contains("tokenizer.json"), "{error}");
     }
 

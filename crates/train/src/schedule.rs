@@ -1,5 +1,4 @@
-//! The learning rate of each step: constant, or linear warmup and cosine decay (book appendix D.1
-//! and D.2).
+//! The learning rate of each step: linear warmup and cosine decay (book appendix D.1 and D.2).
 //!
 //! ```text
 //! step < warmup_steps:  lr = initial_lr + step (peak_lr - initial_lr) / warmup_steps
@@ -9,30 +8,25 @@
 //!
 //! There are no restarts; from `total_steps` on it stays at `min_lr`.
 
+use std::f64::consts::PI;
+
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 
-/// A learning rate's change from step to step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[non_exhaustive]
-pub enum Schedule {
-    /// The optimizer's `lr` all the time, as in chapter 5.
-    #[default]
-    Constant,
-    /// From `initial_lr` up to the optimizer's `lr` in equal increments, then down to `min_lr`
-    /// along half a cosine.
-    WarmupCosine {
-        /// Steps of the first part; 0 for none.
-        warmup_steps: u64,
-        /// Steps of both parts; more than `warmup_steps`.
-        total_steps: u64,
-        /// The rate at the start of the warmup.
-        initial_lr: f64,
-        /// The rate at the end of the decay.
-        min_lr: f64,
-    },
+/// A learning rate that rises from `initial_lr` to the optimizer's `lr` in equal increments, then
+/// falls to `min_lr` along half a cosine.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedule {
+    /// Steps of the first part; 0 for none.
+    pub warmup_steps: u64,
+    /// Steps of both parts; more than `warmup_steps`.
+    pub total_steps: u64,
+    /// The rate at the start of the warmup.
+    pub initial_lr: f64,
+    /// The rate at the end of the decay.
+    pub min_lr: f64,
 }
 
 impl Schedule {
@@ -41,7 +35,7 @@ impl Schedule {
     /// ```
     /// // Appendix D: 9 batches, 15 epochs, a fifth of the steps to warm up.
     /// let total_steps = 9 * 15;
-    /// let schedule = train::Schedule::WarmupCosine {
+    /// let schedule = train::Schedule {
     ///     warmup_steps: (0.2 * total_steps as f64) as u64, // prints 27
     ///     total_steps,
     ///     initial_lr: 0.0001,
@@ -53,46 +47,30 @@ impl Schedule {
     /// ```
     #[must_use]
     pub fn learning_rate(&self, step: u64, peak_lr: f64) -> f64 {
-        match *self {
-            Self::Constant => peak_lr,
-            Self::WarmupCosine {
-                warmup_steps,
-                total_steps,
-                initial_lr,
-                min_lr,
-            } => {
-                if step < warmup_steps {
-                    let increment = (peak_lr - initial_lr) / warmup_steps as f64;
-                    return initial_lr + step as f64 * increment;
-                }
-                if step >= total_steps {
-                    return min_lr;
-                }
-                let progress = (step - warmup_steps) as f64 / (total_steps - warmup_steps) as f64;
-                min_lr + (peak_lr - min_lr) * 0.5 * (1.0 + (std::f64::consts::PI * progress).cos())
-            }
-        }
-    }
-
-    pub(crate) fn validate(&self) -> Result<(), TrainError> {
-        let Self::WarmupCosine {
+        let Self {
             warmup_steps,
             total_steps,
             initial_lr,
             min_lr,
-        } = *self
-        else {
-            return Ok(());
-        };
-        if total_steps <= warmup_steps {
-            let expected = format!("more than warmup_steps, which is {warmup_steps}");
-            return Err(TrainError::config(
-                "total_steps",
-                total_steps as f64,
-                expected,
-            ));
+        } = *self;
+        if step < warmup_steps {
+            let increment = (peak_lr - initial_lr) / warmup_steps as f64;
+            return initial_lr + step as f64 * increment;
         }
-        TrainError::check_not_negative("initial_lr", initial_lr)?;
-        TrainError::check_not_negative("min_lr", min_lr)
+        if step >= total_steps {
+            return min_lr;
+        }
+        let progress = (step - warmup_steps) as f64 / (total_steps - warmup_steps) as f64;
+        min_lr + (peak_lr - min_lr) * 0.5 * (1.0 + (PI * progress).cos())
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), TrainError> {
+        let (warmup, total) = (self.warmup_steps, self.total_steps);
+        if total <= warmup {
+            let expected = format!("more than warmup_steps, which is {warmup}");
+            return Err(TrainError::config("total_steps", total as f64, expected));
+        }
+        TrainError::check_not_negative("initial_lr", self.initial_lr)?;
+        TrainError::check_not_negative("min_lr", self.min_lr)
     }
 }

@@ -8,7 +8,7 @@ use dataloader::DataLoader;
 use gpt::GptModel;
 use torch_rng::TorchRng;
 
-use crate::{AdamW, BatchReport, Evaluation, Event, TrainError, calc_loss_loader};
+use crate::{AdamW, Evaluation, Event, TrainError, calc_loss_loader};
 
 /// The numbers among the arguments of the book's function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub fn train_model_simple(
 ) -> Result<TrainingHistory, TrainError> {
     let mut history = TrainingHistory::default();
     let mut grads = GptModel::zeros(*model.config())?;
-    let (mut tokens_seen, mut step) = (0, 0);
+    let (mut tokens_seen, mut step) = (0, 0u64);
 
     for epoch in 0..training.num_epochs {
         for batch in train_loader.epoch(rng) {
@@ -74,15 +74,8 @@ pub fn train_model_simple(
             let (inputs, targets) = (&batch.input_ids, &batch.target_ids); // (batch, num_tokens)
             let loss = model.loss_and_grads(inputs, targets, 1.0, rng, &mut grads)?;
             optimizer.step(model, &mut grads); // and zero_grad()
-            let tokens = inputs.len() as u64;
-            tokens_seen += tokens;
-            on_event(Event::Batch(&BatchReport {
-                step,
-                micro_step: 0,
-                epoch,
-                loss: Some(loss),
-                tokens,
-            }));
+            tokens_seen += inputs.len() as u64;
+            on_event(Event::Batch { loss });
 
             if step.is_multiple_of(training.eval_freq) {
                 let loaders = (train_loader, val_loader);

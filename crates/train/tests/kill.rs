@@ -15,7 +15,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::{assert_same_run, config, finish, resume, trainer};
-use train::runs::{read_settings, steps_of};
+use train::runs::steps_of;
 use train::{RunFolder, TrainConfig, TrainError, latest_checkpoint};
 
 const FOLDER: &str = "TRAIN_KILL_FOLDER";
@@ -58,7 +58,7 @@ fn spawn(folder: &Path, steps: u64) -> Child {
 /// Steps that the newest checkpoint has; 0 without one.
 fn steps_saved(folder: &Path) -> u64 {
     match latest_checkpoint(folder) {
-        Ok(checkpoint) => read_settings(checkpoint).unwrap().steps_done,
+        Ok(checkpoint) => steps_of(checkpoint).unwrap(),
         Err(TrainError::NoCheckpoint { .. }) => 0,
         Err(error) => panic!("{error}"),
     }

@@ -51,7 +51,7 @@ fn thirty_steps_of_adamw_with_clipping_and_warmup_are_pytorchs() {
         ..AdamWConfig::default()
     };
     let mut optimizer = AdamW::new(settings, &model).unwrap();
-    let schedule = Schedule::WarmupCosine {
+    let schedule = Schedule {
         warmup_steps: 6,
         total_steps: 30,
         initial_lr: 1e-4,

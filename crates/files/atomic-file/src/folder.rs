@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::name::{create_locked, folder_of, left_behind, new_name, unfinished_of};
+use crate::name::{create_locked, folder_of, left_behind, new_name};
 use crate::{FileError, open_file};
 
 /// A new folder, `.NAME.4711-0.unfinished`, that becomes the folder `NAME` beside it once it is
@@ -19,7 +19,8 @@ use crate::{FileError, open_file};
 /// staged.create()?;
 /// assert!(folder.join("config.json").exists());
 /// // A folder that has something in it is nobody's to replace.
-/// assert!(atomic_file::StagedFolder::beside(&folder).is_err());
+/// assert!(atomic_file::StagedFolder::beside(&folder)?.create().is_err());
+/// assert!(atomic_file::require_new_or_empty(&folder).is_err());
 /// # std::fs::remove_dir_all(&folder).expect("a folder");
 /// # Ok::<(), atomic_file::FileError>(())
 /// ```
@@ -35,28 +36,12 @@ pub struct StagedFolder {
 }
 
 impl StagedFolder {
-    /// Makes an empty folder beside `target`, which must be new or empty; of a link, beside what
-    /// that leads to.
+    /// Makes an empty folder beside `target`, in the folder that this is in, which must be there.
     ///
     /// # Errors
-    /// If `target` is no folder, there is something in it, or it is the current folder (a shell
-    /// would stand in a folder that is gone); if the operating system refuses.
+    /// If the operating system refuses, or `target` has no name.
     pub fn beside(target: impl AsRef<Path>) -> Result<Self, FileError> {
-        let target = target.as_ref();
-        let failed = FileError::at(target, "create");
-        let target = match fs::canonicalize(target) {
-            Err(error) if error.kind() == ErrorKind::NotFound && !target.is_symlink() => {
-                // Without a name there will be no folder, and those above it stay unmade.
-                new_name(target)?;
-                create_folder(folder_of(target))?;
-                target.to_owned()
-            }
-            found => {
-                let target = found.map_err(&failed)?;
-                refuse_full(&target).map_err(failed)?;
-                target
-            }
-        };
+        let target = target.as_ref().to_owned();
         let (path, lock) = create_locked(&target, |name| {
             fs::create_dir(name)?;
             // On Windows a folder can't be opened; what a crash leaves there stays.
@@ -77,7 +62,7 @@ impl StagedFolder {
     /// Makes it the folder it is meant to be.
     ///
     /// # Errors
-    /// If the operating system refuses: because something has come into the folder meanwhile, most
+    /// If the operating system refuses: because there is a folder with something in it, most
     /// likely.
     pub fn create(self) -> Result<(), FileError> {
         sync_folder(&self.path)?;
@@ -96,23 +81,27 @@ impl Drop for StagedFolder {
     }
 }
 
-/// Checks that a folder is empty, and not the current one.
-fn refuse_full(folder: &Path) -> io::Result<()> {
-    let refused = |found| {
-        Err(io::Error::other(format!(
-            "expected a new or empty folder, {found}"
-        )))
+/// Checks that there is nothing at `target`, or an empty folder, before a [`StagedFolder`] is filled
+/// in vain.
+///
+/// # Errors
+/// Names what is there.
+pub fn require_new_or_empty(target: impl AsRef<Path>) -> Result<(), FileError> {
+    let target = target.as_ref();
+    let problem = match fs::symlink_metadata(target) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => error,
+        Ok(found) if !found.is_dir() => {
+            io::Error::other("expected a new or empty folder, found a file")
+        }
+        Ok(_) => match names_in(target)?.first() {
+            None => return Ok(()),
+            Some(name) => io::Error::other(format!(
+                "expected a new or empty folder, but {name:?} is in it"
+            )),
+        },
     };
-    if !folder.is_dir() {
-        return refused("found a file".to_owned());
-    }
-    if let Some(entry) = fs::read_dir(folder)?.next() {
-        return refused(format!("but {:?} is in it", entry?.file_name()));
-    }
-    match std::env::current_dir().is_ok_and(|current| current == folder) {
-        true => refused("found the current one".to_owned()),
-        false => Ok(()),
-    }
+    Err(FileError::at(target, "create")(problem))
 }
 
 /// Makes a folder, and those above it, if they aren't there; what is made stays after a power cut.
@@ -157,8 +146,7 @@ pub fn copy_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), Fil
         .map_err(FileError::at(to, "write"))
 }
 
-/// Deletes a folder whose files are all `ours` by name, and returns whether it did: with anything
-/// else in it it stays.
+/// Deletes a folder if all in it is `ours` by name, and returns whether it did.
 ///
 /// It is out of sight by one rename before the first file goes; after a crash,
 /// [`remove_unfinished_folders`] does the rest.
@@ -170,56 +158,45 @@ pub fn remove_folder(
     ours: impl Fn(&str) -> bool,
 ) -> Result<bool, FileError> {
     let path = path.as_ref();
-    if !holds_only(path, ours)? {
+    if !names_in(path)?.iter().all(|name| ours(name)) {
         return Ok(false);
     }
     let hidden = new_name(path)?;
     fs::rename(path, &hidden).map_err(FileError::at(path, "delete"))?;
-    remove_files_and_folder(&hidden)?;
+    fs::remove_dir_all(&hidden).map_err(FileError::at(&hidden, "delete"))?;
     Ok(true)
 }
 
-/// Deletes what processes that live no more left unfinished of the folder `path`, if all files in
-/// it are `ours` by name.
+/// Deletes the unfinished folders in `folder` whose processes live no more, of those that are
+/// `ours` by the name that they would have got.
 ///
 /// # Errors
 /// If the operating system refuses.
 pub fn remove_unfinished_folders(
-    path: impl AsRef<Path>,
+    folder: impl AsRef<Path>,
     ours: impl Fn(&str) -> bool,
 ) -> Result<(), FileError> {
-    for (left, _lock) in left_behind(path.as_ref())? {
-        if left.is_dir() && holds_only(&left, &ours)? {
-            remove_files_and_folder(&left)?;
+    for (left, _lock) in left_behind(folder.as_ref(), ours)? {
+        if left.is_dir() {
+            fs::remove_dir_all(&left).map_err(FileError::at(&left, "delete"))?;
         }
     }
     Ok(())
 }
 
-/// True if all that is in a folder are files that are `ours` by name, or will be.
-fn holds_only(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<bool, FileError> {
-    let is_ours = |name: &String| {
-        let found = fs::symlink_metadata(folder.join(name));
-        found.is_ok_and(|found| found.is_file()) && ours(unfinished_of(name).unwrap_or(name))
-    };
-    Ok(names_in(folder)?.iter().all(is_ours))
-}
-
-/// The rest of a folder that [`holds_only`] files of ours.
-fn remove_files_and_folder(folder: &Path) -> Result<(), FileError> {
-    for name in names_in(folder)? {
-        let file = folder.join(name);
-        fs::remove_file(&file).map_err(FileError::at(&file, "delete"))?;
-    }
-    fs::remove_dir(folder).map_err(FileError::at(folder, "delete"))
-}
-
-/// The names in a folder; lossy ones, which match no file of ours.
-fn names_in(folder: &Path) -> Result<Vec<String>, FileError> {
+/// The names in a folder, in order; those that are not UTF-8 are lossy ones, which name no file of
+/// ours.
+///
+/// # Errors
+/// If the folder can't be read.
+pub fn names_in(folder: impl AsRef<Path>) -> Result<Vec<String>, FileError> {
+    let folder = folder.as_ref();
     let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
-    let entries = fs::read_dir(folder);
-    let names = entries.and_then(|entries| entries.map(|entry| entry.map(name)).collect());
-    names.map_err(FileError::at(folder, "read"))
+    let names: io::Result<Vec<String>> =
+        fs::read_dir(folder).and_then(|entries| entries.map(|entry| entry.map(name)).collect());
+    let mut names = names.map_err(FileError::at(folder, "read"))?;
+    names.sort();
+    Ok(names)
 }
 
 /// Makes the names in a folder last, as a rename is on the disk when its folder is; where a folder
@@ -245,9 +222,7 @@ mod tests {
     }
 
     fn names(folder: &Path) -> Vec<String> {
-        let mut names = names_in(folder).unwrap();
-        names.sort();
-        names
+        names_in(folder).unwrap()
     }
 
     fn stage(target: &Path, text: &str) -> StagedFolder {
@@ -261,17 +236,17 @@ mod tests {
     #[test]
     fn a_new_or_empty_folder_appears_whole_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
-        let above = folder.path().join("above");
+        let above = folder.path();
         let target = above.join("new");
         drop(stage(&target, "dropped"));
-        assert_eq!(names(&above), [""; 0]);
+        assert_eq!(names(above), [""; 0]);
         fs::create_dir(&target).unwrap();
         let second = stage(&target, "second");
         stage(&target, "first").create().unwrap();
         // Only the first of two makes it.
         second.create().unwrap_err();
         assert_eq!(fs::read(target.join("model")).unwrap(), b"first");
-        assert_eq!(names(&above), ["new"]);
+        assert_eq!(names(above), ["new"]);
     }
 
     #[test]
@@ -280,14 +255,14 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("full")).unwrap();
         fs::write(at("full/notes"), "theirs").unwrap();
-        let refused = |path: &Path| StagedFolder::beside(path).unwrap_err().to_string();
+        let refused = |path: &Path| require_new_or_empty(path).unwrap_err().to_string();
         let error = refused(&at("full"));
         let expected = "can't create: expected a new or empty folder, but \"notes\" is in it";
         assert!(error.ends_with(expected), "{error}");
         refused(&at("full/notes"));
-        refused(&at("new/.."));
-        let current = std::env::current_dir().unwrap();
-        assert!(refused(&current).contains("expected a new or empty folder"));
+        for path in ["not there/..", "not there/new"] {
+            StagedFolder::beside(at(path)).unwrap_err();
+        }
         assert_eq!(names(folder.path()), ["full"]);
         assert_eq!(names(&at("full")), ["notes"]);
     }
@@ -310,16 +285,17 @@ mod tests {
     fn what_a_killed_process_left_goes_and_what_others_write_or_own_stays() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("model");
-        let left = |name: &str, file: &str| {
+        for (name, file) in [
+            (".model.4711-0.unfinished", "config"),
+            (".model.4711-1.unfinished", ".config.4711-2.unfinished"),
+            (".other.4711-4.unfinished", "config"),
+            (".model.unfinished", "thesis.txt"),
+        ] {
             fs::create_dir(folder.path().join(name)).unwrap();
             fs::write(folder.path().join(name).join(file), "x").unwrap();
-        };
-        left(".model.4711-0.unfinished", "config");
-        left(".model.4711-1.unfinished", ".config.4711-2.unfinished");
-        left(".model.4711-3.unfinished", "thesis.txt");
-        left(".other.4711-4.unfinished", "config");
+        }
         let living = stage(&target, "x");
-        remove_unfinished_folders(&target, ours).unwrap();
+        remove_unfinished_folders(&folder, |name| name == "model").unwrap();
         assert_eq!(names(folder.path()).len(), 3);
         assert!(living.path().exists());
         living.create().unwrap();
@@ -327,21 +303,25 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_to_a_folder_stays_and_one_in_our_way_is_not_followed() {
+    fn a_link_in_our_way_is_not_followed() {
         use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let target = at("real/model");
-        fs::create_dir_all(&target).unwrap();
-        symlink(&target, at("link")).unwrap();
-        stage(&at("link"), "new").create().unwrap();
-        assert!(at("link").is_symlink());
-        assert_eq!(names(&target), ["config", "model"]);
+        fs::create_dir(at("real")).unwrap();
         fs::write(at("victim"), "precious").unwrap();
-        symlink(at("victim"), at("copy")).unwrap();
-        copy_file(target.join("model"), at("copy")).unwrap_err();
-        symlink(at("nowhere"), at("dangling")).unwrap();
-        StagedFolder::beside(at("dangling")).unwrap_err();
+        for (to, link) in [
+            ("real", "link"),
+            ("victim", "copy"),
+            ("nowhere", "dangling"),
+        ] {
+            symlink(at(to), at(link)).unwrap();
+            require_new_or_empty(at(link)).unwrap_err();
+            StagedFolder::beside(at(link))
+                .unwrap()
+                .create()
+                .unwrap_err();
+        }
+        copy_file(at("victim"), at("copy")).unwrap_err();
         assert_eq!(fs::read(at("victim")).unwrap(), b"precious");
     }
 }

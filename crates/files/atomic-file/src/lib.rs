@@ -11,10 +11,10 @@ mod replace;
 
 pub use error::FileError;
 pub use folder::{
-    StagedFolder, copy_file, create_folder, create_new_folder, remove_folder,
-    remove_unfinished_folders,
+    StagedFolder, copy_file, create_folder, create_new_folder, names_in, remove_folder,
+    remove_unfinished_folders, require_new_or_empty,
 };
 pub use name::{folder_of, unfinished_of};
 pub use output::{append, replace_output, write_output};
 pub use read::{is_file, open_file, read_small_file};
-pub use replace::{remove_unfinished, replace, write_atomically};
+pub use replace::{replace, write_atomically};

@@ -4,14 +4,14 @@
 //! lock on it, so that the rest of a process that was killed is known from the work of one that
 //! lives.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::FileError;
+use crate::{FileError, names_in};
 
 /// The end of such a name, which begins with a dot, the finished name, and who writes.
 const UNFINISHED: &str = ".unfinished";
@@ -19,32 +19,17 @@ const UNFINISHED: &str = ".unfinished";
 /// Names that this process has made.
 static NAMES: AtomicU64 = AtomicU64::new(0);
 
-/// True if there is anything of this name, be it a link to nothing; an error if the system doesn't
-/// tell.
-fn is_there(path: &Path) -> Result<bool, FileError> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        found => found.map(|_| true).map_err(FileError::at(path, "read")),
-    }
-}
-
-/// A name beside `path` that nobody has had.
+/// A name beside `path` that this process has given to nothing else.
 pub(crate) fn new_name(path: &Path) -> Result<PathBuf, FileError> {
     let Some(name) = path.file_name() else {
         let no_name = io::Error::new(ErrorKind::InvalidInput, "the path has no name at its end");
         return Err(FileError::at(path, "write")(no_name));
     };
-    loop {
-        let count = NAMES.fetch_add(1, Ordering::Relaxed);
-        let mut unfinished = OsString::from(".");
-        unfinished.push(name);
-        unfinished.push(format!(".{}-{count}{UNFINISHED}", process::id()));
-        let unfinished = path.with_file_name(unfinished);
-        // An earlier process may have had our number.
-        if !is_there(&unfinished)? {
-            return Ok(unfinished);
-        }
-    }
+    let count = NAMES.fetch_add(1, Ordering::Relaxed);
+    let mut unfinished = OsString::from(".");
+    unfinished.push(name);
+    unfinished.push(format!(".{}-{count}{UNFINISHED}", process::id()));
+    Ok(path.with_file_name(unfinished))
 }
 
 /// Creates something under a new name beside `path`, and locks it, if it can be locked.
@@ -55,41 +40,39 @@ pub(crate) fn create_locked(
     loop {
         let unfinished = new_name(path)?;
         let file = match create(&unfinished) {
+            // An earlier process had our number.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             created => created.map_err(FileError::at(path, "create"))?,
         };
         // Between creating and locking, somebody who cleans up may have taken it for a dead one's.
         let locked = file.as_ref().map(File::try_lock);
-        let taken = matches!(locked, Some(Err(TryLockError::WouldBlock)));
-        let kept = is_there(&unfinished).inspect_err(|_| {
-            let _ = fs::remove_file(&unfinished).or_else(|_| fs::remove_dir(&unfinished));
-        })?;
-        if kept && !taken {
+        let is_taken = matches!(locked, Some(Err(TryLockError::WouldBlock)));
+        let found = fs::symlink_metadata(&unfinished);
+        if !is_taken && !found.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             return Ok((unfinished, file));
         }
     }
 }
 
-/// Returns the unfinished files and folders of `path` whose processes live no more, each with its
-/// lock, which is ours now.
+/// Returns the unfinished files and folders in `folder` whose processes live no more, each with its
+/// lock, which is ours now, of those that are `ours` by the name that they would have got.
 ///
 /// Where something can't be opened or locked, nobody knows whether its writer lives, and it is left
 /// alone.
-pub(crate) fn left_behind(path: &Path) -> Result<Vec<(PathBuf, File)>, FileError> {
-    let folder = folder_of(path);
+pub(crate) fn left_behind(
+    folder: &Path,
+    ours: impl Fn(&str) -> bool,
+) -> Result<Vec<(PathBuf, File)>, FileError> {
     let mut left = Vec::new();
-    let Some(name) = path.file_name().and_then(OsStr::to_str) else {
-        return Ok(left);
-    };
-    for entry in fs::read_dir(folder).map_err(FileError::at(folder, "read"))? {
-        let entry = entry.map_err(FileError::at(folder, "read"))?;
-        let kind = entry.file_type();
-        if kind.is_ok_and(|kind| kind.is_file() || kind.is_dir())
-            && entry.file_name().to_str().and_then(unfinished_of) == Some(name)
-            && let Ok(file) = File::open(entry.path())
+    for name in names_in(folder)? {
+        let path = folder.join(&name);
+        let found = fs::symlink_metadata(&path);
+        if unfinished_of(&name).is_some_and(&ours)
+            && found.is_ok_and(|found| found.is_file() || found.is_dir())
+            && let Ok(file) = File::open(&path)
             && file.try_lock().is_ok()
         {
-            left.push((entry.path(), file));
+            left.push((path, file));
         }
     }
     Ok(left)

@@ -1,5 +1,6 @@
 //! Replacing a file, and deleting what a crash left of that.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::Path;
@@ -12,8 +13,7 @@ use crate::name::{create_locked, folder_of, left_behind};
 /// beside it,
 /// `sync_all`, rename, sync of the folder. A link of this name is replaced, not followed.
 ///
-/// A failure deletes the temporary file; a crash leaves it for the next write of that file, or
-/// [`remove_unfinished`].
+/// A failure deletes the temporary file; a crash leaves it for the next write of that file.
 /// An error of the last step, the sync of the folder, comes when the new file is already in its
 /// place.
 ///
@@ -72,11 +72,9 @@ pub fn replace<E: From<FileError>>(
 }
 
 /// Deletes the temporary files that killed writers of the file `path` left beside it.
-///
-/// # Errors
-/// If the folder can't be read or a file can't be deleted.
-pub fn remove_unfinished(path: impl AsRef<Path>) -> Result<(), FileError> {
-    for (left, _lock) in left_behind(path.as_ref())? {
+fn remove_unfinished(path: &Path) -> Result<(), FileError> {
+    let ours = |name: &str| path.file_name() == Some(OsStr::new(name));
+    for (left, _lock) in left_behind(folder_of(path), ours)? {
         if left.is_file() {
             fs::remove_file(&left).map_err(FileError::at(&left, "delete"))?;
         }

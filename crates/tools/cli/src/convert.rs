@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use atomic_file::{
-    StagedFolder, copy_file, create_new_folder, is_file, read_small_file, write_atomically,
+    StagedFolder, copy_file, create_folder, create_new_folder, folder_of, is_file, read_small_file,
+    require_new_or_empty, write_atomically,
 };
 use checkpoint::{
     GgufFormat, GgufToken, GgufTokenKind, GgufTokens, Precision, save_book, save_gguf,
@@ -127,6 +128,10 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
 /// Writes a folder in Hugging Face's layout in a precision, or without one in the book's.
 fn to_folder(args: &ConvertArgs, found: &Found, precision: Option<Precision>) -> Result<()> {
     let vocabulary = &found.vocabulary;
+    require_new_or_empty(&args.to)?;
+    if args.to.file_name().is_some() {
+        create_folder(folder_of(&args.to))?;
+    }
     let staged = StagedFolder::beside(&args.to)?;
     let model = found.load()?;
     let layout = match precision {

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use atomic_file::{create_folder, create_new_folder, is_file};
-use train::runs::{MANIFEST_FILE, check_copies, damaged_checkpoint};
+use train::runs::{check_copies, damaged_checkpoint};
 use train::{TrainError, best_checkpoint, latest_checkpoint};
 
 use crate::hints::{program, quoted};
@@ -133,10 +133,7 @@ pub(crate) fn note_damage(run: &Path) -> Result<()> {
 
 /// Checks that the tokenizer in a folder, if that is a run's checkpoint, is as it was saved.
 pub(crate) fn check(folder: &Path) -> Result<()> {
-    match is_file(folder.join(MANIFEST_FILE))? {
-        true => Ok(check_copies(folder)?),
-        false => Ok(()),
-    }
+    Ok(check_copies(folder)?)
 }
 
 /// The names in a folder; none if it isn't there. Names that are not UTF-8 are shown lossily.

@@ -39,7 +39,6 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
         let name = path.display();
         bail!("{name}: there is no run to resume: {OPTIONS} is missing");
     }
-    let folder = saves.then(|| RunFolder::open(run)).transpose()?;
     let before = TrainFlags::read(&kept)?.table()?;
     refuse_changes(run, &before, said)?;
     let options = over(said, before).try_into::<TrainOptions>();
@@ -53,6 +52,8 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
             data.display()
         );
     }
+    latest_checkpoint(path)?; // before anything is written there
+    let folder = saves.then(|| RunFolder::open(run)).transpose()?;
     let checkpoint = latest_checkpoint(path)?;
     runs::note_damage(path)?;
     runs::check(&checkpoint)?;
@@ -60,7 +61,7 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
     Ok(Origin {
         options,
         base: Some(BaseModel {
-            schedule: Some(settings.train.schedule),
+            schedule: settings.config.schedule,
             ..BaseModel::of(settings.model, &checkpoint)?
         }),
         weights: Weights::Checkpoint(checkpoint),

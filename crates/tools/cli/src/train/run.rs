@@ -1,13 +1,14 @@
 //! The run itself: events to the screen and the log, and a good end.
 
-use std::fs;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
-use atomic_file::{create_folder, write_atomically};
+use anyhow::{Result, bail};
+use atomic_file::{
+    StagedFolder, create_folder, remove_folder, remove_unfinished_folders, write_atomically,
+};
 use checkpoint::{Precision, save_hugging_face};
 use generate::generate_text_simple;
 use gpt::GptModel;
@@ -20,7 +21,7 @@ use super::Begun;
 use super::log::{Line, Log};
 use super::plot;
 use super::progress::Progress;
-use super::setup::Setup;
+use super::setup::{SAMPLE_TOKENS, Setup};
 use super::summary::{announce, one_line, sum_up};
 use crate::convert::is_ours;
 use crate::failure::Stopped;
@@ -28,6 +29,7 @@ use crate::hints::program;
 use crate::interrupt::Interrupt;
 use crate::ranks::World;
 use crate::runs::{self, MODEL, OPTIONS, names, typed};
+use crate::vocabulary::Vocabulary;
 
 /// The first line of a run's options.
 const OPTIONS_BEGIN: &str = "# The options of this run; `gpt train --config` takes them.";
@@ -88,13 +90,7 @@ pub(crate) fn run(begun: Begun, world: &World) -> Result<()> {
     })?;
     watch.progress.pause_over();
 
-    let outcome = trainer.run(Some(&folder), &mut |event| {
-        let goes_on = watch.on(event);
-        for error in folder.not_deleted() {
-            watch.progress.note(&error);
-        }
-        goes_on
-    });
+    let outcome = trainer.run(Some(&folder), &mut |event| watch.on(event));
     let outcome = world.common(outcome)?;
     if let Some(error) = watch.error {
         return Err(error);
@@ -104,10 +100,7 @@ pub(crate) fn run(begun: Begun, world: &World) -> Result<()> {
         watch.finish(&trainer)?;
     }
     folder.check()?;
-    let model = path.join(MODEL);
-    let vocabulary = &setup.vocabulary;
-    save_hugging_face(trainer.model(), &model, Precision::F32, &vocabulary.special)?;
-    vocabulary.save(&model)?;
+    export(trainer.model(), &setup.vocabulary, path)?;
     plot::draw(path)?;
     if outcome == Outcome::Stopped {
         let (done, gpt, typed) = (steps.end, program(), typed(path));
@@ -169,20 +162,27 @@ fn unless(stop: bool) -> ControlFlow<()> {
 
 /// Checks, before the run begins, that the model can be written at its end.
 fn check_export(model: &Path) -> Result<()> {
-    if model.is_symlink() {
-        bail!(
-            "{}: expected a folder of this run, found a link",
+    match names(model)?.iter().find(|name| !is_ours(name)) {
+        None => Ok(()),
+        Some(name) => bail!(
+            "{}: expected what a run writes there and nothing else, but {name:?} is in it",
             model.display()
-        );
+        ),
     }
-    for name in names(model)?.iter().filter(|name| is_ours(name)) {
-        let path = model.join(name);
-        let found = fs::symlink_metadata(&path).with_context(|| path.display().to_string())?;
-        if !found.is_file() {
-            bail!("{}: expected a file", path.display());
-        }
+}
+
+/// Writes the folder that transformers loads, in place of the one that a resumed run has.
+fn export(model: &GptModel, vocabulary: &Vocabulary, run: &Path) -> Result<()> {
+    let folder = run.join(MODEL);
+    remove_unfinished_folders(run, |name| name == MODEL)?;
+    let staged = StagedFolder::beside(&folder)?;
+    save_hugging_face(model, staged.path(), Precision::F32, &vocabulary.special)?;
+    vocabulary.save(staged.path())?;
+    if folder.exists() {
+        check_export(&folder)?;
+        remove_folder(&folder, is_ours)?;
     }
-    Ok(())
+    Ok(staged.create()?)
 }
 
 impl Watch<'_> {
@@ -198,10 +198,17 @@ impl Watch<'_> {
             }
             Event::Evaluation(evaluation) => self.evaluated(*evaluation),
             Event::SampleDue { steps_done, model } => self.sample(steps_done, model),
-            Event::Saved { steps_done, path } => self.log.write(&Line::Saved {
+            Event::Saved {
                 steps_done,
-                path: path.display().to_string(),
-            }),
+                path,
+                not_deleted,
+            } => {
+                for error in not_deleted {
+                    self.progress.note(error);
+                }
+                let path = path.display().to_string();
+                self.log.write(&Line::Saved { steps_done, path })
+            }
             _ => Ok(()),
         };
         self.error = self.error.take().or(done.err());
@@ -211,9 +218,7 @@ impl Watch<'_> {
         ) {
             self.progress.pause_over();
         }
-        // A batch may be in the middle of a step, which is finished first.
-        let may_stop = !matches!(event, Event::Batch(_));
-        unless(may_stop && (self.interrupt.asked() || self.error.is_some()))
+        unless(self.interrupt.asked() || self.error.is_some())
     }
 
     fn evaluated(&mut self, evaluation: Evaluation) -> Result<()> {
@@ -252,12 +257,13 @@ impl Watch<'_> {
     /// The prompt and its most likely continuation; none if the user wants to stop before it is
     /// whole.
     fn continuation(&self, model: &GptModel) -> Result<Option<Vec<u32>>> {
-        let Some(sample) = &self.setup.training.sample else {
+        let begin = &self.setup.begin;
+        if begin.is_empty() {
             return Ok(None);
-        };
+        }
         let context_size = model.config().context_length;
-        let mut ids = Array2::from_shape_vec((1, sample.prompt.len()), sample.prompt.clone())?;
-        for _ in 0..sample.max_new_tokens {
+        let mut ids = Array2::from_shape_vec((1, begin.len()), begin.clone())?;
+        for _ in 0..SAMPLE_TOKENS {
             if self.interrupt.asked() {
                 return Ok(None);
             }

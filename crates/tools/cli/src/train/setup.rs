@@ -5,9 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use dataloader::{Corpus, DataLoader, DataLoaderConfig};
-use gpt::{GptConfig, Memory};
+use gpt::{GptConfig, Memory, check_vocabulary};
 use model_tokenizer::ModelTokenizer;
-use train::{AdamWConfig, SampleConfig, Schedule, TrainConfig};
+use train::{AdamWConfig, Schedule, TrainConfig};
 
 use super::data::{self, Tokens};
 use super::options::TrainOptions;
@@ -22,7 +22,7 @@ const STORY_STRIDE: usize = 8;
 /// Tokens in a window at most, of a model that goes on from weights that are there.
 const FINE_TUNING_WINDOW: usize = 256;
 /// Tokens in a sample of text.
-const SAMPLE_TOKENS: usize = 40;
+pub(crate) const SAMPLE_TOKENS: usize = 40;
 
 /// The model that a run goes on from.
 pub(crate) struct BaseModel {
@@ -54,7 +54,9 @@ pub(crate) struct Setup {
     pub(crate) data: String,
     pub(crate) train: DataLoader,
     pub(crate) validation: Option<DataLoader>,
-    /// The beginning of samples, as `gpt generate` takes it.
+    /// The ids that samples begin with, and how `gpt generate` is told them; without ids there are
+    /// no samples.
+    pub(crate) begin: Vec<u32>,
     pub(crate) prompt: String,
 }
 
@@ -118,6 +120,7 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     let warmup = options.warmup_steps.min(max_steps - 1);
     let eval_interval = options.eval_interval as u64;
     let (begin, prompt) = prompt(&options, &vocabulary, &tokens.train)?;
+    check_vocabulary(model.vocab_size, 0, 0, begin.iter().copied())?;
     let training = TrainConfig {
         max_steps: max_steps as u64,
         optimizer: AdamWConfig {
@@ -126,23 +129,18 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
             weight_decay: options.weight_decay,
             ..AdamWConfig::default()
         },
-        schedule: schedule.flatten().unwrap_or(Schedule::WarmupCosine {
+        schedule: schedule.flatten().or(Some(Schedule {
             warmup_steps: warmup as u64,
             total_steps: max_steps as u64,
             initial_lr: options.learning_rate / (warmup as f64 + 1.0),
             min_lr: options.min_lr.unwrap_or(options.learning_rate / 10.0),
-        }),
+        })),
         max_grad_norm: (options.grad_clip > 0.0).then_some(options.grad_clip),
         accumulation: options.gradient_accumulation_steps as u64,
         whole_epochs: options.epochs.is_some(),
         eval_every: Some(eval_interval),
-        eval_first: eval_interval,
         eval_batches: options.eval_iters,
-        sample: (!begin.is_empty()).then_some(SampleConfig {
-            prompt: begin,
-            max_new_tokens: SAMPLE_TOKENS,
-            every: Some(eval_interval.saturating_mul(2)),
-        }),
+        sample_every: Some(eval_interval.saturating_mul(2)),
         save_every: Some(eval_interval),
         keep: options.keep,
     };
@@ -154,6 +152,7 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
         data: tokens.name,
         train,
         validation,
+        begin,
         prompt,
     };
     let need = setup.memory()?;

@@ -65,7 +65,7 @@ pub(crate) fn origin(said: &Table) -> Result<Origin> {
 
 /// A run before its first step, or as it was at its checkpoint.
 pub(crate) fn trainer(setup: &Setup, weights: Weights) -> Result<Trainer> {
-    let (options, training, model) = (&setup.options, setup.training.clone(), setup.model);
+    let (options, training, model) = (&setup.options, setup.training, setup.model);
     let (train, validation) = (setup.train.clone(), setup.validation.clone());
     let build = options.dropout_build.unwrap_or_default();
     let mut rng = TorchRng::manual_seed(options.seed.cast_unsigned()).with_build(build);

@@ -76,11 +76,11 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
             "note      this sees {part:.0}% of the data; --epochs 1 sees all of it in {per_epoch} steps"
         ));
     }
-    if let Schedule::WarmupCosine {
+    if let Some(Schedule {
         total_steps,
         min_lr,
         ..
-    } = training.schedule
+    }) = training.schedule
         && steps > total_steps
     {
         let least = short(min_lr);

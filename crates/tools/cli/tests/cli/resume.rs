@@ -23,7 +23,8 @@ fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     let ran = folder.ok("train --resume run/checkpoints/step-00000005");
     let trained = "trained from step 5 to 12 in";
     holds(&ran.stdout, &["run, resumed after step 5", trained]);
-    assert!(folder.checkpoint("run").ends_with("step-00000012.2"));
+    let newest = folder.checkpoint("run");
+    assert!(newest.to_string_lossy().contains("step-00000012."));
     assert!((folder.tensors("run"), folder.logged_losses("run")) == whole);
     let parts = ["--tokenizer", "bpe:270", "chars"];
     folder.refused("train --resume run --tokenizer chars", &parts);
@@ -117,10 +118,7 @@ fn data_that_moved_is_named_and_other_data_is_refused_with_both() {
     folder.ok("train --resume run --data moved.bin --max-steps 3");
     folder.ok("train --resume run --max-steps 4");
     folder.write("other.bin", [7, 0].repeat(400));
-    let parts = [
-        "the training data is",
-        "goes on with the data it began with",
-    ];
+    let parts = ["training_data.sha256 is", "goes on with what it began with"];
     folder.refused("train --resume run --data other.bin --max-steps 5", &parts);
 }
 

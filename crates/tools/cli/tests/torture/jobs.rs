@@ -39,7 +39,7 @@ fn newest(run: &Path) -> Option<PathBuf> {
         let hidden = checkpoint.file_name()?.to_str()?.starts_with('.');
         let manifest = fs::read(checkpoint.join("manifest.json")).ok()?;
         let manifest: serde_json::Value = serde_json::from_slice(&manifest).ok()?;
-        let number = manifest["save"]["number"].as_u64()?;
+        let number = manifest["number"].as_u64()?;
         (!hidden).then_some((number, checkpoint))
     });
     Some(numbered.max()?.1)
