@@ -16,8 +16,8 @@ use crate::{buffers, team};
 /// Looks for loops of the team before one for work that rayon's queues have.
 const LOOKS: usize = 8;
 
-/// After so long without work, threads sleep as rayon has them do if the pass is over, and let
-/// other programs go first while it is in progress.
+/// After so long without work, threads do as rayon has them do: they sleep, or go on with a job in
+/// whose middle they took up the call to look for work.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// A look for work that takes longer tells that other programs want the processors: a thread that
@@ -89,9 +89,9 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// True if this thread runs a pass or looks for work of one, and others look for it as well.
-pub(crate) fn has_help() -> bool {
-    INSIDE.get() && LOOKING.load(Ordering::Relaxed) > 0
+/// True if this thread runs a pass or looks for work of one, and all others look for it as well.
+pub(crate) fn is_with_all() -> bool {
+    INSIDE.get() && LOOKING.load(Ordering::Relaxed) + 1 >= rayon::current_num_threads()
 }
 
 /// Whether a pass keeps threads awake now.
@@ -167,11 +167,10 @@ fn look_for_work(pass: usize) {
             return;
         }
         last_look = now;
-        let is_patient = now - idle_since <= PATIENCE;
-        if over && !is_patient {
+        if now - idle_since > PATIENCE {
             return;
         }
-        if over || !is_patient {
+        if over {
             std::thread::yield_now();
         }
     }
@@ -244,6 +243,30 @@ mod tests {
             sum
         });
         assert_eq!(sum, 499_500);
+    }
+
+    #[test]
+    fn a_thread_that_is_called_in_the_middle_of_a_job_goes_back_to_it() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
+        let [begun, in_pass, done] = [const { AtomicBool::new(false) }; 3];
+        let wait_for = |flag: &AtomicBool| {
+            while !flag.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+        };
+        pool.expect("two threads").scope(|scope| {
+            scope.spawn(|_| {
+                begun.store(true, Ordering::Release);
+                wait_for(&in_pass);
+                assert_eq!(rayon::yield_local(), Some(Yield::Executed)); // the call
+                done.store(true, Ordering::Release);
+            });
+            wait_for(&begun);
+            awake(|| {
+                in_pass.store(true, Ordering::Release);
+                wait_for(&done);
+            });
+        });
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub fn for_each<T: Send>(tasks: Vec<T>, f: impl Fn(T) + Sync + Send) {
     }
     LOOPS.fetch_add(1, Ordering::Relaxed);
     FEWEST.fetch_min(tasks.len(), Ordering::Relaxed);
-    if !awake::has_help() {
+    if !awake::is_with_all() {
         // Else rayon makes two tasks a thread, and who ends first waits for the others.
         return tasks.into_par_iter().with_max_len(1).for_each(f);
     }
