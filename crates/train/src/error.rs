@@ -92,8 +92,8 @@ pub enum TrainError {
         /// The fault.
         problem: String,
     },
-    /// A checkpoint of a run with other settings, another model or other data: it can't be continued
-    /// as if it had never stopped.
+    /// A checkpoint of a run with other settings, another model or other data: it can't be
+    /// continued as if it had never stopped.
     #[error(
         "{}: {name} is {saved} in the checkpoint, but {now} now: a run goes on with what it began with",
         .path.display()

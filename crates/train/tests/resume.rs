@@ -98,7 +98,7 @@ fn a_file_is_no_folder_to_keep_a_run_in() {
     ));
 }
 
-/// Of the checkpoints.
+/// The names of the checkpoints.
 fn names(run: &tempfile::TempDir) -> Vec<String> {
     atomic_file::names_in(run.path().join("checkpoints")).unwrap()
 }

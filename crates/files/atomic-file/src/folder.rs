@@ -81,8 +81,8 @@ impl Drop for StagedFolder {
     }
 }
 
-/// Checks that there is nothing at `target`, or an empty folder, before a [`StagedFolder`] is filled
-/// in vain.
+/// Checks that there is nothing at `target`, or an empty folder, before a [`StagedFolder`] is
+/// filled in vain.
 ///
 /// # Errors
 /// Names what is there.

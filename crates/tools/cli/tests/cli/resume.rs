@@ -1,6 +1,6 @@
 //! `gpt train --resume` through the binary: the same bits as a run that never stopped.
 //!
-//! That this holds at any batch and after a kill, and that other data is refused, the crate `train`
+//! That this holds after any step and a kill, and that other data is refused, the crate `train`
 //! tests.
 
 use std::fs;
