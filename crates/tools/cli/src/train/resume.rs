@@ -39,6 +39,8 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
         let name = path.display();
         bail!("{name}: there is no run to resume: {OPTIONS} is missing");
     }
+    // Before anything is written there; and a run of another version says so, not its options.
+    latest_checkpoint(path)?;
     let before = TrainFlags::read(&kept)?.table()?;
     refuse_changes(run, &before, said)?;
     let options = over(said, before).try_into::<TrainOptions>();
@@ -52,7 +54,6 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
             data.display()
         );
     }
-    latest_checkpoint(path)?; // before anything is written there
     let folder = saves.then(|| RunFolder::open(run)).transpose()?;
     let checkpoint = latest_checkpoint(path)?;
     runs::note_damage(path)?;
