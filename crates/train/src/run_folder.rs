@@ -132,7 +132,7 @@ impl RunFolder {
             .join(CHECKPOINTS)
             .join(Manifest::folder_name(step));
         if !is_gone(&folder) {
-            folder.add_extension(number.to_string()); // a run that went back saves a step again
+            folder.set_extension(number.to_string()); // a run that went back saves a step again
         }
         let staged = StagedFolder::beside(&folder)?;
         copy_files(&self.path.join(TOKENIZER), staged.path())?;
