@@ -26,7 +26,7 @@ pub(crate) struct Origin {
 /// The weights that a run begins or goes on with.
 pub(crate) enum Weights {
     New,
-    Of(ModelFolder),
+    Of(Box<ModelFolder>),
     Checkpoint(PathBuf),
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn origin(said: &Table) -> Result<Origin> {
     Ok(Origin {
         options,
         base: Some(base),
-        weights: Weights::Of(weights),
+        weights: Weights::Of(Box::new(weights)),
         folder: None,
     })
 }
