@@ -38,7 +38,7 @@ fn victim() {
     };
     let config = saving_every_step(steps.parse().unwrap());
     let run = RunFolder::open(&folder).unwrap();
-    let mut trainer = match resume(&folder, config.clone()) {
+    let mut trainer = match resume(&folder, config) {
         Err(TrainError::NoCheckpoint { .. }) => trainer(config),
         resumed => resumed.unwrap(),
     };
