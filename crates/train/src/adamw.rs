@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use tensor_ops::Parameters;
 use tensor_ops::engine::{AdamWStep, adamw_update, awake, zeros};
 
-use crate::TrainError;
+use crate::parts::own_parts;
+use crate::{Ranks, TrainError};
 
 /// AdamW's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,7 +93,7 @@ pub struct AdamW {
     pub config: AdamWConfig,
     /// Steps taken.
     pub steps: u64,
-    /// First moments, weight after weight.
+    /// First moments, weight after weight; among ranks, those of this rank's parts.
     pub(crate) m: Vec<f32>,
     /// Second moments.
     pub(crate) v: Vec<f32>,
@@ -155,18 +156,17 @@ impl AdamW {
     /// # Panics
     /// If weights, gradients and moments are not as many.
     pub fn step<P: Parameters>(&mut self, parameters: &mut P, grads: &mut P) {
-        self.step_scaled(parameters, grads, 1.0);
+        self.update(slices(parameters), slices(grads), 1.0);
     }
 
     /// Takes a [`step`](Self::step) with each gradient first multiplied by `grad_scale` (1, or what
     /// clipping leaves).
-    pub(crate) fn step_scaled<P: Parameters>(
+    pub(crate) fn update(
         &mut self,
-        parameters: &mut P,
-        grads: &mut P,
+        weights: Vec<&mut [f32]>,
+        grads: Vec<&mut [f32]>,
         grad_scale: f32,
     ) {
-        let (weights, grads) = (slices(parameters), slices(grads));
         let lengths = |slices: &[&mut [f32]]| slices.iter().map(|s| s.len()).collect::<Vec<_>>();
         let (ours, theirs) = (lengths(&weights), lengths(&grads));
         assert!(
@@ -198,6 +198,16 @@ impl AdamW {
                 .into_par_iter()
                 .for_each(|(p, grad, m, v)| adamw_update(p, grad, m, v, &step));
         });
+    }
+
+    /// Leaves the moments of this rank's parts, as those of one weight without a name.
+    pub(crate) fn keep_own_parts(&mut self, ranks: &dyn Ranks) {
+        let shapes = self.weights.iter().map(|(_, shape)| shape);
+        let lengths: Vec<usize> = shapes.map(|shape| shape.iter().product()).collect();
+        for moments in [&mut self.m, &mut self.v] {
+            *moments = own_parts(ranks, split(moments, &lengths)).concat();
+        }
+        self.weights = vec![(String::new(), vec![self.m.len()])];
     }
 }
 

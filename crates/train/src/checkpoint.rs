@@ -13,9 +13,8 @@
 
 use std::path::Path;
 
-use checkpoint::{load_tensors_into, save_compact, save_tensors};
+use checkpoint::{LazyTensor, load_tensors_into, save_compact, save_tensors};
 use gpt::GptModel;
-use tensor_ops::Parameters;
 
 use crate::manifest::{Manifest, read_json, write_json};
 use crate::state::{Settings, TrainState};
@@ -33,11 +32,11 @@ pub(crate) const FILES: [&str; 4] = [CONFIG, MODEL, OPTIMIZER, STATE];
 pub(crate) fn write(
     folder: &Path,
     model: &GptModel,
-    optimizer: &AdamW,
+    moments: Vec<LazyTensor<'_>>,
     state: &TrainState,
 ) -> Result<(), TrainError> {
     save_compact(model, folder)?;
-    save_tensors(folder.join(OPTIMIZER), optimizer.named_parameters())?;
+    save_tensors(folder.join(OPTIMIZER), moments)?;
     write_json(&folder.join(STATE), state)
 }
 

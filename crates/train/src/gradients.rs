@@ -4,32 +4,47 @@
 //! batches: the bits of a step don't depend on who computed which batch. Clipping and the optimizer
 //! use the sum.
 
-use bytemuck::{cast_slice, cast_slice_mut};
 use dataloader::Batch;
 use gpt::{BatchParts, GptError, GptModel, move_gradients};
 use tensor_ops::Parameters;
-use tensor_ops::engine::move_into_sum;
 use torch_rng::TorchRng;
 
 use crate::Ranks;
 use crate::adamw::slices;
+use crate::parts::{add_round, own_parts};
 
 /// The gradients of the batches of a step so far.
 #[derive(Debug)]
 pub(crate) struct StepGradients {
     parts: BatchParts,
-    pub(crate) sum: GptModel,
+    sum: Sum,
     /// Those of one batch, if they can't be computed in the sum; zeros between two batches.
     batch: Option<GptModel>,
+}
+
+#[derive(Debug)]
+enum Sum {
+    /// One process has all of it.
+    Whole(Box<GptModel>),
+    /// Among ranks, each has its own parts.
+    Parts(Vec<Vec<f32>>),
 }
 
 impl StepGradients {
     pub(crate) fn new(model: &GptModel) -> Result<Self, GptError> {
         Ok(Self {
             parts: BatchParts::new(model),
-            sum: GptModel::zeros(*model.config())?,
+            sum: Sum::Whole(Box::new(GptModel::zeros(*model.config())?)),
             batch: None,
         })
+    }
+
+    /// Goes on as one of these ranks, before the first batch of a step.
+    pub(crate) fn share(&mut self, ranks: &dyn Ranks) {
+        if let Sum::Whole(sum) = &mut self.sum {
+            let own = own_parts(ranks, slices(&mut **sum)).into_iter();
+            self.sum = Sum::Parts(own.map(|part| part.to_vec()).collect());
+        }
     }
 
     /// One batch forward and backward, in the sum itself or to be [added](Self::add_round): returns
@@ -42,62 +57,42 @@ impl StepGradients {
         in_sum: bool,
         rng: &mut TorchRng,
     ) -> Result<f32, GptError> {
-        let grads = match in_sum {
-            true => &mut self.sum,
-            false => self.batch.get_or_insert_with(|| zeros(model)),
+        let grads = match &mut self.sum {
+            Sum::Whole(sum) if in_sum => sum,
+            _ => self.batch.get_or_insert_with(|| zeros(model)),
         };
         let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
         self.parts
             .loss_and_grads(model, inputs, targets, weight, rng, grads)
     }
 
-    /// Adds the gradients of one batch of each of the first so many ranks, in the ranks' order; all
-    /// ranks have the sum afterwards.
-    pub(crate) fn add_round(&mut self, ranks: &dyn Ranks, batches: usize) {
-        let sum = &mut self.sum;
-        let batch = self.batch.get_or_insert_with(|| zeros(sum));
-        match ranks.size() {
-            1 => move_gradients(std::slice::from_mut(batch), sum),
-            _ => add_in_order(ranks, batches, batch, sum),
+    /// Adds the gradients of one batch of each of the first so many ranks, in the ranks' order.
+    pub(crate) fn add_round(&mut self, model: &GptModel, ranks: &dyn Ranks, batches: usize) {
+        let batch = self.batch.get_or_insert_with(|| zeros(model));
+        match &mut self.sum {
+            Sum::Whole(sum) => move_gradients(std::slice::from_mut(batch), sum),
+            Sum::Parts(sums) => add_round(ranks, batches, batch, sums),
+        }
+    }
+
+    /// The sums of this rank's parts, one for each piece of a weight.
+    pub(crate) fn own_sums(&mut self, ranks: &dyn Ranks) -> Vec<&mut [f32]> {
+        match &mut self.sum {
+            Sum::Whole(sum) => own_parts(ranks, slices(&mut **sum)),
+            Sum::Parts(sums) => sums.iter_mut().map(Vec::as_mut_slice).collect(),
         }
     }
 
     /// Leaves zeros, whatever has been computed.
     pub(crate) fn clear(&mut self) {
-        self.sum.fill_zero();
+        match &mut self.sum {
+            Sum::Whole(sum) => sum.fill_zero(),
+            Sum::Parts(sums) => sums.iter_mut().for_each(|sum| sum.fill(0.0)),
+        }
         self.batch = None;
     }
 }
 
 fn zeros(model: &GptModel) -> GptModel {
     GptModel::zeros(*model.config()).expect("the configuration of a model")
-}
-
-/// Adds `from` of the first so many ranks to `sum`, which is the same on all of them, and leaves
-/// zeros in `from`: an all-reduce in the ranks' order.
-///
-/// Each rank adds up a part of the numbers, and then all of them get all parts.
-fn add_in_order(ranks: &dyn Ranks, adding: usize, from: &mut GptModel, sum: &mut GptModel) {
-    const AT_ONCE: usize = 1 << 20;
-    for (from, sum) in slices(from).into_iter().zip(slices(sum)) {
-        for (from, sum) in from.chunks_mut(AT_ONCE).zip(sum.chunks_mut(AT_ONCE)) {
-            // The parts are of one length, so the last may end with zeros that belong to nobody.
-            let part = sum.len().div_ceil(ranks.size());
-            let padded = |numbers: &[f32]| {
-                let mut padded = numbers.to_vec();
-                padded.resize(part * ranks.size(), 0.0);
-                padded
-            };
-            let (send, mut all) = (padded(from), padded(sum));
-            from.fill(0.0);
-            let mut receive = vec![0.0; send.len()];
-            ranks.all_to_all(cast_slice(&send), cast_slice_mut(&mut receive));
-            let mut own = all[ranks.rank() * part..][..part].to_vec();
-            for theirs in receive.chunks_mut(part).take(adding) {
-                move_into_sum(&mut own, theirs);
-            }
-            ranks.all_gather(cast_slice(&own), cast_slice_mut(&mut all));
-            sum.copy_from_slice(&all[..sum.len()]);
-        }
-    }
 }

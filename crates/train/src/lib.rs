@@ -17,6 +17,7 @@ mod gradients;
 mod kept;
 mod loss;
 mod manifest;
+mod parts;
 mod ranks;
 mod run_folder;
 pub mod runs;

@@ -2,7 +2,7 @@
 //! what each of them is about to do.
 //!
 //! The batches of a step or an evaluation go round: the first rank computes the first, and so on.
-//! All ranks have all weights and moments, and take the same steps.
+//! All ranks have all weights; which part of the sums and moments each has is in `parts.rs`.
 //! There is no MPI here: the program that has it brings an implementation, the tests have one of
 //! threads, and a process on its own is `OneProcess`.
 

@@ -17,9 +17,11 @@ use sha2::{Digest, Sha256};
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 
+use crate::adamw::slices;
 use crate::checkpoint;
-use crate::clip::{clip_scale, grad_norm};
+use crate::clip::clip_scale;
 use crate::gradients::StepGradients;
+use crate::parts::{exchange_moments, gather_weights, moments, norm_of_parts, own_parts};
 use crate::ranks::{OneProcess, agree, any, of_all_batches};
 use crate::state::{EpochState, Settings, TrainState, fields, hex};
 use crate::{
@@ -151,14 +153,18 @@ impl Trainer {
     }
 
     /// Shares this run with other processes that have begun, or resumed, the same one: the batches
-    /// of each step and of the evaluations.
+    /// of each step and of the evaluations, the sum of the gradients, and the optimizer's moments.
     ///
     /// All results are bit for bit those of one process.
     ///
     /// # Errors
     /// On all ranks alike, if there are more of them than batches in a step, or if settings, data,
     /// random state, weights or moments are not the same everywhere.
+    ///
+    /// # Panics
+    /// If the run is shared already.
     pub fn share(mut self, ranks: Arc<dyn Ranks>) -> Result<Self, TrainError> {
+        assert!(self.ranks.size() == 1, "the run is shared already");
         let mut fields = fields(&self.state);
         for (name, parameters) in [
             ("the weights", self.model.named_parameters()),
@@ -178,6 +184,10 @@ impl Trainer {
             let value = accumulation as f64;
             return Err(TrainError::config("accumulation", value, expected));
         }
+        if size > 1 {
+            self.gradients.share(&*ranks);
+            self.optimizer.keep_own_parts(&*ranks);
+        }
         self.ranks = ranks;
         Ok(self)
     }
@@ -191,7 +201,7 @@ impl Trainer {
         &self.model
     }
 
-    /// The optimizer as it is now.
+    /// The optimizer as it is now; among ranks its moments are this rank's part, without names.
     pub fn optimizer(&self) -> &AdamW {
         &self.optimizer
     }
@@ -304,7 +314,7 @@ impl Trainer {
             });
             let ends_round = rank + 1 == ranks.size() || i + 1 == batches;
             if ends_round && !in_sum {
-                self.gradients.add_round(&*ranks, rank + 1);
+                self.gradients.add_round(&self.model, &*ranks, rank + 1);
             }
         }
 
@@ -319,7 +329,7 @@ impl Trainer {
                 },
             });
         }
-        let grad_norm = grad_norm(&self.gradients.sum);
+        let grad_norm = norm_of_parts(&*ranks, &self.gradients.own_sums(&*ranks), &self.model);
         if !grad_norm.is_finite() {
             let what = format!("gradient's norm of step {}", step + 1);
             return Err(self.not_finite(what, grad_norm));
@@ -327,8 +337,10 @@ impl Trainer {
         let max_norm = config.max_grad_norm;
         let scale = max_norm.map_or(1.0, |max_norm| clip_scale(grad_norm, max_norm));
         self.optimizer.config.lr = learning_rate;
-        self.optimizer
-            .step_scaled(&mut self.model, &mut self.gradients.sum, scale);
+        let weights = own_parts(&*ranks, slices(&mut self.model));
+        let sums = self.gradients.own_sums(&*ranks);
+        self.optimizer.update(weights, sums, scale);
+        gather_weights(&*ranks, &mut self.model);
 
         let report = StepReport {
             step,
@@ -422,12 +434,14 @@ impl Trainer {
             (None, true) => self.check_loss(eval_batches)?,
             (None, false) => self.check_loss(1)?.and(None),
         };
+        let moments = moments(&*self.ranks, &self.model, &self.optimizer);
         let Some(folder) = folder else {
-            return Ok(()); // another rank has it
+            exchange_moments(moments); // another rank writes them
+            return Ok(());
         };
         let steps_done = self.steps_done();
         let (path, not_deleted) = folder.add(steps_done, val_loss, keep, |folder| {
-            checkpoint::write(folder, &self.model, &self.optimizer, &self.state)
+            checkpoint::write(folder, &self.model, moments, &self.state)
         })?;
         hear(Event::Saved {
             steps_done,

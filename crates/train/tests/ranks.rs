@@ -11,7 +11,9 @@ use std::thread;
 use common::{assert_same_run, finish, loaders, model_config, resume};
 use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::{Build, TorchRng};
-use train::{AdamWConfig, Event, Outcome, Ranks, RunFolder, TrainConfig, TrainError, Trainer};
+use train::{
+    AdamWConfig, Event, Outcome, Parameters, Ranks, RunFolder, TrainConfig, TrainError, Trainer,
+};
 
 /// One of several threads that exchange bytes through one place.
 #[derive(Clone, Debug)]
@@ -110,20 +112,24 @@ fn any_number_of_ranks_gives_the_bits_of_one_process() {
         vocab_size: 3000, // weights of more than one block of the optimizer
         ..plain
     };
-    for (model, build) in [
-        (plain, Build::Portable),
-        (plain, Build::Mkl),
-        (dry, Build::Portable),
-        (tied, Build::Portable),
-        (wide, Build::Portable),
+    for (model, build, whole_epochs) in [
+        (plain, Build::Portable, true), // every second step has five batches
+        (plain, Build::Mkl, false),
+        (dry, Build::Portable, false),
+        (tied, Build::Portable, false),
+        (wide, Build::Portable, false),
     ] {
-        let mut one = trainer(config(10), model, build);
+        let config = TrainConfig {
+            whole_epochs,
+            ..config(10)
+        };
+        let mut one = trainer(config, model, build);
         let (steps, evaluations) = finish(&mut one, None);
-        for size in [2, 3, 4, 6] {
+        for size in [1, 2, 3, 4, 6] {
             let folder = tempfile::tempdir().unwrap();
             on_ranks(size, |ranks| {
                 let run = (ranks.rank == 0).then(|| RunFolder::open(&folder).unwrap());
-                let trainer = trainer(config(10), model, build);
+                let trainer = trainer(config, model, build);
                 let mut trainer = trainer.share(Arc::new(ranks)).unwrap();
                 let all = finish(&mut trainer, run.as_ref());
                 assert!(trainer.model() == one.model(), "the weights differ");
@@ -132,9 +138,40 @@ fn any_number_of_ranks_gives_the_bits_of_one_process() {
             });
             let checkpoint = train::latest_checkpoint(&folder).unwrap();
             let (train, validation) = loaders();
-            let saved = Trainer::resume(checkpoint, config(10), model, train, validation);
+            let saved = Trainer::resume(checkpoint, config, model, train, validation);
             assert_same_run(&one, &saved.unwrap());
         }
+    }
+}
+
+#[test]
+fn each_rank_has_its_part_of_the_moments_and_a_checkpoint_all() {
+    let model = GptConfig {
+        vocab_size: 70_000, // 35 blocks of the optimizer, more than two ranks exchange at once
+        ..model_config()
+    };
+    let mut one = trainer(config(2), model, Build::Portable);
+    finish(&mut one, None);
+    let moments = one.optimizer().num_parameters();
+    assert_eq!(moments, 2 * one.model().num_parameters());
+    for (size, most_blocks) in [(2, 18), (3, 12), (6, 6)] {
+        let folder = tempfile::tempdir().unwrap();
+        let own = on_ranks(size, |ranks| {
+            let run = (ranks.rank == 0).then(|| RunFolder::open(&folder).unwrap());
+            let trainer = trainer(config(2), model, Build::Portable);
+            let mut trainer = trainer.share(Arc::new(ranks)).unwrap();
+            finish(&mut trainer, run.as_ref());
+            assert!(trainer.model() == one.model(), "the weights differ");
+            trainer.optimizer().num_parameters()
+        });
+        assert_eq!(own.iter().sum::<usize>(), moments);
+        // Of the embedding and the head so many blocks; the small weights are the first rank's.
+        let most = 2 * (2 * most_blocks * 16 * 1024) + (moments - 2 * (2 * 70_000 * 8));
+        assert!(own.iter().all(|&n| n <= most), "{size} ranks: {own:?}");
+        let checkpoint = train::latest_checkpoint(&folder).unwrap();
+        let (train, validation) = loaders();
+        let saved = Trainer::resume(checkpoint, config(2), model, train, validation);
+        assert_same_run(&one, &saved.unwrap());
     }
 }
 
