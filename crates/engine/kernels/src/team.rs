@@ -110,7 +110,7 @@ impl Place {
         // SAFETY: a loop is taken out of its place before its thread waits until no helper is
         // registered, and this one was before it found the loop.
         let helped = unsafe { tasks.as_ref() }.is_some_and(Tasks::take);
-        self.helpers.0.fetch_sub(1, Ordering::Release);
+        self.helpers.0.fetch_sub(1, Ordering::SeqCst);
         helped
     }
 }
