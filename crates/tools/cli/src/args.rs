@@ -36,6 +36,7 @@ pub(crate) enum Command {
     /// Turn a model into Hugging Face's layout, the book's or llama.cpp's
     Convert(ConvertArgs),
     /// Show what a model expects after a text; on a page also losses and attention
+    #[command(visible_alias = "logits")]
     Inspect(InspectArgs),
 }
 

@@ -132,7 +132,7 @@ pub(crate) struct TrainFlags {
     #[serde(with = "text")]
     dropout_build: Option<Build>,
 
-    /// Steps between evaluations, each saved
+    /// Steps between evaluations
     #[arg(
         long,
         value_name = "N",
@@ -157,7 +157,16 @@ pub(crate) struct TrainFlags {
         help_heading = "Evaluation"
     )]
     prompt: Option<String>,
+    /// Steps between samples, 0 for the last alone [default: two evaluations]
+    #[arg(long, value_name = "N", help_heading = "Evaluation")]
+    sample_interval: Option<Count>,
+    /// Tokens of a sample, 0 for none [default: 40]
+    #[arg(long, value_name = "N", help_heading = "Evaluation")]
+    sample_tokens: Option<Count>,
 
+    /// Steps between checkpoints [default: an evaluation]
+    #[arg(long, value_name = "N", help_heading = "Run")]
+    save_interval: Option<AtLeast1>,
     /// Newest checkpoints to keep, beside the best [default: 2]
     #[arg(long, value_name = "N", help_heading = "Run")]
     keep: Option<AtLeast1>,

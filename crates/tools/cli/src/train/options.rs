@@ -50,6 +50,9 @@ pub(crate) struct TrainOptions {
     pub(crate) eval_interval: usize,
     pub(crate) eval_iters: usize,
     pub(crate) prompt: Option<String>,
+    pub(crate) sample_interval: Option<usize>,
+    pub(crate) sample_tokens: usize,
+    pub(crate) save_interval: Option<usize>,
     pub(crate) threads: Option<usize>,
     // The last one is never left out: a file that was cut can't be read.
     pub(crate) keep: usize,
@@ -95,6 +98,7 @@ fn defaults() -> Table {
         grad_clip = 1.0
         seed = 123
         dropout_build = "portable"
+        sample_tokens = 40
         keep = 2 // to have one to go back to if the newest is damaged
     }
 }

@@ -18,7 +18,17 @@ use crate::runs::{self, OPTIONS, typed};
 
 /// Options that may be other when a run goes on: how long, how fast, what is shown, and where the
 /// data is, which is known by its fingerprint.
-const FREE: [&str; 6] = ["max_steps", "epochs", "data", "prompt", "keep", "threads"];
+const FREE: [&str; 9] = [
+    "max_steps",
+    "epochs",
+    "data",
+    "prompt",
+    "sample_interval",
+    "sample_tokens",
+    "save_interval",
+    "keep",
+    "threads",
+];
 
 /// The run that is named, or the newest, which goes on from its newest checkpoint, or from the
 /// checkpoint that is named; its folder is locked if this process `saves`.

@@ -21,7 +21,7 @@ use super::Begun;
 use super::log::{Line, Log};
 use super::plot;
 use super::progress::Progress;
-use super::setup::{SAMPLE_TOKENS, Setup};
+use super::setup::Setup;
 use super::summary::{announce, one_line, sum_up};
 use crate::convert::is_ours;
 use crate::failure::Stopped;
@@ -258,12 +258,13 @@ impl Watch<'_> {
     /// whole.
     fn continuation(&self, model: &GptModel) -> Result<Option<Vec<u32>>> {
         let begin = &self.setup.begin;
-        if begin.is_empty() {
+        let tokens = self.setup.options.sample_tokens;
+        if begin.is_empty() || tokens == 0 {
             return Ok(None);
         }
         let context_size = model.config().context_length;
         let mut ids = Array2::from_shape_vec((1, begin.len()), begin.clone())?;
-        for _ in 0..SAMPLE_TOKENS {
+        for _ in 0..tokens {
             if self.interrupt.asked() {
                 return Ok(None);
             }

@@ -21,8 +21,6 @@ use crate::vocabulary::Vocabulary;
 const STORY_STRIDE: usize = 8;
 /// Tokens in a window at most, of a model that goes on from weights that are there.
 const FINE_TUNING_WINDOW: usize = 256;
-/// Tokens in a sample of text.
-pub(crate) const SAMPLE_TOKENS: usize = 40;
 
 /// The model that a run goes on from.
 pub(crate) struct BaseModel {
@@ -140,8 +138,11 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
         whole_epochs: options.epochs.is_some(),
         eval_every: Some(eval_interval),
         eval_batches: options.eval_iters,
-        sample_every: Some(eval_interval.saturating_mul(2)),
-        save_every: Some(eval_interval),
+        sample_every: match options.sample_interval {
+            None => Some(eval_interval.saturating_mul(2)),
+            Some(steps) => (steps > 0).then_some(steps as u64),
+        },
+        save_every: Some(options.save_interval.map_or(eval_interval, |n| n as u64)),
         keep: options.keep,
     };
     let setup = Setup {
