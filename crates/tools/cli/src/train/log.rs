@@ -2,10 +2,12 @@
 //!
 //! `{"event":"step",...}`, `"eval"`, `"sample"`, `"saved"`, and `"start"` at each start.
 //! A run that goes on from a checkpoint does again what was logged behind it, or a kill left half a
-//! line: that is cut first. The file is read whole, or, if it is too long, not at all.
+//! line: that is cut at the first save, so that until then nothing is lost. The file is read whole,
+//! or, if it is too long, not at all.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -70,10 +72,12 @@ impl Logged {
 pub(crate) struct Log {
     path: PathBuf,
     file: File,
+    /// The bytes behind the checkpoint that the run goes on from, until they are cut.
+    behind: Range<usize>,
 }
 
 impl Log {
-    /// Opens the log of a run that goes on after `steps_done` steps, and cuts what is behind them.
+    /// Opens the log of a run that goes on after `steps_done` steps.
     pub(crate) fn open(folder: &Path, steps_done: u64) -> Result<Self> {
         let path = folder.join(LOG);
         let text = read(folder)?.unwrap_or_default();
@@ -86,21 +90,41 @@ impl Log {
                 None => {}
             }
         }
-        if kept < text.len() {
-            write_atomically(&path, |file| file.write_all(&text[..kept]))?;
-        }
-        Ok(Self {
+        let mut log = Self {
             file: append(&path)?,
             path,
-        })
+            behind: kept..text.len(),
+        };
+        if !text.is_empty() && !text.ends_with(b"\n") {
+            log.append(b"\n")?;
+            log.behind.end += 1;
+        }
+        Ok(log)
     }
 
     /// Adds a line, at once.
     pub(crate) fn write(&mut self, line: &Line) -> Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
-        let written = self.file.write_all(&text);
+        self.append(&text)?;
+        match line {
+            Line::Saved { .. } if !self.behind.is_empty() => self.cut(),
+            _ => Ok(()),
+        }
+    }
+
+    fn append(&mut self, text: &[u8]) -> Result<()> {
+        let written = self.file.write_all(text);
         written.with_context(|| self.path.display().to_string())
+    }
+
+    /// Cuts what was behind the checkpoint when the log was opened.
+    fn cut(&mut self) -> Result<()> {
+        let mut text = read_small_file(&self.path, MOST_BYTES)?;
+        text.drain(std::mem::take(&mut self.behind));
+        write_atomically(&self.path, |file| file.write_all(&text))?;
+        self.file = append(&self.path)?;
+        Ok(())
     }
 }
 
@@ -178,7 +202,7 @@ mod tests {
         let mut file = append(path.join(LOG)).unwrap();
         file.write_all(b"{\"event\":\"st").unwrap();
         write(path, 1, [step(1, 0.25)]);
-        assert_eq!(steps(path), [1, 1, 2]);
+        assert_eq!(steps(path), [1, 1, 2, 3, 2], "nothing is cut before it");
         write(path, 1, [step(1, 0.25), saved(2), step(2, 0.125)]);
         assert_eq!(steps(path), [1, 1, 2, 2, 3]);
     }

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use atomic_file::is_file;
+use atomic_file::{is_file, read_small_file};
+use model_tokenizer::MOST_FILE_BYTES;
 use toml::{Table, Value};
-use train::runs::{CHECKPOINTS, read_settings};
+use train::runs::{CHECKPOINTS, TOKENIZER, read_settings};
 use train::{RunFolder, latest_checkpoint};
 
 use super::flags::{TrainFlags, over};
@@ -67,7 +68,7 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
     let folder = saves.then(|| RunFolder::open(run)).transpose()?;
     let checkpoint = latest_checkpoint(path)?;
     runs::note_damage(path)?;
-    runs::check(&checkpoint)?;
+    check_tokenizer(run, &checkpoint)?;
     let settings = read_settings(&checkpoint)?;
     Ok(Origin {
         options,
@@ -78,6 +79,24 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
         weights: Weights::Checkpoint(checkpoint),
         folder,
     })
+}
+
+/// Checks that the run's tokenizer, which each new checkpoint gets, is the checkpoint's.
+fn check_tokenizer(run: &Path, checkpoint: &Path) -> Result<()> {
+    runs::check(checkpoint)?;
+    let own = run.join(TOKENIZER);
+    for name in runs::names(&own)? {
+        let (now, saved) = (own.join(&name), checkpoint.join(&name));
+        let read = |path: &Path| read_small_file(path, MOST_FILE_BYTES);
+        if is_file(&saved)? && read(&now)? != read(&saved)? {
+            bail!(
+                "{}: it is not what the run was trained with; {} is, and put back in its place the run goes on",
+                now.display(),
+                saved.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Checks that nothing is asked for that would make it another run than that of the options
