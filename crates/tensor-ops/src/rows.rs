@@ -115,9 +115,6 @@ pub(crate) fn for_each_block(out: &mut [f32], width: usize, f: impl Fn(usize, &m
         return;
     }
     let rows = rows_per_task(width);
-    if out.len() <= rows * width {
-        return f(0, out);
-    }
     let blocks = out.chunks_mut(rows * width).enumerate().collect();
     for_each(blocks, |(i, block)| f(i * rows, block));
 }

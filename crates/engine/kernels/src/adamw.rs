@@ -72,9 +72,6 @@ pub fn adamw_update(
         m.len(),
         v.len()
     );
-    if p.len() <= OPTIMIZER_BLOCK {
-        return update_block(p, grad, m, v, step);
-    }
     let blocks = (p.chunks_mut(OPTIMIZER_BLOCK))
         .zip(grad.chunks_mut(OPTIMIZER_BLOCK))
         .zip(m.chunks_mut(OPTIMIZER_BLOCK))
@@ -110,9 +107,6 @@ pub fn move_into_sum(sum: &mut [f32], x: &mut [f32]) {
         x.len(),
         sum.len()
     );
-    if sum.len() <= OPTIMIZER_BLOCK {
-        return move_block_into_sum(sum, x);
-    }
     let blocks = sum
         .chunks_mut(OPTIMIZER_BLOCK)
         .zip(x.chunks_mut(OPTIMIZER_BLOCK));

@@ -33,11 +33,7 @@ fn fresh_in(
         });
     };
     let spare = &mut out.spare_capacity_mut()[..n];
-    if n <= block {
-        spare.chunks_mut(block.max(1)).enumerate().for_each(make);
-    } else {
-        for_each(spare.chunks_mut(block.max(1)).enumerate().collect(), make);
-    }
+    for_each(spare.chunks_mut(block.max(1)).enumerate().collect(), make);
     // SAFETY: the blocks cover the first n elements, and each has been written.
     unsafe { out.set_len(n) };
     out

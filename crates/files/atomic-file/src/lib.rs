@@ -15,6 +15,6 @@ pub use folder::{
     remove_unfinished_folders, require_new_or_empty,
 };
 pub use name::{folder_of, unfinished_of};
-pub use output::{append, replace_output, write_output};
+pub use output::{append, is_descriptor, replace_output, write_output};
 pub use read::{is_file, open_file, read_small_file};
 pub use replace::{replace, write_atomically};

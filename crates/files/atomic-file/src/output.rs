@@ -11,6 +11,13 @@ use crate::{FileError, replace};
 /// Descriptors of this process: a file behind one may be somebody else's to fill.
 const DESCRIPTORS: [&str; 4] = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
 
+/// True if a path is that of a descriptor of this process, as `/dev/stdout` and `/proc/self/fd/1`.
+pub fn is_descriptor(path: impl AsRef<Path>) -> bool {
+    DESCRIPTORS
+        .iter()
+        .any(|name| path.as_ref().starts_with(name))
+}
+
 /// Writes what a user asked for to the path that the user named.
 ///
 /// - A regular file, or a name that is not there: as
@@ -39,11 +46,10 @@ pub fn replace_output<E: From<FileError>>(
     write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
 ) -> Result<(), E> {
     let (named, failed) = (path.as_ref(), FileError::at(path.as_ref(), "write"));
-    let is_descriptor = DESCRIPTORS.iter().any(|name| named.starts_with(name));
     match fs::metadata(named) {
         Err(error) if named.is_symlink() => Err(failed(error).into()),
         Err(_) => replace(named, |out| write(out)),
-        Ok(found) if found.is_file() && !is_descriptor => {
+        Ok(found) if found.is_file() && !is_descriptor(named) => {
             let path = fs::canonicalize(named).map_err(failed)?;
             replace(path, |out| write(out))
         }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
-use atomic_file::FileError;
+use atomic_file::{FileError, is_descriptor};
 use console::style;
 use serde::Serialize;
 
@@ -72,19 +72,14 @@ pub(crate) fn check_written() -> Result<()> {
     }
 }
 
-/// Names of descriptors: what is behind them may be a file that somebody else fills, and is
-/// appended to.
-const DESCRIPTORS: [&str; 4] = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
-
 /// Checks that nothing is lost where a command is to write: the name is new, or that of a device, a
 /// pipe or a descriptor.
 ///
 /// # Errors
 /// If there is a file, a folder, or a link to one or to nothing.
 pub(crate) fn check_new(path: &Path) -> Result<()> {
-    let is_descriptor = DESCRIPTORS.iter().any(|name| path.starts_with(name));
     let is_new = match fs::metadata(path) {
-        Ok(found) => is_descriptor || !(found.is_file() || found.is_dir()),
+        Ok(found) => is_descriptor(path) || !(found.is_file() || found.is_dir()),
         Err(_) => !path.is_symlink(),
     };
     match is_new {

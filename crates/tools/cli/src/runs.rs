@@ -2,13 +2,13 @@
 //! them for whoever names none.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::ErrorKind::{AlreadyExists, NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
-use atomic_file::{create_folder, create_new_folder, is_file};
+use atomic_file::{create_folder, create_new_folder, is_file, names_in};
 use train::runs::{check_copies, damaged_checkpoint};
 use train::{TrainError, best_checkpoint, latest_checkpoint};
 
@@ -66,7 +66,7 @@ pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
         let folder = runs.join(format!("{number:04}"));
         match create_new_folder(&folder) {
             Ok(()) => return Ok(folder),
-            Err(error) if error.source.kind() == ErrorKind::AlreadyExists => number += 1,
+            Err(error) if error.source.kind() == AlreadyExists => number += 1,
             Err(error) => return Err(error.into()),
         }
     }
@@ -117,7 +117,7 @@ pub(crate) fn require_folder(path: &Path, whose: &str) -> Result<()> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => bail!("{name}: expected {whose} folder, but it is a file"),
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!("{name}: no such folder"),
+        Err(error) if error.kind() == NotFound => bail!("{name}: no such folder"),
         Err(error) => Err(error).with_context(|| name.to_string()),
     }
 }
@@ -138,15 +138,10 @@ pub(crate) fn check(folder: &Path) -> Result<()> {
 
 /// The names in a folder; none if it isn't there. Names that are not UTF-8 are shown lossily.
 pub(crate) fn names(folder: &Path) -> Result<Vec<String>> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
-            return Ok(Vec::new());
-        }
-        entries => entries,
-    };
-    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
-    let names = entries.and_then(|entries| entries.map(|entry| entry.map(name)).collect());
-    names.with_context(|| folder.display().to_string())
+    match names_in(folder) {
+        Err(error) if [NotFound, NotADirectory].contains(&error.source.kind()) => Ok(Vec::new()),
+        names => Ok(names?),
+    }
 }
 
 #[cfg(test)]
