@@ -149,7 +149,11 @@ fn signal(kind: &str, process: u32) {
 #[test]
 fn an_interrupted_mpirun_saves_once() {
     let folder = folder();
-    let run = train("--max-steps 1000000 --eval-interval 1 -o run");
+    // Steps that take long and say little: from Ctrl-C to SIGTERM, 4 s, `mpirun` reads no output.
+    let run = train(
+        "--max-steps 1000000 --save-interval 1 --eval-interval 1000 \
+         --gradient-accumulation-steps 300 -o run",
+    );
     let job = begin(&folder, 2, &run);
     signal("-INT", job.id());
     let (lines, errors) = texts(&job.wait_with_output().unwrap());
