@@ -37,7 +37,9 @@ const SIZES: [usize; 11] = [0, 1, 2, 3, 4, 7, 10, 11, 17, 65, 130];
 
 #[test]
 fn products_of_every_small_shape_agree_with_the_definition() {
-    for ((m, k), n) in iproduct(iproduct(SIZES, SIZES), SIZES) {
+    let small = iproduct(iproduct(SIZES, SIZES), SIZES);
+    let wide = iproduct([(2, 3)], [(1 << 16) - 1, 1 << 16, (1 << 16) + 5]); // a vocabulary
+    for ((m, k), n) in small.chain(wide) {
         let a: Array2<f32> = test_array((m, k), 1.0, 1);
         let w: Array2<f32> = test_array((n, k), 1.0, 2);
         let expected = matmul_f64(&a, &w.t().to_owned());

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::hints::program;
 use crate::ids::{Given, TextArgs};
 use crate::model::read;
-use crate::output::{check_new, print, print_json};
+use crate::output::{check_new, note, print, print_json};
 use crate::runs::typed;
 use crate::vocabulary::Vocabulary;
 
@@ -67,16 +67,17 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
         return Ok(print(ids.join(",") + "\n")?);
     }
     if let (Some(path), false) = (&args.output, args.json) {
-        print(format!("{} tokens to {}\n", ids.len(), path.display()))?;
-        return match &args.model {
-            Some(model) => Ok(print(format!(
-                "to train on them: {} train --data {} --tokenizer {}\n",
+        // On standard error, as the ids may go to /dev/stdout.
+        note(&format!("{} tokens to {}", ids.len(), path.display()));
+        if let Some(model) = &args.model {
+            note(&format!(
+                "to train on them: {} train --data {} --tokenizer {}",
                 program(),
                 typed(path),
                 typed(model)
-            ))?),
-            None => Ok(()),
-        };
+            ));
+        }
+        return Ok(());
     }
     let text = match given {
         Given::Text(text) => text,

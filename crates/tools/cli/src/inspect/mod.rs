@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::ids::TextArgs;
 use crate::memory::check;
 use crate::model::ModelArgs;
-use crate::output::{check_new, print, print_json};
+use crate::output::{check_new, note, print, print_json};
 use crate::threads::ThreadArgs;
 
 #[derive(Args, Debug)]
@@ -75,13 +75,15 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let data = live::tokens(&model, &inspection, &scales);
     let name = found.folder.display().to_string();
     write_output(path, |out| page::write(out, &name, data, blocks))?;
-    Ok(print(format!(
-        "{} tokens, {} layers of {} heads: {}\n",
+    // On standard error, as the page may go to /dev/stdout.
+    note(&format!(
+        "{} tokens, {} layers of {} heads: {}",
         ids.len(),
         config.n_layers,
         config.n_heads,
         path.display()
-    ))?)
+    ));
+    Ok(())
 }
 
 /// A table of the tokens that may come after the text.

@@ -39,7 +39,7 @@ fn the_page_shows_the_losses_of_json_in_a_browser() {
     let page = page.path().join("inspect.html");
     let page_of = format!("inspect --tokens 1,2,3,4 --html {}", page.display());
     let said = trained().ok(&page_of);
-    holds(&said.stdout, &["4 tokens", "inspect.html"]);
+    holds(&said.stderr, &["4 tokens", "inspect.html"]);
     trained().refused(
         &page_of,
         &["inspect.html: already there, expected a new name"],

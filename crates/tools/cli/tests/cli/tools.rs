@@ -37,6 +37,11 @@ fn tokenize_shows_ids_and_pieces_and_writes_token_files() {
             assert_eq!(folder.gpt_reading(&args, text).stdout, count, "{args}");
         }
     }
+    let file = fs::File::create(folder.join("stdout.bin")).unwrap();
+    let mut command = folder.command("tokenize Akwirw -o /dev/stdout");
+    assert!(command.stdout(file).status().unwrap().success());
+    let [to_stdout, to_file] = ["stdout.bin", "out.bin"].map(|name| fs::read(folder.join(name)));
+    assert_eq!(to_stdout.unwrap(), to_file.unwrap());
     folder.refused("tokenize --tokens 50257", &["50257"]);
 }
 

@@ -119,7 +119,7 @@ fn a_folder_may_have_a_tokenizer_alone_or_gpt2s_size_and_none() {
     // What is written with it says how it is trained on.
     let told = folder
         .ok("tokenize -m run/tokenizer -f text.txt -o ids.bin")
-        .stdout;
+        .stderr;
     let hint = "train --data ids.bin --tokenizer run/tokenizer";
     holds(&told, &[hint]);
     let flags = SMALL.replace("train --data text.txt", hint);
