@@ -46,3 +46,4 @@ pub use int4::Int4Matrix;
 pub use int8::Int8Matrix;
 pub use packed_matrix::PackedMatrix;
 pub use shared_out::{SharedOut, for_each, shared_out};
+pub use transpose::transpose_into;

@@ -3,12 +3,21 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use ndarray::{ArrayRef2, Ix2, RawArrayViewMut};
+use ndarray::{ArrayRef2, ArrayViewMut2, Ix2, RawArrayViewMut};
 
 #[cfg(target_arch = "x86_64")]
 use crate::prefetch;
 #[cfg(target_arch = "x86_64")]
 use crate::register::Register;
+
+/// Writes the transpose of `x` (rows, columns) to `out` (columns, rows).
+///
+/// # Panics
+/// If the shapes don't fit, or the rows of one are not contiguous.
+pub fn transpose_into(x: &ArrayRef2<f32>, mut out: ArrayViewMut2<'_, f32>) {
+    // SAFETY: `out` is borrowed for writing.
+    unsafe { transpose(x, out.raw_view_mut()) };
+}
 
 /// Writes the transpose of `x` (rows, columns) to `out` (columns, rows); the rows of both are
 /// contiguous.

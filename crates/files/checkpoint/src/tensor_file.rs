@@ -13,12 +13,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use atomic_file::open_file;
-use ndarray::{ArrayViewMut2, Axis};
+use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde::Deserialize;
 use serde_json::Value;
+use tensor_ops::engine::transpose_into;
 
 use crate::error::{CheckpointError, in_tensor, invalid, io as io_error};
 use crate::precision::decode;
@@ -110,7 +111,7 @@ impl TensorFile {
         let (width, columns) = (out.nrows(), entry.info.shape[1]);
         let rows = (BLOCK / width).next_multiple_of(LINE);
         let blocks: Vec<_> = out.axis_chunks_iter_mut(Axis(1), rows).collect();
-        first_error(blocks.into_par_iter().enumerate().map(|(i, mut out)| {
+        first_error(blocks.into_par_iter().enumerate().map(|(i, out)| {
             NUMBERS.with_borrow_mut(|numbers| {
                 let len = out.ncols() * width;
                 numbers.resize(len.max(numbers.len()), 0.0);
@@ -120,7 +121,8 @@ impl TensorFile {
                 for (row, piece) in block.chunks_exact_mut(piece).enumerate() {
                     self.read_part(entry, (i * rows + row) * columns + first, piece)?;
                 }
-                transpose(block, &mut out);
+                let block = ArrayView2::from_shape((out.ncols(), width), &*block);
+                transpose_into(&block.expect("whole rows"), out);
                 Ok(())
             })
         }))
@@ -231,19 +233,6 @@ fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, Check
         ),
     };
     Err(invalid(file, problem))
-}
-
-/// `out[o][i] = block[i][o]`.
-fn transpose(block: &[f32], out: &mut ArrayViewMut2<'_, f32>) {
-    let width = out.nrows();
-    for (band, ins) in block.chunks(LINE * width).enumerate() {
-        for (o, mut out) in out.rows_mut().into_iter().enumerate() {
-            let out = out.as_slice_mut().expect("a part of a row-major row");
-            for (x, row) in out[band * LINE..].iter_mut().zip(ins.chunks_exact(width)) {
-                *x = row[o];
-            }
-        }
-    }
 }
 
 /// True if all numbers are finite; it doesn't stop at the first that isn't, so that many are
