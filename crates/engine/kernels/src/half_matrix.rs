@@ -24,7 +24,25 @@ pub type F16Matrix = PackedMatrix<Halves<f16>>;
 #[derive(Clone, PartialEq)]
 pub struct Halves<T>(Vec<T>);
 
-impl<T: Weight> Format for Halves<T> {
+/// A number of 16 bits, whose products are compiled once in this crate, and not anew in each crate
+/// that has a matrix of them.
+pub(crate) trait Half: Weight {
+    fn matmul_rows(weights: &[Self], x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>);
+}
+
+impl Half for bf16 {
+    fn matmul_rows(weights: &[Self], x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
+        matmul_rows(weights, x, out);
+    }
+}
+
+impl Half for f16 {
+    fn matmul_rows(weights: &[Self], x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
+        matmul_rows(weights, x, out);
+    }
+}
+
+impl<T: Half> Format for Halves<T> {
     fn with_room((outputs, inputs): (usize, usize)) -> Self {
         Self(room(outputs * inputs))
     }
@@ -43,21 +61,26 @@ impl<T: Weight> Format for Halves<T> {
             .saturating_mul(size_of::<T>())
     }
 
-    fn matmul_rows(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
-        if x.nrows() > FEW_ROWS {
-            let shape = (out.ncols(), x.ncols());
-            let w = ArrayView2::from_shape(shape, &self.0[..]).expect("as many elements");
-            return gemm::widening_accumulate(x, &w.t(), 0.0, out, Threads::Pool);
-        }
-        let rows = x.as_standard_layout();
-        let rows = rows.as_slice().expect("standard layout is contiguous");
-        if let (1, Some(y)) = (x.nrows(), out.as_slice_mut()) {
-            y.fill(0.0);
-            return widening_gemv(rows, 1, &self.0, y);
-        }
-        let mut y = Array2::zeros((out.ncols(), out.nrows()));
-        let outputs = y.as_slice_mut().expect("row-major");
-        widening_gemv(rows, x.nrows(), &self.0, outputs);
-        out.assign(&y.t());
+    fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
+        T::matmul_rows(&self.0, x, out);
     }
+}
+
+/// `out = x W^T`, with weights (outputs, inputs) that are widened as they are read.
+fn matmul_rows<T: Weight>(weights: &[T], x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
+    if x.nrows() > FEW_ROWS {
+        let shape = (out.ncols(), x.ncols());
+        let w = ArrayView2::from_shape(shape, weights).expect("as many elements");
+        return gemm::widening_accumulate(x, &w.t(), 0.0, out, Threads::Pool);
+    }
+    let rows = x.as_standard_layout();
+    let rows = rows.as_slice().expect("standard layout is contiguous");
+    if let (1, Some(y)) = (x.nrows(), out.as_slice_mut()) {
+        y.fill(0.0);
+        return widening_gemv(rows, 1, weights, y);
+    }
+    let mut y = Array2::zeros((out.ncols(), out.nrows()));
+    let outputs = y.as_slice_mut().expect("row-major");
+    widening_gemv(rows, x.nrows(), weights, outputs);
+    out.assign(&y.t());
 }

@@ -44,19 +44,24 @@ pub fn for_each<T: Send>(tasks: Vec<T>, f: impl Fn(T) + Sync + Send) {
     if tasks.len() <= 1 || rayon::current_num_threads() == 1 {
         return tasks.into_iter().for_each(f);
     }
-    LOOPS.fetch_add(1, Ordering::Relaxed);
-    FEWEST.fetch_min(tasks.len(), Ordering::Relaxed);
-    if !awake::is_with_all() {
-        // Else rayon makes two tasks a thread, and who ends first waits for the others.
-        return tasks.into_par_iter().with_max_len(1).for_each(f);
-    }
     let mut tasks = ManuallyDrop::new(tasks);
     let (count, room) = (tasks.len(), tasks.capacity());
     let start = Start(tasks.as_mut_ptr());
     // SAFETY: each index below the count comes once.
-    team::share(count, &|i| f(unsafe { start.take(i) }));
+    share(count, &|i| f(unsafe { start.take(i) }));
     // SAFETY: the vector's own memory, out of which all tasks have been moved.
     drop(unsafe { Vec::from_raw_parts(start.0, 0, room) });
+}
+
+/// Runs the tasks 0 to `count`, each once; compiled once, for tasks of any kind.
+fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
+    LOOPS.fetch_add(1, Ordering::Relaxed);
+    FEWEST.fetch_min(count, Ordering::Relaxed);
+    match awake::is_with_all() {
+        true => team::share(count, run),
+        // Else rayon makes two tasks a thread, and who ends first waits for the others.
+        false => (0..count).into_par_iter().with_max_len(1).for_each(run),
+    }
 }
 
 /// The first of some tasks, each of which one thread moves out.
