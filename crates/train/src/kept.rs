@@ -55,6 +55,11 @@ impl Kept {
         self.whole.last().map(|(path, _)| path)
     }
 
+    /// The number of the newest; 0 without one.
+    pub(crate) fn number(&self) -> u64 {
+        self.whole.last().map_or(0, |(_, newest)| newest.number)
+    }
+
     /// The one with the lowest validation loss, of equal ones the newest; none without validation.
     pub(crate) fn best(&self) -> Option<(&PathBuf, f64)> {
         let validated = self.whole.iter().rev();

@@ -17,6 +17,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use atomic_file::{
     StagedFolder, append, copy_file, create_folder, names_in, remove_folder,
@@ -39,6 +40,9 @@ pub const TOKENIZER: &str = "tokenizer";
 pub struct RunFolder {
     path: PathBuf,
     lock: File,
+    /// The number of the newest save: one whose manifest can't be read for a moment stays older
+    /// than the next.
+    newest: AtomicU64,
 }
 
 impl RunFolder {
@@ -71,9 +75,11 @@ impl RunFolder {
             TryLockError::WouldBlock => TrainError::Locked { path: path.clone() },
             TryLockError::Error(error) => TrainError::io(&lock_path, "lock")(error),
         })?;
-        let folder = Self { path, lock };
+        let newest = AtomicU64::new(0);
+        let folder = Self { path, lock, newest };
         folder.check()?;
-        Kept::of(&folder.path)?.or_damaged()?;
+        let kept = Kept::of(&folder.path)?.or_damaged()?;
+        folder.newest.store(kept.number(), Ordering::Relaxed);
         let _ = folder.delete_unfinished(); // a save tells what can't be deleted
         Ok(folder)
     }
@@ -125,7 +131,7 @@ impl RunFolder {
         // What a killed save left takes room, which may be what this one needs.
         let mut not_deleted = Vec::from_iter(self.delete_unfinished().err());
         let before = Kept::of(&self.path)?;
-        let newest = before.whole.last().map_or(0, |(_, newest)| newest.number);
+        let newest = before.number().max(self.newest.load(Ordering::Relaxed));
         let number = newest.saturating_add(1);
         let mut folder = self
             .path
@@ -140,6 +146,7 @@ impl RunFolder {
         Manifest::write(staged.path(), number, step, val_loss)?;
         self.check()?;
         staged.create()?;
+        self.newest.store(number, Ordering::Relaxed);
         let kept = Kept::of(&self.path)?;
         let best = kept.best().map(|(best, _)| best);
         let is_old = |&(i, path): &(usize, &PathBuf)| i >= keep && Some(path) != best;
@@ -237,6 +244,28 @@ mod tests {
         assert!(said.contains("unfinished: can't write"), "{said}");
         assert_eq!(latest_checkpoint(&temporary).expect("readable"), good);
         assert_eq!(names(temporary.path()), ["step-00000001"]);
+    }
+
+    #[test]
+    fn a_save_is_newer_than_those_that_could_not_be_read_meanwhile() {
+        let temporary = tempfile::tempdir().expect("a temporary folder");
+        let folder = RunFolder::open(&temporary).expect("a new folder");
+        save(&folder, 1, 9);
+        let manifests = [2, 3].map(|step| save(&folder, step, 9).join(MANIFEST_FILE));
+        let texts = manifests
+            .each_ref()
+            .map(|path| fs::read(path).expect("a file"));
+        for path in &manifests {
+            fs::write(path, "").expect("a file");
+        }
+        let fourth = save(&folder, 4, 9);
+        for (path, text) in manifests.iter().zip(texts) {
+            fs::write(path, text).expect("a file");
+        }
+        assert_eq!(latest_checkpoint(&temporary).expect("readable"), fourth);
+        let fifth = save(&folder, 5, 1);
+        assert_eq!(names(temporary.path()), ["step-00000005"]);
+        assert_eq!(latest_checkpoint(&temporary).expect("readable"), fifth);
     }
 
     /// The number of the save counts, not the step: a run may have gone back.
