@@ -7,15 +7,9 @@
 use kernels::gemm::{self, Threads};
 use kernels::gemv;
 use ndarray::{
-    Array, Array1, Array2, ArrayRef, ArrayRef2, ArrayViewD, ArrayViewMut2, ArrayViewMutD, Axis,
+    Array, Array1, Array2, ArrayRef, ArrayRef2, ArrayViewD, ArrayViewMut2, ArrayViewMutD,
     Dimension, Ix2,
 };
-
-use crate::rows::slice_mut;
-
-/// Columns of a few rows' product that exist transposed at a time: 2.5 MB at most, however large
-/// the vocabulary is.
-const TRANSPOSED: usize = 1 << 16;
 
 /// `a @ b`: (m, k) @ (k, n) -> (m, n), on all threads. `torch.matmul` of two matrices.
 ///
@@ -60,16 +54,7 @@ pub fn matmul_into(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, beta: f32, mut c: Arr
         } else if beta != 1.0 {
             c *= beta;
         }
-        if let (1, Some(y)) = (a.nrows(), c.as_slice_mut()) {
-            return gemv::gemv(x, 1, w, y);
-        }
-        let rows = w.chunks(TRANSPOSED * a.ncols().max(1));
-        for (mut c, rows) in c.axis_chunks_iter_mut(Axis(1), TRANSPOSED).zip(rows) {
-            let mut y = Array2::zeros((c.ncols(), a.nrows()));
-            gemv::gemv(x, a.nrows(), rows, slice_mut(&mut y));
-            c += &y.t();
-        }
-        return;
+        return gemv::accumulate(x, w, c);
     }
     gemm::accumulate(a, b, beta, c, Threads::Pool);
 }

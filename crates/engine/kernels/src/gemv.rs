@@ -8,6 +8,8 @@
 
 use std::ops::Range;
 
+use ndarray::{Array2, ArrayViewMut2, Axis};
+
 use crate::gemv_kernel::block;
 use crate::prefetch::STREAMS;
 use crate::shared_out::for_each;
@@ -22,14 +24,32 @@ const CHUNK: usize = 24 * 1024;
 /// Up to so many rows of `x` are faster here than in a general product, which packs the matrix.
 pub const FEW_ROWS: usize = 10;
 
-/// `y[i][r] += dot(x[r], w[i])`: `x` is (rows, n), `w` (outputs, n), `y` (outputs, rows), all
-/// row-major.
-pub fn gemv(x: &[f32], rows: usize, w: &[f32], y: &mut [f32]) {
-    widening_gemv(x, rows, w, y);
+/// Outputs whose sums exist transposed at a time: 2.5 MB at most, however large the vocabulary is.
+const TRANSPOSED: usize = 1 << 16;
+
+/// `c += x W^T`: `x` is (rows, n), `w` (outputs, n), both row-major, and `c` (rows, outputs), of at
+/// least one row.
+pub fn accumulate(x: &[f32], w: &[f32], c: ArrayViewMut2<f32>) {
+    widening_accumulate(x, w, c);
 }
 
-/// [`gemv`] for weights in any format.
-pub(crate) fn widening_gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut [f32]) {
+/// [`accumulate`] for weights in any format.
+pub(crate) fn widening_accumulate<W: Weight>(x: &[f32], w: &[W], mut c: ArrayViewMut2<f32>) {
+    let rows = c.nrows();
+    if let (1, Some(y)) = (rows, c.as_slice_mut()) {
+        return gemv(x, 1, w, y);
+    }
+    let parts = w.chunks(TRANSPOSED * (x.len() / rows).max(1));
+    for (mut c, w) in c.axis_chunks_iter_mut(Axis(1), TRANSPOSED).zip(parts) {
+        let mut y = Array2::zeros((c.ncols(), rows));
+        gemv(x, rows, w, y.as_slice_mut().expect("row-major"));
+        c += &y.t();
+    }
+}
+
+/// `y[i][r] += dot(x[r], w[i])`: `x` is (rows, n), `w` (outputs, n), `y` (outputs, rows), all
+/// row-major.
+fn gemv<W: Weight>(x: &[f32], rows: usize, w: &[W], y: &mut [f32]) {
     debug_assert_eq!(x.len() * y.len(), w.len() * rows * rows);
     let Some(n) = x.len().checked_div(rows).filter(|&n| n > 0) else {
         return;
@@ -168,7 +188,7 @@ mod tests {
             .collect();
         let exact: Vec<f32> = w.iter().map(|w| w.value()).collect();
         let (mut y, mut expected) = (vec![0.0; m], vec![0.0; m]);
-        widening_gemv(&x, 1, &w, &mut y);
+        gemv(&x, 1, &w, &mut y);
         gemv(&x, 1, &exact, &mut expected);
         assert_eq!(y, expected);
     }

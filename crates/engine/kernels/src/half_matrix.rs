@@ -4,11 +4,11 @@
 //! sums are f32.
 
 use half::{bf16, f16};
-use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2};
+use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2};
 
 use crate::PackedMatrix;
 use crate::gemm::{self, Threads};
-use crate::gemv::{FEW_ROWS, widening_gemv};
+use crate::gemv::{self, FEW_ROWS};
 use crate::huge_pages::room;
 use crate::packed_matrix::Format;
 use crate::weight::Weight;
@@ -75,12 +75,6 @@ fn matmul_rows<T: Weight>(weights: &[T], x: &ArrayRef2<f32>, mut out: ArrayViewM
     }
     let rows = x.as_standard_layout();
     let rows = rows.as_slice().expect("standard layout is contiguous");
-    if let (1, Some(y)) = (x.nrows(), out.as_slice_mut()) {
-        y.fill(0.0);
-        return widening_gemv(rows, 1, weights, y);
-    }
-    let mut y = Array2::zeros((out.ncols(), out.nrows()));
-    let outputs = y.as_slice_mut().expect("row-major");
-    widening_gemv(rows, x.nrows(), weights, outputs);
-    out.assign(&y.t());
+    out.fill(0.0);
+    gemv::widening_accumulate(rows, weights, out);
 }
