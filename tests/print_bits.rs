@@ -52,11 +52,9 @@ fn forward() {
     }
 }
 
-/// Trains a model of one block.
 fn train_steps(build: Build) {
     let config = GptConfig {
         vocab_size: FEW_TOKENS,
-        n_layers: 1,
         ..CONFIG
     };
     let mut rng = TorchRng::manual_seed(123).with_build(build);

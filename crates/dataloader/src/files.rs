@@ -31,17 +31,46 @@ impl Corpus {
         })
     }
 
-    /// Writes the ids to a file of little-endian u16, which replaces an old one only when it is
-    /// whole; a device or a pipe is written through.
+    /// Writes the ids to a new file of little-endian u16; a device or a pipe is written through.
     ///
     /// # Errors
     /// [`DataLoaderError::IdOverU16`] before anything is written; [`DataLoaderError::Io`] if it
-    /// can't be written: an old file is then as it was.
+    /// can't be written, or there is a file already.
     pub fn write_u16_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
         let path = path.as_ref();
         let bytes = u16_bytes(&self.read(..)?)?;
         Ok(write_output(path, |out| out.write_all(&bytes))?)
     }
+
+    /// Writes the ids to a new `.npy` file of `uint32`, which `numpy.load` reads; a device or a
+    /// pipe is written through.
+    ///
+    /// # Errors
+    /// [`DataLoaderError::Io`] if it can't be written, or there is a file already.
+    pub fn write_npy_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
+        let bytes = npy_bytes(&self.read(..)?);
+        Ok(write_output(path, |out| out.write_all(&bytes))?)
+    }
+}
+
+/// Ids as numpy's `.npy` of `uint32` in one dimension.
+fn npy_bytes(ids: &[u32]) -> Vec<u8> {
+    const ALIGNMENT: usize = 64;
+    let magic = b"\x93NUMPY\x01\x00";
+    let mut header = format!(
+        "{{'descr': '<u4', 'fortran_order': False, 'shape': ({},), }}",
+        ids.len()
+    );
+    // The numbers begin at a multiple of 64 bytes; a line feed ends the header.
+    let length = (magic.len() + 2 + header.len() + 1).next_multiple_of(ALIGNMENT);
+    let blanks = length - (magic.len() + 2 + header.len() + 1);
+    header += &" ".repeat(blanks);
+    header.push('\n');
+    let mut bytes = magic.to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+    bytes
 }
 
 /// Ids as little-endian u16, with nothing before or after them: nanoGPT's format.

@@ -1,5 +1,6 @@
-//! What the fast forms of attention, gpt and train use beside the operations: kept memory, threads
-//! that stay awake, attention by blocks of queries, the loops of the optimizer.
+//! What the fast forms of attention, gpt, train and checkpoint use beside the operations: kept
+//! memory, threads that stay awake, attention by blocks of queries, the loops of the optimizer, the
+//! transpose.
 //!
 //! A layer of one's own needs none of it.
 

@@ -1,25 +1,33 @@
-//! The checkpoints of a run: what their folders hold is all that is known of them.
+//! The checkpoints of a run, read from their folders; there is no index file.
 //!
-//! A folder appears whole, by one rename, and its manifest says which save it was and how good the
-//! model: so the newest and the best are read from the folders, and there is no list to be lost.
+//! A folder appears whole, by one rename, and its manifest names its run, the number of its save
+//! and its validation loss: so the newest and the best are always known.
 
 use std::path::{Path, PathBuf};
 
 use atomic_file::names_in;
 
 use crate::TrainError;
+use crate::identity;
 use crate::manifest::{MANIFEST_FILE, Manifest, is_gone};
 
 /// The folder of checkpoints, by its name in a run's folder.
 pub const CHECKPOINTS: &str = "checkpoints";
 
+/// Listings of a folder in which saves delete checkpoints meanwhile.
+const MOST_LOOKS: usize = 100;
+
 /// The checkpoints of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// The whole ones, the newest last.
+    /// The id of the run; `None` if neither its lock nor a checkpoint has one.
+    pub(crate) run: Option<String>,
+    /// The run's whole checkpoints, the newest last.
     pub(crate) whole: Vec<(PathBuf, Manifest)>,
-    /// Why the newest of the others can't be used, if there are others.
+    /// Why the newest of the damaged ones can't be used, if there are damaged ones.
     damaged: Option<TrainError>,
+    /// A checkpoint of another run, if there is one.
+    foreign: Option<PathBuf>,
 }
 
 impl Kept {
@@ -28,26 +36,47 @@ impl Kept {
     /// # Errors
     /// If the system refuses to list the folders.
     pub(crate) fn of(run: &Path) -> Result<Self, TrainError> {
-        let (checkpoints, mut kept) = (run.join(CHECKPOINTS), Self::default());
-        if is_gone(&checkpoints) {
-            return Ok(kept);
+        let mut looks = 0..MOST_LOOKS;
+        loop {
+            let (kept, is_changed) = Self::look(run)?;
+            // A folder that is gone was deleted by a save, which has left a newer one.
+            if !is_changed || looks.next().is_none() {
+                return Ok(kept);
+            }
         }
+    }
+
+    /// Reads the manifests once; returns true if a folder was gone after it had been listed.
+    fn look(run: &Path) -> Result<(Self, bool), TrainError> {
+        let (checkpoints, mut kept) = (run.join(CHECKPOINTS), Self::default());
+        let mut is_changed = false;
+        if is_gone(&checkpoints) {
+            return Ok((kept, false));
+        }
+        let mut whole = Vec::new();
         for name in names_in(&checkpoints)? {
             if !name.starts_with("step-") {
                 continue;
             }
             let folder = checkpoints.join(&name);
             match Manifest::read(&folder) {
-                Ok(manifest) if manifest.is_in(&name) => kept.whole.push((folder, manifest)),
+                Ok(manifest) if manifest.is_in(&name) => whole.push((folder, manifest)),
                 Ok(_) => {}
-                // It was deleted meanwhile by a save, which has left a newer one.
-                Err(_) if is_gone(&folder) => return Self::of(run),
+                Err(_) if is_gone(&folder) => is_changed = true,
                 Err(TrainError::NoCheckpoint { .. }) => {} // somebody else's
                 Err(error) => kept.damaged = Some(error),
             }
         }
-        kept.whole.sort_by_key(|(_, manifest)| manifest.number);
-        Ok(kept)
+        whole.sort_by_key(|(_, manifest)| manifest.number);
+        let newest = whole.last().map(|(_, manifest)| manifest.run.clone());
+        kept.run = identity::of(run).or(newest);
+        for (path, manifest) in whole {
+            match kept.run.as_ref() == Some(&manifest.run) {
+                true => kept.whole.push((path, manifest)),
+                false => kept.foreign = Some(path),
+            }
+        }
+        Ok((kept, is_changed))
     }
 
     /// The newest.
@@ -67,10 +96,10 @@ impl Kept {
         validated.min_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 
-    /// These, unless none is whole of several that there are.
+    /// Fails if there are checkpoints and all of them are damaged.
     ///
     /// # Errors
-    /// What is wrong with the newest.
+    /// The fault of the newest.
     pub(crate) fn or_damaged(mut self) -> Result<Self, TrainError> {
         match self.damaged.take_if(|_| self.whole.is_empty()) {
             Some(error) => Err(error),
@@ -110,18 +139,25 @@ fn itself_or(
     choose(&Kept::of(&path)?.or_damaged()?).ok_or(TrainError::NoCheckpoint { path })
 }
 
-/// Says which checkpoint of the run kept in `path` can't be used, why, and which is the newest that
-/// can; `None` if all can.
+/// Returns a note on each kind of checkpoint in the run kept in `path` that is ignored: a damaged
+/// one, with the newest that is whole, and one of another run.
 ///
 /// # Errors
 /// As [`latest_checkpoint`](crate::latest_checkpoint).
-pub fn damaged_checkpoint(path: impl AsRef<Path>) -> Result<Option<String>, TrainError> {
+pub fn ignored_checkpoints(path: impl AsRef<Path>) -> Result<Vec<String>, TrainError> {
     let kept = Kept::of(path.as_ref())?.or_damaged()?;
-    let damaged = kept.newest().zip(kept.damaged.as_ref());
-    Ok(damaged.map(|(newest, error)| {
+    let mut notes = Vec::new();
+    if let (Some(newest), Some(error)) = (kept.newest(), &kept.damaged) {
         let newest = newest.display();
-        format!("{error}; the newest whole checkpoint is {newest}")
-    }))
+        notes.push(format!("{error}; the newest whole checkpoint is {newest}"));
+    }
+    if let Some(foreign) = &kept.foreign {
+        let foreign = foreign.display();
+        notes.push(format!(
+            "{foreign}: a checkpoint of another run; it is ignored and never deleted"
+        ));
+    }
+    Ok(notes)
 }
 
 /// The optimizer steps of a checkpoint, as its manifest says; `None` if it can't be read.

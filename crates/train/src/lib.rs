@@ -14,6 +14,7 @@ mod evaluate;
 mod events;
 mod fingerprint;
 mod gradients;
+mod identity;
 mod kept;
 mod loss;
 mod manifest;

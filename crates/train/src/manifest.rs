@@ -1,7 +1,7 @@
-//! manifest.json: what a checkpoint is (its step, its validation loss, the number of its save), and
-//! every file of it with length and SHA-256; written when all of them are on the disk.
+//! manifest.json: a checkpoint's run, step, validation loss and number, and every file of it with
+//! length and SHA-256; written when all of them are on the disk.
 //!
-//! A folder without one is no checkpoint.
+//! A folder without one isn't a checkpoint.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,13 +23,18 @@ pub(crate) const MANIFEST_FILE: &str = "manifest.json";
 /// The most bytes of a manifest, and of a state.
 const MOST_BYTES: u64 = 16 << 20;
 
+/// Saves and steps are numbered below this, so that a forged number leaves room for the next.
+const MOST_SAVES: u64 = 1 << 53;
+
 /// The version of a checkpoint's files that this crate writes and reads.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
     version: u32,
+    /// The id of the run that saved it.
+    pub(crate) run: String,
     /// The number of this save among those of the run, from 1: the newest has the highest.
     pub(crate) number: u64,
     /// Optimizer steps so far.
@@ -63,17 +68,19 @@ impl Manifest {
     /// Writes the manifest of all files in `folder`, which is a checkpoint from then on.
     pub(crate) fn write(
         folder: &Path,
+        run: &str,
         number: u64,
         step: u64,
         val_loss: Option<f64>,
     ) -> Result<(), TrainError> {
         let mut files = BTreeMap::new();
-        for name in names_in(folder)? {
+        for name in files_below(folder)? {
             let entry = FileEntry::of(&folder.join(&name))?;
             files.insert(name, entry);
         }
         let manifest = Self {
             version: VERSION,
+            run: run.to_owned(),
             number,
             step,
             val_loss,
@@ -96,16 +103,26 @@ impl Manifest {
         let version = read_json::<AnyVersion>(&path)?.version;
         if version != VERSION {
             let problem = format!(
-                "version {version}, this program reads version {VERSION}: the run can't be resumed, \
-                but its model/ can be used, to generate, to eval, and to train with --init-from"
+                "version {version}, but this program reads version {VERSION}: the run can't be \
+                resumed; the weights in its model/ still load"
             );
             return Err(TrainError::damaged(path, problem));
         }
         let manifest: Self = read_json(&path)?;
-        let is_name = |name: &String| Path::new(name).file_name() == Some(OsStr::new(name));
-        if !manifest.files.keys().all(is_name) {
+        if !manifest.files.keys().all(|name| is_inside(name)) {
             let problem = "it names a file of another folder";
             return Err(TrainError::damaged(path, problem));
+        }
+        if !(1..MOST_SAVES).contains(&manifest.number) || manifest.step >= MOST_SAVES {
+            let (number, step) = (manifest.number, manifest.step);
+            let problem = format!("save {number} of step {step}, which no run can reach");
+            return Err(TrainError::damaged(path, problem));
+        }
+        if manifest.val_loss.is_some_and(|loss| !loss.is_finite()) {
+            return Err(TrainError::damaged(
+                path,
+                "the validation loss is not finite",
+            ));
         }
         let mut always = crate::checkpoint::FILES.into_iter();
         if let Some(file) = always.find(|file| !manifest.names(file)) {
@@ -138,6 +155,19 @@ impl Manifest {
     /// True if the file is one of the checkpoint's.
     pub(crate) fn names(&self, file: &str) -> bool {
         self.files.contains_key(file)
+    }
+
+    /// True if a file of the checkpoint's folder, or all files of a folder in it, are the
+    /// checkpoint's.
+    pub(crate) fn covers(&self, folder: &Path, name: &str) -> bool {
+        if name == MANIFEST_FILE || self.names(name) {
+            return true;
+        }
+        let inside = names_in(folder.join(name)).unwrap_or_default();
+        !inside.is_empty()
+            && inside
+                .iter()
+                .all(|file| self.names(&format!("{name}/{file}")))
     }
 
     /// Checks that the files of these names are as they were written.
@@ -180,6 +210,30 @@ impl FileEntry {
     }
 }
 
+/// The files of a folder, and of the folders in it as `folder/file`.
+fn files_below(folder: &Path) -> Result<Vec<String>, TrainError> {
+    let mut files = Vec::new();
+    for name in names_in(folder)? {
+        match folder.join(&name).is_dir() {
+            true => {
+                let inside = names_in(folder.join(&name))?.into_iter();
+                files.extend(inside.map(|file| format!("{name}/{file}")));
+            }
+            false => files.push(name),
+        }
+    }
+    Ok(files)
+}
+
+/// True for `file` and `folder/file`: names that don't lead out of a checkpoint.
+fn is_inside(name: &str) -> bool {
+    let is_name = |part: &str| Path::new(part).file_name() == Some(OsStr::new(part));
+    match name.split_once('/') {
+        Some((folder, file)) => is_name(folder) && is_name(file) && !file.contains('/'),
+        None => is_name(name),
+    }
+}
+
 /// Writes a value as JSON, so that a crash leaves the old file or the new one.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError> {
     let text = serde_json::to_vec_pretty(value).map_err(TrainError::json(path))?;
@@ -209,6 +263,7 @@ mod tests {
     fn a_folder_is_named_by_its_step_and_its_save() {
         let manifest = |step| Manifest {
             version: VERSION,
+            run: "r".to_owned(),
             number: 7,
             step,
             val_loss: None,
@@ -223,6 +278,17 @@ mod tests {
         }
         for other in ["step-00000121", "step-00000120.2", "step-00000120-good"] {
             assert!(!manifest(120).is_in(other), "{other}");
+        }
+        for (name, inside) in [
+            ("config.json", true),
+            ("templates/a.jinja", true),
+            ("../config.json", false),
+            ("a/../b", false),
+            ("a/b/c", false),
+            ("/etc", false),
+            ("", false),
+        ] {
+            assert_eq!(is_inside(name), inside, "{name}");
         }
     }
 }

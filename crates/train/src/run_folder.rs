@@ -3,51 +3,46 @@
 //! ```text
 //! checkpoints/step-00000120/        one checkpoint
 //! checkpoints/.step-00000120.4711-0.unfinished/  one that is being written or deleted
-//! tokenizer/                        its files are copied into every checkpoint
-//! .lock                             held by the run that writes here
+//! .lock                             held by the run that writes here; has the run's id
 //! ```
 //!
-//! A save stages a folder, renames it, then deletes what is neither among the newest nor the best:
-//! after a kill, or a failure of any call, all folders under their names are whole checkpoints.
-//! Nothing is deleted but whole checkpoints of this run, by a save whose own is whole, and
-//! unfinished ones by their names.
+//! A save stages a folder, renames it, reads it back, then deletes old checkpoints that are neither
+//! among the newest nor the best: after a kill, or a failure of any call, all folders under their
+//! names are whole checkpoints. Only whole checkpoints of this run are deleted, by a save whose own
+//! is whole, and unfinished ones by their names.
 //!
 //! A run is its folder, not its path: if the path leads elsewhere, nothing is written there.
 
-use std::fs::{self, File, TryLockError};
-use std::io;
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atomic_file::{
-    StagedFolder, append, copy_file, create_folder, names_in, remove_folder,
-    remove_unfinished_folders, unfinished_of,
+    StagedFolder, create_folder, folder_of, remove_folder, remove_unfinished_folders,
+    write_atomically,
 };
 
 use crate::TrainError;
+use crate::identity::{LOCK, Locked};
 use crate::kept::{CHECKPOINTS, Kept};
-use crate::manifest::{MANIFEST_FILE, Manifest, is_gone};
-
-/// The file that a run locks, by its name in the run's folder.
-pub const LOCK: &str = ".lock";
-
-/// The folder in a run whose files are copied into every checkpoint: its tokenizer. It may not be
-/// there.
-pub const TOKENIZER: &str = "tokenizer";
+use crate::manifest::{Manifest, is_gone};
 
 /// A run's folder, locked as long as this lives.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    lock: File,
+    locked: Locked,
     /// The number of the newest save: one whose manifest can't be read for a moment stays older
     /// than the next.
     newest: AtomicU64,
+    /// Files that every checkpoint gets, by their names in it.
+    files: Vec<(String, Vec<u8>)>,
 }
 
 impl RunFolder {
-    /// Makes the folder if there is none, and locks it; of what is in it, the rest of a save that
-    /// was killed is deleted.
+    /// Makes the folder if there is none, and locks it. Unfinished checkpoints of killed processes
+    /// are deleted.
     ///
     /// ```
     /// let path = std::env::temp_dir().join(format!("run-folder-{}", std::process::id()));
@@ -61,7 +56,7 @@ impl RunFolder {
     /// ```
     ///
     /// # Errors
-    /// [`TrainError::Locked`], what the system says, or that none of the checkpoints is whole.
+    /// [`TrainError::Locked`], the operating system's refusal, or that no checkpoint is whole.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TrainError> {
         let path = path.as_ref().to_owned();
         if fs::metadata(&path).is_ok_and(|found| !found.is_dir()) {
@@ -69,19 +64,25 @@ impl RunFolder {
             return Err(TrainError::damaged(path, problem));
         }
         create_folder(path.join(CHECKPOINTS))?;
-        let lock_path = path.join(LOCK);
-        let lock = append(&lock_path)?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => TrainError::Locked { path: path.clone() },
-            TryLockError::Error(error) => TrainError::io(&lock_path, "lock")(error),
-        })?;
-        let newest = AtomicU64::new(0);
-        let folder = Self { path, lock, newest };
+        let locked = Locked::new(&path, || Ok(Kept::of(&path)?.run))?;
+        let folder = Self {
+            path,
+            locked,
+            newest: AtomicU64::new(0),
+            files: Vec::new(),
+        };
         folder.check()?;
         let kept = Kept::of(&folder.path)?.or_damaged()?;
         folder.newest.store(kept.number(), Ordering::Relaxed);
-        let _ = folder.delete_unfinished(); // a save tells what can't be deleted
+        let _ = folder.delete_unfinished(); // a save reports what can't be deleted
         Ok(folder)
+    }
+
+    /// Adds these files to every checkpoint, by their names in it (`file` or `folder/file`):
+    /// usually a tokenizer's.
+    #[must_use]
+    pub fn with_files(self, files: Vec<(String, Vec<u8>)>) -> Self {
+        Self { files, ..self }
     }
 
     /// The path that it was opened by.
@@ -97,10 +98,25 @@ impl RunFolder {
     pub fn check(&self) -> Result<(), TrainError> {
         let lock = self.path.join(LOCK);
         let path = self.path.clone();
-        match is_at(&lock, &self.lock) {
+        match self.locked.is_at(&self.path) {
             Ok(true) => Ok(()),
             Err(error) if !is_gone(&lock) => Err(TrainError::io(&lock, "read")(error)),
             _ => Err(TrainError::FolderLost { path }),
+        }
+    }
+
+    /// Checks that a checkpoint was saved by this run.
+    ///
+    /// # Errors
+    /// [`TrainError::Damaged`] if another run saved it, or its manifest can't be read.
+    pub fn check_owner(&self, checkpoint: impl AsRef<Path>) -> Result<(), TrainError> {
+        let checkpoint = checkpoint.as_ref();
+        match Manifest::read(checkpoint)?.run == self.locked.run {
+            true => Ok(()),
+            false => Err(TrainError::damaged(
+                checkpoint,
+                "a checkpoint of another run, which can't be resumed here",
+            )),
         }
     }
 
@@ -141,11 +157,16 @@ impl RunFolder {
             folder.set_extension(number.to_string()); // a run that went back saves a step again
         }
         let staged = StagedFolder::beside(&folder)?;
-        copy_files(&self.path.join(TOKENIZER), staged.path())?;
+        for (name, bytes) in &self.files {
+            let file = staged.path().join(name);
+            create_folder(folder_of(&file))?;
+            write_atomically(file, |out| out.write_all(bytes))?;
+        }
         write(staged.path())?;
-        Manifest::write(staged.path(), number, step, val_loss)?;
+        Manifest::write(staged.path(), &self.locked.run, number, step, val_loss)?;
         self.check()?;
         staged.create()?;
+        Manifest::read(&folder)?; // before anything old is deleted
         self.newest.store(number, Ordering::Relaxed);
         let kept = Kept::of(&self.path)?;
         let best = kept.best().map(|(best, _)| best);
@@ -165,39 +186,10 @@ impl RunFolder {
     }
 }
 
-/// True if an open file is the one at `path`.
-#[cfg(unix)]
-fn is_at(path: &Path, file: &File) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    let [here, there] = [file.metadata()?, fs::metadata(path)?];
-    Ok((here.dev(), here.ino()) == (there.dev(), there.ino()))
-}
-
-/// True if a file that this process has locked is the one at `path`: then that can't be locked.
-#[cfg(not(unix))]
-fn is_at(path: &Path, _locked: &File) -> io::Result<bool> {
-    let there = File::open(path)?;
-    Ok(matches!(there.try_lock(), Err(TryLockError::WouldBlock)))
-}
-
-/// Deletes a whole checkpoint, if it holds nothing that its manifest doesn't name.
+/// Deletes a whole checkpoint, if its manifest names all files in it.
 fn remove(folder: &Path) -> Result<(), TrainError> {
     let manifest = Manifest::read(folder)?;
-    remove_folder(folder, |file| file == MANIFEST_FILE || manifest.names(file))?;
-    Ok(())
-}
-
-/// Copies the files of a folder, if it is there; what is no file is none of a tokenizer's.
-fn copy_files(from: &Path, to: &Path) -> Result<(), TrainError> {
-    if is_gone(from) {
-        return Ok(());
-    }
-    for name in names_in(from)? {
-        let file = from.join(&name);
-        if file.is_file() && unfinished_of(&name).is_none() {
-            copy_file(&file, to.join(name))?;
-        }
-    }
+    remove_folder(folder, |name| manifest.covers(folder, name))?;
     Ok(())
 }
 
@@ -205,9 +197,12 @@ fn copy_files(from: &Path, to: &Path) -> Result<(), TrainError> {
 mod tests {
     use std::io::ErrorKind;
 
+    use atomic_file::names_in;
+
     use super::*;
     use crate::checkpoint::FILES;
-    use crate::runs::{check_copies, damaged_checkpoint};
+    use crate::manifest::MANIFEST_FILE;
+    use crate::runs::{check_copies, ignored_checkpoints};
     use crate::{best_checkpoint, latest_checkpoint};
 
     /// Something that looks whole: the files that each checkpoint has.
@@ -339,14 +334,14 @@ mod tests {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let saved = [1, 2].map(|step| save(&folder, step, 2));
-        let told = || damaged_checkpoint(&temporary).expect("readable");
-        assert_eq!(told(), None);
+        let notes = || ignored_checkpoints(&temporary).expect("readable");
+        assert_eq!(notes(), [""; 0]);
         fs::write(saved[1].join(FILES[1]), "").expect("a file");
         assert_eq!(
             latest_checkpoint(&temporary).expect("a whole one"),
             saved[0]
         );
-        let note = told().expect("something is wrong");
+        let note = notes().pop().expect("something is wrong");
         assert!(
             note.ends_with("step-00000001") && note.contains("the file has 0"),
             "{note}"
@@ -381,29 +376,108 @@ mod tests {
         }
     }
 
-    #[cfg(unix)]
     #[test]
-    fn what_lies_in_the_tokenizers_folder_neither_hangs_nor_ends_a_save() {
+    fn each_checkpoint_gets_the_runs_files_and_no_others() {
+        let temporary = tempfile::tempdir().expect("a temporary folder");
+        let file = |name: &str| (name.to_owned(), b"{}".to_vec());
+        let files = vec![file("tokenizer.json"), file("templates/tool.jinja")];
+        let folder = RunFolder::open(&temporary).expect("a new folder");
+        let folder = folder.with_files(files);
+        // A link where the next checkpoint would be is somebody else's.
+        #[cfg(unix)]
+        let in_the_way = temporary.path().join(CHECKPOINTS).join("step-00000001");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("nowhere", in_the_way).expect("a link");
+        let first = save(&folder, 1, 1);
+        assert!(!cfg!(unix) || first.ends_with("step-00000001.1"));
+        check_copies(&first).expect("as it was saved");
+        let second = save(&folder, 2, 1);
+        assert!(!first.exists());
+        // A copy that was cut or changed is noticed.
+        for name in ["tokenizer.json", "templates/tool.jinja"] {
+            fs::write(second.join(name), "[]").expect("a file");
+            let error = check_copies(&second).expect_err("changed");
+            assert!(error.to_string().contains(name), "{error}");
+            fs::write(second.join(name), "{}").expect("a file");
+        }
+        // A user's file in the folder of templates keeps the checkpoint.
+        fs::write(second.join("templates/notes"), "mine").expect("a file");
+        save(&folder, 3, 1);
+        assert!(second.join("templates/notes").exists());
+    }
+
+    #[test]
+    fn a_save_that_cant_be_read_back_is_an_error_and_deletes_nothing() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let folder = RunFolder::open(&temporary).expect("a new folder");
-        let beside = temporary.path().join(TOKENIZER);
-        fs::create_dir_all(beside.join(".ipynb_checkpoints")).expect("a folder");
-        fs::write(beside.join("tokenizer.json"), "{}").expect("a file");
-        std::os::unix::fs::symlink("nowhere", beside.join("link")).expect("a link");
-        // Not with mkfifo: a child holds this process' locks until it is another program.
-        let pipe = std::os::unix::net::UnixListener::bind(beside.join("pipe"));
-        pipe.expect("a socket, which is no file either");
-        // A link where the next checkpoint would be is somebody else's, too.
-        let in_the_way = temporary.path().join(CHECKPOINTS).join("step-00000001");
-        std::os::unix::fs::symlink("nowhere", in_the_way).expect("a link");
-        let saved = save(&folder, 1, 1);
-        assert!(saved.ends_with("step-00000001.1"));
-        assert!(saved.join("tokenizer.json").is_file() && !saved.join("pipe").exists());
-        // The copy is part of the checkpoint: cut or changed, it is noticed.
-        check_copies(&saved).expect("as it was saved");
-        fs::write(saved.join("tokenizer.json"), "[]").expect("a file");
-        let error = check_copies(&saved).expect_err("changed");
-        assert!(error.to_string().contains("tokenizer.json"), "{error}");
+        let good = save(&folder, 1, 1);
+        let damaging = folder.with_files(vec![(MANIFEST_FILE.to_owned(), b"{}".to_vec())]);
+        let error = damaging.add(2, None, 1, write).expect_err("a damaged save");
+        assert!(error.to_string().contains(MANIFEST_FILE), "{error}");
+        assert_eq!(latest_checkpoint(&temporary).expect("whole"), good);
+    }
+
+    #[test]
+    fn a_checkpoint_of_another_run_is_never_best_and_never_deleted() {
+        let all = tempfile::tempdir().expect("a temporary folder");
+        let [one, other] = ["one", "other"].map(|name| all.path().join(name));
+        let [own, others] = [&one, &other].map(|path| {
+            let folder = RunFolder::open(path).expect("a new folder");
+            let saved = folder.add(200, Some(0.5), 1, write);
+            saved.expect("a save that works").0
+        });
+        let guest = one.join(CHECKPOINTS).join("step-00000200.1");
+        fs::rename(others, &guest).expect("a folder");
+        let folder = RunFolder::open(&one).expect("the run");
+        assert_eq!(folder.best().expect("readable"), Some((own.clone(), 0.5)));
+        assert_eq!(latest_checkpoint(&one).expect("a checkpoint"), own);
+        folder.check_owner(&own).expect("its own");
+        folder.check_owner(&guest).expect_err("another run's");
+        save(&folder, 300, 1);
+        assert!(guest.exists());
+        let notes = ignored_checkpoints(&one).expect("readable");
+        assert!(notes[0].contains("another run"), "{notes:?}");
+        // The id is in the checkpoints, too: a run without a lock is still itself.
+        drop(folder);
+        fs::remove_file(one.join(LOCK)).expect("a file");
+        fs::remove_dir_all(guest).expect("a folder");
+        let folder = RunFolder::open(&one).expect("the run");
+        folder.check_owner(&own).expect("its own");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_hard_linked_copy_is_another_run() {
+        let all = tempfile::tempdir().expect("a temporary folder");
+        let [run, copy] = ["run", "copy"].map(|name| all.path().join(name));
+        let folder = RunFolder::open(&run).expect("a new folder");
+        save(&folder, 1, 1);
+        fs::create_dir_all(copy.join(CHECKPOINTS)).expect("a folder");
+        fs::hard_link(run.join(LOCK), copy.join(LOCK)).expect("a link");
+        let both = RunFolder::open(&copy).expect("not locked");
+        RunFolder::open(&run).expect_err("locked");
+        drop(both);
+        // Where the copy takes the folder's place, nothing is written into it.
+        let aside = all.path().join("aside");
+        fs::rename(&run, &aside).expect("renamed");
+        fs::remove_file(copy.join(LOCK)).expect("a file");
+        fs::hard_link(aside.join(LOCK), copy.join(LOCK)).expect("a link");
+        fs::rename(&copy, &run).expect("renamed");
+        let error = folder.add(2, None, 1, write).expect_err("another folder");
+        assert!(matches!(error, TrainError::FolderLost { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_number_that_no_run_reaches_is_a_damaged_manifest() {
+        let temporary = tempfile::tempdir().expect("a temporary folder");
+        let folder = RunFolder::open(&temporary).expect("a new folder");
+        let good = save(&folder, 1, 9);
+        let manifest = save(&folder, 2, 9).join(MANIFEST_FILE);
+        let text = fs::read_to_string(&manifest).expect("a file");
+        let forged = text.replace("\"number\": 2", &format!("\"number\": {}", u64::MAX));
+        assert_ne!(text, forged);
+        fs::write(&manifest, forged).expect("a file");
+        assert_eq!(latest_checkpoint(&temporary).expect("whole"), good);
     }
 
     #[test]

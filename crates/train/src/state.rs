@@ -141,9 +141,7 @@ pub(crate) fn difference(
 ) -> Option<(String, String, String)> {
     let value = |fields: &[(String, String)], name: &str| {
         let field = fields.iter().find(|(other, _)| other == name);
-        field.map_or("nothing".to_owned(), |(_, value)| {
-            value.escape_debug().to_string()
-        })
+        field.map_or("nothing".to_owned(), |(_, value)| value.clone())
     };
     let names = one.iter().chain(other).map(|(name, _)| name);
     names

@@ -412,8 +412,10 @@ impl Trainer {
     fn is_best_of(&self, folder: Option<&RunFolder>) -> bool {
         let val_loss = self.state.evaluation_now().and_then(|now| now.val_loss);
         val_loss.is_some_and(|loss| {
-            let best = folder.and_then(|folder| folder.best().ok());
-            let is_best = best.is_some_and(|best| best.is_none_or(|(_, lowest)| loss < lowest));
+            let is_best = folder.is_some_and(|folder| match folder.best() {
+                Ok(best) => best.is_none_or(|(_, lowest)| loss < lowest),
+                Err(_) => true, // the save reports it, if the folder still can't be read
+            });
             any(&*self.ranks, is_best)
         })
     }

@@ -132,7 +132,7 @@ fn way_to_root(folder: &Path) -> Result<String> {
 }
 
 fn save(path: &Path, page: &str) -> Result<()> {
-    atomic_file::write_output(path, |out| out.write_all(page.as_bytes()))?;
+    atomic_file::write_atomically(path, |out| out.write_all(page.as_bytes()))?;
     print(&format!(
         "{} ({} KB)\n",
         path.display(),

@@ -27,9 +27,10 @@ pub struct FileError {
 
 impl FileError {
     /// `.map_err(FileError::at(path, "read"))`
-    pub fn at(path: &Path, action: &'static str) -> impl Fn(io::Error) -> Self {
+    pub fn at(path: &Path, action: &'static str) -> impl Fn(io::Error) -> Self + use<> {
+        let path = path.to_owned();
         move |source| Self {
-            path: path.to_owned(),
+            path: path.clone(),
             action,
             source,
         }

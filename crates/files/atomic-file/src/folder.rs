@@ -1,11 +1,12 @@
 //! Folders: made, filled out of sight and put in their place by one rename, taken away by one
 //! rename.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::name::{create_locked, folder_of, left_behind, new_name};
+use crate::name::{create_locked, folder_of, is_system_file, left_behind, new_name};
 use crate::{FileError, open_file};
 
 /// A new folder, `.NAME.4711-0.unfinished`, that becomes the folder `NAME` beside it once it is
@@ -59,20 +60,78 @@ impl StagedFolder {
         &self.path
     }
 
-    /// Makes it the folder it is meant to be.
+    /// Puts the folder in its place, where there is nothing or an empty folder (system files don't
+    /// count).
     ///
     /// # Errors
-    /// If the operating system refuses: because there is a folder with something in it, most
-    /// likely.
+    /// If the operating system refuses; usually because the folder isn't empty.
     pub fn create(self) -> Result<(), FileError> {
+        // Of empty folders only system files can be left over, which are harmless.
+        self.replace(|_| false).map(|_| ())
+    }
+
+    /// Puts the folder in its place, where there is nothing or a folder in which everything is
+    /// `ours`: the two are exchanged, so that at no moment is there none, and the old one is
+    /// deleted. Returns why the old one couldn't be deleted, if it couldn't.
+    ///
+    /// A file system that can't exchange two names (NFS) gets two renames instead.
+    ///
+    /// # Errors
+    /// If something there isn't `ours`, or the operating system refuses: what was there stays.
+    pub fn replace(self, ours: impl Fn(&str) -> bool) -> Result<Option<FileError>, FileError> {
         sync_folder(&self.path)?;
+        let failed = FileError::at(&self.target, "create");
+        let above = folder_of(&self.target);
+        require_only(&self.target, &ours)?;
         if cfg!(windows) {
             let _ = fs::remove_dir(&self.target); // if it is empty; elsewhere a rename replaces it
         }
-        let renamed = fs::rename(&self.path, &self.target);
-        renamed.map_err(FileError::at(&self.target, "create"))?;
-        sync_folder(folder_of(&self.target))
+        match fs::rename(&self.path, &self.target) {
+            Ok(()) => return sync_folder(above).map(|()| None),
+            Err(_) if self.target.is_dir() && !self.target.is_symlink() => {}
+            Err(error) => return Err(failed(error)),
+        }
+        swap(&self.path, &self.target).map_err(&failed)?;
+        sync_folder(above)?;
+        // Something may have been put there since it was looked at.
+        if let Err(error) = require_only(&self.path, &ours) {
+            if let Err(error) = swap(&self.path, &self.target) {
+                let error = failed(error);
+                std::mem::forget(self); // what is there now isn't ours to delete
+                return Err(error);
+            }
+            return Err(failed(error.source));
+        }
+        let deleted = fs::remove_dir_all(&self.path);
+        Ok(deleted.map_err(FileError::at(&self.path, "delete")).err())
     }
+}
+
+/// Exchanges two folders: in one step where the file system can, otherwise by three renames.
+fn swap(one: &Path, other: &Path) -> io::Result<()> {
+    if exchange(one, other).is_ok() {
+        return Ok(());
+    }
+    let aside = new_name(other).map_err(|error| error.source)?;
+    fs::rename(other, &aside)?;
+    if let Err(error) = fs::rename(one, other) {
+        fs::rename(&aside, other)?;
+        return Err(error);
+    }
+    fs::rename(&aside, one)
+}
+
+/// Exchanges two names in one step.
+#[cfg(unix)]
+fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
+}
+
+/// Exchanges two names in one step, which only Unix can.
+#[cfg(not(unix))]
+fn exchange(_one: &Path, _other: &Path) -> io::Result<()> {
+    Err(ErrorKind::Unsupported.into())
 }
 
 impl Drop for StagedFolder {
@@ -81,24 +140,30 @@ impl Drop for StagedFolder {
     }
 }
 
-/// Checks that there is nothing at `target`, or an empty folder, before a [`StagedFolder`] is
-/// filled in vain.
+/// Checks that `target` doesn't exist or is an empty folder (system files don't count), before a
+/// [`StagedFolder`] is filled in vain.
 ///
 /// # Errors
 /// Names what is there.
 pub fn require_new_or_empty(target: impl AsRef<Path>) -> Result<(), FileError> {
-    let target = target.as_ref();
+    require_only(target.as_ref(), |_| false)
+}
+
+/// Checks that `target` doesn't exist, or is a folder in which everything is `ours`.
+fn require_only(target: &Path, ours: impl Fn(&str) -> bool) -> Result<(), FileError> {
     let problem = match fs::symlink_metadata(target) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => error,
-        Ok(found) if !found.is_dir() => {
-            io::Error::other("expected a new or empty folder, found a file")
-        }
-        Ok(_) => match names_in(target)?.first() {
+        Ok(found) if !found.is_dir() => io::Error::new(
+            ErrorKind::AlreadyExists,
+            "already exists and is not a folder",
+        ),
+        Ok(_) => match foreign(target, ours)? {
             None => return Ok(()),
-            Some(name) => io::Error::other(format!(
-                "expected a new or empty folder, but {name:?} is in it"
-            )),
+            Some(name) => {
+                let problem = format!("the folder contains {name:?}");
+                io::Error::new(ErrorKind::DirectoryNotEmpty, problem)
+            }
         },
     };
     Err(FileError::at(target, "create")(problem))
@@ -158,7 +223,7 @@ pub fn remove_folder(
     ours: impl Fn(&str) -> bool,
 ) -> Result<bool, FileError> {
     let path = path.as_ref();
-    if !names_in(path)?.iter().all(|name| ours(name)) {
+    if foreign(path, ours)?.is_some() {
         return Ok(false);
     }
     let hidden = new_name(path)?;
@@ -184,19 +249,30 @@ pub fn remove_unfinished_folders(
     Ok(())
 }
 
-/// The names in a folder, in order; those that are not UTF-8 are lossy ones, which name no file of
-/// ours.
+/// The names in a folder, in order, without those that a system leaves there
+/// ([`is_system_file`]) and those that aren't UTF-8, which are nobody's of ours.
 ///
 /// # Errors
 /// If the folder can't be read.
 pub fn names_in(folder: impl AsRef<Path>) -> Result<Vec<String>, FileError> {
-    let folder = folder.as_ref();
-    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
-    let names: io::Result<Vec<String>> =
-        fs::read_dir(folder).and_then(|entries| entries.map(|entry| entry.map(name)).collect());
-    let mut names = names.map_err(FileError::at(folder, "read"))?;
+    let names = all_names_in(folder.as_ref())?.into_iter();
+    Ok(names.filter_map(|name| name.into_string().ok()).collect())
+}
+
+/// All names in a folder but those of system files, in order.
+fn all_names_in(folder: &Path) -> Result<Vec<OsString>, FileError> {
+    let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+    let entries = entries.map_err(FileError::at(folder, "read"))?;
+    let mut names: Vec<OsString> = entries.into_iter().map(|entry| entry.file_name()).collect();
+    names.retain(|name| !name.to_str().is_some_and(is_system_file));
     names.sort();
     Ok(names)
+}
+
+/// The first name in a folder that isn't `ours`.
+fn foreign(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<Option<OsString>, FileError> {
+    let mut names = all_names_in(folder)?.into_iter();
+    Ok(names.find(|name| !name.to_str().is_some_and(&ours)))
 }
 
 /// Makes the names in a folder last, as a rename is on the disk when its folder is; where a folder
@@ -257,7 +333,7 @@ mod tests {
         fs::write(at("full/notes"), "theirs").unwrap();
         let refused = |path: &Path| require_new_or_empty(path).unwrap_err().to_string();
         let error = refused(&at("full"));
-        let expected = "can't create: expected a new or empty folder, but \"notes\" is in it";
+        let expected = "can't create: the folder contains \"notes\"";
         assert!(error.ends_with(expected), "{error}");
         refused(&at("full/notes"));
         for path in ["not there/..", "not there/new"] {
@@ -265,6 +341,55 @@ mod tests {
         }
         assert_eq!(names(folder.path()), ["full"]);
         assert_eq!(names(&at("full")), ["notes"]);
+    }
+
+    #[test]
+    fn a_folder_is_replaced_as_a_whole_and_only_if_all_in_it_is_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("model");
+        for text in ["first", "second"] {
+            assert!(stage(&target, text).replace(ours).unwrap().is_none());
+            assert_eq!(fs::read(target.join("model")).unwrap(), text.as_bytes());
+        }
+        fs::write(target.join(".DS_Store"), "macOS's").unwrap();
+        stage(&target, "third").replace(ours).unwrap();
+        assert_eq!(names(folder.path()), ["model"]);
+        fs::write(target.join("notes"), "theirs").unwrap();
+        let refused = stage(&target, "fourth").replace(ours).unwrap_err();
+        assert!(refused.to_string().contains("\"notes\""), "{refused}");
+        assert_eq!(fs::read(target.join("model")).unwrap(), b"third");
+        assert_eq!(names(folder.path()), ["model"]);
+    }
+
+    #[test]
+    fn system_files_are_nobodys_and_other_names_are_somebodys() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in [
+            ".DS_Store",
+            "._a.txt",
+            ".#a.txt",
+            "a.txt~",
+            "Desktop.ini",
+            ".nfs012",
+        ] {
+            fs::write(at(name), "").unwrap();
+        }
+        assert_eq!(names(folder.path()), [""; 0]);
+        require_new_or_empty(&folder).unwrap();
+        fs::create_dir(at("new")).unwrap();
+        fs::write(at("new/.DS_Store"), "").unwrap();
+        stage(&at("new"), "x").create().unwrap();
+        #[cfg(target_os = "linux")]
+        {
+            use std::os::unix::ffi::OsStrExt;
+            let not_utf8 = std::ffi::OsStr::from_bytes(b"gut f\xfcr Kapitel 5");
+            fs::write(at("new").join(not_utf8), "theirs").unwrap();
+            assert_eq!(names(&at("new")), ["config", "model"]);
+            require_new_or_empty(at("new")).unwrap_err();
+            assert!(!remove_folder(at("new"), ours).unwrap());
+            stage(&at("new"), "y").replace(ours).unwrap_err();
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub use folder::{
     StagedFolder, copy_file, create_folder, create_new_folder, names_in, remove_folder,
     remove_unfinished_folders, require_new_or_empty,
 };
-pub use name::{folder_of, unfinished_of};
-pub use output::{append, is_descriptor, replace_output, write_output};
-pub use read::{is_file, open_file, read_small_file};
+pub use name::{folder_of, is_system_file, unfinished_of};
+pub use output::{Output, append, create_output, is_descriptor, require_new_output, write_output};
+pub use read::{is_file, open_file, quote_python_numbers, read_small_file};
 pub use replace::{replace, write_atomically};

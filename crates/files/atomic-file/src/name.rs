@@ -13,6 +13,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{FileError, names_in};
 
+/// Names of files that operating systems, file managers and editors leave in any folder.
+const SYSTEM_FILES: [&str; 3] = [".DS_Store", "desktop.ini", "Thumbs.db"];
+
+/// The beginnings of such names: macOS's copies of attributes, Emacs' locks, and files that an NFS
+/// client still has open.
+const SYSTEM_PREFIXES: [&str; 3] = ["._", ".#", ".nfs"];
+
+/// True if a name is that of a file which a system or an editor leaves in folders, such as
+/// `.DS_Store` or `notes.txt~`: [`names_in`] leaves it out.
+pub fn is_system_file(name: &str) -> bool {
+    let is_known = SYSTEM_FILES
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known));
+    is_known || SYSTEM_PREFIXES.iter().any(|start| name.starts_with(start)) || name.ends_with('~')
+}
+
 /// The end of such a name, which begins with a dot, the finished name, and who writes.
 const UNFINISHED: &str = ".unfinished";
 

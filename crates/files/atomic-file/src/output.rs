@@ -4,63 +4,98 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use crate::FileError;
 use crate::folder::sync_folder;
 use crate::name::folder_of;
-use crate::{FileError, replace};
+use crate::replace::create_new;
 
-/// Descriptors of this process: a file behind one may be somebody else's to fill.
-const DESCRIPTORS: [&str; 4] = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
-
-/// True if a path is that of a descriptor of this process, as `/dev/stdout` and `/proc/self/fd/1`.
+/// True if a path is that of a descriptor, as `/dev/stdout` and `/proc/self/fd/1`: a file behind
+/// one may be somebody else's to fill.
 pub fn is_descriptor(path: impl AsRef<Path>) -> bool {
-    DESCRIPTORS
-        .iter()
-        .any(|name| path.as_ref().starts_with(name))
+    let path = path.as_ref();
+    let of_device = ["/dev/stdout", "/dev/stderr", "/dev/fd"].iter();
+    let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+    let parts: Vec<&str> = parts.iter().map(|part| &**part).collect();
+    let is_number = |part: &str| part.parse::<u32>().is_ok();
+    let of_process = match parts[..] {
+        ["/", "proc", process, "fd", fd] => {
+            (is_number(process) || ["self", "thread-self"].contains(&process)) && is_number(fd)
+        }
+        _ => false,
+    };
+    of_process || of_device.into_iter().any(|name| path.starts_with(name))
 }
 
-/// Writes what a user asked for to the path that the user named.
+/// Writes a new file where a user asked for one.
 ///
-/// - A regular file, or a name that is not there: as
+/// - A name that is not there: the file appears once it is whole, as with
 ///   [`write_atomically`](crate::write_atomically).
-/// - A link to a file: that file; the link stays.
-/// - A device, a FIFO, and a descriptor of this process (`/dev/stdout`, `/dev/fd/3`,
-///   `/proc/self/fd/1`): written through, never replaced; a regular file behind a descriptor is
-///   appended to, as a shell's `>>` does.
+/// - A device, a FIFO, and a descriptor (`/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/1`): written
+///   through; a regular file behind a descriptor is appended to, as a shell's `>>` does.
+///
+/// Nothing is ever overwritten, not even a file that appears while this one is being written.
 ///
 /// # Errors
-/// If the path is a folder or a link to nothing, the operating system refuses, or `write` does.
+/// [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a file, a folder, or a link to one
+/// of these or to nothing; if the operating system refuses, or `write` does.
 pub fn write_output(
     path: impl AsRef<Path>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), FileError> {
     let path = path.as_ref();
-    replace_output(path, |out| write(out).map_err(FileError::at(path, "write")))
+    create_output(path, |out| write(out).map_err(FileError::at(path, "write")))
 }
 
 /// Writes as [`write_output`] does, for writers that have errors of their own.
 ///
 /// # Errors
 /// As there.
-pub fn replace_output<E: From<FileError>>(
+pub fn create_output<E: From<FileError>>(
     path: impl AsRef<Path>,
     write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (named, failed) = (path.as_ref(), FileError::at(path.as_ref(), "write"));
-    match fs::metadata(named) {
-        Err(error) if named.is_symlink() => Err(failed(error).into()),
-        Err(_) => replace(named, |out| write(out)),
-        Ok(found) if found.is_file() && !is_descriptor(named) => {
-            let path = fs::canonicalize(named).map_err(failed)?;
-            replace(path, |out| write(out))
-        }
-        Ok(found) => {
-            let is_file = found.is_file();
-            let stream = File::options().write(true).append(is_file).open(named);
+    let path = path.as_ref();
+    match require_new_output(path)? {
+        Output::New => create_new(path, |out| write(out)),
+        Output::Stream { appends } => {
+            let failed = FileError::at(path, "write");
+            let stream = File::options().write(true).append(appends).open(path);
             let mut out = BufWriter::new(stream.map_err(&failed)?);
             write(&mut out)?;
             Ok(out.flush().map_err(failed)?)
         }
     }
+}
+
+/// The ways to write an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A new file.
+    New,
+    /// A device, a pipe or a descriptor, which is written through.
+    Stream {
+        /// True for a regular file behind a descriptor.
+        appends: bool,
+    },
+}
+
+/// Checks that [`write_output`] can write to `path`, before there is anything to write.
+///
+/// # Errors
+/// As there.
+pub fn require_new_output(path: impl AsRef<Path>) -> Result<Output, FileError> {
+    let path = path.as_ref();
+    let exists = || io::Error::new(io::ErrorKind::AlreadyExists, "already exists");
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(exists()),
+        Ok(found) if found.is_file() && !is_descriptor(path) => Err(exists()),
+        Ok(found) => Ok(Output::Stream {
+            appends: found.is_file(),
+        }),
+        Err(_) if path.is_symlink() => Err(exists()),
+        Err(_) => Ok(Output::New),
+    }
+    .map_err(FileError::at(path, "write"))
 }
 
 /// Opens a file that lines are appended to, or that is locked; it is made if it isn't there.
@@ -103,33 +138,57 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_no_output() {
+    fn nothing_is_overwritten_not_even_what_came_meanwhile() {
         let folder = tempfile::tempdir().unwrap();
-        let error = put(folder.path(), b"x").unwrap_err();
-        assert_eq!(error.source.kind(), ErrorKind::IsADirectory);
+        let path = folder.path().join("file");
+        let meanwhile = write_output(&path, |out| {
+            fs::write(&path, "thesis")?;
+            out.write_all(b"ids")
+        });
+        for error in [meanwhile, put(&path, b"ids"), put(folder.path(), b"x")] {
+            let error = error.unwrap_err();
+            assert_eq!(error.source.kind(), ErrorKind::AlreadyExists);
+            assert!(error.to_string().ends_with("already exists"), "{error}");
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"thesis");
+        put(&folder.path().join("new"), b"ids").unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn only_descriptors_are_descriptors() {
+        for path in [
+            "/dev/stdout",
+            "/dev/fd/3",
+            "/proc/self/fd/1",
+            "/proc/12/fd/0",
+        ] {
+            assert!(is_descriptor(path), "{path}");
+        }
+        for path in [
+            "/proc/self/cwd/text.txt",
+            "/proc/12/root/a",
+            "/proc/self/fd",
+            "fd/1",
+        ] {
+            assert!(!is_descriptor(path), "{path}");
+        }
     }
 
     #[cfg(unix)]
     #[test]
-    fn a_link_stays_and_what_it_leads_to_is_written() {
+    fn a_link_is_no_new_name() {
         use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        fs::create_dir(at("other")).unwrap();
-        fs::write(at("other/file"), "old").unwrap();
-        for (to, link) in [
-            ("other/file", "link"),
-            ("link", "second"),
-            ("other/new", "dangling"),
-        ] {
+        fs::write(at("file"), "old").unwrap();
+        for (to, link) in [("file", "link"), ("link", "second"), ("new", "dangling")] {
             symlink(to, at(link)).unwrap();
+            put(&at(link), b"new").unwrap_err();
+            assert!(at(link).is_symlink());
         }
-        put(&at("second"), b"new").unwrap();
-        put(&at("dangling"), b"made").unwrap_err();
-        assert_eq!(fs::read(at("other/file")).unwrap(), b"new");
-        let links = ["link", "second", "dangling"];
-        assert!(links.iter().all(|name| at(name).is_symlink()));
-        assert_eq!(fs::read_dir(at("other")).unwrap().count(), 1);
+        assert_eq!(fs::read(at("file")).unwrap(), b"old");
+        assert!(!at("new").exists());
         assert!(append(at("link")).is_err());
     }
 

@@ -53,6 +53,35 @@ pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, Fi
     Ok(bytes)
 }
 
+/// Puts quotes around the numbers that Python's `json` writes and JSON doesn't have: `NaN`,
+/// `Infinity` and `-Infinity`.
+///
+/// ```
+/// let text = r#"{"a":NaN, "b": [-Infinity], "c": "NaN"}"#;
+/// let quoted = r#"{"a":"NaN", "b": ["-Infinity"], "c": "NaN"}"#;
+/// assert_eq!(atomic_file::quote_python_numbers(text), quoted);
+/// ```
+pub fn quote_python_numbers(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len());
+    let (mut rest, mut in_string) = (text, false);
+    while let Some(c) = rest.chars().next() {
+        let mut numbers = ["NaN", "Infinity", "-Infinity"].into_iter();
+        if in_string && c == '\\' {
+            let escape = rest.chars().take(2).map(char::len_utf8).sum();
+            quoted.push_str(&rest[..escape]);
+            rest = &rest[escape..];
+        } else if let (false, Some(number)) = (in_string, numbers.find(|n| rest.starts_with(n))) {
+            quoted.push_str(&format!("\"{number}\""));
+            rest = &rest[number.len()..];
+        } else {
+            in_string ^= c == '"';
+            quoted.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    quoted
+}
+
 fn length(path: &Path) -> Result<u64, FileError> {
     let no_file = |kind| Err(io::Error::new(kind, "not a file"));
     let found = fs::metadata(path);

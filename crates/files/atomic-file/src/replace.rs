@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, ErrorKind};
 use std::path::Path;
 
 use crate::FileError;
@@ -49,23 +49,69 @@ pub fn replace<E: From<FileError>>(
     path: impl AsRef<Path>,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
 ) -> Result<(), E> {
+    put(path.as_ref(), write, |unfinished, path| {
+        fs::rename(unfinished, path).map_err(FileError::at(path, "replace"))
+    })
+}
+
+/// Writes as [`replace`] does, but never over a file that is there.
+///
+/// # Errors
+/// [`ErrorKind::AlreadyExists`] if there is one when the new one is whole.
+pub(crate) fn create_new<E: From<FileError>>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
+) -> Result<(), E> {
+    put(path, write, |unfinished, path| {
+        move_to_new(unfinished, path).map_err(FileError::at(path, "write"))
+    })
+}
+
+/// Renames a file, and fails if the name is taken: by a link where the system has them.
+fn move_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            Err(io::Error::new(ErrorKind::AlreadyExists, "already exists"))
+        }
+        Err(error) => rename_to_new(from, to).map_err(|_| error),
+    }
+}
+
+/// Renames a file where there are no links (FAT), and fails if the name is taken.
+#[cfg(unix)]
+fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
+}
+
+/// Renames a file; the system has no other way that fails if the name is taken.
+#[cfg(not(unix))]
+fn rename_to_new(_from: &Path, _to: &Path) -> io::Result<()> {
+    Err(ErrorKind::Unsupported.into())
+}
+
+/// Writes an unfinished file beside `path`, and lets `finish` move it there.
+fn put<E: From<FileError>>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
+    finish: impl FnOnce(&Path, &Path) -> Result<(), FileError>,
+) -> Result<(), E> {
     const BUFFER: usize = 1 << 20;
-    let path = path.as_ref();
     // What a crash left takes room, but is no reason to fail.
     let _ = remove_unfinished(path);
     let (unfinished, file) = create_locked(path, |name| File::create_new(name).map(Some))?;
-    let put = || {
+    let written = || {
         let mut out = BufWriter::with_capacity(BUFFER, file.expect("it was created"));
         write(&mut out)?;
         let file = out
             .into_inner()
             .map_err(|e| FileError::at(path, "write")(e.into_error()))?;
         file.sync_all().map_err(FileError::at(path, "sync"))?;
-        fs::rename(&unfinished, path).map_err(FileError::at(path, "replace"))?;
-        Ok(())
+        Ok(finish(&unfinished, path)?)
     };
-    put().inspect_err(|_: &E| {
-        // The first failure is the one to tell; the old file is untouched.
+    written().inspect_err(|_: &E| {
+        // The first failure is the one to report; an old file is untouched.
         let _ = fs::remove_file(&unfinished);
     })?;
     Ok(sync_folder(folder_of(path))?)

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::path::Path;
 
-use atomic_file::replace_output;
+use atomic_file::create_output;
 use gpt::{Activation, GptConfig, GptModel};
 use half::f16;
 
@@ -40,7 +40,7 @@ pub enum GgufFormat {
 }
 
 /// A byte-level tokenizer, as llama.cpp reads it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct GgufTokens {
     /// The tokens in the order of their ids.
     pub tokens: Vec<GgufToken>,
@@ -48,6 +48,25 @@ pub struct GgufTokens {
     pub merges: Vec<String>,
     /// The id that is put before each text, if one is.
     pub begin: Option<u32>,
+    /// Chat templates by name; llama.cpp uses the one called `default`.
+    pub chat_templates: Vec<(String, String)>,
+    /// The settings that llama.cpp draws tokens with, if its user names none.
+    pub sampling: GgufSampling,
+}
+
+/// Sampling settings in a GGUF file, by the names of llama.cpp's options.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GgufSampling {
+    /// The divisor of the logits.
+    pub temperature: Option<f32>,
+    /// The number of most likely tokens to draw from.
+    pub top_k: Option<i32>,
+    /// The probability of the most likely tokens to draw from.
+    pub top_p: Option<f32>,
+    /// The least probability of a token, as a part of the most likely one's.
+    pub min_p: Option<f32>,
+    /// The divisor of a repeated token's logit.
+    pub repeat_penalty: Option<f32>,
 }
 
 /// A token, as llama.cpp reads it.
@@ -79,9 +98,9 @@ pub enum GgufTokenKind {
 /// [`write_output`](atomic_file::write_output) does.
 ///
 /// # Errors
-/// If llama.cpp would compute something else (another activation than GPT-2's, other scales of the
-/// scores), the tokenizer has not as many tokens as the model, a weight is not finite in the
-/// format, or the operating system refuses.
+/// If llama.cpp would compute something else (another activation than GPT-2's), the tokenizer
+/// doesn't have as many tokens as the model, a weight is not finite in the format, there is a file
+/// already, or the operating system refuses.
 pub fn save_gguf(
     model: &GptModel,
     path: impl AsRef<Path>,
@@ -94,7 +113,7 @@ pub fn save_gguf(
     check(&config, tokens).map_err(|problem| invalid(path, problem))?;
     let items = items(model, path, llama_cpp(config))?;
     let header = header(&config, format, &items, tokens, special);
-    replace_output(path, |out| {
+    create_output(path, |out| {
         out.write_all(&header).map_err(io(path, "write"))?;
         for item in &items {
             let format = format.of(item);
@@ -109,6 +128,43 @@ pub fn save_gguf(
         }
         Ok(())
     })
+}
+
+impl GgufSampling {
+    /// The keys and values of the settings that there are.
+    fn keys(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
+        let float = |x: f32| value(FLOAT, &x.to_le_bytes());
+        let keys = [
+            ("temp", self.temperature.map(float)),
+            ("top_k", self.top_k.map(|k| value(INT, &k.to_le_bytes()))),
+            ("top_p", self.top_p.map(float)),
+            ("min_p", self.min_p.map(float)),
+            ("penalty_repeat", self.repeat_penalty.map(float)),
+        ];
+        let keys = keys.into_iter();
+        keys.filter_map(|(key, value)| Some((format!("general.sampling.{key}"), value?)))
+    }
+}
+
+/// The keys and values of chat templates: llama.cpp's converter lists the names of all but the
+/// default one.
+fn template_keys(templates: &[(String, String)]) -> Vec<(String, Vec<u8>)> {
+    const KEY: &str = "tokenizer.chat_template";
+    let is_default = |name: &str| name == "default";
+    let mut keys = Vec::new();
+    for (name, template) in templates {
+        let key = match is_default(name) {
+            true => KEY.to_owned(),
+            false => format!("{KEY}.{name}"),
+        };
+        keys.push((key, text(template)));
+    }
+    let others = templates.iter().filter(|(name, _)| !is_default(name));
+    let others: Vec<_> = others.map(|(name, _)| with_length(name)).collect();
+    if !others.is_empty() {
+        keys.push((format!("{KEY}s"), array(TEXT, others.into_iter())));
+    }
+    keys
 }
 
 /// Checks that llama.cpp's GPT-2 computes the same.
@@ -162,7 +218,11 @@ fn header(
             tokens,
             merges,
             begin,
+            chat_templates,
+            sampling,
         }) => {
+            keys.extend(sampling.keys());
+            keys.extend(template_keys(chat_templates));
             let texts = tokens.iter().map(|token| with_length(&token.text));
             let kinds = tokens.iter().map(|token| (token.kind as i32).to_le_bytes());
             let merges = merges.iter().map(|merge| with_length(merge));

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use atomic_file::read_small_file;
+use atomic_file::{quote_python_numbers, read_small_file};
 use serde_json::{Map, Value};
 
 use crate::error::{CheckpointError, invalid};
@@ -21,14 +21,8 @@ impl<'a> Fields<'a> {
     /// Reads a file that is one JSON object.
     pub(crate) fn read(file: &'a Path) -> Result<Self, CheckpointError> {
         let text = read_text(file, MOST_CONFIG_BYTES)?;
-        let json = serde_json::from_str(&text).or_else(|error| {
-            // Python writes numbers that JSON doesn't have: here they are texts.
-            let numbers = ["NaN", "Infinity", "-Infinity"].into_iter();
-            let text = numbers.fold(text, |text, number| {
-                text.replace(&format!(": {number}"), &format!(": \"{number}\""))
-            });
-            serde_json::from_str(&text).or(Err(error))
-        });
+        let json = serde_json::from_str(&text)
+            .or_else(|error| serde_json::from_str(&quote_python_numbers(&text)).or(Err(error)));
         let json = json.map_err(not_json(file))?;
         Ok(Self { file, json })
     }
@@ -110,7 +104,14 @@ impl<'a> Fields<'a> {
 /// The text of a JSON file that may not have more than `limit` bytes.
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, CheckpointError> {
     let text = String::from_utf8(read_small_file(path, limit)?);
-    text.map_err(|error| invalid(path, format!("the file is not UTF-8: {error}")))
+    let text = text.map_err(|error| invalid(path, format!("the file is not UTF-8: {error}")))?;
+    match text.starts_with('\u{feff}') {
+        true => Err(invalid(
+            path,
+            "starts with a byte-order mark; save it as UTF-8 without one",
+        )),
+        false => Ok(text),
+    }
 }
 
 /// `.map_err(not_json(path))`

@@ -77,8 +77,8 @@ impl ModelFolder {
         &self.config
     }
 
-    /// A line for the reader about tensors that are not of this model and are not read, if there
-    /// are some.
+    /// A line for the user about tensors that the model doesn't have, which are not read, or biases
+    /// that the files lack, which are zeros.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
@@ -132,7 +132,11 @@ impl ModelFolder {
             "read_rows: rows {rows:?} of {name} ({all}, {width}) into {} numbers",
             out.len()
         );
-        let (file, entry) = self.weights.at(place.tensor);
+        let Some(tensor) = place.tensor else {
+            out.fill(0.0);
+            return Ok(());
+        };
+        let (file, entry) = self.weights.at(tensor);
         // Its rows are some of the tensor's rows, or columns.
         let first = place.first + rows.start;
         match place.transposed {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use atomic_file::{folder_of, is_file};
+use atomic_file::{folder_of, is_file, names_in};
 
 use crate::error::CheckpointError;
 
@@ -11,8 +11,9 @@ pub(crate) const GENERATION_CONFIG: &str = "generation_config.json";
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
-/// The names of pickles, as transformers and the book write them.
-const PICKLES: [&str; 4] = [
+/// The names of pickles, as transformers, the book and nanoGPT write them.
+const PICKLES: [&str; 5] = [
+    "ckpt.pt",
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
     "model.pth",
@@ -21,6 +22,30 @@ const PICKLES: [&str; 4] = [
 
 /// A way to make a folder that is read.
 const PICKLE: &str = "a pickle, which is not read: in Python, load it and save_pretrained(NEW), or save its state_dict by safetensors.torch.save_file(..., \"model.safetensors\") beside a config.json with GPT_CONFIG_124M";
+
+/// Files of other kinds of models, and what to do with them.
+const OTHERS: [(&str, &str); 5] = [
+    (
+        "adapter_config.json",
+        "an adapter (LoRA), not a model: merge it into its model with peft's merge_and_unload, then save_pretrained(NEW)",
+    ),
+    (
+        "hparams.json",
+        "OpenAI's TensorFlow checkpoint, which is not read: use the same model in Hugging Face's layout",
+    ),
+    (
+        "tf_model.h5",
+        "TensorFlow weights, which are not read: load them in Python with from_tf=True, then save_pretrained(NEW)",
+    ),
+    (
+        "flax_model.msgpack",
+        "Flax weights, which are not read: load them in Python with from_flax=True, then save_pretrained(NEW)",
+    ),
+    (
+        "model.gguf",
+        "a GGUF file, which is written but not read: use the folder that it was made from",
+    ),
+];
 
 /// Returns the configuration of the model at `path`; for a file, existence is checked on reading.
 pub(crate) fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
@@ -56,8 +81,18 @@ pub(crate) fn weights_of(path: &Path) -> Result<PathBuf, CheckpointError> {
 /// The error of a folder that lacks a file, which names the pickle that it has instead.
 fn incomplete(folder: &Path, problem: &'static str) -> CheckpointError {
     let mut pickles = PICKLES.iter().map(|name| folder.join(name));
-    match pickles.find(|file| file.exists()) {
-        Some(pickle) => lacks(pickle, PICKLE),
+    if let Some(pickle) = pickles.find(|file| file.exists()) {
+        return lacks(pickle, PICKLE);
+    }
+    let names = names_in(folder).unwrap_or_default();
+    let gguf = names.iter().find(|name| name.ends_with(".gguf"));
+    let found = |other: &str| match (other, gguf) {
+        ("model.gguf", Some(name)) => Some(folder.join(name)),
+        _ => Some(folder.join(other)).filter(|file| file.exists()),
+    };
+    let mut others = OTHERS.iter();
+    match others.find_map(|(name, kind)| Some((found(name)?, *kind))) {
+        Some((file, kind)) => lacks(file, kind),
         None => lacks(folder.to_owned(), problem),
     }
 }

@@ -34,8 +34,8 @@ pub(crate) struct Weights {
 /// The place of a parameter's numbers: a tensor of the files, or one of its equal parts.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// File and entry.
-    pub(crate) tensor: (usize, usize),
+    /// File and entry; none for a bias that the files lack, whose numbers are zeros.
+    pub(crate) tensor: Option<(usize, usize)>,
     /// True if the parameter's rows are the tensor's columns.
     pub(crate) transposed: bool,
     /// Rows of the tensor before the parameter's first.
@@ -70,7 +70,7 @@ impl Weights {
                 // Of several files the last one counts, as in transformers.
                 let before = entries.insert(layout.in_file(name), (i, j));
                 if before.is_some_and(|(file, _)| file == i) {
-                    return Err(file.problem(entry, "it is there twice"));
+                    return Err(file.problem(entry, "duplicate tensor name"));
                 }
             }
         }
@@ -125,11 +125,15 @@ impl Weights {
     ) -> Result<HashMap<String, Place>, CheckpointError> {
         let mut places = HashMap::new();
         for tensor in layout.tensors(config) {
-            let Some(&place) = self.entries.get(&tensor.name) else {
-                return Err(in_tensor(&self.path, &tensor.name, MISSING));
-            };
-            let (file, entry) = self.at(place);
-            file.check(entry, &tensor.shape)?;
+            let place = self.entries.get(&tensor.name).copied();
+            match place {
+                Some(place) => {
+                    let (file, entry) = self.at(place);
+                    file.check(entry, &tensor.shape)?;
+                }
+                None if layout == Layout::HuggingFace && self.lacks_bias(&tensor.name) => {}
+                None => return Err(in_tensor(&self.path, &tensor.name, MISSING)),
+            }
             let (rows, width) = match (tensor.transposed, &tensor.shape[..]) {
                 (true, &[width, rows]) => (rows, width),
                 (_, shape) => (shape[0], shape[1..].iter().product()),
@@ -149,7 +153,20 @@ impl Weights {
         Ok(places)
     }
 
-    /// Returns a line about tensors that the model hasn't, which in Hugging Face's layout are of
+    /// True for a bias that the files have in no block, as nanoGPT's with `bias=False`; transformers
+    /// takes zeros.
+    fn lacks_bias(&self, name: &str) -> bool {
+        let of_block = |name: &str| {
+            let rest = name.strip_prefix("transformer.h.")?;
+            Some(rest.split_once('.')?.1.to_owned())
+        };
+        // The last norm is one of the norms.
+        let kind = of_block(name).unwrap_or_else(|| "ln_1.bias".to_owned());
+        let mut names = self.entries.keys();
+        name.ends_with(".bias") && names.all(|other| of_block(other).as_ref() != Some(&kind))
+    }
+
+    /// Returns a line about biases that the files lack and tensors that the model lacks, which in Hugging Face's layout are of
     /// other heads or parts.
     ///
     /// # Errors
@@ -159,12 +176,17 @@ impl Weights {
         layout: Layout,
         places: &HashMap<String, Place>,
     ) -> Result<Option<String>, CheckpointError> {
-        let read: HashSet<(usize, usize)> = places.values().map(|place| place.tensor).collect();
+        let read: HashSet<_> = places.values().filter_map(|place| place.tensor).collect();
+        let zeros = places
+            .values()
+            .filter(|place| place.tensor.is_none())
+            .count();
         let others = self.entries.values().filter(|place| !read.contains(place));
         let others = others.map(|&place| self.at(place));
         let first = others.clone().min_by_key(|(_, entry)| &entry.name);
         let Some((file, entry)) = first else {
-            return Ok(None);
+            let path = self.path.display();
+            return Ok((zeros > 0).then(|| format!("{path}: no biases ({zeros}); they are zeros")));
         };
         if layout == Layout::Book {
             return Err(file.problem(entry, UNEXPECTED));

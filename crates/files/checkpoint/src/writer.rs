@@ -43,7 +43,7 @@ pub(crate) fn write(
 ) -> Result<(), CheckpointError> {
     items.sort_by(|a, b| a.name.cmp(&b.name));
     if let Some(twins) = items.windows(2).find(|pair| pair[0].name == pair[1].name) {
-        return Err(in_tensor(path, &twins[0].name, "it is there twice"));
+        return Err(in_tensor(path, &twins[0].name, "duplicate tensor name"));
     }
     let header = header(&items, precision);
     replace(path, |out| {

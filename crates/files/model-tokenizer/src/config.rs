@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use atomic_file::quote_python_numbers;
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -12,7 +13,7 @@ use tokenizers::AddedToken;
 
 use crate::error::{ModelTokenizerError, other_kind};
 use crate::files::{
-    ADDED_TOKENS, CONFIG, Files, MODEL_CONFIG, SPECIAL_TOKENS, parse, parse_value, read,
+    ADDED_TOKENS, CONFIG, Files, MODEL_CONFIG, SPECIAL_TOKENS, TOKENIZER, parse, parse_value, read,
 };
 use crate::recipe::Named;
 
@@ -143,7 +144,12 @@ impl Config {
             Some(text) => parse(&path, text)?,
             None => ConfigFile::default(),
         };
-        let class = class_of(&path, file.tokenizer_class.as_deref())?;
+        // A tokenizer.json of which no file names the class is taken as it is, like transformers'.
+        let unnamed = match files.contains_key(TOKENIZER) {
+            true => Class::AsWritten,
+            false => Class::Gpt2,
+        };
+        let class = class_of(&path, file.tokenizer_class.as_deref(), unnamed)?;
         if file.split_special_tokens == Some(true) {
             return Err(other_kind(&path, "one with split_special_tokens"));
         }
@@ -201,12 +207,13 @@ impl Config {
 #[derive(Deserialize)]
 struct ModelConfig {
     tokenizer_class: Option<Value>,
+    model_type: Option<Value>,
 }
 
-/// tokenizer_config.json with the class that config.json names, if it names none itself:
-/// transformers' order.
+/// Writes the class that config.json names, or GPT-2's if that is the model's type, into
+/// tokenizer_config.json, if it names none itself: transformers' order.
 ///
-/// So a tokenizer is the same where config.json doesn't go with it.
+/// So the tokenizer is the same wherever its files go without config.json.
 pub(crate) fn with_class_of_model(
     folder: &Path,
     files: &mut Files,
@@ -215,26 +222,30 @@ pub(crate) fn with_class_of_model(
     let Some(text) = read(&path)? else {
         return Ok(());
     };
-    // Python writes numbers that JSON doesn't have; no class is one.
-    let numbers = ["-Infinity", "Infinity", "NaN"].into_iter();
-    let text = numbers.fold(text, |text, number| text.replace(number, "null"));
-    let ModelConfig { tokenizer_class } = parse(&path, &text)?;
-    let Some(class) = tokenizer_class.filter(|class| !class.is_null()) else {
+    let ModelConfig {
+        tokenizer_class,
+        model_type,
+    } = parse(&path, &quote_python_numbers(&text))?;
+    let of_type = model_type
+        .filter(|kind| kind == "gpt2")
+        .map(|_| "GPT2Tokenizer".into());
+    let Some(class) = tokenizer_class.filter(|class| !class.is_null()).or(of_type) else {
         return Ok(());
     };
     let own = files.get(CONFIG).map_or("{}", String::as_str);
     let mut own: Map<String, Value> = parse(&folder.join(CONFIG), own)?;
     if own.get("tokenizer_class").is_none_or(Value::is_null) {
-        class_of(&path, class.as_str())?;
+        class_of(&path, class.as_str(), Class::Gpt2)?;
         own.insert("tokenizer_class".to_owned(), class);
         files.insert(CONFIG, format!("{:#}\n", Value::Object(own)));
     }
     Ok(())
 }
 
-fn class_of(path: &Path, name: Option<&str>) -> Result<Class, ModelTokenizerError> {
+fn class_of(path: &Path, name: Option<&str>, unnamed: Class) -> Result<Class, ModelTokenizerError> {
     match name {
-        None | Some("GPT2Tokenizer" | "GPT2TokenizerFast") => Ok(Class::Gpt2),
+        None => Ok(unnamed),
+        Some("GPT2Tokenizer" | "GPT2TokenizerFast") => Ok(Class::Gpt2),
         Some("PreTrainedTokenizerFast" | "TokenizersBackend") => Ok(Class::AsWritten),
         Some(name) => Err(other_kind(path, format!("tokenizer_class {name:?}"))),
     }

@@ -84,6 +84,10 @@ pub(crate) fn parse<T: DeserializeOwned>(
     path: &Path,
     text: &str,
 ) -> Result<T, ModelTokenizerError> {
+    if text.starts_with('\u{feff}') {
+        let problem = "starts with a byte-order mark; save it as UTF-8 without one";
+        return Err(invalid(path, problem));
+    }
     // The parser's message may quote the file.
     serde_json::from_str(text)
         .map_err(|error| invalid(path, error.to_string().escape_debug().to_string()))

@@ -227,6 +227,11 @@ impl ModelTokenizer {
         matches!(self.kind, Kind::Gpt2(_))
     }
 
+    /// The text of tokenizer_config.json, if the tokenizer was read with one or trained.
+    pub fn config(&self) -> Option<&str> {
+        self.files.as_ref()?.get(files::CONFIG).map(String::as_str)
+    }
+
     /// Writes the files that transformers loads into a folder: those that were read, as they were,
     /// or those of what was trained.
     ///

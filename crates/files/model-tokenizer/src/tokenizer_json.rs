@@ -206,9 +206,16 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTok
     })
 }
 
+/// The most ids that a post-processor may put around a text.
+const MOST_AROUND: usize = 256;
+
 /// Returns the ids that a post-processor puts around a text.
 fn around_of(path: &Path, part: &Value) -> Result<Around, ModelTokenizerError> {
     let around = PostProcessor::deserialize(part).ok();
+    if around.as_ref().is_some_and(|part| part.len() > MOST_AROUND) {
+        let problem = format!("the post-processor puts over {MOST_AROUND} ids around a text");
+        return Err(invalid(path, problem));
+    }
     around.and_then(|part| part.around()).ok_or_else(|| {
         let kind = Part::deserialize(part).map_or("without a kind".to_owned(), |part| part.kind);
         let kind = kind.escape_debug();
@@ -273,6 +280,26 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
 }
 
 impl PostProcessor {
+    /// The number of ids that it puts around a text, as far as it can be counted.
+    fn len(&self) -> usize {
+        let ids = |special: Option<&Special>| special.map_or(0, |special| special.ids.len());
+        match self {
+            Self::ByteLevel => 0,
+            Self::RobertaProcessing { .. } => 2,
+            Self::Sequence { processors } => processors.iter().map(Self::len).sum(),
+            Self::TemplateProcessing {
+                single,
+                special_tokens,
+            } => {
+                let ids = single.iter().map(|piece| match piece {
+                    Piece::Sequence {} => 0,
+                    Piece::SpecialToken { id } => ids(special_tokens.get(id)),
+                });
+                ids.fold(0, usize::saturating_add)
+            }
+        }
+    }
+
     /// Returns the ids before and after a text; `None` if it puts more there than special tokens.
     fn around(self) -> Option<Around> {
         match self {
@@ -308,6 +335,10 @@ impl PostProcessor {
 
 /// The pairs of a merges.txt, after the line with its version.
 fn lines_of(path: &Path, text: &str) -> Result<Vec<(String, String)>, ModelTokenizerError> {
+    if text.starts_with('\u{feff}') {
+        let problem = "starts with a byte-order mark; save it as UTF-8 without one";
+        return Err(invalid(path, problem));
+    }
     let lines = text
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with("#version"));

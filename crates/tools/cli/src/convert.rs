@@ -1,29 +1,26 @@
 //! `gpt convert`: a model folder into Hugging Face's layout, which transformers loads, the book's,
 //! or llama.cpp's file.
 
-use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
-use atomic_file::{
-    StagedFolder, copy_file, create_folder, create_new_folder, folder_of, is_file, read_small_file,
-    require_new_or_empty, write_atomically,
-};
+use anyhow::{Result, bail};
+use atomic_file::{StagedFolder, create_folder, folder_of, require_new_or_empty};
 use checkpoint::{
     GgufFormat, GgufToken, GgufTokenKind, GgufTokens, Precision, save_book, save_gguf,
     save_hugging_face,
 };
 use clap::{Args, ValueEnum};
 use gpt::GptModel;
-use model_tokenizer::{ModelTokenizer, TOKENIZER_FILES};
+use model_tokenizer::ModelTokenizer;
+use serde_json::Value;
 use tensor_ops::Parameters;
 
 use crate::failure::misused;
+use crate::ids::extension;
 use crate::model::{Found, find};
 use crate::numbers::count;
 use crate::output::{check_new, note, print};
-use crate::runs::CONFIG;
+use crate::vocabulary::Vocabulary;
 
 #[derive(Args, Debug)]
 pub(crate) struct ConvertArgs {
@@ -74,36 +71,23 @@ enum Numbers {
     Q8_0,
 }
 
-/// Files that say more about texts than is understood here.
-const ABOUT_TEXTS: [&str; 3] = [
-    "generation_config.json",
-    "chat_template.jinja",
-    "chat_template.json",
-];
-
-/// The most bytes of one of them.
-const MOST_ABOUT_TEXTS: u64 = 4 << 20;
-
-/// Chat templates besides the one, in a folder of a model's folder.
-const MORE_TEMPLATES: &str = "additional_chat_templates";
-
-/// True for the name of a file that a conversion writes.
-pub(crate) fn is_ours(name: &str) -> bool {
-    let of_a_model = ["model.safetensors", CONFIG];
-    let ours = of_a_model.iter().chain(&ABOUT_TEXTS);
-    ours.chain(&TOKENIZER_FILES).any(|ours| *ours == name)
-}
-
 impl ConvertArgs {
-    /// The layout that was asked for, or is meant by the file's name.
+    /// The layout that was asked for, or that the name's extension means.
     fn layout(&self) -> Result<Layout> {
-        let is_gguf = self.to.extension().is_some_and(|end| end == "gguf");
+        let extension = extension(&self.to);
+        let is_gguf = extension == "gguf";
+        let to = self.to.display();
         match (self.layout, is_gguf) {
             (Some(Layout::Gguf), _) | (None, true) => Ok(Layout::Gguf),
             (Some(_), true) => misused(format!(
-                "{} is a GGUF file by its name; --layout makes a folder",
-                self.to.display()
+                "{to} is a GGUF file by its name; --layout makes a folder"
             )),
+            (layout, false) if ["safetensors", "bin", "pt", "pth"].contains(&extension.as_str()) => {
+                misused(format!(
+                    "{to}: a single .{extension} file is not written; name a folder, or a .gguf file"
+                ))
+                .map(|()| layout.unwrap_or(Layout::HuggingFace))
+            }
             (layout, false) => Ok(layout.unwrap_or(Layout::HuggingFace)),
         }
     }
@@ -145,7 +129,6 @@ fn to_folder(args: &ConvertArgs, found: &Found, precision: Option<Precision>) ->
         }
     };
     vocabulary.save(staged.path())?;
-    copy_about_texts(&found.folder, staged.path())?;
     staged.create()?;
     if let Err(reason) = vocabulary.tokenizer() {
         note(&format!("no tokenizer was written: {reason}"));
@@ -158,15 +141,20 @@ fn to_gguf(args: &ConvertArgs, found: &Found, format: GgufFormat) -> Result<()> 
     let vocabulary = &found.vocabulary;
     let size = found.config().vocab_size;
     let tokens = match vocabulary.tokenizer() {
-        Ok(tokenizer) => gguf_tokens(tokenizer, size)?,
+        Ok(tokenizer) => gguf_tokens(tokenizer, vocabulary, size)?,
         Err(_) => None,
     };
     if tokens.is_none() {
         note("no tokenizer was written: llama.cpp has GPT-2's form of byte pairs");
     }
     let model = found.load()?;
-    let special = &vocabulary.special;
-    save_gguf(&model, &args.to, format, tokens.as_ref(), special)?;
+    let mut special = vocabulary.special.clone();
+    if let (true, Ok(tokenizer)) = (special.eos.is_empty(), vocabulary.tokenizer()) {
+        // Without an end llama.cpp takes token 11, GPT-2's comma.
+        special.eos.extend(tokenizer.eos_token_id());
+        special = special.within(size);
+    }
+    save_gguf(&model, &args.to, format, tokens.as_ref(), &special)?;
     report(args, &model, &format!("GGUF, {format}"), tokens.is_some())
 }
 
@@ -183,29 +171,12 @@ fn report(args: &ConvertArgs, model: &GptModel, layout: &str, has_tokenizer: boo
     ))?)
 }
 
-/// Copies what only others understand of texts, as it is.
-fn copy_about_texts(from: &Path, to: &Path) -> Result<()> {
-    for name in ABOUT_TEXTS {
-        let file = from.join(name);
-        if is_file(&file)? {
-            let bytes = read_small_file(&file, MOST_ABOUT_TEXTS)?;
-            write_atomically(to.join(name), |out| out.write_all(&bytes))?;
-        }
-    }
-    let (from, to) = (from.join(MORE_TEMPLATES), to.join(MORE_TEMPLATES));
-    if !from.is_dir() {
-        return Ok(());
-    }
-    create_new_folder(&to)?;
-    for entry in fs::read_dir(&from).with_context(|| from.display().to_string())? {
-        let entry = entry.with_context(|| from.display().to_string())?;
-        copy_file(entry.path(), to.join(entry.file_name()))?;
-    }
-    Ok(())
-}
-
 /// A tokenizer's tokens for a model of so many, if it is of the form that llama.cpp knows.
-fn gguf_tokens(tokenizer: &ModelTokenizer, vocab_size: usize) -> Result<Option<GgufTokens>> {
+fn gguf_tokens(
+    tokenizer: &ModelTokenizer,
+    vocabulary: &Vocabulary,
+    vocab_size: usize,
+) -> Result<Option<GgufTokens>> {
     if tokenizer.vocab_size() > vocab_size {
         let size = tokenizer.vocab_size();
         bail!(
@@ -231,5 +202,12 @@ fn gguf_tokens(tokenizer: &ModelTokenizer, vocab_size: usize) -> Result<Option<G
             .map(|(left, right)| format!("{left} {right}"))
             .collect(),
         begin: pairs.begin,
+        chat_templates: {
+            let config: Value = tokenizer
+                .config()
+                .map_or(Ok(Value::Null), serde_json::from_str)?;
+            vocabulary.settings.chat_templates(&config)
+        },
+        sampling: vocabulary.settings.sampling(),
     }))
 }

@@ -79,7 +79,10 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         );
     }
     let name = || data.map_or("--tokens".to_owned(), |path| path.display().to_string());
-    ids.check_ids(found.config().vocab_size)
+    let vocab_size = found.config().vocab_size;
+    found
+        .vocabulary
+        .check_ids(&ids, vocab_size)
         .with_context(name)?;
     let model = found.load()?;
     let tokens = ids.len() - 1;
@@ -89,7 +92,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let losses = Losses::of(&model, &ids, window, &marks)?;
     let loss = losses.total / tokens as f64;
     if !loss.is_finite() {
-        bail!("the loss is {loss}: the model's weights are no good, whatever the text");
+        bail!("the weights are damaged: the loss is {loss}");
     }
     let bytes = match &given {
         Given::Text(text) => predicted_bytes(text, ids.read(0..1)?[0], &marks, &found.vocabulary),

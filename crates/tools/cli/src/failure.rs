@@ -27,8 +27,35 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Guesses the meaning of a word that stands where none is expected.
+/// Options of other programs, and what to use here.
+const OTHERS: [(&str, &str); 8] = [
+    ("--max-tokens", "--max-new-tokens"),
+    ("--max-length", "--max-new-tokens"),
+    (
+        "--device",
+        "nothing: everything runs on the processor; --threads sets its threads",
+    ),
+    (
+        "--beams",
+        "--num-samples, which draws several texts; there is no beam search",
+    ),
+    (
+        "--num-beams",
+        "--num-samples, which draws several texts; there is no beam search",
+    ),
+    ("--start", "--prompt"),
+    ("--compile", "nothing: this program is compiled already"),
+    ("--dtype", "--precision"),
+];
+
+/// Guesses the meaning of an option of another program, or of a word that stands where none is
+/// expected.
 fn hint(error: &clap::Error) -> Option<String> {
+    if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+        && let Some((_, ours)) = OTHERS.iter().find(|(other, _)| other == option)
+    {
+        return Some(format!("use {ours}"));
+    }
     let (Some(ContextValue::String(word)), Some(ContextValue::StyledStr(usage))) = (
         error.get(ContextKind::InvalidArg),
         error.get(ContextKind::Usage),
@@ -108,6 +135,8 @@ fn joined(message: &str) -> String {
         match words.first() {
             None | Some(&"Usage:") => {}
             Some(&"For") => parts.push("(see --help)".to_owned()),
+            // An option's name as a value is hardly ever meant.
+            Some(&"tip:") if paragraph.contains("as a value") => {}
             Some(&"tip:") => parts.push(format!("({})", words.join(" "))),
             Some(_) => parts.push(words.join(" ")),
         }

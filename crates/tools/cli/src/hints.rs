@@ -1,7 +1,8 @@
 //! Commands in messages, as they work where they are read.
 
-/// The program as it is typed: `cargo gpt` for whoever runs it by Cargo, which needs no installed
-/// `gpt`.
+use std::path::Path;
+
+/// The program as it is typed: `cargo gpt` if Cargo runs it, which needs no installed `gpt`.
 pub(crate) fn program() -> &'static str {
     match std::env::var_os("CARGO") {
         Some(_) => "cargo gpt",
@@ -12,4 +13,15 @@ pub(crate) fn program() -> &'static str {
 /// A text as it is typed in a shell's command line.
 pub(crate) fn quoted(text: &str) -> String {
     shlex::try_quote(text).map_or_else(|_| text.to_owned(), Into::into)
+}
+
+/// A path that isn't UTF-8 as it is typed in bash and zsh: its other bytes in hexadecimal digits.
+pub(crate) fn quoted_path(path: &Path) -> String {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let typed = bytes.iter().map(|&byte| match byte {
+        b'\'' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    });
+    format!("$'{}'", typed.collect::<String>())
 }

@@ -57,12 +57,17 @@ pub(crate) fn read_given(path: &Path) -> Result<Given> {
 
 /// Reads a text of at most `limit` bytes, or token ids.
 fn read_at_most(path: &Path, limit: u64) -> Result<Given> {
-    let extension = path.extension();
-    let holds_ids = extension.is_some_and(|extension| extension == "bin" || extension == "npy");
+    let holds_ids = ["bin", "npy"].contains(&extension(path).as_str());
     Ok(match holds_ids {
         true => Given::Ids(Corpus::from_token_file(path)?),
         false => Given::Text(read_text(path, limit)?),
     })
+}
+
+/// A path's extension in lower case; empty without one.
+pub(crate) fn extension(path: &Path) -> String {
+    let extension = path.extension().unwrap_or_default();
+    extension.to_string_lossy().to_lowercase()
 }
 
 /// Reads a UTF-8 text of at most `limit` bytes from a file or a pipe, and notes what its user
@@ -98,10 +103,12 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
 
 /// Reads the next line of standard input, without its end; none where that has ended.
 pub(crate) fn read_line() -> Result<Option<String>> {
-    let mut line = String::new();
+    let mut line = Vec::new();
     let mut source = io::stdin().lock().take(MOST_PROMPT); // a line may be endless
-    source.read_line(&mut line).context("standard input")?;
-    Ok((!line.is_empty()).then(|| without_line_end(line)))
+    let read = source.read_until(b'\n', &mut line);
+    let read = read.context("standard input")?;
+    let text = text_of(line, Path::new("standard input"))?;
+    Ok((read > 0).then(|| without_line_end(text)))
 }
 
 fn without_line_end(mut text: String) -> String {
@@ -187,7 +194,8 @@ impl TextArgs {
             }
             (None, Some(file), _) => file,
             (None, None, Some(text)) if text != STDIN => {
-                return Ok(Some(Given::Text(text.to_owned())));
+                let text = text_of(text.into(), Path::new("the text"))?;
+                return Ok(Some(Given::Text(text)));
             }
             (None, None, None) if io::stdin().is_terminal() => return Ok(None),
             (None, None, _) => Path::new(STDIN),

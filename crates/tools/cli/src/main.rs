@@ -28,6 +28,7 @@ mod output;
 mod presets;
 mod ranks;
 mod runs;
+mod text_settings;
 mod threads;
 mod tokenize;
 mod train;

@@ -76,7 +76,7 @@ impl Found {
             let tokens = ids.len();
             bail!("the prompt has {tokens} tokens, but the context has room for {room}{help}");
         }
-        ids.check_ids(self.config().vocab_size)?;
+        self.vocabulary.check_ids(&ids, self.config().vocab_size)?;
         Ok(ids.read(..)?.into_owned())
     }
 

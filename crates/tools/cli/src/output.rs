@@ -8,13 +8,12 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
-use atomic_file::{FileError, is_descriptor};
+use atomic_file::{FileError, require_new_output};
 use console::style;
 use serde::Serialize;
 
@@ -72,20 +71,13 @@ pub(crate) fn check_written() -> Result<()> {
     }
 }
 
-/// Checks that nothing is lost where a command is to write: the name is new, or that of a device, a
-/// pipe or a descriptor.
+/// Checks that a command can write to a path: a new file, a device, a pipe or a descriptor.
 ///
 /// # Errors
 /// If there is a file, a folder, or a link to one or to nothing.
 pub(crate) fn check_new(path: &Path) -> Result<()> {
-    let is_new = match fs::metadata(path) {
-        Ok(found) => is_descriptor(path) || !(found.is_file() || found.is_dir()),
-        Err(_) => !path.is_symlink(),
-    };
-    match is_new {
-        true => Ok(()),
-        false => bail!("{}: already there, expected a new name", path.display()),
-    }
+    require_new_output(path)?;
+    Ok(())
 }
 
 /// A line without what would steer a terminal: names and texts from outside may hold anything.
@@ -112,7 +104,8 @@ fn escaped_but<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
 /// True if a terminal obeys this character (C0, DEL, C1) or shows the text behind it in another
 /// order.
 fn is_control(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || ['\u{200e}', '\u{200f}', '\u{61c}'].contains(&c)
 }
 
 /// A grey line on standard error.

@@ -1,5 +1,5 @@
-//! The folder `runs/`: a numbered folder for each run, what a run's folder holds, and the newest of
-//! them for whoever names none.
+//! The folder `runs/`: a numbered folder for each run, the files in it, the newest run, and the
+//! model that a run is: its newest checkpoint.
 
 use std::fs;
 use std::io::ErrorKind::{AlreadyExists, NotADirectory, NotFound};
@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail};
-use atomic_file::{create_folder, create_new_folder, is_file, names_in};
-use train::runs::{check_copies, damaged_checkpoint};
-use train::{TrainError, best_checkpoint, latest_checkpoint};
+use anyhow::{Context, Result, anyhow, bail};
+use atomic_file::{create_folder, create_new_folder, is_file, names_in, read_small_file};
+use train::runs::{CHECKPOINTS, check_copies, ignored_checkpoints};
+use train::{TrainError, latest_checkpoint};
 
-use crate::hints::{program, quoted};
+use crate::hints::{program, quoted, quoted_path};
 use crate::output::note;
+use crate::train::log;
 
 /// A model's configuration, by its name in its folder.
 pub(crate) const CONFIG: &str = "config.json";
@@ -21,12 +22,13 @@ pub(crate) const CONFIG: &str = "config.json";
 /// The folder of runs, under the current one.
 pub(crate) const RUNS: &str = "runs";
 
-/// The names in a run's folder besides its checkpoints: its options, its log, its curve, and the
-/// folder that transformers loads.
+/// The names in a run's folder besides its checkpoints: its options, its log, its curve, the folder
+/// that transformers loads, and the tokenizer.
 pub(crate) const OPTIONS: &str = "options.toml";
 pub(crate) const LOG: &str = "log.jsonl";
 pub(crate) const SVG: &str = "loss.svg";
 pub(crate) const MODEL: &str = "model";
+pub(crate) const TOKENIZER: &str = "tokenizer";
 
 /// The most bytes of a file of options.
 pub(crate) const MOST_OPTIONS_BYTES: u64 = 1 << 20;
@@ -46,7 +48,36 @@ pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
 
 /// A path as it is typed in a shell's command line.
 pub(crate) fn typed(path: &Path) -> String {
-    quoted(&path.to_string_lossy())
+    match path.to_str() {
+        Some(path) => quoted(path),
+        None => quoted_path(path),
+    }
+}
+
+/// The first line of a run's options.
+pub(crate) const OPTIONS_BEGIN: &str =
+    "# The options of this run; `gpt train --config` takes them.";
+
+/// True for a run that ended before its first save: it has options of ours, and nothing of a save.
+pub(crate) fn never_saved(run: &Path) -> Result<bool> {
+    let has = |name: &str| fs::symlink_metadata(run.join(name)).is_ok();
+    let options = read_small_file(run.join(OPTIONS), MOST_OPTIONS_BYTES).unwrap_or_default();
+    let is_run = options.starts_with(OPTIONS_BEGIN.as_bytes()) && !has(MODEL) && !has(SVG);
+    Ok(is_run && names(&run.join(CHECKPOINTS))?.is_empty() && !log::has_saved(run)?)
+}
+
+/// The error of a run without a checkpoint, with the command that helps.
+pub(crate) fn no_checkpoint(run: &Path) -> Result<anyhow::Error> {
+    let name = run.display();
+    Ok(match never_saved(run)? {
+        true => anyhow!(
+            "{name}: this run ended before its first save; to start it again: {} train --config {} --out-dir {}",
+            program(),
+            typed(&run.join(OPTIONS)),
+            typed(run)
+        ),
+        false => anyhow!("{name}: there is no checkpoint of this run"),
+    })
 }
 
 /// Makes the next free folder: `runs/0001`, `runs/0002`, ...
@@ -75,38 +106,73 @@ pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
 /// The run that was saved last.
 ///
 /// # Errors
-/// If there is none; says which command makes one.
+/// If there is none, with the command that makes one; if its checkpoints can't be read: no older
+/// run takes its place.
 pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
-    let saved = names(runs).unwrap_or_default().into_iter();
-    let saved = saved.filter_map(|name| {
+    let mut saved = Vec::new();
+    for name in names(runs)? {
         let run = runs.join(name);
-        let checkpoint = latest_checkpoint(&run).ok()?;
-        let saved = fs::metadata(checkpoint).and_then(|found| found.modified());
-        Some((saved.unwrap_or(SystemTime::UNIX_EPOCH), run))
-    });
-    match saved.max() {
-        Some((_, run)) => Ok(run),
-        None => bail!(
-            "no model: {}/ has no run yet; `{} train` makes one, or name a folder with --model DIR",
-            runs.display(),
-            program()
-        ),
+        saved.extend(last_saved(&run).map(|time| (time, run)));
     }
+    saved.sort();
+    for (_, run) in saved.into_iter().rev() {
+        match latest_checkpoint(&run) {
+            Ok(_) => return Ok(run),
+            Err(TrainError::NoCheckpoint { .. }) => {} // it has never saved
+            Err(error) => {
+                let run = run.display();
+                return Err(error).with_context(|| {
+                    format!("{run} is the newest run; to use another, name its folder")
+                });
+            }
+        }
+    }
+    bail!(
+        "no model: {}/ has no run yet; `{} train` makes one, or name a folder with --model DIR",
+        runs.display(),
+        program()
+    )
 }
 
-/// The folder with the weights: `path` itself, or a run's best checkpoint: the one with the lowest
-/// validation loss, the newest if there was no validation.
+/// The time of a run's last save; of a run whose checkpoints can't be listed, of its last change.
+fn last_saved(run: &Path) -> Option<SystemTime> {
+    let checkpoints = run.join(CHECKPOINTS);
+    let changed = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
+    let Ok(names) = names(&checkpoints) else {
+        return Some(changed(run).unwrap_or(SystemTime::UNIX_EPOCH));
+    };
+    let saves = names.iter().filter(|name| name.starts_with("step-"));
+    let times = saves.map(|name| changed(&checkpoints.join(name)));
+    times
+        .max()
+        .map(|time| time.unwrap_or(SystemTime::UNIX_EPOCH))
+}
+
+/// The folder with the weights: `path` itself, or a run's newest checkpoint.
+///
+/// # Errors
+/// If a run has never saved, or none of its checkpoints is whole; if the folder contains runs.
 pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
     require_folder(path, "a model's")?;
     if is_file(path.join(CONFIG))? {
         return Ok(path.to_owned());
     }
-    match best_checkpoint(path) {
+    let name = path.display();
+    match latest_checkpoint(path) {
         Ok(checkpoint) => {
-            note_damage(path)?;
+            note_ignored(path)?;
             Ok(checkpoint)
         }
-        Err(TrainError::NoCheckpoint { .. }) => Ok(path.to_owned()), // loading it says what is missing
+        Err(TrainError::NoCheckpoint { .. }) if is_file(path.join(OPTIONS))? => {
+            Err(no_checkpoint(path)?)
+        }
+        Err(TrainError::NoCheckpoint { .. }) => match newest(path) {
+            Ok(run) => bail!(
+                "{name}: contains runs; name one of them: the newest is {}",
+                run.display()
+            ),
+            Err(_) => Ok(path.to_owned()), // loading it reports what is missing
+        },
         Err(error) => Err(error.into()),
     }
 }
@@ -117,16 +183,19 @@ pub(crate) fn require_folder(path: &Path, whose: &str) -> Result<()> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => bail!("{name}: expected {whose} folder, but it is a file"),
-        Err(error) if error.kind() == NotFound => bail!("{name}: no such folder"),
+        Err(error) if error.kind() == NotFound => {
+            bail!("{name}: no such folder (models are not downloaded: name a local one)")
+        }
         Err(error) => Err(error).with_context(|| name.to_string()),
     }
 }
 
-/// Says which checkpoint of a run can't be used, once, however often the run is looked at.
-pub(crate) fn note_damage(run: &Path) -> Result<()> {
+/// Notes the checkpoints of a run that are ignored, once, however often the run is looked at.
+pub(crate) fn note_ignored(run: &Path) -> Result<()> {
     static ONCE: Once = Once::new();
-    if let Some(problem) = damaged_checkpoint(run)? {
-        ONCE.call_once(|| note(&problem));
+    let notes = ignored_checkpoints(run)?;
+    if !notes.is_empty() {
+        ONCE.call_once(|| notes.iter().for_each(|text| note(text)));
     }
     Ok(())
 }
@@ -136,7 +205,7 @@ pub(crate) fn check(folder: &Path) -> Result<()> {
     Ok(check_copies(folder)?)
 }
 
-/// The names in a folder; none if it isn't there. Names that are not UTF-8 are shown lossily.
+/// The names in a folder, without those of system files; none if there is no such folder.
 pub(crate) fn names(folder: &Path) -> Result<Vec<String>> {
     match names_in(folder) {
         Err(error) if [NotFound, NotADirectory].contains(&error.source.kind()) => Ok(Vec::new()),
@@ -163,6 +232,12 @@ mod tests {
         for name in ["my run", "it's", "$HOME", "a;b"] {
             let words = shlex::split(&format!("gpt --resume {}", typed(Path::new(name))));
             assert_eq!(words.unwrap()[2..], [name]);
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::ffi::OsStrExt;
+            let latin1 = std::ffi::OsStr::from_bytes(b"f\xfcr 'x'");
+            assert_eq!(typed(Path::new(latin1)), "$'f\\xfcr \\'x\\''");
         }
     }
 }

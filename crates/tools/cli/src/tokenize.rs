@@ -10,8 +10,9 @@ use clap::Args;
 use model_tokenizer::ModelTokenizer;
 use serde::Serialize;
 
+use crate::failure::misused;
 use crate::hints::program;
-use crate::ids::{Given, TextArgs};
+use crate::ids::{Given, TextArgs, extension};
 use crate::model::read;
 use crate::output::{check_new, note, print, print_json};
 use crate::runs::typed;
@@ -24,8 +25,8 @@ pub(crate) struct TokenizeArgs {
     /// Whose tokenizer it is: a model, a run, or a folder with a tokenizer alone [default: GPT-2's]
     #[arg(short = 'm', long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// Write the ids to a file of little-endian u16, as nanoGPT does
-    #[arg(short = 'o', long, value_name = "FILE.bin")]
+    /// Write the ids to a new file: .bin (u16, as nanoGPT) or .npy (numpy)
+    #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print the ids alone, with commas
     #[arg(long, conflicts_with_all = ["count", "json"])]
@@ -47,7 +48,7 @@ struct Report<'t> {
 }
 
 pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
-    args.output.as_deref().map_or(Ok(()), check_new)?;
+    args.output.as_deref().map_or(Ok(()), check_output)?;
     let vocabulary = match &args.model {
         Some(folder) => of_folder(folder)?,
         None => Vocabulary::new(ModelTokenizer::gpt2()),
@@ -56,7 +57,10 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
     let given = args.text.whole()?;
     let corpus = vocabulary.corpus(&given)?;
     if let Some(path) = &args.output {
-        corpus.write_u16_file(path)?;
+        match extension(path).as_str() {
+            "npy" => corpus.write_npy_file(path)?,
+            _ => corpus.write_u16_file(path)?,
+        }
     }
     if args.count {
         return Ok(print(format!("{}\n", corpus.len()))?);
@@ -91,6 +95,20 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
             text: &text,
         }),
         false => print_table(&ids, &text, tokenizer),
+    }
+}
+
+/// Checks that ids can be written to a path whose name says how.
+fn check_output(path: &Path) -> Result<()> {
+    check_new(path)?;
+    let is_file = !path.exists();
+    match extension(path).as_str() {
+        "bin" | "npy" => Ok(()),
+        _ if !is_file => Ok(()), // a device or a pipe
+        _ => misused(format!(
+            "{}: token ids are written as .bin or .npy; --ids prints them as text",
+            path.display()
+        )),
     }
 }
 

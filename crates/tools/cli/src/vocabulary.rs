@@ -1,5 +1,5 @@
-//! A model's vocabulary: its tokenizer, or the reason why it has ids alone, and the ids that begin,
-//! end and pad its texts.
+//! A model's vocabulary: its tokenizer, or the reason why it has ids alone, the ids that begin, end
+//! and pad its texts, and the settings that go with them.
 //!
 //! Nothing is decoded with a vocabulary that isn't the model's.
 
@@ -7,13 +7,15 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
+use atomic_file::folder_of;
 use checkpoint::SpecialTokens;
 use dataloader::Corpus;
 use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 
 use crate::ids::Given;
 use crate::output::note;
+use crate::text_settings::TextSettings;
 
 /// GPT-2's 50257 tokens, and as nanoGPT pads them.
 const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
@@ -25,6 +27,8 @@ pub(crate) struct Vocabulary {
     tokenizer: Result<ModelTokenizer, String>,
     /// The ids that begin, end and pad a text.
     pub(crate) special: SpecialTokens,
+    /// Generation settings and chat templates.
+    pub(crate) settings: TextSettings,
 }
 
 impl Vocabulary {
@@ -37,6 +41,7 @@ impl Vocabulary {
         Self {
             special,
             tokenizer: Ok(tokenizer),
+            settings: TextSettings::default(),
         }
     }
 
@@ -46,12 +51,12 @@ impl Vocabulary {
     /// # Errors
     /// If its tokenizer is damaged or can't be read, or the files that name the end of a text.
     pub(crate) fn of_model(path: &Path, vocab_size: usize) -> Result<Self> {
-        let folder = folder_of(path);
+        let folder = folder_at(path);
         let (mut vocabulary, is_assumed) = Self::find(folder, vocab_size)?;
         if is_assumed {
             let name = folder.display();
             note(&format!(
-                "{name}: no tokenizer in this folder; GPT-2's is taken, as it has {vocab_size} tokens"
+                "{name}: no tokenizer in this folder; using GPT-2's ({vocab_size} tokens)"
             ));
         }
         let tokenizer = vocabulary.tokenizer.as_ref().ok();
@@ -63,6 +68,7 @@ impl Vocabulary {
         };
         let special = SpecialTokens::of_folder(folder, id)?;
         vocabulary.special = special.within(vocab_size);
+        vocabulary.settings = TextSettings::of_folder(folder)?;
         Ok(vocabulary)
     }
 
@@ -93,6 +99,7 @@ impl Vocabulary {
         let without = Self {
             tokenizer: Err(reason),
             special: SpecialTokens::default(),
+            settings: TextSettings::default(),
         };
         Ok((without, false))
     }
@@ -102,7 +109,7 @@ impl Vocabulary {
     /// # Errors
     /// Says why there is none, and what goes without.
     pub(crate) fn tokenizer(&self) -> Result<&ModelTokenizer> {
-        let without = |reason| anyhow!("{reason}; ids (--tokens, .bin) go without");
+        let without = |reason| anyhow!("{reason}; token ids (--tokens, .bin) need no tokenizer");
         self.tokenizer.as_ref().map_err(without)
     }
 
@@ -143,6 +150,17 @@ impl Vocabulary {
         let Some(tokenizer) = self.tokenizer.as_ref().ok().filter(|all| !all.is_gpt2()) else {
             return;
         };
+        // Names of special tokens are no text.
+        let special = [tokenizer.bos_token_id(), tokenizer.eos_token_id()];
+        let special = special
+            .into_iter()
+            .flatten()
+            .chain(self.special.eos.iter().copied());
+        let special = special.filter_map(|id| String::from_utf8(tokenizer.piece(id)?.into()).ok());
+        let text = special.fold(text.to_owned(), |text, name| match name.is_empty() {
+            true => text,
+            false => text.replace(&name, ""),
+        });
         let is_unknown = |c: &char| {
             let text = c.to_string();
             let ids = tokenizer.encode_part(&text).unwrap_or_default();
@@ -179,6 +197,27 @@ impl Vocabulary {
         marks
     }
 
+    /// Checks that a model of so many tokens has a row for each id.
+    ///
+    /// # Errors
+    /// Names the first id that it lacks, and its token.
+    pub(crate) fn check_ids(&self, ids: &Corpus, vocab_size: usize) -> Result<()> {
+        let Err(error) = ids.check_ids(vocab_size) else {
+            return Ok(());
+        };
+        let all = ids.read(..)?;
+        let missing = all.iter().find(|&&id| id as usize >= vocab_size);
+        let tokenizer = self.tokenizer.as_ref().ok();
+        let piece = missing.and_then(|&id| tokenizer?.piece(id));
+        match (missing, piece) {
+            (Some(id), Some(piece)) => bail!(
+                "the token {:?} (id {id}): the model has {vocab_size} tokens and no row for it; leave it out, or use the model's own tokenizer",
+                String::from_utf8_lossy(piece)
+            ),
+            _ => Err(error.into()),
+        }
+    }
+
     /// The text of ids, or the ids themselves.
     pub(crate) fn text_of(&self, ids: &[u32]) -> String {
         let text = self.tokenizer.as_ref().ok();
@@ -200,16 +239,16 @@ impl Vocabulary {
         if let Ok(tokenizer) = &self.tokenizer {
             tokenizer.save(folder)?;
         }
-        Ok(self.special.save(folder)?)
+        self.special.save(folder)?;
+        self.settings.save(folder)
     }
 }
 
-/// The folder that a path is, or that its file is in.
-pub(crate) fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        _ if path.is_dir() => path,
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
+/// The path of a folder, or the folder of a file.
+pub(crate) fn folder_at(path: &Path) -> &Path {
+    match path.is_dir() {
+        true => path,
+        false => folder_of(path),
     }
 }
 

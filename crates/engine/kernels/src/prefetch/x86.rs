@@ -14,7 +14,9 @@ const FAR: usize = 8192;
 pub(crate) fn distance() -> usize {
     static OF_THIS: OnceLock<usize> = OnceLock::new();
     *OF_THIS.get_or_init(|| {
-        let vendor = __cpuid(0);
+        #[allow(unused_unsafe, reason = "a safe function since Rust 1.94")]
+        // SAFETY: every x86-64 processor has the instruction CPUID.
+        let vendor = unsafe { __cpuid(0) };
         let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
         if name.as_flattened() == b"GenuineIntel" {
             FAR

@@ -165,7 +165,7 @@ fn text_that_is_no_json_object() {
         ("nonsense", "not a JSON object"),
         ("{\"n_head\": 2", "EOF"),
         ("{} {}", "trailing"),
-        ("\u{feff}{}", "not a JSON object"),
+        ("\u{feff}{}", "byte-order mark"),
     ] {
         hugging_face_refused(|_| text.into(), &[part]);
     }

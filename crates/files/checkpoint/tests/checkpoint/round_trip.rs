@@ -116,7 +116,7 @@ fn a_name_that_is_there_twice_is_not_written() {
     let zero = array![0.0f32].into_dyn();
     let twins = ["a", "a"].map(|name| (name.to_owned(), zero.view()));
     let error = save_tensors(&path, twins).unwrap_err().to_string();
-    assert!(error.contains("\"a\": it is there twice"), "{error}");
+    assert!(error.contains("\"a\": duplicate tensor name"), "{error}");
     assert!(!path.exists());
 }
 

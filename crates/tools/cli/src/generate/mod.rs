@@ -116,10 +116,17 @@ fn take_turns(
     }
 }
 
-/// The prompt as text; as ids they stand apart from those that follow.
+/// The prompt as text, without the tokens that the tokenizer puts before each text; ids stand apart
+/// from those that follow.
 fn shown(ids: &[u32], vocabulary: &Vocabulary) -> String {
-    let are_shown = vocabulary.tokenizer().is_err() && !ids.is_empty();
-    vocabulary.text_of(ids) + if are_shown { " " } else { "" }
+    match vocabulary.tokenizer() {
+        Ok(tokenizer) => {
+            let text = ids.strip_prefix(tokenizer.ids_before());
+            vocabulary.text_of(text.unwrap_or(ids))
+        }
+        Err(_) if ids.is_empty() => String::new(),
+        Err(_) => vocabulary.text_of(ids) + " ",
+    }
 }
 
 fn note_speed(Continued { timings, .. }: &Continued) {

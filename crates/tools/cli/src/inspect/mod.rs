@@ -11,6 +11,7 @@ use clap::Args;
 use generate::{Inspection, Look, Token};
 use serde::Serialize;
 
+use crate::failure::misused;
 use crate::ids::TextArgs;
 use crate::memory::check;
 use crate::model::ModelArgs;
@@ -51,6 +52,9 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let given = args.text.given()?;
     let found = args.model.find()?;
     let ids = found.prompt(given, found.config().context_length, "")?;
+    if ids.is_empty() {
+        return misused("the text is empty: give at least one token");
+    }
     let model = found.load()?;
     let config = model.config();
     check(&config.inspection_memory(ids.len(), Inspection::ROWS, args.top)?)?;

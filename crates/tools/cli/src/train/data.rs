@@ -15,10 +15,10 @@ use gpt::Memory;
 
 use super::options::TrainOptions;
 use super::tokenizer;
-use crate::ids::{Given, read_given, read_text};
+use crate::ids::{Given, extension, read_given, read_text};
 use crate::memory::check;
 use crate::output::note;
-use crate::runs::names;
+use crate::runs::{names, typed};
 use crate::vocabulary::Vocabulary;
 
 /// "The Answering Bell", written for this project.
@@ -110,10 +110,10 @@ impl Tokens {
             .with_context(|| self.name.clone())
     }
 
-    /// The length of windows for a context of so many tokens: as long, unless the data is shorter.
+    /// The length of windows for a context of so many tokens: as long, unless the training part is
+    /// shorter.
     pub(crate) fn window(&self, context_length: usize) -> usize {
-        let validation = self.validation.as_ref().map_or(usize::MAX, Corpus::len);
-        let longest = validation.min(self.train.len()).saturating_sub(1);
+        let longest = self.train.len().saturating_sub(1);
         match longest < context_length && longest >= 2 * SHORTEST_WINDOW {
             true => longest / SHORTEST_WINDOW * SHORTEST_WINDOW,
             false => context_length,
@@ -121,7 +121,8 @@ impl Tokens {
     }
 
     /// The windows of both parts in batches: training shuffled and full, validation in order and
-    /// complete. Fewer windows than a batch has make a smaller batch.
+    /// complete. Fewer windows than a batch has make a smaller batch, and a validation part that is
+    /// shorter than a window has shorter windows.
     pub(crate) fn windows(
         &self,
         mut config: DataLoaderConfig,
@@ -138,7 +139,7 @@ impl Tokens {
         let mut train = DataLoader::new(&self.train, config);
         if let Err(DataLoaderError::BatchLargerThanDataset { windows, .. }) = train {
             note(&format!(
-                "{}: a batch has the {windows} windows that there are to train on, in place of {} (--batch-size)",
+                "{}: only {windows} windows to train on; a batch has {windows} instead of {} (--batch-size)",
                 self.name, config.batch_size
             ));
             config.batch_size = windows;
@@ -146,10 +147,31 @@ impl Tokens {
         }
         let train = train.map_err(|error| failed("training", error))?;
         (config.shuffle, config.drop_last) = (false, false);
-        let validation = self.validation.as_ref().map(|corpus| {
-            DataLoader::new(corpus, config).map_err(|error| failed("validation", error))
-        });
-        Ok((train, validation.transpose()?))
+        let Some(corpus) = &self.validation else {
+            return Ok((train, None));
+        };
+        let longest = corpus.len().saturating_sub(1);
+        if longest == 0 {
+            note(&format!(
+                "{}: the validation part has {} tokens, too few to validate on; use a smaller --train-ratio",
+                self.name,
+                corpus.len()
+            ));
+            return Ok((train, None));
+        }
+        if longest < config.max_length {
+            note(&format!(
+                "{}: the validation part has {} tokens, so its windows have {longest}",
+                self.name,
+                corpus.len()
+            ));
+            (config.max_length, config.stride) = (longest, longest);
+        }
+        let validation = DataLoader::new(corpus, config);
+        Ok((
+            train,
+            Some(validation.map_err(|error| failed("validation", error))?),
+        ))
     }
 }
 
@@ -168,11 +190,19 @@ fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Cor
             if text.is_empty() {
                 continue;
             }
+            let mut ids = vocabulary.encode_part(text)?;
             if begins {
-                let joint = end.filter(|_| !part.is_empty() && part.last() != end);
-                part.extend(joint.into_iter().chain(tokenizer.ids_before()));
+                ids.splice(0..0, tokenizer.ids_before().iter().copied());
             }
-            part.extend(vocabulary.encode_part(text)?);
+            if let (true, false, Some(end)) = (begins, part.is_empty(), end) {
+                // One end between two texts, whichever of them has it.
+                match (part.last() == Some(end), ids.first() == Some(end)) {
+                    (true, true) => drop(ids.remove(0)),
+                    (false, false) => part.push(*end),
+                    _ => {}
+                }
+            }
+            part.extend(ids);
             if ends {
                 part.extend(tokenizer.ids_after());
             }
@@ -183,13 +213,24 @@ fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Cor
     Ok((train, validates.then_some(validation)))
 }
 
+/// The first few of some names, and the number of the others.
+fn listed(names: &[&String]) -> String {
+    const MOST: usize = 5;
+    let shown: Vec<&str> = names.iter().take(MOST).map(|name| name.as_str()).collect();
+    let more = match names.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    shown.join(", ") + &more
+}
+
 /// The data of a folder.
 fn in_folder(folder: &Path, train_ratio: f64) -> Result<Content> {
-    let mut names = names(folder)?;
-    names.sort();
+    let names = names(folder)?;
     let find = |part: &str, extension: &str| {
         let name = format!("{part}.{extension}");
-        names.contains(&name).then(|| folder.join(name))
+        let found = names.iter().find(|other| other.eq_ignore_ascii_case(&name));
+        found.map(|name| folder.join(name))
     };
     for extension in ["bin", "npy", "txt"] {
         let Some(train) = find("train", extension) else {
@@ -209,15 +250,27 @@ fn in_folder(folder: &Path, train_ratio: f64) -> Result<Content> {
             }
         });
     }
-    let texts = names.iter().filter(|name| name.ends_with(".txt"));
-    let texts = texts.map(|name| read_text(&folder.join(name), u64::MAX));
-    let texts = texts.collect::<Result<Vec<String>>>()?;
+    let is_text = |name: &&String| extension(Path::new(name)) == "txt";
+    let (texts, skipped): (Vec<&String>, Vec<&String>) = names.iter().partition(is_text);
     if texts.is_empty() {
         bail!(
-            "{}: expected train.bin and val.bin, or .txt files, found none",
-            folder.display()
+            "{}: no train.bin and val.bin, and no .txt file; to train on other files, join them: cat {}/* > all.txt",
+            folder.display(),
+            typed(folder)
         );
     }
+    if !skipped.is_empty() {
+        note(&format!(
+            "{}: {} text files; skipped: {}",
+            folder.display(),
+            texts.len(),
+            listed(&skipped)
+        ));
+    }
+    let texts = texts
+        .into_iter()
+        .map(|name| read_text(&folder.join(name), u64::MAX));
+    let texts = texts.collect::<Result<Vec<String>>>()?;
     // The cut is where `train_ratio` of all bytes is.
     let bytes: usize = texts.iter().map(String::len).sum();
     check(&Memory::new().with("the texts' tokens", &[2, bytes])?)

@@ -143,6 +143,13 @@ pub(crate) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
+/// True if a run has logged a save.
+pub(crate) fn has_saved(folder: &Path) -> Result<bool> {
+    let text = read(folder)?;
+    let is_save = |line: &[u8]| line.starts_with(br#"{"event":"saved""#);
+    Ok(text.is_none_or(|text| text.split(|&byte| byte == b'\n').any(is_save)))
+}
+
 /// The lines of a log that are whole.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Logged> {
     text.split_inclusive(|&byte| byte == b'\n')

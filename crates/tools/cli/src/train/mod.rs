@@ -5,7 +5,7 @@
 
 mod data;
 mod flags;
-mod log;
+pub(crate) mod log;
 mod options;
 mod plot;
 mod progress;
@@ -123,7 +123,7 @@ fn begin(args: &TrainArgs, world: &World) -> Result<Begun> {
     };
     let setup = set_up(origin.options, origin.base)?;
     Ok(Begun {
-        trainer: start::trainer(&setup, origin.weights)?,
+        trainer: start::trainer(&setup, origin.weights, origin.began_with.as_deref())?,
         folder: origin.folder,
         setup,
         out_dir,

@@ -28,7 +28,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new(steps_done: u64, max_steps: u64, tokens_per_step: u64) -> Self {
-        let style = "{bar:30.cyan/black.bright} {pos}/{len} {wide_msg} {eta}";
+        let style = "{wide_bar:.cyan/black.bright} {pos}/{len} {msg} {eta}";
         let style = ProgressStyle::with_template(style).expect("it is well formed");
         let bar = ProgressBar::with_draw_target(Some(max_steps), ProgressDrawTarget::stderr());
         let bar = bar.with_style(style.progress_chars("━╸─"));

@@ -1,5 +1,4 @@
-//! A run that goes on as if it had never stopped: its own options, and of new ones only those that
-//! change no number.
+//! Resuming a run: its own options, and of new ones only those that change no number.
 
 use std::path::{Path, PathBuf};
 
@@ -7,18 +6,20 @@ use anyhow::{Context, Result, bail};
 use atomic_file::{is_file, read_small_file};
 use model_tokenizer::MOST_FILE_BYTES;
 use toml::{Table, Value};
-use train::runs::{CHECKPOINTS, TOKENIZER, read_settings};
-use train::{RunFolder, latest_checkpoint};
+use train::runs::{CHECKPOINTS, read_settings};
+use train::{RunFolder, TrainError, latest_checkpoint};
 
 use super::flags::{TrainFlags, over};
 use super::options::TrainOptions;
 use super::setup::BaseModel;
 use super::start::{Origin, Weights};
+use crate::hints::program;
 use crate::ids::STDIN;
-use crate::runs::{self, OPTIONS, typed};
+use crate::runs::{self, OPTIONS, TOKENIZER, typed};
+use crate::text_settings;
 
-/// Options that may be other when a run goes on: how long, how fast, what is shown, and where the
-/// data is, which is known by its fingerprint.
+/// Options that may change when a run is resumed: its length, threads, samples and saves, and the
+/// path of its data, which is known by its fingerprint.
 const FREE: [&str; 9] = [
     "max_steps",
     "epochs",
@@ -39,21 +40,30 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
         None => &runs::newest(Path::new(runs::RUNS))?,
     };
     runs::require_folder(path, "a run's")?;
-    let run = match path.parent() {
-        Some(above) if above.ends_with(CHECKPOINTS) && !is_file(path.join(OPTIONS))? => {
-            above.parent().unwrap_or(path)
-        }
-        _ => path,
-    };
+    let run = &run_of(path)?;
     let kept = run.join(OPTIONS);
     if !is_file(&kept)? {
         let name = path.display();
-        bail!("{name}: there is no run to resume: {OPTIONS} is missing");
+        match runs::newest(path) {
+            Ok(run) => bail!(
+                "{name}: contains runs; to resume the newest: {} train --resume {}",
+                program(),
+                typed(&run)
+            ),
+            Err(_) => bail!("{name}: there is no run to resume: {OPTIONS} is missing"),
+        }
     }
-    // Before anything is written there; and a run of another version says so, not its options.
-    latest_checkpoint(path)?;
+    // Before anything is written there; and a run of another version is reported as such.
+    match latest_checkpoint(path) {
+        Err(TrainError::NoCheckpoint { .. }) => return Err(runs::no_checkpoint(run)?),
+        found => found?,
+    };
     let before = TrainFlags::read(&kept)?.table()?;
     refuse_changes(run, &before, said)?;
+    let before_data = before
+        .get("data")
+        .and_then(Value::as_str)
+        .map(PathBuf::from);
     let options = over(said, before).try_into::<TrainOptions>();
     let options = options.with_context(|| kept.display().to_string())?;
     if let Some(data) = &options.data
@@ -61,23 +71,43 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
         && !data.exists()
     {
         bail!(
-            "{}: the run's data is not there; --data NEW says where it is now",
+            "{}: the run's training data was not found; use --data PATH if it has moved",
             data.display()
         );
     }
     let folder = saves.then(|| RunFolder::open(run)).transpose()?;
     let checkpoint = latest_checkpoint(path)?;
-    runs::note_damage(path)?;
+    if let Some(folder) = &folder {
+        folder.check_owner(&checkpoint)?;
+        runs::note_ignored(run)?;
+    }
     check_tokenizer(run, &checkpoint)?;
     let settings = read_settings(&checkpoint)?;
     Ok(Origin {
         options,
         base: Some(BaseModel {
-            schedule: settings.config.schedule,
+            resumed: Some(settings.config),
             ..BaseModel::of(settings.model, &checkpoint)?
         }),
+        began_with: before_data,
         weights: Weights::Checkpoint(checkpoint),
         folder,
+    })
+}
+
+/// The folder of the run that a path is, or of the run whose checkpoint it is.
+fn run_of(path: &Path) -> Result<PathBuf> {
+    if is_file(path.join(OPTIONS))? {
+        return Ok(path.to_owned());
+    }
+    let whole = std::path::absolute(path).with_context(|| path.display().to_string())?;
+    let run = whole.parent().filter(|above| above.ends_with(CHECKPOINTS));
+    Ok(match run.and_then(Path::parent) {
+        Some(run) => match path.parent().and_then(Path::parent) {
+            Some(short) if short != Path::new("") => short.to_owned(),
+            _ => run.to_owned(),
+        },
+        None => path.to_owned(),
     })
 }
 
@@ -86,11 +116,14 @@ fn check_tokenizer(run: &Path, checkpoint: &Path) -> Result<()> {
     runs::check(checkpoint)?;
     let own = run.join(TOKENIZER);
     for name in runs::names(&own)? {
+        if !text_settings::is_ours(&name) {
+            continue;
+        }
         let (now, saved) = (own.join(&name), checkpoint.join(&name));
         let read = |path: &Path| read_small_file(path, MOST_FILE_BYTES);
-        if is_file(&saved)? && read(&now)? != read(&saved)? {
+        if now.is_file() && is_file(&saved)? && read(&now)? != read(&saved)? {
             bail!(
-                "{}: it is not what the run was trained with; {} is, and put back in its place the run goes on",
+                "{}: differs from the file that the run was trained with; to resume, restore it from {}",
                 now.display(),
                 saved.display()
             );
@@ -108,7 +141,7 @@ fn refuse_changes(run: &Path, before: &Table, said: &Table) -> Result<()> {
             continue;
         }
         bail!(
-            "{}: --{} is {} in the run, but {value} was asked for: a resumed run keeps its settings; --init-from {} begins another with its weights",
+            "{}: --{} is {} in this run and can't be changed to {value}; to start a new run from its weights, use --init-from {}",
             run.display(),
             key.replace('_', "-"),
             kept.map_or("not set".to_owned(), Value::to_string),

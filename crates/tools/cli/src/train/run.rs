@@ -6,15 +6,13 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use atomic_file::{
-    StagedFolder, create_folder, remove_folder, remove_unfinished_folders, write_atomically,
-};
+use atomic_file::{StagedFolder, create_folder, remove_unfinished_folders, write_atomically};
 use checkpoint::{Precision, save_hugging_face};
 use generate::generate_text_simple;
 use gpt::GptModel;
 use ndarray::Array2;
 use tensor_ops::Parameters;
-use train::runs::{CHECKPOINTS, LOCK, TOKENIZER};
+use train::runs::{CHECKPOINTS, LOCK};
 use train::{Evaluation, Event, Outcome, RunFolder, Trainer};
 
 use super::Begun;
@@ -22,17 +20,14 @@ use super::log::{Line, Log};
 use super::plot;
 use super::progress::Progress;
 use super::setup::Setup;
-use super::summary::{announce, one_line, sum_up};
-use crate::convert::is_ours;
+use super::summary::{announce, sample, sum_up};
 use crate::failure::Stopped;
 use crate::hints::program;
 use crate::interrupt::Interrupt;
 use crate::ranks::World;
-use crate::runs::{self, MODEL, OPTIONS, names, typed};
+use crate::runs::{self, CONFIG, LOG, MODEL, OPTIONS, OPTIONS_BEGIN, TOKENIZER, names, typed};
+use crate::text_settings::{self, written_files};
 use crate::vocabulary::Vocabulary;
-
-/// The first line of a run's options.
-const OPTIONS_BEGIN: &str = "# The options of this run; `gpt train --config` takes them.";
 
 /// The answer to Ctrl-C.
 const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stops at once)\n";
@@ -57,16 +52,17 @@ pub(crate) fn run(begun: Begun, world: &World) -> Result<()> {
     let began = Instant::now();
     let interrupt = Interrupt::listen(if world.is_first() { STOPPING } else { "" })?;
     if !world.is_first() {
-        world.common(trainer.run(None, &mut |_| unless(interrupt.asked())))?;
+        world.common(trainer.run(None, &mut |_| break_if(interrupt.asked())))?;
         return Ok(());
     }
     let folder = match begun.folder {
         Some(folder) => folder,
         None => open_folder(begun.out_dir.as_deref())?,
     };
+    check_export(&folder.path().join(MODEL))?;
+    let files = keep(folder.path(), setup)?;
+    let folder = folder.with_files(files);
     let path = folder.path();
-    check_export(&path.join(MODEL))?;
-    keep(path, setup)?;
     let steps_before = trainer.steps_done();
     let mut watch = Watch {
         setup,
@@ -100,7 +96,9 @@ pub(crate) fn run(begun: Begun, world: &World) -> Result<()> {
         watch.finish(&trainer)?;
     }
     folder.check()?;
-    export(trainer.model(), &setup.vocabulary, path)?;
+    if let Some(problem) = export(trainer.model(), &setup.vocabulary, path)? {
+        watch.progress.note(&problem);
+    }
     plot::draw(path)?;
     if outcome == Outcome::Stopped {
         let (done, gpt, typed) = (steps.end, program(), typed(path));
@@ -126,34 +124,40 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     Ok(folder)
 }
 
-/// Checks that nothing is in a folder, or what is there before a run keeps anything.
+/// Checks that a folder is empty, or that of a run that ended before its first save, whose files
+/// are written anew.
 fn refuse_full(folder: &Path) -> Result<()> {
     let mut inside = names(folder)?;
-    if names(&folder.join(CHECKPOINTS))?.is_empty() {
-        inside.retain(|name| name != CHECKPOINTS);
-    }
-    let Some(found) = inside.iter().find(|name| *name != LOCK) else {
+    let is_empty = names(&folder.join(CHECKPOINTS))?.is_empty();
+    let ours: &[&str] = match runs::never_saved(folder)? {
+        true => &[LOCK, OPTIONS, LOG, TOKENIZER],
+        false => &[LOCK],
+    };
+    inside.retain(|name| !ours.contains(&&**name) && !(is_empty && name == CHECKPOINTS));
+    let Some(found) = inside.first() else {
         return Ok(());
     };
     bail!(
-        "{}: expected a new or empty folder, but {found:?} is in it; if it is a run's, `{} train --resume {}` goes on with that",
+        "{}: not empty (contains {found}); to resume a run: {} train --resume {}",
         folder.display(),
         program(),
         typed(folder)
     )
 }
 
-/// Keeps a run's options and its tokenizer, which each checkpoint gets, in its folder.
-fn keep(path: &Path, setup: &Setup) -> Result<()> {
+/// Writes a run's options and its tokenizer into its folder; returns the files that every
+/// checkpoint gets.
+fn keep(path: &Path, setup: &Setup) -> Result<Vec<(String, Vec<u8>)>> {
     let text = format!("{OPTIONS_BEGIN}\n{}", toml::to_string(&setup.options)?);
     write_atomically(path.join(OPTIONS), |file| file.write_all(text.as_bytes()))?;
     let tokenizer = path.join(TOKENIZER);
     create_folder(&tokenizer)?;
-    setup.vocabulary.save(&tokenizer)
+    setup.vocabulary.save(&tokenizer)?;
+    written_files(&tokenizer)
 }
 
-/// Goes on, unless somebody wants to stop.
-fn unless(stop: bool) -> ControlFlow<()> {
+/// Breaks if somebody wants to stop.
+fn break_if(stop: bool) -> ControlFlow<()> {
     match stop {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
@@ -165,24 +169,30 @@ fn check_export(model: &Path) -> Result<()> {
     match names(model)?.iter().find(|name| !is_ours(name)) {
         None => Ok(()),
         Some(name) => bail!(
-            "{}: expected what a run writes there and nothing else, but {name:?} is in it",
+            "{}: contains {name}, which no run writes; move it, because this folder is replaced",
             model.display()
         ),
     }
 }
 
-/// Writes the folder that transformers loads, in place of the one that a resumed run has.
-fn export(model: &GptModel, vocabulary: &Vocabulary, run: &Path) -> Result<()> {
+/// True for the name of a file in a run's model folder.
+fn is_ours(name: &str) -> bool {
+    name == CONFIG || name == "model.safetensors" || text_settings::is_ours(name)
+}
+
+/// Writes the folder that transformers loads, in place of the one that a resumed run has; returns
+/// why that couldn't be deleted, if it couldn't.
+fn export(
+    model: &GptModel,
+    vocabulary: &Vocabulary,
+    run: &Path,
+) -> Result<Option<atomic_file::FileError>> {
     let folder = run.join(MODEL);
-    remove_unfinished_folders(run, |name| name == MODEL)?;
+    let left = remove_unfinished_folders(run, |name| name == MODEL).err();
     let staged = StagedFolder::beside(&folder)?;
     save_hugging_face(model, staged.path(), Precision::F32, &vocabulary.special)?;
     vocabulary.save(staged.path())?;
-    if folder.exists() {
-        check_export(&folder)?;
-        remove_folder(&folder, is_ours)?;
-    }
-    Ok(staged.create()?)
+    Ok(staged.replace(is_ours)?.or(left))
 }
 
 impl Watch<'_> {
@@ -218,7 +228,7 @@ impl Watch<'_> {
         ) {
             self.progress.pause_over();
         }
-        unless(self.interrupt.asked() || self.error.is_some())
+        break_if(self.interrupt.asked() || self.error.is_some())
     }
 
     fn evaluated(&mut self, evaluation: Evaluation) -> Result<()> {
@@ -233,8 +243,14 @@ impl Watch<'_> {
             return Ok(());
         };
         self.sampled = steps_done;
-        let text = self.setup.vocabulary.text_of(&ids);
-        self.progress.line(&format!("sample: {}", one_line(&text)));
+        let vocabulary = &self.setup.vocabulary;
+        let text = vocabulary.text_of(&ids);
+        let (begin, rest) = ids.split_at(self.setup.begin.len());
+        let [begin, mut rest] = [begin, rest].map(|ids| vocabulary.text_of(ids));
+        if vocabulary.tokenizer().is_err() {
+            rest.insert(0, ' '); // between ids
+        }
+        self.progress.line(&sample(&begin, &rest));
         self.log.write(&Line::Sample { steps_done, text })
     }
 

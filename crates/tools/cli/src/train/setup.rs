@@ -6,7 +6,6 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use dataloader::{Corpus, DataLoader, DataLoaderConfig};
 use gpt::{GptConfig, Memory, check_vocabulary};
-use model_tokenizer::ModelTokenizer;
 use train::{AdamWConfig, Schedule, TrainConfig};
 
 use super::data::{self, Tokens};
@@ -26,8 +25,9 @@ const FINE_TUNING_WINDOW: usize = 256;
 pub(crate) struct BaseModel {
     pub(crate) config: GptConfig,
     pub(crate) vocabulary: Vocabulary,
-    /// The learning rate's, of a run that is resumed: it stays, however long the run becomes.
-    pub(crate) schedule: Option<Schedule>,
+    /// The settings of a run that is resumed: its learning rates and the ends of its epochs stay,
+    /// however long the run becomes.
+    pub(crate) resumed: Option<TrainConfig>,
 }
 
 impl BaseModel {
@@ -36,7 +36,7 @@ impl BaseModel {
         Ok(Self {
             config,
             vocabulary: Vocabulary::of_model(folder, config.vocab_size)?,
-            schedule: None,
+            resumed: None,
         })
     }
 }
@@ -96,7 +96,8 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
         ));
     }
 
-    let (vocabulary, schedule) = base.map(|base| (base.vocabulary, base.schedule)).unzip();
+    let (vocabulary, resumed) = base.map(|base| (base.vocabulary, base.resumed)).unzip();
+    let resumed = resumed.flatten();
     let (vocabulary, tokens) = data::read(&options, vocabulary)?;
     if own.is_none() && options.shape.vocab_size.is_none() {
         let tokenizer = vocabulary.tokenizer();
@@ -117,7 +118,7 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     };
     let warmup = options.warmup_steps.min(max_steps - 1);
     let eval_interval = options.eval_interval as u64;
-    let (begin, prompt) = prompt(&options, &vocabulary, &tokens.train)?;
+    let (begin, prompt) = prompt(&options, &vocabulary, &tokens.train, model.context_length)?;
     check_vocabulary(model.vocab_size, 0, 0, begin.iter().copied())?;
     let training = TrainConfig {
         max_steps: max_steps as u64,
@@ -127,15 +128,17 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
             weight_decay: options.weight_decay,
             ..AdamWConfig::default()
         },
-        schedule: schedule.flatten().or(Some(Schedule {
-            warmup_steps: warmup as u64,
-            total_steps: max_steps as u64,
-            initial_lr: options.learning_rate / (warmup as f64 + 1.0),
-            min_lr: options.min_lr.unwrap_or(options.learning_rate / 10.0),
-        })),
+        schedule: resumed
+            .and_then(|config| config.schedule)
+            .or(Some(Schedule {
+                warmup_steps: warmup as u64,
+                total_steps: max_steps as u64,
+                initial_lr: options.learning_rate / (warmup as f64 + 1.0),
+                min_lr: options.min_lr.unwrap_or(options.learning_rate / 10.0),
+            })),
         max_grad_norm: (options.grad_clip > 0.0).then_some(options.grad_clip),
         accumulation: options.gradient_accumulation_steps as u64,
-        whole_epochs: options.epochs.is_some(),
+        whole_epochs: resumed.map_or(options.epochs.is_some(), |config| config.whole_epochs),
         eval_every: Some(eval_interval),
         eval_batches: options.eval_iters,
         sample_every: match options.sample_interval {
@@ -187,9 +190,13 @@ fn prompt(
     options: &TrainOptions,
     vocabulary: &Vocabulary,
     data: &Corpus,
+    context_length: usize,
 ) -> Result<(Vec<u32>, String)> {
+    // The command shown at the end fits the context.
+    let most = (context_length / 2).max(1);
     let Ok(tokenizer) = vocabulary.tokenizer() else {
-        let ids = beginning(data, None)?;
+        let mut ids = beginning(data, None)?;
+        ids.truncate(most);
         let words: Vec<String> = ids.iter().map(u32::to_string).collect();
         let prompt = format!("--tokens {}", words.join(","));
         return Ok((ids, prompt));
@@ -200,7 +207,15 @@ fn prompt(
             vocabulary.note_unknown(prompt);
             [before, &tokenizer.encode_part(prompt)?].concat()
         }
-        None => beginning(data, Some(tokenizer))?,
+        None => {
+            let mut ids = beginning(data, Some(vocabulary))?;
+            ids.truncate(most.saturating_sub(before.len()).max(1));
+            ids
+        }
+    };
+    let crop = match ids.len() > context_length {
+        true => " --past-context crop",
+        false => "",
     };
     let text = vocabulary.text_of(ids.strip_prefix(before).unwrap_or(&ids));
     let flag = if text.starts_with('-') {
@@ -208,27 +223,34 @@ fn prompt(
     } else {
         ""
     };
-    Ok((ids, format!("{flag}{}", quoted(&text))))
+    Ok((ids, format!("{flag}{}{crop}", quoted(&text))))
 }
 
-/// The first tokens of the data, as far as a line's end or for some words; the first few where
-/// there is no tokenizer.
-fn beginning(data: &Corpus, tokenizer: Option<&ModelTokenizer>) -> Result<Vec<u32>> {
+/// The first tokens of the data, to the end of a line or of a word after some bytes; the first few
+/// where there is no tokenizer.
+fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>> {
     const BYTES: usize = 20;
+    const MOST_BYTES: usize = 40;
     const IDS: usize = 4;
-    let ids = data.read(..data.len().min(8 * BYTES))?;
-    let Some(tokenizer) = tokenizer else {
+    let ids = data.read(..data.len().min(4 * MOST_BYTES))?;
+    let Some((vocabulary, tokenizer)) =
+        vocabulary.and_then(|all| Some((all, all.tokenizer().ok()?)))
+    else {
         return Ok(ids[..ids.len().min(IDS)].to_vec());
     };
+    let marks = vocabulary.marks();
     let (mut begin, mut text) = (Vec::new(), Vec::new());
     for &id in &*ids {
         let piece = tokenizer.piece(id).unwrap_or_default();
-        if text.is_empty() && piece.trim_ascii().is_empty() {
+        let is_mark = marks.contains(&id);
+        if text.is_empty() && (is_mark || piece.trim_ascii().is_empty()) {
             continue;
         }
-        // No character is cut.
-        let is_long = text.len() >= BYTES && str::from_utf8(&text).is_ok();
-        if is_long || piece.contains(&b'\n') {
+        // Neither a word nor a character is cut.
+        let ends_word = piece.first().is_some_and(u8::is_ascii_whitespace);
+        let is_whole = str::from_utf8(&text).is_ok();
+        let is_long = text.len() >= BYTES && ends_word || text.len() >= MOST_BYTES;
+        if is_mark || (is_long && is_whole) || piece.contains(&b'\n') {
             break;
         }
         text.extend(piece);
@@ -239,6 +261,8 @@ fn beginning(data: &Corpus, tokenizer: Option<&ModelTokenizer>) -> Result<Vec<u3
 
 #[cfg(test)]
 mod tests {
+    use model_tokenizer::ModelTokenizer;
+
     use super::*;
 
     #[test]
@@ -246,16 +270,17 @@ mod tests {
         let names = "\nadduser\nadwaita-icon-theme\n";
         for (text, expected) in [
             (names, "adduser"),
-            ("# 標題一二三四五六七八九\n", "# 標題一二三四"),
+            ("# 標題一二三四五六七八九\n", "# 標題一二三四五六七八九"),
             (
-                "One day the boat was gone, and nobody knew.",
-                "One day the boat was",
+                "One day the boats were gone, and nobody knew.",
+                "One day the boats were",
             ),
+            ("hi you.<|endoftext|>hi me.", "hi you."),
         ] {
-            let tokenizer = ModelTokenizer::train_chars(text).unwrap();
-            let ids = Corpus::from_ids(tokenizer.encode(text).unwrap());
-            let begin = beginning(&ids, Some(&tokenizer)).unwrap();
-            assert_eq!(tokenizer.decode(&begin).unwrap(), expected);
+            let vocabulary = Vocabulary::new(ModelTokenizer::train_chars(text).unwrap());
+            let ids = Corpus::from_ids(vocabulary.encode(text).unwrap());
+            let begin = beginning(&ids, Some(&vocabulary)).unwrap();
+            assert_eq!(vocabulary.text_of(&begin), expected);
             assert_eq!(beginning(&ids, None).unwrap().len(), 4);
         }
     }

@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use checkpoint::ModelFolder;
 use gpt::GptModel;
 use toml::{Table, Value};
 use torch_rng::TorchRng;
-use train::{RunFolder, Trainer};
+use train::{RunFolder, TrainError, Trainer};
 
 use super::options::TrainOptions;
 use super::setup::{BaseModel, Setup};
-use crate::{model, runs};
+use crate::model;
 
 /// A run as it was asked for.
 pub(crate) struct Origin {
@@ -21,6 +21,8 @@ pub(crate) struct Origin {
     pub(crate) weights: Weights,
     /// The folder of a run that is resumed, on the rank that saves.
     pub(crate) folder: Option<RunFolder>,
+    /// The data that a resumed run began with; none for the story.
+    pub(crate) began_with: Option<PathBuf>,
 }
 
 /// The weights that a run begins or goes on with.
@@ -38,16 +40,19 @@ pub(crate) fn origin(said: &Table) -> Result<Origin> {
             base: None,
             weights: Weights::New,
             folder: None,
+            began_with: None,
         });
     };
     if !Path::new(name).exists() {
         bail!(
-            "--init-from {name}: no such folder (nothing is downloaded: it takes one with config.json and model.safetensors)"
+            "--init-from {name}: no such folder; models are not downloaded: name a local folder with config.json and model.safetensors"
         );
     }
-    let path = runs::model_folder(Path::new(name))?;
-    let weights = ModelFolder::open(&path)?;
-    let base = BaseModel::of(*weights.config(), &path)?;
+    let ((weights, base), path) = model::read(Some(Path::new(name)), |path| {
+        let weights = ModelFolder::open(path)?;
+        let base = BaseModel::of(*weights.config(), path)?;
+        Ok((weights, base))
+    })?;
     let mut options = TrainOptions::new(said, Some(&base.config))?;
     if let Some(choice) = &options.tokenizer
         && base.vocabulary.tokenizer().is_ok()
@@ -60,18 +65,31 @@ pub(crate) fn origin(said: &Table) -> Result<Origin> {
         base: Some(base),
         weights: Weights::Of(Box::new(weights)),
         folder: None,
+        began_with: None,
     })
 }
 
 /// A run before its first step, or as it was at its checkpoint.
-pub(crate) fn trainer(setup: &Setup, weights: Weights) -> Result<Trainer> {
+pub(crate) fn trainer(
+    setup: &Setup,
+    weights: Weights,
+    began_with: Option<&Path>,
+) -> Result<Trainer> {
     let (options, training, model) = (&setup.options, setup.training, setup.model);
     let (train, validation) = (setup.train.clone(), setup.validation.clone());
     let build = options.dropout_build.unwrap_or_default();
     let mut rng = TorchRng::manual_seed(options.seed.cast_unsigned()).with_build(build);
     let model = match weights {
         Weights::Checkpoint(path) => {
-            return Ok(Trainer::resume(path, training, model, train, validation)?);
+            let resumed = Trainer::resume(path, training, model, train, validation);
+            return resumed.map_err(|error| match error {
+                TrainError::OtherRun { name, .. } if name.contains("_data") => anyhow!(
+                    "{}: differs from the data that this run began with ({}); resume with that, or start a new run",
+                    setup.data,
+                    began_with.map_or("the story".to_owned(), |path| path.display().to_string())
+                ),
+                error => error.into(),
+            });
         }
         Weights::Of(folder) => model::load(&folder.with_drop_rates(model.drop_rates))?,
         Weights::New => {

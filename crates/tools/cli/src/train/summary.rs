@@ -1,14 +1,16 @@
 //! The lines before a run's first step and after its last.
 
+use std::io::{IsTerminal, stdout};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
+use console::Term;
 use dataloader::DataLoader;
 use rayon::current_num_threads;
 use tensor_ops::Parameters;
-use train::{Evaluation, RunFolder, Schedule, Trainer, latest_checkpoint};
+use train::{Evaluation, RunFolder, Schedule, Trainer};
 
 use super::setup::Setup;
 use crate::hints::program;
@@ -48,19 +50,22 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
             setup.validation.as_ref().map_or(0, tokens)
         ),
         format!(
-            "steps     {steps} of {} tokens an iteration ({accumulation} x {} windows of {window} tokens), {epochs:.1} epochs",
+            "steps     {steps} of {} tokens each ({accumulation} x {} windows of {window} tokens), {epochs:.1} epochs",
             setup.tokens_per_step(),
             train.batch_size()
         ),
         format!(
-            "settings  learning rate {}, weight decay {}, clip {}, dropout {} ({}), seed {}, {} threads",
+            "settings  learning rate {}, weight decay {}, clip {}, dropout {} ({}), seed {}, {}",
             options.learning_rate,
             options.weight_decay,
             options.grad_clip,
             model.drop_rates,
             options.dropout_build.unwrap_or_default(),
             options.seed,
-            current_num_threads()
+            match current_num_threads() {
+                1 => "1 thread".to_owned(),
+                threads => format!("{threads} threads"),
+            }
         ),
         format!("folder    {folder}"),
     ];
@@ -73,7 +78,7 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
     if epochs < 1.0 {
         let part = 100.0 * epochs;
         lines.push(format!(
-            "note      this sees {part:.0}% of the data; --epochs 1 sees all of it in {per_epoch} steps"
+            "note      this run covers {part:.0}% of the data; --epochs 1 ({per_epoch} steps) covers all of it"
         ));
     }
     if let Some(Schedule {
@@ -88,11 +93,37 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
             "note      from step {total_steps} on the learning rate stays at {least}"
         ));
     }
-    lines.join("\n") + "\n"
+    let lines = lines.iter().map(|line| wrapped(line, width()));
+    lines.collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// Sums up a finished run in four lines: what it did, its best checkpoint, its folder, and how to
-/// write with it.
+/// The columns of the terminal; none where standard output is something else.
+fn width() -> Option<usize> {
+    let size = Term::stdout().size_checked();
+    size.filter(|_| stdout().is_terminal())
+        .map(|(_, columns)| columns.into())
+}
+
+/// A line broken between words, with its other lines under its second column.
+fn wrapped(line: &str, columns: Option<usize>) -> String {
+    const INDENT: usize = 10;
+    let columns = columns.unwrap_or(usize::MAX).max(2 * INDENT);
+    let (mut text, mut column) = (String::new(), 0);
+    for word in line.split_inclusive(' ') {
+        let length = word.trim_end().chars().count();
+        if column > INDENT && column + length > columns {
+            text.truncate(text.trim_end().len());
+            text += &format!("\n{}", " ".repeat(INDENT));
+            column = INDENT;
+        }
+        text += word;
+        column += word.chars().count();
+    }
+    text
+}
+
+/// Sums up a finished run: its steps, its best checkpoint if that isn't the last, its folder, and the
+/// command that writes with it.
 pub(crate) fn sum_up(
     setup: &Setup,
     folder: &RunFolder,
@@ -109,30 +140,44 @@ pub(crate) fn sum_up(
             began.elapsed().as_secs_f64()
         ),
         false => format!(
-            "finished after {steps} steps, nothing was left to do; {gpt} train --resume {typed} --max-steps N goes on to step N"
+            "this run is finished ({steps} steps); to train it to step N: {gpt} train --resume {typed} --max-steps N"
         ),
     };
-    let model = match (folder.best()?, last.and_then(|last| last.val_loss)) {
-        (None, _) => format!("model   {}", latest_checkpoint(path)?.display()),
-        (Some((best, loss)), last) => {
-            let best = best.display();
-            let risen = match last.filter(|&last| last > loss) {
-                None => String::new(),
-                Some(last) => format!(
-                    "; it has risen since, to {last:.3}: the model learns its text by heart, and generate and eval take the best"
-                ),
-            };
-            format!("best    {best}, validation loss {loss:.3}{risen}")
-        }
+    let best = match (folder.best()?, last.and_then(|last| last.val_loss)) {
+        (Some((best, loss)), Some(last)) if last > loss => format!(
+            "best    {}: validation loss {loss:.3}, {last:.3} now (overfitting); use it with --model or --init-from\n",
+            best.display()
+        ),
+        _ => String::new(),
     };
     let (folder, prompt) = (path.display(), &setup.prompt);
     Ok(format!(
-        "\n{done}\n{model}\nfolder  {folder}: {MODEL}/ for transformers, {SVG}, {LOG}\n\
+        "\n{done}\n{best}folder  {folder}: {MODEL}/ for transformers, {SVG}, {LOG}\n\
         write   {gpt} generate {prompt} --model {typed}"
     ))
 }
 
-/// A text on one line of the screen.
-pub(crate) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+/// A sample on one line: the prompt in brackets, its continuation, and each line end as a mark.
+pub(crate) fn sample(prompt: &str, continuation: &str) -> String {
+    let one_line = |text: &str| text.replace('\n', "\u{23ce}");
+    format!("sample: [{}]{}", one_line(prompt), one_line(continuation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_between_words() {
+        let line = "model     2 layers, 4 heads, 192 features, context 64";
+        let expected = "model     2 layers,\n          4 heads,\n          192\n          \
+            features,\n          context 64";
+        assert_eq!(wrapped(line, Some(20)), expected);
+        assert_eq!(wrapped(line, None), line);
+    }
+
+    #[test]
+    fn a_sample_shows_its_prompt_and_its_lines() {
+        assert_eq!(sample("em", "ma\nann"), "sample: [em]ma\u{23ce}ann");
+    }
 }

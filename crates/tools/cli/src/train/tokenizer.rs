@@ -8,11 +8,11 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use gpt::GptConfig;
 use model_tokenizer::ModelTokenizer;
-use train::runs::TOKENIZER;
 
 use super::data::Content;
 use super::options::TrainOptions;
-use crate::vocabulary::{Vocabulary, folder_of, is_gpt2_size};
+use crate::runs::TOKENIZER;
+use crate::vocabulary::{Vocabulary, folder_at, is_gpt2_size};
 
 /// A tokenizer by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) fn vocabulary(options: &TrainOptions, data: &Content) -> Result<Vocab
     let size = options.shape.vocab_size;
     if let (None, Content::Ids(..), Some(file)) = (&options.tokenizer, data, &options.data) {
         let size = size.unwrap_or(GptConfig::GPT2_124M.vocab_size);
-        return Vocabulary::of_folder(folder_of(file), size);
+        return Vocabulary::of_folder(folder_at(file), size);
     }
     let text = || {
         data.text()
@@ -66,7 +66,7 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
     if !path.exists() {
         bail!("--tokenizer {name}: expected gpt2, chars, bpe:N, or a folder with tokenizer.json");
     }
-    let folder = folder_of(path);
+    let folder = folder_at(path);
     let found = match ModelTokenizer::from_folder(folder)? {
         None if folder.join(TOKENIZER).is_dir() => {
             ModelTokenizer::from_folder(folder.join(TOKENIZER))? // a run's

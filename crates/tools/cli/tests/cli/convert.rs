@@ -19,8 +19,8 @@ fn a_new_or_empty_folder_is_filled_and_no_other() {
     assert!(folder.files("empty") == folder.files("above/model"));
     let before = folder.tensors("run");
     for (to, reason) in [
-        ("run", "new or empty"),
-        ("empty/config.json --to gguf", "already there"),
+        ("run", "the folder contains"),
+        ("empty/config.json --to gguf", "already exists"),
     ] {
         folder.refused(&format!("convert empty {to}"), &[reason]);
     }

@@ -40,10 +40,7 @@ fn the_page_shows_the_losses_of_json_in_a_browser() {
     let page_of = format!("inspect --tokens 1,2,3,4 --html {}", page.display());
     let said = trained().ok(&page_of);
     holds(&said.stderr, &["4 tokens", "inspect.html"]);
-    trained().refused(
-        &page_of,
-        &["inspect.html: already there, expected a new name"],
-    );
+    trained().refused(&page_of, &["inspect.html: can't write: already exists"]);
     let written = fs::read_to_string(&page).unwrap();
     holds(
         &written,

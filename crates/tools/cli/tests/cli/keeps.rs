@@ -24,7 +24,7 @@ fn a_folder_of_somebody_else_is_refused_and_left_as_it_was() {
         fs::write(&file, "x").unwrap();
         folder.refused(
             &format!("train {TINY} --max-steps 1 --out-dir project{i}"),
-            &["expected", theirs.split('/').next().unwrap()],
+            &["not empty", theirs.split('/').next().unwrap()],
         );
         assert_eq!(fs::read(&file).unwrap(), b"x");
         assert_eq!(fs::read_dir(&project).unwrap().count(), 1, "{theirs}");
@@ -77,6 +77,6 @@ fn what_was_asked_for_and_not_written_is_a_failure() {
     folder.ok("train --resume run --max-steps 3");
     folder.refused(
         "inspect -m run --tokens 1 --html run/options.toml",
-        &["run/options.toml: already there"],
+        &["run/options.toml: can't write: already exists"],
     );
 }

@@ -10,10 +10,12 @@ mod interrupt;
 mod keeps;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod one_model;
 mod readme;
 mod refusals;
 mod resume;
 mod support;
+mod texts;
 mod tools;
 mod train;
 mod vocabularies;

@@ -96,7 +96,7 @@ fn models_that_are_none_are_refused() {
     let table = "
 1 generate Once -m nowhere -> nowhere; no such folder
 1 generate Once -m empty -> empty; config.json
-1 generate Once -m runs -> runs; config.json
+1 generate Once -m runs -> runs; contains runs; runs/0001
 1 generate Once -m data.bin -> data.bin; folder; file
 1 inspect --tokens 1 -m model -> model.safetensors; 3 bytes
 2 convert runs/0001 other --to book --precision f16 -> --precision

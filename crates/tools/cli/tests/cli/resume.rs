@@ -64,7 +64,10 @@ fn a_run_that_is_done_can_be_resumed_and_does_nothing() {
     folder.ok("train --resume run");
     let ran = folder.ok("train --resume run");
     assert!((folder.tensors("run"), events()) == before);
-    let parts = ["finished after 2 steps", "--resume run --max-steps N"];
+    let parts = [
+        "this run is finished (2 steps)",
+        "--resume run --max-steps N",
+    ];
     holds(&ran.stdout, &parts);
 }
 
@@ -75,7 +78,7 @@ fn another_configuration_is_refused_by_name_with_both_values() {
     let parts = ["--learning-rate is 0.01", "0.5", "--init-from run"];
     folder.refused("train --resume run --learning-rate 0.5", &parts);
     let anew = format!("train {TINY} --max-steps 2 --out-dir run");
-    let parts = ["expected a new or empty folder", "--resume run"];
+    let parts = ["run: not empty", "--resume run"];
     folder.refused(&anew, &parts);
 }
 
@@ -114,11 +117,11 @@ fn data_that_moved_is_named_and_other_data_is_refused_with_both() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
     fs::rename(folder.join("data.bin"), folder.join("moved.bin")).unwrap();
-    folder.refused("train --resume run", &["data.bin", "--data NEW"]);
+    folder.refused("train --resume run", &["data.bin", "--data PATH"]);
     folder.ok("train --resume run --data moved.bin --max-steps 3");
     folder.ok("train --resume run --max-steps 4");
     folder.write("other.bin", [7, 0].repeat(400));
-    let parts = ["training_data.sha256 is", "goes on with what it began with"];
+    let parts = ["other.bin: differs from the data", "moved.bin"];
     folder.refused("train --resume run --data other.bin --max-steps 5", &parts);
 }
 
@@ -132,7 +135,7 @@ fn another_tokenizer_than_the_checkpoints_is_refused() {
     let text = fs::read_to_string(&tokenizer).unwrap();
     let other = text.replace("\"a\"", "\"z\"");
     fs::write(&tokenizer, &other).unwrap();
-    let parts = ["not what the run was trained with", "step-00000001"];
+    let parts = ["differs from the file", "step-00000001"];
     folder.refused("train --resume run --max-steps 2", &parts);
     fs::write(&tokenizer, &text).unwrap();
     folder.ok("train --resume run --max-steps 2");
@@ -150,6 +153,6 @@ fn a_run_without_its_checkpoints_neither_goes_on_nor_begins_anew_over_its_result
     fs::rename(folder.join("run/checkpoints"), folder.join("away")).unwrap();
     folder.refused("train --resume run", &["run", "no checkpoint"]);
     let anew = format!("train {TINY} --max-steps 2 --out-dir run");
-    folder.refused(&anew, &["run", "new or empty folder"]);
+    folder.refused(&anew, &["run: not empty"]);
     assert!(left() == before);
 }

@@ -18,7 +18,7 @@ fn tokenize_shows_ids_and_pieces_and_writes_token_files() {
     folder.write("a.txt", "Akwirw");
     folder.refused(
         "tokenize -f a.txt -o ./a.txt",
-        &["./a.txt: already there, expected a new name"],
+        &["./a.txt: can't write: already exists"],
     );
     assert_eq!(fs::read(folder.join("a.txt")).unwrap(), b"Akwirw");
     assert_eq!(fs::read(folder.join("out.bin")).unwrap().len(), 8);

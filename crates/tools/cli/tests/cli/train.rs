@@ -26,7 +26,7 @@ fn a_run_leaves_a_model_a_log_and_a_loss_curve() {
     let weights = folder.checkpoint("runs/0001").join("model.safetensors");
     assert!(weights.exists());
     let shown = [
-        "tokens an iteration",
+        "tokens each",
         "seed 123",
         "step 12/12: loss",
         "tokens/s",
@@ -119,7 +119,7 @@ fn a_run_that_does_not_see_all_of_its_data_says_so() {
         folder.ok(&flags).stdout
     };
     let (part, whole) = (run(4), run(11));
-    let sees = "sees 36% of the data; --epochs 1 sees all of it in 11 steps";
+    let sees = "covers 36% of the data; --epochs 1 (11 steps) covers all of it";
     holds(&part, &[sees]);
     assert!(!whole.contains("of the data"), "{whole}");
 }

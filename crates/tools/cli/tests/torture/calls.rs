@@ -11,8 +11,10 @@ use crate::jobs::{Job, conversions, trainings};
 use crate::sandbox::{PATIENCE, copy_of, every, gpt_under, is_long, report};
 
 /// Calls that change what is on a disk, in the short form.
-const QUICK: [&str; 10] = [
+const QUICK: [&str; 12] = [
     "fsync",
+    "link",
+    "linkat",
     "rename",
     "renameat",
     "renameat2",

@@ -196,6 +196,16 @@ impl Disk {
                     self.put(from, old);
                 }
             }
+            "link" | "linkat" => {
+                let [from, to] = match call.name {
+                    "link" => [path(0), path(1)],
+                    _ => [path(1), path(3)],
+                };
+                let Some(node) = self.find(from) else {
+                    return false;
+                };
+                self.put(to, Some(node));
+            }
             "unlink" | "rmdir" => return self.put(path(0), None).is_some(),
             "unlinkat" => return self.put(&path(0).join(path(1)), None).is_some(),
             _ => return false,

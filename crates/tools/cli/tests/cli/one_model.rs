@@ -1,0 +1,217 @@
+//! A run is one model, its last checkpoint; the newest run is the newest, or an error; and each
+//! command that the program prints works as printed.
+
+use std::fs;
+
+use crate::support::{Folder, Ran, TINY, folder, holds};
+
+/// The words of the command after a text in some output, without `gpt`.
+fn printed(output: &str, before: &str) -> Vec<String> {
+    let line = output.lines().find_map(|line| line.split_once(before));
+    let (_, command) = line.unwrap_or_else(|| panic!("no {before:?} in {output}"));
+    let words = shlex::split(command).expect("a command");
+    assert_eq!(words[0], "gpt", "{command}");
+    words[1..].to_vec()
+}
+
+/// Runs a command that was printed, with more options; it must succeed.
+fn run_printed(folder: &Folder, words: &[String], more: &[&str]) -> Ran {
+    let more = more.iter().map(ToString::to_string);
+    let words: Vec<String> = words.iter().cloned().chain(more).collect();
+    let ran: Ran = folder
+        .command_with(&words)
+        .output()
+        .expect("gpt runs")
+        .into();
+    assert_eq!(
+        ran.code,
+        Some(0),
+        "gpt {words:?}\n{}{}",
+        ran.stdout,
+        ran.stderr
+    );
+    ran
+}
+
+#[test]
+fn a_run_is_its_last_checkpoint_and_the_best_is_named_if_it_is_another() {
+    let folder = folder();
+    let steps =
+        "--max-steps 400 --weight-decay 0 --drop-rate 0 --eval-interval 20 --train-ratio 0.3";
+    let ran = folder.ok(&format!("train {TINY} {steps} -o run"));
+    let model = |of: &str| folder.json(&format!("generate -m {of} --tokens 5,6 -n 8 --temp 0"));
+    let last = "run/checkpoints/step-00000400";
+    let expected = model(last);
+    folder.ok("convert run converted");
+    folder.ok(
+        "train --init-from run --data data.bin --max-steps 1 --learning-rate 0 --min-lr 0 -o on",
+    );
+    for of in ["run", "run/model", "converted", "on"] {
+        assert_eq!(model(of), expected, "{of}");
+    }
+    let loss = |of: &str| folder.json(&format!("eval data.bin -m {of}"))["loss"].clone();
+    assert_eq!(loss("run"), loss(last));
+    let best = ran
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("best    "));
+    let (best, rest) = best.expect("it overfits").split_once(": ").expect("a path");
+    holds(rest, &["overfitting"]);
+    assert_ne!(loss(best), loss(last));
+    folder.ok(&format!(
+        "train --init-from {best} --data data.bin --max-steps 1 -o from-best"
+    ));
+}
+
+#[test]
+fn each_printed_command_works_as_printed() {
+    let folder = folder();
+    folder.write(
+        "names.txt",
+        "emma\nolivia\nava\nisabella\nsophia\n".repeat(30),
+    );
+    let flags = "train --data names.txt --tokenizer chars --n-layers 1 --n-heads 1 --emb-dim 8 \
+        --context-length 8 --batch-size 2 --threads 1 --eval-iters 1";
+    let ran = folder.ok(&format!("{flags} --max-steps 2 -o run"));
+    run_printed(&folder, &printed(&ran.stdout, "write   "), &["-n", "2"]);
+    // A prompt that the context has no room for, and one that looks like an option.
+    for (i, prompt) in ["emma olivia ava", "-e"].into_iter().enumerate() {
+        let run = format!("prompt{i}");
+        let mut words = vec!["--prompt".to_owned() + "=" + prompt, "-o".to_owned(), run];
+        words.splice(
+            0..0,
+            format!("{flags} --max-steps 1")
+                .split_whitespace()
+                .map(str::to_owned),
+        );
+        let ran = run_printed(&folder, &words, &[]);
+        run_printed(&folder, &printed(&ran.stdout, "write   "), &["-n", "2"]);
+    }
+    // More epochs, and then steps.
+    folder.ok("train --resume run --epochs 1");
+    let done = folder.ok("train --resume run");
+    let mut words = printed(&done.stdout, "to train it to step N: ");
+    let steps = words
+        .iter_mut()
+        .find(|word| *word == "N")
+        .expect("a number");
+    *steps = "400".to_owned();
+    run_printed(&folder, &words, &[]);
+    folder.ok(&format!(
+        "{flags} --epochs 1 --gradient-accumulation-steps 3 -o epochs"
+    ));
+    let done = folder.ok("train --resume epochs");
+    let words = printed(&done.stdout, "to train it to step N: ");
+    run_printed(&folder, &words[..words.len() - 1], &["500"]);
+    // Ids that were written are trained on.
+    let ran = folder.ok("tokenize -m run -f names.txt -o ids.npy");
+    let small = [
+        "--n-layers",
+        "1",
+        "--n-heads",
+        "1",
+        "--emb-dim",
+        "8",
+        "--context-length",
+        "8",
+    ];
+    let small = [
+        &small[..],
+        &["--max-steps", "1", "--batch-size", "2", "-o", "ids"],
+    ]
+    .concat();
+    run_printed(&folder, &printed(&ran.stderr, "to train on them: "), &small);
+}
+
+#[test]
+fn a_run_that_never_saved_is_started_again_by_the_command_in_the_message() {
+    let folder = folder();
+    folder.ok(&format!("train {TINY} --max-steps 1 -o run"));
+    // As a kill before the first save leaves it.
+    for name in ["checkpoints", "model"] {
+        fs::remove_dir_all(folder.join("run").join(name)).unwrap();
+    }
+    fs::remove_file(folder.join("run/loss.svg")).unwrap();
+    let log = fs::read_to_string(folder.join("run/log.jsonl")).unwrap();
+    let unsaved = log.lines().filter(|line| !line.contains("saved"));
+    folder.write(
+        "run/log.jsonl",
+        unsaved.collect::<Vec<_>>().join("\n") + "\n",
+    );
+    for command in ["train --resume run", "generate -m run --tokens 1"] {
+        let error = folder.gpt(command);
+        assert_eq!(error.code, Some(1));
+        let words = printed(&error.stderr, "to start it again: ");
+        assert_eq!(words[..2], ["train", "--config"]);
+    }
+    let error = folder.gpt("train --resume run").stderr;
+    run_printed(&folder, &printed(&error, "to start it again: "), &[]);
+    assert_eq!(folder.logged_losses("run").len(), 1);
+}
+
+#[test]
+fn the_newest_run_is_never_replaced_by_an_older_one() {
+    let folder = folder();
+    for _ in 0..2 {
+        folder.ok(&format!("train {TINY} --max-steps 2 --keep 1"));
+    }
+    let manifest = folder.checkpoint("runs/0002").join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let newer = text.replace("\"version\": 4", "\"version\": 5");
+    for damage in ["{", &newer] {
+        fs::write(&manifest, damage).unwrap();
+        for command in [
+            "train --resume --max-steps 8",
+            "generate --tokens 1",
+            "eval data.bin",
+        ] {
+            folder.refused(command, &["runs/0002", "manifest.json"]);
+        }
+    }
+    fs::write(&manifest, text).unwrap();
+    folder.refused(
+        "train --resume runs",
+        &["contains runs", "--resume runs/0002"],
+    );
+    folder.ok("train --resume --max-steps 3");
+    assert_eq!(folder.checkpoints("runs/0001"), ["step-00000002"]);
+}
+
+#[test]
+fn a_run_is_resumed_from_inside_its_folder() {
+    let folder = folder();
+    folder.ok(&format!(
+        "train {TINY} --max-steps 4 --save-interval 2 -o run"
+    ));
+    for (below, path, steps) in [
+        ("run", "checkpoints/step-00000004", "6"),
+        ("run/checkpoints", "step-00000006", "8"),
+        ("run", ".", "10"),
+    ] {
+        let args = ["train", "--resume", path, "--max-steps", steps];
+        let ended = folder
+            .command_with(args)
+            .current_dir(folder.join(below))
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{path}: {stderr}");
+        let newest = folder.checkpoints("run").pop().unwrap();
+        assert!(newest.ends_with(steps), "{newest}");
+    }
+}
+
+#[test]
+fn a_stray_file_in_the_tokenizers_folder_is_no_part_of_a_save() {
+    let folder = folder();
+    folder.ok(&format!("train {TINY} --max-steps 2 -o run"));
+    for name in ["manifest.json", "config.json", ".DS_Store", "notes.txt"] {
+        folder.write(&format!("run/tokenizer/{name}"), "{}");
+    }
+    fs::create_dir(folder.join("run/tokenizer/.ipynb_checkpoints")).unwrap();
+    folder.ok("train --resume run --max-steps 4");
+    folder.ok("train --resume run --max-steps 6");
+    assert!(!folder.checkpoint("run").join("notes.txt").exists());
+    folder.write("run/model/.DS_Store", "");
+    folder.ok("train --resume run --max-steps 8");
+}
