@@ -23,13 +23,15 @@ mod output;
 mod presets;
 #[path = "../../crates/tools/cli/src/runs.rs"]
 mod runs;
+#[path = "../../crates/tools/cli/src/text_settings.rs"]
+mod text_settings;
 #[path = "../../crates/tools/cli/src/threads.rs"]
 mod threads;
 #[path = "../../crates/tools/cli/src/vocabulary.rs"]
 mod vocabulary;
 
 #[path = "../../crates/tools/cli/src/train"]
-mod gpt_train {
+mod train {
     mod data;
     pub(crate) mod flags;
     pub(crate) mod log;
@@ -43,9 +45,9 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
-use gpt_train::flags::TrainFlags;
-use gpt_train::log::{self, Log};
-use gpt_train::options::TrainOptions;
+use crate::train::flags::TrainFlags;
+use crate::train::log::{self, Log};
+use crate::train::options::TrainOptions;
 use runs::LOG;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));

@@ -184,7 +184,7 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     let text1 = "Hello, do you like tea?";
     let text2 = "In the sunlit terraces of the palace.";
     let text = [text1, text2].join(" <|endoftext|> ");
-    let ids = tokenizer.encode(&text);
+    let ids = tokenizer.encode(&text)?;
     book.prints(
         "In [23]",
         &ids,

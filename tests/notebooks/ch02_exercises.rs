@@ -19,7 +19,7 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
     book.section("ex2.1", "Byte pair encoding of unknown words");
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input("text", "Akwirw ier".to_owned(), ..=1000);
-    let integers = tokenizer.encode(&text);
+    let integers = tokenizer.encode(&text)?;
     book.prints("In [3]", &integers, "[33901, 86, 343, 86, 220, 959]");
 
     let mut lines = Vec::new();
@@ -32,12 +32,12 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
         "33901 -> Ak\n86 -> w\n343 -> ir\n86 -> w\n220 ->  \n959 -> ier",
     );
 
-    book.prints("In [5]", &tokenizer.encode("Ak"), "[33901]");
-    book.prints("In [6]", &tokenizer.encode("w"), "[86]");
-    book.prints("In [7]", &tokenizer.encode("ir"), "[343]");
-    book.prints("In [8]", &tokenizer.encode("w"), "[86]");
-    book.prints("In [9]", &tokenizer.encode(" "), "[220]");
-    book.prints("In [10]", &tokenizer.encode("ier"), "[959]");
+    book.prints("In [5]", &tokenizer.encode("Ak")?, "[33901]");
+    book.prints("In [6]", &tokenizer.encode("w")?, "[86]");
+    book.prints("In [7]", &tokenizer.encode("ir")?, "[343]");
+    book.prints("In [8]", &tokenizer.encode("w")?, "[86]");
+    book.prints("In [9]", &tokenizer.encode(" ")?, "[220]");
+    book.prints("In [10]", &tokenizer.encode("ier")?, "[959]");
 
     book.prints("In [11]", &tokenizer.decode(&integers)?, "Akwirw ier");
     Ok(())

@@ -35,8 +35,8 @@ fn architecture(book: &mut Notebook) -> Result<()> {
     let tokenizer = Gpt2Tokenizer::new();
     let txt1 = "Every effort moves you";
     let txt2 = "Every day holds a";
-    let mut batch = tokenizer.encode(txt1);
-    batch.extend(tokenizer.encode(txt2));
+    let mut batch = tokenizer.encode(txt1)?;
+    batch.extend(tokenizer.encode(txt2)?);
     let batch = Array2::from_shape_vec((2, 4), batch)?;
     book.prints(
         "In [4]",

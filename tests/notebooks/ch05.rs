@@ -173,7 +173,7 @@ fn story(book: &mut Notebook) -> Result<()> {
 
     // It is small for a language model: a few minutes suffice, and it will be learned by heart.
     let tokenizer = Gpt2Tokenizer::new();
-    let total_tokens = tokenizer.encode(text_data).len();
+    let total_tokens = tokenizer.encode(text_data)?.len();
     book.prints("In [19]", &total_characters, "Characters: 20479");
     book.prints("In [19]", &total_tokens, "Tokens: 5145");
 

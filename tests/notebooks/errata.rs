@@ -151,7 +151,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         .encode_allowing("one <|endoftext|> two", AllowedSpecial::None)
         .err();
     let refused = refused.context("a special token is refused")?.to_string();
-    let ids = tokenizer.encode("one <|endoftext|> two");
+    let ids = tokenizer.encode("one <|endoftext|> two")?;
     book.erratum("In [55]", "encode(text)", &refused, "allowed_special", &ids);
 
     book.section(
@@ -231,7 +231,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         .to_string();
     let mut vocabulary = Vocabulary::from_text("the cat");
     vocabulary.extend([ENDOFTEXT, UNK]);
-    let ids = SimpleTokenizerV2::new(vocabulary)?.encode("the dog");
+    let ids = SimpleTokenizerV2::new(vocabulary)?.encode("the dog")?;
     book.erratum(
         "lines 218-226",
         "a vocabulary with <unk>",
@@ -241,8 +241,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
 
     book.section("B14", "Two literals join without a space");
-    let joined = tokenizer.encode(" terracesof");
-    let meant = tokenizer.encode(" terraces of");
+    let joined = tokenizer.encode(" terracesof")?;
+    let meant = tokenizer.encode(" terraces of")?;
     book.erratum(
         "lines 265-268",
         "\"terracesof\", whose ids are printed",

@@ -6,7 +6,7 @@ use crate::AttentionError;
 /// `MultiHeadAttention`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct AttentionConfig {
     /// Features of an input token.
     pub d_in: usize,

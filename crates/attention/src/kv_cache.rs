@@ -55,7 +55,14 @@ pub struct KvCache {
 
 impl KvCache {
     /// An empty cache; it takes memory for at most twice the tokens that it has held, or for 64.
+    ///
+    /// # Panics
+    /// If there are no heads, or they have no features.
     pub fn new(size: KvCacheSize) -> Self {
+        assert!(
+            size.num_heads > 0 && size.head_dim > 0,
+            "KvCache::new: {size:?} has no heads or no features"
+        );
         let empty = || Array3::zeros((size.num_heads, 0, size.head_dim));
         Self {
             keys: empty(),

@@ -31,6 +31,8 @@ pub struct GptDataset {
 
 /// The length of windows and the step from one to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct WindowConfig {
     /// Tokens in a window.
     pub max_length: usize,

@@ -101,6 +101,8 @@ impl DataLoader {
 
 /// The arguments of the book's `create_dataloader_v1`, and their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DataLoaderConfig {
     /// Windows in a batch.
     pub batch_size: usize,
@@ -128,6 +130,22 @@ impl Default for DataLoaderConfig {
 
 /// From a text to a loader, as the book does it, with any tokenizer; `<|endoftext|>` in the text is
 /// special.
+///
+/// ```
+/// use dataloader::{DataLoaderConfig, create_dataloader_v1};
+/// use tokenizer::Gpt2Tokenizer;
+/// use torch_rng::TorchRng;
+///
+/// let text = "In the sunlit terraces of the palace the bell rang twice.";
+/// let config = DataLoaderConfig {
+///     batch_size: 2, max_length: 4, stride: 4, shuffle: false, drop_last: true,
+/// };
+/// let loader = create_dataloader_v1(text, &Gpt2Tokenizer::new(), config)?;
+/// let batch = loader.epoch(&mut TorchRng::manual_seed(123)).next().expect("a batch")?;
+/// assert_eq!(batch.input_ids.dim(), (2, 4));
+/// assert_eq!(batch.target_ids[[0, 0]], batch.input_ids[[0, 1]]); // the next token
+/// # Ok::<(), dataloader::DataLoaderError>(())
+/// ```
 ///
 /// # Errors
 /// Those of [`Corpus::from_text`] and [`DataLoader::new`].

@@ -299,6 +299,7 @@ fn token_files_without_a_header_are_known_by_their_bytes() {
     ];
     for (number, id) in u16s.into_iter().enumerate() {
         let ids: Vec<u32> = (0..4000).map(id).collect();
+        fs::remove_file(&path).unwrap();
         Corpus::from_ids(ids.as_slice())
             .write_u16_file(&path)
             .unwrap();

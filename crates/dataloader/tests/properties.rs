@@ -74,9 +74,10 @@ proptest! {
     /// Where the ids are doesn't matter, nor that a part of a corpus shares its file.
     #[test]
     fn a_file_gives_the_windows_of_a_corpus_in_memory((corpus, dataset) in any_dataset(), at in 0usize..92) {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        corpus.write_u16_file(file.path()).unwrap();
-        let in_file = Corpus::from_token_file(file.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ids.bin");
+        corpus.write_u16_file(&file).unwrap();
+        let in_file = Corpus::from_token_file(&file).unwrap();
         let (max_length, stride) = (dataset.max_length(), dataset.stride());
         let again = GptDataset::new(&in_file, WindowConfig { max_length, stride }).unwrap();
         prop_assert_eq!(windows(&dataset), windows(&again));
@@ -94,9 +95,10 @@ proptest! {
         power in 1i32..9,
     ) {
         let ids: Vec<u32> = places.iter().map(|at| (at.powi(power) * f64::from(vocab_size)) as u32).collect();
-        let file = tempfile::NamedTempFile::new().unwrap();
-        Corpus::from_ids(ids.as_slice()).write_u16_file(file.path()).unwrap();
-        let read = Corpus::from_token_file(file.path());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ids.bin");
+        Corpus::from_ids(ids.as_slice()).write_u16_file(&file).unwrap();
+        let read = Corpus::from_token_file(&file);
         // Ids that are 0 at each second place are those of wider numbers.
         let is_wide = ids.iter().skip(1).step_by(2).all(|&id| id == 0);
         prop_assert!(is_wide || self::ids(&read.unwrap()) == ids);

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Or checkpoint::load_model.
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     let tokenizer = Gpt2Tokenizer::new();
-    let mut ids = tokenizer.encode("Every effort moves you");
+    let mut ids = tokenizer.encode("Every effort moves you")?;
 
     let mut decoder = Decoder::new(&model);
     decoder.start(&ids)?;

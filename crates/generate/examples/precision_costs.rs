@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("two arguments: a model's folder and a text".into());
     };
     let model = load_model(model)?;
-    let ids = Gpt2Tokenizer::new().encode(&std::fs::read_to_string(text)?);
+    let ids = Gpt2Tokenizer::new().encode(&std::fs::read_to_string(text)?)?;
     let mut exact = Vec::new();
     for precision in Precision::ALL {
         let config = DecoderConfig {

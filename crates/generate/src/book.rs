@@ -13,6 +13,8 @@ use crate::{GenerateError, Sampling};
 
 /// The settings of the book's `generate`.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct BookSampling {
     /// Tokens to append.
     pub max_new_tokens: usize,
@@ -93,6 +95,25 @@ fn argmax(x: &ArrayRef2<f32>) -> Result<Array2<u32>, GenerateError> {
 /// drawn or greedy.
 ///
 /// In a batch, a row that has ended is filled up with `eos_id` until all rows have.
+///
+/// ```
+/// use generate::{BookSampling, generate};
+/// use gpt::{GptConfig, GptModel};
+/// use ndarray::array;
+/// use torch_rng::TorchRng;
+///
+/// let config = GptConfig {
+///     vocab_size: 50, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
+/// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+/// let settings = BookSampling {
+///     max_new_tokens: 5, context_size: 8, temperature: 1.4, top_k: Some(25), eos_id: None,
+/// };
+/// let ids = generate(&model, array![[1, 2, 3]], settings, &mut TorchRng::manual_seed(123))?;
+/// assert_eq!(ids.dim(), (1, 8));
+/// # Ok::<(), generate::GenerateError>(())
+/// ```
 ///
 /// # Errors
 /// As [`generate_text_simple`], or if the temperature is negative or not finite.

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use attention::KvCache;
 use gpt::{GptConfig, GptModel, check_vocabulary};
 use ndarray::{Array1, ArrayD, ArrayView1, Axis};
 use tensor_ops::engine::awake;
@@ -51,7 +52,109 @@ pub struct Decoder<'m> {
     logits: Array1<f32>,
 }
 
+/// A text's tokens and cache without the model: what a program keeps between two requests.
+///
+/// A struct can hold it beside an `Arc<GptModel>`; [`Decoder::with_state`] goes on from it and
+/// computes nothing twice.
+///
+/// ```
+/// use std::sync::Arc;
+/// use generate::{Decoder, DecoderState, GenerateError};
+/// use gpt::{GptConfig, GptModel};
+/// use torch_rng::TorchRng;
+///
+/// struct Session {
+///     model: Arc<GptModel>,
+///     state: DecoderState,
+/// }
+///
+/// impl Session {
+///     /// Adds a turn and returns the likeliest next token.
+///     fn turn(&mut self, ids: &[u32]) -> Result<usize, GenerateError> {
+///         let mut decoder = Decoder::with_state(&self.model, std::mem::take(&mut self.state))?;
+///         decoder.push(ids)?;
+///         let logits = decoder.advance()?.to_owned();
+///         self.state = decoder.into_state();
+///         Ok(generate::greedy_id(logits.view())? as usize)
+///     }
+/// }
+///
+/// let config = GptConfig {
+///     vocab_size: 50, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
+/// let model = Arc::new(GptModel::new(config, &mut TorchRng::manual_seed(123))?);
+/// let mut sessions: Vec<Session> = (0..2)
+///     .map(|_| Session { model: Arc::clone(&model), state: DecoderState::default() })
+///     .collect();
+/// sessions[0].turn(&[1, 2, 3])?;
+/// assert_eq!(sessions[0].turn(&[4])?, sessions[1].turn(&[1, 2, 3, 4])?);
+/// # Ok::<(), GenerateError>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct DecoderState {
+    config: DecoderConfig,
+    /// The configuration of the model that the cache is of; `None` before the first.
+    model: Option<GptConfig>,
+    caches: Vec<KvCache>,
+    tokens: Vec<u32>,
+    start: usize,
+    logits: Array1<f32>,
+}
+
+impl DecoderState {
+    /// All tokens so far.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+}
+
+/// Without the cache and the text.
+impl fmt::Debug for DecoderState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DecoderState")
+            .field("config", &self.config)
+            .field("num_tokens", &self.tokens.len())
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'m> Decoder<'m> {
+    /// A decoder that goes on from a state of another one of the same model, or begins with the
+    /// default state.
+    ///
+    /// In f32 it borrows the weights, which takes microseconds; in fewer bits they are rounded
+    /// again: keep such a decoder, which borrows nothing if it was [`read`](Self::read).
+    ///
+    /// # Errors
+    /// [`GenerateError::OtherModel`] if the state is of a model with another configuration.
+    pub fn with_state(model: &'m GptModel, state: DecoderState) -> Result<Self, GenerateError> {
+        let mut decoder = Self::with_config(model, state.config)?;
+        match &state.model {
+            None => Ok(decoder),
+            Some(of) if of != decoder.model_config() => Err(GenerateError::OtherModel),
+            Some(_) => {
+                decoder.forward.caches = state.caches;
+                decoder.tokens = state.tokens;
+                decoder.start = state.start;
+                decoder.logits = state.logits;
+                Ok(decoder)
+            }
+        }
+    }
+
+    /// The text and its cache without the weights.
+    pub fn into_state(self) -> DecoderState {
+        DecoderState {
+            config: self.config,
+            model: Some(self.forward.weights.config),
+            caches: self.forward.caches,
+            tokens: self.tokens,
+            start: self.start,
+            logits: self.logits,
+        }
+    }
+
     /// A decoder in f32 that crops to the model's context length, as the book does.
     pub fn new(model: &'m GptModel) -> Self {
         Self::with_config(model, DecoderConfig::default())

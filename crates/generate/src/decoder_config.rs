@@ -4,6 +4,8 @@ use crate::Precision;
 
 /// The behaviour when a sequence outgrows the context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum PastContext {
     /// The model sees the last `context_size` tokens, as in the book: every token's position
@@ -17,6 +19,8 @@ pub enum PastContext {
 
 /// The settings of a [`Decoder`](crate::Decoder).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DecoderConfig {
     /// The precision of the weights.
     pub precision: Precision,

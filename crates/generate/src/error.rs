@@ -31,6 +31,9 @@ pub enum GenerateError {
         /// The most there may be.
         context_size: usize,
     },
+    /// A decoder's state with another model than the one that it was made with.
+    #[error("this decoder state was made with a model of another configuration")]
+    OtherModel,
     /// A stop string that every text holds.
     #[error("a stop string is empty")]
     EmptyStopString,

@@ -15,7 +15,7 @@ use crate::weights::{BlockWeights, DecoderWeights};
 pub(crate) struct Forward<'m> {
     pub(crate) weights: DecoderWeights<'m>,
     /// One a block.
-    caches: Vec<KvCache>,
+    pub(crate) caches: Vec<KvCache>,
     buffers: Buffers,
 }
 

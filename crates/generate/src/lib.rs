@@ -18,7 +18,7 @@ mod weights;
 pub use {gpt, ndarray, torch_rng};
 
 pub use book::{BookSampling, generate, generate_text_simple};
-pub use decoder::Decoder;
+pub use decoder::{Decoder, DecoderState};
 pub use decoder_config::{DecoderConfig, PastContext};
 pub use error::GenerateError;
 pub use filters::{greedy_id, likeliest, softmax_with_temperature, top_k_filter};

@@ -14,6 +14,8 @@ use crate::GenerateError;
 /// Those of files are another type, `checkpoint::Precision`: transformers reads no int8 or int4
 /// there, a model read from f16 can be decoded in any of these, and this crate opens no files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Precision {
     /// The model's own numbers.

@@ -13,6 +13,8 @@ use crate::{Decoder, GenerateError, Sampling};
 
 /// When and how tokens are generated.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct GenerateOptions {
     /// The settings by which each token is chosen.
     pub sampling: Sampling,

@@ -16,6 +16,8 @@ use crate::ids::embed;
 
 /// The sizes of a [`BadLm`], each at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct BadLmConfig {
     /// The most tokens a sequence may have.
     pub context_length: usize,

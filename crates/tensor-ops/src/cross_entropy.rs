@@ -15,6 +15,12 @@ use crate::rows::{as_rows, into_contiguous, rows_per_task, slice_mut};
 /// The mean loss of `logits` (rows, vocab_size) against one target id per row; NaN for no rows, as
 /// in PyTorch.
 ///
+/// ```
+/// use tensor_ops::{cross_entropy, ndarray::array};
+/// let loss = cross_entropy(&array![[0.0, 0.0, 0.0, 0.0]], &[2]);
+/// assert!((loss - 4f32.ln()).abs() < 1e-6); // a guess among four tokens
+/// ```
+///
 /// # Panics
 /// If there is not one target per row, or a target is not below `vocab_size`.
 #[must_use]

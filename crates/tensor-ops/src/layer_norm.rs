@@ -60,7 +60,7 @@ impl LayerNorm {
     /// ```
     ///
     /// # Panics
-    /// If the last dimension of `x` is not `emb_dim`.
+    /// If the last dimension of `x` is not `emb_dim`, or scale or shift is not contiguous.
     pub fn forward<D: Dimension>(&self, x: &ArrayRef<f32, D>) -> Array<f32, D> {
         self.check(x);
         let rows = as_rows(x);
@@ -82,7 +82,7 @@ impl LayerNorm {
     /// needs.
     ///
     /// # Panics
-    /// If the last dimension of `x` is not `emb_dim`.
+    /// If the last dimension of `x` is not `emb_dim`, or scale or shift is not contiguous.
     pub fn forward_train<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -192,7 +192,10 @@ impl LayerNorm {
     fn affine(&self) -> (&[f32], &[f32]) {
         let vectors = [&self.scale, &self.shift];
         vectors
-            .map(|x| x.as_slice().expect("a vector of ours is contiguous"))
+            .map(|x| {
+                x.as_slice()
+                    .expect("LayerNorm: scale and shift must be contiguous")
+            })
             .into()
     }
 

@@ -67,7 +67,8 @@ impl Linear {
     /// ```
     ///
     /// # Panics
-    /// If the last dimension of `x` is not `in_features`, or `x` has no dimension.
+    /// If the last dimension of `x` is not `in_features`, `x` has no dimension, or the bias is not
+    /// contiguous.
     pub fn forward<D: Dimension>(&self, x: &ArrayRef<f32, D>) -> Array<f32, D> {
         self.check("Linear::forward", "input", x, self.in_features());
         let rows = as_rows(x); // (rows, in_features)

@@ -13,6 +13,12 @@ use ndarray::{
 
 /// `a @ b`: (m, k) @ (k, n) -> (m, n), on all threads. `torch.matmul` of two matrices.
 ///
+/// ```
+/// use tensor_ops::{matmul, ndarray::array};
+/// let product = matmul(&array![[1.0, 2.0]], &array![[3.0], [4.0]]);
+/// assert_eq!(product, array![[11.0]]);
+/// ```
+///
 /// # Panics
 /// If the inner dimensions differ; the message names both shapes.
 #[must_use]
@@ -34,7 +40,14 @@ pub(crate) fn matmul_plus_row(
 ) -> Array2<f32> {
     check_inner("matmul_plus_row", a, b);
     if few_rows_times_transposed(a, b).is_none() {
-        return gemm::product(a, b, Some(row.as_slice().expect("a vector of ours")));
+        return gemm::product(
+            a,
+            b,
+            Some(
+                row.as_slice()
+                    .expect("Linear: the bias is a view with a stride; it must be contiguous"),
+            ),
+        );
     }
     let mut c = Array2::zeros((a.nrows(), b.ncols())) + row;
     matmul_into(a, b, 1.0, c.view_mut());

@@ -9,6 +9,16 @@ use ndarray::{Array, ArrayViewD, ArrayViewMutD, Dimension};
 ///
 /// Names and order are those of PyTorch's `named_parameters()` for the book's modules, so a name is
 /// a `state_dict` key.
+///
+/// ```
+/// use tensor_ops::torch_rng::TorchRng;
+/// use tensor_ops::{Linear, Parameters};
+/// let mut linear = Linear::new(3, 2, true, &mut TorchRng::manual_seed(123));
+/// let names: Vec<String> = linear.named_parameters().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["weight", "bias"]);
+/// linear.fill_zero(); // as gradients before a step
+/// assert_eq!(linear.num_parameters(), 8);
+/// ```
 pub trait Parameters {
     /// Calls `visit(name, view)` for each weight, each name beginning with `prefix` (`""` or
     /// `"att."`).

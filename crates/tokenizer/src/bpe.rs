@@ -90,13 +90,13 @@ pub fn gpt2_bytes() -> [u8; 256] {
 /// use tokenizer::bpe::{Bpe, BpeConfig, gpt2_pieces};
 /// let text = "low lower lowest";
 /// let bpe = Bpe::train(text, &BpeConfig { vocab_size: 260, ..BpeConfig::default() })?;
-/// let ids = bpe.encode("slow");
+/// let ids = bpe.encode("slow")?;
 /// assert_eq!(ids, [82, 257]); // "s" and "low"
 /// assert_eq!(bpe.tokens()[256..], [&b"lo"[..], b"low", b" low", b" lowe"]);
 /// assert_eq!(bpe.decode(&ids)?, "slow");
 ///
 /// let again = Bpe::from_merges(bpe.tokens().to_vec(), bpe.merges().to_vec(), gpt2_pieces)?;
-/// assert_eq!(again.encode("slow"), ids);
+/// assert_eq!(again.encode("slow")?, ids);
 /// # Ok::<(), tokenizer::TokenizerError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -305,12 +305,15 @@ impl Bpe {
     }
 
     /// The ids of a text, in which [`ENDOFTEXT`] is special if the vocabulary has it.
-    pub fn encode(&self, text: &str) -> Vec<u32> {
+    ///
+    /// # Errors
+    /// None: it is a `Result` like that of every tokenizer.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let Some(end_of_text) = self.end_of_text else {
-            return self.encode_ordinary(text);
+            return Ok(self.encode_ordinary(text));
         };
         let documents = text.split(ENDOFTEXT).map(|text| self.encode_ordinary(text));
-        documents.collect::<Vec<_>>().join(&end_of_text)
+        Ok(documents.collect::<Vec<_>>().join(&end_of_text))
     }
 
     /// The ids of a text in which nothing is special.
@@ -379,7 +382,7 @@ impl Bpe {
 
 impl Encode for Bpe {
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        Ok(self.encode(text))
+        self.encode(text)
     }
 }
 

@@ -95,11 +95,14 @@ impl Gpt2Tokenizer {
                 position,
             });
         }
-        Ok(self.encode(text))
+        self.encode(text)
     }
 
     /// Returns the ids of a text, in which [`ENDOFTEXT`] is special, as the book allows it.
-    pub fn encode(&self, text: &str) -> Vec<u32> {
+    ///
+    /// # Errors
+    /// None: it is a `Result` like that of every tokenizer.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = Vec::new();
         for (number, document) in text.split(ENDOFTEXT).enumerate() {
             if number > 0 {
@@ -107,7 +110,7 @@ impl Gpt2Tokenizer {
             }
             self.encode_into(document, &mut ids);
         }
-        ids
+        Ok(ids)
     }
 
     /// Returns the ids of a text in which nothing is special: `<|endoftext|>` is seven tokens of
@@ -161,7 +164,7 @@ impl Gpt2Tokenizer {
 
 impl Encode for Gpt2Tokenizer {
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        Ok(self.encode(text))
+        self.encode(text)
     }
 }
 

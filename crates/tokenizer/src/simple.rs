@@ -133,9 +133,12 @@ impl SimpleTokenizerV2 {
     }
 
     /// The id of each word, that of `<|unk|>` for an unknown one.
-    pub fn encode(&self, text: &str) -> Vec<u32> {
+    ///
+    /// # Errors
+    /// None: it is a `Result` like that of every tokenizer.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let id_of = |(_, word): (usize, &str)| self.vocabulary.id(word).unwrap_or(self.unk_id);
-        words_with_positions(text).map(id_of).collect()
+        Ok(words_with_positions(text).map(id_of).collect())
     }
 
     /// The words of the ids, joined by spaces, without the space before `, . : ; ? ! " ( ) '`.
@@ -150,7 +153,7 @@ impl SimpleTokenizerV2 {
 
 impl Encode for SimpleTokenizerV2 {
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        Ok(self.encode(text))
+        self.encode(text)
     }
 }
 

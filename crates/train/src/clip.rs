@@ -19,6 +19,16 @@ pub fn grad_norm(grads: &impl Parameters) -> f64 {
 /// Scales the gradients so that their norm is at most `max_norm`; returns the norm they had.
 ///
 /// A training step gives the factor to the optimizer instead, which saves a pass over the memory.
+///
+/// ```
+/// use tensor_ops::Linear;
+/// use train::torch_rng::TorchRng;
+/// let mut grads = Linear::new(3, 2, false, &mut TorchRng::manual_seed(123));
+/// grads.weight.fill(2.0);
+/// let norm = train::clip_grad_norm(&mut grads, 1.0); // the root of 6 x 4
+/// assert!((norm - 24f64.sqrt()).abs() < 1e-6);
+/// assert!((train::grad_norm(&grads) - 1.0).abs() < 1e-5);
+/// ```
 pub fn clip_grad_norm(grads: &mut impl Parameters, max_norm: f64) -> f64 {
     let norm = grad_norm(grads);
     let scale = clip_scale(norm, max_norm);

@@ -8,6 +8,22 @@ use serde::{Deserialize, Serialize};
 use crate::{AdamWConfig, Schedule, TrainError};
 
 /// The settings of a [`Trainer`](crate::Trainer); the defaults are those of the book's chapter 5.
+///
+/// ```
+/// use train::{AdamWConfig, Schedule, TrainConfig};
+/// let config = TrainConfig {
+///     max_steps: 1000,
+///     optimizer: AdamWConfig { lr: 6e-4, ..AdamWConfig::default() },
+///     schedule: Some(Schedule {
+///         warmup_steps: 100, total_steps: 1000, initial_lr: 6e-6, min_lr: 6e-5,
+///     }),
+///     max_grad_norm: Some(1.0),
+///     save_every: Some(100),
+///     ..TrainConfig::default()
+/// };
+/// config.validate()?;
+/// # Ok::<(), train::TrainError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {

@@ -20,12 +20,15 @@ use crate::TrainError;
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
     /// Steps of the first part; 0 for none.
+    #[serde(default)]
     pub warmup_steps: u64,
     /// Steps of both parts; more than `warmup_steps`.
     pub total_steps: u64,
     /// The rate at the start of the warmup.
+    #[serde(default)]
     pub initial_lr: f64,
     /// The rate at the end of the decay.
+    #[serde(default)]
     pub min_lr: f64,
 }
 

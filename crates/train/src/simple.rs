@@ -6,12 +6,14 @@
 
 use dataloader::DataLoader;
 use gpt::GptModel;
+use serde::{Deserialize, Serialize};
 use torch_rng::TorchRng;
 
 use crate::{AdamW, Evaluation, Event, TrainError, calc_loss_loader};
 
 /// The numbers among the arguments of the book's function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct SimpleTraining {
     /// Passes over the training loader.
     pub num_epochs: u64,
@@ -47,6 +49,36 @@ pub struct TrainingHistory {
 ///
 /// `on_event` is told what the book prints: every evaluation, and after each epoch that a sample is
 /// due, which the caller makes with the crate `generate`. It is told of every batch, too.
+///
+/// ```
+/// use train::dataloader::{Corpus, DataLoader, DataLoaderConfig};
+/// use train::gpt::{GptConfig, GptModel};
+/// use train::torch_rng::TorchRng;
+/// use train::{AdamW, AdamWConfig, Event, SimpleTraining, train_model_simple};
+///
+/// let config = GptConfig {
+///     vocab_size: 10, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
+/// let mut rng = TorchRng::manual_seed(123);
+/// let mut model = GptModel::new(config, &mut rng)?;
+/// let mut optimizer = AdamW::new(AdamWConfig { lr: 1e-2, ..AdamWConfig::default() }, &model)?;
+/// let corpus = Corpus::from_ids((0..80).map(|i| i % 10).collect::<Vec<u32>>());
+/// let windows = DataLoaderConfig { max_length: 8, stride: 8, ..DataLoaderConfig::default() };
+/// let loader = DataLoader::new(&corpus, windows)?;
+/// let settings = SimpleTraining { num_epochs: 3, eval_freq: 2, eval_iter: 1 };
+/// let loaders = (&loader, &loader);
+/// let mut losses = Vec::new();
+/// let history = train_model_simple(
+///     &mut model, &mut optimizer, loaders, settings, &mut rng, |event| {
+///         if let Event::Batch { loss } = event {
+///             losses.push(loss);
+///         }
+///     },
+/// )?;
+/// assert!(history.train_losses.last() < history.train_losses.first());
+/// # Ok::<(), train::TrainError>(())
+/// ```
 ///
 /// It draws in the book's order: the order of an epoch when it begins, dropout, and a pass over
 /// both loaders at each evaluation.

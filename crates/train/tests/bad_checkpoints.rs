@@ -92,9 +92,9 @@ fn a_manifest_that_is_damaged_or_forgets_a_file_is_refused() {
     edit(&checkpoint, "manifest.json", |json| {
         json["version"] = 9.into()
     });
-    assert!(refusal(&checkpoint).contains("version 9, this program reads version 3"));
+    assert!(refusal(&checkpoint).contains("version 9, but this program reads version 4"));
     edit(&checkpoint, "manifest.json", |json| {
-        json["version"] = 3.into();
+        json["version"] = 4.into();
         json["more"] = 1.into();
     });
     assert!(refusal(&checkpoint).contains("unknown field `more`"));

@@ -1,6 +1,7 @@
 //! `cargo xtask notebook --html DIR`: a page a notebook and an index, which need nothing but
 //! themselves.
 
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Result, ensure};

@@ -22,12 +22,34 @@ const RULES: &[Rule] = &[
         layers::faults,
     ),
     ("a file says what it is, and is narrow", files),
+    ("README names the oldest supported Rust", oldest_rust),
     ("links of the documentation lead somewhere", links::faults),
     (
         "items and cells that the documentation names exist",
         documented::faults,
     ),
 ];
+
+/// The oldest supported Rust: README's is Cargo.toml's, which `.ci/run` builds with.
+fn oldest_rust(root: &Path) -> Result<Vec<String>> {
+    let [manifest, readme] = [
+        read(&root.join("Cargo.toml"))?,
+        read(&root.join("README.md"))?,
+    ];
+    let line = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = "));
+    let version = line
+        .context("Cargo.toml: no rust-version")?
+        .trim_matches('"');
+    let stated = format!("({version} or newer)");
+    Ok(match readme.contains(&stated) {
+        true => Vec::new(),
+        false => vec![format!(
+            "README.md: {stated} expected, the rust-version of Cargo.toml"
+        )],
+    })
+}
 
 /// The most columns of a comment, as of code.
 const MAX_COLUMNS: usize = 100;

@@ -2,8 +2,8 @@
 //! training step nor the next forward pass maps and clears memory, whatever allocator the program
 //! has.
 //!
-//! It holds no more than the last two passes used, and nothing when a second or two have gone by
-//! without one.
+//! It holds no more than the last two passes used, no more than it has handed out, and nothing when
+//! a second or two have gone by without a pass.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -24,8 +24,11 @@ struct Pool {
     passes: u64,
     /// Buffers that nobody uses, and the pass in which they were recycled.
     free: Vec<(Vec<f32>, u64)>,
-    /// Buffers that were asked for or recycled: as many as before if nothing was computed.
+    /// Buffers that were asked for or recycled; unchanged since the last check: the pool is idle.
     uses: u64,
+    /// Numbers that were handed out and haven't come back: other memory isn't kept, so that a
+    /// program that recycles arrays of its own keeps nothing.
+    lent: usize,
     /// Whether a thread waits to give the memory back.
     watched: bool,
 }
@@ -42,6 +45,7 @@ impl Pool {
             passes: 0,
             free: Vec::new(),
             uses: 0,
+            lent: 0,
             watched: false,
         }
     }
@@ -57,7 +61,11 @@ impl Pool {
 
     fn put(&mut self, buffer: Vec<f32>) {
         self.uses += 1;
-        self.free.push((buffer, self.passes));
+        let is_lent = buffer.capacity() <= self.lent;
+        self.lent = self.lent.saturating_sub(buffer.capacity());
+        if is_lent {
+            self.free.push((buffer, self.passes));
+        }
     }
 
     /// Lets go of what this pass and the one before have not used.
@@ -73,11 +81,14 @@ impl Pool {
     /// All buffers, if there were no more uses than at the look before.
     fn unused(&mut self, uses: &mut u64) -> Option<Vec<(Vec<f32>, u64)>> {
         let before = std::mem::replace(uses, self.uses);
-        (before == *uses).then(|| std::mem::take(&mut self.free))
+        (before == *uses).then(|| {
+            self.lent = 0;
+            std::mem::take(&mut self.free)
+        })
     }
 }
 
-/// To be called at the end of each pass.
+/// Call at the end of each pass.
 pub(crate) fn end_pass() {
     pool().end_pass();
 }
@@ -85,8 +96,14 @@ pub(crate) fn end_pass() {
 /// A vector with room for `n` numbers, or for up to an eighth more; some of an earlier use may be
 /// in it.
 pub fn buffer(n: usize) -> Vec<f32> {
-    let kept = (n >= SMALLEST).then(|| pool().take(n)).flatten();
+    if n < SMALLEST {
+        let mut buffer = room(n);
+        buffer.truncate(n);
+        return buffer;
+    }
+    let kept = pool().take(n);
     let mut buffer = kept.unwrap_or_else(|| room(n));
+    pool().lent += buffer.capacity();
     buffer.truncate(n);
     buffer
 }
@@ -130,7 +147,9 @@ mod tests {
     #[test]
     fn a_buffer_is_handed_out_again_for_as_many_numbers_or_a_few_less() {
         const N: usize = 12_345; // which no other test has
-        recycle(vec![1.0; N]);
+        let mut first = buffer(N);
+        first.resize(N, 1.0);
+        recycle(first);
         let reused = buffer(N - 100);
         assert_eq!((reused.len(), reused.capacity()), (N - 100, N));
         recycle(reused);
@@ -141,6 +160,9 @@ mod tests {
     fn buffers_are_kept_for_two_passes_and_while_something_is_computed() {
         let mut pool = Pool::new();
         let n = |pool: &Pool| pool.free.len();
+        pool.put(vec![1.0; 30]);
+        assert_eq!(n(&pool), 0, "it was never handed out");
+        pool.lent = 50;
         pool.put(vec![1.0; 10]);
         pool.end_pass();
         for _ in 0..3 {

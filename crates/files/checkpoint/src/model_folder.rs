@@ -159,6 +159,12 @@ impl ModelFolder {
 /// A Hugging Face model that is said to be tied, but whose file has a head with other numbers, is
 /// loaded with that head, as transformers 5 does.
 ///
+/// ```no_run
+/// let model = checkpoint::load_model("runs/0001/model")?;
+/// println!("{} layers", model.config().n_layers);
+/// # Ok::<(), checkpoint::CheckpointError>(())
+/// ```
+///
 /// # Errors
 /// As those two.
 pub fn load_model(path: impl AsRef<Path>) -> Result<GptModel, CheckpointError> {

@@ -27,6 +27,22 @@ use crate::writer::{LazyTensor, write};
 /// The masks take `context_length` squared numbers a block: what is only read again by
 /// [`load_model`](crate::load_model) does without them, see [`save_compact`].
 ///
+/// ```
+/// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};
+/// use checkpoint::{save_book, load_model};
+///
+/// let config = GptConfig {
+///     vocab_size: 50, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
+/// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+/// let folder = std::env::temp_dir().join(format!("save-book-{}", std::process::id()));
+/// save_book(&model, &folder)?;
+/// assert_eq!(load_model(&folder)?.config(), &config);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As [`save_compact`].
 pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
@@ -66,6 +82,23 @@ pub fn save_compact(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Ch
 /// A model without biases on query, key and value gets biases of zero, which GPT-2 always has, so
 /// that it is read again with `qkv_bias`; a head of its own is written as `lm_head.weight`.
 /// Weights are rounded to `precision`, to the nearest.
+///
+/// ```
+/// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};
+/// use checkpoint::{Precision, SpecialTokens, save_hugging_face, load_model};
+///
+/// let config = GptConfig {
+///     vocab_size: 50, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
+/// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+/// let folder = std::env::temp_dir().join(format!("save-hf-{}", std::process::id()));
+/// let tokens = SpecialTokens::between(49);
+/// save_hugging_face(&model, &folder, Precision::Bf16, &tokens)?;
+/// assert_eq!(load_model(&folder)?.config().qkv_bias, true);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`save_compact`], of weights in this precision.

@@ -154,7 +154,9 @@ impl ModelTokenizer {
             Kind::Own(_) => vec![text],
         };
         let ids = whole.par_iter().map(|part| match &self.kind {
-            Kind::Gpt2(gpt2) => Ok(gpt2.encode(part)),
+            Kind::Gpt2(gpt2) => gpt2
+                .encode(part)
+                .map_err(|error| error::library(error.into())),
             Kind::Own(own) => own.encode(part),
         });
         let ids: Vec<Vec<u32>> = ids.collect::<Result<_, _>>()?;

@@ -242,7 +242,7 @@ fn long_white_space_is_divided_or_refused() {
     assert!(ids.ends_with(&end));
     assert_eq!(tokenizer.decode(&ids).unwrap(), text);
 
-    let config = r#"{"add_prefix_space": true}"#;
+    let config = r#"{"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true}"#;
     let files = [
         ("tokenizer.json", json.to_string()),
         ("tokenizer_config.json", config.to_owned()),

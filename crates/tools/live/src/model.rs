@@ -64,8 +64,8 @@ impl Words {
 
     fn encode(&self, text: &str) -> Vec<u32> {
         match self {
-            Self::Gpt2(words) => words.encode(text),
-            Self::Own(words) => words.encode(text),
+            Self::Gpt2(words) => words.encode(text).unwrap_or_default(),
+            Self::Own(words) => words.encode(text).unwrap_or_default(),
         }
     }
 

@@ -133,7 +133,7 @@ fn refuse_full(folder: &Path) -> Result<()> {
         true => &[LOCK, OPTIONS, LOG, TOKENIZER],
         false => &[LOCK],
     };
-    inside.retain(|name| !ours.contains(&&**name) && !(is_empty && name == CHECKPOINTS));
+    inside.retain(|name| !(ours.contains(&&**name) || is_empty && name == CHECKPOINTS));
     let Some(found) = inside.first() else {
         return Ok(());
     };
