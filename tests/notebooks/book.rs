@@ -29,6 +29,8 @@ pub struct Notebook {
     at: u32,
     /// True once an input differs from the document's: what follows is compared with nothing.
     changed: bool,
+    /// True in a part that reads another text than the book's.
+    on_other_text: bool,
 }
 
 /// The kind of a cell's figures.
@@ -40,6 +42,8 @@ pub enum Kind {
     Shown,
     /// Computed from an input that the document has not: compared with nothing.
     Changed,
+    /// Computed on another text than the book's: compared with nothing.
+    OtherText,
     /// Figures that no document prints: a shape, the same result by two ways, a refusal, a bug
     /// beside the right code.
     #[default]
@@ -72,6 +76,7 @@ impl Record {
             Kind::Changed => {
                 return "compared with nothing: the document prints no such run".to_owned();
             }
+            Kind::OtherText => return "compared with nothing: not on the book's text".to_owned(),
         };
         let mut about = match verdict.figures {
             0 => return String::new(),
@@ -136,7 +141,10 @@ impl Notebook {
     /// Runs a part of the notebook; where it fails, or needs what is not at hand, its cells that
     /// follow are lost or skipped, and the next part runs all the same.
     pub fn part<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
-        let why = match catch_unwind(AssertUnwindSafe(|| run(self))) {
+        let on_other_text = self.on_other_text;
+        let ended = catch_unwind(AssertUnwindSafe(|| run(self)));
+        self.on_other_text = on_other_text;
+        let why = match ended {
             Ok(Ok(value)) => return Some(value),
             Ok(Err(error)) => match error.downcast::<NotRun>() {
                 Ok(why) => Outcome::Skipped(why.to_string()),
@@ -153,14 +161,20 @@ impl Notebook {
         None
     }
 
-    /// The book's text; without it the part ends here.
+    /// The book's text; without it the other text of the settings, on which the figures of this
+    /// part are compared with nothing, and without that the part ends here.
     ///
     /// # Errors
-    /// It was not given.
+    /// Neither was given.
     #[track_caller]
     pub fn the_verdict(&mut self) -> Result<&'static str> {
         self.go_to_caller();
-        Ok(self.settings.text.ok_or(NotRun(NEEDS_TEXT))?)
+        if let Some(text) = self.settings.text {
+            return Ok(text);
+        }
+        let other = self.settings.other_text.ok_or(NotRun(NEEDS_TEXT))?;
+        self.on_other_text = true;
+        Ok(other)
     }
 
     /// Ends the part in a page, if a model of 124 million parameters follows, or what 32 bits can't
@@ -217,6 +231,25 @@ impl Notebook {
     /// The cells that follow belong to this section, by the document's own number and title.
     #[track_caller]
     pub fn section(&mut self, _number: &str, _title: &str) {
+        self.go_to_caller();
+    }
+
+    /// The beginning of a notebook: its goal, what should be known before, and the minutes that
+    /// reading takes.
+    #[track_caller]
+    pub fn opens(&mut self, _goal: &str, _prerequisites: &str, _minutes: u32) {
+        self.go_to_caller();
+    }
+
+    /// A question on this section, and its answer, which is folded away.
+    #[track_caller]
+    pub fn asks(&mut self, _question: &str, _answer: &str) {
+        self.go_to_caller();
+    }
+
+    /// A drawing in characters, with the shapes of arrays.
+    #[track_caller]
+    pub fn sketch(&mut self, _name: &str, _text: &str) {
         self.go_to_caller();
     }
 
@@ -403,8 +436,11 @@ impl Notebook {
     #[track_caller]
     fn record(&mut self, mut record: Record) {
         let line = self.go_to_caller();
-        if self.changed {
-            record.kind = Kind::Changed;
+        if self.changed || self.on_other_text {
+            record.kind = match self.changed {
+                true => Kind::Changed,
+                false => Kind::OtherText,
+            };
             record.verdict = Verdict::default();
         }
         let before = self.records.insert(line, record);

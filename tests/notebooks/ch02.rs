@@ -16,9 +16,15 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.opens(
+        "A model computes with numbers, so a text must become numbers first. This chapter goes the whole way: text to tokens, tokens to ids, ids to training windows, and ids to vectors.",
+        "some Rust (slices, iterators, `Result`); no machine learning.",
+        40,
+    );
     book.part(the_text);
     book.part(splitting_a_text);
     book.part(vocabulary);
+    book.part(special_tokens);
     book.part(byte_pairs);
     book.part(sliding_window);
     book.part(token_embeddings);
@@ -28,6 +34,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
 fn the_text(book: &mut Notebook) -> Result<()> {
     book.section("2.2", "Tokenizing text");
+    // The chapter needs a text to work on. How long is it? Python's `len` counts characters; in
+    // Rust `len()` counts bytes, so the characters are counted one by one. The `?` ends a function
+    // early with an error, where Python would raise an exception.
     let raw_text = book.the_verdict()?;
     book.prints(
         "In [3]",
@@ -40,6 +49,9 @@ fn the_text(book: &mut Notebook) -> Result<()> {
 }
 
 fn splitting_a_text(book: &mut Notebook) -> Result<()> {
+    // How does a text fall apart into tokens? A first try cuts at white space and keeps the white
+    // space, as Python's `re.split(r'(\s)', text)` does: the brackets in that pattern mean "keep
+    // what you cut at". Here a named separator takes the place of the pattern.
     let text = book.input("text", "Hello, world. This, is a test.".to_owned(), ..=1000);
     let result = split_keeping(&text, Separators::Whitespace);
     book.prints(
@@ -48,9 +60,13 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
         "['Hello,', ' ', 'world.', ' ', 'This,', ' ', 'is', ' ', 'a', ' ', 'test.']",
     );
 
+    // Words and punctuation should be apart: "Hello," is two tokens. Cutting at commas and periods,
+    // too, does it, but leaves empty strings where two separators meet, and the spaces.
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints("In [5]", &result, "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is', ' ', 'a', ' ', 'test', '.', '']");
 
+    // Empty strings and white space are dropped: a list comprehension with `if item.strip()` in
+    // Python, a filter in Rust. Ten tokens are left.
     let result = without_blanks(&result);
     book.prints(
         "In [6]",
@@ -58,6 +74,8 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
         "['Hello', ',', 'world', '.', 'This', ',', 'is', 'a', 'test', '.']",
     );
 
+    // More kinds of punctuation, and the double dash: the same two steps in one function, which the
+    // rest of the chapter uses. Type a sentence of your own and look at what stays together.
     let text = book.input(
         "text",
         "Hello, world. Is this-- a test?".to_owned(),
@@ -69,23 +87,35 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
         &result,
         "['Hello', ',', 'world', '.', 'Is', 'this', '--', 'a', 'test', '?']",
     );
+    book.asks(
+        "How many tokens is \"don't\"? Guess, then type it into the field above.",
+        "Three: `don`, `'` and `t`, because the apostrophe is a separator like a comma. A tokenizer made of rules needs a rule for each such case; section 2.5 does without rules.",
+    );
     Ok(())
 }
 
 fn vocabulary(book: &mut Notebook) -> Result<()> {
+    // The whole text through that function. Its beginning shows whether the rules are good enough.
     let raw_text = book.the_verdict()?;
     let preprocessed = preprocess(raw_text);
-    book.prints("In [8]", &preprocessed[..30], "['I', 'HAD', 'always', 'thought', 'Jack', 'Gisburn', 'rather', 'a', 'cheap', 'genius', '--', 'though', 'a', 'good', 'fellow', 'enough', '--', 'so', 'it', 'was', 'no', 'great', 'surprise', 'to', 'me', 'to', 'hear', 'that', ',', 'in']");
+    let first = &preprocessed[..30.min(preprocessed.len())];
+    book.prints("In [8]", first, "['I', 'HAD', 'always', 'thought', 'Jack', 'Gisburn', 'rather', 'a', 'cheap', 'genius', '--', 'though', 'a', 'good', 'fellow', 'enough', '--', 'so', 'it', 'was', 'no', 'great', 'surprise', 'to', 'me', 'to', 'hear', 'that', ',', 'in']");
 
+    // The length of the text in tokens, about a quarter of its characters.
     book.prints("In [9]", &preprocessed.len(), "4690");
 
     book.section("2.3", "Converting tokens into token IDs");
+    // Which number does a token get? The distinct tokens are sorted and numbered: that list is the
+    // vocabulary. Its length is the number of ids, far less than the number of tokens, because most
+    // words occur again and again.
     let vocab = build_vocabulary(&preprocessed);
     book.prints("In [10]", &vocab.len(), "1130");
 
+    // The first entries: punctuation comes before letters, and capitals before small letters,
+    // because that is the order of the characters' codes.
     book.prints(
         "In [12]",
-        &vocab.tokens()[..=50],
+        &vocab.tokens()[..51.min(vocab.len())],
         r#"
 ('!', 0)
 ('"', 1)
@@ -141,11 +171,20 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     );
 
     book.listing("crates/tokenizer/src/simple.rs", "impl SimpleTokenizerV1 {");
+    // A tokenizer is that vocabulary in both directions: `encode` looks up the id of each token.
+    // `SimpleTokenizerV1::new(vocab)` takes the vocabulary over (Rust says it is *moved*), so
+    // nobody else can change it.
     let tokenizer = SimpleTokenizerV1::new(vocab);
-    let text = "\"It's the last he painted, you know,\" \n           Mrs. Gisburn said with pardonable pride.";
-    let ids = tokenizer.encode(text)?;
+    let text = book.input(
+        "text",
+        "\"It's the last he painted, you know,\" \n           Mrs. Gisburn said with pardonable pride.".to_owned(),
+        ..=1000,
+    );
+    let ids = tokenizer.encode(&text)?;
     book.prints("In [14]", &ids, "[1, 56, 2, 850, 988, 602, 533, 746, 5, 1126, 596, 5, 1, 67, 7, 38, 851, 1108, 754, 793, 7]");
 
+    // And back: `decode` joins the tokens with spaces and takes the spaces before punctuation away.
+    // The text is not quite the same: the line break is gone, and there is a space in "It' s".
     let decoded = tokenizer.decode(&ids)?;
     book.prints(
         "In [15]",
@@ -153,7 +192,21 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
         "\" It' s the last he painted, you know,\" Mrs. Gisburn said with pardonable pride.",
     );
 
+    book.asks(
+        "Which information about a text does `decode(encode(text))` lose?",
+        "White space: how many spaces there were, and line breaks. The vocabulary has no token for them, so no rule can bring them back.",
+    );
+    Ok(())
+}
+
+fn special_tokens(book: &mut Notebook) -> Result<()> {
     book.section("2.4", "Adding special context tokens");
+    // What about a word that the text doesn't have? "Hello" is not in the vocabulary, so this
+    // tokenizer refuses it. In Rust the error is a value of the type `Result`, and it names the
+    // word and its place.
+    let raw_text = book.the_verdict()?;
+    let preprocessed = preprocess(raw_text);
+    let tokenizer = SimpleTokenizerV1::new(build_vocabulary(&preprocessed));
     let text = "Hello, do you like tea. Is this-- a test?";
     book.refuses(
         "In [17]",
@@ -161,10 +214,13 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
         "unknown token \"Hello\" at byte 0",
     );
 
+    // Two special tokens are added: one stands for every unknown word, and one stands between two
+    // texts that have nothing to do with each other. `mut` allows the vocabulary to change.
     let mut vocab = build_vocabulary(&preprocessed);
     vocab.extend([ENDOFTEXT, UNK]);
     book.prints("In [19]", &vocab.len(), "1132");
 
+    // They are appended after sorting, so no other id has changed.
     let last = &vocab.tokens()[vocab.len() - 5..];
     book.prints(
         "In [20]",
@@ -180,10 +236,13 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     book.prints("In [20]", &ids, "[1127, 1128, 1129, 1130, 1131]");
 
     book.listing("crates/tokenizer/src/simple.rs", "impl SimpleTokenizerV2 {");
+    // The second tokenizer puts the id of `<|unk|>` where a word is unknown. Two texts are joined
+    // with the end of text between them; look for the ids of the two special tokens.
     let tokenizer = SimpleTokenizerV2::new(vocab)?;
     let text1 = "Hello, do you like tea?";
     let text2 = "In the sunlit terraces of the palace.";
     let text = [text1, text2].join(" <|endoftext|> ");
+    let text = book.input("text", text, ..=1000);
     let ids = tokenizer.encode(&text)?;
     book.prints(
         "In [23]",
@@ -191,17 +250,25 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
         "[1131, 5, 355, 1126, 628, 975, 10, 1130, 55, 988, 956, 984, 722, 988, 1131, 7]",
     );
 
+    // Decoded, the unknown words are gone for good: "Hello" and "palace" are both `<|unk|>`.
     let decoded = tokenizer.decode(&ids)?;
     book.prints(
         "In [24]",
         &decoded,
         "<|unk|>, do you like tea? <|endoftext|> In the sunlit terraces of the <|unk|>.",
     );
+    book.asks(
+        "Could a model answer a question about \"Hello\" with this tokenizer?",
+        "No. \"Hello\" and every other unknown word have the same id, so the model can't tell them apart.",
+    );
     Ok(())
 }
 
 fn byte_pairs(book: &mut Notebook) -> Result<()> {
     book.section("2.5", "BytePair encoding");
+    // How can a tokenizer know every word? GPT-2's vocabulary has 50,257 pieces: frequent words are
+    // one piece, rare words several, and every single byte is a piece, so nothing is unknown. Look
+    // at how many ids "someunknownPlace" has. The end of text is special only if it is allowed.
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input(
         "text",
@@ -212,6 +279,8 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     let integers = tokenizer.encode_allowing(&text, AllowedSpecial::Only(&[ENDOFTEXT]))?;
     book.prints("In [28]", &integers, "[15496, 11, 466, 345, 588, 8887, 30, 220, 50256, 554, 262, 4252, 18250, 8812, 2114, 1659, 617, 34680, 27271, 13]");
 
+    // Decoding gives the very text back, spaces included, because a piece has its space within it:
+    // " tea" is another token than "tea".
     let strings = tokenizer.decode(&integers)?;
     book.prints(
         "In [29]",
@@ -227,19 +296,29 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
         windows("A text's tokens", &pieces, &[], 0)
     });
+    book.asks(
+        "Does \"Tea\" have as many tokens as \"tea\"? And \"TEA\"?",
+        "Try it above. Capitals are other bytes, so they are other pieces; a spelling that is rare in GPT-2's training text falls into more of them.",
+    );
     Ok(())
 }
 
 fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.section("2.6", "Data sampling with a sliding window");
+    // What does a model learn from? From guessing the next token. So a text gives as many exercises
+    // as it has tokens. First the whole text in GPT-2's ids.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     let enc_text = Corpus::from_text(raw_text, &tokenizer)?;
     book.prints("In [30]", &enc_text.len(), "5145");
 
     book.listing("crates/dataloader/src/dataset.rs", "impl GptDataset {");
-    let enc_sample = Corpus::from_ids(&enc_text.read(50..)?[..]);
-    let context_size = 4;
+    // An exercise is a window of the text, x, and the same window one token later, y: the right
+    // answers. Python slices the list twice; here `GptDataset` does. The numbers of y are those of
+    // x moved to the left.
+    let first = 50.min(enc_text.len());
+    let enc_sample = Corpus::from_ids(&enc_text.read(first..)?[..]);
+    let context_size = book.input("context_size", 4, 1..=64);
     let config = WindowConfig {
         max_length: context_size,
         stride: 1,
@@ -250,6 +329,8 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.prints("In [32]", x, "x: [290, 4920, 2241, 287]");
     book.prints("In [32]", y, "y:      [4920, 2241, 287, 257]");
 
+    // One window holds several exercises: after one token guess the second, after two the third,
+    // and so on.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (&x[..i], y[i - 1]);
@@ -265,6 +346,7 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
 [290, 4920, 2241, 287] ----> 257",
     );
 
+    // The same as text. What stands right of the arrow is what the model shall learn to say.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (tokenizer.decode(&x[..i])?, tokenizer.decode(&y[i - 1..i])?);
@@ -279,26 +361,45 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
  and established himself in ---->  a",
     );
     book.draws("Windows of four tokens, and their targets", || {
-        let pieces: Vec<String> = (enc_text.read(50..60).iter().flat_map(|ids| ids.iter()))
-            .map(|&id| tokenizer.decode_lossy(&[id]).unwrap_or_default())
-            .collect();
+        let pieces: Vec<String> = (enc_text
+            .read(first..enc_text.len().min(first + 10))
+            .iter()
+            .flat_map(|ids| ids.iter()))
+        .map(|&id| tokenizer.decode_lossy(&[id]).unwrap_or_default())
+        .collect();
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
         windows("Windows of 4 tokens, stride 1", &pieces, &[0, 1, 2], 4)
     });
 
+    book.sketch(
+        "From a text to a batch",
+        "
+ids of the text          i0  i1  i2  i3  i4  i5  i6  i7  i8 ...     (5145)
+                         \\_____________/
+x, max_length = 4        i0  i1  i2  i3                              (4)
+y, one later                 i1  i2  i3  i4                          (4)
+                                         \\_____________/
+next x, stride = 4                       i4  i5  i6  i7              (4)
+
+batch_size = 8 windows   inputs (8, 4)        targets (8, 4)
+",
+    );
     book.listing(
         "crates/dataloader/src/loader.rs",
         "pub fn create_dataloader_v1(",
     );
+    // A data loader cuts the whole text into windows and hands them out in batches. This one is as
+    // small as possible: one window of four tokens. Python's keyword arguments are the fields of a
+    // struct here.
     let config = DataLoaderConfig {
-        batch_size: 1,
-        max_length: 4,
-        stride: 1,
-        shuffle: false,
+        batch_size: book.input("batch_size", 1, 1..=64),
+        max_length: book.input("max_length", 4, 1..=64),
+        stride: book.input("stride", 1, 1..=64),
+        shuffle: book.input("shuffle", false, ..),
         drop_last: true,
     };
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
-    // In order, so the seed decides nothing.
+    // In order, the seed decides nothing; shuffled, it decides the order.
     let mut data_iter = dataloader.epoch(&mut TorchRng::manual_seed(0));
     let first_batch = data_iter.next().context("a batch")??;
     book.prints(
@@ -312,6 +413,8 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
         "tensor([[ 367, 2885, 1464, 1807]])",
     );
 
+    // With a stride of 1 the second window begins one token later, so the two overlap. `??` is two
+    // early exits: there may be no further batch, and reading it may fail.
     let second_batch = data_iter.next().context("a second batch")??;
     book.prints(
         "In [40]",
@@ -324,11 +427,13 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
         "tensor([[2885, 1464, 1807, 3619]])",
     );
 
+    // Eight windows in a batch, and a stride as long as a window: no token is left out, and none
+    // comes twice, which would let the model learn some passages by heart sooner than others.
     let config = DataLoaderConfig {
-        batch_size: 8,
-        max_length: 4,
-        stride: 4,
-        shuffle: false,
+        batch_size: book.input("batch_size", 8, 1..=64),
+        max_length: book.input("max_length", 4, 1..=64),
+        stride: book.input("stride", 4, 1..=64),
+        shuffle: book.input("shuffle", false, ..),
         drop_last: true,
     };
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
@@ -358,11 +463,18 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
         [ 5975,   284,   502,   284],
         [ 3285,   326,    11,   287]])",
     );
+    book.asks(
+        "What happens to the windows if the stride is larger than `max_length`? And if it is smaller?",
+        "Larger: some tokens are in no window and are never learned from. Smaller: windows overlap, and a token is in several of them.",
+    );
     Ok(())
 }
 
 fn token_embeddings(book: &mut Notebook) -> Result<()> {
     book.section("2.7", "Creating token embeddings");
+    // An id is only a number in a list: 3 is not "more" than 2. So each id gets a vector of its
+    // own, a row of a matrix, which training will change. Here are 6 ids with 3 numbers each, drawn
+    // at random; the seed makes PyTorch draw the same ones.
     let input_ids = array![2, 3, 5, 1];
     let (vocab_size, output_dim) = (6, book.input("output_dim", 3, 1..=64));
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
@@ -378,12 +490,14 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         [-2.8400, -0.7849, -1.4096]], requires_grad=True)",
     );
 
+    // Looking up id 3 gives row 3 of that matrix, the fourth: nothing is computed.
     book.prints(
         "In [45]",
         &embedding_layer.forward(&array![3]),
         "tensor([[-0.4015,  0.9666, -1.1481]], grad_fn=<EmbeddingBackward0>)",
     );
 
+    // Four ids give four rows, in the order of the ids: (4) becomes (4, 3).
     book.prints(
         "In [46]",
         &embedding_layer.forward(&input_ids),
@@ -392,11 +506,18 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         [-2.8400, -0.7849, -1.4096],
         [ 0.9178,  1.5810,  1.3010]], grad_fn=<EmbeddingBackward0>)",
     );
+    book.asks(
+        "Two words of a sentence are the same. Are their vectors the same, too?",
+        "Yes: the same id is the same row, wherever the word stands. That is why section 2.8 adds a vector for the place.",
+    );
     Ok(())
 }
 
 fn positions(book: &mut Notebook) -> Result<()> {
     book.section("2.8", "Encoding word positions");
+    // The lookup doesn't know where a token stands: "dog bites man" and "man bites dog" have the
+    // same three vectors. First a batch as in 2.6, and a table of 50,257 rows for its ids; a shape
+    // in a comment, `(8, 4)`, is the array's shape, as in the book.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     let mut rng = TorchRng::manual_seed(123);
@@ -416,16 +537,24 @@ fn positions(book: &mut Notebook) -> Result<()> {
     // Its ids are those of In [41].
     book.shape("In [49]", &batch.input_ids, &[8, 4]);
 
+    // Each of the 8 x 4 ids becomes 256 numbers.
     let token_embeddings = token_embedding_layer.forward(&batch.input_ids);
     book.shape("In [50]", &token_embeddings, &[8, 4, 256]);
 
+    // A second table has a row for each place: 0, 1, 2, 3. Its rows are learned, too.
     let context_length = max_length;
     let pos_embedding_layer = Embedding::new(context_length, output_dim, &mut rng);
     let positions: Array1<u32> = (0..max_length as u32).collect();
     let pos_embeddings = pos_embedding_layer.forward(&positions);
     book.shape("In [52]", &pos_embeddings, &[4, 256]);
 
+    // The sum is the input of the model: the place's vector is added in each of the 8 rows. Adding
+    // (4, 256) to (8, 4, 256) repeats the smaller one, as in PyTorch.
     let input_embeddings = &token_embeddings + &pos_embeddings;
     book.shape("In [53]", &input_embeddings, &[8, 4, 256]);
+    book.asks(
+        "Why are the two vectors added and not put side by side?",
+        "Side by side would work, too, but every later layer would be twice as wide. The sum keeps the width, and training can keep word and place apart in different directions.",
+    );
     Ok(())
 }

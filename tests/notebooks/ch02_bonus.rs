@@ -15,6 +15,11 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.opens(
+        "Four smaller notebooks around chapter 2: the chapter in one piece, embedding and linear layers side by side, windows over plain numbers, and byte pair encoding from the ground up.",
+        "chapter 2; for the multi-head attention, chapter 3.",
+        20,
+    );
     book.part(dataloader_summary);
     book.part(embedding_against_matmul);
     book.part(dataloader_intuition);
@@ -26,6 +31,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 /// dataloader.ipynb: the chapter in one piece.
 fn dataloader_summary(book: &mut Notebook) -> Result<()> {
     book.section("dataloader", "The Main Data Loading Pipeline Summarized");
+    // The whole chapter in a few lines: text, ids, windows, token vectors, place vectors, their
+    // sum. Eight windows of four tokens become (8, 4, 256) numbers, the input of a model.
     let raw_text = book.the_verdict()?;
     let input_embeddings = embed_first_batch(raw_text)?;
     book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
@@ -59,6 +66,8 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
         "embedding-vs-matmul",
         "Understanding the Difference Between Embedding Layers and Linear Layers",
     );
+    // Is an embedding layer something new, or a linear layer in disguise? First the embedding: four
+    // ids, each with five numbers.
     let idx = array![2, 3, 1];
     let (num_idx, out_dim) = (4, 5);
     let seed = book.input("seed", 123, ..);
@@ -72,6 +81,7 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
         [-2.8400, -0.7849, -1.4096, -0.4076,  0.7953]], requires_grad=True)",
     );
 
+    // Looking up one id gives one row.
     book.prints(
         "In [5]",
         &embedding.forward(&array![1]),
@@ -79,6 +89,7 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
        grad_fn=<EmbeddingBackward0>)",
     );
 
+    // ...
     book.prints(
         "In [6]",
         &embedding.forward(&array![2]),
@@ -86,6 +97,7 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
        grad_fn=<EmbeddingBackward0>)",
     );
 
+    // Three ids give three rows, in their order.
     let rows = embedding.forward(&idx);
     book.prints(
         "In [7]",
@@ -96,6 +108,8 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
        grad_fn=<EmbeddingBackward0>)",
     );
 
+    // Now a linear layer of the same sizes. Its weight is (5, 4), the transpose, because it
+    // multiplies from the other side; and it is drawn differently, so the numbers are others.
     let seed = book.input("seed", 123, ..);
     let mut linear = Linear::new(num_idx, out_dim, false, &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -108,6 +122,9 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
         [-0.3814,  0.3274, -0.1179,  0.1605]], requires_grad=True)",
     );
 
+    // Written as one-hot rows, an id is a row of zeros with a single 1. Multiplied by the
+    // embedding's weights, the 1 picks out its row: the linear layer gives the embedding's rows.
+    // The lookup only saves the multiplications by zero.
     let onehot = Array2::from_shape_fn((3, num_idx), |(row, id)| {
         f32::from(u8::from(idx[row] as usize == id))
     });
@@ -122,6 +139,8 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
         "dataloader-intuition",
         "Data sampling with a sliding window with number data",
     );
+    // Real text hides what a data loader does. The numbers 0, 1, 2, ... show it: each is its own
+    // id, so a window's numbers are its places in the text.
     let numbers = Corpus::from_ids((0..=1000).collect::<Vec<u32>>());
     let mut rng = TorchRng::manual_seed(123);
 
@@ -138,6 +157,7 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     book.prints("In [68]", &first_batch.input_ids, "tensor([[0, 1, 2, 3]])");
     book.prints("In [68]", &first_batch.target_ids, "tensor([[1, 2, 3, 4]])");
 
+    // Stride 1: the second window begins one number later.
     let second_batch = data_iter.next().context("a second batch")??;
     book.prints("In [69]", &second_batch.input_ids, "tensor([[1, 2, 3, 4]])");
     book.prints(
@@ -146,10 +166,12 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
         "tensor([[2, 3, 4, 5]])",
     );
 
+    // ...
     let third_batch = data_iter.next().context("a third batch")??;
     book.prints("In [70]", &third_batch.input_ids, "tensor([[2, 3, 4, 5]])");
     book.prints("In [70]", &third_batch.target_ids, "tensor([[3, 4, 5, 6]])");
 
+    // The last window ends where its targets end, at 1000.
     let last_batch = dataloader.epoch(&mut rng).last().context("a batch")??;
     book.prints(
         "In [71]",
@@ -172,6 +194,8 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
             4,
         )
     });
+    // A stride of 4 puts the windows side by side, two to a batch. The last batch of the epoch
+    // shows that no number is in two inputs.
     let side_by_side = DataLoaderConfig {
         batch_size: 2,
         stride: 4,
@@ -192,6 +216,8 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
         [ 997,  998,  999, 1000]])",
     );
 
+    // Shuffled: the order of the windows is drawn anew for each epoch, but each window stays whole.
+    // This is the order that PyTorch draws from the same seed.
     rng.reseed(123);
     let shuffled = DataLoaderConfig {
         shuffle: true,
@@ -220,10 +246,13 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
         "multihead-attention",
         "Multi-head Attention Plus Data Loading",
     );
+    // Where chapter 2 ends, chapter 3 begins: the batch of input vectors from above goes through
+    // attention.
     let raw_text = book.the_verdict()?;
     let input_embeddings = embed_first_batch(raw_text)?;
     book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
 
+    // Two heads of 128 features each, put side by side, give 256 again.
     let config = AttentionConfig {
         d_in: 256,
         d_out: 256,
@@ -236,9 +265,11 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
         d_out: 128,
         ..config
     };
+    // Two heads of 128 features each, put side by side, give 256 again.
     let mha = MultiHeadAttentionWrapper::new(of_one_head, &mut TorchRng::manual_seed(123))?;
     book.shape("In [6]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
 
+    // The class with split weights computes both heads at once; the shape is the same.
     let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(123))?;
     book.shape("In [8]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
     Ok(())
@@ -251,6 +282,8 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
         "bpe-from-scratch",
         "Byte Pair Encoding (BPE) Tokenizer From Scratch",
     );
+    // How does GPT-2's tokenizer get its pieces? It begins with the 256 bytes and joins the most
+    // frequent pair of neighbours into a new piece, again and again, until the vocabulary is full.
     let text = book.the_verdict()?;
     book.listing("crates/tokenizer/src/bpe.rs", "pub fn train_plain(");
     let bytes = (0..=255).map(|byte| vec![byte]);
@@ -263,8 +296,12 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     let tokenizer = Bpe::train(text, &config)?;
     book.prints("In [7]", &tokenizer.tokens().len(), "1000");
 
+    // As many merges as the vocabulary has pieces beyond those it began with: the bytes, a space
+    // and the end of text.
     book.prints("In [8]", &tokenizer.merges().len(), "742");
 
+    // To encode, a word's bytes are joined by the merges that were learned. Frequent words come out
+    // as one piece, rare ones as several.
     let input_text = "Jack embraced beauty through art and life.";
     let mut token_ids = Vec::new();
     for (number, word) in input_text.split(' ').enumerate() {
@@ -276,6 +313,7 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
         &token_ids[..],
         "[424, 256, 654, 531, 302, 311, 256, 296, 97, 465, 121, 595, 841, 116, 287, 466, 256, 326, 972, 46]",
     );
+    // Decoding needs no merges: the bytes of the pieces, one after another, are the text.
     book.agrees("decode", &tokenizer.decode(&token_ids)?, &input_text);
     Ok(())
 }

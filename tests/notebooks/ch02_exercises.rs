@@ -10,6 +10,11 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.opens(
+        "Two tasks of chapter 2, each with its solution: what GPT-2's tokenizer does with a word that nobody has ever written, and what stride and window length do to batches.",
+        "sections 2.5 and 2.6.",
+        8,
+    );
     book.part(unknown_words);
     book.part(strides_and_contexts);
     Ok(())
@@ -17,11 +22,15 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
 fn unknown_words(book: &mut Notebook) -> Result<()> {
     book.section("ex2.1", "Byte pair encoding of unknown words");
+    // Task: encode the made-up words "Akwirw ier" with GPT-2's tokenizer, print the text of each
+    // id, and decode them again. Expected: six ids, whose texts put together are the words.
+    // Solution:
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input("text", "Akwirw ier".to_owned(), ..=1000);
     let integers = tokenizer.encode(&text)?;
     book.prints("In [3]", &integers, "[33901, 86, 343, 86, 220, 959]");
 
+    // Each id by itself: the tokenizer falls back to shorter pieces, down to single letters.
     let mut lines = Vec::new();
     for &i in &integers {
         lines.push(format!("{i} -> {}", tokenizer.decode_lossy(&[i])?));
@@ -32,13 +41,20 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
         "33901 -> Ak\n86 -> w\n343 -> ir\n86 -> w\n220 ->  \n959 -> ier",
     );
 
+    // The other way round: each of these pieces alone has the same id.
     book.prints("In [5]", &tokenizer.encode("Ak")?, "[33901]");
+    // ...
     book.prints("In [6]", &tokenizer.encode("w")?, "[86]");
+    // ...
     book.prints("In [7]", &tokenizer.encode("ir")?, "[343]");
+    // ...
     book.prints("In [8]", &tokenizer.encode("w")?, "[86]");
+    // ...
     book.prints("In [9]", &tokenizer.encode(" ")?, "[220]");
+    // ...
     book.prints("In [10]", &tokenizer.encode("ier")?, "[959]");
 
+    // And all ids together give the words back.
     book.prints("In [11]", &tokenizer.decode(&integers)?, "Akwirw ier");
     Ok(())
 }
@@ -48,15 +64,18 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
         "ex2.2",
         "Data loaders with different strides and context sizes",
     );
+    // Task: make a data loader with windows of 2 tokens and a stride of 2, then one with windows of
+    // 8 and a stride of 2. Before you look: which numbers will the second batch share with the
+    // first? Expected: inputs of shape (4, 2) and (4, 8). Solution:
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     // In order, so the seed decides nothing.
     let mut rng = TorchRng::manual_seed(0);
     let config = DataLoaderConfig {
-        batch_size: 4,
-        max_length: 2,
-        stride: 2,
-        shuffle: false,
+        batch_size: book.input("batch_size", 4, 1..=64),
+        max_length: book.input("max_length", 2, 1..=64),
+        stride: book.input("stride", 2, 1..=64),
+        shuffle: book.input("shuffle", false, ..),
         drop_last: false,
     };
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
@@ -70,8 +89,10 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
         [ 402,  271]])",
     );
 
+    // Longer windows with the same stride overlap: each row repeats the last six ids of the row
+    // above. The two dots mean "all other fields as in config".
     let config = DataLoaderConfig {
-        max_length: 8,
+        max_length: book.input("max_length", 8, 1..=64),
         ..config
     };
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;

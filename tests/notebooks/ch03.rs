@@ -14,6 +14,11 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.opens(
+        "Attention lets each word of a text take in what the others say. The chapter builds it four times, each time with one idea more: without weights, with weights that can be learned, with a mask over the future, and with several heads.",
+        "chapter 2, and what a matrix product is.",
+        60,
+    );
     book.section(
         "3.3.1",
         "A simple self-attention mechanism without trainable weights",
@@ -83,6 +88,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     }
     book.prints("In [8]", &context_vec_2, "tensor([0.4419, 0.6515, 0.5683])");
 
+    book.asks(
+        "Multiply all scores by 10. How do the weights change?",
+        "The largest gets nearly everything. Softmax turns differences of scores into ratios of weights, so scores ten times as large make ratios to the tenth power. Section 3.4 divides the scores for this reason.",
+    );
     book.section("3.3.2", "Computing attention weights for all input tokens");
     // Every word now asks every other: 36 dot products, one for each pair, by two loops.
     let words = inputs.nrows();
@@ -167,6 +176,10 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tensor([0.4419, 0.6515, 0.5683])",
     );
 
+    book.asks(
+        "The matrix of scores is symmetric. Is the matrix of weights symmetric, too?",
+        "No. Each row is divided by its own sum, so the second word may attend more to the fifth than the fifth to the second.",
+    );
     book.section("3.4.1", "Computing the attention weights step by step");
     // Now the model may learn what to look for: three matrices turn a word into what it asks
     // (query), what it offers (key) and what it passes on (value). First the query of the second
@@ -216,6 +229,10 @@ tensor([[0.4421, 0.5931, 0.5790],
     let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
     book.prints("In [22]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
 
+    book.asks(
+        "Why does a word need a query and a key, when one vector could serve as both?",
+        "With one vector a word would attend most to words that are like itself. With two it can look for something else: a verb for its subject, say.",
+    );
     book.section("3.4.2", "Implementing a compact SelfAttention class");
     book.listing(
         "crates/attention/src/self_attention.rs",
@@ -269,7 +286,26 @@ tensor([[-0.0739,  0.0713],
         [-0.0754,  0.0693]])",
     );
 
+    book.asks(
+        "Both classes have the same formula and the same seed. Why are their results different?",
+        "The start of the weights: `torch.rand` draws from 0 to 1, `nn.Linear` from a small range around 0, and it stores the transposed matrix. Exercise 3.1 makes them equal.",
+    );
     book.section("3.5.1", "Applying a causal attention mask");
+    book.sketch(
+        "Causal attention, with shapes",
+        "
+x (6, 3) --W_query--> queries (6, 2)
+         --W_key----> keys    (6, 2)     scores = queries @ keys^T (6, 6)
+         --W_value--> values  (6, 2)
+
+scores (6, 6)            masked                     weights: rows sum to 1
+ s  s  s  s  s  s        s -inf -inf -inf ...       1   0   0   0   0   0
+ s  s  s  s  s  s   -->  s  s   -inf -inf ...  -->  w   w   0   0   0   0
+ s  s  s  s  s  s        s  s   s    -inf ...       w   w   w   0   0   0
+
+context vectors = weights (6, 6) @ values (6, 2) = (6, 2)
+",
+    );
     // A word must not see those that follow, as it shall learn to guess them. These are the weights
     // before that is taken care of: every word still looks at all six.
     let queries = sa_v2.w_query.forward(&inputs);
@@ -376,6 +412,10 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         )
     });
 
+    book.asks(
+        "Why are the masked scores minus infinity and not 0?",
+        "Softmax takes the exponential: of 0 it is 1, a weight like any other; of minus infinity it is 0, and the rest of the row still sums to 1.",
+    );
     book.section("3.5.2", "Masking additional attention weights with dropout");
     book.listing("crates/torch-rng/src/dropout.rs", "pub fn keep_mask_plain(");
     // Dropout zeroes a part of the numbers at random while training, so that the model leans on
@@ -430,6 +470,10 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         )
     });
 
+    book.asks(
+        "With a dropout of 0.5 the weights that stay are doubled. Does each row still sum to 1?",
+        "Only on average over many draws. In one draw a row may sum to more or to less; while the model is used, nothing is dropped.",
+    );
     book.section(
         "3.5.3",
         "Implementing a compact causal self-attention class",
@@ -485,6 +529,10 @@ tensor([[[-0.4519,  0.2216],
         &attn_weights,
     );
 
+    book.asks(
+        "The context length is 6. What happens with a text of 4 words, and of 7?",
+        "Of 4 words the mask's upper left corner is used. 7 words are refused: the mask has no row for the seventh.",
+    );
     book.section("3.6.1", "Stacking multiple single-head attention layers");
     book.listing(
         "crates/attention/src/wrapper.rs",
@@ -523,9 +571,27 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
     );
     book.shape("In [35]", &context_vecs, &[2, 6, 4]);
 
+    book.asks(
+        "Two heads with d_out = 2 give four features. What do three heads with d_out = 4 give?",
+        "Twelve: the heads' outputs stand side by side.",
+    );
     book.section(
         "3.6.2",
         "Implementing multi-head attention with weight splits",
+    );
+    book.sketch(
+        "Splitting the features among heads",
+        "
+x                       (b, tokens, d_in)
+W_query x               (b, tokens, d_out)
+  as heads              (b, tokens, heads, head_dim)     d_out = heads x head_dim
+  heads first           (b, heads, tokens, head_dim)     keys and values likewise
+scores = Q @ K^T        (b, heads, tokens, tokens)       masked, softmax, dropout
+weights @ V             (b, heads, tokens, head_dim)
+  tokens first          (b, tokens, heads, head_dim)
+  side by side          (b, tokens, d_out)
+out_proj                (b, tokens, d_out)
+",
     );
     book.listing(
         "crates/attention/src/plain.rs",
@@ -632,6 +698,10 @@ tensor([[0.4391, 0.7003, 0.5903],
         "one head at a time",
         &stack![Axis(0), first_res, second_res],
         &product.index_axis(Axis(0), 0),
+    );
+    book.asks(
+        "Can `MultiHeadAttention` have 2 features and 3 heads?",
+        "No: the features are shared out among the heads, so their number must be divisible by the number of heads. The wrapper has no such limit.",
     );
     Ok(())
 }

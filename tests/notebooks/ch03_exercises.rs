@@ -12,10 +12,18 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.opens(
+        "Three tasks of chapter 3, each with its solution: the same weights in two classes, two heads with one feature each, and an attention module of GPT-2's size.",
+        "chapter 3.",
+        10,
+    );
     book.section(
         "ex3.1",
         "Exercise 3.1: comparing SelfAttention_v1 and SelfAttention_v2",
     );
+    // Task: `SelfAttention_v2` keeps its weights in linear layers, `SelfAttention_v1` as plain
+    // matrices. Move the weights of a v2 into a v1 so that both give the same result. Expected: the
+    // same (6, 2) numbers twice. Hint: a linear layer stores its weight transposed. Solution:
     let six_words = array![
         [0.43, 0.15, 0.89],
         [0.55, 0.87, 0.66],
@@ -41,6 +49,7 @@ tensor([[-0.5337, -0.1051],
         [-0.5311, -0.1066],
         [-0.5299, -0.1081]])",
     );
+    // The result of v2, with which the weights began.
     let of_v2 = sa_v2.forward(&inputs)?;
     book.prints(
         "In [15]",
@@ -53,12 +62,15 @@ tensor([[-0.5337, -0.1051],
         [-0.5311, -0.1066],
         [-0.5299, -0.1081]])",
     );
+    // Not only to the printed digits: both are the same numbers.
     book.agrees("v1 and v2", &of_v1, &of_v2);
 
     book.section(
         "ex3.2",
         "Exercise 3.2: returning two-dimensional embedding vectors",
     );
+    // Task: make the wrapper with two heads return vectors of two features, not four. Expected:
+    // shape (2, 6, 2). Only the call of the constructor may change. Solution: one feature per head.
     let batch = stack![Axis(0), inputs, inputs]; // (2, 6, 3)
     let config = AttentionConfig {
         d_in,
@@ -97,6 +109,7 @@ tensor([[[-9.1476e-02,  3.4164e-02],
     );
     let context_vecs = mha.forward(&batch)?;
     book.shape("as printed", &context_vecs, &[2, 6, 2]);
+    // ...
     book.reference(
         "rows normalised",
         &context_vecs.index_axis(Axis(0), 0),
@@ -114,6 +127,9 @@ tensor([[-5.7399e-01,  2.2160e-01],
         "ex3.3",
         "Exercise 3.3: initializing GPT-2 size attention modules",
     );
+    // Task: make a multi-head attention module with the sizes of the smallest GPT-2: 12 heads, 768
+    // features in and out, a context of 1,024 tokens. How many weights does it have? Expected:
+    // 2,360,064. Solution:
     let config = AttentionConfig {
         d_in: 768,
         d_out: 768,

@@ -17,6 +17,11 @@ use torch_rng::{Build, TorchRng};
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.opens(
+        "A GPT is attention from chapter 3 between two simple things, normalization and a small network, repeated twelve times. The chapter builds the parts, puts them together, counts the weights and lets the untrained model write.",
+        "chapters 2 and 3.",
+        50,
+    );
     book.part(architecture);
     book.part(normalization_and_feed_forward);
     book.part(shortcut_connections);
@@ -89,6 +94,10 @@ fn architecture(book: &mut Notebook) -> Result<()> {
          [ 0.1355,  1.1858, -0.1453,  ...,  0.0869, -0.1590,  0.1552],
          [ 0.1666, -0.8138,  0.2307,  ...,  2.5035, -0.3055, -0.3083]]],
        grad_fn=<UnsafeViewBackward0>)",
+    );
+    book.asks(
+        "The logits have the shape (2, 4, 50257). Which of these numbers does text generation use?",
+        "The last of the four places: 50,257 scores for the token that comes after the text. Training uses all four places.",
     );
     Ok(())
 }
@@ -178,6 +187,10 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         [0.9997]], grad_fn=<VarBackward0>)",
     );
 
+    book.asks(
+        "A row is multiplied by 100 before the normalization. What comes out?",
+        "The same as before: mean and spread are divided out. That is the point; later layers always see numbers of the same size.",
+    );
     book.section(
         "4.3",
         "Implementing a feed forward network with GELU activations",
@@ -218,6 +231,10 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     let x = Array3::from_shape_vec((2, 3, 768), rng.rand(2 * 3 * 768))?;
     let out = ffn.forward(&x);
     book.shape("In [17]", &out, &[2, 3, 768]);
+    book.asks(
+        "Two linear layers without GELU between them: what could they compute that one can't?",
+        "Nothing: two matrix products in a row are one matrix product. The bend between them is what makes the network more than a matrix.",
+    );
     Ok(())
 }
 
@@ -280,6 +297,10 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         };
         chart(&by_layer, PLAIN)
     });
+    book.asks(
+        "With ten layers in place of five, which of the two gradients of the first layer changes more?",
+        "The one without shortcuts: each further layer makes it smaller. With shortcuts there is always a way that passes no layer.",
+    );
     Ok(())
 }
 
@@ -297,11 +318,34 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
     let block = TransformerBlock::new(GptConfig::GPT2_124M, &mut rng)?;
     let output = block.forward(&x)?;
     book.shape("In [22]", &output, &[2, 4, 768]);
+    book.asks(
+        "The block gives back the shape that it got. Why does that matter?",
+        "Blocks can be stacked, as many as memory allows, without any layer between them. GPT-2 has 12, 24, 36 or 48.",
+    );
     Ok(())
 }
 
 fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     book.section("4.6", "Coding the GPT model");
+    book.sketch(
+        "The model, with shapes (b texts of t tokens)",
+        "
+ids (b, t)
+ |  token embedding (50257, 768) + place embedding (1024, 768), dropout
+ v
+x (b, t, 768)
+ |
+ |   +--------------------------- x 12 ---------------------------+
+ +-->| LayerNorm, attention (12 heads of 64), dropout, + shortcut |
+     | LayerNorm, 768 -> 3072 -> GELU -> 768, dropout, + shortcut |
+     +------------------------------------------------------------+
+ v
+LayerNorm (b, t, 768)
+ |  output layer (768, 50257)
+ v
+logits (b, t, 50257)
+",
+    );
     book.not_in_a_page()?;
     book.listing("crates/gpt/src/plain.rs", "pub struct GptModel");
     book.listing("crates/gpt/src/plain.rs", "impl GptModel");
@@ -360,6 +404,10 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     );
     book.agrees("In [28]", &size.total(), &total_params);
     book.agrees("In [28]", &size.without_out_head(), &total_params_gpt2);
+    book.asks(
+        "Where are most of the 163 million parameters?",
+        "In two tables of 50,257 x 768: the token embedding and the output layer, 38.6 million each. A block has 7.1 million, and there are twelve.",
+    );
     Ok(model)
 }
 
@@ -375,6 +423,10 @@ fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
     let encoded = text_to_token_ids(&prompt, &tokenizer)?;
     book.prints("In [30]", &encoded.row(0), "encoded: [15496, 11, 314, 716]");
     book.shape("In [30]", &encoded, &[1, 4]);
+    book.asks(
+        "Run it again: is the text another one? What would have to change for that?",
+        "No: it always takes the likeliest token, so nothing is left to chance. Another seed makes other weights, and section 5.3 draws tokens at random.",
+    );
     Ok(encoded)
 }
 

@@ -11,6 +11,11 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.opens(
+        "Three tasks of chapter 4, each with its solution: where a block's parameters are, the larger GPT-2s, and one dropout rate for each place.",
+        "chapter 4.",
+        8,
+    );
     book.part(parameters);
     book.part(largest_models);
     book.part(dropout_rates);
@@ -22,7 +27,16 @@ fn parameters(book: &mut Notebook) -> Result<()> {
         "ex4.1",
         "Parameters in the feed forward versus attention module",
     );
-    let block = TransformerBlock::new(GptConfig::GPT2_124M, &mut TorchRng::manual_seed(123))?;
+    // Task: count the parameters of the feed-forward network and of the attention in one block.
+    // Which is larger? Expected: 4,722,432 and 2,360,064. Change the sizes in the fields and count
+    // again. Solution:
+    let n_heads = book.input("n_heads", 12, 1..=64);
+    let config = GptConfig {
+        emb_dim: book.input("emb_dim", 768, 1..=768),
+        n_heads,
+        ..GptConfig::GPT2_124M
+    };
+    let block = TransformerBlock::new(config, &mut TorchRng::manual_seed(123))?;
     let total_params = block.ff.num_parameters();
     book.prints(
         "In [3]",
@@ -30,9 +44,10 @@ fn parameters(book: &mut Notebook) -> Result<()> {
         "Total number of parameters in feed forward module: 4,722,432",
     );
 
-    let size = GptConfig::GPT2_124M.size()?;
+    let size = config.size()?;
     book.agrees("In [3]", &size.feed_forward, &total_params);
 
+    // The feed-forward network widens the vectors four times, so two thirds of a block are in it.
     let total_params = block.att.num_parameters();
     book.prints(
         "In [4]",
@@ -42,7 +57,9 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     book.agrees("In [4]", &size.attention, &total_params);
 
     book.section("ex4.2", "Initialize larger GPT models");
-    // Counted from the configuration: the largest would take 6 GiB.
+    // Task: without changing the model's code, make GPT-2 medium, large and XL, and count their
+    // parameters and megabytes. Expected: 406, 838 and 1,638 million parameters. They are counted
+    // from the configuration here, because the largest takes 6 GiB. Solution, the small one first:
     let small = GptConfig::GPT2_124M.size()?;
     book.prints(
         "In [6] gpt2-small",
@@ -60,6 +77,7 @@ fn parameters(book: &mut Notebook) -> Result<()> {
         "Total size of the model: 621.83 MB",
     );
 
+    // The medium model: 1,024 features, 24 blocks, 16 heads.
     let medium = GptConfig::GPT2_MEDIUM.size()?;
     book.prints(
         "In [6] gpt2-medium",
@@ -81,6 +99,7 @@ fn parameters(book: &mut Notebook) -> Result<()> {
 
 fn largest_models(book: &mut Notebook) -> Result<()> {
     book.not_in_a_page()?;
+    // The large model: 1,280 features, 36 blocks, 20 heads.
     let large = GptConfig::GPT2_LARGE.size()?;
     book.prints(
         "In [6] gpt2-large",
@@ -98,6 +117,7 @@ fn largest_models(book: &mut Notebook) -> Result<()> {
         "Total size of the model: 3197.56 MB",
     );
 
+    // The largest: 1,600 features, 48 blocks, 25 heads.
     let xl = GptConfig::GPT2_XL.size()?;
     book.prints(
         "In [6] gpt2-xl",
@@ -120,6 +140,9 @@ fn largest_models(book: &mut Notebook) -> Result<()> {
 
 fn dropout_rates(book: &mut Notebook) -> Result<()> {
     book.section("ex4.3", "Using separate dropout parameters");
+    // Task: give the model three dropout rates, one for the embeddings, one for the attention
+    // weights and one for the shortcuts, in place of one for all. Expected: three equal rates
+    // change nothing, and each rate by itself changes the result. Solution:
     let seed = book.input("seed", 123, ..);
     let rate = book.input("dropout", 0.1, 0.0..=1.0);
     let one_rate = logits(seed, DropRates::all(rate))?;

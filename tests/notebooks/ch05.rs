@@ -20,6 +20,11 @@ use train::{calc_loss_batch, calc_loss_loader, perplexity};
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.opens(
+        "How good is a model? Chapter 5 measures it with one number, the loss, trains the model to make it small (section 5.2, on the training page), and looks at ways to choose the next token.",
+        "chapter 4.",
+        40,
+    );
     book.part(untrained_model);
     book.part(story);
     book.part(decoding_strategies);
@@ -50,6 +55,10 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         "Every effort moves you rentingetic wasnم refres RexMeCHicular stren",
     );
 
+    book.asks(
+        "The text is nonsense. What would a model that guesses all tokens equally often write?",
+        "Nonsense of the same kind. An untrained model is not worse than a guess, and training begins there.",
+    );
     book.section(
         "5.1.2",
         "Calculating the text generation loss: cross-entropy and perplexity",
@@ -152,6 +161,10 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     // As a number of tokens: the model is as unsure as if it chose among so many at random.
     let perplexity = perplexity(f64::from(loss)) as f32;
     book.prints("In [15]", &perplexity, "tensor(48725.8203)");
+    book.asks(
+        "A model is sure of one wrong token and gives the right one a probability of 1 in a million. What is its loss there?",
+        "ln 1,000,000 = 13.8. Being sure and wrong costs more than not knowing, which costs ln 50,257 = 10.8.",
+    );
     Ok(())
 }
 
@@ -229,6 +242,10 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     let val_loss = calc_loss_loader(&val_loader, &model, None, &mut rng)?;
     book.prints("In [25]", &train_loss, "Training loss: 10.98758347829183");
     book.prints("In [25]", &val_loss, "Validation loss: 10.98110580444336");
+    book.asks(
+        "Why is the loss before training near 10.8, whatever the text?",
+        "The untrained model spreads its probability over all 50,257 tokens, and ln 50,257 is 10.82.",
+    );
     Ok(())
 }
 
@@ -356,6 +373,10 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         })
     });
 
+    book.asks(
+        "What does a temperature of 0.001 do? And one of 1000?",
+        "Nearly the greedy choice, and nearly a choice with equal chances. Try both in the fields.",
+    );
     book.section("5.3.2", "Top-k sampling");
     // Another way to keep nonsense out: only the k best words stay in the draw. These are the
     // three.
@@ -398,6 +419,10 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
                 .map(|(name, probas)| (name, probas.iter().map(|&p| f64::from(p)).collect())),
         })
     });
+    book.asks(
+        "With k = 1, which method of section 5.1 do you get back?",
+        "The greedy one: only the likeliest token is left in the draw, whatever the temperature.",
+    );
     Ok(())
 }
 

@@ -11,10 +11,18 @@ use crate::Notebook;
 use crate::ch05::sampled_tokens;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.opens(
+        "Tasks of chapter 5 with their solutions: temperatures and how often a rare word is drawn. Exercises 5.3 and 5.4 need the trained model and stand with the training run.",
+        "section 5.3.",
+        6,
+    );
     book.section(
         "ex5.1",
         "Temperature-scaled softmax scores and sampling probabilities",
     );
+    // Task: draw a word a thousand times at the temperatures 1, 0.1 and 5, and count how often each
+    // word comes. How often is it "pizza" at 5? Expected: 0, 0 and 32 times. Solution, temperature
+    // 1 first:
     #[expect(clippy::approx_constant, reason = "6.28 is a logit")]
     let next_token_logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
     // Without `minlength`, `bincount` ends at the largest id that was drawn.
@@ -40,6 +48,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 343 x toward",
     );
 
+    // A low temperature: the likeliest word nearly always.
     let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
@@ -56,6 +65,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 15 x toward",
     );
 
+    // A high temperature: every word has a chance.
     let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
@@ -73,6 +83,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 103 x you",
     );
 
+    // There is a faster way than counting draws: the probability itself, 4.3%. The count above was
+    // 32 of 1,000, near enough.
     let pizza_idx = 6;
     book.prints("In [4]", &hotter[pizza_idx], "tensor(0.0430)");
 

@@ -23,6 +23,11 @@ const ROUNDING_GROWS: &str = "rounding differences grow over 90 steps";
 const PYTORCH: &str = "the ids of PyTorch 2.4's run of the same loop";
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.opens(
+        "Section 5.2: the book's training run, ten epochs on a short story, with its losses and samples; then the trained model writes.",
+        "sections 5.1.1 to 5.1.3; some minutes for the run.",
+        15,
+    );
     if let Some(trained) = book.part(training) {
         book.part(|book| trained_model(book, trained));
     }

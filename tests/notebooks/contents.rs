@@ -7,7 +7,7 @@ use pictures::Picture;
 use regex::Regex;
 
 use crate::book::{Given, LeftOut, Notebook, Record};
-use crate::source::{Call, calls, undented};
+use crate::source::{Call, calls, undented, without_lints};
 
 /// A part of a notebook.
 pub enum Part {
@@ -17,6 +17,22 @@ pub enum Part {
         number: String,
         /// The document's own.
         title: String,
+    },
+    /// The beginning of a notebook.
+    Intro(Intro),
+    /// A question on a section, and its answer.
+    Question {
+        /// The question.
+        question: String,
+        /// The answer, which is folded away.
+        answer: String,
+    },
+    /// A drawing in characters, with the shapes of arrays.
+    Sketch {
+        /// Its title.
+        name: String,
+        /// Its lines.
+        text: String,
     },
     /// An item of a crate, printed in full.
     Listing {
@@ -40,6 +56,20 @@ pub enum Part {
     LeftOut(LeftOut),
 }
 
+/// The beginning of a notebook: what a reader gets from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intro {
+    /// The goal.
+    pub goal: String,
+    /// What should be known before.
+    pub prerequisites: String,
+    /// The time that reading takes.
+    pub minutes: String,
+}
+
+/// The comment of a cell that continues the idea of the cell before.
+const CONTINUES: &str = "...";
+
 /// A cell's check.
 pub struct Cell {
     /// The number of its section.
@@ -52,8 +82,11 @@ pub struct Cell {
     pub name: String,
     /// The line of its call.
     pub line: u32,
-    /// The comment that its code begins with: what it shows and why.
+    /// The comment that its code begins with: what it shows and why; empty if it continues the cell
+    /// before.
     pub about: String,
+    /// True if it has a comment of its own or is marked as continuing the cell before.
+    pub is_introduced: bool,
     /// The code since the cell before, and the value that is shown.
     pub code: String,
     /// The values that a reader may change.
@@ -112,6 +145,19 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
                     title: heading.clone(),
                 });
             }
+            "opens" => parts.push(Part::Intro(Intro {
+                goal: text(0),
+                prerequisites: text(1),
+                minutes: text(2),
+            })),
+            "asks" => parts.push(Part::Question {
+                question: text(0),
+                answer: text(1),
+            }),
+            "sketch" => parts.push(Part::Sketch {
+                name: text(0),
+                text: text(1).trim_matches('\n').to_owned(),
+            }),
             "listing" => parts.push(Part::Listing {
                 path: text(0),
                 start: text(1),
@@ -135,7 +181,11 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
                     times => format!("{} ({times})", text(0)),
                 };
                 let lines = OUTSIDE.replace(&code, "");
-                let (about, shown) = about(&call, &undented(&lines));
+                let (mut about, shown) = about(&call, &undented(&without_lints(&lines)));
+                let is_introduced = !about.is_empty();
+                if about == CONTINUES {
+                    about.clear();
+                }
                 let is_output = call.method.starts_with("prints") || call.method == "shows";
                 code.clear();
                 let mut cell = Cell {
@@ -145,6 +195,7 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
                     name,
                     line: call.line,
                     about,
+                    is_introduced,
                     code: shown,
                     inputs: std::mem::take(&mut inputs),
                     printed: is_output.then(|| text(2)),

@@ -53,7 +53,53 @@ macro_rules! number {
     )*};
 }
 
-number!(u64: "a whole number", usize: "a whole number", f32: "a number", f64: "a number");
+number!(usize: "a whole number", f32: "a number", f64: "a number");
+
+/// A seed as PyTorch takes it: below 0, it counts down from 2^64.
+impl Input for u64 {
+    type Size = Self;
+    const UNIT: &str = "";
+
+    fn size(&self) -> Self {
+        *self
+    }
+
+    fn read(text: &str) -> Result<Self> {
+        let text = text.trim();
+        let negative = || text.parse::<i64>().map(i64::cast_unsigned);
+        text.parse().or_else(|_| negative()).map_err(|_| {
+            anyhow!(
+                "`{text}` is not a whole number from {} to {}",
+                i64::MIN,
+                u64::MAX
+            )
+        })
+    }
+
+    fn written(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Input for bool {
+    type Size = Self;
+    const UNIT: &str = "";
+
+    fn size(&self) -> Self {
+        *self
+    }
+
+    fn read(text: &str) -> Result<Self> {
+        let text = text.trim();
+        text.to_lowercase()
+            .parse()
+            .map_err(|_| anyhow!("`{text}` is neither true nor false"))
+    }
+
+    fn written(&self) -> String {
+        self.to_string()
+    }
+}
 
 impl Input for String {
     type Size = usize;

@@ -42,7 +42,7 @@ mod value;
 mod worksheet;
 
 pub use book::{Given, Kind, LeftOut, Notebook, Record};
-pub use contents::{Cell, Outcome, Part};
+pub use contents::{Cell, Intro, Outcome, Part};
 pub use input::Input;
 pub use printed::{Verdict, numbers};
 pub use source::{item, tokens};
@@ -139,6 +139,8 @@ const TAKES_MINUTES: &str =
 pub struct Settings {
     /// The book's text, if it is at hand.
     pub text: Option<&'static str>,
+    /// The text to use without the book's; its figures are compared with nothing.
+    pub other_text: Option<&'static str>,
     /// Chapter 5's training, if it shall run.
     pub training: Option<TrainingRun>,
     /// True to draw pictures.
@@ -182,7 +184,11 @@ pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
 
 /// Says how the book's text is given, if one of the cells needs it.
 pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option<&'static str> {
-    let needs = |cell: &Cell| matches!(&cell.outcome, Outcome::Skipped(why) if why == NEEDS_TEXT);
+    let needs = |cell: &Cell| match &cell.outcome {
+        Outcome::Skipped(why) => why == NEEDS_TEXT,
+        Outcome::Ran(record) => record.kind == Kind::OtherText,
+        Outcome::Lost(_) => false,
+    };
     cells.any(needs).then_some(HOW_TO_GIVE_TEXT)
 }
 

@@ -9,7 +9,14 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.opens(
+        "Self-attention with trainable weights once more, slowly: one context vector step by step, then the two classes, then exercise 3.1.",
+        "section 3.3; section 3.4 helps.",
+        12,
+    );
     book.section("step-by-step", "The context vector z(2) of the input x(2)");
+    // The example: six words with three numbers each. Everything below is about the second word,
+    // "journey".
     let six_words = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
@@ -24,6 +31,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     let d_out = book.input("d_out", 2, 1..=256);
     book.shows("In [1]", &x_2.row(0), "tensor([0.5500, 0.8700, 0.6600])");
 
+    // Three matrices of the same shape, drawn at random. Training would change their numbers.
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let w_query = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
     let w_key = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
@@ -37,9 +45,11 @@ tensor([[0.2961, 0.5166],
         [0.0740, 0.8665]])",
     );
 
+    // The query of the second word: what it looks for. Three numbers become two.
     let query_2 = matmul(&x_2, &w_query); // (1, d_out)
     book.prints("In [3]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
+    // Queries, keys and values of all six words, by three products.
     let queries = matmul(&inputs, &w_query); // (num_tokens, d_out)
     let keys = matmul(&inputs, &w_key);
     let values = matmul(&inputs, &w_value);
@@ -56,6 +66,8 @@ tensor([[0.2309, 1.0966],
     );
     book.shape("In [4]", &keys, &[6, 2]);
 
+    // How well does a key answer the query? Their dot product: first with the word's own key, then
+    // with all six.
     let keys_2 = keys.slice(s![1..2, ..]);
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [5]", &attn_score_22[[0, 0]], "tensor(1.8524)");
@@ -66,6 +78,8 @@ tensor([[0.2309, 1.0966],
         "tensor([1.2705, 1.8524, 1.8111, 1.0795, 0.5577, 1.5440])",
     );
 
+    // The scores are divided by the root of the number of features and become weights by softmax;
+    // they sum to 1.
     let d_k = keys.ncols();
     let attn_weights_2 = scaled_softmax(&attn_score_2, d_k);
     book.prints(
@@ -75,10 +89,13 @@ tensor([[0.2309, 1.0966],
     );
     book.prints("In [6]", &attn_weights_2.sum(), "tensor(1.)");
 
+    // The context vector: the six values, weighed and added.
     let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
     book.prints("In [7]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
 
     book.section("SelfAttention_v1", "SelfAttention_v1");
+    // The same steps for all words, in a class. Its weights are drawn by `torch.rand`, uniform from
+    // 0 to 1.
     book.shows(
         "In [9]",
         &inputs,
@@ -110,6 +127,8 @@ tensor([[0.2996, 0.8053],
     );
 
     book.section("SelfAttention_v2", "SelfAttention_v2");
+    // With linear layers in place of plain matrices. Only the weights' start is different, so the
+    // numbers are.
     book.shows(
         "In [11]",
         &inputs,
@@ -139,6 +158,8 @@ tensor([[-0.0739,  0.0713],
         "exercise-3.1",
         "Exercise 3.1: comparing SelfAttention_v1 and SelfAttention_v2",
     );
+    // Task: give a v1 the weights of that v2. Expected: the numbers of v2. Solution: each weight
+    // transposed.
     book.shows(
         "In [12]",
         &inputs,

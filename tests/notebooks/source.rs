@@ -114,6 +114,15 @@ fn constant<'a>(source: &'a str, name: &str) -> Option<&'a str> {
     Some(&source[at..][literal])
 }
 
+/// The lines without attributes for lints, which explain nothing to a reader.
+pub(crate) fn without_lints(code: &str) -> String {
+    static LINT: LazyLock<Regex> = LazyLock::new(|| {
+        let attribute = r"(?ms)^[ ]*#\[(expect|allow)\(.*?\)\]\n";
+        Regex::new(attribute).expect("a regular expression")
+    });
+    LINT.replace_all(code, "").into_owned()
+}
+
 /// The lines without blank ones at the ends and without their common indentation; a blank line is
 /// one.
 pub(crate) fn undented(text: &str) -> String {
@@ -140,7 +149,8 @@ pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     let indentation = &lines[0][..lines[0].len() - lines[0].trim_start().len()];
     let end = format!("{indentation}}}");
     let length = lines.iter().position(|line| *line == end)? + 1;
-    Some((line + 1, undented(&lines[..length].join("\n"))))
+    let item = without_lints(&lines[..length].join("\n"));
+    Some((line + 1, undented(&item)))
 }
 
 /// A token of Rust: the first alternative that fits.

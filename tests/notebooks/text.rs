@@ -9,6 +9,10 @@ use sha2::{Digest, Sha256};
 
 use crate::Settings;
 
+/// "The Answering Bell", the story that comes with `gpt train`: what the notebooks show without the
+/// book's text.
+pub const STORY: &str = include_str!("../../crates/tools/cli/data/the-answering-bell.txt");
+
 /// The hash of the book's text (20,479 bytes).
 const SHA256: &str = "b41e41a68f0398a3154ae69e2e4c0e2694e17fe0d66730536837f1b01935b31f";
 

@@ -16,6 +16,11 @@ use torch_rng::TorchRng;
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
+    book.opens(
+        "A worksheet of a course on attention: matrix products by hand, queries, keys and values, modules, batches, and the worst language model that works.",
+        "section 3.4.",
+        15,
+    );
     book.part(products);
     book.part(products_that_do_not_exist);
     book.part(more_products);
@@ -26,27 +31,36 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
 fn products(book: &mut Notebook) -> Result<()> {
     book.section("concepts", "Concept Questions");
+    // Questions 1 and 2: the dot product of (1, 2, 3) and (4, 5, 6), and the shapes of some
+    // products. A product (a, b) @ (c, d) exists if b = c, and is (a, d).
     let dot = matmul(&array![[1.0, 2.0, 3.0]], &array![[4.0], [5.0], [6.0]]); // (1, 1)
     book.prints("1", &dot[[0, 0]], "32");
+    // ...
     book.shape("2a", &product([8, 5], [5, 7])?, &[8, 7]);
     Ok(())
 }
 
 fn products_that_do_not_exist(book: &mut Notebook) -> Result<()> {
     book.not_in_a_page()?;
+    // These two don't exist: 6 is not 3, and 8 is not 2.
     book.refuses("2b", product([8, 6], [3, 4]), "doesn't exist");
+    // ...
     book.refuses("2c", product([8, 8], [2, 8]), "doesn't exist");
     Ok(())
 }
 
 fn more_products(book: &mut Notebook) -> Result<()> {
+    // These two do.
     book.shape("2d", &product([2, 8], [8, 8])?, &[2, 8]);
+    // ...
     book.shape("2e", &product([4, 6], [6, 4])?, &[4, 4]);
     Ok(())
 }
 
 fn attention(book: &mut Notebook) -> Result<()> {
     book.section("attention", "Attention");
+    // The same with numbers: a (2, 3) times a (3, 1), and products of several matrices, of which
+    // only the shapes matter.
     let a = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]; // 2x3
     let b = array![[3.0], [4.0], [1.0]]; // 3x1
     let c = matmul(&a, &b); // 2x1
@@ -88,6 +102,8 @@ tensor([[0.6397, 0.8954, 0.2979, 0.6314, 0.5028],
         [0.9856, 0.5757, 0.2785, 0.1946, 0.5382]])",
     );
 
+    // Queries, keys and values of six words, from three random matrices, then the scores and the
+    // weights. The division by the root of d_out keeps the softmax from becoming all or nothing.
     let six_words = array![
         [0.43, 0.15, 0.89],
         [0.55, 0.87, 0.66],
@@ -169,9 +185,10 @@ tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
         "1.0000",
         "as a comment of the cell says",
     );
-    let context_vector = matmul(&a, &v);
 
     book.section("ex1", "Exercise 1: an attention module");
+    // Task: put the steps of In [29] into a module. Expected: the same context vectors. Solution:
+    let context_vector = matmul(&a, &v);
     let seed = book.input("seed", 123, ..);
     let self_attention =
         SelfAttentionV1::new(d_in, 2, WeightInit::Randn, &mut TorchRng::manual_seed(seed));
@@ -189,6 +206,8 @@ tensor([[0.2845, 0.4071],
     book.agrees("In [31]", &context_vector, &self_attention.forward(&x)?);
 
     book.section("ex2", "Exercise 2: the same with nn.Linear");
+    // Task: find out which shapes `nn.Linear(10, 20)` accepts. Expected: any, as long as the last
+    // dimension is 10; it becomes 20. Solution:
     let linear_layer = Linear::new(10, 20, true, &mut TorchRng::manual_seed(123));
     let zeros = |shape: &[usize]| ArrayD::zeros(IxDyn(shape));
     book.shape("In [33]", &linear_layer.forward(&zeros(&[10])), &[20]);
@@ -206,6 +225,8 @@ tensor([[0.2845, 0.4071],
 fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.section("ex3", "Exercise 3: a batch of 40 context windows");
     book.not_in_a_page()?;
+    // Task: let the module take a batch, (40, 50, 768), and smaller batches, too. Expected: the
+    // first 28 windows of the batch give the same as those 28 alone. Solution:
     let mut rng = TorchRng::manual_seed(123);
     let x_batch = randn(Ix3(40, 50, 768), &mut rng);
     let self_attention = SelfAttentionV2::new(768, 1024, true, &mut rng);
@@ -218,6 +239,8 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.agrees("In [49]", &first_28, &context_batch_2);
 
     book.section("ex4", "Exercise 4: from text to context vectors");
+    // Task: from a sentence to context vectors: ids, windows of four, embeddings of tokens and
+    // places, attention. Expected: 9 windows, and vectors of shape (4, 2, 4, 1024). Solution:
     let my_text = "I am currently taking a class about learning how to build LLMs";
     let config = DataLoaderConfig {
         batch_size: 2,
@@ -233,6 +256,8 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
         "9",
         "13 ids, 4 to a window",
     );
+    // The embeddings and the attention of those windows, two windows at a time; the ninth is left
+    // out.
     let (vocab_size, context_length) = (50257, 4);
     let mut rng = TorchRng::manual_seed(123);
     let token_embs = Embedding::new(vocab_size, 768, &mut rng);
@@ -247,6 +272,8 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.shape("In [55]", &stacked(&context_embs)?, &[4, 2, 4, 1024]);
 
     book.section("bad-lm", "Building a bad minimal language model");
+    // Attention, and a linear layer to the vocabulary: a language model, if a bad one, without
+    // blocks, masks or training. It names a next token for each place of the eight windows.
     let sizes = BadLmConfig {
         context_length: 4,
         vocab_size,

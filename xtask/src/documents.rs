@@ -23,19 +23,67 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// True if these words name it: a section's number, `Listing 3.5`, an item or a part of its
-    /// path.
+    /// True if these words name it: a section's number, `ex5.2`, `Listing 3.5`.
     pub(super) fn is_called(&self, words: &str) -> bool {
         let lower = words.to_lowercase();
         let mut listings = self.listing.split(", ");
         let mut numbers = self.section.split([',', ' ']);
-        let is_exercise = self.section.starts_with("exercise");
-        let mut parts = self.items.iter().flat_map(|item| item.split("::").skip(1));
-        listings.any(|number| lower == format!("listing {number}"))
-            || !is_exercise && words.contains('.') && numbers.any(|number| number == words)
-            || parts.any(|part| part == words)
-            || self.items.iter().any(|item| item == words)
+        match self.section.strip_prefix("exercise ") {
+            Some(these) => {
+                let asked = lower.strip_prefix("ex");
+                asked.is_some() && these.split(", ").any(|number| asked == Some(number))
+            }
+            None => {
+                listings.any(|number| lower == format!("listing {number}"))
+                    || words.contains('.') && numbers.any(|number| number == words)
+            }
+        }
     }
+
+    /// True if these words are one of its items, or the last part of its path, as Rust or Python
+    /// writes it.
+    pub(super) fn has_item(&self, words: &str) -> bool {
+        let mut parts = self.items.iter().flat_map(|item| item.split("::").skip(1));
+        parts.any(|part| plain(part) == plain(words)) || self.items.iter().any(|item| item == words)
+    }
+}
+
+/// A name without regard to capitals, underscores and spaces: `GPTModel` and `GptModel` are one.
+pub(super) fn plain(name: &str) -> String {
+    let letters = name.chars().filter(|c| !['_', ' ', '-'].contains(c));
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+/// The item that the book calls something else, or the section of a figure of the book.
+///
+/// # Errors
+/// The map can't be read.
+pub(super) fn name_here(words: &str) -> Result<Option<String>> {
+    let figure = plain(words).strip_prefix("figure").map(str::to_owned);
+    let number = |text: &str| -> Option<(u32, u32)> {
+        let (chapter, figure) = text.split_once('.')?;
+        Some((chapter.parse().ok()?, figure.parse().ok()?))
+    };
+    for columns in rows("docs/book-map.md")? {
+        let [theirs, here] = &columns[..] else {
+            continue;
+        };
+        let range = theirs
+            .strip_prefix("Figure ")
+            .and_then(|range| range.split_once(" to "));
+        let is_it = match (range, &figure) {
+            (Some((first, last)), Some(figure)) => {
+                let asked = number(figure);
+                asked.is_some() && (number(first)..=number(last)).contains(&asked)
+            }
+            (None, _) => quoted(theirs).any(|name| plain(name) == plain(words)),
+            _ => false,
+        };
+        if is_it {
+            return Ok(Some(here.trim_matches('`').to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 /// A row of the errata.

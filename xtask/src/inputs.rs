@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail, ensure};
-use notebooks::{Part, Settings, inputs};
+use notebooks::{Part, Settings, inputs, text};
 
 use crate::select::Selection;
 
@@ -56,6 +56,7 @@ pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<Asked> {
 fn run_small(selection: &Selection, inputs: Vec<(u32, String)>) -> Vec<Part> {
     selection.program.run(&Settings {
         small: true,
+        other_text: Some(text::STORY),
         inputs,
         ..Settings::default()
     })
@@ -86,7 +87,7 @@ mod tests {
         );
         for (set, error) in [
             ("seed", "`seed` is not NAME=VALUE"),
-            ("seed=abc", "the input seed: `abc` is not a whole number"),
+            ("seed=abc", "the input seed: `abc` is not a whole number from -9223372036854775808 to 18446744073709551615"),
             ("d_out=0", "the input d_out: 0, not within 1..=256"),
             (
                 "inputs=1 2; 3",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Args;
 use notebooks::{
-    Cell, Given, Kind, Outcome, Part, Record, Settings, TrainingRun, cells, how_to_give_text,
+    Cell, Given, Kind, Outcome, Part, Record, Settings, TrainingRun, cells, how_to_give_text, text,
 };
 
 use crate::digits::differences;
@@ -37,7 +37,11 @@ pub(crate) struct Options {
 /// # Errors
 /// Nothing was chosen, a file could not be read, or a cell did not run.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let (filter, settings) = (options.what.filter.as_deref(), options.what.settings()?);
+    let filter = options.what.filter.as_deref();
+    let settings = Settings {
+        other_text: Some(text::STORY),
+        ..options.what.settings()?
+    };
     if let Some(folder) = &options.html {
         return pages(folder, filter, settings, options.live);
     }
@@ -90,6 +94,7 @@ fn print_cells(selection: &Selection, parts: &[Part]) -> Result<()> {
         match part {
             Part::Section { number, title } => {
                 section = format!("\n## {number} {title}\n");
+                name = "";
                 listings.clear();
             }
             Part::Listing { path, start } => {
@@ -106,7 +111,24 @@ fn print_cells(selection: &Selection, parts: &[Part]) -> Result<()> {
                 print(&format!("\n{listings}{}", text_of(cell)))?;
                 listings.clear();
             }
-            Part::Picture { .. } | Part::LeftOut(_) => {}
+            Part::Intro(intro) if selection.is_whole(parts) => {
+                let (goal, before) = (&intro.goal, &intro.prerequisites);
+                print(&format!(
+                    "\n{goal}\nBefore: {before} Reading time: {} minutes.\n",
+                    intro.minutes
+                ))?;
+            }
+            Part::Question { question, answer } if section.is_empty() && !name.is_empty() => {
+                print(&format!("\nQuestion. {question}\nAnswer. {answer}\n"))?;
+            }
+            Part::Sketch { name: title, text } if section.is_empty() && !name.is_empty() => {
+                print(&format!("\n{title}\n{text}\n"))?;
+            }
+            Part::Picture { .. }
+            | Part::LeftOut(_)
+            | Part::Intro(_)
+            | Part::Question { .. }
+            | Part::Sketch { .. } => {}
         }
     }
     Ok(())
@@ -143,8 +165,11 @@ fn text_of(cell: &Cell) -> String {
 /// The computed output, the document's where any digit differs, and what disagrees.
 fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
+    if let (Kind::OtherText, Some(printed)) = (record.kind, &record.printed) {
+        output += &format!("\n(on \"The Answering Bell\"; on the book's text it is:)\n{printed}\n");
+    }
     if let Some(printed) = &record.printed
-        && record.kind != Kind::Changed
+        && ![Kind::Changed, Kind::OtherText].contains(&record.kind)
         && !differences(&record.ours, printed).is_empty()
     {
         output += &format!("\nthe document prints:\n{printed}\n");

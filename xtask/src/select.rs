@@ -1,7 +1,7 @@
 //! The cells that a reader's words choose: `ch3`, `3.6`, `"In [36]"`, `ex3.2`, `"Listing 3.5"`,
 //! `MultiHeadAttention`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
@@ -9,7 +9,7 @@ use clap::Args;
 use notebooks::{Cell, PROGRAMS, Part, Program, Settings, Tier, cells, text};
 use regex::Regex;
 
-use crate::documents::map;
+use crate::documents::{Row, map, name_here, plain};
 
 /// The words, and the text to run with.
 #[derive(Args)]
@@ -49,6 +49,11 @@ impl Selection {
         self.lines.contains(&cell.line)
     }
 
+    /// True if the notebook's first cell is chosen.
+    pub(crate) fn is_whole(&self, parts: &[Part]) -> bool {
+        cells(parts).next().is_some_and(|first| self.has(first))
+    }
+
     /// True for all up to the last chosen cell, on which the chosen ones may depend.
     pub(crate) fn reaches(&self, cell: &Cell) -> bool {
         self.lines.iter().any(|line| cell.line <= *line)
@@ -81,13 +86,30 @@ pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     let Some(words) = words else {
         return Ok(choose(&|program, _| program.tier == Tier::Everyday));
     };
-    // `ch3 In [24]` is `ch03 In [24]`, and `chapter 3` is `ch03`.
+    let here = name_here(words)?;
+    let words = here.as_deref().unwrap_or(words).trim();
+    // `ch3 In [24]` is `ch03 In [24]`, `chapter 3` is `ch03`, `section 3.6` is `3.6`, and
+    // `exercise 3.2` is `ex3.2`.
     let words = Regex::new("(?i)^ch(apter ?)?0?([1-9])")?.replace(words, "ch0$2");
-    let mut rows = map()?;
-    rows.retain(|row| row.is_called(&words));
+    let words = Regex::new(r"(?i)^section ?(\d)")?
+        .replace(&words, "$1")
+        .into_owned();
+    let words = Regex::new(r"(?i)^ex(ercise)? ?(\d)")?.replace(&words, "ex$2");
+    let rows = map()?;
+    let all_rows = &rows;
+    let rows: Vec<&Row> = all_rows
+        .iter()
+        .filter(|row| row.is_called(&words))
+        .collect();
+    let of_item: Vec<&Row> = all_rows.iter().filter(|row| row.has_item(&words)).collect();
+    let in_rows = |rows: &[&Row], program: &Program, cell: &Cell| {
+        let mut cells = rows.iter().flat_map(|row| &row.cells);
+        cells.any(|(other, name)| other.name == program.name && cell.is_called(name))
+    };
     let is_part = words.len() > 2 && !Regex::new(r"^[\d.]+$")?.is_match(&words);
-    let rules: [Rule<'_>; 4] = [
+    let rules: [Rule<'_>; 5] = [
         &|program, _| program.name == words,
+        &|program, cell| in_rows(&of_item, program, cell),
         &|program, cell| {
             let name = words.strip_prefix(program.name).map_or(&*words, str::trim);
             let below = cell.section.strip_prefix(name);
@@ -95,10 +117,7 @@ pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
                 || program.full_name(cell) == words
                 || below.is_some_and(|rest| rest.starts_with('.'))
         },
-        &|program, cell| {
-            let mut cells = rows.iter().flat_map(|row| &row.cells);
-            cells.any(|(other, name)| other.name == program.name && cell.is_called(name))
-        },
+        &|program, cell| in_rows(&rows, program, cell),
         &|program, cell| {
             let words = words.to_lowercase();
             let test = program.full_name(cell);
@@ -112,17 +131,24 @@ pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     if let Some(selections) = chosen.find(|found| !found.is_empty()) {
         return Ok(selections);
     }
-    if let Some(row) = rows.first() {
+    if let Some(row) = of_item.first().or(rows.first()) {
         bail!(
             "no cell computes {}: {} (docs/book-map.md)",
             row.section,
             row.rust
         );
     }
-    let names: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
+    let programs = PROGRAMS.iter().map(|program| program.name);
+    let items = all_rows.iter().flat_map(|row| &row.items);
+    let items = items.filter_map(|item| item.rsplit("::").next());
+    let names: BTreeSet<&str> = programs.clone().chain(items).collect();
+    let mut names: Vec<&str> = names.into_iter().collect();
+    let likeness = |name: &str| strsim::jaro_winkler(&plain(name), &plain(&words));
+    names.sort_by(|one, other| likeness(other).total_cmp(&likeness(one)));
     bail!(
-        "chapters 2 to 5 are here, and nothing of them is called `{words}`: name a notebook ({}), a section (3.6), a cell (\"In [36]\"), an exercise (ex3.2), a listing (\"Listing 3.5\"), an item (MultiHeadAttention) or a bug that computes (B3; docs/errata.md has all)",
-        names.join(", ")
+        "chapters 2 to 5 are here, and nothing of them is called `{words}`; the nearest names are {}. Name a notebook ({}), a section (3.6), a cell (\"In [36]\"), an exercise (ex3.2), a listing (\"Listing 3.5\"), a figure (\"Figure 3.18\"), an item (MultiHeadAttention) or a bug that computes (B3; docs/errata.md has all)",
+        names[..3].join(", "),
+        programs.collect::<Vec<_>>().join(", ")
     )
 }
 
@@ -157,10 +183,14 @@ mod tests {
             ("3.6.2", &["ch03 3.6.2"]),
             ("ch3 3.6.2", &["ch03 3.6.2"]),
             ("ex2.1", &["ch02_exercises ex2.1"]),
-            (
-                "exercise 3.1",
-                &["ch03_exercises ex3.1", "notes_self_attention exercise-3.1"],
-            ),
+            ("exercise 3.1", &["ch03_exercises ex3.1"]),
+            ("exercise 3.2", &["ch03_exercises ex3.2"]),
+            ("section 3.6", &["ch03 3.6.1", "ch03 3.6.2"]),
+            ("ex5.2", &["training ex5.3"]),
+            ("Figure 3.18", &["ch03 3.4.2"]),
+            ("figure 4.12", &["ch04 4.4"]),
+            ("DummyGPTModel", &["ch04 4.1"]),
+            ("calc_loss_batch", &["ch05 5.1.2"]),
             ("ch03 In [36]", &["ch03 3.6.2"]),
             ("ch3 In [24]", &["ch03 3.4.2"]),
             ("5.2", &["training 5.2"]),
@@ -185,6 +215,22 @@ mod tests {
             assert_eq!(chosen(name), chosen("ch03"), "{name}");
         }
         assert_eq!(chosen("ch3_exercises"), chosen("ch03_exercises"));
+        for (theirs, ours) in [
+            ("GPTModel", "gpt::GptModel"),
+            ("GPTDatasetV1", "GptDataset"),
+            ("GPT_CONFIG_124M", "GptConfig"),
+            ("SelfAttention_v1", "SelfAttentionV1"),
+            ("multi head attention", "MultiHeadAttention"),
+        ] {
+            assert_eq!(chosen(theirs), chosen(ours), "{theirs}");
+        }
+        assert!(chosen("SelfAttention_v1").contains("ch03 3.4.2"));
+        for (words, answer) in [
+            ("load_weights_into_gpt", "no cell computes 5.5"),
+            ("MultiHedAttention", "MultiHeadAttention"),
+        ] {
+            assert!(refusal(words).contains(answer), "{words}");
+        }
         assert!(chosen("MultiHeadAttention").contains("ch03 3.6.2"));
         assert!(select(None).unwrap().iter().all(|it| !it.trains));
     }
@@ -220,7 +266,7 @@ mod tests {
             let message = refusal(words);
             let start = "chapters 2 to 5 are here, and nothing of them is called";
             assert!(
-                message.starts_with(&format!("{start} `{words}`: name ")),
+                message.starts_with(&format!("{start} `{words}`; the nearest names are ")),
                 "{message}"
             );
         }

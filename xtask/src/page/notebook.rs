@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use notebooks::{
-    Cell, LeftOut, Outcome, PROGRAMS, Part, Program, Record, cells, how_to_give_text, inputs,
+    Cell, Kind, LeftOut, Outcome, PROGRAMS, Part, Program, Record, cells, how_to_give_text, inputs,
     numbers, tokens,
 };
 use pictures::html;
@@ -66,6 +66,32 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 )?;
                 body += &documentation(program, number, parts, book);
                 body += &errata(program, book, |at| at == number);
+            }
+            Part::Intro(intro) => {
+                let [goal, before] = [&intro.goal, &intro.prerequisites].map(|text| prose(text));
+                let minutes = &intro.minutes;
+                writeln!(
+                    body,
+                    "<div class=\"intro\">\n{goal}<p class=\"dim\">Before: {before} \
+                     Reading time: {minutes} minutes.</p></div>",
+                    before = before.trim_start_matches("<p>").trim_end_matches("</p>\n"),
+                )?;
+            }
+            Part::Question { question, answer } => {
+                let summary = format!("<strong>Question.</strong> {}", inline(question));
+                body += &format!(
+                    "<details class=\"question\"><summary>{summary}</summary>{}</details>\n",
+                    prose(answer)
+                );
+            }
+            Part::Sketch { name, text } => {
+                let (id, name) = (anchor('k', &[name]), escape(name));
+                let text = escape(text);
+                writeln!(
+                    body,
+                    "<figure id=\"{id}\"><figcaption>{name}</figcaption>\
+                     <pre class=\"sketch\" tabindex=\"0\">{text}</pre></figure>"
+                )?;
             }
             Part::Listing { path, start } => {
                 let (line, item) = listing(path, start)?;
@@ -232,14 +258,7 @@ fn errata(program: &Program, book: &Book, is_here: impl Fn(&str) -> bool) -> Str
 }
 
 fn erratum(erratum: &Erratum, book: &Book) -> String {
-    let text = |text: &str| {
-        let parts = text.split('`').map(escape).enumerate();
-        let parts = parts.map(|(index, part)| match index % 2 {
-            1 => format!("<code>{part}</code>"),
-            _ => part,
-        });
-        parts.collect::<String>()
-    };
+    let text = inline;
     let number = &erratum.number;
     let name = match book.computes(number) {
         Some(link) => format!("<a href=\"{link}\">Erratum {number}</a>"),
@@ -257,7 +276,7 @@ fn erratum(erratum: &Erratum, book: &Book) -> String {
 fn cell_html(cell: &Cell) -> String {
     let about = match cell.about.as_str() {
         "" => String::new(),
-        about => format!("<p>{}</p>\n", escape(about)),
+        about => prose(about),
     };
     let output = match &cell.outcome {
         Outcome::Ran(record) => output(record),
@@ -273,6 +292,24 @@ fn cell_html(cell: &Cell) -> String {
         "{about}{}<div class=\"result\">{output}</div>\n",
         code(&cell.code)
     )
+}
+
+/// Text in paragraphs, with code between backticks.
+fn prose(text: &str) -> String {
+    let paragraphs = text
+        .split("\n\n")
+        .map(|text| format!("<p>{}</p>\n", inline(text)));
+    paragraphs.collect()
+}
+
+/// A line of text, with code between backticks.
+fn inline(text: &str) -> String {
+    let parts = text.split('`').map(escape).enumerate();
+    let parts = parts.map(|(index, part)| match index % 2 {
+        1 => format!("<code>{part}</code>"),
+        _ => part,
+    });
+    parts.collect()
 }
 
 /// The `use` lines at the top of a notebook's source, but for those of the notebooks' own crate,
@@ -309,6 +346,10 @@ fn output(record: &Record) -> String {
         !is_form && !differences(ours, printed).is_empty()
     };
     let shown = match &record.printed {
+        Some(printed) if record.kind == Kind::OtherText => {
+            let theirs = folded("on the book's text", &pre(&escape(printed)));
+            pre(&escape(ours)) + &theirs
+        }
         Some(printed) if differs(printed) => {
             let [ours, theirs] = marked(ours, printed).map(|html| pre(&html));
             format!(
@@ -323,10 +364,18 @@ fn output(record: &Record) -> String {
         _ => pre(&escape(ours)),
     };
     let mut html = format!("<div class=\"outputs\">\n{shown}</div>\n");
-    let about = record.about();
-    if !about.is_empty() {
-        html += &format!("<p class=\"dim\">{}</p>\n", escape(&about));
-    }
+    let about = escape(&record.about());
+    html += &match record.kind {
+        Kind::Changed => format!("<p class=\"dim\">{about}</p>\n"),
+        Kind::OtherText => {
+            "<p class=\"dim\">on “The Answering Bell”, the story of this project</p>\n".to_owned()
+        }
+        _ if about.is_empty() || !faults.is_empty() => String::new(),
+        _ => format!(
+            "<p class=\"tick\"><span tabindex=\"0\" role=\"img\" aria-label=\"checked: {about}\" \
+             title=\"{about}\">✓</span></p>\n"
+        ),
+    };
     for fault in faults {
         html += &format!("<p class=\"fault\">FAIL {}</p>\n", escape(fault));
     }

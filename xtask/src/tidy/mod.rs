@@ -12,6 +12,7 @@ use crate::workspace::{files_below, print, root};
 mod documented;
 mod layers;
 mod links;
+mod prose;
 
 /// A rule: its name, and the faults it finds below the workspace's root.
 type Rule = (&'static str, fn(&Path) -> Result<Vec<String>>);
@@ -22,6 +23,7 @@ const RULES: &[Rule] = &[
         layers::faults,
     ),
     ("a file says what it is, and is narrow", files),
+    ("the notebooks introduce each idea", prose::faults),
     ("README names the oldest supported Rust", oldest_rust),
     ("links of the documentation lead somewhere", links::faults),
     (

@@ -153,8 +153,8 @@ impl Weights {
         Ok(places)
     }
 
-    /// True for a bias that the files have in no block, as nanoGPT's with `bias=False`; transformers
-    /// takes zeros.
+    /// True for a bias that the files have in no block, as nanoGPT's with `bias=False`;
+    /// transformers takes zeros.
     fn lacks_bias(&self, name: &str) -> bool {
         let of_block = |name: &str| {
             let rest = name.strip_prefix("transformer.h.")?;
@@ -166,8 +166,8 @@ impl Weights {
         name.ends_with(".bias") && names.all(|other| of_block(other).as_ref() != Some(&kind))
     }
 
-    /// Returns a line about biases that the files lack and tensors that the model lacks, which in Hugging Face's layout are of
-    /// other heads or parts.
+    /// Returns a line about biases that the files lack and tensors that the model lacks, which in
+    /// Hugging Face's layout are of other heads or parts.
     ///
     /// # Errors
     /// In the book's layout, whose models have no others.

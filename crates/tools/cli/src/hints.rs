@@ -10,8 +10,15 @@ pub(crate) fn program() -> &'static str {
     }
 }
 
-/// A text as it is typed in a shell's command line.
+/// A text as it is typed in a shell's command line; Windows' shells know double quotes alone.
 pub(crate) fn quoted(text: &str) -> String {
+    if cfg!(windows) {
+        let is_plain = |c: char| c.is_alphanumeric() || "-_./\\:=".contains(c);
+        return match !text.is_empty() && text.chars().all(is_plain) {
+            true => text.to_owned(),
+            false => format!("\"{}\"", text.replace('"', "\"\"")),
+        };
+    }
     shlex::try_quote(text).map_or_else(|_| text.to_owned(), Into::into)
 }
 

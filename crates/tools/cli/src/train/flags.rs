@@ -190,7 +190,11 @@ impl TrainFlags {
         let file: Table = text.parse().map_err(|error: toml::de::Error| {
             let before = error.span().and_then(|span| text.get(..span.start));
             let line = 1 + before.map_or(0, |before| before.matches('\n').count());
-            anyhow!("line {line}: {}", error.message())
+            let windows = match error.message().contains("unicode") || text.contains(":\\") {
+                true => "; write a Windows path in single quotes: 'C:\\Users\\me'",
+                false => "",
+            };
+            anyhow!("line {line}: {}{windows}", error.message())
         })?;
         let command = Self::augment_args(Command::new("train"));
         let mut named = Table::new();

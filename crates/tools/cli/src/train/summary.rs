@@ -122,8 +122,8 @@ fn wrapped(line: &str, columns: Option<usize>) -> String {
     text
 }
 
-/// Sums up a finished run: its steps, its best checkpoint if that isn't the last, its folder, and the
-/// command that writes with it.
+/// Sums up a finished run: its steps, its best checkpoint if that isn't the last, its folder, and
+/// the command that writes with it.
 pub(crate) fn sum_up(
     setup: &Setup,
     folder: &RunFolder,
