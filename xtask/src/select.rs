@@ -218,7 +218,7 @@ mod tests {
         for (theirs, ours) in [
             ("GPTModel", "gpt::GptModel"),
             ("GPTDatasetV1", "GptDataset"),
-            ("GPT_CONFIG_124M", "GptConfig"),
+            ("GPT_CONFIG_124M", "gpt::GptConfig::GPT2_124M"),
             ("SelfAttention_v1", "SelfAttentionV1"),
             ("multi head attention", "MultiHeadAttention"),
         ] {
