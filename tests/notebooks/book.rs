@@ -104,6 +104,8 @@ pub struct Given {
     pub default: String,
     /// The smallest and the largest value, as a Rust range; empty if its call was not reached.
     pub bounds: String,
+    /// The bounds in words: `1 to 64`, `at most 1000 characters`.
+    pub range: String,
     /// The reader's value.
     pub value: Option<String>,
     /// Why the reader's value can't be taken: the cells were computed with the document's.
@@ -289,6 +291,7 @@ impl Notebook {
             name: name.to_owned(),
             default: default.written(),
             bounds: format!("{bounds:?}"),
+            range: range_of(&format!("{bounds:?}"), T::UNIT),
             line,
             ..Given::default()
         };
@@ -301,7 +304,8 @@ impl Notebook {
                 let (size, unit) = (value.size(), T::UNIT);
                 ensure!(
                     bounds.contains(&size),
-                    "{size}{unit}, not within {bounds:?}"
+                    "{size}{unit} is not within {}",
+                    range_of(&format!("{bounds:?}"), "")
                 );
                 Ok(value)
             });
@@ -452,5 +456,18 @@ impl Notebook {
     fn go_to_caller(&mut self) -> u32 {
         self.at = Location::caller().line();
         self.at
+    }
+}
+
+/// A Rust range in words.
+fn range_of(bounds: &str, unit: &str) -> String {
+    match bounds
+        .split_once("..")
+        .map(|(low, high)| (low, high.trim_start_matches('=')))
+    {
+        Some(("", "")) | None => "any value".to_owned(),
+        Some(("", high)) => format!("at most {high}{unit}"),
+        Some((low, "")) => format!("at least {low}{unit}"),
+        Some((low, high)) => format!("{low} to {high}{unit}"),
     }
 }

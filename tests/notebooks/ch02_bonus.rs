@@ -290,7 +290,7 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     let config = BpeConfig {
         vocab_size: 1000,
         alphabet: bytes.chain([b" ".to_vec(), ENDOFTEXT.into()]).collect(),
-        divide: |text| vec![text],
+        divide: |text| text,
         ..BpeConfig::default()
     };
     let tokenizer = Bpe::train(text, &config)?;

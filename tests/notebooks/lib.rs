@@ -288,7 +288,11 @@ mod tests {
         for (value, code, of_b) in [
             ("1", "1 + 1usize", "[]: printed 1, computed 2"),
             ("0", "1 + 0", ""),
-            ("2", "1 + 1usize", "the input one: 2, not within ..=1"),
+            (
+                "2",
+                "1 + 1usize",
+                "the input one: 2 is not within at most 1",
+            ),
         ] {
             let (seen, shown) = seen(value);
             let expected = [

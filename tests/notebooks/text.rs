@@ -29,6 +29,15 @@ pub fn settings(path: Option<&Path>) -> Result<Settings> {
     })
 }
 
+/// True if a text is the book's.
+pub fn is_book(text: &str) -> bool {
+    let hash = Sha256::digest(text.as_bytes());
+    hash.iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<String>()
+        == SHA256
+}
+
 /// Reads and checks the text; it stays for as long as the process runs.
 fn read(path: &Path) -> Result<&'static str> {
     let bytes =

@@ -1,4 +1,4 @@
-//! The project's own checks, run as `cargo xtask <command>`; `main` is one match over the commands.
+//! The project's own commands, run as `cargo xtask <command>`.
 
 #![cfg_attr(
     test,
@@ -18,6 +18,7 @@ mod inputs;
 mod notebook;
 #[cfg(feature = "pages")]
 mod page;
+mod practice;
 mod select;
 mod tidy;
 mod verify;
@@ -38,6 +39,8 @@ enum Command {
     Verify(verify::Options),
     /// Print a notebook, a section or a cell as the book does, with the code in Rust.
     Notebook(notebook::Options),
+    /// Write the book yourself: exercises, checked against its printed figures.
+    Practice(practice::Options),
     /// Check the layers, links and other house rules.
     Tidy,
     /// Measure our speed beside that of PyTorch, nanoGPT, transformers and llama.cpp.
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Verify(options) => verify::run(&options),
         Command::Notebook(options) => notebook::run(&options),
+        Command::Practice(options) => practice::run(&options),
         Command::Tidy => tidy::run(),
         Command::Bench { arguments } => bench(&arguments),
     };

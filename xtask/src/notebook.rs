@@ -30,6 +30,9 @@ pub(crate) struct Options {
     /// browser.
     #[arg(long, requires = "html")]
     live: bool,
+    /// The model on chapter 5's live page: a run or a model folder [default: the story's].
+    #[arg(long, value_name = "DIR", requires = "live")]
+    model: Option<PathBuf>,
 }
 
 /// Runs the chosen notebooks and prints the chosen cells.
@@ -43,7 +46,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         ..options.what.settings()?
     };
     if let Some(folder) = &options.html {
-        return pages(folder, filter, settings, options.live);
+        return pages(
+            folder,
+            filter,
+            settings,
+            options.live,
+            options.model.as_deref(),
+        );
     }
     let selections = select(filter)?;
     let set = inputs::find(&options.set, &selections)?;
@@ -79,7 +88,13 @@ use crate::workspace;
 
 /// Builds the program with pictures, and lets it do what this one was asked for.
 #[cfg(not(feature = "pages"))]
-fn pages(_: &std::path::Path, _: Option<&str>, _: Settings, _: bool) -> Result<()> {
+fn pages(
+    _: &std::path::Path,
+    _: Option<&str>,
+    _: Settings,
+    _: bool,
+    _: Option<&std::path::Path>,
+) -> Result<()> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let words = "run --release --package xtask";
     workspace::run(&mut workspace::cargo(words, &workspace::root(), &arguments))?;

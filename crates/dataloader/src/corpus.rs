@@ -5,7 +5,6 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
-use std::sync::Arc;
 
 use tokenizer::Encode;
 
@@ -33,7 +32,7 @@ pub struct Corpus {
 
 impl Corpus {
     /// The ids themselves, as any tokenizer gives them.
-    pub fn from_ids(ids: impl Into<Arc<[u32]>>) -> Self {
+    pub fn from_ids(ids: impl Into<Vec<u32>>) -> Self {
         Self {
             tokens: Tokens::in_memory(ids.into()),
         }

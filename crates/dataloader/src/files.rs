@@ -10,6 +10,9 @@ use crate::error::DataLoaderError;
 use crate::format::Format;
 use crate::tokens::Tokens;
 
+/// The ids that are written at once.
+const IDS_PER_WRITE: usize = 1 << 20;
+
 impl Corpus {
     /// The ids in a file: little-endian u16 and nothing else as nanoGPT writes them, llm.c's with
     /// its header, or numpy's `.npy` of integers in one dimension.
@@ -38,8 +41,16 @@ impl Corpus {
     /// can't be written, or there is a file already.
     pub fn write_u16_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
         let path = path.as_ref();
-        let bytes = u16_bytes(&self.read(..)?)?;
-        Ok(write_output(path, |out| out.write_all(&bytes))?)
+        let ids = self.read(..)?;
+        let is_over = |id: &u32| u16::try_from(*id).is_err();
+        if let Some(position) = ids.iter().position(is_over) {
+            let id = ids[position];
+            return Err(DataLoaderError::IdOverU16 { id, position });
+        }
+        Ok(write_output(path, |out| {
+            let mut blocks = ids.chunks(IDS_PER_WRITE);
+            blocks.try_for_each(|block| out.write_all(&u16_bytes(block)))
+        })?)
     }
 
     /// Writes the ids to a new `.npy` file of `uint32`, which `numpy.load` reads; a device or a
@@ -73,13 +84,8 @@ fn npy_bytes(ids: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// Ids as little-endian u16, with nothing before or after them: nanoGPT's format.
-fn u16_bytes(ids: &[u32]) -> Result<Vec<u8>, DataLoaderError> {
-    let mut bytes = Vec::with_capacity(2 * ids.len());
-    for (position, &id) in ids.iter().enumerate() {
-        let short = u16::try_from(id);
-        let short = short.map_err(|_| DataLoaderError::IdOverU16 { id, position })?;
-        bytes.extend(short.to_le_bytes());
-    }
-    Ok(bytes)
+/// Ids below 65,536 as little-endian u16, with nothing before or after them: nanoGPT's format.
+fn u16_bytes(ids: &[u32]) -> Vec<u8> {
+    let bytes = ids.iter().flat_map(|&id| (id as u16).to_le_bytes());
+    bytes.collect()
 }

@@ -24,7 +24,7 @@ pub(crate) struct Tokens {
 
 #[derive(Debug, Clone)]
 enum Source {
-    Memory(Arc<[u32]>), // (n_tokens)
+    Memory(Arc<Vec<u32>>), // (n_tokens)
     File(Arc<TokenFile>),
 }
 
@@ -47,11 +47,11 @@ fn stamp(file: &File) -> io::Result<Stamp> {
 }
 
 impl Tokens {
-    pub(crate) fn in_memory(ids: Arc<[u32]>) -> Self {
+    pub(crate) fn in_memory(ids: Vec<u32>) -> Self {
         Self {
             start: 0,
             len: ids.len(),
-            source: Source::Memory(ids),
+            source: Source::Memory(Arc::new(ids)),
         }
     }
 

@@ -75,7 +75,7 @@ pub struct Decoder<'m> {
 ///         decoder.push(ids)?;
 ///         let logits = decoder.advance()?.to_owned();
 ///         self.state = decoder.into_state();
-///         Ok(generate::greedy_id(logits.view())? as usize)
+///         Ok(generate::greedy_id(&logits)? as usize)
 ///     }
 /// }
 ///

@@ -18,21 +18,27 @@
 //!
 //! let bpe = Bpe::train("low lower lowest", &config)?; // the same, faster
 //! assert_eq!(bpe.merges(), plain.merges());
-//! assert_eq!(bpe.encode("slow"), [82, 257]);
+//! assert_eq!(bpe.encode("slow")?, [82, 257]);
 //! # Ok::<(), tokenizer::TokenizerError>(())
 //! ```
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
 
 use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
-use crate::gpt2::{ENDOFTEXT, Gpt2Tokenizer};
+use crate::gpt2::ENDOFTEXT;
+use crate::known::KnownPieces;
 use crate::pairs::{Counts, Pair, Row};
+use crate::pattern::pieces;
+use crate::pieces::gpt2_tokens;
 
 pub use crate::pairs::Ties;
-pub use crate::pattern::{gpt2_parts, gpt2_pieces};
+pub use crate::pattern::{gpt2_parts, gpt2_piece, gpt2_pieces};
 
 /// Two tokens side by side that are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,8 +60,8 @@ pub struct BpeConfig {
     /// The tokens before the first pair, each byte among them (the last, if it is there twice);
     /// [`ENDOFTEXT`] may be.
     pub alphabet: Vec<Vec<u8>>,
-    /// Divides a text into pieces; no pair reaches over their ends.
-    pub divide: fn(&str) -> Vec<&str>,
+    /// Returns the first piece of a text; no pair reaches over the end of a piece.
+    pub divide: fn(&str) -> &str,
     /// The fewest times that a pair must occur to become a token.
     pub least_count: u64,
     /// The pair that comes first where several are equally frequent.
@@ -68,7 +74,7 @@ impl Default for BpeConfig {
         Self {
             vocab_size: 1000,
             alphabet: gpt2_bytes().map(|byte| vec![byte]).to_vec(),
-            divide: gpt2_pieces,
+            divide: gpt2_piece,
             least_count: 2,
             ties: Ties::FirstInText,
         }
@@ -87,7 +93,7 @@ pub fn gpt2_bytes() -> [u8; 256] {
 /// A byte pair encoding: its tokens and merges. They can be kept, and make it again.
 ///
 /// ```
-/// use tokenizer::bpe::{Bpe, BpeConfig, gpt2_pieces};
+/// use tokenizer::bpe::{Bpe, BpeConfig, gpt2_piece};
 /// let text = "low lower lowest";
 /// let bpe = Bpe::train(text, &BpeConfig { vocab_size: 260, ..BpeConfig::default() })?;
 /// let ids = bpe.encode("slow")?;
@@ -95,7 +101,7 @@ pub fn gpt2_bytes() -> [u8; 256] {
 /// assert_eq!(bpe.tokens()[256..], [&b"lo"[..], b"low", b" low", b" lowe"]);
 /// assert_eq!(bpe.decode(&ids)?, "slow");
 ///
-/// let again = Bpe::from_merges(bpe.tokens().to_vec(), bpe.merges().to_vec(), gpt2_pieces)?;
+/// let again = Bpe::from_merges(bpe.tokens().to_vec(), bpe.merges().to_vec(), gpt2_piece)?;
 /// assert_eq!(again.encode("slow")?, ids);
 /// # Ok::<(), tokenizer::TokenizerError>(())
 /// ```
@@ -103,11 +109,14 @@ pub fn gpt2_bytes() -> [u8; 256] {
 pub struct Bpe {
     tokens: Vec<Vec<u8>>, // id -> its bytes
     of_byte: [u32; 256],
-    merges: Vec<Merge>,                 // first learned first
-    ranks: HashMap<Pair, (usize, u32)>, // pair -> its number among the merges, and their id
-    divide: fn(&str) -> Vec<&str>,
+    merges: Vec<Merge>,                   // first learned first
+    ranks: FxHashMap<Pair, (usize, u32)>, // pair -> its number among the merges, and their id
+    divide: fn(&str) -> &str,
     end_of_text: Option<u32>,
 }
+
+/// No merge: behind all others.
+const NONE: (usize, u32) = (usize::MAX, 0);
 
 /// The plain form.
 impl Bpe {
@@ -118,7 +127,8 @@ impl Bpe {
     /// [`TokenizerError::MissingByte`] if the alphabet lacks a byte.
     pub fn train_plain(text: &str, config: &BpeConfig) -> Result<Self, TokenizerError> {
         let mut bpe = Self::without_merges(config.alphabet.clone(), config.divide)?;
-        let words = text.split(ENDOFTEXT).flat_map(config.divide);
+        let words = text.split(ENDOFTEXT);
+        let words = words.flat_map(|text| pieces(text, config.divide));
         let mut words: Vec<Vec<u32>> = words.map(|word| bpe.ids_of_bytes(word)).collect();
         while bpe.tokens.len() < config.vocab_size
             && let Some(pair) = most_frequent(&words, config)
@@ -193,7 +203,8 @@ impl Bpe {
     pub fn train(text: &str, config: &BpeConfig) -> Result<Self, TokenizerError> {
         let mut words: Vec<(&str, u64)> = Vec::new(); // each once, and how often it occurs
         let mut places = HashMap::new();
-        for word in text.split(ENDOFTEXT).flat_map(config.divide) {
+        let documents = text.split(ENDOFTEXT);
+        for word in documents.flat_map(|text| pieces(text, config.divide)) {
             let place = *places.entry(word).or_insert(words.len());
             match words.get_mut(place) {
                 Some((_, count)) => *count += 1,
@@ -238,7 +249,7 @@ impl Bpe {
     pub fn from_merges(
         tokens: Vec<Vec<u8>>,
         merges: Vec<Merge>,
-        divide: fn(&str) -> Vec<&str>,
+        divide: fn(&str) -> &str,
     ) -> Result<Self, TokenizerError> {
         let mut bpe = Self::without_merges(tokens, divide)?;
         let vocab_size = bpe.vocab_size();
@@ -256,26 +267,31 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// GPT-2's, from its tokens alone: their order says which pair each was made of.
+    /// GPT-2's, a copy of the tables that a process makes once.
     pub fn gpt2() -> Self {
-        let gpt2 = Gpt2Tokenizer::new();
-        let pieces = (0..gpt2.vocab_size() as u32).filter_map(|id| gpt2.piece(id));
-        let tokens: Vec<Vec<u8>> = pieces.map(<[u8]>::to_vec).collect();
-        let bpe = Self::without_merges(tokens, gpt2_pieces);
-        let mut bpe = bpe.expect("GPT-2's vocabulary begins with all bytes");
-        for id in 256..bpe.tokens.len() as u32 {
-            // What the merges before make of its bytes are the two that its own joins.
-            if let [left, right] = bpe.encode_piece(&bpe.tokens[id as usize])[..] {
-                bpe.push((left, right), id);
+        Self::of_gpt2().clone()
+    }
+
+    /// GPT-2's, from its tokens alone: their order says which pair each was made of.
+    pub(crate) fn of_gpt2() -> &'static Self {
+        static GPT2: LazyLock<Bpe> = LazyLock::new(|| {
+            let bpe = Bpe::without_merges(gpt2_tokens(), gpt2_piece);
+            let mut bpe = bpe.expect("GPT-2's vocabulary begins with all bytes");
+            for id in 256..bpe.tokens.len() as u32 {
+                // What the merges before make of its bytes are the two that its own joins.
+                if let [left, right] = bpe.encode_piece(&bpe.tokens[id as usize])[..] {
+                    bpe.push((left, right), id);
+                }
             }
-        }
-        bpe
+            bpe
+        });
+        &GPT2
     }
 
     /// Tokens without a merge.
     fn without_merges(
         tokens: Vec<Vec<u8>>,
-        divide: fn(&str) -> Vec<&str>,
+        divide: fn(&str) -> &str,
     ) -> Result<Self, TokenizerError> {
         let mut of_byte = [None; 256];
         for (token, id) in tokens.iter().zip(0..) {
@@ -294,7 +310,7 @@ impl Bpe {
             end_of_text: end_of_text.map(|id| id as u32),
             tokens,
             merges: Vec::new(),
-            ranks: HashMap::new(),
+            ranks: FxHashMap::default(),
             divide,
         })
     }
@@ -312,21 +328,67 @@ impl Bpe {
         let Some(end_of_text) = self.end_of_text else {
             return Ok(self.encode_ordinary(text));
         };
-        let documents = text.split(ENDOFTEXT).map(|text| self.encode_ordinary(text));
-        Ok(documents.collect::<Vec<_>>().join(&end_of_text))
+        let (mut encoder, mut ids) = (self.encoder(text.len()), Vec::new());
+        for (number, document) in text.split(ENDOFTEXT).enumerate() {
+            ids.extend((number > 0).then_some(end_of_text));
+            encoder.encode(document, &mut ids);
+        }
+        Ok(ids)
     }
 
     /// The ids of a text in which nothing is special.
     pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
-        let pieces = (self.divide)(text).into_iter();
-        pieces
-            .flat_map(|piece| self.encode_piece(piece.as_bytes()))
-            .collect()
+        let mut ids = Vec::new();
+        self.encoder(text.len()).encode(text, &mut ids);
+        ids
     }
 
-    /// Returns the ids of a piece, as [`encode_plain`](Self::encode_plain) does: a heap has all
-    /// pairs that stand in it and were learned, the one learned first on top, of equal ones that at
-    /// the first place.
+    /// Returns an encoder for texts of so many bytes together; a thread has its own.
+    pub fn encoder(&self, bytes: usize) -> Encoder<'_> {
+        Encoder {
+            bpe: self,
+            known: KnownPieces::for_text(bytes),
+        }
+    }
+
+    /// Appends the ids of a piece, as [`encode_plain`](Self::encode_plain) returns them.
+    fn encode_piece_into(&self, piece: &[u8], ids: &mut Vec<u32>) {
+        const MOST: usize = 32; // bytes: beyond, a heap is faster
+        if piece.len() > MOST {
+            return ids.extend(self.encode_piece(piece));
+        }
+        let mut row = [0; MOST];
+        for (id, &byte) in row.iter_mut().zip(piece) {
+            *id = self.of_byte[usize::from(byte)];
+        }
+        // The merge of each two neighbours: its number, and the id of both together.
+        let learned = |left, right| self.ranks.get(&(left, right)).copied().unwrap_or(NONE);
+        let mut merges = [NONE; MOST];
+        let mut length = piece.len();
+        for at in 1..length {
+            merges[at - 1] = learned(row[at - 1], row[at]);
+        }
+        loop {
+            let pairs = &merges[..length.saturating_sub(1)];
+            let first = pairs.iter().enumerate().min_by_key(|(_, merge)| merge.0);
+            let Some((at, &(_, id))) = first.filter(|(_, merge)| **merge != NONE) else {
+                return ids.extend_from_slice(&row[..length]);
+            };
+            row.copy_within(at + 2..length, at + 1);
+            merges.copy_within(at + 1..length, at);
+            length -= 1;
+            row[at] = id;
+            if at > 0 {
+                merges[at - 1] = learned(row[at - 1], id);
+            }
+            if at + 1 < length {
+                merges[at] = learned(id, row[at + 1]);
+            }
+        }
+    }
+
+    /// The same for a piece of any length: a heap has all pairs that stand in it and were learned,
+    /// the one learned first on top, of equal ones that at the first place.
     fn encode_piece(&self, piece: &[u8]) -> Vec<u32> {
         let mut row = Row::of(&[piece], &self.of_byte);
         let learned = |row: &Row, place| Some((self.ranks.get(&row.pair(place)?)?, place));
@@ -377,6 +439,34 @@ impl Bpe {
     /// Returns the number of tokens; ids run from 0 to one less.
     pub fn vocab_size(&self) -> usize {
         self.tokens.len()
+    }
+}
+
+/// Encodes texts one after the other, and remembers their short pieces: most pieces of a text
+/// stood in it before.
+///
+/// ```
+/// let bpe = tokenizer::bpe::Bpe::gpt2();
+/// let (mut encoder, mut ids) = (bpe.encoder(1 << 20), Vec::new());
+/// for line in ["Hello, I am\n", "Hello, I was\n"] {
+///     encoder.encode(line, &mut ids);
+/// }
+/// assert_eq!(ids, [15496, 11, 314, 716, 198, 15496, 11, 314, 373, 198]);
+/// ```
+pub struct Encoder<'b> {
+    bpe: &'b Bpe,
+    known: KnownPieces,
+}
+
+impl Encoder<'_> {
+    /// Appends the ids of a text in which nothing is special, as [`Bpe::encode_ordinary`] returns
+    /// them.
+    pub fn encode(&mut self, text: &str, ids: &mut Vec<u32>) {
+        for piece in pieces(text, self.bpe.divide) {
+            let piece = piece.as_bytes();
+            self.known
+                .encode(piece, ids, |ids| self.bpe.encode_piece_into(piece, ids));
+        }
     }
 }
 

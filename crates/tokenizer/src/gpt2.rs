@@ -1,5 +1,5 @@
-//! GPT-2's byte pair encoding over tiktoken-rs, with the rules for special tokens of Python's
-//! tiktoken (book section 2.5).
+//! GPT-2's byte pair encoding, with the vocabulary of tiktoken-rs and the rules for special tokens
+//! of Python's tiktoken (book section 2.5).
 //!
 //! A special token in the text that the caller did not allow is an error, not silently text.
 //! Every text can be encoded and no text makes it panic; other vocabularies than GPT-2's are not
@@ -8,21 +8,16 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::bpe::Bpe;
 use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
-use crate::pattern::gpt2_parts;
-use crate::pieces::{Tables, VOCAB_SIZE};
+use crate::pieces::VOCAB_SIZE;
 
 /// GPT-2's one special token: the end of a document.
 pub const ENDOFTEXT: &str = "<|endoftext|>";
 
 /// The id of [`ENDOFTEXT`].
 pub const ENDOFTEXT_ID: u32 = 50_256;
-
-/// White space runs longer than this are cut out of the text before the pattern sees them.
-///
-/// Any length from 2 up gives the same ids; a long one leaves ordinary text in one piece.
-const LONG_BLANK: usize = 256; // bytes
 
 /// The special tokens that a text may contain, as tiktoken's `allowed_special`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,23 +47,23 @@ impl AllowedSpecial<'_> {
 /// ```
 /// use tokenizer::{AllowedSpecial, ENDOFTEXT_ID, Gpt2Tokenizer};
 /// let tokenizer = Gpt2Tokenizer::new();
-/// let ids = tokenizer.encode("Hello, I am");
+/// let ids = tokenizer.encode("Hello, I am")?;
 /// assert_eq!(ids, [15496, 11, 314, 716]);
 /// assert_eq!(tokenizer.decode(&ids)?, "Hello, I am");
-/// assert_eq!(tokenizer.encode("<|endoftext|>"), [ENDOFTEXT_ID]);
+/// assert_eq!(tokenizer.encode("<|endoftext|>")?, [ENDOFTEXT_ID]);
 /// assert!(tokenizer.encode_allowing("<|endoftext|>", AllowedSpecial::None).is_err());
 /// # Ok::<(), tokenizer::TokenizerError>(())
 /// ```
 #[derive(Clone, Copy)]
 pub struct Gpt2Tokenizer {
-    tables: &'static Tables,
+    bpe: &'static Bpe,
 }
 
 impl Gpt2Tokenizer {
     /// A handle to the tables; the first call in a process builds them (tens of milliseconds).
     pub fn new() -> Self {
         Self {
-            tables: Tables::shared(),
+            bpe: Bpe::of_gpt2(),
         }
     }
 
@@ -103,37 +98,18 @@ impl Gpt2Tokenizer {
     /// # Errors
     /// None: it is a `Result` like that of every tokenizer.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        let mut ids = Vec::new();
-        for (number, document) in text.split(ENDOFTEXT).enumerate() {
-            if number > 0 {
-                ids.push(ENDOFTEXT_ID);
-            }
-            self.encode_into(document, &mut ids);
-        }
-        Ok(ids)
+        self.bpe.encode(text)
     }
 
     /// Returns the ids of a text in which nothing is special: `<|endoftext|>` is seven tokens of
     /// plain text.
     pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
-        let mut ids = Vec::new();
-        self.encode_into(text, &mut ids);
-        ids
-    }
-
-    fn encode_into(&self, text: &str, ids: &mut Vec<u32>) {
-        for part in cut_long_blanks(text) {
-            let part = self.tables.bpe.encode_ordinary(part);
-            match ids.is_empty() {
-                true => *ids = part, // most often all of the text, which is not copied
-                false => ids.extend(part),
-            }
-        }
+        self.bpe.encode_ordinary(text)
     }
 
     /// The bytes that one id stands for; `None` if there is no such id.
     pub fn piece(&self, id: u32) -> Option<&'static [u8]> {
-        self.tables.piece(id)
+        Some(self.bpe.tokens().get(id as usize)?)
     }
 
     /// The bytes that all ids stand for.
@@ -191,36 +167,18 @@ impl fmt::Debug for Gpt2Tokenizer {
     }
 }
 
-/// Cuts a text inside its long white space runs, before the last character of each, if text
-/// follows.
-///
-/// The ids stay the same; but the pattern's `\s+(?!\S)` backtracks, and beyond a million characters
-/// gives up with an error.
-/// After the cut the run ends its part, where `\s++$` takes it without a step back.
-fn cut_long_blanks(text: &str) -> Vec<&str> {
-    gpt2_parts(text, |_, blank, _| blank > LONG_BLANK)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_long_runs_before_text_are_cut_and_before_their_last_character() {
-        let blank = " \n".repeat(LONG_BLANK);
-        assert_eq!(cut_long_blanks(""), [""]);
-        assert_eq!(cut_long_blanks("a  b \n"), ["a  b \n"]);
-        assert_eq!(cut_long_blanks(&blank), [blank.as_str()]);
-        let text = format!("a{blank}b{blank}");
-        let cut = blank.len(); // 1 for "a", and 1 character of the run left over
-        assert_eq!(cut_long_blanks(&text), [&text[..cut], &text[cut..]]);
-    }
-
-    #[test]
     fn the_table_of_pieces_is_that_of_tiktoken() {
         let tokenizer = Gpt2Tokenizer::new();
         let ids: Vec<u32> = (0..VOCAB_SIZE as u32).collect();
-        let theirs = tokenizer.tables.bpe.decode_bytes(&ids).unwrap();
+        let theirs = tiktoken_rs::r50k_base()
+            .unwrap()
+            .decode_bytes(&ids)
+            .unwrap();
         assert_eq!(tokenizer.decode_bytes(&ids).unwrap(), theirs);
         assert_eq!(tokenizer.piece(ENDOFTEXT_ID), Some(ENDOFTEXT.as_bytes()));
         assert_eq!(tokenizer.piece(VOCAB_SIZE as u32), None);

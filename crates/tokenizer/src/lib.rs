@@ -7,6 +7,7 @@ mod error;
 mod gpt2;
 #[cfg(feature = "ndarray")]
 mod ids;
+mod known;
 mod pairs;
 mod pattern;
 mod pieces;

@@ -1,16 +1,90 @@
 //! GPT-2's pattern, which divides a text into words, numbers, punctuation and white space before
 //! pairs of bytes are merged.
+//!
+//! The pattern is `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`.
+//! A test compares [`gpt2_piece`] with the pattern itself.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// GPT-2's own but for `\s+(?!\S)`, which [`gpt2_pieces`] adds: looking ahead would cost time in
-/// proportion to the square of a text.
-static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+";
-    Regex::new(pattern).expect("a pattern that compiled before")
+/// What the pattern distinguishes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Letter,
+    Number,
+    Space,
+    Other,
+}
+
+/// The class of each character below U+10000.
+static CLASSES: LazyLock<Vec<Class>> = LazyLock::new(|| {
+    let mut classes = vec![Class::Other; 1 << 16];
+    let all: String = ('\0'..='\u{ffff}').collect();
+    for (class, pattern) in PATTERNS {
+        let pattern = Regex::new(pattern).expect("a pattern that compiled before");
+        for run in pattern.find_iter(&all) {
+            for c in run.as_str().chars() {
+                classes[c as usize] = class;
+            }
+        }
+    }
+    classes
 });
+
+const PATTERNS: [(Class, &str); 3] = [
+    (Class::Letter, r"\p{L}+"),
+    (Class::Number, r"\p{N}+"),
+    (Class::Space, r"\s+"),
+];
+
+/// The same for the characters from U+10000 on, which are rare.
+fn class_of_rare(c: char) -> Class {
+    static RARE: LazyLock<[(Class, Regex); 3]> = LazyLock::new(|| {
+        PATTERNS.map(|(class, pattern)| (class, Regex::new(pattern).expect("it compiled before")))
+    });
+    let text = c.to_string();
+    let found = RARE.iter().find(|(_, pattern)| pattern.is_match(&text));
+    found.map_or(Class::Other, |(class, _)| *class)
+}
+
+/// Returns the first piece of a text that isn't empty.
+///
+/// ```
+/// assert_eq!(tokenizer::bpe::gpt2_piece(" 12 o'clock"), " 12");
+/// ```
+pub fn gpt2_piece(text: &str) -> &str {
+    const CONTRACTIONS: [&str; 7] = ["'s", "'d", "'m", "'t", "'ll", "'ve", "'re"];
+    let is_in_text = |contraction: &&str| text.starts_with(contraction);
+    if text.starts_with('\'')
+        && let Some(contraction) = CONTRACTIONS.into_iter().find(is_in_text)
+    {
+        return &text[..contraction.len()];
+    }
+    let classes = &**CLASSES;
+    let class = |c: char| match classes.get(c as usize) {
+        Some(&class) => class,
+        None => class_of_rare(c),
+    };
+    let (space, behind) = match text.strip_prefix(' ') {
+        Some(behind) => (1, behind),
+        None => (0, text),
+    };
+    let first = behind.chars().next().map_or(Class::Space, class);
+    if first != Class::Space {
+        let end = behind.find(|c| class(c) != first);
+        return end.map_or(text, |end| &text[..space + end]);
+    }
+    // Of white space before something else, the last character is left for what follows.
+    let Some(end) = text.find(|c| class(c) != Class::Space) else {
+        return text;
+    };
+    let last = text[..end].char_indices().next_back();
+    match last.map_or(0, |(at, _)| at) {
+        0 => &text[..end],
+        last => &text[..last],
+    }
+}
 
 /// The pieces of a text, which joined are the text.
 ///
@@ -22,50 +96,56 @@ static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
 /// assert_eq!(pieces, ["It", "'s", "  ", " 12", " o", "'", "clock", "!", "\n"]);
 /// ```
 pub fn gpt2_pieces(text: &str) -> Vec<&str> {
-    let mut pieces = Vec::new();
-    let mut start = 0;
-    while let Some(found) = PATTERN.find_at(text, start) {
-        let (piece, rest) = (found.as_str(), &text[found.end()..]);
-        // Of white space before something else, the last character is left for what follows.
-        let last = piece.char_indices().next_back().map_or(0, |(at, _)| at);
-        let is_blank = piece.chars().all(char::is_whitespace);
-        let end = match is_blank && last > 0 && !rest.is_empty() {
-            true => start + last,
-            false => found.end(),
-        };
-        pieces.push(&text[start..end]);
-        start = end;
-    }
-    pieces
+    pieces(text, gpt2_piece).collect()
 }
 
-/// Cuts a text before the last white space character before other characters, where `cut` says so,
-/// given the part before that character, how many bytes of white space it ends with, and the text
-/// from the other characters on.
+/// The pieces of a text, by the function that returns the first one.
+pub(crate) fn pieces(text: &str, divide: fn(&str) -> &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let length = match divide(rest).len() {
+            0 => rest.len(), // nothing goes on from an empty piece
+            length => length,
+        };
+        let piece;
+        (piece, rest) = rest.split_at(length);
+        (length > 0).then_some(piece)
+    })
+}
+
+/// Cuts a text into parts of at least `least` bytes, where GPT-2's pattern divides it anyway:
+/// before the last white space character before other characters, unless `keep` says of the text from the
+/// other characters on that it must stay with the white space before it.
 ///
-/// GPT-2's pattern divides there anyway: it takes a run of white space followed by text as all but
-/// its last character (`\s+(?!\S)`) and the last, which may go with the word after it
-/// (` ?\p{L}+`).
+/// The pattern takes white space followed by text as all but its last character (`\s+(?!\S)`) and
+/// the last, which may go with the word after it (` ?\p{L}+`).
 ///
 /// ```
-/// let parts = tokenizer::bpe::gpt2_parts("a b  c", |_, blank, _| blank > 0);
+/// let parts = tokenizer::bpe::gpt2_parts("a b  c", 3, |_| false);
 /// assert_eq!(parts, ["a b ", " c"]);
 /// ```
-pub fn gpt2_parts(text: &str, cut: impl Fn(&str, usize, &str) -> bool) -> Vec<&str> {
+pub fn gpt2_parts(text: &str, least: usize, keep: impl Fn(&str) -> bool) -> Vec<&str> {
     let mut parts = Vec::new();
-    let mut start = 0; // of the part
-    let mut run = None; // where the white space run began, and its last character
-    for (at, c) in text.char_indices() {
-        if c.is_whitespace() {
-            let began = run.map_or(at, |(began, _)| began);
-            run = Some((began, at));
-        } else if let Some((began, last)) = run.take()
-            && cut(&text[start..last], last - began, &text[at..])
-        {
-            parts.push(&text[start..last]);
-            start = last;
+    let mut rest = text;
+    while let Some(at) = first_cut(rest, least, &keep) {
+        let part;
+        (part, rest) = rest.split_at(at);
+        parts.push(part);
+    }
+    parts.push(rest);
+    parts
+}
+
+/// Returns the first place from `least` on at which a text may be cut.
+fn first_cut(text: &str, least: usize, keep: impl Fn(&str) -> bool) -> Option<usize> {
+    let start = (least.max(1)..=text.len()).find(|&at| text.is_char_boundary(at))?;
+    let mut last = None; // the white space character just before
+    for (at, c) in text[start..].char_indices() {
+        match (c.is_whitespace(), last) {
+            (true, _) => last = Some(start + at),
+            (false, Some(cut)) if !keep(&text[start + at..]) => return Some(cut),
+            (false, _) => last = None,
         }
     }
-    parts.push(&text[start..]);
-    parts
+    None
 }

@@ -101,7 +101,7 @@ impl Decode for SimpleTokenizerV1 {
 /// let mut vocabulary = Vocabulary::from_text("do you like tea?");
 /// vocabulary.extend(["<|endoftext|>", UNK]);
 /// let tokenizer = SimpleTokenizerV2::new(vocabulary)?;
-/// let ids = tokenizer.encode("Hello, do you like tea?");
+/// let ids = tokenizer.encode("Hello, do you like tea?")?;
 /// assert_eq!(tokenizer.decode(&ids)?, "<|unk|> <|unk|> do you like tea?");
 /// # Ok::<(), tokenizer::TokenizerError>(())
 /// ```

@@ -16,7 +16,7 @@ use crate::error::TokenizerError;
 /// let tokenizer = Gpt2Tokenizer::new();
 /// let mut decoder = StreamingDecoder::new(&tokenizer);
 /// let mut shown = Vec::new();
-/// for id in tokenizer.encode("a🙂") {
+/// for id in tokenizer.encode("a🙂")? {
 ///     shown.push(decoder.push(id)?);
 /// }
 /// assert_eq!(shown, ["a", "", "🙂"]);

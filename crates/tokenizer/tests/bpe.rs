@@ -6,12 +6,12 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use test_support::any_text;
 use tokenizer::TokenizerError;
-use tokenizer::bpe::{Bpe, BpeConfig, Merge, Ties, gpt2_pieces};
+use tokenizer::bpe::{Bpe, BpeConfig, Merge, Ties, gpt2_piece, gpt2_pieces};
 
 static GPT2: LazyLock<Bpe> = LazyLock::new(Bpe::gpt2);
 
-fn the_whole(text: &str) -> Vec<&str> {
-    vec![text]
+fn the_whole(text: &str) -> &str {
+    text
 }
 
 proptest! {
@@ -44,7 +44,7 @@ proptest! {
         let config = BpeConfig {
             vocab_size: 256 + more,
             least_count,
-            divide: if whole { the_whole } else { gpt2_pieces },
+            divide: if whole { the_whole } else { gpt2_piece },
             ties: if first { Ties::FirstInText } else { Ties::SmallestIds },
             ..BpeConfig::default()
         };
@@ -52,7 +52,8 @@ proptest! {
         let plain = Bpe::train_plain(&text, &config).unwrap();
         prop_assert_eq!(bpe.merges(), plain.merges());
         prop_assert_eq!(bpe.tokens(), plain.tokens());
-        for piece in (config.divide)(&text) {
+        let pieces = if whole { vec![&*text] } else { gpt2_pieces(&text) };
+        for piece in pieces {
             prop_assert_eq!(bpe.encode_ordinary(piece), plain.encode_plain(piece));
         }
         let (tokens, merges) = (plain.tokens().to_vec(), plain.merges().to_vec());
@@ -117,4 +118,30 @@ fn an_alphabet_without_a_byte_and_an_id_without_a_token_are_refused() {
             vocab_size: 256
         })
     ));
+}
+
+#[test]
+fn every_character_is_divided_as_tiktoken_divides_it() {
+    let theirs = tiktoken_rs::r50k_base_singleton();
+    let rare = ('\u{10000}'..=char::MAX).step_by(7);
+    let characters: Vec<char> = ('\0'..='\u{ffff}').chain(rare).collect();
+    for block in characters.chunks(4096) {
+        let text: String = block
+            .iter()
+            .map(|c| format!("{c}a {c}1{c} \n{c}"))
+            .collect();
+        let ids = GPT2.encode_ordinary(&text);
+        assert!(ids == theirs.encode_ordinary(&text), "{:?}", block[0]);
+    }
+}
+
+#[test]
+fn an_encoder_that_remembers_returns_the_same_ids() {
+    let text =
+        "The bell rang, and rang; a very-long-identifier_of_words 1234567890123456 ".repeat(50);
+    let (mut encoder, mut ids) = (GPT2.encoder(64), Vec::new()); // 16 pieces take turns
+    for _ in 0..3 {
+        encoder.encode(&text, &mut ids);
+    }
+    assert_eq!(ids, GPT2.encode_ordinary(&text).repeat(3));
 }

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::save;
-use crate::workspace::{cargo, root, run};
+use crate::workspace::{cargo, print, root, run};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -22,26 +22,31 @@ const FLAGS: &str = "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS";
 ///
 /// # Errors
 /// The build fails, as where the target is not installed, or the file can't be written.
-pub(super) fn write(folder: &Path) -> Result<()> {
+pub(super) fn write(folder: &Path, text: Option<&str>) -> Result<()> {
     let build = format!("build --profile live --package live --target {TARGET}");
     run(cargo(&build, &root(), &[]).env(FLAGS, SIMD))?;
     let path = target()?.join(TARGET).join("live/live.wasm");
     let wasm = std::fs::read(&path).with_context(|| path.display().to_string())?;
     let script = std::fs::read_to_string(root().join("crates/tools/live/src/live.js"))?;
     let (start, view) = (live::SCRIPT_START, pictures::html::VIEW_SCRIPT);
-    let script = format!("{start}{}\";\n{view}{script}", STANDARD.encode(wasm));
+    let text = match text {
+        Some(text) => format!("const LIVE_TEXT = {};\n", serde_json::to_string(text)?),
+        None => String::new(),
+    };
+    let wasm = STANDARD.encode(wasm);
+    let script = format!("{start}{wasm}\";\n{text}{view}{script}");
     save(&folder.join("live.js"), &script)
 }
 
 /// The beginning of the text on chapter 5's page.
 pub(super) const STORY: &str = "The bell rang";
 
-/// Writes `story.js`, the model that `gpt train` makes of its own story, into the folder of the
-/// pages; it is trained once.
+/// Writes `story.js` into the folder of the pages: `model`, or the one that `gpt train` makes of
+/// its own story, which is trained once.
 ///
 /// # Errors
 /// A program fails, or the file can't be written.
-pub(super) fn write_story(folder: &Path) -> Result<()> {
+pub(super) fn write_story(folder: &Path, model: Option<&Path>) -> Result<()> {
     let kept = target()?.join("live");
     let story = kept.join("story");
     // A run that is finished has nothing left to do, and one that was stopped goes on.
@@ -49,15 +54,17 @@ pub(super) fn write_story(folder: &Path) -> Result<()> {
         true => "--resume",
         false => "--out-dir",
     };
-    let train = ["train".into(), how.into(), story.clone().into()];
-    run(&mut cargo("run --release", &root(), &train))?;
-    // Not the best of the run by validation loss, which has hardly begun: the last.
-    let model = story.join("model");
-    // The page shows this name to readers elsewhere.
-    let here = std::env::current_dir()?;
-    let name = model.strip_prefix(here).unwrap_or(&model);
+    let model = match model {
+        Some(model) => model.to_owned(),
+        None => {
+            print("training the story's model (half a minute, once) ...\n")?;
+            let train = ["train".into(), how.into(), story.clone().into()];
+            run(cargo("run --release", &root(), &train).stdout(Stdio::piped()))?;
+            story.join("model")
+        }
+    };
     let pack = "run --release --package live --no-default-features --features pack --example pack";
-    let script = run(cargo(pack, &root(), &[name.into()]).stdout(Stdio::piped()))?;
+    let script = run(cargo(pack, &root(), &[model.into()]).stdout(Stdio::piped()))?;
     save(&folder.join("story.js"), str::from_utf8(&script)?)
 }
 

@@ -26,11 +26,12 @@ pub(crate) fn write(
     filter: Option<&str>,
     settings: Settings,
     live: bool,
+    model: Option<&Path>,
 ) -> Result<()> {
     let chosen = filter.map(|words| select(Some(words))).transpose()?;
     atomic_file::create_folder(folder)?;
     if live {
-        live::write(folder)?;
+        live::write(folder, settings.text)?;
     }
     let book = Book {
         live,
@@ -54,7 +55,7 @@ pub(crate) fn write(
             ..settings.clone()
         });
         if live && program.name == STORY_ON {
-            live::write_story(folder)?;
+            live::write_story(folder, model)?;
         }
         let is_lost = |cell: &&Cell| matches!(cell.outcome, Outcome::Lost(_));
         lost += cells(&parts).filter(is_lost).count();
@@ -66,7 +67,7 @@ pub(crate) fn write(
     let exists = |program: &Program| folder.join(file_name(program)).exists();
     save(&folder.join("index.html"), &index::page(&book, &exists))?;
     ensure!(lost == 0, "{lost} cells did not run");
-    Ok(())
+    print(&format!("open {}\n", folder.join("index.html").display()))
 }
 
 /// The page that holds the story's model, where pages compute.

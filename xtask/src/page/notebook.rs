@@ -49,6 +49,13 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
             "<p class=\"dim\">Some cells were not run, as they need the book's text: {how}.</p>"
         )?;
     }
+    if book.live && inputs(parts).next().is_some() {
+        body += "<p class=\"dim\">This page computes: change a field, and every cell behind it is computed again.</p>\n";
+        if is_of_text(parts) {
+            body += "<p><label for=\"own-text\">Read another text:</label> \
+                <input type=\"file\" id=\"own-text\" accept=\".txt,text/plain\"></p>\n";
+        }
+    }
     body += &folded("What the cells use", &code(imports(program.source)));
     let (mut section, mut previous) = (None, "");
     for part in parts {
@@ -151,12 +158,18 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     let runs = |(cell, _): (&Cell, _)| !matches!(cell.outcome, Outcome::Skipped(_));
     if book.live && inputs(parts).any(runs) {
         // What the script replaces, once it is loaded.
+        body += "<noscript><style>.live-bar{display:none}</style></noscript>\n";
         body += "<p class=\"live-bar\" role=\"status\">Loading what computes this page …</p>\n";
         script += "<script src=\"live.js\"></script>\n";
     }
     let name = program.name;
     let body = format!("<div class=\"book\" data-notebook=\"{name}\">\n{body}</div>\n{script}");
     Ok(html::page(program.title, &style(), &body))
+}
+
+/// True if a cell reads the book's text, or another one.
+fn is_of_text(parts: &[Part]) -> bool {
+    cells(parts).any(|cell| cell.code.contains("the-verdict.txt"))
 }
 
 /// A place and its name.
@@ -192,9 +205,13 @@ fn numbers_of(section: &str) -> Vec<u32> {
     numbers.unwrap_or_default()
 }
 
+/// The sections that have cells.
 fn headings(parts: &[Part]) -> impl Iterator<Item = (&str, &str)> {
     parts.iter().filter_map(|part| match part {
-        Part::Section { number, title } => Some((number.as_str(), title.as_str())),
+        Part::Section { number, title } => {
+            let has_cell = cells(parts).any(|cell| cell.section == *number);
+            has_cell.then_some((number.as_str(), title.as_str()))
+        }
         _ => None,
     })
 }

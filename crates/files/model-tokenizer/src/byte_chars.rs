@@ -41,6 +41,11 @@ pub(crate) fn bytes_of(token: &str) -> Box<[u8]> {
     bytes.unwrap_or_else(|| token.as_bytes().into())
 }
 
+/// True if a token consists of characters of the alphabet.
+pub(crate) fn is_written(token: &str) -> bool {
+    token.chars().all(|c| byte_of(c).is_some())
+}
+
 /// Bytes as a token is written.
 pub(crate) fn written(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| char_of(byte)).collect()

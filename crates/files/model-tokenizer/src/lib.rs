@@ -4,6 +4,7 @@
 mod byte_chars;
 mod config;
 mod error;
+mod fast;
 mod files;
 mod gpt2;
 mod model_tokenizer;

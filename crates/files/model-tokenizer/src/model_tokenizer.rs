@@ -14,6 +14,7 @@ use tokenizers::Tokenizer;
 
 use crate::byte_chars::{bytes_of, char_of};
 use crate::error::{self, ModelTokenizerError};
+use crate::fast::Fast;
 use crate::files::{self, Files};
 use crate::parts::{LONG_BLANK, has_long_blank, parts};
 use crate::recipe::{Around, Form, Named, Recipe};
@@ -55,6 +56,8 @@ enum Kind {
 /// A tokenizer that isn't GPT-2's.
 struct Own {
     library: Tokenizer,
+    /// The fast form, if it has one.
+    fast: Option<Fast>,
     pieces: HashMap<u32, Box<[u8]>>, // id -> its bytes
     added: HashSet<String>,          // the texts of added tokens
     added_lengths: BTreeSet<usize>,  // theirs, in bytes
@@ -136,7 +139,10 @@ impl ModelTokenizer {
     /// Those of [`encode_part`](Self::encode_part).
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
         let [before, after] = &self.around;
-        Ok([before, &*self.encode_part(text)?, after].concat())
+        let mut ids = self.encode_part(text)?;
+        ids.splice(..0, before.iter().copied());
+        ids.extend(after);
+        Ok(ids)
     }
 
     /// Returns the ids of a part of a text, such as a turn of a conversation, with nothing before
@@ -160,7 +166,11 @@ impl ModelTokenizer {
             Kind::Own(own) => own.encode(part),
         });
         let ids: Vec<Vec<u32>> = ids.collect::<Result<_, _>>()?;
-        Ok(ids.concat())
+        let mut all = Vec::with_capacity(ids.iter().map(Vec::len).sum());
+        for part in ids {
+            all.extend(part); // whose memory is given back before the next
+        }
+        Ok(all)
     }
 
     /// The ids that are put before each text, as by a template of tokenizer.json or by
@@ -227,6 +237,15 @@ impl ModelTokenizer {
     /// True if the ids are GPT-2's.
     pub fn is_gpt2(&self) -> bool {
         matches!(self.kind, Kind::Gpt2(_))
+    }
+
+    /// True if there is no text whose bytes the vocabulary lacks, as far as that is known without
+    /// the text.
+    pub fn has_all_bytes(&self) -> bool {
+        match &self.kind {
+            Kind::Gpt2(_) => true,
+            Kind::Own(own) => own.fast.is_some(),
+        }
     }
 
     /// The text of tokenizer_config.json, if the tokenizer was read with one or trained.
@@ -316,7 +335,9 @@ impl Decode for ModelTokenizer {
 impl Own {
     fn new(recipe: Recipe) -> Result<Self, ModelTokenizerError> {
         let (form, has_unknown) = (recipe.form.clone(), recipe.unknown.is_some());
+        let pairs = Fast::pairs_of(&recipe);
         let library = recipe.build()?;
+        let fast = pairs.and_then(|pairs| Fast::new(pairs, &library));
         let tokens = library.get_vocab(true);
         let vocab_size = tokens.values().max().map_or(0, |&id| id as usize + 1);
         let added = library.get_added_vocabulary().get_added_tokens_decoder();
@@ -353,6 +374,7 @@ impl Own {
             pieces: pieces.chain(texts_of_added).collect(),
             added_lengths: texts.iter().map(String::len).collect(),
             added: texts,
+            fast,
             library,
         })
     }
@@ -368,6 +390,13 @@ impl Own {
 
     /// The ids of a part of a text that may be encoded by itself.
     fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
+        match &self.fast {
+            Some(fast) => Ok(fast.encode(text)),
+            None => self.encode_by_library(text),
+        }
+    }
+
+    fn encode_by_library(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
         if self.looks && !self.divides && has_long_blank(text) {
             return Err(ModelTokenizerError::LongBlank { limit: LONG_BLANK });
         }
@@ -402,5 +431,48 @@ impl fmt::Debug for ModelTokenizer {
         f.debug_struct("ModelTokenizer")
             .field("vocab_size", &self.vocab_size())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use test_support::any_text;
+
+    /// Byte pairs with added tokens that overlap and share their beginning.
+    fn with_added() -> ModelTokenizer {
+        let text = "the bell rang, and the other bell rang with it\n".repeat(20);
+        let trained = ModelTokenizer::train_bpe_at_most(&text, 300).unwrap();
+        let files = trained.files.unwrap();
+        let mut files = files.as_ref().clone();
+        let text = files.get_mut(files::TOKENIZER).unwrap();
+        let mut json: serde_json::Value = serde_json::from_str(text).unwrap();
+        let added = json["added_tokens"].as_array_mut().unwrap();
+        let id = added[0]["id"].as_u64().unwrap() + 1;
+        for (content, id) in ["<|", "<|im|>", "bell ring", "éé"].into_iter().zip(id..) {
+            let mut token = added[0].clone();
+            (token["content"], token["id"]) = (content.into(), id.into());
+            added.push(token);
+        }
+        *text = json.to_string();
+        let tokenizer = ModelTokenizer::from_files(Path::new(""), files).unwrap();
+        tokenizer.unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_fast_form_has_the_librarys_ids(text in any_text(), marks in "(<\\||im\\|>|<\\|im\\|>|bell ring|bell|éé|é| |\n|the){0,12}") {
+            static TOKENIZER: std::sync::LazyLock<ModelTokenizer> = std::sync::LazyLock::new(with_added);
+            let Kind::Own(own) = &TOKENIZER.kind else {
+                panic!("it isn't GPT-2's");
+            };
+            assert!(own.fast.is_some());
+            for text in [format!("{text}{marks}"), format!("{marks}{text}{marks}")] {
+                prop_assert_eq!(own.encode(&text).unwrap(), own.encode_by_library(&text).unwrap());
+            }
+        }
     }
 }

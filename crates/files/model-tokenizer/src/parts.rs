@@ -6,21 +6,24 @@ use tokenizer::bpe::gpt2_parts;
 /// A part is at least as long, except the last.
 const LEAST: usize = 1 << 16; // bytes
 
+/// Parts for each thread: a slow part holds up little.
+const PARTS_PER_THREAD: usize = 4;
+
 /// White space longer than this is refused where it isn't cut: the pattern gives up in it beyond a
 /// million characters.
 pub(crate) const LONG_BLANK: usize = 500_000; // bytes
 
-/// Cuts a text where the pattern divides it anyway, but not before an added token: the text that
-/// the pattern sees ends there, and it takes the white space whole.
+/// Cuts a text into some parts for each thread where the pattern divides it anyway, but not before
+/// an added token: the text that the pattern sees ends there, and it takes the white space whole.
 pub(crate) fn parts(text: &str, begins_with_added: impl Fn(&str) -> bool) -> Vec<&str> {
-    gpt2_parts(text, |part, _, rest| {
-        part.len() >= LEAST && !begins_with_added(rest)
-    })
+    let count = PARTS_PER_THREAD * rayon::current_num_threads();
+    gpt2_parts(text, LEAST.max(text.len() / count), begins_with_added)
 }
 
 /// True if white space of more than [`LONG_BLANK`] stands before other characters.
 pub(crate) fn has_long_blank(text: &str) -> bool {
-    gpt2_parts(text, |_, blank, _| blank > LONG_BLANK).len() > 1
+    let mut blanks = text.trim_end().split(|c: char| !c.is_whitespace());
+    blanks.any(|blank| blank.len() > LONG_BLANK)
 }
 
 #[cfg(test)]

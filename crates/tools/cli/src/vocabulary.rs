@@ -147,7 +147,12 @@ impl Vocabulary {
     /// Notes characters of a text that are encoded as a token for unknown ones.
     pub(crate) fn note_unknown(&self, text: &str) {
         const MOST_SHOWN: usize = 10;
-        let Some(tokenizer) = self.tokenizer.as_ref().ok().filter(|all| !all.is_gpt2()) else {
+        let Some(tokenizer) = self
+            .tokenizer
+            .as_ref()
+            .ok()
+            .filter(|all| !all.has_all_bytes())
+        else {
             return;
         };
         // Names of special tokens are no text.

@@ -5,12 +5,14 @@
 // LIVE_WASM; LIVE_MODEL is a page's own.
 const liveModule = new WebAssembly.Module(Uint8Array.from(atob(LIVE_WASM), (byte) => byte.charCodeAt(0)));
 let liveInstance;
+let liveText = typeof LIVE_TEXT === 'undefined' ? undefined : LIVE_TEXT; // the book's, or the reader's
 
 /** What Rust answers to a request. */
 function askLive(request) {
   if (!liveInstance) {
     liveInstance = new WebAssembly.Instance(liveModule);
     if (typeof LIVE_MODEL !== 'undefined') askLive({ model: LIVE_MODEL });
+    if (liveText !== undefined) askLive({ source: liveText });
   }
   const { exports } = liveInstance;
   new TextEncoder().encode(JSON.stringify(request)).forEach((byte) => exports.push(byte));
@@ -51,13 +53,13 @@ function askLive(request) {
   for (const cell of book.cells) {
     const place = at(cell.line)?.querySelector(".result");
     if (!place) continue;
-    if (cell.skipped && place.querySelector("pre")) place.append(
+    if (cell.skipped && place.querySelector("pre") && !place.querySelector("p.dim")) place.append(
       make("p", { className: "dim", textContent: `Stored when the page was made: ${cell.skipped}.` }));
     cells.set(cell.line, { ...cell, place, written: at(cell.line).querySelector("pre"), stored: [...place.childNodes] });
   }
   const fields = new Map();
 
-  const status = make("span", { role: "status" });
+  const status = make("span", { role: "status", ariaLive: "polite" });
   const reset = make("button", { type: "button", textContent: "All as in the book", hidden: true });
   document.querySelector(".live-bar")?.remove(); // it said that this is loaded
   document.querySelector("main").append(make("p", { className: "live-bar" }, status, " ", reset));
@@ -123,15 +125,19 @@ function askLive(request) {
   };
 
   const anchor = () => location.hash.slice(1).split("&").find((part) => !part.includes("=")) ?? "";
-  const compute = () => {
+  let hasOwnText = false;
+  const compute = (isNewText) => {
+    clearTimeout(waiting);
+    hasOwnText ||= isNewText === true;
     const changed = [...fields].filter(([, { field, value }]) => field.value !== value);
     const named = changed.map(([name, { field }]) => [name, field.value].map(encodeURIComponent).join("="));
     const hash = [anchor(), ...named].filter(Boolean).join("&");
     if (hash !== location.hash.slice(1)) history.replaceState(null, "", `${location.href.split("#")[0]}#${hash}`);
     reset.hidden = changed.length === 0;
+    status.replaceChildren();
     let answer = book, broken;
     try {
-      if (changed.length) answer = timed(changed.map(([, { line, field }]) => [line, field.value]));
+      if (changed.length || hasOwnText) answer = timed(changed.map(([, { line, field }]) => [line, field.value]));
     } catch (error) {
       broken = error;
     }
@@ -141,27 +147,67 @@ function askLive(request) {
       return;
     }
     show(answer);
+    let first;
+    for (const input of answer.inputs) {
+      const { field, fault } = fields.get(input.name) ?? {};
+      if (!field) continue;
+      field.setAttribute("aria-invalid", Boolean(input.fault));
+      fault.textContent = input.fault ? input.fault.replace(/^the input [^:]*: /, "") : "";
+      if (input.fault) first ??= field;
+    }
+    if (first) {
+      const link = make("a", { href: `#${first.id}`, textContent: "the first field in question" });
+      link.addEventListener("click", (event) => (event.preventDefault(), first.focus()));
+      status.append("A field has a value that can't be computed: ", link, ".");
+      return;
+    }
     const lost = answer.cells.find((cell) => cell.fault && cells.get(cell.line)?.shows !== undefined);
     const count = (of) => answer.cells.reduce((sum, cell) => sum + of(cell), 0);
+    const others = answer.cells.filter((cell) => cell.other).length;
     if (lost) status.textContent = `That can't be computed: ${lost.fault}`;
     else if (changed.length) status.textContent =
       `${changed.length} changed: what follows was computed here in ${answer.ms} ms and is compared with nothing.`;
-    else status.textContent = `All as in the book: ${count((cell) => cell.figures ?? 0)} values computed here ` +
+    else status.textContent = `${others ? `${others} cells on another text than the book's. ` : ""}All as in the book: ${count((cell) => cell.figures ?? 0)} values computed here ` +
       `in ${answer.ms} ms and compared, ${count((cell) => cell.faults?.length ?? 0)} of them off.`;
   };
 
-  for (const { name, label, cell, line, default: value } of book.inputs) {
+  let waiting;
+  const soon = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(compute, 300); // after the last key
+  };
+  const chooser = document.getElementById("own-text");
+  chooser?.addEventListener("change", async () => {
+    const [file] = chooser.files;
+    if (!file) return;
+    const text = (await file.text()).replace(/^\uFEFF/, "");
+    if (text.length > 500_000) {
+      status.textContent = `${file.name}: more than 500,000 characters; choose a shorter text`;
+      return;
+    }
+    liveText = text;
+    liveInstance = undefined; // the next one begins with the text
+    compute(true);
+  });
+  for (const { name, label, cell, line, default: value, range } of book.inputs) {
     const code = at(cell)?.querySelector("pre");
     if (!code) continue;
     const rows = value.split("; ");
     const field = make(rows.length > 1 ? "textarea" : "input", { value: rows.join(";\n") });
     if (rows.length > 1) field.rows = rows.length;
     else field.size = isNaN(value) ? 40 : 12;
+    field.id = `field-${line}`;
     field.title = `in the book: ${value}`;
+    if (/^-?\d+$/.test(value)) field.inputMode = "numeric";
+    else if (rows.length === 1 && !isNaN(value)) field.inputMode = "decimal";
+    const fault = make("span", { className: "fault", id: `fault-${line}`, role: "alert" });
+    field.setAttribute("aria-describedby", fault.id);
     field.autocomplete = "off";
     field.spellcheck = false;
-    code.before(make("label", { className: "live" }, `${label} `, field));
-    fields.set(name, { line, field, value: field.value });
+    const bounds = make("small", { className: "dim", textContent: ` ${range}` });
+    code.before(make("label", { className: "live" }, `${label} `, field, bounds, " ", fault));
+    fields.set(name, { line, field, fault, value: field.value });
+    field.addEventListener("input", soon);
     field.addEventListener("change", compute);
   }
   const fromAddress = () => {

@@ -11,7 +11,7 @@ use generate::{BlockView, Candidate, Decoder, Inspection, Look, Sampling};
 use gpt::{GptConfig, GptModel, Parameters};
 use ndarray::{ArrayRef1, ArrayView2};
 use serde_json::{Value, from_value, json};
-use tokenizer::bpe::{Bpe, Merge, gpt2_pieces};
+use tokenizer::bpe::{Bpe, Merge, gpt2_piece};
 use tokenizer::{Decode, Gpt2Tokenizer};
 use torch_rng::TorchRng;
 
@@ -57,7 +57,7 @@ impl Words {
             false => Self::Own(Box::new(Bpe::from_merges(
                 tokens,
                 merges.collect(),
-                gpt2_pieces,
+                gpt2_piece,
             )?)),
         })
     }

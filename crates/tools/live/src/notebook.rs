@@ -1,15 +1,32 @@
 //! A notebook, computed with a reader's inputs, by the lines of their calls:
 //! `{"notebook": "ch03", "inputs": [[259, "123"]]}`.
 //!
+//! `{"source": TEXT}` sets the text that they read, the book's or another.
 //! The answer has what each cell and each picture shows, by the line of its call.
 //! It says nothing of what the document prints: the page has that already.
 
-use notebooks::{Outcome, PROGRAMS, Part, Settings, cells, inputs};
+use std::sync::{Mutex, PoisonError};
+
+use notebooks::{Kind, Outcome, PROGRAMS, Part, Settings, cells, inputs, text};
 use pictures::html;
 use serde_json::{Value, from_value, json};
 
+/// The text that notebooks read; the story until another is set.
+static SOURCE: Mutex<Option<&'static str>> = Mutex::new(None);
+
+/// Sets the text that notebooks read from now on; it stays as long as the page.
+fn set_source(text: &str) {
+    *SOURCE.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned().leak());
+}
+
 /// The answer to a request.
 pub(crate) fn answer(request: &Value) -> Value {
+    if let Some(text) = request["source"].as_str() {
+        set_source(text);
+        return json!({});
+    }
+    let source = *SOURCE.lock().unwrap_or_else(PoisonError::into_inner);
+    let source = source.unwrap_or(text::STORY);
     let mut programs = PROGRAMS.iter();
     let Some(program) = programs.find(|program| request["notebook"] == program.name) else {
         return json!({ "fault": "there is no such notebook" });
@@ -17,13 +34,15 @@ pub(crate) fn answer(request: &Value) -> Value {
     let parts = program.run(&Settings {
         draws: true,
         small: true,
+        text: text::is_book(source).then_some(source),
+        other_text: Some(source),
         inputs: from_value(request["inputs"].clone()).unwrap_or_default(),
         ..Settings::default()
     });
     let shown = cells(&parts).map(|cell| match &cell.outcome {
         Outcome::Ran(record) => json!({
             "line": cell.line, "code": cell.code, "shows": record.ours, "faults": record.verdict.faults,
-            "figures": record.verdict.figures,
+            "figures": record.verdict.figures, "other": record.kind == Kind::OtherText,
         }),
         Outcome::Lost(why) => json!({ "line": cell.line, "code": cell.code, "fault": why }),
         Outcome::Skipped(why) => json!({ "line": cell.line, "code": cell.code, "skipped": why }),
@@ -40,6 +59,7 @@ pub(crate) fn answer(request: &Value) -> Value {
         json!({
             "name": cell.name_of(input), "label": input.name, "cell": cell.line,
             "line": input.line, "fault": input.fault, "default": input.default, "value": input.value,
+            "range": input.range,
         })
     });
     json!({

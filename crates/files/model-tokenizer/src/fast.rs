@@ -1,0 +1,82 @@
+//! The fast form of a byte-level tokenizer that divides texts as GPT-2 does; the library's ids.
+
+use std::collections::HashMap;
+
+use regex::Regex;
+use tokenizer::bpe::{Bpe, Merge, gpt2_piece};
+use tokenizers::Tokenizer;
+
+use crate::byte_chars::{bytes_of, is_written};
+use crate::gpt2;
+use crate::recipe::Recipe;
+
+/// Byte pairs, and the added tokens that divide a text.
+pub(crate) struct Fast {
+    bpe: Bpe,
+    added: Option<Regex>,
+    ids: HashMap<String, u32>, // of the added tokens
+}
+
+impl Fast {
+    /// The byte pairs of a recipe; `None` if it has another form or lacks a byte.
+    pub(crate) fn pairs_of(recipe: &Recipe) -> Option<Bpe> {
+        if recipe.form != gpt2::FORM {
+            return None;
+        }
+        let count = recipe.vocabulary.values().max()? + 1;
+        let mut tokens = vec![Vec::new(); count as usize];
+        for (token, &id) in &recipe.vocabulary {
+            if is_written(token) {
+                tokens[id as usize] = bytes_of(token).into();
+            }
+        }
+        let merges = recipe.merges.iter().map(|(left, right)| {
+            let id = |token: &str| recipe.vocabulary.get(token).copied();
+            Some(Merge {
+                left: id(left)?,
+                right: id(right)?,
+                id: id(&format!("{left}{right}"))?,
+            })
+        });
+        Bpe::from_merges(tokens, merges.collect::<Option<_>>()?, gpt2_piece).ok()
+    }
+
+    /// Adds the added tokens of the library's tokenizer; `None` if they take white space with them,
+    /// stand only where a word does, or are looked for in two passes.
+    pub(crate) fn new(bpe: Bpe, library: &Tokenizer) -> Option<Self> {
+        let added = library.get_added_vocabulary().get_added_tokens_decoder();
+        let is_plain =
+            |token: &tokenizers::AddedToken| !token.lstrip && !token.rstrip && !token.single_word;
+        let one_pass = added
+            .values()
+            .all(|token| Some(token.normalized) == added.values().next().map(|it| it.normalized));
+        if !one_pass || !added.values().all(is_plain) {
+            return None;
+        }
+        let ids = added.iter().map(|(&id, token)| (token.content.clone(), id));
+        let ids: HashMap<String, u32> = ids.collect();
+        // Of those at one place the longest counts.
+        let mut texts: Vec<&String> = ids.keys().collect();
+        texts.sort_unstable_by_key(|text| std::cmp::Reverse(text.len()));
+        let pattern = texts.iter().map(|text| regex::escape(text));
+        let pattern = pattern.collect::<Vec<_>>().join("|");
+        let added = match texts.is_empty() {
+            true => None,
+            false => Some(Regex::new(&pattern).ok()?),
+        };
+        Some(Self { bpe, added, ids })
+    }
+
+    /// The ids of a text, in which added tokens are those.
+    pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
+        let (mut encoder, mut ids) = (self.bpe.encoder(text.len()), Vec::new());
+        let mut start = 0;
+        for found in self.added.iter().flat_map(|added| added.find_iter(text)) {
+            encoder.encode(&text[start..found.start()], &mut ids);
+            ids.push(self.ids[found.as_str()]);
+            start = found.end();
+        }
+        encoder.encode(&text[start..], &mut ids);
+        ids
+    }
+}
