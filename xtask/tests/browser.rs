@@ -145,6 +145,7 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
         let program = PROGRAMS.iter().find(|program| program.name == *name);
         let settings = Settings {
             small: true,
+            other_text: Some(notebooks::text::STORY),
             ..Settings::default()
         };
         let parts = program.unwrap().run(&settings);
@@ -175,7 +176,7 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     let coloured = "= <span class=\"number\"><span><mark>123</mark></span></span>;";
     assert!(dom.contains(coloured), "the code has the value");
     let dom = with_address("In%20%5B17%5D.d_out=99999999");
-    assert!(dom.contains("the input d_out: 99999999 is not within 1 to 256"));
+    assert!(dom.contains("99999999 is not within 1 to 256"));
     let dom = with_address("In%20%5B24%5D.seed=%3Cimg src=x onerror=alert(1)%3E");
     assert!(dom.contains("`&lt;img src=x onerror=alert(1)&gt;` is not a whole number"));
     assert!(!dom.contains("<img"));
