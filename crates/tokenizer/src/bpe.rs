@@ -5,8 +5,7 @@
 //! frequent one a token, and repeats; [`Bpe::encode_plain`] makes the same pairs one, the pair
 //! learned first before all others.
 //! [`Bpe::train`] and [`Bpe::encode`] do the same in time in proportion to the text (`pairs.rs`).
-//! With GPT-2's merges the ids are [`Gpt2Tokenizer`]'s, which is faster still. It reads and writes
-//! no files.
+//! With GPT-2's merges the ids are those of tiktoken. It reads and writes no files.
 //!
 //! ```
 //! use tokenizer::bpe::{Bpe, BpeConfig, Merge};

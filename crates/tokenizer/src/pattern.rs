@@ -114,8 +114,8 @@ pub(crate) fn pieces(text: &str, divide: fn(&str) -> &str) -> impl Iterator<Item
 }
 
 /// Cuts a text into parts of at least `least` bytes, where GPT-2's pattern divides it anyway:
-/// before the last white space character before other characters, unless `keep` says of the text from
-/// the other characters on that it must stay with the white space before it.
+/// before the last white space character before other characters, unless `keep` says of the
+/// text from the other characters on that it must stay with the white space before it.
 ///
 /// The pattern takes white space followed by text as all but its last character (`\s+(?!\S)`) and
 /// the last, which may go with the word after it (` ?\p{L}+`).
