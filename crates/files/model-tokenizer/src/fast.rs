@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use regex::Regex;
 use tokenizer::bpe::{Bpe, Merge, gpt2_piece};
-use tokenizers::Tokenizer;
+use tokenizers::AddedToken;
 
 use crate::byte_chars::{bytes_of, is_written};
 use crate::gpt2;
-use crate::recipe::Recipe;
+use crate::recipe::Checked;
 
 /// Byte pairs, and the added tokens that divide a text.
 pub(crate) struct Fast {
@@ -19,7 +19,8 @@ pub(crate) struct Fast {
 
 impl Fast {
     /// The byte pairs of a recipe; `None` if it has another form or lacks a byte.
-    pub(crate) fn pairs_of(recipe: &Recipe) -> Option<Bpe> {
+    pub(crate) fn pairs_of(recipe: &Checked) -> Option<Bpe> {
+        let recipe = recipe.recipe();
         if recipe.form != gpt2::FORM {
             return None;
         }
@@ -41,16 +42,13 @@ impl Fast {
         Bpe::from_merges(tokens, merges.collect::<Option<_>>()?, gpt2_piece).ok()
     }
 
-    /// Adds the added tokens of the library's tokenizer; `None` if they take white space with them,
+    /// Adds the added tokens, by their ids; `None` if they take white space with them,
     /// stand only where a word does, or are looked for in two passes.
-    pub(crate) fn new(bpe: Bpe, library: &Tokenizer) -> Option<Self> {
-        let added = library.get_added_vocabulary().get_added_tokens_decoder();
-        let is_plain =
-            |token: &tokenizers::AddedToken| !token.lstrip && !token.rstrip && !token.single_word;
-        let one_pass = added
-            .values()
-            .all(|token| Some(token.normalized) == added.values().next().map(|it| it.normalized));
-        if !one_pass || !added.values().all(is_plain) {
+    pub(crate) fn new<S>(bpe: Bpe, added: &HashMap<u32, AddedToken, S>) -> Option<Self> {
+        let is_plain = |token: &AddedToken| !token.lstrip && !token.rstrip && !token.single_word;
+        let normalized = added.values().filter(|token| token.normalized).count();
+        let is_one_pass = normalized == 0 || normalized == added.len();
+        if !is_one_pass || !added.values().all(is_plain) {
             return None;
         }
         let ids = added.iter().map(|(&id, token)| (token.content.clone(), id));

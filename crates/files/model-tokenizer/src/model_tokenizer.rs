@@ -284,7 +284,7 @@ impl ModelTokenizer {
             _ => return Ok(None),
         };
         let merges = recipe.merges.clone();
-        let library = recipe.build()?;
+        let library = recipe.checked()?.build()?;
         let added = library.get_added_vocabulary().get_added_tokens_decoder();
         let tokens = library.get_vocab(true).into_iter();
         let tokens = tokens.map(|(token, id)| {
@@ -335,9 +335,9 @@ impl Decode for ModelTokenizer {
 impl Own {
     fn new(recipe: Recipe) -> Result<Self, ModelTokenizerError> {
         let (form, has_unknown) = (recipe.form.clone(), recipe.unknown.is_some());
+        let recipe = recipe.checked()?;
         let pairs = Fast::pairs_of(&recipe);
         let library = recipe.build()?;
-        let fast = pairs.and_then(|pairs| Fast::new(pairs, &library));
         let tokens = library.get_vocab(true);
         let vocab_size = tokens.values().max().map_or(0, |&id| id as usize + 1);
         let added = library.get_added_vocabulary().get_added_tokens_decoder();
@@ -345,6 +345,7 @@ impl Own {
             !token.lstrip && !token.rstrip && !token.content.contains(char::is_whitespace)
         });
         let texts: HashSet<String> = added.values().map(|token| token.content.clone()).collect();
+        let fast = pairs.and_then(|pairs| Fast::new(pairs, &added));
         // An added token is found in the text itself, before that is written in byte characters.
         let texts_of_added: HashMap<u32, Box<[u8]>> = added
             .iter()

@@ -4,7 +4,7 @@
 use tokenizer::bpe::gpt2_parts;
 
 /// A part is at least as long, except the last.
-const LEAST: usize = 1 << 16; // bytes
+pub(crate) const LEAST: usize = 1 << 16; // bytes
 
 /// Parts for each thread: a slow part holds up little.
 const PARTS_PER_THREAD: usize = 4;

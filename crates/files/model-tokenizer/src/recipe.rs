@@ -71,20 +71,27 @@ pub(crate) struct Recipe {
     pub(crate) form: Form,
 }
 
-impl Recipe {
+/// A recipe that [`Recipe::checked`] found no fault with: what tokenizers are made of.
+pub(crate) struct Checked(Recipe);
+
+impl Checked {
+    pub(crate) fn recipe(&self) -> &Recipe {
+        &self.0
+    }
+
     /// The library's tokenizer.
     pub(crate) fn build(self) -> Result<Tokenizer, ModelTokenizerError> {
-        self.check()?;
-        let vocabulary: Vocab = self.vocabulary.into_iter().collect();
-        let mut model = BPE::builder().vocab_and_merges(vocabulary, self.merges);
-        if let Some(token) = self.unknown {
-            model = model.unk_token(token).fuse_unk(self.fuse_unknown);
+        let Self(recipe) = self;
+        let vocabulary: Vocab = recipe.vocabulary.into_iter().collect();
+        let mut model = BPE::builder().vocab_and_merges(vocabulary, recipe.merges);
+        if let Some(token) = recipe.unknown {
+            model = model.unk_token(token).fuse_unk(recipe.fuse_unknown);
         }
-        if let Form::ByteLevel { ignore_merges, .. } = self.form {
+        if let Form::ByteLevel { ignore_merges, .. } = recipe.form {
             model = model.ignore_merges(ignore_merges);
         }
         let mut tokenizer = Tokenizer::new(model.build().map_err(library)?);
-        match self.form {
+        match recipe.form {
             Form::ByteLevel {
                 add_prefix_space,
                 use_regex,
@@ -99,13 +106,24 @@ impl Recipe {
             }
         }
         tokenizer
-            .add_tokens(self.added.values().cloned())
+            .add_tokens(recipe.added.values().cloned())
             .map_err(library)?;
         let known = tokenizer.get_added_vocabulary().get_vocab();
-        let mut special = self.special;
+        let mut special = recipe.special;
         special.retain(|token| !known.contains_key(&token.content));
         tokenizer.add_special_tokens(special).map_err(library)?;
         Ok(tokenizer)
+    }
+}
+
+impl Recipe {
+    /// Checks what the library would trust.
+    ///
+    /// # Errors
+    /// [`ModelTokenizerError::Invalid`] with the file and the first fault.
+    pub(crate) fn checked(self) -> Result<Checked, ModelTokenizerError> {
+        self.check()?;
+        Ok(Checked(self))
     }
 
     /// The files that transformers loads: tokenizer.json and its configuration, and what GPT-2's
@@ -138,7 +156,10 @@ impl Recipe {
             }
         }
         files.insert(CONFIG, format!("{config:#}\n"));
-        files.insert(TOKENIZER, self.build()?.to_string(true).map_err(library)?);
+        files.insert(
+            TOKENIZER,
+            self.checked()?.build()?.to_string(true).map_err(library)?,
+        );
         Ok(files)
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use tokenizer::ENDOFTEXT;
-use tokenizer::bpe::{Bpe, BpeConfig, Ties, gpt2_pieces};
+use tokenizer::bpe::{Bpe, BpeConfig, Ties, gpt2_parts, gpt2_pieces};
 use tokenizers::AddedToken;
 
 use crate::byte_chars::written;
@@ -13,7 +13,7 @@ use crate::error::ModelTokenizerError;
 use crate::files::TOKENIZER;
 use crate::gpt2;
 use crate::model_tokenizer::ModelTokenizer;
-use crate::parts::parts;
+use crate::parts::LEAST;
 use crate::recipe::{Around, Form, Recipe};
 
 /// The token for characters that a vocabulary of characters lacks.
@@ -123,7 +123,9 @@ impl ModelTokenizer {
 /// token.
 fn words_of(text: &str) -> Vec<(&str, u64)> {
     let documents = text.split(ENDOFTEXT);
-    let all: Vec<&str> = documents.flat_map(|text| parts(text, |_| false)).collect();
+    // Small parts, as the list of a part's words takes more memory than the part.
+    let parts = documents.flat_map(|text| gpt2_parts(text, LEAST, |_| false));
+    let all: Vec<&str> = parts.collect();
     let counted = all.par_iter().fold(HashMap::new, |mut counts, part| {
         for word in gpt2_pieces(part) {
             *counts.entry(word).or_insert(0) += 1;

@@ -82,6 +82,7 @@ const DAMAGE: &str = r####"
 /model/vocab | {} | an empty vocabulary
 /model/vocab/aa | 3 | two tokens have the id 3
 /model/vocab/aa | 65536 | the token "aa" has the id 65536, not below 65536
+/model/vocab/aa | 4294967295 | the token "aa" has the id 4294967295, not below 65536
 /model/merges | [["aa", "<|endoftext|>"]] | the merge of "aa" and "<|endoftext|>": no token "aa<|endoftext|>"
 /model/merges | ["a  b"] | the merge "a  b" is not two tokens with a space between
 /added_tokens/0/content | "<\n>" | the added token "<\n>" has the id 257, as another token has
