@@ -30,11 +30,10 @@ use rustc_hash::FxHashMap;
 
 use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
-use crate::gpt2::ENDOFTEXT;
+use crate::gpt2_tokens::{ENDOFTEXT, gpt2_tokens};
 use crate::known::KnownPieces;
 use crate::pairs::{Counts, Pair, Row};
 use crate::pattern::pieces;
-use crate::pieces::gpt2_tokens;
 
 pub use crate::pairs::Ties;
 pub use crate::pattern::{gpt2_parts, gpt2_piece, gpt2_pieces};
@@ -276,9 +275,12 @@ impl Bpe {
         static GPT2: LazyLock<Bpe> = LazyLock::new(|| {
             let bpe = Bpe::without_merges(gpt2_tokens(), gpt2_piece);
             let mut bpe = bpe.expect("GPT-2's vocabulary begins with all bytes");
+            let mut pair = Vec::new();
             for id in 256..bpe.tokens.len() as u32 {
+                pair.clear();
                 // What the merges before make of its bytes are the two that its own joins.
-                if let [left, right] = bpe.encode_piece(&bpe.tokens[id as usize])[..] {
+                bpe.encode_piece_into(&bpe.tokens[id as usize], &mut pair);
+                if let [left, right] = pair[..] {
                     bpe.push((left, right), id);
                 }
             }
@@ -352,7 +354,7 @@ impl Bpe {
 
     /// Appends the ids of a piece, as [`encode_plain`](Self::encode_plain) returns them.
     fn encode_piece_into(&self, piece: &[u8], ids: &mut Vec<u32>) {
-        const MOST: usize = 32; // bytes: beyond, a heap is faster
+        const MOST: usize = 32; // bytes: the time grows with their square
         if piece.len() > MOST {
             return ids.extend(self.encode_piece(piece));
         }

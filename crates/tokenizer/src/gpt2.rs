@@ -11,13 +11,7 @@ use std::fmt;
 use crate::bpe::Bpe;
 use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
-use crate::pieces::VOCAB_SIZE;
-
-/// GPT-2's one special token: the end of a document.
-pub const ENDOFTEXT: &str = "<|endoftext|>";
-
-/// The id of [`ENDOFTEXT`].
-pub const ENDOFTEXT_ID: u32 = 50_256;
+use crate::gpt2_tokens::{ENDOFTEXT, VOCAB_SIZE};
 
 /// The special tokens that a text may contain, as tiktoken's `allowed_special`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -170,6 +164,7 @@ impl fmt::Debug for Gpt2Tokenizer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ENDOFTEXT_ID;
 
     #[test]
     fn the_table_of_pieces_is_that_of_tiktoken() {

@@ -16,7 +16,7 @@ struct Slot {
 const MOST_BYTES: usize = 15;
 const MOST_IDS: usize = 3;
 
-/// 2 MiB, which the cache of a core has.
+/// 2 MiB for a thread.
 const MOST_SLOTS: usize = 1 << 16;
 
 impl KnownPieces {

@@ -5,12 +5,12 @@ pub mod bpe;
 mod encode_decode;
 mod error;
 mod gpt2;
+mod gpt2_tokens;
 #[cfg(feature = "ndarray")]
 mod ids;
 mod known;
 mod pairs;
 mod pattern;
-mod pieces;
 mod simple;
 mod split;
 mod streaming;
@@ -24,7 +24,8 @@ pub use ndarray;
 
 pub use encode_decode::{Decode, Encode};
 pub use error::TokenizerError;
-pub use gpt2::{AllowedSpecial, ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer};
+pub use gpt2::{AllowedSpecial, Gpt2Tokenizer};
+pub use gpt2_tokens::{ENDOFTEXT, ENDOFTEXT_ID};
 #[cfg(feature = "ndarray")]
 pub use ids::{text_to_token_ids, token_ids_to_text};
 pub use simple::{SimpleTokenizerV1, SimpleTokenizerV2};

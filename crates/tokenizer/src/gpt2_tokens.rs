@@ -1,5 +1,11 @@
 //! GPT-2's tokens, from tiktoken-rs, which has the vocabulary inside: nothing is downloaded.
 
+/// GPT-2's one special token: the end of a document.
+pub const ENDOFTEXT: &str = "<|endoftext|>";
+
+/// The id of [`ENDOFTEXT`].
+pub const ENDOFTEXT_ID: u32 = 50_256;
+
 /// The number of GPT-2's tokens: 256 bytes, 50,000 merges and `<|endoftext|>`.
 pub(crate) const VOCAB_SIZE: usize = 50_257;
 
