@@ -40,17 +40,14 @@ impl Corpus {
     /// [`DataLoaderError::IdOverU16`] before anything is written; [`DataLoaderError::Io`] if it
     /// can't be written, or there is a file already.
     pub fn write_u16_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
-        let path = path.as_ref();
         let ids = self.read(..)?;
         let is_over = |id: &u32| u16::try_from(*id).is_err();
         if let Some(position) = ids.iter().position(is_over) {
             let id = ids[position];
             return Err(DataLoaderError::IdOverU16 { id, position });
         }
-        Ok(write_output(path, |out| {
-            let mut blocks = ids.chunks(IDS_PER_WRITE);
-            blocks.try_for_each(|block| out.write_all(&u16_bytes(block)))
-        })?)
+        // Nothing stands before or after them in nanoGPT's format.
+        write(path.as_ref(), &[], &ids, |id| (id as u16).to_le_bytes())
     }
 
     /// Writes the ids to a new `.npy` file of `uint32`, which `numpy.load` reads; a device or a
@@ -59,19 +56,34 @@ impl Corpus {
     /// # Errors
     /// [`DataLoaderError::Io`] if it can't be written, or there is a file already.
     pub fn write_npy_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
-        let bytes = npy_bytes(&self.read(..)?);
-        Ok(write_output(path, |out| out.write_all(&bytes))?)
+        let ids = self.read(..)?;
+        let header = npy_header(ids.len());
+        write(path.as_ref(), &header, &ids, u32::to_le_bytes)
     }
 }
 
-/// Ids as numpy's `.npy` of `uint32` in one dimension.
-fn npy_bytes(ids: &[u32]) -> Vec<u8> {
+/// Writes a header and ids, a block at a time.
+fn write<const BYTES: usize>(
+    path: &Path,
+    header: &[u8],
+    ids: &[u32],
+    bytes: fn(u32) -> [u8; BYTES],
+) -> Result<(), DataLoaderError> {
+    Ok(write_output(path, |out| {
+        out.write_all(header)?;
+        let mut blocks = ids.chunks(IDS_PER_WRITE);
+        blocks.try_for_each(|block| {
+            let block: Vec<u8> = block.iter().flat_map(|&id| bytes(id)).collect();
+            out.write_all(&block)
+        })
+    })?)
+}
+
+/// The beginning of numpy's `.npy` of so many `uint32` in one dimension.
+fn npy_header(len: usize) -> Vec<u8> {
     const ALIGNMENT: usize = 64;
     let magic = b"\x93NUMPY\x01\x00";
-    let mut header = format!(
-        "{{'descr': '<u4', 'fortran_order': False, 'shape': ({},), }}",
-        ids.len()
-    );
+    let mut header = format!("{{'descr': '<u4', 'fortran_order': False, 'shape': ({len},), }}");
     // The numbers begin at a multiple of 64 bytes; a line feed ends the header.
     let length = (magic.len() + 2 + header.len() + 1).next_multiple_of(ALIGNMENT);
     let blanks = length - (magic.len() + 2 + header.len() + 1);
@@ -80,12 +92,5 @@ fn npy_bytes(ids: &[u32]) -> Vec<u8> {
     let mut bytes = magic.to_vec();
     bytes.extend((header.len() as u16).to_le_bytes());
     bytes.extend(header.as_bytes());
-    bytes.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
     bytes
-}
-
-/// Ids below 65,536 as little-endian u16, with nothing before or after them: nanoGPT's format.
-fn u16_bytes(ids: &[u32]) -> Vec<u8> {
-    let bytes = ids.iter().flat_map(|&id| (id as u16).to_le_bytes());
-    bytes.collect()
 }
