@@ -44,7 +44,7 @@ mod worksheet;
 pub use book::{Given, Kind, LeftOut, Notebook, Record};
 pub use contents::{Cell, Intro, Outcome, Part};
 pub use input::Input;
-pub use printed::{Verdict, numbers};
+pub use printed::{Verdict, allowances, numbers};
 pub use source::{item, tokens};
 pub use value::{Element, Shown, Value};
 

@@ -155,6 +155,15 @@ pub fn numbers(text: &str) -> Vec<(f64, Range<usize>)> {
         .collect()
 }
 
+/// The numbers of an output, each with the farthest that a computed one may lie from it.
+pub fn allowances(text: &str) -> Vec<(f64, f64)> {
+    let (_, numbers) = read(text);
+    let numbers = numbers.iter();
+    numbers
+        .map(|(literal, _)| (literal.value, literal.allowed()))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use ndarray::{Array2, array};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::env::consts::EXE_SUFFIX;
 use std::fs;
-use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
+use std::io::{BufRead, ErrorKind, IsTerminal, Write, stdin, stdout};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -95,7 +95,8 @@ enum Checked {
 /// The reader's folder, and what is done in it.
 struct Practice {
     folder: PathBuf,
-    /// By the exercise's name: checks that passed, all checks, hints shown, and the task's hash.
+    /// By the exercise's name: checks that passed, all checks, hints shown, and the file that it
+    /// began with.
     state: BTreeMap<String, Value>,
 }
 
@@ -107,7 +108,8 @@ impl Practice {
         let state = folder.join("state.json");
         let state = match fs::read_to_string(&state) {
             Ok(text) => serde_json::from_str(&text).with_context(|| state.display().to_string())?,
-            Err(_) => BTreeMap::new(),
+            Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(error).with_context(|| state.display().to_string()),
         };
         let mut practice = Self { folder, state };
         let library = root().join("crates/tools/practice");
@@ -123,12 +125,16 @@ impl Practice {
         let lock = fs::read_to_string(root().join("Cargo.lock"))?;
         practice.create("Cargo.lock", &lock)?;
         practice.create(".gitignore", "*\n")?;
+        let mut is_new = false;
         for exercise in EXERCISES {
             if practice.create(&format!("src/bin/{}.rs", exercise.name), &exercise.stub())? {
-                practice.note(exercise, "task", json!(task_of(exercise)));
+                practice.note(exercise, "task", exercise.stub().into());
+                is_new = true;
             }
         }
-        practice.save()?;
+        if is_new {
+            practice.save()?;
+        }
         Ok(practice)
     }
 
@@ -194,7 +200,7 @@ impl Practice {
             let state = self.state.get(exercise.name);
             let task = state.and_then(|state| state["task"].as_str());
             let changed = match task {
-                Some(task) if task != task_of(exercise) => {
+                Some(task) if task != exercise.stub() => {
                     " (the task has changed; --reset shows it)"
                 }
                 _ => "",
@@ -333,7 +339,7 @@ impl Practice {
         write_output(&copy, |out| out.write_all(&text))?;
         write_atomically(&file, |out| out.write_all(exercise.stub().as_bytes()))?;
         self.state.remove(exercise.name);
-        self.note(exercise, "task", json!(task_of(exercise)));
+        self.note(exercise, "task", exercise.stub().into());
         self.save()?;
         print(&format!("your file is {}\n", copy.display()))
     }
@@ -400,14 +406,6 @@ fn result(output: &str) -> Option<(u64, u64)> {
     let last = output.lines().last()?;
     let (passed, rest) = last.strip_suffix(" checks passed")?.split_once(" of ")?;
     Some((passed.parse().ok()?, rest.parse().ok()?))
-}
-
-/// A hash of a task: the comment that its file begins with, and the signatures.
-fn task_of(exercise: &Exercise) -> String {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    exercise.stub().hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use attention::{SelfAttentionV1, SelfAttentionV2, WeightInit, mask_future, scale
 use ndarray::{Array, Array1, Array2, Array3, Array4, Axis, array};
 use torch_rng::TorchRng;
 
-use crate::check::{Check, Report, ToAnswer};
+use crate::check::{Check, Report, ToAnswer, random};
 
 /// The six words of the chapter: (num_tokens, d_in) = (6, 3).
 fn inputs() -> Array2<f32> {
@@ -16,12 +16,6 @@ fn inputs() -> Array2<f32> {
         [0.77, 0.25, 0.10],
         [0.05, 0.80, 0.55],
     ]
-}
-
-/// Normal numbers of a seed.
-fn random(rows: usize, columns: usize, seed: u64) -> Array2<f32> {
-    let numbers = TorchRng::manual_seed(seed).randn(rows * columns);
-    Array::from_shape_vec((rows, columns), numbers).expect("as many numbers")
 }
 
 /// Checks that each row of a matrix sums to 1.

@@ -1,15 +1,10 @@
 //! The checks of chapter 4.
 
-use ndarray::{Array, Array1, Array2, array};
+use ndarray::{Array1, Array2, array};
 use tensor_ops::{LayerNorm, Linear, relu};
 use torch_rng::TorchRng;
 
-use crate::check::{Check, Report, ToAnswer};
-
-fn random(rows: usize, columns: usize, seed: u64) -> Array2<f32> {
-    let numbers = TorchRng::manual_seed(seed).randn(rows * columns);
-    Array::from_shape_vec((rows, columns), numbers).expect("as many numbers")
-}
+use crate::check::{Check, Report, ToAnswer, random};
 
 /// Each row normalized, its variance divided by n - `ddof`.
 fn normalized(x: &Array2<f32>, eps: f32, ddof: f32, eps_outside: bool) -> Array2<f32> {

@@ -1,9 +1,8 @@
 //! The checks of chapter 5.
 
-use ndarray::{Array, Array1, Array2, Axis, array};
-use torch_rng::TorchRng;
+use ndarray::{Array1, Array2, Axis, array};
 
-use crate::check::{Check, Report, ToAnswer};
+use crate::check::{Check, Report, ToAnswer, random};
 
 /// The loss of rows of logits, and the perplexity of a loss.
 type Loss = fn(&Array2<f32>, &[u32]) -> f32;
@@ -25,8 +24,7 @@ pub fn cross_entropy(yours: Loss, perplexity: fn(f32) -> f32) -> Report {
         _ => (1.0 - probabilities[row]).ln(),
     });
     check.printed(("ch05", "In [11]", 0), || yours(&of_cell, &[0; 6]));
-    let logits = Array::from_shape_vec((4, 5), TorchRng::manual_seed(7).randn(20));
-    let logits = logits.expect("twenty numbers");
+    let logits = random(4, 5, 7);
     let targets = [0, 4, 2, 2];
     let loss = tensor_ops::cross_entropy(&logits, &targets);
     let probability = |row: usize, id: u32| {
@@ -105,7 +103,7 @@ pub fn decoding(temperature: Temperature, top_k: TopK) -> Report {
     check.printed(("ch05", "In [39]", 0), || {
         temperature(&top_k(&logits, 3), 1.0)
     });
-    let second = Array1::from(TorchRng::manual_seed(7).randn(6));
+    let second = random(1, 6, 7).row(0).to_owned();
     let softmax = |logits: Array1<f32>| tensor_ops::softmax(&logits, Axis(0));
     check.second(
         "temperature 0.5 (seed 7)",

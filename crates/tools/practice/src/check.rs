@@ -4,8 +4,9 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
-use ndarray::{Array, Dimension};
-use notebooks::{PROGRAMS, cells, numbers};
+use ndarray::{Array, Array2, Dimension};
+use notebooks::{PROGRAMS, allowances, cells};
+use torch_rng::TorchRng;
 
 /// The farthest that two numbers lie apart that count as equal, relative to the larger.
 const TOLERANCE: f64 = 1e-4;
@@ -42,6 +43,12 @@ impl ToAnswer for f32 {
     }
 }
 
+impl ToAnswer for &str {
+    fn answer(&self) -> Answer {
+        Answer::Text((*self).to_owned())
+    }
+}
+
 impl ToAnswer for String {
     fn answer(&self) -> Answer {
         Answer::Text(self.clone())
@@ -58,8 +65,9 @@ impl<T: ToAnswer> ToAnswer for Result<T, String> {
 }
 
 impl Answer {
-    /// The first difference from what is expected, within a tolerance for each number.
-    fn difference(&self, expected: &Self, tolerance: impl Fn(f64) -> f64) -> Option<String> {
+    /// The first difference from what is expected, within a tolerance for each number, by its place
+    /// and its expected value.
+    fn difference(&self, expected: &Self, tolerance: impl Fn(usize, f64) -> f64) -> Option<String> {
         match (self, expected) {
             (Self::Numbers(shape, ours), Self::Numbers(expected_shape, expected)) => {
                 if shape != expected_shape {
@@ -68,13 +76,13 @@ impl Answer {
                     ));
                 }
                 let mut pairs = ours.iter().zip(expected).enumerate();
-                let is_off = |x: f64, y: f64| {
+                let is_off = |place: usize, x: f64, y: f64| {
                     let is_finite = x.is_finite() && y.is_finite();
                     x != y
                         && !(x.is_nan() && y.is_nan())
-                        && !(is_finite && (x - y).abs() <= tolerance(y))
+                        && !(is_finite && (x - y).abs() <= tolerance(place, y))
                 };
-                let (place, (x, y)) = pairs.find(|(_, (x, y))| is_off(**x, **y))?;
+                let (place, (x, y)) = pairs.find(|(place, (x, y))| is_off(*place, **x, **y))?;
                 let at = place_of(place, shape);
                 Some(format!("{at}{} instead of {}", short(*x), short(*y)))
             }
@@ -84,9 +92,13 @@ impl Answer {
     }
 
     fn equals(&self, other: &Self) -> bool {
-        self.difference(other, |y| TOLERANCE * y.abs().max(1.0))
-            .is_none()
+        self.difference(other, usual).is_none()
     }
+}
+
+/// The farthest that a number may lie from another of the same size.
+fn usual(_place: usize, y: f64) -> f64 {
+    TOLERANCE * y.abs().max(1.0)
 }
 
 impl fmt::Display for Answer {
@@ -157,6 +169,12 @@ impl Report {
     }
 }
 
+/// Normal numbers of a seed.
+pub(crate) fn random(rows: usize, columns: usize, seed: u64) -> Array2<f32> {
+    let numbers = TorchRng::manual_seed(seed).randn(rows * columns);
+    Array::from_shape_vec((rows, columns), numbers).expect("as many numbers")
+}
+
 /// A known mistake: its description, and what it computes.
 pub(crate) type Mistake = (&'static str, Answer);
 
@@ -193,20 +211,13 @@ impl Check {
             Answer::Text(text) if *text == printed => None,
             Answer::Text(text) => Some(format!("{text:?} instead of {printed:?}")),
             Answer::Numbers(shape, _) => {
-                let digits = tensor_digits(&printed);
-                let expected =
-                    Answer::Numbers(shape.clone(), digits.iter().map(|it| it.0).collect());
-                let expected_len = digits.len();
-                let len = shape.iter().product::<usize>();
-                let off = |y: f64| {
-                    let digit = digits.iter().find(|(x, _)| *x == y).map_or(0.0, |it| it.1);
-                    0.6 * digit
-                };
-                match len == expected_len {
-                    true => ours.difference(&expected, off),
-                    false => Some(format!(
-                        "{len} numbers instead of the {expected_len} printed"
-                    )),
+                let printed = allowances(&printed);
+                let (values, allowed): (Vec<f64>, Vec<f64>) = printed.into_iter().unzip();
+                let (len, printed) = (shape.iter().product::<usize>(), values.len());
+                let expected = Answer::Numbers(shape.clone(), values);
+                match len == printed {
+                    true => ours.difference(&expected, |place, _| allowed[place]),
+                    false => Some(format!("{len} numbers instead of the {printed} printed")),
                 }
             }
         };
@@ -230,7 +241,7 @@ impl Check {
         let Some(ours) = self.call(name, yours) else {
             return;
         };
-        let difference = ours.difference(&expected, |y| TOLERANCE * y.abs().max(1.0));
+        let difference = ours.difference(&expected, usual);
         let is_wrong = difference.is_some();
         self.note(name, difference.map_or(Ok(String::new()), Err));
         let mistake = mistakes
@@ -310,25 +321,4 @@ fn quietly<T>(run: impl FnOnce() -> T) -> Result<T, String> {
         let message = message.or(panic.downcast_ref::<&str>().map(ToString::to_string));
         format!("it panicked: {}", message.unwrap_or_default())
     })
-}
-
-/// The numbers of a printed tensor, each with the size of its last digit.
-fn tensor_digits(printed: &str) -> Vec<(f64, f64)> {
-    let inside = printed.split("tensor(").nth(1).unwrap_or(printed);
-    let inside = inside.split(", grad_fn").next().unwrap_or(inside);
-    let inside = inside.replace("-inf", " -infinity ");
-    let words = inside.split(|c: char| !(c.is_alphanumeric() || ".-+".contains(c)));
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    let numbers_of = |word: &str| -> Option<(f64, f64)> {
-        let value: f64 = word.parse().ok()?;
-        let mantissa = word.split(['e', 'E']).next().unwrap_or(word);
-        let decimals = mantissa.split_once('.').map_or(0, |(_, after)| after.len());
-        let exponent: i32 = word
-            .split_once(['e', 'E'])
-            .map_or(0, |(_, e)| e.parse().unwrap_or(0));
-        Some((value, 10f64.powi(exponent - decimals as i32)))
-    };
-    let found: Vec<_> = words.into_iter().filter_map(numbers_of).collect();
-    debug_assert!(found.len() >= numbers(printed).len().min(1));
-    found
 }
