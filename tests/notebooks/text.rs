@@ -1,6 +1,7 @@
 //! the-verdict.txt, the text that chapters 2 and 5 read: given by the user, checked by its hash.
 //!
-//! It is not part of this repository; without it the cells that need it are skipped and say so.
+//! It is not part of this repository; without it the cells that need it run on [`STORY`], where a
+//! command gives them that, or are skipped, and say so.
 
 use std::path::{Path, PathBuf};
 
@@ -31,21 +32,20 @@ pub fn settings(path: Option<&Path>) -> Result<Settings> {
 
 /// True if a text is the book's.
 pub fn is_book(text: &str) -> bool {
-    let hash = Sha256::digest(text.as_bytes());
-    hash.iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>()
-        == SHA256
+    sha256(text.as_bytes()) == SHA256
+}
+
+/// The hash of bytes in hexadecimal digits.
+fn sha256(bytes: &[u8]) -> String {
+    let hash = Sha256::digest(bytes);
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads and checks the text; it stays for as long as the process runs.
 fn read(path: &Path) -> Result<&'static str> {
     let bytes =
         std::fs::read(path).with_context(|| format!("the book's text {}", path.display()))?;
-    let hash: String = Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hash = sha256(&bytes);
     ensure!(
         hash == SHA256,
         "{} is not the book's text: its SHA-256 is {hash}, expected {SHA256}",

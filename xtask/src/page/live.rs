@@ -47,24 +47,26 @@ pub(super) const STORY: &str = "The bell rang";
 /// # Errors
 /// A program fails, or the file can't be written.
 pub(super) fn write_story(folder: &Path, model: Option<&Path>) -> Result<()> {
-    let kept = target()?.join("live");
-    let story = kept.join("story");
-    // A run that is finished has nothing left to do, and one that was stopped goes on.
-    let how = match story.join("options.toml").exists() {
-        true => "--resume",
-        false => "--out-dir",
-    };
     let model = match model {
         Some(model) => model.to_owned(),
         None => {
+            let story = target()?.join("live/story");
+            // A run that is finished has nothing left to do, and one that was stopped goes on.
+            let how = match story.join("options.toml").exists() {
+                true => "--resume",
+                false => "--out-dir",
+            };
             print("training the story's model (half a minute, once) ...\n")?;
             let train = ["train".into(), how.into(), story.clone().into()];
             run(cargo("run --release", &root(), &train).stdout(Stdio::piped()))?;
-            story.join("model")
+            story.join("model") // the last, not the best by a validation loss that hardly began
         }
     };
+    // The page shows this name to readers elsewhere.
+    let here = std::env::current_dir()?;
+    let name = model.strip_prefix(here).unwrap_or(&model);
     let pack = "run --release --package live --no-default-features --features pack --example pack";
-    let script = run(cargo(pack, &root(), &[model.into()]).stdout(Stdio::piped()))?;
+    let script = run(cargo(pack, &root(), &[name.into()]).stdout(Stdio::piped()))?;
     save(&folder.join("story.js"), str::from_utf8(&script)?)
 }
 

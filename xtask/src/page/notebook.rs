@@ -75,13 +75,12 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 body += &errata(program, book, |at| at == number);
             }
             Part::Intro(intro) => {
-                let [goal, before] = [&intro.goal, &intro.prerequisites].map(|text| prose(text));
+                let (goal, before) = (prose(&intro.goal), inline(&intro.prerequisites));
                 let minutes = &intro.minutes;
                 writeln!(
                     body,
                     "<div class=\"intro\">\n{goal}<p class=\"dim\">Before: {before} \
                      Reading time: {minutes} minutes.</p></div>",
-                    before = before.trim_start_matches("<p>").trim_end_matches("</p>\n"),
                 )?;
             }
             Part::Question { question, answer } => {
@@ -275,7 +274,6 @@ fn errata(program: &Program, book: &Book, is_here: impl Fn(&str) -> bool) -> Str
 }
 
 fn erratum(erratum: &Erratum, book: &Book) -> String {
-    let text = inline;
     let number = &erratum.number;
     let name = match book.computes(number) {
         Some(link) => format!("<a href=\"{link}\">Erratum {number}</a>"),
@@ -283,9 +281,9 @@ fn erratum(erratum: &Erratum, book: &Book) -> String {
     };
     format!(
         "<aside class=\"erratum\"><p><strong>{name}</strong> ({}): {}</p><p>Right: {}</p></aside>\n",
-        text(&erratum.place),
-        text(&erratum.wrong),
-        text(&erratum.right)
+        inline(&erratum.place),
+        inline(&erratum.wrong),
+        inline(&erratum.right)
     )
 }
 

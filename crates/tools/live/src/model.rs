@@ -62,11 +62,11 @@ impl Words {
         })
     }
 
-    fn encode(&self, text: &str) -> Vec<u32> {
-        match self {
-            Self::Gpt2(words) => words.encode(text).unwrap_or_default(),
-            Self::Own(words) => words.encode(text).unwrap_or_default(),
-        }
+    fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        Ok(match self {
+            Self::Gpt2(words) => words.encode(text)?,
+            Self::Own(words) => words.encode(text)?,
+        })
     }
 
     /// The text of ids; where there is none, their numbers.
@@ -140,7 +140,7 @@ impl PageModel {
             return self.write_next();
         }
         let text = request["text"].as_str().unwrap_or_default();
-        let mut ids = self.words.encode(text);
+        let mut ids = self.words.encode(text)?;
         if ids.is_empty() {
             ids.extend(self.bos);
         }
