@@ -193,7 +193,10 @@ mod tests {
         }
         assert_eq!(u64::read("-1").unwrap(), u64::MAX); // as torch.manual_seed(-1)
         let error = u64::read("1.5").unwrap_err();
-        assert!(error.to_string().starts_with("`1.5` is not a whole number"));
+        assert_eq!(
+            error.to_string(),
+            "`1.5` is not a whole number from -9223372036854775808 to 18446744073709551615"
+        );
         assert_eq!("añb".to_owned().size(), 3);
         assert_eq!("a \"b\"".to_owned().code(), "\"a \\\"b\\\"\".to_owned()");
     }

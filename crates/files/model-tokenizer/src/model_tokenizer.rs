@@ -345,7 +345,7 @@ impl Own {
             !token.lstrip && !token.rstrip && !token.content.contains(char::is_whitespace)
         });
         let texts: HashSet<String> = added.values().map(|token| token.content.clone()).collect();
-        let fast = pairs.and_then(|pairs| Fast::new(pairs, &added));
+        let fast = pairs.and_then(|pairs| Fast::new(pairs, added));
         // An added token is found in the text itself, before that is written in byte characters.
         let texts_of_added: HashMap<u32, Box<[u8]>> = added
             .iter()
