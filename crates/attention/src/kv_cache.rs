@@ -57,7 +57,7 @@ impl KvCache {
     /// An empty cache; it takes memory for at most twice the tokens that it has held, or for 64.
     ///
     /// # Panics
-    /// If there are no heads, or they have no features.
+    /// If the number of heads or their size is 0.
     pub fn new(size: KvCacheSize) -> Self {
         assert!(
             size.num_heads > 0 && size.head_dim > 0,

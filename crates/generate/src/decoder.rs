@@ -54,8 +54,8 @@ pub struct Decoder<'m> {
 
 /// A text's tokens and cache without the model: what a program keeps between two requests.
 ///
-/// A struct can hold it beside an `Arc<GptModel>`; [`Decoder::with_state`] goes on from it and
-/// computes nothing twice.
+/// A struct can hold it beside an `Arc<GptModel>`. [`Decoder::with_state`] continues from it without
+/// computing anything twice.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -120,8 +120,8 @@ impl fmt::Debug for DecoderState {
 }
 
 impl<'m> Decoder<'m> {
-    /// A decoder that goes on from a state of another one of the same model, or begins with the
-    /// default state.
+    /// Makes a decoder that continues from the state of an earlier decoder of the same model. The
+    /// default state is an empty text.
     ///
     /// In f32 it borrows the weights, which takes microseconds; in fewer bits they are rounded
     /// again: keep such a decoder, which borrows nothing if it was [`read`](Self::read).

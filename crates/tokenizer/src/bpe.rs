@@ -265,12 +265,12 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// GPT-2's, a copy of the tables that a process makes once.
+    /// GPT-2's tokens and merges: a copy of tables that are built once in a process.
     pub fn gpt2() -> Self {
         Self::of_gpt2().clone()
     }
 
-    /// GPT-2's, from its tokens alone: their order says which pair each was made of.
+    /// GPT-2's tokens and merges. The merges follow from the order of the tokens.
     pub(crate) fn of_gpt2() -> &'static Self {
         static GPT2: LazyLock<Bpe> = LazyLock::new(|| {
             let bpe = Bpe::without_merges(gpt2_tokens(), gpt2_piece);
@@ -278,7 +278,7 @@ impl Bpe {
             let mut pair = Vec::new();
             for id in 256..bpe.tokens.len() as u32 {
                 pair.clear();
-                // What the merges before make of its bytes are the two that its own joins.
+                // The earlier merges leave two tokens of its bytes: the pair that it joins.
                 bpe.encode_piece_into(&bpe.tokens[id as usize], &mut pair);
                 if let [left, right] = pair[..] {
                     bpe.push((left, right), id);

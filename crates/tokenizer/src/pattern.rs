@@ -75,7 +75,7 @@ pub fn gpt2_piece(text: &str) -> &str {
         let end = behind.find(|c| class(c) != first);
         return end.map_or(text, |end| &text[..space + end]);
     }
-    // Of white space before something else, the last character is left for what follows.
+    // White space before a word leaves its last character to that word.
     let Some(end) = text.find(|c| class(c) != Class::Space) else {
         return text;
     };
@@ -104,7 +104,7 @@ pub(crate) fn pieces(text: &str, divide: fn(&str) -> &str) -> impl Iterator<Item
     let mut rest = text;
     std::iter::from_fn(move || {
         let length = match divide(rest).len() {
-            0 => rest.len(), // nothing goes on from an empty piece
+            0 => rest.len(), // an empty piece would never end
             length => length,
         };
         let piece;
@@ -114,8 +114,9 @@ pub(crate) fn pieces(text: &str, divide: fn(&str) -> &str) -> impl Iterator<Item
 }
 
 /// Cuts a text into parts of at least `least` bytes, where GPT-2's pattern divides it anyway:
-/// before the last white space character before other characters, unless `keep` says of the
-/// text from the other characters on that it must stay with the white space before it.
+/// before the last white space character in front of a word.
+///
+/// No part begins there if `keep` returns true for the text from that word on.
 ///
 /// The pattern takes white space followed by text as all but its last character (`\s+(?!\S)`) and
 /// the last, which may go with the word after it (` ?\p{L}+`).

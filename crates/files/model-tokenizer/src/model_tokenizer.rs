@@ -239,8 +239,9 @@ impl ModelTokenizer {
         matches!(self.kind, Kind::Gpt2(_))
     }
 
-    /// True if there is no text whose bytes the vocabulary lacks, as far as that is known without
-    /// the text.
+    /// True if the vocabulary surely has a token for every byte, so that it can encode any text.
+    ///
+    /// False for forms other than GPT-2's, even if they have all bytes.
     pub fn has_all_bytes(&self) -> bool {
         match &self.kind {
             Kind::Gpt2(_) => true,

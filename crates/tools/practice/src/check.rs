@@ -189,7 +189,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Compares a result with what a notebook's cell prints, its `nth` output (from 0).
+    /// Compares a result with the `nth` output (from 0) of a notebook's cell.
     pub(crate) fn printed<T: ToAnswer>(
         &mut self,
         (notebook, cell, nth): (&str, &str, usize),
@@ -253,7 +253,7 @@ impl Check {
         }
     }
 
-    /// Checks something that always holds; the error says what was found instead.
+    /// Checks a property of all results; `holds` returns an error with what it found instead.
     pub(crate) fn property(&mut self, name: &str, holds: impl FnOnce() -> Result<(), String>) {
         if self.is_unwritten {
             return;
