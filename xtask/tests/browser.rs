@@ -5,7 +5,7 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -85,6 +85,92 @@ fn pages_fit_a_phone(folder: &Path) {
     }
 }
 
+/// The script of a reader who makes 20 steps with a preset, one by one.
+const STEPS: &str = "
+    const root = document.getElementById('lesson');
+    const status = () => root.querySelector('[role=status]')?.textContent ?? '';
+    await until(() => status().startsWith('step 0'));
+    const preset = root.querySelector('select');
+    if (preset.value !== 'PRESET') {
+        preset.value = 'PRESET';
+        preset.dispatchEvent(new Event('change'));
+        const guess = status();
+        await until(() => status() !== guess && status().startsWith('step 0'));
+    }
+    const losses = [], step = root.querySelector('button');
+    for (let i = 1; i <= 20; i++) {
+        step.click();
+        await until(() => status().startsWith(`step ${i}:`));
+        losses.push(status().match(/training loss ([0-9.]+)/)[1]);
+    }
+    report(JSON.stringify({ losses, command: root.querySelector('code').textContent }));";
+
+/// Writes live pages; false, and a line on standard error, without the target of WebAssembly.
+fn writes_live_pages(selection: &str, folder: &Path) -> bool {
+    let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(["notebook", selection, "--live", "--html"])
+        .arg(folder)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("rustup target add") {
+        // Past the capture of the tests' output.
+        writeln!(std::io::stderr(), "skipped: {errors}").unwrap();
+        return false;
+    }
+    assert!(output.status.success(), "{errors}");
+    true
+}
+
+/// Runs the command that the page shows; the losses agree to the four decimals shown.
+#[test]
+fn a_page_trains_as_gpt_train_does() {
+    let folder = tempfile::tempdir().unwrap();
+    if !writes_live_pages("5.2", folder.path()) {
+        return;
+    }
+    for preset in ["characters", "story"] {
+        let page = folder.path().join("training.html");
+        let answer = test_support::browser::ask(&page, &STEPS.replace("PRESET", preset));
+        let Some(answer) = answer else { return };
+        let answer: Value = serde_json::from_str(&answer).expect(&answer);
+        let words = answer["command"]
+            .as_str()
+            .unwrap()
+            .strip_prefix("cargo gpt ");
+        let run = folder.path().join(preset);
+        let mut gpt = Command::new("cargo")
+            .args("run --release --quiet --package cli --bin gpt --".split(' '))
+            .args(words.unwrap().split_whitespace())
+            .arg("--out-dir")
+            .arg(&run)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let losses = loop {
+            let log = std::fs::read_to_string(run.join("log.jsonl")).unwrap_or_default();
+            let lines = log
+                .lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let steps = lines.filter(|line| line["event"] == "step").take(20);
+            let losses: Vec<String> = steps
+                .map(|step| format!("{:.4}", step["loss"].as_f64().unwrap()))
+                .collect();
+            if losses.len() == 20 {
+                break losses;
+            }
+            assert!(
+                gpt.try_wait().unwrap().is_none(),
+                "it ended after {losses:?}"
+            );
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        };
+        gpt.kill().unwrap();
+        gpt.wait().unwrap();
+        assert_eq!(answer["losses"], json!(losses), "{preset}");
+    }
+}
+
 /// Those whose cells compute as WebAssembly: the others train or catch panics.
 const LIVE: [&str; 12] = [
     "ch02",
@@ -113,18 +199,9 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     if test_support::browser::open(&path).is_none() {
         return;
     }
-    let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
-        .args(["notebook", "ch03", "--live", "--html"])
-        .arg(folder.path())
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    if errors.contains("rustup target add") {
-        // Past the capture of the tests' output.
-        writeln!(std::io::stderr(), "skipped: {errors}").unwrap();
+    if !writes_live_pages("ch03", folder.path()) {
         return;
     }
-    assert!(output.status.success(), "{errors}");
     let script = format!("file://{}", folder.path().join("live.js").display());
     let opened = |page: &str| {
         std::fs::write(&path, page.replace("live.js", &script)).unwrap();

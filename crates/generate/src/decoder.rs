@@ -54,8 +54,8 @@ pub struct Decoder<'m> {
 
 /// A text's tokens and cache without the model: what a program keeps between two requests.
 ///
-/// A struct can hold it beside an `Arc<GptModel>`. [`Decoder::with_state`] continues from it without
-/// computing anything twice.
+/// A struct can hold it beside an `Arc<GptModel>`. [`Decoder::with_state`] continues from it and
+/// computes nothing twice.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -9,6 +9,8 @@ use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use pictures::html::filled;
+
 use super::save;
 use crate::workspace::{cargo, print, root, run};
 
@@ -27,7 +29,9 @@ pub(super) fn write(folder: &Path, text: Option<&str>) -> Result<()> {
     run(cargo(&build, &root(), &[]).env(FLAGS, SIMD))?;
     let path = target()?.join(TARGET).join("live/live.wasm");
     let wasm = std::fs::read(&path).with_context(|| path.display().to_string())?;
-    let script = std::fs::read_to_string(root().join("crates/tools/live/src/live.js"))?;
+    let script =
+        |name: &str| std::fs::read_to_string(root().join("crates/tools/live/src").join(name));
+    let script = script("live.js")? + &script("lesson.js")?;
     let (start, view) = (live::SCRIPT_START, pictures::html::VIEW_SCRIPT);
     let text = match text {
         Some(text) => format!("const LIVE_TEXT = {};\n", serde_json::to_string(text)?),
@@ -36,6 +40,15 @@ pub(super) fn write(folder: &Path, text: Option<&str>) -> Result<()> {
     let wasm = STANDARD.encode(wasm);
     let script = format!("{start}{wasm}\";\n{text}{view}{script}");
     save(&folder.join("live.js"), &script)
+}
+
+/// The section with a model that learns in the page.
+pub(super) fn lesson() -> String {
+    let values = [
+        ("prompt", "The bell "),
+        ("line", "The river at Low Ferry was wide"),
+    ];
+    filled(include_str!("lesson.html"), &values)
 }
 
 /// The beginning of the text on chapter 5's page.

@@ -72,6 +72,8 @@ pub(crate) fn write(
 
 /// The page that holds the story's model, where pages compute.
 const STORY_ON: &str = "ch05";
+/// The page on which a model learns, where pages compute.
+const LESSON_ON: &str = "training";
 
 /// Everything that all pages refer to.
 struct Book {

@@ -12,7 +12,7 @@ use notebooks::{
 use pictures::html;
 use pictures::html::escape;
 
-use super::{Book, STORY_ON, anchor, file_name, live, style};
+use super::{Book, LESSON_ON, STORY_ON, anchor, file_name, live, style};
 use crate::digits::{differences, marked};
 use crate::documents::{Erratum, Row};
 use crate::workspace::listing;
@@ -25,7 +25,11 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     let is_named = |name: &str| cells(parts).any(|cell| cell.cell == name || cell.section == name);
     let errata_of_all = errata(program, book, |at| !is_named(at));
     let has_story = book.live && program.name == STORY_ON;
+    let has_lesson = book.live && program.name == LESSON_ON;
     let mut links = sections(program, book);
+    if has_lesson {
+        links.insert(0, ("#train".to_owned(), "Train one here".to_owned()));
+    }
     if has_story {
         links.push(("#story".to_owned(), "A trained model, live".to_owned()));
     }
@@ -49,7 +53,9 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
             "<p class=\"dim\">Some cells were not run, as they need the book's text: {how}.</p>"
         )?;
     }
-    if book.live && inputs(parts).next().is_some() {
+    let runs = |(cell, _): (&Cell, _)| !matches!(cell.outcome, Outcome::Skipped(_));
+    let has_fields = book.live && inputs(parts).any(runs);
+    if has_fields {
         body += "<p class=\"dim\">This page computes: change a field, and every cell behind it is computed again.</p>\n";
         if is_of_text(parts) {
             body += "<p><label for=\"own-text\">Read another text:</label> \
@@ -82,6 +88,10 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                     "<div class=\"intro\">\n{goal}<p class=\"dim\">Before: {before} \
                      Reading time: {minutes} minutes.</p></div>",
                 )?;
+                if has_lesson {
+                    body += &live::lesson();
+                    body += &end_of_section("train", &links);
+                }
             }
             Part::Question { question, answer } => {
                 let summary = format!("<strong>Question.</strong> {}", inline(question));
@@ -154,11 +164,12 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
         body += &(heading.to_owned() + &errata_of_all + &end_of_section("errata", &links));
     }
     body += "</div>\n";
-    let runs = |(cell, _): (&Cell, _)| !matches!(cell.outcome, Outcome::Skipped(_));
-    if book.live && inputs(parts).any(runs) {
+    if has_fields {
         // What the script replaces, once it is loaded.
         body += "<noscript><style>.live-bar{display:none}</style></noscript>\n";
         body += "<p class=\"live-bar\" role=\"status\">Loading what computes this page …</p>\n";
+        script += "<script src=\"live.js\"></script>\n";
+    } else if has_lesson {
         script += "<script src=\"live.js\"></script>\n";
     }
     let name = program.name;

@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "notebooks")]
+mod lesson;
 mod model;
 #[cfg(feature = "notebooks")]
 mod notebook;

@@ -3,31 +3,39 @@
 // Whatever a reader or the address says reaches the page as text alone.
 // `cargo xtask notebook --html DIR --live` writes this file behind view.js and a line that has
 // LIVE_WASM; LIVE_MODEL is a page's own.
-const liveModule = new WebAssembly.Module(Uint8Array.from(atob(LIVE_WASM), (byte) => byte.charCodeAt(0)));
-let liveInstance;
+const liveBytes = Uint8Array.from(atob(LIVE_WASM), (byte) => byte.charCodeAt(0));
 let liveText = typeof LIVE_TEXT === 'undefined' ? undefined : LIVE_TEXT; // the book's, or the reader's
 
-/** What Rust answers to a request. */
-function askLive(request) {
-  if (!liveInstance) {
-    liveInstance = new WebAssembly.Instance(liveModule);
-    if (typeof LIVE_MODEL !== 'undefined') askLive({ model: LIVE_MODEL });
-    if (liveText !== undefined) askLive({ source: liveText });
-  }
-  const { exports } = liveInstance;
-  new TextEncoder().encode(JSON.stringify(request)).forEach((byte) => exports.push(byte));
-  let length;
-  try {
-    length = exports.run();
-  } catch {
-    length = exports.length(); // of the panic's message
-    liveInstance = undefined; // it is of no more use
-  }
-  const bytes = Uint8Array.from({ length }, (_, place) => exports.byte(place));
-  const answer = JSON.parse(new TextDecoder().decode(bytes) || '{"fault": "the computation broke off"}');
-  if (answer.fault) throw new Error(answer.fault);
-  return answer;
+/** Returns `ask(request)`, which returns Rust's answer, and `restart()`, after which the next request has a new instance. */
+function openLive(module, prepare) {
+  let instance;
+  const restart = () => { instance = undefined; };
+  const ask = (request) => {
+    if (!instance) {
+      instance = new WebAssembly.Instance(module);
+      prepare(ask);
+    }
+    const { exports } = instance;
+    new TextEncoder().encode(JSON.stringify(request)).forEach((byte) => exports.push(byte));
+    let length;
+    try {
+      length = exports.run();
+    } catch {
+      length = exports.length(); // of the panic's message
+      restart(); // a panic leaves the instance unusable
+    }
+    const bytes = Uint8Array.from({ length }, (_, place) => exports.byte(place));
+    const answer = JSON.parse(new TextDecoder().decode(bytes) || '{"fault": "the computation broke off"}');
+    if (answer.fault) throw new Error(answer.fault);
+    return answer;
+  };
+  return { ask, restart };
 }
+
+const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(liveBytes), (ask) => {
+  if (typeof LIVE_MODEL !== 'undefined') ask({ model: LIVE_MODEL });
+  if (liveText !== undefined) ask({ source: liveText });
+});
 
 (() => {
   const root = document.getElementById('model');
@@ -42,7 +50,7 @@ function askLive(request) {
 
 (() => {
   const notebook = document.querySelector("[data-notebook]")?.dataset.notebook;
-  if (!notebook) return;
+  if (!notebook || !document.querySelector(".live-bar")) return; // a page without fields
   const timed = (inputs) => {
     const start = performance.now();
     return { ...askLive({ notebook, inputs }), ms: Math.round(performance.now() - start) };
@@ -186,7 +194,7 @@ function askLive(request) {
       return;
     }
     liveText = text;
-    liveInstance = undefined; // the next one begins with the text
+    restartLive(); // the next instance begins with the text
     compute(true);
   });
   for (const { name, label, cell, line, default: value, range } of book.inputs) {

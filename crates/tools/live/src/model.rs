@@ -222,8 +222,8 @@ fn take<'b>(rest: &mut &'b [u8], count: usize) -> Result<&'b [u8]> {
     Ok(taken)
 }
 
-/// The number with no more digits than it takes to tell it from other f32.
-fn short(number: f32) -> f64 {
+/// The number with the fewest digits that identify its f32.
+pub(crate) fn short(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::NAN)
 }
 
@@ -287,7 +287,11 @@ pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &Scales) ->
 
 /// Returns a block as the view shows it: each head's weights, and what the model would say.
 pub fn block(block: &BlockView) -> Value {
-    let heads: Vec<String> = block.attention.outer_iter().map(kept).collect();
+    let heads: Vec<String> = block
+        .attention
+        .outer_iter()
+        .map(attention_in_base64)
+        .collect();
     let of_next = |next: &Candidate| json!([next.text, short(next.probability)]);
     let of_token = |next: &Vec<Candidate>| next.iter().map(of_next).collect::<Vec<_>>();
     let says: Vec<Vec<Value>> = block.says.iter().map(of_token).collect();
@@ -296,7 +300,7 @@ pub fn block(block: &BlockView) -> Value {
 
 /// The weights up to the diagonal, row after row, as little-endian u16 of ten thousandths, the
 /// digits that are shown, in Base64.
-fn kept(weights: ArrayView2<f32>) -> String {
+pub(crate) fn attention_in_base64(weights: ArrayView2<f32>) -> String {
     let mut bytes = Vec::with_capacity(weights.nrows() * (weights.nrows() + 1));
     for (query, row) in weights.outer_iter().enumerate() {
         for weight in row.iter().take(query + 1) {
@@ -315,7 +319,9 @@ mod tests {
     #[test]
     fn weights_are_kept_to_the_printed_digits() {
         let weights = array![[1.0, 0.0], [0.551_74, 0.448_26]];
-        let bytes = STANDARD.decode(kept(weights.view())).unwrap();
+        let bytes = STANDARD
+            .decode(attention_in_base64(weights.view()))
+            .unwrap();
         let numbers: Vec<u16> = bytes
             .chunks(2)
             .map(|pair| u16::from_le_bytes([pair[0], pair[1]]))

@@ -5,16 +5,18 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::lesson::{self, Lesson};
 use crate::{PageModel, notebook};
 
 static REQUEST: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 static ANSWER: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 static MODEL: Mutex<Option<PageModel>> = Mutex::new(None);
+static LESSON: Mutex<Option<Lesson>> = Mutex::new(None);
 
 fn lock<T>(value: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
@@ -46,9 +48,24 @@ pub extern "C" fn run() -> u32 {
     length()
 }
 
-/// `{"model"}` is one that is packed, in Base64, for requests with a `text` or a `next`; the others
-/// are for a notebook.
+/// Answers a request by its fields: `presets`, `lesson`, `steps` and `view` are for a model that
+/// learns; `model` is a packed one in Base64, for requests with `text` or `next`; all others are
+/// for a notebook.
 fn answer(request: &Value) -> Result<Value> {
+    if request["presets"].is_boolean() {
+        return Ok(lesson::presets());
+    }
+    if let Some(preset) = request["lesson"].as_str() {
+        let lesson = Lesson::new(preset, request["learning_rate"].as_f64())?;
+        return lock(&LESSON).insert(lesson).answer(&json!({ "steps": 0 }));
+    }
+    if request["steps"].is_u64() || request["view"].is_object() {
+        let mut lesson = lock(&LESSON);
+        return lesson
+            .as_mut()
+            .context("no lesson has begun")?
+            .answer(request);
+    }
     let mut kept = lock(&MODEL);
     if let Some(packed) = request["model"].as_str() {
         *kept = Some(PageModel::unpack(&STANDARD.decode(packed)?)?);
