@@ -14,6 +14,7 @@ use tokenizer::{
 use torch_rng::TorchRng;
 
 use crate::Notebook;
+use crate::text::is_book;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
@@ -175,11 +176,8 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     // `SimpleTokenizerV1::new(vocab)` takes the vocabulary over (Rust says it is *moved*), so
     // nobody else can change it.
     let tokenizer = SimpleTokenizerV1::new(vocab);
-    let text = book.input(
-        "text",
-        "\"It's the last he painted, you know,\" \n           Mrs. Gisburn said with pardonable pride.".to_owned(),
-        ..=1000,
-    );
+    let sentence = "\"It's the last he painted, you know,\" \n           Mrs. Gisburn said with pardonable pride.";
+    let text = book.input("text", known(raw_text, sentence), ..=1000);
     let ids = tokenizer.encode(&text)?;
     book.prints("In [14]", &ids, "[1, 56, 2, 850, 988, 602, 533, 746, 5, 1126, 596, 5, 1, 67, 7, 38, 851, 1108, 754, 793, 7]");
 
@@ -197,6 +195,15 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
         "White space: how many spaces there were, and line breaks. The vocabulary has no token for them, so no rule can bring them back.",
     );
     Ok(())
+}
+
+/// Returns the book's sentence; for another text, its beginning, whose words the vocabulary has.
+fn known(raw_text: &str, sentence: &str) -> String {
+    if is_book(raw_text) {
+        return sentence.to_owned();
+    }
+    let words = raw_text.split_whitespace().take(18);
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn special_tokens(book: &mut Notebook) -> Result<()> {
@@ -415,7 +422,9 @@ batch_size = 8 windows   inputs (8, 4)        targets (8, 4)
 
     // With a stride of 1 the second window begins one token later, so the two overlap. `??` is two
     // early exits: there may be no further batch, and reading it may fail.
-    let second_batch = data_iter.next().context("a second batch")??;
+    let second_batch = data_iter
+        .next()
+        .context("the text has one batch only; use a smaller batch_size or stride")??;
     book.prints(
         "In [40]",
         &second_batch.input_ids,

@@ -27,6 +27,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.part(shortcut_connections);
     book.part(transformer_block);
     let model = book.part(whole_model);
+    book.part(size_of_the_model);
     let encoded = book.part(beginning_of_a_sentence);
     if let (Some(model), Some(encoded)) = (model, encoded) {
         book.part(|book| generating_text(book, &model, encoded));
@@ -221,14 +222,20 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         chart(&activations, PLAIN)
     });
     // How wide a token's vector is in the small GPT-2; the feed-forward network works on this many.
-    book.prints("In [16]", &GptConfig::GPT2_124M.emb_dim, "768");
+    let config = GptConfig {
+        emb_dim: book.input("emb_dim", 768, 1..=768),
+        n_heads: 1, // no matter here
+        ..GptConfig::GPT2_124M
+    };
+    book.prints("In [16]", &config.emb_dim, "768");
 
     book.listing("crates/gpt/src/plain.rs", "pub struct FeedForward");
     book.listing("crates/gpt/src/plain.rs", "impl FeedForward");
     // The network widens each token's vector four times, bends it by GELU and narrows it again: the
     // shape that goes in comes out, so that blocks can be stacked.
-    let ffn = FeedForward::new(GptConfig::GPT2_124M, &mut rng);
-    let x = Array3::from_shape_vec((2, 3, 768), rng.rand(2 * 3 * 768))?;
+    let ffn = FeedForward::new(config, &mut rng);
+    let x = rng.rand(2 * 3 * config.emb_dim);
+    let x = Array3::from_shape_vec((2, 3, config.emb_dim), x)?;
     let out = ffn.forward(&x);
     book.shape("In [17]", &out, &[2, 3, 768]);
     book.asks(
@@ -243,7 +250,8 @@ fn shortcut_connections(book: &mut Notebook) -> Result<()> {
     book.listing("crates/gpt/src/shortcut.rs", "pub fn forward_train(");
     // Why shortcuts: five layers in a row, and how large the gradient is that reaches each. The
     // first layer gets some 25 times less than the last, so it hardly learns.
-    let layer_sizes = [3, 3, 3, 3, 3, 1];
+    let n_layers = book.input("n_layers", 5, 2..=50);
+    let layer_sizes = [vec![3; n_layers], vec![1]].concat();
     let sample_input = array![[1.0, 0.0, -1.0]];
     let target = array![[0.0]];
     let seed = book.input("seed", 123, ..);
@@ -279,7 +287,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     );
 
     book.draws("Gradients with and without shortcuts", || {
-        let layers: Array1<f32> = (0..5u8).map(f32::from).collect();
+        let layers: Array1<f32> = (0..n_layers as u16).map(f32::from).collect();
         let line = |name: &str, gradients: &[f32]| Line {
             name: name.to_owned(),
             points: points(&layers, &gradients.to_vec().into()),
@@ -314,8 +322,14 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
     // A block is attention and feed-forward network, each behind a normalization and with a
     // shortcut around it; it keeps the shape.
     let mut rng = TorchRng::manual_seed(123);
-    let x = Array3::from_shape_vec((2, 4, 768), rng.rand(2 * 4 * 768))?;
-    let block = TransformerBlock::new(GptConfig::GPT2_124M, &mut rng)?;
+    let emb_dim = book.input("emb_dim", 768, 1..=768);
+    let x = Array3::from_shape_vec((2, 4, emb_dim), rng.rand(2 * 4 * emb_dim))?;
+    let config = GptConfig {
+        emb_dim,
+        n_heads: book.input("n_heads", 12, 1..=64),
+        ..GptConfig::GPT2_124M
+    };
+    let block = TransformerBlock::new(config, &mut rng)?;
     let output = block.forward(&x)?;
     book.shape("In [22]", &output, &[2, 4, 768]);
     book.asks(
@@ -395,20 +409,34 @@ logits (b, t, 50257)
         "Number of trainable parameters considering weight tying: 124,412,160",
     );
 
-    // Four bytes a parameter, in units of 1,024 x 1,024 bytes.
     let size = GptConfig::GPT2_124M.size()?;
-    book.prints(
-        "In [28]",
-        &size.mebibytes(),
-        "Total size of the model: 621.83 MB",
-    );
-    book.agrees("In [28]", &size.total(), &total_params);
-    book.agrees("In [28]", &size.without_out_head(), &total_params_gpt2);
+    book.agrees("In [25]", &size.total(), &total_params);
+    book.agrees("In [27]", &size.without_out_head(), &total_params_gpt2);
     book.asks(
         "Where are most of the 163 million parameters?",
         "In two tables of 50,257 x 768: the token embedding and the output layer, 38.6 million each. A block has 7.1 million, and there are twelve.",
     );
     Ok(model)
+}
+
+fn size_of_the_model(book: &mut Notebook) -> Result<()> {
+    book.section("4.6", "Coding the GPT model");
+    // How large is a model? Its sizes are enough to count its parameters. Each takes four bytes;
+    // here they are counted in units of 1,024 x 1,024 bytes. Which change costs more, twice as many
+    // layers or vectors twice as wide?
+    let config = GptConfig {
+        emb_dim: book.input("emb_dim", 768, 1..=1600),
+        n_layers: book.input("n_layers", 12, 1..=48),
+        n_heads: 1, // their number changes nothing here
+        ..GptConfig::GPT2_124M
+    };
+    let size = config.size()?;
+    book.prints(
+        "In [28]",
+        &size.mebibytes(),
+        "Total size of the model: 621.83 MB",
+    );
+    Ok(())
 }
 
 fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
@@ -434,7 +462,8 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     // Six times in turn: logits of the last place, the id with the highest score, and it is
     // appended.
     let context_size = GptConfig::GPT2_124M.context_length;
-    let out = generate_text_simple(model, encoded.clone(), 6, context_size)?;
+    let max_new_tokens = book.input("max_new_tokens", 6, 1..=50);
+    let out = generate_text_simple(model, encoded.clone(), max_new_tokens, context_size)?;
     book.prints(
         "In [31]",
         &out,

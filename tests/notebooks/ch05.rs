@@ -47,7 +47,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     let tokenizer = Gpt2Tokenizer::new();
     let idx = text_to_token_ids(&prompt, &tokenizer)?;
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
-    let token_ids = generate_text_simple(&model, idx, 10, config.context_length)?;
+    let max_new_tokens = book.input("max_new_tokens", 10, 1..=50);
+    let token_ids = generate_text_simple(&model, idx, max_new_tokens, config.context_length)?;
     let text = token_ids_to_text(&token_ids, &tokenizer)?;
     book.prints(
         "In [3]",

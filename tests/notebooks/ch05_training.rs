@@ -145,10 +145,10 @@ fn trained_model(
     // sentences.
     let mut rng = TorchRng::manual_seed(123);
     let sampling = BookSampling {
-        max_new_tokens: 15,
+        max_new_tokens: book.input("max_new_tokens", 15, 1..=100),
         context_size,
-        top_k: Some(25),
-        temperature: 1.4,
+        top_k: Some(book.input("top_k", 25, 1..=50_257)),
+        temperature: book.input("temperature", 1.4, 0.0..=100.0),
         eos_id: None,
     };
     let drawn_ids = generate(&model, idx.clone(), sampling, &mut rng)?;

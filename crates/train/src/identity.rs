@@ -3,7 +3,7 @@
 //! Each manifest has the id, so that checkpoints of other runs are known. The folder's identity
 //! tells a hard-linked copy (`cp -al`), which shares the lock's file, from the folder itself.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process;
@@ -124,7 +124,7 @@ fn new_id(folder: &Path) -> String {
 #[cfg(unix)]
 fn number_of(folder: &Path) -> Option<[u64; 2]> {
     use std::os::unix::fs::MetadataExt;
-    let found = fs::metadata(folder).ok()?;
+    let found = std::fs::metadata(folder).ok()?;
     Some([found.dev(), found.ino()])
 }
 
@@ -138,7 +138,7 @@ fn number_of(_folder: &Path) -> Option<[u64; 2]> {
 #[cfg(unix)]
 fn has_links(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).is_ok_and(|found| found.nlink() > 1)
+    std::fs::metadata(path).is_ok_and(|found| found.nlink() > 1)
 }
 
 /// True if a file has several names, which std doesn't tell here.
@@ -151,7 +151,7 @@ fn has_links(_path: &Path) -> bool {
 #[cfg(unix)]
 fn is_same(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
-    let [here, there] = [file.metadata()?, fs::metadata(path)?];
+    let [here, there] = [file.metadata()?, std::fs::metadata(path)?];
     Ok((here.dev(), here.ino()) == (there.dev(), there.ino()))
 }
 

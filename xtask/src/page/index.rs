@@ -1,11 +1,11 @@
 //! The index: every section and picture, the map from sections, listings and exercises to items
 //! and cells, and every erratum, with links.
 
-use notebooks::{Part, Program, Tier, cells};
+use notebooks::{PROGRAMS, Part, Program, Tier, cells};
 use pictures::html;
 use pictures::html::escape;
 
-use super::{Book, anchor, file_name, style};
+use super::{Book, LESSON_ON, STORY_ON, anchor, file_name, glossary, style};
 use crate::documents::NamedCell;
 
 /// The whole page; what a page that `exists` not has is named without a link.
@@ -20,12 +20,15 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
     };
     let mut sections = String::new();
     let notebooks = book.unrun.iter();
+    let has_cells = |parts: &[Part], number: &str| cells(parts).any(|cell| cell.section == number);
     for (program, parts) in notebooks.filter(|(program, _)| program.tier != Tier::Errata) {
         let title = link(program, "", program.title);
         sections += &format!("<h3>{title}</h3>\n<ul>\n");
         for part in parts {
             let (kind, place, name) = match part {
-                Part::Section { number, title } => ('s', number, format!("{number} {title}")),
+                Part::Section { number, title } if has_cells(parts, number) => {
+                    ('s', number, format!("{number} {title}"))
+                }
                 Part::Picture { name, .. } => ('p', name, format!("Figure: {name}")),
                 _ => continue,
             };
@@ -64,8 +67,36 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
             [&erratum.wrong, &erratum.place].map(|it| escape(&it.replace('`', "")));
         errata += &format!("<li>{name}: {wrong} ({place})</li>\n");
     }
+    let mut first = String::new();
+    let is_here = |name: &str| PROGRAMS.iter().any(|it| it.name == name && exists(it));
+    for (page, place, name, about) in [
+        (
+            STORY_ON,
+            "story",
+            "A trained model, live",
+            "a small model writes, and shows its attention",
+        ),
+        (
+            LESSON_ON,
+            "train",
+            "Train one here",
+            "a smaller one learns in the page",
+        ),
+    ] {
+        if book.live && is_here(page) {
+            first += &format!("<li><a href=\"{page}.html#{place}\">{name}</a>: {about}</li>\n");
+        }
+    }
+    let first = format!(
+        "<ul class=\"first\">\n{first}\
+         <li><a href=\"{}docs/practice.md\">Practice</a>: write sixteen pieces of the book yourself (<code>cargo xtask practice</code>)</li>\n\
+         <li><a href=\"{}\">Glossary</a>: the terms of chapters 2 to 5</li>\n</ul>\n",
+        book.to_root,
+        glossary::FILE
+    );
     let values = [
-        ("sections", &*sections),
+        ("first", &*first),
+        ("sections", &sections),
         ("rows", &rows),
         ("errata", &errata),
     ];

@@ -12,6 +12,7 @@ use crate::documents;
 use crate::select::select;
 use crate::workspace::{print, root};
 
+mod glossary;
 mod index;
 mod live;
 mod notebook;
@@ -38,6 +39,7 @@ pub(crate) fn write(
         to_root: escape(&way_to_root(folder)?),
         map: documents::map()?,
         errata: documents::errata()?,
+        glossary: glossary::Glossary::read()?,
         unrun: PROGRAMS.iter().map(|it| (it, it.unrun())).collect(),
     };
     let mut lost = 0;
@@ -64,6 +66,7 @@ pub(crate) fn write(
             &notebook::page(program, &parts, &book)?,
         )?;
     }
+    save(&folder.join(glossary::FILE), &book.glossary.page())?;
     let exists = |program: &Program| folder.join(file_name(program)).exists();
     save(&folder.join("index.html"), &index::page(&book, &exists))?;
     ensure!(lost == 0, "{lost} cells did not run");
@@ -83,6 +86,7 @@ struct Book {
     to_root: String,
     map: Vec<documents::Row>,
     errata: Vec<documents::Erratum>,
+    glossary: glossary::Glossary,
     /// All notebooks as they stand in their sources.
     unrun: Vec<(&'static Program, Vec<Part>)>,
 }

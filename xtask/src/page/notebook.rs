@@ -12,6 +12,7 @@ use notebooks::{
 use pictures::html;
 use pictures::html::escape;
 
+use super::glossary::{Links, inline};
 use super::{Book, LESSON_ON, STORY_ON, anchor, file_name, live, style};
 use crate::digits::{differences, marked};
 use crate::documents::{Erratum, Row};
@@ -63,6 +64,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
         }
     }
     body += &folded("What the cells use", &code(imports(program.source)));
+    let terms = book.glossary.links();
     let (mut section, mut previous) = (None, "");
     for part in parts {
         match part {
@@ -81,7 +83,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 body += &errata(program, book, |at| at == number);
             }
             Part::Intro(intro) => {
-                let (goal, before) = (prose(&intro.goal), inline(&intro.prerequisites));
+                let (goal, before) = (terms.prose(&intro.goal), inline(&intro.prerequisites));
                 let minutes = &intro.minutes;
                 writeln!(
                     body,
@@ -97,7 +99,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 let summary = format!("<strong>Question.</strong> {}", inline(question));
                 body += &format!(
                     "<details class=\"question\"><summary>{summary}</summary>{}</details>\n",
-                    prose(answer)
+                    terms.prose(answer)
                 );
             }
             Part::Sketch { name, text } => {
@@ -137,7 +139,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                     body += &errata(program, book, |at| at == cell.cell);
                 }
                 previous = &cell.cell;
-                body += &cell_html(cell);
+                body += &cell_html(cell, &terms);
                 body += "</div>\n";
             }
             Part::LeftOut(LeftOut {
@@ -299,10 +301,10 @@ fn erratum(erratum: &Erratum, book: &Book) -> String {
 }
 
 /// The cell's comment, the code, the output beside the printed one, and the verdict.
-fn cell_html(cell: &Cell) -> String {
+fn cell_html(cell: &Cell, terms: &Links<'_>) -> String {
     let about = match cell.about.as_str() {
         "" => String::new(),
-        about => prose(about),
+        about => terms.prose(about),
     };
     let output = match &cell.outcome {
         Outcome::Ran(record) => output(record),
@@ -318,24 +320,6 @@ fn cell_html(cell: &Cell) -> String {
         "{about}{}<div class=\"result\">{output}</div>\n",
         code(&cell.code)
     )
-}
-
-/// Text in paragraphs, with code between backticks.
-fn prose(text: &str) -> String {
-    let paragraphs = text
-        .split("\n\n")
-        .map(|text| format!("<p>{}</p>\n", inline(text)));
-    paragraphs.collect()
-}
-
-/// A line of text, with code between backticks.
-fn inline(text: &str) -> String {
-    let parts = text.split('`').map(escape).enumerate();
-    let parts = parts.map(|(index, part)| match index % 2 {
-        1 => format!("<code>{part}</code>"),
-        _ => part,
-    });
-    parts.collect()
 }
 
 /// The `use` lines at the top of a notebook's source, but for those of the notebooks' own crate,

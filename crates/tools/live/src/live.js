@@ -157,8 +157,11 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
     show(answer);
     let first;
     for (const input of answer.inputs) {
-      const { field, fault } = fields.get(input.name) ?? {};
-      if (!field) continue;
+      const known = fields.get(input.name);
+      if (!known) continue;
+      const { field, fault } = known;
+      if (hasOwnText && input.default !== known.value && field.value === known.value)
+        field.value = known.value = input.default; // a default that depends on the text
       field.setAttribute("aria-invalid", Boolean(input.fault));
       fault.textContent = input.fault ? input.fault.replace(/^the input [^:]*: /, "") : "";
       if (input.fault) first ??= field;

@@ -1,0 +1,133 @@
+//! The terms of docs/glossary.md: a page with all of them, and a link from the first use of each on
+//! every other page.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use pictures::html::{self, escape};
+use regex::{Captures, Regex};
+
+use super::{anchor, style};
+use crate::workspace::root;
+
+/// The page's file.
+pub(super) const FILE: &str = "glossary.html";
+
+/// All terms.
+pub(super) struct Glossary {
+    /// A term and its explanation, in the order of the file.
+    terms: Vec<(String, String)>,
+    /// Any of the terms, singular or plural.
+    pattern: Regex,
+}
+
+impl Glossary {
+    /// Reads docs/glossary.md.
+    ///
+    /// # Errors
+    /// The file can't be read, or has no terms.
+    pub(super) fn read() -> Result<Self> {
+        let path = root().join("docs/glossary.md");
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let terms = text.lines().filter_map(|line| {
+            let (term, about) = line.strip_prefix("- **")?.split_once("**: ")?;
+            Some((term.to_owned(), about.to_owned()))
+        });
+        let terms: Vec<(String, String)> = terms.collect();
+        let mut names: Vec<String> = terms.iter().map(|(term, _)| regex::escape(term)).collect();
+        names.sort_by_key(|name| std::cmp::Reverse(name.len())); // the longest match first
+        let pattern = Regex::new(&format!(r"(?i)\b({})(s|es)?\b", names.join("|")))?;
+        Ok(Self { terms, pattern })
+    }
+
+    /// The whole page.
+    pub(super) fn page(&self) -> String {
+        let entry = |(term, about): &(String, String)| {
+            let (id, term, about) = (anchor('g', &[term]), escape(term), escape(about));
+            format!("<dt id=\"{id}\">{term}</dt><dd>{about}</dd>\n")
+        };
+        let entries: String = self.terms.iter().map(entry).collect();
+        let body = format!(
+            "<h1>Glossary</h1>\n<p><a href=\"index.html\">All notebooks</a></p>\n\
+             <dl class=\"glossary\">\n{entries}</dl>\n"
+        );
+        html::page("Glossary", &style(), &body)
+    }
+
+    /// The links of a new page.
+    pub(super) fn links(&self) -> Links<'_> {
+        Links {
+            glossary: self,
+            used: RefCell::default(),
+        }
+    }
+}
+
+/// The links of one page to the glossary.
+pub(super) struct Links<'g> {
+    glossary: &'g Glossary,
+    /// The terms that the page has linked already.
+    used: RefCell<BTreeSet<usize>>,
+}
+
+impl Links<'_> {
+    /// Text in paragraphs, with code between backticks and a link at the first use of a term.
+    pub(super) fn prose(&self, text: &str) -> String {
+        let paragraphs = text.split("\n\n").map(|text| {
+            let text = inline_with(text, |part| self.linked(part));
+            format!("<p>{text}</p>\n")
+        });
+        paragraphs.collect()
+    }
+
+    fn linked(&self, html: &str) -> String {
+        let link = |found: &Captures<'_>| {
+            let (whole, name) = (&found[0], found[1].to_lowercase());
+            let mut terms = self.glossary.terms.iter();
+            let place = terms.position(|(term, _)| term.to_lowercase() == name);
+            let Some(place) = place.filter(|&place| self.used.borrow_mut().insert(place)) else {
+                return whole.to_owned();
+            };
+            let (term, about) = &self.glossary.terms[place];
+            let (id, about) = (anchor('g', &[term]), escape(about));
+            format!("<a class=\"term\" href=\"{FILE}#{id}\" data-about=\"{about}\">{whole}</a>")
+        };
+        self.glossary.pattern.replace_all(html, link).into_owned()
+    }
+}
+
+/// A line of text, with code between backticks.
+pub(super) fn inline(text: &str) -> String {
+    inline_with(text, str::to_owned)
+}
+
+fn inline_with(text: &str, of_words: impl Fn(&str) -> String) -> String {
+    let parts = text.split('`').map(escape).enumerate();
+    let parts = parts.map(|(index, part)| match index % 2 {
+        1 => format!("<code>{part}</code>"),
+        _ => of_words(&part),
+    });
+    parts.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_use_of_a_term_is_a_link() {
+        let glossary = Glossary::read().unwrap();
+        assert!(glossary.terms.len() >= 40);
+        let links = glossary.links();
+        let html = links.prose("Logits, `logit` and a logit < 1; attention weights");
+        assert_eq!(html.matches("<a class=\"term\"").count(), 2, "{html}");
+        assert!(html.starts_with("<p><a class=\"term\" href=\"glossary.html#g-logit\""));
+        assert!(html.contains(">Logits</a>, <code>logit</code> and a logit &lt; 1;"));
+        assert!(html.contains(">attention weights</a>"));
+        for (term, _) in &glossary.terms {
+            let id = anchor('g', &[term]);
+            assert!(glossary.page().contains(&format!("id=\"{id}\"")), "{term}");
+        }
+    }
+}
