@@ -420,7 +420,6 @@ logits (b, t, 50257)
 }
 
 fn size_of_the_model(book: &mut Notebook) -> Result<()> {
-    book.section("4.6", "Coding the GPT model");
     // How large is a model? Its sizes are enough to count its parameters. Each takes four bytes;
     // here they are counted in units of 1,024 x 1,024 bytes. Which change costs more, twice as many
     // layers or vectors twice as wide?

@@ -62,7 +62,7 @@ pub fn figure(picture: &crate::Picture) -> String {
         .filter_map(|name| size.split(&format!(" {name}=\"")).nth(1)?.split('"').next())
         .collect();
     format!(
-        "<figure><svg {size} viewBox=\"0 0 {}\" role=\"img\" aria-label=\"{title}\">{rest}</figure>\n",
+        "<figure tabindex=\"0\"><svg {size} viewBox=\"0 0 {}\" role=\"img\" aria-label=\"{title}\">{rest}</figure>\n",
         sizes.join(" ")
     )
 }

@@ -20,7 +20,7 @@ function showModel(root, { look, block, write, next: writeNext }, text) {
 
   let data, names, shown, place, query, key; // of the text that is looked at
   const about = make('p'), tokens = make('p', { className: 'tokens' });
-  const next = make('div', { id: 'next', ariaLive: 'polite' });
+  const next = make('div', { id: 'next', ariaLive: 'polite', tabIndex: 0 });
   const heads = make('div', { id: 'heads', className: 'map' });
   const weight = make('p', { id: 'weight', role: 'status' });
   const all = make('table'), canvas = make('canvas', { id: 'map', tabIndex: 0, role: 'img',
