@@ -304,7 +304,7 @@ impl Notebook {
                 let (size, unit) = (value.size(), T::UNIT);
                 ensure!(
                     bounds.contains(&size),
-                    "{size}{unit} is not within {}",
+                    "expected {}, got {size}{unit}",
                     range_of(&format!("{bounds:?}"), "")
                 );
                 Ok(value)
@@ -353,6 +353,12 @@ impl Notebook {
     #[track_caller]
     pub fn reference(&mut self, _cell: &str, value: impl Shown, figures: &str, source: &str) {
         self.compare(Kind::Own, value, figures, None, Some(source));
+    }
+
+    /// A value of the reader's own, compared with nothing: `book.yours("entropy", &entropy)`.
+    #[track_caller]
+    pub fn yours(&mut self, _name: &str, value: impl Shown) {
+        self.own(None, torch_form::print(&value.value()));
     }
 
     /// The array has this shape.

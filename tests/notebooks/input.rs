@@ -151,7 +151,7 @@ impl Input for Array2<f32> {
         ensure!(rows.len() > 1, "one row: the second is the query");
         let values = rows.concat();
         for value in &values {
-            ensure!(value.abs() <= 1e4, "{value} is not within -1e4 to 1e4");
+            ensure!(value.abs() <= 1e4, "expected -1e4 to 1e4, got {value}");
         }
         Ok(Self::from_shape_vec((rows.len(), columns), values)?)
     }
@@ -187,7 +187,7 @@ mod tests {
             ("1; x", "`x` is not a number"),
             (" ;", "a matrix has numbers"),
             ("1 2", "one row: the second is the query"),
-            ("1; NaN", "NaN is not within -1e4 to 1e4"),
+            ("1; NaN", "expected -1e4 to 1e4, got NaN"),
         ] {
             assert_eq!(Array2::read(text).unwrap_err().to_string(), fault);
         }

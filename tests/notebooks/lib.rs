@@ -291,7 +291,7 @@ mod tests {
             (
                 "2",
                 "1 + 1usize",
-                "the input one: 2 is not within at most 1",
+                "the input one: expected at most 1, got 2",
             ),
         ] {
             let (seen, shown) = seen(value);

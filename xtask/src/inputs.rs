@@ -91,7 +91,7 @@ mod tests {
                 "seed=abc",
                 "the input seed: `abc` is not a whole number from -9223372036854775808 to 18446744073709551615",
             ),
-            ("d_out=0", "the input d_out: 0 is not within 1 to 256"),
+            ("d_out=0", "the input d_out: expected 1 to 256, got 0"),
             (
                 "inputs=1 2; 3",
                 "the input inputs: a row has 1 numbers, the one before 2",
@@ -103,7 +103,7 @@ mod tests {
         let error = find(&["prompt=".to_owned()], &chosen).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the input prompt: 0 characters is not within 1 to 500"
+            "the input prompt: expected 1 to 500, got 0 characters"
         );
     }
 }

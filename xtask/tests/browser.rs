@@ -254,7 +254,7 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     assert!(dom.contains(coloured), "the code has the value");
     let dom = with_address("In%20%5B17%5D.d_out=99999999");
     let refused = dom
-        .split(">99999999 is not within 1 to 256<")
+        .split(">expected 1 to 256, got 99999999<")
         .next()
         .unwrap();
     assert!(refused.len() < dom.len(), "the fault is beside its field");

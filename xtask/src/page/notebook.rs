@@ -51,7 +51,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     if let Some(how) = how_to_give_text(cells(parts)) {
         writeln!(
             body,
-            "<p class=\"dim\">Some cells were not run, as they need the book's text: {how}.</p>"
+            "<p class=\"dim\">Some cells read “The Answering Bell”, because the book's text is not part of this project. For the book's own figures: {how}.</p>"
         )?;
     }
     let runs = |(cell, _): (&Cell, _)| !matches!(cell.outcome, Outcome::Skipped(_));
