@@ -7,7 +7,7 @@
 pub use kernels::gemm::packed_bytes;
 pub use kernels::{
     AdamWStep, OPTIMIZER_BLOCK, adamw_update, attend_query, awake, for_each, move_into_sum,
-    sum_of_squares, sums_of_squares, transpose_into, zeros,
+    operands, sum_of_squares, sums_of_squares, transpose_into, zeros,
 };
 
 pub use crate::matmul::matmul_into_serial;

@@ -29,6 +29,7 @@ pub use dropout::{Dropout, DropoutCache};
 pub use embedding::Embedding;
 pub use gelu::{gelu, gelu_backward};
 pub use gelu_exact::{gelu_exact, gelu_exact_backward};
+pub use kernels::{Operands, autocast, has_bf16};
 pub use layer_norm::{LayerNorm, LayerNormCache};
 pub use linear::Linear;
 pub use matmul::{matmul, matmul_batched, matmul_batched_backward, matmul_into};

@@ -5,7 +5,7 @@
 //! the leading dimensions of [`matmul_batched`].
 
 use kernels::gemm::{self, Threads};
-use kernels::gemv;
+use kernels::{Operands, gemv, operands};
 use ndarray::{
     Array, Array1, Array2, ArrayRef, ArrayRef2, ArrayViewD, ArrayViewMut2, ArrayViewMutD,
     Dimension, Ix2,
@@ -165,7 +165,8 @@ fn few_rows_times_transposed<'a>(
     a: &'a ArrayRef2<f32>,
     b: &'a ArrayRef2<f32>,
 ) -> Option<(&'a [f32], &'a [f32])> {
-    if !(1..=gemv::FEW_ROWS).contains(&a.nrows()) || !b.t().is_standard_layout() {
+    let few = (1..=gemv::FEW_ROWS).contains(&a.nrows());
+    if !few || !b.t().is_standard_layout() || operands() != Operands::F32 {
         return None;
     }
     Some((a.as_slice()?, b.as_slice_memory_order()?))

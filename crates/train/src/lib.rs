@@ -36,7 +36,7 @@ pub use gpt::Parameters;
 
 pub use adamw::{AdamW, AdamWConfig};
 pub use clip::{clip_grad_norm, grad_norm};
-pub use config::TrainConfig;
+pub use config::{Dtype, TrainConfig};
 pub use error::TrainError;
 pub use events::{Evaluation, Event, Outcome, StepReport};
 pub use kept::{best_checkpoint, latest_checkpoint};

@@ -305,7 +305,10 @@ impl Trainer {
                 true => {
                     let weight = 1.0 / batches as f32;
                     let gradients = &mut self.gradients;
-                    f64::from(gradients.compute(model, &batch, weight, in_sum, rng)?)
+                    let loss = config
+                        .dtype
+                        .autocast(|| gradients.compute(model, &batch, weight, in_sum, rng));
+                    f64::from(loss?)
                 }
                 false => {
                     model.skip_draws(&batch.input_ids, rng);

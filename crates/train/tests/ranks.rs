@@ -12,7 +12,8 @@ use common::{assert_same_run, finish, loaders, model_config, resume};
 use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::{Build, TorchRng};
 use train::{
-    AdamWConfig, Event, Outcome, Parameters, Ranks, RunFolder, TrainConfig, TrainError, Trainer,
+    AdamWConfig, Dtype, Event, Outcome, Parameters, Ranks, RunFolder, TrainConfig, TrainError,
+    Trainer,
 };
 
 /// One of several threads that exchange bytes through one place.
@@ -112,15 +113,16 @@ fn any_number_of_ranks_gives_the_bits_of_one_process() {
         vocab_size: 3000, // weights of more than one block of the optimizer
         ..plain
     };
-    for (model, build, whole_epochs) in [
-        (plain, Build::Portable, true), // every second step has five batches
-        (plain, Build::Mkl, false),
-        (dry, Build::Portable, false),
-        (tied, Build::Portable, false),
-        (wide, Build::Portable, false),
+    for (model, build, whole_epochs, dtype) in [
+        (plain, Build::Portable, true, Dtype::Float32), // every second step has five batches
+        (plain, Build::Mkl, false, Dtype::Float32),
+        (dry, Build::Portable, false, Dtype::Float32),
+        (tied, Build::Portable, false, Dtype::Bfloat16),
+        (wide, Build::Portable, false, Dtype::Float32),
     ] {
         let config = TrainConfig {
             whole_epochs,
+            dtype,
             ..config(10)
         };
         let mut one = trainer(config, model, build);

@@ -10,11 +10,20 @@ use std::ops::ControlFlow;
 
 use common::{assert_same_run, config, finish, resume, stop_after, trainer};
 use train::runs::steps_of;
-use train::{Event, Outcome, RunFolder, TrainError};
+use train::{Dtype, Event, Outcome, RunFolder, TrainConfig, TrainError};
 
 /// Steps of three batches in epochs of eleven: they end in the middle of an epoch, and at its end.
 #[test]
 fn a_run_may_stop_after_any_step_and_be_made_longer() {
+    stops_and_is_made_longer(config);
+    // And with products of bf16.
+    stops_and_is_made_longer(|max_steps| TrainConfig {
+        dtype: Dtype::Bfloat16,
+        ..config(max_steps)
+    });
+}
+
+fn stops_and_is_made_longer(config: impl Fn(u64) -> TrainConfig) {
     let mut whole = trainer(config(12));
     finish(&mut whole, None);
     for n in 1..=12 {
@@ -37,9 +46,24 @@ fn a_run_may_stop_after_any_step_and_be_made_longer() {
 }
 
 #[test]
+fn a_run_of_another_dtype_is_refused_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunFolder::open(&folder).unwrap();
+    stop_after(&mut trainer(config(12)), &run, 2);
+    let other = TrainConfig {
+        dtype: Dtype::Bfloat16,
+        ..config(12)
+    };
+    let error = resume(&folder, other).unwrap_err().to_string();
+    for part in ["dtype", "float32", "bfloat16"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
 fn checkpoints_are_saved_in_their_turn_and_at_the_end_and_the_newest_stay() {
     let folder = tempfile::tempdir().unwrap();
-    let keeping = train::TrainConfig {
+    let keeping = TrainConfig {
         save_every: Some(2),
         keep: 2,
         eval_every: None,

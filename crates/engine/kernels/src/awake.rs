@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rayon::Yield;
 
+use crate::operands::{autocast, operands};
 use crate::{buffers, team};
 
 /// Looks for loops of the team before one for work that rayon's queues have.
@@ -62,6 +63,8 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
         return pass();
     }
     let from_outside = rayon::current_thread_index().is_none();
+    let operands = operands();
+    let pass = || autocast(operands, pass); // on another thread
     rayon::scope(|_| {
         let Some(this) = begin() else { return pass() };
         let own = rayon::current_thread_index();

@@ -15,6 +15,7 @@ use crate::buffers::buffer;
 use crate::gemm_kernel::{self, Start};
 use crate::gemm_tiles::multiply_by;
 pub use crate::gemm_tiles::{Threads, packed_bytes};
+use crate::operands::{Operands, has_bf16, operands, rounded};
 use crate::weight::Weight;
 
 /// The most rows of `a` for which the product is computed transposed, `c^T = b^T a^T`, if they are
@@ -41,7 +42,7 @@ pub fn product(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: Option<&[f32]>) -> A
     let start = Start { times: 0.0, row };
     // SAFETY: such a start does not read `c`, and every element is written.
     unsafe {
-        multiply(a, b, start, view, Threads::Pool);
+        multiply(a, b, start, view, Threads::Pool, operands());
         c.set_len(shape.0 * shape.1);
     }
     Array2::from_shape_vec(shape, c).expect("as many elements")
@@ -58,7 +59,11 @@ pub fn accumulate(
     c: ArrayViewMut2<f32>,
     threads: Threads,
 ) {
-    widening_accumulate(a, b, beta, c, threads);
+    let operands = match threads {
+        Threads::One => Operands::F32,
+        Threads::Pool => operands(),
+    };
+    widening_accumulate(a, b, beta, c, threads, operands);
 }
 
 /// [`accumulate`] for weights in any format.
@@ -68,13 +73,14 @@ pub(crate) fn widening_accumulate<B: Weight>(
     beta: f32,
     mut c: ArrayViewMut2<f32>,
     threads: Threads,
+    operands: Operands,
 ) {
     check(a, b, c.dim());
     let start = Start::times(beta);
     // SAFETY: the view is of initialised elements, and nothing is written to it but f32.
     unsafe {
         let c = c.raw_view_mut().cast::<MaybeUninit<f32>>();
-        multiply(a, b, start, c.deref_into_view_mut(), threads);
+        multiply(a, b, start, c.deref_into_view_mut(), threads, operands);
     }
 }
 
@@ -98,6 +104,7 @@ unsafe fn multiply<A: Weight, B: Weight>(
     start: Start<'_>,
     mut c: ArrayViewMut2<MaybeUninit<f32>>,
     threads: Threads,
+    operands: Operands,
 ) {
     if c.is_empty() {
         return;
@@ -113,8 +120,14 @@ unsafe fn multiply<A: Weight, B: Weight>(
             }
             None => start,
         };
+        let c = c.reversed_axes();
         // SAFETY: the caller's promise.
-        return unsafe { multiply(&b.t(), &a.t(), start, c.reversed_axes(), threads) };
+        return unsafe { multiply(&b.t(), &a.t(), start, c, threads, operands) };
+    }
+    if operands == Operands::Bf16 && !has_bf16() {
+        let (a, b) = (rounded(a), rounded(b));
+        // SAFETY: the caller's promise.
+        return unsafe { multiply(&*a, &*b, start, c, threads, Operands::F32) };
     }
     let threads = match c.len() * a.ncols() {
         0..SMALL => Threads::One,
@@ -124,6 +137,9 @@ unsafe fn multiply<A: Weight, B: Weight>(
     let multiply = || unsafe {
         #[cfg(target_arch = "x86_64")]
         {
+            if operands == Operands::Bf16 {
+                return multiply_by::<gemm_kernel::Avx512Bf16, _, _>(a, b, start, c, threads);
+            }
             if is_x86_feature_detected!("avx512f") {
                 return multiply_by::<gemm_kernel::Avx512, _, _>(a, b, start, c, threads);
             }
@@ -144,6 +160,7 @@ mod tests {
     use ndarray::{Axis, array, s};
 
     use super::*;
+    use crate::autocast;
     use crate::gemm_kernel::{DEPTH, Kernel};
 
     /// The sums of `start + a b` in the order that is promised, `add_product(x, y, sum)` for each
@@ -234,6 +251,100 @@ mod tests {
         if is_x86_feature_detected!("avx512f") {
             check_kernel::<gemm_kernel::Avx512>(f32::mul_add);
         }
+    }
+
+    /// Bf16 operands: the processor's product beside that of the rounded operands, in f64.
+    #[test]
+    fn products_of_bf16_are_those_of_the_rounded_operands() {
+        let numbers = |shape, step: usize| {
+            Array2::from_shape_fn(shape, |(i, j)| {
+                (((i * 7 + j * step) * 7919) % 10_007) as f32 / 5003.0 - 1.0
+            })
+        };
+        for (m, inner, n) in [
+            (1, 1, 1),
+            (3, 0, 5),
+            (17, 1, 33),
+            (17, 769, 20), // a second block of one number
+            (14, 800, 33),
+            (29, 17, 64),
+            (40, 1600, 31),
+            (150, 1024, 400),
+            (300, 390, 70),
+        ] {
+            let (a, b) = (numbers((m, inner), 5), numbers((inner, n), 3));
+            let row: Vec<f32> = (0..n).map(|j| j as f32 / 7.0).collect();
+            let wide = |matrix: &Array2<f32>| rounded(matrix).mapv(f64::from);
+            let exact = wide(&a).dot(&wide(&b))
+                + &Array2::from_shape_fn((1, n), |(_, j)| f64::from(row[j]));
+            let (a_t, b_t) = (a.t().to_owned(), b.t().to_owned());
+            let mut first: Option<Array2<f32>> = None;
+            for (a, b) in [
+                (a.view(), b.view()),
+                (a_t.t(), b_t.t()),
+                (a.view(), b_t.t()),
+                (a_t.t(), b.view()),
+            ] {
+                let products = [1, 2].map(|threads| {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+                    let product = || autocast(Operands::Bf16, || product(&a, &b, Some(&row)));
+                    pool.expect("a pool").install(product)
+                });
+                assert_eq!(products[0], products[1], "{m} x {inner} x {n}");
+                let [c, _] = products;
+                for (at, &c) in c.indexed_iter() {
+                    let off = (f64::from(c) - exact[at]).abs();
+                    assert!(
+                        off <= 2e-5 * (1.0 + inner as f64).sqrt(),
+                        "{m} x {inner} x {n} at {at:?}: {off}"
+                    );
+                }
+                assert_eq!(
+                    *first.get_or_insert(c.clone()),
+                    c,
+                    "{m} x {inner} x {n}: another order in memory"
+                );
+            }
+            let mut c = numbers((m, n), 13);
+            let expected = &exact - &Array2::from_shape_fn((1, n), |(_, j)| f64::from(row[j]))
+                + c.mapv(|c| f64::from(2.0 * c));
+            autocast(Operands::Bf16, || {
+                accumulate(&a, &b, 2.0, c.view_mut(), Threads::Pool)
+            });
+            let off = |(c, expected): (&f32, &f64)| (f64::from(*c) - expected).abs();
+            let most = c.iter().zip(&expected).map(off).fold(0.0, f64::max);
+            assert!(
+                most <= 2e-5 * (1.0 + inner as f64).sqrt(),
+                "{m} x {inner} x {n}: {most}"
+            );
+        }
+    }
+
+    #[test]
+    fn operands_are_rounded_to_nearest_ties_to_even() {
+        let one = Array2::ones((1, 1));
+        for (number, nearest) in [
+            (1.0 + 1.0 / 256.0, 1.0),               // a tie
+            (1.0 + 3.0 / 256.0, 1.0 + 4.0 / 256.0), // a tie
+            (1.0 + 1.1 / 256.0, 1.0 + 2.0 / 256.0),
+            (-1.0 - 0.9 / 256.0, -1.0),
+            (f32::MAX, f32::INFINITY),
+            (f32::NEG_INFINITY, f32::NEG_INFINITY),
+            (0.0, 0.0),
+        ] {
+            let number = Array2::from_elem((1, 1), number);
+            let products = autocast(Operands::Bf16, || {
+                [product(&number, &one, None), product(&one, &number, None)]
+            });
+            assert_eq!(
+                products,
+                [[[nearest]], [[nearest]]].map(|it| Array2::from(it.to_vec())),
+                "{number}"
+            );
+            assert_eq!(product(&number, &one, None), number, "f32 again");
+        }
+        let nan = Array2::from_elem((1, 1), f32::NAN);
+        assert!(autocast(Operands::Bf16, || product(&nan, &one, None))[[0, 0]].is_nan());
     }
 
     #[test]

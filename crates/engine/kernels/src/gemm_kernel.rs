@@ -115,6 +115,8 @@ pub(crate) trait Kernel {
     /// `b`, and as many that are asked for meanwhile; or 100 KB, as processors without wide
     /// registers may have a second cache of 512
     const WIDTH: usize = if Self::WIDE { 256 } else { 64 };
+    /// Numbers of the inner dimension that share a lane: 2, if they are pairs of bf16
+    const NUMBERS: usize = 1;
 
     /// `c = start + a b` for the columns of a block.
     ///
@@ -136,13 +138,49 @@ const PACKED: u8 = 2;
 /// Rows of a wide kernel: with two registers of columns each, all 32 but what a step needs.
 const WIDE_ROWS: usize = 14;
 
+/// How a kernel multiplies.
+trait Multiply<V> {
+    /// `sum + a b`
+    ///
+    /// # Safety
+    /// The CPU must have the instructions.
+    unsafe fn add_product(sum: V, a: V, b: V) -> V;
+}
+
+/// Lanes of f32.
+struct OfF32;
+
+impl<V: Register> Multiply<V> for OfF32 {
+    #[inline(always)]
+    unsafe fn add_product(sum: V, a: V, b: V) -> V {
+        // SAFETY: the caller's promise.
+        unsafe { sum.add_product(a, b) }
+    }
+}
+
+/// Lanes of pairs of bf16, whose two products are added.
+#[cfg(target_arch = "x86_64")]
+struct OfPairs;
+
+#[cfg(target_arch = "x86_64")]
+impl Multiply<__m512> for OfPairs {
+    #[inline(always)]
+    unsafe fn add_product(sum: __m512, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: the caller's promise; the bits of pairs are those of the lanes.
+        unsafe {
+            let [a, b] = [a, b].map(|lanes| std::mem::transmute::<__m512, __m512bh>(lanes));
+            _mm512_dpbf16_ps(sum, a, b)
+        }
+    }
+}
+
 /// A step of the inner dimension: a column of `a`, from whose numbers and to whose neighbour it is
 /// so far, meets a row of `b`.
 ///
 /// # Safety
 /// Both can be read, `R` numbers and `N` registers.
 #[inline(always)]
-unsafe fn step<V: Register, const R: usize, const N: usize, const WAY: u8>(
+unsafe fn step<V: Register, M: Multiply<V>, const R: usize, const N: usize, const WAY: u8>(
     a: *const f32,
     (down, along): (usize, usize),
     b: *const f32,
@@ -162,7 +200,7 @@ unsafe fn step<V: Register, const R: usize, const N: usize, const WAY: u8>(
         for (r, sums) in sums.iter_mut().enumerate() {
             let a = V::splat(*a.add(r * down));
             for (sum, b) in sums.iter_mut().zip(row) {
-                *sum = sum.add_product(a, b);
+                *sum = M::add_product(*sum, a, b);
             }
         }
     }
@@ -174,7 +212,7 @@ unsafe fn step<V: Register, const R: usize, const N: usize, const WAY: u8>(
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn product<V: Register, const R: usize, const N: usize, const WAY: u8>(
+unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, const WAY: u8>(
     a: *const f32,
     stride_of_a: usize,
     c: *mut f32,
@@ -208,13 +246,13 @@ unsafe fn product<V: Register, const R: usize, const N: usize, const WAY: u8>(
             }
             for k in k..k + UNROLLED {
                 let (a, b) = (a.add(k * strides.1), b.start.add(2 * V::LANES * k));
-                step::<V, R, N, WAY>(a, strides, b, &mut sums);
+                step::<V, M, R, N, WAY>(a, strides, b, &mut sums);
             }
             k += UNROLLED;
         }
         for k in k..depth {
             let (a, b) = (a.add(k * strides.1), b.start.add(2 * V::LANES * k));
-            step::<V, R, N, WAY>(a, strides, b, &mut sums);
+            step::<V, M, R, N, WAY>(a, strides, b, &mut sums);
         }
         let one = V::splat(1.0);
         for (r, sums) in sums.into_iter().enumerate() {
@@ -242,12 +280,13 @@ unsafe fn product<V: Register, const R: usize, const N: usize, const WAY: u8>(
 /// A [`Kernel`] of so many rows, those that are left over in the parts that are named; it packs and
 /// reads `a` in one `$way` where that does not stand by columns.
 macro_rules! kernel {
-    ($name:ident, $register:ty, $rows:expr, [$($part:literal)*], $way:ident, $(#[$features:meta])?) => {
+    ($name:ident, $register:ty, $multiply:ty, $numbers:literal, $rows:expr, [$($part:literal)*], $way:ident, $(#[$features:meta])?) => {
         pub(crate) struct $name;
 
         impl Kernel for $name {
             const ROWS: usize = $rows;
             const COLUMNS: usize = 2 * <$register>::LANES;
+            const NUMBERS: usize = $numbers;
 
             #[inline]
             unsafe fn run(a: RowPanel, mut c: *mut f32, block: &Block<'_>) {
@@ -259,7 +298,7 @@ macro_rules! kernel {
                     block: &Block<'_>,
                 ) {
                     // SAFETY: the caller's promise.
-                    unsafe { product::<$register, R, N, WAY>(a, stride_of_a, c, block) }
+                    unsafe { product::<$register, $multiply, R, N, WAY>(a, stride_of_a, c, block) }
                 }
                 let narrow = block.columns <= <$register>::LANES;
                 let (down, stride, in_place) = match a.layout {
@@ -290,7 +329,9 @@ macro_rules! kernel {
 }
 
 #[cfg(target_arch = "x86_64")]
-kernel!(Avx512, __m512, WIDE_ROWS, [14 8 4 2 1], PACKED, #[target_feature(enable = "avx512f")]);
+kernel!(Avx512, __m512, OfF32, 1, WIDE_ROWS, [14 8 4 2 1], PACKED, #[target_feature(enable = "avx512f")]);
 #[cfg(target_arch = "x86_64")]
-kernel!(Avx2, __m256, 6, [6 2 1], ROWS, #[target_feature(enable = "avx2,fma")]);
-kernel!(Plain, [f32; 4], 6, [6 2 1], ROWS,);
+kernel!(Avx512Bf16, __m512, OfPairs, 2, WIDE_ROWS, [14 8 4 2 1], PACKED, #[target_feature(enable = "avx512f,avx512bf16")]);
+#[cfg(target_arch = "x86_64")]
+kernel!(Avx2, __m256, OfF32, 1, 6, [6 2 1], ROWS, #[target_feature(enable = "avx2,fma")]);
+kernel!(Plain, [f32; 4], OfF32, 1, 6, [6 2 1], ROWS,);

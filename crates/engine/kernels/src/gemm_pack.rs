@@ -8,6 +8,8 @@ use ndarray::{ArrayView1, ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, s};
 
 use crate::buffers::{buffer, recycle};
 use crate::gemm_kernel::{DEPTH, Kernel, Layout, ROW_STRIDE, STEPS_AHEAD};
+#[cfg(target_arch = "x86_64")]
+use crate::gemm_pairs::{pair_up, room_for_pairs};
 use crate::prefetch::{self, LINE};
 use crate::shared_out::for_each;
 use crate::transpose::transpose;
@@ -29,6 +31,9 @@ pub(crate) struct Line(#[expect(dead_code, reason = "read as numbers")] [f32; LI
 thread_local! {
     /// A thread's panels of `a`, and of a small `b`, kept from product to product.
     pub(crate) static A_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    /// Rows of `a` as pairs of bf16, on their way to panels.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) static PAIRS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     static B_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     /// A part of a matrix on its way to its transpose.
     pub(crate) static BLOCK: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
@@ -72,11 +77,16 @@ pub(crate) fn pack_columns<K: Kernel, B: Weight>(
     many: bool,
 ) {
     let across = b.ncols().div_ceil(K::COLUMNS);
-    let count = across * b.nrows().div_ceil(DEPTH);
+    let depth = DEPTH * K::NUMBERS;
+    let count = across * b.nrows().div_ceil(depth);
     let pack = |(i, panel): (usize, &mut [f32])| {
-        let (k, j) = (i / across * DEPTH, i % across * K::COLUMNS);
-        let rows = k..b.nrows().min(k + DEPTH);
+        let (k, j) = (i / across * depth, i % across * K::COLUMNS);
+        let rows = k..b.nrows().min(k + depth);
         let b = b.slice(s![rows, j..b.ncols().min(j + K::COLUMNS)]);
+        #[cfg(target_arch = "x86_64")]
+        if K::NUMBERS == 2 {
+            return pack_pairs::<K, B>(&b, panel);
+        }
         if b.ncols() == K::COLUMNS && b.strides()[0] == 1 {
             return pack_transpose(b.reversed_axes(), &mut panel[..b.len()]);
         }
@@ -101,6 +111,25 @@ pub(crate) fn pack_columns<K: Kernel, B: Weight>(
         let panels = panels.chunks_exact_mut(DEPTH * K::COLUMNS);
         panels.take(count).enumerate().for_each(pack);
     }
+}
+
+/// A panel of pairs.
+#[cfg(target_arch = "x86_64")]
+fn pack_pairs<K: Kernel, B: Weight>(b: &ArrayView2<B>, panel: &mut [f32]) {
+    with_panels(&BLOCK, room_for_pairs(K::COLUMNS), |room| {
+        // SAFETY: only a processor with the instructions has a kernel of pairs.
+        let pairs = unsafe { pair_up(&b.t(), room) };
+        let by_columns = (pairs.ncols(), K::COLUMNS);
+        let panel = &mut panel[..pairs.ncols() * K::COLUMNS];
+        let mut panel = ArrayViewMut2::from_shape(by_columns, panel).expect("as many");
+        let (mut to, mut rest) = panel.view_mut().split_at(Axis(1), pairs.nrows());
+        rest.fill(0.0);
+        match pairs.strides()[1] {
+            // SAFETY: the panel is borrowed for writing.
+            1 => unsafe { transpose(&pairs, to.raw_view_mut()) },
+            _ => to.assign(&pairs.t()),
+        }
+    });
 }
 
 /// Rows, each of which becomes a column of the panel.

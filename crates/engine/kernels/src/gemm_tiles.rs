@@ -6,9 +6,14 @@ use std::mem::MaybeUninit;
 use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
 
 use crate::gemm_kernel::{Block, ColumnPanel, DEPTH, Kernel, Layout, NEXT, RowPanel, Start};
+#[cfg(target_arch = "x86_64")]
+use crate::gemm_pack::PAIRS;
 use crate::gemm_pack::{
-    A_PANELS, BLOCK, PACKED, pack_columns, pack_rows, room_for_rows, with_b_panels, with_panels,
+    A_PANELS, BLOCK, PACKED, RowPanels, pack_columns, pack_rows, room_for_rows, with_b_panels,
+    with_panels,
 };
+#[cfg(target_arch = "x86_64")]
+use crate::gemm_pairs::{pair_up, room_for_pairs};
 use crate::prefetch::{self, LINE};
 use crate::shared_out::for_each;
 use crate::transpose::transpose;
@@ -65,11 +70,12 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
     mut c: ArrayViewMut2<MaybeUninit<f32>>,
     threads: Threads,
 ) {
-    let ((m, n), inner) = (c.dim(), a.ncols());
+    let ((m, n), inner) = (c.dim(), a.ncols().div_ceil(K::NUMBERS));
     let many = match threads {
         Threads::One => 1,
         Threads::Pool => rayon::current_num_threads().min((m * n * inner / TASK).max(1)),
     };
+    let numbers = |k: usize| (k * K::NUMBERS).min(a.ncols());
     let deep = inner.clamp(1, DEEPEST);
     let wide = (PACKED / deep.next_multiple_of(DEPTH) / K::COLUMNS * K::COLUMNS).min(n);
     let room = deep.next_multiple_of(DEPTH) * wide.next_multiple_of(K::COLUMNS);
@@ -77,7 +83,7 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
         for j in (0..n).step_by(wide) {
             // Once without an inner dimension, for what the product is added to.
             for k in (0..inner.max(1)).step_by(deep) {
-                let (columns, depths) = (j..n.min(j + wide), k..inner.min(k + deep));
+                let (columns, depths) = (j..n.min(j + wide), numbers(k)..numbers(k + deep));
                 let a = a.slice(s![.., depths.clone()]);
                 let b = b.slice(s![depths, columns.clone()]);
                 let start = match k {
@@ -176,7 +182,7 @@ unsafe fn task<K: Kernel, A: Weight>(
             c.zip_mut_with(&block, |c, &x| _ = c.write(x));
         });
     }
-    let inner = a.ncols();
+    let inner = a.ncols().div_ceil(K::NUMBERS);
     let stride = c.strides()[0];
     let c = c.as_mut_ptr().cast::<f32>();
     let panels_across = n.div_ceil(K::COLUMNS);
@@ -190,8 +196,9 @@ unsafe fn task<K: Kernel, A: Weight>(
         for k in (0..inner.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(inner - k);
             let start = if k == 0 { start } else { Start::times(1.0) };
-            let a = a.slice(s![.., k..k + depth]);
-            let panels = pack_rows::<K, A>(&a, a_panels, in_place);
+            let numbers = k * K::NUMBERS..a.ncols().min((k + depth) * K::NUMBERS);
+            let a = a.slice(s![.., numbers]);
+            let panels = pack_rows_of::<K, A>(&a, a_panels, in_place);
             for across in (0..columns).step_by(K::WIDTH) {
                 // Row after row of panels of `a` meets these columns; meanwhile the next ones come
                 // from the third cache, some lines with each block of `c`.
@@ -232,6 +239,25 @@ unsafe fn task<K: Kernel, A: Weight>(
             }
         }
     });
+}
+
+/// The panels of `a`, of pairs if the kernel multiplies them.
+fn pack_rows_of<K: Kernel, A: Weight>(
+    a: &ArrayView2<A>,
+    panels: &mut [f32],
+    in_place: Option<Layout>,
+) -> RowPanels {
+    #[cfg(target_arch = "x86_64")]
+    if K::NUMBERS == 2 {
+        let mut packed = None;
+        with_panels(&PAIRS, room_for_pairs(a.nrows()), |room| {
+            // SAFETY: only a processor with the instructions has a kernel of pairs.
+            let pairs = unsafe { pair_up(a, room) };
+            packed = Some(pack_rows::<K, f32>(&pairs, panels, None));
+        });
+        return packed.expect("it was called");
+    }
+    pack_rows::<K, A>(a, panels, in_place)
 }
 
 /// The order in which the kernel reads `a` where it is, for so many columns of `b`; none if it is

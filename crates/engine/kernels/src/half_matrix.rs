@@ -10,6 +10,7 @@ use crate::PackedMatrix;
 use crate::gemm::{self, Threads};
 use crate::gemv::{self, FEW_ROWS};
 use crate::huge_pages::room;
+use crate::operands::{Operands, has_bf16};
 use crate::packed_matrix::Format;
 use crate::weight::Weight;
 
@@ -28,11 +29,24 @@ pub struct Halves<T>(Vec<T>);
 /// that has a matrix of them.
 pub(crate) trait Half: Weight {
     fn matmul_rows(weights: &[Self], x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>);
+
+    /// The operands of products with many rows of inputs.
+    fn operands() -> Operands {
+        Operands::F32
+    }
 }
 
 impl Half for bf16 {
     fn matmul_rows(weights: &[Self], x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
         matmul_rows(weights, x, out);
+    }
+
+    /// Inputs are rounded, too, where that makes the product twice as fast.
+    fn operands() -> Operands {
+        match has_bf16() {
+            true => Operands::Bf16,
+            false => Operands::F32,
+        }
     }
 }
 
@@ -67,11 +81,11 @@ impl<T: Half> Format for Halves<T> {
 }
 
 /// `out = x W^T`, with weights (outputs, inputs) that are widened as they are read.
-fn matmul_rows<T: Weight>(weights: &[T], x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
+fn matmul_rows<T: Half>(weights: &[T], x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
     if x.nrows() > FEW_ROWS {
         let shape = (out.ncols(), x.ncols());
         let w = ArrayView2::from_shape(shape, weights).expect("as many elements");
-        return gemm::widening_accumulate(x, &w.t(), 0.0, out, Threads::Pool);
+        return gemm::widening_accumulate(x, &w.t(), 0.0, out, Threads::Pool, T::operands());
     }
     let rows = x.as_standard_layout();
     let rows = rows.as_slice().expect("standard layout is contiguous");

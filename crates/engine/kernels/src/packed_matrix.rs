@@ -151,11 +151,10 @@ mod tests {
     use ndarray::{Array2, Axis, array};
 
     use super::*;
-    use crate::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix, gemm};
+    use crate::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix, gemm, has_bf16};
 
-    /// `step`: by how much a weight within ±1 may be rounded; `rounds_x`: whether activations are
-    /// rounded to 1/127 of their largest, too.
-    fn check_product<F: Format>(step: f32, rounds_x: bool) {
+    /// The weights within ±1 may be rounded by `step`, the activations by `x_step`.
+    fn check_product<F: Format>(step: f32, x_step: f32) {
         for (rows, n, m) in [
             (1, 1, 1),
             (1, 70, 9),
@@ -187,11 +186,8 @@ mod tests {
             let mut y = Array2::from_elem((rows, m), f32::NAN);
             packed.matmul_rows(&x, y.view_mut());
             let expected = gemm::product(&x, &rounded.t(), None);
-            // Half a step of 1/127, n times, some of them cancelling.
-            let tolerance = match rounds_x {
-                true => 0.5 / 127.0 * (n as f32).sqrt() * 1.5,
-                false => 1e-4,
-            };
+            // n times, some of them cancelling.
+            let tolerance = (x_step * (n as f32).sqrt() * 1.5).max(1e-4);
             for ((at, got), expected) in y.indexed_iter().zip(&expected) {
                 assert!(
                     (got - expected).abs() <= tolerance,
@@ -203,15 +199,16 @@ mod tests {
 
     #[test]
     fn few_rows_and_many_rows_give_the_product_of_the_rounded_weights() {
-        fn check<F: Format>(_: Option<PackedMatrix<F>>, step: f32, rounds_x: bool) {
-            check_product::<F>(step, rounds_x);
+        fn check<F: Format>(_: Option<PackedMatrix<F>>, step: f32, x_step: f32) {
+            check_product::<F>(step, x_step);
         }
-        check(None::<Bf16Matrix>, 1.0 / 256.0, false);
-        check(None::<F16Matrix>, 1.0 / 2048.0, false);
-        check(None::<Int8Matrix>, 0.51 / 127.0, true);
+        let x_step = if has_bf16() { 1.0 / 512.0 } else { 0.0 };
+        check(None::<Bf16Matrix>, 1.0 / 256.0, x_step);
+        check(None::<F16Matrix>, 1.0 / 2048.0, 0.0);
+        check(None::<Int8Matrix>, 0.51 / 127.0, 0.5 / 127.0);
         // A step is at most a seventh of the largest; at the end of the range all of one may be
         // lost.
-        check(None::<Int4Matrix>, 1.0 / 7.0, true);
+        check(None::<Int4Matrix>, 1.0 / 7.0, 0.5 / 127.0);
     }
 
     #[test]

@@ -4,13 +4,18 @@ Untied output head, query, key and value without a bias, an explicit causal mask
 Generation computes the whole sequence again for each token, as the book's `generate_text_simple` does: it has no cache.
 """
 
+import contextlib
 import math
+import sys
 
 from protocol import CONTEXT, DROP, EMB, HEADS, LAYERS, VOCAB, serve, sizes, threads, training_step
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+
+PRECISION = sys.argv[1] if len(sys.argv) > 1 else "f32"
 
 
 class Attention(nn.Module):
@@ -71,8 +76,25 @@ class Model(nn.Module):
         return self.head(self.hidden(ids))
 
 
+def autocast():
+    """With the argument `autocast` products are of bf16."""
+    if PRECISION != "autocast":
+        return contextlib.nullcontext()
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
 def loss_of(model, inputs, targets):
-    return F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
+    with autocast():
+        logits = model(inputs)
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def in_autocast(function):
+    def run():
+        with torch.inference_mode(), autocast():
+            return function()
+
+    return run
 
 
 def build():
@@ -92,7 +114,8 @@ def prepare(work):
         return build
     if kind == "product":
         m, k, n = (int(n) for n in work.split()[1].split("x"))
-        a, b = torch.ones(m, k), torch.ones(k, n)
+        dtype = torch.bfloat16 if PRECISION == "autocast" else torch.float32
+        a, b = torch.ones(m, k, dtype=dtype), torch.ones(k, n, dtype=dtype)
         return lambda: a @ b
     model = build()
     if kind == "train":
@@ -100,17 +123,17 @@ def prepare(work):
     model.eval()
     if kind == "forward":
         ids = torch.arange(math.prod(sizes(work))).view(*sizes(work)) * 7 % VOCAB
-        return torch.inference_mode()(lambda: model(ids))
+        return in_autocast(lambda: model(ids))
     if kind == "prefill":
         ids = torch.arange(math.prod(sizes(work))).view(*sizes(work)) * 7 % VOCAB
-        return torch.inference_mode()(lambda: model.head(model.hidden(ids)[:, -1]))
+        return in_autocast(lambda: model.head(model.hidden(ids)[:, -1]))
     if kind == "decode":
         prompt, new_tokens = (int(n) for n in work.split()[1].split("+"))
 
         ids = (torch.arange(prompt) * 7 % VOCAB)[None]
-        return torch.inference_mode()(lambda: greedy(model, ids, new_tokens))
+        return in_autocast(lambda: greedy(model, ids, new_tokens))
     return None
 
 
 torch.set_num_threads(threads())
-serve("pytorch", torch.__version__, prepare)
+serve("pytorch" if PRECISION == "f32" else "pytorch-autocast", torch.__version__, prepare)

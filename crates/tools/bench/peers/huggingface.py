@@ -1,8 +1,9 @@
-"""The peers `transformers-f32` and `transformers-bf16`: GPT2LMHeadModel, 124M, tied head, dropout 0.1.
+"""The peers `transformers-f32`, `transformers-bf16` and `transformers-autocast`: GPT2LMHeadModel, 124M, tied head, dropout 0.1.
 
 The first argument is the precision. Decoding goes through `generate` with its cache.
 """
 
+import contextlib
 import math
 import sys
 
@@ -17,8 +18,24 @@ PRECISION = sys.argv[1] if len(sys.argv) > 1 else "f32"
 DTYPE = torch.bfloat16 if PRECISION == "bf16" else torch.float32
 
 
+def autocast():
+    """With the argument `autocast` products are of bf16, weights of f32."""
+    if PRECISION != "autocast":
+        return contextlib.nullcontext()
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+def in_autocast(function):
+    def run():
+        with torch.inference_mode(), autocast():
+            return function()
+
+    return run
+
+
 def loss_of(model, inputs, targets):
-    logits = model(inputs).logits
+    with autocast():
+        logits = model(inputs).logits
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
@@ -50,7 +67,7 @@ def prepare(work):
     if kind == "load":
         return lambda: first_token(work.split(maxsplit=1)[1])
     # With AVX-512 oneDNN multiplies in bf16; without, PyTorch does, number by number.
-    if DTYPE is torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if PRECISION != "f32" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         raise RuntimeError("without AVX-512, PyTorch's bf16 would take minutes")
     model = build()
     if kind == "train":
@@ -58,10 +75,10 @@ def prepare(work):
     model.eval()
     if kind == "forward":
         ids = torch.arange(math.prod(sizes(work))).view(*sizes(work)) * 7 % VOCAB
-        return torch.inference_mode()(lambda: model(ids, use_cache=False).logits)
+        return in_autocast(lambda: model(ids, use_cache=False).logits)
     if kind == "prefill":
         ids = torch.arange(math.prod(sizes(work))).view(*sizes(work)) * 7 % VOCAB
-        return torch.inference_mode()(lambda: model(ids, logits_to_keep=1).logits)
+        return in_autocast(lambda: model(ids, logits_to_keep=1).logits)
     if kind == "decode":
         prompt, new_tokens = (int(n) for n in work.split()[1].split("+"))
         ids = (torch.arange(prompt) * 7 % VOCAB)[None]
@@ -73,7 +90,7 @@ def prepare(work):
             use_cache=True,
             pad_token_id=VOCAB - 1,
         )
-        return torch.inference_mode()(lambda: model.generate(ids, **settings))
+        return in_autocast(lambda: model.generate(ids, **settings))
     return None
 
 

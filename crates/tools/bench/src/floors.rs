@@ -4,10 +4,10 @@
 use std::hint::black_box;
 
 use ndarray::Array2;
-use tensor_ops::matmul;
+use tensor_ops::{Operands, autocast, matmul};
 
 use crate::clock::{sustained, time};
-use crate::peer::{Peers, UNTIED};
+use crate::peer::{AUTOCAST, Kind, Peers, UNTIED};
 use crate::reading::Memory;
 
 /// The part of a work that bounds its speed.
@@ -15,6 +15,8 @@ use crate::reading::Memory;
 pub(crate) enum Floor {
     /// Operations of f32 matrix products
     Products(f64),
+    /// Operations of products of bf16 operands
+    Bf16Products(f64),
     /// Bytes that are read from memory
     Reading(f64),
 }
@@ -22,14 +24,15 @@ pub(crate) enum Floor {
 impl Floor {
     /// Their number.
     pub(crate) fn amount(self) -> f64 {
-        let (Self::Products(amount) | Self::Reading(amount)) = self;
+        let (Self::Products(amount) | Self::Bf16Products(amount) | Self::Reading(amount)) = self;
         amount
     }
 
     /// Their number a second that the machine does now, in each of several ways.
     pub(crate) fn speeds(self, memory: &mut Memory, peers: &mut Peers) -> Vec<f64> {
         match self {
-            Self::Products(_) => products(peers),
+            Self::Products(_) => products(peers, Operands::F32, UNTIED[0]),
+            Self::Bf16Products(_) => products(peers, Operands::Bf16, AUTOCAST),
             Self::Reading(_) => memory.read(),
         }
     }
@@ -52,15 +55,16 @@ pub(crate) fn of_best_way(turns: &[[Vec<f64>; 2]]) -> Vec<f64> {
 }
 
 /// Several sizes, ours and then PyTorch's, operations a second; 0 where PyTorch is absent.
-fn products(peers: &mut Peers) -> Vec<f64> {
+fn products(peers: &mut Peers, operands: Operands, kind: Kind) -> Vec<f64> {
     const SIZES: [(usize, usize, usize); 3] =
         [(1024, 768, 3072), (1024, 3072, 768), (2048, 2048, 2048)];
     let ours = SIZES.map(|(m, k, n)| {
         let (a, b) = (Array2::<f32>::ones((m, k)), Array2::<f32>::ones((k, n)));
-        sustained(|| Some(time(|| drop(black_box(matmul(&a, &b))))))
+        let product = || drop(black_box(matmul(&a, &b)));
+        sustained(|| Some(autocast(operands, || time(product))))
     });
     let theirs = SIZES.map(|(m, k, n)| {
-        let peer = peers.get(UNTIED[0])?;
+        let peer = peers.get(kind)?;
         sustained(|| peer.seconds(&format!("product {m}x{k}x{n}")).ok())
     });
     let seconds = ours.into_iter().chain(theirs);

@@ -6,8 +6,8 @@ use std::hint::black_box;
 use generate::{Decoder, DecoderConfig, GenerateOptions, Precision, Sampling, TokenStream};
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array2, Axis, s};
-use tensor_ops::Parameters;
 use tensor_ops::engine::Pooled;
+use tensor_ops::{Operands, Parameters, autocast};
 use torch_rng::TorchRng;
 
 use crate::floors::Floor;
@@ -55,6 +55,7 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
             for pass in PASSES {
                 forward(bench, of, &model, pass);
             }
+            prompts(bench, of, &model)?;
             decoding(bench, of, &model, &decode)?;
         }
         let ours = Ours {
@@ -76,21 +77,56 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
 fn forward(bench: &mut Bench, of: Head, model: &GptModel, pass: (&str, usize, usize)) {
     let ((head, _, peers), (command, num_tokens, positions)) = (of, pass);
     let ids = ids(1, num_tokens);
-    let step = move || {
-        let hidden = model.forward_hidden(&ids);
+    let step = |operands| {
+        let hidden = autocast(operands, || model.forward_hidden(&ids));
         let hidden = Pooled::from(hidden.expect("ids and length suit the model"));
         let last = hidden.slice(s![.., num_tokens - positions.., ..]);
-        black_box(model.logits(&last));
+        black_box(autocast(operands, || model.logits(&last)));
     };
     let operations = operations(model, (1, num_tokens), positions);
-    let ours = Ours {
-        work: format!("{command}, {head}"),
-        precision: "f32",
-        step: Box::new(step),
-        floor: Some(Floor::Products(operations)),
-        peers,
-    };
-    bench.turns(command, (num_tokens as f64, "tokens/s"), vec![ours]);
+    // Each by itself, as it has a floor of its own.
+    for (operands, precision, floor) in [
+        (Operands::F32, "f32", Floor::Products(operations)),
+        (Operands::Bf16, "bf16", Floor::Bf16Products(operations)),
+    ] {
+        let ours = Ours {
+            work: format!("{command}, {head}"),
+            precision,
+            step: Box::new(|| step(operands)),
+            floor: Some(floor),
+            peers,
+        };
+        bench.turns(command, (num_tokens as f64, "tokens/s"), vec![ours]);
+    }
+}
+
+/// The rows of a prompt of 1,024 tokens through a decoder, one a precision.
+fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> {
+    let ((head, _, peers), command) = (of, "prefill 1x1024");
+    let work = format!("{command}, decoder, {head}");
+    if !bench.wants(&work) {
+        return Ok(());
+    }
+    let prompt: Vec<u32> = ids(1, 1024).into_iter().collect();
+    for precision in Precision::ALL {
+        let config = DecoderConfig {
+            precision,
+            ..DecoderConfig::default()
+        };
+        let mut decoder = Decoder::with_config(model, config)?;
+        let ours = Ours {
+            work: work.clone(),
+            precision: precision.name(),
+            step: Box::new(|| {
+                decoder.start(&prompt).expect("a prompt of known ids");
+                black_box(decoder.advance().expect("its logits"));
+            }),
+            floor: None,
+            peers,
+        };
+        bench.turns(command, (prompt.len() as f64, "tokens/s"), vec![ours]);
+    }
+    Ok(())
 }
 
 /// The rows of decoding, one a precision.

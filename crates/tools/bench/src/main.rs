@@ -19,6 +19,7 @@ mod peer;
 mod reading;
 mod report;
 mod scaling;
+mod text;
 mod training;
 mod turns;
 
@@ -79,6 +80,7 @@ fn main() -> anyhow::Result<()> {
     };
     inference::measure(&mut bench)?;
     training::measure(&mut bench)?;
+    text::measure(&mut bench)?;
     if options.peak {
         return memory::print_peak();
     }

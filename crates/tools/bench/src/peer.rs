@@ -34,15 +34,26 @@ const fn kind(name: &'static str, of: [&'static str; 3]) -> Kind {
 }
 
 /// The book's architecture in torch.nn, with an untied head.
-pub(crate) const UNTIED: &[Kind] = &[kind("pytorch", ["f32", "book.py", ""])];
+pub(crate) const UNTIED: &[Kind] = &[kind("pytorch", ["f32", "book.py", "f32"]), AUTOCAST];
+/// The same under `torch.autocast`, which measures bf16 products, too.
+pub(crate) const AUTOCAST: Kind = kind("pytorch-autocast", ["bf16", "book.py", "autocast"]);
 /// GPT-2 with a tied head: GPT2LMHeadModel and llama.cpp.
 pub(crate) const TIED: &[Kind] = &[
     kind("transformers-f32", ["f32", "huggingface.py", "f32"]),
     kind("transformers-bf16", ["bf16", "huggingface.py", "bf16"]),
+    kind(
+        "transformers-autocast",
+        ["bf16", "huggingface.py", "autocast"],
+    ),
     kind("llama-f32", ["f32", "llama.py", "f32"]),
     kind("llama-f16", ["f16", "llama.py", "f16"]),
     kind("llama-q8_0", ["int8", "llama.py", "q8_0"]),
     kind("llama-q4_0", ["int4", "llama.py", "q4_0"]),
+];
+/// Tokenizers of GPT-2's vocabulary.
+pub(crate) const TOKENIZERS: &[Kind] = &[
+    kind("tiktoken", ["text", "tokens.py", "tiktoken"]),
+    kind("tokenizers", ["text", "tokens.py", "tokenizers"]),
 ];
 /// nanoGPT's model as nanoGPT writes it, tied head, as it is and after `torch.compile`.
 pub(crate) const NANO_GPT: &[Kind] = &[

@@ -4,6 +4,7 @@
 use std::hint::black_box;
 
 use gpt::{BatchParts, DropRates, GptConfig, GptModel};
+use tensor_ops::{Operands, autocast};
 use torch_rng::TorchRng;
 use train::{AdamW, AdamWConfig};
 
@@ -38,6 +39,9 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
             let work = format!("train {batch}x{num_tokens}, {head}");
             row(bench, work, config, (batch, num_tokens), None, peers)?;
         }
+        let (batch, num_tokens) = BATCHES[1];
+        let work = format!("train {batch}x{num_tokens}, bf16, {head}");
+        row(bench, work, config, (batch, num_tokens), None, peers)?;
     }
     for (name, sizes, batch, drop_rate) in MODELS {
         let config = small(sizes, drop_rate);
@@ -95,17 +99,26 @@ fn row(
         command += &format!(" {sizes} {steps} {}", config.drop_rates.emb);
     }
     // Forward, backward and one update, as a turn of the peers.
+    let (operands, precision) = match work.contains("bf16") {
+        true => (Operands::Bf16, "bf16"),
+        false => (Operands::F32, "f32"),
+    };
     let mut step = || {
         let (model, grads) = (&mut model, &mut grads);
-        let loss = parts.loss_and_grads(model, &inputs, &targets, 1.0, &mut rng, grads);
+        let loss = autocast(operands, || {
+            parts.loss_and_grads(model, &inputs, &targets, 1.0, &mut rng, grads)
+        });
         black_box(loss.expect("ids and length suit the model"));
         optimizer.step(model, grads); // leaves the gradients at zero
     };
     let ours = Ours {
         work,
-        precision: "f32",
+        precision,
         step: Box::new(|| (0..steps).for_each(|_| step())),
-        floor: Some(Floor::Products(steps as f64 * operations)),
+        floor: Some(match operands {
+            Operands::F32 => Floor::Products(steps as f64 * operations),
+            Operands::Bf16 => Floor::Bf16Products(steps as f64 * operations),
+        }),
         peers,
     };
     let tokens = (steps * batch * num_tokens) as f64;

@@ -2,7 +2,8 @@
 //! byte takes.
 //!
 //! The text goes through windows of the model's context; every token but the first is predicted
-//! once.
+//! once. With `--stride` windows overlap, as in the published perplexities of GPT-2: a token has at
+//! least the context length less the stride before it.
 
 use std::path::PathBuf;
 
@@ -12,11 +13,13 @@ use dataloader::Corpus;
 use gpt::GptModel;
 use ndarray::ArrayView2;
 use serde::Serialize;
-use train::perplexity;
+use train::{Dtype, perplexity};
 
+use crate::failure::misused;
 use crate::ids::{Given, TokenList, read_given};
 use crate::memory::check;
 use crate::model::ModelArgs;
+use crate::numbers::AtLeast1;
 use crate::output::{print, print_json};
 use crate::threads::ThreadArgs;
 use crate::vocabulary::Vocabulary;
@@ -40,6 +43,17 @@ pub(crate) struct EvalArgs {
     /// Ids in place of a text
     #[arg(long, value_name = "1,2,3")]
     tokens: Option<TokenList>,
+    /// Tokens from window to window; a smaller one gives tokens more context [default: the context length]
+    #[arg(long, value_name = "N")]
+    stride: Option<AtLeast1>,
+    /// Operands of the linear layers: f32 or bf16
+    #[arg(
+        long,
+        value_name = "TYPE",
+        default_value = "f32",
+        hide_default_value = true
+    )]
+    precision: Dtype,
     /// Print one JSON object: loss, perplexity, tokens, of a text bits_per_byte
     #[arg(long)]
     json: bool,
@@ -86,10 +100,20 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         .with_context(name)?;
     let model = found.load()?;
     let tokens = ids.len() - 1;
-    let window = model.config().context_length.min(tokens);
+    let context_length = model.config().context_length;
+    let window = context_length.min(tokens);
     check(&model.config().evaluation_memory(window)?)?;
     let marks = found.vocabulary.marks();
-    let losses = Losses::of(&model, &ids, window, &marks)?;
+    let stride = args.stride.map_or(context_length, |AtLeast1(n)| {
+        n.try_into().unwrap_or(usize::MAX)
+    });
+    if stride > context_length {
+        return misused(format!(
+            "--stride must be at most the context length {context_length}, got {stride}"
+        ));
+    }
+    let stride = stride.min(window);
+    let losses = Losses::of(&model, &ids, (window, stride), &marks, args.precision)?;
     let loss = losses.total / tokens as f64;
     if !loss.is_finite() {
         bail!("the weights are damaged: the loss is {loss}");
@@ -160,10 +184,18 @@ struct Losses {
 }
 
 impl Losses {
-    fn of(model: &GptModel, ids: &Corpus, window: usize, marks: &[u32]) -> Result<Self> {
+    /// Windows of so many tokens, and as many tokens from one to the next; of each those losses
+    /// count that no earlier window has.
+    fn of(
+        model: &GptModel,
+        ids: &Corpus,
+        (window, stride): (usize, usize),
+        marks: &[u32],
+        dtype: Dtype,
+    ) -> Result<Self> {
         let targets = ids.len() - 1;
-        let mut sums = Self::default();
-        for start in (0..targets).step_by(window) {
+        let (mut sums, mut counted) = (Self::default(), 0);
+        for start in (0..targets).step_by(stride) {
             let end = (start + window).min(targets);
             let ids = ids.read(start..end + 1)?;
             let row = |first| {
@@ -171,12 +203,16 @@ impl Losses {
                 ArrayView2::from_shape((1, ids.len()), ids).expect("one row of as many ids")
             };
             // Input i predicts id i + 1.
-            let losses = model.token_losses(&row(0), &row(1))?;
-            for (&loss, id) in losses.iter().zip(&ids[1..]) {
+            let losses = dtype.autocast(|| model.token_losses(&row(0), &row(1)))?;
+            for (&loss, id) in losses.iter().zip(&ids[1..]).skip(counted - start) {
                 sums.total += f64::from(loss);
                 if !marks.contains(id) {
                     sums.between_marks += f64::from(loss);
                 }
+            }
+            counted = end;
+            if end == targets {
+                break;
             }
         }
         Ok(sums)

@@ -11,6 +11,7 @@ use clap::{Arg, ArgAction, Args, Command};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 use torch_rng::Build;
+use train::Dtype;
 
 use super::tokenizer::TokenizerChoice;
 use crate::hints::program;
@@ -127,6 +128,10 @@ pub(crate) struct TrainFlags {
     /// Largest gradient norm, 0 for any [default: 1]
     #[arg(long, value_name = "X", help_heading = "Training")]
     grad_clip: Option<NotNegative>,
+    /// Operands of the linear layers: float32, bfloat16 [default: float32]
+    #[arg(long, value_name = "TYPE", help_heading = "Training")]
+    #[serde(with = "text")]
+    dtype: Option<Dtype>,
     /// PyTorch build that draws dropout: portable, mkl
     #[arg(long, value_name = "BUILD", help_heading = "Training")]
     #[serde(with = "text")]

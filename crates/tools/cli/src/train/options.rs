@@ -10,6 +10,7 @@ use gpt::{DropRates, GptConfig};
 use serde::{Deserialize, Serialize};
 use toml::{Table, toml};
 use torch_rng::Build;
+use train::Dtype;
 
 use super::flags::{over, text};
 use super::tokenizer::TokenizerChoice;
@@ -44,6 +45,8 @@ pub(crate) struct TrainOptions {
     pub(crate) beta1: f64,
     pub(crate) beta2: f64,
     pub(crate) grad_clip: f64,
+    #[serde(default, with = "text")]
+    pub(crate) dtype: Option<Dtype>,
     pub(crate) seed: i64,
     #[serde(default, with = "text")]
     pub(crate) dropout_build: Option<Build>,
@@ -96,6 +99,7 @@ fn defaults() -> Table {
         beta1 = 0.9
         beta2 = 0.999
         grad_clip = 1.0
+        dtype = "float32"
         seed = 123
         dropout_build = "portable"
         sample_tokens = 40

@@ -137,6 +137,7 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
                 min_lr: options.min_lr.unwrap_or(options.learning_rate / 10.0),
             })),
         max_grad_norm: (options.grad_clip > 0.0).then_some(options.grad_clip),
+        dtype: options.dtype.unwrap_or_default(),
         accumulation: options.gradient_accumulation_steps as u64,
         whole_epochs: resumed.map_or(options.epochs.is_some(), |config| config.whole_epochs),
         eval_every: Some(eval_interval),

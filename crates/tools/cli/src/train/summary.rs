@@ -9,8 +9,8 @@ use anyhow::Result;
 use console::Term;
 use dataloader::DataLoader;
 use rayon::current_num_threads;
-use tensor_ops::Parameters;
-use train::{Evaluation, RunFolder, Schedule, Trainer};
+use tensor_ops::{Parameters, has_bf16};
+use train::{Dtype, Evaluation, RunFolder, Schedule, Trainer};
 
 use super::setup::Setup;
 use crate::hints::program;
@@ -55,13 +55,14 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
             train.batch_size()
         ),
         format!(
-            "settings  learning rate {}, weight decay {}, clip {}, dropout {} ({}), seed {}, {}",
+            "settings  learning rate {}, weight decay {}, clip {}, dropout {} ({}), seed {}, {}, {}",
             options.learning_rate,
             options.weight_decay,
             options.grad_clip,
             model.drop_rates,
             options.dropout_build.unwrap_or_default(),
             options.seed,
+            options.dtype.unwrap_or_default(),
             match current_num_threads() {
                 1 => "1 thread".to_owned(),
                 threads => format!("{threads} threads"),
@@ -69,6 +70,12 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
         ),
         format!("folder    {folder}"),
     ];
+    if options.dtype == Some(Dtype::Bfloat16) && !has_bf16() {
+        lines.push(
+            "note      this processor has no bf16 products; bfloat16 is no faster than float32 here"
+                .to_owned(),
+        );
+    }
     if window < model.context_length {
         lines.push(format!(
             "note      windows of {window} tokens are shorter than the context of {}",

@@ -1,0 +1,97 @@
+//! Training with products of bf16: gradients near those of f32, and the same bits for any number of
+//! threads.
+
+use gpt::{BatchParts, DropRates, GptConfig, GptModel};
+use ndarray::Array2;
+use tensor_ops::{Operands, Parameters, autocast};
+use torch_rng::TorchRng;
+
+fn config(tied: bool) -> GptConfig {
+    GptConfig {
+        vocab_size: 211,
+        context_length: 32,
+        emb_dim: 96,
+        n_heads: 4,
+        n_layers: 3,
+        drop_rates: DropRates::all(0.1),
+        tied,
+        ..GptConfig::GPT2_124M
+    }
+}
+
+/// The loss and the gradients of a batch, in parts as `gpt train` computes them or whole.
+fn gradients(config: GptConfig, operands: Operands, in_parts: bool) -> (f32, GptModel) {
+    let mut rng = TorchRng::manual_seed(123);
+    let mut model = GptModel::new(config, &mut rng).expect("a model");
+    if config.tied {
+        model.tok_emb.weight *= 0.02;
+    }
+    let ids = |step: u32| {
+        Array2::from_shape_fn((6, 32), |(i, j)| (i as u32 * 37 + j as u32 * step) % 211)
+    };
+    let (inputs, targets) = (ids(11), ids(13));
+    let mut grads = GptModel::zeros(config).expect("a model");
+    let mut parts = BatchParts::new(&model);
+    let loss = autocast(operands, || match in_parts {
+        true => parts.loss_and_grads(&model, &inputs, &targets, 1.0, &mut rng, &mut grads),
+        false => model.loss_and_grads(&inputs, &targets, 1.0, &mut rng, &mut grads),
+    });
+    (loss.expect("a batch"), grads)
+}
+
+/// The norm of each weight's gradient, and of its difference from the other's.
+fn norms(one: &GptModel, other: &GptModel) -> Vec<(String, f64, f64)> {
+    let norm = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>().sqrt();
+    let both = one
+        .named_parameters()
+        .into_iter()
+        .zip(other.named_parameters());
+    both.map(|((name, one), (_, other))| {
+        let pairs = one.iter().zip(&other).map(|(x, y)| f64::from(x - y));
+        let whole = norm(&mut one.iter().map(|&x| f64::from(x)));
+        (name, whole, norm(&mut pairs.into_iter()))
+    })
+    .collect()
+}
+
+#[test]
+fn gradients_differ_from_those_of_f32_by_at_most_2_percent_of_their_norm() {
+    for tied in [false, true] {
+        let (loss, exact) = gradients(config(tied), Operands::F32, false);
+        let (rounded_loss, rounded) = gradients(config(tied), Operands::Bf16, false);
+        assert!(
+            (loss - rounded_loss).abs() < 0.01 * loss,
+            "{loss} {rounded_loss}"
+        );
+        let norms = norms(&exact, &rounded);
+        let sum = |of: fn(&(String, f64, f64)) -> f64| {
+            norms.iter().map(|it| of(it).powi(2)).sum::<f64>().sqrt()
+        };
+        let (whole, difference) = (sum(|it| it.1), sum(|it| it.2));
+        assert!(
+            difference > 1e-5 * whole,
+            "bf16 was not used: {difference} of {whole}"
+        );
+        assert!(difference <= 0.02 * whole, "{difference} of {whole}");
+    }
+}
+
+#[test]
+fn the_bits_are_those_of_any_number_of_threads() {
+    let on = |threads: usize, in_parts: bool| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let gradients = || gradients(config(true), Operands::Bf16, in_parts);
+        pool.expect("a pool").install(gradients)
+    };
+    for in_parts in [false, true] {
+        let one = on(1, in_parts);
+        for threads in [2, 3, 4] {
+            assert!(on(threads, in_parts) == one, "{threads} threads");
+        }
+    }
+    // Parts use bf16 on all threads, too, and afterwards products are of f32 again.
+    let (exact, in_f32) = gradients(config(true), Operands::F32, true);
+    let (loss, in_bf16) = gradients(config(true), Operands::Bf16, true);
+    assert!(loss != exact && in_f32 != in_bf16);
+    assert!(gradients(config(true), Operands::F32, true) == (exact, in_f32));
+}
