@@ -145,6 +145,34 @@ pub(crate) fn keep_top_p(logits: &mut [f32], top_p: f32) {
     }
 }
 
+/// Keeps the tokens whose probability is at least `min_p` times the highest.
+pub(crate) fn keep_min_p(logits: &mut [f32], min_p: f32) {
+    let p = softmax(&ArrayView1::from(&*logits), Axis(0));
+    let least = min_p * p.fold(0.0f32, |most, &p| most.max(p));
+    for (x, &p) in logits.iter_mut().zip(&p) {
+        if p < least {
+            *x = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Makes tokens less likely that a text has already: each once, however often it occurs.
+pub(crate) fn penalize(logits: &mut Array1<f32>, tokens: &[u32], penalty: f32) {
+    let mut seen = vec![false; logits.len()];
+    for &id in tokens {
+        let Some(seen) = seen.get_mut(id as usize) else {
+            continue;
+        };
+        if !std::mem::replace(seen, true) {
+            let logit = &mut logits[id as usize];
+            *logit = match *logit < 0.0 {
+                true => *logit * penalty,
+                false => *logit / penalty,
+            };
+        }
+    }
+}
+
 /// The largest logit, of those that [`check_logits`] takes.
 fn largest(logits: &ArrayRef1<f32>) -> Result<f32, GenerateError> {
     let largest = match logits.as_slice() {

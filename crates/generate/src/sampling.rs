@@ -1,5 +1,5 @@
-//! From logits to the next token: temperature, top-k, top-p, then the draw, in the order of
-//! transformers' logits processors.
+//! From logits to the next token: repetition penalty, temperature, top-k, top-p, min-p, then the
+//! draw, in the order of transformers' logits processors.
 //!
 //! The draw is `torch.multinomial` with PyTorch's own random numbers; at temperature 0 the largest
 //! logit is taken and nothing is drawn.
@@ -9,7 +9,9 @@ use tensor_ops::softmax;
 use torch_rng::TorchRng;
 
 use crate::GenerateError;
-use crate::filters::{check_logits, divide_by_temperature, greedy_id, keep_top_k, keep_top_p};
+use crate::filters::{
+    check_logits, divide_by_temperature, greedy_id, keep_min_p, keep_top_k, keep_top_p, penalize,
+};
 
 /// The settings of the choice of a token. The default is greedy: each setting does nothing until it
 /// is set.
@@ -48,6 +50,17 @@ pub struct Sampling {
     ///
     /// transformers' `TopPLogitsWarper` ("nucleus sampling", Holtzman et al., 2019).
     pub top_p: f32,
+    /// Only tokens can be drawn whose probability is at least `min_p` times that of the most
+    /// probable one; 0 keeps all.
+    ///
+    /// transformers' `MinPLogitsWarper`.
+    pub min_p: f32,
+    /// The logits of tokens that the text has already are divided by this if they are above 0, and
+    /// multiplied otherwise; 1 changes nothing.
+    ///
+    /// transformers' `RepetitionPenaltyLogitsProcessor` (CTRL, Keskar et al., 2019), which looks at
+    /// the whole text, the prompt included; llama.cpp looks at the last 64 tokens.
+    pub repetition_penalty: f32,
 }
 
 impl Sampling {
@@ -56,6 +69,8 @@ impl Sampling {
         temperature: 0.0,
         top_k: None,
         top_p: 1.0,
+        min_p: 0.0,
+        repetition_penalty: 1.0,
     };
 
     /// Checks every setting against its range.
@@ -75,6 +90,18 @@ impl Sampling {
                 "above 0 and at most 1",
                 self.top_p,
                 self.top_p > 0.0 && self.top_p <= 1.0,
+            ),
+            (
+                "min_p",
+                "from 0 to 1",
+                self.min_p,
+                (0.0..=1.0).contains(&self.min_p),
+            ),
+            (
+                "repetition_penalty",
+                "a finite number above 0",
+                self.repetition_penalty,
+                self.repetition_penalty.is_finite() && self.repetition_penalty > 0.0,
             ),
         ] {
             if !fits {
@@ -108,11 +135,33 @@ impl Sampling {
         if self.top_p < 1.0 {
             keep_top_p(&mut logits, self.top_p);
         }
+        if self.min_p > 0.0 {
+            keep_min_p(&mut logits, self.min_p);
+        }
         Ok(softmax(&ArrayView1::from(&logits), Axis(0)))
     }
 
-    /// Chooses the next token; draws once for each token of the vocabulary unless the temperature
-    /// is 0.
+    /// Chooses the next token of a text, whose `tokens` the repetition penalty looks at.
+    ///
+    /// # Errors
+    /// As [`probabilities`](Self::probabilities).
+    pub fn choose_after(
+        &self,
+        tokens: &[u32],
+        logits: &ArrayRef1<f32>,
+        rng: &mut TorchRng,
+    ) -> Result<u32, GenerateError> {
+        if self.repetition_penalty == 1.0 {
+            return self.choose(logits, rng);
+        }
+        self.check()?;
+        let mut logits = logits.to_owned();
+        penalize(&mut logits, tokens, self.repetition_penalty);
+        self.choose(&logits, rng)
+    }
+
+    /// Chooses the next token from its logits alone; draws once for each token of the vocabulary
+    /// unless the temperature is 0.
     ///
     /// # Errors
     /// As [`probabilities`](Self::probabilities).

@@ -154,12 +154,14 @@ impl<'s, 'm> TokenStream<'s, 'm> {
     /// get it.
     fn step(&mut self) -> Result<Option<u32>, GenerateError> {
         let (began, pending) = (Instant::now(), self.decoder.pending());
-        let logits = self.decoder.advance()?;
+        self.decoder.advance()?;
         if self.steps == 0 {
             self.timings.prompt_tokens = pending;
             self.timings.prompt_time = began.elapsed();
         }
-        let token = self.options.sampling.choose(&logits, self.rng)?;
+        let (text, logits) = (self.decoder.tokens(), self.decoder.logits());
+        let sampling = &self.options.sampling;
+        let token = sampling.choose_after(text, &logits, self.rng)?;
         if self.steps > 0 {
             self.timings.decoded_tokens += 1;
             self.timings.decode_time += began.elapsed();

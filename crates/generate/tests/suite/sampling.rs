@@ -2,7 +2,7 @@
 //! another.
 
 use generate::{Sampling, greedy_id, softmax_with_temperature, top_k_filter};
-use ndarray::{Array1, Axis};
+use ndarray::{Array1, Axis, array};
 use proptest::prelude::*;
 use tensor_ops::softmax;
 use torch_rng::{Build, TorchRng};
@@ -26,8 +26,9 @@ prop_compose! {
         temperature in prop_oneof![Just(0.0f32), 0.05f32..5.0],
         top_k in prop::option::of(any::<prop::sample::Index>()),
         top_p in prop_oneof![Just(1.0f32), 0.01f32..1.0],
+        min_p in prop_oneof![Just(0.0f32), 0.0f32..=1.0],
     ) -> (Sampling, Option<prop::sample::Index>) {
-        (Sampling { temperature, top_k: None, top_p }, top_k)
+        (Sampling { temperature, top_p, min_p, ..Sampling::GREEDY }, top_k)
     }
 }
 
@@ -132,10 +133,86 @@ fn probabilities_are_those_of_the_logits_processors_of_transformers() {
             temperature: setting[0],
             top_k: Some(setting[1] as usize).filter(|&top_k| top_k > 0),
             top_p: setting[2],
+            ..Sampling::GREEDY
         };
         let p = sampling.probabilities(&Array1::from(logits)).unwrap();
         let expected = Array1::from(expected);
         assert_eq!(kept(&p), kept(&expected), "{sampling:?}");
         test_support::assert_close_named(&format!("{sampling:?}"), &p, &expected, 1e-6);
+    }
+}
+
+/// Values of transformers' `MinPLogitsWarper` and `RepetitionPenaltyLogitsProcessor` (5.24): the
+/// rules are those of their documentation, and the numbers are exact.
+#[test]
+fn min_p_and_the_repetition_penalty_are_those_of_transformers() {
+    // Probabilities 0.5, 0.25, 0.125 and 0.125.
+    let logits = array![8.0f32.ln(), 4.0f32.ln(), 2.0f32.ln(), 2.0f32.ln()];
+    for (min_p, expected) in [
+        (0.0, vec![0, 1, 2, 3]),
+        (0.2, vec![0, 1, 2, 3]),
+        (0.3, vec![0, 1]),
+        (0.6, vec![0]),
+        (1.0, vec![0]),
+    ] {
+        let p = Sampling { min_p, ..DRAWING }
+            .probabilities(&logits)
+            .unwrap();
+        assert_eq!(kept(&p), expected, "{min_p}");
+    }
+    let greedy = |repetition_penalty, tokens: &[u32], logits: &Array1<f32>| {
+        let sampling = Sampling {
+            repetition_penalty,
+            ..Sampling::GREEDY
+        };
+        let mut rng = TorchRng::manual_seed(1);
+        sampling.choose_after(tokens, logits, &mut rng).unwrap()
+    };
+    let logits = array![2.0, 1.5, -1.0, -1.4];
+    assert_eq!(greedy(1.0, &[0, 0], &logits), 0);
+    assert_eq!(
+        greedy(1.3, &[0, 0], &logits),
+        0,
+        "2 / 1.3 > 1.5; a token counts once"
+    );
+    assert_eq!(greedy(1.4, &[0], &logits), 1);
+    assert_eq!(
+        greedy(1.5, &[2], &array![f32::NEG_INFINITY, -1.6, -1.0, -1.4]),
+        3,
+        "-1 times 1.5"
+    );
+    assert_eq!(
+        greedy(0.5, &[1], &logits),
+        1,
+        "below 1 it prefers what was there"
+    );
+    for wrong in [
+        Sampling {
+            min_p: -0.1,
+            ..DRAWING
+        },
+        Sampling {
+            min_p: 1.1,
+            ..DRAWING
+        },
+        Sampling {
+            min_p: f32::NAN,
+            ..DRAWING
+        },
+        Sampling {
+            repetition_penalty: 0.0,
+            ..DRAWING
+        },
+        Sampling {
+            repetition_penalty: f32::INFINITY,
+            ..DRAWING
+        },
+    ] {
+        assert!(
+            wrong
+                .choose_after(&[0], &logits, &mut TorchRng::manual_seed(1))
+                .is_err(),
+            "{wrong:?}"
+        );
     }
 }

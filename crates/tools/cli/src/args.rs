@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::convert::ConvertArgs;
 use crate::eval::EvalArgs;
@@ -38,6 +39,11 @@ pub(crate) enum Command {
     /// Show what a model expects after a text; on a page also losses and attention
     #[command(visible_alias = "logits")]
     Inspect(InspectArgs),
+    /// Print a shell's completions, to be saved where the shell looks for them
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
 }
 
 /// The whole command line: of a flag that is repeated the last one counts, and a number below 0 is

@@ -43,7 +43,8 @@ pub(crate) struct EvalArgs {
     /// Ids in place of a text
     #[arg(long, value_name = "1,2,3")]
     tokens: Option<TokenList>,
-    /// Tokens from window to window; a smaller one gives tokens more context [default: the context length]
+    /// Tokens from window to window; with fewer, each token has more context [default: the context
+    /// length]
     #[arg(long, value_name = "N")]
     stride: Option<AtLeast1>,
     /// Operands of the linear layers: f32 or bf16

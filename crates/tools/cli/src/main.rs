@@ -37,8 +37,16 @@ mod vocabulary;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use clap_complete::Shell;
 
 use args::{Cli, Command};
+
+/// Prints the completions of a shell.
+fn completions(shell: Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut args::command(), "gpt", &mut script);
+    Ok(output::print(String::from_utf8(script)?)?)
+}
 
 fn main() -> ExitCode {
     let args = args::with_dashes(std::env::args_os());
@@ -57,6 +65,7 @@ fn main() -> ExitCode {
         Command::Info(args) => pool().and_then(|()| info::run(&args)),
         Command::Convert(args) => pool().and_then(|()| convert::run(&args)),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Completions { shell } => completions(shell),
     };
     let done = outlives.map_err(Into::into).and(done);
     match done.and_then(|()| output::check_written()) {

@@ -81,13 +81,24 @@ pub(crate) struct SamplingArgs {
     /// Below 1 bolder choices are rarer, 0 always takes the likeliest token
     #[arg(long, value_name = "X", visible_alias = "temp", default_value_t = TEMPERATURE)]
     temperature: f32,
-    /// Draw among the N likeliest tokens; 0: among all [default: 40, or 0 if --temp or --top-p is
-    /// not at its default]
+    /// Draw among the N likeliest tokens; 0: among all [default: 40, or 0 if --temp, --top-p or
+    /// --min-p is not at its default]
     #[arg(long, value_name = "N")]
     top_k: Option<usize>,
     /// Draw among the likeliest tokens that together have this probability
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     top_p: f32,
+    /// Draw among the tokens with at least P times the probability of the likeliest
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    min_p: f32,
+    /// Make tokens that the text has already less likely; 1: no penalty
+    #[arg(
+        long,
+        value_name = "X",
+        visible_alias = "repetition-penalty",
+        default_value_t = 1.0
+    )]
+    repeat_penalty: f32,
     /// The start of the random numbers; below 0 as PyTorch counts [default: a new seed each time,
     /// which is printed]
     #[arg(short = 's', long, value_name = "N", value_parser = seed)]
@@ -176,12 +187,14 @@ impl GenerateArgs {
 impl SamplingArgs {
     /// Returns the rule to choose among so many tokens.
     pub(crate) fn of(&self, vocab_size: usize) -> Sampling {
-        let narrows = self.temperature != TEMPERATURE || self.top_p != 1.0;
+        let narrows = self.temperature != TEMPERATURE || self.top_p != 1.0 || self.min_p != 0.0;
         let top_k = self.top_k.unwrap_or(if narrows { 0 } else { TOP_K });
         Sampling {
             temperature: self.temperature,
             top_k: (top_k > 0).then_some(top_k.min(vocab_size)),
             top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repeat_penalty,
         }
     }
 

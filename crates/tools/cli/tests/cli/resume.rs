@@ -75,6 +75,8 @@ fn a_run_that_is_done_can_be_resumed_and_does_nothing() {
 fn another_configuration_is_refused_by_name_with_both_values() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
+    let parts = ["--dtype is \"float32\"", "\"bfloat16\""];
+    folder.refused("train --resume run --dtype bfloat16", &parts);
     let parts = ["--learning-rate is 0.01", "0.5", "--init-from run"];
     folder.refused("train --resume run --learning-rate 0.5", &parts);
     let anew = format!("train {TINY} --max-steps 2 --out-dir run");

@@ -76,3 +76,40 @@ fn eval_takes_a_text_from_a_file_or_a_pipe_and_ids() {
     assert_eq!(of_ids["loss"], report["loss"]);
     holds(&folder.ok(&eval).stdout, &["perplexity", "bits/byte"]);
 }
+
+#[test]
+fn eval_has_windows_with_a_stride_and_operands_of_16_bits() {
+    let folder = trained();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "One day the boat was gone, and nobody knew where it was. ".repeat(4);
+    fs::write(file.path(), text).unwrap();
+    let eval = |options: &str| folder.json(&format!("eval -f {} {options}", file.path().display()));
+    let plain = eval("");
+    assert_eq!(eval("--stride 16"), plain, "the context length");
+    let close = eval("--stride 1");
+    assert_eq!(close["tokens"], plain["tokens"]);
+    assert!(close["loss"] != plain["loss"]);
+    let rounded = eval("--precision bf16")["loss"].as_f64().unwrap();
+    let difference = (rounded - plain["loss"].as_f64().unwrap()).abs();
+    assert!(difference > 0.0 && difference < 0.02, "{difference}");
+    let path = file.path().display();
+    folder.misused(
+        &format!("eval -f {path} --stride 17"),
+        &["--stride", "16", "17"],
+    );
+    folder.misused(&format!("eval -f {path} --stride 0"), &["--stride", "0"]);
+    folder.misused(
+        &format!("eval -f {path} --precision int8"),
+        &["float32", "int8"],
+    );
+}
+
+#[test]
+fn completions_name_the_commands_of_every_shell() {
+    let folder = folder();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = folder.ok(&format!("completions {shell}")).stdout;
+        holds(&script, &["tokenize", "repeat-penalty"]);
+    }
+    folder.misused("completions csh", &["csh", "bash"]);
+}
