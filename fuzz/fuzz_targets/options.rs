@@ -1,11 +1,11 @@
-//! Arbitrary bytes as a file of options and as a run's log: they are read or refused without a
-//! panic, and what was read is written and read again the same.
+//! Arbitrary bytes as a file of options and as a run's log: they are read or rejected without a
+//! panic, and after reading they can be written and read again unchanged.
 //!
-//! Input: the length of the options (2 bytes), the options, and the log.
-//! `gpt` is no library: the modules that read them are named by their paths.
+//! Input: the length of the options (2 bytes), the options, and the log. `gpt` isn't a library: its
+//! modules are included by their paths.
 
 #![no_main]
-#![allow(dead_code, unexpected_cfgs)] // what of these modules only `gpt` uses, and its features
+#![allow(dead_code, unexpected_cfgs)] // parts of these modules that only `gpt` uses, and its features
 
 #[path = "../../crates/tools/cli/src/failure.rs"]
 mod failure;
@@ -32,6 +32,7 @@ mod vocabulary;
 
 #[path = "../../crates/tools/cli/src/train"]
 mod train {
+    mod choice;
     mod data;
     pub(crate) mod flags;
     pub(crate) mod log;

@@ -1,5 +1,5 @@
-//! Arbitrary bytes as the files that steer a run: it is resumed or refused in one line, without a
-//! panic, and no file of anybody else is deleted.
+//! Arbitrary bytes as the files of a run: it is resumed or rejected in one line, without a panic,
+//! and foreign files are never deleted.
 //!
 //! Input: which files are replaced (a bit each: manifest.json, state.json, config.json), and for
 //! each its length (2 bytes) and its bytes; with the fourth bit these are put into the good file
@@ -84,7 +84,7 @@ fuzz_target!(|bytes: &[u8]| {
     let run = folder.path().join("run");
     write(&run, &files);
     resume(&run);
-    assert!(run.join(THEIRS).exists(), "a file of somebody else is gone");
+    assert!(run.join(THEIRS).exists(), "a foreign file was deleted");
     let model = run.join(STEP).join("model.safetensors");
     assert!(
         model.exists() || latest_checkpoint(&run).is_ok(),

@@ -71,7 +71,7 @@ fuzz_target!(|bytes: &[u8]| {
     let run = folder.path().join("run");
     write(&run, &files);
     let steps = go_on(&run);
-    assert!(run.join(THEIRS).exists(), "a file of somebody else is gone");
+    assert!(run.join(THEIRS).exists(), "a foreign file was deleted");
     match (steps, newest_whole) {
         (Some(steps), _) => {
             let newest = latest_checkpoint(&run).expect("it was just saved");

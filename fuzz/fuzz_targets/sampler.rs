@@ -1,8 +1,8 @@
 //! Arbitrary bits as settings and logits of a sampler: a token that the settings allow is chosen,
 //! or they are refused, without a panic.
 //!
-//! Input: temperature and top-p (4 bytes each, any bits), top-k (2 bytes), a byte that is skipped,
-//! and the logits (4 bytes each).
+//! Input: temperature, top-p, min-p and repetition penalty (4 bytes each, any bits), top-k (2
+//! bytes), a byte that is skipped, and the logits (4 bytes each).
 
 #![no_main]
 
@@ -17,13 +17,16 @@ fuzz_target!(|bytes: &[u8]| {
     let logits: Vec<f32> = logits.map(|&bits| f32::from_le_bytes(bits)).collect();
     let view = ndarray::ArrayView1::from(&logits);
     let probabilities = sampling.probabilities(&view);
+    if let Ok(id) = sampling.choose_after(&[0, 1, 7], &view, &mut TorchRng::manual_seed(0)) {
+        assert!((id as usize) < logits.len(), "{id} of {} tokens", logits.len());
+    }
     match sampling.choose(&view, &mut TorchRng::manual_seed(0)) {
         Err(error) => {
             let message = error.to_string();
             assert!(!message.contains('\n'), "{message}");
         }
         Ok(id) => {
-            let probabilities = probabilities.expect("what is chosen from has probabilities");
+            let probabilities = probabilities.expect("the kept tokens have probabilities");
             let sum: f32 = probabilities.iter().sum();
             assert!((sum - 1.0).abs() < 1e-3, "they sum to {sum}");
             assert!(probabilities[id as usize] > 0.0, "{id} can't be chosen");

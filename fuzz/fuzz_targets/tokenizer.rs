@@ -1,5 +1,5 @@
-//! Arbitrary bytes as texts, vocabularies and ids: what is encoded comes back, ids that are none
-//! are refused, without a panic.
+//! Arbitrary bytes as texts, vocabularies and ids: encoded texts come back, unknown ids are
+//! rejected, without a panic.
 //!
 //! Input: the length of a text (2 bytes), the text that makes the vocabulary, and the rest, which
 //! is a text and ids (4 bytes each) at once.
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
 
     let v1 = SimpleTokenizerV1::new(Vocabulary::from_text(&first));
     let words = preprocess(&first);
-    let encoded = v1.encode(&first).expect("the words of its own text");
+    let encoded = v1.encode(&first).expect("the words of this text");
     assert_eq!(encoded.len(), words.len());
     v1.decode(&encoded).expect("its own ids");
     let _ = (v1.encode(&text), v1.decode(&ids));

@@ -1,5 +1,5 @@
-//! Arbitrary bytes as the files of a model's tokenizer: it is read or refused in one line, what it
-//! encodes it decodes, and what it writes it reads again, without a panic.
+//! Arbitrary bytes as the files of a model's tokenizer: it is read or rejected in one line, it
+//! decodes its encodings, and it reads its written files again, without a panic.
 //!
 //! Input: for tokenizer.json, vocab.json, merges.txt and tokenizer_config.json a length (2 bytes)
 //! and as many bytes, none for a file that isn't there; the rest is a text.

@@ -1,5 +1,5 @@
-//! A run of a few steps as files, which are spoiled and written down again; and what every refusal
-//! of them must be.
+//! A run of a few steps as files, which are damaged and written again, and the requirements for
+//! every error.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -82,7 +82,7 @@ pub fn write(folder: &Path, files: &Files) {
     }
 }
 
-/// What was done, unless it was refused, which is said in a line.
+/// The result, or the one-line error.
 pub fn unless_refused<T, E: Display>(done: Result<T, E>) -> Option<T> {
     done.inspect_err(|error| {
         let message = error.to_string();

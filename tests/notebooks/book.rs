@@ -1,4 +1,4 @@
-//! A notebook while it runs: what each of its calls has computed, by the line of the call.
+//! A notebook while it runs: the result of each of its calls, by the line of the call.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
@@ -9,7 +9,6 @@ use anyhow::{Result, ensure};
 use pictures::Picture;
 use thiserror::Error;
 
-use crate::contents::Outcome;
 use crate::input::Input;
 use crate::printed::{Verdict, compare};
 use crate::torch_form;
@@ -27,7 +26,7 @@ pub struct Notebook {
     pub(crate) ended: Vec<(u32, Outcome)>,
     /// The line of the last call.
     at: u32,
-    /// True once an input differs from the document's: what follows is compared with nothing.
+    /// True once an input differs from the document's: later cells are compared with nothing.
     changed: bool,
     /// True in a part that reads another text than the book's.
     on_other_text: bool,
@@ -50,6 +49,17 @@ pub enum Kind {
     Own,
 }
 
+/// The result of a cell.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It ran.
+    Ran(Record),
+    /// It was not reached, for a reason that isn't a fault.
+    Skipped(String),
+    /// It was not reached, or an input of it has a wrong value.
+    Lost(String),
+}
+
 /// A computed cell.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
@@ -61,7 +71,7 @@ pub struct Record {
     pub ours: String,
     /// The document's output.
     pub printed: Option<String>,
-    /// The figures' source, or the reason why they may lie further off than their digits say.
+    /// The figures' source, or the reason for a tolerance larger than their digits allow.
     pub note: Option<String>,
 }
 
@@ -127,7 +137,7 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// A part of a notebook is not run, for a reason that is no fault.
+/// A part of a notebook isn't run, for a reason that isn't a fault.
 #[derive(Debug, Error)]
 #[error("{0}")]
 struct NotRun(&'static str);
@@ -179,8 +189,8 @@ impl Notebook {
         Ok(other)
     }
 
-    /// Ends the part in a page, if a model of 124 million parameters follows, or what 32 bits can't
-    /// do.
+    /// Ends the part in a page before a model of 124 million parameters, or a computation beyond 32
+    /// bits.
     ///
     /// # Errors
     /// The part ends here.
@@ -236,8 +246,7 @@ impl Notebook {
         self.go_to_caller();
     }
 
-    /// The beginning of a notebook: its goal, what should be known before, and the minutes that
-    /// reading takes.
+    /// The beginning of a notebook: its goal, its prerequisites, and the reading time in minutes.
     #[track_caller]
     pub fn opens(&mut self, _goal: &str, _prerequisites: &str, _minutes: u32) {
         self.go_to_caller();
@@ -267,8 +276,8 @@ impl Notebook {
         self.go_to_caller();
     }
 
-    /// A picture of the computed values, for the notebook's page; costs nothing where no page is
-    /// asked for, as all that it alone needs is computed inside `picture`.
+    /// A picture of the computed values, for the notebook's page; costs nothing without a page,
+    /// because `picture` contains all of its work.
     #[track_caller]
     pub fn draws(&mut self, _name: &str, picture: impl FnOnce() -> Picture) {
         let line = self.go_to_caller();
@@ -277,8 +286,9 @@ impl Notebook {
         }
     }
 
-    /// A value that a reader may change; `default` is the document's, and `bounds` are those of a
-    /// value that is computed in a moment: of a number, a text's characters, or a matrix's numbers.
+    /// A value that a reader may change; `default` is the document's, and all values within
+    /// `bounds` can be computed in a moment: the bounds of a number, of a text's characters, or of
+    /// a matrix's numbers.
     #[track_caller]
     pub fn input<T: Input>(
         &mut self,
@@ -320,7 +330,7 @@ impl Notebook {
         value.unwrap_or(default)
     }
 
-    /// The document prints this; the digits say how near the value must lie.
+    /// The document prints this; its digits set the tolerance.
     #[track_caller]
     pub fn prints(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Printed, value, printed, None, None);
@@ -396,7 +406,8 @@ impl Notebook {
         self.own(fault, error);
     }
 
-    /// A bug of a document: what its code gives and what is right, both computed; they must differ.
+    /// A bug of a document: the result of its code and the right one, both computed; they must
+    /// differ.
     #[track_caller]
     pub fn erratum(
         &mut self,

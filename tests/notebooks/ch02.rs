@@ -50,9 +50,9 @@ fn the_text(book: &mut Notebook) -> Result<()> {
 }
 
 fn splitting_a_text(book: &mut Notebook) -> Result<()> {
-    // How does a text fall apart into tokens? A first try cuts at white space and keeps the white
-    // space, as Python's `re.split(r'(\s)', text)` does: the brackets in that pattern mean "keep
-    // what you cut at". Here a named separator takes the place of the pattern.
+    // How can a text be cut into tokens? A first try cuts at white space and keeps the white space,
+    // like Python's `re.split(r'(\s)', text)`: the brackets in that pattern mean "keep the
+    // separators". Here a named separator replaces the pattern.
     let text = book.input("text", "Hello, world. This, is a test.".to_owned(), ..=1000);
     let result = split_keeping(&text, Separators::Whitespace);
     book.prints(
@@ -76,7 +76,7 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     );
 
     // More kinds of punctuation, and the double dash: the same two steps in one function, which the
-    // rest of the chapter uses. Type a sentence of your own and look at what stays together.
+    // rest of the chapter uses. Type another sentence and look for the parts that stay together.
     let text = book.input(
         "text",
         "Hello, world. Is this-- a test?".to_owned(),
@@ -173,8 +173,8 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
 
     book.listing("crates/tokenizer/src/simple.rs", "impl SimpleTokenizerV1 {");
     // A tokenizer is that vocabulary in both directions: `encode` looks up the id of each token.
-    // `SimpleTokenizerV1::new(vocab)` takes the vocabulary over (Rust says it is *moved*), so
-    // nobody else can change it.
+    // `SimpleTokenizerV1::new(vocab)` takes ownership of the vocabulary (Rust calls this a *move*),
+    // so nobody else can change it.
     let tokenizer = SimpleTokenizerV1::new(vocab);
     let sentence = "\"It's the last he painted, you know,\" \n           Mrs. Gisburn said with pardonable pride.";
     let text = book.input("text", known(raw_text, sentence), ..=1000);
@@ -208,9 +208,9 @@ fn known(raw_text: &str, sentence: &str) -> String {
 
 fn special_tokens(book: &mut Notebook) -> Result<()> {
     book.section("2.4", "Adding special context tokens");
-    // What about a word that the text doesn't have? "Hello" is not in the vocabulary, so this
-    // tokenizer refuses it. In Rust the error is a value of the type `Result`, and it names the
-    // word and its place.
+    // How does the tokenizer treat a word that the text doesn't have? "Hello" is not in the
+    // vocabulary, so encoding fails. In Rust the error is a value of the type `Result`, and it
+    // names the word and its place.
     let raw_text = book.the_verdict()?;
     let preprocessed = preprocess(raw_text);
     let tokenizer = SimpleTokenizerV1::new(build_vocabulary(&preprocessed));
@@ -221,8 +221,8 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
         "unknown token \"Hello\" at byte 0",
     );
 
-    // Two special tokens are added: one stands for every unknown word, and one stands between two
-    // texts that have nothing to do with each other. `mut` allows the vocabulary to change.
+    // Two special tokens are added: one for every unknown word, and one between two unrelated
+    // texts. `mut` allows the vocabulary to change.
     let mut vocab = build_vocabulary(&preprocessed);
     vocab.extend([ENDOFTEXT, UNK]);
     book.prints("In [19]", &vocab.len(), "1132");
@@ -320,9 +320,9 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.prints("In [30]", &enc_text.len(), "5145");
 
     book.listing("crates/dataloader/src/dataset.rs", "impl GptDataset {");
-    // An exercise is a window of the text, x, and the same window one token later, y: the right
-    // answers. Python slices the list twice; here `GptDataset` does. The numbers of y are those of
-    // x moved to the left.
+    // An exercise for the model is a window of the text, x, and the same window one token later, y:
+    // the right answers. Python slices the list twice; here `GptDataset` does. The numbers of y are
+    // the numbers of x moved to the left.
     let first = 50.min(enc_text.len());
     let enc_sample = Corpus::from_ids(&enc_text.read(first..)?[..]);
     let context_size = book.input("context_size", 4, 1..=64);
@@ -353,7 +353,8 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
 [290, 4920, 2241, 287] ----> 257",
     );
 
-    // The same as text. What stands right of the arrow is what the model shall learn to say.
+    // The same as text. The token on the right of the arrow is the one that the model must learn to
+    // predict.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (tokenizer.decode(&x[..i])?, tokenizer.decode(&y[i - 1..i])?);
@@ -421,7 +422,7 @@ batch_size = 8 windows   inputs (8, 4)        targets (8, 4)
     );
 
     // With a stride of 1 the second window begins one token later, so the two overlap. `??` is two
-    // early exits: there may be no further batch, and reading it may fail.
+    // early exits: there may not be another batch, and reading it may fail.
     let second_batch = data_iter
         .next()
         .context("the text has one batch only; use a smaller batch_size or stride")??;
@@ -543,7 +544,7 @@ fn positions(book: &mut Notebook) -> Result<()> {
     };
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
     let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
-    // Its ids are those of In [41].
+    // Its ids are the ids of In [41].
     book.shape("In [49]", &batch.input_ids, &[8, 4]);
 
     // Each of the 8 x 4 ids becomes 256 numbers.

@@ -59,8 +59,8 @@ fn embed_first_batch(raw_text: &str) -> Result<Array3<f32>> {
     Ok(token_embeddings + &pos_embeddings)
 }
 
-/// embeddings-and-linear-layers.ipynb; 4 * 5 normals are no multiple of 16, so the last ones are
-/// drawn afresh.
+/// embeddings-and-linear-layers.ipynb; 4 * 5 normals aren't a multiple of 16, so the last ones are
+/// drawn again.
 fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
     book.section(
         "embedding-vs-matmul",
@@ -318,8 +318,7 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// The notebook's own way with a word: pairs become one from left to right, whichever was learned
-/// first.
+/// The notebook's simple method: pairs are merged from left to right, in any order of learning.
 ///
 /// [`Bpe::encode`] takes the pair learned first, as GPT-2 does, and makes other ids of " and" and "
 /// life".

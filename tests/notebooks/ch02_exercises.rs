@@ -11,7 +11,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "Two tasks of chapter 2, each with its solution: what GPT-2's tokenizer does with a word that nobody has ever written, and what stride and window length do to batches.",
+        "Two tasks of chapter 2, each with its solution: how GPT-2's tokenizer treats a word that nobody has ever written, and how stride and window length change batches.",
         "sections 2.5 and 2.6.",
         8,
     );

@@ -15,8 +15,8 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "Attention lets each word of a text take in what the others say. The chapter builds it four times, each time with one idea more: without weights, with weights that can be learned, with a mask over the future, and with several heads.",
-        "chapter 2, and what a matrix product is.",
+        "Attention lets each word of a text collect information from the others. The chapter builds it four times, each time with one more idea: without weights, with learned weights, with a mask over the future, and with several heads.",
+        "chapter 2, and matrix products.",
         60,
     );
     book.section(
@@ -81,7 +81,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [7]", &attn_weights_2.sum(), "tensor(1.)");
 
-    // The context vector of the second word: all six vectors, each as much as its weight says.
+    // The context vector of the second word: the sum of all six vectors, each times its weight.
     let mut context_vec_2 = Array1::zeros(query.len());
     for (&weight, x_i) in attn_weights_2.iter().zip(inputs.outer_iter()) {
         context_vec_2.scaled_add(weight, &x_i);
@@ -181,9 +181,8 @@ tensor([[0.4421, 0.5931, 0.5790],
         "No. Each row is divided by its own sum, so the second word may attend more to the fifth than the fifth to the second.",
     );
     book.section("3.4.1", "Computing the attention weights step by step");
-    // Now the model may learn what to look for: three matrices turn a word into what it asks
-    // (query), what it offers (key) and what it passes on (value). First the query of the second
-    // word.
+    // Now the model learns where to look: three matrices turn a word into its question (query), its
+    // label (key) and its contribution (value). First the query of the second word.
     let x_2 = inputs.slice(s![1..2, ..]); // the second input token: (1, d_in)
     let d_in = inputs.ncols();
     let d_out = book.input("d_out", 2, 1..=256);
@@ -196,7 +195,7 @@ tensor([[0.4421, 0.5931, 0.5790],
     let query_2 = matmul(&x_2, &w_query); // (1, d_out)
     book.prints("In [17]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
-    // Keys and values are needed for all six words, as the second one looks at each of them.
+    // Keys and values are needed for all six words, because the second one looks at each of them.
     let keys = matmul(&inputs, &w_key); // (num_tokens, d_out)
     let values = matmul(&inputs, &w_value);
     book.shape("In [18]", &keys, &[6, 2]);
@@ -231,7 +230,7 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.asks(
         "Why does a word need a query and a key, when one vector could serve as both?",
-        "With one vector a word would attend most to words that are like itself. With two it can look for something else: a verb for its subject, say.",
+        "With one vector a word would attend most to similar words. With two it can look for something else: a verb for its subject, for example.",
     );
     book.section("3.4.2", "Implementing a compact SelfAttention class");
     book.listing(
@@ -270,8 +269,8 @@ tensor([[0.2996, 0.8053],
         "crates/attention/src/self_attention.rs",
         "impl SelfAttentionV2 {",
     );
-    // Linear layers in place of bare matrices draw their first weights in a range that suits
-    // training: the computation is the same, the numbers are others.
+    // Linear layers instead of bare matrices draw their first weights in a range that suits
+    // training: the computation is the same, the numbers differ.
     let seed = book.input("seed", 789, ..);
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -306,8 +305,8 @@ scores (6, 6)            masked                     weights: rows sum to 1
 context vectors = weights (6, 6) @ values (6, 2) = (6, 2)
 ",
     );
-    // A word must not see those that follow, as it shall learn to guess them. These are the weights
-    // before that is taken care of: every word still looks at all six.
+    // A word must not see later words, because the model must learn to predict them. These are the
+    // weights without this rule: every word still looks at all six.
     let queries = sa_v2.w_query.forward(&inputs);
     let keys = sa_v2.w_key.forward(&inputs);
     let attn_scores = matmul(&queries, &keys.t()); // (num_tokens, num_tokens)
@@ -324,7 +323,7 @@ tensor([[0.1921, 0.1646, 0.1652, 0.1550, 0.1721, 0.1510],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // A mask with ones where a word may look: at itself and at what stands before it.
+    // A mask with ones where a word may look: at itself and at earlier words.
     let context_length = attn_scores.nrows();
     let mask_simple = causal_mask(context_length);
     book.prints(
@@ -342,7 +341,7 @@ tensor([[1., 0., 0., 0., 0., 0.],
         of_words(&mask_simple, "The causal mask", "1: seen, 0: masked")
     });
 
-    // Weights times mask: what lies ahead is gone, but the rows no longer add up to 1.
+    // Weights times mask: the future is gone, but the rows no longer add up to 1.
     let masked_simple = &attn_weights * &mask_simple;
     book.prints(
         "In [27]",
@@ -370,7 +369,7 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // A shorter way: scores of what lies ahead become minus infinity, of which softmax makes zero.
+    // A shorter way: scores of future words become minus infinity, which softmax turns into zero.
     let masked = mask_future(&attn_scores);
     book.prints(
         "In [29]",
@@ -519,7 +518,7 @@ tensor([[[-0.4519,  0.2216],
     );
     book.shape("In [34]", &context_vecs, &[2, 6, 2]);
 
-    // With the weights of In [24] it is what was done step by step above, to the bit.
+    // With the weights of In [24] the result equals the steps above, to the bit.
     let same_seed = CausalAttention::new(config, &mut TorchRng::manual_seed(789))?;
     let weights = same_seed.attention_weights(&batch.slice(s![..1, .., ..]))?;
     let first = weights.index_axis(Axis(0), 0);
@@ -542,8 +541,8 @@ tensor([[[-0.4519,  0.2216],
         "crates/attention/src/wrapper.rs",
         "impl MultiHeadAttentionWrapper {",
     );
-    // Two heads, each with matrices of its own, look for different things; their outputs stand
-    // beside each other, so the vectors are twice as long. The first head is that of In [34].
+    // Two heads, each with different matrices, look for different things; their outputs are side by
+    // side, so the vectors are twice as long. The first head is the one of In [34].
     let config = AttentionConfig {
         num_heads: book.input("num_heads", 2, 1..=64),
         ..config

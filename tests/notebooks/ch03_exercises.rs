@@ -82,7 +82,7 @@ tensor([[-0.5337, -0.1051],
     };
     let seed = book.input("seed", 123, ..);
     let mha = MultiHeadAttentionWrapper::new(config, &mut TorchRng::manual_seed(seed))?;
-    // B1: the printed digits are those of an early class, whose softmax ran over the columns.
+    // B1: the printed digits come from an earlier class, whose softmax ran over the columns.
     let heads: Vec<_> = mha
         .heads
         .iter()

@@ -77,8 +77,8 @@ fn architecture(book: &mut Notebook) -> Result<()> {
        grad_fn=<UnsafeViewBackward0>)",
     );
 
-    // The note below the cell has what another build of PyTorch prints: only the draws of dropout
-    // differ.
+    // The note below the cell contains the output of another build of PyTorch: only the draws of
+    // dropout differ.
     let logits = model.forward(&batch, Some(&mut rng.with_build(Build::Mkl)))?;
     drop(model);
     book.shape("In [5] on Windows or Linux", &logits, &[2, 4, 50257]);
@@ -118,8 +118,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
        grad_fn=<ReluBackward0>)",
     );
 
-    // The rows differ in mean and in spread; both are (rows, 1). PyTorch's variance is unbiased
-    // unless told otherwise.
+    // The rows differ in mean and in spread; both are (rows, 1). PyTorch's variance is unbiased by
+    // default.
     let mean_of = |x: &Array2<f32>| x.sum_axis(Axis(1)).insert_axis(Axis(1)) / x.ncols() as f32;
     let var_of = |x: &Array2<f32>, ddof| x.var_axis(Axis(1), ddof).insert_axis(Axis(1));
     let mean = mean_of(&out);
@@ -189,7 +189,7 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     );
 
     book.asks(
-        "A row is multiplied by 100 before the normalization. What comes out?",
+        "A row is multiplied by 100 before the normalization. How does the result change?",
         "The same as before: mean and spread are divided out. That is the point; later layers always see numbers of the same size.",
     );
     book.section(
@@ -239,8 +239,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     let out = ffn.forward(&x);
     book.shape("In [17]", &out, &[2, 3, 768]);
     book.asks(
-        "Two linear layers without GELU between them: what could they compute that one can't?",
-        "Nothing: two matrix products in a row are one matrix product. The bend between them is what makes the network more than a matrix.",
+        "Two linear layers without GELU between them: do they compute anything that one can't?",
+        "No: two matrix products in a row are one matrix product. The bend between them makes the network more than a matrix.",
     );
     Ok(())
 }
@@ -306,7 +306,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         chart(&by_layer, PLAIN)
     });
     book.asks(
-        "With ten layers in place of five, which of the two gradients of the first layer changes more?",
+        "With ten layers instead of five, which of the two gradients of the first layer changes more?",
         "The one without shortcuts: each further layer makes it smaller. With shortcuts there is always a way that passes no layer.",
     );
     Ok(())
@@ -444,7 +444,7 @@ fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
         "crates/generate/src/book.rs",
         "pub fn generate_text_simple(",
     );
-    // The beginning of a sentence as a batch of one row, which the model shall go on with.
+    // The beginning of a sentence as a batch of one row, which the model will continue.
     let prompt = book.input("prompt", "Hello, I am".to_owned(), 1..=500);
     let tokenizer = Gpt2Tokenizer::new();
     let encoded = text_to_token_ids(&prompt, &tokenizer)?;
@@ -480,7 +480,7 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     );
 
     book.section("gpt.py", "The chapter in one file, and its test");
-    // The chapter's script makes the same model from the same seed, and goes on for ten tokens.
+    // The chapter's script makes the same model from the same seed, and generates ten tokens.
     let out = generate_text_simple(model, encoded, 10, context_size)?;
     book.prints(
         "gpt.py",

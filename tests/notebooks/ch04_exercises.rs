@@ -141,8 +141,8 @@ fn largest_models(book: &mut Notebook) -> Result<()> {
 fn dropout_rates(book: &mut Notebook) -> Result<()> {
     book.section("ex4.3", "Using separate dropout parameters");
     // Task: give the model three dropout rates, one for the embeddings, one for the attention
-    // weights and one for the shortcuts, in place of one for all. Expected: three equal rates
-    // change nothing, and each rate by itself changes the result. Solution:
+    // weights and one for the shortcuts, instead of one for all. Expected: three equal rates change
+    // nothing, and each rate by itself changes the result. Solution:
     let seed = book.input("seed", 123, ..);
     let rate = book.input("dropout", 0.1, 0.0..=1.0);
     let one_rate = logits(seed, DropRates::all(rate))?;

@@ -36,8 +36,7 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     book.section("5.1.1", "Using GPT to generate text");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn text_to_token_ids(");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn token_ids_to_text(");
-    // A model with a shorter context, untrained, writes ten tokens: what training has to improve
-    // on.
+    // An untrained model with a shorter context writes ten tokens: the starting point for training.
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -57,7 +56,7 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     );
 
     book.asks(
-        "The text is nonsense. What would a model that guesses all tokens equally often write?",
+        "The text is nonsense. How would a model write that gives all tokens the same probability?",
         "Nonsense of the same kind. An untrained model is not worse than a guess, and training begins there.",
     );
     book.section(
@@ -78,7 +77,7 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     let probas = softmax(&logits, Axis(2));
     book.shape("In [5]", &probas, &[2, 3, 50257]);
 
-    // What it takes for the next token: the id of the highest probability at each place.
+    // The model's choice of the next token: the id of the highest probability at each place.
     let mut token_ids = Array3::zeros((2, 3, 1));
     for (id, probas) in token_ids.iter_mut().zip(probas.lanes(Axis(2))) {
         *id = greedy_id(&probas)?;
@@ -95,7 +94,7 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
          [41751]]])",
     );
 
-    // As text: what should come, and what the model says.
+    // As text: the right continuation, and the model's.
     let text = tokenizer.decode(&targets.row(0).to_vec())?;
     book.prints("In [7]", &text, " effort moves you");
     let first_row: Vec<u32> = token_ids.index_axis(Axis(0), 0).iter().copied().collect();
@@ -163,7 +162,7 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     let perplexity = perplexity(f64::from(loss)) as f32;
     book.prints("In [15]", &perplexity, "tensor(48725.8203)");
     book.asks(
-        "A model is sure of one wrong token and gives the right one a probability of 1 in a million. What is its loss there?",
+        "A model is sure of a wrong token and gives the right one a probability of 1 in a million. How large is its loss there?",
         "ln 1,000,000 = 13.8. Being sure and wrong costs more than not knowing, which costs ln 50,257 = 10.8.",
     );
     Ok(())
@@ -191,9 +190,8 @@ fn story(book: &mut Notebook) -> Result<()> {
     book.prints("In [19]", &total_characters, "Characters: 20479");
     book.prints("In [19]", &total_tokens, "Tokens: 5145");
 
-    // Nine tenths to learn from, one tenth to see what was understood and what is only
-    // remembered. Both are cut into windows of 256 tokens, two to a batch: nine batches and
-    // one.
+    // Nine tenths to learn from, one tenth to test understanding against memory. Both are cut into
+    // windows of 256 tokens, two to a batch: nine batches and one.
     book.listing("tests/notebooks/ch05.rs", "pub(crate) fn loaders(");
     let [train_loader, val_loader] = loaders(text_data, &tokenizer)?;
     let mut rng = TorchRng::manual_seed(123);
@@ -217,7 +215,7 @@ torch.Size([2, 256]) torch.Size([2, 256])",
         "torch.Size([2, 256]) torch.Size([2, 256])",
     );
 
-    // How many tokens both have; what is left over at the ends is not used.
+    // The number of tokens in both; remainders at the ends are not used.
     let mut tokens_of = |loader: &DataLoader| {
         let lengths = loader.epoch(&mut rng);
         lengths.map(|batch| Ok(batch?.input_ids.len())).sum()
@@ -244,7 +242,7 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     book.prints("In [25]", &train_loss, "Training loss: 10.98758347829183");
     book.prints("In [25]", &val_loss, "Validation loss: 10.98110580444336");
     book.asks(
-        "Why is the loss before training near 10.8, whatever the text?",
+        "Why is the loss before training near 10.8, for any text?",
         "The untrained model spreads its probability over all 50,257 tokens, and ln 50,257 is 10.82.",
     );
     Ok(())
@@ -295,7 +293,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     let next_token_id = greedy_id(&probas)?;
     book.prints("In [30]", vocab[next_token_id as usize], "forward");
 
-    // Drawing takes each word as often as its probability says; this draw hits the likeliest, too.
+    // Drawing takes each word as often as its probability; this draw also takes the most probable
+    // one.
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let next_token_id = rng.multinomial(&probas.to_vec());
     book.prints("In [31]", vocab[next_token_id], "forward");
@@ -402,7 +401,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         "tensor([4.5100,   -inf,   -inf, 6.7500,   -inf,   -inf,   -inf, 6.2800,   -inf])",
     );
 
-    // of which softmax makes zero; what is left adds up to 1.
+    // which softmax turns into zero; the others still add up to 1.
     let topk_probas = softmax(&new_logits, Axis(0));
     book.prints(
         "In [39]",
@@ -422,7 +421,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     });
     book.asks(
         "With k = 1, which method of section 5.1 do you get back?",
-        "The greedy one: only the likeliest token is left in the draw, whatever the temperature.",
+        "The greedy one: only the most probable token remains, at any temperature.",
     );
     Ok(())
 }
@@ -442,14 +441,14 @@ fn what_is_left_out(book: &mut Notebook) -> Result<()> {
     book.leaves_out(
         "In [5], [11], [12], [14]",
         72,
-        "the appendices are no goal of this project",
+        "the appendices aren't part of this project",
     );
 
     book.section("appendix E", "Parameter-efficient Finetuning with LoRA");
     book.leaves_out(
         "In [6], [11], [15], [16], [18], [19], [21]",
         51,
-        "the appendices are no goal of this project",
+        "the appendices aren't part of this project",
     );
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! exercise-solutions.ipynb of chapter 5; exercises 5.3 and 5.4 need the trained model, and so
-//! stand in ch05_training.rs.
+//! exercise-solutions.ipynb of chapter 5; exercises 5.3 and 5.4 need the trained model, so they are
+//! in ch05_training.rs.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 

@@ -1,10 +1,8 @@
-//! ch05.ipynb, section 5.2: ten epochs of training from seed 123, and what the trained model
-//! answers.
+//! ch05.ipynb, section 5.2: ten epochs of training from seed 123, and the trained model's texts.
 //!
 //! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs
-//! come from a CPU.
-//! The ids are those of PyTorch 2.4's run of the same loop with portable dropout: decoded, they are
-//! the texts that the book prints.
+//! come from a CPU. The ids come from PyTorch 2.4's run of the same loop with portable dropout:
+//! decoded, they are the texts that the book prints.
 
 use anyhow::Result;
 use dataloader::DataLoader;
@@ -34,7 +32,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// The trained model, and what it was trained with.
+/// The trained model, and its optimizer and data.
 struct Trained {
     model: GptModel,
     optimizer: AdamW,
@@ -51,9 +49,9 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         let rows: Vec<f64> = numbers(LOSSES).iter().map(|(number, _)| *number).collect();
         losses(&[], rows.chunks(4))
     });
-    // Ten passes over the story's larger part, a step a batch. After every fifth step both losses
-    // are printed: the one of training falls to almost nothing, that of validation stops at 6, as
-    // the story is short. After each pass the model writes on.
+    // Ten passes over the story's larger part, one step per batch. After every fifth step both
+    // losses are printed: the training loss falls to almost nothing, the validation loss stops at
+    // 6, because the story is short. After each pass the model generates a text.
     let config = GptConfig {
         context_length: 256,
         emb_dim: 12 * book.input("head_dim", 64, 1..=64),
@@ -90,7 +88,7 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         printout.losses.len(),
         Some((5e-3, ROUNDING_GROWS)),
     );
-    // The function returns the same losses, as a list of each.
+    // The function returns the same losses, as separate lists.
     let [train_losses, val_losses] = [history.train_losses, history.val_losses].map(Array1::from);
     let lists = stack![Axis(1), train_losses, val_losses];
     book.agrees("the lists", &printout.losses().slice(s![.., 2..]), &lists);
@@ -99,7 +97,7 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         losses(&printout.batch_losses, printout.losses.iter())
     });
 
-    // What it writes after each pass: at first commas, at the end sentences of the story.
+    // The generated text after each pass: commas at first, sentences of the story at the end.
     let texts = printout.texts()?;
     book.prints_first("In [27]", &texts.join("\n"), SAMPLES, texts.len(), None);
     // The ids of these texts.
@@ -259,7 +257,7 @@ impl<'a> Printout<'a> {
         Array2::from(self.losses.clone())
     }
 
-    /// The samples, each on a line of its own.
+    /// The samples, one per line.
     fn texts(&self) -> Result<Vec<String>> {
         let text =
             |ids: &Array2<u32>| Ok(token_ids_to_text(ids, self.tokenizer)?.replace('\n', " "));
@@ -272,8 +270,8 @@ impl<'a> Printout<'a> {
     }
 }
 
-/// The book's figure of both losses, with those of all batches behind them; a row has epoch, step,
-/// training and validation loss.
+/// The book's figure of both losses, with the losses of all batches behind them; a row has epoch,
+/// step, training and validation loss.
 fn losses(batches: &[f32], rows: impl Iterator<Item = impl AsRef<[f64]>>) -> Picture {
     let line = |name: &str, points: Vec<(f64, f64)>, faint| Line {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! The contents of a notebook, in the order of its source, each with what became of it.
+//! The contents of a notebook, in the order of its source, each with its result.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use pictures::Picture;
 use regex::Regex;
 
-use crate::book::{Given, LeftOut, Notebook, Record};
+use crate::book::{Given, LeftOut, Notebook, Outcome};
 use crate::source::{Call, calls, undented, without_lints};
 
 /// A part of a notebook.
@@ -56,12 +56,12 @@ pub enum Part {
     LeftOut(LeftOut),
 }
 
-/// The beginning of a notebook: what a reader gets from it.
+/// The beginning of a notebook: its benefit for a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intro {
     /// The goal.
     pub goal: String,
-    /// What should be known before.
+    /// The prerequisites.
     pub prerequisites: String,
     /// The time that reading takes.
     pub minutes: String,
@@ -82,10 +82,10 @@ pub struct Cell {
     pub name: String,
     /// The line of its call.
     pub line: u32,
-    /// The comment that its code begins with: what it shows and why; empty if it continues the cell
-    /// before.
+    /// The comment at the beginning of its code: its purpose and its reason; empty if it continues
+    /// the cell before.
     pub about: String,
-    /// True if it has a comment of its own or is marked as continuing the cell before.
+    /// True if it has a comment or is marked as continuing the cell before.
     pub is_introduced: bool,
     /// The code since the cell before, and the value that is shown.
     pub code: String,
@@ -109,20 +109,9 @@ impl Cell {
     }
 }
 
-/// The result of a cell.
-#[derive(Clone, Debug)]
-pub enum Outcome {
-    /// It ran.
-    Ran(Record),
-    /// It was not reached, for a reason that is no fault.
-    Skipped(String),
-    /// It was not reached, or an input of it has a wrong value.
-    Lost(String),
-}
-
-/// The parts of the notebook with this `source`, each with what the run has computed for its line,
-/// or the reason why it was not reached; the code of a cell is the lines of its function since the
-/// cell before, without the other calls.
+/// The parts of the notebook with this `source`, each with the run's result for its line, or the
+/// reason why it was not reached; the code of a cell is the lines of its function since the cell
+/// before, without the other calls.
 pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     // A line that is not indented begins or ends a function.
     static OUTSIDE: LazyLock<Regex> =
@@ -213,7 +202,7 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     parts
 }
 
-/// The record of a call, else why the part that ended last before its line did so.
+/// The record of a call, otherwise the reason of the last part that ended before its line.
 fn outcome(book: &mut Notebook, line: u32) -> Outcome {
     if let Some(record) = book.records.remove(&line) {
         return Outcome::Ran(record);

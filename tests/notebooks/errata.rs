@@ -110,7 +110,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "In [40]",
         "bias=True",
         &biased,
-        "qkv_bias=False, as the book has it",
+        "qkv_bias=False, as in the book",
         &plain,
     );
 
@@ -193,9 +193,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     let returned = generate_text_simple(&gpt, prompt.clone(), 4, 8)?;
     book.erratum(
         "lines 862-877",
-        "what the caller is left with",
+        "the caller's remaining value",
         &prompt,
-        "what is returned",
+        "the returned value",
         &returned,
     );
 
@@ -222,7 +222,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         &ids,
     );
 
-    book.section("B13", "A comment says <unk>, the code needs <|unk|>");
+    book.section("B13", "A comment has <unk>, the code needs <|unk|>");
     let mut vocabulary = Vocabulary::from_text("the cat");
     vocabulary.extend([ENDOFTEXT, "<unk>"]);
     let refused = SimpleTokenizerV2::new(vocabulary).err();

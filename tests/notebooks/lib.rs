@@ -1,10 +1,9 @@
 //! The book as programs: each notebook reads from top to bottom, computes its cells with the
-//! crates' public items, and compares them with what the notebook prints.
+//! crates' public items, and compares them with the notebook's printed output.
 //!
 //! `cargo test` runs every cell, `cargo xtask verify` reports them, `cargo xtask notebook` prints
-//! them as the notebook does.
-//! A figure stands here once, as the digits that the document prints; none comes from our own
-//! output.
+//! them like the notebook. A figure is written here once, with the document's printed digits; none
+//! comes from our output.
 
 #![cfg_attr(
     test,
@@ -12,7 +11,7 @@
 )]
 #![expect(
     clippy::needless_borrows_for_generic_args,
-    reason = "what is shown is borrowed, whether it could be copied or not"
+    reason = "shown values are borrowed, even if they could be copied"
 )]
 
 use anyhow::Result;
@@ -41,8 +40,8 @@ mod torch_form;
 mod value;
 mod worksheet;
 
-pub use book::{Given, Kind, LeftOut, Notebook, Record};
-pub use contents::{Cell, Intro, Outcome, Part};
+pub use book::{Given, Kind, LeftOut, Notebook, Outcome, Record};
+pub use contents::{Cell, Intro, Part};
 pub use input::Input;
 pub use printed::{Verdict, allowances, numbers};
 pub use source::{item, tokens};
@@ -74,7 +73,7 @@ pub enum Tier {
     Errata,
 }
 
-/// Settings of chapter 5's training; what is left out is as in the book.
+/// Settings of chapter 5's training; missing ones are the book's.
 #[derive(Clone, Debug, Default)]
 pub struct TrainingRun {
     /// The number of epochs, 1 to [`TrainingRun::EPOCHS`].
@@ -128,7 +127,7 @@ const HOW_TO_GIVE_TEXT: &str = "--book-text the-verdict.txt, a file of the book'
 
 /// The reason why a cell is skipped in a page that computes.
 const NOT_IN_A_PAGE: &str =
-    "it needs a model of 124 million parameters, or what a page's 32 bits can't do";
+    "it needs a model of 124 million parameters, or more than a page's 32 bits";
 
 /// The reason why a cell is skipped that trains, and where it was compared.
 const TAKES_MINUTES: &str =
@@ -153,7 +152,7 @@ pub struct Settings {
 }
 
 impl Program {
-    /// Its parts as they stand in its source, none of which has run.
+    /// The parts in the source, before any of them has run.
     pub fn unrun(&self) -> Vec<Part> {
         let mut book = Notebook::default();
         book.ended.push((0, Outcome::Skipped("not run".to_owned())));

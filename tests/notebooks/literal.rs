@@ -11,7 +11,7 @@
 const SLACK: f64 = 1e-5;
 /// A number printed with so many significant digits shows all that its float has.
 const FULL_PRECISION: usize = 10;
-/// Below this a printed number is what rounding left of a zero.
+/// A smaller printed number is the rounding error of a zero.
 const NOISE: f64 = 1e-6;
 
 /// One printed number.

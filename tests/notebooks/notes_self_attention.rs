@@ -45,7 +45,7 @@ tensor([[0.2961, 0.5166],
         [0.0740, 0.8665]])",
     );
 
-    // The query of the second word: what it looks for. Three numbers become two.
+    // The query of the second word: its question. Three numbers become two.
     let query_2 = matmul(&x_2, &w_query); // (1, d_out)
     book.prints("In [3]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
@@ -127,8 +127,8 @@ tensor([[0.2996, 0.8053],
     );
 
     book.section("SelfAttention_v2", "SelfAttention_v2");
-    // With linear layers in place of plain matrices. Only the weights' start is different, so the
-    // numbers are.
+    // With linear layers instead of plain matrices. Only the initial weights differ, so the numbers
+    // do.
     book.shows(
         "In [11]",
         &inputs,

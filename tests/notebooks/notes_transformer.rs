@@ -1,5 +1,5 @@
-//! "Transformer", a reader's notes on chapters 2 to 5: they print little, most of their code is
-//! that of chapters 2 to 4.
+//! "Transformer", a reader's notes on chapters 2 to 5: they print little, and most of their code
+//! comes from chapters 2 to 4.
 
 use anyhow::Result;
 use gpt::GptConfig;
@@ -25,7 +25,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         &result,
         "['Hello,', ' ', 'world.', ' ', 'This,', ' ', 'is', ' ', 'a', ' ', 'test.']",
     );
-    // Commas and periods become tokens of their own.
+    // Commas and periods become separate tokens.
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints(
         "line 97",
@@ -89,8 +89,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("lines 561-569", &qkv_bias, "False");
 
     book.section("parameters", "4.6 Coding the GPT model");
-    // How many parameters does that make? With an output layer of its own 163 million; if it shares
-    // the token embedding's weights, 124 million.
+    // How many parameters is that? With a separate output layer 163 million; if it shares the token
+    // embedding's weights, 124 million.
     let untied = config.size()?.total();
     book.prints("line 851", &untied, "163,009,536");
     let tied = GptConfig {

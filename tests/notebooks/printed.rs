@@ -37,7 +37,7 @@ impl Verdict {
 
     fn note(&mut self, difference: f64, allowed: f64, fault: impl FnOnce() -> String) {
         self.figures += 1;
-        // Nothing of nothing is no number, and none.
+        // An empty text has no number.
         let ratio = |difference: f64, allowed: f64| (difference / allowed).max(0.0);
         if self.figures == 1 || ratio(difference, allowed) > ratio(self.difference, self.allowed) {
             (self.difference, self.allowed) = (difference, allowed);
@@ -85,7 +85,7 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
             return Ok(verdict);
         }
     };
-    // What stands outside brackets is a label.
+    // Text outside brackets is a label.
     let inside = match (printed.find('['), printed.rfind(']')) {
         (Some(start), Some(end)) => &printed[start..=end],
         _ => printed,

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-/// A call of the notebook, as it is written.
+/// A call of the notebook, in its source form.
 pub(crate) struct Call<'a> {
     /// From 1.
     pub(crate) line: u32,
@@ -20,7 +20,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The argument at `place`: of a literal its text, of anything else its code.
+    /// The argument at `place`: a literal's text, or the code of any other expression.
     pub(crate) fn text(&self, place: usize) -> Option<String> {
         static ESCAPE: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r"(?s)\\(\n\s*|x20|.)").expect("a regular expression"));
@@ -44,7 +44,7 @@ impl Call<'_> {
 
 /// All inputs, and all calls that are a statement, in the order of the source.
 ///
-/// In place of an input stands in the code its default, or by its line what `changed` has.
+/// In the code, the default of an input replaces the call, or the value in `changed` for its line.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     static CALL: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\bbook\.([a-z_]+)\(").expect("a regular expression"));
@@ -81,7 +81,7 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
 /// Stands in the code for the book's text, [`crate::Notebook::the_verdict`].
 const FILE: &str = "&std::fs::read_to_string(\"the-verdict.txt\")";
 
-/// The arguments that stand behind a bracket, and where it has been closed.
+/// The arguments after a bracket, and the place where it is closed.
 fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
     let mut arguments = Vec::new();
     let (mut depth, mut first) = (0, open);
@@ -166,8 +166,8 @@ static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(tokens).expect("a regular expression")
 });
 
-/// All tokens, blanks too, with what they are: `keyword`, `type`, `text`, `number`, `comment` or
-/// nothing.
+/// All tokens, including blanks, with their kinds: `keyword`, `type`, `text`, `number`, `comment`
+/// or nothing.
 pub fn tokens(source: &str) -> impl Iterator<Item = (Range<usize>, &'static str)> {
     const KINDS: [&str; 5] = ["comment", "text", "number", "keyword", "type"];
     TOKEN.captures_iter(source).map(|token| {
@@ -185,7 +185,7 @@ mod tests {
     const SOURCE: &str = r#"
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.section("3.1", "A \"title\"");
-    // What it shows.
+    // Its purpose.
     let x = array![1.0, 2.0];
     book.listing("a.rs", "fn a(");
     let y = x + book.input("more", 1, 1..=4);
@@ -229,7 +229,7 @@ fn helper() { "book.prints(" }
         assert_eq!(
             cells.collect::<Vec<_>>(),
             [
-                (9, "What it shows.", first),
+                (9, "Its purpose.", first),
                 (10, "", "x.map(|x| (x, \")\"))"),
                 (19, "", text),
                 (25, "", "drop(text);\ny.shape()"),

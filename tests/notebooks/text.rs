@@ -1,7 +1,7 @@
 //! the-verdict.txt, the text that chapters 2 and 5 read: given by the user, checked by its hash.
 //!
-//! It is not part of this repository; without it the cells that need it run on [`STORY`], where a
-//! command gives them that, or are skipped, and say so.
+//! It isn't part of this repository. Without it, the cells that need it run on [`STORY`] where a
+//! command provides that, or are skipped with a note.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 use crate::Settings;
 
-/// "The Answering Bell", the story that comes with `gpt train`: what the notebooks show without the
-/// book's text.
+/// "The Answering Bell", the story that comes with `gpt train`, for notebooks without the book's
+/// text.
 pub const STORY: &str = include_str!("../../crates/tools/cli/data/the-answering-bell.txt");
 
 /// The hash of the book's text (20,479 bytes).
@@ -51,7 +51,8 @@ fn read(path: &Path) -> Result<&'static str> {
         "{} is not the book's text: its SHA-256 is {hash}, expected {SHA256}",
         path.display()
     );
-    let text = String::from_utf8(bytes).context("the book's text is UTF-8, as its hash says")?;
+    let text =
+        String::from_utf8(bytes).context("the book's text is UTF-8, because its hash matches")?;
     Ok(text.leak())
 }
 

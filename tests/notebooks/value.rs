@@ -5,7 +5,7 @@ use ndarray::{Array1, ArrayBase, ArrayD, Data, Dimension, arr0};
 /// A computed value, ready to be compared or printed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Numbers, and what they were: f32 and whole numbers below 2^53 are exact as f64.
+    /// Numbers, and their original type: f32 and whole numbers below 2^53 are exact as f64.
     Numbers(ArrayD<f64>, Kind),
     /// A text.
     Text(String),
@@ -34,7 +34,7 @@ pub trait Shown {
 pub trait Element: Copy {
     /// The kinds of a single number or an array, and of a list.
     const KINDS: [Kind; 2];
-    /// Without loss for what cells show.
+    /// Lossless for the values that cells show.
     fn to_f64(self) -> f64;
 }
 

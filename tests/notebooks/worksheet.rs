@@ -75,7 +75,7 @@ fn attention(book: &mut Notebook) -> Result<()> {
     let m3 = matmul(&m1, &m2.t());
     book.shape("In [8]", &m3, &[35, 35]);
 
-    // The cell has no seed: it went on after In [29], and after a first run of itself.
+    // The cell has no seed: it ran after In [29], and after a first run of itself.
     let mut rng = TorchRng::manual_seed(123);
     for size in [6, 6, 6, 20] {
         rng.randn(size);
@@ -183,7 +183,7 @@ tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
         "In [29]",
         &a.row(0).sum(),
         "1.0000",
-        "as a comment of the cell says",
+        "from a comment of the cell",
     );
 
     book.section("ex1", "Exercise 1: an attention module");

@@ -1,4 +1,4 @@
-//! Each example of the crates runs on little input, and does what it says.
+//! Each example of the crates runs on little input, with the promised output.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -84,7 +84,7 @@ fn number<T: FromStr>(text: &str) -> T {
     text.parse().ok().expect("a number")
 }
 
-/// Values at the bounds of an input and between them, as a reader writes them; one more is beyond.
+/// Values at the bounds of an input and between them, in a reader's form; one more is beyond.
 fn values(input: &Given) -> (Vec<String>, Option<String>) {
     let (low, high) = input.bounds.split_once("..").expect("a range");
     let high = high.trim_start_matches('=');

@@ -101,10 +101,10 @@ fn check(dependency: &str, programs: &[String]) {
          [dependencies]\n{dependency}\n\n[workspace]\n\n{profile}"
     );
     let write = |name: &str, text: &str| fs::write(package.path().join(name), text);
-    fs::create_dir_all(package.path().join("src/bin")).expect("a folder of our own");
+    fs::create_dir_all(package.path().join("src/bin")).expect("a temporary folder");
     write("Cargo.toml", &manifest).expect("a folder of our own");
     for (number, program) in programs.iter().enumerate() {
-        write(&format!("src/bin/example{number}.rs"), program).expect("a folder of our own");
+        write(&format!("src/bin/example{number}.rs"), program).expect("a temporary folder");
     }
     // The workspace's versions, which are downloaded already.
     fs::copy(

@@ -1,5 +1,5 @@
-//! Same seed, same bits, whatever the number of threads: in child processes, as the pool of a
-//! process is made once.
+//! Same seed, same bits, for any number of threads: in child processes, because a process creates
+//! its pool only once.
 
 use std::process::Command;
 

@@ -1,7 +1,7 @@
 //! Two outputs beside each other: which of their numbers differ, and from which digit on.
 //!
-//! Outputs are told apart as a reader would: `1.` is `1.0000`, `163,009,536` is `163009536`, labels
-//! count only where there is no number.
+//! Outputs are compared like a reader would: `1.` equals `1.0000`, `163,009,536` equals
+//! `163009536`, labels count only where there are no numbers.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub(crate) fn differences(ours: &str, printed: &str) -> Vec<[Range<usize>; 2]> {
     differ.map(|((_, at), (_, place))| [at, place]).collect()
 }
 
-/// Both outputs as HTML, with what differs marked from the first other character on.
+/// Both outputs as HTML, with differences marked from the first differing character on.
 pub(crate) fn marked(ours: &str, printed: &str) -> [String; 2] {
     let parts = differences(ours, printed).into_iter().map(|[at, place]| {
         let pairs = ours[at.clone()].chars().zip(printed[place.clone()].chars());

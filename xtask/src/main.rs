@@ -43,7 +43,7 @@ enum Command {
     Practice(practice::Options),
     /// Check the layers, links and other house rules.
     Tidy,
-    /// Measure our speed beside that of PyTorch, nanoGPT, transformers and llama.cpp.
+    /// Measure our speed beside PyTorch, nanoGPT, transformers and llama.cpp.
     #[command(disable_help_flag = true)]
     Bench {
         /// Arguments of the bench (`cargo xtask bench --help` lists them)

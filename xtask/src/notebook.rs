@@ -177,7 +177,7 @@ fn text_of(cell: &Cell) -> String {
     }
 }
 
-/// The computed output, the document's where any digit differs, and what disagrees.
+/// The computed output, the document's where any digit differs, and the differences.
 fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
     if let (Kind::OtherText, Some(printed)) = (record.kind, &record.printed) {
@@ -200,7 +200,7 @@ fn output(record: &Record) -> String {
     output
 }
 
-/// Code stands four columns in, so that output is told from it; a blank line ends it.
+/// Code is indented by four columns, to distinguish it from output; a blank line ends it.
 fn indented(code: &str) -> String {
     let lines = code.lines().map(|line| format!("    {line}"));
     let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();

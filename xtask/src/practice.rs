@@ -1,7 +1,7 @@
 //! `cargo xtask practice`: the book's exercises in a folder of the reader's own, built and checked
 //! one by one.
 //!
-//! Files of the reader are made once and never overwritten; a small file keeps what is done.
+//! The reader's files are created once and never overwritten; a small file stores the progress.
 
 use std::collections::BTreeMap;
 use std::env::consts::EXE_SUFFIX;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::documents::plain;
 use crate::workspace::{print, root};
 
-/// The exercise, and what to do with it.
+/// The exercise, and the action.
 #[derive(Args)]
 pub(crate) struct Options {
     /// The exercise to check (3.3.1, ex3.1) [default: list all]
@@ -92,7 +92,7 @@ enum Checked {
     Open,
 }
 
-/// The reader's folder, and what is done in it.
+/// The reader's folder and progress.
 struct Practice {
     folder: PathBuf,
     /// By the exercise's name: checks that passed, all checks, hints shown, and the file that it
@@ -101,7 +101,7 @@ struct Practice {
 }
 
 impl Practice {
-    /// Opens the folder; what is missing in it is made.
+    /// Opens the folder; missing files are created.
     fn open(folder: PathBuf) -> Result<Self> {
         let sources = folder.join("src/bin");
         create_folder(&sources)?;
@@ -401,7 +401,7 @@ fn keys() -> Receiver<String> {
     keys
 }
 
-/// Checks that passed and all checks, as the last line of an exercise's output has them.
+/// The number of passed checks and of all checks, from the last line of an exercise's output.
 fn result(output: &str) -> Option<(u64, u64)> {
     let last = output.lines().last()?;
     let (passed, rest) = last.strip_suffix(" checks passed")?.split_once(" of ")?;

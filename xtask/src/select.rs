@@ -63,13 +63,13 @@ impl Selection {
 /// True for the cells that words mean.
 type Rule<'a> = &'a dyn Fn(&Program, &Cell) -> bool;
 
-/// The cells that the words choose: by names, else by the map, else by parts of names, in whatever
-/// notebook.
+/// The cells that the words choose: by names, otherwise by the map, otherwise by parts of names, in
+/// all notebooks.
 ///
 /// Without words these are the cells of the everyday notebooks.
 ///
 /// # Errors
-/// Nothing is chosen: says where it is, or what there is.
+/// Nothing is chosen: reports where it is, or the available names.
 pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     let all: Vec<(&Program, Vec<Part>)> = PROGRAMS.iter().map(|it| (it, it.unrun())).collect();
     let choose = |rule: Rule<'_>| -> Vec<Selection> {

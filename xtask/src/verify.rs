@@ -18,7 +18,7 @@ const FAULTS_SHOWN: usize = 5;
 pub(crate) struct Options {
     #[command(flatten)]
     what: What,
-    /// Show every cell; those of a chosen part are shown anyway.
+    /// Show every cell; cells of a chosen part are always shown.
     #[arg(short, long)]
     verbose: bool,
     /// Train for fewer epochs than the book's ten (notebook `training`).
@@ -131,8 +131,8 @@ struct Report {
 }
 
 impl Report {
-    /// Adds the chosen cells of a notebook, and what is left out of them or of `all`: the lines of
-    /// the cells, or only of those that failed.
+    /// Adds the chosen cells of a notebook, and the omitted figures of them or of `all`: the lines
+    /// of the cells, or only of the failed ones.
     fn add(&mut self, selection: &Selection, parts: &[Part], all: bool, verbose: bool) -> String {
         let mut lines = String::new();
         let chosen = || cells(parts).filter(|cell| selection.has(cell));

@@ -13,12 +13,12 @@ use walkdir::{DirEntry, WalkDir};
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("xtask lies in a folder of the workspace")
+        .expect("xtask is in a folder of the workspace")
         .to_path_buf()
 }
 
-/// Cargo, to be run with these words on the workspace in `folder`; what follows them are arguments
-/// of what it builds.
+/// Cargo with these words, for the workspace in `folder`; the arguments are passed to the built
+/// program.
 pub(crate) fn cargo(words: &str, folder: &Path, of_program: &[OsString]) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo

@@ -58,7 +58,7 @@ fn the_pages_open_and_show_what_is_computed() {
     }
 }
 
-/// Nothing runs out at the side, and names of items stand in one line or two.
+/// Nothing overflows at the side, and names of items need one line or two.
 fn pages_fit_a_phone(folder: &Path) {
     for page in ["index.html", "ch03.html"] {
         let source = std::fs::read_to_string(folder.join(page)).expect(page);
@@ -187,10 +187,10 @@ const LIVE: [&str; 12] = [
     "worksheet",
 ];
 
-/// A cell's line; how many figures were compared and what didn't agree, if it ran.
+/// A cell's line, its number of compared figures and its differences, if it ran.
 type Compared = (u32, Option<usize>, Option<Vec<String>>);
 
-/// Needs the target of WebAssembly and a browser; says so where one of them is missing.
+/// Needs the target of WebAssembly and a browser; reports if one of them is missing.
 #[test]
 fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     let folder = tempfile::tempdir().unwrap();
@@ -246,9 +246,9 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     };
     let dom = with_address("");
     assert!(dom.contains("All as in the book: ") && dom.contains(" and compared, 0 of them off."));
-    assert!(!dom.contains("computed here; what differs"));
+    assert!(!dom.contains("computed here; differences"));
     let dom = with_address("In%20%5B24%5D.seed=123");
-    assert!(dom.contains("1 changed: what follows was computed here in"));
+    assert!(dom.contains("1 changed: the cells below were computed here in"));
     assert!(dom.contains("<mark>-0.5337</mark>") && dom.contains("<mark>-0.1051</mark>"));
     let coloured = "= <span class=\"number\"><span><mark>123</mark></span></span>;";
     assert!(dom.contains(coloured), "the code has the value");
@@ -266,8 +266,8 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     a_reader_changes_words_and_heads(&opened, &page);
 }
 
-/// Words added to the first input and taken away, another number of heads, and all as it was: after
-/// each the page tells what it computed, and draws as many words.
+/// Words added to the first input and removed, another number of heads, and everything reset: after
+/// each the page reports its computation, and draws as many words.
 fn a_reader_changes_words_and_heads(opened: &impl Fn(&str) -> String, page: &str) {
     let used = "<script>(() => {\
          const field = (name) => [...document.querySelectorAll('label.live')].findLast((it) => it.textContent.startsWith(name + ' ')).querySelector('input, textarea, select');\
@@ -285,11 +285,19 @@ fn a_reader_changes_words_and_heads(opened: &impl Fn(&str) -> String, page: &str
          tell('book'); })();</script></body>";
     let dom = opened(&page.replacen("</body>", used, 1));
     for (step, status, seventh) in [
-        ("seven", "1 changed: what follows was computed here", "true"),
-        ("five", "1 changed: what follows was computed here", "false"),
+        (
+            "seven",
+            "1 changed: the cells below were computed here",
+            "true",
+        ),
+        (
+            "five",
+            "1 changed: the cells below were computed here",
+            "false",
+        ),
         (
             "heads",
-            "2 changed: what follows was computed here",
+            "2 changed: the cells below were computed here",
             "false",
         ),
         ("book", "All as in the book: ", "false"),
@@ -304,7 +312,7 @@ fn a_reader_changes_words_and_heads(opened: &impl Fn(&str) -> String, page: &str
     }
 }
 
-/// The bytes that a page has written in Base64, as the document is told with its escapes.
+/// The bytes that a page has written in Base64, from the document with its escapes.
 fn answers(dom: &str) -> Vec<u8> {
     let mut texts = dom.split(['>', '<']);
     let is_answer = |text: &&str| text.len() > 1000 && !text.contains(' ');
@@ -313,7 +321,7 @@ fn answers(dom: &str) -> Vec<u8> {
         .expect("Base64")
 }
 
-/// The view's answers in the browser are those of the same bytes here.
+/// The view's answers in the browser equal those of the same bytes here.
 fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
     let text = "The bell rang, and the bell was heard, and the harbour heard the bell.";
     let tokenizer = ModelTokenizer::train_bpe(text, 270).expect("270 pairs");
@@ -384,7 +392,7 @@ fn a_view_answers_a_reader(opened: &impl Fn(&str) -> String, packed: &[u8]) {
     let text = told("text");
     let new = text
         .strip_prefix("and the bell")
-        .expect("what was there stays");
+        .expect("the old contents stay");
     assert!(!new.is_empty());
     assert!(
         dom.contains(&format!("and the bell<mark>{new}</mark>")),

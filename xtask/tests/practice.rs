@@ -1,4 +1,4 @@
-//! `cargo xtask practice` as a reader uses it, in a folder of its own.
+//! `cargo xtask practice` as a reader uses it, in a temporary folder.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
@@ -29,7 +29,7 @@ fn practice(folder: &Path, arguments: &[&str], typed: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// One exercise has a syntax error, another is solved; the watch mode goes on to the next one.
+/// One exercise has a syntax error, another is solved; the watch mode continues with the next one.
 #[test]
 fn a_broken_file_blocks_no_other_exercise() {
     let folder = tempfile::tempdir().expect("a temporary folder");

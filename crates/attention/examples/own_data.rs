@@ -1,5 +1,5 @@
-//! Attention on data of one's own, with gradients:
-//! `cargo run --release -p attention --example own_data`.
+//! Trains attention on your data, with gradients: `cargo run --release -p attention --example
+//! own_data`.
 //!
 //! A head learns to give each token the mean of those up to it, by plain gradient descent.
 

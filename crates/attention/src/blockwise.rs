@@ -1,9 +1,9 @@
 //! Scaled dot-product attention of all heads under the causal mask, the fast form of what
 //! `plain.rs` spells out: forward and backward.
 //!
-//! What is done for a head is in `head.rs`; here the heads are cut out of (batch, num_tokens,
-//! d_out) and shared out among the threads.
-//! Within a head all sums run in order, so the bits don't depend on the number of threads.
+//! `head.rs` computes one head; this file cuts the heads out of (batch, num_tokens, d_out) and
+//! distributes them among the threads. Within a head all sums run in order, so the bits don't
+//! depend on the number of threads.
 
 use ndarray::{Array3, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
 use tensor_ops::Dropout;
@@ -76,11 +76,11 @@ pub(crate) fn attend_train(
     (context, cache)
 }
 
-/// The gradients of queries, keys and values, from that of the context vectors (batch, num_tokens,
-/// d_out).
+/// Computes the gradients of queries, keys and values from the gradient of the context vectors
+/// (batch, num_tokens, d_out).
 ///
 /// # Panics
-/// If the shapes differ from those of the forward pass.
+/// If a shape differs from the forward pass.
 pub(crate) fn attend_backward(
     q: &ArrayRef3<f32>,
     k: &ArrayRef3<f32>,

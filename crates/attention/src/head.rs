@@ -99,7 +99,8 @@ impl Head<'_> {
         }
     }
 
-    /// Writes the gradients, from that of the context vectors (new, head_dim); there is no past.
+    /// Writes the gradients, computed from the gradient of the context vectors (new, head_dim);
+    /// there is no past.
     pub(crate) fn backward(
         &self,
         dropout: Option<&HeadDropout>,

@@ -111,7 +111,8 @@ impl KvCache {
     /// itself.
     ///
     /// # Panics
-    /// If a shape doesn't fit or there is no room for so many; the message names the numbers.
+    /// If a shape doesn't fit, or the cache has no room for the tokens; the message contains the
+    /// numbers.
     pub fn attend(
         &mut self,
         queries: &ArrayRef2<f32>,

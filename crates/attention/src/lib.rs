@@ -17,8 +17,7 @@ mod multi_head;
 mod config;
 mod error;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
-// its own.
+// Crates whose types appear in this crate's public API: dependents need no matching versions.
 pub use {ndarray, torch_rng};
 
 pub use blockwise::attend;

@@ -40,7 +40,7 @@ pub struct MultiHeadAttention {
     pub out_proj: Linear,
     /// On the attention weights, in training only.
     pub dropout: Dropout,
-    /// The configuration it was built from: weights put in place of others must have its shapes.
+    /// The configuration it was built from. New weights must have the shapes of this configuration.
     pub(crate) config: AttentionConfig,
 }
 

@@ -33,7 +33,7 @@ proptest! {
         let qkv = [0, 1, 2].map(|i| test_array(shape, 1.0, seed + i));
         let mut cache = empty_cache(num_heads, head_dim, shape.0.max(1));
         let mut got = Array2::from_elem(shape, f32::NAN);
-        // What a cache held before is forgotten.
+        // A cache forgets its earlier contents.
         let one = Array2::ones((shape.0.min(1), shape.1));
         cache.attend(&one, &one, &one, one.clone().view_mut());
         cache.clear();

@@ -1,5 +1,5 @@
-//! The ladder's properties: each module equals the next one where the book says so, the mask hides
-//! the future, bad sizes are typed errors.
+//! Properties of the ladder: modules equal each other where the book claims it, the mask hides the
+//! future, wrong sizes are typed errors.
 
 use attention::{
     AttentionConfig, AttentionError, CausalAttention, MultiHeadAttention,

@@ -38,8 +38,8 @@ impl Corpus {
         }
     }
 
-    /// A tokenizer's ids of a text; special tokens in it are special, as the book allows
-    /// `<|endoftext|>`.
+    /// Encodes a text with a tokenizer. Special tokens in it keep their meaning, like
+    /// `<|endoftext|>` in the book.
     ///
     /// # Errors
     /// [`DataLoaderError::Tokenizer`] if the tokenizer has no ids for a part of the text.
@@ -107,7 +107,7 @@ impl Corpus {
         self.tokens.len()
     }
 
-    /// True if there is no token at all.
+    /// Returns true without any token.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

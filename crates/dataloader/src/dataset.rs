@@ -78,7 +78,7 @@ impl GptDataset {
         })
     }
 
-    /// Returns the number of windows: at least one, so there is no `is_empty`.
+    /// Returns the number of windows, at least one (so `is_empty` isn't needed).
     #[expect(clippy::len_without_is_empty, reason = "never empty, by construction")]
     pub fn len(&self) -> usize {
         (self.corpus.len() - self.max_length()).div_ceil(self.stride())

@@ -56,7 +56,7 @@ pub enum DataLoaderError {
         position: usize,
     },
 
-    /// There is no token at all.
+    /// The corpus is empty.
     #[error("the corpus is empty")]
     EmptyCorpus,
     /// Not even one window fits, its target one token further on.
@@ -87,7 +87,7 @@ pub enum DataLoaderError {
         windows: usize,
     },
 
-    /// A place to resume lies behind the end of the epoch.
+    /// A position to resume from is behind the end of the epoch.
     #[error("cannot resume at batch {position} of an epoch of {batches}")]
     PositionPastEnd {
         /// The place.

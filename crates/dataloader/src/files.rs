@@ -14,17 +14,17 @@ use crate::tokens::Tokens;
 const IDS_PER_WRITE: usize = 1 << 20;
 
 impl Corpus {
-    /// The ids in a file: little-endian u16 and nothing else as nanoGPT writes them, llm.c's with
-    /// its header, or numpy's `.npy` of integers in one dimension.
-    /// (Which vocabulary they are of, the file doesn't say: see [`Corpus::check_ids`].)
+    /// Reads the ids of a file: nanoGPT's bare little-endian u16, llm.c's format with its header,
+    /// or numpy's `.npy` with one dimension of integers. (A file doesn't name its vocabulary: see
+    /// [`Corpus::check_ids`].)
     ///
     /// They stay in the file and are read when they are needed: once it is written to, each read
     /// is an error. (A file that takes its name doesn't matter.)
     ///
     /// # Errors
-    /// [`DataLoaderError::Io`] if it can't be read;
-    /// [`DataLoaderError::TokenFile`] if a header contradicts the file's length, the last id is cut
-    /// in half, or the bytes show that they are no u16: other numbers, a text, an archive.
+    /// [`DataLoaderError::Io`] if it can't be read; [`DataLoaderError::TokenFile`] if a header
+    /// contradicts the file's length, the last id is cut in half, or the bytes show another format:
+    /// wider numbers, a text, an archive.
     pub fn from_token_file(path: impl AsRef<Path>) -> Result<Self, DataLoaderError> {
         let path = path.as_ref().to_owned();
         let (mut file, bytes) = open_file(&path)?;
@@ -46,7 +46,7 @@ impl Corpus {
             let id = ids[position];
             return Err(DataLoaderError::IdOverU16 { id, position });
         }
-        // Nothing stands before or after them in nanoGPT's format.
+        // nanoGPT's format has no header and no footer.
         write(path.as_ref(), &[], &ids, |id| (id as u16).to_le_bytes())
     }
 

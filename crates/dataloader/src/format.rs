@@ -1,14 +1,14 @@
 //! The form of a file of token ids: nanoGPT's bare u16, llm.c's header before them, or an array of
 //! numpy's.
 //!
-//! A file without a header that is no u16 is refused by the signs of `signs.rs`.
+//! A file without a header is rejected if `signs.rs` recognises another format.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use crate::error::DataLoaderError;
-use crate::signs::kind_of;
+use crate::signs::{kind_of, numbers};
 
 /// The place, number and width of the ids in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Format {
                     signed: false,
                 }),
                 false => Err(wrong(format!(
-                    "llm.c's header says {count} tokens, which a file of {bytes} bytes doesn't have"
+                    "llm.c's header declares {count} tokens, but the file has only {bytes} bytes"
                 ))),
             };
         }
@@ -145,7 +145,7 @@ impl Format {
         }
     }
 
-    /// Returns the ids that these bytes hold, or the number that is no id.
+    /// Returns the ids in these bytes, or the number that isn't an id.
     pub(crate) fn ids(self, bytes: &[u8]) -> Result<Vec<u32>, i128> {
         if (self.width, self.signed) == (2, false) {
             let (pairs, _) = bytes.as_chunks::<2>();
@@ -161,12 +161,4 @@ impl Format {
         });
         ids.map(|id| u32::try_from(id).map_err(|_| id)).collect()
     }
-}
-
-/// Returns the little-endian numbers of so many bytes each.
-pub(crate) fn numbers(bytes: &[u8], width: usize) -> impl Iterator<Item = u64> {
-    bytes.chunks_exact(width).map(|chunk| {
-        let low = chunk.iter().rev();
-        low.fold(0, |number, &byte| number << 8 | u64::from(byte))
-    })
 }

@@ -13,8 +13,7 @@ mod split;
 mod text;
 mod tokens;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
-// its own.
+// Crates whose types appear in this crate's public API: dependents need no matching versions.
 pub use {ndarray, tokenizer, torch_rng};
 
 pub use corpus::Corpus;

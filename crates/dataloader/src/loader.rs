@@ -1,8 +1,8 @@
 //! Batches of windows in PyTorch's order: `DataLoader(dataset, batch_size, shuffle, drop_last)`
 //! with `num_workers=0`, and the book's `create_dataloader_v1` (listing 2.6).
 //!
-//! Each epoch draws from the generator as PyTorch's iterator does, without shuffling too: how often
-//! a loader is iterated, an evaluation included, is part of what a seed means.
+//! Each epoch draws from the generator like PyTorch's iterator, even without shuffling. So every
+//! iteration over a loader, including an evaluation, changes the later random numbers of a seed.
 //! There are no workers.
 
 use tokenizer::Encode;
@@ -61,7 +61,7 @@ impl DataLoader {
         Ok(Self { dataset, config })
     }
 
-    /// Returns the number of batches in an epoch: at least one, so there is no `is_empty`.
+    /// Returns the number of batches in an epoch, at least one (so `is_empty` isn't needed).
     #[expect(clippy::len_without_is_empty, reason = "never empty, by construction")]
     pub fn len(&self) -> usize {
         if self.config.drop_last {
@@ -128,8 +128,8 @@ impl Default for DataLoaderConfig {
     }
 }
 
-/// From a text to a loader, as the book does it, with any tokenizer; `<|endoftext|>` in the text is
-/// special.
+/// Makes a loader from a text, with any tokenizer, like the book's function; `<|endoftext|>` in the
+/// text is special.
 ///
 /// ```
 /// use dataloader::{DataLoaderConfig, create_dataloader_v1};

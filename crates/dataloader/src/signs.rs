@@ -1,13 +1,11 @@
-//! The signs of a file that has no header and is no u16 either: other numbers, text, archives.
+//! Signs that a file without a header doesn't contain u16 ids: other numbers, text, archives.
 //!
-//! Bare u16 ids can be any bytes. So a sign counts only if ids of a vocabulary have it by chance
-//! less often than once in a billion files: it stands in enough different ids, and a short file or
-//! one of few ids is what it says it is.
+//! Bare u16 ids can be any bytes. A sign counts only if ids of a vocabulary show it by chance less
+//! often than once in a billion files: it must occur in enough different ids, and short files or
+//! files with few ids are accepted.
 
 use std::collections::HashSet;
 use std::str::from_utf8;
-
-use crate::format::numbers;
 
 /// The fewest ids in which every second may be 0 by chance no more.
 const LEAST: usize = 16;
@@ -17,7 +15,7 @@ const BEGINNINGS: [(&[u8], &str); 4] = [
     (b"LITPKDS", "lit-gpt's packed data (LITPKDS)"),
     (
         b"version https://git-lfs.github.com/spec/",
-        "a Git LFS pointer in place of its file, which git lfs pull fetches",
+        "a Git LFS pointer instead of its file; git lfs pull downloads the file",
     ),
     (
         b"PK\x03\x04",
@@ -26,7 +24,7 @@ const BEGINNINGS: [(&[u8], &str); 4] = [
     (b"\x1f\x8b\x08", "a gzip archive"),
 ];
 
-/// Returns the kind of a file that is no bare u16, by its first bytes.
+/// Returns the kind of a file that doesn't contain bare u16 ids, by its first bytes.
 pub(crate) fn kind_of(head: &[u8]) -> Option<&'static str> {
     let mut beginnings = BEGINNINGS.iter();
     if let Some((_, kind)) = beginnings.find(|(begin, _)| head.starts_with(begin)) {
@@ -41,13 +39,13 @@ pub(crate) fn kind_of(head: &[u8]) -> Option<&'static str> {
         return kind_of_numbers(head, &ids, &different);
     }
     Some(match head.trim_ascii_start().starts_with(b"<") {
-        true => "an HTML page or other markup, as a failed download leaves it",
+        true => "an HTML page or other markup, perhaps from a failed download",
         false => "a text, which a tokenizer makes ids of",
     })
 }
 
-/// True if nearly all bytes are written characters. Of random ids one in four has another byte, and
-/// four in five are no UTF-8.
+/// True if nearly all bytes are printable characters. One in four random ids has another byte, and
+/// four in five are invalid UTF-8.
 fn is_text(head: &[u8], different: usize) -> bool {
     let is_written = |byte: &&u8| **byte >= b' ' || byte.is_ascii_whitespace();
     let is_utf8 = from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
@@ -105,7 +103,7 @@ fn is_half_floats(different: &HashSet<u64>) -> bool {
 /// True if the lower bytes of all ids are as small as the upper ones: of u16 they reach to 255,
 /// unless all ids are small.
 fn is_bytes(different: &HashSet<u64>) -> bool {
-    /// Upper bytes from here on say too little of the lower ones.
+    /// Upper bytes from here on reveal too little about the lower ones.
     const MOST: u64 = 240;
     let most = different.iter().map(|id| id / 256).max().unwrap_or(0);
     // So many different ids have such lower bytes by chance once in 2 to the `bits` files.
@@ -121,4 +119,12 @@ fn nearly_all<T>(items: impl IntoIterator<Item = T>, holds: impl Fn(&T) -> bool)
         held += usize::from(holds(&item));
     }
     100 * held >= 99 * all
+}
+
+/// Returns the little-endian numbers of so many bytes each.
+pub(crate) fn numbers(bytes: &[u8], width: usize) -> impl Iterator<Item = u64> {
+    bytes.chunks_exact(width).map(|chunk| {
+        let low = chunk.iter().rev();
+        low.fold(0, |number, &byte| number << 8 | u64::from(byte))
+    })
 }

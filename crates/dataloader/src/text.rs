@@ -1,7 +1,7 @@
 //! Bytes to text: UTF-8, without the byte-order mark that some programs put before it.
 //!
-//! Other encodings are named, with what makes UTF-8 of them, and not read. Nothing else is changed:
-//! "\r\n" stays what it is.
+//! Other encodings are rejected with their name and a command that converts them to UTF-8. Text is
+//! unchanged, including "\r\n".
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// ```
 ///
 /// # Errors
-/// [`DataLoaderError::NotUtf8`] with the first wrong byte, and what the bytes look like.
+/// [`DataLoaderError::NotUtf8`] with the first wrong byte and the likely encoding.
 pub fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, DataLoaderError> {
     let is_utf_16 = [b"\xff\xfe", b"\xfe\xff"]
         .iter()
@@ -39,7 +39,7 @@ pub fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, DataLoaderError> {
             position: error.utf8_error().valid_up_to(),
             looks_like: match (is_utf_16, error.as_bytes().contains(&0)) {
                 (true, _) => "; in UTF-16 it may be: iconv -f UTF-16 -t UTF-8 makes it UTF-8",
-                (false, true) => "; with its NUL bytes it may be no text at all",
+                (false, true) => "; it has NUL bytes, so it may be a binary file",
                 (false, false) => {
                     "; in Latin-1 it may be: iconv -f WINDOWS-1252 -t UTF-8 makes it UTF-8"
                 }

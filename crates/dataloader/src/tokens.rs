@@ -58,7 +58,7 @@ impl Tokens {
     /// The ids of an open file.
     ///
     /// # Errors
-    /// If the system doesn't tell how long it is.
+    /// If the system can't report the file's length.
     pub(crate) fn in_file(
         path: PathBuf,
         file: File,
@@ -130,7 +130,7 @@ impl TokenFile {
         let read = file
             .seek(SeekFrom::Start(place))
             .and_then(|_| file.read_exact(&mut bytes));
-        // Looked at behind the read: what has been read is then from before a change.
+        // Checked after the read, so that the data read is older than any change.
         if stamp(&file).map_err(DataLoaderError::read(&self.path))? != self.opened {
             return Err(self.refused(
                 "it has been written to since it was opened; put back what was in it to go on, \
@@ -139,7 +139,7 @@ impl TokenFile {
         }
         read.map_err(DataLoaderError::read(&self.path))?;
         let ids = self.format.ids(&bytes);
-        ids.map_err(|number| self.refused(&format!("the number {number} is no token id")))
+        ids.map_err(|number| self.refused(&format!("the number {number} isn't a token id")))
     }
 
     fn refused(&self, problem: &str) -> DataLoaderError {

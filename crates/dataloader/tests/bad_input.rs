@@ -1,4 +1,4 @@
-//! Everything a user can hand in wrongly is an error that says what was wrong.
+//! Every wrong input gives an error that names the problem.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
@@ -153,7 +153,7 @@ fn other_encodings_are_named_with_a_remedy_and_a_byte_order_mark_is_no_text() {
     assert!(said(b"\xff\xfea\0").contains("iconv -f UTF-16"));
     assert!(said(b"caf\xe9").starts_with("a.txt: expected UTF-8 text, byte 3"));
     assert!(said(b"caf\xe9").contains("iconv -f WINDOWS-1252"));
-    assert!(said(b"\x7fELF\0\xff").contains("no text at all"));
+    assert!(said(b"\x7fELF\0\xff").contains("binary file"));
 }
 
 /// The same ids in all forms that are read, and the forms that aren't.
@@ -196,7 +196,7 @@ fn token_files_are_what_their_signs_say() {
     let refused = [
         (wide(8), "looks like int64"),
         (wide(4), "looks like int32"),
-        (llm_c(20_240_520, 401, &wide(2)), "says 401 tokens"),
+        (llm_c(20_240_520, 401, &wide(2)), "declares 401 tokens"),
         (
             numpy("<f4", "(400,)", &wide(4)),
             "expected little-endian integers",
@@ -206,7 +206,7 @@ fn token_files_are_what_their_signs_say() {
         (b"\x93NUMPY\x01\0\xff".to_vec(), "cut off"),
         (
             numpy("<i8", "(2,)", &(-1i64 as u128).to_le_bytes()),
-            "the number -1 is no token id",
+            "the number -1 isn't a token id",
         ),
     ];
     for (bytes, problem) in refused {
@@ -215,7 +215,7 @@ fn token_files_are_what_their_signs_say() {
     }
 }
 
-/// Bare files that are no u16, and u16 that look a little like them.
+/// Bare files that don't contain u16 ids, and u16 files that resemble them a little.
 #[test]
 fn token_files_without_a_header_are_known_by_their_bytes() {
     let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();

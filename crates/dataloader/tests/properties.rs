@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use test_support::proptest_config;
 use torch_rng::TorchRng;
 
-/// A corpus in which every token tells its place, and windows that fit it.
+/// A corpus in which every token is its own position, and windows that fit it.
 fn any_dataset() -> impl Strategy<Value = (Corpus, GptDataset)> {
     (1usize..12, 1usize..12, 1u32..80).prop_map(|(max_length, stride, more)| {
         let corpus = Corpus::from_ids((0..max_length as u32 + more).collect::<Vec<u32>>());
@@ -87,7 +87,7 @@ proptest! {
         prop_assert_eq!(ids(&of_file.1), ids(&of_memory.1));
     }
 
-    /// Whatever the vocabulary and however frequent its first tokens are.
+    /// For any vocabulary, however frequent its first tokens are.
     #[test]
     fn no_file_of_u16_ids_is_taken_for_something_else(
         vocab_size in prop_oneof![1u32..300, 1u32..=65_536],
@@ -99,7 +99,7 @@ proptest! {
         let file = folder.path().join("ids.bin");
         Corpus::from_ids(ids.as_slice()).write_u16_file(&file).unwrap();
         let read = Corpus::from_token_file(&file);
-        // Ids that are 0 at each second place are those of wider numbers.
+        // Ids in which every second one is 0 are wider numbers.
         let is_wide = ids.iter().skip(1).step_by(2).all(|&id| id == 0);
         prop_assert!(is_wide || self::ids(&read.unwrap()) == ids);
     }

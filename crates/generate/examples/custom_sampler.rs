@@ -1,7 +1,7 @@
-//! A sampler of one's own: `cargo run --release -p generate --example custom_sampler`.
+//! A custom sampler: `cargo run --release -p generate --example custom_sampler`.
 //!
-//! The decoder gives the scores of the next token; which one it is, any program can say.
-//! This one takes the likeliest token that isn't among the last three.
+//! The decoder returns the scores of the next token, and the program chooses. This one takes the
+//! most probable token that isn't among the last three.
 
 use std::error::Error;
 

@@ -1,8 +1,8 @@
 //! The loss of a model on a text when it decodes in fewer bits:
 //! `cargo run --release -p generate --example precision_costs MODEL TEXT`.
 //!
-//! The text is cut into windows of the context; each token is predicted by a decoding step after
-//! the true tokens before it, so the kernels are those of generation.
+//! The text is cut into windows of the context length. Each token is predicted by a decoding step
+//! after the true tokens before it, so the kernels are the ones used in generation.
 
 use std::error::Error;
 

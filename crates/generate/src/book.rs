@@ -62,9 +62,8 @@ impl Default for BookSampling {
 /// ```
 ///
 /// # Errors
-/// If there is no prompt or an empty one, a token that the model doesn't know, a context size of 0
-/// or one that the sequence will fill beyond the model's context length, or the model's logits are
-/// not numbers.
+/// If the prompt is empty or missing, the model doesn't know a token, the context size is 0 or the
+/// sequence will exceed the model's context length, or a logit is not a number.
 pub fn generate_text_simple(
     model: &GptModel,
     mut idx: Array2<u32>,

@@ -17,7 +17,7 @@ use crate::forward::Forward;
 use crate::weights::DecoderWeights;
 use crate::{DecoderConfig, GenerateError, PastContext};
 
-/// A text's tokens, the cache of their keys and values, and the logits of what comes next.
+/// The tokens of a text, the cache of their keys and values, and the logits of the next token.
 ///
 /// ```
 /// use generate::Decoder;
@@ -52,7 +52,8 @@ pub struct Decoder<'m> {
     logits: Array1<f32>,
 }
 
-/// A text's tokens and cache without the model: what a program keeps between two requests.
+/// The tokens and the cache of a text, without the model: the state that a program keeps between
+/// two requests.
 ///
 /// A struct can hold it beside an `Arc<GptModel>`. [`Decoder::with_state`] continues from it and
 /// computes nothing twice.
@@ -155,7 +156,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// A decoder in f32 that crops to the model's context length, as the book does.
+    /// A decoder in f32 that crops to the model's context length, like the book.
     pub fn new(model: &'m GptModel) -> Self {
         Self::with_config(model, DecoderConfig::default())
             .expect("the default configuration suits every model")
@@ -295,11 +296,11 @@ impl<'m> Decoder<'m> {
         Ok(())
     }
 
-    /// Takes in the tokens that are pending and returns the logits (vocab_size) of the last
-    /// position; with nothing pending they are those of before.
+    /// Processes the pending tokens and returns the logits (vocab_size) of the last position.
+    /// Without pending tokens, the logits are unchanged.
     ///
     /// # Errors
-    /// If there is no text.
+    /// If the text is empty.
     pub fn advance(&mut self) -> Result<ArrayView1<'_, f32>, GenerateError> {
         if self.tokens.is_empty() {
             return Err(GenerateError::EmptyPrompt);

@@ -4,13 +4,11 @@ use gpt::GptError;
 use thiserror::Error;
 use torch_rng::ProbabilityError;
 
-use crate::Precision;
-
 /// A prompt, a setting or a model from which no text can be generated.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum GenerateError {
-    /// There is no token to continue from: no last position to predict after.
+    /// The text is empty, so there is no position to predict from.
     #[error("the prompt is empty, but at least one token is needed")]
     EmptyPrompt,
     /// The window that the model may see is empty or larger than its position embeddings.
@@ -23,7 +21,8 @@ pub enum GenerateError {
         /// The most the model can take.
         context_length: usize,
     },
-    /// A text longer than the context, in a decoder that was told to stop there.
+    /// A text longer than the context, in a decoder with
+    /// [`PastContext::Stop`](crate::PastContext::Stop).
     #[error("the text has {num_tokens} tokens, but the context has room for {context_size}")]
     PastContext {
         /// Tokens it has.
@@ -37,11 +36,13 @@ pub enum GenerateError {
     /// A stop string that every text holds.
     #[error("a stop string is empty")]
     EmptyStopString,
-    /// A name that is no [`Precision`](crate::Precision).
-    #[error("unknown precision {name:?} (known: {})", Precision::ALL.map(Precision::name).join(", "))]
+    /// An unknown name of a [`Precision`](crate::Precision).
+    #[error("unknown precision {name:?} (known: {known})")]
     UnknownPrecision {
         /// The name handed in.
         name: String,
+        /// The known ones.
+        known: String,
     },
     /// A number of a sampler's settings outside its range.
     #[error("{name} must be {expected}, but is {value}")]

@@ -89,7 +89,7 @@ pub fn likeliest(scores: &ArrayRef1<f32>, top: usize) -> Vec<u32> {
 /// number.
 ///
 /// # Errors
-/// Names the first logit that is NaN or plus infinity, or says that all are minus infinity.
+/// Names the first logit that is NaN or plus infinity, or reports that all are minus infinity.
 pub(crate) fn check_logits(logits: &ArrayRef1<f32>) -> Result<(), GenerateError> {
     largest(logits).map(drop)
 }

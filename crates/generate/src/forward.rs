@@ -10,7 +10,7 @@ use ndarray::{Array2, ArrayViewMut1, Axis, s};
 
 use crate::weights::{BlockWeights, DecoderWeights};
 
-/// Weights, caches and buffers; it knows nothing of windows or of what tokens were.
+/// Weights, caches and buffers. Windows and token ids are the decoder's concern.
 #[derive(Clone, Debug)]
 pub(crate) struct Forward<'m> {
     pub(crate) weights: DecoderWeights<'m>,
@@ -28,7 +28,7 @@ struct Buffers {
     qkv: Array2<f32>,
     /// (rows, emb_dim): the heads' outputs, side by side
     context: Array2<f32>,
-    /// (rows, emb_dim): what a branch adds to its shortcut
+    /// (rows, emb_dim): a branch's output, added to its shortcut
     branch: Array2<f32>,
     /// (rows, hidden_dim)
     hidden: Array2<f32>,

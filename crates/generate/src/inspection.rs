@@ -1,8 +1,8 @@
 //! A model at work on a text: each token's loss and likeliest successors, and, block by block, the
 //! attention of its heads and the prediction there.
 //!
-//! Blocks are looked at one after the other, and logits are made a few rows at a time: what is in
-//! memory is one block's weights.
+//! Blocks are inspected one after the other, and logits are computed a few rows at a time, so
+//! memory contains the weights of one block.
 
 use gpt::GptModel;
 use ndarray::{Array2, Array3, ArrayRef1, ArrayView2, Axis};
@@ -60,7 +60,7 @@ impl Default for Look {
     }
 }
 
-/// A token, and what the model expects after it.
+/// A token, and the model's predictions after it.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Token {
@@ -106,7 +106,7 @@ impl<'m> Inspection<'m> {
     /// after each token, which are not kept.
     ///
     /// # Errors
-    /// If there is no token, an unknown one, or more than the context holds.
+    /// If the text is empty, a token is unknown, or the text exceeds the context.
     pub fn of(
         model: &'m GptModel,
         text_of: &'m dyn Fn(u32) -> String,

@@ -13,8 +13,7 @@ mod stop;
 mod stream;
 mod weights;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
-// its own.
+// Crates whose types appear in this crate's public API: dependents need no matching versions.
 pub use {gpt, ndarray, torch_rng};
 
 pub use book::{BookSampling, generate, generate_text_simple};

@@ -68,7 +68,7 @@ impl Precision {
         .fold(others, usize::saturating_add)
     }
 
-    /// Bytes of the weights that one step reads, each once: those of the blocks and of the head.
+    /// Bytes of weights that one step reads: every weight of the blocks and of the head, once.
     pub fn step_bytes(self, config: &GptConfig) -> usize {
         let head = self.bytes_of((config.vocab_size, config.emb_dim));
         self.bytes_of_blocks(config).saturating_add(head)
@@ -100,7 +100,7 @@ impl Precision {
         }
     }
 
-    /// The precision that token embeddings are kept in: 4 bits would tell too few tokens apart.
+    /// The precision of the token embeddings. 4 bits would distinguish too few tokens.
     pub(crate) fn of_embeddings(self) -> Self {
         match self {
             Self::Int4 => Self::Int8,
@@ -133,7 +133,10 @@ impl FromStr for Precision {
         Self::ALL
             .into_iter()
             .find(|precision| precision.name() == name)
-            .ok_or_else(|| GenerateError::UnknownPrecision { name: name.into() })
+            .ok_or_else(|| GenerateError::UnknownPrecision {
+                name: name.into(),
+                known: Self::ALL.map(Self::name).join(", "),
+            })
     }
 }
 

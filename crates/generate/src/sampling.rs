@@ -50,8 +50,8 @@ pub struct Sampling {
     ///
     /// transformers' `TopPLogitsWarper` ("nucleus sampling", Holtzman et al., 2019).
     pub top_p: f32,
-    /// Only tokens can be drawn whose probability is at least `min_p` times that of the most
-    /// probable one; 0 keeps all.
+    /// Only tokens can be drawn whose probability is at least `min_p` times the highest; 0 keeps
+    /// all.
     ///
     /// transformers' `MinPLogitsWarper`.
     pub min_p: f32,

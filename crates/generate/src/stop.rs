@@ -28,7 +28,7 @@ impl StopStrings {
     /// Watches for these.
     ///
     /// # Errors
-    /// If one is empty, as it would stop every text at once.
+    /// If a stop string is empty, because it would stop every text at once.
     pub fn new(stops: impl IntoIterator<Item = String>) -> Result<Self, GenerateError> {
         let stops: Vec<String> = stops.into_iter().collect();
         if stops.iter().any(String::is_empty) {

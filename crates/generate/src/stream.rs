@@ -1,4 +1,4 @@
-//! New tokens one at a time, until something says stop.
+//! New tokens one at a time, until a stop condition.
 //!
 //! A stream continues what its decoder holds, so a conversation is: push a turn, stream an answer,
 //! push the next turn.
@@ -43,7 +43,7 @@ pub enum FinishReason {
     StopToken(u32),
     /// The text has the number of tokens that was asked for.
     MaxNewTokens,
-    /// The context is full, and the decoder was told to stop there.
+    /// The context is full, and the decoder stops there.
     ContextFull,
 }
 
@@ -147,8 +147,8 @@ impl<'s, 'm> TokenStream<'s, 'm> {
         self.timings
     }
 
-    /// Takes in what is pending, chooses the next token and hands it to the decoder: the token,
-    /// none if it ends the text.
+    /// Processes the pending tokens, chooses the next token and pushes it to the decoder. Returns
+    /// `None` for a token that ends the text.
     ///
     /// A token for which the context has no room left is still a result, but the decoder doesn't
     /// get it.

@@ -136,7 +136,7 @@ pub(crate) struct DecoderWeights<'m> {
 }
 
 impl<'m> DecoderWeights<'m> {
-    /// A model's own in f32, else rounded copies.
+    /// The model's weights in f32, or rounded copies.
     ///
     /// # Panics
     /// If a layer was replaced by one of another shape than the configuration's.
@@ -175,7 +175,7 @@ impl<'m> DecoderWeights<'m> {
     ) -> Result<Self, E> {
         let mut source = Source(rows);
         let vocabulary = (config.vocab_size, config.emb_dim);
-        // The largest come first, while little else is in memory.
+        // The largest come first, while memory is nearly empty.
         let of_embeddings = precision.of_embeddings();
         let mut table = |name, precision| {
             Weight::read(vocabulary, precision, |rows| {
@@ -235,7 +235,7 @@ impl<'m, E, F: FnMut(&str, usize, IxDyn) -> Result<Rows<'m>, E>> Source<F> {
         })
     }
 
-    /// Layers of one input, one below the other: one product in place of several.
+    /// Layers with the same input, stacked: one product instead of several.
     fn projection(
         &mut self,
         layers: &[&str],

@@ -1,5 +1,4 @@
-//! The memory that a decoder takes from a folder's files to its first logits, as the allocator
-//! counts it.
+//! The memory of a decoder from opening a folder to its first logits, counted by the allocator.
 //!
 //! One test, as tests run side by side and the count is the whole process's.
 #![allow(clippy::unwrap_used)]

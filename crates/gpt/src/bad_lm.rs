@@ -79,7 +79,8 @@ impl BadLm {
     /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size)
     ///
     /// # Errors
-    /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
+    /// If the text is empty, a token is not in the vocabulary, or the text exceeds the context
+    /// length.
     pub fn forward(&self, x: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
         let embedding = embed(x, &self.token_embs, &self.pos_embs)?; // (batch, num_tokens, emb_dim)
         let context_embedding = self.att.forward(&embedding)?; // (batch, num_tokens, att_dim)

@@ -20,7 +20,7 @@ use crate::{GptError, GptModel};
 /// Parts of a batch at most.
 const PARTS: usize = 4;
 
-/// Weights of a model whose batches are cut at most, 8 MB: each part has gradients of its own.
+/// The most weights of a model whose batches are cut, 8 MB: each part has separate gradients.
 const LARGEST: usize = 1 << 21;
 
 /// The gradients of a training step in parts.

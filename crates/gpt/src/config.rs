@@ -1,4 +1,4 @@
-//! The book's `GPT_CONFIG_124M` and its larger sisters, as a struct with the same keys.
+//! The book's `GPT_CONFIG_124M` and the larger models, as a struct with the same keys.
 
 use attention::AttentionConfig;
 use tensor_ops::LayerNorm;

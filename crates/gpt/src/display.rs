@@ -41,7 +41,7 @@ impl fmt::Display for GptConfig {
     }
 }
 
-/// The rate, or those of the sites.
+/// The common rate, or one rate per site.
 impl fmt::Display for DropRates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.common() {

@@ -81,11 +81,13 @@ impl DummyGptModel {
         })
     }
 
-    /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size); with a generator it
-    /// is in training and drops, as what the book prints, without it is in evaluation.
+    /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size). With a generator
+    /// the model is in training mode and drops, like the book's printed output; without one it is
+    /// in evaluation mode.
     ///
     /// # Errors
-    /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
+    /// If the text is empty, a token is not in the vocabulary, or the text exceeds the context
+    /// length.
     pub fn forward(
         &self,
         in_idx: &ArrayRef2<u32>,

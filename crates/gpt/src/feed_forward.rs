@@ -42,8 +42,8 @@ impl FeedForward {
         self.contract.forward(&activated)
     }
 
-    /// The training form of [`forward`](Self::forward): keeps what [`backward`](Self::backward)
-    /// needs.
+    /// The training form of [`forward`](Self::forward): also returns the values that
+    /// [`backward`](Self::backward) needs.
     ///
     /// # Panics
     /// If the last dimension is not `emb_dim`.

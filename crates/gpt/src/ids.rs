@@ -5,11 +5,12 @@ use tensor_ops::Embedding;
 
 use crate::GptError;
 
-/// Token ids (batch, num_tokens) -> the sum of their embeddings and those of their positions
-/// (batch, num_tokens, emb_dim).
+/// Token ids (batch, num_tokens) -> token embeddings plus positional embeddings (batch, num_tokens,
+/// emb_dim).
 ///
 /// # Errors
-/// If there is no token, one that `tok_emb` doesn't have, or more than `pos_emb` has positions.
+/// If the text is empty, `tok_emb` has no row for a token, or the text has more tokens than
+/// `pos_emb` has rows.
 pub(crate) fn embed(
     ids: &ArrayRef2<u32>,
     tok_emb: &Embedding,
@@ -48,7 +49,7 @@ pub(crate) fn check_vocabulary_of(ids: &ArrayRef2<u32>, vocab_size: usize) -> Re
     rows.try_for_each(|(row, ids)| check_vocabulary(vocab_size, row, 0, ids.iter().copied()))
 }
 
-/// Checks that each id is in a vocabulary: those of sequence `row`, from its token `first` on.
+/// Checks that the ids of sequence `row`, from its token `first` on, are in the vocabulary.
 ///
 /// # Errors
 /// [`GptError::TokenOutOfRange`] names the first that is not, and its place.

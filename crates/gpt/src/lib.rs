@@ -17,8 +17,7 @@ mod shortcut;
 mod size;
 mod transformer_block;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
-// its own.
+// Crates whose types appear in this crate's public API: dependents need no matching versions.
 pub use {ndarray, torch_rng};
 
 pub use activation::Activation;

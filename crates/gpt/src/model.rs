@@ -55,7 +55,8 @@ impl GptModel {
     /// [`forward_plain`](Self::forward_plain), fast.
     ///
     /// # Errors
-    /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
+    /// If the text is empty, a token is not in the vocabulary, or the text exceeds the context
+    /// length.
     pub fn forward(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
         let hidden = Pooled::from(self.forward_hidden(in_idx)?);
         Ok(self.logits(&hidden))
@@ -97,10 +98,11 @@ impl GptModel {
         }
     }
 
-    /// Each block's attention weights and output, one block after the other, as they are asked for.
+    /// Returns the attention weights and output of each block, one block at a time, computed on
+    /// demand.
     ///
-    /// [`logits`](Self::logits) of a block's `hidden` are what the model would say if it ended with
-    /// that block (the "logit lens"); of the last block's, what it says.
+    /// [`logits`](Self::logits) of a block's `hidden` are the prediction of a model that ends after
+    /// this block (the "logit lens"); for the last block, the model's prediction.
     ///
     /// ```
     /// use gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -154,8 +156,8 @@ impl GptModel {
     /// `in_idx`; [`LOGIT_ROWS`] rows of logits exist at a time.
     ///
     /// # Errors
-    /// If an id, input or target, is out of range, or there are no tokens, or more than the context
-    /// length, or not one target for each.
+    /// If an input or target id is out of range, the text is empty or exceeds the context length,
+    /// or the numbers of inputs and targets differ.
     pub fn token_losses(
         &self,
         in_idx: &ArrayRef2<u32>,

@@ -18,7 +18,7 @@ pub struct GptCache {
     drop_emb: DropoutCache,
     blocks: Vec<TransformerBlockCache>,
     final_norm: LayerNormCache,
-    /// (batch, num_tokens, emb_dim): what the head was given
+    /// (batch, num_tokens, emb_dim): the input of the head
     normed: Pooled<Ix3>,
 }
 
@@ -110,8 +110,8 @@ impl GptModel {
     /// `weight` is 1, or 1 / n when gradients of n batches are accumulated.
     ///
     /// # Errors
-    /// If an id, input or target, is out of range, or there are no tokens, or more than the context
-    /// length, or not one target for each.
+    /// If an input or target id is out of range, the text is empty or exceeds the context length,
+    /// or the numbers of inputs and targets differ.
     ///
     /// # Panics
     /// If `grads` has another configuration.
@@ -160,7 +160,7 @@ impl GptModel {
         Ok((total / n as f64) as f32)
     }
 
-    /// `logits = x W^T`: adds to the gradient of W (tied or not), and writes that of `x`.
+    /// `logits = x W^T`: adds to the gradient of W (tied or not), and writes the gradient of `x`.
     fn head_backward(
         &self,
         x: ArrayView2<f32>,

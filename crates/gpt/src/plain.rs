@@ -16,8 +16,8 @@ use torch_rng::TorchRng;
 use crate::ids::check_ids;
 use crate::{Activation, GptConfig, GptError};
 
-/// Listing 4.2, what [`LayerNorm`] computes: (..., emb_dim) -> (..., emb_dim), each token's
-/// features brought to mean 0 and variance 1, then scaled and shifted.
+/// Listing 4.2, the plain form of [`LayerNorm`]: (..., emb_dim) -> (..., emb_dim). Brings each
+/// token's features to mean 0 and variance 1, then scales and shifts them.
 ///
 /// ```
 /// use gpt::{LayerNorm, layer_norm};
@@ -48,8 +48,8 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
 
 /// Listing 4.4, the book's `FeedForward`; also its gradient.
 ///
-/// Its parameters are named `layers.0` and `layers.2`, as the book keeps them in an `nn.Sequential`
-/// with GELU between.
+/// The parameters are named `layers.0` and `layers.2`, because the book has an `nn.Sequential` with
+/// GELU in the middle.
 ///
 /// ```
 /// use gpt::{FeedForward, GptConfig, torch_rng::TorchRng};
@@ -194,7 +194,7 @@ pub struct GptModel {
     pub final_norm: LayerNorm,
     /// emb_dim -> vocab_size, without bias; `None` if the head is tied to `tok_emb`
     pub out_head: Option<Linear>,
-    /// The configuration it was built from: weights put in place of others must have its shapes.
+    /// The configuration it was built from. New weights must have the shapes of this configuration.
     pub(crate) config: GptConfig,
 }
 
@@ -224,7 +224,8 @@ impl GptModel {
     /// is in training and drops, without it is in evaluation.
     ///
     /// # Errors
-    /// If there is no token, one that the vocabulary doesn't have, or more than the context length.
+    /// If the text is empty, a token is not in the vocabulary, or the text exceeds the context
+    /// length.
     pub fn forward_plain(
         &self,
         in_idx: &ArrayRef2<u32>,

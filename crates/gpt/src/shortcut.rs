@@ -62,8 +62,8 @@ impl ExampleDeepNeuralNetwork {
         self.forward_train(x).0
     }
 
-    /// The training form of [`forward`](Self::forward): keeps what [`backward`](Self::backward)
-    /// needs.
+    /// The training form of [`forward`](Self::forward): also returns the values that
+    /// [`backward`](Self::backward) needs.
     ///
     /// # Panics
     /// If `x` does not have as many columns as the first layer size.

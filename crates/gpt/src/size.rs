@@ -1,8 +1,8 @@
 //! The number of parameters of a configuration (book section 4.6, exercises 4.1 and 4.2), and the
 //! memory that each use of it takes; counted without allocating any.
 //!
-//! The memory is an estimate from above of what is large: it doesn't have the program itself, nor
-//! what is freed within a layer.
+//! The memory is an upper estimate of the large parts. It doesn't include the program itself or
+//! temporary values within a layer.
 
 use tensor_ops::engine::packed_bytes;
 
@@ -51,7 +51,7 @@ impl ModelSize {
         self.tok_emb + self.pos_emb + self.n_layers * block + self.final_norm + self.out_head
     }
 
-    /// Parameters as OpenAI counts them, without an output head of its own.
+    /// Parameters as OpenAI counts them, without a separate output head.
     pub fn without_out_head(&self) -> usize {
         self.total() - self.out_head
     }
@@ -62,7 +62,7 @@ impl ModelSize {
     }
 }
 
-/// Bytes of memory that are in use at once, by what takes them.
+/// Bytes of memory in use at the same time, by purpose.
 ///
 /// ```
 /// use gpt::{GptConfig, Memory};
@@ -117,9 +117,9 @@ impl GptConfig {
         Memory::new().with("weights", &[F32, self.size()?.total()])
     }
 
-    /// The memory of a decoder beside the weights: keys and values of a text of so many tokens,
-    /// what such a prompt leaves in a layer, and the logits, which are sorted for a token to be
-    /// drawn.
+    /// The memory of a decoder in addition to the weights: keys and values of a text with this many
+    /// tokens, a layer's intermediate values for a prompt of this length, and the logits, which are
+    /// sorted for sampling.
     ///
     /// ```
     /// let config = gpt::GptConfig::GPT2_124M;
@@ -142,10 +142,10 @@ impl GptConfig {
         self.feed_forward_dim().saturating_add(others)
     }
 
-    /// The memory of training: weights, gradients (of each part that a small model's batches are
-    /// cut into) and AdamW's two moments, what a batch of `batch_size` windows of `tokens` tokens
-    /// leaves for the backward pass, the rows of logits that exist at once, of training and of an
-    /// evaluation, and what products pack.
+    /// The memory of training: weights, gradients (for each part of a small model's batch) and
+    /// AdamW's two moments; the intermediate values of a batch of `batch_size` windows of `tokens`
+    /// tokens; the rows of logits that exist at the same time, in training and in an evaluation;
+    /// and the packed operands of products.
     pub fn training_memory(&self, batch_size: usize, tokens: usize) -> Result<Memory, GptError> {
         let (layers, features) = (self.n_layers, self.emb_dim);
         let parameters = self.size()?.total();
@@ -186,10 +186,10 @@ impl GptConfig {
             .with("packed matrices", &[packed])
     }
 
-    /// The memory of looking into a text of `tokens` tokens, one block after the other
-    /// ([`GptModel::trace`](crate::GptModel::trace)): the attention weights of one with the scores
-    /// they are made of, as they are, masked and scaled, and the mask; `rows` rows of logits; and
-    /// `top` candidates for each token.
+    /// The memory of inspecting a text of `tokens` tokens, one block after the other
+    /// ([`GptModel::trace`](crate::GptModel::trace)): the attention weights of one block with their
+    /// raw, masked and scaled scores and the mask; `rows` rows of logits; and `top` candidates for
+    /// each token.
     pub fn inspection_memory(
         &self,
         tokens: usize,

@@ -1,5 +1,5 @@
-//! Training with products of bf16: gradients near those of f32, and the same bits for any number of
-//! threads.
+//! Training with bf16 products: gradients are close to f32, and the bits don't depend on the number
+//! of threads.
 
 use gpt::{BatchParts, DropRates, GptConfig, GptModel};
 use ndarray::Array2;

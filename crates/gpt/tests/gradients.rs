@@ -37,7 +37,7 @@ fn batch() -> (Array2<u32>, Array2<u32>) {
     )
 }
 
-/// Moves each parameter by 0.1 times standard normal noise, as the fixture's script does.
+/// Moves each parameter by 0.1 times standard normal noise, like the fixture's script.
 fn move_away_from_initial_values(model: &mut GptModel, rng: &mut TorchRng) {
     for (_, mut view) in model.named_parameters_mut() {
         let noise = rng.randn(view.len());

@@ -16,7 +16,7 @@ use torch_rng::{Build, TorchRng};
 
 const EMB_DIM: usize = 768;
 const VOCAB_SIZE: usize = 50257;
-/// Rows of a training step's matrices, those of logits among them: 4 sequences of 256.
+/// Rows of a training step's matrices, including the logits: 4 sequences of 256.
 const ROWS: usize = 1024;
 
 fn random(rows: usize, columns: usize) -> Array2<f32> {

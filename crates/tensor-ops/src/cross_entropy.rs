@@ -1,10 +1,9 @@
 //! Cross-entropy of logits and target ids, `mean_i (ln sum_j e^(x_ij) - x_(i, t_i))`
 //! (`torch.nn.functional.cross_entropy`; book section 5.1.2).
 //!
-//! The maximum is subtracted from the target's logit too, as in PyTorch: logits far from 0 keep
-//! their digits.
-//! The sum over rows runs in f64 in order. There is no label smoothing, no weights and no ignored
-//! index.
+//! The maximum is subtracted from the target's logit too, as in PyTorch, so that logits far from 0
+//! keep their digits. The sum over rows runs in f64 in order. Label smoothing, weights and an
+//! ignored index aren't supported.
 
 use kernels::{elementwise, for_each, reduce};
 use ndarray::{Array2, ArrayRef2};
@@ -39,9 +38,9 @@ pub fn cross_entropy_rows(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> 
     row_losses(logits, targets)
 }
 
-/// [`cross_entropy`] with its gradient: that of the logits (rows, vocab_size) times `d_loss`,
-/// written over them: `(softmax(x) - one_hot(target)) d_loss / rows`; exponentials below 2^-64 of a
-/// row's largest count as 0.
+/// [`cross_entropy`] with its gradient: the gradient of the logits (rows, vocab_size) times
+/// `d_loss` overwrites them: `(softmax(x) - one_hot(target)) d_loss / rows`. Exponentials below
+/// 2^-64 of a row's largest count as 0.
 ///
 /// # Panics
 /// As there.

@@ -1,5 +1,5 @@
-//! Dropout: each element is 0 with probability p, else divided by 1 - p (`nn.Dropout`; book section
-//! 3.5.2).
+//! Dropout: sets each element to 0 with probability p, and divides the others by 1 - p
+//! (`nn.Dropout`; book section 3.5.2).
 //!
 //! Which elements are kept is PyTorch's choice for the generator's seed and build. In evaluation,
 //! and for p = 0, it does nothing and draws nothing.

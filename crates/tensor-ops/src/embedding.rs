@@ -1,6 +1,6 @@
 //! Embedding, a lookup of rows: `y = weight[ids]` (`torch.nn.Embedding`; book section 2.7).
 //!
-//! It does not check ids against a vocabulary for you: an id out of range panics, as an index does.
+//! Ids aren't checked against a vocabulary: an id out of range panics, like an index.
 
 use ndarray::{Array, Array2, ArrayRef, Axis, Dimension, RemoveAxis};
 use torch_rng::TorchRng;
@@ -62,7 +62,7 @@ impl Embedding {
 
     /// Adds to `grads` the gradient of each row that was looked up; ids have no gradient.
     ///
-    /// Each thread takes some columns of all rows in order, so an id that occurs twice is no race.
+    /// Each thread processes some columns of all rows in order, so a repeated id causes no race.
     ///
     /// # Panics
     /// If `d_out` (..., embedding_dim) is not the shape that `forward(ids)` returns, an id is not

@@ -1,8 +1,7 @@
-//! What the fast forms of attention, gpt, train and checkpoint use beside the operations: kept
-//! memory, threads that stay awake, attention by blocks of queries, the loops of the optimizer, the
-//! transpose.
+//! Tools for the fast forms of attention, gpt, train and checkpoint: pooled memory, threads that
+//! stay awake, attention by blocks of queries, the loops of the optimizer, the transpose.
 //!
-//! A layer of one's own needs none of it.
+//! A custom layer doesn't need this module.
 
 pub use kernels::gemm::packed_bytes;
 pub use kernels::{

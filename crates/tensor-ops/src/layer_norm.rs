@@ -1,8 +1,8 @@
 //! Layer normalisation, `y = scale (x - mean) / sqrt(var + eps) + shift` over the last dimension
 //! (book listing 4.2).
 //!
-//! The variance is the biased one, divided by n. There are no running statistics: it behaves the
-//! same in training and evaluation.
+//! The variance is biased (divided by n). Running statistics don't exist: training and evaluation
+//! behave the same.
 
 use kernels::{elementwise, for_each, reduce};
 use ndarray::{Array, Array1, Array2, ArrayRef, Axis, Dimension};
@@ -78,8 +78,8 @@ impl LayerNorm {
         with_leading_dims_of(out, x)
     }
 
-    /// The training form of [`forward`](Self::forward): keeps what [`backward`](Self::backward)
-    /// needs.
+    /// The training form of [`forward`](Self::forward): also returns the values that
+    /// [`backward`](Self::backward) needs.
     ///
     /// # Panics
     /// If the last dimension of `x` is not `emb_dim`, or scale or shift is not contiguous.

@@ -20,8 +20,7 @@ pub mod engine;
 mod pooled;
 mod rows;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
-// its own.
+// Crates whose types appear in this crate's public API: dependents need no matching versions.
 pub use {ndarray, torch_rng};
 
 pub use cross_entropy::{cross_entropy, cross_entropy_rows, cross_entropy_train};

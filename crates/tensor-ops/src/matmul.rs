@@ -1,8 +1,8 @@
 //! Matrix product, `c[i][j] = sum_k a[i][k] b[k][j]`: the one function that every dense product
 //! goes through.
 //!
-//! Views may be strided in any way, so a transpose costs no copy. There is no broadcasting beyond
-//! the leading dimensions of [`matmul_batched`].
+//! Views may have any strides, so a transpose costs no copy. Only [`matmul_batched`] broadcasts,
+//! over its leading dimensions.
 
 use kernels::gemm::{self, Threads};
 use kernels::{Operands, gemv, operands};
@@ -119,7 +119,7 @@ pub fn matmul_batched<D: Dimension>(a: &ArrayRef<f32, D>, b: &ArrayRef<f32, D>) 
     out
 }
 
-/// The gradients of `a` and `b` of [`matmul_batched`], from that of the product:
+/// Returns the gradients of `a` and `b` of [`matmul_batched`] from the gradient of the product:
 /// `d_out @ b^T` and `a^T @ d_out`.
 ///
 /// # Panics

@@ -1,14 +1,14 @@
-//! The names and views of all weights: what the optimizer, clipping, counting and checkpoints walk.
+//! The names and views of all weights, for the optimizer, clipping, counting and checkpoints.
 //!
-//! It is the one shared trait of the workspace. It does not say how a module computes.
+//! It is the only shared trait of the workspace. It doesn't prescribe how a module computes.
 
 use ndarray::{Array, ArrayViewD, ArrayViewMutD, Dimension};
 
 /// A value that owns weights, or the gradients of weights: a gradient is another value of the same
 /// struct.
 ///
-/// Names and order are those of PyTorch's `named_parameters()` for the book's modules, so a name is
-/// a `state_dict` key.
+/// Names and order match PyTorch's `named_parameters()` for the book's modules, so a name is a
+/// `state_dict` key.
 ///
 /// ```
 /// use tensor_ops::torch_rng::TorchRng;

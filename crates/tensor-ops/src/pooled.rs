@@ -1,8 +1,8 @@
 //! Arrays whose memory the next operations find again, in this pass or the next; a second or two
 //! after the last pass the allocator has it back.
 //!
-//! Signatures take and give plain arrays; what an operation needs only for itself, or a cache keeps
-//! for the backward pass, is held as a [`Pooled`], and so nobody has to give memory back.
+//! Signatures use plain arrays. Internal values and the caches of a backward pass are [`Pooled`],
+//! so that no caller has to return memory.
 
 use std::ops::{Deref, DerefMut};
 

@@ -12,8 +12,8 @@ pub(crate) const WIDTH: usize = 1024;
 /// Elements a task handles: 32 KiB of f32, so that a small model's rows are tasks for many threads.
 const ELEMENTS_PER_TASK: usize = 8 * 1024;
 
-/// `(..., n)` as `(rows, n)`; a view if the memory is in row-major order, else a copy. A vector is
-/// one row.
+/// Returns `(..., n)` as `(rows, n)`: a view if the memory is in row-major order, otherwise a copy.
+/// A vector is one row.
 pub(crate) fn as_rows<D: Dimension>(x: &ArrayRef<f32, D>) -> CowArray<'_, f32, Ix2> {
     let n = x.shape().last().copied().unwrap_or(1);
     let rows = x.shape().iter().rev().skip(1).product();
@@ -56,8 +56,8 @@ pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) +
     fresh(n, rows * width, |i, block| f(i * rows, block))
 }
 
-/// `torch.empty`, for what is written before it is read: zeros, or what was in a
-/// [`Pooled`](crate::engine::Pooled) before; NaN in debug builds.
+/// `torch.empty`, for memory that is written before it is read: it contains zeros or the former
+/// contents of a [`Pooled`](crate::engine::Pooled); NaN in debug builds.
 pub fn empty<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
     let shape = shape.into_shape_with_order();
     let n = shape.size();
@@ -82,7 +82,7 @@ pub fn add_assign<D: Dimension>(x: &mut Array<f32, D>, y: &ArrayRef<f32, D>) {
     *x = with_each_of("add_assign", std::mem::take(x), y, elementwise::add);
 }
 
-/// Changes the numbers of `x` with those of `y`, block by block on all threads.
+/// Updates `x` with the numbers of `y`, block by block on all threads.
 ///
 /// # Panics
 /// If the shapes differ; `op` is named then.
@@ -132,7 +132,7 @@ pub(crate) fn add_column_sums(x: &ArrayRef2<f32>, sums: &mut Array1<f32>) {
     });
 }
 
-/// The elements of one of our own row-major arrays.
+/// Returns the elements of a row-major array of this crate.
 pub(crate) fn slice_mut<D: Dimension>(x: &mut Array<f32, D>) -> &mut [f32] {
     x.as_slice_mut()
         .expect("arrays made by this crate are row-major")

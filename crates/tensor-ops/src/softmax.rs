@@ -63,10 +63,9 @@ pub fn softmax_backward<D: Dimension>(
 /// the others become 0.
 ///
 /// `scores` is (n_queries, n_keys). Writes the logarithm of each row's sum of exponentials to
-/// `log_sums`, from which a backward pass finds the weights again.
-/// The same as filling the future with minus infinity before
-/// `torch.softmax(scores * scale, dim=-1)`, without computing what is thrown away.
-/// Weights below some 2^-64 are 0: they change no sum, and what follows would underflow.
+/// `log_sums`, from which a backward pass recomputes the weights. Equal to filling the future with
+/// minus infinity before `torch.softmax(scores * scale, dim=-1)`, without computing discarded
+/// values. Weights below about 2^-64 are 0: they change no sum, and later products would underflow.
 ///
 /// # Panics
 /// If rows are not contiguous, `log_sums` has another length than there are rows, or `scale` is
@@ -118,8 +117,8 @@ pub fn causal_softmax_from_log_sums(
     }
 }
 
-/// Softmax's backward pass for one row, in place: on entry `d` is the gradient of
-/// `p = softmax(scale x)`, on return that of `x`.
+/// Softmax's backward pass for one row, in place: `d` is the gradient of `p = softmax(scale x)` on
+/// entry, and the gradient of `x` on return.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -2,10 +2,9 @@
 //! "BPE from scratch").
 //!
 //! The plain form comes first: [`Bpe::train_plain`] counts the pairs of neighbours, makes the most
-//! frequent one a token, and repeats; [`Bpe::encode_plain`] makes the same pairs one, the pair
-//! learned first before all others.
-//! [`Bpe::train`] and [`Bpe::encode`] do the same in time in proportion to the text (`pairs.rs`).
-//! With GPT-2's merges the ids are those of tiktoken. It reads and writes no files.
+//! frequent one a token, and repeats; [`Bpe::encode_plain`] merges the same pairs, always the one
+//! learned first. [`Bpe::train`] and [`Bpe::encode`] do the same in time proportional to the text
+//! (`pairs.rs`). With GPT-2's merges the ids equal tiktoken's. This file reads and writes no files.
 //!
 //! ```
 //! use tokenizer::bpe::{Bpe, BpeConfig, Merge};
@@ -66,7 +65,7 @@ pub struct BpeConfig {
     pub ties: Ties,
 }
 
-/// 256 bytes in GPT-2's order, GPT-2's pieces, and what occurs twice.
+/// 256 bytes in GPT-2's order, GPT-2's pieces, and pairs that occur at least twice.
 impl Default for BpeConfig {
     fn default() -> Self {
         Self {
@@ -144,8 +143,8 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// Returns the ids of a piece as they are defined: as long as two neighbours are a pair that
-    /// was learned, those of the pair learned first become one.
+    /// Returns the ids of a piece by definition: while two neighbours are a learned pair, merges
+    /// the pair that was learned first.
     pub fn encode_plain(&self, piece: &str) -> Vec<u32> {
         let mut ids = self.ids_of_bytes(piece);
         let stands_in = |merge: &Merge, ids: &[u32]| {
@@ -164,7 +163,8 @@ impl Bpe {
     }
 }
 
-/// Returns the pair that occurs most often, if it does so often enough.
+/// Returns the pair that occurs most often, if it occurs often enough. The search for each pair
+/// makes the time quadratic in the number of different pairs.
 fn most_frequent(words: &[Vec<u32>], config: &BpeConfig) -> Option<Pair> {
     let mut counts: Vec<(Pair, u64)> = Vec::new(); // in the order of the text
     for pair in words.iter().flat_map(|word| word.windows(2)) {
@@ -181,7 +181,7 @@ fn most_frequent(words: &[Vec<u32>], config: &BpeConfig) -> Option<Pair> {
     (first_of_equals.1 >= config.least_count).then_some(first_of_equals.0)
 }
 
-/// Returns a word with `id` in place of a pair, wherever it stands.
+/// Returns a word with `id` replacing every occurrence of a pair.
 fn merged(word: &[u32], pair: Pair, id: u32) -> Vec<u32> {
     let (mut new, mut rest) = (Vec::new(), word);
     while let [first, behind @ ..] = rest {
@@ -324,7 +324,7 @@ impl Bpe {
     /// The ids of a text, in which [`ENDOFTEXT`] is special if the vocabulary has it.
     ///
     /// # Errors
-    /// None: it is a `Result` like that of every tokenizer.
+    /// None: a `Result` gives all tokenizers the same signature.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let Some(end_of_text) = self.end_of_text else {
             return Ok(self.encode_ordinary(text));
@@ -388,8 +388,8 @@ impl Bpe {
         }
     }
 
-    /// The same for a piece of any length: a heap has all pairs that stand in it and were learned,
-    /// the one learned first on top, of equal ones that at the first place.
+    /// The same for a piece of any length: a heap contains all learned pairs in it, with the one
+    /// learned first on top; of equal pairs, the first in the text.
     fn encode_piece(&self, piece: &[u8]) -> Vec<u32> {
         let mut row = Row::of(&[piece], &self.of_byte);
         let learned = |row: &Row, place| Some((self.ranks.get(&row.pair(place)?)?, place));
@@ -416,8 +416,8 @@ impl Bpe {
     /// The text that the ids stand for.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] at the first id that the vocabulary lacks;
-    /// [`TokenizerError::NotUtf8`] if the bytes are no text, as when a character is cut in half.
+    /// [`TokenizerError::UnknownId`] at the first unknown id; [`TokenizerError::NotUtf8`] if the
+    /// bytes aren't UTF-8, for example half a character.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         Decode::decode(self, ids)
     }
@@ -443,8 +443,8 @@ impl Bpe {
     }
 }
 
-/// Encodes texts one after the other, and remembers their short pieces: most pieces of a text
-/// stood in it before.
+/// Encodes texts one after the other, and remembers their short pieces, because most pieces of a
+/// text are repeated.
 ///
 /// ```
 /// let bpe = tokenizer::bpe::Bpe::gpt2();

@@ -30,7 +30,7 @@ pub trait Encode {
     /// Returns the ids of a whole text, with the tokens that the tokenizer puts before and after
     /// each text, if any.
     ///
-    /// A special token in it is that token, as the book allows `<|endoftext|>`.
+    /// A special token in the text becomes that token, like `<|endoftext|>` in the book.
     ///
     /// # Errors
     /// If the tokenizer has no ids for a part of the text.
@@ -38,8 +38,8 @@ pub trait Encode {
 
     /// Returns the ids of a part of a text, with nothing before or after them.
     ///
-    /// The same as [`encode`](Self::encode) unless a tokenizer puts tokens around a text, as some
-    /// in model folders do.
+    /// The same as [`encode`](Self::encode) unless a tokenizer adds tokens around a text, like some
+    /// in model folders.
     ///
     /// # Errors
     /// Those of [`encode`](Self::encode).
@@ -83,14 +83,14 @@ pub trait Decode {
     ///
     /// # Errors
     /// [`TokenizerError::UnknownId`] as for [`decode_bytes`](Self::decode_bytes);
-    /// [`TokenizerError::NotUtf8`] if the bytes are no text, as when a character is cut in half.
+    /// [`TokenizerError::NotUtf8`] if the bytes aren't UTF-8, for example half a character.
     fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         String::from_utf8(self.decode_bytes(ids)?).map_err(|error| TokenizerError::NotUtf8 {
             position: error.utf8_error().valid_up_to(),
         })
     }
 
-    /// Returns the text, with U+FFFD for bytes that are no text: the result of Python's `decode`.
+    /// Returns the text, with U+FFFD for invalid bytes, like Python's `decode`.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownId`] as for [`decode_bytes`](Self::decode_bytes).

@@ -10,7 +10,7 @@ pub enum TokenizerError {
     /// [`SimpleTokenizerV1`](crate::SimpleTokenizerV1) met a word that its vocabulary lacks.
     #[error("unknown token {token:?} at byte {position} of the text")]
     UnknownToken {
-        /// The word as it stands in the text.
+        /// The word, exactly as in the text.
         token: String,
         /// Its first byte in the text.
         position: usize,

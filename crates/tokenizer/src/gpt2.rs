@@ -87,10 +87,10 @@ impl Gpt2Tokenizer {
         self.encode(text)
     }
 
-    /// Returns the ids of a text, in which [`ENDOFTEXT`] is special, as the book allows it.
+    /// Returns the ids of a text; [`ENDOFTEXT`] in it is special, as in the book.
     ///
     /// # Errors
-    /// None: it is a `Result` like that of every tokenizer.
+    /// None: a `Result` gives all tokenizers the same signature.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.bpe.encode(text)
     }
@@ -117,13 +117,13 @@ impl Gpt2Tokenizer {
     /// The text that the ids stand for.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] as for [`Self::decode_bytes`];
-    /// [`TokenizerError::NotUtf8`] if the bytes are no text, as when a character is cut in half.
+    /// [`TokenizerError::UnknownId`] as for [`Self::decode_bytes`]; [`TokenizerError::NotUtf8`] if
+    /// the bytes aren't UTF-8, for example half a character.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         Decode::decode(self, ids)
     }
 
-    /// Returns the text, with U+FFFD for bytes that are no text: the result of Python's `decode`.
+    /// Returns the text, with U+FFFD for invalid bytes, like Python's `decode`.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownId`] as for [`Self::decode_bytes`].

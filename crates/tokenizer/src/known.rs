@@ -1,4 +1,4 @@
-//! Short pieces and their ids: most pieces of a text stood in it before.
+//! Short pieces and their ids, because most pieces of a text are repeated.
 
 /// A table of pieces by their hash; a new piece takes the place of another.
 pub(crate) struct KnownPieces {

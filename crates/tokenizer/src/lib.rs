@@ -17,8 +17,7 @@ mod streaming;
 mod vocabulary;
 mod whitespace;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
-// its own.
+// Crates whose types appear in this crate's public API: dependents need no matching versions.
 #[cfg(feature = "ndarray")]
 pub use ndarray;
 

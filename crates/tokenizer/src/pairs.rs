@@ -1,10 +1,9 @@
 //! The words of the plain form in one row, in which two neighbours become one without moving the
 //! rest, and the counts of all pairs.
 //!
-//! A token stands at the place of its first byte; its other bytes' places say so, and so does the
-//! place between two words.
-//! When a pair becomes a token, only the pairs around its places are counted anew: all of a
-//! training takes time in proportion to the words, however long one is.
+//! A token is at the place of its first byte; the places of its other bytes, and the places between
+//! two words, are marked. When a pair becomes a token, only the pairs around its places are counted
+//! again, so training takes time proportional to the words, however long one is.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -27,7 +26,7 @@ pub enum Ties {
 pub(crate) struct Row {
     /// At the place of a token's first byte its id; elsewhere one of the two below.
     ids: Vec<u32>,
-    /// At a token's first byte the place of its last, and at its last that of its first.
+    /// A token's first byte has the place of its last, and its last has the place of its first.
     other_end: Vec<u32>,
 }
 

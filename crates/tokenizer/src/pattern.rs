@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What the pattern distinguishes.
+/// The classes that the pattern distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Letter,

@@ -132,10 +132,10 @@ impl SimpleTokenizerV2 {
         self.vocabulary.len()
     }
 
-    /// The id of each word, that of `<|unk|>` for an unknown one.
+    /// Returns the id of each word, with the id of `<|unk|>` for unknown words.
     ///
     /// # Errors
-    /// None: it is a `Result` like that of every tokenizer.
+    /// None: a `Result` gives all tokenizers the same signature.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let id_of = |(_, word): (usize, &str)| self.vocabulary.id(word).unwrap_or(self.unk_id);
         Ok(words_with_positions(text).map(id_of).collect())

@@ -1,4 +1,4 @@
-//! Decoding ids one at a time, as a model writes them, without ever showing half a character.
+//! Decodes ids one at a time, as a model generates them, without ever showing half a character.
 //!
 //! A character's bytes may be spread over several tokens: at most three bytes wait for the rest of
 //! theirs.
@@ -41,7 +41,7 @@ impl<'t, D: Decode + ?Sized> StreamingDecoder<'t, D> {
     }
 
     /// Takes the next id; returns the characters that it completes, with U+FFFD for bytes that
-    /// can't begin or go on a character.
+    /// can't begin or continue a character.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownId`] for an id that the vocabulary lacks: the decoder stays as it

@@ -1,7 +1,7 @@
 //! A vocabulary: distinct tokens in a fixed order, the id of each being its place (book section
 //! 2.3).
 //!
-//! Ids are dense, from 0: there are no holes and no two ids of one token.
+//! Ids are dense, from 0: no gaps, and no token with two ids.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -52,13 +52,13 @@ impl Vocabulary {
         self.tokens.len()
     }
 
-    /// True if there is no token at all.
+    /// Returns true if the vocabulary is empty.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
 }
 
-/// Appends tokens in the order given, as the book's `all_tokens.extend(...)`.
+/// Appends tokens in the order given, like the book's `all_tokens.extend(...)`.
 ///
 /// A token that is there already keeps its id.
 /// (Python's dictionary would move it to the new id and leave a hole at the old one.)
@@ -77,7 +77,7 @@ impl<'a> Extend<&'a str> for Vocabulary {
     }
 }
 
-/// Shows the number of tokens, as a text's can be many.
+/// Shows the number of tokens, because a text may have many.
 impl fmt::Debug for Vocabulary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Vocabulary")

@@ -3,20 +3,19 @@
 //! `u1 = 1 - d[j]`, `u2 = d[j + 8]`, `radius = sqrt(-2 ln u1)`, `theta = 2 pi u2`,
 //! `d[j] = radius cos theta * std + mean`, `d[j + 8] = radius sin theta * std + mean`.
 //!
-//! The roundings to f32 are those of PyTorch's scalar code; `ln`, `sin` and `cos` are series in
-//! f64, which round to the nearest f32 nearly always and let the loops be vectorised.
-//! They hold for the arguments that occur here, (0, 1] and [0, 2 pi], and for no others.
+//! Roundings to f32 match PyTorch's scalar code; `ln`, `sin` and `cos` are series in f64, which
+//! round to the nearest f32 nearly always and can be vectorised. They are valid only for the
+//! arguments that occur here, (0, 1] and [0, 2 pi].
 
 use std::f64::consts::{FRAC_PI_2, LN_2, PI};
 
 pub(crate) const BLOCK: usize = 16;
 const HALF: usize = BLOCK / 2;
 
-/// Turns numbers in [0, 1) into normals, a block at a time; what is left of a last, shorter block
-/// stays.
+/// Turns numbers in [0, 1) into normals, a block at a time; a last, shorter block is unchanged.
 pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
     let (mean, std) = (f64::from(mean), f64::from(std));
-    // One rounding for the product and the sum, as PyTorch's fused instruction has.
+    // One rounding for the product and the sum, like PyTorch's fused instruction.
     let scaled = |normal: f32| (f64::from(normal) * std + mean) as f32;
     for block in data.chunks_exact_mut(BLOCK) {
         let (first, second) = block.split_at_mut(HALF);
@@ -34,7 +33,7 @@ pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
     }
 }
 
-/// Adding this to a small number rounds it to an integer, which then stands in the low bits.
+/// Adding this to a small number rounds it to an integer, which is then in the low bits.
 const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
 /// ln x for a positive normal x: `x = 2^k m`, m in [1/sqrt 2, sqrt 2),

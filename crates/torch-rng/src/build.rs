@@ -11,8 +11,8 @@ use crate::UnknownBuild;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Build {
-    /// PyTorch without Intel's MKL generators (macOS, ARM, later x86 releases): what the book's
-    /// notebooks print.
+    /// PyTorch without Intel's MKL generators (macOS, ARM, later x86 releases): the build of the
+    /// book's printed outputs.
     #[default]
     Portable,
     /// The x86 Linux and Windows wheels of PyTorch 2.4, whose dropout and multinomial draw from

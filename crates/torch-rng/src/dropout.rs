@@ -68,7 +68,11 @@ impl TorchRng {
         if p == 0.0 || p == 1.0 || n == 0 {
             return self.keep_mask(n, p).iter().collect(); // draws nothing
         }
-        match self.build {
+        // The elements of the whole batch draw, and this part of it is returned.
+        let [before, after] = self.others_of(n).map(|elements| elements as usize);
+        let own = before..before + n;
+        let n = before + n + after;
+        let kept: Vec<bool> = match self.build {
             Build::Portable => (0..n).map(|_| self.next_f64() < 1.0 - p).collect(),
             Build::Mkl => {
                 let mut x = Mcg31m1::new(self.engine.next_u32());
@@ -76,7 +80,8 @@ impl TorchRng {
                     .map(|_| unit_f32(x.next()) < (1.0 - p) as f32)
                     .collect()
             }
-        }
+        };
+        kept[own].to_vec()
     }
 
     /// The generator after [`keep_mask`](Self::keep_mask) of the same arguments, without the mask:
@@ -130,7 +135,7 @@ fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
     KeepMask::new(words, n)
 }
 
-/// 1 for each draw of two words whose 53 bits are below `bound`, else 0.
+/// 1 for each draw of two words whose 53 bits are below `bound`, otherwise 0.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
 fn are_below(bound: u64, pairs: &[[u32; 2]], out: &mut [u8]) {
     // The first word has the high bits, and decides all but one pair in two million.
@@ -249,7 +254,11 @@ mod tests {
             for elements in [1, 63, 1000] {
                 let mask = whole.keep_mask(batch * elements, 0.3);
                 for (own, rng) in &mut parts {
+                    let mut plain = rng.clone();
                     let kept = rng.keep_mask(own.len() * elements, 0.3);
+                    let by_plain = plain.keep_mask_plain(own.len() * elements, 0.3);
+                    assert!(kept.iter().eq(by_plain), "{own:?}, {build}");
+                    assert_eq!(*rng, plain, "{own:?}, {build}");
                     let expected = mask.iter().skip(own.start * elements).take(kept.len());
                     assert!(kept.iter().eq(expected), "{own:?}, {build}");
                 }

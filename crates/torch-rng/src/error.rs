@@ -64,8 +64,8 @@ pub enum ProbabilityError {
         /// The row; 0 where there is only one.
         row: usize,
     },
-    /// The list is no whole number of rows.
-    #[error("{len} probabilities are no whole number of rows of {n_categories}")]
+    /// The list isn't a whole number of rows.
+    #[error("{len} probabilities aren't a whole number of rows of {n_categories}")]
     Ragged {
         /// Probabilities handed in.
         len: usize,
@@ -74,7 +74,7 @@ pub enum ProbabilityError {
     },
 }
 
-/// A name that is no [`Build`](crate::Build).
+/// An unknown name of a [`Build`](crate::Build).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unknown build {name:?} (known: portable, mkl)")]
 pub struct UnknownBuild {

@@ -29,7 +29,7 @@ impl KeepMask {
         self.len
     }
 
-    /// True if there are no elements at all.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,7 +1,7 @@
 //! MT19937 (Matsumoto and Nishimura, 1998), made a block of 624 words at a time.
 //!
 //! `x[k+624] = x[k+397] ^ twist(x[k] high bit | x[k+1] low bits)`, then each word is tempered.
-//! What it does not do: seed from a key array, which PyTorch doesn't either.
+//! Seeding from a key array isn't supported, as in PyTorch.
 
 use std::fmt;
 
@@ -57,8 +57,8 @@ impl Mt19937 {
         high << 32 | u64::from(self.next_u32())
     }
 
-    /// The next draws before they are tempered, as many as the block still holds and at most
-    /// `at_most`: never none, unless `at_most` is 0.
+    /// The next untempered draws: the rest of the block, at most `at_most`; at least one unless
+    /// `at_most` is 0.
     #[inline]
     pub(crate) fn take(&mut self, at_most: usize) -> &[u32] {
         if self.position == WORDS && at_most > 0 {

@@ -1,10 +1,9 @@
 //! One category drawn in proportion to its probability: `torch.multinomial(p, num_samples=1)`.
 //!
-//! An exponential race, not a walk along the cumulated probabilities: `e_i` exponential, the result
-//! is `argmax p_i / e_i`.
-//! Portable: `e_i = -ln(1 - u)`, u of 53 bits. MKL: `e_i = -ln(u)`, u the f32 nearest to
-//! `x_i / (2^31 - 1)`, x of MCG31m1.
-//! Every category draws, those of probability 0 too. More than one sample per row is not offered.
+//! An exponential race, not a walk along the cumulative probabilities: with `e_i` exponential, the
+//! result is `argmax p_i / e_i`. Portable: `e_i = -ln(1 - u)`, u of 53 bits. MKL: `e_i = -ln(u)`, u
+//! the f32 nearest to `x_i / (2^31 - 1)`, x of MCG31m1. Every category draws, including those of
+//! probability 0. Only one sample per row is supported.
 
 use crate::mcg31m1::{Mcg31m1, unit_f32};
 use crate::{Build, ProbabilityError, TorchRng};
@@ -45,7 +44,7 @@ impl TorchRng {
     ///
     /// # Errors
     ///
-    /// As [`try_multinomial`](Self::try_multinomial), or if the length is no multiple of
+    /// As [`try_multinomial`](Self::try_multinomial), or if the length isn't a multiple of
     /// `n_categories`.
     pub fn multinomial_rows(
         &mut self,
@@ -124,7 +123,7 @@ mod tests {
             (
                 &[0.5; 5],
                 2,
-                "5 probabilities are no whole number of rows of 2",
+                "5 probabilities aren't a whole number of rows of 2",
             ),
             (
                 &[0.5, -0.5],

@@ -1,10 +1,9 @@
 //! Normal numbers: `torch.randn`, `Tensor.normal_(mean, std)`, the weight of `nn.Embedding`.
 //!
-//! PyTorch has two algorithms, and the size of the tensor chooses.
-//! Fewer than 16: Box-Muller in f64, one pair at a time, the second value of a pair kept for the
-//! next call.
-//! From 16 on: uniforms everywhere, then Box-Muller over blocks of 16 (see `box_muller`); where the
-//! size is no multiple of 16, the last 16 elements are drawn once more.
+//! PyTorch has two algorithms, and the size of the tensor chooses. Fewer than 16: Box-Muller in
+//! f64, one pair at a time, the second value of a pair kept for the next call. From 16 on: uniforms
+//! everywhere, then Box-Muller over blocks of 16 (see `box_muller`); if the size isn't a multiple
+//! of 16, the last 16 elements are drawn once more.
 
 use std::f64::consts::PI;
 

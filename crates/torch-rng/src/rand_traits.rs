@@ -1,7 +1,7 @@
 //! The traits of `rand`, so that its distributions and shuffles can draw from PyTorch's stream.
 //!
-//! `next_u64` takes the first draw as the high word, as PyTorch's `random64` does.
-//! Not for secrets: 624 draws reveal the whole state.
+//! `next_u64` takes the first draw as the high word, like PyTorch's `random64`. Not for secrets:
+//! 624 draws reveal the whole state.
 
 use std::convert::Infallible;
 

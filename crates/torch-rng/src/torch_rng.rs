@@ -1,7 +1,6 @@
 //! The generator: an MT19937 engine, the normal it may hold back, and the build it imitates.
 //!
-//! The draws themselves stand in the files named after them: uniform, normal, dropout, multinomial,
-//! permutation.
+//! The draws are in the files named after them: uniform, normal, dropout, multinomial, permutation.
 
 use std::ops::Range;
 
@@ -57,8 +56,8 @@ impl TorchRng {
     /// [`keep_mask`](Self::keep_mask) gives these sequences' part of the batch's mask, and skips
     /// the draws of the others.
     ///
-    /// The full range is the default.
-    /// All other draws are what they were, and [`state`](Self::state) does not keep the part.
+    /// The full range is the default. All other draws are unchanged, and [`state`](Self::state)
+    /// does not keep the part.
     ///
     /// # Panics
     /// If there are no such sequences.

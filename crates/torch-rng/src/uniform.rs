@@ -30,8 +30,8 @@ impl TorchRng {
 
     /// `torch.randint(low, high, ())`: an integer in `low..high`.
     ///
-    /// One draw where the range is narrower than 2^32, else two, as PyTorch 2.4 does; later
-    /// releases take two from 2^28 on.
+    /// One draw if the range is narrower than 2^32, otherwise two, like PyTorch 2.4; later releases
+    /// take two from 2^28 on.
     ///
     /// # Panics
     ///

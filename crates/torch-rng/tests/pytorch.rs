@@ -1,5 +1,5 @@
-//! Against PyTorch itself: what `fixtures/pytorch.py` wrote, in the releases the files are named
-//! after.
+//! Comparison with PyTorch itself: `fixtures/pytorch.py` wrote the values, in the releases in the
+//! files' names.
 //!
 //! TORCH_RNG_FIXTURE may name another file that the script wrote, with more cases.
 
@@ -143,7 +143,7 @@ fn weights(n: usize, case: usize) -> Vec<f32> {
 
 fn parse<T: FromStr>(text: &str) -> T {
     text.parse()
-        .unwrap_or_else(|_| panic!("the fixture says {text}"))
+        .unwrap_or_else(|_| panic!("the fixture has {text}"))
 }
 
 fn bits(values: &[f32]) -> Vec<String> {

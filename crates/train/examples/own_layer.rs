@@ -1,5 +1,4 @@
-//! A layer of one's own, trained to the end:
-//! `cargo run --release -p train --example own_layer`.
+//! A custom layer, trained to the end: `cargo run --release -p train --example own_layer`.
 //!
 //! A gated linear unit, `x + down(gate(x) * silu(up(x)))`: forward, backward, its gradients
 //! against finite differences, AdamW, weights and moments saved, and on from there.
@@ -56,7 +55,7 @@ impl GatedUnit {
         (out, Cache { x, gate, up, gated })
     }
 
-    /// Adds the gradients of the weights to `grads` and returns that of the input.
+    /// Adds the gradients of the weights to `grads` and returns the gradient of the input.
     fn backward(&self, cache: &Cache, d_out: &ArrayRef2<f32>, grads: &mut Self) -> Array2<f32> {
         // out = x + down(gated)
         let mut d_x = d_out.to_owned();
@@ -128,7 +127,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         train(&mut layer, &mut optimizer, &x, &target, 200)
     );
 
-    // Weights and moments go into files, and a run that goes on from them takes the same steps.
+    // Weights and moments are saved to files, and a run that resumes from them takes the same
+    // steps.
     let folder = std::env::temp_dir().join(format!("own-layer-{}", std::process::id()));
     atomic_file::create_folder(&folder)?;
     let [weights, moments] = ["weights", "moments"].map(|name| folder.join(name));

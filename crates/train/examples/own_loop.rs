@@ -1,5 +1,4 @@
-//! A training loop of one's own, on a text of one's own:
-//! `cargo run --release -p train --example own_loop [FILE]`.
+//! A custom training loop on any text: `cargo run --release -p train --example own_loop [FILE]`.
 //!
 //! It needs the crates `train`, which has the data loader, the model and the random numbers in it,
 //! `generate`, and `tokenizer` with its feature `ndarray`.

@@ -7,8 +7,8 @@
 //! p = (1 - lr weight_decay) p - lr m_hat / (sqrt(v_hat) + eps)
 //! ```
 //!
-//! [`AdamW::step_plain`] is these lines; [`AdamW::step`] computes the same on all cores by
-//! `tensor_ops::engine::adamw_update`. There are no groups of weights and no amsgrad.
+//! [`AdamW::step_plain`] has exactly these lines; [`AdamW::step`] computes the same on all cores by
+//! `tensor_ops::engine::adamw_update`. Parameter groups and amsgrad aren't supported.
 
 use std::mem::take;
 
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tensor_ops::Parameters;
 use tensor_ops::engine::{AdamWStep, adamw_update, awake, zeros};
 
-use crate::parts::own_parts;
+use crate::parts::{own_parts, slices};
 use crate::{Ranks, TrainError};
 
 /// AdamW's settings.
@@ -67,8 +67,8 @@ impl Default for AdamWConfig {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Its moments are named as the weights, behind `m.` and `v.`: so they are saved and loaded as
-/// weights are. The number of steps is to be kept beside them.
+/// Its moments are named like the weights, with the prefixes `m.` and `v.`, so they are saved and
+/// loaded like weights. The caller saves the number of steps.
 ///
 /// ```
 /// use checkpoint::{load_tensors_into, save_tensors};
@@ -93,7 +93,7 @@ pub struct AdamW {
     pub config: AdamWConfig,
     /// Steps taken.
     pub steps: u64,
-    /// First moments, weight after weight; among ranks, those of this rank's parts.
+    /// First moments, weight after weight; among ranks, only this rank's parts.
     pub(crate) m: Vec<f32>,
     /// Second moments.
     pub(crate) v: Vec<f32>,
@@ -124,6 +124,9 @@ impl AdamW {
 
     /// One step in the plain form, at the learning rate `config.lr`; the gradients are zero
     /// afterwards. It agrees with [`step`](Self::step) up to rounding.
+    ///
+    /// # Panics
+    /// As [`step`](Self::step).
     pub fn step_plain<P: Parameters>(&mut self, parameters: &mut P, grads: &mut P) {
         let AdamWConfig {
             lr,
@@ -133,8 +136,9 @@ impl AdamW {
         } = self.config;
         self.steps += 1;
         let t = self.steps as f64;
-        let weights = slices(parameters).into_iter().flatten();
-        let grads = slices(grads).into_iter().flatten();
+        let (weights, grads) = (slices(parameters), slices(grads));
+        self.check(&weights, &grads);
+        let (weights, grads) = (weights.into_iter().flatten(), grads.into_iter().flatten());
         let moments = self.m.iter_mut().zip(&mut self.v);
         for ((p, grad), (m, v)) in weights.zip(grads).zip(moments) {
             let g = f64::from(take(grad));
@@ -146,6 +150,18 @@ impl AdamW {
             *p = (decayed - lr * m_hat / (v_hat.sqrt() + eps)) as f32;
             (*m, *v) = (m_new as f32, v_new as f32);
         }
+    }
+
+    /// The lengths of the weights, which those of gradients and moments must match.
+    fn check(&self, weights: &[&mut [f32]], grads: &[&mut [f32]]) -> Vec<usize> {
+        let lengths = |slices: &[&mut [f32]]| slices.iter().map(|s| s.len()).collect::<Vec<_>>();
+        let (ours, theirs) = (lengths(weights), lengths(grads));
+        assert!(
+            ours == theirs && ours.iter().sum::<usize>() == self.m.len(),
+            "AdamW: weights of {ours:?} numbers, gradients of {theirs:?}, {} moments",
+            self.m.len()
+        );
+        ours
     }
 
     /// One step at the learning rate `config.lr`.
@@ -167,13 +183,7 @@ impl AdamW {
         grads: Vec<&mut [f32]>,
         grad_scale: f32,
     ) {
-        let lengths = |slices: &[&mut [f32]]| slices.iter().map(|s| s.len()).collect::<Vec<_>>();
-        let (ours, theirs) = (lengths(&weights), lengths(&grads));
-        assert!(
-            ours == theirs && ours.iter().sum::<usize>() == self.m.len(),
-            "AdamW: weights of {ours:?} numbers, gradients of {theirs:?}, {} moments",
-            self.m.len()
-        );
+        let ours = self.check(&weights, &grads);
         self.steps += 1;
         let AdamWConfig {
             lr,
@@ -200,7 +210,7 @@ impl AdamW {
         });
     }
 
-    /// Leaves the moments of this rank's parts, as those of one weight without a name.
+    /// Keeps only the moments of this rank's parts, as one weight without a name.
     pub(crate) fn keep_own_parts(&mut self, ranks: &dyn Ranks) {
         let shapes = self.weights.iter().map(|(_, shape)| shape);
         let lengths: Vec<usize> = shapes.map(|shape| shape.iter().product()).collect();
@@ -254,13 +264,6 @@ impl AdamWConfig {
         }
         Ok(())
     }
-}
-
-/// All weights' numbers, a slice for each.
-pub(crate) fn slices<P: Parameters>(parameters: &mut P) -> Vec<&mut [f32]> {
-    let views = parameters.named_parameters_mut().into_iter();
-    let slices = views.map(|(_, view)| view.into_slice().expect("weights are row-major"));
-    slices.collect()
 }
 
 /// Neighbouring slices of these lengths.

@@ -16,17 +16,9 @@ use std::path::Path;
 use checkpoint::{LazyTensor, load_tensors_into, save_compact, save_tensors};
 use gpt::GptModel;
 
-use crate::manifest::{Manifest, read_json, write_json};
+use crate::manifest::{FILES, MODEL, Manifest, OPTIMIZER, STATE, read_json, write_json};
 use crate::state::{Settings, TrainState};
 use crate::{AdamW, TrainError};
-
-const CONFIG: &str = "config.json";
-const MODEL: &str = "model.safetensors";
-const OPTIMIZER: &str = "optimizer.safetensors";
-const STATE: &str = "state.json";
-
-/// The files that every checkpoint has besides its manifest.
-pub(crate) const FILES: [&str; 4] = [CONFIG, MODEL, OPTIMIZER, STATE];
 
 /// Writes these files to a new folder.
 pub(crate) fn write(
@@ -41,7 +33,7 @@ pub(crate) fn write(
 }
 
 /// Reads a checkpoint of a run with these settings, and checks all of it: lengths and hashes first,
-/// then what the files say.
+/// then the contents.
 pub(crate) fn read(
     folder: &Path,
     settings: &Settings,
@@ -57,8 +49,7 @@ pub(crate) fn read(
     Ok((model, optimizer, state))
 }
 
-/// Reads the settings that a checkpoint was made with: what a run needs to make its loaders before
-/// it resumes.
+/// Reads the settings of a checkpoint, which a run needs to make its loaders before it resumes.
 ///
 /// # Errors
 /// If there is no checkpoint, or its state can't be read or was changed.
@@ -68,8 +59,8 @@ pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<Settings, TrainErro
     Ok(read_json::<TrainState>(&folder.join(STATE))?.settings)
 }
 
-/// Checks that a checkpoint's copies of its run's tokenizer are as they were saved; its weights are
-/// not read. What is no checkpoint has no copies.
+/// Checks that a checkpoint's copies of its run's tokenizer are unchanged; weights aren't read. A
+/// folder that isn't a checkpoint passes.
 ///
 /// # Errors
 /// Names the file that is not, and in what.

@@ -59,7 +59,7 @@ impl FromStr for Dtype {
     }
 }
 
-/// The settings of a [`Trainer`](crate::Trainer); the defaults are those of the book's chapter 5.
+/// The settings of a [`Trainer`](crate::Trainer); the defaults are from the book's chapter 5.
 ///
 /// ```
 /// use train::{AdamWConfig, Schedule, TrainConfig};
@@ -91,8 +91,8 @@ pub struct TrainConfig {
     pub dtype: Dtype,
     /// Batches whose gradients are averaged before one optimizer step.
     pub accumulation: u64,
-    /// If true, the last step of an epoch takes the batches that are left, averaged by their
-    /// number; otherwise it goes on with those of the next epoch.
+    /// If true, the last step of an epoch takes the remaining batches, averaged by their number;
+    /// otherwise it continues with the next epoch's batches.
     pub whole_epochs: bool,
     /// Steps from one evaluation to the next; `None` for no evaluations.
     pub eval_every: Option<u64>,
@@ -132,8 +132,7 @@ impl TrainConfig {
     /// Checks what the types can't.
     ///
     /// # Errors
-    /// [`TrainError::Config`] names the first setting that is wrong, its value and what is
-    /// expected.
+    /// [`TrainError::Config`] names the first wrong setting, its value and the expected values.
     pub fn validate(&self) -> Result<(), TrainError> {
         for (name, value) in [
             ("max_steps", self.max_steps),

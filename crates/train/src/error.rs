@@ -9,7 +9,7 @@ use dataloader::DataLoaderError;
 use gpt::GptError;
 use thiserror::Error;
 
-/// A run that can't begin, go on, be saved or be resumed.
+/// An error in beginning, continuing, saving or resuming a run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -79,7 +79,7 @@ pub enum TrainError {
         path: PathBuf,
     },
     /// Nothing to resume.
-    #[error("{}: there is no checkpoint here", .path.display())]
+    #[error("{}: no checkpoint found", .path.display())]
     NoCheckpoint {
         /// The folder.
         path: PathBuf,
@@ -95,7 +95,7 @@ pub enum TrainError {
     /// A checkpoint of a run with other settings, another model or other data: it can't be
     /// continued as if it had never stopped.
     #[error(
-        "{}: {name} is {saved} in the checkpoint, but {now} now: a run goes on with what it began with",
+        "{}: {name} is {saved} in the checkpoint, but {now} now; resume with the same settings and data",
         .path.display()
     )]
     OtherRun {

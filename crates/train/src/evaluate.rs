@@ -11,10 +11,10 @@ use crate::ranks::{OneProcess, any, of_all_batches};
 use crate::{Evaluation, Ranks, TrainError, Trainer, calc_loss_batch};
 
 impl Trainer {
-    /// An evaluation beside those of the run: it leaves the run as it is, and isn't remembered.
+    /// An evaluation in addition to the run's own: it doesn't change the run, and isn't remembered.
     ///
-    /// `None` if `stop` says so, which is asked before each batch.
-    /// Among ranks each may ask for one when it likes: it computes all batches itself.
+    /// Returns `None` if `stop` returns true; it is called before each batch. Each rank may call
+    /// this at any time, because it computes all batches itself.
     ///
     /// # Errors
     /// If a loss is not finite.

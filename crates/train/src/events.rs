@@ -10,8 +10,8 @@ use crate::TrainError;
 /// Something that has just happened; given to the closure of
 /// [`Trainer::run`](crate::Trainer::run).
 ///
-/// The closure goes on with `ControlFlow::Continue(())`; after `Break(())` the run finishes what is
-/// due after this step, saves, and returns [`Outcome::Stopped`].
+/// The closure continues with `ControlFlow::Continue(())`; after `Break(())` the run finishes the
+/// actions due after this step, saves, and returns [`Outcome::Stopped`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -24,8 +24,8 @@ pub enum Event<'a> {
     Step(&'a StepReport),
     /// The losses of both loaders.
     Evaluation(&'a Evaluation),
-    /// Time for a sample of text, which the closure makes with the model, or not: the run goes on
-    /// when it returns.
+    /// A sample of text is due, which the closure may make with the model; the run continues when
+    /// it returns.
     SampleDue {
         /// Optimizer steps so far.
         steps_done: u64,

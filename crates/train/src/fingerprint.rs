@@ -8,7 +8,7 @@ use dataloader::{DataLoader, DataLoaderConfig, DataLoaderError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::state::hex;
+use crate::hex::hex;
 
 /// Blocks of a corpus that are read at most, and ids of each.
 const BLOCKS: usize = 1000;

@@ -1,8 +1,8 @@
 //! The gradients of one step, added up batch by batch.
 //!
-//! Each batch's gradients are computed from zero and added to those before, in the order of the
-//! batches: the bits of a step don't depend on who computed which batch. Clipping and the optimizer
-//! use the sum.
+//! Each batch's gradients are computed from zero and added to the earlier ones, in the order of the
+//! batches: the bits of a step don't depend on the distribution of batches among ranks. Clipping
+//! and the optimizer use the sum.
 
 use dataloader::Batch;
 use gpt::{BatchParts, GptError, GptModel, move_gradients};
@@ -10,8 +10,7 @@ use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 
 use crate::Ranks;
-use crate::adamw::slices;
-use crate::parts::{add_round, own_parts};
+use crate::parts::{add_round, own_parts, slices};
 
 /// The gradients of the batches of a step so far.
 #[derive(Debug)]
@@ -83,7 +82,7 @@ impl StepGradients {
         }
     }
 
-    /// Leaves zeros, whatever has been computed.
+    /// Clears all gradients, even after a failed step.
     pub(crate) fn clear(&mut self) {
         match &mut self.sum {
             Sum::Whole(sum) => sum.fill_zero(),

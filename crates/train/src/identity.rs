@@ -1,7 +1,8 @@
 //! A run's id and the identity of its folder, both in the file that a run locks.
 //!
-//! Each manifest has the id, so that checkpoints of other runs are known. The folder's identity
-//! tells a hard-linked copy (`cp -al`), which shares the lock's file, from the folder itself.
+//! Each manifest contains the id, so that checkpoints of other runs are recognised. The folder's
+//! identity distinguishes a hard-linked copy (`cp -al`), which shares the lock's file, from the
+//! folder itself.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
@@ -32,7 +33,7 @@ struct Identity {
 }
 
 impl Identity {
-    /// Reads a folder's lock; `None` if there is none, or it has something else in it.
+    /// Reads a folder's lock; `None` if it is missing or has other contents.
     fn read(folder: &Path) -> Option<Self> {
         let bytes = read_small_file(folder.join(LOCK), MOST_BYTES).ok()?;
         serde_json::from_slice(&bytes).ok()
@@ -102,7 +103,7 @@ impl Locked {
     /// True if `folder` is the one that was locked.
     ///
     /// # Errors
-    /// If the system doesn't tell.
+    /// If the system doesn't report it.
     pub(crate) fn is_at(&self, folder: &Path) -> io::Result<bool> {
         Ok(self.folder == number_of(folder) && is_same(&self.lock, &folder.join(LOCK))?)
     }
@@ -128,7 +129,7 @@ fn number_of(folder: &Path) -> Option<[u64; 2]> {
     Some([found.dev(), found.ino()])
 }
 
-/// A folder's device and number, which std doesn't tell here.
+/// A folder's device and inode number, which std doesn't expose here.
 #[cfg(not(unix))]
 fn number_of(_folder: &Path) -> Option<[u64; 2]> {
     None
@@ -141,7 +142,7 @@ fn has_links(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.nlink() > 1)
 }
 
-/// True if a file has several names, which std doesn't tell here.
+/// True if a file has several names, which std doesn't expose here.
 #[cfg(not(unix))]
 fn has_links(_path: &Path) -> bool {
     false

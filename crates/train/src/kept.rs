@@ -1,4 +1,4 @@
-//! The checkpoints of a run, read from their folders; there is no index file.
+//! The checkpoints of a run, read from their folders; an index file isn't needed.
 //!
 //! A folder appears whole, by one rename, and its manifest names its run, the number of its save
 //! and its validation loss: so the newest and the best are always known.
@@ -111,7 +111,8 @@ impl Kept {
 /// The newest whole checkpoint of the run kept in `path`, or `path` itself if it is a checkpoint.
 ///
 /// # Errors
-/// [`TrainError::NoCheckpoint`] if there is none; what is wrong with the newest if none is whole.
+/// [`TrainError::NoCheckpoint`] if there is none; the fault of the newest if all of several are
+/// damaged.
 pub fn latest_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
     itself_or(path.as_ref(), |kept| kept.newest().cloned())
 }
@@ -160,7 +161,7 @@ pub fn ignored_checkpoints(path: impl AsRef<Path>) -> Result<Vec<String>, TrainE
     Ok(notes)
 }
 
-/// The optimizer steps of a checkpoint, as its manifest says; `None` if it can't be read.
+/// Returns the optimizer steps in a checkpoint's manifest; `None` if it can't be read.
 pub fn steps_of(checkpoint: impl AsRef<Path>) -> Option<u64> {
     Some(Manifest::read(checkpoint.as_ref()).ok()?.step)
 }

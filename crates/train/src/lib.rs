@@ -12,12 +12,15 @@ mod config;
 mod error;
 mod evaluate;
 mod events;
+mod fields;
 mod fingerprint;
 mod gradients;
+mod hex;
 mod identity;
 mod kept;
 mod loss;
 mod manifest;
+mod moments;
 mod parts;
 mod ranks;
 mod run_folder;
@@ -27,8 +30,7 @@ mod simple;
 mod state;
 mod trainer;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
-// its own.
+// Crates whose types appear in this crate's public API: dependents need no matching versions.
 pub use ::checkpoint::CheckpointError;
 pub use {dataloader, gpt, torch_rng};
 

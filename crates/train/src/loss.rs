@@ -20,9 +20,8 @@ pub fn calc_loss_batch(batch: &Batch, model: &GptModel) -> Result<f32, TrainErro
 /// The mean of the losses of the first `num_batches` batches of a new pass over the loader; `None`
 /// for all.
 ///
-/// It draws from `rng` as iterating over PyTorch's loader does, so an evaluation is part of what a
-/// seed means.
-/// The mean is over batches, as in the book, though the last one may be smaller.
+/// It draws from `rng` like PyTorch's loader, so an evaluation changes the later random numbers.
+/// The mean is over batches, as in the book, although the last one may be smaller.
 ///
 /// # Errors
 /// If a batch has ids or a length that the model can't take; if `num_batches` is 0.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::TrainError;
-use crate::state::hex;
+use crate::hex::hex;
 
 /// The manifest's name in a checkpoint's folder.
 pub(crate) const MANIFEST_FILE: &str = "manifest.json";
@@ -26,6 +26,15 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Saves and steps are numbered below this, so that a forged number leaves room for the next.
 const MOST_SAVES: u64 = 1 << 53;
 
+/// The names of a checkpoint's files.
+pub(crate) const CONFIG: &str = "config.json";
+pub(crate) const MODEL: &str = "model.safetensors";
+pub(crate) const OPTIMIZER: &str = "optimizer.safetensors";
+pub(crate) const STATE: &str = "state.json";
+
+/// The files that every checkpoint has besides its manifest.
+pub(crate) const FILES: [&str; 4] = [CONFIG, MODEL, OPTIMIZER, STATE];
+
 /// The version of a checkpoint's files that this crate writes and reads.
 const VERSION: u32 = 4;
 
@@ -35,7 +44,7 @@ pub(crate) struct Manifest {
     version: u32,
     /// The id of the run that saved it.
     pub(crate) run: String,
-    /// The number of this save among those of the run, from 1: the newest has the highest.
+    /// The number of this save in the run, from 1: the newest has the highest.
     pub(crate) number: u64,
     /// Optimizer steps so far.
     pub(crate) step: u64,
@@ -124,7 +133,7 @@ impl Manifest {
                 "the validation loss is not finite",
             ));
         }
-        let mut always = crate::checkpoint::FILES.into_iter();
+        let mut always = FILES.into_iter();
         if let Some(file) = always.find(|file| !manifest.names(file)) {
             let problem = format!("it does not name {file}");
             return Err(TrainError::damaged(path, problem));
@@ -133,7 +142,8 @@ impl Manifest {
             let path = folder.join(name);
             let (_, found) = open_file(&path)?;
             if found != *bytes {
-                let problem = format!("the manifest says {bytes} bytes, but the file has {found}");
+                let problem =
+                    format!("the manifest declares {bytes} bytes, but the file has {found}");
                 return Err(TrainError::damaged(path, problem));
             }
         }
@@ -146,7 +156,7 @@ impl Manifest {
     }
 
     /// True if a folder's name is this checkpoint's: its step, and the number of its save if an
-    /// earlier one has that name, as a run went back.
+    /// earlier checkpoint has the same step.
     pub(crate) fn is_in(&self, folder: &str) -> bool {
         let name = Self::folder_name(self.step);
         folder == name || folder == format!("{name}.{}", self.number)
@@ -181,7 +191,7 @@ impl Manifest {
             let (expected, found) = (&expected.sha256, FileEntry::of(&path)?.sha256);
             if found != *expected {
                 let problem =
-                    format!("the manifest says SHA-256 {expected}, but the file's is {found}");
+                    format!("the manifest declares SHA-256 {expected}, but the file has {found}");
                 return Err(TrainError::damaged(path, problem));
             }
         }
@@ -246,7 +256,7 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TrainErro
     serde_json::from_slice(&text).map_err(TrainError::json(path))
 }
 
-/// A SHA-256 in hexadecimal digits, as a checkpoint's manifest has it.
+/// A SHA-256 in hexadecimal digits, as in a checkpoint's manifest.
 ///
 /// ```
 /// assert!(train::runs::sha256(b"abc").starts_with("ba7816bf"));

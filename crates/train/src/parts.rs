@@ -12,16 +12,20 @@
 //! leaves ranks with nothing. A process on its own owns all, and nothing is moved.
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
-use checkpoint::LazyTensor;
-use ndarray::{ArrayD, IxDyn};
 use tensor_ops::Parameters;
 use tensor_ops::engine::{OPTIMIZER_BLOCK, move_into_sum, sums_of_squares};
 
-use crate::adamw::slices;
-use crate::{AdamW, Ranks};
+use crate::Ranks;
+
+/// All weights' numbers, a slice for each.
+pub(crate) fn slices<P: Parameters>(parameters: &mut P) -> Vec<&mut [f32]> {
+    let views = parameters.named_parameters_mut().into_iter();
+    let slices = views.map(|(_, view)| view.into_slice().expect("weights are row-major"));
+    slices.collect()
+}
 
 /// The length of a piece, but of the last one of a weight.
-fn piece_length(ranks: &dyn Ranks) -> usize {
+pub(crate) fn piece_length(ranks: &dyn Ranks) -> usize {
     match ranks.size() {
         1 => usize::MAX,
         size => 16 * OPTIMIZER_BLOCK * size,
@@ -35,12 +39,12 @@ fn pieces<'a>(ranks: &dyn Ranks, weights: Vec<&'a mut [f32]>) -> Vec<&'a mut [f3
 }
 
 /// The length of the parts of a piece; the last ones may be shorter, or empty.
-fn part_length(ranks: &dyn Ranks, piece: &[f32]) -> usize {
+pub(crate) fn part_length(ranks: &dyn Ranks, piece: &[f32]) -> usize {
     let blocks = piece.len().div_ceil(OPTIMIZER_BLOCK);
     (blocks.div_ceil(ranks.size()) * OPTIMIZER_BLOCK).min(piece.len())
 }
 
-fn own_part<'a>(ranks: &dyn Ranks, piece: &'a [f32]) -> &'a [f32] {
+pub(crate) fn own_part<'a>(ranks: &dyn Ranks, piece: &'a [f32]) -> &'a [f32] {
     let mut parts = piece.chunks(part_length(ranks, piece));
     parts.nth(ranks.rank()).unwrap_or_default()
 }
@@ -78,8 +82,8 @@ pub(crate) fn add_round(
     }
 }
 
-/// The Euclidean norm of the numbers of which `own` are this rank's parts, as many as the model's
-/// weights, with the bits of [`grad_norm`](crate::grad_norm).
+/// Returns the Euclidean norm of numbers as many as the model's weights, of which `own` are this
+/// rank's parts, with the same bits as [`grad_norm`](crate::grad_norm).
 pub(crate) fn norm_of_parts(ranks: &dyn Ranks, own: &[&mut [f32]], model: &impl Parameters) -> f64 {
     let (mut own, mut total) = (own.iter(), 0.0);
     model.visit("", &mut |_, weight| {
@@ -107,60 +111,8 @@ pub(crate) fn gather_weights(ranks: &dyn Ranks, model: &mut impl Parameters) {
     }
 }
 
-/// The moments of all ranks' parts as the tensors of a file.
-///
-/// All ranks together make the numbers of each when its turn comes, which takes no more memory than
-/// those of the largest weight.
-pub(crate) fn moments<'a>(
-    ranks: &'a dyn Ranks,
-    model: &impl Parameters,
-    optimizer: &'a AdamW,
-) -> Vec<LazyTensor<'a>> {
-    if ranks.size() == 1 {
-        let moments = optimizer.named_parameters().into_iter();
-        return moments.map(LazyTensor::from).collect();
-    }
-    let mut tensors = Vec::new();
-    for (moment, mut own) in [("m.", &optimizer.m[..]), ("v.", &optimizer.v[..])] {
-        model.visit(moment, &mut |name, weight| {
-            let shape = weight.raw_dim();
-            let numbers = weight.to_slice().expect("weights are row-major");
-            let pieces = numbers.chunks(piece_length(ranks));
-            let (here, rest) = own.split_at(pieces.map(|piece| own_part(ranks, piece).len()).sum());
-            own = rest;
-            tensors.push(LazyTensor {
-                name,
-                shape: weight.shape().to_vec(),
-                numbers: Box::new(move || all_parts(ranks, here, shape.clone()).into()),
-            });
-        });
-    }
-    tensors
-}
-
-/// One weight's moments, of which `own` are this rank's parts.
-fn all_parts(ranks: &dyn Ranks, mut own: &[f32], shape: IxDyn) -> ArrayD<f32> {
-    let mut all = ArrayD::zeros(shape);
-    let numbers = all.as_slice_mut().expect("fresh arrays are row-major");
-    for piece in numbers.chunks_mut(piece_length(ranks)) {
-        let (here, rest) = own.split_at(own_part(ranks, piece).len());
-        gather(ranks, here, part_length(ranks, piece), piece);
-        own = rest;
-    }
-    all
-}
-
-/// Takes part in making the moments while another rank writes them to a file, in the order of their
-/// names.
-pub(crate) fn exchange_moments(mut tensors: Vec<LazyTensor<'_>>) {
-    tensors.sort_by(|one, other| one.name.cmp(&other.name));
-    for tensor in tensors {
-        (tensor.numbers)();
-    }
-}
-
 /// Fills `all` with the ranks' parts, each of so many numbers but the last ones.
-fn gather<T: Pod>(ranks: &dyn Ranks, own: &[T], part: usize, all: &mut [T]) {
+pub(crate) fn gather<T: Pod>(ranks: &dyn Ranks, own: &[T], part: usize, all: &mut [T]) {
     let mut send = own.to_vec();
     send.resize(part, T::zeroed());
     let mut receive = vec![T::zeroed(); part * ranks.size()];

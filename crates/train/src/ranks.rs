@@ -1,17 +1,16 @@
-//! The processes that share the work of one run: how they exchange numbers, and how they compare
-//! what each of them is about to do.
+//! The processes that share the work of one run: how they exchange numbers and compare their plans.
 //!
-//! The batches of a step or an evaluation go round: the first rank computes the first, and so on.
-//! All ranks have all weights; which part of the sums and moments each has is in `parts.rs`.
-//! There is no MPI here: the program that has it brings an implementation, the tests have one of
-//! threads, and a process on its own is `OneProcess`.
+//! The batches of a step or an evaluation are dealt in turn: the first rank computes the first, and
+//! so on. All ranks have all weights; `parts.rs` defines each rank's part of the sums and moments.
+//! This crate doesn't use MPI: a program with MPI provides an implementation, the tests have one
+//! with threads, and a single process is `OneProcess`.
 
 use std::fmt::Debug;
 
 use bytemuck::{bytes_of, cast_slice, cast_slice_mut};
 
 use crate::TrainError;
-use crate::state::difference;
+use crate::fields::difference;
 
 /// This process among those that train one model together; all of them make the same exchanges in
 /// the same order.
@@ -30,7 +29,7 @@ pub trait Ranks: Debug + Send + Sync {
     fn all_gather(&self, own: &[u8], all: &mut [u8]);
 }
 
-/// One process on its own: nobody is there to send to, and what it gathers is its own.
+/// A single process: there is nobody to send to, and gathering returns its own data.
 #[derive(Debug)]
 pub(crate) struct OneProcess;
 

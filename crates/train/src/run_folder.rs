@@ -144,7 +144,7 @@ impl RunFolder {
         write: impl FnOnce(&Path) -> Result<(), TrainError>,
     ) -> Result<(PathBuf, Vec<TrainError>), TrainError> {
         self.check()?;
-        // What a killed save left takes room, which may be what this one needs.
+        // Remains of a killed save take space, which this save may need.
         let mut not_deleted = Vec::from_iter(self.delete_unfinished().err());
         let before = Kept::of(&self.path)?;
         let newest = before.number().max(self.newest.load(Ordering::Relaxed));
@@ -200,7 +200,7 @@ mod tests {
     use atomic_file::names_in;
 
     use super::*;
-    use crate::checkpoint::FILES;
+    use crate::manifest::FILES;
     use crate::manifest::MANIFEST_FILE;
     use crate::runs::{check_copies, ignored_checkpoints};
     use crate::{best_checkpoint, latest_checkpoint};
@@ -304,7 +304,7 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             fs::write(path, "x").expect("a file");
         }
-        // What a killed save or deletion left is cleared away by whoever opens the run next.
+        // Remains of a killed save or deletion are removed when the run is opened next.
         let half = checkpoints.join(".step-00000003.7-0.unfinished");
         fs::create_dir(&half).expect("a folder");
         fs::write(half.join(".config.json.7-0.unfinished"), "x").expect("a file");

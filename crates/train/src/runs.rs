@@ -1,5 +1,5 @@
-//! The parts of a run's folder by name, and what processes exchange: for programs that keep more in
-//! the folder than checkpoints, as `gpt train` does.
+//! The names of a run's files, and the exchange between processes: for programs that keep more than
+//! checkpoints in the folder, like `gpt train`.
 
 pub use crate::checkpoint::{check_copies, read_settings};
 pub use crate::identity::LOCK;

@@ -6,7 +6,7 @@
 //!                       progress = (step - warmup_steps) / (total_steps - warmup_steps)
 //! ```
 //!
-//! There are no restarts; from `total_steps` on it stays at `min_lr`.
+//! No restarts: from `total_steps` on, the rate stays at `min_lr`.
 
 use std::f64::consts::PI;
 

@@ -1,4 +1,4 @@
-//! The book's `train_model_simple` (listing 5.3), its loop as it stands there.
+//! The book's `train_model_simple` (listing 5.3), line by line.
 //!
 //! [`Trainer`](crate::Trainer) is the one for real runs: it accumulates, clips, schedules, saves
 //! and resumes. It gives the same bits for models of more than two million weights; of smaller ones
@@ -47,8 +47,8 @@ pub struct TrainingHistory {
 
 /// Trains for some epochs at the optimizer's learning rate (the book's `train_model_simple`).
 ///
-/// `on_event` is told what the book prints: every evaluation, and after each epoch that a sample is
-/// due, which the caller makes with the crate `generate`. It is told of every batch, too.
+/// `on_event` receives the book's output: every evaluation, and after each epoch that a sample is
+/// due, which the caller makes with the crate `generate`. It also receives every batch.
 ///
 /// ```
 /// use train::dataloader::{Corpus, DataLoader, DataLoaderConfig};

@@ -1,4 +1,4 @@
-//! state.json: all of a run that is no tensor, as the trainer has it and a checkpoint keeps it.
+//! state.json: everything of a run except tensors, in the trainer and in a checkpoint.
 //!
 //! It doesn't grow with the run. An epoch is kept as the random state that it was drawn from, not
 //! as its order, which a large corpus makes long.
@@ -9,10 +9,11 @@ use std::path::Path;
 use dataloader::DataLoader;
 use gpt::{GptConfig, GptError};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use torch_rng::TorchRng;
 
+use crate::fields::{difference, fields};
 use crate::fingerprint::Fingerprint;
+use crate::hex::hex;
 use crate::{Evaluation, StepReport, TrainConfig, TrainError};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -111,47 +112,6 @@ impl Settings {
             }),
         }
     }
-}
-
-/// The values in `whole`, and their names in it: `config.optimizer.lr`.
-pub(crate) fn fields(whole: &impl Serialize) -> Vec<(String, String)> {
-    fn add(name: String, value: Value, fields: &mut Vec<(String, String)>) {
-        match value {
-            Value::Null => {}
-            Value::Object(object) => object.into_iter().for_each(|(key, value)| {
-                let name = match name.is_empty() {
-                    true => key,
-                    false => format!("{name}.{key}"),
-                };
-                add(name, value, fields);
-            }),
-            value => fields.push((name, value.to_string())),
-        }
-    }
-    let mut fields = Vec::new();
-    let whole = serde_json::to_value(whole).expect("plain data is JSON");
-    add(String::new(), whole, &mut fields);
-    fields
-}
-
-/// The first field in which two lists differ: its name and both values.
-pub(crate) fn difference(
-    one: &[(String, String)],
-    other: &[(String, String)],
-) -> Option<(String, String, String)> {
-    let value = |fields: &[(String, String)], name: &str| {
-        let field = fields.iter().find(|(other, _)| other == name);
-        field.map_or("nothing".to_owned(), |(_, value)| value.clone())
-    };
-    let names = one.iter().chain(other).map(|(name, _)| name);
-    names
-        .map(|name| (name.clone(), value(one, name), value(other, name)))
-        .find(|(_, one, other)| one != other)
-}
-
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A generator in JSON: its state in hexadecimal digits.

@@ -17,13 +17,15 @@ use sha2::{Digest, Sha256};
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 
-use crate::adamw::slices;
 use crate::checkpoint;
 use crate::clip::clip_scale;
+use crate::fields::fields;
 use crate::gradients::StepGradients;
-use crate::parts::{exchange_moments, gather_weights, moments, norm_of_parts, own_parts};
+use crate::hex::hex;
+use crate::moments::{exchange_moments, moments};
+use crate::parts::{gather_weights, norm_of_parts, own_parts, slices};
 use crate::ranks::{OneProcess, agree, any, of_all_batches};
-use crate::state::{EpochState, Settings, TrainState, fields, hex};
+use crate::state::{EpochState, Settings, TrainState};
 use crate::{
     AdamW, Evaluation, Event, Outcome, Ranks, RunFolder, StepReport, TrainConfig, TrainError,
 };
@@ -120,12 +122,13 @@ impl Trainer {
 
     /// The run that `checkpoint` was saved from, bit for bit as if it had never stopped.
     ///
-    /// `checkpoint` is its own folder, as [`latest_checkpoint`](crate::latest_checkpoint) finds it.
-    /// `max_steps`, and what draws nothing (samples, saving), may be other than in the checkpoint.
+    /// `checkpoint` is the checkpoint's own folder, as returned by
+    /// [`latest_checkpoint`](crate::latest_checkpoint). `max_steps` and settings that draw nothing
+    /// (samples, saving) may differ from the checkpoint's.
     ///
     /// # Errors
-    /// If a file is damaged, if settings, model or data are not those of the checkpoint
-    /// ([`TrainError::OtherRun`]), or a tensor is missing, of another shape, or not finite.
+    /// If a file is damaged, if settings, model or data differ from the checkpoint's
+    /// ([`TrainError::OtherRun`]), or a tensor is missing, has another shape, or isn't finite.
     pub fn resume(
         checkpoint: impl AsRef<Path>,
         config: TrainConfig,
@@ -155,7 +158,7 @@ impl Trainer {
     /// Shares this run with other processes that have begun, or resumed, the same one: the batches
     /// of each step and of the evaluations, the sum of the gradients, and the optimizer's moments.
     ///
-    /// All results are bit for bit those of one process.
+    /// All results have the bits of a single process.
     ///
     /// # Errors
     /// On all ranks alike, if there are more of them than batches in a step, or if settings, data,
@@ -226,16 +229,16 @@ impl Trainer {
         self.state.last_evaluation.as_ref()
     }
 
-    /// Trains until `max_steps` are done or the closure breaks; saves to `folder` as the settings
-    /// say, and at the end.
+    /// Trains until `max_steps` are done or the closure breaks; saves to `folder` according to the
+    /// settings, and at the end.
     ///
     /// With ranks, one of them has the folder; all stop after the step in which the closure of one
     /// breaks.
     ///
     /// # Errors
-    /// If a loss is not finite, of a step or of the model that is to be saved, a batch can't be
-    /// read or doesn't suit the model, a checkpoint can't be written, or the folder is no longer
-    /// this run's. Weights and moments are those of the last step, and the checkpoints from before
+    /// If a loss isn't finite, of a step or of the model to be saved; if a batch can't be read or
+    /// doesn't suit the model; if a checkpoint can't be written; or if the folder belongs to
+    /// another run now. Weights and moments are those after the last step, and earlier checkpoints
     /// stay.
     pub fn run(
         &mut self,
@@ -424,7 +427,7 @@ impl Trainer {
     }
 
     /// Saves the model, which must have a finite loss: the validation loss that decides whether it
-    /// is the best, or that of one batch if somebody waits for the end.
+    /// is the best, or one batch's if somebody waits for the end.
     fn save(
         &self,
         folder: Option<&RunFolder>,

@@ -101,7 +101,7 @@ fn a_manifest_that_is_damaged_or_forgets_a_file_is_refused() {
     fs::write(checkpoint.join("manifest.json"), "{").unwrap();
     assert!(refusal(&checkpoint).contains("manifest.json"));
     fs::remove_file(checkpoint.join("manifest.json")).unwrap();
-    assert!(refusal(&checkpoint).contains("there is no checkpoint here"));
+    assert!(refusal(&checkpoint).contains("no checkpoint found"));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn other_settings_another_model_and_other_data_are_refused() {
     let in_order = DataLoader::new(train.dataset().corpus(), in_order).unwrap();
     let line = data(in_order, None);
     assert_eq!(line, "training_data.shuffle true false");
-    // More steps, and what draws nothing, may change.
+    // More steps, and settings that draw nothing, may change.
     let longer = TrainConfig {
         max_steps: 12,
         sample_every: Some(3),

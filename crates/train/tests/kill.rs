@@ -1,8 +1,8 @@
 //! A process that trains and saves after every step is killed at random moments, and the run still
 //! ends with the bits of one that was left alone.
 //!
-//! Five kills by default; `TRAIN_KILLS=100 cargo test -p train --test kill` does more.
-//! The process is this test binary itself, told by an environment variable to be the victim.
+//! Five kills by default; `TRAIN_KILLS=100 cargo test -p train --test kill` does more. The victim
+//! is this test binary itself, started with an environment variable.
 #![cfg(unix)] // where killing is SIGKILL
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
@@ -29,8 +29,8 @@ fn saving_every_step(max_steps: u64) -> TrainConfig {
     }
 }
 
-/// The victim: goes on from the newest checkpoint, or begins. Without the variables it has nothing
-/// to do.
+/// The victim: resumes from the newest checkpoint, or begins. Without the variables it does
+/// nothing.
 #[test]
 fn victim() {
     let (Ok(folder), Ok(steps)) = (env::var(FOLDER), env::var(STEPS)) else {

@@ -64,7 +64,7 @@ fn windows_that_the_model_cannot_take_are_refused_before_the_first_step() {
     assert!(error.to_string().starts_with(expected), "{error}");
 }
 
-/// Batches of one sequence, as the trainer computes a small model's larger ones in parts.
+/// Batches of one sequence, because the trainer computes larger batches of a small model in parts.
 #[test]
 fn the_trainer_gives_the_bits_of_the_books_loop() {
     let (train_loader, val_loader) = loaders();

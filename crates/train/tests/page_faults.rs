@@ -62,8 +62,8 @@ fn steps_after_the_third_map_no_pages() {
         ControlFlow::Continue(())
     });
     outcome.unwrap();
-    // The least of all, as a thread may have its first work late, and the system move pages.
-    // Without buffers that are kept it is some 20 MB a step: thousands of pages.
+    // The minimum, because a thread may start late and the system may move pages. Without kept
+    // buffers a step takes about 20 MB: thousands of pages.
     let steps = so_far[2..12].iter().zip(&so_far[3..]);
     let least = steps.map(|(before, after)| after - before).min().unwrap();
     assert!(least < 100, "{least} page faults a step, after the third");

@@ -34,7 +34,7 @@ fn stops_and_is_made_longer(config: impl Fn(u64) -> TrainConfig) {
         finish(&mut resumed, None);
         assert_same_run(&whole, &resumed);
     }
-    // And go on after its end.
+    // Continue after its end.
     let folder = tempfile::tempdir().unwrap();
     finish(
         &mut trainer(config(7)),

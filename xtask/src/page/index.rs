@@ -8,7 +8,7 @@ use pictures::html::escape;
 use super::{Book, LESSON_ON, STORY_ON, anchor, file_name, glossary, style};
 use crate::documents::NamedCell;
 
-/// The whole page; what a page that `exists` not has is named without a link.
+/// The whole page; names of pages that don't exist have no link.
 pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
     let link = |program: &Program, id: &str, text: &str| match exists(program) {
         true => format!(

@@ -1,6 +1,6 @@
-//! `--live`: the notebooks as WebAssembly and the scripts that ask them, in one file beside the
-//! pages, as a page that is opened as a file may load scripts alone; and the story's model, in
-//! another.
+//! `--live`: the notebooks as WebAssembly and the scripts that call it, in one file beside the
+//! pages, because a page that is opened as a file may load only scripts; and the story's model, in
+//! another file.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -64,7 +64,7 @@ pub(super) fn write_story(folder: &Path, model: Option<&Path>) -> Result<()> {
         Some(model) => model.to_owned(),
         None => {
             let story = target()?.join("live/story");
-            // A run that is finished has nothing left to do, and one that was stopped goes on.
+            // A finished run has nothing left to do, and an interrupted one is resumed.
             let how = match story.join("options.toml").exists() {
                 true => "--resume",
                 false => "--out-dir",
@@ -83,9 +83,9 @@ pub(super) fn write_story(folder: &Path, model: Option<&Path>) -> Result<()> {
     save(&folder.join("story.js"), str::from_utf8(&script)?)
 }
 
-/// The folder of what is built: this program is TARGET/release/xtask.
+/// The target folder: this program is TARGET/release/xtask.
 fn target() -> Result<PathBuf> {
     let program = std::env::current_exe().context("this program has a path")?;
-    let target = program.ancestors().nth(2).context("it lies in a folder")?;
+    let target = program.ancestors().nth(2).context("it is in a folder")?;
     Ok(target.to_owned())
 }

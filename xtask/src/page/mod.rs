@@ -17,7 +17,7 @@ mod index;
 mod live;
 mod notebook;
 
-/// Runs the notebooks that `filter` chooses and writes their pages, those of the errata, and the
+/// Runs the notebooks that `filter` chooses and writes their pages, the errata's pages, and the
 /// index.
 ///
 /// # Errors
@@ -46,7 +46,7 @@ pub(crate) fn write(
     for program in PROGRAMS {
         let mut selections = chosen.iter().flatten();
         let selection = selections.find(|it| it.program.name == program.name);
-        // Without words all are chosen; the errata are what the others refer to.
+        // Without a filter all are chosen; the other pages refer to the errata.
         if chosen.is_some() && selection.is_none() && program.tier != Tier::Errata {
             continue;
         }
@@ -87,7 +87,7 @@ struct Book {
     map: Vec<documents::Row>,
     errata: Vec<documents::Erratum>,
     glossary: glossary::Glossary,
-    /// All notebooks as they stand in their sources.
+    /// All notebooks in their source form.
     unrun: Vec<(&'static Program, Vec<Part>)>,
 }
 
@@ -130,7 +130,7 @@ fn anchor(kind: char, parts: &[&str]) -> String {
     name.replace(|c: char| c != '.' && !c.is_ascii_alphanumeric(), "-")
 }
 
-/// From `folder`, which exists, to the repository: up, if it lies there.
+/// The path from `folder`, which exists, to the repository: upwards, if it is inside.
 fn way_to_root(folder: &Path) -> Result<String> {
     let (folder, root) = (folder.canonicalize()?, root().canonicalize()?);
     Ok(match folder.strip_prefix(&root) {

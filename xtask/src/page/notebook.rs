@@ -63,7 +63,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 <input type=\"file\" id=\"own-text\" accept=\".txt,text/plain\"></p>\n";
         }
     }
-    body += &folded("What the cells use", &code(imports(program.source)));
+    body += &folded("Imports of the cells", &code(imports(program.source)));
     let terms = book.glossary.links();
     let (mut section, mut previous) = (None, "");
     for part in parts {
@@ -167,7 +167,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     }
     body += "</div>\n";
     if has_fields {
-        // What the script replaces, once it is loaded.
+        // The script replaces this when it is loaded.
         body += "<noscript><style>.live-bar{display:none}</style></noscript>\n";
         body += "<p class=\"live-bar\" role=\"status\">Loading what computes this page …</p>\n";
         script += "<script src=\"live.js\"></script>\n";
@@ -228,7 +228,7 @@ fn headings(parts: &[Part]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The list that stays in sight: the index, what is here and what is behind it.
+/// The list that stays visible: the index, the sections here, and the next page.
 fn contents(links: &[Link]) -> String {
     let index = ("index.html".to_owned(), "All notebooks".to_owned());
     let links = [index].into_iter().chain(links.iter().cloned());
@@ -240,7 +240,7 @@ fn contents(links: &[Link]) -> String {
     format!("<nav aria-label=\"Contents\"><ol>\n{list}</ol></nav>\n")
 }
 
-/// The link to what follows a section.
+/// The link to the next section.
 fn end_of_section(id: &str, links: &[Link]) -> String {
     let here = format!("#{id}");
     let mut behind = links.iter().skip_while(|(place, _)| *place != here).skip(1);
@@ -251,7 +251,7 @@ fn end_of_section(id: &str, links: &[Link]) -> String {
     next.unwrap_or_default() + "</section>\n"
 }
 
-/// Links to what the map names beside this section's cells.
+/// Links to the documentation of this section's items.
 fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) -> String {
     let in_section =
         |name: &str| cells(parts).any(|cell| cell.section == section && cell.is_called(name));
@@ -276,7 +276,7 @@ fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) 
     }
 }
 
-/// The errata of this document that stand where `is_here` says, by the name of their cell.
+/// The errata of this document at the places that `is_here` accepts, by the name of their cell.
 fn errata(program: &Program, book: &Book, is_here: impl Fn(&str) -> bool) -> String {
     let here = |erratum: &&Erratum| {
         let mut places = erratum.places();
@@ -322,8 +322,8 @@ fn cell_html(cell: &Cell, terms: &Links<'_>) -> String {
     )
 }
 
-/// The `use` lines at the top of a notebook's source, but for those of the notebooks' own crate,
-/// which are the last and which no cell shows.
+/// The `use` lines at the top of a notebook's source, except the last ones from the notebooks'
+/// crate, which no cell shows.
 fn imports(source: &str) -> &str {
     let (before, _) = source.split_once("\nuse crate::").unwrap_or((source, ""));
     let first = before.find("\nuse ").map_or(before.len(), |line| line + 1);
@@ -347,7 +347,7 @@ fn folded(summary: &str, html: &str) -> String {
     format!("<details><summary>{summary}</summary>{html}</details>\n")
 }
 
-/// Both outputs where a digit differs; else one, with the document's form of it folded away.
+/// Both outputs where a digit differs; otherwise one, with the document's form folded.
 fn output(record: &Record) -> String {
     let pre = |html: &str| format!("<pre tabindex=\"0\">{html}</pre>\n");
     let (ours, faults) = (&record.ours, &record.verdict.faults);

@@ -26,7 +26,7 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
             let (items, named) = names(line);
             for (program, cell) in &named {
                 if !cells(&program.unrun()).any(|known| known.is_called(cell)) {
-                    fault(format!("there is no cell `{} {cell}`", program.name));
+                    fault(format!("no cell `{} {cell}`", program.name));
                 }
             }
             for item in items {

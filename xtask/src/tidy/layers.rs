@@ -13,14 +13,14 @@ use serde_json::Value;
 use crate::documents::rows;
 use crate::workspace::{cargo, run};
 
-/// Each crate of the table: its layer, and what it depends on.
+/// Each crate of the table: its layer and its dependencies.
 type Table = BTreeMap<String, (String, BTreeSet<String>)>;
 
 /// Dependencies that the table does not have, and packages that it does not have.
 pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
     let mut table = table(rows("docs/ARCHITECTURE.md")?);
     let mut packages = Vec::new();
-    // The fuzz targets are a workspace of their own.
+    // The fuzz targets are a separate workspace.
     for folder in [root.to_owned(), root.join("fuzz")] {
         let mut metadata = cargo("metadata --no-deps --format-version=1", &folder, &[]);
         let metadata = run(metadata.stdout(Stdio::piped()))?;
@@ -39,11 +39,7 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
     for package in packages {
         table.remove(&text(&package["name"]));
     }
-    faults.extend(
-        table
-            .keys()
-            .map(|name| format!("there is no package `{name}`")),
-    );
+    faults.extend(table.keys().map(|name| format!("no package `{name}`")));
     Ok(faults
         .into_iter()
         .map(|fault| format!("docs/ARCHITECTURE.md: {fault}"))

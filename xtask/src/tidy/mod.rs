@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::{files_below, print, root};
 
+mod circles;
 mod documented;
 mod layers;
 mod links;
@@ -18,11 +19,9 @@ mod prose;
 type Rule = (&'static str, fn(&Path) -> Result<Vec<String>>);
 
 const RULES: &[Rule] = &[
-    (
-        "the layers are those of docs/ARCHITECTURE.md",
-        layers::faults,
-    ),
-    ("a file says what it is, and is narrow", files),
+    ("the layers match docs/ARCHITECTURE.md", layers::faults),
+    ("no files of a crate use each other", circles::faults),
+    ("a file describes itself, and is narrow", files),
     ("the notebooks introduce each idea", prose::faults),
     ("README names the oldest supported Rust", oldest_rust),
     ("links of the documentation lead somewhere", links::faults),
@@ -77,14 +76,14 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Files whose first line says nothing, or whose comments are too wide.
+/// Files whose first line isn't a description, or whose comments are too wide.
 fn files(root: &Path) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for path in files_below(root, "rs") {
         let (text, path) = (read(&path)?, path.display());
         if !text.starts_with("//!") && !text.starts_with("#![doc = include_str!(") {
             faults.push(format!(
-                "{path}: a file begins with `//!`, which says what it is"
+                "{path}: a file begins with `//!` and its description"
             ));
         }
         // Code is rustfmt's business, which leaves comments as they are.

@@ -11,7 +11,7 @@ pub(crate) const GROUP: usize = 32;
 /// Below this a block's largest number counts as 0: its inverse would overflow.
 const TINY: f32 = 1e-30;
 
-/// Four columns, as they are multiplied at once.
+/// Four columns, which one instruction multiplies.
 pub(crate) type Quad<T> = [T; 4];
 
 /// 64 columns of a row of activations.
@@ -47,8 +47,8 @@ pub(crate) fn blocks(x: &[f32]) -> Vec<ActivationBlock> {
 /// infinity in `x` gives a scale that is not finite.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
 pub(crate) fn quantise(x: &[f32], out: &mut [i8]) -> f32 {
-    // As bits, whose order is that of the magnitudes, with NaN above all: such a maximum
-    // vectorises; from 0, as `max` would take the first number apart.
+    // Compares bits, whose order is the order of magnitudes with NaN above all: this maximum
+    // vectorises. It starts from 0, because `max` would treat the first number separately.
     let magnitudes = x.iter().map(|x| x.abs().to_bits());
     let largest = f32::from_bits(magnitudes.fold(0, u32::max));
     // Written so that NaN is not taken for tiny.

@@ -22,10 +22,9 @@ use crate::shared_out::for_each;
 /// [`sums_of_squares`] makes one sum.
 pub const OPTIMIZER_BLOCK: usize = 16 * 1024;
 
-/// 2^-56, 2^-96 and 2^-120: gradients, first and second moments below them count as 0.
-/// None of them moves a weight, as eps is far above; but moments of weights that have no gradient
-/// any more shrink step by step until they are no normal numbers, which many processors are slow
-/// with.
+/// 2^-56, 2^-96 and 2^-120: smaller gradients, first and second moments count as 0. None of them
+/// moves a weight, because eps is far larger. But without this the moments of weights without
+/// gradients would shrink to denormal numbers, which are slow on many processors.
 const GRADIENT: f32 = 1.387_778_8e-17;
 const MOMENT1: f32 = 1.262_177_4e-29;
 const MOMENT2: f32 = 7.523_164e-37;
@@ -81,7 +80,7 @@ pub fn adamw_update(
     });
 }
 
-/// `sum x_i^2` in f64: that of each block, added up in order.
+/// `sum x_i^2` in f64: the sums of the blocks, added in order.
 pub fn sum_of_squares(x: &[f32]) -> f64 {
     sums_of_squares(x).iter().sum()
 }

@@ -1,9 +1,8 @@
 //! A pass inside rayon's pool, whose threads stay awake from one operation to the next, and for
 //! some milliseconds after the last.
 //!
-//! A model's pass is hundreds of short parallel loops, and whoever calls one product calls another:
-//! a thread that fell asleep in between takes longer to wake than a small product takes.
-//! What is computed doesn't change.
+//! A model's pass is hundreds of short parallel loops in quick succession, and waking a sleeping
+//! thread takes longer than a small product. Results don't change.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,17 +11,18 @@ use std::time::{Duration, Instant};
 use rayon::Yield;
 
 use crate::operands::{autocast, operands};
+use crate::passes::PASSES;
 use crate::{buffers, team};
 
 /// Looks for loops of the team before one for work that rayon's queues have.
 const LOOKS: usize = 8;
 
-/// After so long without work, threads do as rayon has them do: they sleep, or go on with a job in
-/// whose middle they took up the call to look for work.
+/// After this long without work, threads behave as in rayon: they sleep, or return to the job that
+/// they interrupted to look for work.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// A look for work that takes longer tells that other programs want the processors: a thread that
-/// waits its turn among them takes up work later than one that sleeps and is woken.
+/// A search for work that takes longer means that other programs want the processors: a thread that
+/// waits its turn among them starts later than one that sleeps and is woken.
 const INTERRUPTED: Duration = Duration::from_micros(200);
 
 /// As many passes after such a look, no thread stays awake when a pass is over.
@@ -31,15 +31,10 @@ const CROWDED: usize = 512;
 /// The count of [`PASSES`] until which none does.
 static CROWDED_UNTIL: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of passes that have begun plus the number that have ended: odd while one is in
-/// progress.
-/// There is one at a time that keeps threads awake; another inside it or beside it just runs.
-static PASSES: AtomicUsize = AtomicUsize::new(0);
-
 /// Threads that look for work.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
-/// Calls to stay awake that no thread has taken up yet, as it is in a long task, or blocked.
+/// Calls to stay awake that no thread has answered yet, because all are busy or blocked.
 static UNANSWERED: AtomicUsize = AtomicUsize::new(0);
 
 /// The most unanswered calls, with which threads are not called any more: those that are blocked
@@ -53,9 +48,9 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `pass` on a thread of the pool, while the other threads look for its work without sleeping;
-/// they go on for 5 ms after it, unless other programs want the processors.
-/// What the pass shares out by [`for_each`](crate::for_each) they take up at once.
+/// Runs `pass` on a thread of the pool while the other threads look for its work without sleeping.
+/// They continue for 5 ms after it, unless other programs want the processors. They start
+/// immediately on tasks of [`for_each`](crate::for_each).
 ///
 /// It waits for no thread that is busy with something else.
 pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
@@ -72,7 +67,7 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
             PASSES.fetch_add(1, Ordering::Release);
             buffers::end_pass();
             if from_outside {
-                // This thread's next work is that of the caller's next pass.
+                // This thread's next work is the caller's next pass.
                 call_threads(move |index| {
                     if Some(index) == own {
                         look_for_work(this);
@@ -83,7 +78,7 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
         INSIDE.set(true);
         let _outside = OnDrop(|| INSIDE.set(false));
         call_threads(move |index| {
-            // A thread that was busy all the time is not kept from what it waits for now.
+            // A thread that was busy all the time may return to its own waiting job.
             if Some(index) != own && PASSES.load(Ordering::Acquire) == this {
                 look_for_work(this);
             }
@@ -95,11 +90,6 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
 /// True if this thread runs a pass or looks for work of one, and all others look for it as well.
 pub(crate) fn is_with_all() -> bool {
     INSIDE.get() && LOOKING.load(Ordering::Relaxed) + 1 >= rayon::current_num_threads()
-}
-
-/// Whether a pass keeps threads awake now.
-pub(crate) fn in_progress() -> bool {
-    !PASSES.load(Ordering::Relaxed).is_multiple_of(2)
 }
 
 /// The number of a pass that begins to keep threads awake, unless another does already.
@@ -252,7 +242,8 @@ mod tests {
     fn a_thread_that_is_called_in_the_middle_of_a_job_goes_back_to_it() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
         let pool = pool.expect("two threads");
-        // True if the pass called the thread, as it does unless another test's is in progress.
+        // True if the pass called the thread, which happens unless another test's pass is in
+        // progress.
         let called_in_a_job = || {
             let [begun, in_pass, called, done] = [const { AtomicBool::new(false) }; 4];
             let wait_for = |flag: &AtomicBool| {

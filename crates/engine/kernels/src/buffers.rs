@@ -1,6 +1,5 @@
-//! Memory that goes from pass to pass: what is recycled is handed out again, so that neither a
-//! training step nor the next forward pass maps and clears memory, whatever allocator the program
-//! has.
+//! Memory that is reused from pass to pass, so that neither a training step nor the next forward
+//! pass maps and clears memory, with any allocator.
 //!
 //! It holds no more than the last two passes used, no more than it has handed out, and nothing when
 //! a second or two have gone by without a pass.
@@ -9,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::awake;
 use crate::huge_pages::room;
+use crate::passes;
 
 /// Numbers from which on a buffer is kept: the allocator is fast with less.
 pub(crate) const SMALLEST: usize = 4 * 1024;
@@ -26,8 +25,8 @@ struct Pool {
     free: Vec<(Vec<f32>, u64)>,
     /// Buffers that were asked for or recycled; unchanged since the last check: the pool is idle.
     uses: u64,
-    /// Numbers that were handed out and haven't come back: other memory isn't kept, so that a
-    /// program that recycles arrays of its own keeps nothing.
+    /// The amount of memory handed out and not yet returned. Other memory isn't kept, so a program
+    /// that recycles its own arrays doesn't accumulate them.
     lent: usize,
     /// Whether a thread waits to give the memory back.
     watched: bool,
@@ -68,8 +67,8 @@ impl Pool {
         }
     }
 
-    /// Lets go of what this pass and the one before have not used.
-    /// A pass that recycled nothing, as an update of the weights, is none.
+    /// Frees memory that this pass and the previous one have not used. Passes that recycled
+    /// nothing, such as a weight update, don't count.
     fn end_pass(&mut self) {
         if self.free.iter().any(|&(_, pass)| pass == self.passes) {
             let before = self.passes.saturating_sub(1);
@@ -129,7 +128,7 @@ fn give_back_when_idle() {
     loop {
         thread::sleep(IDLE);
         let mut pool = pool();
-        if awake::in_progress() {
+        if passes::in_progress() {
             continue;
         }
         if let Some(buffers) = pool.unused(&mut uses) {
@@ -173,7 +172,7 @@ mod tests {
         assert_eq!(n(&pool), 2);
         pool.put(vec![1.0; 20]);
         pool.end_pass();
-        assert_eq!(n(&pool), 2, "that of two passes before is gone");
+        assert_eq!(n(&pool), 2, "memory unused for two passes is freed");
         let mut uses = 0;
         assert!(pool.unused(&mut uses).is_none());
         pool.take(20);

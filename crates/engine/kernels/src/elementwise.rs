@@ -12,9 +12,8 @@ pub use super::math::NEGLIGIBLE;
 /// sqrt(2 / pi)
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
-/// 2^-96: a gradient that moves no weight, as AdamW adds 1e-8 to what it divides by.
-/// Smaller ones would be multiplied into numbers that are not normal, which many processors are
-/// slow with.
+/// 2^-96: such a gradient moves no weight, because AdamW adds 1e-8 to its divisor. Smaller numbers
+/// would lead to denormal products, which are slow on many processors.
 const TINY_GRADIENT: f32 = 1.262_177_4e-29;
 
 /// tanh-form GELU, as `x sigmoid(2 u)` with `u = sqrt(2/pi) (x + 0.044715 x^3)`:
@@ -45,8 +44,7 @@ fn gelu_sigmoid(x: f32, square: f32) -> f32 {
 }
 
 /// `row = exp(scale * row - max)`, 0 below `floor`, divided by its sum; returns `max + ln(sum)`,
-/// the log of the sum of exponentials.
-/// A row of minus infinities gives NaN, as PyTorch's softmax does.
+/// the log of the sum of exponentials. A row of minus infinities gives NaN, like PyTorch's softmax.
 pub fn softmax(row: &mut [f32], scale: f32, floor: f32) -> f32 {
     softmax_of_first(row, row.len(), scale, floor)
 }
@@ -111,9 +109,9 @@ fn multiply(row: &mut [f32], factor: f32) {
     rest.iter_mut().for_each(times);
 }
 
-/// The cross-entropy of a row, `ln(sum e^(x - max)) - (x_target - max)`, and over it its gradient,
-/// `(softmax(x) - one_hot(target)) factor`: exponentials below [`NEGLIGIBLE`] of the largest, and
-/// what is not a normal number, become 0.
+/// Returns the cross-entropy of a row, `ln(sum e^(x - max)) - (x_target - max)`, and overwrites the
+/// row with its gradient, `(softmax(x) - one_hot(target)) factor`. Exponentials below
+/// [`NEGLIGIBLE`] of the largest, and denormal results, become 0.
 pub fn cross_entropy_with_gradient(row: &mut [f32], target: usize, factor: f32) -> f32 {
     let (max, logit) = (reduce::max(row), row[target]);
     let sum = exp_minus(row, 1.0, max, NEGLIGIBLE);

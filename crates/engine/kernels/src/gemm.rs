@@ -19,10 +19,10 @@ use crate::operands::{Operands, has_bf16, operands, rounded};
 use crate::weight::Weight;
 
 /// The most rows of `a` for which the product is computed transposed, `c^T = b^T a^T`, if they are
-/// at most a quarter of its columns too and the columns of `b` are contiguous, as those of a
-/// layer's transposed weights are.
+/// also at most a quarter of its columns and the columns of `b` are contiguous, as in a layer's
+/// transposed weights.
 ///
-/// What is packed for all threads, `a`, is then small, and each task packs the weights that it
+/// The operand packed for all threads, `a`, is then small, and each task packs the weights that it
 /// reads.
 const TRANSPOSED_ROWS: usize = 128;
 /// Multiplications that are not worth a second thread.
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Bf16 operands: the processor's product beside that of the rounded operands, in f64.
+    /// Bf16 operands: compares the processor's product with an f64 product of the rounded operands.
     #[test]
     fn products_of_bf16_are_those_of_the_rounded_operands() {
         let numbers = |shape, step: usize| {

@@ -76,7 +76,7 @@ pub(crate) struct ColumnPanel {
 
 /// The columns of `b` that rows of `a` are multiplied with, and the place of the product.
 ///
-/// It is read field by field, as it was written: a load of several would wait for their stores.
+/// Read field by field, as it was written: a load of several fields would wait for their stores.
 pub(crate) struct Block<'a> {
     pub(crate) b: ColumnPanel,
     /// The inner dimension
@@ -111,9 +111,9 @@ pub(crate) trait Kernel {
     const COLUMNS: usize;
     /// True if a register is a line of the cache
     const WIDE: bool = Self::COLUMNS == 2 * LINE;
-    /// Columns that a task walks through before it goes on to its next rows: 400 KB of panels of
-    /// `b`, and as many that are asked for meanwhile; or 100 KB, as processors without wide
-    /// registers may have a second cache of 512
+    /// Columns that a task processes before its next rows: 400 KB of panels of `b`, and the same
+    /// amount prefetched; or 100 KB, because processors without wide registers may have a second
+    /// cache of 512 KB
     const WIDTH: usize = if Self::WIDE { 256 } else { 64 };
     /// Numbers of the inner dimension that share a lane: 2, if they are pairs of bf16
     const NUMBERS: usize = 1;
@@ -135,7 +135,8 @@ const ROWS: u8 = 0;
 const COLUMNS: u8 = 1;
 const PACKED: u8 = 2;
 
-/// Rows of a wide kernel: with two registers of columns each, all 32 but what a step needs.
+/// Rows of a wide kernel: with two registers of columns each, all 32 registers except those needed
+/// by a step.
 const WIDE_ROWS: usize = 14;
 
 /// How a kernel multiplies.
@@ -166,7 +167,7 @@ struct OfPairs;
 impl Multiply<__m512> for OfPairs {
     #[inline(always)]
     unsafe fn add_product(sum: __m512, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: the caller's promise; the bits of pairs are those of the lanes.
+        // SAFETY: the caller's promise; pairs and lanes have the same bits.
         unsafe {
             let [a, b] = [a, b].map(|lanes| std::mem::transmute::<__m512, __m512bh>(lanes));
             _mm512_dpbf16_ps(sum, a, b)
@@ -235,7 +236,7 @@ unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, c
             prefetch::line(row, n * size_of::<V>());
         }
     }
-    // SAFETY: all offsets are inside of what the caller vouches for.
+    // SAFETY: all offsets are within the caller's promise.
     unsafe {
         let mut sums = [[V::splat(0.0); N]; R];
         let mut k = 0;

@@ -55,7 +55,7 @@ pub(crate) fn with_panels(
     key.set(lines);
 }
 
-/// Room for the panels of `b`; large ones go from product to product, whichever thread begins it.
+/// Space for the panels of `b`; large ones are reused by later products on any thread.
 pub(crate) fn with_b_panels(n: usize, f: impl FnOnce(&mut [f32])) {
     if n <= FEW {
         return with_panels(&B_PANELS, n, f);
@@ -69,8 +69,8 @@ pub(crate) fn with_b_panels(n: usize, f: impl FnOnce(&mut [f32])) {
     recycle(room);
 }
 
-/// Packs `b` into panels of [`DEPTH`] rows and the kernel's columns, each row-major, panel after
-/// panel across and then down; what the last across lacks is 0.
+/// Packs `b` into panels of [`DEPTH`] rows and the kernel's columns, each row-major, first across
+/// and then down; missing columns of the last panel are 0.
 pub(crate) fn pack_columns<K: Kernel, B: Weight>(
     b: &ArrayView2<B>,
     panels: &mut [f32],
@@ -168,8 +168,8 @@ pub(crate) fn room_for_rows<K: Kernel>(rows: usize) -> usize {
 }
 
 /// Packs `a` (rows, at most [`DEPTH`]) into panels of the kernel's rows: by columns for a wide
-/// kernel, else along whichever dimension it is contiguous; numbers in f32 that are to be read
-/// `in_place` stay there.
+/// kernel, otherwise along its contiguous dimension. With `in_place`, f32 numbers are read
+/// directly.
 pub(crate) fn pack_rows<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],

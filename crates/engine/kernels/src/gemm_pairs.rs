@@ -17,7 +17,7 @@ pub(crate) fn room_for_pairs(rows: usize) -> usize {
 }
 
 /// Rounds a matrix (rows, inner) to pairs (rows, inner / 2, rounded up), by rows if they are
-/// contiguous, else by columns; a missing last neighbour is 0.
+/// contiguous, otherwise by columns; a missing last neighbour is 0.
 ///
 /// # Safety
 /// The CPU must have AVX512-BF16 and AVX512-BW.

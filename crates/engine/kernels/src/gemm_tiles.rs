@@ -27,7 +27,7 @@ const ROWS: usize = 140;
 const FEWEST_COLUMNS: usize = 256;
 /// The inner dimension of `b` that is packed at a time at most.
 const DEEPEST: usize = 10 * DEPTH;
-/// Tasks a thread, to even out what else the machine does.
+/// Tasks per thread, to balance other load on the machine.
 const TASKS_PER_THREAD: usize = 3;
 /// Tasks a thread of which one more or less doesn't matter.
 const MANY_TASKS: usize = 8;
@@ -36,14 +36,14 @@ const MANY_TASKS: usize = 8;
 const CACHED: usize = 1 << 17;
 /// Numbers of 4 KiB: rows that are a multiple of it apart share the lines of the first cache.
 const PAGE: usize = 1024;
-/// Columns of `b` that are worth packing those of `a`, where a panel's rows are a part of a line
-/// that is read again for each panel.
+/// From this many columns of `b` on, packing the columns of `a` pays: a panel's rows are part of a
+/// cache line that is read again for each panel.
 const WORTH_PACKING: usize = 256;
 /// Multiplications of a task at least: handing it out takes some microseconds.
 const TASK: usize = 1 << 18;
 
-/// Bytes that a thread packs at a time of a `b` of (inner, columns), and keeps: for whoever counts
-/// memory.
+/// Bytes that a thread packs at a time of a `b` of (inner, columns), and keeps; for memory
+/// estimates.
 pub fn packed_bytes(inner: usize, columns: usize) -> usize {
     let deep = inner.clamp(1, DEEPEST).next_multiple_of(DEPTH);
     let wide = columns.min(PACKED).next_multiple_of(64); // as many as a kernel has at most
@@ -81,7 +81,7 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
     let room = deep.next_multiple_of(DEPTH) * wide.next_multiple_of(K::COLUMNS);
     with_b_panels(room, |panels| {
         for j in (0..n).step_by(wide) {
-            // Once without an inner dimension, for what the product is added to.
+            // Once even without an inner dimension, for the initial summand.
             for k in (0..inner.max(1)).step_by(deep) {
                 let (columns, depths) = (j..n.min(j + wide), numbers(k)..numbers(k + deep));
                 let a = a.slice(s![.., depths.clone()]);
@@ -92,7 +92,8 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
                 };
                 pack_columns::<K, B>(&b, panels, many > 1);
                 let c = c.slice_mut(s![.., columns]);
-                // SAFETY: the caller's promise; what one product has written the next may add to.
+                // SAFETY: the caller's promise; a product may add to the results of the previous
+                // one.
                 unsafe { share_out::<K, A>(&a, panels, start, c, many) };
             }
         }
@@ -150,8 +151,9 @@ fn grid<K: Kernel>(panels: usize, n: usize, many: usize) -> (usize, usize) {
     (down, across.min(n / FEWEST_COLUMNS).max(1))
 }
 
-/// Some rows of `a` with the columns of `b` from `j` on, of `n` that are packed; by way of a block
-/// if the rows of `c` are not contiguous, as the kernels store whole registers.
+/// Multiplies some rows of `a` with the columns of `b` from `j` on, of `n` packed columns. If the
+/// rows of `c` are not contiguous, the result goes through a block, because kernels store whole
+/// registers.
 ///
 /// # Safety
 /// As [`multiply_by`].
@@ -269,8 +271,8 @@ fn in_place<K: Kernel, A>(a: &ArrayView2<A>, columns: usize) -> Option<Layout> {
         Layout::Columns(along) => {
             let cached = a.ncols() * along <= CACHED;
             if K::WIDE {
-                // Columns that are no whole number of lines apart, as those of a vocabulary of
-                // 50257, spread over the first cache.
+                // Columns whose distance isn't a whole number of cache lines, as with a vocabulary
+                // of 50257, spread over the first cache.
                 cached || !along.is_multiple_of(LINE)
             } else {
                 cached && columns < WORTH_PACKING

@@ -1,9 +1,9 @@
 //! Dot products of rows of 4-bit weights with 8-bit activations: exact in integers, scaled to f32.
 //!
 //! `y = sum_g scale_w[g] scale_x[b] sum_(i in g) w_i x_i` over groups g of 32 weights, two of which
-//! share a block b of activations.
-//! A weight is a nibble minus 8; each sum starts at what takes that off again.
-//! All three versions add the same numbers in the same order, so they agree bit for bit.
+//! share a block b of activations. A weight is a nibble minus 8; each sum starts at the value that
+//! compensates for the 8. All three versions add the same numbers in the same order, so they agree
+//! bit for bit.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -15,10 +15,10 @@ use multiversion::multiversion;
 
 use crate::activations::{ActivationBlock, BLOCK, GROUP, Quad};
 use crate::math::ROUND;
-use crate::packed_matrix::PackedMatrix;
+use crate::packed_matrix::{PackedMatrix, ROWS};
 #[cfg(target_arch = "x86_64")]
 use crate::panels::{Dots, halves, of_each, word};
-use crate::panels::{Panels, ROWS, WeightBlock};
+use crate::panels::{Panels, WeightBlock};
 #[cfg(target_arch = "x86_64")]
 use crate::prefetch;
 use crate::reduce::{LANES, sum_of_lanes};
@@ -41,8 +41,8 @@ const QUADS: usize = GROUP / 8;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub struct Block {
-    /// Four columns of each row after the other, for each group: in the low nibbles those of its
-    /// first 16 columns, in the high nibbles those of the others.
+    /// Four columns of each row after the other, for each group: the low nibbles contain its first
+    /// 16 columns, the high nibbles the others.
     nibbles: [[[Quad<u8>; ROWS]; QUADS]; BLOCK / GROUP],
     /// The scales of each group, one a row.
     scales: [[f16; ROWS]; BLOCK / GROUP],

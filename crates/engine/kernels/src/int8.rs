@@ -1,10 +1,9 @@
 //! Dot products of rows of 8-bit weights with 8-bit activations: exact in integers, scaled to f32.
 //!
-//! `y = scale_w sum_b scale_x[b] sum_(i in b) w_i x_i` over blocks b of 64, for one scale a weight
-//! row and one a block of activations.
-//! Weights are stored with 128 added, as the instruction of AVX-512 VNNI multiplies unsigned by
-//! signed bytes; each sum starts at what takes that off again.
-//! All three versions add the same numbers in the same order, so they agree bit for bit.
+//! `y = scale_w sum_b scale_x[b] sum_(i in b) w_i x_i` over blocks b of 64, with one scale per
+//! weight row and one per block of activations. Weights are stored with 128 added, because AVX-512
+//! VNNI multiplies unsigned by signed bytes; each sum starts at the value that compensates for the
+//! 128. All three versions add the same numbers in the same order, so they agree bit for bit.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -12,10 +11,10 @@ use std::arch::x86_64::*;
 use std::mem::transmute_copy;
 
 use crate::activations::{self, ActivationBlock, BLOCK, Quad};
-use crate::packed_matrix::PackedMatrix;
+use crate::packed_matrix::{PackedMatrix, ROWS};
 #[cfg(target_arch = "x86_64")]
 use crate::panels::{Dots, halves, of_each, word};
-use crate::panels::{Panels, ROWS, WeightBlock};
+use crate::panels::{Panels, WeightBlock};
 #[cfg(target_arch = "x86_64")]
 use crate::prefetch;
 

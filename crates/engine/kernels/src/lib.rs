@@ -24,6 +24,7 @@ mod math;
 mod operands;
 mod packed_matrix;
 mod panels;
+mod passes;
 mod prefetch;
 pub mod reduce;
 mod register;
@@ -32,8 +33,7 @@ mod team;
 mod transpose;
 mod weight;
 
-// The crate whose types stand in this crate's signatures, so that a dependent needs no version of
-// its own.
+// The crate whose types appear in this crate's public API: dependents need no matching version.
 pub use ndarray;
 
 pub use adamw::{

@@ -1,8 +1,8 @@
 //! `exp` for loops that must vectorise: a polynomial, no table, no branch.
 //!
-//! Relative error below 2e-7 (tested against `f64::exp`); results below the smallest normal number
-//! are zero, NaN stays, and what is above 88 counts as 88: softmax's arguments are not positive.
-//! It does not use fused multiply-add, so that every instruction set gives the same bits.
+//! Relative error below 2e-7 (tested against `f64::exp`). Results below the smallest normal number
+//! are zero, NaN stays NaN, and arguments above 88 count as 88 (softmax's arguments are not
+//! positive). Without fused multiply-add, so that every instruction set gives the same bits.
 
 use std::f32::consts::{LN_2, LOG2_E};
 
@@ -16,10 +16,9 @@ const LARGEST: f32 = 88.0;
 /// Below this `exp` is not a normal f32.
 const UNDERFLOW: f32 = -87.336_54;
 
-/// 2^-64: exponentials of softmax below this count as 0.
-/// Their share in a sum of at least 1 is 2^-40 of its rounding, and what they are multiplied with
-/// on the way to the weights' gradients would end below the smallest normal number, where many
-/// processors take a hundred times as long.
+/// 2^-64: smaller exponentials of softmax count as 0. Their share in a sum of at least 1 is 2^-40
+/// of its rounding, and their products on the way to the weights' gradients would be denormal
+/// numbers, with which many processors take a hundred times as long.
 pub const NEGLIGIBLE: f32 = 5.421_011e-20;
 /// -log2 of [`NEGLIGIBLE`]
 const LOG_2_NEGLIGIBLE: f32 = 64.0;

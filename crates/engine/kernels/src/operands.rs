@@ -15,10 +15,10 @@ pub enum Operands {
     F32,
     /// Both operands rounded to bf16, ties to even, while they are packed.
     ///
-    /// AVX512-BF16 multiplies twice as many of them at once. It adds the products of each two
-    /// neighbours and takes numbers below 2^-126 as 0, so that results differ in their last bits
-    /// from those of other processors, which multiply the rounded operands in f32.
-    /// They don't depend on the number of threads.
+    /// AVX512-BF16 multiplies twice as many of them at once. It adds the products of two neighbours
+    /// and treats numbers below 2^-126 as 0. Other processors multiply the rounded operands in f32,
+    /// so the last bits of results differ between processors. They don't depend on the number of
+    /// threads.
     Bf16,
 }
 
@@ -26,12 +26,11 @@ thread_local! {
     static OPERANDS: Cell<Operands> = const { Cell::new(Operands::F32) };
 }
 
-/// Runs `f`, whose dense products on all threads have these operands, as those of linear layers do
-/// in `torch.autocast("cpu", dtype=torch.bfloat16)`.
+/// Runs `f`, whose dense products on all threads use these operands, like the linear layers under
+/// `torch.autocast("cpu", dtype=torch.bfloat16)`.
 ///
 /// It applies to products that `f` calls on this thread, and inside [`awake`](crate::awake).
-/// Products of [`Threads::One`](crate::gemm::Threads::One), such as those of attention, stay in
-/// f32.
+/// Products with [`Threads::One`](crate::gemm::Threads::One), such as in attention, stay in f32.
 pub fn autocast<R>(operands: Operands, f: impl FnOnce() -> R) -> R {
     struct Restore(Operands);
     impl Drop for Restore {
@@ -48,8 +47,8 @@ pub fn operands() -> Operands {
     OPERANDS.get()
 }
 
-/// True if the processor multiplies bf16 numbers; others multiply the rounded operands in f32,
-/// which is no faster than f32.
+/// True if the processor multiplies bf16 numbers. Other processors multiply the rounded operands in
+/// f32, without any gain in speed.
 pub fn has_bf16() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -61,8 +60,8 @@ pub fn has_bf16() -> bool {
     }
 }
 
-/// The matrix rounded to bf16, in f32 and in the same order: the plain form of what the packing of
-/// pairs does.
+/// Returns the matrix rounded to bf16, in f32 and in the same order: the plain form of packing
+/// pairs.
 pub(crate) fn rounded<T: Weight>(matrix: &ArrayRef2<T>) -> Array2<f32> {
     matrix.map(|x| bf16::nearest(x.value()).value())
 }

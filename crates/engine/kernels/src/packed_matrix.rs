@@ -1,9 +1,8 @@
-//! A constant weight matrix in fewer bits than f32, for decoding: what the formats of 16, 8 and 4
-//! bits share.
+//! A constant weight matrix in fewer bits than f32, for decoding: the common part of the formats
+//! with 16, 8 and 4 bits.
 //!
-//! A product reads the packed weights: as integers in 8 and 4 bits, and as f32 in 16, where one
-//! with many rows widens them as it packs its panels.
-//! There is no gradient.
+//! A product reads the packed weights: as integers in 8 and 4 bits, and as f32 in 16 bits, where a
+//! product with many rows widens them during packing. There is no gradient.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -11,8 +10,8 @@ use std::ops::Range;
 
 use ndarray::{ArrayRef2, ArrayViewMut2, CowArray, Ix2, s};
 
-use crate::panels::ROWS;
-
+/// Rows of a panel; in the last one some may be missing, and are zeros then.
+pub(crate) const ROWS: usize = 16;
 /// Numbers that are rounded at once, 1 MB of f32.
 const AT_ONCE: usize = 1 << 18;
 
@@ -41,7 +40,7 @@ pub struct PackedMatrix<F> {
     shape: (usize, usize),
 }
 
-#[expect(private_bounds, reason = "the formats are those of this crate")]
+#[expect(private_bounds, reason = "the formats are private to this crate")]
 impl<F: Format> PackedMatrix<F> {
     /// Rounds each weight.
     pub fn from_f32(weight: &ArrayRef2<f32>) -> Self {

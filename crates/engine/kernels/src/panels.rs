@@ -1,9 +1,9 @@
 //! Weights of 8 or 4 bits in panels of 16 rows, and their products with activations of 8 bits.
 //!
-//! The rows of a panel are interleaved, four columns of each row after the other, as AVX-512 VNNI's
-//! `vpdpbusd` multiplies 16 times four bytes and adds each four products to a lane: a lane is a
-//! row, and nothing is left to be summed across lanes.
-//! What a block of a panel holds, and how it is multiplied, is in `int8.rs` and `int4.rs`.
+//! The rows of a panel are interleaved, four columns of each row after the other, because AVX-512
+//! VNNI's `vpdpbusd` multiplies 16 times four bytes and adds each four products to a lane: a lane
+//! is a row, and no sum across lanes remains. `int8.rs` and `int4.rs` define the contents and the
+//! products of a panel's block.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -16,14 +16,12 @@ use crate::activations::Quad;
 use crate::activations::{self, ActivationBlock, BLOCK};
 use crate::gemv::cut;
 use crate::huge_pages::room;
-use crate::packed_matrix::Format;
+use crate::packed_matrix::{Format, ROWS};
 use crate::prefetch::{self, STREAMS};
 use crate::shared_out::for_each;
 #[cfg(target_arch = "x86_64")]
 use crate::weight::has_avx2;
 
-/// Rows of a panel; in the last one some may be missing, and are zeros then.
-pub(crate) const ROWS: usize = 16;
 /// Rows of activations that share a reading of weights.
 const TOGETHER: usize = 4;
 /// Rows of activations that stay in the second cache while one panel after the other meets them.
@@ -53,8 +51,8 @@ pub(crate) fn halves(quads: &[Quad<u8>; ROWS]) -> [__m256i; 2] {
     unsafe { [_mm256_loadu_si256(quads), _mm256_loadu_si256(quads.add(1))] }
 }
 
-/// Four activations as a vector instruction takes them; spelled out, as an array's `map` remained a
-/// call in the loops of some programs.
+/// Four activations in the form of a vector instruction; spelled out, because an array's `map`
+/// remained a call in the loops of some programs.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn word([a, b, c, d]: Quad<i8>) -> i32 {
@@ -69,16 +67,15 @@ pub(crate) trait WeightBlock: Copy + Send + Sync {
     /// be multiplied with.
     fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32;
 
-    /// A weight that [`set_row`](Self::set_row) has rounded, still to be multiplied with what that
-    /// returned.
+    /// A weight rounded by [`set_row`](Self::set_row), without the factor that it returned.
     fn weight(&self, row: usize, column: usize) -> f32;
 
-    /// The dot products of a row of activations with the rows of a panel: what the other versions
-    /// are tested against.
+    /// The dot products of a row of activations with the rows of a panel: the reference for the
+    /// other versions.
     fn dots_plain(x: &[ActivationBlock], w: &[Self]) -> [f32; ROWS];
 
     /// # Safety
-    /// The CPU must have what [`has_avx2`] looks for.
+    /// The CPU must have the instructions of [`has_avx2`].
     #[cfg(target_arch = "x86_64")]
     unsafe fn dots_avx2<const R: usize, const T: usize>(
         x: [&[ActivationBlock]; R],
@@ -119,7 +116,7 @@ pub(crate) fn dots<B: WeightBlock, const R: usize, const T: usize>(
 pub struct Panels<B> {
     /// (outputs / 16, inputs / 64), both rounded up, row-major
     blocks: Vec<B>,
-    /// (outputs): what each row's products are multiplied with
+    /// (outputs): the factor of each row's products
     scales: Vec<f32>,
 }
 
@@ -175,7 +172,7 @@ impl<B: WeightBlock> Format for Panels<B> {
     }
 }
 
-#[expect(private_bounds, reason = "the formats are those of this crate")]
+#[expect(private_bounds, reason = "the formats are private to this crate")]
 impl<B: WeightBlock> Panels<B> {
     /// `out = x W^T` (rows, outputs) for `x` (rows, inputs); a single row of `x` meets T panels at
     /// once.

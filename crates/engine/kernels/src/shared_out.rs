@@ -1,5 +1,5 @@
-//! A loop over tasks that all threads share, and the count of such loops, for whoever looks for
-//! what can't scale.
+//! A loop over tasks that all threads share, and counters of such loops, to find loops that can't
+//! scale.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,8 +30,8 @@ pub fn shared_out() -> SharedOut {
     }
 }
 
-/// Runs `f` on each task, one by one on whatever thread of rayon's pool is free; a single one where
-/// it stands.
+/// Runs `f` on each task, on any free thread of rayon's pool; a single task runs on the calling
+/// thread.
 ///
 /// ```
 /// let mut numbers = [1, 2, 3, 4, 5];
@@ -63,7 +63,7 @@ fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     FEWEST.fetch_min(count, Ordering::Relaxed);
     match awake::is_with_all() {
         true => team::share(count, run),
-        // Else rayon makes two tasks a thread, and who ends first waits for the others.
+        // Otherwise rayon makes two tasks per thread, and the first to finish waits for the others.
         false => (0..count).into_par_iter().with_max_len(1).for_each(run),
     }
 }
@@ -110,7 +110,7 @@ mod tests {
             for_each(vec![(); 5], drop);
             for_each(vec![(); 3], drop);
         });
-        let shared = shared_out(); // with what other tests do meanwhile
+        let shared = shared_out(); // including the loops of other tests
         assert!(
             shared.loops >= 2 && shared.fewest_tasks <= Some(3),
             "{shared:?}"

@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// Loops that are shared out at a time; whoever begins one more does it alone.
+/// The most loops shared at the same time; another one runs on its calling thread alone.
 const PLACES: usize = 32;
 
 /// Looks at whether the helpers are done, between which their processors go to other programs.
@@ -18,7 +18,7 @@ const LOOKS: usize = 64;
 
 static TEAM: [Place; PLACES] = [const { Place::new() }; PLACES];
 
-/// Two cache lines, as they are fetched in pairs, of its own.
+/// Two cache lines, which are fetched together, for one value.
 #[repr(align(128))]
 struct Apart<T>(T);
 

@@ -23,7 +23,7 @@ pub fn transpose_into(x: &ArrayRef2<f32>, mut out: ArrayViewMut2<'_, f32>) {
 /// contiguous.
 ///
 /// # Safety
-/// `out` can be written, and is no part of `x`.
+/// `out` can be written, and doesn't overlap `x`.
 pub(crate) unsafe fn transpose(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
     // SAFETY: the caller's promise, and the CPU has the instructions.
     unsafe {
@@ -157,7 +157,7 @@ unsafe fn number_by_number(square: Square) {
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn avx512_square(square: Square) {
-    /// Rows may lie in pages of their own, where no processor looks ahead.
+    /// Rows may be on different pages, where processors don't prefetch.
     const AHEAD: usize = 256;
     for quad in (0..16).step_by(4) {
         let mut rows = [_mm512_setzero_ps(); 4];

@@ -175,7 +175,8 @@ unsafe fn widen_by_8<T: Weight>(from: &[T], to: &mut [f32]) {
         .for_each(|(to, w)| *to = w.value());
 }
 
-/// True if the CPU has what [`Weight::load8`] and a fused product need: all that have AVX2 do.
+/// True if the CPU has the instructions of [`Weight::load8`] and fused products: all CPUs with AVX2
+/// do.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2")

@@ -1,4 +1,4 @@
-//! The error of this crate: what the operating system refused, and of which file.
+//! The error of this crate: the refused operation and the file.
 
 use std::error::Error;
 use std::fmt;

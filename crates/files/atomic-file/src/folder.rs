@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::name::{create_locked, folder_of, is_system_file, left_behind, new_name};
+use crate::name::{create_locked, folder_of, is_system_file, new_name, unfinished_of};
 use crate::{FileError, open_file};
 
 /// A new folder, `.NAME.4711-0.unfinished`, that becomes the folder `NAME` beside it once it is
@@ -45,7 +45,7 @@ impl StagedFolder {
         let target = target.as_ref().to_owned();
         let (path, lock) = create_locked(&target, |name| {
             fs::create_dir(name)?;
-            // On Windows a folder can't be opened; what a crash leaves there stays.
+            // On Windows a folder can't be opened, so the remains of a crash stay there.
             Ok(File::open(name).ok())
         })?;
         Ok(Self {
@@ -77,7 +77,8 @@ impl StagedFolder {
     /// A file system that can't exchange two names (NFS) gets two renames instead.
     ///
     /// # Errors
-    /// If something there isn't `ours`, or the operating system refuses: what was there stays.
+    /// If the folder contains a file that isn't `ours`, or the operating system refuses; its
+    /// contents stay.
     pub fn replace(self, ours: impl Fn(&str) -> bool) -> Result<Option<FileError>, FileError> {
         sync_folder(&self.path)?;
         let failed = FileError::at(&self.target, "create");
@@ -97,7 +98,7 @@ impl StagedFolder {
         if let Err(error) = require_only(&self.path, &ours) {
             if let Err(error) = swap(&self.path, &self.target) {
                 let error = failed(error);
-                std::mem::forget(self); // what is there now isn't ours to delete
+                std::mem::forget(self); // the new contents aren't ours to delete
                 return Err(error);
             }
             return Err(failed(error.source));
@@ -169,7 +170,7 @@ fn require_only(target: &Path, ours: impl Fn(&str) -> bool) -> Result<(), FileEr
     Err(FileError::at(target, "create")(problem))
 }
 
-/// Makes a folder, and those above it, if they aren't there; what is made stays after a power cut.
+/// Makes a folder and its missing parents; they survive a power cut.
 ///
 /// # Errors
 /// If the operating system refuses.
@@ -259,7 +260,7 @@ pub fn names_in(folder: impl AsRef<Path>) -> Result<Vec<String>, FileError> {
     Ok(names.filter_map(|name| name.into_string().ok()).collect())
 }
 
-/// All names in a folder but those of system files, in order.
+/// Returns all names in a folder except system files, in order.
 fn all_names_in(folder: &Path) -> Result<Vec<OsString>, FileError> {
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
     let entries = entries.map_err(FileError::at(folder, "read"))?;
@@ -269,14 +270,38 @@ fn all_names_in(folder: &Path) -> Result<Vec<OsString>, FileError> {
     Ok(names)
 }
 
+/// Returns the unfinished files and folders in `folder` whose processes live no more, each with its
+/// lock, which is ours now, of those that are `ours` by the name that they would have got.
+///
+/// Where something can't be opened or locked, nobody knows whether its writer lives, and it is left
+/// alone.
+pub(crate) fn left_behind(
+    folder: &Path,
+    ours: impl Fn(&str) -> bool,
+) -> Result<Vec<(PathBuf, File)>, FileError> {
+    let mut left = Vec::new();
+    for name in names_in(folder)? {
+        let path = folder.join(&name);
+        let found = fs::symlink_metadata(&path);
+        if unfinished_of(&name).is_some_and(&ours)
+            && found.is_ok_and(|found| found.is_file() || found.is_dir())
+            && let Ok(file) = File::open(&path)
+            && file.try_lock().is_ok()
+        {
+            left.push((path, file));
+        }
+    }
+    Ok(left)
+}
+
 /// The first name in a folder that isn't `ours`.
 fn foreign(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<Option<OsString>, FileError> {
     let mut names = all_names_in(folder)?.into_iter();
     Ok(names.find(|name| !name.to_str().is_some_and(&ours)))
 }
 
-/// Makes the names in a folder last, as a rename is on the disk when its folder is; where a folder
-/// can't be opened there is nothing to do.
+/// Makes the names in a folder durable: a rename is on the disk when its folder is. Does nothing
+/// where a folder can't be opened.
 ///
 /// # Errors
 /// If the operating system refuses.

@@ -1,8 +1,8 @@
-//! The names of what is not finished yet: `.config.json.4711-0.unfinished` beside `config.json`.
+//! The names of unfinished files: `.config.json.4711-0.unfinished` beside `config.json`.
 //!
-//! By process and write, so that two that write the same file don't meet; whoever writes holds a
-//! lock on it, so that the rest of a process that was killed is known from the work of one that
-//! lives.
+//! The name contains process and count, so that two writers of the same file don't collide. A
+//! writer holds a lock on its file, so that the remains of a killed process can be distinguished
+//! from the work of a live one.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{FileError, names_in};
+use crate::FileError;
 
 /// Names of files that operating systems, file managers and editors leave in any folder.
 const SYSTEM_FILES: [&str; 3] = [".DS_Store", "desktop.ini", "Thumbs.db"];
@@ -20,8 +20,8 @@ const SYSTEM_FILES: [&str; 3] = [".DS_Store", "desktop.ini", "Thumbs.db"];
 /// client still has open.
 const SYSTEM_PREFIXES: [&str; 3] = ["._", ".#", ".nfs"];
 
-/// True if a name is that of a file which a system or an editor leaves in folders, such as
-/// `.DS_Store` or `notes.txt~`: [`names_in`] leaves it out.
+/// True for a file that a system or an editor leaves in folders, such as `.DS_Store` or
+/// `notes.txt~`: [`names_in`](crate::names_in) omits it.
 pub fn is_system_file(name: &str) -> bool {
     let is_known = SYSTEM_FILES
         .iter()
@@ -29,7 +29,7 @@ pub fn is_system_file(name: &str) -> bool {
     is_known || SYSTEM_PREFIXES.iter().any(|start| name.starts_with(start)) || name.ends_with('~')
 }
 
-/// The end of such a name, which begins with a dot, the finished name, and who writes.
+/// The end of such a name, which begins with a dot, the finished name, and the writer.
 const UNFINISHED: &str = ".unfinished";
 
 /// Names that this process has made.
@@ -68,30 +68,6 @@ pub(crate) fn create_locked(
             return Ok((unfinished, file));
         }
     }
-}
-
-/// Returns the unfinished files and folders in `folder` whose processes live no more, each with its
-/// lock, which is ours now, of those that are `ours` by the name that they would have got.
-///
-/// Where something can't be opened or locked, nobody knows whether its writer lives, and it is left
-/// alone.
-pub(crate) fn left_behind(
-    folder: &Path,
-    ours: impl Fn(&str) -> bool,
-) -> Result<Vec<(PathBuf, File)>, FileError> {
-    let mut left = Vec::new();
-    for name in names_in(folder)? {
-        let path = folder.join(&name);
-        let found = fs::symlink_metadata(&path);
-        if unfinished_of(&name).is_some_and(&ours)
-            && found.is_ok_and(|found| found.is_file() || found.is_dir())
-            && let Ok(file) = File::open(&path)
-            && file.try_lock().is_ok()
-        {
-            left.push((path, file));
-        }
-    }
-    Ok(left)
 }
 
 /// The name of the file or folder that an unfinished one of this name becomes; none if it is no

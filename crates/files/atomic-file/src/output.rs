@@ -9,8 +9,8 @@ use crate::folder::sync_folder;
 use crate::name::folder_of;
 use crate::replace::create_new;
 
-/// True if a path is that of a descriptor, as `/dev/stdout` and `/proc/self/fd/1`: a file behind
-/// one may be somebody else's to fill.
+/// True if a path names a descriptor, like `/dev/stdout` and `/proc/self/fd/1`: the file behind it
+/// may belong to another program.
 pub fn is_descriptor(path: impl AsRef<Path>) -> bool {
     let path = path.as_ref();
     let of_device = ["/dev/stdout", "/dev/stderr", "/dev/fd"].iter();
@@ -31,7 +31,7 @@ pub fn is_descriptor(path: impl AsRef<Path>) -> bool {
 /// - A name that is not there: the file appears once it is whole, as with
 ///   [`write_atomically`](crate::write_atomically).
 /// - A device, a FIFO, and a descriptor (`/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/1`): written
-///   through; a regular file behind a descriptor is appended to, as a shell's `>>` does.
+///   through; a regular file behind a descriptor is appended to, like a shell's `>>`.
 ///
 /// Nothing is ever overwritten, not even a file that appears while this one is being written.
 ///
@@ -46,7 +46,7 @@ pub fn write_output(
     create_output(path, |out| write(out).map_err(FileError::at(path, "write")))
 }
 
-/// Writes as [`write_output`] does, for writers that have errors of their own.
+/// Like [`write_output`], for writers with a different error type.
 ///
 /// # Errors
 /// As there.
@@ -209,7 +209,7 @@ mod tests {
         std::os::unix::fs::symlink("/dev/null", folder.path().join("null")).unwrap();
         put(&folder.path().join("null"), b"x").unwrap();
         assert!(folder.path().join("null").is_symlink());
-        // A file behind a descriptor keeps what it has, and its place.
+        // A file behind a descriptor keeps its contents and its place.
         let path = folder.path().join("redirected");
         fs::write(&path, "head ").unwrap();
         let file = File::options().append(true).open(&path).unwrap();

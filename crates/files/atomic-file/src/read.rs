@@ -9,8 +9,8 @@ use crate::FileError;
 /// True if there is a file at `path`.
 ///
 /// # Errors
-/// If the system doesn't tell, which doesn't mean that there is none; if there is something that is
-/// not a file.
+/// If the system can't report it, which doesn't mean that the file is missing; if it exists but
+/// isn't a file.
 pub fn is_file(path: impl AsRef<Path>) -> Result<bool, FileError> {
     match length(path.as_ref()) {
         Err(error) if error.source.kind() == ErrorKind::NotFound => Ok(false),
@@ -24,7 +24,7 @@ pub fn is_file(path: impl AsRef<Path>) -> Result<bool, FileError> {
 ///
 /// # Errors
 /// If it can't be read; [`ErrorKind::IsADirectory`] for a folder, [`ErrorKind::Unsupported`] for
-/// what is neither.
+/// anything else that isn't a file.
 pub fn open_file(path: impl AsRef<Path>) -> Result<(File, u64), FileError> {
     let path = path.as_ref();
     let length = length(path)?;
@@ -109,7 +109,7 @@ mod tests {
         assert!(long.contains("4 bytes") && long.contains("3"), "{long}");
         let error = is_file(folder.path()).unwrap_err();
         assert_eq!(error.source.kind(), ErrorKind::IsADirectory);
-        // A file in a folder's place: the system doesn't say that there is none.
+        // A file instead of a folder: the system doesn't report a missing file.
         assert!(is_file(path.join("inside")).is_err());
         if cfg!(unix) {
             let error = open_file("/dev/null").unwrap_err();

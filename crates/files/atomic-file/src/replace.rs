@@ -6,8 +6,8 @@ use std::io::{self, BufWriter, ErrorKind};
 use std::path::Path;
 
 use crate::FileError;
-use crate::folder::sync_folder;
-use crate::name::{create_locked, folder_of, left_behind};
+use crate::folder::{left_behind, sync_folder};
+use crate::name::{create_locked, folder_of};
 
 /// Writes a file so that a crash at any moment leaves the old one or the new one: a temporary file
 /// beside it,
@@ -41,7 +41,7 @@ pub fn write_atomically(
     replace(path, |out| write(out).map_err(FileError::at(path, "write")))
 }
 
-/// Writes as [`write_atomically`] does, for writers that have errors of their own.
+/// Like [`write_atomically`], for writers with a different error type.
 ///
 /// # Errors
 /// If the operating system refuses, or `write` does.
@@ -78,7 +78,7 @@ fn move_to_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Renames a file where there are no links (FAT), and fails if the name is taken.
+/// Renames a file on systems without links (FAT), and fails if the name is taken.
 #[cfg(unix)]
 fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -98,7 +98,7 @@ fn put<E: From<FileError>>(
     finish: impl FnOnce(&Path, &Path) -> Result<(), FileError>,
 ) -> Result<(), E> {
     const BUFFER: usize = 1 << 20;
-    // What a crash left takes room, but is no reason to fail.
+    // The remains of a crash take space, but the write can succeed anyway.
     let _ = remove_unfinished(path);
     let (unfinished, file) = create_locked(path, |name| File::create_new(name).map(Some))?;
     let written = || {

@@ -1,5 +1,5 @@
-//! config.json: the book's `GPT_CONFIG_124M` with its keys, and Hugging Face's of a GPT-2, of which
-//! what changes the arithmetic is honoured or refused by name.
+//! config.json: the book's `GPT_CONFIG_124M` with its keys, and Hugging Face's of a GPT-2. Settings
+//! that change the arithmetic are supported or rejected by name.
 //!
 //! The dictionary of the book, written with `json.dump`, is one too. Beyond its keys there are
 //! `"format": "book"`, the rates by site, `tied`, `hidden_dim`, `norm_eps`, and `activation`, which
@@ -13,13 +13,13 @@ use gpt::{Activation, DropRates, GptConfig};
 use serde_json::{Value, json};
 
 use crate::error::{CheckpointError, invalid};
-use crate::json::Fields;
+use crate::json::{Fields, text};
 use crate::layout::Layout;
 use crate::precision::Precision;
 use crate::special_tokens::SpecialTokens;
 
-/// The scale of attention scores that a file asks for, as a factor of the query's weights: the
-/// model divides scores by the root of a head's features, as GPT-2 does, and by nothing else.
+/// The scale of attention scores in a file, as a factor of the query's weights: the model always
+/// divides scores by the root of a head's features, like GPT-2.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryFactor {
     /// 1, or the root that a file without `scale_attn_weights` doesn't divide by.
@@ -46,7 +46,7 @@ impl QueryFactor {
         })
     }
 
-    /// The factor of a parameter: 1 if it is no query's.
+    /// The factor of a parameter: 1 unless it is a query's.
     pub(crate) fn of_parameter(&self, name: &str) -> f32 {
         let rest = name.strip_prefix("trf_blocks.");
         let block = rest.and_then(|rest| Some(rest.split_once(".att.W_query.")?.0));
@@ -73,7 +73,7 @@ pub(crate) fn read(file: &Path) -> Result<(Layout, GptConfig, QueryFactor), Chec
     Ok((layout, config, query))
 }
 
-/// True if a configuration is the book's: it has a key that only the book's has, or says so.
+/// True if a configuration is the book's: it has a key that only the book has, or names the book.
 fn is_book(fields: &Fields<'_>) -> bool {
     let of_book = ["format", "context_length", "emb_dim", "n_heads", "n_layers"];
     fields.get("model_type").is_none() && fields.keys().any(|key| of_book.contains(&key))
@@ -107,9 +107,8 @@ fn book_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     })
 }
 
-/// Reads the settings of a file of Hugging Face's, each by GPT-2's name or by the one that
-/// transformers has for all kinds of models; what a GPT-2's file doesn't say is as in the 124M
-/// model.
+/// Reads the settings of a Hugging Face file, each by GPT-2's name or by transformers' common name.
+/// Missing ones are those of the 124M model.
 fn gpt2_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     let headless = check_architecture(fields)?;
     let gpt2 = GptConfig::GPT2_124M;
@@ -139,8 +138,8 @@ fn gpt2_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     })
 }
 
-/// Checks what changes the arithmetic. Returns true if the model, such as a `GPT2Model`, has no
-/// head of its own: then it is tied.
+/// Checks the settings that change the arithmetic. Returns true for a model without a head, such as
+/// a `GPT2Model`: it is tied.
 fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     for (key, computed, can_be) in [
         ("model_type", json!("gpt2"), "\"gpt2\""),
@@ -154,7 +153,7 @@ fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     let key = "architectures";
     let names = fields.first(&[key], "an array of names", Value::as_array)?;
     let names = names.map_or(&[][..], Vec::as_slice);
-    // Other heads stand on the same model, and it is the one with GPT-2's head that is read.
+    // Models with other heads share these weights; the one with GPT-2's head is read.
     let is_gpt2 = |name: &&Value| name.as_str().is_some_and(|name| name.starts_with("GPT2"));
     if let Some(other) = names.iter().find(|name| !is_gpt2(name)) {
         return Err(fields.unsupported(key, other, "GPT2LMHeadModel and its kin"));
@@ -183,7 +182,7 @@ fn activation(fields: &Fields<'_>, key: &str) -> Result<Activation, CheckpointEr
 
 /// The text of a config.json of the book's layout that [`read`] makes `config` of.
 ///
-/// What is as in the book is written with the book's keys alone.
+/// Values that match the book's are written with the book's keys only.
 pub(crate) fn book(config: &GptConfig) -> String {
     let rates = &config.drop_rates;
     let mut json = json!({
@@ -244,9 +243,4 @@ pub(crate) fn hugging_face(
 /// Returns the shortest decimal number that is the same in f32: 1e-5 is 1e-5.
 fn decimal(x: f32) -> f64 {
     x.to_string().parse().expect("a number that was one")
-}
-
-/// The text of a JSON file.
-pub(crate) fn text(json: &Value) -> String {
-    format!("{json:#}\n")
 }

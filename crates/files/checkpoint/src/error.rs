@@ -17,18 +17,18 @@ pub enum CheckpointError {
     /// A folder that lacks a file every model folder has.
     #[error("{}: {problem}", .path.display())]
     Folder {
-        /// The folder, or what was taken for one.
+        /// The folder, or the path given instead of one.
         path: PathBuf,
-        /// The file that it lacks, and what to do.
+        /// The missing file, and the fix.
         problem: &'static str,
     },
-    /// A file that is no safetensors file, or a configuration that describes no model, or one that
-    /// this crate would compute wrongly.
+    /// A file that isn't safetensors, or a configuration that doesn't describe a model, or one with
+    /// unsupported arithmetic.
     #[error("{}: {problem}", .file.display())]
     Invalid {
         /// The file.
         file: PathBuf,
-        /// The key or number that is wrong, what it should be, and what to do.
+        /// The wrong key or number, the expected one, and the fix.
         problem: String,
     },
     /// A tensor that is missing, unexpected, not what the configuration asks for, or has a number

@@ -63,7 +63,7 @@ pub struct GgufSampling {
     pub top_k: Option<i32>,
     /// The probability of the most likely tokens to draw from.
     pub top_p: Option<f32>,
-    /// The least probability of a token, as a part of the most likely one's.
+    /// The lowest probability of a token, relative to the most probable one.
     pub min_p: Option<f32>,
     /// The divisor of a repeated token's logit.
     pub repeat_penalty: Option<f32>,
@@ -271,7 +271,7 @@ fn header(
 }
 
 impl GgufFormat {
-    /// Its number as a file's type, as a tensor's, and the bytes of 32 numbers.
+    /// Its number as a file's type, as a tensor's type, and the bytes of 32 numbers.
     fn numbers(self) -> (u32, u32, usize) {
         match self {
             Self::F32 => (0, 0, 4 * BLOCK),
@@ -332,7 +332,7 @@ const FLAG: u32 = 7;
 const TEXT: u32 = 8;
 const ARRAY: u32 = 9;
 
-/// A value as it stands in the file.
+/// A value in the file's encoding.
 fn value(kind: u32, bytes: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes(), bytes].concat()
 }

@@ -1,5 +1,4 @@
-//! A configuration's JSON object, as Python writes it, asked key by key: no number that is not
-//! what it should be.
+//! A configuration's JSON object, as Python writes it, read key by key; every number is checked.
 
 use std::path::Path;
 
@@ -10,6 +9,11 @@ use crate::error::{CheckpointError, invalid};
 
 /// The most bytes of a config.json: a usual one has a thousand.
 const MOST_CONFIG_BYTES: u64 = 256 * 1024;
+
+/// The text of a JSON file.
+pub(crate) fn text(json: &Value) -> String {
+    format!("{json:#}\n")
+}
 
 /// A configuration file's keys, asked for one by one.
 pub(crate) struct Fields<'a> {

@@ -19,8 +19,8 @@ pub(crate) enum Layout {
 #[derive(Clone, Debug)]
 pub(crate) struct FileTensor {
     pub(crate) name: String,
-    /// (in, the parameters' outs side by side) if transposed; else the parameters' first dimensions
-    /// one after another
+    /// (in, the parameters' outs side by side) if transposed; otherwise the parameters' first
+    /// dimensions one after another
     pub(crate) shape: Vec<usize>,
     /// True if the parameters are (out, in) and the tensor is (in, out).
     pub(crate) transposed: bool,
@@ -46,7 +46,7 @@ impl Layout {
         }
     }
 
-    /// True for a tensor that is no weight: the causal masks that PyTorch keeps as buffers.
+    /// True for a tensor that isn't a weight: the causal masks that PyTorch keeps as buffers.
     pub(crate) fn is_buffer(self, name: &str) -> bool {
         let masks: &[&str] = match self {
             Self::Book => &[".att.mask"],

@@ -16,8 +16,7 @@ mod tensor_file;
 mod weights;
 mod writer;
 
-// The crates whose types stand in this crate's signatures, so that a dependent needs no versions of
-// its own.
+// Crates whose types appear in this crate's public API: dependents need no matching versions.
 pub use {atomic_file, gpt};
 
 pub use error::{CheckpointError, one_line};

@@ -1,7 +1,7 @@
-//! A model folder, read once: what it is, before any weight is; and then its weights.
+//! A model folder, read once: first its description, without weights, then its weights.
 //!
-//! The configuration says what the tensors should be, the tensors say what they are; where they may
-//! differ (whether the output head is tied to the token embedding), the tensors are right.
+//! The configuration describes the expected tensors, the file contains the actual ones. Where they
+//! may differ (whether the output head is tied to the token embedding), the tensors decide.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -72,7 +72,7 @@ impl ModelFolder {
         })
     }
 
-    /// The model's configuration; whether it is tied, its weights have said.
+    /// The model's configuration; its weights determine whether it is tied.
     pub fn config(&self) -> &GptConfig {
         &self.config
     }
@@ -104,14 +104,14 @@ impl ModelFolder {
             self.read_rows(&name, rows, numbers.expect("parameters are row-major"))
         });
         let read: Vec<Result<(), CheckpointError>> = read.collect();
-        // The first, whichever thread was first.
+        // The first error in the file's order, on any number of threads.
         read.into_iter().collect::<Result<(), _>>()?;
         Ok(model)
     }
 
     /// Reads some rows of a parameter, by its name in [`GptConfig::parameters`], row after row: for
-    /// who keeps the weights in another form, as a decoder in fewer bits does, and never has all of
-    /// them in f32.
+    /// programs that keep the weights in another form, like a decoder in fewer bits, without ever
+    /// holding all of them in f32.
     ///
     /// # Errors
     /// If the operating system refuses, or a weight is not finite.
@@ -156,8 +156,8 @@ impl ModelFolder {
 
 /// Loads the model at `path`: [`ModelFolder::open`] and [`ModelFolder::load`].
 ///
-/// A Hugging Face model that is said to be tied, but whose file has a head with other numbers, is
-/// loaded with that head, as transformers 5 does.
+/// A Hugging Face model whose configuration is tied, but whose file has a head with other numbers,
+/// is loaded with that head, like in transformers 5.
 ///
 /// ```no_run
 /// let model = checkpoint::load_model("runs/0001/model")?;
@@ -177,8 +177,8 @@ pub fn load_model(path: impl AsRef<Path>) -> Result<GptModel, CheckpointError> {
 /// Whether a model is `tied` can depend on its weights: [`ModelFolder::config`] knows.
 ///
 /// # Errors
-/// If there is no config.json, or it describes no model, or one that this crate would compute
-/// wrongly.
+/// If config.json is missing, doesn't describe a model, or describes one with unsupported
+/// arithmetic.
 pub fn load_config(path: impl AsRef<Path>) -> Result<GptConfig, CheckpointError> {
     Ok(config::read(&config_of(path.as_ref())?)?.1)
 }

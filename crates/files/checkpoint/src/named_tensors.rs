@@ -1,4 +1,4 @@
-//! Any named arrays as one safetensors file: what an optimizer's state, or a gradient, is kept in.
+//! Any named arrays as one safetensors file, for example an optimizer's state or a gradient.
 //!
 //! It knows no configuration: names and shapes are the caller's.
 

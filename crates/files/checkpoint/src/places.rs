@@ -23,7 +23,7 @@ const PICKLES: [&str; 5] = [
 /// A way to make a folder that is read.
 const PICKLE: &str = "a pickle, which is not read: in Python, load it and save_pretrained(NEW), or save its state_dict by safetensors.torch.save_file(..., \"model.safetensors\") beside a config.json with GPT_CONFIG_124M";
 
-/// Files of other kinds of models, and what to do with them.
+/// Files of other kinds of models, and advice for each.
 const OTHERS: [(&str, &str); 5] = [
     (
         "adapter_config.json",

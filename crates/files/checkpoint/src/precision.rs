@@ -87,8 +87,8 @@ fn put<T: Copy, const N: usize>(
     Ok(())
 }
 
-/// Converts a file's little-endian bytes of a type that weights can have, as many elements as
-/// `out`; F64 is rounded.
+/// Converts a file's little-endian bytes of any weight type, as many elements as `out`; F64 is
+/// rounded.
 pub(crate) fn decode(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
     fn each<const N: usize>(bytes: &[u8], out: &mut [f32], number: impl Fn([u8; N]) -> f32) {
         let elements = bytes.as_chunks::<N>().0;

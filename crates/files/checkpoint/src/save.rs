@@ -24,8 +24,8 @@ use crate::writer::{LazyTensor, write};
 /// model, in f32, with all that a `state_dict` of the book's has, the causal masks and a head of
 /// its own even if that is the token embedding.
 ///
-/// The masks take `context_length` squared numbers a block: what is only read again by
-/// [`load_model`](crate::load_model) does without them, see [`save_compact`].
+/// The masks take `context_length` squared numbers per block. [`save_compact`] omits them, for
+/// files that only [`load_model`](crate::load_model) will read.
 ///
 /// ```
 /// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -78,10 +78,10 @@ pub fn save_compact(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Ch
 /// Writes config.json, generation_config.json and model.safetensors that
 /// `GPT2LMHeadModel.from_pretrained` loads.
 ///
-/// `tokens` begin, end and pad texts: GPT-2's are `SpecialTokens::between(50256)`.
-/// A model without biases on query, key and value gets biases of zero, which GPT-2 always has, so
-/// that it is read again with `qkv_bias`; a head of its own is written as `lm_head.weight`.
-/// Weights are rounded to `precision`, to the nearest.
+/// `tokens` are the ids at the beginning, end and padding of texts: for GPT-2,
+/// `SpecialTokens::between(50256)`. A model without biases on query, key and value gets biases of
+/// zero, because GPT-2 always has them, and is read again with `qkv_bias`; a separate head is
+/// written as `lm_head.weight`. Weights are rounded to `precision`, to the nearest.
 ///
 /// ```
 /// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -138,7 +138,8 @@ fn write_folder(
     Ok(())
 }
 
-/// Returns the model's configuration, tied if it has no head of its own: its field can be replaced.
+/// Returns the model's configuration, tied if it has no separate head; the caller may replace its
+/// fields.
 pub(crate) fn config_of(model: &GptModel) -> GptConfig {
     GptConfig {
         tied: model.out_head.is_none(),

@@ -1,4 +1,4 @@
-//! The tokens that begin, end and pad a model's texts, as its folder says.
+//! The tokens at the beginning, end and padding of a model's texts, from its folder.
 //!
 //! It reads no vocabulary: names of tokens are the tokenizer's to resolve.
 
@@ -8,9 +8,8 @@ use std::path::Path;
 use atomic_file::{is_file, write_atomically};
 use serde_json::{Value, json};
 
-use crate::config;
 use crate::error::CheckpointError;
-use crate::json::Fields;
+use crate::json::{self, Fields};
 use crate::places::{CONFIG, GENERATION_CONFIG};
 
 /// The tokens that begin, end and pad a model's texts, by their ids.
@@ -30,7 +29,7 @@ use crate::places::{CONFIG, GENERATION_CONFIG};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpecialTokens {
-    /// The token that begins a text: what an empty prompt is continued from.
+    /// The token at the beginning of a text; an empty prompt starts with it.
     pub bos: Option<u32>,
     /// The tokens that end a text; without any, texts end at their longest.
     pub eos: Vec<u32>,
@@ -49,17 +48,16 @@ impl SpecialTokens {
         }
     }
 
-    /// Reads what a model's folder says of each in generation_config.json, else in config.json;
-    /// else it is what the tokenizer calls `bos_token`, `eos_token` or `pad_token`, whose id
-    /// `tokenizer` returns.
+    /// Reads each token from generation_config.json, otherwise from config.json, otherwise from the
+    /// tokenizer's `bos_token`, `eos_token` or `pad_token`, whose id `tokenizer` returns.
     ///
-    /// `null` and negative numbers, which are no token's id, say that there is none.
-    /// As in transformers, a generation_config.json that names no end says that there is none.
-    /// Where nothing is said of a beginning, texts begin with the first token that ends them.
+    /// `null` and negative numbers mean that there is no such token. As in transformers, a
+    /// generation_config.json without an end token means that there is none. Without a beginning
+    /// token, texts begin with the first end token.
     ///
     /// # Errors
-    /// If one of the files is damaged or too long, or says something else than an id; if the
-    /// operating system refuses.
+    /// If one of the files is damaged or too long, or a value isn't an id; if the operating system
+    /// refuses.
     pub fn of_folder(
         folder: impl AsRef<Path>,
         tokenizer: impl Fn(&str) -> Option<u32>,
@@ -99,22 +97,22 @@ impl SpecialTokens {
         self
     }
 
-    /// Writes a generation_config.json that says them into a model's folder, as
-    /// [`save_hugging_face`](crate::save_hugging_face) does, too.
+    /// Writes these tokens to a generation_config.json in a model's folder, like
+    /// [`save_hugging_face`](crate::save_hugging_face).
     ///
     /// # Errors
     /// If the operating system refuses.
     pub fn save(&self, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
         let mut json = json!({});
         self.add_to(&mut json);
-        let text = config::text(&json);
+        let text = json::text(&json);
         let file = folder.as_ref().join(GENERATION_CONFIG);
         Ok(write_atomically(file, |out| {
             out.write_all(text.as_bytes())
         })?)
     }
 
-    /// Adds the keys that say them to a configuration.
+    /// Adds the keys of these tokens to a configuration.
     pub(crate) fn add_to(&self, json: &mut Value) {
         json["bos_token_id"] = json!(self.bos);
         json["eos_token_id"] = match &self.eos[..] {
@@ -128,7 +126,7 @@ impl SpecialTokens {
     }
 }
 
-/// Returns the ids that a key says, without numbers that are no token's.
+/// Returns the ids of a key, without numbers that aren't ids.
 fn ids(file: &Fields<'_>, key: &str) -> Result<Vec<u32>, CheckpointError> {
     let list = match file.get(key) {
         None => &[],

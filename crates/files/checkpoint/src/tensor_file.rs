@@ -2,9 +2,9 @@
 //! caller's memory.
 //!
 //! The file is eight bytes of header length, a JSON header, and the tensors' bytes; the crate
-//! `safetensors` says whether a header is right, and this file says of which tensor it isn't.
-//! Nothing is allocated for a tensor before.
-//! It maps nothing: a file that shrinks while it is read is an error, not a signal.
+//! `safetensors` checks the header, and this file adds the name of the wrong tensor. Memory for a
+//! tensor is allocated only after the check. The file isn't mapped, so that a file that shrinks
+//! during reading gives an error, not a signal.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use crate::precision::decode;
 /// The most bytes of a header; GPT-2 XL's has 60 thousand.
 pub(crate) const MOST_HEADER_BYTES: u64 = 2 << 20;
 
-/// The key that is no tensor.
+/// The key that isn't a tensor.
 pub(crate) const METADATA: &str = "__metadata__";
 
 thread_local! {
@@ -43,7 +43,7 @@ const LINE: usize = 16;
 /// Elements a thread reads, converts and checks at once, few enough for the cache.
 const CHUNK: usize = 1 << 16;
 
-/// One tensor of a file: where it is and what it is.
+/// One tensor of a file: its name, place, type and shape.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -200,7 +200,7 @@ impl TensorFile {
     }
 }
 
-/// Returns the first error in the file, whichever thread was first.
+/// Returns the first error in the file's order, on any number of threads.
 fn first_error(
     parts: impl IndexedParallelIterator<Item = Result<(), CheckpointError>>,
 ) -> Result<(), CheckpointError> {
@@ -208,11 +208,11 @@ fn first_error(
     all.into_iter().collect()
 }
 
-/// The first bytes of files that are taken for safetensors files, and what they are.
+/// The first bytes of files that are often mistaken for safetensors, and their formats.
 const FOREIGN: [(&[u8], &str); 5] = [
     (b"GGUF", "a GGUF file (llama.cpp)"),
     (b"PK\x03\x04", "a zip archive, as torch.save writes"),
-    (b"\x80", "a Python pickle, as an old torch.save writes"),
+    (b"\x80", "a Python pickle, written by an old torch.save"),
     (b"version ", "a Git LFS pointer, not the file it points to"),
     (b"{", "a JSON file"),
 ];
@@ -289,8 +289,8 @@ fn read_exact_at(file: &File, _: &Path, out: &mut [u8], offset: u64) -> io::Resu
     std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
 }
 
-/// Fills `out` from the file's bytes at `offset`; each thread opens it anew, as an open file has
-/// one position for all.
+/// Fills `out` from the file's bytes at `offset`. Each thread opens the file again, because an open
+/// file has one position for all.
 #[cfg(not(unix))]
 fn read_exact_at(_: &File, path: &Path, out: &mut [u8], offset: u64) -> io::Result<()> {
     use std::io::{Read, Seek, SeekFrom};

@@ -26,8 +26,7 @@ pub(crate) struct Weights {
     /// The file, or the index, that a missing tensor is missing from.
     pub(crate) path: PathBuf,
     files: Vec<TensorFile>,
-    /// File and entry by the name without wrappers' prefixes. Buffers that are no weights are not
-    /// here.
+    /// File and entry by the name without wrappers' prefixes. Buffers are omitted.
     entries: HashMap<String, (usize, usize)>,
 }
 
@@ -86,11 +85,11 @@ impl Weights {
         (&self.files[file], &self.files[file].entries[entry])
     }
 
-    /// True if the model is tied, as its tensors say: a head with the embedding's numbers is the
-    /// embedding, and one of the two is enough. Afterwards, what is to be read is there by its
-    /// name.
+    /// True if the model is tied according to its tensors: a head with the embedding's numbers is
+    /// the embedding, and one of the two is enough. Afterwards, every needed tensor has its
+    /// expected name.
     ///
-    /// A model that is said to have a head of its own has it, whatever its numbers.
+    /// A model configured with a separate head has one, with any numbers.
     pub(crate) fn settle_tied(
         &mut self,
         layout: Layout,
@@ -117,7 +116,7 @@ impl Weights {
     /// Returns the parameters' places by their names, once it is known that the files have all of
     /// the model's tensors; it reads nothing, and ends at the first that is not right.
     ///
-    /// When it returns, the model is no larger than the files, and memory may be allocated for it.
+    /// After this check the model isn't larger than the files, so memory may be allocated for it.
     pub(crate) fn places(
         &self,
         layout: Layout,
@@ -206,8 +205,8 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Opens a file of weights, or the shards that an index names: what they have counts, whatever it
-/// says of it, as in transformers.
+/// Opens a file of weights, or the shards in an index. The shards' contents count, not the index's
+/// list, as in transformers.
 pub(crate) fn open_files(path: &Path) -> Result<Vec<TensorFile>, CheckpointError> {
     if path.extension() != Some(OsStr::new("json")) {
         return Ok(vec![TensorFile::open(path)?]);

@@ -1,4 +1,4 @@
-//! How much memory it takes to load a model, and to refuse one, as the allocator counts it.
+//! The memory needed to load a model, and to reject one, counted by the allocator.
 //!
 //! One test, as tests run side by side and the count is the whole process's.
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use tokenizer::bpe::gpt2_bytes;
 
-/// The number of bytes that stand for themselves; the others are written as U+0100 and on, in their
+/// The number of bytes that are written as themselves; the others are written as U+0100 and up, in
 /// order.
 const SEEN: u32 = 188;
 

@@ -1,5 +1,5 @@
-//! `tokenizer_config.json` and the files beside it, as far as ids depend on them: the class, the
-//! named special tokens, what was added.
+//! `tokenizer_config.json` and the files beside it, as far as they change ids: the class, the named
+//! special tokens, the added tokens.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +28,7 @@ const NAMED: [&str; 7] = [
     "mask_token",
 ];
 
-/// The names that `<|endoftext|>` has in `GPT2Tokenizer` unless the files say otherwise.
+/// The roles of `<|endoftext|>` in `GPT2Tokenizer` unless the files differ.
 const GPT2_NAMES: [&str; 3] = ["bos_token", "eos_token", "unk_token"];
 
 /// The class of transformers that makes a tokenizer of the files.
@@ -48,7 +48,7 @@ enum Written {
     Whole(TokenSettings),
 }
 
-/// An added token; what is not said about it is as transformers has it.
+/// An added token; missing settings are transformers' defaults.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TokenSettings {
     content: String,
@@ -137,7 +137,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Reads the files; where they say nothing, transformers' settings of a GPT-2 hold.
+    /// Reads the files; missing settings are transformers' defaults for a GPT-2.
     pub(crate) fn read(folder: &Path, files: &Files) -> Result<Self, ModelTokenizerError> {
         let path = folder.join(CONFIG);
         let file: ConfigFile = match files.get(CONFIG) {

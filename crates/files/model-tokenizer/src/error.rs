@@ -19,7 +19,7 @@ pub enum ModelTokenizerError {
     /// A tokenizer of a kind that is not read.
     #[error("{}: a tokenizer of another kind, {kind}; only byte-level BPE and characters are read", .file.display())]
     OtherKind {
-        /// The file that says so.
+        /// The file with the wrong value.
         file: PathBuf,
         /// The kind, in the words of the file.
         kind: String,
@@ -41,7 +41,7 @@ pub enum ModelTokenizerError {
         /// The first such byte.
         byte: u8,
     },
-    /// White space that goes on for longer than the pattern that divides the text can look.
+    /// White space longer than the limit of the pattern that divides the text.
     #[error(
         "white space of over {limit} bytes in one piece, which this vocabulary does not divide"
     )]

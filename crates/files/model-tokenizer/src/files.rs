@@ -31,7 +31,7 @@ pub const TOKENIZER_FILES: [&str; 6] = [
     ADDED_TOKENS,
 ];
 
-/// Files of tokenizers that are not read, and what kind they are of.
+/// Unsupported tokenizer files, and their kinds.
 const OTHER_KINDS: [(&str, &str); 4] = [
     ("tokenizer.model", "SentencePiece"),
     ("spiece.model", "SentencePiece"),
@@ -106,7 +106,7 @@ pub(crate) fn parse_value<T: DeserializeOwned>(
 }
 
 /// Writes each file so that a crash at any moment leaves the old one or the new one, then deletes
-/// those of a tokenizer that was there before.
+/// the files of a former tokenizer.
 pub(crate) fn write_all(folder: &Path, files: &Files) -> Result<(), ModelTokenizerError> {
     for (name, text) in files {
         write_atomically(folder.join(name), |out| out.write_all(text.as_bytes()))?;

@@ -69,7 +69,7 @@ fn vocabulary() -> HashMap<String, u32> {
     tokens
 }
 
-/// The two tokens that each merge joins, which the tokens' order alone tells.
+/// The two tokens that each merge joins; they follow from the tokens' order.
 fn merges() -> Vec<(String, String)> {
     let bpe = Bpe::gpt2();
     let token = |id: u32| written(&bpe.tokens()[id as usize]);

@@ -13,8 +13,7 @@ mod recipe;
 mod tokenizer_json;
 mod train;
 
-// The crate whose types stand in this crate's signatures, so that a dependent needs no version of
-// its own.
+// The crate whose types appear in this crate's public API: dependents need no matching version.
 pub use tokenizer;
 
 pub use error::ModelTokenizerError;

@@ -20,7 +20,7 @@ use crate::parts::{LONG_BLANK, has_long_blank, parts};
 use crate::recipe::{Around, Form, Named, Recipe};
 use crate::{config, gpt2, tokenizer_json};
 
-/// Text to ids and back, as a model was trained on them.
+/// Converts text to ids and back, with the tokenizer that a model was trained with.
 ///
 /// A special token in a text is that token, as in transformers: it is not for texts of people one
 /// doesn't trust.
@@ -187,13 +187,13 @@ impl ModelTokenizer {
     /// The text that the ids stand for.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] at the first id that the vocabulary lacks;
-    /// [`TokenizerError::NotUtf8`] if the bytes are no text, as when a character is cut in half.
+    /// [`TokenizerError::UnknownId`] at the first unknown id; [`TokenizerError::NotUtf8`] if the
+    /// bytes aren't UTF-8, for example half a character.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         Decode::decode(self, ids)
     }
 
-    /// Returns the text, with U+FFFD for bytes that are no text: the result of Python's `decode`.
+    /// Returns the text, with U+FFFD for invalid bytes, like Python's `decode`.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownId`] at the first id that the vocabulary lacks.
@@ -254,8 +254,8 @@ impl ModelTokenizer {
         self.files.as_ref()?.get(files::CONFIG).map(String::as_str)
     }
 
-    /// Writes the files that transformers loads into a folder: those that were read, as they were,
-    /// or those of what was trained.
+    /// Writes the files that transformers loads into a folder: the files that were read, unchanged,
+    /// or those of a trained tokenizer.
     ///
     /// # Errors
     /// [`ModelTokenizerError::Io`] if a file can't be written; the old one is then as it was.

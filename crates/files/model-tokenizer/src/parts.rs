@@ -20,7 +20,7 @@ pub(crate) fn parts(text: &str, begins_with_added: impl Fn(&str) -> bool) -> Vec
     gpt2_parts(text, LEAST.max(text.len() / count), begins_with_added)
 }
 
-/// True if white space of more than [`LONG_BLANK`] stands before other characters.
+/// True if other characters follow more than [`LONG_BLANK`] of white space.
 pub(crate) fn has_long_blank(text: &str) -> bool {
     let mut blanks = text.trim_end().split(|c: char| !c.is_whitespace());
     blanks.any(|blank| blank.len() > LONG_BLANK)

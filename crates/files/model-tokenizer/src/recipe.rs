@@ -1,9 +1,8 @@
 //! The parts of a tokenizer, checked, and the library's tokenizer made of them.
 //!
-//! The library trusts its files: it panics at a merge that leaves the vocabulary. So nothing
-//! reaches it unchecked.
-//! An added token behind a gap gets the id after the last from it, as in transformers, whatever its
-//! file says.
+//! The library trusts its files: it panics at a merge outside the vocabulary. So every file is
+//! checked first. An added token behind a gap gets the id after the last one, as in transformers,
+//! regardless of its file's id.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -18,8 +17,8 @@ use tokenizers::{AddedToken, Tokenizer};
 use crate::error::{ModelTokenizerError, invalid, library};
 use crate::files::{CONFIG, Files, MERGES, TOKENIZER, VOCABULARY};
 
-/// Ids of a vocabulary may be below this, or else below so many times its number of tokens: lists
-/// by id stay as small as their files.
+/// Ids of a vocabulary must be below this, or below this many times its number of tokens, so that
+/// lists by id stay as small as their files.
 const FREE_IDS: usize = 1 << 16;
 const MOST_GAPS: usize = 16;
 
@@ -30,13 +29,13 @@ const MAX_ADDED_BYTES: usize = 1 << 20;
 /// The way to divide a text before pairs are merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Into bytes, which are written as [`byte_chars`](crate::byte_chars) says.
+    /// Into bytes, which are written by the rule of [`byte_chars`](crate::byte_chars).
     ByteLevel {
         /// Puts a space before a text that begins with none.
         add_prefix_space: bool,
         /// Divides by GPT-2's pattern; without it a text is one piece.
         use_regex: bool,
-        /// Takes a piece that is a token as that token, whatever the merges make of it.
+        /// A piece that is a token becomes that token, regardless of the merges.
         ignore_merges: bool,
     },
     /// Into characters.
@@ -49,7 +48,7 @@ pub(crate) type Named<T> = [Option<T>; 3];
 /// The ids that are put before and after each text.
 pub(crate) type Around = [Vec<u32>; 2];
 
-/// The parts of a tokenizer, as its files say them.
+/// The parts of a tokenizer, from its files.
 #[derive(Debug)]
 pub(crate) struct Recipe {
     /// The file to name in an error.
@@ -57,12 +56,12 @@ pub(crate) struct Recipe {
     pub(crate) vocabulary: HashMap<String, u32>,
     pub(crate) merges: Vec<(String, String)>, // first merge first
     pub(crate) added: BTreeMap<u32, AddedToken>,
-    /// Special tokens without an id of their own: that of the vocabulary, or the next.
+    /// Special tokens without an explicit id: the vocabulary's, or the next.
     pub(crate) special: Vec<AddedToken>,
     pub(crate) named: Named<String>,
     /// The ids of a template.
     pub(crate) around: Around,
-    /// `add_bos_token` and `add_eos_token`, where there is no template.
+    /// `add_bos_token` and `add_eos_token`, without a template.
     pub(crate) adds: [bool; 2],
     /// The token for characters or bytes that the vocabulary lacks.
     pub(crate) unknown: Option<String>,
@@ -71,7 +70,7 @@ pub(crate) struct Recipe {
     pub(crate) form: Form,
 }
 
-/// A recipe that [`Recipe::checked`] found no fault with: what tokenizers are made of.
+/// A recipe that passed [`Recipe::checked`]: the input for making tokenizers.
 pub(crate) struct Checked(Recipe);
 
 impl Checked {
@@ -126,8 +125,8 @@ impl Recipe {
         Ok(Checked(self))
     }
 
-    /// The files that transformers loads: tokenizer.json and its configuration, and what GPT-2's
-    /// kind has besides.
+    /// The files that transformers loads: tokenizer.json and its configuration, and the additional
+    /// files of GPT-2's kind.
     pub(crate) fn into_files(self) -> Result<Files, ModelTokenizerError> {
         let mut files = Files::new();
         let mut config = json!({

@@ -53,7 +53,7 @@ struct Part {
     use_regex: Option<bool>,
 }
 
-/// A post-processor, as far as it says what is put around a single text.
+/// A post-processor, as far as it adds tokens around a single text.
 #[derive(Deserialize)]
 #[serde(tag = "type")]
 enum PostProcessor {
@@ -110,7 +110,7 @@ pub(crate) fn is_in(files: &Files) -> bool {
     files.contains_key(TOKENIZER) || files.contains_key(VOCABULARY)
 }
 
-/// Returns the parts that the files say; `None` if they hold no vocabulary.
+/// Returns the parts in the files; `None` without a vocabulary.
 pub(crate) fn read(folder: &Path, files: &Files) -> Result<Option<Recipe>, ModelTokenizerError> {
     let config = || Config::read(folder, files);
     if let Some(text) = files.get(TOKENIZER) {
@@ -247,8 +247,8 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
     match (&json.pre_tokenizer, decoder, &model.unk_token) {
         (Some(part), "ByteLevel", _) if part.kind == "ByteLevel" => {
             let use_regex = part.use_regex.unwrap_or(true);
-            // The class says how text is divided, whatever stands in the file; older versions did
-            // as the file says.
+            // The class determines how text is divided, regardless of the file; older versions
+            // followed the file.
             if config.class == Class::Gpt2 && (!use_regex || model.ignore_merges) {
                 return refused("use_regex or ignore_merges other than GPT2Tokenizer's");
             }

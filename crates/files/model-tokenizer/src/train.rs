@@ -1,4 +1,4 @@
-//! Vocabularies of a text of one's own: its characters, or byte pairs trained on it.
+//! Vocabularies trained on a text: its characters, or byte pairs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -42,8 +42,8 @@ impl ModelTokenizer {
     /// Byte pairs in GPT-2's way, `vocab_size` tokens with 256 bytes first and `<|endoftext|>`,
     /// which divides the text, last.
     ///
-    /// They are those of the library tokenizers, whatever the number of threads.
-    /// Time and memory grow in proportion to the text, however long its words are.
+    /// They equal those of the library tokenizers, with any number of threads. Time and memory grow
+    /// in proportion to the text, for words of any length.
     ///
     /// # Errors
     /// [`ModelTokenizerError::Training`] for fewer than 257 tokens, if the text has not so many
@@ -107,7 +107,7 @@ impl ModelTokenizer {
             vocabulary: tokens.iter().cloned().zip(0..).collect(),
             merges,
             special: Vec::new(),
-            named: Default::default(), // the files say them
+            named: Default::default(), // from the files
             around: Around::default(),
             adds: [false; 2],
             unknown: (form == Form::Characters).then(|| UNK.to_owned()),
@@ -123,7 +123,7 @@ impl ModelTokenizer {
 /// token.
 fn words_of(text: &str) -> Vec<(&str, u64)> {
     let documents = text.split(ENDOFTEXT);
-    // Small parts, as the list of a part's words takes more memory than the part.
+    // Small parts, because the list of a part's words takes more memory than the part.
     let parts = documents.flat_map(|text| gpt2_parts(text, LEAST, |_| false));
     let all: Vec<&str> = parts.collect();
     let counted = all.par_iter().fold(HashMap::new, |mut counts, part| {

@@ -43,7 +43,7 @@ fn refusal_of(folder: &Path) -> String {
     error.to_string()
 }
 
-/// What is said of the small tokenizer.json with one value replaced.
+/// The errors for the small tokenizer.json with one value replaced.
 fn with(pointer: &str, value: Value) -> String {
     let mut json = small();
     let (parent, key) = pointer.rsplit_once('/').unwrap();
@@ -60,7 +60,7 @@ fn with(pointer: &str, value: Value) -> String {
 const OTHER: &str = "a tokenizer of another kind, ";
 const READ: &str = "; only byte-level BPE and characters are read";
 
-/// A place in tokenizer.json, what is put there, and how the kind is called then.
+/// A place in tokenizer.json, its new value, and the name of the resulting kind.
 const KINDS: &str = r####"
 /model | {"type": "Unigram", "vocab": [["a", -1.0]]} | Unigram, as SentencePiece has it
 /model | {"type": "WordPiece", "vocab": {"a": 0}} | WordPiece
@@ -77,7 +77,7 @@ const KINDS: &str = r####"
 /post_processor | {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Other"}]} | BPE with the post-processor Sequence
 "####;
 
-/// The same of what is no vocabulary.
+/// The same for a missing vocabulary.
 const DAMAGE: &str = r####"
 /model/vocab | {} | an empty vocabulary
 /model/vocab/aa | 3 | two tokens have the id 3
@@ -90,7 +90,7 @@ const DAMAGE: &str = r####"
 /post_processor | {"type": "BertProcessing", "cls": ["<s>", 9999], "sep": ["<s>", 1]} | the post-processor puts the id 9999 around a text, which no token has
 "####;
 
-/// That each line of a table says what it says.
+/// Checks each line of a table.
 fn check_table(table: &str, said: impl Fn(&str) -> String) {
     for line in table.trim().lines() {
         let cells: Vec<&str> = line.split(" | ").collect();

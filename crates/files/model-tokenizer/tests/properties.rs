@@ -78,7 +78,7 @@ proptest! {
     }
 }
 
-/// 628 is "\n\n", as with tiktoken and transformers; two of 198 are what a cut between them gave.
+/// 628 is "\n\n", as with tiktoken and transformers; a cut between them gave two of 198.
 #[test]
 fn blanks_before_a_special_token_are_one_piece_in_a_long_text() {
     let text = format!("{}\n\n<|endoftext|>b", "a".repeat(1 << 16));

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What transformers made of the texts.
+/// transformers' ids of the texts.
 #[derive(Deserialize)]
 struct Expected {
     length: usize,
@@ -362,7 +362,7 @@ fn bytes_that_a_vocabulary_lacks_are_its_unknown_token() {
     assert!(ids("a token that it lacks", false, as_written).is_err());
 }
 
-/// As transformers 5.24 does, whatever the class.
+/// Like transformers 5.24, for any class.
 #[test]
 fn a_post_processors_tokens_are_put_around_each_text() {
     let ends = json!({"<|endoftext|>": {"id": "<|endoftext|>", "ids": [399], "tokens": ["<|endoftext|>"]}});

@@ -1,4 +1,4 @@
-//! Models for tests: random ones of any small shape, and one that says what it is told to.
+//! Models for tests: random ones of any small shape, and one with scripted output.
 
 use generate::{Decoder, GenerateOptions, TokenStream};
 use gpt::{Activation, DropRates, GptConfig, GptModel};
@@ -53,8 +53,8 @@ pub(crate) fn models_and_prompts() -> impl Strategy<Value = (GptModel, Vec<u32>)
     })
 }
 
-/// A model of GPT-2's vocabulary whose most probable token after position `i` is `script[i]`,
-/// whatever came before.
+/// A model with GPT-2's vocabulary whose most probable token after position `i` is `script[i]`, for
+/// any text.
 pub(crate) fn scripted(script: &[u32]) -> GptModel {
     let size = script.len() + 1;
     let config = GptConfig {

@@ -1,4 +1,4 @@
-//! A decoder with its cache says what the model says without one.
+//! A decoder with a cache predicts the same as the model without one.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ const TOLERANCE: Tolerance = Tolerance {
     relative: 2e-5,
 };
 
-/// The logits of the last position, computed from nothing: what the book's loop sees.
+/// The logits of the last position, computed from scratch, as in the book's loop.
 fn uncached(model: &GptModel, tokens: &[u32]) -> Array1<f32> {
     let first = tokens.len().saturating_sub(model.config().context_length);
     let idx = Array2::from_shape_vec((1, tokens.len() - first), tokens[first..].to_vec()).unwrap();

@@ -1,5 +1,4 @@
-//! Samplers: what they keep, what they can draw, and the special cases in which they are one
-//! another.
+//! Samplers: which tokens they keep and draw, and the cases in which two of them are equal.
 
 use generate::{Sampling, greedy_id, softmax_with_temperature, top_k_filter};
 use ndarray::{Array1, Axis, array};
@@ -142,8 +141,8 @@ fn probabilities_are_those_of_the_logits_processors_of_transformers() {
     }
 }
 
-/// Values of transformers' `MinPLogitsWarper` and `RepetitionPenaltyLogitsProcessor` (5.24): the
-/// rules are those of their documentation, and the numbers are exact.
+/// Values of transformers' `MinPLogitsWarper` and `RepetitionPenaltyLogitsProcessor` (5.24),
+/// computed by hand from their documentation.
 #[test]
 fn min_p_and_the_repetition_penalty_are_those_of_transformers() {
     // Probabilities 0.5, 0.25, 0.125 and 0.125.

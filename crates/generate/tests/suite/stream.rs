@@ -1,4 +1,4 @@
-//! Streams: what is shown, when it ends, and why.
+//! Streams: output, end, and reason of the end.
 
 use crate::common::scripted;
 use generate::{

@@ -1,8 +1,9 @@
-"""The peers `tiktoken` and `tokenizers`: GPT-2's vocabulary on a text file, in parts of lines for all threads.
+"""The peers `tiktoken` and `tokenizers`: GPT-2's vocabulary on a text file, in parts for all threads.
 
-The first argument is the library. tiktoken's tables and tokenizers' model are those that each library downloads or has cached.
+The first argument is the library. `tokenize FILE FOLDER` reads the vocabulary from FOLDER/tokenizer.json, so that nothing is downloaded.
 """
 
+import json
 import os
 import sys
 
@@ -10,41 +11,50 @@ from protocol import serve, threads
 
 LIBRARY = sys.argv[1]
 os.environ["RAYON_NUM_THREADS"] = str(threads())
+# GPT-2's pattern, as tiktoken has it.
+PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 
 
-def batches(path, bytes_each):
-    """Lines together in parts of about so many bytes."""
+def parts(path, length):
+    """Lines together in parts of about so many characters."""
     part, size = [], 0
     with open(path, encoding="utf-8") as file:
         for line in file:
             part.append(line)
             size += len(line)
-            if size >= bytes_each:
+            if size >= length:
                 yield "".join(part)
                 part, size = [], 0
     yield "".join(part)
 
 
+def byte_of_characters():
+    """The characters in which GPT-2's files write bytes."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [byte for byte in range(256) if byte not in shown]
+    return {chr(byte): byte for byte in shown} | {chr(256 + i): byte for i, byte in enumerate(hidden)}
+
+
 if LIBRARY == "tiktoken":
-    import tiktoken
-
-    encoding, version = tiktoken.get_encoding("gpt2"), tiktoken.__version__
+    import tiktoken as library
 
     def prepare(work):
-        if not work.startswith("tokenize "):
-            return None
-        text = list(batches(work.split(maxsplit=1)[1], 1 << 20))
-        return lambda: encoding.encode_ordinary_batch(text, num_threads=threads())
+        _, file, folder = work.split()
+        with open(f"{folder}/tokenizer.json", encoding="utf-8") as vocabulary:
+            ids = json.load(vocabulary)["model"]["vocab"]
+        byte = byte_of_characters()
+        ranks = {bytes(byte[c] for c in token): id for token, id in ids.items() if token != "<|endoftext|>"}
+        encoding = library.Encoding("gpt2", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": 50256})
+        texts = list(parts(file, 1 << 20))
+        return lambda: encoding.encode_ordinary_batch(texts, num_threads=threads())
 else:
-    import tokenizers
-
-    tokenizer, version = tokenizers.Tokenizer.from_pretrained("gpt2"), tokenizers.__version__
+    import tokenizers as library
 
     def prepare(work):
-        if not work.startswith("tokenize "):
-            return None
-        text = list(batches(work.split(maxsplit=1)[1], 1 << 12))
-        return lambda: tokenizer.encode_batch_fast(text, add_special_tokens=False)
+        _, file, folder = work.split()
+        tokenizer = library.Tokenizer.from_file(f"{folder}/tokenizer.json")
+        texts = list(parts(file, 1 << 12))
+        return lambda: tokenizer.encode_batch_fast(texts, add_special_tokens=False)
 
 
-serve(LIBRARY, version, prepare)
+serve(LIBRARY, library.__version__, prepare)

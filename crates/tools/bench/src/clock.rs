@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// For so long what tells a floor is repeated: a burst of some milliseconds is a tenth faster than
-/// what a machine keeps up, for any program.
+/// A floor's measurement is repeated for this long: a burst of some milliseconds is 10% faster than
+/// a machine's sustained speed, for any program.
 const SUSTAINED: Duration = Duration::from_millis(250);
 
 /// Returns the seconds that `work` takes.

@@ -21,7 +21,7 @@ const PASSES: [(&str, usize, usize); 3] = [
     ("prefill 1x1024", 1024, 1),
 ];
 
-/// The prompt and what follows it.
+/// The lengths of the prompt and of the continuation.
 const DECODED: (usize, usize) = (16, 128);
 
 /// A shape of the model, by its head, and the peers that have it.
@@ -49,7 +49,8 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
         if bench.alone && bench.filter == format!("{decode}, {head}") {
             return decode_int8(config);
         }
-        let mut commands = PASSES.iter().map(|pass| pass.0).chain([&*decode]);
+        let commands = PASSES.iter().map(|pass| pass.0);
+        let mut commands = commands.chain([&*decode, "prefill 1x1024, decoder"]);
         if commands.any(|command| bench.wants(&format!("{command}, {head}"))) {
             let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
             for pass in PASSES {
@@ -84,7 +85,7 @@ fn forward(bench: &mut Bench, of: Head, model: &GptModel, pass: (&str, usize, us
         black_box(autocast(operands, || model.logits(&last)));
     };
     let operations = operations(model, (1, num_tokens), positions);
-    // Each by itself, as it has a floor of its own.
+    // One at a time, because each has a different floor.
     for (operands, precision, floor) in [
         (Operands::F32, "f32", Floor::Products(operations)),
         (Operands::Bf16, "bf16", Floor::Bf16Products(operations)),

@@ -1,4 +1,4 @@
-//! The machine of a run, as the table and the file name it.
+//! The machine of a run, as named in the table and the file.
 
 use serde::Serialize;
 
@@ -7,14 +7,14 @@ const FEATURES: [&str; 3] = ["avx2", "avx512f", "avx512_vnni"];
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
-    /// Its processor, as the system names it
+    /// Its processor, by the system's name
     pub(crate) cpu: String,
     /// Threads of ours and of the peers
     pub(crate) threads: usize,
 }
 
-/// A processor's name; on x86 family and model too, as a virtual machine may tell no more than the
-/// make, and which instruction sets that the kernels choose by it has.
+/// A processor's name; on x86 also family and model, because a virtual machine may reveal only the
+/// make, and the instruction sets that the kernels check.
 pub(crate) fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

@@ -1,9 +1,9 @@
 //! `cargo xtask bench`: our speed, the fastest installed peer's, the ratio, and the part of what
 //! the machine can do, in one run.
 //!
-//! Ours and the peers take turns, and medians are compared, so that what else the machine does
-//! meets all alike.
-//! It knows no figures of other machines; a peer that is not installed is named as absent.
+//! Ours and the peers take turns, and medians are compared, so that other load on the machine
+//! affects all alike. There are no stored figures of other machines; a peer that isn't installed is
+//! listed as absent.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ use reading::Memory;
 use report::{Report, check, print_heading, say};
 use turns::Bench;
 
-/// Measure our speed beside that of PyTorch, nanoGPT, transformers and llama.cpp.
+/// Measure our speed beside PyTorch, nanoGPT, transformers and llama.cpp.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]
 struct Options {

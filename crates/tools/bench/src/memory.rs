@@ -1,5 +1,5 @@
-//! The most memory that a training step, a forward pass and decoding in int8 hold: each in a
-//! process of its own, ours and the peers'.
+//! The peak memory of a training step, a forward pass and decoding in int8, each in a separate
+//! process, ours and the peers'.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -32,11 +32,11 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> Result<()> {
                 .args(["--peak", "--threads", &threads.to_string()])
                 .args(["--repeat", &TURNS.to_string()])
                 .output()
-                .context("cannot start a process of our own")?;
+                .context("cannot start another process of this program")?;
             let ours = String::from_utf8_lossy(&ours.stdout);
             let Some(ours) = ours.lines().last().and_then(|line| line.parse().ok()) else {
                 say(&format!(
-                    "{name}: the system doesn't tell how much memory a process held"
+                    "{name}: the system doesn't report the memory of a process"
                 ));
                 continue;
             };

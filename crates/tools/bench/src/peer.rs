@@ -1,4 +1,4 @@
-//! The peers: Python programs, each in a process of its own, asked line by line (see
+//! The peers: Python programs, each in a separate process, with a line protocol (see
 //! `peers/protocol.py`).
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// The variables that tell a peer and its OpenMP how many threads to use.
+/// The variables that set the number of threads of a peer and its OpenMP.
 const THREADS: [&str; 2] = ["BENCH_THREADS", "OMP_NUM_THREADS"];
 
 /// A program that does what ours does.
@@ -55,7 +55,7 @@ pub(crate) const TOKENIZERS: &[Kind] = &[
     kind("tiktoken", ["text", "tokens.py", "tiktoken"]),
     kind("tokenizers", ["text", "tokens.py", "tokenizers"]),
 ];
-/// nanoGPT's model as nanoGPT writes it, tied head, as it is and after `torch.compile`.
+/// nanoGPT's model in nanoGPT's code, tied head, unchanged and after `torch.compile`.
 pub(crate) const NANO_GPT: &[Kind] = &[
     kind("nanogpt", ["f32", "nanogpt.py", "eager"]),
     kind("nanogpt-compiled", ["f32", "nanogpt.py", "compiled"]),
@@ -66,7 +66,7 @@ pub(crate) struct Peers {
     python: PathBuf,
     threads: usize,
     started: BTreeMap<Kind, Option<Peer>>,
-    /// The version that each peer that was asked for says it is, or that it is absent.
+    /// The version of each requested peer, or the reason why it is absent.
     pub(crate) versions: BTreeMap<&'static str, String>,
 }
 
@@ -80,7 +80,7 @@ impl Peers {
         }
     }
 
-    /// A peer that goes on from work to work; `None` if it is absent.
+    /// A peer that continues from work to work; `None` if it is absent.
     pub(crate) fn get(&mut self, kind: Kind) -> Option<&mut Peer> {
         if !self.started.contains_key(&kind) {
             let peer = self.start(kind);
@@ -99,7 +99,7 @@ impl Peers {
         peer
     }
 
-    /// Every started peer lets go of what its last work held.
+    /// Every started peer frees the data of its last work.
     pub(crate) fn drop_work(&mut self) {
         for peer in self.started.values_mut().flatten() {
             // A peer that does not answer is found absent by its next work.
@@ -139,7 +139,7 @@ impl Peer {
         let version = ready
             .strip_prefix("ready ")
             .and_then(|it| it.split_once(' '));
-        let (_, version) = version.with_context(|| format!("it said {ready:?}"))?;
+        let (_, version) = version.with_context(|| format!("its answer was {ready:?}"))?;
         Ok((peer, version.to_owned()))
     }
 

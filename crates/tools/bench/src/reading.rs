@@ -1,7 +1,7 @@
 //! The speed of reading memory: the sum of its numbers' bits in wide loads, in several ways, none
 //! of which is the best on every processor.
 
-#![allow(unsafe_code)] // a request for memory ahead, and what `multiversion` makes of the loop
+#![allow(unsafe_code)] // prefetches, and the loop compiled by `multiversion`
 
 use std::hint::black_box;
 
@@ -17,8 +17,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Each way's bytes a second: each thread reads a part of its own in order, asking for lines
-    /// ahead of their reading or not, or four parts side by side.
+    /// Bytes per second of each way: each thread reads a part in order, with or without
+    /// prefetching, or four parts in parallel.
     pub(crate) fn read(&mut self) -> Vec<f64> {
         /// No power of two: parts side by side would meet in the same sets of the caches.
         const NUMBERS: usize = 132_000_000;
@@ -97,7 +97,7 @@ fn ask(at: *const f32, ahead: usize) {
     let at = at.cast::<i8>();
     let (far, near) = (at.wrapping_add(ahead), at.wrapping_add(ahead / 4));
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing and never faults, whatever the address.
+    // SAFETY: a prefetch reads nothing and never faults, for any address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T1>(far);

@@ -1,5 +1,5 @@
-//! The rows of the table, as text and as JSON, and whether they keep what the project promises of
-//! its speed: each row is ahead of its fastest peer, and some are at a part of the floor.
+//! The rows of the table, as text and as JSON, and the check of the project's speed targets: each
+//! row is ahead of its fastest peer, and some reach a fraction of the floor.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -89,7 +89,7 @@ impl Row {
     }
 }
 
-/// The names of what each row says.
+/// The names of a row's columns.
 pub(crate) fn print_heading() {
     line(["work", "", "ours", "", "the fastest peer", "ratio", "floor"]);
 }

@@ -136,8 +136,8 @@ impl Table {
         })
     }
 
-    /// Prints a line: the median times, and what is shared out among the most threads; a star where
-    /// the fewest tasks of a loop are under four a thread.
+    /// Prints a line: the median times, and the loops shared among the most threads; a star where a
+    /// loop has fewer than four tasks per thread.
     fn phase(&self, name: &str, mut work: impl FnMut() + Send) {
         let mut line = format!("{name:<30}");
         for pool in &self.pools {

@@ -14,6 +14,9 @@ use crate::turns::{Bench, Ours};
 
 /// The length of the text, bytes.
 const LENGTH: usize = 60_000_000;
+/// The beginning of the text on which the second vocabulary is trained, bytes, and its tokens.
+const LEARNED: usize = 4_000_000;
+const OWN: usize = 10_000;
 
 /// The rows of tokenizing.
 pub(crate) fn measure(bench: &mut Bench) -> Result<()> {
@@ -24,19 +27,34 @@ pub(crate) fn measure(bench: &mut Bench) -> Result<()> {
     let text = text()?;
     let mut file = tempfile::NamedTempFile::new()?;
     file.write_all(text.as_bytes())?;
-    let tokenizer = ModelTokenizer::gpt2();
-    let ours = Ours {
-        work: work.to_owned(),
-        precision: "text",
-        step: Box::new(|| {
-            std::hint::black_box(tokenizer.encode(&text).expect("GPT-2 has all bytes"));
-        }),
-        floor: None,
-        peers: TOKENIZERS,
-    };
-    let command = format!("tokenize {}", file.path().display());
-    bench.turns(&command, (text.len() as f64 / 1e6, "MB/s"), vec![ours]);
+    let own = ModelTokenizer::train_bpe_at_most(beginning(&text, LEARNED), OWN)?;
+    for (tokenizer, work, peers) in [
+        (ModelTokenizer::gpt2(), work.to_owned(), TOKENIZERS),
+        (own, format!("{work}, own vocabulary"), &TOKENIZERS[1..]),
+    ] {
+        let folder = tempfile::tempdir()?;
+        tokenizer.save(folder.path())?;
+        let ours = Ours {
+            work,
+            precision: "text",
+            step: Box::new(|| {
+                std::hint::black_box(tokenizer.encode(&text).expect("it has all bytes"));
+            }),
+            floor: None,
+            peers,
+        };
+        let [file, folder] = [file.path(), folder.path()].map(Path::display);
+        let command = format!("tokenize {file} {folder}");
+        bench.turns(&command, (text.len() as f64 / 1e6, "MB/s"), vec![ours]);
+    }
     Ok(())
+}
+
+/// At most so many bytes of a text, without cutting a character.
+fn beginning(text: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(text.len())).rev();
+    let end = end.into_iter().find(|&at| text.is_char_boundary(at));
+    &text[..end.unwrap_or(0)]
 }
 
 /// The texts of the packages that this workspace is built of, in the order of their paths.
@@ -82,9 +100,7 @@ fn text() -> Result<String> {
                 }
             }
             if text.len() >= LENGTH {
-                let end = (0..=LENGTH).rev().find(|&at| text.is_char_boundary(at));
-                text.truncate(end.unwrap_or(0));
-                return Ok(text);
+                return Ok(beginning(&text, LENGTH).to_owned());
             }
         }
     }

@@ -98,7 +98,7 @@ fn row(
         steps = (TURN / operations).ceil() as usize;
         command += &format!(" {sizes} {steps} {}", config.drop_rates.emb);
     }
-    // Forward, backward and one update, as a turn of the peers.
+    // Forward, backward and one update, like a turn of the peers.
     let (operands, precision) = match work.contains("bf16") {
         true => (Operands::Bf16, "bf16"),
         false => (Operands::F32, "f32"),

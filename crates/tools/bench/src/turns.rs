@@ -10,8 +10,8 @@ use crate::peer::{Kind, Peers};
 use crate::reading::Memory;
 use crate::report::Row;
 
-/// The threads of OpenMP go on spinning this long after their work; ours shall not share the cores
-/// with them.
+/// OpenMP's threads keep spinning this long after their work; ours must not share the cores with
+/// them.
 const SPINNING: Duration = Duration::from_millis(250);
 
 /// The state of a run.
@@ -35,7 +35,7 @@ pub(crate) struct Ours<'a> {
     pub(crate) step: Box<dyn FnMut() + 'a>,
     /// `None` where none is known
     pub(crate) floor: Option<Floor>,
-    /// The programs that do the same; compared with it are those of its precision
+    /// The peers for this work; those of the same precision are compared
     pub(crate) peers: &'a [Kind],
 }
 
@@ -58,7 +58,7 @@ impl Bench {
         self.rows.push(row);
     }
 
-    /// The machine's speeds in what bounds a work.
+    /// The machine's speed in the limit of a work.
     fn speeds(&mut self, floor: Option<Floor>) -> Vec<f64> {
         let speeds = floor.map(|floor| floor.speeds(&mut self.memory, &mut self.peers));
         sleep(SPINNING);
@@ -86,8 +86,8 @@ impl Bench {
         let mut speeds = Vec::new();
         for _ in 0..self.repeat {
             let before = self.speeds(floor);
-            // Each is executed once untimed: what it holds grew cold while the others had their
-            // turns.
+            // Each runs once untimed, because its data was evicted from the caches during the
+            // others' turns.
             for (ours, times) in ours.iter_mut().zip(&mut times) {
                 (ours.step)();
                 times.push(time(&mut ours.step));

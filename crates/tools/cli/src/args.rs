@@ -1,4 +1,4 @@
-//! The command line's outline; each subcommand's arguments stand in its own file.
+//! The command line's outline; each subcommand's arguments are in its file.
 
 use std::ffi::OsString;
 

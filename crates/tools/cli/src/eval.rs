@@ -40,7 +40,7 @@ pub(crate) struct EvalArgs {
         conflicts_with = "tokens"
     )]
     data: Option<PathBuf>,
-    /// Ids in place of a text
+    /// Ids instead of a text
     #[arg(long, value_name = "1,2,3")]
     tokens: Option<TokenList>,
     /// Tokens from window to window; with fewer, each token has more context [default: the context
@@ -142,8 +142,8 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     Ok(print(format!("tokens      {tokens}\n"))?)
 }
 
-/// Returns the bytes of a text that are predicted: those of the `first` token aren't, and the names
-/// of marks are no text; none if there are none.
+/// Returns the bytes of a text that are predicted: not the bytes of the `first` token, nor the
+/// names of marks; `None` if there are none.
 fn predicted_bytes(
     text: &str,
     first: u32,
@@ -165,9 +165,8 @@ fn predicted_bytes(
     bytes.filter(|&bytes| bytes > 0)
 }
 
-/// The bytes of a text that its first token stands for: those of its piece, without the blank that
-/// some tokenizers put before a text; of a character that the vocabulary does not have, that
-/// character's.
+/// The bytes of a text's first token: its piece's bytes, without the space that some tokenizers put
+/// before a text; for an unknown character, that character's.
 fn first_bytes(piece: &[u8], text: &str) -> usize {
     match piece {
         _ if text.as_bytes().starts_with(piece) => piece.len(),
@@ -180,7 +179,7 @@ fn first_bytes(piece: &[u8], text: &str) -> usize {
 #[derive(Default)]
 struct Losses {
     total: f64,
-    /// Without those of marks.
+    /// Without the losses of marks.
     between_marks: f64,
 }
 

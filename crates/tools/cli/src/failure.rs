@@ -1,5 +1,5 @@
-//! The program's failures: a last line on standard error, and an exit code that says whose mistake
-//! it was.
+//! The program's failures: a last line on standard error, and an exit code that distinguishes wrong
+//! use from other failures.
 //!
 //! 1: something went wrong; 2: the command line is wrong; 130 and its kind (128 and the signal's
 //! number): ended by a signal, in good order or at once.
@@ -27,7 +27,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Options of other programs, and what to use here.
+/// Options of other programs, and our equivalents.
 const OTHERS: [(&str, &str); 8] = [
     ("--max-tokens", "--max-new-tokens"),
     ("--max-length", "--max-new-tokens"),
@@ -37,19 +37,18 @@ const OTHERS: [(&str, &str); 8] = [
     ),
     (
         "--beams",
-        "--num-samples, which draws several texts; there is no beam search",
+        "--num-samples, which draws several texts; beam search isn't supported",
     ),
     (
         "--num-beams",
-        "--num-samples, which draws several texts; there is no beam search",
+        "--num-samples, which draws several texts; beam search isn't supported",
     ),
     ("--start", "--prompt"),
     ("--compile", "nothing: this program is compiled already"),
     ("--dtype", "--precision"),
 ];
 
-/// Guesses the meaning of an option of another program, or of a word that stands where none is
-/// expected.
+/// Guesses the meaning of another program's option, or of an unexpected word.
 fn hint(error: &clap::Error) -> Option<String> {
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
         && let Some((_, ours)) = OTHERS.iter().find(|(other, _)| other == option)
@@ -100,8 +99,7 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
 #[error("reported by another rank")]
 pub(crate) struct ReportedElsewhere;
 
-/// The work was ended by a signal, in good order, and its end has been printed: what is left is
-/// the exit code.
+/// A signal ended the work in good order, and this was printed; only the exit code remains.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped by a signal")]
 pub(crate) struct Stopped(pub(crate) ExitCode);
@@ -111,7 +109,7 @@ pub(crate) struct Stopped(pub(crate) ExitCode);
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// A combination of arguments that is wrong, as a result.
+/// A wrong combination of arguments, as a result.
 pub(crate) fn misused<T>(message: impl Into<String>) -> Result<T> {
     Err(Usage(message.into()).into())
 }
@@ -122,7 +120,7 @@ fn chain(error: &anyhow::Error) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Clap's paragraphs as one line: what is wrong, the tip in parentheses, where there is help.
+/// Clap's paragraphs as one line: the fault, the tip in parentheses, the command for help.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     joined(&error.to_string())
 }

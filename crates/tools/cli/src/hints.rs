@@ -1,4 +1,4 @@
-//! Commands in messages, as they work where they are read.
+//! Commands in messages, in the form that works where they are read.
 
 use std::path::Path;
 

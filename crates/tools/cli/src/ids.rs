@@ -1,5 +1,4 @@
-//! Token ids from whatever the user has: a text, a file, a pipe, standard input, or
-//! `--tokens 1,2,3`.
+//! Token ids from any source: a text, a file, a pipe, standard input, or `--tokens 1,2,3`.
 //!
 //! Every option that takes a file takes `-` for standard input and a pipe (`<(...)`, `/dev/stdin`);
 //! ids in a file stay there until they are needed.
@@ -35,7 +34,7 @@ impl std::str::FromStr for TokenList {
         let ids: Result<Vec<u32>, String> = ids
             .map(|id| {
                 id.parse().map_err(|_| {
-                    format!("{id:?} is no token id: expected whole numbers with commas")
+                    format!("{id:?} isn't a token id; use whole numbers separated by commas")
                 })
             })
             .collect();
@@ -119,7 +118,7 @@ fn without_line_end(mut text: String) -> String {
     text
 }
 
-/// Opens a file, a pipe or standard input; and the bytes it has, 0 of what doesn't say.
+/// Opens a file, a pipe or standard input; returns its bytes, or 0 if unknown.
 fn open(path: &Path) -> Result<(Box<dyn Read>, u64)> {
     if path == Path::new(STDIN) {
         return Ok((Box::new(io::stdin()), 0));
@@ -155,7 +154,7 @@ pub(crate) struct TextArgs {
     /// Read the text from a file; a .bin or .npy file holds ids
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
     file: Option<PathBuf>,
-    /// Ids in place of a text
+    /// Ids instead of a text
     #[arg(long, value_name = "1,2,3", conflicts_with = "text")]
     tokens: Option<TokenList>,
 }
@@ -165,7 +164,7 @@ impl TextArgs {
         self.text.as_deref().or(self.prompt.as_deref())
     }
 
-    /// True if an argument says what the text is.
+    /// True if an argument contains the text.
     pub(crate) fn is_said(&self) -> bool {
         self.typed().is_some() || self.file.is_some() || self.tokens.is_some()
     }
@@ -186,7 +185,7 @@ impl TextArgs {
         self.read(true)
     }
 
-    /// Reads a text or ids; `None` if no argument says what and nothing is piped in.
+    /// Reads a text or ids; `None` without an argument and without piped input.
     fn read(&self, is_prompt: bool) -> Result<Option<Given>> {
         let path = match (&self.tokens, &self.file, self.typed()) {
             (Some(TokenList(ids)), ..) => {

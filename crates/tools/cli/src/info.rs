@@ -27,7 +27,7 @@ pub(crate) struct InfoArgs {
         id = "model-flag"
     )]
     model_flag: Option<PathBuf>,
-    /// A model by name in place of a folder
+    /// A model by name instead of a folder
     #[arg(long, value_name = "NAME", value_enum, ignore_case = true, conflicts_with_all = ["model", "model-flag"])]
     preset: Option<Preset>,
 }

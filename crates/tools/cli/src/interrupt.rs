@@ -73,8 +73,8 @@ impl Interrupt {
         self.asked.store(ends_at_once, Ordering::SeqCst);
     }
 
-    /// The exit code of a program that ended in good order as it was asked to: not 0, as it has not
-    /// done all of its work.
+    /// The exit code of a program that was stopped in good order: not 0, because its work isn't
+    /// complete.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self.signal.load(Ordering::SeqCst) {
             0 => ExitCode::SUCCESS,
@@ -83,7 +83,7 @@ impl Interrupt {
     }
 }
 
-/// The signals that were ignored when this program started, a bit each, where the system tells
+/// The signals that were ignored when this program started, a bit each, if the system reports them
 /// (Linux).
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -92,8 +92,8 @@ fn ignored() -> u64 {
         .unwrap_or(0)
 }
 
-/// A write beyond the largest file that is allowed (`ulimit -f`) becomes an error with the file's
-/// name in place of a killed process.
+/// A write beyond the file size limit (`ulimit -f`) becomes an error with the file's name instead
+/// of killing the process.
 pub(crate) fn outlive_large_files() -> io::Result<()> {
     #[cfg(unix)]
     flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;

@@ -1,8 +1,8 @@
-//! The memory that this process may still have, and refusals of what needs more: a line, not a
-//! killed process.
+//! The memory that this process may still use, and errors for larger needs: a line, not a killed
+//! process.
 //!
-//! What is needed `gpt::Memory` counts; here the limit is read: the smallest of the free memory,
-//! the address space and the control group.
+//! `gpt::Memory` counts the needs; this file reads the limit: the smallest of the free memory, the
+//! address space and the control group.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -42,14 +42,14 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Each part of what is needed, with its size.
+/// Each need with its size.
 pub(crate) fn parts(memory: &Memory) -> String {
     let parts = memory.parts().iter();
     let parts = parts.map(|(name, size)| format!("{name} {}", bytes(*size as f64)));
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// Bytes of memory that are free and that this process may have, where the system tells (Linux).
+/// Free memory in bytes that this process may use, if the system reports it (Linux).
 fn available() -> Option<u64> {
     let free = kibibytes(&read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -78,8 +78,8 @@ fn address_space() -> Option<u64> {
     space.into_iter().chain(data).min()
 }
 
-/// Bytes that are left to the control group of this process (a container's, a batch system's) and
-/// to each around it; `groups` is what the system says of it.
+/// Bytes left to the control group of this process (a container's, a batch system's) and to each
+/// parent; `groups` is the system's description.
 fn in_group(root: &Path, groups: &str) -> Option<u64> {
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let left = |group: &Path| {
@@ -87,7 +87,7 @@ fn in_group(root: &Path, groups: &str) -> Option<u64> {
             let text = read_to_string(group.join(name)).ok()?;
             text.trim().parse().ok() // or "max"
         };
-        // What it has of files goes when memory is needed.
+        // Its file cache can be freed when memory is needed.
         let stat = read_to_string(group.join("memory.stat")).unwrap_or_default();
         let mut lines = stat.lines();
         let files = lines.find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok());

@@ -23,13 +23,13 @@ pub(crate) struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// Finds the model, and reads what it is.
+    /// Finds the model, and reads its description.
     pub(crate) fn find(&self) -> Result<Found> {
         find(self.model.as_deref())
     }
 }
 
-/// Finds the model that was asked for, or the newest run, and reads what it is.
+/// Finds the requested model, or the newest run, and reads its description.
 pub(crate) fn find(asked: Option<&Path>) -> Result<Found> {
     let ((model, vocabulary), folder) = read(asked, |folder| {
         let model = ModelFolder::open(folder)?;
@@ -69,7 +69,7 @@ impl Found {
     /// of a longer file of ids none is read.
     ///
     /// # Errors
-    /// Says how many there are, with what to do; or names the first that the model hasn't.
+    /// Reports their number and a fix, or names the first that the model lacks.
     pub(crate) fn prompt(&self, given: Given, room: usize, help: &str) -> Result<Vec<u32>> {
         let ids = self.vocabulary.corpus(&given)?;
         if ids.len() > room {
@@ -85,8 +85,8 @@ impl Found {
         load(&self.model)
     }
 
-    /// Loads the model to decode with: in f32 as `in_f32`, which the decoder borrows, else rounded
-    /// as it is read.
+    /// Loads the model for decoding: in f32 as `in_f32`, which the decoder borrows, otherwise
+    /// rounded during reading.
     pub(crate) fn decoder<'m>(
         &self,
         config: DecoderConfig,
@@ -103,8 +103,8 @@ impl Found {
     }
 }
 
-/// Reads something of the model that was asked for, or of the newest run, and says from which
-/// folder; if that is a run which saves meanwhile and deletes this checkpoint, from the next one.
+/// Reads something from the requested model, or from the newest run, and returns the folder, too.
+/// If a saving run deletes this checkpoint meanwhile, reads from the next one.
 pub(crate) fn read<T>(
     asked: Option<&Path>,
     read: impl Fn(&Path) -> Result<T>,

@@ -1,5 +1,5 @@
-//! Numbers as options take them, each checked once wherever it is said, so that a refusal names the
-//! option and the value; and numbers as people read them.
+//! Numbers in options, each checked once for flags and files, so that an error names the option and
+//! the value; and numbers in a readable form.
 
 use std::str::FromStr;
 

@@ -17,8 +17,8 @@ use atomic_file::{FileError, require_new_output};
 use console::style;
 use serde::Serialize;
 
-/// Writes lines for people to standard output, at once; what is not ours in them can't steer a
-/// terminal.
+/// Writes lines for people to standard output, immediately; control characters in foreign text are
+/// escaped.
 ///
 /// # Errors
 /// If standard output is closed or its disk is full.
@@ -38,7 +38,7 @@ pub(crate) fn print_text(text: &str) -> io::Result<()> {
     }
 }
 
-/// One JSON object on one line. What JSON has no number for (NaN, infinity) becomes `null`.
+/// One JSON object on one line. Numbers that JSON lacks (NaN, infinity) become `null`.
 ///
 /// # Errors
 /// As [`print`].
@@ -60,7 +60,7 @@ fn write(text: &str) -> io::Result<()> {
     written
 }
 
-/// Checks at the program's end that all of its output was written, whoever went on without.
+/// Checks at the program's end that all of its output was written.
 ///
 /// # Errors
 /// If a write failed for another reason than a reader that has gone.
@@ -124,7 +124,7 @@ fn print_error(line: &impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// True if `error` says that the reader of our output has gone.
+/// True if `error` means that the reader of our output is gone.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error
         .chain()

@@ -27,7 +27,7 @@ pub(crate) struct Training {
     pub(crate) batch_size: usize,
     pub(crate) max_steps: usize,
     pub(crate) learning_rate: f64,
-    /// Cut to what a short run has room for.
+    /// Limited in a short run.
     pub(crate) warmup_steps: usize,
     pub(crate) eval_interval: usize,
     pub(crate) eval_iters: usize,
@@ -112,8 +112,8 @@ pub(crate) const PRESETS: [Preset; 6] = [
     },
 ];
 
-/// The settings of a run: those of the preset that is named, else what suits weights that are
-/// there, or the default preset's.
+/// Returns the settings of a run: those of the named preset, otherwise those for fine-tuning or the
+/// default preset's.
 pub(crate) fn training(preset: Option<Preset>, goes_on: bool) -> Training {
     match preset {
         None if goes_on => FINE_TUNING,

@@ -42,7 +42,7 @@ impl World {
         if let (Some((rank, size)), None) = (launched(), &ranks)
             && size > 1
         {
-            // One of them says so; the others must not end the job before it has.
+            // One of them reports it; the others must not end the job earlier.
             let why = match cfg!(feature = "mpi") {
                 true => format!(
                     "{size} processes were started, but each finds itself alone: the launcher is of another MPI than this build"

@@ -15,6 +15,7 @@ use train::{TrainError, latest_checkpoint};
 use crate::hints::{program, quoted, quoted_path};
 use crate::output::note;
 use crate::train::log;
+pub(crate) use crate::train::log::LOG;
 
 /// A model's configuration, by its name in its folder.
 pub(crate) const CONFIG: &str = "config.json";
@@ -25,7 +26,6 @@ pub(crate) const RUNS: &str = "runs";
 /// The names in a run's folder besides its checkpoints: its options, its log, its curve, the folder
 /// that transformers loads, and the tokenizer.
 pub(crate) const OPTIONS: &str = "options.toml";
-pub(crate) const LOG: &str = "log.jsonl";
 pub(crate) const SVG: &str = "loss.svg";
 pub(crate) const MODEL: &str = "model";
 pub(crate) const TOKENIZER: &str = "tokenizer";
@@ -41,7 +41,7 @@ pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
     let name = path.display();
     let absolute = std::path::absolute(path).with_context(|| name.to_string())?;
     if absolute.to_str().is_none() {
-        bail!("{name}: expected a path in UTF-8, as the run's options.toml keeps it");
+        bail!("{name}: the path must be UTF-8, because the run's options.toml contains it");
     }
     Ok(absolute)
 }
@@ -76,7 +76,7 @@ pub(crate) fn no_checkpoint(run: &Path) -> Result<anyhow::Error> {
             typed(&run.join(OPTIONS)),
             typed(run)
         ),
-        false => anyhow!("{name}: there is no checkpoint of this run"),
+        false => anyhow!("{name}: no checkpoint of this run"),
     })
 }
 
@@ -205,7 +205,7 @@ pub(crate) fn check(folder: &Path) -> Result<()> {
     Ok(check_copies(folder)?)
 }
 
-/// The names in a folder, without those of system files; none if there is no such folder.
+/// The names in a folder, without system files; none if the folder is missing.
 pub(crate) fn names(folder: &Path) -> Result<Vec<String>> {
     match names_in(folder) {
         Err(error) if [NotFound, NotADirectory].contains(&error.source.kind()) => Ok(Vec::new()),

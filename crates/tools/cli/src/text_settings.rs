@@ -100,8 +100,8 @@ impl TextSettings {
         serde_json::from_slice(bytes).unwrap_or_default()
     }
 
-    /// The chat templates by name, `default` first if there is one; `tokenizer_config` may hold
-    /// them, too, and a file of its own wins.
+    /// The chat templates by name, `default` first if there is one; they may be in
+    /// `tokenizer_config`, but a separate file wins.
     pub(crate) fn chat_templates(&self, tokenizer_config: &Value) -> Vec<Template> {
         let default = |text: &str| ("default".to_owned(), text.to_owned());
         let in_json = self.json(TEMPLATE_JSON);

@@ -24,8 +24,8 @@ impl ThreadArgs {
     }
 }
 
-/// Builds rayon's global pool, with one thread for each core unless told otherwise, or a share of
-/// them on a machine that several `processes` of one run have.
+/// Builds rayon's global pool with one thread per core by default, or a share of the cores on a
+/// machine with several `processes` of one run.
 ///
 /// The calling thread is one of them: to hand each token or training step to another one and to
 /// sleep meanwhile takes some 50 microseconds.

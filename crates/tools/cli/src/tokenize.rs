@@ -71,7 +71,7 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
         return Ok(print(ids.join(",") + "\n")?);
     }
     if let (Some(path), false) = (&args.output, args.json) {
-        // On standard error, as the ids may go to /dev/stdout.
+        // On standard error, because the ids may go to /dev/stdout.
         note(&format!("{} tokens to {}", ids.len(), path.display()));
         if let Some(model) = &args.model {
             note(&format!(
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
     }
 }
 
-/// Checks that ids can be written to a path whose name says how.
+/// Checks that ids can be written to a path, in the format of its name.
 fn check_output(path: &Path) -> Result<()> {
     check_new(path)?;
     let is_file = !path.exists();

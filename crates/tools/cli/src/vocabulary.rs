@@ -45,8 +45,8 @@ impl Vocabulary {
         }
     }
 
-    /// The vocabulary of the model at `path`: that of its folder's tokenizer, or GPT-2's, with a
-    /// note, if it has no tokenizer but as many tokens.
+    /// The vocabulary of the model at `path`: its folder's tokenizer, or GPT-2's, with a note, if
+    /// the folder has none but the size matches.
     ///
     /// # Errors
     /// If its tokenizer is damaged or can't be read, or the files that name the end of a text.
@@ -107,7 +107,7 @@ impl Vocabulary {
     /// The tokenizer.
     ///
     /// # Errors
-    /// Says why there is none, and what goes without.
+    /// Reports why there is no tokenizer, and which commands work without one.
     pub(crate) fn tokenizer(&self) -> Result<&ModelTokenizer> {
         let without = |reason| anyhow!("{reason}; token ids (--tokens, .bin) need no tokenizer");
         self.tokenizer.as_ref().map_err(without)
@@ -155,7 +155,7 @@ impl Vocabulary {
         else {
             return;
         };
-        // Names of special tokens are no text.
+        // Names of special tokens aren't text.
         let special = [tokenizer.bos_token_id(), tokenizer.eos_token_id()];
         let special = special
             .into_iter()
@@ -188,7 +188,7 @@ impl Vocabulary {
         ));
     }
 
-    /// The tokens that are no text: those that end one, and those that stand around it.
+    /// The tokens that aren't text: those at the end of one, and those around it.
     pub(crate) fn marks(&self) -> Vec<u32> {
         let special = &self.special;
         let mut marks = special.eos.clone();

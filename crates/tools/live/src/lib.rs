@@ -15,7 +15,7 @@ pub use model::{PageModel, Scales, block, tokens};
 pub use pack::{MOST_NUMBERS, NotPacked, model_script, pack};
 
 /// The beginning of the script that `cargo xtask notebook --html DIR --live` writes beside the
-/// pages: WebAssembly in Base64 follows, and what asks it.
+/// pages: WebAssembly in Base64 follows, and the code that calls it.
 pub const SCRIPT_START: &str = "const LIVE_WASM = \"";
 
 /// The beginning of the script of a page's own model, which follows, packed, in Base64.

@@ -119,7 +119,7 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
       if (shows === then || skipped) place.replaceChildren(...stored);
       else if (shows === undefined) place.replaceChildren(make("p", { className: "fault", textContent: fault }));
       else place.replaceChildren(
-        make("h4", { textContent: "computed here; what differs from the book is marked" }),
+        make("h4", { textContent: "computed here; differences from the book are marked" }),
         marked(shows, then));
     }
     for (const { line, figure: then } of book.pictures) {
@@ -177,7 +177,7 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
     const others = answer.cells.filter((cell) => cell.other).length;
     if (lost) status.textContent = `That can't be computed: ${lost.fault}`;
     else if (changed.length) status.textContent =
-      `${changed.length} changed: what follows was computed here in ${answer.ms} ms and is compared with nothing.`;
+      `${changed.length} changed: the cells below were computed here in ${answer.ms} ms and have no printed figures to compare with.`;
     else status.textContent = `${others ? `${others} cells on another text than the book's. ` : ""}All as in the book: ${count((cell) => cell.figures ?? 0)} values computed here ` +
       `in ${answer.ms} ms and compared, ${count((cell) => cell.faults?.length ?? 0)} of them off.`;
   };

@@ -31,7 +31,7 @@ pub struct PageModel {
     eos: Vec<u32>,
 }
 
-/// A text that goes on, token by token.
+/// A text that is continued token by token.
 struct Writing {
     decoder: Decoder<'static>,
     sampling: Sampling,
@@ -83,7 +83,7 @@ impl PageModel {
     /// The model that was packed.
     ///
     /// # Errors
-    /// The bytes are no packed model.
+    /// The bytes aren't a packed model.
     pub fn unpack(bytes: &[u8]) -> Result<Self> {
         let mut rest = bytes;
         let length = take(&mut rest, 4)?;
@@ -129,9 +129,9 @@ impl PageModel {
         self.model
     }
 
-    /// Answers the view: `{"text"}` for the text's tokens, `{"text", "block"}` for what a block
-    /// does with them, `{"text", "write": {"count", "temperature", "top_k", "seed"}}` to begin its
-    /// continuation and `{"next"}` for one token more of it and all that has come.
+    /// Answers the view: `{"text"}` returns the text's tokens, `{"text", "block"}` a block's work
+    /// on them, `{"text", "write": {"count", "temperature", "top_k", "seed"}}` begins a
+    /// continuation, and `{"next"}` returns it with one more token.
     ///
     /// # Errors
     /// There is nothing to look at or to continue, or a setting is out of its range.
@@ -166,8 +166,8 @@ impl PageModel {
         Ok(answer)
     }
 
-    /// Greedily at temperature 0, else drawn from the seed, as `gpt generate` does; not by its
-    /// `TokenStream`, which measures time, as WebAssembly without imports has no clock.
+    /// Greedily at temperature 0, otherwise drawn from the seed, like `gpt generate`. It can't use
+    /// `TokenStream`, which measures time, because WebAssembly without imports has no clock.
     fn begin(&self, ids: &[u32], asked: &Value) -> Result<Writing> {
         let number = |name: &str| asked[name].as_u64().with_context(|| format!("{name}?"));
         let left = number("count")?;
@@ -285,7 +285,7 @@ pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &Scales) ->
     })
 }
 
-/// Returns a block as the view shows it: each head's weights, and what the model would say.
+/// Returns a block in the view's form: each head's weights, and the block's prediction.
 pub fn block(block: &BlockView) -> Value {
     let heads: Vec<String> = block
         .attention

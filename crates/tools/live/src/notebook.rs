@@ -1,9 +1,9 @@
 //! A notebook, computed with a reader's inputs, by the lines of their calls:
 //! `{"notebook": "ch03", "inputs": [[259, "123"]]}`.
 //!
-//! `{"source": TEXT}` sets the text that they read, the book's or another.
-//! The answer has what each cell and each picture shows, by the line of its call.
-//! It says nothing of what the document prints: the page has that already.
+//! `{"source": TEXT}` sets the text that they read, the book's or another. The answer contains the
+//! output of each cell and each picture, by the line of its call, without the document's output,
+//! which is on the page already.
 
 use std::sync::{Mutex, PoisonError};
 

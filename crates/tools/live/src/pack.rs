@@ -44,7 +44,7 @@ pub fn pack(
         return Err(NotPacked::Numbers(numbers));
     }
     let words = tokenizer.and_then(words).ok_or(NotPacked::Tokenizer)?;
-    // What the page can't make its tokenizer of is refused here.
+    // Tokenizers that the page can't build are rejected here.
     Words::of(words.0.clone(), &words.1).map_err(|_| NotPacked::Tokenizer)?;
     let config: &GptConfig = model.config();
     let header = json!({

@@ -1,11 +1,10 @@
-//! What can be drawn, and what a picture of it needs; without the feature `draw` a picture is its
-//! title alone.
+//! The contents of each kind of picture; without the feature `draw` a picture is only its title.
 
 use ndarray::ArrayRef2;
 
 use crate::Picture;
 
-/// The colours of lines and bars, in order: told apart by those who see few colours, too.
+/// The colours of lines and bars, in order, distinguishable also for colour-blind readers.
 pub(crate) const COLOURS: [&str; 5] = ["#2563a8", "#d1571b", "#3a8f5c", "#8c5aa8", "#7a7a7a"];
 
 /// A picture with the scene that a module draws, if drawing is compiled in.
@@ -22,25 +21,25 @@ macro_rules! picture {
     }};
 }
 
-/// What a heat map says beside its values.
+/// The texts of a heat map.
 #[derive(Clone, Copy, Debug)]
 pub struct HeatMap<'a> {
     /// Above it.
     pub title: &'a str,
     /// Of each row, from the top.
     pub rows: &'a [&'a str],
-    /// What the rows are: `query`.
+    /// The name of the rows: `query`.
     pub row_axis: &'a str,
     /// Of each column.
     pub columns: &'a [&'a str],
-    /// What the columns are: `key`.
+    /// The name of the columns: `key`.
     pub column_axis: &'a str,
-    /// What a value is, with its unit: `attention weight (rows sum to 1)`.
+    /// The name of a value, with its unit: `attention weight (rows sum to 1)`.
     pub unit: &'a str,
 }
 
-/// Draws values (rows, columns): white is 0 or the least, blue the largest; what is not finite is
-/// grey.
+/// Draws values (rows, columns): white is 0 or the smallest, blue the largest; values that aren't
+/// finite are grey.
 ///
 /// # Panics
 /// If there is not one label for each row and column.
@@ -55,14 +54,14 @@ pub fn heat_map(values: &ArrayRef2<f32>, labels: HeatMap) -> Picture {
     picture!(labels.title, heat_map(values, labels))
 }
 
-/// What a chart shows.
+/// The contents of a chart.
 #[derive(Clone, Debug, Default)]
 pub struct Chart<'a> {
     /// Above it.
     pub title: &'a str,
-    /// What runs to the right, with its unit.
+    /// The horizontal axis, with its unit.
     pub x: &'a str,
-    /// What runs upwards, with its unit.
+    /// The vertical axis, with its unit.
     pub y: &'a str,
     /// Each with a place in the legend.
     pub lines: Vec<Line>,
@@ -77,7 +76,7 @@ pub struct Line {
     pub name: String,
     /// (x, y), from left to right.
     pub points: Vec<(f64, f64)>,
-    /// Thin and grey: what the other lines summarise.
+    /// Thin and grey: the data that the other lines summarise.
     pub faint: bool,
     /// Broken into dashes.
     pub dashed: bool,
@@ -96,14 +95,14 @@ pub fn chart(
 /// As a chart's `x_tick`: the numbers as they are.
 pub const PLAIN: Option<fn(f64) -> String> = None;
 
-/// What a bar chart shows.
+/// The contents of a bar chart.
 #[derive(Clone, Debug)]
 pub struct Bars<'a> {
     /// Above it.
     pub title: &'a str,
-    /// What the labels are.
+    /// The name of the labels.
     pub x: &'a str,
-    /// What runs upwards, with its unit.
+    /// The vertical axis, with its unit.
     pub y: &'a str,
     /// Below each group of bars.
     pub labels: &'a [&'a str],

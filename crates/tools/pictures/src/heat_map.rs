@@ -159,7 +159,7 @@ fn shade(share: f32) -> Color {
     )
 }
 
-/// What the colours mean.
+/// The meaning of the colours.
 fn scale(scene: &mut Scene, (x, y): (f64, f64), (least, largest): (f32, f32), unit: &str) {
     const STEPS: usize = 24;
     let end = |value: f32| {

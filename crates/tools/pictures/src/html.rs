@@ -1,4 +1,4 @@
-//! The frame of a page that stands alone: no network, light and dark, a phone or paper.
+//! The frame of a self-contained page: no network, light and dark, a phone or paper.
 
 /// The script of the view of a model at work on a text: `showModel(root, source, text)`.
 pub const VIEW_SCRIPT: &str = include_str!("view.js");
@@ -21,7 +21,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// A whole page: `body` stands in its main part; `style` is added to what all pages have.
+/// A whole page: `body` is its main part; `style` is added to the common style.
 pub fn page(title: &str, style: &str, body: &str) -> String {
     let style = include_str!("page.css").to_owned() + style;
     let values = [
@@ -32,7 +32,7 @@ pub fn page(title: &str, style: &str, body: &str) -> String {
     filled(include_str!("page.html"), &values)
 }
 
-/// A page's text with values in place of their names, `{title}`, in the order that they stand in.
+/// A page's text with values replacing their names, `{title}`, in the order of the names.
 ///
 /// # Panics
 /// If it has not these names in this order.

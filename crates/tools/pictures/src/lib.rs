@@ -15,8 +15,7 @@ mod scene;
 #[cfg(feature = "draw")]
 mod windows;
 
-// The crate whose types stand in this crate's signatures, so that a dependent needs no versions of
-// its own.
+// The crate whose types appear in this crate's public API: dependents need no matching versions.
 pub use ndarray;
 
 pub use described::{Bars, Chart, HeatMap, Line, PLAIN, bars, chart, heat_map, windows};

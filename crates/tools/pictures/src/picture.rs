@@ -3,7 +3,7 @@
 #[cfg(feature = "draw")]
 use kuva::render::render::{Primitive, Scene};
 
-/// What a drawing function returns.
+/// The result of a drawing function.
 #[derive(Debug)]
 pub struct Picture {
     title: String,
@@ -20,7 +20,7 @@ impl Picture {
         }
     }
 
-    /// What it shows, in words: for a reader who can't see it.
+    /// A description in words, for readers who can't see it.
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -46,7 +46,7 @@ fn with_visible_texts(mut scene: Scene) -> Scene {
     scene
 }
 
-/// What XML has no place for, as tokens of single bytes are, by the symbol of it.
+/// Replaces characters that XML doesn't allow, such as tokens of single bytes, with their symbols.
 fn visible(text: &str) -> String {
     let symbol = |character: char| match character {
         '\t' | '\n' | '\r' => character,

@@ -7,7 +7,7 @@ use kuva::render::render::{Primitive, Scene, TextAnchor};
 use crate::Picture;
 
 impl Picture {
-    /// As SVG, with a size of its own.
+    /// As SVG, with width and height.
     pub fn svg(&self) -> String {
         SvgBackend::new().render_scene(&self.scene)
     }
@@ -19,7 +19,7 @@ pub(crate) const INK: Color = Color::Rgb(0x22, 0x22, 0x22);
 /// The size of most texts.
 pub(crate) const FONT: u32 = 12;
 
-/// How wide a character is, as a part of the font's size: an average of a sans serif.
+/// The width of a character relative to the font's size: an average of a sans serif.
 const CHARACTER: f64 = 0.62;
 
 /// About how wide a text is.
@@ -59,7 +59,7 @@ pub(crate) fn text(
     });
 }
 
-/// A rectangle, with what a pointer that rests on it is told.
+/// A rectangle, with a tooltip.
 pub(crate) fn rect(
     scene: &mut Scene,
     (x, y): (f64, f64),

@@ -4,7 +4,7 @@
 //! `SelfAttention_v1` as plain matrices. `nn.Linear` computes `x @ W.T` with W of shape (d_out,
 //! d_in); v1 computes `x @ M`. Which matrix M makes both the same?
 //!
-//! HINT: What must M be, so that x @ M is x @ W.T?
+//! HINT: Which M makes x @ M equal to x @ W.T?
 //! HINT: `.t()` is a view; `.to_owned()` makes an array of it.
 
 use practice::ndarray::Array2;
@@ -18,5 +18,5 @@ pub fn v1_weights(weight: &Array2<f32>) -> Array2<f32> {
 
 fn main() {
     practice::weights_of_linear(v1_weights).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

@@ -37,5 +37,5 @@ pub fn decode(tokens: &[String], ids: &[u32]) -> String {
 
 fn main() {
     practice::simple_tokenizer(encode, decode).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

@@ -5,7 +5,7 @@
 //! `new_id`, from left to right. A token that was just made part of a pair can't be part of the
 //! next one: in `a a a` the pair (a, a) occurs once.
 //!
-//! HINT: Walk with an index: at a pair push `new_id` and go on by two, else push the id, by one.
+//! HINT: Walk with an index: at a pair push `new_id` and advance by two, otherwise push the id.
 //! HINT: Watch the last id, which has no neighbour: `ids.get(i + 1)` is an Option.
 
 /// The ids with each `pair` joined.
@@ -28,5 +28,5 @@ pub fn merge(ids: &[u32], pair: (u32, u32), new_id: u32) -> Vec<u32> {
 
 fn main() {
     practice::merge_pair(merge).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

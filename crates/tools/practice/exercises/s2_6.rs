@@ -23,5 +23,5 @@ pub fn windows(ids: &[u32], max_length: usize, stride: usize) -> Vec<(Vec<u32>, 
 
 fn main() {
     practice::windows(windows).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

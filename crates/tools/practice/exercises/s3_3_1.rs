@@ -20,5 +20,5 @@ pub fn softmax(scores: &Array1<f32>) -> Array1<f32> {
 
 fn main() {
     practice::softmax(softmax).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

@@ -28,5 +28,5 @@ pub fn context_vectors(inputs: &Array2<f32>) -> Array2<f32> {
 
 fn main() {
     practice::context_vectors(context_vectors).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

@@ -38,5 +38,5 @@ pub fn attention(
 
 fn main() {
     practice::attention_with_weights(attention).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

@@ -35,5 +35,5 @@ pub fn causal_weights(scores: &Array2<f32>, d_k: usize) -> Array2<f32> {
 
 fn main() {
     practice::causal_weights(causal_weights).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

@@ -35,5 +35,5 @@ pub fn join(x: &Array4<f32>) -> Array3<f32> {
 
 fn main() {
     practice::heads(split, join).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

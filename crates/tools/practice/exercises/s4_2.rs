@@ -31,5 +31,5 @@ pub fn layer_norm(
 
 fn main() {
     practice::layer_norm(layer_norm).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

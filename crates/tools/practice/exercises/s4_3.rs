@@ -15,5 +15,5 @@ pub fn gelu(x: f32) -> f32 {
 
 fn main() {
     practice::gelu(gelu).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

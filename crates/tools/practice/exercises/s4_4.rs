@@ -26,5 +26,5 @@ pub fn forward(x: &Array1<f32>, layers: &[&dyn Fn(&Array1<f32>) -> Array1<f32>])
 
 fn main() {
     practice::shortcut(forward).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

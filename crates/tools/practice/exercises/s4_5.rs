@@ -28,5 +28,5 @@ pub fn block(
 
 fn main() {
     practice::block(block).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

@@ -34,5 +34,5 @@ pub fn generate(
 
 fn main() {
     practice::greedy(generate).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

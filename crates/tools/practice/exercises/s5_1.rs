@@ -33,5 +33,5 @@ pub fn perplexity(loss: f32) -> f32 {
 
 fn main() {
     practice::cross_entropy(cross_entropy, perplexity).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

@@ -31,5 +31,5 @@ pub fn top_k(logits: &Array1<f32>, k: usize) -> Array1<f32> {
 
 fn main() {
     practice::decoding(with_temperature, top_k).print();
-    // Experiments of your own go here.
+    // Your experiments go here.
 }

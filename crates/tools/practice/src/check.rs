@@ -65,7 +65,7 @@ impl<T: ToAnswer> ToAnswer for Result<T, String> {
 }
 
 impl Answer {
-    /// The first difference from what is expected, within a tolerance for each number, by its place
+    /// The first difference from the expected numbers, within a tolerance for each, with its place
     /// and its expected value.
     fn difference(&self, expected: &Self, tolerance: impl Fn(usize, f64) -> f64) -> Option<String> {
         match (self, expected) {
@@ -147,7 +147,7 @@ pub enum Outcome {
 pub struct Report {
     /// A line for each check.
     pub lines: Vec<String>,
-    /// What came of it.
+    /// The results so far.
     pub outcome: Outcome,
     /// Known mistakes that equal the right result or one another: a fault of the exercise.
     pub unnamed: Vec<String>,
@@ -175,7 +175,7 @@ pub(crate) fn random(rows: usize, columns: usize, seed: u64) -> Array2<f32> {
     Array::from_shape_vec((rows, columns), numbers).expect("as many numbers")
 }
 
-/// A known mistake: its description, and what it computes.
+/// A known mistake: its description and its result.
 pub(crate) type Mistake = (&'static str, Answer);
 
 /// A check while it runs.
@@ -224,7 +224,7 @@ impl Check {
         self.note(&name, difference.map_or(Ok(printed), Err));
     }
 
-    /// Compares a result for another input with that of the plain form, and names a known mistake.
+    /// Compares a result for another input with the plain form's, and names a known mistake.
     pub(crate) fn second<T: ToAnswer>(
         &mut self,
         name: &str,
@@ -253,7 +253,7 @@ impl Check {
         }
     }
 
-    /// Checks a property of all results; `holds` returns an error with what it found instead.
+    /// Checks a property of all results; `holds` returns an error that describes the violation.
     pub(crate) fn property(&mut self, name: &str, holds: impl FnOnce() -> Result<(), String>) {
         if self.is_unwritten {
             return;

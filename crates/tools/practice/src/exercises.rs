@@ -35,7 +35,7 @@ impl Exercise {
             .collect()
     }
 
-    /// Returns the reader's first file: `todo!()` in place of each solution, without hints.
+    /// Returns the reader's first file: `todo!()` instead of each solution, without hints.
     pub fn stub(&self) -> String {
         let mut stub = String::new();
         let mut in_solution = false;

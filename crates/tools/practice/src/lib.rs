@@ -8,7 +8,7 @@ mod chapter5;
 mod check;
 mod exercises;
 
-// The crates whose types stand in the exercises.
+// Crates whose types appear in the exercises.
 pub use {ndarray, tokenizer};
 
 pub use chapter2::{merge_pair, simple_tokenizer, windows};

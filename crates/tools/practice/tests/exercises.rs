@@ -1,7 +1,10 @@
 //! Every solution passes, every stub is "not written yet", and every known mistake is named.
 
 #![allow(clippy::todo, clippy::type_complexity)] // stubs, and signatures of exercises
-#![allow(dead_code, reason = "each file is a program with a main of its own")]
+#![allow(
+    dead_code,
+    reason = "each file is a separate program with its own main"
+)]
 #![allow(missing_docs, unreachable_pub, reason = "the files are exercises")]
 
 use practice::{EXERCISES, Outcome, Report};

@@ -1,4 +1,4 @@
-//! A page in headless Chromium: what it shows once its scripts have run, and what its console says.
+//! A page in headless Chromium: its document after its scripts have run, and its console.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 pub struct Opened {
     /// The document as HTML, scripts run.
     pub dom: String,
-    /// The console's lines: errors of scripts, whatever a page writes there, and `missing NAME` for
-    /// each resource that is not there.
+    /// The console's lines: script errors, messages of the page, and `missing NAME` for each
+    /// missing resource.
     pub console: Vec<String>,
 }
 
-/// [`open`] as on a phone: 390 pixels wide, which is less than a window may have, so that the page
-/// stands in a frame, from which the document is taken once its timers have passed.
+/// Like [`open`], on a phone: 390 pixels wide, which is narrower than a window may be. So the page
+/// is put into a frame, and the document is taken from it after its timers.
 ///
 /// # Panics
 /// As [`open`].
@@ -35,8 +35,8 @@ pub fn open_narrow(page: &Path) -> Option<Opened> {
     open(&path)
 }
 
-/// Opens a file in a window 1280 pixels wide and lets twenty seconds of its timers pass, which are
-/// not waited for; `None`, and a line on standard error, where there is no Chromium.
+/// Opens a file in a window 1280 pixels wide and skips twenty seconds of its timers; `None`, and a
+/// line on standard error, without Chromium.
 ///
 /// # Panics
 /// If the browser fails.
@@ -72,8 +72,8 @@ pub fn open(page: &Path) -> Option<Opened> {
     })
 }
 
-/// Opens a file, runs a script in it, and returns the text that the script gives to `report`;
-/// `None`, and a line on standard error, where there is no Chromium.
+/// Opens a file, runs a script in it, and returns the text that the script passes to `report`;
+/// `None`, and a line on standard error, without Chromium.
 ///
 /// Unlike [`open`], this waits for real time to pass, so that a worker can compute.
 /// `until(condition)` waits for a condition. An error in the page is reported as the text.

@@ -5,13 +5,11 @@
 //!
 //! # The objective
 //!
-//! An operation has many outputs, a gradient check needs one number:
-//! `objective = sum(out * weights)` with fixed random weights
-//! ([`projection_weights`](crate::projection_weights)), summed in f64
-//! ([`project`](crate::project)).
-//! Its gradient is what `backward` gives for `d_out = weights`.
-//! Random weights matter: with all ones, softmax (rows sum to 1) and LayerNorm (rows sum to 0) have
-//! a gradient of zero and a wrong backward pass looks right.
+//! An operation has many outputs, a gradient check needs one number: `objective = sum(out *
+//! weights)` with fixed random weights ([`projection_weights`](crate::projection_weights)), summed
+//! in f64 ([`project`](crate::project)). Its gradient is the result of `backward` for `d_out =
+//! weights`. Random weights matter: with all ones, softmax (rows sum to 1) and LayerNorm (rows sum
+//! to 0) have a gradient of zero and a wrong backward pass looks right.
 //!
 //! # The tolerance
 //!
@@ -104,7 +102,7 @@ impl GradientCheck {
             "{name}: parameters of shape {shape:?}, gradient of shape {:?}",
             analytic.shape(),
         );
-        let mut moved = Array::zeros(parameters.raw_dim()); // row-major, whatever the strides given
+        let mut moved = Array::zeros(parameters.raw_dim()); // row-major, for any strides
         moved.assign(parameters);
         let analytic: Vec<f32> = analytic.iter().copied().collect();
         let step = self.step.unwrap_or_else(|| default_step(parameters));

@@ -32,7 +32,7 @@ pub fn array2(rows: Range<usize>, columns: Range<usize>, scale: f32) -> BoxedStr
         .boxed()
 }
 
-/// Any characters, and texts dense in what the patterns of tokenizers look at.
+/// Any characters, and texts full of the classes that tokenizers' patterns distinguish.
 pub fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
         vec(any::<char>(), 0..60).prop_map(String::from_iter),

@@ -30,7 +30,7 @@ fn a_right_gradient_passes_with_a_margin_and_a_lost_term_is_caught_at_every_scal
         let weights = projection_weights((6, 16), 1);
         let objective = |x: &Array2<f32>| project(&softmax(x), &weights);
         let d_x = softmax_backward(&x, &weights);
-        // Whatever the layout of the array.
+        // For any layout of the array.
         let transposed = |x: &Array2<f32>| objective(&x.t().to_owned());
         let report = check_gradient("softmax", &x.t(), &d_x.t(), transposed);
         assert!(report.max_rel_error < 1e-4, "{report}");

@@ -2,10 +2,9 @@
 //! compiler keeps its 32 sums in memory, where these stay in registers from one end of a row to the
 //! other.
 //!
-//! One text for both instruction sets, in two shapes: one row of weights at a time, or four that
-//! lie apart in memory.
-//! How many rows of `x` meet them at once, and how many registers of the 32 lanes are summed at
-//! once, is what the 32 or 16 registers have room for:
+//! One source for both instruction sets, in two shapes: one row of weights at a time, or four from
+//! different places. The number of rows of `x` at once, and the number of registers for the 32
+//! lanes, follow from the 32 or 16 registers:
 //!
 //! | instructions | rows of weights | rows of `x` | registers of lanes |
 //! |---|---|---|---|
@@ -57,7 +56,7 @@ pub(super) unsafe fn by_avx512<W: Weight, const R: usize>(
 /// [`by_avx512`] with AVX2.
 ///
 /// # Safety
-/// The CPU must have what [`has_avx2`](crate::weight::has_avx2) looks for.
+/// The CPU must have the instructions of [`has_avx2`](crate::weight::has_avx2).
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn by_avx2<W: Weight, const R: usize>(
     x: [&[f32]; R],
@@ -80,8 +79,8 @@ pub(super) unsafe fn by_avx2<W: Weight, const R: usize>(
     }
 }
 
-/// For S rows of weights at a time, each from another part of those after the ones that are `done`,
-/// but for the last rows if they are no multiple of S; how many are done then.
+/// Processes S rows of weights at a time, each from another part of the rows after `done`; the last
+/// rows remain if their number isn't a multiple of S. Returns the new `done`.
 ///
 /// T rows of `x` meet them at once, and then the next T; the first cache keeps the weights.
 ///
@@ -119,7 +118,7 @@ unsafe fn rows<V: Widening<W>, const K: usize, W: Weight, const S: usize, const 
     done + S * part
 }
 
-/// Adds the products to outputs, and goes on to the next ones.
+/// Adds the products to outputs, and advances to the next ones.
 #[inline(always)]
 fn add<const S: usize, const T: usize>(dots: [[f32; S]; T], at: &mut [usize; S], y: &mut [f32]) {
     for dots in dots {
@@ -146,8 +145,7 @@ unsafe fn dots<V: Widening<W>, const K: usize, W: Weight, const S: usize, const 
     // promise.
     unsafe {
         let mut sums = [[[V::splat(0.0); S]; T]; K];
-        // AVX2's 16 registers are too few for all sums of four rows and what it takes to widen
-        // bf16.
+        // AVX2's 16 registers are too few for all sums of four rows plus widening bf16.
         if V::LANES == 8 && S == STREAMS && W::WIDENS_SLOWLY {
             in_pieces(x, w, whole, ahead, &mut sums);
         } else {

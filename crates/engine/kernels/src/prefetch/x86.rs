@@ -52,7 +52,7 @@ pub(crate) fn stream<T>(at: *const T, ahead: usize) {
     line(at, ahead / 4);
 }
 
-/// Asks for what a loop over T panels of weights reads after `at`.
+/// Prefetches the data that a loop over T panels of weights reads after `at`.
 #[inline(always)]
 pub(crate) fn panel<const T: usize, B>(at: *const B) {
     match T {
@@ -65,13 +65,13 @@ pub(crate) fn panel<const T: usize, B>(at: *const B) {
 /// cache.
 #[inline(always)]
 pub(crate) fn line<T>(at: *const T, ahead: usize) {
-    // SAFETY: a prefetch reads nothing and never faults, whatever the address.
+    // SAFETY: a prefetch reads nothing and never faults, for any address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(ahead)) };
 }
 
 /// [`line()`] into the second cache.
 #[inline(always)]
 pub(crate) fn far_line<T>(at: *const T, ahead: usize) {
-    // SAFETY: a prefetch reads nothing and never faults, whatever the address.
+    // SAFETY: a prefetch reads nothing and never faults, for any address.
     unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast::<i8>().wrapping_add(ahead)) };
 }

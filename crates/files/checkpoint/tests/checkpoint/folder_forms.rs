@@ -1,4 +1,4 @@
-//! Folders that others write in forms of their own: which model they are, told before it is loaded.
+//! Folders in other programs' forms: the model is recognised before it is loaded.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn rename(path: &Path, name: impl Fn(&str) -> Option<String>) {
     save_tensors(path, kept).unwrap();
 }
 
-/// The model, and what opening its folder said of it.
+/// The model, and the note on its folder.
 fn opened(folder: &Broken) -> (GptModel, Option<String>) {
     let found = ModelFolder::open(folder.path()).unwrap();
     let model = found.load().unwrap();
@@ -38,17 +38,17 @@ fn a_model_is_tied_as_its_weights_say() {
     let folder = Broken::book();
     let say_tied =
         || _ = folder.change_config(|text| text.replace("\"tied\": false", "\"tied\": true"));
-    // A head of other numbers, whatever the configuration says.
+    // A head with other numbers, for any configuration.
     let mut model = small_model(UNTIED);
     save_book(&model, folder.path()).unwrap();
     say_tied();
     assert!(load_config(folder.path()).unwrap().tied);
     assert_eq!(opened(&folder).0, model);
-    // A head with the embedding's numbers is no head.
+    // A head with the embedding's numbers is tied.
     let head = model.out_head.as_mut().unwrap();
     head.weight.assign(&model.tok_emb.weight);
     save_book(&model, folder.path()).unwrap();
-    assert_eq!(opened(&folder).0, model); // as it is said to have one
+    assert_eq!(opened(&folder).0, model); // because the configuration has one
     say_tied();
     let tied = opened(&folder).0;
     assert!(tied.out_head.is_none() && tied.tok_emb == model.tok_emb);

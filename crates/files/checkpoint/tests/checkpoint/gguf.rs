@@ -11,7 +11,7 @@ use tensor_ops::Parameters;
 
 use crate::support::{SMALL, UNTIED, small_model};
 
-/// What is left to read.
+/// The remaining bytes.
 struct Bytes<'b>(&'b [u8]);
 
 impl Bytes<'_> {

@@ -36,7 +36,7 @@ fn book_refused(change: impl FnOnce(String) -> String, parts: &[&str]) {
 
 #[test]
 fn keys_that_are_missing() {
-    // transformers has defaults for a GPT-2's sizes, but not for those of who knows what.
+    // transformers has defaults for a GPT-2's sizes, but not for an unknown type's.
     for key in ["vocab_size", "n_positions", "n_embd", "n_head", "n_layer"] {
         let change = |text: String| text.replace(&format!("\"{key}\""), "\"something_else\"");
         let folder = Broken::hugging_face();

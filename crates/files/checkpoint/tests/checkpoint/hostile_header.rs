@@ -12,7 +12,7 @@ fn file_refused(entry: &str, zeros: usize, parts: &[&str]) {
     weights_refused(|_| file, parts);
 }
 
-/// As [`file_refused`], where four zeros follow and "a" is what is named.
+/// Like [`file_refused`], with four zeros after it; the message names "a".
 fn entry_refused(entry: &str, parts: &[&str]) {
     file_refused(entry, 4, &[&["\"a\""], parts].concat());
 }
@@ -45,7 +45,7 @@ fn entries_that_are_not_whole() {
     entry_refused(&without, &["missing field `dtype`"]);
     entry_refused(&good.replace("F32", "F31"), &["unknown variant `F31`"]);
     entry_refused(&f32s("[-1]", "[0,4]"), &["`-1`"]);
-    // What the parser quotes is cut in the middle.
+    // A long quotation in a message is truncated.
     let long = f32s(&format!("\"{}\"", "a".repeat(1000)), "[0,4]");
     entry_refused(&long, &["a…a", "a sequence"]);
 }

@@ -1,5 +1,5 @@
-//! Weights that are not the model's, and folders that are no models: each is refused in one line
-//! that names the file and the tensor.
+//! Weights of another model, and folders without a model: each is rejected in one line that names
+//! the file and the tensor.
 
 use std::fs;
 
@@ -81,7 +81,7 @@ fn other_formats_are_called_by_their_names() {
         (b"GGUF", "GGUF"),
     ] {
         weights_refused(|_| magic.to_vec(), &[name, "not a safetensors file"]);
-        // Also where there is no configuration beside it.
+        // Also without a configuration beside it.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.bin");
         fs::write(&path, magic).unwrap();
@@ -142,7 +142,7 @@ fn an_index_reaches_no_other_folder_and_its_shards_have_what_is_needed() {
     }
     write(&good.replacen(last, "\"transformer.wte.weight\":\"two.safetensors\"", 1));
     folder.is_refused("two.safetensors", &["can't read"]);
-    // What the index says of them besides is left alone.
+    // Other entries of the index are ignored.
     write(&good.replacen(last, "\"ghost\":\"one.safetensors\"", 1));
     assert_eq!(load_model(folder.path()).unwrap(), small_model(SMALL));
     // Of two copies the one in the last file counts.

@@ -1,4 +1,4 @@
-//! Random damage: whatever the bytes, loading returns.
+//! Random damage: loading returns for any bytes.
 
 use std::fs;
 

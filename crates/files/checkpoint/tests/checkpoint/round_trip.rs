@@ -1,4 +1,5 @@
-//! What is saved is loaded again, in both layouts and every precision, and never half written.
+//! A saved model can be loaded again, in both layouts and every precision, and is never half
+//! written.
 
 use std::fs;
 

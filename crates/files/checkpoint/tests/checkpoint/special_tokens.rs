@@ -10,7 +10,7 @@ use crate::support::{SMALL, small_model};
 /// Beginning, ends and padding.
 type Ids = (Option<u32>, Vec<u32>, Option<u32>);
 
-/// Returns what a folder with these files says. The tokenizer's names are 31 and 32.
+/// Returns the tokens of a folder with these files. The tokenizer's tokens are 31 and 32.
 fn read(generation: Option<&str>, config: Option<&str>) -> Result<Ids, String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, json) in [
@@ -56,7 +56,7 @@ fn each_is_what_the_first_file_says_that_says_something() {
     }
     // transformers' generation takes no end from config.json then.
     assert_eq!(read(Some("{}"), Some(all)), Ok((Some(5), vec![], Some(9))));
-    // A text begins where another ends, unless the files say otherwise.
+    // A text begins with the end token, unless the files differ.
     let ends = SpecialTokens::of_folder(".", |name| (name == "eos_token").then_some(7));
     assert_eq!(ends.unwrap(), SpecialTokens::between(7));
     let tokens = SpecialTokens::between(7);

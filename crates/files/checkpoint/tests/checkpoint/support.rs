@@ -60,7 +60,7 @@ pub(crate) fn save_as(
     save_hugging_face(model, folder, precision, &SpecialTokens::default())
 }
 
-/// A file's tensors of f32, as the reference reader reads them.
+/// A file's f32 tensors, by the reference reader.
 pub(crate) fn tensors_of(path: &Path) -> BTreeMap<String, ArrayD<f32>> {
     let bytes = fs::read(path).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap().tensors();
@@ -148,7 +148,7 @@ impl Broken {
         self
     }
 
-    /// What loading says: one line that names the file and has all of `parts`.
+    /// The message of loading: one line that names the file and contains all of `parts`.
     pub(crate) fn is_refused(&self, file: &str, parts: &[&str]) -> CheckpointError {
         let error = match load_model(self.path()) {
             Ok(_) => panic!("loaded, but should have been refused with {parts:?}"),
@@ -178,7 +178,7 @@ pub(crate) fn join(header: &[u8], data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header, data].concat()
 }
 
-/// Loading a Hugging Face folder whose weights' bytes were changed says all of `parts`.
+/// Loading a Hugging Face folder with changed weights gives a message with all of `parts`.
 pub(crate) fn weights_refused(change: impl FnOnce(Vec<u8>) -> Vec<u8>, parts: &[&str]) {
     let folder = Broken::hugging_face();
     folder.change_weights(change);

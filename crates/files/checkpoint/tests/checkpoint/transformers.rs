@@ -1,4 +1,4 @@
-//! What transformers saved, loaded here: its logits, its loss, its greedy continuation
+//! A model saved by transformers, loaded here: its logits, its loss, its greedy continuation
 //! (fixtures/make_fixtures.py).
 
 use std::fs;

@@ -1,8 +1,8 @@
-//! `gpt generate`: continues a text, as it comes on standard output, with its speed on standard
+//! `gpt generate`: continues a text, token by token on standard output, with its speed on standard
 //! error.
 //!
-//! `--json` prints one object and no stream; `-i` goes on turn by turn: each line of standard input
-//! is added to the text.
+//! `--json` prints one object and no stream; `-i` runs turn by turn: each line of standard input is
+//! added to the text.
 
 mod options;
 mod pieces;
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
 
 /// Lets the user and the model continue one text in turns, to the end of standard input.
 ///
-/// An empty line lets the model go on. Ctrl-C ends an answer; before and after one it ends the
+/// An empty line lets the model continue. Ctrl-C ends an answer; before and after one it ends the
 /// program.
 fn take_turns(
     args: &GenerateArgs,
@@ -88,7 +88,7 @@ fn take_turns(
     session.interrupt = Interrupt::listen("")?;
     session.note_seed();
     if stdin().is_terminal() {
-        note("each line is added to the text, an empty line lets the model go on, Ctrl-D ends");
+        note("each line is added to the text, an empty line lets the model continue, Ctrl-D ends");
     }
     let mut turn = prompt;
     loop {
@@ -105,7 +105,7 @@ fn take_turns(
             },
         };
         match session.is_empty() {
-            true if ids.is_empty() => continue, // there is nothing to go on with
+            true if ids.is_empty() => continue, // nothing to continue from
             true => session.begin(&ids)?,
             false => session.add(&ids)?,
         }

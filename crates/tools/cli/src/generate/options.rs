@@ -42,7 +42,7 @@ pub(crate) struct InputArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) text: TextArgs,
-    /// Go on turn by turn: each line is added to the text, an empty line just goes on
+    /// Turn by turn: each line is added to the text, an empty line just continues it
     #[arg(short = 'i', long, conflicts_with = "json")]
     pub(crate) interactive: bool,
 }
@@ -70,8 +70,8 @@ pub(crate) struct LengthArgs {
     /// The most tokens the model may see [default: its context length]
     #[arg(short = 'c', long, value_name = "N", visible_alias = "ctx-size")]
     pub(crate) context_size: Option<usize>,
-    /// When the context is full: crop it from the front, as the book does, or stop [default: crop,
-    /// but refuse a longer prompt]
+    /// When the context is full: crop it from the front, as in the book, or stop [default: crop,
+    /// but reject a longer prompt]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) past_context: Option<WhenFull>,
 }

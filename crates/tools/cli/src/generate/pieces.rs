@@ -43,7 +43,7 @@ impl<'v> Pieces<'v> {
         let piece = match &mut self.decoder {
             Some(decoder) => match decoder.push(token) {
                 Ok(piece) => piece,
-                // It ends what has begun: what follows is no part of that character.
+                // It ends the incomplete character; the following bytes are separate.
                 Err(_) => self.flush() + UNKNOWN,
             },
             None if self.text.is_empty() => token.to_string(),

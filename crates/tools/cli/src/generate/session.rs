@@ -16,7 +16,7 @@ use crate::memory::check;
 use crate::output::note;
 use crate::vocabulary::Vocabulary;
 
-/// A text and what continues it.
+/// A text and its continuation.
 pub(crate) struct Session<'m> {
     args: &'m GenerateArgs,
     vocabulary: &'m Vocabulary,
@@ -47,7 +47,7 @@ impl<'m> Session<'m> {
     /// No text yet.
     ///
     /// # Errors
-    /// If there is no memory for a text.
+    /// If there isn't enough memory for a text.
     pub(crate) fn new(
         args: &'m GenerateArgs,
         decoder: Decoder<'m>,
@@ -68,13 +68,12 @@ impl<'m> Session<'m> {
         })
     }
 
-    /// True if there is no text yet.
+    /// True if the text is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.decoder.tokens().is_empty()
     }
 
-    /// Begins a text, in place of the one that was there; without a token it begins behind the
-    /// token that begins a text.
+    /// Replaces the text; without a token, it begins with the beginning token.
     ///
     /// # Errors
     /// If there is no such token.
@@ -85,7 +84,7 @@ impl<'m> Session<'m> {
         };
         if ids.is_empty() {
             bail!(
-                "the prompt is empty: expected at least one token, as this model has none that begins a text"
+                "the prompt is empty: at least one token is needed, because this model has no beginning token"
             );
         }
         Ok(self.decoder.start(ids)?)
@@ -104,10 +103,10 @@ impl<'m> Session<'m> {
         }
     }
 
-    /// Continues the text as the options say; `show` gets each piece as soon as it is known.
+    /// Continues the text with the options; `show` gets each piece as soon as it is known.
     ///
     /// # Errors
-    /// If the logits are no numbers, or `show` fails.
+    /// If a logit isn't a number, or `show` fails.
     pub(crate) fn go_on(
         &mut self,
         show: &mut dyn FnMut(&str) -> io::Result<()>,

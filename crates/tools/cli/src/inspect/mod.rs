@@ -1,5 +1,5 @@
-//! `gpt inspect`: what a model expects after a text; on a page also each token's loss, where each
-//! head looked, and what each block would say.
+//! `gpt inspect`: a model's predictions after a text; on a page also each token's loss, the
+//! attention of each head, and each block's prediction.
 
 mod page;
 
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let data = live::tokens(&model, &inspection, &scales);
     let name = found.folder.display().to_string();
     write_output(path, |out| page::write(out, &name, data, blocks))?;
-    // On standard error, as the page may go to /dev/stdout.
+    // On standard error, because the page may go to /dev/stdout.
     note(&format!(
         "{} tokens, {} layers of {} heads: {}",
         ids.len(),

@@ -17,7 +17,7 @@ pub(super) fn write(
     mut data: Value,
     blocks: impl Iterator<Item = Result<BlockView, GenerateError>>,
 ) -> io::Result<()> {
-    let title = "What the model does with the text";
+    let title = "A model and a text";
     let frame = frame(title, html::VIEW_STYLE, BODY);
     let (before, after) = frame.split_once(BODY).unwrap_or((&frame, ""));
     writeln!(
@@ -45,7 +45,7 @@ pub(super) fn write(
     out.write_all(after.as_bytes())
 }
 
-/// A script is read whatever stands in it, but for its end.
+/// The contents of a script need no escaping, except its end tag.
 fn script(kind: &str, data: &Value) -> String {
     let data = data.to_string().replace('<', "\\u003c");
     format!("<script type=\"application/json\" class=\"{kind}\">{data}</script>")

@@ -1,9 +1,9 @@
 //! The data of a run: a story that comes with the program, a file, standard input, or a folder, in
 //! a training and a validation part.
 //!
-//! A folder holds `train.bin` and `val.bin` (as nanoGPT makes them), or `train.txt` and `val.txt`,
-//! or texts, which are read one after the other in the order of their names.
-//! What is listed there and can't be read is an error, and never other data in its place.
+//! A folder contains `train.bin` and `val.bin` (as nanoGPT makes them), or `train.txt` and
+//! `val.txt`, or texts, which are read in the order of their names. A listed file that can't be
+//! read is an error; other data never replaces it.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -47,8 +47,7 @@ pub(crate) struct Tokens {
     validation: Option<Corpus>,
 }
 
-/// Reads a run's data, or the story, with the vocabulary of the model that it goes on from, or
-/// another.
+/// Reads a run's data, or the story, with the base model's vocabulary or a new one.
 pub(crate) fn read(
     options: &TrainOptions,
     own: Option<Vocabulary>,
@@ -61,7 +60,10 @@ pub(crate) fn read(
     };
     let vocabulary = match own {
         Some(own) if options.tokenizer.is_none() || own.tokenizer().is_ok() => own,
-        _ => tokenizer::vocabulary(options, &content)?,
+        _ => {
+            let is_ids = matches!(content, Content::Ids(..));
+            tokenizer::vocabulary(options, is_ids, || content.text())?
+        }
     };
     let story = || "the story \"The Answering Bell\"".to_owned();
     let name = path.map_or_else(story, |path| path.display().to_string());
@@ -195,7 +197,7 @@ fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Cor
                 ids.splice(0..0, tokenizer.ids_before().iter().copied());
             }
             if let (true, false, Some(end)) = (begins, part.is_empty(), end) {
-                // One end between two texts, whichever of them has it.
+                // One end token between two texts, from either of them.
                 match (part.last() == Some(end), ids.first() == Some(end)) {
                     (true, true) => drop(ids.remove(0)),
                     (false, false) => part.push(*end),

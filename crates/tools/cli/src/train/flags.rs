@@ -1,4 +1,4 @@
-//! The options of `gpt train` as flags and files say them: none of them has to be said.
+//! The options of `gpt train` in flags and files, all optional.
 //!
 //! A key of a file is a flag's name or one of its other names, with `_` or `-`.
 //! Both become a table by the flags' names, whose values are checked; `options.rs` reads it over
@@ -13,7 +13,7 @@ use toml::Table;
 use torch_rng::Build;
 use train::Dtype;
 
-use super::tokenizer::TokenizerChoice;
+use super::choice::TokenizerChoice;
 use crate::hints::program;
 use crate::ids::{STDIN, read_text};
 use crate::numbers::{AtLeast1, Below1, Count, NotNegative, Part, Threads, signed_seed};
@@ -45,7 +45,7 @@ pub(crate) struct TrainFlags {
     /// Steps to train
     #[arg(long, value_name = "N", aliases = ["max-iters", "steps"])]
     max_steps: Option<AtLeast1>,
-    /// Passes over the data, in place of steps
+    /// Passes over the data, instead of steps
     #[arg(
         long,
         value_name = "N",
@@ -215,8 +215,8 @@ impl TrainFlags {
         Ok(named.try_into()?)
     }
 
-    /// The options that are set, by the flags' names with `_`; paths are absolute, as a run keeps
-    /// them.
+    /// The options that are set, by the flags' names with `_`; paths are absolute, because a run
+    /// keeps them.
     ///
     /// # Errors
     /// If a path is not UTF-8.
@@ -234,7 +234,7 @@ impl TrainFlags {
     }
 }
 
-/// Options over others, which count where these say nothing.
+/// Merges options over others, which count where these are missing.
 pub(crate) fn over(upper: &Table, mut lower: Table) -> Table {
     if LENGTH.iter().any(|name| upper.contains_key(*name)) {
         lower.retain(|name, _| !LENGTH.contains(&name));

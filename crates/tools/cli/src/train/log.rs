@@ -1,8 +1,8 @@
-//! `log.jsonl`: what happened in a run, one JSON object per line.
+//! `log.jsonl`: the events of a run, one JSON object per line.
 //!
-//! `{"event":"step",...}`, `"eval"`, `"sample"`, `"saved"`, and `"start"` at each start.
-//! A run that goes on from a checkpoint does again what was logged behind it, or a kill left half a
-//! line: that is cut at the first save, so that until then nothing is lost. The file is read whole,
+//! `{"event":"step",...}`, `"eval"`, `"sample"`, `"saved"`, and `"start"` at each start. A resumed
+//! run repeats the steps that were logged after its checkpoint, and a kill may have left half a
+//! line: both are cut at the first save, so that nothing is lost before. The file is read whole,
 //! or, if it is too long, not at all.
 
 use std::fs::File;
@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use train::{Evaluation, StepReport};
 
 use crate::output::note;
-use crate::runs::LOG;
+
+/// The log's name in a run's folder.
+pub(crate) const LOG: &str = "log.jsonl";
 
 /// The most bytes of a log that is read, some million steps.
 const MOST_BYTES: u64 = 256 << 20;
@@ -25,7 +27,7 @@ const MOST_BYTES: u64 = 256 << 20;
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Line {
-    /// The run begins, or goes on after `steps_done`.
+    /// The run begins, or resumes after `steps_done`.
     Start {
         steps_done: u64,
         parameters: usize,
@@ -72,12 +74,12 @@ impl Logged {
 pub(crate) struct Log {
     path: PathBuf,
     file: File,
-    /// The bytes behind the checkpoint that the run goes on from, until they are cut.
+    /// The bytes after the checkpoint from which the run resumes, until they are cut.
     behind: Range<usize>,
 }
 
 impl Log {
-    /// Opens the log of a run that goes on after `steps_done` steps.
+    /// Opens the log of a run that resumes after `steps_done` steps.
     pub(crate) fn open(folder: &Path, steps_done: u64) -> Result<Self> {
         let path = folder.join(LOG);
         let text = read(folder)?.unwrap_or_default();

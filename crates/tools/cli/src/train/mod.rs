@@ -1,8 +1,9 @@
 //! `gpt train`: options, data and model to a run in a folder, with a bar, a log, samples and a loss
 //! curve.
 //!
-//! The loop itself is the crate `train`'s; here is what people see of it.
+//! The crate `train` has the loop; this is its presentation.
 
+mod choice;
 mod data;
 mod flags;
 pub(crate) mod log;
@@ -60,7 +61,7 @@ pub(crate) struct TrainArgs {
     /// Go on with a run [default: the newest]
     #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with = "out_dir")]
     resume: Option<Option<PathBuf>>,
-    /// Say what each of mpirun's processes is at the start, and what they exchanged at the end
+    /// List each of mpirun's processes at the start, and their exchanged bytes at the end
     #[cfg(feature = "mpi")]
     #[arg(short, long, help_heading = "Run")]
     verbose: bool,
@@ -85,7 +86,7 @@ struct Begun {
 fn train(args: &TrainArgs, world: &World) -> Result<()> {
     let begun = begin(args, world);
     let mut begun = world.all(begun)?;
-    // Paths may differ between machines; what is read there may not.
+    // Paths may differ between machines; contents may not.
     let mut options = Table::try_from(&begun.setup.options)?;
     options.retain(|name, _| !["data", "init_from", "threads"].contains(&name));
     options.insert("resume".to_owned(), args.resume.is_some().into());
@@ -99,7 +100,7 @@ fn train(args: &TrainArgs, world: &World) -> Result<()> {
     if args.verbose {
         world.introduce();
     }
-    run::run(begun, world)?; // nothing is written before all ranks have what they train on
+    run::run(begun, world)?; // nothing is written before all ranks have their data
     #[cfg(feature = "mpi")]
     if args.verbose {
         world.tell_traffic(began.elapsed().as_secs_f64());

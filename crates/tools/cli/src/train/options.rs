@@ -1,7 +1,8 @@
-//! The options of a run: a preset's, a file's and the command line's, each a table by name, read
-//! once into what the run uses, keeps in its `options.toml`, and compares when it goes on.
+//! The options of a run: a preset's, a file's and the command line's, each a table by name. They
+//! are merged into one struct, which the run uses, keeps in its `options.toml`, and compares when
+//! it resumes.
 //!
-//! What is `None`, other options or the data decide, the same ones in the same way (`setup.rs`).
+//! Options that are `None` follow from other options or the data (`setup.rs`).
 
 use std::path::PathBuf;
 
@@ -12,8 +13,8 @@ use toml::{Table, toml};
 use torch_rng::Build;
 use train::Dtype;
 
+use super::choice::TokenizerChoice;
 use super::flags::{over, text};
-use super::tokenizer::TokenizerChoice;
 use crate::presets::{PRESETS, Preset, training};
 
 /// The beginning of samples of the story.
@@ -71,7 +72,7 @@ pub(crate) struct Shape {
     n_layers: usize,
     qkv_bias: bool,
     tied: bool,
-    /// None if the sites of the model that a run starts from have rates of their own.
+    /// None if the base model's sites have different rates.
     drop_rate: Option<f64>,
 }
 
@@ -108,8 +109,8 @@ fn defaults() -> Table {
 }
 
 impl TrainOptions {
-    /// The options of a new run: what is said over what the model that it starts from is like, or
-    /// the preset's, over the defaults.
+    /// The options of a new run: the user's options over the base model's or the preset's, over the
+    /// defaults.
     ///
     /// # Errors
     /// If a value is none of its option; a file's and the command line's have been checked before.
@@ -136,8 +137,7 @@ impl TrainOptions {
         self.preset.unwrap_or(PRESETS[0])
     }
 
-    /// The model that is asked for: another than the preset's, or that of the weights, `own`, to go
-    /// on from.
+    /// The requested model: the preset's with changes, or the base model's, `own`.
     ///
     /// # Errors
     /// If the weights are of another; names the option.
@@ -162,7 +162,7 @@ impl TrainOptions {
                 if let Some(own) = own.get(name).filter(|own| *own != asked) {
                     let flag = name.replace('_', "-");
                     bail!(
-                        "--{flag} {asked}: the model to go on with has {own}, and its weights are of no use to another"
+                        "--{flag} {asked}: the base model has {own}, and its weights can't be loaded with another value"
                     );
                 }
             }

@@ -1,7 +1,7 @@
 //! The view of a model that trains: a bar on a terminal, plain lines on a pipe.
 //!
 //! The bar is on standard error, lines are on standard output; if those can't be written any more,
-//! training goes on, and the program says so at its end.
+//! training continues, and the program reports it at its end.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, stdout};
@@ -22,7 +22,7 @@ pub(crate) struct Progress {
     step_lines: bool,
     max_steps: u64,
     tokens_per_step: u64,
-    /// The end of the last step, or of what came between.
+    /// The end of the last step, or of later work.
     last: Instant,
 }
 
@@ -43,11 +43,11 @@ impl Progress {
 
     /// A line above the bar.
     pub(crate) fn line(&self, text: &str) {
-        // What can't be written is told at the end.
+        // Write errors are reported at the end.
         let _ = self.bar.suspend(|| print(format!("{text}\n")));
     }
 
-    /// A line on standard error, whatever standard output is.
+    /// A line on standard error, regardless of standard output.
     pub(crate) fn note(&self, text: &impl Display) {
         self.bar.suspend(|| note(&text.to_string()));
     }
@@ -82,7 +82,7 @@ impl Progress {
         ));
     }
 
-    /// Leaves the time since the last step, which was no training, out of the speed.
+    /// Excludes the time since the last step, which wasn't training, from the speed.
     pub(crate) fn pause_over(&mut self) {
         self.last = Instant::now();
     }

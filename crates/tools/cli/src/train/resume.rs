@@ -32,8 +32,8 @@ const FREE: [&str; 9] = [
     "threads",
 ];
 
-/// The run that is named, or the newest, which goes on from its newest checkpoint, or from the
-/// checkpoint that is named; its folder is locked if this process `saves`.
+/// Finds the named run, or the newest, and its newest checkpoint or the named one; its folder is
+/// locked if this process `saves`.
 pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Result<Origin> {
     let path = match named {
         Some(path) => path,
@@ -50,7 +50,7 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
                 program(),
                 typed(&run)
             ),
-            Err(_) => bail!("{name}: there is no run to resume: {OPTIONS} is missing"),
+            Err(_) => bail!("{name}: no run to resume ({OPTIONS} is missing)"),
         }
     }
     // Before anything is written there; and a run of another version is reported as such.
@@ -132,8 +132,7 @@ fn check_tokenizer(run: &Path, checkpoint: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks that nothing is asked for that would make it another run than that of the options
-/// `before`.
+/// Checks that no option would make it a different run from the options `before`.
 fn refuse_changes(run: &Path, before: &Table, said: &Table) -> Result<()> {
     for (key, value) in said {
         let kept = before.get(key);

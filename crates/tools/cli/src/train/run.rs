@@ -103,7 +103,7 @@ pub(crate) fn run(begun: Begun, world: &World) -> Result<()> {
     if outcome == Outcome::Stopped {
         let (done, gpt, typed) = (steps.end, program(), typed(path));
         watch.progress.line(&format!(
-            "\nstopped after step {done} and saved; to go on: {gpt} train --resume {typed}"
+            "\nstopped after step {done} and saved; to resume: {gpt} train --resume {typed}"
         ));
         return Err(Stopped(watch.interrupt.exit_code()).into());
     }
@@ -124,8 +124,8 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     Ok(folder)
 }
 
-/// Checks that a folder is empty, or that of a run that ended before its first save, whose files
-/// are written anew.
+/// Checks that a folder is empty, or belongs to a run that ended before its first save, whose files
+/// are rewritten.
 fn refuse_full(folder: &Path) -> Result<()> {
     let mut inside = names(folder)?;
     let is_empty = names(&folder.join(CHECKPOINTS))?.is_empty();
@@ -180,8 +180,8 @@ fn is_ours(name: &str) -> bool {
     name == CONFIG || name == "model.safetensors" || text_settings::is_ours(name)
 }
 
-/// Writes the folder that transformers loads, in place of the one that a resumed run has; returns
-/// why that couldn't be deleted, if it couldn't.
+/// Writes the folder that transformers loads, replacing the one of a resumed run; returns the error
+/// if the old one couldn't be deleted.
 fn export(
     model: &GptModel,
     vocabulary: &Vocabulary,

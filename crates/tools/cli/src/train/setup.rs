@@ -1,5 +1,5 @@
-//! A run before its first step: what its options leave open is decided by other options and the
-//! data, and all is made but the weights.
+//! A run before its first step: missing options are derived from other options and the data, and
+//! everything is ready except the weights.
 
 use std::path::Path;
 
@@ -18,10 +18,10 @@ use crate::vocabulary::Vocabulary;
 /// Tokens between the windows of the story that comes with the program: it is so short that windows
 /// which begin anywhere teach much more.
 const STORY_STRIDE: usize = 8;
-/// Tokens in a window at most, of a model that goes on from weights that are there.
+/// The longest window in tokens for fine-tuning.
 const FINE_TUNING_WINDOW: usize = 256;
 
-/// The model that a run goes on from.
+/// The base model of a run.
 pub(crate) struct BaseModel {
     pub(crate) config: GptConfig,
     pub(crate) vocabulary: Vocabulary,
@@ -52,8 +52,8 @@ pub(crate) struct Setup {
     pub(crate) data: String,
     pub(crate) train: DataLoader,
     pub(crate) validation: Option<DataLoader>,
-    /// The ids that samples begin with, and how `gpt generate` is told them; without ids there are
-    /// no samples.
+    /// The ids at the beginning of samples, and their form for `gpt generate`; without ids there
+    /// are no samples.
     pub(crate) begin: Vec<u32>,
     pub(crate) prompt: String,
 }
@@ -79,8 +79,7 @@ impl Setup {
     }
 }
 
-/// Reads the data and decides what the options leave open; `base` is the model that a run goes on
-/// from.
+/// Reads the data and derives the missing options; `base` is the base model.
 ///
 /// # Errors
 /// If the model can't be or doesn't fit the memory, or the data can't be read or doesn't fit the
@@ -185,8 +184,8 @@ fn windows(options: &TrainOptions, model: &GptConfig, tokens: &Tokens) -> DataLo
     }
 }
 
-/// The ids that samples begin with, and how `gpt generate` is told them: the prompt that is asked
-/// for, or the beginning of the data.
+/// The ids at the beginning of samples, and their form for `gpt generate`: the requested prompt, or
+/// the beginning of the data.
 fn prompt(
     options: &TrainOptions,
     vocabulary: &Vocabulary,
@@ -228,7 +227,7 @@ fn prompt(
 }
 
 /// The first tokens of the data, to the end of a line or of a word after some bytes; the first few
-/// where there is no tokenizer.
+/// without a tokenizer.
 fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>> {
     const BYTES: usize = 20;
     const MOST_BYTES: usize = 40;

@@ -16,7 +16,7 @@ use crate::model;
 /// A run as it was asked for.
 pub(crate) struct Origin {
     pub(crate) options: TrainOptions,
-    /// The model that it goes on from.
+    /// The base model.
     pub(crate) base: Option<BaseModel>,
     pub(crate) weights: Weights,
     /// The folder of a run that is resumed, on the rank that saves.
@@ -25,7 +25,7 @@ pub(crate) struct Origin {
     pub(crate) began_with: Option<PathBuf>,
 }
 
-/// The weights that a run begins or goes on with.
+/// The initial weights of a run.
 pub(crate) enum Weights {
     New,
     Of(Box<ModelFolder>),
@@ -94,8 +94,8 @@ pub(crate) fn trainer(
         Weights::Of(folder) => model::load(&folder.with_drop_rates(model.drop_rates))?,
         Weights::New => {
             let mut model = GptModel::new(model, &mut rng)?;
-            // Embeddings that are the head's weights too begin with GPT-2's deviation of 0.02, as
-            // with N(0, 1) the first losses are ten times those of a guess.
+            // Embeddings that are also the head's weights begin with GPT-2's deviation of 0.02,
+            // because with N(0, 1) the first losses are ten times a guess's.
             if model.config().tied {
                 model.tok_emb.weight *= 0.02;
                 model.pos_emb.weight *= 0.02;

@@ -17,7 +17,7 @@ use crate::hints::program;
 use crate::numbers::{count, short};
 use crate::runs::{LOG, MODEL, SVG, typed};
 
-/// Model, data, steps, settings and folder, a line each, and what may surprise.
+/// Returns model, data, steps, settings and folder, a line each, and notes on surprises.
 pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String {
     let (options, model, training) = (&setup.options, &setup.model, &setup.training);
     let tokens = |part: &DataLoader| part.dataset().corpus().len();
@@ -72,7 +72,7 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
     ];
     if options.dtype == Some(Dtype::Bfloat16) && !has_bf16() {
         lines.push(
-            "note      this processor has no bf16 products; bfloat16 is no faster than float32 here"
+            "note      this processor has no bf16 products, so bfloat16 is as slow as float32 here"
                 .to_owned(),
         );
     }

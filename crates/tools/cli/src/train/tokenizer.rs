@@ -1,46 +1,36 @@
 //! `--tokenizer`: which tokenizer a new model gets.
 
-use std::convert::Infallible;
-use std::fmt;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::borrow::Cow;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use gpt::GptConfig;
 use model_tokenizer::ModelTokenizer;
 
-use super::data::Content;
+use super::choice::TokenizerChoice;
 use super::options::TrainOptions;
 use crate::runs::TOKENIZER;
 use crate::vocabulary::{Vocabulary, folder_at, is_gpt2_size};
 
-/// A tokenizer by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TokenizerChoice {
-    Gpt2,
-    /// The characters of the data.
-    Chars,
-    /// Byte pairs trained on the data, by their number.
-    Bpe(usize),
-    /// A folder with a tokenizer, or a file in it: whatever else is said.
-    Folder(PathBuf),
-}
-
 /// The vocabulary of a new model: the tokenizer that was chosen, or the one beside the data's ids,
-/// or the preset's.
+/// or the preset's. `text` returns the data as one text, unless it is ids.
 ///
 /// # Errors
-/// If the data is ids, or has too few pairs, and a tokenizer is to be trained on it; if a folder
-/// has no tokenizer that is read.
-pub(crate) fn vocabulary(options: &TrainOptions, data: &Content) -> Result<Vocabulary> {
+/// If the data is ids, or has too few pairs, and a tokenizer is trained on it; if a folder has no
+/// supported tokenizer.
+pub(crate) fn vocabulary<'t>(
+    options: &TrainOptions,
+    is_ids: bool,
+    text: impl Fn() -> Option<Cow<'t, str>>,
+) -> Result<Vocabulary> {
     use TokenizerChoice::{Bpe, Chars, Folder, Gpt2};
     let size = options.shape.vocab_size;
-    if let (None, Content::Ids(..), Some(file)) = (&options.tokenizer, data, &options.data) {
+    if let (None, true, Some(file)) = (&options.tokenizer, is_ids, &options.data) {
         let size = size.unwrap_or(GptConfig::GPT2_124M.vocab_size);
         return Vocabulary::of_folder(folder_at(file), size);
     }
     let text = || {
-        data.text()
+        text()
             .context("--tokenizer chars and bpe:N are trained on a text, but the data is token ids")
     };
     let preset = options.preset().bpe;
@@ -76,30 +66,4 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
     found.with_context(|| {
         format!("--tokenizer {name}: expected tokenizer.json, or vocab.json and merges.txt")
     })
-}
-
-impl FromStr for TokenizerChoice {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        let size = text.strip_prefix("bpe:").and_then(|size| size.parse().ok());
-        Ok(match (text, size) {
-            ("gpt2", _) => Self::Gpt2,
-            ("chars" | "char", _) => Self::Chars,
-            (_, Some(size)) => Self::Bpe(size),
-            _ => Self::Folder(text.into()),
-        })
-    }
-}
-
-/// The form that `--tokenizer` takes.
-impl fmt::Display for TokenizerChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Gpt2 => f.write_str("gpt2"),
-            Self::Chars => f.write_str("chars"),
-            Self::Bpe(size) => write!(f, "bpe:{size}"),
-            Self::Folder(path) => path.display().fmt(f),
-        }
-    }
 }

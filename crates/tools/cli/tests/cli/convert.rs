@@ -1,5 +1,5 @@
-//! `gpt convert` fills a new or empty folder, or writes a new GGUF file, and leaves everything else
-//! alone. That there is a whole model or none, whatever happens, tests/torture tries.
+//! `gpt convert` fills a new or empty folder, or writes a new GGUF file, and changes nothing else.
+//! tests/torture checks that a failure leaves a whole model or none.
 
 use std::fs;
 

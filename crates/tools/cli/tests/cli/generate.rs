@@ -1,4 +1,4 @@
-//! `gpt generate`: what reaches standard output and standard error, stops, turns, samples, JSON.
+//! `gpt generate`: standard output and standard error, stop strings, turns, samples, JSON.
 
 use std::io::{Read, Seek};
 use std::process::Stdio;
@@ -119,7 +119,7 @@ fn an_interactive_session_continues_one_text_turn_by_turn() {
     let ran = trained().gpt_reading("generate -i --temp 0 -n 3", "Once\n\n upon\n");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("decode").count(), 3, "{}", ran.stderr);
-    // The second turn goes on where the first one ended.
+    // The second turn continues the first one.
     let at_once = trained().ok("generate Once --temp 0 -n 6").stdout;
     let turns = format!("Once{}", ran.stdout.replace('\n', ""));
     let at_once = at_once.replace('\n', "");

@@ -1,4 +1,4 @@
-//! The help texts, and that they name what people look for.
+//! The help texts, and that they mention the common search words.
 
 use crate::support::{folder, holds};
 

@@ -1,7 +1,7 @@
-//! Ctrl-C once saves and says how to go on; twice stops at once. And limits that a shell sets.
+//! Ctrl-C once saves and shows the command to resume; twice stops immediately. And limits set by a
+//! shell.
 //!
-//! That an interrupted run, also within a sample, goes on to the same bits, the crate `train`
-//! tests.
+//! The crate `train` tests that an interrupted run, even within a sample, resumes to the same bits.
 
 #![cfg(unix)]
 
@@ -15,8 +15,9 @@ use signal_hook::flag::register_conditional_default;
 
 use crate::support::{Folder, TINY, folder, holds};
 
-/// What is started from here on hears signals, though these tests may run where they are ignored
-/// (`nohup`, a shell's background jobs): a program does not inherit what another one handles.
+/// Programs started from here on receive signals, although these tests may run where signals are
+/// ignored (`nohup`, a shell's background jobs): a program does not inherit signals that its parent
+/// handles.
 fn hear_signals() {
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         let always = Arc::new(AtomicBool::new(true));
@@ -69,7 +70,7 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
 #[test]
 fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let folder = folder();
-    // A step takes so long that the second Ctrl-C comes before its end, as a rule.
+    // A step takes so long that the second Ctrl-C usually comes before its end.
     let flags = format!("{TINY} --gradient-accumulation-steps 4000");
     folder.ok(&format!("train {flags} --max-steps 1 --out-dir run"));
     let before = folder.checkpoint("run");
@@ -77,7 +78,7 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     send("-INT", &child);
     let mut line = String::new();
-    // It may have saved and ended before it says so.
+    // It may have saved and ended before its report.
     while !line.contains("stopping after this step") {
         line.clear();
         if stderr.read_line(&mut line).unwrap() == 0 {
@@ -86,7 +87,7 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     }
     send("-INT", &child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    // On a machine that is busy with something else the first Ctrl-C may have had the time to save.
+    // On a busy machine the first Ctrl-C may have had the time to save.
     let after = folder.checkpoint("run");
     let [before, after] = [before, after].map(|path| path.display().to_string());
     let is_whole = after.starts_with(&before) || after.ends_with("step-00000002");
@@ -121,7 +122,7 @@ fn a_signal_that_is_ignored_at_the_start_stays_ignored() {
     next_step();
     send("-HUP", &child);
     for _ in 0..9 {
-        next_step(); // it goes on
+        next_step(); // it continues
     }
     send("-TERM", &child);
     lines.for_each(drop); // it may wait for its reader

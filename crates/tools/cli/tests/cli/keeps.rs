@@ -1,5 +1,5 @@
-//! What is not ours is left alone, and what is good stays: folders of others, checkpoints of a run
-//! that goes wrong.
+//! Foreign files are left alone, and good files stay: other programs' folders, checkpoints of a
+//! failing run.
 
 use std::fs;
 

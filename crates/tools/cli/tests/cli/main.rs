@@ -1,4 +1,4 @@
-//! The command `gpt` as users run it: what it prints, what it writes, how it fails.
+//! The command `gpt` as users run it: its output, its files, its failures.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 

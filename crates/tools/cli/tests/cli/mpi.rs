@@ -1,7 +1,8 @@
 //! `mpirun -n N gpt train`: the bits of one process of a build without MPI, and an end for all when
 //! one rank fails.
 //!
-//! `.ci/run` runs it where there is an MPI, and says in `GPT_WITHOUT_MPI` where the other build is.
+//! `.ci/run` runs it where MPI is installed, and sets `GPT_WITHOUT_MPI` to the path of the other
+//! build.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -32,14 +33,14 @@ fn mpirun(folder: &Folder) -> Command {
         .env("OMPI_MCA_btl", "self,vader")
         .env("OMPI_MCA_oob_tcp_if_include", "lo")
         .env("OMPI_MCA_odls_base_sigkill_timeout", "4")
-        // More ranks than cores, as MPICH has it without being told.
+        // More ranks than cores, which MPICH allows by default.
         .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
 }
 
-/// Several ranks of `gpt`, by their number and what each is told.
+/// Several ranks of `gpt`, by their number and arguments.
 fn ranks(folder: &Folder, contexts: &[(usize, &str)]) -> Command {
     let mut command = mpirun(folder);
     for (i, (ranks, args)) in contexts.iter().enumerate() {
@@ -52,7 +53,7 @@ fn ranks(folder: &Folder, contexts: &[(usize, &str)]) -> Command {
     command
 }
 
-/// Rank 0's lines, and what was said on standard error; all ranks must succeed.
+/// Rank 0's lines, and standard error; all ranks must succeed.
 fn ok(mut command: Command) -> (String, String) {
     let output = command.output().expect("it runs");
     let (lines, errors) = texts(&output);
@@ -159,7 +160,7 @@ fn signal(kind: &str, process: u32) {
 #[test]
 fn an_interrupted_mpirun_saves_once() {
     let folder = folder();
-    // Steps that take long and say little: from Ctrl-C to SIGTERM, 4 s, `mpirun` reads no output.
+    // Steps that take long and print little: from Ctrl-C to SIGTERM, 4 s, `mpirun` reads no output.
     let run = train(
         "--max-steps 1000000 --save-interval 1 --eval-interval 1000 \
          --gradient-accumulation-steps 300 -o run",
@@ -177,7 +178,7 @@ fn an_interrupted_mpirun_saves_once() {
 #[test]
 fn a_build_without_mpi_refuses_to_train_several_times() {
     let Some(plain) = std::env::var_os("GPT_WITHOUT_MPI") else {
-        eprintln!("skipped: GPT_WITHOUT_MPI does not say where a build without MPI is");
+        eprintln!("skipped: GPT_WITHOUT_MPI is not set to a build without MPI");
         return;
     };
     let folder = folder();

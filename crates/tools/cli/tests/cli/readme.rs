@@ -1,10 +1,10 @@
-//! The session in the README is what the program does.
+//! The README's session matches the program's output.
 
 use crate::support::{Ran, folder};
 
 const README: &str = include_str!("../../README.md");
 
-/// Whether `shown`, in which `...` stands for anything, is what was printed.
+/// Whether the output matches `shown`, in which `...` matches any text.
 fn matches(shown: &str, printed: &str) -> bool {
     let mut rest = printed;
     for (i, part) in shown.split("...").enumerate() {

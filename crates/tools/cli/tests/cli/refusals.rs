@@ -1,6 +1,6 @@
-//! What nobody should ask for: each is one line that names it, and an exit code that is not 0.
+//! Wrong requests: each gives one line that names the mistake, and an exit code other than 0.
 //!
-//! One case for each way to a refusal; which values are refused, the crates' own tests say.
+//! One case for each kind of error; the crates' tests cover the rejected values.
 
 use std::fs;
 

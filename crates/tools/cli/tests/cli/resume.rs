@@ -7,8 +7,8 @@ use std::fs;
 
 use crate::support::{TINY, folder, holds};
 
-/// With dropout, an epoch's end on the way, steps of three batches, and a tokenizer of its own:
-/// from a checkpoint on the way, and by a run that was to be shorter.
+/// With dropout, an epoch's end during the run, steps of three batches, and a trained tokenizer:
+/// from an intermediate checkpoint, and from the end of a shorter run.
 #[test]
 fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     let folder = folder();
@@ -28,7 +28,7 @@ fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     assert!((folder.tensors("run"), folder.logged_losses("run")) == whole);
     let parts = ["--tokenizer", "bpe:270", "chars"];
     folder.refused("train --resume run --tokenizer chars", &parts);
-    // The schedule is that of the run as it was begun, however long it becomes.
+    // The schedule is the original run's, for any new length.
     let constant = format!("{flags} --min-lr 0.01");
     folder.ok(&format!("{constant} --max-steps 12 --out-dir long"));
     folder.ok(&format!("{constant} --max-steps 5 --out-dir short"));

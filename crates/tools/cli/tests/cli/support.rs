@@ -1,4 +1,4 @@
-//! Runs the binary in a folder of its own, and makes models that train in no time.
+//! Runs the binary in a temporary folder, and makes models that train in no time.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,7 +16,7 @@ pub(crate) const TINY: &str = "--data data.bin --vocab-size 61 --n-layers 1 --n-
     --context-length 8 --batch-size 4 --threads 1 --learning-rate 0.01 --warmup-steps 2 \
     --eval-interval 5 --eval-iters 2";
 
-/// A folder of its own, in which `gpt` runs without an input.
+/// A temporary folder, in which `gpt` runs without an input.
 pub(crate) struct Folder(TempDir);
 
 /// A folder with `data.bin`, 400 ids below 61.
@@ -67,7 +67,7 @@ impl Folder {
         command
             .args(args)
             .current_dir(&**self)
-            .env_remove("CARGO") // hints name the program by what runs it
+            .env_remove("CARGO") // hints name the program by the command that runs it
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -87,7 +87,7 @@ impl Folder {
             .spawn()
             .expect("gpt runs");
         let mut stdin = child.stdin.take().expect("it is piped");
-        // Whoever has ended before reading tells why.
+        // A process that has ended before reading reports its error.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         child.wait_with_output().expect("gpt ends").into()
@@ -188,7 +188,7 @@ pub(crate) fn holds(text: &str, parts: &[&str]) {
     }
 }
 
-/// What a run of `gpt` gave.
+/// The result of a run of `gpt`.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,

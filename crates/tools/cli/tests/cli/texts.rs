@@ -12,7 +12,7 @@ const SMALL: &str = "--n-layers 1 --n-heads 1 --emb-dim 8 --context-length 8 --b
 fn one_end_stands_between_two_texts_whichever_of_them_has_it() {
     let folder = folder();
     let mark = "<|endoftext|>";
-    // 3 ids a text, and what stands between them.
+    // 3 ids per text, and the tokens in between.
     for (case, first, second, tokens) in [
         ("none", "abc".to_owned(), "cba".to_owned(), 7),
         ("before", "abc".to_owned(), format!("{mark}cba"), 7),

@@ -1,4 +1,4 @@
-//! `gpt train`: what a run writes, from which data, with which options.
+//! `gpt train`: a run's files, for various data and options.
 
 use std::fs;
 
@@ -88,7 +88,7 @@ fn a_run_can_start_from_another_models_weights() {
     holds(&ran.stdout, &[same]);
     folder.refused(
         "train --init-from first --data data.bin --max-steps 1 --n-heads 4",
-        &["--n-heads 4", "the model to go on with has 2"],
+        &["--n-heads 4", "the base model has 2"],
     );
 }
 

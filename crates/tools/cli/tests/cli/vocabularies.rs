@@ -40,7 +40,7 @@ fn a_tokenizer_of_the_data_is_in_the_run_and_in_every_model_that_comes_of_it() {
             let inspected = |model: &str| folder.json(&format!("inspect the -m {model}"));
             assert_eq!(inspected(&model), inspected(run), "{model}");
         }
-        // A model of this tokenizer goes on with it, on another text.
+        // A model with this tokenizer is fine-tuned with it, on another text.
         folder.ok(&format!(
             "{SMALL} --init-from {run}-hf --max-steps 1 --out-dir {run}-on"
         ));
@@ -85,7 +85,7 @@ fn ids_of_an_unknown_vocabulary_stay_ids() {
     );
 }
 
-/// The tokenizer of `run/model` becomes that of another run: a model of 270 tokens has one of 280.
+/// The tokenizer of `run/model` becomes another run's: a model of 270 tokens has one of 280.
 #[test]
 fn a_token_that_the_model_has_no_row_for_is_named_in_every_command() {
     let folder = folder_with_text();
@@ -117,7 +117,7 @@ fn a_folder_may_have_a_tokenizer_alone_or_gpt2s_size_and_none() {
     ));
     let expected = ids(&folder, "-m run boat");
     assert_eq!(ids(&folder, "-m run/tokenizer boat"), expected);
-    // What is written with it says how it is trained on.
+    // The output includes the command that trains on it.
     let told = folder
         .ok("tokenize -m run/tokenizer -f text.txt -o ids.bin")
         .stderr;

@@ -158,7 +158,7 @@ fn copies_of_a_run_that_trains_are_resumed() {
         let copied = tempfile::tempdir().expect("a temporary folder");
         let path = copied.path();
         fs::copy(folder.path().join("data.bin"), path.join("data.bin")).expect("a file");
-        // Files that go meanwhile it tells of.
+        // Files that disappear meanwhile are reported.
         let mut cp = Command::new("cp");
         let cp = cp.arg("-r").arg(folder.path().join("run")).arg(path);
         let _ = cp.output().expect("cp runs");

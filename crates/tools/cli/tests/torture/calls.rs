@@ -1,7 +1,7 @@
 //! Each system call of a command that writes failing, and the process killed at each of them: what
 //! is left is whole, and the message was true.
 //!
-//! It needs strace, which makes calls fail; without it the test says so and does nothing.
+//! It needs strace, which makes calls fail; without it the test is skipped with a note.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -131,19 +131,19 @@ fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>, short: usize) {
     }
 }
 
-/// Lets one call fail, and looks at what is left.
+/// Lets one call fail, and checks the remaining files.
 fn inject(job: &Job, call: &str, injection: &str, when: usize) -> Option<String> {
     let folder = copy_of(job.before.path());
     let strace = format!(
         "exec strace -f -o /dev/null -e trace={call} -e inject={call}:{injection}:when={when}"
     );
     let ended = gpt_under(&strace, folder.path(), &job.command, PATIENCE);
-    // The standard library panics where a folder that it listed can't be closed; what was written
-    // must stay all the same.
+    // The standard library panics if a folder that it listed can't be closed; the written files
+    // must stay anyway.
     let listing = ended.stderr.contains("unexpected error during closedir");
     if ended.status.is_none() || (ended.stderr.contains("panicked") && !listing) {
         return Some(format!("it hangs or panics: {}", ended.stderr));
     }
     let fault = (job.fault)(folder.path(), ended.is_ok(), &ended.stderr);
-    fault.map(|fault| format!("{fault}; it said: {}", ended.stderr))
+    fault.map(|fault| format!("{fault}; its message: {}", ended.stderr))
 }

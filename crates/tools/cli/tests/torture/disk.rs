@@ -1,11 +1,10 @@
 //! A power cut at every call of a command that writes: a model of a disk that loses what was not
 //! synced.
 //!
-//! strace records the calls with their data, which are made again on a model of the folder.
-//! After each of them, what may be on the disk is written to a folder, and must be whole: names
-//! that a sync of their folder has brought there and bytes that a sync of their file has, and
-//! nothing else; or all names, as a journal keeps them, and in place of bytes that were not synced
-//! none, or zeros.
+//! strace records the calls with their data, which are repeated on a model of the folder. After
+//! each of them, the possible contents of the disk are written to a folder, and must be whole:
+//! names synced by their folder and bytes synced by their file, and nothing else; or all names, as
+//! a journal keeps them, with missing bytes or zeros instead of bytes that were not synced.
 
 use std::collections::{BTreeMap, HashSet, hash_map::DefaultHasher};
 use std::fs;
@@ -16,7 +15,7 @@ use crate::calls::has_strace;
 use crate::jobs::{Job, conversions, trainings};
 use crate::sandbox::{PATIENCE, contents, copy_of, every, gpt_under, report};
 
-/// What is left of what was not synced.
+/// The remains of unsynced data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Left {
     Nothing,
@@ -76,14 +75,14 @@ impl Disk {
     fn names(&mut self, folder: usize) -> &mut Names {
         match &mut self.nodes[folder] {
             Node::Folder { now, .. } => now,
-            Node::File { .. } => panic!("a file in place of a folder"),
+            Node::File { .. } => panic!("a file instead of a folder"),
         }
     }
 
     fn bytes(&mut self, file: usize) -> &mut Vec<u8> {
         match &mut self.nodes[file] {
             Node::File { now, .. } => now,
-            Node::Folder { .. } => panic!("a folder in place of a file"),
+            Node::Folder { .. } => panic!("a folder instead of a file"),
         }
     }
 
@@ -238,7 +237,7 @@ impl Disk {
     }
 }
 
-/// A call that worked, as strace tells it with all text in hexadecimal digits.
+/// A successful call in strace's output, with all text in hexadecimal digits.
 struct Call<'a> {
     name: &'a str,
     line: &'a str,
@@ -296,8 +295,7 @@ fn lines(trace: &str) -> Vec<String> {
     lines
 }
 
-/// Cuts the power after each call; returns how many different disks that leaves, and what is wrong
-/// with them.
+/// Cuts the power after each call; returns the number of different disks, and their faults.
 fn cuts(job: &Job) -> (usize, Vec<String>) {
     let folder = copy_of(job.before.path());
     let mut disk = Disk::of(folder.path());

@@ -1,5 +1,5 @@
-//! Every flag that the help lists: numbers at their edges, texts and paths that are no UTF-8 and
-//! would steer a terminal.
+//! Every flag in the help: extreme numbers, texts and paths with invalid UTF-8 and terminal control
+//! characters.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -29,10 +29,10 @@ const EDGES: [&str; 14] = [
 /// Edges that the short form tries.
 const QUICK_EDGES: usize = 4;
 
-/// How long a value that is taken may run on: what it asks for may take hours.
+/// The time limit for an accepted value, whose work may take hours.
 const RUNS_ON: Duration = Duration::from_secs(2);
 
-/// The commands, with what they need beside the flag.
+/// The commands, with their required arguments.
 fn commands(flag: &str) -> [Vec<OsString>; 3] {
     let mut training = train(flag);
     if flag != "--out-dir" {

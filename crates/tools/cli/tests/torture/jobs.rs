@@ -1,5 +1,5 @@
-//! What `gpt` writes that must not get lost: the checkpoints of a run, and conversions; and what is
-//! wrong with what a failure, a kill or a power cut left of them.
+//! The files of `gpt` that must never be lost: the checkpoints of a run, and conversions; and the
+//! checks of their remains after a failure, a kill or a power cut.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,14 +9,14 @@ use tempfile::TempDir;
 
 use crate::sandbox::{PATIENCE, contents, copy_of, folder_with_a_run, gpt, train, words};
 
-/// What is wrong with a folder after a command that was or was not done, by its own word, and said
-/// this.
+/// The faults of a folder after a command that, by its exit code, succeeded or failed, with its
+/// message.
 type Fault = Box<dyn Fn(&Path, bool, &str) -> Option<String>>;
 
 /// A command that writes.
 pub(crate) struct Job {
     pub(crate) name: &'static str,
-    /// What is there before.
+    /// The initial files.
     pub(crate) before: TempDir,
     pub(crate) command: Vec<OsString>,
     pub(crate) fault: Fault,
@@ -50,7 +50,7 @@ pub(crate) fn weights(run: &Path) -> Option<Vec<u8>> {
     fs::read(newest(run)?.join("model.safetensors")).ok()
 }
 
-/// A run of two steps goes on for two more, which leave one checkpoint and the best.
+/// A run of two steps is resumed for two more, which leave one checkpoint and the best.
 fn saves() -> Job {
     let before = folder_with_a_run();
     let after = |steps| {
@@ -104,7 +104,7 @@ fn first_saves() -> Job {
         if is_done && weights(&run) != expected {
             return Some("not the newest".to_owned());
         }
-        // What was never saved is begun again, or refused.
+        // A run that was never saved is restarted, or rejected.
         let after = match has_saved {
             true => gpt(folder, &words("train --resume run --max-steps 2"), PATIENCE),
             false => gpt(folder, &again, PATIENCE),

@@ -1,8 +1,8 @@
-//! What nobody should do to a run or a model, in general rather than case by case: files replaced,
-//! flags at their edges, each system call failing, the power cut, others that do the same at once.
+//! Attacks on a run or a model, systematically: replaced files, extreme flags, each system call
+//! failing, power cuts, several processes at once.
 //!
 //! `cargo test` runs a part of the cases; with `TORTURE=1` all of them, with the figures of
-//! docs/reliability.md, and docs/errors.md is written.
+//! docs/reliability.md.
 //! A case is a fault if the program panics, hangs, aborts, takes memory that nothing justifies,
 //! fails in more than one line, or damages what it should not touch.
 
@@ -12,7 +12,6 @@
 mod at_once;
 mod calls;
 mod disk;
-mod errors;
 mod files;
 mod flags;
 mod jobs;

@@ -1,5 +1,4 @@
-//! What is there already where a command is to write: devices, links and what others made stay what
-//! they are.
+//! Existing files at a command's output: devices, links and foreign files stay unchanged.
 //!
 //! That a pipe is written through, the crate `atomic-file` tests.
 
@@ -12,7 +11,7 @@ use crate::sandbox::{
     PATIENCE, contents, copy_of, folder_with_a_run, gpt, report, train, typed, words,
 };
 
-/// A name, and what makes it where the output will be.
+/// A name, and a function that creates it at the output's path.
 type There = (&'static str, fn(&Path));
 
 const THERE: [There; 6] = [
@@ -34,7 +33,7 @@ const THERE: [There; 6] = [
     }),
 ];
 
-/// What a path is, where it leads to not counted, and of a link what it says.
+/// The type and contents of a path without following links; for a link, its target.
 fn kind(path: &Path) -> Option<String> {
     let found = fs::symlink_metadata(path).ok()?.file_type();
     let link = fs::read_link(path).ok();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-/// Longer than this is a hang: a process waits for what never comes.
+/// A longer run is a hang: a process waits forever.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How often it is looked whether a process has ended.
@@ -28,7 +28,7 @@ const SIGXCPU: i32 = 24;
 /// KiB of writable memory: the 40 MiB without which a model of some hundred parameters is not
 /// trained, and 64 MiB.
 ///
-/// Address space is no measure: each new thread of glibc's malloc reserves 64 MiB of it for a
+/// Address space isn't a measure: each new thread of glibc's malloc reserves 64 MiB of it for a
 /// moment, and an allocation of a few bytes in another thread fails meanwhile.
 pub(crate) const MEMORY: u32 = 104 << 10;
 
@@ -62,15 +62,15 @@ impl Ended {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// Whether an allocation failed, which ends the program and is right where nothing says
-    /// beforehand how much is needed: for a tokenizer's work on a text.
+    /// Whether an allocation failed. This ends the program, which is acceptable for needs that
+    /// can't be computed in advance: for a tokenizer's work on a text.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         const SIGABRT: i32 = 6;
         let signal = self.status.and_then(|status| status.signal());
         signal == Some(SIGABRT) && self.stderr.contains("memory allocation of")
     }
 
-    /// What is wrong with the way it ended; a refusal in one line is right.
+    /// The fault in the way it ended; an error in one line is fine.
     pub(crate) fn fault(&self) -> Option<String> {
         let Some(status) = self.status else {
             return Some("it hangs".to_owned());
@@ -89,7 +89,7 @@ impl Ended {
             .lines()
             .filter(|line| !line.is_empty())
             .collect();
-        // The last line tells the failure; those before it what was found on the way.
+        // The last line is the failure; earlier lines are notes.
         let (last, before) = lines.split_last().unwrap_or((&"", &[]));
         let is_told = last.starts_with("error: ") && !before.iter().any(|l| l.starts_with("error"));
         match status.code() {
@@ -103,7 +103,7 @@ impl Ended {
     }
 }
 
-/// What a shell does before `gpt`, for [`gpt_under`]: sets the limits.
+/// A shell's commands before `gpt`, for [`gpt_under`]: set the limits.
 pub(crate) fn limits() -> String {
     let seconds = if is_long() {
         COMPUTING
@@ -172,8 +172,7 @@ impl Running {
 
     /// Waits for its end, and kills it if that doesn't come.
     ///
-    /// What is counted is how often we have looked, not the time: whoever stops all of us for a
-    /// while makes no hang.
+    /// Counts looks instead of time, so that a pause of all processes isn't a hang.
     pub(crate) fn end(mut self, patience: Duration) -> Ended {
         let mut looks = patience.div_duration_f64(LOOK) as u64;
         let status = loop {
@@ -298,7 +297,7 @@ pub(crate) fn typed(arguments: &[OsString]) -> String {
     format!("gpt {}", shown.collect::<Vec<_>>().join(" "))
 }
 
-/// Fails with all faults; tells the figures.
+/// Fails with all faults; prints the figures.
 #[track_caller]
 pub(crate) fn report(what: &str, cases: usize, faults: &[String]) {
     println!("{what}: {cases} cases, {} faults", faults.len());

@@ -1,0 +1,40 @@
+//! Settings as a list of named values, to find the first difference between two runs.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// The values in `whole`, and their names in it: `config.optimizer.lr`.
+pub(crate) fn fields(whole: &impl Serialize) -> Vec<(String, String)> {
+    fn add(name: String, value: Value, fields: &mut Vec<(String, String)>) {
+        match value {
+            Value::Null => {}
+            Value::Object(object) => object.into_iter().for_each(|(key, value)| {
+                let name = match name.is_empty() {
+                    true => key,
+                    false => format!("{name}.{key}"),
+                };
+                add(name, value, fields);
+            }),
+            value => fields.push((name, value.to_string())),
+        }
+    }
+    let mut fields = Vec::new();
+    let whole = serde_json::to_value(whole).expect("plain data is JSON");
+    add(String::new(), whole, &mut fields);
+    fields
+}
+
+/// The first field in which two lists differ: its name and both values.
+pub(crate) fn difference(
+    one: &[(String, String)],
+    other: &[(String, String)],
+) -> Option<(String, String, String)> {
+    let value = |fields: &[(String, String)], name: &str| {
+        let field = fields.iter().find(|(other, _)| other == name);
+        field.map_or("nothing".to_owned(), |(_, value)| value.clone())
+    };
+    let names = one.iter().chain(other).map(|(name, _)| name);
+    names
+        .map(|name| (name.clone(), value(one, name), value(other, name)))
+        .find(|(_, one, other)| one != other)
+}

@@ -1,0 +1,60 @@
+//! The optimizer's moments as the tensors of a checkpoint, gathered from all ranks.
+
+use checkpoint::LazyTensor;
+use ndarray::{ArrayD, IxDyn};
+use tensor_ops::Parameters;
+
+use crate::parts::{gather, own_part, part_length, piece_length};
+use crate::{AdamW, Ranks};
+
+/// The moments of all ranks' parts as the tensors of a file.
+///
+/// All ranks together compute the numbers of each when its turn comes, which takes no more memory
+/// than the largest weight.
+pub(crate) fn moments<'a>(
+    ranks: &'a dyn Ranks,
+    model: &impl Parameters,
+    optimizer: &'a AdamW,
+) -> Vec<LazyTensor<'a>> {
+    if ranks.size() == 1 {
+        let moments = optimizer.named_parameters().into_iter();
+        return moments.map(LazyTensor::from).collect();
+    }
+    let mut tensors = Vec::new();
+    for (moment, mut own) in [("m.", &optimizer.m[..]), ("v.", &optimizer.v[..])] {
+        model.visit(moment, &mut |name, weight| {
+            let shape = weight.raw_dim();
+            let numbers = weight.to_slice().expect("weights are row-major");
+            let pieces = numbers.chunks(piece_length(ranks));
+            let (here, rest) = own.split_at(pieces.map(|piece| own_part(ranks, piece).len()).sum());
+            own = rest;
+            tensors.push(LazyTensor {
+                name,
+                shape: weight.shape().to_vec(),
+                numbers: Box::new(move || all_parts(ranks, here, shape.clone()).into()),
+            });
+        });
+    }
+    tensors
+}
+
+/// One weight's moments, of which `own` are this rank's parts.
+fn all_parts(ranks: &dyn Ranks, mut own: &[f32], shape: IxDyn) -> ArrayD<f32> {
+    let mut all = ArrayD::zeros(shape);
+    let numbers = all.as_slice_mut().expect("fresh arrays are row-major");
+    for piece in numbers.chunks_mut(piece_length(ranks)) {
+        let (here, rest) = own.split_at(own_part(ranks, piece).len());
+        gather(ranks, here, part_length(ranks, piece), piece);
+        own = rest;
+    }
+    all
+}
+
+/// Takes part in making the moments while another rank writes them to a file, in the order of their
+/// names.
+pub(crate) fn exchange_moments(mut tensors: Vec<LazyTensor<'_>>) {
+    tensors.sort_by(|one, other| one.name.cmp(&other.name));
+    for tensor in tensors {
+        (tensor.numbers)();
+    }
+}

@@ -1,0 +1,218 @@
+//! Circles between the files of a crate: a file that uses another must not be used by it, directly
+//! or through others. Uses in tests don't count.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use regex::Regex;
+
+use super::read;
+use crate::workspace::files_below;
+
+/// A module by its path, `train::log`; the root is empty.
+type Module = Vec<String>;
+
+/// The modules that each module uses.
+type Uses = BTreeMap<Module, BTreeSet<Module>>;
+
+/// Circles between the files of each crate.
+pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
+    let mut crates: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
+    for path in files_below(root, "rs") {
+        let is_source =
+            |folder: &&Path| folder.join("lib.rs").exists() || folder.join("main.rs").exists();
+        if let Some(folder) = path.ancestors().skip(1).find(is_source) {
+            crates.entry(folder.to_owned()).or_default().push(path);
+        }
+    }
+    let mut faults = Vec::new();
+    for (folder, files) in crates {
+        for circle in circles(&uses(&folder, &files)?) {
+            let names: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
+            faults.push(format!(
+                "{}: {} use each other",
+                folder.display(),
+                names.join(", ")
+            ));
+        }
+    }
+    Ok(faults)
+}
+
+/// Reads which modules use which.
+fn uses(folder: &Path, files: &[PathBuf]) -> Result<Uses> {
+    let paths = Regex::new(r"\b(crate|super(?:::super)*)::(\{|[\w:]+)")?;
+    let items =
+        Regex::new(r"(?:pub(?:\(\w+\))? )?use (?:crate::|self::)?(\w+)::(\{[^}]*\}|\w+)\s*;")?;
+    let mut sources = BTreeMap::new();
+    for file in files {
+        sources.insert(module_of(folder, file), read(file)?);
+    }
+    // Items that the root names again: `crate::Trainer` is in `trainer`.
+    let mut exported: BTreeMap<String, Module> = BTreeMap::new();
+    for found in sources
+        .get(&Module::new())
+        .into_iter()
+        .flat_map(|text| items.captures_iter(text))
+    {
+        let module = vec![found[1].to_owned()];
+        if sources.contains_key(&module) {
+            let names = found[2].split(|c: char| !(c.is_alphanumeric() || c == '_'));
+            exported.extend(names.map(|name| (name.to_owned(), module.clone())));
+        }
+    }
+    let mut uses = Uses::new();
+    for (module, text) in &sources {
+        let mut used = BTreeSet::new();
+        let code = without_tests_and_comments(text);
+        for found in paths.captures_iter(&code) {
+            let base = match &found[1] {
+                "crate" => &module[..0],
+                supers => &module[..module.len().saturating_sub(supers.matches("super").count())],
+            };
+            let rest = &code[found.get(2).map_or(0, |it| it.start())..];
+            for path in expanded(rest) {
+                let whole: Module = base.iter().cloned().chain(path.clone()).collect();
+                let lengths = (1..=whole.len()).rev();
+                let file = lengths
+                    .map(|length| whole[..length].to_vec())
+                    .find(|it| sources.contains_key(it));
+                let exported = path
+                    .first()
+                    .filter(|_| base.is_empty())
+                    .and_then(|name| exported.get(name));
+                used.extend(file.or(exported.cloned()));
+            }
+        }
+        used.retain(|other| !module.starts_with(other)); // itself and the modules that contain it
+        uses.insert(module.clone(), used);
+    }
+    Ok(uses)
+}
+
+fn module_of(folder: &Path, file: &Path) -> Module {
+    let path = file.strip_prefix(folder).unwrap_or(file).with_extension("");
+    let mut parts: Module = path
+        .iter()
+        .map(|part| part.to_string_lossy().into_owned())
+        .collect();
+    if parts
+        .last()
+        .is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str()))
+    {
+        parts.pop();
+    }
+    parts
+}
+
+/// The code before the unit tests, without comments.
+fn without_tests_and_comments(text: &str) -> String {
+    let end = text
+        .find("\nmod tests")
+        .or(text.find("\npub(crate) mod tests"));
+    let lines = text[..end.unwrap_or(text.len())].lines();
+    let code = lines.map(|line| line.split("//").next().unwrap_or_default());
+    code.collect::<Vec<_>>().join("\n")
+}
+
+/// The paths of a use tree that a text begins with: `a::{b, c::d}` is `a::b` and `a::c::d`.
+fn expanded(text: &str) -> Vec<Module> {
+    fn walk(rest: &mut &str, prefix: &[String], paths: &mut Vec<Module>) {
+        let mut path = prefix.to_vec();
+        loop {
+            let end = rest
+                .find(|c: char| !(c.is_alphanumeric() || c == '_'))
+                .unwrap_or(rest.len());
+            if end > 0 {
+                path.push(rest[..end].to_owned());
+            }
+            *rest = &rest[end..];
+            match rest.strip_prefix("::") {
+                Some(behind) => *rest = behind,
+                None => break,
+            }
+            if let Some(behind) = rest.strip_prefix('{') {
+                *rest = behind.trim_start();
+                while !rest.is_empty() && !rest.starts_with('}') {
+                    walk(rest, &path, paths);
+                    let next = rest.find([',', '}']).unwrap_or(rest.len());
+                    *rest = rest[next..].trim_start_matches(',').trim_start();
+                }
+                *rest = rest.strip_prefix('}').unwrap_or(rest);
+                return;
+            }
+        }
+        paths.push(path);
+    }
+    let (mut rest, mut paths) = (text, Vec::new());
+    if let Some(behind) = rest.strip_prefix('{') {
+        rest = behind.trim_start();
+        while !rest.is_empty() && !rest.starts_with('}') {
+            walk(&mut rest, &[], &mut paths);
+            let next = rest.find([',', '}']).unwrap_or(rest.len());
+            rest = rest[next..].trim_start_matches(',').trim_start();
+        }
+    } else {
+        walk(&mut rest, &[], &mut paths);
+    }
+    paths
+}
+
+/// Groups of modules that reach each other.
+fn circles(uses: &Uses) -> Vec<BTreeSet<Module>> {
+    let reached = |from: &Module| {
+        let (mut reached, mut open) = (BTreeSet::new(), vec![from]);
+        while let Some(module) = open.pop() {
+            for next in uses.get(module).into_iter().flatten() {
+                if reached.insert(next.clone()) {
+                    open.push(next);
+                }
+            }
+        }
+        reached
+    };
+    let all: BTreeMap<&Module, BTreeSet<Module>> =
+        uses.keys().map(|it| (it, reached(it))).collect();
+    let mut circles: Vec<BTreeSet<Module>> = Vec::new();
+    for (module, reaches) in &all {
+        let is_back = |other: &&Module| all.get(other).is_some_and(|back| back.contains(*module));
+        let circle: BTreeSet<Module> = reaches.iter().filter(is_back).cloned().collect();
+        if !circle.is_empty() && !circles.contains(&circle) {
+            circles.push(circle);
+        }
+    }
+    circles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_use_each_other_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("lib.rs", "mod a;\nmod b;\nmod c;\npub use c::{C, Other};\n");
+        write("a.rs", "use crate::b::{self, B};\nuse super::C;\n");
+        write(
+            "b.rs",
+            "// crate::a\nfn f() { crate::d::e::g() }\n#[cfg(test)]\nmod tests {\n    use crate::a;\n}\n",
+        );
+        write("c.rs", "use std::fmt;\n");
+        write("d/mod.rs", "mod e;\n");
+        write("d/e.rs", "use super::super::c::C;\n");
+        assert_eq!(faults(folder.path()).unwrap(), Vec::<String>::new());
+        write("c.rs", "use crate::{x, a::A};\n");
+        let faults = faults(folder.path()).unwrap();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert!(
+            faults[0].ends_with("a, b, c, d::e use each other"),
+            "{faults:?}"
+        );
+    }
+}
