@@ -24,8 +24,8 @@ pub fn patched(old: &[u8], patch: &[u8]) -> Vec<u8> {
     [&old[..at], new, after].concat()
 }
 
-/// Temperature, top-p, min-p and repetition penalty (4 bytes each, any bits) and top-k (2 bytes, all
-/// ones for none); a length (1 byte), and the rest.
+/// Temperature, top-p, min-p and repetition penalty (4 bytes each, any bits) and top-k (2 bytes,
+/// all ones for none); a length (1 byte), and the rest.
 pub fn sampling(mut bytes: &[u8]) -> Option<(Sampling, usize, &[u8])> {
     let mut number = || {
         let (bits, after) = bytes.split_first_chunk::<4>()?;
