@@ -13,8 +13,8 @@ use crate::inspect::InspectArgs;
 use crate::tokenize::TokenizeArgs;
 use crate::train::TrainArgs;
 
-/// Train GPT models, and write with them: the book "Build a Large Language Model (From Scratch)",
-/// in Rust
+/// Train GPT models and generate text with them: the book "Build a Large Language Model (From
+/// Scratch)" in Rust
 #[derive(Debug, Parser)]
 #[command(name = "gpt", version, max_term_width = 80)]
 pub(crate) struct Cli {
@@ -24,7 +24,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train a model on a text; without arguments a small one on a short story, in half a minute
+    /// Train a model on a text; without arguments, a small one on a short story in half a minute
     Train(Box<TrainArgs>),
     /// Continue a text
     Generate(Box<GenerateArgs>),
@@ -34,9 +34,9 @@ pub(crate) enum Command {
     Tokenize(TokenizeArgs),
     /// Show a model's shapes, parameters and memory
     Info(InfoArgs),
-    /// Turn a model into Hugging Face's layout, the book's or llama.cpp's
+    /// Convert a model to Hugging Face's layout, the book's or llama.cpp's
     Convert(ConvertArgs),
-    /// Show what a model expects after a text; on a page also losses and attention
+    /// Show a model's predictions after a text; on a page also losses and attention
     #[command(visible_alias = "logits")]
     Inspect(InspectArgs),
     /// Print a shell's completions, to be saved where the shell looks for them

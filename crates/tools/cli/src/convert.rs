@@ -27,7 +27,7 @@ pub(crate) struct ConvertArgs {
     /// The model: a folder in either layout, or a run
     #[arg(value_name = "FROM")]
     from: PathBuf,
-    /// The folder to write, new or empty; or GGUF's file, whose name ends in .gguf
+    /// A new or empty folder, or a new file ending in .gguf
     #[arg(value_name = "TO")]
     to: PathBuf,
     /// The layout to write [default: hugging-face, or gguf by TO's ending]
@@ -48,7 +48,7 @@ pub(crate) struct ConvertArgs {
 /// The names that a model's weights have, and the files that they are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Layout {
-    /// The names of transformers' GPT2LMHeadModel
+    /// transformers' GPT2LMHeadModel
     #[value(alias = "hf", alias = "huggingface")]
     HuggingFace,
     /// The book's state_dict names

@@ -43,7 +43,7 @@ pub(crate) struct EvalArgs {
     /// Ids instead of a text
     #[arg(long, value_name = "1,2,3")]
     tokens: Option<TokenList>,
-    /// Tokens from window to window; with fewer, each token has more context [default: the context
+    /// Tokens from one window to the next; fewer give each token more context [default: the context
     /// length]
     #[arg(long, value_name = "N")]
     stride: Option<AtLeast1>,
@@ -55,7 +55,7 @@ pub(crate) struct EvalArgs {
         hide_default_value = true
     )]
     precision: Dtype,
-    /// Print one JSON object: loss, perplexity, tokens, of a text bits_per_byte
+    /// Print one JSON object: loss, perplexity, tokens, and bits_per_byte of a text
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -151,7 +151,7 @@ pub(crate) struct TextArgs {
     /// The same as the argument
     #[arg(short = 'p', long, value_name = "TEXT", conflicts_with_all = ["text", "file", "tokens"])]
     prompt: Option<String>,
-    /// Read the text from a file; a .bin or .npy file holds ids
+    /// Read the text from a file, or ids from a .bin or .npy file
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
     file: Option<PathBuf>,
     /// Ids instead of a text

@@ -15,7 +15,7 @@ use crate::presets::Preset;
 
 #[derive(Args, Debug)]
 pub(crate) struct InfoArgs {
-    /// A model folder, whose config.json is enough, or a run [default: the newest run in runs/]
+    /// A model folder (config.json is enough), or a run [default: the newest run in runs/]
     #[arg(value_name = "MODEL")]
     model: Option<PathBuf>,
     /// The same as the argument

@@ -132,7 +132,7 @@ impl TextSettings {
         templates
     }
 
-    /// The settings that llama.cpp draws tokens with.
+    /// The settings for drawing tokens, in generation_config.json.
     pub(crate) fn sampling(&self) -> GgufSampling {
         let json = self.json(GENERATION_CONFIG);
         let number = |key: &str| json[key].as_f64().map(|x| x as f32);

@@ -22,16 +22,16 @@ use crate::vocabulary::Vocabulary;
 pub(crate) struct TokenizeArgs {
     #[command(flatten)]
     text: TextArgs,
-    /// Whose tokenizer it is: a model, a run, or a folder with a tokenizer alone [default: GPT-2's]
+    /// The tokenizer of a model, a run, or a folder with only a tokenizer [default: GPT-2's]
     #[arg(short = 'm', long, value_name = "DIR")]
     model: Option<PathBuf>,
     /// Write the ids to a new file: .bin (u16, as nanoGPT) or .npy (numpy)
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print the ids alone, with commas
+    /// Print only the ids, separated by commas
     #[arg(long, conflicts_with_all = ["count", "json"])]
     ids: bool,
-    /// Print the number of tokens alone
+    /// Print only the number of tokens
     #[arg(long, conflicts_with = "json")]
     count: bool,
     /// Print one JSON object: tokens, pieces, text

@@ -1,6 +1,7 @@
 //! The command line of `gpt generate`, with llama.cpp's short flags.
 
 use anyhow::Result;
+use checkpoint::GgufSampling;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use generate::{DecoderConfig, PastContext, Precision, Sampling};
@@ -49,7 +50,7 @@ pub(crate) struct InputArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct LengthArgs {
-    /// The most tokens to write
+    /// The maximum number of tokens to generate
     #[arg(
         short = 'n',
         long,
@@ -58,13 +59,13 @@ pub(crate) struct LengthArgs {
         default_value_t = 100
     )]
     pub(crate) max_new_tokens: usize,
-    /// Write so many texts, each from the prompt
+    /// The number of texts, each from the prompt
     #[arg(long, value_name = "N", value_parser = at_least_1, default_value = "1", conflicts_with = "interactive")]
     pub(crate) num_samples: usize,
     /// End before this text (may be given several times)
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) stop: Vec<String>,
-    /// Go on after the token that ends a text
+    /// Continue after an end token
     #[arg(long)]
     pub(crate) ignore_eos: bool,
     /// The most tokens the model may see [default: its context length]
@@ -78,32 +79,27 @@ pub(crate) struct LengthArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct SamplingArgs {
-    /// Below 1 bolder choices are rarer, 0 always takes the likeliest token
-    #[arg(long, value_name = "X", visible_alias = "temp", default_value_t = TEMPERATURE)]
-    temperature: f32,
-    /// Draw among the N likeliest tokens; 0: among all [default: 40, or 0 if --temp, --top-p or
+    /// Below 1 makes rare tokens rarer; 0 always takes the most probable token [default: 0.8]
+    #[arg(long, value_name = "X", visible_alias = "temp")]
+    temperature: Option<f32>,
+    /// Draw among the N most probable tokens; 0: among all [default: 40, or 0 if --temp, --top-p or
     /// --min-p is not at its default]
     #[arg(long, value_name = "N")]
     top_k: Option<usize>,
-    /// Draw among the likeliest tokens that together have this probability
-    #[arg(long, value_name = "P", default_value_t = 1.0)]
-    top_p: f32,
-    /// Draw among the tokens with at least P times the probability of the likeliest
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
-    min_p: f32,
-    /// Make tokens that the text has already less likely; 1: no penalty
-    #[arg(
-        long,
-        value_name = "X",
-        visible_alias = "repetition-penalty",
-        default_value_t = 1.0
-    )]
-    repeat_penalty: f32,
+    /// Draw among the most probable tokens that together have this probability [default: 1]
+    #[arg(long, value_name = "P")]
+    top_p: Option<f32>,
+    /// Draw among the tokens with at least P times the highest probability [default: 0]
+    #[arg(long, value_name = "P")]
+    min_p: Option<f32>,
+    /// Make tokens that are already in the text less likely; 1: no penalty [default: 1]
+    #[arg(long, value_name = "X", visible_alias = "repetition-penalty")]
+    repeat_penalty: Option<f32>,
     /// The start of the random numbers; below 0 as PyTorch counts [default: a new seed each time,
     /// which is printed]
     #[arg(short = 's', long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
-    /// The PyTorch build whose multinomial is drawn: portable or mkl
+    /// The PyTorch build whose random numbers are used: portable or mkl
     #[arg(
         long,
         value_name = "BUILD",
@@ -118,7 +114,7 @@ pub(crate) struct OutputArgs {
     /// Print one JSON object for each text when it is done: tokens, text, seed
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print the continuation alone
+    /// Print only the continuation
     #[arg(long)]
     pub(crate) no_display_prompt: bool,
     /// The precision of the weights: f32, f16, bf16, int8 or int4
@@ -143,7 +139,11 @@ pub(crate) enum WhenFull {
 impl GenerateArgs {
     /// Checks what needs no model.
     pub(crate) fn check(&self) -> Result<()> {
-        if let Err(error) = self.sampling.of(usize::MAX).check() {
+        if let Err(error) = self
+            .sampling
+            .of(&GgufSampling::default(), usize::MAX)
+            .check()
+        {
             return misused(error.to_string());
         }
         Ok(())
@@ -185,21 +185,24 @@ impl GenerateArgs {
 }
 
 impl SamplingArgs {
-    /// Returns the rule to choose among so many tokens.
-    pub(crate) fn of(&self, vocab_size: usize) -> Sampling {
-        let narrows = self.temperature != TEMPERATURE || self.top_p != 1.0 || self.min_p != 0.0;
-        let top_k = self.top_k.unwrap_or(if narrows { 0 } else { TOP_K });
+    /// The settings of this command, otherwise those of the folder's generation_config.json,
+    /// otherwise the defaults.
+    pub(crate) fn of(&self, folder: &GgufSampling, vocab_size: usize) -> Sampling {
+        let temperature = self.temperature.or(folder.temperature);
+        let temperature = temperature.unwrap_or(TEMPERATURE);
+        let top_p = self.top_p.or(folder.top_p).unwrap_or(1.0);
+        let min_p = self.min_p.or(folder.min_p).unwrap_or(0.0);
+        let repeat_penalty = self.repeat_penalty.or(folder.repeat_penalty);
+        let folders_top_k = folder.top_k.map(|k| usize::try_from(k).unwrap_or(0));
+        let narrows = temperature != TEMPERATURE || top_p != 1.0 || min_p != 0.0;
+        let top_k = self.top_k.or(folders_top_k);
+        let top_k = top_k.unwrap_or(if narrows { 0 } else { TOP_K });
         Sampling {
-            temperature: self.temperature,
+            temperature,
             top_k: (top_k > 0).then_some(top_k.min(vocab_size)),
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repetition_penalty: self.repeat_penalty,
+            top_p,
+            min_p,
+            repetition_penalty: repeat_penalty.unwrap_or(1.0),
         }
-    }
-
-    /// True if no random number is drawn.
-    pub(crate) fn is_greedy(&self) -> bool {
-        self.temperature == 0.0
     }
 }

@@ -4,8 +4,8 @@
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, bail};
-use generate::{Decoder, FinishReason, GenerateOptions, Timings, TokenStream};
+use anyhow::{Context, Result, bail};
+use generate::{Decoder, FinishReason, GenerateOptions, Sampling, Timings, TokenStream};
 use serde::Serialize;
 use torch_rng::TorchRng;
 
@@ -19,6 +19,7 @@ use crate::vocabulary::Vocabulary;
 /// A text and its continuation.
 pub(crate) struct Session<'m> {
     args: &'m GenerateArgs,
+    sampling: Sampling,
     vocabulary: &'m Vocabulary,
     decoder: Decoder<'m>,
     seed: u64,
@@ -58,14 +59,24 @@ impl<'m> Session<'m> {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH);
         let new_seed = || now().map_or(0, |now| now.subsec_nanos().into());
         let seed = args.sampling.seed.unwrap_or_else(new_seed);
+        let folders = vocabulary.settings.sampling();
+        let sampling = args.sampling.of(&folders, model.vocab_size);
+        let checked = sampling.check();
+        checked.context("the folder's generation_config.json; an option overrides it")?;
         Ok(Self {
             args,
+            sampling,
             vocabulary,
             decoder,
             seed,
             rng: TorchRng::manual_seed(seed).with_build(args.sampling.build),
             interrupt: Interrupt::default(),
         })
+    }
+
+    /// True if random numbers choose the tokens.
+    fn draws(&self) -> bool {
+        self.sampling.temperature != 0.0
     }
 
     /// True if the text is empty.
@@ -97,8 +108,7 @@ impl<'m> Session<'m> {
 
     /// Prints the seed on standard error, unless the user named it or nothing is drawn.
     pub(crate) fn note_seed(&self) {
-        let sampling = &self.args.sampling;
-        if sampling.seed.is_none() && !sampling.is_greedy() {
+        if self.args.sampling.seed.is_none() && self.draws() {
             note(&format!("seed {}", self.seed));
         }
     }
@@ -113,12 +123,12 @@ impl<'m> Session<'m> {
     ) -> Result<Continued> {
         let args = self.args;
         let options = GenerateOptions {
-            sampling: args.sampling.of(self.decoder.model_config().vocab_size),
+            sampling: self.sampling,
             max_new_tokens: args.length.max_new_tokens,
             stop_ids: args.stop_ids(self.vocabulary),
         };
         let mut pieces = Pieces::new(self.vocabulary, &args.length.stop)?;
-        let mut tokens = Vec::new();
+        let (mut tokens, draws) = (Vec::new(), self.draws());
         let mut stream = TokenStream::new(&mut self.decoder, options, &mut self.rng)?;
         for token in stream.by_ref() {
             let token = token?;
@@ -138,7 +148,7 @@ impl<'m> Session<'m> {
                 _ => "length",
             },
             text: pieces.text,
-            seed: (!args.sampling.is_greedy()).then_some(self.seed),
+            seed: draws.then_some(self.seed),
             timings: stream.timings(),
         })
     }

@@ -39,7 +39,7 @@ pub(crate) struct TrainFlags {
     #[arg(long, value_name = "NAME", value_enum, ignore_case = true)]
     #[serde(with = "text")]
     preset: Option<Preset>,
-    /// Go on from a model's weights
+    /// Fine-tune a model
     #[arg(long, value_name = "DIR")]
     init_from: Option<PathBuf>,
     /// Steps to train
@@ -86,7 +86,7 @@ pub(crate) struct TrainFlags {
     /// Features of a token
     #[arg(long, value_name = "N", alias = "n-embd", help_heading = "Model")]
     emb_dim: Option<Count>,
-    /// Tokens that the model can see
+    /// The longest context in tokens
     #[arg(long, value_name = "N", alias = "block-size", help_heading = "Model")]
     context_length: Option<AtLeast1>,
     /// Tokens in the vocabulary [default: the tokenizer's]
@@ -95,7 +95,7 @@ pub(crate) struct TrainFlags {
     /// Dropout rate
     #[arg(long, value_name = "P", alias = "dropout", help_heading = "Model")]
     drop_rate: Option<Below1>,
-    /// Give queries, keys and values a bias
+    /// Add a bias to queries, keys and values
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = "Model")]
     qkv_bias: Option<bool>,
     /// Share the token embedding with the head
@@ -105,7 +105,7 @@ pub(crate) struct TrainFlags {
     /// Batches in a step [default: 1]
     #[arg(long, value_name = "N", help_heading = "Training")]
     gradient_accumulation_steps: Option<AtLeast1>,
-    /// Steps in which the learning rate rises
+    /// Steps of rising learning rate
     #[arg(
         long,
         value_name = "N",
@@ -153,7 +153,7 @@ pub(crate) struct TrainFlags {
         help_heading = "Evaluation"
     )]
     eval_iters: Option<AtLeast1>,
-    /// Beginning of samples [default: the data's]
+    /// The beginning of samples [default: the data's]
     #[arg(
         short = 'p',
         long,

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::support::{TOKENS, holds, trained};
+use crate::support::{TOKENS, folder, holds, trained};
 
 /// The new ids.
 fn drawn(args: &str) -> Value {
@@ -174,4 +174,35 @@ fn a_text_may_begin_with_nothing() {
     let end = drawn(&format!("--tokens {} -n 4 --temp 0", TOKENS - 1));
     assert_eq!(drawn("--tokens= -n 4 --temp 0"), end);
     assert_eq!(drawn("-n 4 --temp 0"), end);
+}
+
+#[test]
+fn a_folder_s_generation_settings_are_the_defaults() {
+    let folder = folder();
+    folder.ok(&format!(
+        "convert {} model",
+        trained().join("runs/0001").display()
+    ));
+    let settings = |json: &str| folder.write("model/generation_config.json", json);
+    let written = |options: &str| {
+        folder
+            .ok(&format!("generate the -m model -n 8 -s 1 {options}"))
+            .stdout
+    };
+    settings("{}");
+    let (plain, greedy) = (written(""), written("--temp 0"));
+    assert!(plain != greedy);
+    settings(r#"{"do_sample": true, "top_k": 1}"#);
+    assert_eq!(written(""), greedy);
+    assert_eq!(written("--top-k 40"), plain);
+    settings(r#"{"temperature": 0.8, "top_k": 40, "top_p": 1.0, "repetition_penalty": 1.0}"#);
+    assert_eq!(written(""), plain);
+    settings(r#"{"min_p": 1.0, "repetition_penalty": 1e9}"#);
+    assert_eq!(written(""), written("--temp 0 --repeat-penalty 1e9"));
+    settings(r#"{"temperature": -1}"#);
+    folder.refused(
+        "generate the -m model",
+        &["generation_config.json", "temperature", "-1"],
+    );
+    assert_eq!(written("--temp 0"), greedy);
 }
