@@ -110,6 +110,7 @@ fn writes_live_pages(selection: &str, folder: &Path) -> bool {
     let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
         .args(["notebook", selection, "--live", "--html"])
         .arg(folder)
+        .env_remove("BOOK_TEXT") // the cells run on the story, here and in the page
         .output()
         .expect("xtask runs");
     let errors = String::from_utf8_lossy(&output.stderr);
