@@ -5,6 +5,7 @@ use notebooks::{PROGRAMS, Part, Program, Tier, cells};
 use pictures::html;
 use pictures::html::escape;
 
+use super::notebook::has_cells;
 use super::{Book, LESSON_ON, STORY_ON, anchor, file_name, glossary, style};
 use crate::documents::NamedCell;
 
@@ -20,7 +21,6 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
     };
     let mut sections = String::new();
     let notebooks = book.unrun.iter();
-    let has_cells = |parts: &[Part], number: &str| cells(parts).any(|cell| cell.section == number);
     for (program, parts) in notebooks.filter(|(program, _)| program.tier != Tier::Errata) {
         let title = link(program, "", program.title);
         sections += &format!("<h3>{title}</h3>\n<ul>\n");

@@ -217,12 +217,16 @@ fn numbers_of(section: &str) -> Vec<u32> {
     numbers.unwrap_or_default()
 }
 
+/// True if a section has cells.
+pub(super) fn has_cells(parts: &[Part], section: &str) -> bool {
+    cells(parts).any(|cell| cell.section == section)
+}
+
 /// The sections that have cells.
 fn headings(parts: &[Part]) -> impl Iterator<Item = (&str, &str)> {
     parts.iter().filter_map(|part| match part {
         Part::Section { number, title } => {
-            let has_cell = cells(parts).any(|cell| cell.section == *number);
-            has_cell.then_some((number.as_str(), title.as_str()))
+            has_cells(parts, number).then_some((number.as_str(), title.as_str()))
         }
         _ => None,
     })

@@ -119,43 +119,30 @@ fn without_tests_and_comments(text: &str) -> String {
 /// The paths of a use tree that a text begins with: `a::{b, c::d}` is `a::b` and `a::c::d`.
 fn expanded(text: &str) -> Vec<Module> {
     fn walk(rest: &mut &str, prefix: &[String], paths: &mut Vec<Module>) {
-        let mut path = prefix.to_vec();
-        loop {
-            let end = rest
-                .find(|c: char| !(c.is_alphanumeric() || c == '_'))
-                .unwrap_or(rest.len());
-            if end > 0 {
-                path.push(rest[..end].to_owned());
+        if let Some(group) = rest.strip_prefix('{') {
+            *rest = group.trim_start();
+            while !rest.is_empty() && !rest.starts_with('}') {
+                walk(rest, prefix, paths);
+                let next = rest.find([',', '}']).unwrap_or(rest.len());
+                *rest = rest[next..].trim_start_matches(',').trim_start();
             }
-            *rest = &rest[end..];
-            match rest.strip_prefix("::") {
-                Some(behind) => *rest = behind,
-                None => break,
-            }
-            if let Some(behind) = rest.strip_prefix('{') {
-                *rest = behind.trim_start();
-                while !rest.is_empty() && !rest.starts_with('}') {
-                    walk(rest, &path, paths);
-                    let next = rest.find([',', '}']).unwrap_or(rest.len());
-                    *rest = rest[next..].trim_start_matches(',').trim_start();
-                }
-                *rest = rest.strip_prefix('}').unwrap_or(rest);
-                return;
-            }
+            *rest = rest.strip_prefix('}').unwrap_or(rest);
+            return;
         }
-        paths.push(path);
+        let is_name = |c: char| c.is_alphanumeric() || c == '_';
+        let (name, behind) = rest.split_at(rest.find(|c| !is_name(c)).unwrap_or(rest.len()));
+        let path = [prefix, &[name.to_owned()]].concat();
+        *rest = behind;
+        match rest.strip_prefix("::") {
+            Some(behind) => {
+                *rest = behind;
+                walk(rest, &path, paths);
+            }
+            None => paths.push(path),
+        }
     }
     let (mut rest, mut paths) = (text, Vec::new());
-    if let Some(behind) = rest.strip_prefix('{') {
-        rest = behind.trim_start();
-        while !rest.is_empty() && !rest.starts_with('}') {
-            walk(&mut rest, &[], &mut paths);
-            let next = rest.find([',', '}']).unwrap_or(rest.len());
-            rest = rest[next..].trim_start_matches(',').trim_start();
-        }
-    } else {
-        walk(&mut rest, &[], &mut paths);
-    }
+    walk(&mut rest, &[], &mut paths);
     paths
 }
 

@@ -116,7 +116,7 @@ pub(crate) trait Kernel {
     /// cache of 512 KB
     const WIDTH: usize = if Self::WIDE { 256 } else { 64 };
     /// Numbers of the inner dimension that share a lane: 2, if they are pairs of bf16
-    const NUMBERS: usize = 1;
+    const NUMBERS: usize;
 
     /// `c = start + a b` for the columns of a block.
     ///

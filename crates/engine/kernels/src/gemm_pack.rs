@@ -41,18 +41,21 @@ thread_local! {
 
 /// Room for `n` numbers, taken out of the thread's place for it: a thread that waits inside may do
 /// another product meanwhile.
-pub(crate) fn with_panels(
+pub(crate) fn with_panels<R>(
     key: &'static LocalKey<Cell<Vec<Line>>>,
     n: usize,
-    f: impl FnOnce(&mut [f32]),
-) {
+    f: impl FnOnce(&mut [f32]) -> R,
+) -> R {
     let mut lines = key.take();
     if lines.len() * LINE < n {
         lines.resize(n.div_ceil(LINE), Line([0.0; LINE]));
     }
     // SAFETY: a line is nothing but its numbers.
-    f(unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), LINE * lines.len()) });
+    let numbers =
+        unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), LINE * lines.len()) };
+    let result = f(numbers);
     key.set(lines);
+    result
 }
 
 /// Space for the panels of `b`; large ones are reused by later products on any thread.

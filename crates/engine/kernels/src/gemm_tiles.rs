@@ -251,13 +251,11 @@ fn pack_rows_of<K: Kernel, A: Weight>(
 ) -> RowPanels {
     #[cfg(target_arch = "x86_64")]
     if K::NUMBERS == 2 {
-        let mut packed = None;
-        with_panels(&PAIRS, room_for_pairs(a.nrows()), |room| {
+        return with_panels(&PAIRS, room_for_pairs(a.nrows()), |room| {
             // SAFETY: only a processor with the instructions has a kernel of pairs.
             let pairs = unsafe { pair_up(a, room) };
-            packed = Some(pack_rows::<K, f32>(&pairs, panels, None));
+            pack_rows::<K, f32>(&pairs, panels, None)
         });
-        return packed.expect("it was called");
     }
     pack_rows::<K, A>(a, panels, in_place)
 }

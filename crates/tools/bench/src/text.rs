@@ -1,8 +1,7 @@
 //! Tokenizing: GPT-2's vocabulary on sources and documentation of this workspace and of the crates
 //! that it depends on, 60 MB if there are as many.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -93,11 +92,7 @@ fn text() -> Result<String> {
                 .iter()
                 .any(|extension| is(extension))
             {
-                let mut lines = BufReader::new(File::open(&path)?).lines();
-                while let Some(Ok(line)) = lines.next() {
-                    text += &line;
-                    text.push('\n');
-                }
+                text += &std::fs::read_to_string(&path).unwrap_or_default(); // without other encodings
             }
             if text.len() >= LENGTH {
                 return Ok(beginning(&text, LENGTH).to_owned());

@@ -37,17 +37,26 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     for (head, config, peers) in HEADS {
         for (batch, num_tokens) in BATCHES {
             let work = format!("train {batch}x{num_tokens}, {head}");
-            row(bench, work, config, (batch, num_tokens), None, peers)?;
+            let batch = (batch, num_tokens);
+            row(bench, work, config, batch, None, Operands::F32, peers)?;
         }
-        let (batch, num_tokens) = BATCHES[1];
-        let work = format!("train {batch}x{num_tokens}, bf16, {head}");
-        row(bench, work, config, (batch, num_tokens), None, peers)?;
+        let batch = BATCHES[1];
+        let work = format!("train {}x{}, bf16, {head}", batch.0, batch.1);
+        row(bench, work, config, batch, None, Operands::Bf16, peers)?;
     }
     for (name, sizes, batch, drop_rate) in MODELS {
         let config = small(sizes, drop_rate);
         let sizes = sizes.map(|size| size.to_string()).join(",");
         let (work, batch) = (format!("train {name}"), (batch, config.context_length));
-        row(bench, work, config, batch, Some(&sizes), NANO_GPT)?;
+        row(
+            bench,
+            work,
+            config,
+            batch,
+            Some(&sizes),
+            Operands::F32,
+            NANO_GPT,
+        )?;
     }
     Ok(())
 }
@@ -80,6 +89,7 @@ fn row(
     config: GptConfig,
     (batch, num_tokens): (usize, usize),
     sizes: Option<&str>,
+    operands: Operands,
     peers: &[Kind],
 ) -> anyhow::Result<()> {
     if !bench.wants(&work) {
@@ -99,10 +109,6 @@ fn row(
         command += &format!(" {sizes} {steps} {}", config.drop_rates.emb);
     }
     // Forward, backward and one update, like a turn of the peers.
-    let (operands, precision) = match work.contains("bf16") {
-        true => (Operands::Bf16, "bf16"),
-        false => (Operands::F32, "f32"),
-    };
     let mut step = || {
         let (model, grads) = (&mut model, &mut grads);
         let loss = autocast(operands, || {
@@ -111,14 +117,16 @@ fn row(
         black_box(loss.expect("ids and length suit the model"));
         optimizer.step(model, grads); // leaves the gradients at zero
     };
+    let operations = steps as f64 * operations;
+    let (precision, floor) = match operands {
+        Operands::F32 => ("f32", Floor::Products(operations)),
+        Operands::Bf16 => ("bf16", Floor::Bf16Products(operations)),
+    };
     let ours = Ours {
         work,
         precision,
         step: Box::new(|| (0..steps).for_each(|_| step())),
-        floor: Some(match operands {
-            Operands::F32 => Floor::Products(steps as f64 * operations),
-            Operands::Bf16 => Floor::Bf16Products(steps as f64 * operations),
-        }),
+        floor: Some(floor),
         peers,
     };
     let tokens = (steps * batch * num_tokens) as f64;

@@ -132,7 +132,7 @@
   const take = (answer) => {
     losses.push(...answer.losses);
     evaluations.push(...answer.evaluations);
-    ({ baseline, step, done } = { ...answer, done: answer.done });
+    ({ baseline, step, done } = answer);
     report();
   };
   const train = async (steps) => {

@@ -98,11 +98,11 @@ pub fn ask(page: &Path, script: &str) -> Option<String> {
     let profile = tempfile::tempdir().expect("a temporary folder");
     let mut browser = start(&asking, profile.path(), &["--remote-debugging-port=0"])?;
     server.set_nonblocking(true).expect("a local port");
-    let start = Instant::now();
+    let begun = Instant::now();
     let mut connection = loop {
         match server.accept() {
             Ok((connection, _)) => break connection,
-            Err(_) if start.elapsed() > Duration::from_secs(120) => {
+            Err(_) if begun.elapsed() > Duration::from_secs(120) => {
                 let _ = browser.kill();
                 panic!("nothing was reported in two minutes");
             }
