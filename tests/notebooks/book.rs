@@ -6,7 +6,8 @@ use std::ops::RangeBounds;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use anyhow::{Result, ensure};
-use pictures::Picture;
+use ndarray::ArrayRef2;
+use pictures::{Picture, html};
 use thiserror::Error;
 
 use crate::input::Input;
@@ -20,7 +21,8 @@ use crate::{NEEDS_TEXT, NOT_IN_A_PAGE, Settings, TAKES_MINUTES, TrainingRun};
 pub struct Notebook {
     settings: Settings,
     pub(crate) records: HashMap<u32, Record>,
-    pub(crate) pictures: HashMap<u32, Picture>,
+    /// In HTML
+    pub(crate) figures: HashMap<u32, String>,
     pub(crate) inputs: HashMap<u32, Given>,
     /// The line where a part ended before its end, and why.
     pub(crate) ended: Vec<(u32, Outcome)>,
@@ -282,7 +284,17 @@ impl Notebook {
     pub fn draws(&mut self, _name: &str, picture: impl FnOnce() -> Picture) {
         let line = self.go_to_caller();
         if self.settings.draws {
-            self.pictures.insert(line, picture());
+            self.figures.insert(line, html::figure(&picture()));
+        }
+    }
+
+    /// The product of `a` (rows, inner) and `b` (inner, columns), for the notebook's page: each of
+    /// its numbers shows its row, its column and their sum.
+    #[track_caller]
+    pub fn multiplies(&mut self, name: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) {
+        let line = self.go_to_caller();
+        if self.settings.draws {
+            self.figures.insert(line, html::product(name, a, b));
         }
     }
 

@@ -122,6 +122,11 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
         [0.4576, 0.7070, 0.7154, 0.3474, 0.6654, 0.2935],
         [0.6310, 1.0865, 1.0605, 0.6565, 0.2935, 0.9450]])",
     );
+    book.multiplies(
+        "Scores of all words: inputs @ inputs.T",
+        &inputs,
+        &inputs.t(),
+    );
 
     // Softmax over each row: how word i shares its attention among the six.
     let attn_weights = attention_weights(&attn_scores); // torch.softmax(attn_scores, dim=-1)
@@ -169,6 +174,8 @@ tensor([[0.4421, 0.5931, 0.5790],
         [0.4177, 0.6503, 0.5645]])",
     );
 
+    book.multiplies("Context vectors: weights @ inputs", &attn_weights, &inputs);
+
     // Row 2 is the vector that was computed by hand for the second word alone.
     book.prints(
         "In [14]",
@@ -200,6 +207,8 @@ tensor([[0.4421, 0.5931, 0.5790],
     let values = matmul(&inputs, &w_value);
     book.shape("In [18]", &keys, &[6, 2]);
     book.shape("In [18]", &values, &[6, 2]);
+
+    book.multiplies("Keys: inputs @ W_key", &inputs, &w_key);
 
     // The score of the second word with itself: its query times its key.
     let keys_2 = keys.slice(s![1..2, ..]);

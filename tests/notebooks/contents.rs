@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use pictures::Picture;
 use regex::Regex;
 
 use crate::book::{Given, LeftOut, Notebook, Outcome};
@@ -41,14 +40,14 @@ pub enum Part {
         /// The beginning of its first line.
         start: String,
     },
-    /// A picture of computed values.
-    Picture {
+    /// A figure of computed values.
+    Figure {
         /// Its title in the notebook.
         name: String,
         /// The line of its call.
         line: u32,
-        /// The drawing, if it was asked for.
-        picture: Option<Box<Picture>>,
+        /// Its HTML, if it was asked for.
+        html: Option<String>,
     },
     /// A value that is compared or shown.
     Cell(Box<Cell>),
@@ -151,10 +150,10 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
                 path: text(0),
                 start: text(1),
             }),
-            "draws" => parts.push(Part::Picture {
+            "draws" | "multiplies" => parts.push(Part::Figure {
                 name: text(0),
                 line: call.line,
-                picture: book.pictures.remove(&call.line).map(Box::new),
+                html: book.figures.remove(&call.line),
             }),
             "leaves_out" => parts.push(Part::LeftOut(LeftOut {
                 cell: text(0),

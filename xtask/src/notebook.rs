@@ -139,7 +139,7 @@ fn print_cells(selection: &Selection, parts: &[Part]) -> Result<()> {
             Part::Sketch { name: title, text } if section.is_empty() && !name.is_empty() => {
                 print(&format!("\n{title}\n{text}\n"))?;
             }
-            Part::Picture { .. }
+            Part::Figure { .. }
             | Part::LeftOut(_)
             | Part::Intro(_)
             | Part::Question { .. }

@@ -29,7 +29,7 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
                 Part::Section { number, title } if has_cells(parts, number) => {
                     ('s', number, format!("{number} {title}"))
                 }
-                Part::Picture { name, .. } => ('p', name, format!("Figure: {name}")),
+                Part::Figure { name, .. } => ('p', name, format!("Figure: {name}")),
                 _ => continue,
             };
             let place = format!("#{}", anchor(kind, &[place]));

@@ -116,18 +116,12 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 let (id, link) = (anchor('l', &[path, start]), book.source(path, line));
                 writeln!(body, "<h3 id=\"{id}\">Listing {link}</h3>\n{}", code(&item))?;
             }
-            Part::Picture {
-                name,
-                line,
-                picture,
-            } => {
+            Part::Figure { name, line, html } => {
                 let id = anchor('p', &[name]);
                 let link = book.source(program.path, *line as usize);
                 writeln!(body, "<h3 id=\"{id}\">{} {link}</h3>", escape(name))?;
-                let figure = match picture {
-                    Some(picture) => html::figure(picture),
-                    None => "<p class=\"dim\">not drawn: its cells were not run</p>\n".to_owned(),
-                };
+                let not_run = "<p class=\"dim\">not drawn: its cells were not run</p>\n";
+                let figure = html.as_deref().unwrap_or(not_run);
                 writeln!(body, "<div data-line=\"{line}\">\n{figure}</div>")?;
             }
             Part::Cell(cell) => {

@@ -8,7 +8,6 @@
 use std::sync::{Mutex, PoisonError};
 
 use notebooks::{Kind, Outcome, PROGRAMS, Part, Settings, cells, inputs, text};
-use pictures::html;
 use serde_json::{Value, from_value, json};
 
 /// The text that notebooks read; the story until another is set.
@@ -48,10 +47,7 @@ pub(crate) fn answer(request: &Value) -> Value {
         Outcome::Skipped(why) => json!({ "line": cell.line, "code": cell.code, "skipped": why }),
     });
     let drawn = parts.iter().filter_map(|part| match part {
-        Part::Picture { line, picture, .. } => {
-            let figure = html::figure(picture.as_ref()?);
-            Some(json!({ "line": line, "figure": figure }))
-        }
+        Part::Figure { line, html, .. } => Some(json!({ "line": line, "figure": html.as_ref()? })),
         _ => None,
     });
     let of_run = inputs(&parts).filter(|(cell, _)| !matches!(cell.outcome, Outcome::Skipped(_)));
