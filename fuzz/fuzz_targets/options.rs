@@ -34,7 +34,6 @@ mod vocabulary;
 mod train {
     mod choice;
     mod data;
-    pub(crate) mod flags;
     pub(crate) mod log;
     pub(crate) mod options;
     mod tokenizer;
@@ -46,9 +45,8 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
-use crate::train::flags::TrainFlags;
 use crate::train::log::{self, Log};
-use crate::train::options::TrainOptions;
+use crate::train::options::{Given, TrainOptions};
 use runs::LOG;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
@@ -59,7 +57,7 @@ fuzz_target!(|bytes: &[u8]| {
     let path = folder.join("options.toml");
     fs::write(&path, toml).expect("written");
     let read = || -> anyhow::Result<TrainOptions> {
-        TrainOptions::new(&TrainFlags::read(&path)?.table()?, None)
+        TrainOptions::new(&Given::read(&path)?.table()?, None)
     };
     match read() {
         Err(error) => drop(format!("{error:#}")),

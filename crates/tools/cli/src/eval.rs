@@ -105,9 +105,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let window = context_length.min(tokens);
     check(&model.config().evaluation_memory(window)?)?;
     let marks = found.vocabulary.marks();
-    let stride = args.stride.map_or(context_length, |AtLeast1(n)| {
-        n.try_into().unwrap_or(usize::MAX)
-    });
+    let stride = args.stride.map_or(context_length, |stride| stride.0);
     if stride > context_length {
         return misused(format!(
             "--stride must be at most the context length {context_length}, got {stride}"

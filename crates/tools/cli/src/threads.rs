@@ -32,9 +32,9 @@ impl ThreadArgs {
 pub(crate) fn use_threads(threads: Option<Threads>, processes: usize) -> Result<()> {
     let by_environment = std::env::var("RAYON_NUM_THREADS").unwrap_or_default();
     let threads = match (threads, by_environment.parse::<usize>()) {
-        (Some(Threads(threads)), _) => threads as usize,
+        (Some(Threads(threads)), _) => threads,
         (None, Ok(threads)) if threads > 0 => match by_environment.parse() {
-            Ok(Threads(threads)) => threads as usize,
+            Ok(Threads(threads)) => threads,
             Err(expected) => return misused(format!("RAYON_NUM_THREADS {threads}: {expected}")),
         },
         _ => (available_parallelism().map_or(1, usize::from) / processes).max(1),

@@ -52,7 +52,7 @@ pub(crate) fn read(
     options: &TrainOptions,
     own: Option<Vocabulary>,
 ) -> Result<(Vocabulary, Tokens)> {
-    let (path, train_ratio) = (options.data.as_deref(), options.train_ratio);
+    let (path, train_ratio) = (options.data.as_deref(), options.train_ratio.0);
     let content = match path {
         None => Content::of(Given::Text(STORY.to_owned()), train_ratio),
         Some(folder) if folder.is_dir() => in_folder(folder, train_ratio)?,

@@ -5,7 +5,6 @@
 
 mod choice;
 mod data;
-mod flags;
 pub(crate) mod log;
 mod options;
 mod plot;
@@ -24,7 +23,7 @@ use clap::Args;
 use toml::Table;
 use train::{RunFolder, Trainer};
 
-use flags::{TrainFlags, over};
+use options::{Given, over};
 use setup::{Setup, set_up};
 
 use crate::ranks::World;
@@ -54,7 +53,7 @@ const MPI_EXAMPLES: &str = "";
 #[command(after_help = format!("{EXAMPLES}{MPI_EXAMPLES}"))]
 pub(crate) struct TrainArgs {
     #[command(flatten)]
-    flags: TrainFlags,
+    given: Given,
     /// Options from a file, by the flags' names; flags win
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
@@ -110,12 +109,13 @@ fn train(args: &TrainArgs, world: &World) -> Result<()> {
 
 /// Reads the options, the data and the model; starts the threads.
 fn begin(args: &TrainArgs, world: &World) -> Result<Begun> {
-    let flags = &args.flags;
-    let file = args.config.as_deref().map(TrainFlags::read).transpose()?;
+    let typed = &args.given;
+    let file = args.config.as_deref().map(Given::read).transpose()?;
     let file = file.unwrap_or_default();
-    use_threads(flags.threads.or(file.threads), world.on_this_machine())?;
-    let said = over(&flags.table()?, file.table()?);
-    let out_dir = flags.out_dir.clone().or(file.out_dir);
+    let threads = typed.threads().or(file.threads());
+    use_threads(threads, world.on_this_machine())?;
+    let said = over(&typed.table()?, file.table()?);
+    let out_dir = typed.out_dir().or(file.out_dir()).cloned();
     let origin = match &args.resume {
         None => start::origin(&said)?,
         Some(named) => {

@@ -9,8 +9,7 @@ use toml::{Table, Value};
 use train::runs::{CHECKPOINTS, read_settings};
 use train::{RunFolder, TrainError, latest_checkpoint};
 
-use super::flags::{TrainFlags, over};
-use super::options::TrainOptions;
+use super::options::{Given, TrainOptions, over};
 use super::setup::BaseModel;
 use super::start::{Origin, Weights};
 use crate::hints::program;
@@ -58,7 +57,7 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
         Err(TrainError::NoCheckpoint { .. }) => return Err(runs::no_checkpoint(run)?),
         found => found?,
     };
-    let before = TrainFlags::read(&kept)?.table()?;
+    let before = Given::read_kept(&kept)?;
     refuse_changes(run, &before, said)?;
     let before_data = before
         .get("data")

@@ -274,7 +274,7 @@ impl Watch<'_> {
     /// whole.
     fn continuation(&self, model: &GptModel) -> Result<Option<Vec<u32>>> {
         let begin = &self.setup.begin;
-        let tokens = self.setup.options.sample_tokens;
+        let tokens = self.setup.options.sample_tokens.0;
         if begin.is_empty() || tokens == 0 {
             return Ok(None);
         }

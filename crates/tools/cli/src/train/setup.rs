@@ -13,6 +13,7 @@ use super::options::TrainOptions;
 use crate::failure::misused;
 use crate::hints::quoted;
 use crate::memory::check_model;
+use crate::numbers::Count;
 use crate::vocabulary::Vocabulary;
 
 /// Tokens between the windows of the story that comes with the program: it is so short that windows
@@ -89,7 +90,7 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     let mut model = options.model(own.as_ref())?;
     model.validate()?;
     let most = model.context_length;
-    if let Some(length) = options.max_length.filter(|&length| length > most) {
+    if let Some(length) = options.max_length.filter(|length| length.0 > most) {
         return misused(format!(
             "--max-length must be at most the context length {most}, got {length}"
         ));
@@ -98,7 +99,7 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     let (vocabulary, resumed) = base.map(|base| (base.vocabulary, base.resumed)).unzip();
     let resumed = resumed.flatten();
     let (vocabulary, tokens) = data::read(&options, vocabulary)?;
-    if own.is_none() && options.shape.vocab_size.is_none() {
+    if own.is_none() && options.vocab_size.is_none() {
         let tokenizer = vocabulary.tokenizer();
         let tokenizer = tokenizer.context("without --vocab-size N the tokenizer is needed")?;
         model.vocab_size = tokenizer.vocab_size();
@@ -108,23 +109,24 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     let (train, validation) = tokens.windows(windows(&options, &model, &tokens))?;
     let max_steps = match options.epochs {
         Some(epochs) => {
-            let epoch = train.len().div_ceil(options.gradient_accumulation_steps);
-            epochs.saturating_mul(epoch)
+            let epoch = train.len().div_ceil(options.gradient_accumulation_steps.0);
+            epochs.0.saturating_mul(epoch)
         }
-        None => options
-            .max_steps
-            .context("max_steps or epochs is missing")?,
+        None => {
+            let steps = options.max_steps;
+            steps.context("max_steps or epochs is missing")?.0
+        }
     };
-    let warmup = options.warmup_steps.min(max_steps - 1);
-    let eval_interval = options.eval_interval as u64;
+    let warmup = options.warmup_steps.0.min(max_steps - 1);
+    let eval_interval = options.eval_interval.0 as u64;
     let (begin, prompt) = prompt(&options, &vocabulary, &tokens.train, model.context_length)?;
     check_vocabulary(model.vocab_size, 0, 0, begin.iter().copied())?;
     let training = TrainConfig {
         max_steps: max_steps as u64,
         optimizer: AdamWConfig {
-            lr: options.learning_rate,
-            betas: (options.beta1, options.beta2),
-            weight_decay: options.weight_decay,
+            lr: options.learning_rate.0,
+            betas: (options.beta1.0, options.beta2.0),
+            weight_decay: options.weight_decay.0,
             ..AdamWConfig::default()
         },
         schedule: resumed
@@ -132,21 +134,23 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
             .or(Some(Schedule {
                 warmup_steps: warmup as u64,
                 total_steps: max_steps as u64,
-                initial_lr: options.learning_rate / (warmup as f64 + 1.0),
-                min_lr: options.min_lr.unwrap_or(options.learning_rate / 10.0),
+                initial_lr: options.learning_rate.0 / (warmup as f64 + 1.0),
+                min_lr: options
+                    .min_lr
+                    .map_or(options.learning_rate.0 / 10.0, |rate| rate.0),
             })),
-        max_grad_norm: (options.grad_clip > 0.0).then_some(options.grad_clip),
-        dtype: options.dtype.unwrap_or_default(),
-        accumulation: options.gradient_accumulation_steps as u64,
+        max_grad_norm: Some(options.grad_clip.0).filter(|&most| most > 0.0),
+        dtype: options.dtype,
+        accumulation: options.gradient_accumulation_steps.0 as u64,
         whole_epochs: resumed.map_or(options.epochs.is_some(), |config| config.whole_epochs),
         eval_every: Some(eval_interval),
-        eval_batches: options.eval_iters,
+        eval_batches: options.eval_iters.0,
         sample_every: match options.sample_interval {
             None => Some(eval_interval.saturating_mul(2)),
-            Some(steps) => (steps > 0).then_some(steps as u64),
+            Some(Count(steps)) => (steps > 0).then_some(steps as u64),
         },
-        save_every: Some(options.save_interval.map_or(eval_interval, |n| n as u64)),
-        keep: options.keep,
+        save_every: Some(options.save_interval.map_or(eval_interval, |n| n.0 as u64)),
+        keep: options.keep.0,
     };
     let setup = Setup {
         options,
@@ -170,15 +174,17 @@ fn windows(options: &TrainOptions, model: &GptConfig, tokens: &Tokens) -> DataLo
         Some(_) => model.context_length.min(FINE_TUNING_WINDOW),
         None => model.context_length,
     };
-    let max_length = options.max_length.unwrap_or(tokens.window(longest));
+    let max_length = options
+        .max_length
+        .map_or(tokens.window(longest), |length| length.0);
     let stride = match options.data {
         Some(_) => max_length,
         None => max_length.min(STORY_STRIDE),
     };
     DataLoaderConfig {
-        batch_size: options.batch_size,
+        batch_size: options.batch_size.0,
         max_length,
-        stride: options.stride.unwrap_or(stride),
+        stride: options.stride.map_or(stride, |stride| stride.0),
         shuffle: true,
         drop_last: true,
     }

@@ -62,7 +62,7 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
             model.drop_rates,
             options.dropout_build.unwrap_or_default(),
             options.seed,
-            options.dtype.unwrap_or_default(),
+            options.dtype,
             match current_num_threads() {
                 1 => "1 thread".to_owned(),
                 threads => format!("{threads} threads"),
@@ -70,7 +70,7 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
         ),
         format!("folder    {folder}"),
     ];
-    if options.dtype == Some(Dtype::Bfloat16) && !has_bf16() {
+    if options.dtype == Dtype::Bfloat16 && !has_bf16() {
         lines.push(
             "note      this processor has no bf16 products, so bfloat16 is as slow as float32 here"
                 .to_owned(),

@@ -24,7 +24,7 @@ pub(crate) fn vocabulary<'t>(
     text: impl Fn() -> Option<Cow<'t, str>>,
 ) -> Result<Vocabulary> {
     use TokenizerChoice::{Bpe, Chars, Folder, Gpt2};
-    let size = options.shape.vocab_size;
+    let size = options.vocab_size.map(|size| size.0);
     if let (None, true, Some(file)) = (&options.tokenizer, is_ids, &options.data) {
         let size = size.unwrap_or(GptConfig::GPT2_124M.vocab_size);
         return Vocabulary::of_folder(folder_at(file), size);
