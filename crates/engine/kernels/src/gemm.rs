@@ -12,6 +12,8 @@ use ndarray::{Array2, ArrayRef2, ArrayViewMut2};
 
 use crate::awake::awake;
 use crate::buffers::buffer;
+#[cfg(target_arch = "x86_64")]
+use crate::gemm_amx::{Amx, has_amx};
 use crate::gemm_kernel::{self, Start};
 use crate::gemm_tiles::multiply_by;
 pub use crate::gemm_tiles::{Threads, packed_bytes};
@@ -137,6 +139,9 @@ unsafe fn multiply<A: Weight, B: Weight>(
     let multiply = || unsafe {
         #[cfg(target_arch = "x86_64")]
         {
+            if operands == Operands::Bf16 && has_amx() {
+                return multiply_by::<Amx, _, _>(a, b, start, c, threads);
+            }
             if operands == Operands::Bf16 {
                 return multiply_by::<gemm_kernel::Avx512Bf16, _, _>(a, b, start, c, threads);
             }
@@ -253,9 +258,48 @@ mod tests {
         }
     }
 
-    /// Bf16 operands: compares the processor's product with an f64 product of the rounded operands.
+    /// A product of bf16 operands: `a @ b`, plus the row.
+    type Bf16Product = fn(&ArrayRef2<f32>, &ArrayRef2<f32>, &[f32]) -> Array2<f32>;
+
+    #[cfg(target_arch = "x86_64")]
+    fn product_by<K: Kernel>(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: &[f32]) -> Array2<f32> {
+        let mut c = Array2::from_elem((a.nrows(), b.ncols()), f32::NAN);
+        let start = Start {
+            times: 0.0,
+            row: Some(row),
+        };
+        let view = c.raw_view_mut().cast::<MaybeUninit<f32>>();
+        // SAFETY: `c` is initialised, and the caller has looked for the instructions.
+        unsafe { multiply_by::<K, _, _>(a, b, start, view.deref_into_view_mut(), Threads::Pool) };
+        c
+    }
+
+    /// Bf16 operands: compares the products of the processor with an f64 product of the rounded
+    /// operands.
     #[test]
     fn products_of_bf16_are_those_of_the_rounded_operands() {
+        check_bf16(|a, b, row| autocast(Operands::Bf16, || product(a, b, Some(row))));
+        #[cfg(target_arch = "x86_64")]
+        if has_bf16() {
+            check_bf16(product_by::<gemm_kernel::Avx512Bf16>);
+        }
+    }
+
+    /// As above for AMX, whose instructions are emulated where the processor has none.
+    #[test]
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    fn products_by_amx_are_those_of_the_rounded_operands() {
+        if !has_bf16() {
+            return println!("skipped: this processor can't round to bf16");
+        }
+        if !has_amx() {
+            crate::gemm_amx::emulated::install();
+        }
+        check_bf16(product_by::<Amx>);
+    }
+
+    fn check_bf16(product: Bf16Product) {
+        let spoiled = Array2::from_elem((40, 800), f32::NAN);
         let numbers = |shape, step: usize| {
             Array2::from_shape_fn(shape, |(i, j)| {
                 (((i * 7 + j * step) * 7919) % 10_007) as f32 / 5003.0 - 1.0
@@ -265,6 +309,8 @@ mod tests {
             (1, 1, 1),
             (3, 0, 5),
             (17, 1, 33),
+            (32, 64, 32), // whole tiles
+            (33, 65, 31),
             (17, 769, 20), // a second block of one number
             (14, 800, 33),
             (29, 17, 64),
@@ -287,8 +333,10 @@ mod tests {
             ] {
                 let products = [1, 2].map(|threads| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-                    let product = || autocast(Operands::Bf16, || product(&a, &b, Some(&row)));
-                    pool.expect("a pool").install(product)
+                    pool.expect("a pool").install(|| {
+                        product(&spoiled, &spoiled.t(), &[0.0; 40]); // NaN stays in the panels
+                        product(&a, &b, &row)
+                    })
                 });
                 assert_eq!(products[0], products[1], "{m} x {inner} x {n}");
                 let [c, _] = products;

@@ -117,6 +117,19 @@ pub(crate) trait Kernel {
     const WIDTH: usize = if Self::WIDE { 256 } else { 64 };
     /// Numbers of the inner dimension that share a lane: 2, if they are pairs of bf16
     const NUMBERS: usize;
+    /// Steps of the inner dimension that the kernel takes at once: panels are filled up with 0, and
+    /// if it is more than one, those of `a` are packed by rows
+    const STEPS: usize = 1;
+
+    /// Called by a thread before it runs the kernel, and [`Self::end`] after it.
+    ///
+    /// # Safety
+    /// The CPU must have the instructions.
+    unsafe fn begin() {}
+
+    /// # Safety
+    /// As [`Self::begin`].
+    unsafe fn end() {}
 
     /// `c = start + a b` for the columns of a block.
     ///
@@ -255,7 +268,6 @@ unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, c
             let (a, b) = (a.add(k * strides.1), b.start.add(2 * V::LANES * k));
             step::<V, M, R, N, WAY>(a, strides, b, &mut sums);
         }
-        let one = V::splat(1.0);
         for (r, sums) in sums.into_iter().enumerate() {
             for (n, sum) in sums.into_iter().enumerate() {
                 let before = n * V::LANES;
@@ -264,17 +276,38 @@ unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, c
                 } else {
                     columns - before
                 };
-                let at = c.offset(r as isize * stride).add(before);
-                let sum = if let Some(row) = start.row {
-                    sum.add_product(one, V::load_first(row.as_ptr().add(before), lanes))
-                } else if start.times != 0.0 {
-                    sum.add_product(V::splat(start.times), V::load_first(at, lanes))
-                } else {
-                    sum
-                };
-                sum.store_first(at, lanes);
+                store_sum(sum, c.offset(r as isize * stride), before, lanes, start);
             }
         }
+    }
+}
+
+/// Adds the initial summand to a row's sums behind the first `before`, and writes so many lanes.
+///
+/// # Safety
+/// As [`Kernel::run`].
+#[inline(always)]
+pub(crate) unsafe fn store_sum<V: Register>(
+    sum: V,
+    row_of_c: *mut f32,
+    before: usize,
+    lanes: usize,
+    start: Start<'_>,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let at = row_of_c.add(before);
+        let sum = if let Some(row) = start.row {
+            sum.add_product(
+                V::splat(1.0),
+                V::load_first(row.as_ptr().add(before), lanes),
+            )
+        } else if start.times != 0.0 {
+            sum.add_product(V::splat(start.times), V::load_first(at, lanes))
+        } else {
+            sum
+        };
+        sum.store_first(at, lanes);
     }
 }
 

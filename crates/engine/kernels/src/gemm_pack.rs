@@ -33,7 +33,7 @@ thread_local! {
     pub(crate) static A_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     /// Rows of `a` as pairs of bf16, on their way to panels.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) static PAIRS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static PAIRS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     static B_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     /// A part of a matrix on its way to its transpose.
     pub(crate) static BLOCK: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
@@ -122,10 +122,12 @@ fn pack_pairs<K: Kernel, B: Weight>(b: &ArrayView2<B>, panel: &mut [f32]) {
     with_panels(&BLOCK, room_for_pairs(K::COLUMNS), |room| {
         // SAFETY: only a processor with the instructions has a kernel of pairs.
         let pairs = unsafe { pair_up(&b.t(), room) };
-        let by_columns = (pairs.ncols(), K::COLUMNS);
-        let panel = &mut panel[..pairs.ncols() * K::COLUMNS];
-        let mut panel = ArrayViewMut2::from_shape(by_columns, panel).expect("as many");
-        let (mut to, mut rest) = panel.view_mut().split_at(Axis(1), pairs.nrows());
+        let steps = pairs.ncols();
+        let panel = &mut panel[..steps.next_multiple_of(K::STEPS) * K::COLUMNS];
+        let (panel, beyond) = panel.split_at_mut(steps * K::COLUMNS);
+        beyond.fill(0.0);
+        let panel = ArrayViewMut2::from_shape((steps, K::COLUMNS), panel).expect("as many");
+        let (mut to, mut rest) = panel.split_at(Axis(1), pairs.nrows());
         rest.fill(0.0);
         match pairs.strides()[1] {
             // SAFETY: the panel is borrowed for writing.
@@ -133,6 +135,41 @@ fn pack_pairs<K: Kernel, B: Weight>(b: &ArrayView2<B>, panel: &mut [f32]) {
             _ => to.assign(&pairs.t()),
         }
     });
+}
+
+/// Panels of `a` in pairs: by columns, or, for a kernel of several steps, by rows of whole steps.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn pack_rows_of_pairs<K: Kernel, A: Weight>(
+    a: &ArrayView2<A>,
+    panels: &mut [f32],
+) -> RowPanels {
+    let (rows, length) = (a.nrows(), a.ncols().div_ceil(K::NUMBERS));
+    if K::STEPS == 1 {
+        return with_panels(&PAIRS, room_for_pairs(rows), |room| {
+            // SAFETY: only a processor with the instructions has a kernel of pairs.
+            let pairs = unsafe { pair_up(a, room) };
+            pack_rows::<K, f32>(&pairs, panels, None)
+        });
+    }
+    if a.strides()[1] == 1 {
+        // SAFETY: as above.
+        unsafe { pair_up(a, panels) };
+    } else {
+        with_panels(&PAIRS, room_for_pairs(rows), |room| {
+            let shape = (rows, length).strides((ROW_STRIDE, 1));
+            let mut to = ArrayViewMut2::from_shape(shape, &mut *panels).expect("panels have room");
+            // SAFETY: as above; the panels are borrowed for writing.
+            unsafe { transpose(&pair_up(a, room).t(), to.raw_view_mut()) };
+        });
+    }
+    for row in panels.chunks_exact_mut(ROW_STRIDE).take(rows) {
+        row[length..length.next_multiple_of(K::STEPS)].fill(0.0);
+    }
+    RowPanels {
+        start: panels.as_ptr(),
+        stride: K::ROWS * ROW_STRIDE,
+        layout: Layout::Rows(ROW_STRIDE),
+    }
 }
 
 /// Rows, each of which becomes a column of the panel.

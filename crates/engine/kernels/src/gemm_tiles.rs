@@ -7,13 +7,11 @@ use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
 
 use crate::gemm_kernel::{Block, ColumnPanel, DEPTH, Kernel, Layout, NEXT, RowPanel, Start};
 #[cfg(target_arch = "x86_64")]
-use crate::gemm_pack::PAIRS;
+use crate::gemm_pack::pack_rows_of_pairs;
 use crate::gemm_pack::{
     A_PANELS, BLOCK, PACKED, RowPanels, pack_columns, pack_rows, room_for_rows, with_b_panels,
     with_panels,
 };
-#[cfg(target_arch = "x86_64")]
-use crate::gemm_pairs::{pair_up, room_for_pairs};
 use crate::prefetch::{self, LINE};
 use crate::shared_out::for_each;
 use crate::transpose::transpose;
@@ -195,6 +193,8 @@ unsafe fn task<K: Kernel, A: Weight>(
     };
     let looks_ahead = K::WIDE && prefetch::distance() > 0;
     with_panels(&A_PANELS, room_for_rows::<K>(m), |a_panels| {
+        // SAFETY: the caller's promise.
+        unsafe { K::begin() };
         for k in (0..inner.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(inner - k);
             let start = if k == 0 { start } else { Start::times(1.0) };
@@ -240,6 +240,8 @@ unsafe fn task<K: Kernel, A: Weight>(
                 }
             }
         }
+        // SAFETY: the caller's promise.
+        unsafe { K::end() };
     });
 }
 
@@ -251,11 +253,7 @@ fn pack_rows_of<K: Kernel, A: Weight>(
 ) -> RowPanels {
     #[cfg(target_arch = "x86_64")]
     if K::NUMBERS == 2 {
-        return with_panels(&PAIRS, room_for_pairs(a.nrows()), |room| {
-            // SAFETY: only a processor with the instructions has a kernel of pairs.
-            let pairs = unsafe { pair_up(a, room) };
-            pack_rows::<K, f32>(&pairs, panels, None)
-        });
+        return pack_rows_of_pairs::<K, A>(a, panels);
     }
     pack_rows::<K, A>(a, panels, in_place)
 }

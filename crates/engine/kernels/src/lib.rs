@@ -9,6 +9,8 @@ mod buffers;
 pub mod elementwise;
 mod fresh;
 pub mod gemm;
+#[cfg(target_arch = "x86_64")]
+mod gemm_amx;
 mod gemm_kernel;
 mod gemm_pack;
 #[cfg(target_arch = "x86_64")]

@@ -15,10 +15,10 @@ pub enum Operands {
     F32,
     /// Both operands rounded to bf16, ties to even, while they are packed.
     ///
-    /// AVX512-BF16 multiplies twice as many of them at once. It adds the products of two neighbours
-    /// and treats numbers below 2^-126 as 0. Other processors multiply the rounded operands in f32,
-    /// so the last bits of results differ between processors. They don't depend on the number of
-    /// threads.
+    /// AVX512-BF16 multiplies twice as many of them at once, AMX sixteen times as many. Both add
+    /// the products of two neighbours, AMX in sums of 32 numbers, and treat numbers below 2^-126 as
+    /// 0. Other processors multiply the rounded operands in f32. So the last bits of results differ
+    /// between processors; they don't depend on the number of threads.
     Bf16,
 }
 
