@@ -2,7 +2,7 @@
 
 use ndarray::{Array1, Array2, Axis, array};
 
-use crate::check::{Check, Report, ToAnswer, random};
+use crate::check::{Check, Report, ToAnswer, random, sum_is_1};
 
 /// The loss of rows of logits, and the perplexity of a loss.
 type Loss = fn(&Array2<f32>, &[u32]) -> f32;
@@ -148,11 +148,7 @@ pub fn decoding(temperature: Temperature, top_k: TopK) -> Report {
         ],
     );
     check.property("the probabilities sum to 1", || {
-        let sum = temperature(&second, 3.0).sum();
-        match (sum - 1.0).abs() < 1e-5 {
-            true => Ok(()),
-            false => Err(format!("they sum to {sum}")),
-        }
+        sum_is_1(temperature(&second, 3.0).sum())
     });
     check.property("k as large as the vocabulary keeps all", || {
         match top_k(&second, 6) == second {

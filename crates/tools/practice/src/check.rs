@@ -96,6 +96,14 @@ impl Answer {
     }
 }
 
+/// Checks a sum of probabilities.
+pub(crate) fn sum_is_1(sum: f32) -> Result<(), String> {
+    match (sum - 1.0).abs() < 1e-4 {
+        true => Ok(()),
+        false => Err(format!("a sum is {sum} instead of 1")), // of NaN, too
+    }
+}
+
 /// The farthest that a number may lie from another of the same size.
 fn usual(_place: usize, y: f64) -> f64 {
     TOLERANCE * y.abs().max(1.0)

@@ -169,3 +169,15 @@ fn a_wrong_shape_a_panic_and_a_mistake_are_results() {
     );
     assert!(!practice::softmax(|_| array![0.1385]).is_done());
 }
+
+#[test]
+fn no_check_takes_numbers_that_are_not_numbers() {
+    for report in [
+        practice::softmax(|scores| scores.mapv(|_| f32::NAN)),
+        practice::causal_weights(|scores, _| scores.mapv(|_| f32::NAN)),
+        practice::gelu(|_| f32::NAN),
+        practice::cross_entropy(|_, _| f32::NAN, |_| f32::NAN),
+    ] {
+        assert_eq!(report.outcome, Outcome::Checked(0, report.lines.len()));
+    }
+}
