@@ -5,11 +5,13 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
+
+use atomic_file::read_exact_at;
 
 use crate::error::DataLoaderError;
 use crate::format::Format;
@@ -31,7 +33,7 @@ enum Source {
 #[derive(Debug)]
 struct TokenFile {
     path: PathBuf,
-    file: Mutex<File>,
+    file: File,
     format: Format,
     /// Its stamp when it was opened.
     opened: Stamp,
@@ -67,7 +69,7 @@ impl Tokens {
         let opened = stamp(&file).map_err(DataLoaderError::read(&path))?;
         let file = TokenFile {
             path,
-            file: Mutex::new(file),
+            file,
             format,
             opened,
         };
@@ -124,14 +126,10 @@ impl TokenFile {
     fn read(&self, start: usize, len: usize) -> Result<Vec<u32>, DataLoaderError> {
         let width = self.format.width;
         let mut bytes = vec![0; width * len];
-        // A panic elsewhere can leave it at any position, and each read seeks.
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let place = self.format.start + (width * start) as u64;
-        let read = file
-            .seek(SeekFrom::Start(place))
-            .and_then(|_| file.read_exact(&mut bytes));
+        let read = read_exact_at(&self.file, &mut bytes, place);
         // Checked after the read, so that the data read is older than any change.
-        if stamp(&file).map_err(DataLoaderError::read(&self.path))? != self.opened {
+        if stamp(&self.file).map_err(DataLoaderError::read(&self.path))? != self.opened {
             return Err(self.refused(
                 "it has been written to since it was opened; put back what was in it to go on, \
                 or begin anew with what is in it now",

@@ -14,7 +14,7 @@ use crate::filters::{likeliest, softmax_with_temperature};
 /// A model at work on a text.
 ///
 /// ```
-/// use generate::{Inspection, Look};
+/// use generate::Inspection;
 /// use gpt::{GptConfig, GptModel};
 /// use torch_rng::TorchRng;
 ///
@@ -24,7 +24,7 @@ use crate::filters::{likeliest, softmax_with_temperature};
 /// };
 /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
 /// let name = |id: u32| id.to_string();
-/// let inspection = Inspection::of(&model, &name, &[1, 2, 3], Look::default(), |_| ())?;
+/// let inspection = Inspection::of(&model, &name, &[1, 2, 3], Inspection::TOP, |_| ())?;
 /// assert_eq!(inspection.tokens[2].next.len(), 10);
 /// for block in inspection.blocks(0, 3)? {
 ///     assert_eq!(block?.attention.dim(), (2, 3, 3));
@@ -36,28 +36,8 @@ pub struct Inspection<'m> {
     text_of: &'m dyn Fn(u32) -> String,
     /// (1, num_tokens)
     ids: Array2<u32>,
-    look: Look,
     /// The text's.
     pub tokens: Vec<Token>,
-}
-
-/// The settings of an [`Inspection`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Look {
-    /// Candidates to show.
-    pub top: usize,
-    /// The temperature: logits are divided by it for their probabilities.
-    pub temperature: f32,
-}
-
-/// Ten candidates, with the model's own probabilities.
-impl Default for Look {
-    fn default() -> Self {
-        Self {
-            top: 10,
-            temperature: 1.0,
-        }
-    }
 }
 
 /// A token, and the model's predictions after it.
@@ -82,9 +62,9 @@ pub struct Candidate {
     pub id: u32,
     /// Its text.
     pub text: String,
-    /// At the temperature that was asked for.
-    pub probability: f32,
     /// The model's.
+    pub probability: f32,
+    /// Its logarithm, plus a number that all candidates share.
     pub logit: f32,
 }
 
@@ -101,9 +81,12 @@ pub struct BlockView {
 impl<'m> Inspection<'m> {
     /// Rows of logits that are made at once.
     pub const ROWS: usize = 64;
+    /// The usual number of candidates.
+    pub const TOP: usize = 10;
 
-    /// Looks at a text; `text_of` gives the text of an id, and `each` gets the logits (vocab_size)
-    /// after each token, which are not kept.
+    /// Looks at a text, with the `top` likeliest tokens after each of its tokens; `text_of` gives
+    /// the text of an id, and `each` gets the logits (vocab_size) after each token, which are not
+    /// kept.
     ///
     /// # Errors
     /// If the text is empty, a token is unknown, or the text exceeds the context.
@@ -111,7 +94,7 @@ impl<'m> Inspection<'m> {
         model: &'m GptModel,
         text_of: &'m dyn Fn(u32) -> String,
         ids: &[u32],
-        look: Look,
+        top: usize,
         mut each: impl FnMut(&ArrayRef1<f32>),
     ) -> Result<Self, GenerateError> {
         let mut inspection = Self {
@@ -120,7 +103,6 @@ impl<'m> Inspection<'m> {
             ids: ArrayView2::from_shape((1, ids.len()), ids)
                 .expect("a row of all ids")
                 .to_owned(),
-            look,
             tokens: Vec::with_capacity(ids.len()),
         };
         let hidden = model.forward_hidden(&inspection.ids)?;
@@ -136,7 +118,7 @@ impl<'m> Inspection<'m> {
                     id,
                     text: text_of(id),
                     loss,
-                    next: inspection.candidates(&logits, look.top)?,
+                    next: inspection.candidates(&logits, top)?,
                 });
                 loss = losses.next();
             }
@@ -180,7 +162,7 @@ impl<'m> Inspection<'m> {
         logits: &ArrayRef1<f32>,
         top: usize,
     ) -> Result<Vec<Candidate>, GenerateError> {
-        let probabilities = softmax_with_temperature(logits, self.look.temperature)?; // (vocab_size)
+        let probabilities = softmax_with_temperature(logits, 1.0)?; // (vocab_size)
         let likeliest = likeliest(logits, top).into_iter();
         let candidate = |id: u32| Candidate {
             id,
@@ -216,11 +198,7 @@ mod tests {
             .map(|i| i * i % 30)
             .collect();
         let name = |id: u32| id.to_string();
-        let look = Look {
-            top: 3,
-            temperature: 1.0,
-        };
-        let inspection = Inspection::of(&model, &name, &ids, look, |_| ()).unwrap();
+        let inspection = Inspection::of(&model, &name, &ids, 3, |_| ()).unwrap();
         let input = inspection.ids.view();
         let (inputs, targets) = (Slice::from(..-1), Slice::from(1..));
         let [inputs, targets] = [inputs, targets].map(|part| input.slice_axis(Axis(1), part));

@@ -21,7 +21,7 @@ pub use decoder::{Decoder, DecoderState};
 pub use decoder_config::{DecoderConfig, PastContext};
 pub use error::GenerateError;
 pub use filters::{greedy_id, likeliest, softmax_with_temperature, top_k_filter};
-pub use inspection::{BlockView, Candidate, Inspection, Look, Token};
+pub use inspection::{BlockView, Candidate, Inspection, Token};
 pub use precision::Precision;
 pub use sampling::Sampling;
 pub use stop::StopStrings;

@@ -33,7 +33,7 @@ pub enum Event<'a> {
         model: &'a GptModel,
     },
     /// A batch of an evaluation comes next; breaking here leaves the evaluation to the resumed run.
-    Waiting,
+    EvaluationBatch,
     /// A checkpoint is complete and on the disk.
     Saved {
         /// Optimizer steps so far.

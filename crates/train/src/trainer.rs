@@ -404,7 +404,7 @@ impl Trainer {
         hear: &mut dyn FnMut(Event<'_>) -> bool,
     ) -> Result<(), TrainError> {
         let mut rng = self.state.rng.clone();
-        let stop = &mut || hear(Event::Waiting);
+        let stop = &mut || hear(Event::EvaluationBatch);
         if let Some(evaluation) = self.losses(&*self.ranks, &mut rng, stop)? {
             self.state.rng = rng;
             self.state.last_evaluation = Some(evaluation);

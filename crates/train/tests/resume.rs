@@ -138,7 +138,7 @@ fn an_evaluation_that_was_interrupted_changes_no_bit_of_the_resumed_run() {
         let mut waits = 0;
         let mut stopped = trainer(config(9));
         let ended = stopped.run(Some(&run), &mut |event| {
-            waits += u32::from(matches!(event, Event::Waiting));
+            waits += u32::from(matches!(event, Event::EvaluationBatch));
             match waits > place {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),

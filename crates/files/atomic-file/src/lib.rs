@@ -16,5 +16,5 @@ pub use folder::{
 };
 pub use name::{folder_of, is_system_file, unfinished_of};
 pub use output::{Output, append, create_output, is_descriptor, require_new_output, write_output};
-pub use read::{is_file, open_file, quote_python_numbers, read_small_file};
+pub use read::{is_file, open_file, quote_python_numbers, read_exact_at, read_small_file};
 pub use replace::{replace, write_atomically};

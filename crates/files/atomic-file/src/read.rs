@@ -53,6 +53,44 @@ pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, Fi
     Ok(bytes)
 }
 
+/// Fills `out` from a file's bytes at `offset`, wherever the file was read before; several threads
+/// may read one file.
+///
+/// # Errors
+/// If the file ends before, or can't be read.
+#[cfg(unix)]
+pub fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+/// Fills `out` from a file's bytes at `offset`, wherever the file was read before; several threads
+/// may read one file.
+///
+/// # Errors
+/// If the file ends before, or can't be read; always on a system without such reads.
+#[cfg(not(unix))]
+pub fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
+    #[cfg(windows)]
+    let read = |out: &mut [u8], offset| std::os::windows::fs::FileExt::seek_read(file, out, offset);
+    #[cfg(not(windows))]
+    let read = |_: &mut [u8], _| {
+        let _ = file;
+        Err(ErrorKind::Unsupported.into())
+    };
+    while !out.is_empty() {
+        match read(out, offset) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                out = &mut out[count..];
+                offset += count as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// Puts quotes around the numbers that Python's `json` writes and JSON doesn't have: `NaN`,
 /// `Infinity` and `-Infinity`.
 ///

@@ -51,12 +51,13 @@ pub struct GgufTokens {
     /// Chat templates by name; llama.cpp uses the one called `default`.
     pub chat_templates: Vec<(String, String)>,
     /// The settings that llama.cpp draws tokens with, if its user names none.
-    pub sampling: GgufSampling,
+    pub sampling: SamplingDefaults,
 }
 
-/// Sampling settings in a GGUF file, by the names of llama.cpp's options.
+/// The settings that a model is sampled with if its user names none, by the names of llama.cpp's
+/// options.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct GgufSampling {
+pub struct SamplingDefaults {
     /// The divisor of the logits.
     pub temperature: Option<f32>,
     /// The number of most likely tokens to draw from.
@@ -130,7 +131,7 @@ pub fn save_gguf(
     })
 }
 
-impl GgufSampling {
+impl SamplingDefaults {
     /// The keys and values of the settings that there are.
     fn keys(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
         let float = |x: f32| value(FLOAT, &x.to_le_bytes());
@@ -302,7 +303,11 @@ impl GgufFormat {
 
 impl fmt::Display for GgufFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&format!("{self:?}").to_lowercase())
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Q8_0 => "q8_0",
+        })
     }
 }
 

@@ -20,7 +20,7 @@ mod writer;
 pub use {atomic_file, gpt};
 
 pub use error::{CheckpointError, one_line};
-pub use gguf::{GgufFormat, GgufSampling, GgufToken, GgufTokenKind, GgufTokens, save_gguf};
+pub use gguf::{GgufFormat, GgufToken, GgufTokenKind, GgufTokens, SamplingDefaults, save_gguf};
 pub use model_folder::{ModelFolder, load_config, load_model};
 pub use named_tensors::{load_tensors_into, save_tensors};
 pub use precision::Precision;

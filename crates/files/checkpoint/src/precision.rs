@@ -112,6 +112,10 @@ pub(crate) fn decode(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
 
 impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&format!("{self:?}").to_lowercase())
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        })
     }
 }

@@ -9,10 +9,9 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use atomic_file::open_file;
+use atomic_file::{open_file, read_exact_at};
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 use safetensors::Dtype;
@@ -67,10 +66,10 @@ impl TensorFile {
         let (file, size) = open_file(path)?;
         let mut first = [0; 8];
         let first = &mut first[..size.min(8) as usize];
-        read_exact_at(&file, path, first, 0).map_err(io_error(path, "read"))?;
+        read_exact_at(&file, first, 0).map_err(io_error(path, "read"))?;
         let header_bytes = header_length(path, first, size)?;
         let mut header = vec![0; header_bytes as usize];
-        read_exact_at(&file, path, &mut header, 8).map_err(io_error(path, "read"))?;
+        read_exact_at(&file, &mut header, 8).map_err(io_error(path, "read"))?;
         let data_begin = 8 + header_bytes;
         Ok(Self {
             path: path.to_owned(),
@@ -178,8 +177,7 @@ impl TensorFile {
         let size = dtype.bitsize() / 8;
         let offset = self.data_begin + (entry.info.data_offsets.0 + first * size) as u64;
         let read = |bytes: &mut [u8]| {
-            read_exact_at(&self.file, &self.path, bytes, offset)
-                .map_err(io_error(&self.path, "read"))
+            read_exact_at(&self.file, bytes, offset).map_err(io_error(&self.path, "read"))
         };
         if dtype == Dtype::F32 && cfg!(target_endian = "little") {
             read(bytemuck::cast_slice_mut(out))?; // the file's bytes are the array's
@@ -281,20 +279,4 @@ fn entries(file: &Path, header: &[u8], data: u64) -> Result<Vec<Entry>, Checkpoi
         )));
     }
     Ok(entries)
-}
-
-/// Fills `out` from the file's bytes at `offset`; several threads may read one file.
-#[cfg(unix)]
-fn read_exact_at(file: &File, _: &Path, out: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
-}
-
-/// Fills `out` from the file's bytes at `offset`. Each thread opens the file again, because an open
-/// file has one position for all.
-#[cfg(not(unix))]
-fn read_exact_at(_: &File, path: &Path, out: &mut [u8], offset: u64) -> io::Result<()> {
-    use std::io::{Read, Seek, SeekFrom};
-    let mut file = File::open(path)?;
-    file.seek(SeekFrom::Start(offset))?;
-    file.read_exact(out)
 }

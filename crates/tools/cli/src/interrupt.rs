@@ -7,8 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::{Builder, sleep};
-use std::time::Duration;
+use std::thread::Builder;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -19,9 +18,6 @@ use signal_hook::flag;
 const ASKED_BY: [i32; 3] = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
 #[cfg(not(unix))]
 const ASKED_BY: [i32; 2] = [SIGINT, SIGTERM];
-
-/// The longest time until a signal is answered with a word.
-const SOON: Duration = Duration::from_millis(30);
 
 /// The exit code of a program that a signal ended, as shells count.
 const BY_SIGNAL: i32 = 128;
@@ -51,17 +47,38 @@ impl Interrupt {
             flag::register_usize(signal, Arc::clone(&interrupt.signal), signal as usize)?;
         }
         if !message.is_empty() {
-            let listening = interrupt.clone();
+            let wait = interrupt.wait(ignored)?;
             let answering = Builder::new().spawn(move || {
-                while !listening.asked() {
-                    sleep(SOON);
-                }
+                wait();
                 // Standard error may be closed: no reason to fail.
                 let _ = io::stderr().write_all(message.as_bytes());
             });
             answering.context("could not start a thread that answers Ctrl-C")?;
         }
         Ok(interrupt)
+    }
+
+    /// A function that returns at the first signal that isn't ignored.
+    #[cfg(unix)]
+    fn wait(&self, ignored: u64) -> Result<impl FnOnce() + Send + 'static> {
+        let heard = ASKED_BY.into_iter();
+        let heard = heard.filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let mut signals = signal_hook::iterator::Signals::new(heard)?;
+        Ok(move || {
+            let _ = signals.forever().next();
+        })
+    }
+
+    /// A function that returns at the first request; Windows wakes no thread for one.
+    #[cfg(not(unix))]
+    fn wait(&self, _: u64) -> Result<impl FnOnce() + Send + 'static> {
+        const SOON: std::time::Duration = std::time::Duration::from_millis(100);
+        let listening = self.clone();
+        Ok(move || {
+            while !listening.asked() {
+                std::thread::sleep(SOON);
+            }
+        })
     }
 
     pub(crate) fn asked(&self) -> bool {

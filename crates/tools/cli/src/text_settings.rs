@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use atomic_file::{create_folder, folder_of, is_file, names_in, read_small_file, write_atomically};
-use checkpoint::GgufSampling;
+use checkpoint::SamplingDefaults;
 use model_tokenizer::TOKENIZER_FILES;
 use serde_json::Value;
 
@@ -133,10 +133,10 @@ impl TextSettings {
     }
 
     /// The settings for drawing tokens, in generation_config.json.
-    pub(crate) fn sampling(&self) -> GgufSampling {
+    pub(crate) fn sampling(&self) -> SamplingDefaults {
         let json = self.json(GENERATION_CONFIG);
         let number = |key: &str| json[key].as_f64().map(|x| x as f32);
-        GgufSampling {
+        SamplingDefaults {
             temperature: number("temperature"),
             top_k: json["top_k"].as_i64().and_then(|k| i32::try_from(k).ok()),
             top_p: number("top_p"),

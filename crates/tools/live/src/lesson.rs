@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use anyhow::{Context, Result, ensure};
 use dataloader::{Corpus, DataLoader, DataLoaderConfig, train_validation_split};
-use generate::{Decoder, Inspection, Look, Sampling};
+use generate::{Decoder, Inspection, Sampling};
 use gpt::{DropRates, GptConfig, GptModel};
 use notebooks::text::STORY;
 use serde_json::{Value, json};
@@ -263,7 +263,7 @@ impl Lesson {
         ensure!(!ids.is_empty(), "the line is empty");
         ids.truncate(model.config().context_length);
         let text_of = |id| self.vocabulary.decode(&[id]);
-        let inspection = Inspection::of(model, &text_of, &ids, Look::default(), |_| ())?;
+        let inspection = Inspection::of(model, &text_of, &ids, Inspection::TOP, |_| ())?;
         let tokens = inspection.tokens.iter();
         let tokens: Vec<Value> = tokens
             .map(|token| json!([token.text, token.loss.map(short)]))

@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use generate::{BlockView, Candidate, Decoder, Inspection, Look, Sampling};
+use generate::{BlockView, Candidate, Decoder, Inspection, Sampling};
 use gpt::{GptConfig, GptModel, Parameters};
 use ndarray::{ArrayRef1, ArrayView2};
 use serde_json::{Value, from_value, json};
@@ -152,9 +152,9 @@ impl PageModel {
         let context = self.model.config().context_length;
         let left_out = ids.len().saturating_sub(context);
         let name = |id| self.words.text_of(&[id]);
-        let (ids, look) = (&ids[left_out..], Look::default());
-        let mut scales = Scales::new(look.temperature);
-        let inspection = Inspection::of(self.model, &name, ids, look, |logits| scales.add(logits))?;
+        let (ids, top) = (&ids[left_out..], Inspection::TOP);
+        let mut scales = Scales::default();
+        let inspection = Inspection::of(self.model, &name, ids, top, |logits| scales.add(logits))?;
         if let Some(layer) = request["block"].as_u64() {
             let mut blocks = inspection.blocks(0, SAYS)?;
             let asked = blocks.nth(layer as usize);
@@ -231,28 +231,14 @@ pub(crate) fn short(number: f32) -> f64 {
 const TEMPERATURES: [f32; 9] = [0.25, 0.5, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 4.0];
 
 /// The scales by which the view turns logits into probabilities, at each temperature it offers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Scales {
-    temperatures: Vec<f32>,
     /// The logarithm, for each token at each temperature, of the sum of exponentials of its logits
     /// divided by the temperature.
     log_sums: Vec<Vec<f32>>,
 }
 
 impl Scales {
-    /// No tokens yet; `temperature` is offered, too.
-    pub fn new(temperature: f32) -> Self {
-        let mut temperatures = TEMPERATURES.to_vec();
-        if !temperatures.contains(&temperature) {
-            temperatures.push(temperature);
-            temperatures.sort_by(f32::total_cmp);
-        }
-        Self {
-            temperatures,
-            log_sums: Vec::new(),
-        }
-    }
-
     /// Adds a token with these logits (vocab_size).
     pub fn add(&mut self, logits: &ArrayRef1<f32>) {
         let most = logits.iter().copied().fold(f32::MIN, f32::max);
@@ -261,7 +247,7 @@ impl Scales {
             most / temperature + exponentials.sum::<f32>().ln()
         };
         self.log_sums
-            .push(self.temperatures.iter().map(log_sum).collect());
+            .push(TEMPERATURES.iter().map(log_sum).collect());
     }
 }
 
@@ -278,9 +264,8 @@ pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &Scales) ->
     };
     let tokens = inspection.tokens.iter().zip(&scales.log_sums);
     let tokens: Vec<Value> = tokens.map(of_token).collect();
-    let temperatures = scales.temperatures.iter().copied().map(short);
     json!({
-        "tokens": tokens, "temperatures": temperatures.collect::<Vec<_>>(),
+        "tokens": tokens, "temperatures": TEMPERATURES.map(short),
         "layers": model.config().n_layers, "heads": model.config().n_heads,
     })
 }

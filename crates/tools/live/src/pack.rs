@@ -136,7 +136,7 @@ fn words(tokenizer: &ModelTokenizer) -> Option<Parts> {
 
 #[cfg(test)]
 mod tests {
-    use generate::{Decoder, GenerateOptions, Inspection, Look, Sampling, TokenStream};
+    use generate::{Decoder, GenerateOptions, Inspection, Sampling, TokenStream};
     use serde_json::{Value, json};
     use torch_rng::TorchRng;
 
@@ -178,9 +178,9 @@ mod tests {
 
         let ids = tokenizer.encode("and the bell").unwrap();
         let name = |id: u32| tokenizer.decode_lossy(&[id]).unwrap();
-        let mut scales = crate::Scales::new(1.0);
+        let mut scales = crate::Scales::default();
         let add = |logits: &_| scales.add(logits);
-        let inspection = Inspection::of(rounded, &name, &ids, Look::default(), add).unwrap();
+        let inspection = Inspection::of(rounded, &name, &ids, Inspection::TOP, add).unwrap();
         let answer = unpacked.answer(&json!({ "text": "and the bell" })).unwrap();
         assert_eq!(
             answer["tokens"],

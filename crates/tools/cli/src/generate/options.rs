@@ -1,7 +1,7 @@
 //! The command line of `gpt generate`, with llama.cpp's short flags.
 
 use anyhow::Result;
-use checkpoint::GgufSampling;
+use checkpoint::SamplingDefaults;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use generate::{DecoderConfig, PastContext, Precision, Sampling};
@@ -141,7 +141,7 @@ impl GenerateArgs {
     pub(crate) fn check(&self) -> Result<()> {
         if let Err(error) = self
             .sampling
-            .of(&GgufSampling::default(), usize::MAX)
+            .of(&SamplingDefaults::default(), usize::MAX)
             .check()
         {
             return misused(error.to_string());
@@ -187,7 +187,7 @@ impl GenerateArgs {
 impl SamplingArgs {
     /// The settings of this command, otherwise those of the folder's generation_config.json,
     /// otherwise the defaults.
-    pub(crate) fn of(&self, folder: &GgufSampling, vocab_size: usize) -> Sampling {
+    pub(crate) fn of(&self, folder: &SamplingDefaults, vocab_size: usize) -> Sampling {
         let temperature = self.temperature.or(folder.temperature);
         let temperature = temperature.unwrap_or(TEMPERATURE);
         let top_p = self.top_p.or(folder.top_p).unwrap_or(1.0);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use atomic_file::write_output;
 use clap::Args;
-use generate::{Inspection, Look, Token};
+use generate::{Inspection, Token};
 use serde::Serialize;
 
 use crate::failure::misused;
@@ -25,7 +25,7 @@ pub(crate) struct InspectArgs {
     #[command(flatten)]
     text: TextArgs,
     /// The number of candidates to show
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = Inspection::TOP)]
     top: usize,
     /// Write a page with each token's loss and candidates, and all layers and heads
     #[arg(long, value_name = "FILE")]
@@ -58,14 +58,10 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let model = found.load()?;
     let config = model.config();
     check(&config.inspection_memory(ids.len(), Inspection::ROWS, args.top)?)?;
-    let look = Look {
-        top: args.top,
-        ..Look::default()
-    };
     let name_of = |id| found.vocabulary.text_of(&[id]);
-    let mut scales = live::Scales::new(look.temperature);
+    let mut scales = live::Scales::default();
     let add = |logits: &_| scales.add(logits);
-    let inspection = Inspection::of(&model, &name_of, &ids, look, add)?;
+    let inspection = Inspection::of(&model, &name_of, &ids, args.top, add)?;
     if args.json {
         return print_json(&Report {
             tokens: &inspection.tokens,
