@@ -21,7 +21,7 @@ const SIDE: usize = 2 * TILE;
 /// Two tiles of rows by two of columns: four tiles of sums, and four that are read.
 pub(crate) struct Amx;
 
-/// What `ldtilecfg` reads: eight tiles of 16 rows of 64 bytes.
+/// The operand of `ldtilecfg`: the shapes of eight tiles.
 #[repr(C, align(64))]
 struct Configuration {
     palette: u8,
@@ -158,11 +158,12 @@ fn permitted() -> bool {
     false
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 pub(crate) mod emulated {
     //! AMX's instructions on a processor without them: each raises SIGILL, and the signal's handler
-    //! does what Intel's manual says of it (Software Developer's Manual, volume 2) and returns
-    //! behind it. Only the forms above are known.
+    //! executes it by Intel's Software Developer's Manual (volume 2) and returns to the next one.
+    //! It knows only the forms that are used above.
 
     use std::cell::UnsafeCell;
     use std::ffi::{c_int, c_void};
@@ -196,7 +197,7 @@ pub(crate) mod emulated {
     pub(crate) fn install() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // SAFETY: the handler touches its thread's state and what instructions name.
+            // SAFETY: the handler touches its thread's state, and the memory that instructions name.
             unsafe {
                 let mut action: sigaction = mem::zeroed();
                 action.sa_sigaction = handle as *const () as usize;
