@@ -197,7 +197,7 @@ pub(crate) mod emulated {
     pub(crate) fn install() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // SAFETY: the handler touches its thread's state, and the memory that instructions name.
+            // SAFETY: the handler touches its thread's state and the instructions' operands.
             unsafe {
                 let mut action: sigaction = mem::zeroed();
                 action.sa_sigaction = handle as *const () as usize;

@@ -119,6 +119,7 @@ pub(crate) trait Kernel {
     const NUMBERS: usize;
     /// Steps of the inner dimension that the kernel takes at once: panels are filled up with 0, and
     /// if it is more than one, those of `a` are packed by rows
+    #[cfg(target_arch = "x86_64")]
     const STEPS: usize = 1;
 
     /// Called by a thread before it runs the kernel, and [`Self::end`] after it.

@@ -71,9 +71,11 @@ pub fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()>
 #[cfg(not(unix))]
 pub fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
     #[cfg(windows)]
-    let read = |out: &mut [u8], offset| std::os::windows::fs::FileExt::seek_read(file, out, offset);
+    let read = |out: &mut [u8], offset: u64| -> io::Result<usize> {
+        std::os::windows::fs::FileExt::seek_read(file, out, offset)
+    };
     #[cfg(not(windows))]
-    let read = |_: &mut [u8], _| {
+    let read = |_: &mut [u8], _: u64| -> io::Result<usize> {
         let _ = file;
         Err(ErrorKind::Unsupported.into())
     };

@@ -1,6 +1,5 @@
 //! A small model that learns in the page (book section 5.2): the run of `gpt train`, step by step.
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use anyhow::{Context, Result, ensure};
@@ -9,12 +8,11 @@ use generate::{Decoder, Inspection, Sampling};
 use gpt::{DropRates, GptConfig, GptModel};
 use notebooks::text::STORY;
 use serde_json::{Value, json};
-use tokenizer::Decode;
-use tokenizer::bpe::{Bpe, BpeConfig, Ties};
 use torch_rng::TorchRng;
 use train::{AdamWConfig, Event, Schedule, TrainConfig, Trainer};
 
 use crate::model::{attention_in_base64, short};
+use crate::words::Words;
 
 const TRAIN_RATIO: f64 = 0.9;
 const STRIDE: usize = 8;
@@ -79,56 +77,6 @@ const PRESETS: [Preset; 2] = [
     },
 ];
 
-/// The tokens of a story, with ids as `gpt train` gives them.
-enum Vocabulary {
-    Pairs(Box<Bpe>),
-    /// The characters in the order of their code points; the next id is the unknown one's.
-    Characters(Vec<char>),
-}
-
-impl Vocabulary {
-    fn of(text: &str, pairs: Option<usize>) -> Result<Self> {
-        let Some(vocab_size) = pairs else {
-            let characters: BTreeSet<char> = text.chars().collect();
-            return Ok(Self::Characters(characters.into_iter().collect()));
-        };
-        let config = BpeConfig {
-            vocab_size,
-            ties: Ties::SmallestIds,
-            ..BpeConfig::default()
-        };
-        Ok(Self::Pairs(Box::new(Bpe::train(text, &config)?)))
-    }
-
-    /// The number of tokens, with the unknown one and the end of a text.
-    fn size(&self) -> usize {
-        match self {
-            Self::Pairs(bpe) => bpe.vocab_size() + 1,
-            Self::Characters(all) => all.len() + 2,
-        }
-    }
-
-    fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        Ok(match self {
-            Self::Pairs(bpe) => bpe.encode(text)?,
-            Self::Characters(all) => {
-                let id = |c: char| all.binary_search(&c).unwrap_or(all.len()) as u32;
-                text.chars().map(id).collect()
-            }
-        })
-    }
-
-    fn decode(&self, ids: &[u32]) -> String {
-        match self {
-            Self::Pairs(bpe) => bpe.decode_lossy(ids).unwrap_or_default(),
-            Self::Characters(all) => ids
-                .iter()
-                .map(|&id| all.get(id as usize).copied().unwrap_or('\u{FFFD}'))
-                .collect(),
-        }
-    }
-}
-
 /// Returns what a page shows of the presets.
 pub(crate) fn presets() -> Value {
     let shown = PRESETS.each_ref().map(|preset| {
@@ -141,7 +89,7 @@ pub(crate) fn presets() -> Value {
 
 /// A training run that a page controls.
 pub(crate) struct Lesson {
-    vocabulary: Vocabulary,
+    words: Words,
     trainer: Trainer,
 }
 
@@ -159,9 +107,9 @@ impl Lesson {
             lr > 0.0 && lr <= 1.0,
             "the learning rate must be above 0 and at most 1, got {lr}"
         );
-        let vocabulary = Vocabulary::of(STORY, preset.pairs)?;
+        let words = Words::train(STORY, preset.pairs)?;
         let config = GptConfig {
-            vocab_size: vocabulary.size(),
+            vocab_size: words.trained_size(),
             ..preset.model
         };
         let windows = DataLoaderConfig {
@@ -178,7 +126,7 @@ impl Lesson {
         };
         let (train, validation) = train_validation_split(STORY, TRAIN_RATIO)?;
         let loader = |text: &str, windows| -> Result<DataLoader> {
-            let corpus = Corpus::from_ids(vocabulary.encode(text)?);
+            let corpus = Corpus::from_ids(words.encode(text)?);
             Ok(DataLoader::new(&corpus, windows)?)
         };
         let (train, validation) = (loader(train, windows)?, loader(validation, in_order)?);
@@ -203,10 +151,7 @@ impl Lesson {
         let mut rng = TorchRng::manual_seed(123);
         let model = GptModel::new(config, &mut rng)?;
         let trainer = Trainer::new(training, model, train, Some(validation), rng)?;
-        Ok(Self {
-            vocabulary,
-            trainer,
-        })
+        Ok(Self { words, trainer })
     }
 
     /// Answers a request: `{"steps": 10}` trains; `{"view": {"prompt", "line", "layer", "head"}}`
@@ -259,10 +204,10 @@ impl Lesson {
         let number = |name: &str| asked[name].as_u64().unwrap_or_default();
         let sample = self.sample(text("prompt"), number("tokens").min(MOST_NEW_TOKENS))?;
 
-        let mut ids = self.vocabulary.encode(text("line"))?;
+        let mut ids = self.words.encode(text("line"))?;
         ensure!(!ids.is_empty(), "the line is empty");
         ids.truncate(model.config().context_length);
-        let text_of = |id| self.vocabulary.decode(&[id]);
+        let text_of = |id| self.words.text_of(&[id]);
         let inspection = Inspection::of(model, &text_of, &ids, Inspection::TOP, |_| ())?;
         let tokens = inspection.tokens.iter();
         let tokens: Vec<Value> = tokens
@@ -280,7 +225,7 @@ impl Lesson {
 
     /// Draws a continuation of the prompt, the same one for the same step.
     fn sample(&self, prompt: &str, new_tokens: u64) -> Result<String> {
-        let ids = self.vocabulary.encode(prompt)?;
+        let ids = self.words.encode(prompt)?;
         ensure!(!ids.is_empty(), "the prompt is empty");
         let mut decoder = Decoder::new(self.trainer.model());
         decoder.start(&ids)?;
@@ -294,7 +239,7 @@ impl Lesson {
             let id = sampling.choose(&logits, &mut rng)?;
             decoder.push(&[id])?;
         }
-        Ok(self.vocabulary.decode(&decoder.tokens()[ids.len()..]))
+        Ok(self.words.text_of(&decoder.tokens()[ids.len()..]))
     }
 }
 

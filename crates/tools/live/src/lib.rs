@@ -9,6 +9,7 @@ mod notebook;
 mod pack;
 #[cfg(feature = "notebooks")]
 pub mod wasm;
+mod words;
 
 pub use model::{PageModel, Scales, block, tokens};
 #[cfg(feature = "pack")]

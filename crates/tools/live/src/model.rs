@@ -11,9 +11,9 @@ use generate::{BlockView, Candidate, Decoder, Inspection, Sampling};
 use gpt::{GptConfig, GptModel, Parameters};
 use ndarray::{ArrayRef1, ArrayView2};
 use serde_json::{Value, from_value, json};
-use tokenizer::bpe::{Bpe, Merge, gpt2_piece};
-use tokenizer::{Decode, Gpt2Tokenizer};
 use torch_rng::TorchRng;
+
+use crate::words::Words;
 
 /// Tokens of a block's own expectation.
 const SAYS: usize = 3;
@@ -40,43 +40,6 @@ struct Writing {
     prompt: usize,
     /// Tokens that may still come.
     left: u64,
-}
-
-pub(crate) enum Words {
-    Gpt2(Gpt2Tokenizer),
-    Own(Box<Bpe>),
-}
-
-impl Words {
-    pub(crate) fn of(tokens: Vec<Vec<u8>>, merges: &[(u32, u32, u32)]) -> Result<Self> {
-        let merges = merges
-            .iter()
-            .map(|&(left, right, id)| Merge { left, right, id });
-        Ok(match tokens.is_empty() {
-            true => Self::Gpt2(Gpt2Tokenizer::new()),
-            false => Self::Own(Box::new(Bpe::from_merges(
-                tokens,
-                merges.collect(),
-                gpt2_piece,
-            )?)),
-        })
-    }
-
-    fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        Ok(match self {
-            Self::Gpt2(words) => words.encode(text)?,
-            Self::Own(words) => words.encode(text)?,
-        })
-    }
-
-    /// The text of ids; where there is none, their numbers.
-    fn text_of(&self, ids: &[u32]) -> String {
-        let text = match self {
-            Self::Gpt2(words) => words.decode_lossy(ids),
-            Self::Own(words) => words.decode_lossy(ids),
-        };
-        text.unwrap_or_else(|_| format!("{ids:?}"))
-    }
 }
 
 impl PageModel {

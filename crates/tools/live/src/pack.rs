@@ -12,7 +12,7 @@ use serde_json::json;
 use thiserror::Error;
 
 use crate::MODEL_START;
-use crate::model::Words;
+use crate::words::Words;
 
 /// A model that no page can hold.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
