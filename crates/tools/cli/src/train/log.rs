@@ -82,7 +82,13 @@ impl Log {
     /// Opens the log of a run that resumes after `steps_done` steps.
     pub(crate) fn open(folder: &Path, steps_done: u64) -> Result<Self> {
         let path = folder.join(LOG);
-        let text = read(folder)?.unwrap_or_default();
+        let mut text = read(folder)?.unwrap_or_default();
+        let mut file = append(&path)?;
+        if !text.is_empty() && !text.ends_with(b"\n") {
+            file.write_all(b"\n")
+                .with_context(|| path.display().to_string())?;
+            text.push(b'\n');
+        }
         let (mut end, mut kept) = (0, 0);
         for line in text.split_inclusive(|&byte| byte == b'\n') {
             end += line.len();
@@ -92,16 +98,11 @@ impl Log {
                 None => {}
             }
         }
-        let mut log = Self {
-            file: append(&path)?,
+        Ok(Self {
             path,
+            file,
             behind: kept..text.len(),
-        };
-        if !text.is_empty() && !text.ends_with(b"\n") {
-            log.append(b"\n")?;
-            log.behind.end += 1;
-        }
-        Ok(log)
+        })
     }
 
     /// Adds a line, at once.
@@ -158,9 +159,10 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Logged> {
         .filter_map(parse)
 }
 
-/// A line with its end; without it, it is half a line, also where it happens to be JSON.
+/// A line, if it is whole: half an object isn't JSON, and an object whose line end is missing is
+/// whole.
 fn parse(line: &[u8]) -> Option<Logged> {
-    serde_json::from_slice(line.strip_suffix(b"\n")?).ok()
+    serde_json::from_slice(line).ok()
 }
 
 #[cfg(test)]
@@ -214,6 +216,19 @@ mod tests {
         assert_eq!(steps(path), [1, 1, 2, 3, 2], "nothing is cut before it");
         write(path, 1, [step(1, 0.25), saved(2), step(2, 0.125)]);
         assert_eq!(steps(path), [1, 1, 2, 2, 3]);
+    }
+
+    /// A power cut may take the last byte of a line.
+    #[test]
+    fn a_line_without_its_end_is_whole_before_and_after_the_log_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        write(path, 0, [step(0, 0.5), saved(1)]);
+        let file = File::options().write(true).open(path.join(LOG)).unwrap();
+        file.set_len(file.metadata().unwrap().len() - 1).unwrap();
+        assert_eq!(steps(path), [1, 1]);
+        write(path, 1, [step(1, 0.25), saved(2)]);
+        assert_eq!(steps(path), [1, 1, 2, 2]);
     }
 
     #[test]
