@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use anyhow::{Result, ensure};
 use ndarray::ArrayRef2;
-use pictures::{Picture, html};
+use pictures::{Picture, html, product};
 use thiserror::Error;
 
 use crate::input::Input;
@@ -294,7 +294,7 @@ impl Notebook {
     pub fn multiplies(&mut self, name: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) {
         let line = self.go_to_caller();
         if self.settings.draws {
-            self.figures.insert(line, html::product(name, a, b));
+            self.figures.insert(line, product(name, a, b));
         }
     }
 

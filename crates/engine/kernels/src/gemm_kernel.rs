@@ -46,7 +46,7 @@ pub(crate) struct RowPanel {
 /// The order of the numbers of `a`, with the distance of its rows or columns.
 #[derive(Clone, Copy)]
 pub(crate) enum Layout {
-    /// Those of a row side by side; no wide kernel reads them
+    /// Those of a row side by side; of the wide kernels only AMX reads them
     Rows(usize),
     /// Those of a column side by side
     Columns(usize),

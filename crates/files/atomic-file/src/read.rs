@@ -57,30 +57,23 @@ pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, Fi
 /// may read one file.
 ///
 /// # Errors
-/// If the file ends before, or can't be read.
-#[cfg(unix)]
+/// If the file ends before, or can't be read; always on a system that is neither Unix nor Windows.
 pub fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::read_exact_at(file, out, offset);
+    #[cfg(windows)]
+    return seek_read_exact(file, out, offset);
+    #[cfg(not(any(unix, windows)))]
+    {
+        let _ = (file, out, offset);
+        Err(ErrorKind::Unsupported.into())
+    }
 }
 
-/// Fills `out` from a file's bytes at `offset`, wherever the file was read before; several threads
-/// may read one file.
-///
-/// # Errors
-/// If the file ends before, or can't be read; always on a system without such reads.
-#[cfg(not(unix))]
-pub fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
-    #[cfg(windows)]
-    let read = |out: &mut [u8], offset: u64| -> io::Result<usize> {
-        std::os::windows::fs::FileExt::seek_read(file, out, offset)
-    };
-    #[cfg(not(windows))]
-    let read = |_: &mut [u8], _: u64| -> io::Result<usize> {
-        let _ = file;
-        Err(ErrorKind::Unsupported.into())
-    };
+#[cfg(windows)]
+fn seek_read_exact(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !out.is_empty() {
-        match read(out, offset) {
+        match std::os::windows::fs::FileExt::seek_read(file, out, offset) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
                 out = &mut out[count..];

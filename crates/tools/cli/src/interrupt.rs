@@ -36,10 +36,10 @@ impl Interrupt {
     pub(crate) fn listen(message: &'static str) -> Result<Self> {
         let interrupt = Self::default();
         let ignored = ignored();
-        for signal in ASKED_BY {
-            if ignored >> (signal - 1) & 1 == 1 {
-                continue;
-            }
+        let heard = ASKED_BY.into_iter();
+        let heard = heard.filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let heard: Vec<i32> = heard.collect();
+        for &signal in &heard {
             // In this order: the second of two signals finds what the first one has left.
             let asked = &interrupt.asked;
             flag::register_conditional_shutdown(signal, BY_SIGNAL + signal, Arc::clone(asked))?;
@@ -47,7 +47,7 @@ impl Interrupt {
             flag::register_usize(signal, Arc::clone(&interrupt.signal), signal as usize)?;
         }
         if !message.is_empty() {
-            let wait = interrupt.wait(ignored)?;
+            let wait = interrupt.wait(&heard)?;
             let answering = Builder::new().spawn(move || {
                 wait();
                 // Standard error may be closed: no reason to fail.
@@ -58,11 +58,9 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// A function that returns at the first signal that isn't ignored.
+    /// A function that returns at the first of these signals.
     #[cfg(unix)]
-    fn wait(&self, ignored: u64) -> Result<impl FnOnce() + Send + 'static> {
-        let heard = ASKED_BY.into_iter();
-        let heard = heard.filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    fn wait(&self, heard: &[i32]) -> Result<impl FnOnce() + Send + 'static> {
         let mut signals = signal_hook::iterator::Signals::new(heard)?;
         Ok(move || {
             let _ = signals.forever().next();
@@ -71,7 +69,7 @@ impl Interrupt {
 
     /// A function that returns at the first request; Windows wakes no thread for one.
     #[cfg(not(unix))]
-    fn wait(&self, _: u64) -> Result<impl FnOnce() + Send + 'static> {
+    fn wait(&self, _: &[i32]) -> Result<impl FnOnce() + Send + 'static> {
         const SOON: std::time::Duration = std::time::Duration::from_millis(100);
         let listening = self.clone();
         Ok(move || {

@@ -107,9 +107,9 @@ impl Lesson {
             lr > 0.0 && lr <= 1.0,
             "the learning rate must be above 0 and at most 1, got {lr}"
         );
-        let words = Words::train(STORY, preset.pairs)?;
+        let (words, vocab_size) = Words::train(STORY, preset.pairs)?;
         let config = GptConfig {
-            vocab_size: words.trained_size(),
+            vocab_size,
             ..preset.model
         };
         let windows = DataLoaderConfig {

@@ -26,32 +26,25 @@ impl Words {
         Ok(Self::Own(Box::new(bpe)))
     }
 
-    /// As many byte pairs of a text, or its characters, with ids as `gpt train` gives them.
+    /// As many byte pairs of a text, or its characters, with ids as `gpt train` gives them; and the
+    /// size of the vocabulary, with the unknown token of characters and the end of a text.
     #[cfg(feature = "notebooks")]
-    pub(crate) fn train(text: &str, pairs: Option<usize>) -> Result<Self> {
+    pub(crate) fn train(text: &str, pairs: Option<usize>) -> Result<(Self, usize)> {
         use tokenizer::bpe::{BpeConfig, Ties};
 
         let Some(vocab_size) = pairs else {
             let characters: std::collections::BTreeSet<char> = text.chars().collect();
-            return Ok(Self::Characters(characters.into_iter().collect()));
+            let size = characters.len() + 2;
+            return Ok((Self::Characters(characters.into_iter().collect()), size));
         };
         let config = BpeConfig {
             vocab_size,
             ties: Ties::SmallestIds,
             ..BpeConfig::default()
         };
-        Ok(Self::Own(Box::new(Bpe::train(text, &config)?)))
-    }
-
-    /// The number of tokens of a vocabulary that was trained, with the unknown one and the end of a
-    /// text.
-    #[cfg(feature = "notebooks")]
-    pub(crate) fn trained_size(&self) -> usize {
-        match self {
-            Self::Gpt2(words) => words.vocab_size(),
-            Self::Own(words) => words.vocab_size() + 1,
-            Self::Characters(all) => all.len() + 2,
-        }
+        let bpe = Bpe::train(text, &config)?;
+        let size = bpe.vocab_size() + 1;
+        Ok((Self::Own(Box::new(bpe)), size))
     }
 
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>> {

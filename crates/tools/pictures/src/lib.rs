@@ -10,6 +10,7 @@ mod described;
 mod heat_map;
 pub mod html;
 mod picture;
+mod product;
 #[cfg(feature = "draw")]
 mod scene;
 #[cfg(feature = "draw")]
@@ -20,3 +21,4 @@ pub use ndarray;
 
 pub use described::{Bars, Chart, HeatMap, Line, PLAIN, bars, chart, heat_map, windows};
 pub use picture::Picture;
+pub use product::product;

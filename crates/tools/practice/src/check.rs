@@ -98,7 +98,7 @@ impl Answer {
 
 /// Checks a sum of probabilities.
 pub(crate) fn sum_is_1(sum: f32) -> Result<(), String> {
-    match (sum - 1.0).abs() < 1e-4 {
+    match (sum - 1.0).abs() < 1e-5 {
         true => Ok(()),
         false => Err(format!("a sum is {sum} instead of 1")), // of NaN, too
     }

@@ -1,0 +1,91 @@
+//! A matrix product in a page, whose numbers show their sums; it takes no script.
+
+use ndarray::ArrayRef2;
+
+use crate::html::escape;
+
+/// Rows and columns that are shown at most, and terms of a sum; `page.css` has a rule for each.
+const MOST: usize = 8;
+
+/// The product of `a` (rows, inner) and `b` (inner, columns) in HTML. The number that a reader
+/// chooses in the result marks its row and its column, and shows their sum.
+///
+/// # Panics
+/// If the shapes don't fit.
+pub fn product(title: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> String {
+    let (title, result) = (escape(title), a.dot(b));
+    let numbers = |matrix: &ArrayRef2<f32>, class: &str| {
+        table(class, matrix.dim(), |place| format!("{:.4}", matrix[place]))
+    };
+    let choice = |(row, column): (usize, usize)| {
+        let total = format!("{:.4}", result[(row, column)]);
+        let factors = a.row(row).into_iter().zip(b.column(column)).take(MOST);
+        let mut terms: Vec<String> = factors.map(|(a, b)| format!("{a:.4} · {b:.4}")).collect();
+        if a.ncols() > MOST {
+            terms.push("…".to_owned());
+        }
+        let (at, sum) = (
+            format!("row {}, column {}", row + 1, column + 1),
+            terms.join(" + "),
+        );
+        let checked = if (row, column) == (0, 0) {
+            " checked"
+        } else {
+            ""
+        };
+        format!(
+            "<label><input type=\"radio\" name=\"{title}\" aria-label=\"{at}: {total}\"{checked}>{total}</label>\
+             <span class=\"sum\">{at}: {sum} = {total}</span>"
+        )
+    };
+    format!(
+        "<figure class=\"product\" tabindex=\"0\"><figcaption>{title}. Choose a number of the result to see its sum.</figcaption>\
+         <div>{} @ {} = {}</div></figure>\n",
+        numbers(a, "a"),
+        numbers(b, "b"),
+        table("c", result.dim(), choice),
+    )
+}
+
+/// The first rows and columns; further ones are dots.
+fn table(
+    class: &str,
+    (rows, columns): (usize, usize),
+    cell: impl Fn((usize, usize)) -> String,
+) -> String {
+    let more = "<td>…</td>";
+    let mut table = format!("<table class=\"{class}\">");
+    for row in 0..rows.min(MOST) {
+        table += "<tr>";
+        for column in 0..columns.min(MOST) {
+            let cell = cell((row, column));
+            table += &format!("<td class=\"r{row} c{column}\">{cell}</td>");
+        }
+        table += if columns > MOST { more } else { "" };
+        table += "</tr>";
+    }
+    if rows > MOST {
+        table += &format!("<tr>{more}</tr>");
+    }
+    table + "</table>"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chosen_number_of_a_product_has_its_sum() {
+        let product = product(
+            "x < y",
+            &ndarray::array![[1.0, 2.0], [3.0, 4.0]],
+            &ndarray::array![[0.5], [0.25]],
+        );
+        assert!(product.contains("row 2, column 1: 3.0000 · 0.5000 + 4.0000 · 0.2500 = 2.5000"));
+        assert_eq!(product.matches(" checked").count(), 1);
+        assert!(product.contains("<figcaption>x &lt; y."));
+        let long = ndarray::Array2::ones((9, 9));
+        let product = super::product("long", &long, &long);
+        assert!(product.contains("+ … = 9.0000") && !product.contains("c8"));
+    }
+}
