@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::env::consts::EXE_SUFFIX;
 use std::fs;
-use std::io::{BufRead, ErrorKind, IsTerminal, Write, stdin, stdout};
+use std::io::{BufRead, ErrorKind, IsTerminal, Read, Write, copy, sink, stdin, stdout};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -17,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 use atomic_file::{create_folder, write_atomically, write_output};
 use clap::Args;
 use practice::{EXERCISES, Exercise};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::documents::plain;
 use crate::workspace::{print, root};
@@ -47,6 +47,9 @@ pub(crate) struct Options {
 /// The longest time that a check may take.
 const LONGEST: Duration = Duration::from_secs(10);
 
+/// The most bytes of a check's output that are read.
+const MOST_OUTPUT: u64 = 1 << 20;
+
 /// Does what was asked for.
 ///
 /// # Errors
@@ -66,7 +69,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Some(exercise) if options.hint => practice.hint(exercise),
         Some(exercise) if options.diff => practice.diff(exercise),
         Some(exercise) if options.reset => practice.reset(exercise),
-        Some(exercise) => practice.check(exercise).map(drop),
+        Some(exercise) => {
+            let number = exercise.number;
+            let is_done = practice.check(exercise)?;
+            ensure!(is_done, "{number} is not done yet; --hint helps");
+            Ok(())
+        }
     }
 }
 
@@ -85,19 +93,31 @@ fn find(words: &str) -> Result<&'static Exercise> {
     found.with_context(|| format!("no exercise {words}; there are {}", numbers()))
 }
 
-/// The end of a check.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Checked {
-    Done,
-    Open,
+/// How far a reader is with an exercise.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Progress {
+    /// Checks that passed.
+    passed: u64,
+    /// All checks; 0 before the first.
+    total: u64,
+    /// Hints that were shown.
+    hints: usize,
+    /// The file that the exercise began with.
+    task: Option<String>,
+}
+
+impl Progress {
+    fn is_done(&self) -> bool {
+        self.total > 0 && self.passed == self.total
+    }
 }
 
 /// The reader's folder and progress.
 struct Practice {
     folder: PathBuf,
-    /// By the exercise's name: checks that passed, all checks, hints shown, and the file that it
-    /// began with.
-    state: BTreeMap<String, Value>,
+    /// The progress by the exercise's name.
+    state: BTreeMap<String, Progress>,
 }
 
 impl Practice {
@@ -107,7 +127,12 @@ impl Practice {
         create_folder(&sources)?;
         let state = folder.join("state.json");
         let state = match fs::read_to_string(&state) {
-            Ok(text) => serde_json::from_str(&text).with_context(|| state.display().to_string())?,
+            Ok(text) => serde_json::from_str(&text).with_context(|| {
+                format!(
+                    "{} is damaged; without it, progress begins again",
+                    state.display()
+                )
+            })?,
             Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error).with_context(|| state.display().to_string()),
         };
@@ -128,7 +153,7 @@ impl Practice {
         let mut is_new = false;
         for exercise in EXERCISES {
             if practice.create(&format!("src/bin/{}.rs", exercise.name), &exercise.stub())? {
-                practice.note(exercise, "task", exercise.stub().into());
+                practice.progress(exercise).task = Some(exercise.stub());
                 is_new = true;
             }
         }
@@ -152,22 +177,12 @@ impl Practice {
         self.folder.join(format!("src/bin/{}.rs", exercise.name))
     }
 
-    fn note(&mut self, exercise: &Exercise, key: &str, value: Value) {
-        let state = self
-            .state
-            .entry(exercise.name.to_owned())
-            .or_insert(json!({}));
-        state[key] = value;
-    }
-
-    fn noted(&self, exercise: &Exercise, key: &str) -> u64 {
-        let state = self.state.get(exercise.name);
-        state.and_then(|state| state[key].as_u64()).unwrap_or(0)
+    fn progress(&mut self, exercise: &Exercise) -> &mut Progress {
+        self.state.entry(exercise.name.to_owned()).or_default()
     }
 
     fn is_done(&self, exercise: &Exercise) -> bool {
-        let [passed, total] = ["passed", "total"].map(|key| self.noted(exercise, key));
-        total > 0 && passed == total
+        self.state.get(exercise.name).is_some_and(Progress::is_done)
     }
 
     fn save(&self) -> Result<()> {
@@ -183,24 +198,22 @@ impl Practice {
         EXERCISES.iter().find(|exercise| !self.is_done(exercise))
     }
 
-    fn list(&self) -> Result<()> {
+    fn list(&mut self) -> Result<()> {
         for exercise in EXERCISES {
-            let [passed, total] = ["passed", "total"].map(|key| self.noted(exercise, key));
             let file = self.file(exercise);
             let shown = file
                 .strip_prefix(root())
                 .unwrap_or(&file)
                 .display()
                 .to_string();
-            let status = match (passed, total) {
+            let progress = self.progress(exercise);
+            let status = match (progress.passed, progress.total) {
                 (_, 0) => format!("not written yet: start in {shown}"),
                 (passed, total) if passed == total => "done".to_owned(),
                 (passed, total) => format!("{passed} of {total} checks"),
             };
-            let state = self.state.get(exercise.name);
-            let task = state.and_then(|state| state["task"].as_str());
-            let changed = match task {
-                Some(task) if task != exercise.stub() => {
+            let changed = match &progress.task {
+                Some(task) if *task != exercise.stub() => {
                     " (the task has changed; --reset shows it)"
                 }
                 _ => "",
@@ -219,8 +232,9 @@ impl Practice {
         }
     }
 
-    /// Builds and runs one exercise; rustc's messages go to the screen as they are.
-    fn check(&mut self, exercise: &Exercise) -> Result<Checked> {
+    /// Builds and runs one exercise, and returns whether it is done; rustc's messages go to the
+    /// screen as they are.
+    fn check(&mut self, exercise: &Exercise) -> Result<bool> {
         let target = root().join("target/practice");
         let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .args(["build", "--quiet", "--manifest-path"])
@@ -231,9 +245,9 @@ impl Practice {
             .context("cargo")?;
         if !built.success() {
             print("it doesn't compile yet\n")?;
-            self.note(exercise, "passed", 0.into());
+            self.progress(exercise).passed = 0;
             self.save()?;
-            return Ok(Checked::Open);
+            return Ok(false);
         }
         let program = target
             .join("debug")
@@ -243,7 +257,12 @@ impl Practice {
             .spawn()
             .with_context(|| program.display().to_string())?;
         let mut output = child.stdout.take().context("it is piped")?;
-        let reader = thread::spawn(move || std::io::read_to_string(&mut output));
+        let reader = thread::spawn(move || {
+            let mut text = Vec::new();
+            output.by_ref().take(MOST_OUTPUT).read_to_end(&mut text)?;
+            copy(&mut output, &mut sink())?;
+            std::io::Result::Ok(String::from_utf8_lossy(&text).into_owned())
+        });
         let began = Instant::now();
         let ended = loop {
             if let Some(status) = child.try_wait()? {
@@ -258,6 +277,11 @@ impl Practice {
         };
         let text = reader.join().ok().context("its output")??;
         print(&text)?;
+        if text.len() as u64 >= MOST_OUTPUT {
+            print(&format!(
+                "\nonly the first {MOST_OUTPUT} bytes are read: let it print less\n"
+            ))?;
+        }
         if ended.is_none() {
             let seconds = LONGEST.as_secs();
             print(&format!(
@@ -265,32 +289,29 @@ impl Practice {
             ))?;
         }
         let (passed, total) = result(&text).unwrap_or((0, u64::from(ended.is_none())));
-        self.note(exercise, "passed", passed.into());
-        self.note(exercise, "total", total.into());
+        let progress = self.progress(exercise);
+        (progress.passed, progress.total) = (passed, total);
+        let is_done = progress.is_done();
         self.save()?;
-        match self.is_done(exercise) {
-            false => Ok(Checked::Open),
-            true => {
-                let number = exercise.number;
-                print(&format!(
-                    "done; a solution beside yours: cargo xtask practice {number} --diff\n"
-                ))?;
-                Ok(Checked::Done)
-            }
+        if is_done {
+            let number = exercise.number;
+            print(&format!(
+                "done; a solution beside yours: cargo xtask practice {number} --diff\n"
+            ))?;
         }
+        Ok(is_done)
     }
 
     fn hint(&mut self, exercise: &Exercise) -> Result<()> {
         let hints = exercise.hints();
-        let shown = self.noted(exercise, "hints") as usize;
-        let next = shown.min(hints.len() - 1);
+        let next = self.progress(exercise).hints.min(hints.len() - 1);
         print(&format!(
             "hint {} of {}: {}\n",
             next + 1,
             hints.len(),
             hints[next]
         ))?;
-        self.note(exercise, "hints", (next + 1).into());
+        self.progress(exercise).hints = next + 1;
         self.save()
     }
 
@@ -338,8 +359,10 @@ impl Practice {
         create_folder(self.folder.join("kept"))?;
         write_output(&copy, |out| out.write_all(&text))?;
         write_atomically(&file, |out| out.write_all(exercise.stub().as_bytes()))?;
-        self.state.remove(exercise.name);
-        self.note(exercise, "task", exercise.stub().into());
+        *self.progress(exercise) = Progress {
+            task: Some(exercise.stub()),
+            ..Progress::default()
+        };
         self.save()?;
         print(&format!("your file is {}\n", copy.display()))
     }
@@ -358,7 +381,7 @@ impl Practice {
                 changed = last;
                 let shown = file.strip_prefix(root()).unwrap_or(&file).display();
                 print(&format!("\n{} {} ({shown})\n", now.number, now.title()))?;
-                if self.check(now)? == Checked::Done {
+                if self.check(now)? {
                     (exercise, changed) = (self.next(), SystemTime::UNIX_EPOCH);
                     continue;
                 }
