@@ -206,8 +206,8 @@ fn gguf_tokens(
             let config: Value = tokenizer
                 .config()
                 .map_or(Ok(Value::Null), serde_json::from_str)?;
-            vocabulary.settings.chat_templates(&config)
+            vocabulary.settings.chat_templates(&config)?
         },
-        sampling: vocabulary.settings.sampling(),
+        sampling: vocabulary.settings.sampling()?,
     }))
 }

@@ -8,10 +8,12 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use atomic_file::{create_folder, folder_of, is_file, names_in, read_small_file, write_atomically};
 use checkpoint::SamplingDefaults;
 use model_tokenizer::TOKENIZER_FILES;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::output::note;
@@ -95,16 +97,20 @@ impl TextSettings {
         files.find_map(|(other, bytes)| (other == name).then_some(&bytes[..]))
     }
 
-    fn json(&self, name: &str) -> Value {
-        let bytes = self.file(name).unwrap_or_default();
-        serde_json::from_slice(bytes).unwrap_or_default()
+    /// The value in a file; null if there is no such file.
+    fn json(&self, name: &str) -> Result<Value> {
+        let bytes = self.file(name).unwrap_or(b"null");
+        serde_json::from_slice(bytes).with_context(|| format!("{name} is not JSON"))
     }
 
     /// The chat templates by name, `default` first if there is one; they may be in
     /// `tokenizer_config`, but a separate file wins.
-    pub(crate) fn chat_templates(&self, tokenizer_config: &Value) -> Vec<Template> {
+    ///
+    /// # Errors
+    /// If chat_template.json is not JSON.
+    pub(crate) fn chat_templates(&self, tokenizer_config: &Value) -> Result<Vec<Template>> {
         let default = |text: &str| ("default".to_owned(), text.to_owned());
-        let in_json = self.json(TEMPLATE_JSON);
+        let in_json = self.json(TEMPLATE_JSON)?;
         let mut templates = match (
             &in_json["chat_template"],
             &tokenizer_config["chat_template"],
@@ -129,21 +135,31 @@ impl TextSettings {
             templates.push((name.to_owned(), String::from_utf8_lossy(bytes).into_owned()));
         }
         templates.sort_by_key(|(name, _)| name != "default");
-        templates
+        Ok(templates)
     }
 
     /// The settings for drawing tokens, in generation_config.json.
-    pub(crate) fn sampling(&self) -> SamplingDefaults {
-        let json = self.json(GENERATION_CONFIG);
-        let number = |key: &str| json[key].as_f64().map(|x| x as f32);
-        SamplingDefaults {
-            temperature: number("temperature"),
-            top_k: json["top_k"].as_i64().and_then(|k| i32::try_from(k).ok()),
-            top_p: number("top_p"),
-            min_p: number("min_p"),
-            repeat_penalty: number("repetition_penalty"),
-        }
+    ///
+    /// # Errors
+    /// If the file is not JSON, or a setting is neither a number nor null.
+    pub(crate) fn sampling(&self) -> Result<SamplingDefaults> {
+        let json = self.json(GENERATION_CONFIG)?;
+        let number = |key| setting(&json, key, "a number");
+        Ok(SamplingDefaults {
+            temperature: number("temperature")?,
+            top_k: setting(&json, "top_k", "a whole number")?,
+            top_p: number("top_p")?,
+            min_p: number("min_p")?,
+            repeat_penalty: number("repetition_penalty")?,
+        })
     }
+}
+
+/// A setting of generation_config.json that may be missing.
+fn setting<T: DeserializeOwned>(json: &Value, key: &str, expected: &str) -> Result<Option<T>> {
+    let value = &json[key];
+    Option::deserialize(value)
+        .map_err(|_| anyhow!("{GENERATION_CONFIG}: {key} must be {expected}, but is {value}"))
 }
 
 /// The file behind a path, if that isn't a link out of the folder: Hugging Face's cache links each
@@ -192,7 +208,7 @@ mod tests {
         ]});
         let templates = || {
             let settings = TextSettings::of_folder(&folder).unwrap();
-            settings.chat_templates(&config)
+            settings.chat_templates(&config).unwrap()
         };
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
         assert_eq!(templates(), [pair("default", "old"), pair("rag", "r")]);

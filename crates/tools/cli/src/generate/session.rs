@@ -59,7 +59,7 @@ impl<'m> Session<'m> {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH);
         let new_seed = || now().map_or(0, |now| now.subsec_nanos().into());
         let seed = args.sampling.seed.unwrap_or_else(new_seed);
-        let folders = vocabulary.settings.sampling();
+        let folders = vocabulary.settings.sampling()?;
         let sampling = args.sampling.of(&folders, model.vocab_size);
         let checked = sampling.check();
         checked.context("the folder's generation_config.json; an option overrides it")?;

@@ -205,4 +205,20 @@ fn a_folder_s_generation_settings_are_the_defaults() {
         &["generation_config.json", "temperature", "-1"],
     );
     assert_eq!(written("--temp 0"), greedy);
+    for (damage, message) in [
+        (
+            r#"{"temperature": "0.7"}"#,
+            "temperature must be a number, but is \"0.7\"",
+        ),
+        (
+            r#"{"top_k": 1.5}"#,
+            "top_k must be a whole number, but is 1.5",
+        ),
+        (r#"{"top_k": 99999999999}"#, "top_k must be a whole number"),
+        ("{", "generation_config.json"),
+    ] {
+        settings(damage);
+        folder.refused("generate the -m model", &[message]);
+        folder.refused("convert model model.gguf", &[message]);
+    }
 }
