@@ -326,21 +326,15 @@ impl Bpe {
     /// # Errors
     /// None: a `Result` gives all tokenizers the same signature.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        let Some(end_of_text) = self.end_of_text else {
-            return Ok(self.encode_ordinary(text));
-        };
-        let (mut encoder, mut ids) = (self.encoder(text.len()), Vec::new());
-        for (number, document) in text.split(ENDOFTEXT).enumerate() {
-            ids.extend((number > 0).then_some(end_of_text));
-            encoder.encode(document, &mut ids);
-        }
+        let mut ids = Vec::new();
+        self.encoder(text.len()).encode(text, &mut ids);
         Ok(ids)
     }
 
     /// The ids of a text in which nothing is special.
     pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
-        self.encoder(text.len()).encode(text, &mut ids);
+        self.encoder(text.len()).encode_ordinary(text, &mut ids);
         ids
     }
 
@@ -460,9 +454,20 @@ pub struct Encoder<'b> {
 }
 
 impl Encoder<'_> {
+    /// Appends the ids of a text, as [`Bpe::encode`] returns them.
+    pub fn encode(&mut self, text: &str, ids: &mut Vec<u32>) {
+        let Some(end_of_text) = self.bpe.end_of_text else {
+            return self.encode_ordinary(text, ids);
+        };
+        for (number, document) in text.split(ENDOFTEXT).enumerate() {
+            ids.extend((number > 0).then_some(end_of_text));
+            self.encode_ordinary(document, ids);
+        }
+    }
+
     /// Appends the ids of a text in which nothing is special, as [`Bpe::encode_ordinary`] returns
     /// them.
-    pub fn encode(&mut self, text: &str, ids: &mut Vec<u32>) {
+    pub fn encode_ordinary(&mut self, text: &str, ids: &mut Vec<u32>) {
         for piece in pieces(text, self.bpe.divide) {
             let piece = piece.as_bytes();
             self.known

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::bpe::Bpe;
+use crate::bpe::{Bpe, Encoder};
 use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
 use crate::gpt2_tokens::{ENDOFTEXT, VOCAB_SIZE};
@@ -99,6 +99,11 @@ impl Gpt2Tokenizer {
     /// plain text.
     pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
         self.bpe.encode_ordinary(text)
+    }
+
+    /// Returns an encoder for texts of so many bytes together; a thread has its own.
+    pub fn encoder(&self, bytes: usize) -> Encoder<'static> {
+        self.bpe.encoder(bytes)
     }
 
     /// The bytes that one id stands for; `None` if there is no such id.

@@ -138,10 +138,14 @@ fn every_character_is_divided_as_tiktoken_divides_it() {
 #[test]
 fn an_encoder_that_remembers_returns_the_same_ids() {
     let text =
-        "The bell rang, and rang; a very-long-identifier_of_words 1234567890123456 ".repeat(50);
+        "The bell rang, and rang; a very-long-identifier_of_words 1234567890123456 <|endoftext|>"
+            .repeat(50);
     let (mut encoder, mut ids) = (GPT2.encoder(64), Vec::new()); // 16 pieces take turns
     for _ in 0..3 {
         encoder.encode(&text, &mut ids);
+        encoder.encode_ordinary(&text, &mut ids);
     }
-    assert_eq!(ids, GPT2.encode_ordinary(&text).repeat(3));
+    let [special, ordinary] = [GPT2.encode(&text).unwrap(), GPT2.encode_ordinary(&text)];
+    assert!(special.len() < ordinary.len());
+    assert_eq!(ids, [special, ordinary].concat().repeat(3));
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use regex::Regex;
-use tokenizer::bpe::{Bpe, Merge, gpt2_piece};
+use tokenizer::bpe::{Bpe, Encoder, Merge, gpt2_piece};
 use tokenizers::AddedToken;
 
 use crate::byte_chars::{bytes_of, is_written};
@@ -65,16 +65,20 @@ impl Fast {
         Some(Self { bpe, added, ids })
     }
 
+    /// Returns an encoder for texts of so many bytes together.
+    pub(crate) fn encoder(&self, bytes: usize) -> Encoder<'_> {
+        self.bpe.encoder(bytes)
+    }
+
     /// The ids of a text, in which added tokens are those.
-    pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
-        let (mut encoder, mut ids) = (self.bpe.encoder(text.len()), Vec::new());
-        let mut start = 0;
+    pub(crate) fn encode(&self, encoder: &mut Encoder, text: &str) -> Vec<u32> {
+        let (mut start, mut ids) = (0, Vec::new());
         for found in self.added.iter().flat_map(|added| added.find_iter(text)) {
-            encoder.encode(&text[start..found.start()], &mut ids);
+            encoder.encode_ordinary(&text[start..found.start()], &mut ids);
             ids.push(self.ids[found.as_str()]);
             start = found.end();
         }
-        encoder.encode(&text[start..], &mut ids);
+        encoder.encode_ordinary(&text[start..], &mut ids);
         ids
     }
 }

@@ -47,6 +47,9 @@ pub struct ModelTokenizer {
     files: Option<Arc<Files>>, // GPT-2's own are made when they are asked for
 }
 
+/// Returns the ids of a part of a text that may be encoded by itself.
+type PartEncoder<'t> = Box<dyn FnMut(&str) -> Result<Vec<u32>, ModelTokenizerError> + 't>;
+
 #[derive(Clone)]
 enum Kind {
     Gpt2(Gpt2Tokenizer),
@@ -159,18 +162,31 @@ impl ModelTokenizer {
             Kind::Own(own) if own.divides => parts(text, |rest| own.begins_with_added(rest)),
             Kind::Own(_) => vec![text],
         };
-        let ids = whole.par_iter().map(|part| match &self.kind {
-            Kind::Gpt2(gpt2) => gpt2
-                .encode(part)
-                .map_err(|error| error::library(error.into())),
-            Kind::Own(own) => own.encode(part),
-        });
+        // Parts of one thread share what its encoder remembers.
+        let ids = whole
+            .par_iter()
+            .map_init(|| self.encoder(text.len()), |encode, part| encode(part));
         let ids: Vec<Vec<u32>> = ids.collect::<Result<_, _>>()?;
         let mut all = Vec::with_capacity(ids.iter().map(Vec::len).sum());
         for part in ids {
             all.extend(part); // whose memory is given back before the next
         }
         Ok(all)
+    }
+
+    /// Returns a function that encodes parts of a text of so many bytes; a thread has its own.
+    fn encoder(&self, bytes: usize) -> PartEncoder<'_> {
+        match &self.kind {
+            Kind::Gpt2(gpt2) => {
+                let mut encoder = gpt2.encoder(bytes);
+                Box::new(move |part| {
+                    let mut ids = Vec::new();
+                    encoder.encode(part, &mut ids);
+                    Ok(ids)
+                })
+            }
+            Kind::Own(own) => own.encoder(bytes),
+        }
     }
 
     /// The ids that are put before each text, as by a template of tokenizer.json or by
@@ -390,11 +406,13 @@ impl Own {
         begins.any(|begin| self.added.contains(begin))
     }
 
-    /// The ids of a part of a text that may be encoded by itself.
-    fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
+    fn encoder(&self, bytes: usize) -> PartEncoder<'_> {
         match &self.fast {
-            Some(fast) => Ok(fast.encode(text)),
-            None => self.encode_by_library(text),
+            Some(fast) => {
+                let mut encoder = fast.encoder(bytes);
+                Box::new(move |part| Ok(fast.encode(&mut encoder, part)))
+            }
+            None => Box::new(|part| self.encode_by_library(part)),
         }
     }
 
@@ -473,7 +491,7 @@ mod tests {
             };
             assert!(own.fast.is_some());
             for text in [format!("{text}{marks}"), format!("{marks}{text}{marks}")] {
-                prop_assert_eq!(own.encode(&text).unwrap(), own.encode_by_library(&text).unwrap());
+                prop_assert_eq!(own.encoder(text.len())(&text).unwrap(), own.encode_by_library(&text).unwrap());
             }
         }
     }

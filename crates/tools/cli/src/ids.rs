@@ -92,7 +92,8 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     }
     let name = path.display();
     let text = text_of(bytes, path)?;
-    if text.contains("\r\n") {
+    // The search for one character is several times as fast, and most texts don't have it.
+    if text.contains('\r') && text.contains("\r\n") {
         note(&format!(
             "{name}: its lines end in CR and LF, which are tokens too; tr -d '\\r' leaves LF alone"
         ));
