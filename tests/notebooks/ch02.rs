@@ -50,8 +50,8 @@ fn the_text(book: &mut Notebook) -> Result<()> {
 }
 
 fn splitting_a_text(book: &mut Notebook) -> Result<()> {
-    // How can a text be cut into tokens? A first try cuts at white space and keeps the white space,
-    // like Python's `re.split(r'(\s)', text)`: the brackets in that pattern mean "keep the
+    // How can a text be split into tokens? A first try splits at white space and keeps it, like
+    // Python's `re.split(r'(\s)', text)`: the parentheses in that pattern mean "keep the
     // separators". Here a named separator replaces the pattern.
     let text = book.input("text", "Hello, world. This, is a test.".to_owned(), ..=1000);
     let result = split_keeping(&text, Separators::Whitespace);
@@ -61,8 +61,9 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
         "['Hello,', ' ', 'world.', ' ', 'This,', ' ', 'is', ' ', 'a', ' ', 'test.']",
     );
 
-    // Words and punctuation should be apart: "Hello," is two tokens. Cutting at commas and periods,
-    // too, does it, but leaves empty strings where two separators meet, and the spaces.
+    // Words and punctuation should be separate: "Hello," is two tokens. Splitting at commas and
+    // periods, too, separates them, but it leaves empty strings between two separators, and the
+    // spaces.
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints("In [5]", &result, "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is', ' ', 'a', ' ', 'test', '.', '']");
 
@@ -75,8 +76,8 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
         "['Hello', ',', 'world', '.', 'This', ',', 'is', 'a', 'test', '.']",
     );
 
-    // More kinds of punctuation, and the double dash: the same two steps in one function, which the
-    // rest of the chapter uses. Type another sentence and look for the parts that stay together.
+    // `preprocess` does both steps, with more kinds of punctuation and the double dash. The rest of
+    // the chapter uses it. Type another sentence: which parts stay together?
     let text = book.input(
         "text",
         "Hello, world. Is this-- a test?".to_owned(),
@@ -96,13 +97,13 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
 }
 
 fn vocabulary(book: &mut Notebook) -> Result<()> {
-    // The whole text through that function. Its beginning shows whether the rules are good enough.
+    // The function splits the whole text. Are the rules good enough? The first 30 tokens show it.
     let raw_text = book.the_verdict()?;
     let preprocessed = preprocess(raw_text);
     let first = &preprocessed[..30.min(preprocessed.len())];
     book.prints("In [8]", first, "['I', 'HAD', 'always', 'thought', 'Jack', 'Gisburn', 'rather', 'a', 'cheap', 'genius', '--', 'though', 'a', 'good', 'fellow', 'enough', '--', 'so', 'it', 'was', 'no', 'great', 'surprise', 'to', 'me', 'to', 'hear', 'that', ',', 'in']");
 
-    // The length of the text in tokens, about a quarter of its characters.
+    // The number of tokens is about a quarter of the number of characters.
     book.prints("In [9]", &preprocessed.len(), "4690");
 
     book.section("2.3", "Converting tokens into token IDs");
@@ -181,8 +182,9 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     let ids = tokenizer.encode(&text)?;
     book.prints("In [14]", &ids, "[1, 56, 2, 850, 988, 602, 533, 746, 5, 1126, 596, 5, 1, 67, 7, 38, 851, 1108, 754, 793, 7]");
 
-    // And back: `decode` joins the tokens with spaces and takes the spaces before punctuation away.
-    // The text is not quite the same: the line break is gone, and there is a space in "It' s".
+    // `decode` goes the other way: it joins the tokens with spaces and removes the spaces before
+    // punctuation. The result isn't quite the original text: the line break is gone, and there is a
+    // space in "It' s".
     let decoded = tokenizer.decode(&ids)?;
     book.prints(
         "In [15]",
@@ -257,7 +259,7 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
         "[1131, 5, 355, 1126, 628, 975, 10, 1130, 55, 988, 956, 984, 722, 988, 1131, 7]",
     );
 
-    // Decoded, the unknown words are gone for good: "Hello" and "palace" are both `<|unk|>`.
+    // Decoding can't restore the unknown words: "Hello" and "palace" have both become `<|unk|>`.
     let decoded = tokenizer.decode(&ids)?;
     book.prints(
         "In [24]",
@@ -286,8 +288,8 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     let integers = tokenizer.encode_allowing(&text, AllowedSpecial::Only(&[ENDOFTEXT]))?;
     book.prints("In [28]", &integers, "[15496, 11, 466, 345, 588, 8887, 30, 220, 50256, 554, 262, 4252, 18250, 8812, 2114, 1659, 617, 34680, 27271, 13]");
 
-    // Decoding gives the very text back, spaces included, because a piece has its space within it:
-    // " tea" is another token than "tea".
+    // Decoding returns exactly the original text, including spaces, because a space is part of a
+    // token: " tea" and "tea" are different tokens.
     let strings = tokenizer.decode(&integers)?;
     book.prints(
         "In [29]",
@@ -305,15 +307,15 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     });
     book.asks(
         "Does \"Tea\" have as many tokens as \"tea\"? And \"TEA\"?",
-        "Try it above. Capitals are other bytes, so they are other pieces; a spelling that is rare in GPT-2's training text falls into more of them.",
+        "No. Capital letters are different bytes, so they need different tokens, and a spelling that was rare in the text for GPT-2's vocabulary is split into more of them. Try it in the field above.",
     );
     Ok(())
 }
 
 fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.section("2.6", "Data sampling with a sliding window");
-    // What does a model learn from? From guessing the next token. So a text gives as many exercises
-    // as it has tokens. First the whole text in GPT-2's ids.
+    // What does a model learn from? It learns by guessing the next token, so a text gives as many
+    // exercises as it has tokens. First, the whole text is encoded with GPT-2's tokenizer.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     let enc_text = Corpus::from_text(raw_text, &tokenizer)?;
@@ -353,8 +355,8 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
 [290, 4920, 2241, 287] ----> 257",
     );
 
-    // The same as text. The token on the right of the arrow is the one that the model must learn to
-    // predict.
+    // The same exercises as text. The token to the right of the arrow is the one that the model
+    // must learn to predict.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (tokenizer.decode(&x[..i])?, tokenizer.decode(&y[i - 1..i])?);
@@ -407,7 +409,7 @@ batch_size = 8 windows   inputs (8, 4)        targets (8, 4)
         drop_last: true,
     };
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
-    // In order, the seed decides nothing; shuffled, it decides the order.
+    // The seed matters only with `shuffle`: it decides the order of the windows.
     let mut data_iter = dataloader.epoch(&mut TorchRng::manual_seed(0));
     let first_batch = data_iter.next().context("a batch")??;
     book.prints(
@@ -437,8 +439,8 @@ batch_size = 8 windows   inputs (8, 4)        targets (8, 4)
         "tensor([[2885, 1464, 1807, 3619]])",
     );
 
-    // Eight windows in a batch, and a stride as long as a window: no token is left out, and none
-    // comes twice, which would let the model learn some passages by heart sooner than others.
+    // Eight windows in a batch, with a stride as long as a window: no token is left out, and no
+    // token is used twice, because repeated tokens would make the model overfit sooner.
     let config = DataLoaderConfig {
         batch_size: book.input("batch_size", 8, 1..=64),
         max_length: book.input("max_length", 4, 1..=64),
@@ -482,9 +484,9 @@ batch_size = 8 windows   inputs (8, 4)        targets (8, 4)
 
 fn token_embeddings(book: &mut Notebook) -> Result<()> {
     book.section("2.7", "Creating token embeddings");
-    // An id is only a number in a list: 3 is not "more" than 2. So each id gets a vector of its
-    // own, a row of a matrix, which training will change. Here are 6 ids with 3 numbers each, drawn
-    // at random; the seed makes PyTorch draw the same ones.
+    // An id is only a number in a list: 3 is not "more" than 2. So each id gets a vector, a row of
+    // a matrix, which training will change. Here are 6 ids with 3 numbers each, drawn at random;
+    // PyTorch draws the same numbers from this seed.
     let input_ids = array![2, 3, 5, 1];
     let (vocab_size, output_dim) = (6, book.input("output_dim", 3, 1..=64));
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
@@ -500,7 +502,7 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         [-2.8400, -0.7849, -1.4096]], requires_grad=True)",
     );
 
-    // Looking up id 3 gives row 3 of that matrix, the fourth: nothing is computed.
+    // To look up id 3 means to read row 3 of the matrix, its fourth row. Nothing is computed.
     book.prints(
         "In [45]",
         &embedding_layer.forward(&array![3]),
@@ -518,16 +520,17 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
     );
     book.asks(
         "Two words of a sentence are the same. Are their vectors the same, too?",
-        "Yes: the same id is the same row, wherever the word stands. That is why section 2.8 adds a vector for the place.",
+        "Yes: the same id is the same row, at every position. That is why section 2.8 adds a vector for the position.",
     );
     Ok(())
 }
 
 fn positions(book: &mut Notebook) -> Result<()> {
     book.section("2.8", "Encoding word positions");
-    // The lookup doesn't know where a token stands: "dog bites man" and "man bites dog" have the
-    // same three vectors. First a batch as in 2.6, and a table of 50,257 rows for its ids; a shape
-    // in a comment, `(8, 4)`, is the array's shape, as in the book.
+    // The lookup doesn't know a token's position: "dog bites man" and "man bites dog" give the same
+    // three vectors. How can a model tell them apart? First we need a batch as in 2.6, and a table
+    // of 50,257 rows for its ids. A comment such as `(8, 4)` gives an array's shape, as in the
+    // book.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     let mut rng = TorchRng::manual_seed(123);
@@ -544,27 +547,27 @@ fn positions(book: &mut Notebook) -> Result<()> {
     };
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
     let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
-    // Its ids are the ids of In [41].
+    // The batch has the ids of In [41].
     book.shape("In [49]", &batch.input_ids, &[8, 4]);
 
     // Each of the 8 x 4 ids becomes 256 numbers.
     let token_embeddings = token_embedding_layer.forward(&batch.input_ids);
     book.shape("In [50]", &token_embeddings, &[8, 4, 256]);
 
-    // A second table has a row for each place: 0, 1, 2, 3. Its rows are learned, too.
+    // A second table has a row for each position: 0, 1, 2, 3. Its rows are learned, too.
     let context_length = max_length;
     let pos_embedding_layer = Embedding::new(context_length, output_dim, &mut rng);
     let positions: Array1<u32> = (0..max_length as u32).collect();
     let pos_embeddings = pos_embedding_layer.forward(&positions);
     book.shape("In [52]", &pos_embeddings, &[4, 256]);
 
-    // The sum is the input of the model: the place's vector is added in each of the 8 rows. Adding
-    // (4, 256) to (8, 4, 256) repeats the smaller one, as in PyTorch.
+    // The sum of both is the input of the model: the position vectors are added to each of the 8
+    // texts. Adding (4, 256) to (8, 4, 256) repeats the smaller array, as in PyTorch.
     let input_embeddings = &token_embeddings + &pos_embeddings;
     book.shape("In [53]", &input_embeddings, &[8, 4, 256]);
     book.asks(
-        "Why are the two vectors added and not put side by side?",
-        "Side by side would work, too, but every later layer would be twice as wide. The sum keeps the width, and training can keep word and place apart in different directions.",
+        "Why are the two vectors added instead of concatenated?",
+        "Concatenation would work, too, but every later layer would be twice as wide. The sum keeps the width, and training can use different directions for tokens and positions.",
     );
     Ok(())
 }

@@ -43,8 +43,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "tensor([0.9544, 1.4950, 1.4754, 0.8434, 0.7070, 1.0865])",
     );
 
-    // A dot product is nothing but products of the single features, added up; both ways give the
-    // same.
+    // A dot product is the sum of the products of single features. Both ways give the same number.
     let mut res = 0.0;
     for (one, other) in inputs.row(0).iter().zip(query) {
         res += one * other;
@@ -52,7 +51,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.shows("In [4]", &res, "tensor(0.9544)");
     book.shows("In [4]", &inputs.row(0).dot(&query), "tensor(0.9544)");
 
-    // Scores become shares: divided by their sum they add up to 1 and can weigh the words.
+    // How do scores become weights that sum to 1? The simplest way divides them by their sum.
     let attn_weights_2_tmp = normalize_by_sum(&attn_scores_2);
     book.prints(
         "In [5]",
@@ -61,9 +60,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [5]", &attn_weights_2_tmp.sum(), "tensor(1.0000)");
 
-    // Softmax also makes shares that add up to 1, keeps them positive whatever the scores are, and
-    // lets the largest stand out. This is its formula as it stands, which large scores would
-    // overflow.
+    // Softmax also gives weights that sum to 1. They are positive for all scores, and the largest
+    // score stands out. This is the plain formula, which overflows for large scores.
     let attn_weights_2_naive = softmax_naive(&attn_scores_2, Axis(0));
     book.prints(
         "In [6]",
@@ -72,7 +70,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [6]", &attn_weights_2_naive.sum(), "tensor(1.)");
 
-    // The same shares, computed safely: the largest score is taken off before the exponential.
+    // The same weights, computed safely: the largest score is subtracted before the exponential.
     let attn_weights_2 = softmax(&attn_scores_2, Axis(0));
     book.prints(
         "In [7]",
@@ -81,7 +79,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [7]", &attn_weights_2.sum(), "tensor(1.)");
 
-    // The context vector of the second word: the sum of all six vectors, each times its weight.
+    // What does the second word learn from the others? Its context vector is the sum of all six
+    // vectors, each multiplied by its weight.
     let mut context_vec_2 = Array1::zeros(query.len());
     for (&weight, x_i) in attn_weights_2.iter().zip(inputs.outer_iter()) {
         context_vec_2.scaled_add(weight, &x_i);
@@ -93,7 +92,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "The largest gets nearly everything. Softmax turns differences of scores into ratios of weights, so scores ten times as large make ratios to the tenth power. Section 3.4 divides the scores for this reason.",
     );
     book.section("3.3.2", "Computing attention weights for all input tokens");
-    // Every word now asks every other: 36 dot products, one for each pair, by two loops.
+    // Now all words at once. Two loops compute 36 dot products, one for each pair of words.
     let words = inputs.nrows();
     let attn_scores =
         Array2::from_shape_fn((words, words), |(i, j)| inputs.row(i).dot(&inputs.row(j)));
@@ -109,7 +108,7 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
         [0.6310, 1.0865, 1.0605, 0.6565, 0.2935, 0.9450]])",
     );
 
-    // One matrix product does the work of both loops; row i has the scores of word i as the query.
+    // One matrix product replaces both loops. Row i contains the scores with word i as the query.
     let attn_scores = attention_scores(&inputs); // inputs @ inputs.T
     book.prints(
         "In [10]",
@@ -128,7 +127,8 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
         &inputs.t(),
     );
 
-    // Softmax over each row: how word i shares its attention among the six.
+    // Softmax over each row gives the attention weights: how much word i attends to each of the
+    // six.
     let attn_weights = attention_weights(&attn_scores); // torch.softmax(attn_scores, dim=-1)
     book.prints(
         "In [11]",
@@ -149,7 +149,7 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         )
     });
 
-    // A check that each row is a share of 1: the printed digits of row 2, and all rows computed.
+    // Does each row sum to 1? The printed digits of row 2 do, and so do all computed rows.
     let row_2_sum: f64 = [0.1385, 0.2379, 0.2333, 0.1240, 0.1082, 0.1581]
         .iter()
         .sum();
@@ -160,7 +160,8 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         "tensor([1.0000, 1.0000, 1.0000, 1.0000, 1.0000, 1.0000])",
     );
 
-    // Weights times inputs: the context vectors of all six words at once, a row each.
+    // The product of weights and inputs gives the context vectors of all six words, one in each
+    // row.
     let all_context_vecs = context_vectors(&attn_weights, &inputs); // attn_weights @ inputs
     book.prints(
         "In [13]",
@@ -176,7 +177,7 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.multiplies("Context vectors: weights @ inputs", &attn_weights, &inputs);
 
-    // Row 2 is the vector that was computed by hand for the second word alone.
+    // Row 2 equals the context vector that was computed for the second word alone.
     book.prints(
         "In [14]",
         &context_vec_2,
@@ -188,8 +189,9 @@ tensor([[0.4421, 0.5931, 0.5790],
         "No. Each row is divided by its own sum, so the second word may attend more to the fifth than the fifth to the second.",
     );
     book.section("3.4.1", "Computing the attention weights step by step");
-    // Now the model learns where to look: three matrices turn a word into its question (query), its
-    // label (key) and its contribution (value). First the query of the second word.
+    // How can a model learn which words matter? Three trainable matrices turn a word into a query
+    // (what it looks for), a key (what it offers) and a value (what it contributes). First, the
+    // query of the second word.
     let x_2 = inputs.slice(s![1..2, ..]); // the second input token: (1, d_in)
     let d_in = inputs.ncols();
     let d_out = book.input("d_out", 2, 1..=256);
@@ -202,7 +204,8 @@ tensor([[0.4421, 0.5931, 0.5790],
     let query_2 = matmul(&x_2, &w_query); // (1, d_out)
     book.prints("In [17]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
-    // Keys and values are needed for all six words, because the second one looks at each of them.
+    // Keys and values are needed for all six words, because the second word attends to each of
+    // them.
     let keys = matmul(&inputs, &w_key); // (num_tokens, d_out)
     let values = matmul(&inputs, &w_value);
     book.shape("In [18]", &keys, &[6, 2]);
@@ -210,7 +213,7 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.multiplies("Keys: inputs @ W_key", &inputs, &w_key);
 
-    // The score of the second word with itself: its query times its key.
+    // The score of the second word with itself is the dot product of its query and its key.
     let keys_2 = keys.slice(s![1..2, ..]);
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [19]", &attn_score_22[[0, 0]], "tensor(1.8524)");
@@ -223,8 +226,8 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tensor([1.2705, 1.8524, 1.8111, 1.0795, 0.5577, 1.5440])",
     );
 
-    // Before softmax the scores are divided by the root of the keys' size: without it long vectors
-    // would give large scores, shares near 0 and 1, and hardly any gradient.
+    // Before softmax, the scores are divided by the square root of the keys' length. Otherwise long
+    // vectors would give large scores, weights near 0 and 1, and hardly any gradient.
     let d_k = keys.ncols();
     let attn_weights_2 = scaled_softmax(&attn_scores_2, d_k); // softmax(attn_scores_2 / d_k**0.5)
     book.prints(
@@ -233,7 +236,7 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tensor([0.1500, 0.2264, 0.2199, 0.1311, 0.0906, 0.1820])",
     );
 
-    // The values, weighed by these shares, are the second word's context vector.
+    // The sum of the values, multiplied by these weights, is the second word's context vector.
     let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
     book.prints("In [22]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
 
@@ -250,7 +253,7 @@ tensor([[0.4421, 0.5931, 0.5790],
         "crates/attention/src/self_attention.rs",
         "impl SelfAttentionV1 {",
     );
-    // All of these steps in one type: it keeps the three matrices and takes a whole sequence.
+    // One type combines these steps: it stores the three matrices and takes a whole sequence.
     let seed = book.input("seed", 123, ..);
     let sa_v1 = SelfAttentionV1::new(
         d_in,
@@ -278,8 +281,8 @@ tensor([[0.2996, 0.8053],
         "crates/attention/src/self_attention.rs",
         "impl SelfAttentionV2 {",
     );
-    // Linear layers instead of bare matrices draw their first weights in a range that suits
-    // training: the computation is the same, the numbers differ.
+    // The second version uses linear layers instead of plain matrices, because their initial
+    // weights suit training better. The computation is the same; only the numbers differ.
     let seed = book.input("seed", 789, ..);
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -314,8 +317,8 @@ scores (6, 6)            masked                     weights: rows sum to 1
 context vectors = weights (6, 6) @ values (6, 2) = (6, 2)
 ",
     );
-    // A word must not see later words, because the model must learn to predict them. These are the
-    // weights without this rule: every word still looks at all six.
+    // A word must not see later words, because the model must learn to predict them. How can they
+    // be hidden? These are the weights without a mask: every word attends to all six.
     let queries = sa_v2.w_query.forward(&inputs);
     let keys = sa_v2.w_key.forward(&inputs);
     let attn_scores = matmul(&queries, &keys.t()); // (num_tokens, num_tokens)
@@ -332,7 +335,7 @@ tensor([[0.1921, 0.1646, 0.1652, 0.1550, 0.1721, 0.1510],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // A mask with ones where a word may look: at itself and at earlier words.
+    // The mask has ones where a word may attend: at its own position and at earlier ones.
     let context_length = attn_scores.nrows();
     let mask_simple = causal_mask(context_length);
     book.prints(
@@ -350,7 +353,7 @@ tensor([[1., 0., 0., 0., 0., 0.],
         of_words(&mask_simple, "The causal mask", "1: seen, 0: masked")
     });
 
-    // Weights times mask: the future is gone, but the rows no longer add up to 1.
+    // Weights multiplied by the mask: later words are hidden, but the rows no longer sum to 1.
     let masked_simple = &attn_weights * &mask_simple;
     book.prints(
         "In [27]",
@@ -364,7 +367,7 @@ tensor([[0.1921, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // Each row divided by its sum adds up to 1 again.
+    // Divided by its sum, each row sums to 1 again.
     let masked_simple_norm = normalize_rows(&masked_simple);
     book.prints(
         "In [28]",
@@ -378,7 +381,8 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // A shorter way: scores of future words become minus infinity, which softmax turns into zero.
+    // There is a shorter way: the scores of later words are set to minus infinity, which softmax
+    // turns into zero.
     let masked = mask_future(&attn_scores);
     book.prints(
         "In [29]",
@@ -399,7 +403,7 @@ tensor([[0.2899,   -inf,   -inf,   -inf,   -inf,   -inf],
         )
     });
 
-    // One softmax then gives the same weights as masking and dividing did.
+    // One softmax then gives the same weights as masking and dividing.
     let attn_weights = scaled_softmax(&masked, keys.ncols());
     book.prints(
         "In [30]",
@@ -426,8 +430,8 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     );
     book.section("3.5.2", "Masking additional attention weights with dropout");
     book.listing("crates/torch-rng/src/dropout.rs", "pub fn keep_mask_plain(");
-    // Dropout zeroes a part of the numbers at random while training, so that the model leans on
-    // none of them alone; those that stay are scaled up, here by 2, so that the sum stays about the
+    // During training, dropout sets random numbers to zero, so that the model doesn't rely on a few
+    // of them. The remaining numbers are scaled up, here by 2, so that their sum stays about the
     // same.
     let p = book.input("dropout", 0.5, 0.0..=1.0);
     let dropout = Dropout { p };
@@ -448,7 +452,7 @@ tensor([[2., 2., 0., 2., 2., 0.],
         [0., 2., 2., 2., 2., 0.]])",
     );
 
-    // By hand: a number stays where the draw that belongs to it lies below 1 - p.
+    // The same by hand: a number is kept if its random draw is below 1 - p.
     let kept = TorchRng::manual_seed(seed).keep_mask_plain(words * words, p);
     let by_hand = kept
         .iter()
@@ -456,7 +460,7 @@ tensor([[2., 2., 0., 2., 2., 0.],
     let by_hand = Array1::from_iter(by_hand).mapv(|x| x as f32);
     book.agrees("In [31] by hand", &by_hand, &example.flatten());
 
-    // The same draws on the attention weights: half of the looks are left out in this step.
+    // Applied to the attention weights, the same draws remove about half of them in this step.
     let (dropped, _) =
         dropout.forward_train(attn_weights.clone(), &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -486,7 +490,7 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         "3.5.3",
         "Implementing a compact causal self-attention class",
     );
-    // Training takes several sequences at a time; this batch has the same six words twice.
+    // Training uses batches of several sequences. This batch contains the same six words twice.
     let batch = stack![Axis(0), inputs, inputs];
     book.shape("In [33]", &batch, &[2, 6, 3]);
 
@@ -495,7 +499,8 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         "pub struct CausalAttention",
     );
     book.listing("crates/attention/src/causal.rs", "impl CausalAttention {");
-    // Mask and dropout in one type, over a batch; both sequences are equal, so are their outputs.
+    // One type with mask and dropout, for a batch. Both sequences are equal, so their outputs are
+    // equal, too.
     let config = AttentionConfig {
         d_in,
         d_out,
@@ -527,7 +532,7 @@ tensor([[[-0.4519,  0.2216],
     );
     book.shape("In [34]", &context_vecs, &[2, 6, 2]);
 
-    // With the weights of In [24] the result equals the steps above, to the bit.
+    // With the weights of In [24], the result equals the steps above bit for bit.
     let same_seed = CausalAttention::new(config, &mut TorchRng::manual_seed(789))?;
     let weights = same_seed.attention_weights(&batch.slice(s![..1, .., ..]))?;
     let first = weights.index_axis(Axis(0), 0);
@@ -550,8 +555,9 @@ tensor([[[-0.4519,  0.2216],
         "crates/attention/src/wrapper.rs",
         "impl MultiHeadAttentionWrapper {",
     );
-    // Two heads, each with different matrices, look for different things; their outputs are side by
-    // side, so the vectors are twice as long. The first head is the one of In [34].
+    // One head can learn one way to attend; two heads with different matrices can learn two. The
+    // first head here is the head of In [34]. The outputs of both are concatenated, so the vectors
+    // are twice as long.
     let config = AttentionConfig {
         num_heads: book.input("num_heads", 2, 1..=64),
         ..config
@@ -606,8 +612,8 @@ out_proj                (b, tokens, d_out)
         "pub struct MultiHeadAttention",
     );
     book.listing("crates/attention/src/plain.rs", "impl MultiHeadAttention {");
-    // All heads in one: large matrices are computed once and split into heads, and a last linear
-    // layer mixes what the heads found.
+    // All heads in one type: one product computes the queries of all heads (likewise keys and
+    // values), which are then split into heads. A last linear layer combines the heads' outputs.
     let num_heads = book.input("num_heads", 2, 1..=64);
     let config = AttentionConfig {
         num_heads,
@@ -636,7 +642,7 @@ tensor([[[0.3190, 0.4858],
          [0.2575, 0.4028]]])",
     );
     book.shape("In [36]", &context_vecs, &[2, 6, 2]);
-    // The form that trains and generates takes the product block by block: the same but for
+    // The fast form for training and generating computes the product in blocks. It differs only by
     // rounding.
     let apart = (mha.forward(&batch)? - &context_vecs).mapv(f32::abs);
     book.reference("In [36]", &apart.sum(), "0.0000", "as both are the same");
@@ -650,8 +656,8 @@ tensor([[[0.3190, 0.4858],
         of_words(&head, "The last head", "attention weight (rows sum to 1)")
     });
 
-    // How a product of four dimensions works: the last two are matrices, and each head has its own.
-    // The shape is (b, num_heads, num_tokens, head_dim) = (1, 2, 3, 4).
+    // How does a product of arrays with four dimensions work? The last two dimensions are matrices,
+    // one for each head. The shape is (b, num_heads, num_tokens, head_dim) = (1, 2, 3, 4).
     let a = array![[
         [
             [0.2745, 0.6584, 0.2775, 0.8573],
@@ -678,7 +684,7 @@ tensor([[[[1.3208, 1.1631, 1.2879],
           [0.5903, 1.0620, 0.9912]]]])",
     );
 
-    // Head by head, by ordinary products, to see that it is so: the first,
+    // Two ordinary products, one for each head, show the same. The first head:
     let first_head = a.slice(s![0, 0, .., ..]);
     let first_res = matmul(&first_head, &first_head.t());
     book.prints(
@@ -690,7 +696,7 @@ tensor([[1.3208, 1.1631, 1.2879],
         [1.2879, 1.8424, 2.0402]])",
     );
 
-    // and the second.
+    // The second head:
     let second_head = a.slice(s![0, 1, .., ..]);
     let second_res = matmul(&second_head, &second_head.t());
     book.prints(
@@ -701,7 +707,7 @@ tensor([[0.4391, 0.7003, 0.5903],
         [0.7003, 1.3737, 1.0620],
         [0.5903, 1.0620, 0.9912]])",
     );
-    // Both of them are the product of In [37], to the bit.
+    // Both equal the product of In [37] bit for bit.
     book.agrees(
         "one head at a time",
         &stack![Axis(0), first_res, second_res],

@@ -49,7 +49,7 @@ tensor([[-0.5337, -0.1051],
         [-0.5311, -0.1066],
         [-0.5299, -0.1081]])",
     );
-    // The result of v2, with which the weights began.
+    // The result of v2, whose weights these are.
     let of_v2 = sa_v2.forward(&inputs)?;
     book.prints(
         "In [15]",
@@ -62,7 +62,7 @@ tensor([[-0.5337, -0.1051],
         [-0.5311, -0.1066],
         [-0.5299, -0.1081]])",
     );
-    // Not only to the printed digits: both are the same numbers.
+    // Both are equal in all digits, not only in the printed ones.
     book.agrees("v1 and v2", &of_v1, &of_v2);
 
     book.section(

@@ -18,7 +18,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "A GPT is attention from chapter 3 between two simple things, normalization and a small network, repeated twelve times. The chapter builds the parts, puts them together, counts the weights and lets the untrained model write.",
+        "A GPT combines attention from chapter 3 with two simple parts, normalization and a small network, and repeats them twelve times. This chapter builds the parts, puts them together, counts the parameters, and generates text with the untrained model.",
         "chapters 2 and 3.",
         50,
     );
@@ -54,8 +54,9 @@ fn architecture(book: &mut Notebook) -> Result<()> {
     book.not_in_a_page()?;
     book.listing("crates/gpt/src/dummy.rs", "pub struct DummyGptModel");
     book.listing("crates/gpt/src/dummy.rs", "impl DummyGptModel");
-    // A model of placeholders shows the way from ids to logits: a score for each of the 50,257
-    // tokens at each place. Its blocks and its normalization do nothing yet.
+    // What goes into the model, and what comes out? A model of placeholders shows it: ids go in,
+    // and logits come out, a score for each of the 50,257 tokens at each position. Its blocks and
+    // its normalization do nothing yet.
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     // The book doesn't call `eval()` yet, so the embeddings are dropped, by the draws that follow
@@ -77,8 +78,8 @@ fn architecture(book: &mut Notebook) -> Result<()> {
        grad_fn=<UnsafeViewBackward0>)",
     );
 
-    // The note below the cell contains the output of another build of PyTorch: only the draws of
-    // dropout differ.
+    // The note below the cell shows the output of another build of PyTorch. Only the random draws
+    // of dropout differ.
     let logits = model.forward(&batch, Some(&mut rng.with_build(Build::Mkl)))?;
     drop(model);
     book.shape("In [5] on Windows or Linux", &logits, &[2, 4, 50257]);
@@ -98,14 +99,15 @@ fn architecture(book: &mut Notebook) -> Result<()> {
     );
     book.asks(
         "The logits have the shape (2, 4, 50257). Which of these numbers does text generation use?",
-        "The last of the four places: 50,257 scores for the token that comes after the text. Training uses all four places.",
+        "Those of the last of the four positions: 50,257 scores for the token after the text. Training uses all four positions.",
     );
     Ok(())
 }
 
 fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.section("4.2", "Normalizing activations with layer normalization");
-    // Two rows of five random numbers through a small layer: something to normalize.
+    // What does normalization do? First, some numbers to normalize: two rows of five random numbers
+    // go through a small layer.
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let batch_example = Array2::from_shape_vec((2, 5), rng.randn(2 * 5))?;
     let layer = Linear::new(5, 6, true, &mut rng);
@@ -118,8 +120,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
        grad_fn=<ReluBackward0>)",
     );
 
-    // The rows differ in mean and in spread; both are (rows, 1). PyTorch's variance is unbiased by
-    // default.
+    // The rows differ in mean and variance; both arrays are (rows, 1). PyTorch's variance is
+    // unbiased by default.
     let mean_of = |x: &Array2<f32>| x.sum_axis(Axis(1)).insert_axis(Axis(1)) / x.ncols() as f32;
     let var_of = |x: &Array2<f32>, ddof| x.var_axis(Axis(1), ddof).insert_axis(Axis(1));
     let mean = mean_of(&out);
@@ -137,7 +139,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         [0.0398]], grad_fn=<VarBackward0>)",
     );
 
-    // Minus the mean, divided by the root of the variance: each row has mean 0 and variance 1.
+    // Subtract the mean and divide by the square root of the variance: now each row has mean 0 and
+    // variance 1.
     let out_norm = (&out - &mean) / var.sqrt();
     book.prints(
         "In [8]",
@@ -154,7 +157,7 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         "tensor([[-5.9605e-08],
         [ 1.9868e-08]], grad_fn=<MeanBackward1>)",
     );
-    // In [9] prints both again, without the exponents.
+    // In [9] prints both again, without exponents.
     book.prints(
         "In [8]",
         &var,
@@ -168,9 +171,9 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     );
     book.listing("crates/tensor-ops/src/layer_norm.rs", "pub fn new(");
     book.listing("crates/gpt/src/plain.rs", "pub fn layer_norm<");
-    // The same as a layer. It divides by n, not by n - 1, and adds a little before the root, so
-    // that a row of equal numbers does no harm; scale and shift, which are learned, begin as 1 and
-    // 0.
+    // The same as a layer. Its variance is divided by n instead of n - 1, and a small epsilon is
+    // added to it, so that a row of equal numbers doesn't divide by zero. Scale and shift are
+    // learned; they start as 1 and 0.
     let ln = LayerNorm::new(6);
     let out_ln = ln.forward(&out);
     let mean = mean_of(&out_ln);
@@ -190,7 +193,7 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "A row is multiplied by 100 before the normalization. How does the result change?",
-        "The same as before: mean and spread are divided out. That is the point; later layers always see numbers of the same size.",
+        "It doesn't change: mean and variance are normalized, whatever they were. That is the purpose: later layers always get numbers of the same size.",
     );
     book.section(
         "4.3",
@@ -221,7 +224,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         };
         chart(&activations, PLAIN)
     });
-    // How wide a token's vector is in the small GPT-2; the feed-forward network works on this many.
+    // How long is a token's vector in the small GPT-2? The feed-forward network takes vectors of
+    // this length.
     let config = GptConfig {
         emb_dim: book.input("emb_dim", 768, 1..=768),
         n_heads: 1, // no matter here
@@ -231,16 +235,16 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
 
     book.listing("crates/gpt/src/plain.rs", "pub struct FeedForward");
     book.listing("crates/gpt/src/plain.rs", "impl FeedForward");
-    // The network widens each token's vector four times, bends it by GELU and narrows it again: the
-    // shape that goes in comes out, so that blocks can be stacked.
+    // The network makes each token's vector four times as long, applies GELU, and shortens it
+    // again. Input and output have the same shape, so blocks can be stacked.
     let ffn = FeedForward::new(config, &mut rng);
     let x = rng.rand(2 * 3 * config.emb_dim);
     let x = Array3::from_shape_vec((2, 3, config.emb_dim), x)?;
     let out = ffn.forward(&x);
     book.shape("In [17]", &out, &[2, 3, 768]);
     book.asks(
-        "Two linear layers without GELU between them: do they compute anything that one can't?",
-        "No: two matrix products in a row are one matrix product. The bend between them makes the network more than a matrix.",
+        "Can two linear layers without GELU between them compute anything that one layer can't?",
+        "No: two matrix products in a row equal one matrix product. The network can do more only because GELU isn't linear.",
     );
     Ok(())
 }
@@ -248,8 +252,9 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
 fn shortcut_connections(book: &mut Notebook) -> Result<()> {
     book.section("4.4", "Adding shortcut connections");
     book.listing("crates/gpt/src/shortcut.rs", "pub fn forward_train(");
-    // Why shortcuts: five layers in a row, and how large the gradient is that reaches each. The
-    // first layer gets some 25 times less than the last, so it hardly learns.
+    // Why does a deep network need shortcuts? Here are five layers without them, and the mean
+    // gradient of each. The first layer's gradient is some 25 times smaller than the last layer's,
+    // so the first layer hardly learns.
     let n_layers = book.input("n_layers", 5, 2..=50);
     let layer_sizes = [vec![3; n_layers], vec![1]].concat();
     let sample_input = array![[1.0, 0.0, -1.0]];
@@ -270,7 +275,8 @@ layers.3.0.weight has gradient mean of 0.0013988736318424344
 layers.4.0.weight has gradient mean of 0.005049645435065031",
     );
 
-    // With shortcuts, which add a layer's input to its output, gradients arrive undiminished.
+    // A shortcut adds a layer's input to its output. With shortcuts, the gradients no longer
+    // vanish.
     rng.reseed(seed);
     let model_with_shortcut = ExampleDeepNeuralNetwork::new(&layer_sizes, true, &mut rng)?;
     let gradients = model_with_shortcut.mean_absolute_gradients(&sample_input, &target);
@@ -307,7 +313,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     });
     book.asks(
         "With ten layers instead of five, which of the two gradients of the first layer changes more?",
-        "The one without shortcuts: each further layer makes it smaller. With shortcuts there is always a way that passes no layer.",
+        "The one without shortcuts: each additional layer makes it smaller. With shortcuts, there is always a path around the layers.",
     );
     Ok(())
 }
@@ -319,8 +325,8 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
     );
     book.listing("crates/gpt/src/plain.rs", "pub struct TransformerBlock");
     book.listing("crates/gpt/src/plain.rs", "impl TransformerBlock");
-    // A block is attention and feed-forward network, each behind a normalization and with a
-    // shortcut around it; it keeps the shape.
+    // A block consists of attention and a feed-forward network. Each follows a normalization and
+    // has a shortcut around it. The output has the shape of the input.
     let mut rng = TorchRng::manual_seed(123);
     let emb_dim = book.input("emb_dim", 768, 1..=768);
     let x = Array3::from_shape_vec((2, 4, emb_dim), rng.rand(2 * 4 * emb_dim))?;
@@ -333,8 +339,8 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
     let output = block.forward(&x)?;
     book.shape("In [22]", &output, &[2, 4, 768]);
     book.asks(
-        "The block gives back the shape that it got. Why does that matter?",
-        "Blocks can be stacked, as many as memory allows, without any layer between them. GPT-2 has 12, 24, 36 or 48.",
+        "A block's output has the shape of its input. Why does that matter?",
+        "Any number of blocks can be stacked without other layers between them. The GPT-2 models have 12, 24, 36 and 48.",
     );
     Ok(())
 }
@@ -363,8 +369,9 @@ logits (b, t, 50257)
     book.not_in_a_page()?;
     book.listing("crates/gpt/src/plain.rs", "pub struct GptModel");
     book.listing("crates/gpt/src/plain.rs", "impl GptModel");
-    // The whole model: embeddings, twelve blocks, a last normalization and a linear layer to the
-    // logits, for the two texts of In [4]. It is untrained, so the numbers mean nothing yet.
+    // The whole model: embeddings, twelve blocks, a final normalization, and a linear layer that
+    // gives the logits, for the two texts of In [4]. The model is untrained, so the numbers don't
+    // mean anything yet.
     let mut rng = TorchRng::manual_seed(123);
     let model = GptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let batch = array![[6109, 3626, 6100, 345], [6109, 1110, 6622, 257]];
@@ -385,7 +392,8 @@ logits (b, t, 50257)
        grad_fn=<UnsafeViewBackward0>)",
     );
 
-    // More than the 124 million of its name, for a reason that the next cells show.
+    // How many parameters does it have? More than the 124 million of its name; the next cells show
+    // why.
     let total_params = model.num_parameters();
     book.prints(
         "In [25]",
@@ -401,7 +409,7 @@ logits (b, t, 50257)
         .expect("the book's head is not tied");
     book.shape("In [26]", &out_head.weight, &[50257, 768]);
 
-    // Counted once, it is the model of 124 million parameters.
+    // If the shared table is counted once, the model has the 124 million parameters of its name.
     let total_params_gpt2 = total_params - out_head.num_parameters();
     book.prints(
         "In [27]",
@@ -420,9 +428,9 @@ logits (b, t, 50257)
 }
 
 fn size_of_the_model(book: &mut Notebook) -> Result<()> {
-    // How large is a model? Its sizes are enough to count its parameters. Each takes four bytes;
-    // here they are counted in units of 1,024 x 1,024 bytes. Which change costs more, twice as many
-    // layers or vectors twice as wide?
+    // How much memory does a model need? Its configuration is enough to count the parameters. Each
+    // takes four bytes; a megabyte here is 1,024 x 1,024 bytes. Which costs more: twice as many
+    // layers, or vectors twice as long?
     let config = GptConfig {
         emb_dim: book.input("emb_dim", 768, 1..=1600),
         n_layers: book.input("n_layers", 12, 1..=48),
@@ -444,22 +452,23 @@ fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
         "crates/generate/src/book.rs",
         "pub fn generate_text_simple(",
     );
-    // The beginning of a sentence as a batch of one row, which the model will continue.
+    // How does a model write? The beginning of a sentence, a batch of one row, is what it
+    // continues.
     let prompt = book.input("prompt", "Hello, I am".to_owned(), 1..=500);
     let tokenizer = Gpt2Tokenizer::new();
     let encoded = text_to_token_ids(&prompt, &tokenizer)?;
     book.prints("In [30]", &encoded.row(0), "encoded: [15496, 11, 314, 716]");
     book.shape("In [30]", &encoded, &[1, 4]);
     book.asks(
-        "Run it again: is the text another one? What would have to change for that?",
-        "No: it always takes the likeliest token, so nothing is left to chance. Another seed makes other weights, and section 5.3 draws tokens at random.",
+        "Does a second run give a different text? What would have to change?",
+        "No: it always takes the most probable token, so nothing is random. Another seed gives other weights and another text; section 5.3 draws tokens at random.",
     );
     Ok(encoded)
 }
 
 fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) -> Result<()> {
-    // Six times in turn: logits of the last place, the id with the highest score, and it is
-    // appended.
+    // Six times: compute the logits, take the id with the highest score at the last position, and
+    // append it.
     let context_size = GptConfig::GPT2_124M.context_length;
     let max_new_tokens = book.input("max_new_tokens", 6, 1..=50);
     let out = generate_text_simple(model, encoded.clone(), max_new_tokens, context_size)?;
@@ -470,7 +479,8 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     );
     book.prints("In [31]", &out.ncols(), "Output length: 10");
 
-    // As text. The weights were drawn, not learned, so it is nonsense, but the book's nonsense.
+    // Decoded, the ids are nonsense, because the weights are random. It is the same nonsense as in
+    // the book.
     let tokenizer = Gpt2Tokenizer::new();
     let decoded_text = token_ids_to_text(&out, &tokenizer)?;
     book.prints(
@@ -480,7 +490,7 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     );
 
     book.section("gpt.py", "The chapter in one file, and its test");
-    // The chapter's script makes the same model from the same seed, and generates ten tokens.
+    // The chapter's script creates the same model from the same seed and generates ten tokens.
     let out = generate_text_simple(model, encoded, 10, context_size)?;
     book.prints(
         "gpt.py",

@@ -47,7 +47,8 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     let size = config.size()?;
     book.agrees("In [3]", &size.feed_forward, &total_params);
 
-    // The feed-forward network widens the vectors four times, so two thirds of a block are in it.
+    // The feed-forward network has two thirds of a block's parameters, because its hidden layer is
+    // four times as wide.
     let total_params = block.att.num_parameters();
     book.prints(
         "In [4]",
@@ -57,9 +58,10 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     book.agrees("In [4]", &size.attention, &total_params);
 
     book.section("ex4.2", "Initialize larger GPT models");
-    // Task: without changing the model's code, make GPT-2 medium, large and XL, and count their
-    // parameters and megabytes. Expected: 406, 838 and 1,638 million parameters. They are counted
-    // from the configuration here, because the largest takes 6 GiB. Solution, the small one first:
+    // Task: without changing the model's code, create GPT-2 medium, large and XL, and count their
+    // parameters and megabytes. Expected: 406, 838 and 1,638 million parameters. Here they are
+    // counted from the configuration, because the largest model takes 6 GiB. Solution, beginning
+    // with the small model:
     let small = GptConfig::GPT2_124M.size()?;
     book.prints(
         "In [6] gpt2-small",

@@ -21,7 +21,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "How good is a model? Chapter 5 measures it with one number, the loss, trains the model to make it small (section 5.2, on the training page), and looks at ways to choose the next token.",
+        "How good is a model? Chapter 5 measures this by one number, the loss, trains the model to reduce it (section 5.2, on the training page), and shows ways to choose the next token.",
         "chapter 4.",
         40,
     );
@@ -36,7 +36,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     book.section("5.1.1", "Using GPT to generate text");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn text_to_token_ids(");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn token_ids_to_text(");
-    // An untrained model with a shorter context writes ten tokens: the starting point for training.
+    // What can a model write before training? An untrained model with a shorter context generates
+    // ten tokens.
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -56,15 +57,16 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     );
 
     book.asks(
-        "The text is nonsense. How would a model write that gives all tokens the same probability?",
-        "Nonsense of the same kind. An untrained model is not worse than a guess, and training begins there.",
+        "The text is nonsense. What would a model write that gives all tokens the same probability?",
+        "The same kind of nonsense. An untrained model isn't worse than a random guess, and training starts from there.",
     );
     book.section(
         "5.1.2",
         "Calculating the text generation loss: cross-entropy and perplexity",
     );
-    // Two inputs, and as targets the same ids one place on. The model gives each of the 50,257
-    // tokens a probability at each of the 2 x 3 places.
+    // How can nonsense be measured? Here are two inputs and their targets, the same ids moved by
+    // one position. At each of the 2 x 3 positions, the model gives each of the 50,257 tokens a
+    // probability.
     let inputs = array![
         [16833, 3626, 6100], // "every effort moves"
         [40, 1107, 588]      // "I really like"
@@ -77,7 +79,7 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     let probas = softmax(&logits, Axis(2));
     book.shape("In [5]", &probas, &[2, 3, 50257]);
 
-    // The model's choice of the next token: the id of the highest probability at each place.
+    // The model's choice at each position is the id with the highest probability.
     let mut token_ids = Array3::zeros((2, 3, 1));
     for (id, probas) in token_ids.iter_mut().zip(probas.lanes(Axis(2))) {
         *id = greedy_id(&probas)?;
@@ -94,14 +96,15 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
          [41751]]])",
     );
 
-    // As text: the right continuation, and the model's.
+    // Decoded: the correct continuation, and the model's choice.
     let text = tokenizer.decode(&targets.row(0).to_vec())?;
     book.prints("In [7]", &text, " effort moves you");
     let first_row: Vec<u32> = token_ids.index_axis(Axis(0), 0).iter().copied().collect();
     let text = tokenizer.decode(&first_row)?;
     book.prints("In [7]", &text, " Armed heNetflix");
 
-    // The probabilities that it gives the right tokens: about 1 in 50,000, as if it guessed.
+    // Which probability does the model give the correct tokens? About 1 in 50,000, like a random
+    // guess.
     let of_targets = |text_idx: usize| -> Array1<f32> {
         let ids = targets.row(text_idx).to_owned();
         let probas = probas.index_axis(Axis(0), text_idx);
@@ -123,7 +126,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         "Text 2: tensor([1.0337e-05, 5.6776e-05, 4.7559e-06])",
     );
 
-    // Their logarithms, which can be added where probabilities would have to be multiplied.
+    // The logarithms of these probabilities can be added; probabilities would have to be
+    // multiplied.
     let log_probas: Array1<f32> = target_probas_1
         .iter()
         .chain(&target_probas_2)
@@ -135,30 +139,31 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         "tensor([ -9.5042, -10.3796, -11.3677, -11.4798,  -9.7764, -12.2561])",
     );
 
-    // One number for all six places: the nearer to 0, the better.
+    // Their mean is one number for all six positions: the nearer to 0, the better.
     let avg_log_probas = log_probas.sum() / 6.0;
     book.prints("In [10]", &avg_log_probas, "tensor(-10.7940)");
 
-    // With the sign turned it is a loss that training makes small: the cross-entropy.
+    // With the opposite sign, this number is a loss, the cross-entropy. Training makes it small.
     let neg_avg_log_probas = -avg_log_probas;
     book.prints("In [11]", &neg_avg_log_probas, "tensor(10.7940)");
 
-    // The loss function takes a list of places, so batch and places become one axis.
+    // The loss function takes a list of positions, so the axes of batch and position become one.
     let logits_flat = logits.into_shape_with_order((6, 50257))?;
     book.shape("In [13]", &logits_flat, &[6, 50257]);
 
-    // It does all steps above at once, from the logits, and gives the same number.
+    // `cross_entropy` does all these steps from the logits, and returns the same number.
     let targets_flat: Vec<u32> = targets.iter().copied().collect();
     let loss = cross_entropy(&logits_flat, &targets_flat);
     book.prints("In [14]", &loss, "tensor(10.7940)");
-    // The function that training calls for a batch gives it, too.
+    // So does `calc_loss_batch`, which training calls for each batch.
     let batch = Batch {
         input_ids: inputs,
         target_ids: targets,
     };
     book.agrees("In [14]", &calc_loss_batch(&batch, &model)?, &loss);
 
-    // As a number of tokens: the model is as unsure as if it chose among so many at random.
+    // The perplexity is the exponential of the loss: the model is as uncertain as a random choice
+    // among this number of tokens.
     let perplexity = perplexity(f64::from(loss)) as f32;
     book.prints("In [15]", &perplexity, "tensor(48725.8203)");
     book.asks(
@@ -173,25 +178,27 @@ fn story(book: &mut Notebook) -> Result<()> {
         "5.1.3",
         "Calculating the training and validation set losses",
     );
-    // The story that the model is trained on: its first 99 characters,
+    // The model will be trained on this story. Here are its first 99 characters.
     let text_data = book.the_verdict()?;
     let characters: Vec<char> = text_data.chars().collect();
     let beginning: String = characters[..99].iter().collect();
     book.prints("In [17]", &beginning, "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no ");
 
-    // and its last.
+    // And its last 99 characters.
     let total_characters = characters.len();
     let end: String = characters[total_characters - 99..].iter().collect();
     book.prints("In [18]", &end, "it for me! The Strouds stand alone, and happen once--but there's no exterminating our kind of art.\"");
 
-    // It is small for a language model: a few minutes suffice, and it will be learned by heart.
+    // It is short for training a language model: a few minutes are enough, and the model will
+    // overfit.
     let tokenizer = Gpt2Tokenizer::new();
     let total_tokens = tokenizer.encode(text_data)?.len();
     book.prints("In [19]", &total_characters, "Characters: 20479");
     book.prints("In [19]", &total_tokens, "Tokens: 5145");
 
-    // Nine tenths to learn from, one tenth to test understanding against memory. Both are cut into
-    // windows of 256 tokens, two to a batch: nine batches and one.
+    // How can we see whether a model has learned or memorized? It trains on nine tenths of the
+    // text; the last tenth is only for validation. Both are split into windows of 256 tokens, two
+    // in a batch: nine batches and one.
     book.listing("tests/notebooks/ch05.rs", "pub(crate) fn loaders(");
     let [train_loader, val_loader] = loaders(text_data, &tokenizer)?;
     let mut rng = TorchRng::manual_seed(123);
@@ -215,7 +222,7 @@ torch.Size([2, 256]) torch.Size([2, 256])",
         "torch.Size([2, 256]) torch.Size([2, 256])",
     );
 
-    // The number of tokens in both; remainders at the ends are not used.
+    // The number of tokens in both parts. Remainders at the ends are not used.
     let mut tokens_of = |loader: &DataLoader| {
         let lengths = loader.epoch(&mut rng);
         lengths.map(|batch| Ok(batch?.input_ids.len())).sum()
@@ -230,7 +237,8 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     book.not_in_a_page()?;
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_batch(");
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_loader(");
-    // The loss over all batches before training, of both parts: near ln 50257 = 10.82, a guess.
+    // The mean loss of both parts before training is near ln 50257 = 10.82, the loss of a random
+    // guess.
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -282,8 +290,8 @@ fn shapes(loader: &DataLoader, rng: &mut TorchRng) -> Result<String> {
 
 fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.section("5.3.1", "Temperature scaling");
-    // Nine words stand for the vocabulary. Greedy decoding takes the most probable, always the
-    // same.
+    // How else can the next token be chosen? Nine words are the vocabulary in this example. Greedy
+    // decoding always takes the most probable word.
     let vocab = [
         "closer", "every", "effort", "forward", "inches", "moves", "pizza", "toward", "you",
     ];
@@ -293,13 +301,13 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     let next_token_id = greedy_id(&probas)?;
     book.prints("In [30]", vocab[next_token_id as usize], "forward");
 
-    // Drawing takes each word as often as its probability; this draw also takes the most probable
-    // one.
+    // A random draw takes each word with its probability. This draw gives the most probable word,
+    // too.
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let next_token_id = rng.multinomial(&probas.to_vec());
     book.prints("In [31]", vocab[next_token_id], "forward");
 
-    // A thousand draws: counts go by the probabilities.
+    // In a thousand draws, each word's count is near a thousand times its probability.
     let sampled_ids = sampled_tokens(&probas);
     book.prints(
         "In [32]",
@@ -320,7 +328,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         "crates/generate/src/filters.rs",
         "pub fn softmax_with_temperature(",
     );
-    // A temperature below 1 sharpens the probabilities: almost always the likeliest word,
+    // A temperature below 1 sharpens the probabilities: almost always the most probable word is
+    // drawn.
     let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
@@ -338,7 +347,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 0 x you",
     );
 
-    // and one above 1 flattens them: more variety, and more nonsense.
+    // A temperature above 1 flattens them: the words vary more, and more of them are nonsense.
     let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
@@ -375,11 +384,11 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "What does a temperature of 0.001 do? And one of 1000?",
-        "Nearly the greedy choice, and nearly a choice with equal chances. Try both in the fields.",
+        "0.001 nearly gives the greedy choice; 1000 nearly gives all words the same probability. Try both in the fields.",
     );
     book.section("5.3.2", "Top-k sampling");
-    // Another way to keep nonsense out: only the k best words stay in the draw. These are the
-    // three.
+    // Top-k sampling avoids nonsense in another way: it draws only among the k most probable words.
+    // These are the best three.
     let top_k = book.input("top_k", 3, 1..=100);
     let new_logits = top_k_filter(&next_token_logits, top_k);
     let mut top_pos: Vec<usize> = (0..vocab.len())
@@ -394,14 +403,14 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [37]", &top_pos, "Top positions: tensor([3, 7, 0])");
 
-    // All others get the logit minus infinity,
+    // The logits of all other words become minus infinity.
     book.prints(
         "In [38]",
         &new_logits,
         "tensor([4.5100,   -inf,   -inf, 6.7500,   -inf,   -inf,   -inf, 6.2800,   -inf])",
     );
 
-    // which softmax turns into zero; the others still add up to 1.
+    // Softmax turns minus infinity into zero; the remaining probabilities sum to 1.
     let topk_probas = softmax(&new_logits, Axis(0));
     book.prints(
         "In [39]",

@@ -48,7 +48,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 343 x toward",
     );
 
-    // A low temperature: the likeliest word nearly always.
+    // At a low temperature, nearly all draws give the most probable word.
     let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
@@ -65,7 +65,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 15 x toward",
     );
 
-    // A high temperature: every word has a chance.
+    // At a high temperature, every word is drawn.
     let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
@@ -83,8 +83,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 103 x you",
     );
 
-    // There is a faster way than counting draws: the probability itself, 4.3%. The count above was
-    // 32 of 1,000, near enough.
+    // The probability itself answers the question without any draws: 4.3%. The count above, 32 of
+    // 1,000, is close to it.
     let pizza_idx = 6;
     book.prints("In [4]", &hotter[pizza_idx], "tensor(0.0430)");
 

@@ -49,9 +49,10 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         let rows: Vec<f64> = numbers(LOSSES).iter().map(|(number, _)| *number).collect();
         losses(&[], rows.chunks(4))
     });
-    // Ten passes over the story's larger part, one step per batch. After every fifth step both
-    // losses are printed: the training loss falls to almost nothing, the validation loss stops at
-    // 6, because the story is short. After each pass the model generates a text.
+    // What does training change? The run takes ten epochs over the larger part of the story, one
+    // step per batch. Every fifth step prints both losses: the training loss falls to almost zero,
+    // but the validation loss stays above 6, because the model overfits such a short story. After
+    // each epoch the model generates a text.
     let config = GptConfig {
         context_length: 256,
         emb_dim: 12 * book.input("head_dim", 64, 1..=64),
@@ -88,7 +89,7 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         printout.losses.len(),
         Some((5e-3, ROUNDING_GROWS)),
     );
-    // The function returns the same losses, as separate lists.
+    // The function also returns the losses, as separate lists.
     let [train_losses, val_losses] = [history.train_losses, history.val_losses].map(Array1::from);
     let lists = stack![Axis(1), train_losses, val_losses];
     book.agrees("the lists", &printout.losses().slice(s![.., 2..]), &lists);
@@ -97,7 +98,7 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         losses(&printout.batch_losses, printout.losses.iter())
     });
 
-    // The generated text after each pass: commas at first, sentences of the story at the end.
+    // The generated text after each epoch: at first commas, at the end sentences of the story.
     let texts = printout.texts()?;
     book.prints_first("In [27]", &texts.join("\n"), SAMPLES, texts.len(), None);
     // The ids of these texts.
@@ -129,7 +130,8 @@ fn trained_model(
 ) -> Result<()> {
     book.takes_all_epochs()?;
     book.section("5.3", "Decoding strategies to control randomness");
-    // The trained model writes on, greedily: words of the story, learned by heart.
+    // The trained model continues the prompt by greedy decoding. It has memorized the story's
+    // sentences.
     let idx = text_to_token_ids("Every effort moves you", &tokenizer)?;
     let context_size = model.config().context_length;
     let token_ids = generate_text_simple(&model, idx.clone(), 25, context_size)?;
@@ -139,8 +141,7 @@ fn trained_model(
 
     book.section("5.3.3", "Modifying the text generation function");
     book.listing("crates/generate/src/book.rs", "pub fn generate(");
-    // Top-k and temperature together: a draw among the 25 likeliest tokens gives other
-    // sentences.
+    // With top-k and temperature, draws among the 25 most probable tokens give new sentences.
     let mut rng = TorchRng::manual_seed(123);
     let sampling = BookSampling {
         max_new_tokens: book.input("max_new_tokens", 15, 1..=100),
@@ -164,7 +165,7 @@ fn trained_model(
     );
 
     book.section("ex5.3", "Deterministic behavior in the decoding functions");
-    // Without chance, at temperature 0, it writes the same again each time.
+    // At temperature 0 nothing is random, so every run gives the same text.
     let sampling = BookSampling {
         max_new_tokens: 25,
         top_k: None,
@@ -176,7 +177,7 @@ fn trained_model(
     book.agrees("In [8]", &without_chance, &token_ids);
 
     book.section("ex5.4", "Continued pretraining");
-    // One more pass with the model and its optimizer as they are.
+    // Training continues for one more epoch, with the same model and optimizer.
     let mut rng = TorchRng::manual_seed(123);
     let mut printout = Printout::new("Every effort moves you", &tokenizer);
     let once = SimpleTraining {
