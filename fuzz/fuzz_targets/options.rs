@@ -46,7 +46,7 @@ use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
 use crate::train::log::{self, Log};
-use crate::train::options::{Given, TrainOptions};
+use crate::train::options::{ParsedOptions, TrainOptions};
 use runs::LOG;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
@@ -57,7 +57,7 @@ fuzz_target!(|bytes: &[u8]| {
     let path = folder.join("options.toml");
     fs::write(&path, toml).expect("written");
     let read = || -> anyhow::Result<TrainOptions> {
-        TrainOptions::new(&Given::read(&path)?.table()?, None)
+        TrainOptions::new(&ParsedOptions::read(&path)?.table()?, None)
     };
     match read() {
         Err(error) => drop(format!("{error:#}")),

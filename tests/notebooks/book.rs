@@ -23,7 +23,7 @@ pub struct Notebook {
     pub(crate) records: HashMap<u32, Record>,
     /// In HTML
     pub(crate) figures: HashMap<u32, String>,
-    pub(crate) inputs: HashMap<u32, Given>,
+    pub(crate) inputs: HashMap<u32, InputValue>,
     /// The line where a part ended before its end, and why.
     pub(crate) ended: Vec<(u32, Outcome)>,
     /// The line of the last call.
@@ -109,7 +109,7 @@ impl Record {
 
 /// A value that a reader may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct InputValue {
     /// Its name in its cell.
     pub name: String,
     /// The document's value.
@@ -179,7 +179,7 @@ impl Notebook {
     /// part are compared with nothing, and without that the part ends here.
     ///
     /// # Errors
-    /// Neither was given.
+    /// Neither exists.
     #[track_caller]
     pub fn the_verdict(&mut self) -> Result<&'static str> {
         self.go_to_caller();
@@ -309,19 +309,19 @@ impl Notebook {
         bounds: impl RangeBounds<T::Size> + Debug,
     ) -> T {
         let line = self.go_to_caller();
-        let mut given = Given {
+        let mut input = InputValue {
             name: name.to_owned(),
             default: default.written(),
             bounds: format!("{bounds:?}"),
             range: range_of(&format!("{bounds:?}"), T::UNIT),
             line,
-            ..Given::default()
+            ..InputValue::default()
         };
         let mut asked = self.settings.inputs.iter();
-        let asked = asked.rfind(|(at, text)| *at == line && *text != given.default);
+        let asked = asked.rfind(|(at, text)| *at == line && *text != input.default);
         let mut value = None;
         if let Some((_, text)) = asked {
-            given.value = Some(text.clone());
+            input.value = Some(text.clone());
             let read = T::read(text).and_then(|value| {
                 let (size, unit) = (value.size(), T::UNIT);
                 ensure!(
@@ -333,12 +333,12 @@ impl Notebook {
             });
             match read {
                 Ok(read) => value = Some(read),
-                Err(error) => given.fault = Some(format!("the input {name}: {error:#}")),
+                Err(error) => input.fault = Some(format!("the input {name}: {error:#}")),
             }
         }
-        given.code = value.as_ref().map(T::code);
+        input.code = value.as_ref().map(T::code);
         self.changed |= value.is_some();
-        self.inputs.insert(line, given);
+        self.inputs.insert(line, input);
         value.unwrap_or(default)
     }
 

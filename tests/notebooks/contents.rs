@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::book::{Given, LeftOut, Notebook, Outcome};
+use crate::book::{InputValue, LeftOut, Notebook, Outcome};
 use crate::source::{Call, calls, undented, without_lints};
 
 /// A part of a notebook.
@@ -89,7 +89,7 @@ pub struct Cell {
     /// The code since the cell before, and the value that is shown.
     pub code: String,
     /// The values that a reader may change.
-    pub inputs: Vec<Given>,
+    pub inputs: Vec<InputValue>,
     /// The document's output, if it prints one; it is there whether the cell has run or not.
     pub printed: Option<String>,
     /// Its result, or the reason why it has none.
@@ -103,7 +103,7 @@ impl Cell {
     }
 
     /// The name of an input among all of the notebook, `In [24].seed`.
-    pub fn name_of(&self, input: &Given) -> String {
+    pub fn name_of(&self, input: &InputValue) -> String {
         format!("{}.{}", self.cell, input.name)
     }
 }
@@ -115,7 +115,7 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     // A line that is not indented begins or ends a function.
     static OUTSIDE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?s)\A.*\n\S[^\n]*\n").expect("a regular expression"));
-    let in_rust = |input: &Given| Some((input.line, input.code.clone()?));
+    let in_rust = |input: &InputValue| Some((input.line, input.code.clone()?));
     let changed = book.inputs.values().filter_map(in_rust).collect();
     let mut parts = Vec::new();
     let (mut inputs, mut code) = (Vec::new(), String::new());

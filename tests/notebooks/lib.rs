@@ -40,7 +40,7 @@ mod torch_form;
 mod value;
 mod worksheet;
 
-pub use book::{Given, Kind, LeftOut, Notebook, Outcome, Record};
+pub use book::{InputValue, Kind, LeftOut, Notebook, Outcome, Record};
 pub use contents::{Cell, Intro, Part};
 pub use input::Input;
 pub use printed::{Verdict, allowances, numbers};
@@ -192,7 +192,7 @@ pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option
 }
 
 /// The inputs of a notebook's parts, each with its cell.
-pub fn inputs(parts: &[Part]) -> impl Iterator<Item = (&Cell, &Given)> {
+pub fn inputs(parts: &[Part]) -> impl Iterator<Item = (&Cell, &InputValue)> {
     cells(parts).flat_map(|cell| cell.inputs.iter().map(move |input| (cell, input)))
 }
 

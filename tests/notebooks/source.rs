@@ -179,7 +179,7 @@ pub fn tokens(source: &str) -> impl Iterator<Item = (Range<usize>, &'static str)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::book::{Given, Notebook};
+    use crate::book::{InputValue, Notebook};
     use crate::contents::{Part, contents};
 
     const SOURCE: &str = r#"
@@ -216,12 +216,12 @@ fn helper() { "book.prints(" }
     #[test]
     fn a_cell_has_all_code_since_the_cell_before_whatever_stands_between() {
         let mut book = Notebook::default();
-        let given = Given {
+        let input = InputValue {
             code: Some("5".to_owned()),
             line: 7,
-            ..Given::default()
+            ..InputValue::default()
         };
-        book.inputs.insert(7, given);
+        book.inputs.insert(7, input);
         let parts = contents(SOURCE, book);
         let cells = crate::cells(&parts).map(|cell| (cell.line, &*cell.about, &*cell.code));
         let first = "let x = array![1.0, 2.0];\n\nlet y = x + 5;\nx";

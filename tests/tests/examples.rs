@@ -57,29 +57,34 @@ fn each_example_does_what_it_says() {
     save_hugging_face(&small, model, Precision::F32, &tokens).expect("it is saved");
     fs::write(text, TEXT.repeat(20)).expect("a file");
 
-    let said = run("own_data", &[]);
-    let errors = numbers(&said, "error ");
-    assert!(errors[4] < errors[0] / 10.0, "{said}");
+    let output = run("own_data", &[]);
+    let errors = numbers(&output, "error ");
+    assert!(errors[4] < errors[0] / 10.0, "{output}");
 
-    let said = run("custom_sampler", &[]);
-    let new = said.strip_prefix("Every effort moves you").expect(&said);
-    assert!(new.trim().len() > 12, "{said}");
+    let output = run("custom_sampler", &[]);
+    let new = output
+        .strip_prefix("Every effort moves you")
+        .expect(&output);
+    assert!(new.trim().len() > 12, "{output}");
 
-    let said = run("own_loop", &[text]);
-    let losses = numbers(&said, "loss ");
-    assert!(losses[2] < losses[0] - 0.5, "{said}");
+    let output = run("own_loop", &[text]);
+    let losses = numbers(&output, "loss ");
+    assert!(losses[2] < losses[0] - 0.5, "{output}");
     assert!(
-        said.lines().any(|line| line.starts_with("The bell")),
-        "{said}"
+        output.lines().any(|line| line.starts_with("The bell")),
+        "{output}"
     );
 
-    let said = run("own_layer", &[]);
-    let losses = numbers(&said, "loss ");
-    assert!(losses.len() == 2 && losses[0] < 1.0, "{said}");
+    let output = run("own_layer", &[]);
+    let losses = numbers(&output, "loss ");
+    assert!(losses.len() == 2 && losses[0] < 1.0, "{output}");
 
-    let said = run("fine_tune", &[model, text, tuned]);
-    let losses = numbers(&said, "loss ");
-    assert!(losses.len() > 5 && losses.last() < losses.first(), "{said}");
+    let output = run("fine_tune", &[model, text, tuned]);
+    let losses = numbers(&output, "loss ");
+    assert!(
+        losses.len() > 5 && losses.last() < losses.first(),
+        "{output}"
+    );
     let before = load_model(model).expect("a model");
     assert!(load_model(tuned).expect("a model") != before);
 
@@ -87,16 +92,16 @@ fn each_example_does_what_it_says() {
     run("copy_model", &[book, again, "f32"]);
     assert!(load_model(again).expect("a model") == before);
 
-    let said = run("precision_costs", &[model, text]);
-    let losses = numbers(&said, "loss ");
-    assert_eq!(losses.len(), generate::Precision::ALL.len(), "{said}");
+    let output = run("precision_costs", &[model, text]);
+    let losses = numbers(&output, "loss ");
+    assert_eq!(losses.len(), generate::Precision::ALL.len(), "{output}");
     assert!(
         losses.iter().all(|loss| (loss - losses[0]).abs() < 0.1),
-        "{said}"
+        "{output}"
     );
 
-    let said = run("write_tokenizer", &["bpe:270", vocabulary, text]);
-    assert!(said.starts_with("270 tokens"), "{said}");
+    let output = run("write_tokenizer", &["bpe:270", vocabulary, text]);
+    assert!(output.starts_with("270 tokens"), "{output}");
     assert!(Path::new(vocabulary).join("tokenizer.json").exists());
 
     // Those of the libraries: `pack`, of live, is a step of xtask's, over what live's tests show.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use ::notebooks::{Given, Outcome, PROGRAMS, Part, Program, Settings, cells, inputs, text};
+use ::notebooks::{InputValue, Outcome, PROGRAMS, Part, Program, Settings, cells, inputs, text};
 
 /// The names of the lost cells and of those that disagree, each with the reason.
 fn faults(program: &Program, parts: &[Part]) -> Vec<String> {
@@ -85,7 +85,7 @@ fn number<T: FromStr>(text: &str) -> T {
 }
 
 /// Values at the bounds of an input and between them, in a reader's form; one more is beyond.
-fn values(input: &Given) -> (Vec<String>, Option<String>) {
+fn values(input: &InputValue) -> (Vec<String>, Option<String>) {
     let (low, high) = input.bounds.split_once("..").expect("a range");
     let high = high.trim_start_matches('=');
     if input.default.contains(';') {
@@ -152,7 +152,7 @@ fn every_input_computes_at_its_bounds_and_between_and_a_value_beyond_loses_its_o
     let mut tried = 0;
     for program in PROGRAMS {
         let parts = run_with(program, vec![]);
-        let all: Vec<&Given> = inputs(&parts).map(|(_, input)| input).collect();
+        let all: Vec<&InputValue> = inputs(&parts).map(|(_, input)| input).collect();
         for input in &all {
             let (within, beyond) = values(input);
             for value in within {

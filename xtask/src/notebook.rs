@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Args;
 use notebooks::{
-    Cell, Given, Kind, Outcome, Part, Record, Settings, TrainingRun, cells, how_to_give_text, text,
+    Cell, InputValue, Kind, Outcome, Part, Record, Settings, TrainingRun, cells, how_to_give_text,
+    text,
 };
 
 use crate::digits::differences;
@@ -155,7 +156,7 @@ fn text_of(cell: &Cell) -> String {
         about => format!("{about}\n\n"),
     };
     text += &indented(&cell.code);
-    for Given {
+    for InputValue {
         name,
         default,
         value,

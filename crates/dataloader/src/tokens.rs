@@ -131,8 +131,8 @@ impl TokenFile {
         // Checked after the read, so that the data read is older than any change.
         if stamp(&self.file).map_err(DataLoaderError::read(&self.path))? != self.opened {
             return Err(self.refused(
-                "it has been written to since it was opened; put back what was in it to go on, \
-                or begin anew with what is in it now",
+                "it has changed since it was opened; restore it to continue, or start again with \
+                its new contents",
             ));
         }
         read.map_err(DataLoaderError::read(&self.path))?;

@@ -31,7 +31,7 @@ fn five(batch_size: usize, drop_last: bool) -> DataLoaderConfig {
 
 #[test]
 fn no_window_is_an_error_that_says_why() {
-    for (tokens, max_length, stride, said) in [
+    for (tokens, max_length, stride, message) in [
         (0, 4, 1, "the corpus is empty"),
         (9, 0, 1, "max_length must be at least 1, got 0"),
         (9, 4, 0, "stride must be at least 1, got 0"),
@@ -40,7 +40,7 @@ fn no_window_is_an_error_that_says_why() {
     ] {
         let error =
             GptDataset::new(&numbers(tokens), WindowConfig { max_length, stride }).unwrap_err();
-        assert!(error.to_string().starts_with(said), "{error}");
+        assert!(error.to_string().starts_with(message), "{error}");
     }
     let wide = WindowConfig {
         max_length: 4,
@@ -55,8 +55,8 @@ fn no_batch_is_an_error_that_says_why() {
     let zero = of(0, false).unwrap_err();
     assert_eq!(zero.to_string(), "batch_size must be at least 1, got 0");
     let large = of(6, true).unwrap_err();
-    let said = "batch_size 6 is larger than the 5 windows, and drop_last is set";
-    assert_eq!(large.to_string(), said);
+    let message = "batch_size 6 is larger than the 5 windows, and drop_last is set";
+    assert_eq!(large.to_string(), message);
     let kept = of(usize::MAX, false).unwrap();
     let mut batches = kept.epoch(&mut TorchRng::manual_seed(1));
     assert_eq!(batches.next().unwrap().unwrap().input_ids.dim(), (5, 4));
@@ -89,8 +89,8 @@ fn a_corpus_takes_any_tokenizer_and_passes_its_refusal_on() {
         [1, 0]
     );
     let error = Corpus::from_text("a c", &words).unwrap_err();
-    let said = "unknown token \"c\" at byte 2 of the text";
-    assert_eq!(error.to_string(), said);
+    let message = "unknown token \"c\" at byte 2 of the text";
+    assert_eq!(error.to_string(), message);
 }
 
 #[test]
@@ -149,11 +149,11 @@ fn an_odd_length_is_refused_and_an_empty_token_file_is_an_empty_corpus() {
 fn other_encodings_are_named_with_a_remedy_and_a_byte_order_mark_is_no_text() {
     let text = |bytes: &[u8]| text_of(bytes.to_vec(), Path::new("a.txt"));
     assert_eq!(text(b"\xef\xbb\xbfa\r\n").unwrap(), "a\r\n");
-    let said = |bytes: &[u8]| text(bytes).unwrap_err().to_string();
-    assert!(said(b"\xff\xfea\0").contains("iconv -f UTF-16"));
-    assert!(said(b"caf\xe9").starts_with("a.txt: expected UTF-8 text, byte 3"));
-    assert!(said(b"caf\xe9").contains("iconv -f WINDOWS-1252"));
-    assert!(said(b"\x7fELF\0\xff").contains("binary file"));
+    let message = |bytes: &[u8]| text(bytes).unwrap_err().to_string();
+    assert!(message(b"\xff\xfea\0").contains("iconv -f UTF-16"));
+    assert!(message(b"caf\xe9").starts_with("a.txt: expected UTF-8 text, byte 3"));
+    assert!(message(b"caf\xe9").contains("iconv -f WINDOWS-1252"));
+    assert!(message(b"\x7fELF\0\xff").contains("binary file"));
 }
 
 /// The same ids in all forms that are read, and the forms that aren't.

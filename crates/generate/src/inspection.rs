@@ -75,7 +75,7 @@ pub struct BlockView {
     pub attention: Array3<f32>,
     /// The likeliest next tokens if the model ended here (the "logit lens"), after each token that
     /// was asked for.
-    pub says: Vec<Vec<Candidate>>,
+    pub predictions: Vec<Vec<Candidate>>,
 }
 
 impl<'m> Inspection<'m> {
@@ -139,15 +139,18 @@ impl<'m> Inspection<'m> {
         let len = self.tokens.len();
         Ok(self.model.trace(&self.ids)?.map(move |block| {
             let block = block?;
-            let mut says = Vec::with_capacity(len.saturating_sub(from));
+            let mut predictions = Vec::with_capacity(len.saturating_sub(from));
             for first in (from..len).step_by(Self::ROWS) {
                 let logits = self.logits(&block.hidden, first, (first + Self::ROWS).min(len));
                 for logits in logits.outer_iter() {
-                    says.push(self.candidates(&logits, top)?);
+                    predictions.push(self.candidates(&logits, top)?);
                 }
             }
             let attention = block.attention.remove_axis(Axis(0));
-            Ok(BlockView { attention, says })
+            Ok(BlockView {
+                attention,
+                predictions,
+            })
         }))
     }
 
@@ -213,13 +216,13 @@ mod tests {
         assert!(
             beyond
                 .map(Result::unwrap)
-                .all(|block| block.says.is_empty())
+                .all(|block| block.predictions.is_empty())
         );
         let last = inspection.blocks(0, 3).unwrap().last().unwrap().unwrap();
-        for (token, says) in inspection.tokens.iter().zip(&last.says) {
-            for (next, says) in token.next.iter().zip(says) {
-                assert_eq!(next.id, says.id);
-                assert!((next.probability - says.probability).abs() < 1e-5);
+        for (token, predictions) in inspection.tokens.iter().zip(&last.predictions) {
+            for (next, predictions) in token.next.iter().zip(predictions) {
+                assert_eq!(next.id, predictions.id);
+                assert!((next.probability - predictions.probability).abs() < 1e-5);
             }
         }
     }

@@ -85,8 +85,8 @@ fn a_special_token_that_is_not_allowed_is_named_with_its_place() {
     ] {
         let error = tokenizer.encode_allowing(&text, allowed).unwrap_err();
         assert_eq!(error, refused);
-        let said = "special token \"<|endoftext|>\" at byte 3 of the text is not allowed";
-        assert_eq!(error.to_string(), said);
+        let message = "special token \"<|endoftext|>\" at byte 3 of the text is not allowed";
+        assert_eq!(error.to_string(), message);
     }
     for allowed in [AllowedSpecial::All, AllowedSpecial::Only(&[ENDOFTEXT])] {
         let ids = tokenizer.encode_allowing(&text, allowed).unwrap();

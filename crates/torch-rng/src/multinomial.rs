@@ -118,7 +118,7 @@ mod tests {
     fn probabilities_that_make_no_sense_are_named_and_draw_nothing() {
         let fresh = TorchRng::manual_seed(1);
         let mut rng = fresh.clone();
-        for (p, n, said) in [
+        for (p, n, message) in [
             (&[][..], 0, "no category to draw from"),
             (
                 &[0.5; 5],
@@ -147,7 +147,7 @@ mod tests {
             ),
         ] {
             let error = rng.multinomial_rows(p, n).expect_err("wrong probabilities");
-            assert_eq!(error.to_string(), said);
+            assert_eq!(error.to_string(), message);
         }
         assert_eq!(rng, fresh);
     }

@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn contents_that_cannot_be_are_named() {
-        for (at, byte, said) in [
+        for (at, byte, message) in [
             (
                 4,
                 7,
@@ -205,7 +205,7 @@ mod tests {
                 "generator state is at word 65288 of a block of 624",
             ),
         ] {
-            assert_eq!(forged(at, byte), said);
+            assert_eq!(forged(at, byte), message);
         }
         assert!(forged(15, 0x7f).ends_with("which no draw can leave"));
     }

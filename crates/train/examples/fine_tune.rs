@@ -1,4 +1,4 @@
-//! Goes on training a model folder on a text, and saves it:
+//! Fine-tunes a model folder on a text, and saves it:
 //! `cargo run --release -p train --example fine_tune FOLDER FILE NEW_FOLDER`.
 //!
 //! For a folder with GPT-2's vocabulary; `gpt train --init-from` reads any folder's own tokenizer,

@@ -98,8 +98,8 @@ pub struct TrainConfig {
     pub eval_every: Option<u64>,
     /// Batches an evaluation averages over, of each loader; fewer if the loader has fewer.
     pub eval_batches: usize,
-    /// Steps from one sample of text to the next, which whoever hears of
-    /// [`Event::SampleDue`](crate::Event::SampleDue) makes; `None` for no samples.
+    /// Steps from one sample of text to the next; the receiver of
+    /// [`Event::SampleDue`](crate::Event::SampleDue) generates it. `None` for no samples.
     pub sample_every: Option<u64>,
     /// Steps from one save to the next; `None` for no such saves. A run saves besides when an
     /// evaluation finds the lowest validation loss so far, at its end, and when it is stopped.

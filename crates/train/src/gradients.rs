@@ -38,7 +38,7 @@ impl StepGradients {
         })
     }
 
-    /// Goes on as one of these ranks, before the first batch of a step.
+    /// Continues as one of these ranks, before the first batch of a step.
     pub(crate) fn share(&mut self, ranks: &dyn Ranks) {
         if let Sum::Whole(sum) = &mut self.sum {
             let own = own_parts(ranks, slices(&mut **sum)).into_iter();

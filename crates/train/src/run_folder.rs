@@ -235,8 +235,8 @@ mod tests {
             ))
         };
         let error = folder.add(2, None, 1, full);
-        let said = error.expect_err("a full disk").to_string();
-        assert!(said.contains("unfinished: can't write"), "{said}");
+        let message = error.expect_err("a full disk").to_string();
+        assert!(message.contains("unfinished: can't write"), "{message}");
         assert_eq!(latest_checkpoint(&temporary).expect("readable"), good);
         assert_eq!(names(temporary.path()), ["step-00000001"]);
     }

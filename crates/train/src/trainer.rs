@@ -247,29 +247,29 @@ impl Trainer {
     ) -> Result<Outcome, TrainError> {
         let (ranks, max_steps) = (Arc::clone(&self.ranks), self.config().max_steps);
         let stop = Cell::new(false);
-        let hear: &mut dyn FnMut(Event<'_>) -> bool = &mut |event| {
+        let notify: &mut dyn FnMut(Event<'_>) -> bool = &mut |event| {
             let breaks = on_event(event).is_break();
             stop.set(breaks || stop.get());
             breaks
         };
         let saves = any(&*ranks, folder.is_some());
         if self.due().evaluation {
-            self.evaluate_as_due(hear)?; // of the last step before a resume, if it was broken off
+            self.evaluate_as_due(notify)?; // of the last step before a resume, if it was broken off
         }
         while !any(&*ranks, stop.get()) && self.steps_done() < max_steps {
             let step = self.step().inspect_err(|_| self.gradients.clear())?;
             let due = self.due();
-            hear(Event::Step(&step));
+            notify(Event::Step(&step));
             if due.evaluation {
-                self.evaluate_as_due(hear)?;
+                self.evaluate_as_due(notify)?;
             }
             if due.sample {
                 let (steps_done, model) = (self.steps_done(), &self.model);
-                hear(Event::SampleDue { steps_done, model });
+                notify(Event::SampleDue { steps_done, model });
             }
             let validated = due.save || self.is_best_of(folder);
             if saves && (validated || any(&*ranks, stop.get())) {
-                self.save(folder, validated, hear)?;
+                self.save(folder, validated, notify)?;
             }
         }
         match self.steps_done() >= max_steps && !self.due().evaluation {
@@ -401,14 +401,14 @@ impl Trainer {
     /// The evaluation of the last step; a closure that breaks meanwhile leaves it to a resume.
     fn evaluate_as_due(
         &mut self,
-        hear: &mut dyn FnMut(Event<'_>) -> bool,
+        notify: &mut dyn FnMut(Event<'_>) -> bool,
     ) -> Result<(), TrainError> {
         let mut rng = self.state.rng.clone();
-        let stop = &mut || hear(Event::EvaluationBatch);
+        let stop = &mut || notify(Event::EvaluationBatch);
         if let Some(evaluation) = self.losses(&*self.ranks, &mut rng, stop)? {
             self.state.rng = rng;
             self.state.last_evaluation = Some(evaluation);
-            hear(Event::Evaluation(&evaluation));
+            notify(Event::Evaluation(&evaluation));
         }
         Ok(())
     }
@@ -432,7 +432,7 @@ impl Trainer {
         &self,
         folder: Option<&RunFolder>,
         validated: bool,
-        hear: &mut dyn FnMut(Event<'_>) -> bool,
+        notify: &mut dyn FnMut(Event<'_>) -> bool,
     ) -> Result<(), TrainError> {
         let TrainConfig {
             eval_batches, keep, ..
@@ -451,7 +451,7 @@ impl Trainer {
         let (path, not_deleted) = folder.add(steps_done, val_loss, keep, |folder| {
             checkpoint::write(folder, &self.model, moments, &self.state)
         })?;
-        hear(Event::Saved {
+        notify(Event::Saved {
             steps_done,
             path: &path,
             not_deleted: &not_deleted,

@@ -137,12 +137,12 @@ fn look_for_work(pass: usize) {
     let mut idle_since = Instant::now();
     let mut last_look = idle_since;
     loop {
-        let over = match PASSES.load(Ordering::Acquire) {
+        let ended = match PASSES.load(Ordering::Acquire) {
             now if now == pass => false,
             now if now == pass + 1 => true,
             _ => return,
         };
-        if over && pass < CROWDED_UNTIL.load(Ordering::Relaxed) {
+        if ended && pass < CROWDED_UNTIL.load(Ordering::Relaxed) {
             return;
         }
         let helped = (0..LOOKS).any(|_| {
@@ -155,7 +155,7 @@ fn look_for_work(pass: usize) {
             continue;
         }
         let now = Instant::now();
-        if over && now - last_look > INTERRUPTED {
+        if ended && now - last_look > INTERRUPTED {
             CROWDED_UNTIL.store(pass + 2 * CROWDED, Ordering::Relaxed);
             return;
         }
@@ -163,7 +163,7 @@ fn look_for_work(pass: usize) {
         if now - idle_since > PATIENCE {
             return;
         }
-        if over {
+        if ended {
             std::thread::yield_now();
         }
     }

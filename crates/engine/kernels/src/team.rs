@@ -20,22 +20,22 @@ static TEAM: [Place; PLACES] = [const { Place::new() }; PLACES];
 
 /// Two cache lines, which are fetched together, for one value.
 #[repr(align(128))]
-struct Apart<T>(T);
+struct CachePadded<T>(T);
 
 /// Where a loop stands while its tasks are taken.
 struct Place {
     /// Whether a loop that is not over has this place.
     used: AtomicBool,
     /// The loop, as long as it has tasks that nobody has taken.
-    tasks: Apart<AtomicPtr<Tasks<'static>>>,
+    tasks: CachePadded<AtomicPtr<Tasks<'static>>>,
     /// Threads that may be reading the loop.
-    helpers: Apart<AtomicUsize>,
+    helpers: CachePadded<AtomicUsize>,
 }
 
 struct Tasks<'a> {
     run: &'a (dyn Fn(usize) + Sync),
     count: usize,
-    next: Apart<AtomicUsize>,
+    next: CachePadded<AtomicUsize>,
     /// Of the first task that panicked.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -48,7 +48,7 @@ pub(crate) fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     let tasks = Tasks {
         run,
         count,
-        next: Apart(AtomicUsize::new(0)),
+        next: CachePadded(AtomicUsize::new(0)),
         panic: Mutex::new(None),
     };
     let free = |place: &&Place| !place.used.swap(true, Ordering::Acquire);
@@ -76,8 +76,8 @@ impl Place {
     const fn new() -> Self {
         Self {
             used: AtomicBool::new(false),
-            tasks: Apart(AtomicPtr::new(null_mut())),
-            helpers: Apart(AtomicUsize::new(0)),
+            tasks: CachePadded(AtomicPtr::new(null_mut())),
+            helpers: CachePadded(AtomicUsize::new(0)),
         }
     }
 
@@ -143,18 +143,18 @@ mod tests {
 
     /// Threads help until `work` is done.
     fn with_help(threads: usize, work: impl FnOnce() + Send) {
-        let over = AtomicBool::new(false);
+        let ended = AtomicBool::new(false);
         thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
-                    while !over.load(Ordering::Acquire) {
+                    while !ended.load(Ordering::Acquire) {
                         help();
                         thread::yield_now();
                     }
                 });
             }
             let done = catch_unwind(AssertUnwindSafe(work));
-            over.store(true, Ordering::Release);
+            ended.store(true, Ordering::Release);
             done.unwrap_or_else(|panic| resume_unwind(panic));
         });
     }

@@ -144,10 +144,10 @@ mod tests {
             Err(io::Error::other("the disk is full"))
         });
         let error = full.unwrap_err();
-        let said = error.to_string();
+        let message = error.to_string();
         assert!(
-            said.ends_with("kept: can't write: the disk is full"),
-            "{said}"
+            message.ends_with("kept: can't write: the disk is full"),
+            "{message}"
         );
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

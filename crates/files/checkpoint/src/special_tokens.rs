@@ -68,15 +68,15 @@ impl SpecialTokens {
             is_file(path)?.then(|| Fields::read(path)).transpose()
         };
         let [generation, config] = [read(&paths[0])?, read(&paths[1])?];
-        let said = |key: &str| {
+        let declared = |key: &str| {
             let mut files = generation.iter().chain(&config);
             let file = files.find(|file| file.keys().any(|k| k == key));
             file.map(|file| ids(file, key)).transpose()
         };
-        let one = |key: &str| said(key).map(|ids| ids.map(|ids| ids.first().copied()));
+        let one = |key: &str| declared(key).map(|ids| ids.map(|ids| ids.first().copied()));
         let eos = match &generation {
             Some(file) => Some(ids(file, "eos_token_id")?),
-            None => said("eos_token_id")?,
+            None => declared("eos_token_id")?,
         };
         let eos = eos.unwrap_or_else(|| tokenizer("eos_token").into_iter().collect());
         let (bos, pad) = (one("bos_token_id")?, one("pad_token_id")?);

@@ -91,14 +91,14 @@ const DAMAGE: &str = r####"
 "####;
 
 /// Checks each line of a table.
-fn check_table(table: &str, said: impl Fn(&str) -> String) {
+fn check_table(table: &str, message: impl Fn(&str) -> String) {
     for line in table.trim().lines() {
         let cells: Vec<&str> = line.split(" | ").collect();
         let [pointer, value, expected] = cells[..] else {
             panic!("three cells: {line}");
         };
         let value = serde_json::from_str(value).unwrap();
-        assert_eq!(with(pointer, value), said(expected));
+        assert_eq!(with(pointer, value), message(expected));
     }
 }
 
@@ -269,8 +269,8 @@ fn vocabularies_that_a_text_cannot_make_are_refused() {
     );
     let too_short = ModelTokenizer::train_bpe("aa aa", 300).unwrap_err();
     // "aa" and " aa": the space before the second is a token's, too, but occurs once.
-    let said = "the text has byte pairs for 258 tokens, not for 300: ";
-    assert!(too_short.to_string().starts_with(said), "{too_short}");
+    let message = "the text has byte pairs for 258 tokens, not for 300: ";
+    assert!(too_short.to_string().starts_with(message), "{too_short}");
     assert!(ModelTokenizer::train_bpe("", 257).is_ok());
 }
 

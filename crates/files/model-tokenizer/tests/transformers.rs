@@ -259,9 +259,12 @@ fn config_json_names_the_class_if_tokenizer_config_does_not() {
     let other = json!({"tokenizer_class": "BertTokenizer"});
     fs::write(config, other.to_string()).unwrap();
     let error = ModelTokenizer::from_folder(folder.path()).unwrap_err();
-    let said = error.to_string();
+    let message = error.to_string();
     let expected = ["/config.json: ", "BertTokenizer"];
-    assert!(expected.iter().all(|part| said.contains(part)), "{said}");
+    assert!(
+        expected.iter().all(|part| message.contains(part)),
+        "{message}"
+    );
 }
 
 /// Their letters may be those that bytes are written as (transformers decodes these to other

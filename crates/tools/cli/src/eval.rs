@@ -16,7 +16,7 @@ use serde::Serialize;
 use train::{Dtype, perplexity};
 
 use crate::failure::misused;
-use crate::ids::{Given, TokenList, read_given};
+use crate::ids::{Input, TokenList, read_input};
 use crate::memory::check;
 use crate::model::ModelArgs;
 use crate::numbers::AtLeast1;
@@ -80,13 +80,13 @@ struct Report {
 pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     args.threads.apply()?;
     let data = args.text.as_ref().or(args.data.as_ref());
-    let given = match (&args.tokens, data) {
-        (Some(TokenList(ids)), _) => Given::Ids(Corpus::from_ids(ids.as_slice())),
-        (None, Some(path)) => read_given(path)?,
+    let input = match (&args.tokens, data) {
+        (Some(TokenList(ids)), _) => Input::Ids(Corpus::from_ids(ids.as_slice())),
+        (None, Some(path)) => read_input(path)?,
         (None, None) => unreachable!("clap requires one of them"),
     };
     let found = args.model.find()?;
-    let ids = found.vocabulary.corpus(&given)?;
+    let ids = found.vocabulary.corpus(&input)?;
     if ids.len() < 2 {
         bail!(
             "a loss needs at least 2 tokens, one to predict from and one to predict, got {}",
@@ -117,9 +117,9 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     if !loss.is_finite() {
         bail!("the weights are damaged: the loss is {loss}");
     }
-    let bytes = match &given {
-        Given::Text(text) => predicted_bytes(text, ids.read(0..1)?[0], &marks, &found.vocabulary),
-        Given::Ids(_) => None,
+    let bytes = match &input {
+        Input::Text(text) => predicted_bytes(text, ids.read(0..1)?[0], &marks, &found.vocabulary),
+        Input::Ids(_) => None,
     };
     let bits = |bytes| losses.between_marks / (bytes as f64 * std::f64::consts::LN_2);
     let report = Report {

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-/// The program as it is typed: `cargo gpt` if Cargo runs it, which needs no installed `gpt`.
+/// The program's name on the command line: `cargo gpt` if Cargo runs it, because then `gpt` may not
+/// be installed.
 pub(crate) fn program() -> &'static str {
     match std::env::var_os("CARGO") {
         Some(_) => "cargo gpt",
@@ -10,7 +11,7 @@ pub(crate) fn program() -> &'static str {
     }
 }
 
-/// A text as it is typed in a shell's command line; Windows' shells know double quotes alone.
+/// A text quoted for a shell; Windows' shells know only double quotes.
 pub(crate) fn quoted(text: &str) -> String {
     if cfg!(windows) {
         let is_plain = |c: char| c.is_alphanumeric() || "-_./\\:=".contains(c);
@@ -22,13 +23,13 @@ pub(crate) fn quoted(text: &str) -> String {
     shlex::try_quote(text).map_or_else(|_| text.to_owned(), Into::into)
 }
 
-/// A path that isn't UTF-8 as it is typed in bash and zsh: its other bytes in hexadecimal digits.
+/// A path that isn't UTF-8, quoted for bash and zsh: other bytes in hexadecimal digits.
 pub(crate) fn quoted_path(path: &Path) -> String {
     let bytes = path.as_os_str().as_encoded_bytes();
-    let typed = bytes.iter().map(|&byte| match byte {
+    let escaped = bytes.iter().map(|&byte| match byte {
         b'\'' | b'\\' => format!("\\{}", char::from(byte)),
         b' '..=b'~' => char::from(byte).to_string(),
         _ => format!("\\x{byte:02x}"),
     });
-    format!("$'{}'", typed.collect::<String>())
+    format!("$'{}'", escaped.collect::<String>())
 }

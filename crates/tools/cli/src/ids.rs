@@ -44,22 +44,22 @@ impl std::str::FromStr for TokenList {
 
 /// A text, or ids in its place.
 #[derive(Clone)]
-pub(crate) enum Given {
+pub(crate) enum Input {
     Ids(Corpus),
     Text(String),
 }
 
 /// Reads a file or a pipe: UTF-8 text, or token ids if the name ends in .bin or .npy.
-pub(crate) fn read_given(path: &Path) -> Result<Given> {
+pub(crate) fn read_input(path: &Path) -> Result<Input> {
     read_at_most(path, u64::MAX)
 }
 
 /// Reads a text of at most `limit` bytes, or token ids.
-fn read_at_most(path: &Path, limit: u64) -> Result<Given> {
+fn read_at_most(path: &Path, limit: u64) -> Result<Input> {
     let holds_ids = ["bin", "npy"].contains(&extension(path).as_str());
     Ok(match holds_ids {
-        true => Given::Ids(Corpus::from_token_file(path)?),
-        false => Given::Text(read_text(path, limit)?),
+        true => Input::Ids(Corpus::from_token_file(path)?),
+        false => Input::Text(read_text(path, limit)?),
     })
 }
 
@@ -161,49 +161,49 @@ pub(crate) struct TextArgs {
 }
 
 impl TextArgs {
-    fn typed(&self) -> Option<&str> {
+    fn argument(&self) -> Option<&str> {
         self.text.as_deref().or(self.prompt.as_deref())
     }
 
     /// True if an argument contains the text.
-    pub(crate) fn is_said(&self) -> bool {
-        self.typed().is_some() || self.file.is_some() || self.tokens.is_some()
+    pub(crate) fn is_present(&self) -> bool {
+        self.argument().is_some() || self.file.is_some() || self.tokens.is_some()
     }
 
-    /// Reads a text as it is, or ids; there must be something.
-    pub(crate) fn whole(&self) -> Result<Given> {
+    /// Reads a text unchanged, or ids; fails if there is neither.
+    pub(crate) fn required_text(&self) -> Result<Input> {
         self.read(false)?.map_or_else(no_text, Ok)
     }
 
-    /// Reads a prompt, which must be there.
-    pub(crate) fn given(&self) -> Result<Given> {
+    /// Reads a prompt; fails if there is none.
+    pub(crate) fn required_prompt(&self) -> Result<Input> {
         self.prompt()?.map_or_else(no_text, Ok)
     }
 
     /// Reads a prompt, if there is one: the line end that files and `echo` put behind a text is not
     /// part of it.
-    pub(crate) fn prompt(&self) -> Result<Option<Given>> {
+    pub(crate) fn prompt(&self) -> Result<Option<Input>> {
         self.read(true)
     }
 
     /// Reads a text or ids; `None` without an argument and without piped input.
-    fn read(&self, is_prompt: bool) -> Result<Option<Given>> {
-        let path = match (&self.tokens, &self.file, self.typed()) {
+    fn read(&self, is_prompt: bool) -> Result<Option<Input>> {
+        let path = match (&self.tokens, &self.file, self.argument()) {
             (Some(TokenList(ids)), ..) => {
-                return Ok(Some(Given::Ids(Corpus::from_ids(ids.as_slice()))));
+                return Ok(Some(Input::Ids(Corpus::from_ids(ids.as_slice()))));
             }
             (None, Some(file), _) => file,
             (None, None, Some(text)) if text != STDIN => {
                 let text = text_of(text.into(), Path::new("the text"))?;
-                return Ok(Some(Given::Text(text)));
+                return Ok(Some(Input::Text(text)));
             }
             (None, None, None) if io::stdin().is_terminal() => return Ok(None),
             (None, None, _) => Path::new(STDIN),
         };
         let limit = if is_prompt { MOST_PROMPT } else { u64::MAX };
         Ok(Some(match read_at_most(path, limit)? {
-            Given::Text(text) if is_prompt => Given::Text(without_line_end(text)),
-            given => given,
+            Input::Text(text) if is_prompt => Input::Text(without_line_end(text)),
+            input => input,
         }))
     }
 }

@@ -1,6 +1,6 @@
 //! Ctrl-C and its kind: once asks for an end in good order, twice ends the process.
 //!
-//! Signals that whoever started the program had it ignore (`nohup`, a shell's background jobs) stay
+//! Signals that the program was started to ignore (by `nohup`, or as a shell's background job) stay
 //! ignored.
 
 use std::io::{self, Write};

@@ -8,7 +8,7 @@ use clap::Args;
 use generate::{Decoder, DecoderConfig, Precision};
 use gpt::{GptConfig, GptModel, Memory};
 
-use crate::ids::Given;
+use crate::ids::Input;
 use crate::memory::check_model;
 use crate::output::note;
 use crate::runs;
@@ -24,19 +24,19 @@ pub(crate) struct ModelArgs {
 
 impl ModelArgs {
     /// Finds the model, and reads its description.
-    pub(crate) fn find(&self) -> Result<Found> {
+    pub(crate) fn find(&self) -> Result<LoadedModel> {
         find(self.model.as_deref())
     }
 }
 
 /// Finds the requested model, or the newest run, and reads its description.
-pub(crate) fn find(asked: Option<&Path>) -> Result<Found> {
+pub(crate) fn find(asked: Option<&Path>) -> Result<LoadedModel> {
     let ((model, vocabulary), folder) = read(asked, |folder| {
         let model = ModelFolder::open(folder)?;
         let vocabulary = Vocabulary::of_model(folder, model.config().vocab_size)?;
         Ok((model, vocabulary))
     })?;
-    Ok(Found {
+    Ok(LoadedModel {
         asked: asked.map(Path::to_owned),
         folder,
         model,
@@ -45,7 +45,7 @@ pub(crate) fn find(asked: Option<&Path>) -> Result<Found> {
 }
 
 /// A model that is there; its weights haven't been read.
-pub(crate) struct Found {
+pub(crate) struct LoadedModel {
     asked: Option<PathBuf>,
     /// Its folder.
     pub(crate) folder: PathBuf,
@@ -54,7 +54,7 @@ pub(crate) struct Found {
     model: ModelFolder,
 }
 
-impl Found {
+impl LoadedModel {
     /// The model's configuration.
     pub(crate) fn config(&self) -> &GptConfig {
         self.model.config()
@@ -70,8 +70,8 @@ impl Found {
     ///
     /// # Errors
     /// Reports their number and a fix, or names the first that the model lacks.
-    pub(crate) fn prompt(&self, given: Given, room: usize, help: &str) -> Result<Vec<u32>> {
-        let ids = self.vocabulary.corpus(&given)?;
+    pub(crate) fn prompt(&self, input: Input, room: usize, help: &str) -> Result<Vec<u32>> {
+        let ids = self.vocabulary.corpus(&input)?;
         if ids.len() > room {
             let tokens = ids.len();
             bail!("the prompt has {tokens} tokens, but the context has room for {room}{help}");

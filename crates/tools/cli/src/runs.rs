@@ -46,8 +46,8 @@ pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
     Ok(absolute)
 }
 
-/// A path as it is typed in a shell's command line.
-pub(crate) fn typed(path: &Path) -> String {
+/// A path quoted for a shell.
+pub(crate) fn shell_quoted(path: &Path) -> String {
     match path.to_str() {
         Some(path) => quoted(path),
         None => quoted_path(path),
@@ -73,8 +73,8 @@ pub(crate) fn no_checkpoint(run: &Path) -> Result<anyhow::Error> {
         true => anyhow!(
             "{name}: this run ended before its first save; to start it again: {} train --config {} --out-dir {}",
             program(),
-            typed(&run.join(OPTIONS)),
-            typed(run)
+            shell_quoted(&run.join(OPTIONS)),
+            shell_quoted(run)
         ),
         false => anyhow!("{name}: no checkpoint of this run"),
     })
@@ -228,16 +228,16 @@ mod tests {
 
     #[test]
     fn a_path_in_a_hint_is_typed_as_it_stands() {
-        assert_eq!(typed(Path::new("runs/0001")), "runs/0001");
+        assert_eq!(shell_quoted(Path::new("runs/0001")), "runs/0001");
         for name in ["my run", "it's", "$HOME", "a;b"] {
-            let words = shlex::split(&format!("gpt --resume {}", typed(Path::new(name))));
+            let words = shlex::split(&format!("gpt --resume {}", shell_quoted(Path::new(name))));
             assert_eq!(words.unwrap()[2..], [name]);
         }
         #[cfg(unix)]
         {
             use std::os::unix::ffi::OsStrExt;
             let latin1 = std::ffi::OsStr::from_bytes(b"f\xfcr 'x'");
-            assert_eq!(typed(Path::new(latin1)), "$'f\\xfcr \\'x\\''");
+            assert_eq!(shell_quoted(Path::new(latin1)), "$'f\\xfcr \\'x\\''");
         }
     }
 }

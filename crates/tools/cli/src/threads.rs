@@ -12,7 +12,7 @@ use crate::numbers::Threads;
 
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct ThreadArgs {
-    /// Threads to compute with (the results don't depend on it) [default: one for each core]
+    /// Threads to compute with (the results don't depend on it) [default: one per core]
     #[arg(short = 't', long, value_name = "N")]
     pub(crate) threads: Option<Threads>,
 }

@@ -12,10 +12,10 @@ use serde::Serialize;
 
 use crate::failure::misused;
 use crate::hints::program;
-use crate::ids::{Given, TextArgs, extension};
+use crate::ids::{Input, TextArgs, extension};
 use crate::model::read;
 use crate::output::{check_new, note, print, print_json};
-use crate::runs::typed;
+use crate::runs::shell_quoted;
 use crate::vocabulary::Vocabulary;
 
 #[derive(Args, Debug)]
@@ -54,8 +54,8 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
         None => Vocabulary::new(ModelTokenizer::gpt2()),
     };
     let tokenizer = vocabulary.tokenizer()?;
-    let given = args.text.whole()?;
-    let corpus = vocabulary.corpus(&given)?;
+    let input = args.text.required_text()?;
+    let corpus = vocabulary.corpus(&input)?;
     if let Some(path) = &args.output {
         match extension(path).as_str() {
             "npy" => corpus.write_npy_file(path)?,
@@ -77,15 +77,15 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
             note(&format!(
                 "to train on them: {} train --data {} --tokenizer {}",
                 program(),
-                typed(path),
-                typed(model)
+                shell_quoted(path),
+                shell_quoted(model)
             ));
         }
         return Ok(());
     }
-    let text = match given {
-        Given::Text(text) => text,
-        Given::Ids(_) => tokenizer.decode_lossy(&ids)?,
+    let text = match input {
+        Input::Text(text) => text,
+        Input::Ids(_) => tokenizer.decode_lossy(&ids)?,
     };
     let pieces = ids.iter().filter_map(|&id| tokenizer.piece(id));
     match args.json {

@@ -13,7 +13,7 @@ use checkpoint::SpecialTokens;
 use dataloader::Corpus;
 use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 
-use crate::ids::Given;
+use crate::ids::Input;
 use crate::output::note;
 use crate::text_settings::TextSettings;
 
@@ -129,14 +129,14 @@ impl Vocabulary {
         Ok(self.tokenizer()?.encode_part(text)?)
     }
 
-    /// Encodes what was given, if it isn't ids; characters that the vocabulary lacks are noted.
+    /// Encodes a text; ids stay ids; characters that the vocabulary lacks are noted.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
-    pub(crate) fn corpus(&self, given: &Given) -> Result<Corpus> {
-        match given {
-            Given::Ids(ids) => Ok(ids.clone()),
-            Given::Text(text) => {
+    pub(crate) fn corpus(&self, input: &Input) -> Result<Corpus> {
+        match input {
+            Input::Ids(ids) => Ok(ids.clone()),
+            Input::Text(text) => {
                 let ids = self.encode(text)?;
                 self.note_unknown(text);
                 Ok(Corpus::from_ids(ids))

@@ -1,6 +1,6 @@
 // Fields beside the cells that have inputs; a change computes the notebook again, by the same Rust.
 // Where the page has a model, its view asks the same Rust.
-// Whatever a reader or the address says reaches the page as text alone.
+// The reader's input and the address reach the page only as text.
 // `cargo xtask notebook --html DIR --live` writes this file behind view.js and a line that has
 // LIVE_WASM; LIVE_MODEL is a page's own.
 const liveBytes = Uint8Array.from(atob(LIVE_WASM), (byte) => byte.charCodeAt(0));

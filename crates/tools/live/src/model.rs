@@ -242,8 +242,8 @@ pub fn block(block: &BlockView) -> Value {
         .collect();
     let of_next = |next: &Candidate| json!([next.text, short(next.probability)]);
     let of_token = |next: &Vec<Candidate>| next.iter().map(of_next).collect::<Vec<_>>();
-    let says: Vec<Vec<Value>> = block.says.iter().map(of_token).collect();
-    json!({ "heads": heads, "says": says })
+    let predictions: Vec<Vec<Value>> = block.predictions.iter().map(of_token).collect();
+    json!({ "heads": heads, "predictions": predictions })
 }
 
 /// The weights up to the diagonal, row after row, as little-endian u16 of ten thousandths, the

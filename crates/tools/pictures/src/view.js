@@ -30,17 +30,17 @@ function showModel(root, { look, block, write, next: writeNext }, text) {
   const top = choice('top-k', ['off', 1, 2, 3, 5, 10]);
 
   const field = make('textarea', { value: text ?? '', spellcheck: false });
-  const seed = number(123, 2 ** 53 - 1), count = number(20, 500), said = make('p', { role: 'status' });
+  const seed = number(123, 2 ** 53 - 1), count = number(20, 500), status = make('p', { role: 'status' });
   const greedy = make('input', { type: 'checkbox', checked: true });
   const go = make('button', { type: 'button', className: 'write', textContent: 'Write on' });
   const written = make('p', { className: 'written', hidden: true }); // the new text marked
   const form = make('div', {}, labelled('Text', field), labelled('tokens', count),
-    labelled('always the likeliest', greedy), labelled('else drawn from seed', seed), go, said, written);
+    labelled('always the most probable', greedy), labelled('otherwise drawn from seed', seed), go, status, written);
   root.classList.add('view');
   root.append(...write ? [form] : [], about,
     make('p', { className: 'dim', textContent: `The stronger a token's colour, the larger its loss \
 (cross-entropy, in nats): the less the model expected it. Point at a token, or go to it with the tab \
-key, for what was expected after it, and what each block would have said there.` }),
+key, for what was expected after it, and what each block would have predicted there.` }),
     tokens, make('div', { className: 'columns' },
       make('div', {}, labelled('temperature', temperature), labelled('top-k', top), next),
       make('div', {}, make('h3', { textContent: 'Attention' }),
@@ -147,7 +147,7 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
       table(`expected after “${names[place]}”`,
         expected(data.tokens[place]).map(([name, share]) => [name, share.toFixed(4), bar(share)])),
       table('what the model would say if it ended with a block',
-        data.says.map((says, layer) => [`after block ${layer}`, line(says[place])])));
+        data.predictions.map((predictions, layer) => [`after block ${layer}`, line(predictions[place])])));
   };
   const list = () => {
     const cells = (kind, texts) => make('tr', {}, ...texts.map((text) => make(kind, {}, text)));
@@ -188,11 +188,11 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
     const up = (count) => Array.from({ length: count }, (_, place) => place);
     refresh(layer, up(data.layers));
     refresh(head, up(data.heads));
-    data.says = [];
+    data.predictions = [];
     // One block after the other: a long text's weights are many.
     heads.replaceChildren(...up(data.layers).map((layer) => {
-      const { heads, says } = block(layer, text);
-      data.says.push(says);
+      const { heads, predictions } = block(layer, text);
+      data.predictions.push(predictions);
       return make('div', {}, ...heads.map((bytes, head) => {
         const button = make('button', { type: 'button', title: `layer ${layer}, head ${head}` },
           picture(atob(bytes), Math.min(n, 48)));
@@ -213,9 +213,9 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
 
   const trying = (what) => () => {
     try {
-      said.textContent = what() ?? '';
+      status.textContent = what() ?? '';
     } catch (error) {
-      said.textContent = `That can't be computed: ${error.message}`;
+      status.textContent = `That can't be computed: ${error.message}`;
     }
   };
   const change = () => {

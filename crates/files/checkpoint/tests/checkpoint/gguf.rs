@@ -216,8 +216,8 @@ fn what_llama_cpp_would_compute_otherwise_is_refused() {
         let error =
             save_gguf(&model, &path, format, tokens, &SpecialTokens::default()).unwrap_err();
         let cause = std::error::Error::source(&error).map_or(String::new(), ToString::to_string);
-        let said = format!("{error}: {cause}");
-        assert!(said.contains(part), "{said}");
+        let message = format!("{error}: {cause}");
+        assert!(message.contains(part), "{message}");
         assert!(!path.exists());
     }
 }

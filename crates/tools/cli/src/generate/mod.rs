@@ -13,9 +13,9 @@ use std::io::{IsTerminal, stdin};
 use anyhow::{Context, Result};
 
 use crate::failure::misused;
-use crate::ids::{Given, read_line};
+use crate::ids::{Input, read_line};
 use crate::interrupt::Interrupt;
-use crate::model::Found;
+use crate::model::LoadedModel;
 use crate::output::{note, print, print_json, print_text};
 use crate::vocabulary::Vocabulary;
 pub(crate) use options::GenerateArgs;
@@ -29,11 +29,11 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     output.threads.apply()?;
     args.check()?;
     // An interactive session reads its turns from standard input.
-    let given = match input.interactive && !input.text.is_said() {
+    let prompt = match input.interactive && !input.text.is_present() {
         true => None,
         false => input.text.prompt()?,
     };
-    if given.is_none() && !input.interactive {
+    if prompt.is_none() && !input.interactive {
         return misused(
             "no prompt: give a text, a file with -f, ids with --tokens, pipe a text in, or use -i",
         );
@@ -43,7 +43,9 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     if !args.length.stop.is_empty() {
         vocabulary.tokenizer().context("--stop")?;
     }
-    let ids = given.map(|given| args.prompt(&found, given)).transpose()?;
+    let ids = prompt
+        .map(|prompt| args.prompt(&found, prompt))
+        .transpose()?;
     let mut model = None;
     let decoder = found.decoder(args.decoder(), &mut model)?;
     let mut session = Session::new(args, decoder, vocabulary)?;
@@ -55,7 +57,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     for sample in 0..args.length.num_samples {
         session.begin(&ids)?;
         if output.json {
-            print_json(&session.go_on(&mut |_| Ok(()))?)?;
+            print_json(&session.continue_text(&mut |_| Ok(()))?)?;
             continue;
         }
         match sample {
@@ -68,7 +70,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         if !output.no_display_prompt {
             print_text(&shown(&ids, vocabulary))?;
         }
-        let continued = session.go_on(&mut print_text)?;
+        let continued = session.continue_text(&mut print_text)?;
         print("\n")?;
         note_speed(&continued);
     }
@@ -82,7 +84,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
 fn take_turns(
     args: &GenerateArgs,
     mut session: Session<'_>,
-    found: &Found,
+    found: &LoadedModel,
     prompt: Option<Vec<u32>>,
 ) -> Result<()> {
     session.interrupt = Interrupt::listen("")?;
@@ -96,7 +98,7 @@ fn take_turns(
         let ids = match turn.take() {
             Some(ids) => ids,
             None => match read_line()? {
-                Some(line) if session.is_empty() => args.prompt(found, Given::Text(line))?,
+                Some(line) if session.is_empty() => args.prompt(found, Input::Text(line))?,
                 Some(line) => {
                     found.vocabulary.note_unknown(&line);
                     found.vocabulary.encode_part(&line)?
@@ -110,7 +112,7 @@ fn take_turns(
             false => session.add(&ids)?,
         }
         session.interrupt.set(false);
-        let continued = session.go_on(&mut print_text)?;
+        let continued = session.continue_text(&mut print_text)?;
         print("\n")?;
         note_speed(&continued);
     }

@@ -8,8 +8,8 @@ use generate::{DecoderConfig, PastContext, Precision, Sampling};
 use torch_rng::Build;
 
 use crate::failure::misused;
-use crate::ids::{Given, TextArgs};
-use crate::model::{Found, ModelArgs};
+use crate::ids::{Input, TextArgs};
+use crate::model::{LoadedModel, ModelArgs};
 use crate::numbers::{at_least_1, seed};
 use crate::threads::ThreadArgs;
 use crate::vocabulary::Vocabulary;
@@ -20,7 +20,7 @@ Examples:
   gpt generate \"Every effort moves you\"          the newest run in runs/
   gpt generate -m gpt2 -f story.txt -n 200       a folder of transformers
   echo \"Once upon a time\" | gpt generate         a prompt from a pipe
-  gpt generate \"\"                                a text from nothing
+  gpt generate \"\"                                without a prompt
   gpt generate -i                                turn by turn";
 
 #[derive(Args, Debug)]
@@ -68,7 +68,7 @@ pub(crate) struct LengthArgs {
     /// Continue after an end token
     #[arg(long)]
     pub(crate) ignore_eos: bool,
-    /// The most tokens the model may see [default: its context length]
+    /// The maximum context in tokens [default: its context length]
     #[arg(short = 'c', long, value_name = "N", visible_alias = "ctx-size")]
     pub(crate) context_size: Option<usize>,
     /// When the context is full: crop it from the front, as in the book, or stop [default: crop,
@@ -95,7 +95,7 @@ pub(crate) struct SamplingArgs {
     /// Make tokens that are already in the text less likely; 1: no penalty [default: 1]
     #[arg(long, value_name = "X", visible_alias = "repetition-penalty")]
     repeat_penalty: Option<f32>,
-    /// The start of the random numbers; below 0 as PyTorch counts [default: a new seed each time,
+    /// The seed of the random numbers; negative values as in PyTorch [default: a new seed each time,
     /// which is printed]
     #[arg(short = 's', long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
@@ -153,14 +153,14 @@ impl GenerateArgs {
     ///
     /// # Errors
     /// If the context has no room for them, and isn't cropped.
-    pub(crate) fn prompt(&self, found: &Found, given: Given) -> Result<Vec<u32>> {
+    pub(crate) fn prompt(&self, found: &LoadedModel, input: Input) -> Result<Vec<u32>> {
         let room = match (self.length.past_context, self.length.context_size) {
             (Some(WhenFull::Crop), _) => usize::MAX,
             (_, Some(tokens)) => tokens,
             (_, None) => found.config().context_length,
         };
         let help = "; with --past-context crop the model sees its end";
-        found.prompt(given, room, help)
+        found.prompt(input, room, help)
     }
 
     /// The settings of the decoder.

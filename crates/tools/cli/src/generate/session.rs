@@ -23,7 +23,7 @@ pub(crate) struct Session<'m> {
     vocabulary: &'m Vocabulary,
     decoder: Decoder<'m>,
     seed: u64,
-    /// Goes on through all samples and turns.
+    /// Shared by all samples and turns.
     rng: TorchRng,
     /// Ends a text that is being drawn.
     pub(crate) interrupt: Interrupt,
@@ -117,7 +117,7 @@ impl<'m> Session<'m> {
     ///
     /// # Errors
     /// If a logit isn't a number, or `show` fails.
-    pub(crate) fn go_on(
+    pub(crate) fn continue_text(
         &mut self,
         show: &mut dyn FnMut(&str) -> io::Result<()>,
     ) -> Result<Continued> {

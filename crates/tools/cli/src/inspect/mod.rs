@@ -49,9 +49,9 @@ struct Report<'i> {
 pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     args.threads.apply()?;
     args.html.as_deref().map_or(Ok(()), check_new)?;
-    let given = args.text.given()?;
+    let input = args.text.required_prompt()?;
     let found = args.model.find()?;
-    let ids = found.prompt(given, found.config().context_length, "")?;
+    let ids = found.prompt(input, found.config().context_length, "")?;
     if ids.is_empty() {
         return misused("the text is empty: give at least one token");
     }

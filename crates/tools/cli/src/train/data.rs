@@ -15,10 +15,10 @@ use gpt::Memory;
 
 use super::options::TrainOptions;
 use super::tokenizer;
-use crate::ids::{Given, extension, read_given, read_text};
+use crate::ids::{Input, extension, read_input, read_text};
 use crate::memory::check;
 use crate::output::note;
-use crate::runs::{names, typed};
+use crate::runs::{names, shell_quoted};
 use crate::vocabulary::Vocabulary;
 
 /// "The Answering Bell", written for this project.
@@ -27,13 +27,13 @@ const STORY: &str = include_str!("../../data/the-answering-bell.txt");
 /// The shortest window that is chosen when a model's context is longer than the text.
 const SHORTEST_WINDOW: usize = 64;
 
-/// A run's data as it was found.
+/// A run's data.
 pub(crate) enum Content {
     Texts(Vec<Text>),
     Ids(Corpus, Option<Corpus>),
 }
 
-/// A text, and the part of its beginning that is trained on; the rest validates.
+/// A text, and the part of its beginning that is trained on; the rest is for validation.
 pub(crate) struct Text {
     text: String,
     train_ratio: f64,
@@ -54,9 +54,9 @@ pub(crate) fn read(
 ) -> Result<(Vocabulary, Tokens)> {
     let (path, train_ratio) = (options.data.as_deref(), options.train_ratio.0);
     let content = match path {
-        None => Content::of(Given::Text(STORY.to_owned()), train_ratio),
+        None => Content::of(Input::Text(STORY.to_owned()), train_ratio),
         Some(folder) if folder.is_dir() => in_folder(folder, train_ratio)?,
-        Some(file) => Content::of(read_given(file)?, train_ratio),
+        Some(file) => Content::of(read_input(file)?, train_ratio),
     };
     let vocabulary = match own {
         Some(own) if options.tokenizer.is_none() || own.tokenizer().is_ok() => own,
@@ -80,10 +80,10 @@ pub(crate) fn read(
 }
 
 impl Content {
-    fn of(given: Given, train_ratio: f64) -> Self {
-        match given {
-            Given::Text(text) => Self::Texts(vec![Text { text, train_ratio }]),
-            Given::Ids(ids) => {
+    fn of(input: Input, train_ratio: f64) -> Self {
+        match input {
+            Input::Text(text) => Self::Texts(vec![Text { text, train_ratio }]),
+            Input::Ids(ids) => {
                 let (train, rest) = ids.split_at((train_ratio * ids.len() as f64) as usize);
                 Self::Ids(train, (train_ratio < 1.0).then_some(rest))
             }
@@ -240,12 +240,12 @@ fn in_folder(folder: &Path, train_ratio: f64) -> Result<Content> {
         };
         let validation = ["val", "validation", "valid"];
         let validation = validation.iter().find_map(|part| find(part, extension));
-        return Ok(match (read_given(&train)?, validation) {
-            (given, None) => Content::of(given, train_ratio),
-            (Given::Ids(train), Some(path)) => {
+        return Ok(match (read_input(&train)?, validation) {
+            (input, None) => Content::of(input, train_ratio),
+            (Input::Ids(train), Some(path)) => {
                 Content::Ids(train, Some(Corpus::from_token_file(path)?))
             }
-            (Given::Text(train), Some(path)) => {
+            (Input::Text(train), Some(path)) => {
                 let parts = [(train, 1.0), (read_text(&path, u64::MAX)?, 0.0)];
                 let parts = parts.map(|(text, train_ratio)| Text { text, train_ratio });
                 Content::Texts(parts.into())
@@ -258,7 +258,7 @@ fn in_folder(folder: &Path, train_ratio: f64) -> Result<Content> {
         bail!(
             "{}: no train.bin and val.bin, and no .txt file; to train on other files, join them: cat {}/* > all.txt",
             folder.display(),
-            typed(folder)
+            shell_quoted(folder)
         );
     }
     if !skipped.is_empty() {

@@ -23,7 +23,7 @@ use clap::Args;
 use toml::Table;
 use train::{RunFolder, Trainer};
 
-use options::{Given, over};
+use options::{ParsedOptions, merge};
 use setup::{Setup, set_up};
 
 use crate::ranks::World;
@@ -34,10 +34,10 @@ const EXAMPLES: &str = "\
 Examples:
   gpt train                                    a small model on a short story
   gpt train --data book.txt --max-steps 2000   your own text
-  gpt train --resume                           go on with the newest run
+  gpt train --resume                           resume the newest run
 
-Ctrl-C finishes the step, saves, and says how to go on. nanoGPT's names work,
-too: --max-iters --lr --n-layer --n-head --n-embd --block-size --dropout";
+Ctrl-C finishes the step, saves, and prints the command to resume. nanoGPT's
+names work, too: --max-iters --lr --n-layer --n-head --n-embd --block-size --dropout";
 
 /// The examples of a build with MPI.
 #[cfg(feature = "mpi")]
@@ -53,11 +53,11 @@ const MPI_EXAMPLES: &str = "";
 #[command(after_help = format!("{EXAMPLES}{MPI_EXAMPLES}"))]
 pub(crate) struct TrainArgs {
     #[command(flatten)]
-    given: Given,
+    flags: ParsedOptions,
     /// Options from a file, by the flags' names; flags win
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
-    /// Go on with a run [default: the newest]
+    /// Resume a run [default: the newest]
     #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with = "out_dir")]
     resume: Option<Option<PathBuf>>,
     /// List each of mpirun's processes at the start, and their exchanged bytes at the end
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
 }
 
 /// A run before its next step.
-struct Begun {
+struct StartedRun {
     setup: Setup,
     trainer: Trainer,
     /// The folder of a run that is resumed, on the rank that saves.
@@ -83,15 +83,15 @@ struct Begun {
 }
 
 fn train(args: &TrainArgs, world: &World) -> Result<()> {
-    let begun = begin(args, world);
-    let mut begun = world.all(begun)?;
+    let started = begin(args, world);
+    let mut started = world.all(started)?;
     // Paths may differ between machines; contents may not.
-    let mut options = Table::try_from(&begun.setup.options)?;
+    let mut options = Table::try_from(&started.setup.options)?;
     options.retain(|name, _| !["data", "init_from", "threads"].contains(&name));
     options.insert("resume".to_owned(), args.resume.is_some().into());
     world.agree(&options)?;
     if let Some(ranks) = world.ranks() {
-        begun.trainer = world.common(begun.trainer.share(ranks.clone()))?;
+        started.trainer = world.common(started.trainer.share(ranks.clone()))?;
     }
     #[cfg(feature = "mpi")]
     let began = std::time::Instant::now();
@@ -99,7 +99,7 @@ fn train(args: &TrainArgs, world: &World) -> Result<()> {
     if args.verbose {
         world.introduce();
     }
-    run::run(begun, world)?; // nothing is written before all ranks have their data
+    run::run(started, world)?; // nothing is written before all ranks have their data
     #[cfg(feature = "mpi")]
     if args.verbose {
         world.tell_traffic(began.elapsed().as_secs_f64());
@@ -108,24 +108,30 @@ fn train(args: &TrainArgs, world: &World) -> Result<()> {
 }
 
 /// Reads the options, the data and the model; starts the threads.
-fn begin(args: &TrainArgs, world: &World) -> Result<Begun> {
-    let typed = &args.given;
-    let file = args.config.as_deref().map(Given::read).transpose()?;
+fn begin(args: &TrainArgs, world: &World) -> Result<StartedRun> {
+    let flags = &args.flags;
+    let file = args
+        .config
+        .as_deref()
+        .map(ParsedOptions::read)
+        .transpose()?;
     let file = file.unwrap_or_default();
-    let threads = typed.threads().or(file.threads());
+    let threads = flags.threads().or(file.threads());
     use_threads(threads, world.on_this_machine())?;
-    let said = over(&typed.table()?, file.table()?);
-    let out_dir = typed.out_dir().or(file.out_dir()).cloned();
-    let origin = match &args.resume {
-        None => start::origin(&said)?,
-        Some(named) => {
-            resume::origin(named.as_ref().or(out_dir.as_ref()), &said, world.is_first())?
-        }
+    let parsed = merge(&flags.table()?, file.table()?);
+    let out_dir = flags.out_dir().or(file.out_dir()).cloned();
+    let source = match &args.resume {
+        None => start::source(&parsed)?,
+        Some(named) => resume::source(
+            named.as_ref().or(out_dir.as_ref()),
+            &parsed,
+            world.is_first(),
+        )?,
     };
-    let setup = set_up(origin.options, origin.base)?;
-    Ok(Begun {
-        trainer: start::trainer(&setup, origin.weights, origin.began_with.as_deref())?,
-        folder: origin.folder,
+    let setup = set_up(source.options, source.base)?;
+    Ok(StartedRun {
+        trainer: start::trainer(&setup, source.weights, source.began_with.as_deref())?,
+        folder: source.folder,
         setup,
         out_dir,
     })

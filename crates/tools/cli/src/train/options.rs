@@ -79,7 +79,7 @@ pub(crate) struct TrainOptions {
     #[serde(skip_serializing)] // the folder may be moved
     pub(crate) out_dir: Option<PathBuf>,
 
-    /// Part to train on; the rest validates
+    /// Part of the data to train on; the rest is for validation
     #[arg(long, value_name = "X", help_heading = "Data", default_value_t = Part(0.9))]
     pub(crate) train_ratio: Part,
     /// Tokens in a window [default: the context length]
@@ -132,7 +132,7 @@ pub(crate) struct TrainOptions {
     /// AdamW's second beta
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = Below1(0.999))]
     pub(crate) beta2: Below1,
-    /// Largest gradient norm, 0 for any
+    /// Clip gradients to this norm; 0: no clipping
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = NotNegative(1.0))]
     pub(crate) grad_clip: NotNegative,
     /// Operands of the linear layers: float32, bfloat16
@@ -163,17 +163,17 @@ pub(crate) struct TrainOptions {
         help_heading = "Evaluation"
     )]
     pub(crate) prompt: Option<String>,
-    /// Steps between samples, 0 for the last alone [default: two evaluations]
+    /// Steps between samples; 0: only the last [default: two evaluations]
     #[arg(long, value_name = "N", help_heading = "Evaluation")]
     pub(crate) sample_interval: Option<Count>,
-    /// Tokens of a sample, 0 for none
+    /// Tokens of a sample; 0: no samples
     #[arg(long, value_name = "N", help_heading = "Evaluation", default_value_t = Count(40))]
     pub(crate) sample_tokens: Count,
 
     /// Steps between checkpoints [default: an evaluation]
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub(crate) save_interval: Option<AtLeast1>,
-    /// Threads to compute with [default: one a core]
+    /// Threads to compute with [default: one per core]
     #[arg(short = 't', long, value_name = "N", help_heading = "Run")]
     pub(crate) threads: Option<Threads>,
     /// Newest checkpoints to keep, beside the best
@@ -197,22 +197,22 @@ impl TrainOptions {
     ///
     /// # Errors
     /// If a value is none of its option; a file's and the command line's have been checked before.
-    pub(crate) fn new(said: &Table, base: Option<&GptConfig>) -> Result<Self> {
-        let preset = said.get("preset").and_then(Value::as_str);
+    pub(crate) fn new(parsed: &Table, base: Option<&GptConfig>) -> Result<Self> {
+        let preset = parsed.get("preset").and_then(Value::as_str);
         let preset = preset.map(str::parse::<Preset>).transpose();
         let preset = preset.map_err(anyhow::Error::msg)?;
         let mut lower = Table::try_from(Self::default())?;
-        let recipe = training(preset, said.contains_key("init_from"));
+        let recipe = training(preset, parsed.contains_key("init_from"));
         lower.extend(Table::try_from(recipe)?);
         let model = base.copied().unwrap_or(preset.unwrap_or(PRESETS[0]).model);
         lower.extend(shape(&model));
         if base.is_none() {
             lower.remove("vocab_size"); // of which the tokenizer of a new model decides
         }
-        if !said.contains_key("data") {
+        if !parsed.contains_key("data") {
             lower.insert("prompt".to_owned(), STORY_PROMPT.into());
         }
-        Ok(over(said, lower).try_into()?)
+        Ok(merge(parsed, lower).try_into()?)
     }
 
     /// The preset that was named, or the default one.
@@ -276,12 +276,12 @@ fn shape(model: &GptConfig) -> Table {
 
 /// The options of a command line or a file: their values, and the names of those that are there.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct ParsedOptions {
     options: TrainOptions,
     names: Vec<String>,
 }
 
-impl Args for Given {
+impl Args for ParsedOptions {
     fn augment_args(command: Command) -> Command {
         TrainOptions::augment_args(command)
     }
@@ -291,13 +291,13 @@ impl Args for Given {
     }
 }
 
-impl FromArgMatches for Given {
+impl FromArgMatches for ParsedOptions {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let is_typed = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let is_flag = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
         let ids = matches.ids().map(|id| id.as_str());
         Ok(Self {
             options: TrainOptions::from_arg_matches(matches)?,
-            names: ids.filter(|id| is_typed(id)).map(str::to_owned).collect(),
+            names: ids.filter(|id| is_flag(id)).map(str::to_owned).collect(),
         })
     }
 
@@ -307,7 +307,7 @@ impl FromArgMatches for Given {
     }
 }
 
-impl Given {
+impl ParsedOptions {
     /// Reads a file of options.
     ///
     /// # Errors
@@ -387,8 +387,8 @@ impl Given {
     }
 }
 
-/// Merges options over others, which count where these are missing.
-pub(crate) fn over(upper: &Table, mut lower: Table) -> Table {
+/// Merges two tables of options; `upper` overrides `lower`.
+pub(crate) fn merge(upper: &Table, mut lower: Table) -> Table {
     if LENGTH.iter().any(|name| upper.contains_key(*name)) {
         lower.retain(|name, _| !LENGTH.contains(&name));
     }
@@ -443,7 +443,7 @@ mod tests {
     use crate::presets::FINE_TUNING;
 
     fn parsed(text: &str) -> Result<Table> {
-        Given::parse(text)?.table()
+        ParsedOptions::parse(text)?.table()
     }
 
     #[test]
@@ -485,21 +485,21 @@ mod tests {
         }
     }
 
-    fn said(text: &str) -> Table {
+    fn table_of(text: &str) -> Table {
         parsed(text).unwrap()
     }
 
     #[test]
     fn the_last_counts_and_steps_and_epochs_are_one_option() {
-        let below = said("n_layers = 7\nseed = 7\nepochs = 3");
-        let both = over(&said("seed = -1\nmax_steps = 5"), below);
+        let below = table_of("n_layers = 7\nseed = 7\nepochs = 3");
+        let both = merge(&table_of("seed = -1\nmax_steps = 5"), below);
         let options = TrainOptions::new(&both, None).unwrap();
         assert_eq!((options.n_layers.0, options.seed), (7, -1));
         assert_eq!(
             (options.max_steps, options.epochs),
             (Some(AtLeast1(5)), None)
         );
-        let epochs = TrainOptions::new(&over(&said("epochs = 2"), both), None).unwrap();
+        let epochs = TrainOptions::new(&merge(&table_of("epochs = 2"), both), None).unwrap();
         assert_eq!((epochs.max_steps, epochs.epochs), (None, Some(AtLeast1(2))));
         let default = TrainOptions::new(&Table::new(), None).unwrap();
         assert_eq!(default.max_steps, Some(AtLeast1(TRAINING.max_steps)));
@@ -511,12 +511,12 @@ mod tests {
             n_layers: 5,
             ..GptConfig::GPT2_124M
         };
-        let options = TrainOptions::new(&said("init_from = 'm'"), Some(&small)).unwrap();
+        let options = TrainOptions::new(&table_of("init_from = 'm'"), Some(&small)).unwrap();
         assert_eq!(options.model(Some(&small)).unwrap(), small);
         assert_eq!(options.learning_rate.0, FINE_TUNING.learning_rate);
         for preset in PRESETS {
-            let said = said(&format!("preset = '{}'", preset.name()));
-            let options = TrainOptions::new(&said, None).unwrap();
+            let parsed = table_of(&format!("preset = '{}'", preset.name()));
+            let options = TrainOptions::new(&parsed, None).unwrap();
             assert_eq!(options.model(None).unwrap(), preset.model);
             assert_eq!(options.batch_size.0, preset.training.batch_size);
         }
@@ -529,10 +529,10 @@ mod tests {
             "seed = -1\neval_interval = {most}\nlearning_rate = 1e-300\ntied = false\n\
             prompt = \"\\\"\\\\\\u0001\\n= 'x'\"\npreset = 'gpt2'\ndropout_build = 'mkl'"
         );
-        let options = TrainOptions::new(&said(&text), None).unwrap();
+        let options = TrainOptions::new(&table_of(&text), None).unwrap();
         assert_eq!(options.prompt.as_deref(), Some("\"\\\u{1}\n= 'x'"));
         let kept = toml::to_string(&options).unwrap();
-        let read = said(&kept);
+        let read = table_of(&kept);
         assert_eq!(read, Table::try_from(&options).unwrap());
         assert_eq!(
             kept,

@@ -9,12 +9,12 @@ use toml::{Table, Value};
 use train::runs::{CHECKPOINTS, read_settings};
 use train::{RunFolder, TrainError, latest_checkpoint};
 
-use super::options::{Given, TrainOptions, over};
+use super::options::{ParsedOptions, TrainOptions, merge};
 use super::setup::BaseModel;
-use super::start::{Origin, Weights};
+use super::start::{Source, Weights};
 use crate::hints::program;
 use crate::ids::STDIN;
-use crate::runs::{self, OPTIONS, TOKENIZER, typed};
+use crate::runs::{self, OPTIONS, TOKENIZER, shell_quoted};
 use crate::text_settings;
 
 /// Options that may change when a run is resumed: its length, threads, samples and saves, and the
@@ -33,7 +33,7 @@ const FREE: [&str; 9] = [
 
 /// Finds the named run, or the newest, and its newest checkpoint or the named one; its folder is
 /// locked if this process `saves`.
-pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Result<Origin> {
+pub(crate) fn source(named: Option<&PathBuf>, parsed: &Table, saves: bool) -> Result<Source> {
     let path = match named {
         Some(path) => path,
         None => &runs::newest(Path::new(runs::RUNS))?,
@@ -47,7 +47,7 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
             Ok(run) => bail!(
                 "{name}: contains runs; to resume the newest: {} train --resume {}",
                 program(),
-                typed(&run)
+                shell_quoted(&run)
             ),
             Err(_) => bail!("{name}: no run to resume ({OPTIONS} is missing)"),
         }
@@ -57,13 +57,13 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
         Err(TrainError::NoCheckpoint { .. }) => return Err(runs::no_checkpoint(run)?),
         found => found?,
     };
-    let before = Given::read_kept(&kept)?;
-    refuse_changes(run, &before, said)?;
+    let before = ParsedOptions::read_kept(&kept)?;
+    refuse_changes(run, &before, parsed)?;
     let before_data = before
         .get("data")
         .and_then(Value::as_str)
         .map(PathBuf::from);
-    let options = over(said, before).try_into::<TrainOptions>();
+    let options = merge(parsed, before).try_into::<TrainOptions>();
     let options = options.with_context(|| kept.display().to_string())?;
     if let Some(data) = &options.data
         && data != Path::new(STDIN)
@@ -82,7 +82,7 @@ pub(crate) fn origin(named: Option<&PathBuf>, said: &Table, saves: bool) -> Resu
     }
     check_tokenizer(run, &checkpoint)?;
     let settings = read_settings(&checkpoint)?;
-    Ok(Origin {
+    Ok(Source {
         options,
         base: Some(BaseModel {
             resumed: Some(settings.config),
@@ -132,8 +132,8 @@ fn check_tokenizer(run: &Path, checkpoint: &Path) -> Result<()> {
 }
 
 /// Checks that no option would make it a different run from the options `before`.
-fn refuse_changes(run: &Path, before: &Table, said: &Table) -> Result<()> {
-    for (key, value) in said {
+fn refuse_changes(run: &Path, before: &Table, parsed: &Table) -> Result<()> {
+    for (key, value) in parsed {
         let kept = before.get(key);
         if FREE.contains(&key.as_str()) || kept == Some(value) {
             continue;
@@ -143,7 +143,7 @@ fn refuse_changes(run: &Path, before: &Table, said: &Table) -> Result<()> {
             run.display(),
             key.replace('_', "-"),
             kept.map_or("not set".to_owned(), Value::to_string),
-            typed(run)
+            shell_quoted(run)
         );
     }
     Ok(())

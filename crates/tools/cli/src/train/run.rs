@@ -15,7 +15,7 @@ use tensor_ops::Parameters;
 use train::runs::{CHECKPOINTS, LOCK};
 use train::{Evaluation, Event, Outcome, RunFolder, Trainer};
 
-use super::Begun;
+use super::StartedRun;
 use super::log::{Line, Log};
 use super::plot;
 use super::progress::Progress;
@@ -25,7 +25,9 @@ use crate::failure::Stopped;
 use crate::hints::program;
 use crate::interrupt::Interrupt;
 use crate::ranks::World;
-use crate::runs::{self, CONFIG, LOG, MODEL, OPTIONS, OPTIONS_BEGIN, TOKENIZER, names, typed};
+use crate::runs::{
+    self, CONFIG, LOG, MODEL, OPTIONS, OPTIONS_BEGIN, TOKENIZER, names, shell_quoted,
+};
 use crate::text_settings::{self, written_files};
 use crate::vocabulary::Vocabulary;
 
@@ -33,7 +35,7 @@ use crate::vocabulary::Vocabulary;
 const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stops at once)\n";
 
 /// The listener of a run, which may stop it.
-struct Watch<'s> {
+struct RunListener<'s> {
     setup: &'s Setup,
     progress: Progress,
     log: Log,
@@ -47,24 +49,24 @@ struct Watch<'s> {
 }
 
 /// Trains to the end, or until somebody asks to stop; the first rank shows, logs and saves.
-pub(crate) fn run(begun: Begun, world: &World) -> Result<()> {
-    let (setup, mut trainer) = (&begun.setup, begun.trainer);
+pub(crate) fn run(started: StartedRun, world: &World) -> Result<()> {
+    let (setup, mut trainer) = (&started.setup, started.trainer);
     let began = Instant::now();
     let interrupt = Interrupt::listen(if world.is_first() { STOPPING } else { "" })?;
     if !world.is_first() {
         world.common(trainer.run(None, &mut |_| break_if(interrupt.asked())))?;
         return Ok(());
     }
-    let folder = match begun.folder {
+    let folder = match started.folder {
         Some(folder) => folder,
-        None => open_folder(begun.out_dir.as_deref())?,
+        None => open_folder(started.out_dir.as_deref())?,
     };
     check_export(&folder.path().join(MODEL))?;
     let files = keep(folder.path(), setup)?;
     let folder = folder.with_files(files);
     let path = folder.path();
     let steps_before = trainer.steps_done();
-    let mut watch = Watch {
+    let mut listener = RunListener {
         setup,
         log: Log::open(path, steps_before)?,
         progress: Progress::new(
@@ -77,38 +79,38 @@ pub(crate) fn run(begun: Begun, world: &World) -> Result<()> {
         evaluation: None,
         sampled: 0,
     };
-    watch.progress.line(&announce(setup, &trainer, path));
-    watch.log.write(&Line::Start {
+    listener.progress.line(&announce(setup, &trainer, path));
+    listener.log.write(&Line::Start {
         steps_done: steps_before,
         parameters: trainer.model().num_parameters(),
         tokens_per_step: setup.tokens_per_step(),
         options: serde_json::to_value(&setup.options)?,
     })?;
-    watch.progress.pause_over();
+    listener.progress.pause_over();
 
-    let outcome = trainer.run(Some(&folder), &mut |event| watch.on(event));
+    let outcome = trainer.run(Some(&folder), &mut |event| listener.on(event));
     let outcome = world.common(outcome)?;
-    if let Some(error) = watch.error {
+    if let Some(error) = listener.error {
         return Err(error);
     }
     let steps = steps_before..trainer.steps_done();
     if outcome == Outcome::Finished && !steps.is_empty() {
-        watch.finish(&trainer)?;
+        listener.finish(&trainer)?;
     }
     folder.check()?;
     if let Some(problem) = export(trainer.model(), &setup.vocabulary, path)? {
-        watch.progress.note(&problem);
+        listener.progress.note(&problem);
     }
     plot::draw(path)?;
     if outcome == Outcome::Stopped {
-        let (done, gpt, typed) = (steps.end, program(), typed(path));
-        watch.progress.line(&format!(
-            "\nstopped after step {done} and saved; to resume: {gpt} train --resume {typed}"
+        let (done, gpt, run) = (steps.end, program(), shell_quoted(path));
+        listener.progress.line(&format!(
+            "\nstopped after step {done} and saved; to resume: {gpt} train --resume {run}"
         ));
-        return Err(Stopped(watch.interrupt.exit_code()).into());
+        return Err(Stopped(listener.interrupt.exit_code()).into());
     }
-    let summary = sum_up(setup, &folder, steps, watch.evaluation, began)?;
-    watch.progress.line(&summary);
+    let summary = sum_up(setup, &folder, steps, listener.evaluation, began)?;
+    listener.progress.line(&summary);
     Ok(())
 }
 
@@ -141,7 +143,7 @@ fn refuse_full(folder: &Path) -> Result<()> {
         "{}: not empty (contains {found}); to resume a run: {} train --resume {}",
         folder.display(),
         program(),
-        typed(folder)
+        shell_quoted(folder)
     )
 }
 
@@ -195,7 +197,7 @@ fn export(
     Ok(staged.replace(is_ours)?.or(left))
 }
 
-impl Watch<'_> {
+impl RunListener<'_> {
     /// Shows and logs what happened.
     fn on(&mut self, event: Event<'_>) -> ControlFlow<()> {
         let done = match event {

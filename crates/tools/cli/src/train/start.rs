@@ -13,8 +13,8 @@ use super::options::TrainOptions;
 use super::setup::{BaseModel, Setup};
 use crate::model;
 
-/// A run as it was asked for.
-pub(crate) struct Origin {
+/// What a run starts from.
+pub(crate) struct Source {
     pub(crate) options: TrainOptions,
     /// The base model.
     pub(crate) base: Option<BaseModel>,
@@ -33,10 +33,10 @@ pub(crate) enum Weights {
 }
 
 /// A new run with these options.
-pub(crate) fn origin(said: &Table) -> Result<Origin> {
-    let Some(name) = said.get("init_from").and_then(Value::as_str) else {
-        return Ok(Origin {
-            options: TrainOptions::new(said, None)?,
+pub(crate) fn source(parsed: &Table) -> Result<Source> {
+    let Some(name) = parsed.get("init_from").and_then(Value::as_str) else {
+        return Ok(Source {
+            options: TrainOptions::new(parsed, None)?,
             base: None,
             weights: Weights::New,
             folder: None,
@@ -53,14 +53,14 @@ pub(crate) fn origin(said: &Table) -> Result<Origin> {
         let base = BaseModel::of(*weights.config(), path)?;
         Ok((weights, base))
     })?;
-    let mut options = TrainOptions::new(said, Some(&base.config))?;
+    let mut options = TrainOptions::new(parsed, Some(&base.config))?;
     if let Some(choice) = &options.tokenizer
         && base.vocabulary.tokenizer().is_ok()
     {
         bail!("--tokenizer {choice}: the model of --init-from has its own tokenizer");
     }
     options.init_from = Some(path);
-    Ok(Origin {
+    Ok(Source {
         options,
         base: Some(base),
         weights: Weights::Of(Box::new(weights)),
@@ -69,7 +69,7 @@ pub(crate) fn origin(said: &Table) -> Result<Origin> {
     })
 }
 
-/// A run before its first step, or as it was at its checkpoint.
+/// A run before its first step, or at its checkpoint.
 pub(crate) fn trainer(
     setup: &Setup,
     weights: Weights,

@@ -15,7 +15,7 @@ use train::{Dtype, Evaluation, RunFolder, Schedule, Trainer};
 use super::setup::Setup;
 use crate::hints::program;
 use crate::numbers::{count, short};
-use crate::runs::{LOG, MODEL, SVG, typed};
+use crate::runs::{LOG, MODEL, SVG, shell_quoted};
 
 /// Returns model, data, steps, settings and folder, a line each, and notes on surprises.
 pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String {
@@ -139,7 +139,7 @@ pub(crate) fn sum_up(
     began: Instant,
 ) -> Result<String> {
     let path = folder.path();
-    let (gpt, typed) = (program(), typed(path));
+    let (gpt, run) = (program(), shell_quoted(path));
     let (before, steps) = (steps.start, steps.end);
     let done = match before < steps {
         true => format!(
@@ -147,7 +147,7 @@ pub(crate) fn sum_up(
             began.elapsed().as_secs_f64()
         ),
         false => format!(
-            "this run is finished ({steps} steps); to train it to step N: {gpt} train --resume {typed} --max-steps N"
+            "this run is finished ({steps} steps); to train it to step N: {gpt} train --resume {run} --max-steps N"
         ),
     };
     let best = match (folder.best()?, last.and_then(|last| last.val_loss)) {
@@ -160,7 +160,7 @@ pub(crate) fn sum_up(
     let (folder, prompt) = (path.display(), &setup.prompt);
     Ok(format!(
         "\n{done}\n{best}folder  {folder}: {MODEL}/ for transformers, {SVG}, {LOG}\n\
-        write   {gpt} generate {prompt} --model {typed}"
+        write   {gpt} generate {prompt} --model {run}"
     ))
 }
 

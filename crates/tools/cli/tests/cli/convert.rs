@@ -9,10 +9,10 @@ use crate::support::{TINY, folder};
 fn a_new_or_empty_folder_is_filled_and_no_other() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
-    let said = folder.ok("convert run above/model").stdout;
+    let output = folder.ok("convert run above/model").stdout;
     assert!(
-        said.contains("above/model: Hugging Face's layout, f32, without a tokenizer"),
-        "{said}"
+        output.contains("above/model: Hugging Face's layout, f32, without a tokenizer"),
+        "{output}"
     );
     fs::create_dir(folder.join("empty")).unwrap();
     folder.ok("convert above/model empty");
@@ -34,10 +34,10 @@ fn a_new_or_empty_folder_is_filled_and_no_other() {
 fn a_gguf_file_is_known_by_its_ending() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
-    let said = folder.ok("convert run m.gguf -p f16").stdout;
+    let output = folder.ok("convert run m.gguf -p f16").stdout;
     assert!(
-        said.contains("m.gguf: GGUF, f16, without a tokenizer"),
-        "{said}"
+        output.contains("m.gguf: GGUF, f16, without a tokenizer"),
+        "{output}"
     );
     assert!(
         fs::read(folder.join("m.gguf"))

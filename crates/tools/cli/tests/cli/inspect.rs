@@ -38,8 +38,8 @@ fn the_page_shows_the_losses_of_json_in_a_browser() {
     let page = tempfile::tempdir().unwrap();
     let page = page.path().join("inspect.html");
     let page_of = format!("inspect --tokens 1,2,3,4 --html {}", page.display());
-    let said = trained().ok(&page_of);
-    holds(&said.stderr, &["4 tokens", "inspect.html"]);
+    let output = trained().ok(&page_of);
+    holds(&output.stderr, &["4 tokens", "inspect.html"]);
     trained().refused(&page_of, &["inspect.html: can't write: already exists"]);
     let written = fs::read_to_string(&page).unwrap();
     holds(

@@ -154,17 +154,17 @@ fn a_models_own_tokens_end_its_texts() {
     let free = generate("--ignore-eos");
     let tokens = free["tokens"].as_array().unwrap();
     let config = folder.join("model/generation_config.json");
-    for (said, ends) in [
+    for (value, ends) in [
         (format!("[269, {}]", tokens[2]), true),
         ("null".to_owned(), false),
     ] {
-        fs::write(&config, format!("{{\"eos_token_id\": {said}}}")).unwrap();
+        fs::write(&config, format!("{{\"eos_token_id\": {value}}}")).unwrap();
         let report = generate("");
         let first = tokens.iter().position(|id| *id == tokens[2]).unwrap();
         let expected = if ends { &tokens[..first] } else { &tokens[..] };
         let new = report["tokens"].as_array().unwrap();
         let new = new.strip_suffix(&tokens[first..=first]).unwrap_or(new);
-        assert_eq!(new, expected, "{said}");
+        assert_eq!(new, expected, "{value}");
         assert_eq!(report["finish"], if ends { "stop" } else { "length" });
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::jobs::{folder_with_two_models, weights};
 use crate::sandbox::{
-    PATIENCE, contents, copy_of, every, files_below, folder_with_a_run, gpt, limits, report, start,
-    train, typed, words,
+    PATIENCE, command_line, contents, copy_of, every, files_below, folder_with_a_run, gpt, limits,
+    report, start, train, words,
 };
 
 /// How often, in the short form and in all.
@@ -106,7 +106,7 @@ fn readers_beside_a_run_that_saves_each_step_find_a_model() {
             let command = words(&command);
             let ended = gpt(path, &command, PATIENCE);
             if !ended.is_ok() {
-                faults.push(format!("{}: {}", typed(&command), ended.stderr));
+                faults.push(format!("{}: {}", command_line(&command), ended.stderr));
             }
         }
     }

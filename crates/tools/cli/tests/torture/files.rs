@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use crate::sandbox::{
-    PATIENCE, copy_of, every, files_below, folder_with_a_run, gpt, pipe, report, train, typed,
-    words,
+    PATIENCE, command_line, copy_of, every, files_below, folder_with_a_run, gpt, pipe, report,
+    train, words,
 };
 
 /// A name, and a function that creates it over a file.
@@ -74,7 +74,7 @@ fn a_replaced_file_of_a_run_is_refused_in_a_line_and_costs_no_other() {
         let folder = copy_of(good.path());
         replace(&folder.path().join("run").join(file), replacement);
         let ended = gpt(folder.path(), command, PATIENCE);
-        let case = format!("{file} is {}, {}", replacement.0, typed(command));
+        let case = format!("{file} is {}, {}", replacement.0, command_line(command));
         if let Some(fault) = ended.fault() {
             faults.push(format!("{case}: {fault}"));
         }
@@ -125,7 +125,7 @@ fn a_file_that_is_given_to_a_command_may_be_anything() {
         replace(&folder.path().join(file), replacement);
         let ended = gpt(folder.path(), command, PATIENCE);
         if let Some(fault) = ended.fault() {
-            let case = format!("{file} is {}, {}", replacement.0, typed(command));
+            let case = format!("{file} is {}, {}", replacement.0, command_line(command));
             faults.push(format!("{case}: {fault}"));
         }
     }

@@ -6,7 +6,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::sandbox::{folder_with_a_run, gpt, is_long, program, report, train, typed, words};
+use crate::sandbox::{
+    command_line, folder_with_a_run, gpt, is_long, program, report, train, words,
+};
 
 /// Where numbers end, for some type or other.
 const EDGES: [&str; 14] = [
@@ -95,7 +97,7 @@ fn sweep(what: &str, kinds: &[&str], values: &[OsString], least: usize) {
                 // A value that is taken may ask for much.
                 let runs_on = ended.status.is_none();
                 if let (Some(fault), false) = (ended.fault(), runs_on) {
-                    faults.push(format!("{}: {fault}", typed(&arguments)));
+                    faults.push(format!("{}: {fault}", command_line(&arguments)));
                 }
                 let _ = std::fs::remove_dir_all(good.path().join("new"));
             }

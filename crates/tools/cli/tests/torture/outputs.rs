@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use crate::sandbox::{
-    PATIENCE, contents, copy_of, folder_with_a_run, gpt, report, train, typed, words,
+    PATIENCE, command_line, contents, copy_of, folder_with_a_run, gpt, report, train, words,
 };
 
 /// A name, and a function that creates it at the output's path.
@@ -67,7 +67,7 @@ fn what_is_there_where_a_command_writes_stays_what_it_is() {
             };
             let before = mine(folder.path());
             let ended = gpt(folder.path(), command, PATIENCE);
-            let mut case = format!("{} where there is {name}", typed(command));
+            let mut case = format!("{} where there is {name}", command_line(command));
             if let Some(fault) = ended.fault() {
                 faults.push(format!("{case}: {fault}"));
             }

@@ -292,7 +292,7 @@ pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Arguments as one would type them.
-pub(crate) fn typed(arguments: &[OsString]) -> String {
+pub(crate) fn command_line(arguments: &[OsString]) -> String {
     let shown = arguments.iter().map(|word| OsStr::to_string_lossy(word));
     format!("gpt {}", shown.collect::<Vec<_>>().join(" "))
 }
