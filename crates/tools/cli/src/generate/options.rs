@@ -95,7 +95,7 @@ pub(crate) struct SamplingArgs {
     /// Make tokens that are already in the text less likely; 1: no penalty [default: 1]
     #[arg(long, value_name = "X", visible_alias = "repetition-penalty")]
     repeat_penalty: Option<f32>,
-    /// The seed of the random numbers; negative values as in PyTorch [default: a new seed each time,
+    /// The seed of random numbers; negative values as in PyTorch [default: a new seed each time,
     /// which is printed]
     #[arg(short = 's', long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
