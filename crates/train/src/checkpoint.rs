@@ -13,10 +13,10 @@
 
 use std::path::Path;
 
-use checkpoint::{LazyTensor, load_tensors_into, save_compact, save_tensors};
+use checkpoint::{LazyTensor, WEIGHTS, load_tensors_into, save_compact, save_tensors};
 use gpt::GptModel;
 
-use crate::manifest::{FILES, MODEL, Manifest, OPTIMIZER, STATE, read_json, write_json};
+use crate::manifest::{FILES, Manifest, OPTIMIZER, STATE, read_json, write_json};
 use crate::state::{Settings, TrainState};
 use crate::{AdamW, TrainError};
 
@@ -42,7 +42,7 @@ pub(crate) fn read(
     let state: TrainState = read_json(&folder.join(STATE))?;
     state.settings.refuse_others(folder, settings)?;
     let mut model = GptModel::zeros(settings.model)?;
-    load_tensors_into(folder.join(MODEL), &mut model, "")?;
+    load_tensors_into(folder.join(WEIGHTS), &mut model, "")?;
     let mut optimizer = AdamW::new(settings.config.optimizer, &model)?;
     optimizer.steps = state.steps_done();
     load_tensors_into(folder.join(OPTIMIZER), &mut optimizer, "")?;

@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use atomic_file::{names_in, open_file, read_small_file, write_atomically};
+use checkpoint::{CONFIG, WEIGHTS};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -26,14 +27,12 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Saves and steps are numbered below this, so that a forged number leaves room for the next.
 const MOST_SAVES: u64 = 1 << 53;
 
-/// The names of a checkpoint's files.
-pub(crate) const CONFIG: &str = "config.json";
-pub(crate) const MODEL: &str = "model.safetensors";
+/// The names of a checkpoint's files beside the model's.
 pub(crate) const OPTIMIZER: &str = "optimizer.safetensors";
 pub(crate) const STATE: &str = "state.json";
 
 /// The files that every checkpoint has besides its manifest.
-pub(crate) const FILES: [&str; 4] = [CONFIG, MODEL, OPTIMIZER, STATE];
+pub(crate) const FILES: [&str; 4] = [CONFIG, WEIGHTS, OPTIMIZER, STATE];
 
 /// The version of a checkpoint's files that this crate writes and reads.
 const VERSION: u32 = 4;

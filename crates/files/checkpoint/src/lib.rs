@@ -23,6 +23,7 @@ pub use error::{CheckpointError, one_line};
 pub use gguf::{GgufFormat, GgufToken, GgufTokenKind, GgufTokens, SamplingDefaults, save_gguf};
 pub use model_folder::{ModelFolder, load_config, load_model};
 pub use named_tensors::{load_tensors_into, save_tensors};
+pub use places::{CONFIG, GENERATION_CONFIG, WEIGHTS};
 pub use precision::Precision;
 pub use save::{save_book, save_compact, save_hugging_face};
 pub use special_tokens::SpecialTokens;

@@ -6,9 +6,12 @@ use atomic_file::{folder_of, is_file, names_in};
 
 use crate::error::CheckpointError;
 
-pub(crate) const CONFIG: &str = "config.json";
-pub(crate) const GENERATION_CONFIG: &str = "generation_config.json";
-pub(crate) const WEIGHTS: &str = "model.safetensors";
+/// The name of a model's configuration in its folder.
+pub const CONFIG: &str = "config.json";
+/// The name of the settings for generating text, in Hugging Face's layout.
+pub const GENERATION_CONFIG: &str = "generation_config.json";
+/// The name of a model's weights in one file.
+pub const WEIGHTS: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
 /// The names of pickles, as transformers, the book and nanoGPT write them.

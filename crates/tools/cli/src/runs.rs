@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow, bail};
 use atomic_file::{create_folder, create_new_folder, is_file, names_in, read_small_file};
+use checkpoint::CONFIG;
 use train::runs::{CHECKPOINTS, check_copies, ignored_checkpoints};
 use train::{TrainError, latest_checkpoint};
 
@@ -16,9 +17,6 @@ use crate::hints::{program, quoted, quoted_path};
 use crate::output::note;
 use crate::train::log;
 pub(crate) use crate::train::log::LOG;
-
-/// A model's configuration, by its name in its folder.
-pub(crate) const CONFIG: &str = "config.json";
 
 /// The folder of runs, under the current one.
 pub(crate) const RUNS: &str = "runs";

@@ -10,16 +10,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use atomic_file::{create_folder, folder_of, is_file, names_in, read_small_file, write_atomically};
-use checkpoint::SamplingDefaults;
+use checkpoint::{GENERATION_CONFIG, SamplingDefaults};
 use model_tokenizer::TOKENIZER_FILES;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::output::note;
-
-/// The settings that `generate` methods of transformers read.
-const GENERATION_CONFIG: &str = "generation_config.json";
 
 /// The default chat template, as a text and as JSON.
 const TEMPLATE: &str = "chat_template.jinja";

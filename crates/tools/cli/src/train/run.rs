@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use atomic_file::{StagedFolder, create_folder, remove_unfinished_folders, write_atomically};
-use checkpoint::{Precision, save_hugging_face};
+use checkpoint::{CONFIG, Precision, WEIGHTS, save_hugging_face};
 use generate::generate_text_simple;
 use gpt::GptModel;
 use ndarray::Array2;
@@ -25,9 +25,7 @@ use crate::failure::Stopped;
 use crate::hints::program;
 use crate::interrupt::Interrupt;
 use crate::ranks::World;
-use crate::runs::{
-    self, CONFIG, LOG, MODEL, OPTIONS, OPTIONS_BEGIN, TOKENIZER, names, shell_quoted,
-};
+use crate::runs::{self, LOG, MODEL, OPTIONS, OPTIONS_BEGIN, TOKENIZER, names, shell_quoted};
 use crate::text_settings::{self, written_files};
 use crate::vocabulary::Vocabulary;
 
@@ -179,7 +177,7 @@ fn check_export(model: &Path) -> Result<()> {
 
 /// True for the name of a file in a run's model folder.
 fn is_ours(name: &str) -> bool {
-    name == CONFIG || name == "model.safetensors" || text_settings::is_ours(name)
+    [CONFIG, WEIGHTS].contains(&name) || text_settings::is_ours(name)
 }
 
 /// Writes the folder that transformers loads, replacing the one of a resumed run; returns the error
