@@ -1,8 +1,8 @@
 //! A run's folder with forged manifests: checkpoints that are damaged or not there, that count as
 //! other saves, or have the manifests of others.
 //!
-//! Opened, the newest checkpoint that is whole stays; gone on with and saved, there is a newer one;
-//! none of somebody else's files is deleted, and every refusal is one line.
+//! Opening a run keeps its newest whole checkpoint; resuming and saving adds a newer one; no file
+//! of another program is deleted, and every error is one line.
 //! Input: of each of three checkpoints what is done to it and the number of its save (two bytes
 //! each).
 

@@ -39,7 +39,7 @@ pub struct Notebook {
 pub enum Kind {
     /// Figures that a document prints.
     Printed,
-    /// Figures that a document prints and that no crate of ours computes.
+    /// Figures that a document prints and that none of the crates computes.
     Shown,
     /// Computed from an input that the document has not: compared with nothing.
     Changed,
@@ -227,14 +227,14 @@ impl Notebook {
         Ok(())
     }
 
-    /// The number of epochs that was asked for, or the document's.
+    /// The requested number of epochs, or the document's.
     pub fn epochs(&self, default: u64) -> u64 {
         let training = self.settings.training.as_ref();
         training.and_then(|run| run.epochs).unwrap_or(default)
     }
 
-    /// The build of PyTorch whose dropout was asked for, or the document's; the document has
-    /// printed nothing of another.
+    /// The requested PyTorch build for dropout, or the document's; there are no printed figures of
+    /// another build.
     pub fn dropout_build(&mut self, default: torch_rng::Build) -> torch_rng::Build {
         let training = self.settings.training.as_ref();
         let build = training.and_then(|run| run.build).unwrap_or(default);
@@ -363,8 +363,7 @@ impl Notebook {
         self.compare(Kind::Printed, value, &first.join("\n"), within, None);
     }
 
-    /// The document prints this, but no crate of ours computes it: compared, and not counted as
-    /// ours.
+    /// The document prints this, but none of the crates computes it: compared, but not counted.
     #[track_caller]
     pub fn shows(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Shown, value, printed, None, None);

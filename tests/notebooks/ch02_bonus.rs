@@ -216,8 +216,8 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
         [ 997,  998,  999, 1000]])",
     );
 
-    // Shuffled: the order of the windows is drawn anew for each epoch, but each window stays whole.
-    // This is the order that PyTorch draws from the same seed.
+    // With `shuffle`, each epoch has a new order of the windows, but each window stays whole.
+    // PyTorch draws the same order from this seed.
     rng.reseed(123);
     let shuffled = DataLoaderConfig {
         shuffle: true,

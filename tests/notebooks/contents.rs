@@ -46,7 +46,7 @@ pub enum Part {
         name: String,
         /// The line of its call.
         line: u32,
-        /// Its HTML, if it was asked for.
+        /// Its HTML, if requested.
         html: Option<String>,
     },
     /// A value that is compared or shown.
@@ -90,7 +90,7 @@ pub struct Cell {
     pub code: String,
     /// The values that a reader may change.
     pub inputs: Vec<InputValue>,
-    /// The document's output, if it prints one; it is there whether the cell has run or not.
+    /// The document's output, if it prints one; also if the cell hasn't run.
     pub printed: Option<String>,
     /// Its result, or the reason why it has none.
     pub outcome: Outcome,

@@ -98,7 +98,7 @@ pub enum DataLoaderError {
     /// A part of a text is more than all of it, or less than nothing.
     #[error("the training part must be between 0 and 1, got {ratio}")]
     SplitRatio {
-        /// The part asked for.
+        /// The requested part.
         ratio: f64,
     },
 }

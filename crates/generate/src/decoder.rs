@@ -1,9 +1,8 @@
 //! A model that remembers: each token goes through the blocks once, its keys and values stay in a
 //! cache, and a step reads the weights and the cache once.
 //!
-//! Prompts and steps are one code path: [`Decoder::advance`] computes whatever tokens the text has
-//! that the cache has not.
-//! It does not choose tokens: that is [`Sampling`](crate::Sampling).
+//! Prompts and steps are one code path: [`Decoder::advance`] computes all tokens of the text that
+//! aren't in the cache yet. [`Sampling`](crate::Sampling) chooses the tokens.
 
 use std::fmt;
 use std::ops::Range;
@@ -269,11 +268,11 @@ impl<'m> Decoder<'m> {
         self.config.past_context == PastContext::Stop && self.room() == 0
     }
 
-    /// Begins anew with a prompt, and computes nothing yet.
+    /// Replaces the text with a prompt, and computes nothing yet.
     ///
     /// # Errors
     /// If the prompt is empty, has an unknown token, or, unless the decoder crops, is longer than
-    /// the context; the decoder stays as it was.
+    /// the context; the decoder stays unchanged.
     pub fn start(&mut self, prompt: &[u32]) -> Result<(), GenerateError> {
         if prompt.is_empty() {
             return Err(GenerateError::EmptyPrompt);
@@ -347,7 +346,7 @@ impl<'m> Decoder<'m> {
     }
 }
 
-/// The model's own context size, or the one asked for.
+/// The requested context size, or the model's.
 fn context_size(model: &GptConfig, config: &DecoderConfig) -> Result<usize, GenerateError> {
     let context_length = model.context_length;
     let context_size = config.context_size.unwrap_or(context_length);

@@ -16,7 +16,7 @@ pub enum GenerateError {
         "context_size must be from 1 to the model's context length {context_length}, but is {context_size}"
     )]
     ContextSize {
-        /// The size that was asked for.
+        /// The requested size.
         context_size: usize,
         /// The most the model can take.
         context_length: usize,

@@ -41,7 +41,7 @@ impl Default for GenerateOptions {
 pub enum FinishReason {
     /// This token came.
     StopToken(u32),
-    /// The text has the number of tokens that was asked for.
+    /// The text has the requested number of tokens.
     MaxNewTokens,
     /// The context is full, and the decoder stops there.
     ContextFull,

@@ -166,8 +166,8 @@ impl<'m> DecoderWeights<'m> {
         weights
     }
 
-    /// The weights of which `rows` gives some rows of a parameter, from the one asked for on and in
-    /// the shape asked for, by the names of [`GptConfig::parameters`].
+    /// The weights of which `rows` gives some rows of a parameter, from the requested row on and
+    /// in the requested shape, by the names of [`GptConfig::parameters`].
     pub(crate) fn read<E>(
         config: GptConfig,
         precision: Precision,

@@ -9,7 +9,7 @@ impl GptConfig {
     /// Name and shape of each parameter, as `Parameters::named_parameters` of the model has them
     /// and in its order.
     ///
-    /// They are made as they are asked for: an untrusted configuration may claim more layers than
+    /// They are made one by one: an untrusted configuration may claim more layers than
     /// memory has bytes.
     ///
     /// ```

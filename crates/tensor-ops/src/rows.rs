@@ -69,7 +69,7 @@ pub fn empty<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
     Array::from_shape_vec(shape, numbers).expect("as many numbers as the shape has")
 }
 
-/// A matrix of zeros that lives long and is read often.
+/// A matrix of zeros that is kept long and read often.
 pub(crate) fn zero_weights((rows, columns): (usize, usize)) -> Array<f32, Ix2> {
     Array::from_shape_vec((rows, columns), kernels::zeros(rows * columns)).expect("as many")
 }

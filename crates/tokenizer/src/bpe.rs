@@ -54,7 +54,7 @@ pub struct BpeConfig {
     /// The number of tokens that there should be, the alphabet included; fewer if the text hasn't
     /// so many pairs.
     pub vocab_size: usize,
-    /// The tokens before the first pair, each byte among them (the last, if it is there twice);
+    /// The tokens before the first pair, with all bytes (of a duplicate, the last counts);
     /// [`ENDOFTEXT`] may be.
     pub alphabet: Vec<Vec<u8>>,
     /// Returns the first piece of a text; no pair reaches over the end of a piece.

@@ -176,7 +176,7 @@ impl Counts {
         self.frequent.push((places.count, Reverse(tie), pair));
     }
 
-    /// Makes a pair the token `id` wherever it stands.
+    /// Replaces all occurrences of a pair by the token `id`.
     pub(crate) fn replace(&mut self, pair: Pair, id: u32) {
         let Some(places) = self.pairs.remove(&pair) else {
             return;

@@ -60,7 +60,7 @@ impl Vocabulary {
 
 /// Appends tokens in the order given, like the book's `all_tokens.extend(...)`.
 ///
-/// A token that is there already keeps its id.
+/// An existing token keeps its id.
 /// (Python's dictionary would move it to the new id and leave a hole at the old one.)
 ///
 /// # Panics

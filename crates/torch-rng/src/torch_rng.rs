@@ -89,7 +89,7 @@ impl TorchRng {
         self.build
     }
 
-    /// `torch.manual_seed(seed)` in the middle of a run: all but the build starts anew.
+    /// `torch.manual_seed(seed)` in the middle of a run: resets everything except the build.
     pub fn reseed(&mut self, seed: u64) {
         *self = Self::manual_seed(seed).with_build(self.build);
     }

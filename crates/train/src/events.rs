@@ -29,7 +29,7 @@ pub enum Event<'a> {
     SampleDue {
         /// Optimizer steps so far.
         steps_done: u64,
-        /// The model as it is now.
+        /// The current model.
         model: &'a GptModel,
     },
     /// A batch of an evaluation comes next; breaking here leaves the evaluation to the resumed run.

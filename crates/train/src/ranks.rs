@@ -29,7 +29,7 @@ pub trait Ranks: Debug + Send + Sync {
     fn all_gather(&self, own: &[u8], all: &mut [u8]);
 }
 
-/// A single process: there is nobody to send to, and gathering returns its own data.
+/// A single process: sending does nothing, and gathering returns its own data.
 #[derive(Debug)]
 pub(crate) struct OneProcess;
 

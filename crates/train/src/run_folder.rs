@@ -28,7 +28,7 @@ use crate::identity::{LOCK, Locked};
 use crate::kept::{CHECKPOINTS, Kept};
 use crate::manifest::{Manifest, is_gone};
 
-/// A run's folder, locked as long as this lives.
+/// A run's folder, locked until this value is dropped.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -178,7 +178,7 @@ impl RunFolder {
         Ok((folder, not_deleted))
     }
 
-    /// Deletes unfinished checkpoints of processes that live no more.
+    /// Deletes unfinished checkpoints of processes that have ended.
     fn delete_unfinished(&self) -> Result<(), TrainError> {
         let checkpoints = self.path.join(CHECKPOINTS);
         let is_checkpoint = |name: &str| name.starts_with("step-");
@@ -383,7 +383,7 @@ mod tests {
         let files = vec![file("tokenizer.json"), file("templates/tool.jinja")];
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let folder = folder.with_files(files);
-        // A link where the next checkpoint would be is somebody else's.
+        // A link where the next checkpoint would be belongs to another program.
         #[cfg(unix)]
         let in_the_way = temporary.path().join(CHECKPOINTS).join("step-00000001");
         #[cfg(unix)]
@@ -486,7 +486,7 @@ mod tests {
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let manifest = save(&folder, 1, 1).join(MANIFEST_FILE);
         drop(folder);
-        // Nothing whole is left: that is an error, and no reason to begin anew.
+        // All checkpoints are damaged: that is an error, and no reason to start a new run.
         fs::write(&manifest, "").expect("a file");
         let error = RunFolder::open(&temporary).expect_err("nothing whole");
         assert!(error.to_string().contains("manifest.json"), "{error}");

@@ -60,7 +60,7 @@ impl TrainState {
         self.last_step.map_or(0, |last| last.step.saturating_add(1))
     }
 
-    /// The evaluation of the model as it is, if there was one.
+    /// The evaluation of the current model, if there was one.
     pub(crate) fn evaluation_now(&self) -> Option<&Evaluation> {
         let last = self.last_evaluation.as_ref();
         last.filter(|last| last.steps_done == self.steps_done())

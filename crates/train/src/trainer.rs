@@ -199,17 +199,17 @@ impl Trainer {
         &self.state.settings.config
     }
 
-    /// The model as it is now.
+    /// The current model.
     pub fn model(&self) -> &GptModel {
         &self.model
     }
 
-    /// The optimizer as it is now; among ranks its moments are this rank's part, without names.
+    /// The current optimizer; among ranks its moments are this rank's part, without names.
     pub fn optimizer(&self) -> &AdamW {
         &self.optimizer
     }
 
-    /// The generator as it is now.
+    /// The current random generator.
     pub fn rng(&self) -> &TorchRng {
         &self.state.rng
     }
@@ -367,7 +367,7 @@ impl Trainer {
         schedule.map_or(peak_lr, |schedule| schedule.learning_rate(step, peak_lr))
     }
 
-    /// Batches until the order of the data is drawn anew.
+    /// Batches until a new order of the data is drawn.
     fn left_in_epoch(&self) -> u64 {
         match self.epoch.as_ref().map_or(0, ExactSizeIterator::len) {
             0 => self.train_loader.len() as u64,
@@ -427,7 +427,7 @@ impl Trainer {
     }
 
     /// Saves the model, which must have a finite loss: the validation loss that decides whether it
-    /// is the best, or one batch's if somebody waits for the end.
+    /// is the best, or one batch's if the user waits for the end.
     fn save(
         &self,
         folder: Option<&RunFolder>,

@@ -46,8 +46,8 @@ pub fn attend_query(
     weighted_sum(scores, values, out);
 }
 
-/// `out[j] = dot(query, keys[j])`; values are asked for meanwhile, unless what a thread asks for is
-/// busy with keys already.
+/// `out[j] = dot(query, keys[j])`; values are prefetched meanwhile, unless the thread's prefetches
+/// are busy with keys already.
 fn dots(query: &[f32], (keys, values): (&[f32], &[f32]), out: &mut [f32]) {
     out.fill(0.0);
     if prefetch::side_by_side() {

@@ -131,8 +131,8 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// Does what work there is, until another pass begins, which calls anew, or nothing was found for
-/// a while.
+/// Does the work of a pass until another pass begins, which calls this function again, or until
+/// there was no work for a while.
 fn look_for_work(pass: usize) {
     let mut idle_since = Instant::now();
     let mut last_look = idle_since;

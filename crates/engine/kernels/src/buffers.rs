@@ -21,9 +21,9 @@ const IDLE: Duration = Duration::from_secs(1);
 struct Pool {
     /// Passes that recycled something.
     passes: u64,
-    /// Buffers that nobody uses, and the pass in which they were recycled.
+    /// Unused buffers, and the pass in which they were recycled.
     free: Vec<(Vec<f32>, u64)>,
-    /// Buffers that were asked for or recycled; unchanged since the last check: the pool is idle.
+    /// Buffers that were taken or recycled; unchanged since the last check: the pool is idle.
     uses: u64,
     /// The amount of memory handed out and not yet returned. Other memory isn't kept, so a program
     /// that recycles its own arrays doesn't accumulate them.

@@ -69,8 +69,8 @@ impl Layout {
 #[derive(Clone, Copy)]
 pub(crate) struct ColumnPanel {
     pub(crate) start: *const f32,
-    /// The panel that is asked for into the second cache meanwhile, a line with each four steps, if
-    /// the kernel is wide
+    /// The panel that is prefetched into the second cache meanwhile, a line with each four steps,
+    /// if the kernel is wide
     pub(crate) next: *const f32,
 }
 
@@ -96,10 +96,10 @@ pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 
 /// Steps of the inner dimension that are written out one after the other.
 const UNROLLED: usize = 4;
-/// A quarter of a line with each step of the inner dimension: a block of columns is there when ten
+/// A quarter of a line with each step of the inner dimension: a block of columns is cached when ten
 /// panels of rows have met the one before.
 pub(crate) const NEXT: usize = LINE / UNROLLED;
-/// How many steps of the inner dimension ahead a column of `a` or a row of `b` is asked for, read
+/// How many steps of the inner dimension ahead a column of `a` or a row of `b` is prefetched, read
 /// or packed: they may lie pages apart, where no processor looks ahead.
 pub(crate) const STEPS_AHEAD: usize = 16;
 

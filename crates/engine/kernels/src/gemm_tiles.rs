@@ -20,8 +20,8 @@ use crate::weight::Weight;
 /// Rows of a task at most: its panels of `a`, 220 KB, stay in the second cache beside
 /// [`Kernel::WIDTH`] columns of `b`.
 const ROWS: usize = 140;
-/// Columns of a task at least, where there are too few rows for all threads: each packs its rows of
-/// `a` anew.
+/// The fewest columns of a task if there are too few rows for all threads: each task packs its rows
+/// of `a` again.
 const FEWEST_COLUMNS: usize = 256;
 /// The inner dimension of `b` that is packed at a time at most.
 const DEEPEST: usize = 10 * DEPTH;
@@ -138,7 +138,7 @@ unsafe fn share_out<K: Kernel, A: Weight>(
 }
 
 /// Tasks down and across for so many panels of rows, `n` columns and threads: as many for each
-/// thread, and only as many across as it takes, because each packs its rows anew.
+/// thread, and only as many across as it takes, because each packs its rows again.
 fn grid<K: Kernel>(panels: usize, n: usize, many: usize) -> (usize, usize) {
     let down = panels.div_ceil(ROWS / K::ROWS);
     if many == 1 || down >= MANY_TASKS * many {
@@ -223,7 +223,7 @@ unsafe fn task<K: Kernel, A: Weight>(
                             next: next.unwrap_or(start_of_b),
                         };
                         next = next.map(|next| next.wrapping_add(DEPTH * NEXT));
-                        // SAFETY: the panels are as the kernel wants them, `c` has these rows and
+                        // SAFETY: the panels have the kernel's layout, `c` has these rows and
                         // columns, and the caller vouches for the rest.
                         unsafe {
                             let c = c.offset(i as isize * stride).add(at);

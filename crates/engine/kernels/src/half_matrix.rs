@@ -25,8 +25,8 @@ pub type F16Matrix = PackedMatrix<Halves<f16>>;
 #[derive(Clone, PartialEq)]
 pub struct Halves<T>(Vec<T>);
 
-/// A number of 16 bits, whose products are compiled once in this crate, and not anew in each crate
-/// that has a matrix of them.
+/// A number of 16 bits, whose products are compiled once in this crate, not in each crate that has
+/// a matrix of them.
 pub(crate) trait Half: Weight {
     fn matmul_rows(weights: &[Self], x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>);
 

@@ -1,7 +1,7 @@
 //! Memory for weights and activations on huge pages, which can be read 1.5 times as fast as small
 //! ones, with any allocator.
 
-/// Bytes from which on huge pages are asked for.
+/// The fewest bytes for which huge pages are requested.
 #[cfg(any(target_os = "linux", test))]
 const SMALLEST: usize = 1 << 20;
 

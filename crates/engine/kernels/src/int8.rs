@@ -159,7 +159,7 @@ fn start(x: &ActivationBlock) -> i32 {
 
 /// The sums of each four products.
 ///
-/// The instruction wants one factor unsigned, so the weight takes over the sign; the sum of two
+/// The instruction requires one unsigned factor, so the weight gets the sign; the sum of two
 /// products is 2 * 127 * 127 < 2^15 at most.
 #[cfg(target_arch = "x86_64")]
 #[inline]

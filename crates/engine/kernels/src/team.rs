@@ -26,7 +26,7 @@ struct CachePadded<T>(T);
 struct Place {
     /// Whether a loop that is not over has this place.
     used: AtomicBool,
-    /// The loop, as long as it has tasks that nobody has taken.
+    /// The loop, as long as it has tasks that no thread has taken.
     tasks: CachePadded<AtomicPtr<Tasks<'static>>>,
     /// Threads that may be reading the loop.
     helpers: CachePadded<AtomicUsize>,

@@ -19,20 +19,20 @@ use crate::{FileError, open_file};
 /// assert!(!folder.exists());
 /// staged.create()?;
 /// assert!(folder.join("config.json").exists());
-/// // A folder that has something in it is nobody's to replace.
+/// // A folder that isn't empty is never replaced.
 /// assert!(atomic_file::StagedFolder::beside(&folder)?.create().is_err());
 /// assert!(atomic_file::require_new_or_empty(&folder).is_err());
 /// # std::fs::remove_dir_all(&folder).expect("a folder");
 /// # Ok::<(), atomic_file::FileError>(())
 /// ```
 ///
-/// It is created, never taken over, so that no link that somebody has laid there is followed.
+/// It is always created, so that no existing link is followed.
 #[derive(Debug)]
 #[must_use = "dropped, it is deleted"]
 pub struct StagedFolder {
     path: PathBuf,
     target: PathBuf,
-    /// Tells others that its writer lives.
+    /// Shows other processes that the writer is still running.
     _lock: Option<File>,
 }
 
@@ -70,9 +70,9 @@ impl StagedFolder {
         self.replace(|_| false).map(|_| ())
     }
 
-    /// Puts the folder in its place, where there is nothing or a folder in which everything is
-    /// `ours`: the two are exchanged, so that at no moment is there none, and the old one is
-    /// deleted. Returns why the old one couldn't be deleted, if it couldn't.
+    /// Puts the folder in its place, if that is free or a folder in which everything is `ours`:
+    /// then the two are exchanged, so that the path always exists, and the old folder is deleted.
+    /// Returns the error if the old folder couldn't be deleted.
     ///
     /// A file system that can't exchange two names (NFS) gets two renames instead.
     ///
@@ -145,7 +145,7 @@ impl Drop for StagedFolder {
 /// [`StagedFolder`] is filled in vain.
 ///
 /// # Errors
-/// Names what is there.
+/// Names the file or folder that exists.
 pub fn require_new_or_empty(target: impl AsRef<Path>) -> Result<(), FileError> {
     require_only(target.as_ref(), |_| false)
 }
@@ -189,10 +189,10 @@ pub fn create_folder(path: impl AsRef<Path>) -> Result<(), FileError> {
     }
 }
 
-/// Makes a folder that is new.
+/// Creates a new folder.
 ///
 /// # Errors
-/// If it is there ([`ErrorKind::AlreadyExists`]), or the operating system refuses.
+/// If it exists ([`ErrorKind::AlreadyExists`]), or the operating system refuses.
 pub fn create_new_folder(path: impl AsRef<Path>) -> Result<(), FileError> {
     let path = path.as_ref();
     fs::create_dir(path).map_err(FileError::at(path, "create"))?;
@@ -202,7 +202,7 @@ pub fn create_new_folder(path: impl AsRef<Path>) -> Result<(), FileError> {
 /// Copies a regular file to a new one, which is on the disk when this returns.
 ///
 /// # Errors
-/// If `from` is not a regular file or `to` is there, or the operating system refuses.
+/// If `from` is not a regular file or `to` exists, or the operating system refuses.
 pub fn copy_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), FileError> {
     let (from, to) = (from.as_ref(), to.as_ref());
     let (mut source, _) = open_file(from)?;
@@ -233,8 +233,8 @@ pub fn remove_folder(
     Ok(true)
 }
 
-/// Deletes the unfinished folders in `folder` whose processes live no more, of those that are
-/// `ours` by the name that they would have got.
+/// Deletes the unfinished folders in `folder` whose processes have ended, if `ours` is true for
+/// their final names.
 ///
 /// # Errors
 /// If the operating system refuses.
@@ -251,7 +251,7 @@ pub fn remove_unfinished_folders(
 }
 
 /// The names in a folder, in order, without those that a system leaves there
-/// ([`is_system_file`]) and those that aren't UTF-8, which are nobody's of ours.
+/// ([`is_system_file`]) and those that aren't UTF-8, which this project never writes.
 ///
 /// # Errors
 /// If the folder can't be read.
@@ -270,11 +270,10 @@ fn all_names_in(folder: &Path) -> Result<Vec<OsString>, FileError> {
     Ok(names)
 }
 
-/// Returns the unfinished files and folders in `folder` whose processes live no more, each with its
-/// lock, which is ours now, of those that are `ours` by the name that they would have got.
+/// Returns the unfinished files and folders in `folder` whose processes have ended, each with its
+/// lock, which this process now holds, if `ours` is true for their final names.
 ///
-/// Where something can't be opened or locked, nobody knows whether its writer lives, and it is left
-/// alone.
+/// A file that can't be opened or locked may still have a writer, so it is left alone.
 pub(crate) fn left_behind(
     folder: &Path,
     ours: impl Fn(&str) -> bool,

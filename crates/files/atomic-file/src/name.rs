@@ -60,7 +60,7 @@ pub(crate) fn create_locked(
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             created => created.map_err(FileError::at(path, "create"))?,
         };
-        // Between creating and locking, somebody who cleans up may have taken it for a dead one's.
+        // Between creating and locking, another process's cleanup may have deleted it as abandoned.
         let locked = file.as_ref().map(File::try_lock);
         let is_taken = matches!(locked, Some(Err(TryLockError::WouldBlock)));
         let found = fs::symlink_metadata(&unfinished);

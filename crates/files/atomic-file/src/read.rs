@@ -53,7 +53,7 @@ pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, Fi
     Ok(bytes)
 }
 
-/// Fills `out` from a file's bytes at `offset`, wherever the file was read before; several threads
+/// Fills `out` from a file's bytes at `offset`, independent of the file's position; several threads
 /// may read one file.
 ///
 /// # Errors

@@ -54,7 +54,7 @@ pub fn replace<E: From<FileError>>(
     })
 }
 
-/// Writes as [`replace`] does, but never over a file that is there.
+/// Writes as [`replace`] does, but never overwrites a file.
 ///
 /// # Errors
 /// [`ErrorKind::AlreadyExists`] if there is one when the new one is whole.

@@ -25,8 +25,8 @@ const ALIGNMENT: usize = 32;
 /// Numbers in a block of Q8_0, which have one scale.
 const BLOCK: usize = 32;
 
-/// The format of a GGUF file's matrices; vectors and position embeddings are f32 always, as
-/// llama.cpp wants them.
+/// The format of a GGUF file's matrices; vectors and position embeddings are always f32, as
+/// llama.cpp requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GgufFormat {

@@ -15,7 +15,7 @@ pub(crate) fn text(json: &Value) -> String {
     format!("{json:#}\n")
 }
 
-/// A configuration file's keys, asked for one by one.
+/// A configuration file's keys, read one by one.
 pub(crate) struct Fields<'a> {
     file: &'a Path,
     json: Map<String, Value>,

@@ -29,7 +29,7 @@ pub(crate) struct FileTensor {
 }
 
 impl Layout {
-    /// The tensors of a model, made as they are asked for: a configuration may claim more layers
+    /// The tensors of a model, made one by one: a configuration may claim more layers
     /// than memory has bytes.
     pub(crate) fn tensors(self, config: &GptConfig) -> Box<dyn Iterator<Item = FileTensor>> {
         match self {

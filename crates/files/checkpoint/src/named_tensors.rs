@@ -30,7 +30,7 @@ use crate::writer::{LazyTensor, write};
 /// ```
 ///
 /// # Errors
-/// If the operating system refuses, a name is there twice or is `__metadata__`, or a number is not
+/// If the operating system refuses, a name is duplicate or is `__metadata__`, or a number is not
 /// finite.
 pub fn save_tensors<'a>(
     path: impl AsRef<Path>,

@@ -1,7 +1,7 @@
 //! Saving a model as a folder, in the book's layout or Hugging Face's.
 //!
 //! The weights come first, and a file that can't be written whole is not written: then the folder
-//! is as it was. A folder that must change as one is written anew and renamed by the caller.
+//! is unchanged. If all files must change together, the caller writes a new folder and renames it.
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -1,8 +1,8 @@
 //! Writing a safetensors file: tensors sorted by name, one metadata entry, so that equal weights
 //! make equal bytes.
 //!
-//! A name that is there twice is refused, and numbers that are not finite, or aren't when they are
-//! rounded to the file's precision: then the file that was there stays.
+//! Duplicate names are errors, and so are numbers that aren't finite, also after rounding to the
+//! file's precision. After an error, the old file stays.
 
 use std::io::Write;
 use std::path::Path;
@@ -92,7 +92,7 @@ pub(crate) fn write_numbers(
 
 /// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8.
 fn header(items: &[LazyTensor<'_>], precision: Precision) -> String {
-    // transformers wants to know which framework's layout it is.
+    // transformers requires the name of the framework.
     let mut json = json!({"__metadata__": {"format": "pt"}});
     let mut begin = 0;
     for LazyTensor { name, shape, .. } in items {

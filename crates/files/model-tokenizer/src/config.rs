@@ -213,7 +213,7 @@ struct ModelConfig {
 /// Writes the class that config.json names, or GPT-2's if that is the model's type, into
 /// tokenizer_config.json, if it names none itself: transformers' order.
 ///
-/// So the tokenizer is the same wherever its files go without config.json.
+/// So the tokenizer's files keep their class when they are copied without config.json.
 pub(crate) fn with_class_of_model(
     folder: &Path,
     files: &mut Files,

@@ -49,7 +49,7 @@ pub enum ModelTokenizerError {
         /// The longest that is read, in bytes.
         limit: usize,
     },
-    /// The library refused what was checked before: a fault of ours.
+    /// The library rejected checked input: a bug of this crate.
     #[error("the tokenizer refused: {0}")]
     Library(String),
 }

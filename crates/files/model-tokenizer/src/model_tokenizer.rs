@@ -44,7 +44,7 @@ pub struct ModelTokenizer {
     kind: Kind,
     named: Named<u32>,
     around: Around,
-    files: Option<Arc<Files>>, // GPT-2's own are made when they are asked for
+    files: Option<Arc<Files>>, // GPT-2's are made on demand
 }
 
 /// Returns the ids of a part of a text that may be encoded by itself.
@@ -274,7 +274,7 @@ impl ModelTokenizer {
     /// or those of a trained tokenizer.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::Io`] if a file can't be written; the old one is then as it was.
+    /// [`ModelTokenizerError::Io`] if a file can't be written; the old one then stays.
     pub fn save(&self, folder: impl AsRef<Path>) -> Result<(), ModelTokenizerError> {
         let files = match &self.files {
             Some(files) => Cow::Borrowed(files.as_ref()),

@@ -213,7 +213,7 @@ impl Recipe {
                     format!("the added token {content:?} has the id {id}, as another token has")
                 }
                 _ if !texts.insert(content) => {
-                    format!("the added token {content:?} is there twice")
+                    format!("duplicate added token {content:?}")
                 }
                 _ => continue,
             };

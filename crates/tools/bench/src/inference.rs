@@ -14,7 +14,7 @@ use crate::floors::Floor;
 use crate::peer::{Kind, TIED, UNTIED};
 use crate::turns::{Bench, Ours};
 
-/// Forward passes: the work, its tokens, and of how many last ones the logits are asked for.
+/// Forward passes: the work, its tokens, and the number of last ones whose logits are computed.
 const PASSES: [(&str, usize, usize); 3] = [
     ("forward 1x256", 256, 256),
     ("forward 1x1024", 1024, 1024),

@@ -9,7 +9,7 @@ const FEATURES: [&str; 3] = ["avx2", "avx512f", "avx512_vnni"];
 pub(crate) struct Machine {
     /// Its processor, by the system's name
     pub(crate) cpu: String,
-    /// Threads of ours and of the peers
+    /// Threads of this project and of the peers
     pub(crate) threads: usize,
 }
 

@@ -67,8 +67,8 @@ fn vec_of_ones(mut zeros: Vec<f32>) -> Vec<f32> {
     zeros
 }
 
-/// The sum of the bits of `numbers`, in S parts side by side; each line is asked for so many bytes
-/// `ahead` of its reading, and again at a quarter of them.
+/// The sum of the bits of `numbers`, in S parts side by side; each line is prefetched `ahead` bytes
+/// early, and again at a quarter of them.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn sum_of_bits<const S: usize>(numbers: &[f32], ahead: usize) -> u32 {
     let mut lanes = [0u32; 64];

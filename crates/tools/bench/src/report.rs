@@ -17,7 +17,7 @@ pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
 }
 
-/// One work of ours and of its peers.
+/// One work of this project and of its peers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) work: String,

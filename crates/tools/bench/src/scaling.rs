@@ -25,7 +25,7 @@ const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 const MOST: usize = 16;
 const ENOUGH: usize = 4;
 
-/// The table, if it is asked for.
+/// The table, if the filter selects it.
 pub(crate) fn measure(bench: &Bench) -> anyhow::Result<()> {
     if !bench.wants("scaling") {
         return Ok(());

@@ -47,7 +47,7 @@ impl Ours<'_> {
 }
 
 impl Bench {
-    /// True if a work with this name is asked for.
+    /// True if the filter selects a work with this name.
     pub(crate) fn wants(&self, work: &str) -> bool {
         work.contains(&self.filter)
     }

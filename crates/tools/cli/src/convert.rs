@@ -72,7 +72,7 @@ enum Numbers {
 }
 
 impl ConvertArgs {
-    /// The layout that was asked for, or that the name's extension means.
+    /// The layout of the option, or of the name's extension.
     fn layout(&self) -> Result<Layout> {
         let extension = extension(&self.to);
         let is_gguf = extension == "gguf";

@@ -1,7 +1,6 @@
 //! The command `gpt`: one match, one file per subcommand.
 //!
-//! Standard output holds what was asked for, standard error everything else; a failure is its last
-//! line.
+//! Results go to standard output, all other lines to standard error; an error is its last line.
 
 #![cfg_attr(
     test,

@@ -44,7 +44,7 @@ pub(crate) fn find(asked: Option<&Path>) -> Result<LoadedModel> {
     })
 }
 
-/// A model that is there; its weights haven't been read.
+/// A model that was found; its weights haven't been read.
 pub(crate) struct LoadedModel {
     asked: Option<PathBuf>,
     /// Its folder.
@@ -60,7 +60,7 @@ impl LoadedModel {
         self.model.config()
     }
 
-    /// Prints on standard error which folder it is, unless that was asked for.
+    /// Prints the folder on standard error, unless the user named it.
     pub(crate) fn note(&self) {
         note_folder(self.asked.as_deref(), &self.folder);
     }
@@ -122,7 +122,7 @@ pub(crate) fn read<T>(
     }
 }
 
-/// Prints on standard error which folder was found, unless it is the one that was asked for.
+/// Prints the folder that was found on standard error, unless the user named it.
 pub(crate) fn note_folder(asked: Option<&Path>, folder: &Path) {
     if asked != Some(folder) {
         note(&format!("model {}", folder.display()));

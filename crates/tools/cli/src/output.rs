@@ -1,8 +1,7 @@
-//! The one way to the terminal: text from outside (models, files, names) that would steer it is
-//! shown escaped.
+//! All terminal output goes through this file, which escapes control characters in text from
+//! outside (models, files, names).
 //!
-//! Lines for people are escaped wherever they go; text that was asked for goes into files and pipes
-//! as it is.
+//! Messages are always escaped; results go unchanged into files and pipes.
 //! Standard output's reader may leave at any time (`gpt generate | head`): a closed pipe is an
 //! [`io::Error`] here, never a panic as with `println!`, and `main` ends quietly on it.
 
@@ -26,8 +25,7 @@ pub(crate) fn print(lines: impl AsRef<str>) -> io::Result<()> {
     write(&escaped_but(lines.as_ref(), &['\n', '\t']))
 }
 
-/// Writes a text that was asked for: into a file or a pipe as it is, onto a terminal as [`print`]
-/// does.
+/// Writes a result: unchanged into a file or a pipe, like [`print`] onto a terminal.
 ///
 /// # Errors
 /// As [`print`].
@@ -46,7 +44,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(print_text(&(serde_json::to_string(value)? + "\n"))?)
 }
 
-/// Why something was not written to standard output, though its reader is there.
+/// The error of standard output, if its reader hasn't closed it.
 static LOST: OnceLock<String> = OnceLock::new();
 
 fn write(text: &str) -> io::Result<()> {
@@ -119,7 +117,7 @@ pub(crate) fn report(message: &str) {
     print_error(&format!("{label} {}", escaped(message)));
 }
 
-/// Prints a line on standard error, which may be closed: then nobody is left to read it.
+/// Prints a line on standard error, which may be closed: then the line is lost.
 fn print_error(line: &impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -56,7 +56,8 @@ pub(crate) fn shell_quoted(path: &Path) -> String {
 pub(crate) const OPTIONS_BEGIN: &str =
     "# The options of this run; `gpt train --config` takes them.";
 
-/// True for a run that ended before its first save: it has options of ours, and nothing of a save.
+/// True for a run that ended before its first save: it has our options file, and no files of a
+/// save.
 pub(crate) fn never_saved(run: &Path) -> Result<bool> {
     let has = |name: &str| fs::symlink_metadata(run.join(name)).is_ok();
     let options = read_small_file(run.join(OPTIONS), MOST_OPTIONS_BYTES).unwrap_or_default();
@@ -198,7 +199,7 @@ pub(crate) fn note_ignored(run: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the tokenizer in a folder, if that is a run's checkpoint, is as it was saved.
+/// Checks that the tokenizer in a folder, if that is a run's checkpoint, is unchanged.
 pub(crate) fn check(folder: &Path) -> Result<()> {
     Ok(check_copies(folder)?)
 }

@@ -1,8 +1,8 @@
 //! The files of a model's folder that describe its texts beside the tokenizer: generation settings
 //! and chat templates.
 //!
-//! They are read once with the tokenizer and written wherever the model goes: into a converted
-//! folder, a run and its checkpoints, and (as keys) into a GGUF file.
+//! They are read once with the tokenizer and written beside every copy of the model: into a
+//! converted folder, a run and its checkpoints, and (as keys) into a GGUF file.
 
 use std::fs;
 use std::io::Write;

@@ -3,7 +3,7 @@
 //! Now three matrices of shape (d_in, d_out) turn each word into a query, a key and a value. The
 //! scores are the dot products of queries with keys, divided by the square root of the number of
 //! features of a key. Softmax makes weights of each row, and the weights mix the values.
-//! `softmax_rows` is there.
+//! Use `softmax_rows`.
 //!
 //! HINT: queries = x @ w_query, and so on: `x.dot(w_query)`.
 //! HINT: Row i of the scores has query i with all keys: `queries.dot(&keys.t())`.

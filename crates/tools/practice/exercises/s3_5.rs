@@ -2,7 +2,7 @@
 //!
 //! A word must not see the words after it. Set the score of row i and column j to minus infinity
 //! where j > i, divide by the square root of `d_k`, and take the softmax of each row: the future
-//! gets a weight of 0, and each row still sums to 1. `softmax_rows` is there.
+//! gets a weight of 0, and each row still sums to 1. Use `softmax_rows`.
 //!
 //! HINT: `scores.indexed_iter()` gives each number with its place `(i, j)`.
 //! HINT: `f32::NEG_INFINITY` stays infinite when it is divided, and its exponential is 0.

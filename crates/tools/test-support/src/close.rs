@@ -9,7 +9,7 @@ use ndarray::{ArrayRef, Dimension};
 /// The distance that a number may have from the expected one; an `f64` is an absolute tolerance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// Allowed whatever the size of the number.
+    /// Allowed for numbers of any size.
     pub absolute: f64,
     /// Allowed as a share of `|expected|`.
     pub relative: f64,

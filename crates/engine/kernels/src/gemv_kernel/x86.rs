@@ -25,7 +25,7 @@ use crate::weight::Weight;
 /// that they share.
 const PIECE: usize = 8 * LANES;
 
-/// How many bytes ahead of its reading each of four rows is asked for; the processor fetches
+/// How many bytes ahead of its reading each of four rows is prefetched; the processor fetches
 /// further ahead by itself. Measured on Zen 4, and on Zen 3.
 const NEAR_512: usize = 256;
 const NEAR_256: usize = 512;
@@ -129,8 +129,8 @@ fn add<const S: usize, const T: usize>(dots: [[f32; S]; T], at: &mut [usize; S],
     }
 }
 
-/// The dot products of T rows of `x` with S rows of weights, which are asked for `ahead` of their
-/// reading, in K registers V, which make [`LANES`].
+/// The dot products of T rows of `x` with S rows of weights, which are prefetched `ahead` bytes
+/// early, in K registers V, which make [`LANES`].
 ///
 /// # Safety
 /// As [`rows`]; all rows must have one length.

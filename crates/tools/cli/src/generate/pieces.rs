@@ -60,7 +60,7 @@ impl<'v> Pieces<'v> {
         self.add(&shown)
     }
 
-    /// Returns the rest that the decoder held; it begins anew.
+    /// Returns the rest that the decoder held, and resets it.
     fn flush(&mut self) -> String {
         let anew = self.tokenizer.map(StreamingDecoder::new);
         let decoder = std::mem::replace(&mut self.decoder, anew);

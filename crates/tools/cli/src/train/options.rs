@@ -346,7 +346,7 @@ impl ParsedOptions {
         for (key, value) in file {
             let name = name_of(&command, &key)?;
             if named.insert(name.clone(), value).is_some() {
-                bail!("key {key:?}: {name} is there by another name, expected one of the two");
+                bail!("key {key:?}: {name} is also set by another name; use only one of them");
             }
         }
         if LENGTH.iter().all(|name| named.contains_key(*name)) {
@@ -474,7 +474,7 @@ mod tests {
             ("preset = 'gpt'", "expected one of story, gpt2-124m"),
             (
                 "n_layers = 1\nn_layer = 1",
-                "key \"n_layers\": n_layers is there by another name",
+                "key \"n_layers\": n_layers is also set by another name",
             ),
             ("epochs = 1\nmax_iters = 1", "\"max_steps\" and \"epochs\""),
             ("a = 1\nb = = 2", "line 2: "),

@@ -46,7 +46,7 @@ struct RunListener<'s> {
     sampled: u64,
 }
 
-/// Trains to the end, or until somebody asks to stop; the first rank shows, logs and saves.
+/// Trains to the end, or until the user stops it; the first rank shows, logs and saves.
 pub(crate) fn run(started: StartedRun, world: &World) -> Result<()> {
     let (setup, mut trainer) = (&started.setup, started.trainer);
     let began = Instant::now();
@@ -156,7 +156,7 @@ fn keep(path: &Path, setup: &Setup) -> Result<Vec<(String, Vec<u8>)>> {
     written_files(&tokenizer)
 }
 
-/// Breaks if somebody wants to stop.
+/// Breaks if the user wants to stop.
 fn break_if(stop: bool) -> ControlFlow<()> {
     match stop {
         true => ControlFlow::Break(()),

@@ -168,7 +168,7 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     Ok(setup)
 }
 
-/// The windows that are asked for, or that suit the model and its data.
+/// The windows of the options, or windows that suit the model and its data.
 fn windows(options: &TrainOptions, model: &GptConfig, tokens: &Tokens) -> DataLoaderConfig {
     let longest = match options.init_from {
         Some(_) => model.context_length.min(FINE_TUNING_WINDOW),
