@@ -42,7 +42,7 @@ impl Options {
         ] {
             ensure!(
                 trains || !is_given,
-                "{name} is for the training, which was not chosen: cargo xtask verify training"
+                "{name} applies only to the training run: cargo xtask verify training"
             );
         }
         let training = TrainingRun {
@@ -221,7 +221,7 @@ mod tests {
             for filter in [&["3.6"][..], &["5.2"], &["ch05"], &[]] {
                 let options = options(&[&option, filter].concat());
                 let error = run(&options).unwrap_err().to_string();
-                let start = format!("{} is for the training, which was not chosen", option[0]);
+                let start = format!("{} applies only to the training run", option[0]);
                 assert!(error.starts_with(&start), "{error}");
             }
         }

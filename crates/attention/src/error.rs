@@ -17,7 +17,7 @@ pub enum AttentionError {
         num_heads: usize,
     },
     /// Projections with biases, for a module that has no place for them.
-    #[error("the projections have biases, but SelfAttentionV1 has weights alone")]
+    #[error("the projections have biases, but SelfAttentionV1 has only weights")]
     Biased,
     /// A size that must be at least 1.
     #[error("{name} must be at least 1, but is 0")]

@@ -20,7 +20,7 @@ pub enum DataLoaderError {
     #[error(transparent)]
     Io(#[from] FileError),
     /// A text file is not UTF-8.
-    #[error("{}: expected UTF-8 text, byte {position} begins no character{looks_like}", path.display())]
+    #[error("{}: expected UTF-8 text, but byte {position} isn't valid UTF-8{looks_like}", path.display())]
     NotUtf8 {
         /// The file.
         path: PathBuf,

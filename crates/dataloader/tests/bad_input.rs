@@ -151,7 +151,9 @@ fn other_encodings_are_named_with_a_remedy_and_a_byte_order_mark_is_no_text() {
     assert_eq!(text(b"\xef\xbb\xbfa\r\n").unwrap(), "a\r\n");
     let message = |bytes: &[u8]| text(bytes).unwrap_err().to_string();
     assert!(message(b"\xff\xfea\0").contains("iconv -f UTF-16"));
-    assert!(message(b"caf\xe9").starts_with("a.txt: expected UTF-8 text, byte 3"));
+    assert!(
+        message(b"caf\xe9").starts_with("a.txt: expected UTF-8 text, but byte 3 isn't valid UTF-8")
+    );
     assert!(message(b"caf\xe9").contains("iconv -f WINDOWS-1252"));
     assert!(message(b"\x7fELF\0\xff").contains("binary file"));
 }

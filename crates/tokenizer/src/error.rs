@@ -48,7 +48,7 @@ pub enum TokenizerError {
     /// The ids decode to bytes that are not UTF-8 text.
     #[error("the decoded bytes are not UTF-8 from byte {position} on")]
     NotUtf8 {
-        /// The first byte that begins no character.
+        /// The first byte that isn't valid UTF-8.
         position: usize,
     },
     /// A tokenizer of another crate has no ids for a text.

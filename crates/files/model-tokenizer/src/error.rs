@@ -36,21 +36,19 @@ pub enum ModelTokenizerError {
     #[error("{0}")]
     Training(String),
     /// The text has bytes that the vocabulary has no token for.
-    #[error("the text has the byte {byte:#04x}, which no token of the vocabulary stands for")]
+    #[error("the text has the byte {byte:#04x}, but the vocabulary has no token for it")]
     UnknownByte {
         /// The first such byte.
         byte: u8,
     },
     /// White space longer than the limit of the pattern that divides the text.
-    #[error(
-        "white space of over {limit} bytes in one piece, which this vocabulary does not divide"
-    )]
+    #[error("over {limit} bytes of white space in one piece, which this tokenizer can't split")]
     LongBlank {
         /// The longest that is read, in bytes.
         limit: usize,
     },
     /// The library rejected checked input: a bug of this crate.
-    #[error("the tokenizer refused: {0}")]
+    #[error("the tokenizer failed: {0}")]
     Library(String),
 }
 

@@ -254,7 +254,7 @@ fn long_white_space_is_divided_or_refused() {
     let error = tokenizer.encode(&text).unwrap_err().to_string();
     assert_eq!(
         error,
-        "white space of over 500000 bytes in one piece, which this vocabulary does not divide"
+        "over 500000 bytes of white space in one piece, which this tokenizer can't split"
     );
 }
 

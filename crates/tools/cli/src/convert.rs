@@ -145,7 +145,7 @@ fn to_gguf(args: &ConvertArgs, found: &LoadedModel, format: GgufFormat) -> Resul
         Err(_) => None,
     };
     if tokens.is_none() {
-        note("no tokenizer was written: llama.cpp has GPT-2's form of byte pairs");
+        note("no tokenizer was written: llama.cpp supports only byte-level BPE of GPT-2's form");
     }
     let model = found.load()?;
     let mut special = vocabulary.special.clone();

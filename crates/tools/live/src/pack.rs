@@ -18,10 +18,12 @@ use crate::words::Words;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotPacked {
     /// It has more numbers than a page holds, [`MOST_NUMBERS`].
-    #[error("the model has {0} numbers, and a page that computes holds {MOST_NUMBERS} at most")]
+    #[error("the model has {0} numbers, but a page that computes can hold at most {MOST_NUMBERS}")]
     Numbers(usize),
     /// Its tokenizer is not byte-level BPE of GPT-2's form.
-    #[error("a page that computes needs a tokenizer of GPT-2's form, which the model has not")]
+    #[error(
+        "a page that computes needs a byte-level BPE tokenizer of GPT-2's form; the model's has another form"
+    )]
     Tokenizer,
 }
 

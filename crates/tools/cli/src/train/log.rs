@@ -139,7 +139,7 @@ pub(crate) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     }
     match read_small_file(&path, MOST_BYTES) {
         Err(error) if error.source.kind() == ErrorKind::FileTooLarge => {
-            note(&format!("{error}: {}; it stays as it is", error.source));
+            note(&format!("{error}: {}; it stays unchanged", error.source));
             Ok(None)
         }
         text => Ok(Some(text?)),

@@ -245,7 +245,7 @@ impl TrainOptions {
         for (name, asked) in asked.iter().filter(|(name, _)| *name != "drop_rate") {
             if &own[name] != asked {
                 bail!(
-                    "--{} {asked}: the base model has {}, and its weights can't be loaded with another value",
+                    "--{} {asked}: the base model has {}, and its weights can't be loaded with a different value",
                     name.replace('_', "-"),
                     own[name]
                 );
@@ -350,7 +350,7 @@ impl ParsedOptions {
             }
         }
         if LENGTH.iter().all(|name| named.contains_key(*name)) {
-            bail!("keys \"max_steps\" and \"epochs\": expected one of the two");
+            bail!("keys \"max_steps\" and \"epochs\": use only one of the two");
         }
         Ok(Self {
             names: named.keys().cloned().collect(),
