@@ -131,8 +131,8 @@ impl TokenFile {
         // Checked after the read, so that the data read is older than any change.
         if stamp(&self.file).map_err(DataLoaderError::read(&self.path))? != self.opened {
             return Err(self.refused(
-                "it has changed since it was opened; restore it to continue, or start again with \
-                its new contents",
+                "it was written to after it was opened; restore its contents to continue, or start \
+                again with the new ones",
             ));
         }
         read.map_err(DataLoaderError::read(&self.path))?;
