@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::env::consts::EXE_SUFFIX;
 use std::fs;
 use std::io::{BufRead, ErrorKind, IsTerminal, Read, Write, copy, sink, stdin, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
@@ -198,7 +198,8 @@ impl Practice {
         EXERCISES.iter().find(|exercise| !self.is_done(exercise))
     }
 
-    fn list(&mut self) -> Result<()> {
+    fn list(&self) -> Result<()> {
+        let none = Progress::default();
         for exercise in EXERCISES {
             let file = self.file(exercise);
             let shown = file
@@ -206,7 +207,7 @@ impl Practice {
                 .unwrap_or(&file)
                 .display()
                 .to_string();
-            let progress = self.progress(exercise);
+            let progress = self.state.get(exercise.name).unwrap_or(&none);
             let status = match (progress.passed, progress.total) {
                 (_, 0) => format!("not written yet: start in {shown}"),
                 (passed, total) if passed == total => "done".to_owned(),
@@ -252,43 +253,15 @@ impl Practice {
         let program = target
             .join("debug")
             .join(format!("{}{EXE_SUFFIX}", exercise.name));
-        let mut child = Command::new(&program)
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| program.display().to_string())?;
-        let mut output = child.stdout.take().context("it is piped")?;
-        let reader = thread::spawn(move || {
-            let mut text = Vec::new();
-            output.by_ref().take(MOST_OUTPUT).read_to_end(&mut text)?;
-            copy(&mut output, &mut sink())?;
-            std::io::Result::Ok(String::from_utf8_lossy(&text).into_owned())
-        });
-        let began = Instant::now();
-        let ended = loop {
-            if let Some(status) = child.try_wait()? {
-                break Some(status);
-            }
-            if began.elapsed() > LONGEST {
-                child.kill()?;
-                child.wait()?;
-                break None;
-            }
-            thread::sleep(Duration::from_millis(20));
-        };
-        let text = reader.join().ok().context("its output")??;
+        let (text, ended) = output_of(&program)?;
         print(&text)?;
-        if text.len() as u64 >= MOST_OUTPUT {
-            print(&format!(
-                "\nonly the first {MOST_OUTPUT} bytes are read: let it print less\n"
-            ))?;
-        }
-        if ended.is_none() {
+        if !ended {
             let seconds = LONGEST.as_secs();
             print(&format!(
                 "stopped after {seconds} seconds: is there a loop that never ends?\n"
             ))?;
         }
-        let (passed, total) = result(&text).unwrap_or((0, u64::from(ended.is_none())));
+        let (passed, total) = result(&text).unwrap_or((0, u64::from(!ended)));
         let progress = self.progress(exercise);
         (progress.passed, progress.total) = (passed, total);
         let is_done = progress.is_done();
@@ -409,6 +382,42 @@ impl Practice {
         }
         print("all exercises are done\n")
     }
+}
+
+/// Runs a program for at most [`LONGEST`]; returns its output, and whether it ended by itself.
+fn output_of(program: &Path) -> Result<(String, bool)> {
+    let mut child = Command::new(program)
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| program.display().to_string())?;
+    let mut output = child.stdout.take().context("it is piped")?;
+    let reader = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        output
+            .by_ref()
+            .take(MOST_OUTPUT + 1)
+            .read_to_end(&mut bytes)?;
+        copy(&mut output, &mut sink())?;
+        std::io::Result::Ok(bytes)
+    });
+    let began = Instant::now();
+    let ended = loop {
+        if child.try_wait()?.is_some() {
+            break true;
+        }
+        if began.elapsed() > LONGEST {
+            child.kill()?;
+            child.wait()?;
+            break false;
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    let bytes = reader.join().ok().context("its output")??;
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    if bytes.len() as u64 > MOST_OUTPUT {
+        text += &format!("\nonly the first {MOST_OUTPUT} bytes are read: let it print less\n");
+    }
+    Ok((text, ended))
 }
 
 /// The lines that are typed.
