@@ -233,8 +233,7 @@ impl Notebook {
         training.and_then(|run| run.epochs).unwrap_or(default)
     }
 
-    /// The requested PyTorch build for dropout, or the document's; there are no printed figures of
-    /// another build.
+    /// The requested PyTorch build for dropout, otherwise the document's, whose figures it prints.
     pub fn dropout_build(&mut self, default: torch_rng::Build) -> torch_rng::Build {
         let training = self.settings.training.as_ref();
         let build = training.and_then(|run| run.build).unwrap_or(default);

@@ -528,8 +528,8 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
 fn positions(book: &mut Notebook) -> Result<()> {
     book.section("2.8", "Encoding word positions");
     // The lookup doesn't know a token's position: "dog bites man" and "man bites dog" give the same
-    // three vectors. How can a model tell them apart? First we need a batch as in 2.6, and a table
-    // of 50,257 rows for its ids. A comment such as `(8, 4)` gives an array's shape, as in the
+    // three vectors. How can a model tell them apart? We begin with a batch as in 2.6 and a table
+    // of 50,257 rows, one for each id. A comment such as `(8, 4)` gives an array's shape, as in the
     // book.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();

@@ -452,8 +452,7 @@ fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
         "crates/generate/src/book.rs",
         "pub fn generate_text_simple(",
     );
-    // How does a model write? The beginning of a sentence, a batch of one row, is what it
-    // continues.
+    // How does a model write? It continues the beginning of a sentence, here a batch of one row.
     let prompt = book.input("prompt", "Hello, I am".to_owned(), 1..=500);
     let tokenizer = Gpt2Tokenizer::new();
     let encoded = text_to_token_ids(&prompt, &tokenizer)?;

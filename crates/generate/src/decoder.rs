@@ -253,7 +253,7 @@ impl<'m> Decoder<'m> {
         let start = self.window_start();
         let cached = match start == self.start {
             true => self.forward.cached(),
-            false => 0, // the window moves, and all of it is computed anew
+            false => 0, // the window moves, and all of it is computed again
         };
         self.tokens.len() - start - cached
     }

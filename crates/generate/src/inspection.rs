@@ -220,9 +220,9 @@ mod tests {
         );
         let last = inspection.blocks(0, 3).unwrap().last().unwrap().unwrap();
         for (token, predictions) in inspection.tokens.iter().zip(&last.predictions) {
-            for (next, predictions) in token.next.iter().zip(predictions) {
-                assert_eq!(next.id, predictions.id);
-                assert!((next.probability - predictions.probability).abs() < 1e-5);
+            for (next, prediction) in token.next.iter().zip(predictions) {
+                assert_eq!(next.id, prediction.id);
+                assert!((next.probability - prediction.probability).abs() < 1e-5);
             }
         }
     }

@@ -9,8 +9,8 @@ impl GptConfig {
     /// Name and shape of each parameter, as `Parameters::named_parameters` of the model has them
     /// and in its order.
     ///
-    /// They are made one by one: an untrusted configuration may claim more layers than
-    /// memory has bytes.
+    /// They are made one by one: an untrusted configuration may claim more layers than memory has
+    /// bytes.
     ///
     /// ```
     /// let (name, shape) = gpt::GptConfig::GPT2_124M.parameters().next().unwrap();

@@ -29,8 +29,8 @@ pub(crate) struct FileTensor {
 }
 
 impl Layout {
-    /// The tensors of a model, made one by one: a configuration may claim more layers
-    /// than memory has bytes.
+    /// The tensors of a model, made one by one: a configuration may claim more layers than
+    /// memory has bytes.
     pub(crate) fn tensors(self, config: &GptConfig) -> Box<dyn Iterator<Item = FileTensor>> {
         match self {
             Self::Book => Box::new(book(*config)),

@@ -17,7 +17,7 @@ use tensor_ops::Parameters;
 
 use crate::failure::misused;
 use crate::ids::extension;
-use crate::model::{LoadedModel, find};
+use crate::model::{FoundModel, find};
 use crate::numbers::count;
 use crate::output::{check_new, note, print};
 use crate::vocabulary::Vocabulary;
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
 }
 
 /// Writes a folder in Hugging Face's layout in a precision, or without one in the book's.
-fn to_folder(args: &ConvertArgs, found: &LoadedModel, precision: Option<Precision>) -> Result<()> {
+fn to_folder(args: &ConvertArgs, found: &FoundModel, precision: Option<Precision>) -> Result<()> {
     let vocabulary = &found.vocabulary;
     require_new_or_empty(&args.to)?;
     if args.to.file_name().is_some() {
@@ -136,7 +136,7 @@ fn to_folder(args: &ConvertArgs, found: &LoadedModel, precision: Option<Precisio
     report(args, &model, &layout, vocabulary.tokenizer().is_ok())
 }
 
-fn to_gguf(args: &ConvertArgs, found: &LoadedModel, format: GgufFormat) -> Result<()> {
+fn to_gguf(args: &ConvertArgs, found: &FoundModel, format: GgufFormat) -> Result<()> {
     check_new(&args.to)?;
     let vocabulary = &found.vocabulary;
     let size = found.config().vocab_size;

@@ -23,8 +23,16 @@ pub(crate) fn quoted(text: &str) -> String {
     shlex::try_quote(text).map_or_else(|_| text.to_owned(), Into::into)
 }
 
+/// A path quoted for a shell.
+pub(crate) fn shell_quoted(path: &Path) -> String {
+    match path.to_str() {
+        Some(path) => quoted(path),
+        None => quoted_bytes(path),
+    }
+}
+
 /// A path that isn't UTF-8, quoted for bash and zsh: other bytes in hexadecimal digits.
-pub(crate) fn quoted_path(path: &Path) -> String {
+fn quoted_bytes(path: &Path) -> String {
     let bytes = path.as_os_str().as_encoded_bytes();
     let escaped = bytes.iter().map(|&byte| match byte {
         b'\'' | b'\\' => format!("\\{}", char::from(byte)),
@@ -32,4 +40,24 @@ pub(crate) fn quoted_path(path: &Path) -> String {
         _ => format!("\\x{byte:02x}"),
     });
     format!("$'{}'", escaped.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_in_a_hint_is_typed_as_it_stands() {
+        assert_eq!(shell_quoted(Path::new("runs/0001")), "runs/0001");
+        for name in ["my run", "it's", "$HOME", "a;b"] {
+            let words = shlex::split(&format!("gpt --resume {}", shell_quoted(Path::new(name))));
+            assert_eq!(words.unwrap()[2..], [name]);
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::ffi::OsStrExt;
+            let latin1 = std::ffi::OsStr::from_bytes(b"f\xfcr 'x'");
+            assert_eq!(shell_quoted(Path::new(latin1)), "$'f\\xfcr \\'x\\''");
+        }
+    }
 }

@@ -24,19 +24,19 @@ pub(crate) struct ModelArgs {
 
 impl ModelArgs {
     /// Finds the model, and reads its description.
-    pub(crate) fn find(&self) -> Result<LoadedModel> {
+    pub(crate) fn find(&self) -> Result<FoundModel> {
         find(self.model.as_deref())
     }
 }
 
 /// Finds the requested model, or the newest run, and reads its description.
-pub(crate) fn find(asked: Option<&Path>) -> Result<LoadedModel> {
+pub(crate) fn find(asked: Option<&Path>) -> Result<FoundModel> {
     let ((model, vocabulary), folder) = read(asked, |folder| {
         let model = ModelFolder::open(folder)?;
         let vocabulary = Vocabulary::of_model(folder, model.config().vocab_size)?;
         Ok((model, vocabulary))
     })?;
-    Ok(LoadedModel {
+    Ok(FoundModel {
         asked: asked.map(Path::to_owned),
         folder,
         model,
@@ -45,7 +45,7 @@ pub(crate) fn find(asked: Option<&Path>) -> Result<LoadedModel> {
 }
 
 /// A model that was found; its weights haven't been read.
-pub(crate) struct LoadedModel {
+pub(crate) struct FoundModel {
     asked: Option<PathBuf>,
     /// Its folder.
     pub(crate) folder: PathBuf,
@@ -54,7 +54,7 @@ pub(crate) struct LoadedModel {
     model: ModelFolder,
 }
 
-impl LoadedModel {
+impl FoundModel {
     /// The model's configuration.
     pub(crate) fn config(&self) -> &GptConfig {
         self.model.config()

@@ -13,7 +13,7 @@ use checkpoint::CONFIG;
 use train::runs::{CHECKPOINTS, check_copies, ignored_checkpoints};
 use train::{TrainError, latest_checkpoint};
 
-use crate::hints::{program, quoted, quoted_path};
+use crate::hints::{program, shell_quoted};
 use crate::output::note;
 use crate::train::log;
 pub(crate) use crate::train::log::LOG;
@@ -42,14 +42,6 @@ pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
         bail!("{name}: the path must be UTF-8, because the run's options.toml contains it");
     }
     Ok(absolute)
-}
-
-/// A path quoted for a shell.
-pub(crate) fn shell_quoted(path: &Path) -> String {
-    match path.to_str() {
-        Some(path) => quoted(path),
-        None => quoted_path(path),
-    }
 }
 
 /// The first line of a run's options.
@@ -223,20 +215,5 @@ mod tests {
         assert_eq!(create(&runs).unwrap(), runs.join("0001"));
         fs::create_dir(runs.join("0041")).unwrap();
         assert_eq!(create(&runs).unwrap(), runs.join("0042"));
-    }
-
-    #[test]
-    fn a_path_in_a_hint_is_typed_as_it_stands() {
-        assert_eq!(shell_quoted(Path::new("runs/0001")), "runs/0001");
-        for name in ["my run", "it's", "$HOME", "a;b"] {
-            let words = shlex::split(&format!("gpt --resume {}", shell_quoted(Path::new(name))));
-            assert_eq!(words.unwrap()[2..], [name]);
-        }
-        #[cfg(unix)]
-        {
-            use std::os::unix::ffi::OsStrExt;
-            let latin1 = std::ffi::OsStr::from_bytes(b"f\xfcr 'x'");
-            assert_eq!(shell_quoted(Path::new(latin1)), "$'f\\xfcr \\'x\\''");
-        }
     }
 }

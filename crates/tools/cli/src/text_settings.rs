@@ -94,7 +94,7 @@ impl TextSettings {
         files.find_map(|(other, bytes)| (other == name).then_some(&bytes[..]))
     }
 
-    /// The value in a file; null if there is no such file.
+    /// The JSON of a file; null without the file.
     fn json(&self, name: &str) -> Result<Value> {
         let bytes = self.file(name).unwrap_or(b"null");
         serde_json::from_slice(bytes).with_context(|| format!("{name} is not JSON"))

@@ -11,11 +11,10 @@ use model_tokenizer::ModelTokenizer;
 use serde::Serialize;
 
 use crate::failure::misused;
-use crate::hints::program;
+use crate::hints::{program, shell_quoted};
 use crate::ids::{Input, TextArgs, extension};
 use crate::model::read;
 use crate::output::{check_new, note, print, print_json};
-use crate::runs::shell_quoted;
 use crate::vocabulary::Vocabulary;
 
 #[derive(Args, Debug)]

@@ -15,8 +15,8 @@ use torch_rng::TorchRng;
 
 use crate::words::Words;
 
-/// Tokens of a block's own expectation.
-const SAYS: usize = 3;
+/// Predictions after each block.
+const PREDICTIONS: usize = 3;
 /// A reader waits for them.
 const MOST_NEW_TOKENS: u64 = 500;
 
@@ -119,7 +119,7 @@ impl PageModel {
         let mut scales = Scales::default();
         let inspection = Inspection::of(self.model, &name, ids, top, |logits| scales.add(logits))?;
         if let Some(layer) = request["block"].as_u64() {
-            let mut blocks = inspection.blocks(0, SAYS)?;
+            let mut blocks = inspection.blocks(0, PREDICTIONS)?;
             let asked = blocks.nth(layer as usize);
             return Ok(block(&asked.context("there is no such block")??));
         }

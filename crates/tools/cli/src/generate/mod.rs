@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use crate::failure::misused;
 use crate::ids::{Input, read_line};
 use crate::interrupt::Interrupt;
-use crate::model::LoadedModel;
+use crate::model::FoundModel;
 use crate::output::{note, print, print_json, print_text};
 use crate::vocabulary::Vocabulary;
 pub(crate) use options::GenerateArgs;
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
 fn take_turns(
     args: &GenerateArgs,
     mut session: Session<'_>,
-    found: &LoadedModel,
+    found: &FoundModel,
     prompt: Option<Vec<u32>>,
 ) -> Result<()> {
     session.interrupt = Interrupt::listen("")?;

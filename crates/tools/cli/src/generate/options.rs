@@ -9,7 +9,7 @@ use torch_rng::Build;
 
 use crate::failure::misused;
 use crate::ids::{Input, TextArgs};
-use crate::model::{LoadedModel, ModelArgs};
+use crate::model::{FoundModel, ModelArgs};
 use crate::numbers::{at_least_1, seed};
 use crate::threads::ThreadArgs;
 use crate::vocabulary::Vocabulary;
@@ -153,7 +153,7 @@ impl GenerateArgs {
     ///
     /// # Errors
     /// If the context has no room for them, and isn't cropped.
-    pub(crate) fn prompt(&self, found: &LoadedModel, input: Input) -> Result<Vec<u32>> {
+    pub(crate) fn prompt(&self, found: &FoundModel, input: Input) -> Result<Vec<u32>> {
         let room = match (self.length.past_context, self.length.context_size) {
             (Some(WhenFull::Crop), _) => usize::MAX,
             (_, Some(tokens)) => tokens,

@@ -62,8 +62,8 @@ impl<'v> Pieces<'v> {
 
     /// Returns the rest that the decoder held, and resets it.
     fn flush(&mut self) -> String {
-        let anew = self.tokenizer.map(StreamingDecoder::new);
-        let decoder = std::mem::replace(&mut self.decoder, anew);
+        let new = self.tokenizer.map(StreamingDecoder::new);
+        let decoder = std::mem::replace(&mut self.decoder, new);
         decoder.map_or_else(String::new, StreamingDecoder::finish)
     }
 

@@ -15,10 +15,11 @@ use gpt::Memory;
 
 use super::options::TrainOptions;
 use super::tokenizer;
+use crate::hints::shell_quoted;
 use crate::ids::{Input, extension, read_input, read_text};
 use crate::memory::check;
 use crate::output::note;
-use crate::runs::{names, shell_quoted};
+use crate::runs::names;
 use crate::vocabulary::Vocabulary;
 
 /// "The Answering Bell", written for this project.

@@ -36,8 +36,9 @@ Examples:
   gpt train --data book.txt --max-steps 2000   your own text
   gpt train --resume                           resume the newest run
 
-Ctrl-C finishes the step, saves, and prints the command to resume. nanoGPT's
-names work, too: --max-iters --lr --n-layer --n-head --n-embd --block-size --dropout";
+Ctrl-C finishes the step, saves, and prints the command to resume.
+nanoGPT's names work, too: --max-iters --lr --n-layer --n-head --n-embd
+--block-size --dropout";
 
 /// The examples of a build with MPI.
 #[cfg(feature = "mpi")]

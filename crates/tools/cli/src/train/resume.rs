@@ -12,9 +12,9 @@ use train::{RunFolder, TrainError, latest_checkpoint};
 use super::options::{ParsedOptions, TrainOptions, merge};
 use super::setup::BaseModel;
 use super::start::{Source, Weights};
-use crate::hints::program;
+use crate::hints::{program, shell_quoted};
 use crate::ids::STDIN;
-use crate::runs::{self, OPTIONS, TOKENIZER, shell_quoted};
+use crate::runs::{self, OPTIONS, TOKENIZER};
 use crate::text_settings;
 
 /// Options that may change when a run is resumed: its length, threads, samples and saves, and the

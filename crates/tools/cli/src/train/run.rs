@@ -22,10 +22,10 @@ use super::progress::Progress;
 use super::setup::Setup;
 use super::summary::{announce, sample, sum_up};
 use crate::failure::Stopped;
-use crate::hints::program;
+use crate::hints::{program, shell_quoted};
 use crate::interrupt::Interrupt;
 use crate::ranks::World;
-use crate::runs::{self, LOG, MODEL, OPTIONS, OPTIONS_BEGIN, TOKENIZER, names, shell_quoted};
+use crate::runs::{self, LOG, MODEL, OPTIONS, OPTIONS_BEGIN, TOKENIZER, names};
 use crate::text_settings::{self, written_files};
 use crate::vocabulary::Vocabulary;
 
