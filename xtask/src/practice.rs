@@ -48,7 +48,7 @@ pub(crate) struct Options {
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The most bytes of a check's output that are read.
-const MOST_OUTPUT: u64 = 1 << 20;
+const MAX_OUTPUT: u64 = 1 << 20;
 
 /// Does what was asked for.
 ///
@@ -395,7 +395,7 @@ fn output_of(program: &Path) -> Result<(String, bool)> {
         let mut bytes = Vec::new();
         output
             .by_ref()
-            .take(MOST_OUTPUT + 1)
+            .take(MAX_OUTPUT + 1)
             .read_to_end(&mut bytes)?;
         copy(&mut output, &mut sink())?;
         std::io::Result::Ok(bytes)
@@ -414,8 +414,8 @@ fn output_of(program: &Path) -> Result<(String, bool)> {
     };
     let bytes = reader.join().ok().context("its output")??;
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
-    if bytes.len() as u64 > MOST_OUTPUT {
-        text += &format!("\nonly the first {MOST_OUTPUT} bytes are read: let it print less\n");
+    if bytes.len() as u64 > MAX_OUTPUT {
+        text += &format!("\nonly the first {MAX_OUTPUT} bytes are read: let it print less\n");
     }
     Ok((text, ended))
 }

@@ -15,7 +15,7 @@ const PARALLEL_FROM: usize = 8 * 1024;
 
 /// Tokens that there is room for from the first one on: to grow for each few of a short text would
 /// cost a small model a tenth of its time.
-const LEAST_ROOM: usize = 64;
+const MIN_ROOM: usize = 64;
 
 /// The sizes of a [`KvCache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +93,7 @@ impl KvCache {
         if tokens <= room {
             return;
         }
-        let room = tokens
-            .next_power_of_two()
-            .max(LEAST_ROOM)
-            .min(self.capacity);
+        let room = tokens.next_power_of_two().max(MIN_ROOM).min(self.capacity);
         let remembered = s![.., ..self.len, ..];
         for cache in [&mut self.keys, &mut self.values] {
             let mut larger = Array3::zeros((num_heads, room, head_dim));

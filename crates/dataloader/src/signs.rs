@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::str::from_utf8;
 
 /// The fewest ids in which every second may be 0 by chance no more.
-const LEAST: usize = 16;
+const MIN: usize = 16;
 
 /// The first bytes of files of other kinds.
 const BEGINNINGS: [(&[u8], &str); 4] = [
@@ -56,10 +56,10 @@ fn is_text(head: &[u8], different: usize) -> bool {
 /// Returns the kind of numbers other than u16, given those that they are as u16.
 fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option<&'static str> {
     /// GPT-2's tokens, as nanoGPT pads them, are below.
-    const MOST_GPT2: u64 = 50_304;
+    const MAX_GPT2: u64 = 50_304;
     let at = |first: usize, step: usize| ids.iter().copied().skip(first).step_by(step);
     let zero = |first, step| at(first, step).all(|id| id == 0);
-    if ids.len() < 2 * LEAST || zero(0, 1) {
+    if ids.len() < 2 * MIN || zero(0, 1) {
         return None;
     }
     if zero(1, 2) {
@@ -67,14 +67,14 @@ fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option
         return Some(if is_64 { "int64" } else { "int32 or uint32" });
     }
     // Of numbers over 65,535 the upper halves are 1, 2 or 3, and the lower ones anything.
-    if at(1, 2).all(|id| id < 4) && at(0, 2).any(|id| id >= MOST_GPT2) {
+    if at(1, 2).all(|id| id < 4) && at(0, 2).any(|id| id >= MAX_GPT2) {
         return Some("int32 or uint32");
     }
     if different.len() >= 4 && different.iter().all(|id| id % 256 == 0) {
         return Some("big-endian numbers");
     }
     // Whole numbers as floats have lower halves of 0.
-    let is_wide = zero(0, 2) || at(1, 2).collect::<HashSet<_>>().len() >= LEAST;
+    let is_wide = zero(0, 2) || at(1, 2).collect::<HashSet<_>>().len() >= MIN;
     if (is_wide && is_floats(head)) || is_half_floats(different) {
         return Some("floating-point numbers");
     }
@@ -95,7 +95,7 @@ fn is_floats(head: &[u8]) -> bool {
 fn is_half_floats(different: &HashSet<u64>) -> bool {
     let is_usual = |id: u64| (0x0800..0x6400).contains(&id);
     let below = different.iter().filter(|&id| is_usual(id ^ 0x8000)).count();
-    different.len() >= 4 * LEAST
+    different.len() >= 4 * MIN
         && (different.len() / 4..3 * different.len() / 4).contains(&below)
         && nearly_all(different, |&&id| is_usual(id) || is_usual(id ^ 0x8000))
 }
@@ -104,11 +104,11 @@ fn is_half_floats(different: &HashSet<u64>) -> bool {
 /// unless all ids are small.
 fn is_bytes(different: &HashSet<u64>) -> bool {
     /// Upper bytes from here on reveal too little about the lower ones.
-    const MOST: u64 = 240;
+    const MAX: u64 = 240;
     let most = different.iter().map(|id| id / 256).max().unwrap_or(0);
     // So many different ids have such lower bytes by chance once in 2 to the `bits` files.
     let bits = different.len() as f64 * (256.0 / (most + 1) as f64).log2();
-    (1..MOST).contains(&most) && bits > 30.0 && nearly_all(different, |id| *id % 256 <= most)
+    (1..MAX).contains(&most) && bits > 30.0 && nearly_all(different, |id| *id % 256 <= most)
 }
 
 /// True for 99 of 100 or more.

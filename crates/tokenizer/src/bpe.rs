@@ -348,17 +348,17 @@ impl Bpe {
 
     /// Appends the ids of a piece, as [`encode_plain`](Self::encode_plain) returns them.
     fn encode_piece_into(&self, piece: &[u8], ids: &mut Vec<u32>) {
-        const MOST: usize = 32; // bytes: the time grows with their square
-        if piece.len() > MOST {
+        const MAX: usize = 32; // bytes: the time grows with their square
+        if piece.len() > MAX {
             return ids.extend(self.encode_piece(piece));
         }
-        let mut row = [0; MOST];
+        let mut row = [0; MAX];
         for (id, &byte) in row.iter_mut().zip(piece) {
             *id = self.of_byte[usize::from(byte)];
         }
         // The merge of each two neighbours: its number, and the id of both together.
         let learned = |left, right| self.ranks.get(&(left, right)).copied().unwrap_or(NONE);
-        let mut merges = [NONE; MOST];
+        let mut merges = [NONE; MAX];
         let mut length = piece.len();
         for at in 1..length {
             merges[at - 1] = learned(row[at - 1], row[at]);

@@ -9,20 +9,20 @@ pub(crate) struct KnownPieces {
 #[derive(Clone, Copy, Default)]
 struct Slot {
     piece: u128, // its bytes, and in the last byte their number
-    ids: [u32; MOST_IDS],
+    ids: [u32; MAX_IDS],
     count: u32,
 }
 
-const MOST_BYTES: usize = 15;
-const MOST_IDS: usize = 3;
+const MAX_BYTES: usize = 15;
+const MAX_IDS: usize = 3;
 
 /// 2 MiB for a thread.
-const MOST_SLOTS: usize = 1 << 16;
+const MAX_SLOTS: usize = 1 << 16;
 
 impl KnownPieces {
     /// An empty table for a text of so many bytes.
     pub(crate) fn for_text(bytes: usize) -> Self {
-        let slots = (bytes / 4).next_power_of_two().clamp(1, MOST_SLOTS);
+        let slots = (bytes / 4).next_power_of_two().clamp(1, MAX_SLOTS);
         Self {
             slots: vec![Slot::default(); slots],
         }
@@ -35,12 +35,12 @@ impl KnownPieces {
         ids: &mut Vec<u32>,
         encode: impl FnOnce(&mut Vec<u32>),
     ) {
-        if piece.len() > MOST_BYTES {
+        if piece.len() > MAX_BYTES {
             return encode(ids);
         }
         let mut key = [0; 16];
         key[..piece.len()].copy_from_slice(piece);
-        key[MOST_BYTES] = piece.len() as u8;
+        key[MAX_BYTES] = piece.len() as u8;
         let key = u128::from_le_bytes(key);
         let folded = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (key >> 64) as u64;
         let hash = folded.wrapping_mul(0xd1b5_4a32_d192_ed03) >> 32;

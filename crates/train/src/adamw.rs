@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tensor_ops::Parameters;
 use tensor_ops::engine::{AdamWStep, adamw_update, awake, zeros};
 
-use crate::parts::{own_parts, slices};
+use crate::shards::{own_parts, slices};
 use crate::{Ranks, TrainError};
 
 /// AdamW's settings.

@@ -9,7 +9,7 @@
 //! manifest.json            step, validation loss, lengths and hashes of all others; written last
 //! ```
 //!
-//! Which checkpoints a run has, and which is the newest, is in `kept.rs`.
+//! Which checkpoints a run has, and which is the newest, is in `run_checkpoints.rs`.
 
 use std::path::Path;
 

@@ -10,7 +10,7 @@ use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 
 use crate::Ranks;
-use crate::parts::{add_round, own_parts, slices};
+use crate::shards::{add_round, own_parts, slices};
 
 /// The gradients of the batches of a step so far.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ use crate::manifest::sha256;
 pub const LOCK: &str = ".lock";
 
 /// The most bytes of a lock.
-const MOST_BYTES: u64 = 1 << 12;
+const MAX_BYTES: u64 = 1 << 12;
 
 /// The contents of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ struct Identity {
 impl Identity {
     /// Reads a folder's lock; `None` if it is missing or has other contents.
     fn read(folder: &Path) -> Option<Self> {
-        let bytes = read_small_file(folder.join(LOCK), MOST_BYTES).ok()?;
+        let bytes = read_small_file(folder.join(LOCK), MAX_BYTES).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 }

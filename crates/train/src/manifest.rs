@@ -22,10 +22,10 @@ use crate::hex::hex;
 pub(crate) const MANIFEST_FILE: &str = "manifest.json";
 
 /// The most bytes of a manifest, and of a state.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Saves and steps are numbered below this, so that a forged number leaves room for the next.
-const MOST_SAVES: u64 = 1 << 53;
+const MAX_SAVES: u64 = 1 << 53;
 
 /// The names of a checkpoint's files beside the model's.
 pub(crate) const OPTIMIZER: &str = "optimizer.safetensors";
@@ -121,7 +121,7 @@ impl Manifest {
             let problem = "it names a file of another folder";
             return Err(TrainError::damaged(path, problem));
         }
-        if !(1..MOST_SAVES).contains(&manifest.number) || manifest.step >= MOST_SAVES {
+        if !(1..MAX_SAVES).contains(&manifest.number) || manifest.step >= MAX_SAVES {
             let (number, step) = (manifest.number, manifest.step);
             let problem = format!("save {number} of step {step}, which no run can reach");
             return Err(TrainError::damaged(path, problem));
@@ -251,7 +251,7 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Trai
 
 /// Reads the JSON of a checkpoint.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TrainError> {
-    let text = read_small_file(path, MOST_BYTES)?;
+    let text = read_small_file(path, MAX_BYTES)?;
     serde_json::from_slice(&text).map_err(TrainError::json(path))
 }
 

@@ -4,7 +4,7 @@ use checkpoint::LazyTensor;
 use ndarray::{ArrayD, IxDyn};
 use tensor_ops::Parameters;
 
-use crate::parts::{gather, own_part, part_length, piece_length};
+use crate::shards::{gather, own_part, part_length, piece_length};
 use crate::{AdamW, Ranks};
 
 /// The moments of all ranks' parts as the tensors of a file.

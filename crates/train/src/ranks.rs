@@ -1,7 +1,7 @@
 //! The processes that share the work of one run: how they exchange numbers and compare their plans.
 //!
 //! The batches of a step or an evaluation are dealt in turn: the first rank computes the first, and
-//! so on. All ranks have all weights; `parts.rs` defines each rank's part of the sums and moments.
+//! so on. All ranks have all weights; `shards.rs` defines each rank's part of the sums and moments.
 //! This crate doesn't use MPI: a program with MPI provides an implementation, the tests have one
 //! with threads, and a single process is `OneProcess`.
 
@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use bytemuck::{bytes_of, cast_slice, cast_slice_mut};
 
 use crate::TrainError;
-use crate::fields::difference;
+use crate::diff::difference;
 
 /// This process among those that train one model together; all of them make the same exchanges in
 /// the same order.

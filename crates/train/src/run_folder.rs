@@ -25,8 +25,8 @@ use atomic_file::{
 
 use crate::TrainError;
 use crate::identity::{LOCK, Locked};
-use crate::kept::{CHECKPOINTS, Kept};
 use crate::manifest::{Manifest, is_gone};
+use crate::run_checkpoints::{CHECKPOINTS, RunCheckpoints};
 
 /// A run's folder, locked until this value is dropped.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl RunFolder {
             return Err(TrainError::damaged(path, problem));
         }
         create_folder(path.join(CHECKPOINTS))?;
-        let locked = Locked::new(&path, || Ok(Kept::of(&path)?.run))?;
+        let locked = Locked::new(&path, || Ok(RunCheckpoints::of(&path)?.run))?;
         let folder = Self {
             path,
             locked,
@@ -72,7 +72,7 @@ impl RunFolder {
             files: Vec::new(),
         };
         folder.check()?;
-        let kept = Kept::of(&folder.path)?.or_damaged()?;
+        let kept = RunCheckpoints::of(&folder.path)?.or_damaged()?;
         folder.newest.store(kept.number(), Ordering::Relaxed);
         let _ = folder.delete_unfinished(); // a save reports what can't be deleted
         Ok(folder)
@@ -126,7 +126,7 @@ impl RunFolder {
     /// # Errors
     /// If the folder can't be read.
     pub fn best(&self) -> Result<Option<(PathBuf, f64)>, TrainError> {
-        let kept = Kept::of(&self.path)?;
+        let kept = RunCheckpoints::of(&self.path)?;
         Ok(kept.best().map(|(path, loss)| (path.clone(), loss)))
     }
 
@@ -146,7 +146,7 @@ impl RunFolder {
         self.check()?;
         // Remains of a killed save take space, which this save may need.
         let mut not_deleted = Vec::from_iter(self.delete_unfinished().err());
-        let before = Kept::of(&self.path)?;
+        let before = RunCheckpoints::of(&self.path)?;
         let newest = before.number().max(self.newest.load(Ordering::Relaxed));
         let number = newest.saturating_add(1);
         let mut folder = self
@@ -168,7 +168,7 @@ impl RunFolder {
         staged.create()?;
         Manifest::read(&folder)?; // before anything old is deleted
         self.newest.store(number, Ordering::Relaxed);
-        let kept = Kept::of(&self.path)?;
+        let kept = RunCheckpoints::of(&self.path)?;
         let best = kept.best().map(|(best, _)| best);
         let is_old = |&(i, path): &(usize, &PathBuf)| i >= keep && Some(path) != best;
         let newest_first = kept.whole.iter().rev().map(|(path, _)| path);

@@ -3,7 +3,7 @@
 
 pub use crate::checkpoint::{check_copies, read_settings};
 pub use crate::identity::LOCK;
-pub use crate::kept::{CHECKPOINTS, ignored_checkpoints, steps_of};
 pub use crate::manifest::sha256;
 pub use crate::ranks::{agree, gather_texts};
+pub use crate::run_checkpoints::{CHECKPOINTS, ignored_checkpoints, steps_of};
 pub use crate::state::Settings;

@@ -11,7 +11,7 @@ use gpt::{GptConfig, GptError};
 use serde::{Deserialize, Serialize};
 use torch_rng::TorchRng;
 
-use crate::fields::{difference, fields};
+use crate::diff::{difference, fields};
 use crate::fingerprint::Fingerprint;
 use crate::hex::hex;
 use crate::{Evaluation, StepReport, TrainConfig, TrainError};

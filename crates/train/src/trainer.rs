@@ -19,12 +19,12 @@ use torch_rng::TorchRng;
 
 use crate::checkpoint;
 use crate::clip::clip_scale;
-use crate::fields::fields;
+use crate::diff::fields;
 use crate::gradients::StepGradients;
 use crate::hex::hex;
 use crate::moments::{exchange_moments, moments};
-use crate::parts::{gather_weights, norm_of_parts, own_parts, slices};
 use crate::ranks::{OneProcess, agree, any, of_all_batches};
+use crate::shards::{gather_weights, norm_of_parts, own_parts, slices};
 use crate::state::{EpochState, Settings, TrainState};
 use crate::{
     AdamW, Evaluation, Event, Outcome, Ranks, RunFolder, StepReport, TrainConfig, TrainError,

@@ -8,7 +8,7 @@ use anyhow::Result;
 use notebooks::{Cell, PROGRAMS, Part, Program, Tier, cells};
 
 /// The least words of an introduction, an answer or a task.
-const LEAST_WORDS: usize = 6;
+const MIN_WORDS: usize = 6;
 
 /// Notebooks, sections and cells without their prose.
 pub(super) fn faults(_root: &Path) -> Result<Vec<String>> {
@@ -21,7 +21,7 @@ pub(super) fn faults(_root: &Path) -> Result<Vec<String>> {
 }
 
 fn faults_of(program: &Program, parts: &[Part]) -> Vec<String> {
-    let is_text = |text: &str| text.split_whitespace().count() >= LEAST_WORDS;
+    let is_text = |text: &str| text.split_whitespace().count() >= MIN_WORDS;
     let mut faults = Vec::new();
     match parts.iter().find_map(|part| match part {
         Part::Intro(intro) => Some(intro),

@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::math;
+use crate::elementwise::math;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Summed, Widening};
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::error::{CheckpointError, invalid};
 
 /// The most bytes of a config.json: a usual one has a thousand.
-const MOST_CONFIG_BYTES: u64 = 256 * 1024;
+const MAX_CONFIG_BYTES: u64 = 256 * 1024;
 
 /// The text of a JSON file.
 pub(crate) fn text(json: &Value) -> String {
@@ -24,7 +24,7 @@ pub(crate) struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// Reads a file that is one JSON object.
     pub(crate) fn read(file: &'a Path) -> Result<Self, CheckpointError> {
-        let text = read_text(file, MOST_CONFIG_BYTES)?;
+        let text = read_text(file, MAX_CONFIG_BYTES)?;
         let json = serde_json::from_str(&text)
             .or_else(|error| serde_json::from_str(&quote_python_numbers(&text)).or(Err(error)));
         let json = json.map_err(not_json(file))?;

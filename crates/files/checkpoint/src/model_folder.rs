@@ -14,8 +14,8 @@ use tensor_ops::Parameters;
 
 use crate::config::{self, QueryFactor};
 use crate::error::{CheckpointError, invalid};
-use crate::places::{config_of, weights_of};
-use crate::weights::{Place, Weights, open_files};
+use crate::model_files::{config_of, weights_of};
+use crate::weights::{TensorSlice, Weights, open_files};
 
 /// A model's files, found, open and checked against each other; no weight has been read.
 ///
@@ -40,7 +40,7 @@ use crate::weights::{Place, Weights, open_files};
 pub struct ModelFolder {
     config: GptConfig,
     /// The parameters' places by their names.
-    places: HashMap<String, Place>,
+    places: HashMap<String, TensorSlice>,
     query: QueryFactor,
     weights: Weights,
     note: Option<String>,

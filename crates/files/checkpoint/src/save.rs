@@ -15,7 +15,7 @@ use tensor_ops::Parameters;
 use crate::config;
 use crate::error::{CheckpointError, UNEXPECTED, in_tensor};
 use crate::layout::{FileTensor, Layout};
-use crate::places::{CONFIG, WEIGHTS};
+use crate::model_files::{CONFIG, WEIGHTS};
 use crate::precision::Precision;
 use crate::special_tokens::SpecialTokens;
 use crate::writer::{LazyTensor, write};

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::error::CheckpointError;
 use crate::json::{self, Fields};
-use crate::places::{CONFIG, GENERATION_CONFIG};
+use crate::model_files::{CONFIG, GENERATION_CONFIG};
 
 /// The tokens that begin, end and pad a model's texts, by their ids.
 ///

@@ -24,7 +24,7 @@ use crate::error::{CheckpointError, in_tensor, invalid, io as io_error};
 use crate::precision::decode;
 
 /// The most bytes of a header; GPT-2 XL's has 60 thousand.
-pub(crate) const MOST_HEADER_BYTES: u64 = 2 << 20;
+pub(crate) const MAX_HEADER_BYTES: u64 = 2 << 20;
 
 /// The key that isn't a tensor.
 pub(crate) const METADATA: &str = "__metadata__";
@@ -218,7 +218,7 @@ const FOREIGN: [(&[u8], &str); 5] = [
 /// Checks the length of the header, given the file's first bytes (at most 8) and its size.
 fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, CheckpointError> {
     if let Ok(length) = first.try_into().map(u64::from_le_bytes)
-        && length <= MOST_HEADER_BYTES.min(file_size - 8)
+        && length <= MAX_HEADER_BYTES.min(file_size - 8)
     {
         return Ok(length);
     }
@@ -227,7 +227,7 @@ fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, Check
     let problem = match foreign {
         Some((_, kind)) => format!("this is {kind}, not a safetensors file"),
         None => format!(
-            "the file has {file_size} bytes and begins with {first:?}, where a safetensors file has the length of its header, at most {MOST_HEADER_BYTES} bytes"
+            "the file has {file_size} bytes and begins with {first:?}, where a safetensors file has the length of its header, at most {MAX_HEADER_BYTES} bytes"
         ),
     };
     Err(invalid(file, problem))

@@ -15,7 +15,7 @@ use crate::layout::Layout;
 use crate::tensor_file::{Entry, TensorFile};
 
 /// The most bytes of an index: it has a hundred a tensor.
-const MOST_INDEX_BYTES: u64 = 2 << 20;
+const MAX_INDEX_BYTES: u64 = 2 << 20;
 
 /// Prefixes that wrappers put before each name: torch.compile, and training on several devices.
 const WRAPPERS: [&str; 2] = ["_orig_mod.", "module."];
@@ -32,7 +32,7 @@ pub(crate) struct Weights {
 
 /// The place of a parameter's numbers: a tensor of the files, or one of its equal parts.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct TensorSlice {
     /// File and entry; none for a bias that the files lack, whose numbers are zeros.
     pub(crate) tensor: Option<(usize, usize)>,
     /// True if the parameter's rows are the tensor's columns.
@@ -121,7 +121,7 @@ impl Weights {
         &self,
         layout: Layout,
         config: &GptConfig,
-    ) -> Result<HashMap<String, Place>, CheckpointError> {
+    ) -> Result<HashMap<String, TensorSlice>, CheckpointError> {
         let mut places = HashMap::new();
         for tensor in layout.tensors(config) {
             let place = self.entries.get(&tensor.name).copied();
@@ -139,7 +139,7 @@ impl Weights {
             };
             let rows = rows / tensor.parameters.len();
             for (part, parameter) in tensor.parameters.into_iter().enumerate() {
-                let place = Place {
+                let place = TensorSlice {
                     tensor: place,
                     transposed: tensor.transposed,
                     first: part * rows,
@@ -173,7 +173,7 @@ impl Weights {
     pub(crate) fn unread(
         &self,
         layout: Layout,
-        places: &HashMap<String, Place>,
+        places: &HashMap<String, TensorSlice>,
     ) -> Result<Option<String>, CheckpointError> {
         let read: HashSet<_> = places.values().filter_map(|place| place.tensor).collect();
         let zeros = places
@@ -211,7 +211,7 @@ pub(crate) fn open_files(path: &Path) -> Result<Vec<TensorFile>, CheckpointError
     if path.extension() != Some(OsStr::new("json")) {
         return Ok(vec![TensorFile::open(path)?]);
     }
-    let text = read_text(path, MOST_INDEX_BYTES)?;
+    let text = read_text(path, MAX_INDEX_BYTES)?;
     let Index { weight_map } = serde_json::from_str(&text).map_err(not_json(path))?;
     let mut shards = BTreeSet::new();
     for (tensor, shard) in &weight_map {

@@ -41,7 +41,7 @@ const OTHER_KINDS: [(&str, &str); 4] = [
 
 /// Bytes of the longest file of a tokenizer that is read: vocabularies of 200,000 tokens take some
 /// 20 MB.
-pub const MOST_FILE_BYTES: u64 = 64 << 20;
+pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The text of each file by its name.
 pub(crate) type Files = BTreeMap<&'static str, String>;
@@ -68,7 +68,7 @@ pub(crate) fn unread(folder: &Path) -> Option<ModelTokenizerError> {
 
 /// The text of a file; `None` if there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, ModelTokenizerError> {
-    let bytes = match read_small_file(path, MOST_FILE_BYTES) {
+    let bytes = match read_small_file(path, MAX_FILE_BYTES) {
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(None),
         bytes => bytes?,
     };

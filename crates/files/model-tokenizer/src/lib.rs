@@ -17,6 +17,6 @@ mod train;
 pub use tokenizer;
 
 pub use error::ModelTokenizerError;
-pub use files::{MOST_FILE_BYTES, TOKENIZER_FILES};
+pub use files::{MAX_FILE_BYTES, TOKENIZER_FILES};
 pub use model_tokenizer::{BytePairs, ModelTokenizer};
 pub use train::UNK;

@@ -4,7 +4,7 @@
 use tokenizer::bpe::gpt2_parts;
 
 /// A part is at least as long, except the last.
-pub(crate) const LEAST: usize = 1 << 16; // bytes
+pub(crate) const MIN: usize = 1 << 16; // bytes
 
 /// Parts for each thread: a slow part holds up little.
 const PARTS_PER_THREAD: usize = 4;
@@ -17,7 +17,7 @@ pub(crate) const LONG_BLANK: usize = 500_000; // bytes
 /// an added token: the text that the pattern sees ends there, and it takes the white space whole.
 pub(crate) fn parts(text: &str, begins_with_added: impl Fn(&str) -> bool) -> Vec<&str> {
     let count = PARTS_PER_THREAD * rayon::current_num_threads();
-    gpt2_parts(text, LEAST.max(text.len() / count), begins_with_added)
+    gpt2_parts(text, MIN.max(text.len() / count), begins_with_added)
 }
 
 /// True if other characters follow more than [`LONG_BLANK`] of white space.
@@ -38,18 +38,18 @@ mod tests {
     #[test]
     fn texts_are_cut_before_a_blank_before_a_word_and_nowhere_else() {
         assert_eq!(parts("", none), [""]);
-        let word = "x".repeat(LEAST);
+        let word = "x".repeat(MIN);
         let text = format!("{word}{word} \n \n{word}\u{3000}y z");
         let all = parts(&text, none);
         let two = format!("{word}{word} \n ");
         assert_eq!(all, [two.as_str(), &format!("\n{word}"), "\u{3000}y z"]);
-        let blank = " ".repeat(LEAST + 1);
+        let blank = " ".repeat(MIN + 1);
         assert_eq!(parts(&blank, none), [blank.as_str()]);
     }
 
     #[test]
     fn texts_are_not_cut_in_the_blanks_before_an_added_token() {
-        let word = "x".repeat(LEAST);
+        let word = "x".repeat(MIN);
         let text = format!("{word} \n<|x|> y");
         let all = parts(&text, |rest| rest.starts_with("<|x|>"));
         assert_eq!(all, [format!("{word} \n<|x|>").as_str(), " y"]);

@@ -20,7 +20,7 @@ use crate::files::{CONFIG, Files, MERGES, TOKENIZER, VOCABULARY};
 /// Ids of a vocabulary must be below this, or below this many times its number of tokens, so that
 /// lists by id stay as small as their files.
 const FREE_IDS: usize = 1 << 16;
-const MOST_GAPS: usize = 16;
+const MAX_GAPS: usize = 16;
 
 /// The most text that all added tokens together may have: they become an automaton many times as
 /// large.
@@ -168,7 +168,7 @@ impl Recipe {
             return Err(invalid(file, "an empty vocabulary"));
         }
         let mut ids = HashSet::with_capacity(self.vocabulary.len());
-        let limit = FREE_IDS.max(MOST_GAPS * self.vocabulary.len());
+        let limit = FREE_IDS.max(MAX_GAPS * self.vocabulary.len());
         for (token, &id) in &self.vocabulary {
             if id as usize >= limit {
                 let problem = format!("the token {token:?} has the id {id}, not below {limit}");

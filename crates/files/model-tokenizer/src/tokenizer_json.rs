@@ -207,13 +207,13 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTok
 }
 
 /// The most ids that a post-processor may put around a text.
-const MOST_AROUND: usize = 256;
+const MAX_AROUND: usize = 256;
 
 /// Returns the ids that a post-processor puts around a text.
 fn around_of(path: &Path, part: &Value) -> Result<Around, ModelTokenizerError> {
     let around = PostProcessor::deserialize(part).ok();
-    if around.as_ref().is_some_and(|part| part.len() > MOST_AROUND) {
-        let problem = format!("the post-processor puts over {MOST_AROUND} ids around a text");
+    if around.as_ref().is_some_and(|part| part.len() > MAX_AROUND) {
+        let problem = format!("the post-processor puts over {MAX_AROUND} ids around a text");
         return Err(invalid(path, problem));
     }
     around.and_then(|part| part.around()).ok_or_else(|| {

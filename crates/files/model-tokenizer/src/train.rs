@@ -13,17 +13,17 @@ use crate::error::ModelTokenizerError;
 use crate::files::TOKENIZER;
 use crate::gpt2;
 use crate::model_tokenizer::ModelTokenizer;
-use crate::parts::LEAST;
+use crate::parts::MIN;
 use crate::recipe::{Around, Form, Recipe};
 
 /// The token for characters that a vocabulary of characters lacks.
 pub const UNK: &str = "<|unk|>";
 
 /// 256 bytes and the end of a text.
-const LEAST_BPE: usize = 257;
+const MIN_BPE: usize = 257;
 
 /// Places in a text, and between its words, are numbered in 32 bits.
-const MOST_TEXT: usize = i32::MAX as usize; // bytes
+const MAX_TEXT: usize = i32::MAX as usize; // bytes
 
 impl ModelTokenizer {
     /// The characters of a text in the order of their code points, then [`UNK`] and
@@ -63,14 +63,14 @@ impl ModelTokenizer {
     /// # Errors
     /// [`ModelTokenizerError::Training`] for fewer than 257 tokens and for 2 GiB of text.
     pub fn train_bpe_at_most(text: &str, vocab_size: usize) -> Result<Self, ModelTokenizerError> {
-        if vocab_size < LEAST_BPE {
+        if vocab_size < MIN_BPE {
             return Err(ModelTokenizerError::Training(format!(
-                "a vocabulary of {vocab_size} tokens: byte pairs need at least {LEAST_BPE}, 256 bytes and the end of a text"
+                "a vocabulary of {vocab_size} tokens: byte pairs need at least {MIN_BPE}, 256 bytes and the end of a text"
             )));
         }
-        if text.len() > MOST_TEXT {
+        if text.len() > MAX_TEXT {
             return Err(ModelTokenizerError::Training(format!(
-                "a text of {} bytes: a vocabulary is trained on at most {MOST_TEXT}; a part of the text makes as good a one",
+                "a text of {} bytes: a vocabulary is trained on at most {MAX_TEXT}; a part of the text makes as good a one",
                 text.len()
             )));
         }
@@ -124,7 +124,7 @@ impl ModelTokenizer {
 fn words_of(text: &str) -> Vec<(&str, u64)> {
     let documents = text.split(ENDOFTEXT);
     // Small parts, because the list of a part's words takes more memory than the part.
-    let parts = documents.flat_map(|text| gpt2_parts(text, LEAST, |_| false));
+    let parts = documents.flat_map(|text| gpt2_parts(text, MIN, |_| false));
     let all: Vec<&str> = parts.collect();
     let counted = all.par_iter().fold(HashMap::new, |mut counts, part| {
         for word in gpt2_pieces(part) {

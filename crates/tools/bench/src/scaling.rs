@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use generate::{Decoder, DecoderConfig, Precision};
 use gpt::{BatchParts, GptModel};
-use kernels::shared_out;
+use kernels::loop_counts;
 use ndarray::Array3;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tensor_ops::engine::{Pooled, awake};
@@ -22,7 +22,7 @@ use crate::turns::{Bench, median};
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 /// Threads for which tasks are counted, and tasks of each from which on they end at about the same
 /// time.
-const MOST: usize = 16;
+const MAX: usize = 16;
 const ENOUGH: usize = 4;
 
 /// The table, if the filter selects it.
@@ -111,7 +111,7 @@ fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Pools of as many threads as the machine has at most, and one of [`MOST`].
+/// Pools of as many threads as the machine has at most, and one of [`MAX`].
 struct Table {
     pools: Vec<ThreadPool>,
     most: ThreadPool,
@@ -131,7 +131,7 @@ impl Table {
         ));
         Ok(Self {
             pools: columns.into_iter().map(pool).collect::<Result<_, _>>()?,
-            most: pool(MOST)?,
+            most: pool(MAX)?,
             repeat,
         })
     }
@@ -146,11 +146,11 @@ impl Table {
             let times = (0..self.repeat).map(|_| run()).collect();
             line += &format!("{:>16.3}", 1e3 * median(times));
         }
-        shared_out(); // counts from here on
+        loop_counts(); // counts from here on
         self.most.install(&mut work);
-        let shared = shared_out();
+        let shared = loop_counts();
         let fewest = shared.fewest_tasks.unwrap_or(1);
-        let few = if fewest < ENOUGH * MOST { "*" } else { "" };
+        let few = if fewest < ENOUGH * MAX { "*" } else { "" };
         say(&format!("{line}{:>14}{fewest:>13}{few}", shared.loops));
     }
 }

@@ -15,12 +15,12 @@ use model_tokenizer::ModelTokenizer;
 use serde_json::Value;
 use tensor_ops::Parameters;
 
-use crate::failure::misused;
-use crate::ids::extension;
+use crate::model::ids::extension;
+use crate::model::vocabulary::Vocabulary;
 use crate::model::{FoundModel, find};
-use crate::numbers::count;
-use crate::output::{check_new, note, print};
-use crate::vocabulary::Vocabulary;
+use crate::terminal::failure::misused;
+use crate::terminal::numbers::count;
+use crate::terminal::output::{check_new, note, print};
 
 #[derive(Args, Debug)]
 pub(crate) struct ConvertArgs {

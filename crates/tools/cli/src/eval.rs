@@ -15,14 +15,14 @@ use ndarray::ArrayView2;
 use serde::Serialize;
 use train::{Dtype, perplexity};
 
-use crate::failure::misused;
-use crate::ids::{Input, TokenList, read_input};
-use crate::memory::check;
 use crate::model::ModelArgs;
-use crate::numbers::AtLeast1;
-use crate::output::{print, print_json};
-use crate::threads::ThreadArgs;
-use crate::vocabulary::Vocabulary;
+use crate::model::ids::{Input, TokenList, read_input};
+use crate::model::vocabulary::Vocabulary;
+use crate::terminal::failure::misused;
+use crate::terminal::memory::check;
+use crate::terminal::numbers::AtLeast1;
+use crate::terminal::output::{print, print_json};
+use crate::terminal::threads::ThreadArgs;
 
 #[derive(Args, Debug)]
 pub(crate) struct EvalArgs {

@@ -9,9 +9,9 @@ use generate::Precision;
 use gpt::GptConfig;
 
 use crate::model::{note_folder, read};
-use crate::numbers::bytes;
-use crate::output::print;
-use crate::presets::Preset;
+use crate::terminal::numbers::bytes;
+use crate::terminal::output::print;
+use crate::train::presets::Preset;
 
 #[derive(Args, Debug)]
 pub(crate) struct InfoArgs {

@@ -11,27 +11,14 @@
 mod args;
 mod convert;
 mod eval;
-mod failure;
 mod generate;
-mod hints;
-mod ids;
 mod info;
 mod inspect;
-mod interrupt;
-mod memory;
 mod model;
-#[cfg(feature = "mpi")]
 mod mpi;
-mod numbers;
-mod output;
-mod presets;
-mod ranks;
-mod runs;
-mod text_settings;
-mod threads;
+mod terminal;
 mod tokenize;
 mod train;
-mod vocabulary;
 
 use std::process::ExitCode;
 
@@ -39,6 +26,7 @@ use clap::FromArgMatches;
 use clap_complete::Shell;
 
 use args::{Cli, Command};
+use terminal::{failure, interrupt, output, threads};
 
 /// Prints the completions of a shell.
 fn completions(shell: Shell) -> anyhow::Result<()> {

@@ -10,12 +10,12 @@ use clap::Args;
 use model_tokenizer::ModelTokenizer;
 use serde::Serialize;
 
-use crate::failure::misused;
-use crate::hints::{program, shell_quoted};
-use crate::ids::{Input, TextArgs, extension};
+use crate::model::ids::{Input, TextArgs, extension};
 use crate::model::read;
-use crate::output::{check_new, note, print, print_json};
-use crate::vocabulary::Vocabulary;
+use crate::model::vocabulary::Vocabulary;
+use crate::terminal::failure::misused;
+use crate::terminal::output::{check_new, note, print, print_json};
+use crate::terminal::shell::{program, shell_quoted};
 
 #[derive(Args, Debug)]
 pub(crate) struct TokenizeArgs {

@@ -1,19 +1,19 @@
 #![doc = include_str!("../README.md")]
 
-#[cfg(feature = "notebooks")]
-mod lesson;
 mod model;
 #[cfg(feature = "notebooks")]
 mod notebook;
 #[cfg(feature = "pack")]
 mod pack;
+mod tokenizer;
+#[cfg(feature = "notebooks")]
+mod training;
 #[cfg(feature = "notebooks")]
 pub mod wasm;
-mod words;
 
-pub use model::{PageModel, Scales, block, tokens};
+pub use model::{LogSumExps, PageModel, block, tokens};
 #[cfg(feature = "pack")]
-pub use pack::{MOST_NUMBERS, NotPacked, model_script, pack};
+pub use pack::{MAX_NUMBERS, NotPacked, model_script, pack};
 
 /// The beginning of the script that `cargo xtask notebook --html DIR --live` writes beside the
 /// pages: WebAssembly in Base64 follows, and the code that calls it.

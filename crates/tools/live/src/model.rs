@@ -13,12 +13,12 @@ use ndarray::{ArrayRef1, ArrayView2};
 use serde_json::{Value, from_value, json};
 use torch_rng::TorchRng;
 
-use crate::words::Words;
+use crate::tokenizer::PageTokenizer;
 
 /// Predictions after each block.
 const PREDICTIONS: usize = 3;
 /// A reader waits for them.
-const MOST_NEW_TOKENS: u64 = 500;
+const MAX_NEW_TOKENS: u64 = 500;
 
 /// A model and its vocabulary.
 pub struct PageModel {
@@ -26,7 +26,7 @@ pub struct PageModel {
     /// A page has its model for as long as it is open, and so what is written can borrow it.
     model: &'static GptModel,
     writing: Option<Writing>,
-    words: Words,
+    words: PageTokenizer,
     bos: Option<u32>,
     eos: Vec<u32>,
 }
@@ -80,7 +80,7 @@ impl PageModel {
             name: header["name"].clone(),
             model: Box::leak(Box::new(model)),
             writing: None,
-            words: Words::of(tokens, &merges)?,
+            words: PageTokenizer::of(tokens, &merges)?,
             bos: from_value(header["bos"].clone())?,
             eos: from_value(header["eos"].clone())?,
         })
@@ -116,7 +116,7 @@ impl PageModel {
         let left_out = ids.len().saturating_sub(context);
         let name = |id| self.words.text_of(&[id]);
         let (ids, top) = (&ids[left_out..], Inspection::TOP);
-        let mut scales = Scales::default();
+        let mut scales = LogSumExps::default();
         let inspection = Inspection::of(self.model, &name, ids, top, |logits| scales.add(logits))?;
         if let Some(layer) = request["block"].as_u64() {
             let mut blocks = inspection.blocks(0, PREDICTIONS)?;
@@ -135,8 +135,8 @@ impl PageModel {
         let number = |name: &str| asked[name].as_u64().with_context(|| format!("{name}?"));
         let left = number("count")?;
         ensure!(
-            left <= MOST_NEW_TOKENS,
-            "{left} tokens are more than {MOST_NEW_TOKENS}"
+            left <= MAX_NEW_TOKENS,
+            "{left} tokens are more than {MAX_NEW_TOKENS}"
         );
         let sampling = Sampling {
             temperature: asked["temperature"].as_f64().context("temperature?")? as f32,
@@ -195,13 +195,13 @@ const TEMPERATURES: [f32; 9] = [0.25, 0.5, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 4.0];
 
 /// The scales by which the view turns logits into probabilities, at each temperature it offers.
 #[derive(Clone, Debug, Default)]
-pub struct Scales {
+pub struct LogSumExps {
     /// The logarithm, for each token at each temperature, of the sum of exponentials of its logits
     /// divided by the temperature.
     log_sums: Vec<Vec<f32>>,
 }
 
-impl Scales {
+impl LogSumExps {
     /// Adds a token with these logits (vocab_size).
     pub fn add(&mut self, logits: &ArrayRef1<f32>) {
         let most = logits.iter().copied().fold(f32::MIN, f32::max);
@@ -215,7 +215,7 @@ impl Scales {
 }
 
 /// Returns a text's tokens as the view shows them, whose logits `scales` was given.
-pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &Scales) -> Value {
+pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &LogSumExps) -> Value {
     let of_next = |next: &Candidate| json!([next.text, short(next.logit)]);
     let of_token = |(token, scales): (&generate::Token, &Vec<f32>)| {
         let scales = scales.iter().copied().map(short);

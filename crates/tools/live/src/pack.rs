@@ -12,13 +12,13 @@ use serde_json::json;
 use thiserror::Error;
 
 use crate::MODEL_START;
-use crate::words::Words;
+use crate::tokenizer::PageTokenizer;
 
 /// A model that no page can hold.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotPacked {
-    /// It has more numbers than a page holds, [`MOST_NUMBERS`].
-    #[error("the model has {0} numbers, but a page that computes can hold at most {MOST_NUMBERS}")]
+    /// It has more numbers than a page holds, [`MAX_NUMBERS`].
+    #[error("the model has {0} numbers, but a page that computes can hold at most {MAX_NUMBERS}")]
     Numbers(usize),
     /// Its tokenizer is not byte-level BPE of GPT-2's form.
     #[error(
@@ -28,7 +28,7 @@ pub enum NotPacked {
 }
 
 /// A byte each; computed in f32, four bytes each, and some 30 million multiplications a token.
-pub const MOST_NUMBERS: usize = 32_000_000;
+pub const MAX_NUMBERS: usize = 32_000_000;
 
 /// The bytes that [`crate::PageModel::unpack`] reads; `bos` begins a text, `eos` end it.
 ///
@@ -42,12 +42,12 @@ pub fn pack(
     eos: &[u32],
 ) -> Result<Vec<u8>, NotPacked> {
     let numbers = model.num_parameters();
-    if numbers > MOST_NUMBERS {
+    if numbers > MAX_NUMBERS {
         return Err(NotPacked::Numbers(numbers));
     }
     let words = tokenizer.and_then(words).ok_or(NotPacked::Tokenizer)?;
     // Tokenizers that the page can't build are rejected here.
-    Words::of(words.0.clone(), &words.1).map_err(|_| NotPacked::Tokenizer)?;
+    PageTokenizer::of(words.0.clone(), &words.1).map_err(|_| NotPacked::Tokenizer)?;
     let config: &GptConfig = model.config();
     let header = json!({
         "name": name, "config": config, "tokens": words.0, "merges": words.1,
@@ -180,7 +180,7 @@ mod tests {
 
         let ids = tokenizer.encode("and the bell").unwrap();
         let name = |id: u32| tokenizer.decode_lossy(&[id]).unwrap();
-        let mut scales = crate::Scales::default();
+        let mut scales = crate::LogSumExps::default();
         let add = |logits: &_| scales.add(logits);
         let inspection = Inspection::of(rounded, &name, &ids, Inspection::TOP, add).unwrap();
         let answer = unpacked.answer(&json!({ "text": "and the bell" })).unwrap();

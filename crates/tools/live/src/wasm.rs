@@ -10,13 +10,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::lesson::{self, Lesson};
+use crate::training::{self, PageTraining};
 use crate::{PageModel, notebook};
 
 static REQUEST: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 static ANSWER: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 static MODEL: Mutex<Option<PageModel>> = Mutex::new(None);
-static LESSON: Mutex<Option<Lesson>> = Mutex::new(None);
+static LESSON: Mutex<Option<PageTraining>> = Mutex::new(None);
 
 fn lock<T>(value: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
@@ -53,10 +53,10 @@ pub extern "C" fn run() -> u32 {
 /// for a notebook.
 fn answer(request: &Value) -> Result<Value> {
     if request["presets"].is_boolean() {
-        return Ok(lesson::presets());
+        return Ok(training::presets());
     }
     if let Some(preset) = request["lesson"].as_str() {
-        let lesson = Lesson::new(preset, request["learning_rate"].as_f64())?;
+        let lesson = PageTraining::new(preset, request["learning_rate"].as_f64())?;
         return lock(&LESSON).insert(lesson).answer(&json!({ "steps": 0 }));
     }
     if request["steps"].is_u64() || request["view"].is_object() {

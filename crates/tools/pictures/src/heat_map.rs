@@ -14,12 +14,12 @@ use crate::scene::{FONT, INK, caption, heading, rect, text, width};
 const CELL: f64 = 46.0;
 /// Cells of larger grids are smaller, and bare.
 const SMALL_CELL: f64 = 14.0;
-const MOST_LABELLED: usize = 16;
+const MAX_LABELLED: usize = 16;
 
 /// The grid, its labels and its scale.
 pub(crate) fn scene(values: &ArrayRef2<f32>, labels: HeatMap) -> Scene {
     let (rows, columns) = values.dim();
-    let cell = if rows.max(columns) <= MOST_LABELLED {
+    let cell = if rows.max(columns) <= MAX_LABELLED {
         CELL
     } else {
         SMALL_CELL

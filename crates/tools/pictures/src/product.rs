@@ -5,7 +5,7 @@ use ndarray::ArrayRef2;
 use crate::html::escape;
 
 /// Rows and columns that are shown at most, and terms of a sum; `page.css` has a rule for each.
-const MOST: usize = 8;
+const MAX: usize = 8;
 
 /// The product of `a` (rows, inner) and `b` (inner, columns) in HTML. The number that a reader
 /// chooses in the result marks its row and its column, and shows their sum.
@@ -19,9 +19,9 @@ pub fn product(title: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> String {
     };
     let choice = |(row, column): (usize, usize)| {
         let total = format!("{:.4}", result[(row, column)]);
-        let factors = a.row(row).into_iter().zip(b.column(column)).take(MOST);
+        let factors = a.row(row).into_iter().zip(b.column(column)).take(MAX);
         let mut terms: Vec<String> = factors.map(|(a, b)| format!("{a:.4} · {b:.4}")).collect();
-        if a.ncols() > MOST {
+        if a.ncols() > MAX {
             terms.push("…".to_owned());
         }
         let (at, sum) = (
@@ -55,16 +55,16 @@ fn table(
 ) -> String {
     let more = "<td>…</td>";
     let mut table = format!("<table class=\"{class}\">");
-    for row in 0..rows.min(MOST) {
+    for row in 0..rows.min(MAX) {
         table += "<tr>";
-        for column in 0..columns.min(MOST) {
+        for column in 0..columns.min(MAX) {
             let cell = cell((row, column));
             table += &format!("<td class=\"r{row} c{column}\">{cell}</td>");
         }
-        table += if columns > MOST { more } else { "" };
+        table += if columns > MAX { more } else { "" };
         table += "</tr>";
     }
-    if rows > MOST {
+    if rows > MAX {
         table += &format!("<tr>{more}</tr>");
     }
     table + "</table>"

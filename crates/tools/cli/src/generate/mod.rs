@@ -12,12 +12,12 @@ use std::io::{IsTerminal, stdin};
 
 use anyhow::{Context, Result};
 
-use crate::failure::misused;
-use crate::ids::{Input, read_line};
-use crate::interrupt::Interrupt;
 use crate::model::FoundModel;
-use crate::output::{note, print, print_json, print_text};
-use crate::vocabulary::Vocabulary;
+use crate::model::ids::{Input, read_line};
+use crate::model::vocabulary::Vocabulary;
+use crate::terminal::failure::misused;
+use crate::terminal::interrupt::Interrupt;
+use crate::terminal::output::{note, print, print_json, print_text};
 pub(crate) use options::GenerateArgs;
 use session::{Continued, Session};
 

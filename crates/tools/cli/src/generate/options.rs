@@ -7,12 +7,12 @@ use clap::{Args, ValueEnum};
 use generate::{DecoderConfig, PastContext, Precision, Sampling};
 use torch_rng::Build;
 
-use crate::failure::misused;
-use crate::ids::{Input, TextArgs};
+use crate::model::ids::{Input, TextArgs};
+use crate::model::vocabulary::Vocabulary;
 use crate::model::{FoundModel, ModelArgs};
-use crate::numbers::{at_least_1, seed};
-use crate::threads::ThreadArgs;
-use crate::vocabulary::Vocabulary;
+use crate::terminal::failure::misused;
+use crate::terminal::numbers::{at_least_1, seed};
+use crate::terminal::threads::ThreadArgs;
 
 /// Examples under the help.
 const EXAMPLES: &str = "\

@@ -5,7 +5,7 @@ use generate::StopStrings;
 use model_tokenizer::ModelTokenizer;
 use tokenizer::StreamingDecoder;
 
-use crate::vocabulary::Vocabulary;
+use crate::model::vocabulary::Vocabulary;
 
 /// Shown for a token that the tokenizer doesn't have (a model's vocabulary may be padded).
 const UNKNOWN: &str = "\u{fffd}";

@@ -11,10 +11,10 @@ use torch_rng::TorchRng;
 
 use super::options::GenerateArgs;
 use super::pieces::Pieces;
-use crate::interrupt::Interrupt;
-use crate::memory::check;
-use crate::output::note;
-use crate::vocabulary::Vocabulary;
+use crate::model::vocabulary::Vocabulary;
+use crate::terminal::interrupt::Interrupt;
+use crate::terminal::memory::check;
+use crate::terminal::output::note;
 
 /// A text and its continuation.
 pub(crate) struct Session<'m> {

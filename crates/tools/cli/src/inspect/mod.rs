@@ -11,12 +11,12 @@ use clap::Args;
 use generate::{Inspection, Token};
 use serde::Serialize;
 
-use crate::failure::misused;
-use crate::ids::TextArgs;
-use crate::memory::check;
 use crate::model::ModelArgs;
-use crate::output::{check_new, note, print, print_json};
-use crate::threads::ThreadArgs;
+use crate::model::ids::TextArgs;
+use crate::terminal::failure::misused;
+use crate::terminal::memory::check;
+use crate::terminal::output::{check_new, note, print, print_json};
+use crate::terminal::threads::ThreadArgs;
 
 #[derive(Args, Debug)]
 pub(crate) struct InspectArgs {
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let config = model.config();
     check(&config.inspection_memory(ids.len(), Inspection::ROWS, args.top)?)?;
     let name_of = |id| found.vocabulary.text_of(&[id]);
-    let mut scales = live::Scales::default();
+    let mut scales = live::LogSumExps::default();
     let add = |logits: &_| scales.add(logits);
     let inspection = Inspection::of(&model, &name_of, &ids, args.top, add)?;
     if args.json {

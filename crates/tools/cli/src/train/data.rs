@@ -15,12 +15,12 @@ use gpt::Memory;
 
 use super::options::TrainOptions;
 use super::tokenizer;
-use crate::hints::shell_quoted;
-use crate::ids::{Input, extension, read_input, read_text};
-use crate::memory::check;
-use crate::output::note;
-use crate::runs::names;
-use crate::vocabulary::Vocabulary;
+use crate::model::ids::{Input, extension, read_input, read_text};
+use crate::model::vocabulary::Vocabulary;
+use crate::terminal::memory::check;
+use crate::terminal::output::note;
+use crate::terminal::shell::shell_quoted;
+use crate::train::runs::names;
 
 /// "The Answering Bell", written for this project.
 const STORY: &str = include_str!("../../data/the-answering-bell.txt");
@@ -218,9 +218,9 @@ fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Cor
 
 /// The first few of some names, and the number of the others.
 fn listed(names: &[&String]) -> String {
-    const MOST: usize = 5;
-    let shown: Vec<&str> = names.iter().take(MOST).map(|name| name.as_str()).collect();
-    let more = match names.len().saturating_sub(MOST) {
+    const MAX: usize = 5;
+    let shown: Vec<&str> = names.iter().take(MAX).map(|name| name.as_str()).collect();
+    let more = match names.len().saturating_sub(MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };

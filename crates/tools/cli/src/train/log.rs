@@ -15,13 +15,13 @@ use atomic_file::{append, is_file, read_small_file, write_atomically};
 use serde::{Deserialize, Serialize};
 use train::{Evaluation, StepReport};
 
-use crate::output::note;
+use crate::terminal::output::note;
 
 /// The log's name in a run's folder.
 pub(crate) const LOG: &str = "log.jsonl";
 
 /// The most bytes of a log that is read, some million steps.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 /// A line to be written.
 #[derive(Clone, Debug, Serialize)]
@@ -123,7 +123,7 @@ impl Log {
 
     /// Cuts what was behind the checkpoint when the log was opened.
     fn cut(&mut self) -> Result<()> {
-        let mut text = read_small_file(&self.path, MOST_BYTES)?;
+        let mut text = read_small_file(&self.path, MAX_BYTES)?;
         text.drain(std::mem::take(&mut self.behind));
         write_atomically(&self.path, |file| file.write_all(&text))?;
         self.file = append(&self.path)?;
@@ -137,7 +137,7 @@ pub(crate) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     if !is_file(&path)? {
         return Ok(Some(Vec::new()));
     }
-    match read_small_file(&path, MOST_BYTES) {
+    match read_small_file(&path, MAX_BYTES) {
         Err(error) if error.source.kind() == ErrorKind::FileTooLarge => {
             note(&format!("{error}: {}; it stays unchanged", error.source));
             Ok(None)
@@ -236,9 +236,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), 0, [step(0, 0.5)]);
         let path = folder.path().join(LOG);
-        append(&path).unwrap().set_len(MOST_BYTES + 1).unwrap(); // of zeros
+        append(&path).unwrap().set_len(MAX_BYTES + 1).unwrap(); // of zeros
         write(folder.path(), 7, [step(7, 0.125), saved(8)]);
-        assert!(std::fs::metadata(&path).unwrap().len() > MOST_BYTES + 100);
+        assert!(std::fs::metadata(&path).unwrap().len() > MAX_BYTES + 100);
         assert_eq!(read(folder.path()).unwrap(), None);
     }
 

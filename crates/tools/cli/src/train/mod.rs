@@ -8,9 +8,11 @@ mod data;
 pub(crate) mod log;
 mod options;
 mod plot;
+pub(crate) mod presets;
 mod progress;
 mod resume;
 mod run;
+pub(crate) mod runs;
 mod setup;
 mod start;
 mod summary;
@@ -26,8 +28,8 @@ use train::{RunFolder, Trainer};
 use options::{ParsedOptions, merge};
 use setup::{Setup, set_up};
 
-use crate::ranks::World;
-use crate::threads::use_threads;
+use crate::mpi::group::ProcessGroup;
+use crate::terminal::threads::use_threads;
 
 /// Examples under the help.
 const EXAMPLES: &str = "\
@@ -68,7 +70,7 @@ pub(crate) struct TrainArgs {
 }
 
 pub(crate) fn run(args: &TrainArgs) -> Result<()> {
-    let world = World::join()?;
+    let world = ProcessGroup::join()?;
     let done = train(args, &world);
     world.leave(done)
 }
@@ -83,7 +85,7 @@ struct StartedRun {
     out_dir: Option<PathBuf>,
 }
 
-fn train(args: &TrainArgs, world: &World) -> Result<()> {
+fn train(args: &TrainArgs, world: &ProcessGroup) -> Result<()> {
     let started = begin(args, world);
     let mut started = world.all(started)?;
     // Paths may differ between machines; contents may not.
@@ -109,7 +111,7 @@ fn train(args: &TrainArgs, world: &World) -> Result<()> {
 }
 
 /// Reads the options, the data and the model; starts the threads.
-fn begin(args: &TrainArgs, world: &World) -> Result<StartedRun> {
+fn begin(args: &TrainArgs, world: &ProcessGroup) -> Result<StartedRun> {
     let flags = &args.flags;
     let file = args
         .config

@@ -19,11 +19,11 @@ use torch_rng::Build;
 use train::Dtype;
 
 use super::choice::TokenizerChoice;
-use crate::hints::program;
-use crate::ids::{STDIN, read_text};
-use crate::numbers::{AtLeast1, Below1, Count, NotNegative, Part, Threads, signed_seed};
-use crate::presets::{PRESETS, Preset, Training, training};
-use crate::runs::{MOST_OPTIONS_BYTES, kept_path};
+use crate::model::ids::{STDIN, read_text};
+use crate::terminal::numbers::{AtLeast1, Below1, Count, NotNegative, Part, Threads, signed_seed};
+use crate::terminal::shell::program;
+use crate::train::presets::{PRESETS, Preset, Training, training};
+use crate::train::runs::{MAX_OPTIONS_BYTES, kept_path};
 
 /// The beginning of samples of the story.
 const STORY_PROMPT: &str = "Marta looked at the river";
@@ -313,7 +313,7 @@ impl ParsedOptions {
     /// # Errors
     /// Names the file, the line or key, and for an unknown key the nearest known one.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text = read_text(path, MOST_OPTIONS_BYTES)?;
+        let text = read_text(path, MAX_OPTIONS_BYTES)?;
         Self::parse(&text).with_context(|| path.display().to_string())
     }
 
@@ -440,7 +440,7 @@ mod text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::presets::FINE_TUNING;
+    use crate::train::presets::FINE_TUNING;
 
     fn parsed(text: &str) -> Result<Table> {
         ParsedOptions::parse(text)?.table()

@@ -11,8 +11,8 @@ use atomic_file::write_atomically;
 use pictures::{Chart, Line as Curve, chart};
 
 use super::log;
-use crate::numbers::count;
-use crate::runs::SVG;
+use crate::terminal::numbers::count;
+use crate::train::runs::SVG;
 
 /// A curve: (step counted from 1, loss).
 type Points = Vec<(f64, f64)>;
@@ -67,8 +67,8 @@ pub(crate) fn draw(folder: &Path) -> Result<()> {
 
 /// At most some thousand points: means of equal stretches.
 fn thinned(points: Points) -> Points {
-    const MOST: usize = 1500;
-    let stretch = points.len().div_ceil(MOST);
+    const MAX: usize = 1500;
+    let stretch = points.len().div_ceil(MAX);
     let mean = |chunk: &[(f64, f64)]| {
         let n = chunk.len() as f64;
         let (x, y) = chunk

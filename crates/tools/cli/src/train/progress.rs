@@ -10,7 +10,7 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use train::{Evaluation, StepReport};
 
-use crate::output::{note, print};
+use crate::terminal::output::{note, print};
 
 /// Steps between plain lines.
 const EVERY: u64 = 10;

@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use atomic_file::{is_file, read_small_file};
-use model_tokenizer::MOST_FILE_BYTES;
+use model_tokenizer::MAX_FILE_BYTES;
 use toml::{Table, Value};
 use train::runs::{CHECKPOINTS, read_settings};
 use train::{RunFolder, TrainError, latest_checkpoint};
 
 use super::options::{ParsedOptions, TrainOptions, merge};
 use super::setup::BaseModel;
-use super::start::{Source, Weights};
-use crate::hints::{program, shell_quoted};
-use crate::ids::STDIN;
-use crate::runs::{self, OPTIONS, TOKENIZER};
-use crate::text_settings;
+use super::start::{InitialWeights, Source};
+use crate::model::ids::STDIN;
+use crate::model::sidecar_files;
+use crate::terminal::shell::{program, shell_quoted};
+use crate::train::runs::{self, OPTIONS, TOKENIZER};
 
 /// Options that may change when a run is resumed: its length, threads, samples and saves, and the
 /// path of its data, which is known by its fingerprint.
@@ -89,7 +89,7 @@ pub(crate) fn source(named: Option<&PathBuf>, parsed: &Table, saves: bool) -> Re
             ..BaseModel::of(settings.model, &checkpoint)?
         }),
         began_with: before_data,
-        weights: Weights::Checkpoint(checkpoint),
+        weights: InitialWeights::Checkpoint(checkpoint),
         folder,
     })
 }
@@ -115,11 +115,11 @@ fn check_tokenizer(run: &Path, checkpoint: &Path) -> Result<()> {
     runs::check(checkpoint)?;
     let own = run.join(TOKENIZER);
     for name in runs::names(&own)? {
-        if !text_settings::is_ours(&name) {
+        if !sidecar_files::is_ours(&name) {
             continue;
         }
         let (now, saved) = (own.join(&name), checkpoint.join(&name));
-        let read = |path: &Path| read_small_file(path, MOST_FILE_BYTES);
+        let read = |path: &Path| read_small_file(path, MAX_FILE_BYTES);
         if now.is_file() && is_file(&saved)? && read(&now)? != read(&saved)? {
             bail!(
                 "{}: differs from the file that the run was trained with; to resume, restore it from {}",

@@ -21,13 +21,13 @@ use super::plot;
 use super::progress::Progress;
 use super::setup::Setup;
 use super::summary::{announce, sample, sum_up};
-use crate::failure::Stopped;
-use crate::hints::{program, shell_quoted};
-use crate::interrupt::Interrupt;
-use crate::ranks::World;
-use crate::runs::{self, LOG, MODEL, OPTIONS, OPTIONS_BEGIN, TOKENIZER, names};
-use crate::text_settings::{self, written_files};
-use crate::vocabulary::Vocabulary;
+use crate::model::sidecar_files::{self, written_files};
+use crate::model::vocabulary::Vocabulary;
+use crate::mpi::group::ProcessGroup;
+use crate::terminal::failure::Stopped;
+use crate::terminal::interrupt::Interrupt;
+use crate::terminal::shell::{program, shell_quoted};
+use crate::train::runs::{self, LOG, MODEL, OPTIONS, OPTIONS_BEGIN, TOKENIZER, names};
 
 /// The answer to Ctrl-C.
 const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stops at once)\n";
@@ -47,7 +47,7 @@ struct RunListener<'s> {
 }
 
 /// Trains to the end, or until the user stops it; the first rank shows, logs and saves.
-pub(crate) fn run(started: StartedRun, world: &World) -> Result<()> {
+pub(crate) fn run(started: StartedRun, world: &ProcessGroup) -> Result<()> {
     let (setup, mut trainer) = (&started.setup, started.trainer);
     let began = Instant::now();
     let interrupt = Interrupt::listen(if world.is_first() { STOPPING } else { "" })?;
@@ -177,7 +177,7 @@ fn check_export(model: &Path) -> Result<()> {
 
 /// True for the name of a file in a run's model folder.
 fn is_ours(name: &str) -> bool {
-    [CONFIG, WEIGHTS].contains(&name) || text_settings::is_ours(name)
+    [CONFIG, WEIGHTS].contains(&name) || sidecar_files::is_ours(name)
 }
 
 /// Writes the folder that transformers loads, replacing the one of a resumed run; returns the error

@@ -10,11 +10,11 @@ use train::{AdamWConfig, Schedule, TrainConfig};
 
 use super::data::{self, Tokens};
 use super::options::TrainOptions;
-use crate::failure::misused;
-use crate::hints::quoted;
-use crate::memory::check_model;
-use crate::numbers::Count;
-use crate::vocabulary::Vocabulary;
+use crate::model::vocabulary::Vocabulary;
+use crate::terminal::failure::misused;
+use crate::terminal::memory::check_model;
+use crate::terminal::numbers::Count;
+use crate::terminal::shell::quoted;
 
 /// Tokens between the windows of the story that comes with the program: it is so short that windows
 /// which begin anywhere teach much more.
@@ -236,9 +236,9 @@ fn prompt(
 /// without a tokenizer.
 fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>> {
     const BYTES: usize = 20;
-    const MOST_BYTES: usize = 40;
+    const MAX_BYTES: usize = 40;
     const IDS: usize = 4;
-    let ids = data.read(..data.len().min(4 * MOST_BYTES))?;
+    let ids = data.read(..data.len().min(4 * MAX_BYTES))?;
     let Some((vocabulary, tokenizer)) =
         vocabulary.and_then(|all| Some((all, all.tokenizer().ok()?)))
     else {
@@ -255,7 +255,7 @@ fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>>
         // Neither a word nor a character is cut.
         let ends_word = piece.first().is_some_and(u8::is_ascii_whitespace);
         let is_whole = str::from_utf8(&text).is_ok();
-        let is_long = text.len() >= BYTES && ends_word || text.len() >= MOST_BYTES;
+        let is_long = text.len() >= BYTES && ends_word || text.len() >= MAX_BYTES;
         if is_mark || (is_long && is_whole) || piece.contains(&b'\n') {
             break;
         }

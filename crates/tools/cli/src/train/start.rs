@@ -18,7 +18,7 @@ pub(crate) struct Source {
     pub(crate) options: TrainOptions,
     /// The base model.
     pub(crate) base: Option<BaseModel>,
-    pub(crate) weights: Weights,
+    pub(crate) weights: InitialWeights,
     /// The folder of a run that is resumed, on the rank that saves.
     pub(crate) folder: Option<RunFolder>,
     /// The data that a resumed run began with; none for the story.
@@ -26,7 +26,7 @@ pub(crate) struct Source {
 }
 
 /// The initial weights of a run.
-pub(crate) enum Weights {
+pub(crate) enum InitialWeights {
     New,
     Of(Box<ModelFolder>),
     Checkpoint(PathBuf),
@@ -38,7 +38,7 @@ pub(crate) fn source(parsed: &Table) -> Result<Source> {
         return Ok(Source {
             options: TrainOptions::new(parsed, None)?,
             base: None,
-            weights: Weights::New,
+            weights: InitialWeights::New,
             folder: None,
             began_with: None,
         });
@@ -63,7 +63,7 @@ pub(crate) fn source(parsed: &Table) -> Result<Source> {
     Ok(Source {
         options,
         base: Some(base),
-        weights: Weights::Of(Box::new(weights)),
+        weights: InitialWeights::Of(Box::new(weights)),
         folder: None,
         began_with: None,
     })
@@ -72,7 +72,7 @@ pub(crate) fn source(parsed: &Table) -> Result<Source> {
 /// A run before its first step, or at its checkpoint.
 pub(crate) fn trainer(
     setup: &Setup,
-    weights: Weights,
+    weights: InitialWeights,
     began_with: Option<&Path>,
 ) -> Result<Trainer> {
     let (options, training, model) = (&setup.options, setup.training, setup.model);
@@ -80,7 +80,7 @@ pub(crate) fn trainer(
     let build = options.dropout_build.unwrap_or_default();
     let mut rng = TorchRng::manual_seed(options.seed.cast_unsigned()).with_build(build);
     let model = match weights {
-        Weights::Checkpoint(path) => {
+        InitialWeights::Checkpoint(path) => {
             let resumed = Trainer::resume(path, training, model, train, validation);
             return resumed.map_err(|error| match error {
                 TrainError::OtherRun { name, .. } if name.contains("_data") => anyhow!(
@@ -91,8 +91,8 @@ pub(crate) fn trainer(
                 error => error.into(),
             });
         }
-        Weights::Of(folder) => model::load(&folder.with_drop_rates(model.drop_rates))?,
-        Weights::New => {
+        InitialWeights::Of(folder) => model::load(&folder.with_drop_rates(model.drop_rates))?,
+        InitialWeights::New => {
             let mut model = GptModel::new(model, &mut rng)?;
             // Embeddings that are also the head's weights begin with GPT-2's deviation of 0.02,
             // because with N(0, 1) the first losses are ten times a guess's.

@@ -13,9 +13,9 @@ use tensor_ops::{Parameters, has_bf16};
 use train::{Dtype, Evaluation, RunFolder, Schedule, Trainer};
 
 use super::setup::Setup;
-use crate::hints::{program, shell_quoted};
-use crate::numbers::{count, short};
-use crate::runs::{LOG, MODEL, SVG};
+use crate::terminal::numbers::{count, short};
+use crate::terminal::shell::{program, shell_quoted};
+use crate::train::runs::{LOG, MODEL, SVG};
 
 /// Returns model, data, steps, settings and folder, a line each, and notes on surprises.
 pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String {

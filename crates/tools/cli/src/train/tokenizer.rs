@@ -9,8 +9,8 @@ use model_tokenizer::ModelTokenizer;
 
 use super::choice::TokenizerChoice;
 use super::options::TrainOptions;
-use crate::runs::TOKENIZER;
-use crate::vocabulary::{Vocabulary, folder_at, is_gpt2_size};
+use crate::model::vocabulary::{Vocabulary, folder_at, is_gpt2_size};
+use crate::train::runs::TOKENIZER;
 
 /// The vocabulary of a new model: the tokenizer that was chosen, or the one beside the data's ids,
 /// or the preset's. `text` returns the data as one text, unless it is ids.

@@ -1,0 +1,350 @@
+//! Dot products of rows of 4-bit weights with 8-bit activations: exact in integers, scaled to f32.
+//!
+//! `y = sum_g scale_w[g] scale_x[b] sum_(i in g) w_i x_i` over groups g of 32 weights, two of which
+//! share a block b of activations. A weight is a nibble minus 8; each sum starts at the value that
+//! compensates for the 8. All three versions add the same numbers in the same order, so they agree
+//! bit for bit.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+#[cfg(target_arch = "x86_64")]
+use std::mem::transmute_copy;
+
+use half::f16;
+use multiversion::multiversion;
+
+use crate::decoding::activations::{ActivationBlock, BLOCK, GROUP, Quad};
+use crate::decoding::packed_matrix::{PackedMatrix, ROWS};
+#[cfg(target_arch = "x86_64")]
+use crate::decoding::panels::{Dots, halves, of_each, word};
+use crate::decoding::panels::{Panels, WeightBlock};
+use crate::elementwise::math::ROUND;
+use crate::elementwise::reduce::{LANES, sum_of_lanes};
+#[cfg(target_arch = "x86_64")]
+use crate::prefetch;
+use crate::weight::Weight;
+
+/// Weights in 4-bit integers with one f16 scale for 32 of them, 4.5 bits a weight: a seventh of the
+/// memory to read while decoding.
+///
+/// As llama.cpp's q4_0, except that each scale is the one among several whose rounding has the
+/// smallest squared error.
+/// Activations are rounded to 8 bits, as for [`Int8Matrix`](crate::Int8Matrix).
+pub type Int4Matrix = PackedMatrix<Panels<Block>>;
+
+/// The number that is added to stored weights: a stored 8 is a weight of 0.
+const OFFSET: u8 = 8;
+/// Quads of a group's low nibbles, and of its high ones.
+const QUADS: usize = GROUP / 8;
+
+/// 64 columns of 16 rows, as nine lines of memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C, align(64))]
+pub struct Block {
+    /// Four columns of each row after the other, for each group: the low nibbles contain its first
+    /// 16 columns, the high nibbles the others.
+    nibbles: [[[Quad<u8>; ROWS]; QUADS]; BLOCK / GROUP],
+    /// The scales of each group, one a row.
+    scales: [[f16; ROWS]; BLOCK / GROUP],
+}
+
+impl Block {
+    /// Rounds up to 64 weights of a row, the others being 0.
+    fn set_weights(&mut self, row: usize, weights: &[f32]) {
+        for (g, weights) in weights.chunks(GROUP).enumerate() {
+            let scale = best_scale(weights);
+            self.scales[g][row] = scale;
+            for (i, &w) in weights.iter().enumerate() {
+                let nibble = nearest(w, inverse(scale)) as i8 + OFFSET as i8;
+                let (q, shift) = (i / 4 % QUADS, i / (4 * QUADS) * 4);
+                let byte = &mut self.nibbles[g][q][row][i % 4];
+                *byte &= !(15 << shift);
+                *byte |= nibble.cast_unsigned() << shift;
+            }
+        }
+    }
+}
+
+impl WeightBlock for Block {
+    const ZEROS: Self = Self {
+        nibbles: [[[[OFFSET | OFFSET << 4; 4]; ROWS]; QUADS]; BLOCK / GROUP],
+        scales: [[f16::ZERO; ROWS]; BLOCK / GROUP],
+    };
+
+    fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32 {
+        for (block, weights) in blocks.iter_mut().zip(weights.chunks(BLOCK)) {
+            block.set_weights(row, weights);
+        }
+        1.0 // each group has its own
+    }
+
+    fn weight(&self, row: usize, column: usize) -> f32 {
+        let (g, i) = (column / GROUP, column % GROUP);
+        let byte = self.nibbles[g][i / 4 % QUADS][row][i % 4];
+        let nibble = byte >> (i / (4 * QUADS) * 4) & 15;
+        self.scales[g][row].value() * (f32::from(nibble) - f32::from(OFFSET))
+    }
+
+    fn dots_plain(x: &[ActivationBlock], w: &[Self]) -> [f32; ROWS] {
+        let mut y = [0.0; ROWS];
+        for (x, w) in x.iter().zip(w) {
+            let groups = x.quads.as_chunks::<{ 2 * QUADS }>().0;
+            for (g, (x_quads, nibbles)) in groups.iter().zip(&w.nibbles).enumerate() {
+                let mut sums = [start(x, g); ROWS];
+                for (q, nibbles) in nibbles.iter().enumerate() {
+                    for (sum, nibbles) in sums.iter_mut().zip(nibbles) {
+                        for (i, nibbles) in nibbles.iter().enumerate() {
+                            *sum += i32::from(nibbles & 15) * i32::from(x_quads[q][i]);
+                            *sum += i32::from(nibbles >> 4) * i32::from(x_quads[QUADS + q][i]);
+                        }
+                    }
+                }
+                for ((y, sum), scale) in y.iter_mut().zip(sums).zip(w.scales[g]) {
+                    *y += sum as f32 * (scale.value() * x.scale);
+                }
+            }
+        }
+        y
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    unsafe fn dots_vnni<const R: usize, const T: usize>(
+        x: [&[ActivationBlock]; R],
+        w: [&[Self]; T],
+    ) -> Dots<R, T> {
+        let ahead = prefetch::distance_of_panels();
+        let nibble = _mm512_set1_epi32(0x0f0f_0f0f);
+        let mut y = [[_mm512_setzero_ps(); T]; R];
+        for b in 0..w[0].len() {
+            let (x, w) = (of_each(x, b), of_each(w, b));
+            for w in w {
+                prefetch::stream(&w.scales, ahead);
+            }
+            for g in 0..BLOCK / GROUP {
+                let mut dots = [[_mm512_setzero_si512(); T]; R];
+                for r in 0..R {
+                    dots[r] = [_mm512_set1_epi32(start(x[r], g)); T];
+                }
+                for q in 0..QUADS {
+                    for t in 0..T {
+                        let nibbles = &w[t].nibbles[g][q];
+                        prefetch::stream(nibbles, ahead);
+                        // SAFETY: 16 times four bytes.
+                        let both = unsafe { _mm512_loadu_si512(nibbles.as_ptr().cast()) };
+                        let low = _mm512_and_si512(both, nibble);
+                        let high = _mm512_and_si512(_mm512_srli_epi32::<4>(both), nibble);
+                        for (w, q) in [(low, q), (high, QUADS + q)] {
+                            for r in 0..R {
+                                let x = word(x[r].quads[2 * QUADS * g + q]);
+                                let x = _mm512_set1_epi32(x);
+                                dots[r][t] = _mm512_dpbusd_epi32(dots[r][t], w, x);
+                            }
+                        }
+                    }
+                }
+                for t in 0..T {
+                    // SAFETY: 16 times two bytes.
+                    let scales = unsafe { _mm256_loadu_si256(w[t].scales[g].as_ptr().cast()) };
+                    let scales = _mm512_cvtph_ps(scales);
+                    for r in 0..R {
+                        let scales = _mm512_mul_ps(scales, _mm512_set1_ps(x[r].scale));
+                        let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dots[r][t]), scales);
+                        y[r][t] = _mm512_add_ps(y[r][t], scaled);
+                    }
+                }
+            }
+        }
+        // SAFETY: R T times 16 floats either way.
+        unsafe { transmute_copy(&y) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,f16c")]
+    unsafe fn dots_avx2<const R: usize, const T: usize>(
+        x: [&[ActivationBlock]; R],
+        w: [&[Self]; T],
+    ) -> Dots<R, T> {
+        let nibble = _mm256_set1_epi8(15);
+        let mut y = [[[_mm256_setzero_ps(); 2]; T]; R];
+        for b in 0..w[0].len() {
+            let (x, w) = (of_each(x, b), of_each(w, b));
+            for w in w {
+                prefetch::panel::<T, _>(&w.scales);
+            }
+            for g in 0..BLOCK / GROUP {
+                // Of each row the sums of 16 products, of columns 0 and 1, and of 2 and 3, of each
+                // quad: 16 * 15 * 127 < 2^15.
+                let mut pairs = [[[_mm256_setzero_si256(); 2]; T]; R];
+                for q in 0..QUADS {
+                    for t in 0..T {
+                        let nibbles = &w[t].nibbles[g][q];
+                        prefetch::panel::<T, _>(nibbles);
+                        let [first, last] = halves(nibbles);
+                        let low = [
+                            _mm256_and_si256(first, nibble),
+                            _mm256_and_si256(last, nibble),
+                        ];
+                        let high = [
+                            _mm256_and_si256(_mm256_srli_epi16::<4>(first), nibble),
+                            _mm256_and_si256(_mm256_srli_epi16::<4>(last), nibble),
+                        ];
+                        for (w, q) in [(low, q), (high, QUADS + q)] {
+                            for r in 0..R {
+                                let x = word(x[r].quads[2 * QUADS * g + q]);
+                                let x = _mm256_set1_epi32(x);
+                                for (pairs, w) in pairs[r][t].iter_mut().zip(w) {
+                                    *pairs = _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(w, x));
+                                }
+                            }
+                        }
+                    }
+                }
+                for t in 0..T {
+                    // SAFETY: two times eight times two bytes.
+                    let scales = unsafe {
+                        let scales = w[t].scales[g].as_ptr().cast::<__m128i>();
+                        [_mm_loadu_si128(scales), _mm_loadu_si128(scales.add(1))]
+                    };
+                    let scales = [_mm256_cvtph_ps(scales[0]), _mm256_cvtph_ps(scales[1])];
+                    for r in 0..R {
+                        let start = _mm256_set1_epi32(start(x[r], g));
+                        let y = y[r][t].iter_mut().zip(pairs[r][t]);
+                        for ((y, pairs), scales) in y.zip(scales) {
+                            let dots = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+                            let dots = _mm256_cvtepi32_ps(_mm256_add_epi32(dots, start));
+                            let scales = _mm256_mul_ps(scales, _mm256_set1_ps(x[r].scale));
+                            *y = _mm256_add_ps(*y, _mm256_mul_ps(dots, scales));
+                        }
+                    }
+                }
+            }
+        }
+        // SAFETY: R T times 16 floats either way.
+        unsafe { transmute_copy(&y) }
+    }
+}
+
+/// The scale among some whose rounding of the weights has the smallest squared error.
+///
+/// The largest magnitude becomes -8, the end of the range that has one value more, or a bit less or
+/// more than that.
+fn best_scale(weights: &[f32]) -> f16 {
+    let largest = weights.iter().copied().fold(0.0f32, |largest, w| {
+        if w.abs() > largest.abs() || w.is_nan() {
+            w
+        } else {
+            largest
+        }
+    });
+    let mut best = (f32::INFINITY, f16::nearest(largest / -8.0));
+    for eighths in [-8.0, -7.5, -7.0, -8.5, 7.0, 7.5] {
+        let scale = f16::nearest(largest / eighths);
+        let error = squared_error(weights, scale.value(), inverse(scale));
+        if error < best.0 {
+            best = (error, scale);
+        }
+    }
+    best.1
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+fn squared_error(weights: &[f32], scale: f32, inverse: f32) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    for weights in weights.chunks(LANES) {
+        for (lane, &w) in lanes.iter_mut().zip(weights) {
+            let error = w - scale * nearest(w, inverse);
+            *lane += error * error;
+        }
+    }
+    sum_of_lanes(lanes)
+}
+
+/// `1 / scale`, 0 for 0.
+fn inverse(scale: f16) -> f32 {
+    if scale.value() == 0.0 {
+        0.0
+    } else {
+        1.0 / scale.value()
+    }
+}
+
+/// The nearest multiple of the scale that a nibble has.
+#[inline(always)]
+fn nearest(w: f32, inverse: f32) -> f32 {
+    let scaled = w * inverse;
+    // Written so that NaN becomes a number of the range.
+    let low = if scaled > -8.0 { scaled } else { -8.0 };
+    let both = if low < 7.0 { low } else { 7.0 };
+    (both + ROUND) - ROUND
+}
+
+/// The number at which the sum of a group's products begins.
+fn start(x: &ActivationBlock, g: usize) -> i32 {
+    -i32::from(OFFSET) * x.sums[g]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decoding::activations;
+    use crate::decoding::panels::dots;
+    use crate::decoding::panels::tests::check_forms;
+
+    /// The weights of a row.
+    fn row(block: &Block, row: usize) -> [f32; BLOCK] {
+        std::array::from_fn(|i| block.weight(row, i))
+    }
+
+    #[test]
+    fn every_instruction_set_gives_the_bits_of_the_plain_loop() {
+        check_forms(|panel, b| {
+            let mut block = Block::ZEROS;
+            for row in 0..ROWS {
+                let at = |i| panel * 41 + b * 89 + row * 31 + i * 57;
+                let weight = |i| (at(i) % 97) as f32 / 48.0 - 1.0;
+                block.set_weights(row, &std::array::from_fn::<_, BLOCK, _>(weight));
+            }
+            block
+        });
+    }
+
+    #[test]
+    fn extreme_numbers_do_not_saturate() {
+        let x = activations::blocks(&[1.0; BLOCK]);
+        let mut w = Block::ZEROS;
+        w.nibbles = [[[[255; 4]; ROWS]; QUADS]; BLOCK / GROUP];
+        w.scales = [[f16::ONE; ROWS]; BLOCK / GROUP];
+        for y in dots([&x], [&[w]])[0][0] {
+            assert!((y - 64.0 * 7.0).abs() < 1e-3, "{y}");
+        }
+    }
+
+    #[test]
+    fn weights_are_within_half_a_step_or_at_the_end_of_the_range() {
+        let weights: Vec<f32> = (0..50)
+            .map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0)
+            .collect();
+        let mut block = Block::ZEROS;
+        block.set_weights(3, &weights);
+        for (i, &w) in weights.iter().enumerate() {
+            let step = block.scales[i / GROUP][3].value().abs();
+            let got = row(&block, 3)[i];
+            assert!((got - w).abs() < 0.6 * step, "{w}: {got}");
+        }
+        assert!(row(&block, 3)[50..].iter().all(|&w| w == 0.0));
+        block.set_weights(1, &[0.0; BLOCK]);
+        assert_eq!(row(&block, 1), [0.0; BLOCK]);
+        assert_eq!(row(&block, 2), [0.0; BLOCK]);
+        block.set_weights(2, &[1.0, f32::NAN]);
+        assert!(row(&block, 2)[0].is_nan());
+    }
+
+    #[test]
+    fn a_group_of_few_values_is_exact() {
+        let weights: [f32; GROUP] = std::array::from_fn(|i| (i % 16) as f32 - 8.0);
+        let mut block = Block::ZEROS;
+        block.set_weights(15, &weights);
+        assert_eq!(row(&block, 15)[..GROUP], weights);
+    }
+}

@@ -1,0 +1,18 @@
+//! Products of a few rows with weights in any format, which decoding spends its time on, and the
+//! attention of one query.
+
+mod activations;
+mod attend_query;
+pub mod gemv;
+mod gemv_kernel;
+mod half_matrix;
+mod int4;
+mod int8;
+mod packed_matrix;
+mod panels;
+
+pub use attend_query::attend_query;
+pub use half_matrix::{Bf16Matrix, F16Matrix};
+pub use int4::Int4Matrix;
+pub use int8::Int8Matrix;
+pub use packed_matrix::PackedMatrix;

@@ -1,0 +1,332 @@
+//! Weights of 8 or 4 bits in panels of 16 rows, and their products with activations of 8 bits.
+//!
+//! The rows of a panel are interleaved, four columns of each row after the other, because AVX-512
+//! VNNI's `vpdpbusd` multiplies 16 times four bytes and adds each four products to a lane: a lane
+//! is a row, and no sum across lanes remains. `int8.rs` and `int4.rs` define the contents and the
+//! products of a panel's block.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis};
+use rayon::prelude::*;
+
+#[cfg(target_arch = "x86_64")]
+use crate::decoding::activations::Quad;
+use crate::decoding::activations::{self, ActivationBlock, BLOCK};
+use crate::decoding::gemv::cut;
+use crate::decoding::packed_matrix::{Format, ROWS};
+use crate::prefetch::{self, STREAMS};
+use crate::threads::for_each;
+use crate::threads::huge_pages::room;
+#[cfg(target_arch = "x86_64")]
+use crate::weight::has_avx2;
+
+/// Rows of activations that share a reading of weights.
+const TOGETHER: usize = 4;
+/// Rows of activations that stay in the second cache while one panel after the other meets them.
+const CHUNK: usize = 64;
+
+/// The dot products of R rows of activations with the rows of T panels.
+pub(crate) type Dots<const R: usize, const T: usize> = [[[f32; ROWS]; T]; R];
+
+/// Block `b` of each row or panel.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn of_each<B, const N: usize>(rows: [&[B]; N], b: usize) -> [&B; N] {
+    let mut blocks = [&rows[0][b]; N];
+    for n in 1..N {
+        blocks[n] = &rows[n][b];
+    }
+    blocks
+}
+
+/// Four bytes of each row, as two registers.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(crate) fn halves(quads: &[Quad<u8>; ROWS]) -> [__m256i; 2] {
+    let quads = quads.as_ptr().cast::<__m256i>();
+    // SAFETY: two times eight times four bytes.
+    unsafe { [_mm256_loadu_si256(quads), _mm256_loadu_si256(quads.add(1))] }
+}
+
+/// Four activations in the form of a vector instruction; spelled out, because an array's `map`
+/// remained a call in the loops of some programs.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn word([a, b, c, d]: Quad<i8>) -> i32 {
+    i32::from_ne_bytes([a as u8, b as u8, c as u8, d as u8])
+}
+
+/// [`BLOCK`] columns of a panel.
+pub(crate) trait WeightBlock: Copy + Send + Sync {
+    const ZEROS: Self;
+
+    /// Rounds the weights of a panel's row into its blocks; returns what the row's products are to
+    /// be multiplied with.
+    fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32;
+
+    /// A weight rounded by [`set_row`](Self::set_row), without the factor that it returned.
+    fn weight(&self, row: usize, column: usize) -> f32;
+
+    /// The dot products of a row of activations with the rows of a panel: the reference for the
+    /// other versions.
+    fn dots_plain(x: &[ActivationBlock], w: &[Self]) -> [f32; ROWS];
+
+    /// # Safety
+    /// The CPU must have the instructions of [`has_avx2`].
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn dots_avx2<const R: usize, const T: usize>(
+        x: [&[ActivationBlock]; R],
+        w: [&[Self]; T],
+    ) -> Dots<R, T>;
+
+    /// # Safety
+    /// The CPU must have AVX-512 F and VNNI.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn dots_vnni<const R: usize, const T: usize>(
+        x: [&[ActivationBlock]; R],
+        w: [&[Self]; T],
+    ) -> Dots<R, T>;
+}
+
+/// The dot products of R rows of activations with the rows of T panels; all have as many blocks.
+pub(crate) fn dots<B: WeightBlock, const R: usize, const T: usize>(
+    x: [&[ActivationBlock]; R],
+    w: [&[B]; T],
+) -> Dots<R, T> {
+    debug_assert!(w.iter().all(|w| w.len() == x[0].len()));
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
+            // SAFETY: the CPU has the instructions.
+            return unsafe { B::dots_vnni(x, w) };
+        }
+        if has_avx2() {
+            // SAFETY: the CPU has the instructions.
+            return unsafe { B::dots_avx2(x, w) };
+        }
+    }
+    x.map(|x| w.map(|w| B::dots_plain(x, w)))
+}
+
+/// (outputs, inputs) weights
+#[derive(Clone, PartialEq)]
+pub struct Panels<B> {
+    /// (outputs / 16, inputs / 64), both rounded up, row-major
+    blocks: Vec<B>,
+    /// (outputs): the factor of each row's products
+    scales: Vec<f32>,
+}
+
+impl<B: WeightBlock> Format for Panels<B> {
+    fn with_room((outputs, inputs): (usize, usize)) -> Self {
+        Self {
+            blocks: room(outputs.div_ceil(ROWS) * inputs.div_ceil(BLOCK)),
+            scales: Vec::with_capacity(outputs),
+        }
+    }
+
+    fn push_rows(&mut self, rows: &ArrayRef2<f32>) {
+        let n = rows.ncols().div_ceil(BLOCK);
+        let weights = rows.as_standard_layout();
+        let values = weights.as_slice().expect("standard layout is contiguous");
+        let (panels, before) = (self.blocks.len(), self.scales.len());
+        let new = rows.nrows().div_ceil(ROWS) * n;
+        self.blocks.resize(panels + new, B::ZEROS);
+        self.scales.resize(before + rows.nrows(), 0.0);
+        (self.blocks[panels..].par_chunks_mut(n.max(1)))
+            .zip(self.scales[before..].par_chunks_mut(ROWS))
+            .zip(values.par_chunks(ROWS * rows.ncols().max(1)))
+            .for_each(|((blocks, scales), values)| {
+                let values = values.chunks(rows.ncols()).enumerate();
+                for ((row, weights), scale) in values.zip(scales) {
+                    *scale = B::set_row(blocks, row, weights);
+                }
+            });
+    }
+
+    fn read_row(&self, row: usize, out: &mut [f32]) {
+        let panel = row / ROWS * out.len().div_ceil(BLOCK);
+        for (block, out) in self.blocks[panel..].iter().zip(out.chunks_mut(BLOCK)) {
+            for (column, out) in out.iter_mut().enumerate() {
+                *out = block.weight(row % ROWS, column) * self.scales[row];
+            }
+        }
+    }
+
+    fn bytes((outputs, inputs): (usize, usize)) -> usize {
+        let blocks = outputs
+            .div_ceil(ROWS)
+            .saturating_mul(inputs.div_ceil(BLOCK));
+        let scales = outputs.saturating_mul(size_of::<f32>());
+        blocks.saturating_mul(size_of::<B>()).saturating_add(scales)
+    }
+
+    fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
+        match prefetch::panels_side_by_side() {
+            true => self.matmul::<STREAMS>(x, out),
+            false => self.matmul::<1>(x, out),
+        }
+    }
+}
+
+#[expect(private_bounds, reason = "the formats are private to this crate")]
+impl<B: WeightBlock> Panels<B> {
+    /// `out = x W^T` (rows, outputs) for `x` (rows, inputs); a single row of `x` meets T panels at
+    /// once.
+    ///
+    /// A row of `out` has the same bits alone and among others.
+    fn matmul<const T: usize>(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
+        if out.ncols() > 1 && out.strides()[1] != 1 {
+            let mut y = Array2::zeros(out.dim());
+            self.matmul::<T>(x, y.view_mut());
+            return out.assign(&y);
+        }
+        let bytes = x.ncols().div_ceil(BLOCK) * size_of::<B>();
+        let x = x.as_standard_layout();
+        let rows = x.as_slice().expect("standard layout is contiguous");
+        let rows = rows.par_chunks(x.ncols()).with_min_len(TOGETHER);
+        let x: Vec<_> = rows.map(activations::blocks).collect();
+
+        let mut tasks = Vec::new();
+        for outputs in cut(out.ncols(), T * ROWS, T * bytes) {
+            let (part, rest) = out.split_at(Axis(1), outputs.len());
+            out = rest;
+            tasks.push((outputs.start / ROWS, part));
+        }
+        for_each(tasks, |(first, mut out)| {
+            let rows = out.outer_iter_mut();
+            let mut out: Vec<_> = rows
+                .map(|row| row.into_slice().expect("rows are contiguous"))
+                .collect();
+            match (&x[..], &mut out[..]) {
+                ([x], [out]) => self.row_by_panels::<T>(x, first, out),
+                (x, out) => {
+                    for (x, out) in x.chunks(CHUNK).zip(out.chunks_mut(CHUNK)) {
+                        self.rows_by_panels(x, first, out);
+                    }
+                }
+            }
+        });
+    }
+
+    /// The products of a row of activations with the panels from `first` on, T at a time, each from
+    /// another part of them.
+    fn row_by_panels<const T: usize>(&self, x: &[ActivationBlock], first: usize, out: &mut [f32]) {
+        let count = out.len().div_ceil(ROWS);
+        let part = count / T;
+        for i in 0..part {
+            let panels: [_; T] = std::array::from_fn(|t| t * part + i);
+            let [dots] = self.dots([x], panels.map(|panel| first + panel));
+            for (panel, dots) in panels.into_iter().zip(&dots) {
+                write(dots, &mut out[panel * ROWS..]);
+            }
+        }
+        for panel in T * part..count {
+            let [[dots]] = self.dots([x], [first + panel]);
+            write(&dots, &mut out[panel * ROWS..]);
+        }
+    }
+
+    /// The products of rows of activations with the panels from `first` on; each panel meets all
+    /// rows before the next one does.
+    fn rows_by_panels(&self, x: &[Vec<ActivationBlock>], first: usize, out: &mut [&mut [f32]]) {
+        for (i, column) in (0..out[0].len()).step_by(ROWS).enumerate() {
+            let panel = [first + i];
+            for (x, out) in x.chunks(TOGETHER).zip(out.chunks_mut(TOGETHER)) {
+                if let [a, b, c, d] = x {
+                    let dots = self.dots([a, b, c, d], panel);
+                    for ([dots], out) in dots.iter().zip(out) {
+                        write(dots, &mut out[column..]);
+                    }
+                } else {
+                    for (x, out) in x.iter().zip(out) {
+                        let [[dots]] = self.dots([x], panel);
+                        write(&dots, &mut out[column..]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The products of R rows of activations with the rows of T panels.
+    fn dots<const R: usize, const T: usize>(
+        &self,
+        x: [&[ActivationBlock]; R],
+        panels: [usize; T],
+    ) -> Dots<R, T> {
+        let n = x[0].len();
+        let mut y = dots(x, panels.map(|panel| &self.blocks[panel * n..][..n]));
+        for y in &mut y {
+            for (y, panel) in y.iter_mut().zip(panels) {
+                for (y, scale) in y.iter_mut().zip(&self.scales[panel * ROWS..]) {
+                    *y *= scale;
+                }
+            }
+        }
+        y
+    }
+}
+
+/// Writes as many numbers as both have.
+fn write(dots: &[f32], out: &mut [f32]) {
+    out.iter_mut().zip(dots).for_each(|(out, dot)| *out = *dot);
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::decoding::int4;
+    use crate::decoding::int8;
+
+    /// That all versions give the bits of the plain one, for some numbers of blocks, `block(panel,
+    /// b)` being the one at `b`.
+    pub(crate) fn check_forms<B: WeightBlock>(block: impl Fn(usize, usize) -> B) {
+        for blocks in [1, 2, 12, 48] {
+            let x: [_; 4] = std::array::from_fn(|r| {
+                let x: Vec<f32> = (0..blocks * BLOCK)
+                    .map(|i| (((i + 9 * r) * 37 % 101) as f32 - 50.0) * (1.0 + i as f32 / 90.0))
+                    .collect();
+                activations::blocks(&x)
+            });
+            let w: [Vec<B>; 4] =
+                std::array::from_fn(|panel| (0..blocks).map(|b| block(panel, b)).collect());
+            let (x, w) = (x.each_ref().map(|x| &x[..]), w.each_ref().map(|w| &w[..]));
+            let expected = x.map(|x| w.map(|w| B::dots_plain(x, w)));
+            assert_eq!(dots(x, w), expected, "four rows, {blocks} blocks");
+            let alone = x.map(|x| dots([x], w)[0]);
+            assert_eq!(alone, expected, "a row by four panels, {blocks} blocks");
+            let alone = x.map(|x| w.map(|w| dots([x], [w])[0][0]));
+            assert_eq!(alone, expected, "a row, {blocks} blocks");
+            #[cfg(target_arch = "x86_64")]
+            if has_avx2() {
+                // SAFETY: the CPU has the instructions.
+                let avx2 = unsafe { B::dots_avx2(x, w) };
+                assert_eq!(avx2, expected, "AVX2, {blocks} blocks");
+            }
+        }
+    }
+
+    #[test]
+    fn several_panels_at_once_give_the_bits_of_one() {
+        fn check<B: WeightBlock>() {
+            let numbers = |step| move |(i, j)| ((i * 5 + j * step) % 97) as f32 / 48.0 - 1.0;
+            let x = Array2::from_shape_fn((1, 130), numbers(7));
+            for outputs in [5, 64, 200] {
+                let w = Array2::from_shape_fn((outputs, 130), numbers(11));
+                let mut panels = Panels::<B>::with_room(w.dim());
+                panels.push_rows(&w);
+                let w = panels;
+                let [mut y, mut expected] =
+                    [f32::NAN; 2].map(|y| Array2::from_elem((1, outputs), y));
+                w.matmul::<4>(&x, y.view_mut());
+                w.matmul::<1>(&x, expected.view_mut());
+                assert_eq!(y, expected, "{outputs} outputs");
+            }
+        }
+        check::<int8::Block>();
+        check::<int4::Block>();
+    }
+}

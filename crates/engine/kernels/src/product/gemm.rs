@@ -1,0 +1,431 @@
+//! The dense f32 product, `c = a b + beta c` on strided matrices: packed panels, as in Goto and van
+//! de Geijn's "Anatomy of High-Performance Matrix Multiplication", in tiles that rayon's pool
+//! shares out.
+//!
+//! An element's sum runs along the inner dimension in blocks of 384, so its bits depend on its row
+//! of `a` and its column of `b` alone: not on the tiles, the threads or the other rows.
+//! Weights of 16 bits are widened where they are packed.
+
+use std::mem::MaybeUninit;
+
+use ndarray::{Array2, ArrayRef2, ArrayViewMut2};
+
+use crate::operands::{Operands, has_bf16, operands, rounded};
+#[cfg(target_arch = "x86_64")]
+use crate::product::amx::{Amx, has_amx};
+use crate::product::kernel::{self, Start};
+use crate::product::tiles::multiply_by;
+pub use crate::product::tiles::{Threads, packed_bytes};
+use crate::threads::awake;
+use crate::threads::buffers::buffer;
+use crate::weight::Weight;
+
+/// The most rows of `a` for which the product is computed transposed, `c^T = b^T a^T`, if they are
+/// also at most a quarter of its columns and the columns of `b` are contiguous, as in a layer's
+/// transposed weights.
+///
+/// The operand packed for all threads, `a`, is then small, and each task packs the weights that it
+/// reads.
+const TRANSPOSED_ROWS: usize = 128;
+/// Multiplications that are not worth a second thread.
+const SMALL: usize = 1 << 19;
+
+/// `a @ b`, plus `row` to each of its rows, into uninitialised memory that is written once.
+///
+/// # Panics
+/// If the shapes don't fit.
+pub fn product(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: Option<&[f32]>) -> Array2<f32> {
+    let shape = (a.nrows(), b.ncols());
+    check(a, b, shape);
+    let mut c = buffer(shape.0 * shape.1);
+    c.clear();
+    let spare = &mut c.spare_capacity_mut()[..shape.0 * shape.1];
+    let view = ArrayViewMut2::from_shape(shape, spare).expect("as many elements");
+    let start = Start { times: 0.0, row };
+    // SAFETY: such a start does not read `c`, and every element is written.
+    unsafe {
+        multiply(a, b, start, view, Threads::Pool, operands());
+        c.set_len(shape.0 * shape.1);
+    }
+    Array2::from_shape_vec(shape, c).expect("as many elements")
+}
+
+/// `c = a @ b + beta * c`; with `beta` 0, `c` is not read.
+///
+/// # Panics
+/// If the shapes don't fit.
+pub fn accumulate(
+    a: &ArrayRef2<f32>,
+    b: &ArrayRef2<f32>,
+    beta: f32,
+    c: ArrayViewMut2<f32>,
+    threads: Threads,
+) {
+    let operands = match threads {
+        Threads::One => Operands::F32,
+        Threads::Pool => operands(),
+    };
+    widening_accumulate(a, b, beta, c, threads, operands);
+}
+
+/// [`accumulate`] for weights in any format.
+pub(crate) fn widening_accumulate<B: Weight>(
+    a: &ArrayRef2<f32>,
+    b: &ArrayRef2<B>,
+    beta: f32,
+    mut c: ArrayViewMut2<f32>,
+    threads: Threads,
+    operands: Operands,
+) {
+    check(a, b, c.dim());
+    let start = Start::times(beta);
+    // SAFETY: the view is of initialised elements, and nothing is written to it but f32.
+    unsafe {
+        let c = c.raw_view_mut().cast::<MaybeUninit<f32>>();
+        multiply(a, b, start, c.deref_into_view_mut(), threads, operands);
+    }
+}
+
+/// That the shapes fit, which [`multiply`] relies on.
+fn check<B>(a: &ArrayRef2<f32>, b: &ArrayRef2<B>, c: (usize, usize)) {
+    assert!(
+        a.ncols() == b.nrows() && c == (a.nrows(), b.ncols()),
+        "gemm: {:?} @ {:?} does not give {c:?}",
+        a.dim(),
+        b.dim()
+    );
+}
+
+/// The product by the kernel of this processor.
+///
+/// # Safety
+/// `c` must be initialised if `start` reads it.
+unsafe fn multiply<A: Weight, B: Weight>(
+    a: &ArrayRef2<A>,
+    b: &ArrayRef2<B>,
+    start: Start<'_>,
+    mut c: ArrayViewMut2<MaybeUninit<f32>>,
+    threads: Threads,
+    operands: Operands,
+) {
+    if c.is_empty() {
+        return;
+    }
+    let few = c.nrows() <= TRANSPOSED_ROWS.min(a.ncols() / 4) && c.nrows() < c.ncols();
+    if few && b.strides()[0] == 1 {
+        let start = match start.row {
+            Some(row) => {
+                for c in c.rows_mut() {
+                    c.into_iter().zip(row).for_each(|(c, &x)| _ = c.write(x));
+                }
+                Start::times(1.0)
+            }
+            None => start,
+        };
+        let c = c.reversed_axes();
+        // SAFETY: the caller's promise.
+        return unsafe { multiply(&b.t(), &a.t(), start, c, threads, operands) };
+    }
+    if operands == Operands::Bf16 && !has_bf16() {
+        let (a, b) = (rounded(a), rounded(b));
+        // SAFETY: the caller's promise.
+        return unsafe { multiply(&*a, &*b, start, c, threads, Operands::F32) };
+    }
+    let threads = match c.len() * a.ncols() {
+        0..SMALL => Threads::One,
+        _ => threads,
+    };
+    // SAFETY: the caller's promise, and the CPU has the instructions.
+    let multiply = || unsafe {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if operands == Operands::Bf16 && has_amx() {
+                return multiply_by::<Amx, _, _>(a, b, start, c, threads);
+            }
+            if operands == Operands::Bf16 {
+                return multiply_by::<kernel::Avx512Bf16, _, _>(a, b, start, c, threads);
+            }
+            if is_x86_feature_detected!("avx512f") {
+                return multiply_by::<kernel::Avx512, _, _>(a, b, start, c, threads);
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                return multiply_by::<kernel::Avx2, _, _>(a, b, start, c, threads);
+            }
+        }
+        multiply_by::<kernel::Plain, _, _>(a, b, start, c, threads);
+    };
+    match threads {
+        Threads::One => multiply(),
+        Threads::Pool => awake(multiply),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{Axis, array, s};
+
+    use super::*;
+    use crate::autocast;
+    use crate::product::kernel::{DEPTH, Kernel};
+
+    /// The sums of `start + a b` in the order that is promised, `add_product(x, y, sum)` for each
+    /// step.
+    fn plain(
+        (a, b): (&Array2<f32>, &Array2<f32>),
+        start: Start<'_>,
+        c: &Array2<f32>,
+        add_product: fn(f32, f32, f32) -> f32,
+    ) -> Array2<f32> {
+        Array2::from_shape_fn(c.dim(), |(i, j)| {
+            let mut total = match start.row {
+                Some(row) => row[j],
+                None => start.times * c[[i, j]],
+            };
+            for k in (0..a.ncols()).step_by(DEPTH) {
+                let block = k..a.ncols().min(k + DEPTH);
+                total += block.fold(0.0, |sum, k| add_product(a[[i, k]], b[[k, j]], sum));
+            }
+            total
+        })
+    }
+
+    fn check_kernel<K: Kernel>(add_product: fn(f32, f32, f32) -> f32) {
+        let numbers = |shape, step: usize| {
+            Array2::from_shape_fn(shape, |(i, j)| {
+                ((i * 7 + j * step) % 23) as f32 / 11.0 - 1.0
+            })
+        };
+        for (m, inner, n) in [
+            (1, 1, 1),
+            (3, 0, 5),
+            (17, 1, 33),
+            (17, 385, 20), // a second block of one step
+            (14, 400, 33),
+            (29, 17, 64),
+            (40, 780, 31),
+            (320, 400, 70),
+            (300, 1024, 20), // rows a page apart, which are packed
+            (600, 390, 33),  // columns that are
+        ] {
+            let (a, b) = (numbers((m, inner), 5), numbers((inner, n), 3));
+            let row = vec![0.25; n];
+            let row = Start {
+                times: 0.0,
+                row: Some(&row),
+            };
+            for start in [Start::times(0.0), Start::times(2.0), row] {
+                let before = numbers((m, n), 13);
+                let expected = plain((&a, &b), start, &before, add_product);
+                let (a_t, b_t) = (a.t().to_owned(), b.t().to_owned());
+                for (a, b) in [(&a.view(), &b.view()), (&a_t.t(), &b_t.t())] {
+                    for threads in [Threads::One, Threads::Pool] {
+                        let mut c = before.clone();
+                        let view = c.raw_view_mut().cast::<MaybeUninit<f32>>();
+                        // SAFETY: `c` is initialised, and the caller has looked for the
+                        // instructions.
+                        unsafe {
+                            multiply_by::<K, _, _>(
+                                a,
+                                b,
+                                start,
+                                view.deref_into_view_mut(),
+                                threads,
+                            );
+                        }
+                        assert_eq!(c, expected, "{m} x {inner} x {n}, {threads:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_kernel_adds_in_the_order_that_is_promised() {
+        check_kernel::<kernel::Plain>(|x, y, sum| {
+            if cfg!(target_arch = "aarch64") {
+                x.mul_add(y, sum)
+            } else {
+                x * y + sum
+            }
+        });
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            check_kernel::<kernel::Avx2>(f32::mul_add);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512f") {
+            check_kernel::<kernel::Avx512>(f32::mul_add);
+        }
+    }
+
+    /// A product of bf16 operands: `a @ b`, plus the row.
+    type Bf16Product = fn(&ArrayRef2<f32>, &ArrayRef2<f32>, &[f32]) -> Array2<f32>;
+
+    #[cfg(target_arch = "x86_64")]
+    fn product_by<K: Kernel>(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: &[f32]) -> Array2<f32> {
+        let mut c = Array2::from_elem((a.nrows(), b.ncols()), f32::NAN);
+        let start = Start {
+            times: 0.0,
+            row: Some(row),
+        };
+        let view = c.raw_view_mut().cast::<MaybeUninit<f32>>();
+        // SAFETY: `c` is initialised, and the caller has looked for the instructions.
+        unsafe { multiply_by::<K, _, _>(a, b, start, view.deref_into_view_mut(), Threads::Pool) };
+        c
+    }
+
+    /// Bf16 operands: compares the products of the processor with an f64 product of the rounded
+    /// operands.
+    #[test]
+    fn products_of_bf16_are_those_of_the_rounded_operands() {
+        check_bf16(|a, b, row| autocast(Operands::Bf16, || product(a, b, Some(row))));
+        #[cfg(target_arch = "x86_64")]
+        if has_bf16() {
+            check_bf16(product_by::<kernel::Avx512Bf16>);
+        }
+    }
+
+    /// As above for AMX, whose instructions are emulated where the processor has none.
+    #[test]
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    fn products_by_amx_are_those_of_the_rounded_operands() {
+        if !has_bf16() {
+            return println!("skipped: this processor can't round to bf16");
+        }
+        if !has_amx() {
+            crate::product::amx::emulated::install();
+        }
+        check_bf16(product_by::<Amx>);
+    }
+
+    fn check_bf16(product: Bf16Product) {
+        let spoiled = Array2::from_elem((40, 800), f32::NAN);
+        let numbers = |shape, step: usize| {
+            Array2::from_shape_fn(shape, |(i, j)| {
+                (((i * 7 + j * step) * 7919) % 10_007) as f32 / 5003.0 - 1.0
+            })
+        };
+        for (m, inner, n) in [
+            (1, 1, 1),
+            (3, 0, 5),
+            (17, 1, 33),
+            (32, 64, 32), // whole tiles
+            (33, 65, 31),
+            (17, 769, 20), // a second block of one number
+            (14, 800, 33),
+            (29, 17, 64),
+            (40, 1600, 31),
+            (150, 1024, 400),
+            (300, 390, 70),
+        ] {
+            let (a, b) = (numbers((m, inner), 5), numbers((inner, n), 3));
+            let row: Vec<f32> = (0..n).map(|j| j as f32 / 7.0).collect();
+            let wide = |matrix: &Array2<f32>| rounded(matrix).mapv(f64::from);
+            let exact = wide(&a).dot(&wide(&b))
+                + &Array2::from_shape_fn((1, n), |(_, j)| f64::from(row[j]));
+            let (a_t, b_t) = (a.t().to_owned(), b.t().to_owned());
+            let mut first: Option<Array2<f32>> = None;
+            for (a, b) in [
+                (a.view(), b.view()),
+                (a_t.t(), b_t.t()),
+                (a.view(), b_t.t()),
+                (a_t.t(), b.view()),
+            ] {
+                let products = [1, 2].map(|threads| {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+                    pool.expect("a pool").install(|| {
+                        product(&spoiled, &spoiled.t(), &[0.0; 40]); // NaN stays in the panels
+                        product(&a, &b, &row)
+                    })
+                });
+                assert_eq!(products[0], products[1], "{m} x {inner} x {n}");
+                let [c, _] = products;
+                for (at, &c) in c.indexed_iter() {
+                    let off = (f64::from(c) - exact[at]).abs();
+                    assert!(
+                        off <= 2e-5 * (1.0 + inner as f64).sqrt(),
+                        "{m} x {inner} x {n} at {at:?}: {off}"
+                    );
+                }
+                assert_eq!(
+                    *first.get_or_insert(c.clone()),
+                    c,
+                    "{m} x {inner} x {n}: another order in memory"
+                );
+            }
+            let mut c = numbers((m, n), 13);
+            let expected = &exact - &Array2::from_shape_fn((1, n), |(_, j)| f64::from(row[j]))
+                + c.mapv(|c| f64::from(2.0 * c));
+            autocast(Operands::Bf16, || {
+                accumulate(&a, &b, 2.0, c.view_mut(), Threads::Pool)
+            });
+            let off = |(c, expected): (&f32, &f64)| (f64::from(*c) - expected).abs();
+            let most = c.iter().zip(&expected).map(off).fold(0.0, f64::max);
+            assert!(
+                most <= 2e-5 * (1.0 + inner as f64).sqrt(),
+                "{m} x {inner} x {n}: {most}"
+            );
+        }
+    }
+
+    #[test]
+    fn operands_are_rounded_to_nearest_ties_to_even() {
+        let one = Array2::ones((1, 1));
+        for (number, nearest) in [
+            (1.0 + 1.0 / 256.0, 1.0),               // a tie
+            (1.0 + 3.0 / 256.0, 1.0 + 4.0 / 256.0), // a tie
+            (1.0 + 1.1 / 256.0, 1.0 + 2.0 / 256.0),
+            (-1.0 - 0.9 / 256.0, -1.0),
+            (f32::MAX, f32::INFINITY),
+            (f32::NEG_INFINITY, f32::NEG_INFINITY),
+            (0.0, 0.0),
+        ] {
+            let number = Array2::from_elem((1, 1), number);
+            let products = autocast(Operands::Bf16, || {
+                [product(&number, &one, None), product(&one, &number, None)]
+            });
+            assert_eq!(
+                products,
+                [[[nearest]], [[nearest]]].map(|it| Array2::from(it.to_vec())),
+                "{number}"
+            );
+            assert_eq!(product(&number, &one, None), number, "f32 again");
+        }
+        let nan = Array2::from_elem((1, 1), f32::NAN);
+        assert!(autocast(Operands::Bf16, || product(&nan, &one, None))[[0, 0]].is_nan());
+    }
+
+    #[test]
+    fn few_rows_times_transposed_weights_have_the_bits_of_rows_times_columns() {
+        for (m, inner, n) in [(1, 4, 2), (17, 800, 130), (128, 512, 700)] {
+            let a =
+                Array2::from_shape_fn((m, inner), |(i, k)| ((i * 7 + k * 5) % 23) as f32 / 11.0);
+            let w = Array2::from_shape_fn((n, inner), |(j, k)| ((j * 3 + k * 7) % 19) as f32 / 9.0);
+            let columns = w.t().as_standard_layout().into_owned();
+            let row: Vec<f32> = (0..n).map(|j| j as f32 / 7.0).collect();
+            for row in [None, Some(&row[..])] {
+                let expected = product(&a, &columns, row);
+                assert_eq!(product(&a, &w.t(), row), expected, "{m} x {inner} x {n}");
+                let (mut c, mut expected) = (expected.clone(), expected);
+                accumulate(&a, &columns, 0.3, expected.view_mut(), Threads::Pool);
+                accumulate(&a, &w.t(), 0.3, c.view_mut(), Threads::Pool);
+                assert_eq!(c, expected, "{m} x {inner} x {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_result_that_is_not_row_major_is_written_all_the_same() {
+        let (a, b) = (
+            Array2::from_elem((3, 4), 2.0),
+            Array2::from_elem((4, 5), 0.5),
+        );
+        let mut c = Array2::from_elem((5, 6), 1.0);
+        let (columns, rest) = c.view_mut().split_at(Axis(1), 3);
+        accumulate(&a, &b, 1.0, columns.reversed_axes(), Threads::Pool);
+        assert!(rest.iter().all(|&x| x == 1.0));
+        let scattered = c.slice_mut(s![.., ..;2]).reversed_axes();
+        accumulate(&a, &b, 1.0, scattered, Threads::Pool);
+        assert_eq!(c.row(4), array![9.0, 5.0, 9.0, 1.0, 5.0, 1.0]);
+    }
+}

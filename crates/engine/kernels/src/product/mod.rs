@@ -1,0 +1,11 @@
+//! Matrix products: [`gemm`] is the entry, `pack` lays both matrices out, `tiles` divides the work,
+//! and `kernel` is the inner loop. `pairs` and `amx` are the forms for bf16.
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
+pub mod gemm;
+mod kernel;
+mod pack;
+#[cfg(target_arch = "x86_64")]
+mod pairs;
+mod tiles;

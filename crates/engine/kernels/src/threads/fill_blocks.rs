@@ -1,0 +1,82 @@
+//! Output buffers that are written once: no pass over the memory only to fill it with zeros.
+
+use std::mem::MaybeUninit;
+
+use crate::threads::buffers::buffer;
+use crate::threads::for_each;
+
+/// `n` numbers, made a block at a time on all threads: `f(i, block)` writes block `i`, in which are
+/// zeros, or numbers of an earlier use (NaN in debug builds).
+pub fn fresh(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
+    fresh_in(buffer(n), n, block, f)
+}
+
+/// [`fresh`] in the memory of `out`, which has room for `n` numbers.
+fn fresh_in(
+    mut out: Vec<f32>,
+    n: usize,
+    block: usize,
+    f: impl Fn(usize, &mut [f32]) + Sync,
+) -> Vec<f32> {
+    let used = out.len();
+    out.clear();
+    let make = |(i, part): (usize, &mut [MaybeUninit<f32>])| {
+        if cfg!(debug_assertions) {
+            part.fill(MaybeUninit::new(f32::NAN));
+        } else if i * block + part.len() > used {
+            part.fill(MaybeUninit::new(0.0)); // in the cache, before it is written
+        }
+        // SAFETY: every element has been written, just now or in the earlier use, and f32 has the
+        // layout of MaybeUninit<f32>.
+        f(i, unsafe {
+            std::slice::from_raw_parts_mut(part.as_mut_ptr().cast(), part.len())
+        });
+    };
+    let spare = &mut out.spare_capacity_mut()[..n];
+    for_each(spare.chunks_mut(block.max(1)).enumerate().collect(), make);
+    // SAFETY: the blocks cover the first n elements, and each has been written.
+    unsafe { out.set_len(n) };
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers of a block that was never written.
+    const UNUSED: f32 = if cfg!(debug_assertions) {
+        f32::NAN
+    } else {
+        0.0
+    };
+
+    #[test]
+    fn blocks_are_in_order_and_hold_nothing_that_was_never_written() {
+        for (n, block) in [(0, 3), (1, 1), (7, 3), (9, 3), (5, 100), (4, 0)] {
+            let made = fresh(n, block, |i, out| {
+                assert!(out.iter().all(|&x| x.to_bits() == UNUSED.to_bits()));
+                out.iter_mut()
+                    .enumerate()
+                    .for_each(|(j, x)| *x = (i * block + j) as f32);
+            });
+            let expected: Vec<f32> = (0..n).map(|i| i as f32).collect();
+            if block > 0 {
+                assert_eq!(made, expected, "{n} in blocks of {block}");
+            }
+            assert_eq!(made.len(), n);
+        }
+    }
+
+    #[test]
+    fn a_block_that_an_earlier_use_does_not_reach_across_is_cleared() {
+        let mut earlier = Vec::with_capacity(9);
+        earlier.resize(4, 5.0);
+        let made = fresh_in(earlier, 9, 3, |i, out| {
+            let kept = i == 0 && !cfg!(debug_assertions);
+            let expected: f32 = if kept { 5.0 } else { UNUSED };
+            assert!(out.iter().all(|&x| x.to_bits() == expected.to_bits()));
+            out.fill(i as f32);
+        });
+        assert_eq!(made, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
+    }
+}

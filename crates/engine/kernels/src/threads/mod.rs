@@ -1,0 +1,16 @@
+//! Threads and memory that are reused: a pass keeps rayon's threads awake, loops are shared among
+//! them, and buffers stay from pass to pass.
+
+mod awake;
+pub(crate) mod buffers;
+mod fill_blocks;
+mod for_each;
+pub(crate) mod huge_pages;
+mod passes;
+mod team;
+
+pub use awake::awake;
+pub use buffers::{buffer, recycle};
+pub use fill_blocks::fresh;
+pub use for_each::{LoopCounts, for_each, loop_counts};
+pub use huge_pages::zeros;

@@ -1,0 +1,227 @@
+//! Token ids from any source: a text, a file, a pipe, standard input, or `--tokens 1,2,3`.
+//!
+//! Every option that takes a file takes `-` for standard input and a pipe (`<(...)`, `/dev/stdin`);
+//! ids in a file stay there until they are needed.
+//! `<|endoftext|>` in a text is the token of that name, as in the book.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use dataloader::{Corpus, text_of};
+
+use crate::terminal::failure::misused;
+use crate::terminal::memory::check_free;
+use crate::terminal::output::note;
+
+/// Standard input where a file is named.
+pub(crate) const STDIN: &str = "-";
+
+/// The most bytes of a prompt.
+const MAX_PROMPT: u64 = 64 << 20;
+
+/// A list as `--tokens` takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TokenList(pub(crate) Vec<u32>);
+
+impl std::str::FromStr for TokenList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ids = text.split([',', ' ', '\n']).filter(|id| !id.is_empty());
+        let ids: Result<Vec<u32>, String> = ids
+            .map(|id| {
+                id.parse().map_err(|_| {
+                    format!("{id:?} isn't a token id; use whole numbers separated by commas")
+                })
+            })
+            .collect();
+        Ok(Self(ids?))
+    }
+}
+
+/// A text, or ids in its place.
+#[derive(Clone)]
+pub(crate) enum Input {
+    Ids(Corpus),
+    Text(String),
+}
+
+/// Reads a file or a pipe: UTF-8 text, or token ids if the name ends in .bin or .npy.
+pub(crate) fn read_input(path: &Path) -> Result<Input> {
+    read_at_most(path, u64::MAX)
+}
+
+/// Reads a text of at most `limit` bytes, or token ids.
+fn read_at_most(path: &Path, limit: u64) -> Result<Input> {
+    let holds_ids = ["bin", "npy"].contains(&extension(path).as_str());
+    Ok(match holds_ids {
+        true => Input::Ids(Corpus::from_token_file(path)?),
+        false => Input::Text(read_text(path, limit)?),
+    })
+}
+
+/// A path's extension in lower case; empty without one.
+pub(crate) fn extension(path: &Path) -> String {
+    let extension = path.extension().unwrap_or_default();
+    extension.to_string_lossy().to_lowercase()
+}
+
+/// Reads a UTF-8 text of at most `limit` bytes from a file or a pipe, and notes what its user
+/// should know of it.
+pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
+    const PIECE: u64 = 16 << 20;
+    let (mut source, length) = open(path)?;
+    let path = shown(path);
+    let check = |bytes: u64| match bytes > limit {
+        true => bail!("{}: more than {limit} bytes", path.display()),
+        // A token has some four bytes of text, its id has four, and a copy of all ids is made.
+        false => check_free(3.0 * bytes as f64, "a text and its tokens")
+            .with_context(|| path.display().to_string()),
+    };
+    check(length)?;
+    let mut bytes = Vec::new();
+    loop {
+        let read = source.by_ref().take(PIECE).read_to_end(&mut bytes);
+        if read.with_context(|| path.display().to_string())? == 0 {
+            break;
+        }
+        check(bytes.len() as u64)?; // a pipe may be endless
+    }
+    let name = path.display();
+    let text = text_of(bytes, path)?;
+    // The search for one character is several times as fast, and most texts don't have it.
+    if text.contains('\r') && text.contains("\r\n") {
+        note(&format!(
+            "{name}: its lines end in CR and LF, which are tokens too; tr -d '\\r' leaves LF alone"
+        ));
+    }
+    Ok(text)
+}
+
+/// Reads the next line of standard input, without its end; none where that has ended.
+pub(crate) fn read_line() -> Result<Option<String>> {
+    let mut line = Vec::new();
+    let mut source = io::stdin().lock().take(MAX_PROMPT); // a line may be endless
+    let read = source.read_until(b'\n', &mut line);
+    let read = read.context("standard input")?;
+    let text = text_of(line, Path::new("standard input"))?;
+    Ok((read > 0).then(|| without_line_end(text)))
+}
+
+fn without_line_end(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+        text.truncate(text.strip_suffix('\r').unwrap_or(&text).len());
+    }
+    text
+}
+
+/// Opens a file, a pipe or standard input; returns its bytes, or 0 if unknown.
+fn open(path: &Path) -> Result<(Box<dyn Read>, u64)> {
+    if path == Path::new(STDIN) {
+        return Ok((Box::new(io::stdin()), 0));
+    }
+    let name = path.display();
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("{name}: no such file"),
+        found => found.with_context(|| name.to_string())?,
+    };
+    if found.is_dir() {
+        bail!("{name}: expected a file, got a folder");
+    }
+    let file = File::open(path).with_context(|| name.to_string())?;
+    Ok((Box::new(file), found.len()))
+}
+
+/// The path as people read it.
+fn shown(path: &Path) -> &Path {
+    match path == Path::new(STDIN) {
+        true => Path::new("standard input"),
+        false => path,
+    }
+}
+
+// No doc comment: it would take the place of a subcommand's own.
+#[derive(Args, Debug)]
+pub(crate) struct TextArgs {
+    /// The text; - or nothing with a pipe reads standard input
+    text: Option<String>,
+    /// The same as the argument
+    #[arg(short = 'p', long, value_name = "TEXT", conflicts_with_all = ["text", "file", "tokens"])]
+    prompt: Option<String>,
+    /// Read the text from a file, or ids from a .bin or .npy file
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
+    file: Option<PathBuf>,
+    /// Ids instead of a text
+    #[arg(long, value_name = "1,2,3", conflicts_with = "text")]
+    tokens: Option<TokenList>,
+}
+
+impl TextArgs {
+    fn argument(&self) -> Option<&str> {
+        self.text.as_deref().or(self.prompt.as_deref())
+    }
+
+    /// True if an argument contains the text.
+    pub(crate) fn is_present(&self) -> bool {
+        self.argument().is_some() || self.file.is_some() || self.tokens.is_some()
+    }
+
+    /// Reads a text unchanged, or ids; fails if there is neither.
+    pub(crate) fn required_text(&self) -> Result<Input> {
+        self.read(false)?.map_or_else(no_text, Ok)
+    }
+
+    /// Reads a prompt; fails if there is none.
+    pub(crate) fn required_prompt(&self) -> Result<Input> {
+        self.prompt()?.map_or_else(no_text, Ok)
+    }
+
+    /// Reads a prompt, if there is one: the line end that files and `echo` put behind a text is not
+    /// part of it.
+    pub(crate) fn prompt(&self) -> Result<Option<Input>> {
+        self.read(true)
+    }
+
+    /// Reads a text or ids; `None` without an argument and without piped input.
+    fn read(&self, is_prompt: bool) -> Result<Option<Input>> {
+        let path = match (&self.tokens, &self.file, self.argument()) {
+            (Some(TokenList(ids)), ..) => {
+                return Ok(Some(Input::Ids(Corpus::from_ids(ids.as_slice()))));
+            }
+            (None, Some(file), _) => file,
+            (None, None, Some(text)) if text != STDIN => {
+                let text = text_of(text.into(), Path::new("the text"))?;
+                return Ok(Some(Input::Text(text)));
+            }
+            (None, None, None) if io::stdin().is_terminal() => return Ok(None),
+            (None, None, _) => Path::new(STDIN),
+        };
+        let limit = if is_prompt { MAX_PROMPT } else { u64::MAX };
+        Ok(Some(match read_at_most(path, limit)? {
+            Input::Text(text) if is_prompt => Input::Text(without_line_end(text)),
+            input => input,
+        }))
+    }
+}
+
+fn no_text<T>() -> Result<T> {
+    misused("no text: give one, a file with -f, ids with --tokens, or pipe a text in")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_list_is_numbers_with_commas() {
+        assert_eq!("1,2, 3".parse(), Ok(TokenList(vec![1, 2, 3])));
+        assert_eq!("".parse(), Ok(TokenList(vec![])));
+        for bad in ["1,x", "-1", "4294967296", "1.5"] {
+            assert!(bad.parse::<TokenList>().is_err(), "{bad}");
+        }
+    }
+}

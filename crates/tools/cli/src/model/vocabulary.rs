@@ -1,0 +1,318 @@
+//! A model's vocabulary: its tokenizer, or the reason why it has ids alone, the ids that begin, end
+//! and pad its texts, and the settings that go with them.
+//!
+//! Nothing is decoded with a vocabulary that isn't the model's.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use anyhow::{Result, anyhow, bail};
+use atomic_file::folder_of;
+use checkpoint::SpecialTokens;
+use dataloader::Corpus;
+use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
+
+use crate::model::ids::Input;
+use crate::model::sidecar_files::SidecarFiles;
+use crate::terminal::output::note;
+
+/// GPT-2's 50257 tokens, and as nanoGPT pads them.
+const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
+
+/// The meaning of a model's ids.
+#[derive(Clone, Debug)]
+pub(crate) struct Vocabulary {
+    /// Else the reason why there is none.
+    tokenizer: Result<ModelTokenizer, String>,
+    /// The ids that begin, end and pad a text.
+    pub(crate) special: SpecialTokens,
+    /// Generation settings and chat templates.
+    pub(crate) settings: SidecarFiles,
+}
+
+impl Vocabulary {
+    /// The vocabulary of a tokenizer, with its own beginning, end and padding of a text.
+    pub(crate) fn new(tokenizer: ModelTokenizer) -> Self {
+        let special = tokenizer.eos_token_id().map(SpecialTokens::between);
+        let mut special = special.unwrap_or_default();
+        special.bos = tokenizer.bos_token_id().or(special.bos);
+        special.pad = tokenizer.pad_token_id();
+        Self {
+            special,
+            tokenizer: Ok(tokenizer),
+            settings: SidecarFiles::default(),
+        }
+    }
+
+    /// The vocabulary of the model at `path`: its folder's tokenizer, or GPT-2's, with a note, if
+    /// the folder has none but the size matches.
+    ///
+    /// # Errors
+    /// If its tokenizer is damaged or can't be read, or the files that name the end of a text.
+    pub(crate) fn of_model(path: &Path, vocab_size: usize) -> Result<Self> {
+        let folder = folder_at(path);
+        let (mut vocabulary, is_assumed) = Self::find(folder, vocab_size)?;
+        if is_assumed {
+            let name = folder.display();
+            note(&format!(
+                "{name}: no tokenizer in this folder; using GPT-2's ({vocab_size} tokens)"
+            ));
+        }
+        let tokenizer = vocabulary.tokenizer.as_ref().ok();
+        let id = |name: &str| match name {
+            "bos_token" => tokenizer?.bos_token_id(),
+            "eos_token" => tokenizer?.eos_token_id(),
+            "pad_token" => tokenizer?.pad_token_id(),
+            _ => None,
+        };
+        let special = SpecialTokens::of_folder(folder, id)?;
+        vocabulary.special = special.within(vocab_size);
+        vocabulary.settings = SidecarFiles::of_folder(folder)?;
+        Ok(vocabulary)
+    }
+
+    /// The vocabulary of the tokenizer in a folder, or GPT-2's if there is none but as many tokens.
+    ///
+    /// A tokenizer of another kind is an error where it is needed: ids go without.
+    ///
+    /// # Errors
+    /// If its tokenizer is damaged or can't be read.
+    pub(crate) fn of_folder(folder: &Path, vocab_size: usize) -> Result<Self> {
+        Ok(Self::find(folder, vocab_size)?.0)
+    }
+
+    /// Returns [`of_folder`](Self::of_folder)'s, and true if GPT-2's is taken for its size alone.
+    fn find(folder: &Path, vocab_size: usize) -> Result<(Self, bool)> {
+        let reason = match ModelTokenizer::from_folder(folder) {
+            Ok(Some(tokenizer)) => return Ok((Self::new(tokenizer), false)),
+            Ok(None) if is_gpt2_size(vocab_size) => {
+                return Ok((Self::new(ModelTokenizer::gpt2()), true));
+            }
+            Ok(None) => format!(
+                "{}: no tokenizer in this folder, and {vocab_size} tokens are not GPT-2's",
+                folder.display()
+            ),
+            Err(error @ ModelTokenizerError::OtherKind { .. }) => error.to_string(),
+            Err(error) => return Err(error.into()),
+        };
+        let without = Self {
+            tokenizer: Err(reason),
+            special: SpecialTokens::default(),
+            settings: SidecarFiles::default(),
+        };
+        Ok((without, false))
+    }
+
+    /// The tokenizer.
+    ///
+    /// # Errors
+    /// Reports why there is no tokenizer, and which commands work without one.
+    pub(crate) fn tokenizer(&self) -> Result<&ModelTokenizer> {
+        let without = |reason| anyhow!("{reason}; token ids (--tokens, .bin) need no tokenizer");
+        self.tokenizer.as_ref().map_err(without)
+    }
+
+    /// Encodes a whole text.
+    ///
+    /// # Errors
+    /// If there is no tokenizer, or it has no ids for a part of the text.
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        Ok(self.tokenizer()?.encode(text)?)
+    }
+
+    /// Encodes a part of a text: nothing is put before or after it.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    pub(crate) fn encode_part(&self, text: &str) -> Result<Vec<u32>> {
+        Ok(self.tokenizer()?.encode_part(text)?)
+    }
+
+    /// Encodes a text; ids stay ids; characters that the vocabulary lacks are noted.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    pub(crate) fn corpus(&self, input: &Input) -> Result<Corpus> {
+        match input {
+            Input::Ids(ids) => Ok(ids.clone()),
+            Input::Text(text) => {
+                let ids = self.encode(text)?;
+                self.note_unknown(text);
+                Ok(Corpus::from_ids(ids))
+            }
+        }
+    }
+
+    /// Notes characters of a text that are encoded as a token for unknown ones.
+    pub(crate) fn note_unknown(&self, text: &str) {
+        const MAX_SHOWN: usize = 10;
+        let Some(tokenizer) = self
+            .tokenizer
+            .as_ref()
+            .ok()
+            .filter(|all| !all.has_all_bytes())
+        else {
+            return;
+        };
+        // Names of special tokens aren't text.
+        let special = [tokenizer.bos_token_id(), tokenizer.eos_token_id()];
+        let special = special
+            .into_iter()
+            .flatten()
+            .chain(self.special.eos.iter().copied());
+        let special = special.filter_map(|id| String::from_utf8(tokenizer.piece(id)?.into()).ok());
+        let text = special.fold(text.to_owned(), |text, name| match name.is_empty() {
+            true => text,
+            false => text.replace(&name, ""),
+        });
+        let is_unknown = |c: &char| {
+            let text = c.to_string();
+            let ids = tokenizer.encode_part(&text).unwrap_or_default();
+            let back = tokenizer.decode_lossy(&ids);
+            back.is_ok_and(|back| !back.contains(&text))
+        };
+        let characters: BTreeSet<char> = text.chars().collect();
+        let unknown: Vec<char> = characters.into_iter().filter(is_unknown).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let shown = unknown.iter().take(MAX_SHOWN).map(|c| format!("{c:?}"));
+        let more = match unknown.len() > MAX_SHOWN {
+            true => format!(" and {} more", unknown.len() - MAX_SHOWN),
+            false => String::new(),
+        };
+        note(&format!(
+            "the vocabulary lacks {}{more}, which the model reads as its token for unknown text",
+            shown.collect::<Vec<_>>().join(" ")
+        ));
+    }
+
+    /// The tokens that aren't text: those at the end of one, and those around it.
+    pub(crate) fn marks(&self) -> Vec<u32> {
+        let special = &self.special;
+        let mut marks = special.eos.clone();
+        marks.extend(special.bos.iter().chain(&special.pad));
+        if let Ok(tokenizer) = &self.tokenizer {
+            marks.extend(tokenizer.ids_before().iter().chain(tokenizer.ids_after()));
+            marks.extend(tokenizer.eos_token_id());
+        }
+        marks.sort_unstable();
+        marks.dedup();
+        marks
+    }
+
+    /// Checks that a model of so many tokens has a row for each id.
+    ///
+    /// # Errors
+    /// Names the first id that it lacks, and its token.
+    pub(crate) fn check_ids(&self, ids: &Corpus, vocab_size: usize) -> Result<()> {
+        let Err(error) = ids.check_ids(vocab_size) else {
+            return Ok(());
+        };
+        let all = ids.read(..)?;
+        let missing = all.iter().find(|&&id| id as usize >= vocab_size);
+        let tokenizer = self.tokenizer.as_ref().ok();
+        let piece = missing.and_then(|&id| tokenizer?.piece(id));
+        match (missing, piece) {
+            (Some(id), Some(piece)) => bail!(
+                "the token {:?} (id {id}): the model has {vocab_size} tokens and no row for it; leave it out, or use the model's own tokenizer",
+                String::from_utf8_lossy(piece)
+            ),
+            _ => Err(error.into()),
+        }
+    }
+
+    /// The text of ids, or the ids themselves.
+    pub(crate) fn text_of(&self, ids: &[u32]) -> String {
+        let text = self.tokenizer.as_ref().ok();
+        match text.and_then(|tokenizer| tokenizer.decode_lossy(ids).ok()) {
+            Some(text) => text,
+            None => {
+                let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+                ids.join(" ")
+            }
+        }
+    }
+
+    /// Writes it into a model's folder, as transformers loads it; a model without a tokenizer stays
+    /// without.
+    ///
+    /// # Errors
+    /// If a file can't be written.
+    pub(crate) fn save(&self, folder: &Path) -> Result<()> {
+        if let Ok(tokenizer) = &self.tokenizer {
+            tokenizer.save(folder)?;
+        }
+        self.special.save(folder)?;
+        self.settings.save(folder)
+    }
+}
+
+/// The path of a folder, or the folder of a file.
+pub(crate) fn folder_at(path: &Path) -> &Path {
+    match path.is_dir() {
+        true => path,
+        false => folder_of(path),
+    }
+}
+
+/// True if a model of so many tokens can have GPT-2's.
+pub(crate) fn is_gpt2_size(vocab_size: usize) -> bool {
+    GPT2_SIZES.contains(&vocab_size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_tokenizer_gpt2s_size_is_gpt2_and_any_other_is_ids() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |size| Vocabulary::of_model(folder.path(), size).unwrap();
+        for size in [50257, 50304] {
+            assert_eq!(of(size).text_of(&[15496]), "Hello");
+            assert_eq!(of(size).special, SpecialTokens::between(50256));
+        }
+        for size in [512, 50256, 50305, 151_936] {
+            assert_eq!(of(size).text_of(&[15496, 11]), "15496 11");
+            assert_eq!(of(size).special, SpecialTokens::default());
+            let error = of(size).encode("Hello").unwrap_err().to_string();
+            assert!(
+                error.contains("no tokenizer") && error.contains("--tokens"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_tokenizer_that_is_not_read_is_named_and_the_models_own_end_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("spiece.model"), [0]).unwrap();
+        std::fs::write(
+            folder.path().join("config.json"),
+            r#"{"eos_token_id": [7, 900]}"#,
+        )
+        .unwrap();
+        let vocabulary = Vocabulary::of_model(folder.path(), 512).unwrap();
+        let error = vocabulary.encode("Hello").unwrap_err().to_string();
+        assert!(error.contains("SentencePiece"), "{error}");
+        assert_eq!(
+            (vocabulary.special.bos, &vocabulary.special.eos[..]),
+            (Some(7), &[7][..])
+        );
+        vocabulary.save(folder.path()).unwrap(); // ids alone
+    }
+
+    #[test]
+    fn a_tokenizer_that_cant_be_read_is_never_no_tokenizer() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tokenizer.json"), "{").unwrap();
+        let error = Vocabulary::of_model(folder.path(), 50257).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("tokenizer.json: EOF"), "{error}");
+        // A folder in the place of a file of the tokenizer's.
+        let no_folder = folder.path().join("tokenizer.json").join("inside");
+        assert!(Vocabulary::of_folder(&no_folder, 50257).is_err());
+    }
+}

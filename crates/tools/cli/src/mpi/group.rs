@@ -1,0 +1,214 @@
+//! The processes that `mpirun -n N gpt train` started, as one program: one of them prints, all must
+//! run in the same way, and an error ends all of them.
+//!
+//! Without a launcher there is one process, for which all of this does nothing.
+//! MPI itself is in `mpi_group.rs`, in builds with the feature `mpi`.
+
+use std::fs;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use thiserror::Error;
+use toml::Table;
+use train::runs::{agree, gather_texts, sha256};
+use train::{Ranks, TrainError};
+
+use crate::terminal::failure::ReportedElsewhere;
+#[cfg(feature = "mpi")]
+use crate::{failure::Stopped, numbers::bytes, output::print};
+
+/// All processes of this run.
+#[derive(Debug)]
+pub(crate) struct ProcessGroup {
+    ranks: Option<Arc<dyn Ranks>>,
+}
+
+/// An error that every rank has: one of them prints it.
+#[derive(Debug, Error)]
+#[error("{0:#}")]
+pub(crate) struct Common(pub(crate) anyhow::Error);
+
+impl ProcessGroup {
+    /// Joins the processes that a launcher has started together with this one.
+    ///
+    /// # Errors
+    /// If there are some, but this build has no MPI, or another one than the launcher's.
+    pub(crate) fn join() -> Result<Self> {
+        #[cfg(feature = "mpi")]
+        let ranks = launched()
+            .map(|_| crate::mpi::mpi_group::start())
+            .transpose()?;
+        #[cfg(not(feature = "mpi"))]
+        let ranks: Option<Arc<dyn Ranks>> = None;
+        let ranks = ranks.filter(|ranks| ranks.size() > 1);
+        if let (Some((rank, size)), None) = (launched(), &ranks)
+            && size > 1
+        {
+            // One of them reports it; the others must not end the job earlier.
+            let why = match cfg!(feature = "mpi") {
+                true => format!(
+                    "{size} processes were started, but each finds itself alone: the launcher is of another MPI than this build"
+                ),
+                false => format!(
+                    "{size} processes were started, but this build has no MPI: each would train alone; cargo build --release -p cli --features mpi makes one that has"
+                ),
+            };
+            return Err(match rank {
+                0 => anyhow!(why),
+                _ => ReportedElsewhere.into(),
+            });
+        }
+        Ok(Self { ranks })
+    }
+
+    /// The ranks, if there is more than one.
+    pub(crate) fn ranks(&self) -> Option<&Arc<dyn Ranks>> {
+        self.ranks.as_ref()
+    }
+
+    /// True for the process that shows, logs and saves.
+    pub(crate) fn is_first(&self) -> bool {
+        self.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0)
+    }
+
+    /// The number of the processes on this machine.
+    pub(crate) fn on_this_machine(&self) -> usize {
+        #[cfg(feature = "mpi")]
+        if self.ranks.is_some() {
+            return crate::mpi::mpi_group::on_this_machine();
+        }
+        1
+    }
+
+    /// Fails on all ranks if one of them failed.
+    pub(crate) fn all<T>(&self, done: Result<T>) -> Result<T> {
+        let Some(ranks) = &self.ranks else {
+            return done;
+        };
+        let own = match &done {
+            Ok(_) => String::new(),
+            Err(error) => format!("{error:#}"),
+        };
+        let errors = gather_texts(&**ranks, &own);
+        let Some(rank) = errors.iter().position(|error| !error.is_empty()) else {
+            return done;
+        };
+        let error = match done {
+            Err(error) if errors.iter().all(|error| *error == errors[0]) => error,
+            _ => anyhow!("rank {rank}: {}", errors[rank]),
+        };
+        Err(Common(error).into())
+    }
+
+    /// Checks that all ranks run this program in the same way, with the same `options`.
+    pub(crate) fn agree(&self, options: &Table) -> Result<()> {
+        let Some(ranks) = &self.ranks else {
+            return Ok(());
+        };
+        let program = self.all(program_hash())?;
+        let mut fields = vec![
+            ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+            ("the program's SHA-256".to_owned(), program),
+            ("the processor's vectors".to_owned(), vectors().to_owned()),
+            (
+                "--threads".to_owned(),
+                rayon::current_num_threads().to_string(),
+            ),
+        ];
+        let flag = |name: &String| format!("--{}", name.replace('_', "-"));
+        fields.extend(
+            options
+                .iter()
+                .map(|(name, value)| (flag(name), value.to_string())),
+        );
+        self.common(agree(&**ranks, &fields))
+    }
+
+    /// Marks an error that all ranks have.
+    pub(crate) fn common<T>(&self, done: Result<T, TrainError>) -> Result<T> {
+        done.map_err(|error| match error.is_common() && self.ranks.is_some() {
+            true => Common(error.into()).into(),
+            false => error.into(),
+        })
+    }
+
+    /// Prints on the first rank a line about each of them.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn introduce(&self) {
+        let Some(ranks) = &self.ranks else { return };
+        let own = format!(
+            "rank {} of {}: process {} on {}, {} threads, {}\n",
+            ranks.rank(),
+            ranks.size(),
+            std::process::id(),
+            crate::mpi::mpi_group::machine(),
+            rayon::current_num_threads(),
+            vectors()
+        );
+        let all = gather_texts(&**ranks, &own);
+        if self.is_first() {
+            // A reader that has gone doesn't stop the run.
+            let _ = print(all.concat());
+        }
+    }
+
+    /// Prints on the first rank what it exchanged with the others in the `seconds` of a run.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn tell_traffic(&self, seconds: f64) {
+        if self.ranks.is_some() && self.is_first() {
+            let (sent, waited) = crate::mpi::mpi_group::traffic();
+            let _ = print(format!(
+                "mpi     {} sent by rank 0, {waited:.1} s of {seconds:.1} s in MPI (waiting included)\n",
+                bytes(sent as f64)
+            ));
+        }
+    }
+
+    /// Ends this process' part; an error of this rank alone ends all the others too.
+    pub(crate) fn leave(self, done: Result<()>) -> Result<()> {
+        let (Some(ranks), Err(error)) = (&self.ranks, &done) else {
+            return done;
+        };
+        if error.is::<Common>() && ranks.rank() > 0 {
+            return Err(ReportedElsewhere.into());
+        }
+        #[cfg(feature = "mpi")]
+        if !error.is::<Common>() && !error.is::<Stopped>() {
+            crate::terminal::failure::failure(&anyhow!("rank {}: {error:#}", ranks.rank()));
+            crate::mpi::mpi_group::abort();
+        }
+        done
+    }
+}
+
+/// This process's number, and how many Open MPI's or MPICH's launcher started.
+fn launched() -> Option<(usize, usize)> {
+    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+    [
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+    ]
+    .into_iter()
+    .find_map(|(rank, size)| Some((number(rank)?, number(size)?)))
+}
+
+/// The instructions of matrix products: with others, their last bits are others.
+fn vectors() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            return "AVX-512";
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            return "AVX2";
+        }
+    }
+    std::env::consts::ARCH
+}
+
+/// The hash of the program's own file: two builds of one version may round differently.
+fn program_hash() -> Result<String> {
+    let path = std::env::current_exe().context("the program's own file")?;
+    let program = fs::read(&path).with_context(|| path.display().to_string())?;
+    Ok(sha256(program))
+}

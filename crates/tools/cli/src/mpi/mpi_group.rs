@@ -1,0 +1,147 @@
+//! MPI, through the crate of that name: the ranks of one communicator, counted and timed, and an
+//! end for all when one fails.
+//!
+//! Only in builds with the feature `mpi`.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use mpi::Threading;
+use mpi::environment::Universe;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::{Communicator, CommunicatorCollectives};
+use train::Ranks;
+
+/// Bytes that this rank has sent, and the time that it has spent in sending, receiving and waiting.
+static BYTES_SENT: AtomicU64 = AtomicU64::new(0);
+static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
+
+/// `MPI_COMM_WORLD`; MPI ends when this is dropped.
+struct MpiGroup {
+    rank: usize,
+    size: usize,
+    _universe: Universe,
+}
+
+impl std::fmt::Debug for MpiGroup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "rank {} of {}", self.rank, self.size)
+    }
+}
+
+/// Starts MPI; from here on a panic of this rank ends all ranks.
+pub(crate) fn start() -> Result<Arc<dyn Ranks>> {
+    // A panic on one of rayon's threads aborts from there, while the main thread waits for it.
+    let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Serialized) else {
+        bail!("MPI was started twice");
+    };
+    if threading < Threading::Serialized {
+        bail!("this MPI can't be used from several threads: it offers {threading:?}");
+    }
+    let world = universe.world();
+    let (rank, size) = (world.rank() as usize, world.size() as usize);
+    let show = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let _ = write!(std::io::stderr(), "rank {rank}: ");
+        show(panic);
+        abort();
+    }));
+    Ok(Arc::new(MpiGroup {
+        rank,
+        size,
+        _universe: universe,
+    }))
+}
+
+/// Processes of this job on this machine.
+pub(crate) fn on_this_machine() -> usize {
+    SimpleCommunicator::world().split_shared(0).size() as usize
+}
+
+/// The machine's name.
+pub(crate) fn machine() -> String {
+    mpi::environment::processor_name().unwrap_or_else(|_| "a machine without a name".to_owned())
+}
+
+/// Bytes that this rank has sent, and seconds that it has spent in MPI.
+pub(crate) fn traffic() -> (u64, f64) {
+    let nanoseconds = NANOSECONDS.load(Ordering::Relaxed);
+    (BYTES_SENT.load(Ordering::Relaxed), nanoseconds as f64 / 1e9)
+}
+
+/// Ends all ranks at once.
+pub(crate) fn abort() -> ! {
+    SimpleCommunicator::world().abort(1)
+}
+
+fn count(bytes: usize, exchange: impl FnOnce(&SimpleCommunicator)) {
+    let began = Instant::now();
+    exchange(&SimpleCommunicator::world());
+    let nanoseconds = began.elapsed().as_nanos() as u64;
+    NANOSECONDS.fetch_add(nanoseconds, Ordering::Relaxed);
+    BYTES_SENT.fetch_add(bytes as u64, Ordering::Relaxed);
+}
+
+impl Ranks for MpiGroup {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn all_to_all(&self, send: &[u8], receive: &mut [u8]) {
+        // A rank's own part goes nowhere.
+        count(send.len() / self.size * (self.size - 1), |world| {
+            world.all_to_all_into(send, receive);
+        });
+    }
+
+    fn all_gather(&self, own: &[u8], all: &mut [u8]) {
+        count(own.len() * (self.size - 1), |world| {
+            world.all_gather_into(own, all);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// The work of each process of the test below.
+    #[test]
+    #[ignore = "needs to be started by mpirun"]
+    fn rank_1_panics_while_the_others_wait() {
+        let ranks = start().unwrap();
+        assert!(ranks.rank() != 1, "a panic on purpose");
+        ranks.all_gather(&[0], &mut [0; 3]);
+    }
+
+    #[test]
+    fn a_rank_that_panics_ends_the_job_and_is_named() {
+        let this = std::env::current_exe().unwrap();
+        let output = Command::new("mpirun")
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+            .args(["-n", "3"])
+            .arg(this)
+            .args(["rank_1_panics", "--ignored", "--nocapture"])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success());
+        let panics = errors.matches("a panic on purpose").count();
+        assert_eq!(
+            (panics, errors.matches("rank 1: ").count()),
+            (1, 1),
+            "{errors}"
+        );
+    }
+}

@@ -1,0 +1,152 @@
+//! The memory that this process may still use, and errors for larger needs: a line, not a killed
+//! process.
+//!
+//! `gpt::Memory` counts the needs; this file reads the limit: the smallest of the free memory, the
+//! address space and the control group.
+
+use std::fs::read_to_string;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use gpt::{GptConfig, Memory};
+
+use crate::terminal::numbers::{bytes, count};
+
+/// # Errors
+/// If the configuration is not valid, or it takes more memory to use the model than there is.
+pub(crate) fn check_model(config: &GptConfig, needed: &Memory) -> Result<()> {
+    config.validate()?;
+    let parameters = config.size()?.total() as f64;
+    check(needed).with_context(|| format!("a model of {} parameters", count(parameters)))
+}
+
+/// # Errors
+/// If more memory is needed than there is.
+pub(crate) fn check(needed: &Memory) -> Result<()> {
+    let parts = parts(needed);
+    check_free(needed.total() as f64, &parts)
+}
+
+/// # Errors
+/// If more bytes are needed than there are.
+pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
+    /// To read the limits takes longer than to use so little.
+    const LITTLE: f64 = (1 << 20) as f64;
+    if needed < LITTLE {
+        return Ok(());
+    }
+    if let Some(free) = available().filter(|&free| needed > free as f64) {
+        let (needed, free) = (bytes(needed), bytes(free as f64));
+        bail!("about {needed} of memory are needed ({what}), but {free} are free");
+    }
+    Ok(())
+}
+
+/// Each need with its size.
+pub(crate) fn parts(memory: &Memory) -> String {
+    let parts = memory.parts().iter();
+    let parts = parts.map(|(name, size)| format!("{name} {}", bytes(*size as f64)));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Free memory in bytes that this process may use, if the system reports it (Linux).
+fn available() -> Option<u64> {
+    let free = kibibytes(&read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
+    let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = [
+        address_space(),
+        in_group(Path::new("/sys/fs/cgroup"), &groups),
+    ];
+    limits.into_iter().flatten().chain([free]).min()
+}
+
+/// Bytes that this process has left of address space and of writable memory, if they have a limit
+/// (`ulimit -v`, `ulimit -d`).
+fn address_space() -> Option<u64> {
+    let limits = read_to_string("/proc/self/limits").ok()?;
+    let status = read_to_string("/proc/self/status").ok()?;
+    let left = |(limit, used)| {
+        let line = limits.lines().find_map(|line| line.strip_prefix(limit))?;
+        let limit: u64 = line.split_whitespace().next()?.parse().ok()?; // or "unlimited"
+        Some(limit.saturating_sub(kibibytes(&status, used)?))
+    };
+    let [space, data] = [
+        ("Max address space", "VmSize:"),
+        ("Max data size", "VmData:"),
+    ]
+    .map(left);
+    space.into_iter().chain(data).min()
+}
+
+/// Bytes left to the control group of this process (a container's, a batch system's) and to each
+/// parent; `groups` is the system's description.
+fn in_group(root: &Path, groups: &str) -> Option<u64> {
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let left = |group: &Path| {
+        let number = |name| -> Option<u64> {
+            let text = read_to_string(group.join(name)).ok()?;
+            text.trim().parse().ok() // or "max"
+        };
+        // Its file cache can be freed when memory is needed.
+        let stat = read_to_string(group.join("memory.stat")).unwrap_or_default();
+        let mut lines = stat.lines();
+        let files = lines.find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok());
+        let used = number("memory.current")?.saturating_sub(files.unwrap_or(0));
+        Some(number("memory.max")?.saturating_sub(used))
+    };
+    let group = root.join(path);
+    let around = group.ancestors().take_while(|at| at.starts_with(root));
+    around.filter_map(left).min()
+}
+
+/// The bytes in a line `NAME 12 kB`.
+fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(1024 * kibibytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_model_larger_than_the_memory_is_refused_in_one_line() {
+        let huge = GptConfig {
+            n_layers: 100_000_000,
+            ..GptConfig::GPT2_124M
+        };
+        let needed = huge.training_memory(1, 1).unwrap();
+        if available().is_some() {
+            let error = format!("{:#}", check_model(&huge, &needed).unwrap_err());
+            assert!(
+                error.starts_with("a model of 7") && error.contains(" PB of memory are needed"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_narrowest_group_says_how_much_is_left() {
+        let root = tempfile::tempdir().unwrap();
+        let group = |path: &str, files: &[(&str, &str)]| {
+            let folder = root.path().join(path);
+            fs::create_dir_all(&folder).unwrap();
+            for (name, text) in files {
+                fs::write(folder.join(name), text).unwrap();
+            }
+        };
+        let left = |groups: &str| in_group(root.path(), groups);
+        assert_eq!(left("0::/a/b\n"), None);
+        group(
+            "a",
+            &[("memory.max", "1000\n"), ("memory.current", "900\n")],
+        );
+        group("a/b", &[("memory.max", "max\n"), ("memory.current", "5\n")]);
+        assert_eq!(left("1:cpu:/c\n0::/a/b\n"), Some(100));
+        group("a", &[("memory.stat", "anon 5\ninactive_file 300\n")]);
+        assert_eq!(left("0::/a/b\n"), Some(400));
+    }
+}

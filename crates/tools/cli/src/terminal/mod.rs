@@ -1,0 +1,9 @@
+//! What every command shares: output and errors, numbers, memory, threads, signals and the shell.
+
+pub(crate) mod failure;
+pub(crate) mod interrupt;
+pub(crate) mod memory;
+pub(crate) mod numbers;
+pub(crate) mod output;
+pub(crate) mod shell;
+pub(crate) mod threads;

@@ -1,0 +1,47 @@
+//! `--threads`: the size of rayon's pool, in which all the arithmetic runs.
+//!
+//! The results don't depend on it: the same seed gives the same bits with any number of threads.
+
+use std::thread::available_parallelism;
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+
+use crate::terminal::failure::misused;
+use crate::terminal::numbers::Threads;
+
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct ThreadArgs {
+    /// Threads to compute with (the results don't depend on it) [default: one per core]
+    #[arg(short = 't', long, value_name = "N")]
+    pub(crate) threads: Option<Threads>,
+}
+
+impl ThreadArgs {
+    /// Builds the pool; to be called before anything computes.
+    pub(crate) fn apply(self) -> Result<()> {
+        use_threads(self.threads, 1)
+    }
+}
+
+/// Builds rayon's global pool with one thread per core by default, or a share of the cores on a
+/// machine with several `processes` of one run.
+///
+/// The calling thread is one of them: to hand each token or training step to another one and to
+/// sleep meanwhile takes some 50 microseconds.
+pub(crate) fn use_threads(threads: Option<Threads>, processes: usize) -> Result<()> {
+    let by_environment = std::env::var("RAYON_NUM_THREADS").unwrap_or_default();
+    let threads = match (threads, by_environment.parse::<usize>()) {
+        (Some(Threads(threads)), _) => threads,
+        (None, Ok(threads)) if threads > 0 => match by_environment.parse() {
+            Ok(Threads(threads)) => threads,
+            Err(expected) => return misused(format!("RAYON_NUM_THREADS {threads}: {expected}")),
+        },
+        _ => (available_parallelism().map_or(1, usize::from) / processes).max(1),
+    };
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .use_current_thread()
+        .build_global()
+        .map_err(|error| anyhow!("could not start {threads} threads to compute with: {error}"))
+}
