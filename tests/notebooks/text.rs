@@ -3,6 +3,7 @@
 //! It isn't part of this repository. Without it, the cells that need it run on [`STORY`] where a
 //! command provides that, or are skipped with a note.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -17,17 +18,28 @@ pub const STORY: &str = include_str!("../../crates/tools/cli/data/the-answering-
 /// The hash of the book's text (20,479 bytes).
 const SHA256: &str = "b41e41a68f0398a3154ae69e2e4c0e2694e17fe0d66730536837f1b01935b31f";
 
-/// A run's settings with the text at `path` or at `$BOOK_TEXT`, if one of them names it.
+/// Returns a run's settings with the text at `path`, or otherwise at `$BOOK_TEXT`, if one of them
+/// is set. A relative path in `$BOOK_TEXT` starts at the workspace's root.
 ///
 /// # Errors
 /// The file can't be read, or it is another text.
 pub fn settings(path: Option<&Path>) -> Result<Settings> {
     let variable = std::env::var_os("BOOK_TEXT").filter(|path| !path.is_empty());
-    let path = path.map(Path::to_path_buf).or(variable.map(PathBuf::from));
+    let path = path.map(Path::to_path_buf).or(variable.map(below_root));
     Ok(Settings {
         text: path.as_deref().map(read).transpose()?,
         ..Settings::default()
     })
+}
+
+/// Returns a relative path as a path below the workspace's root, because cargo runs each test in
+/// the folder of its package.
+fn below_root(path: OsString) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = package
+        .parent()
+        .expect("the package is a folder of the workspace");
+    root.join(path)
 }
 
 /// True if a text is the book's.
@@ -70,5 +82,11 @@ mod tests {
             "{error}"
         );
         assert!(settings(Some(Path::new("/no/such/file"))).is_err());
+    }
+
+    #[test]
+    fn a_relative_path_in_the_environment_is_below_the_root_of_the_workspace() {
+        assert!(below_root("tests/notebooks/text.rs".into()).is_file());
+        assert_eq!(below_root("/a/text".into()), Path::new("/a/text"));
     }
 }

@@ -8,10 +8,46 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::Result;
-use serde_json::Value;
+use serde::Deserialize;
 
 use crate::documents::rows;
 use crate::workspace::{cargo, run};
+
+/// A package of the workspace.
+#[derive(Deserialize)]
+pub(super) struct Package {
+    pub(super) name: String,
+    pub(super) dependencies: Vec<Dependency>,
+}
+
+/// A package that another package depends on.
+#[derive(Deserialize)]
+pub(super) struct Dependency {
+    pub(super) name: String,
+    /// `None` for a normal dependency, otherwise `dev` or `build`
+    kind: Option<String>,
+}
+
+impl Dependency {
+    /// Returns true if only tests, examples, benches or build scripts use the dependency.
+    pub(super) fn is_dev(&self) -> bool {
+        self.kind.is_some()
+    }
+}
+
+/// Returns the packages of the workspace in `folder`.
+///
+/// # Errors
+/// Cargo fails, or prints something unexpected.
+pub(super) fn packages(folder: &Path) -> Result<Vec<Package>> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        packages: Vec<Package>,
+    }
+    let mut metadata = cargo("metadata --no-deps --format-version=1", folder, &[]);
+    let metadata: Metadata = serde_json::from_slice(&run(metadata.stdout(Stdio::piped()))?)?;
+    Ok(metadata.packages)
+}
 
 /// Each crate of the table: its layer and its dependencies.
 type Table = BTreeMap<String, (String, BTreeSet<String>)>;
@@ -19,25 +55,17 @@ type Table = BTreeMap<String, (String, BTreeSet<String>)>;
 /// Dependencies that the table does not have, and packages that it does not have.
 pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
     let mut table = table(rows("docs/ARCHITECTURE.md")?);
-    let mut packages = Vec::new();
-    // The fuzz targets are a separate workspace.
-    for folder in [root.to_owned(), root.join("fuzz")] {
-        let mut metadata = cargo("metadata --no-deps --format-version=1", &folder, &[]);
-        let metadata = run(metadata.stdout(Stdio::piped()))?;
-        let metadata: Value = serde_json::from_slice(&metadata)?;
-        packages.extend(metadata["packages"].as_array().cloned().unwrap_or_default());
-    }
-    let text = |of: &Value| of.as_str().unwrap_or_default().to_owned();
+    let mut packages = packages(root)?;
+    packages.extend(self::packages(&root.join("fuzz"))?); // a separate workspace
     let mut faults = Vec::new();
     for package in &packages {
-        let used = package["dependencies"].as_array().into_iter().flatten();
-        // Those for tests and build scripts have a kind.
-        let used = used.filter(|dependency| dependency["kind"].is_null());
-        let used = used.map(|dependency| text(&dependency["name"])).collect();
-        faults.extend(package_fault(&text(&package["name"]), used, &table));
+        let used = package.dependencies.iter();
+        let used = used.filter(|dependency| !dependency.is_dev());
+        let used = used.map(|dependency| dependency.name.clone()).collect();
+        faults.extend(package_fault(&package.name, used, &table));
     }
     for package in packages {
-        table.remove(&text(&package["name"]));
+        table.remove(&package.name);
     }
     faults.extend(table.keys().map(|name| format!("no package `{name}`")));
     Ok(faults
@@ -46,13 +74,18 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
-/// The rows `crate | layer | may depend on` among all of a page; a layer is L0 to L9, or dev.
+/// Returns true for L0 to L9 and dev.
+pub(super) fn is_layer(word: &str) -> bool {
+    word.len() == 2 || word == "dev"
+}
+
+/// The rows `crate | layer | may depend on` among all rows of a page.
 fn table(rows: Vec<Vec<String>>) -> Table {
     let rows = rows.into_iter().filter_map(|columns| {
         let [name, layer, used] = columns.try_into().ok()?;
         let used = used.split(", ").filter(|name| !name.is_empty());
         let used = used.map(str::to_owned).collect();
-        (layer.len() == 2 || layer == "dev").then_some((name, (layer, used)))
+        is_layer(&layer).then_some((name, (layer, used)))
     });
     rows.collect()
 }

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::workspace::{files_below, print, root};
 
 mod circles;
+mod dependencies;
 mod documented;
 mod layers;
 mod links;
@@ -20,6 +21,10 @@ type Rule = (&'static str, fn(&Path) -> Result<Vec<String>>);
 
 const RULES: &[Rule] = &[
     ("the layers match docs/ARCHITECTURE.md", layers::faults),
+    (
+        "the external crates match docs/ARCHITECTURE.md",
+        dependencies::faults,
+    ),
     ("no files of a crate use each other", circles::faults),
     ("a file describes itself, and is narrow", files),
     ("the notebooks introduce each idea", prose::faults),
