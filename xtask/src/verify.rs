@@ -193,7 +193,11 @@ impl Report {
         ensure!(failed == 0, "{failed} cells failed:\n  {names}");
         ensure!(
             self.ran > 0,
-            "nothing was compared: all chosen cells were skipped"
+            "nothing was compared: all chosen cells were skipped{}",
+            match self.how_to_give_text {
+                Some(how) => format!(", because they need the book's text: {how}"),
+                None => String::new(),
+            }
         );
         Ok(())
     }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
-// In the book's order: section 3.3, 3.4, 3.5, 3.6.
+// The modules of chapter 3. Read them in the order of the book: `simple` (section 3.3),
+// `self_attention` (3.4), `causal` (3.5), `wrapper` and `plain` (3.6); `scores` has what they share.
 mod causal;
 mod plain;
 mod scores;
