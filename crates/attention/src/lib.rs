@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 
-// The modules of chapter 3. Read them in the order of the book: `simple` (section 3.3),
-// `self_attention` (3.4), `causal` (3.5), `wrapper` and `plain` (3.6); `scores` has what they share.
+// The modules of chapter 3. Read them in the book's order: `simple` (section 3.3),
+// `self_attention` (3.4), `causal` (3.5), `wrapper` and `plain` (3.6). They share `scores`.
 mod causal;
 mod plain;
 mod scores;
