@@ -33,7 +33,7 @@ pub use layer_norm::{LayerNorm, LayerNormCache};
 pub use linear::Linear;
 pub use matmul::{matmul, matmul_batched, matmul_batched_backward, matmul_into};
 pub use mse::{mse_loss, mse_loss_backward};
-pub use parameters::Parameters;
+pub use parameters::{Parameters, Selection};
 pub use relu::{relu, relu_backward};
 pub use rows::add_assign;
 pub use softmax::{softmax, softmax_backward, softmax_naive};

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`AdamW::step_plain`] has exactly these lines; [`AdamW::step`] computes the same on all cores by
-//! `tensor_ops::engine::adamw_update`. Parameter groups and amsgrad aren't supported.
+//! `tensor_ops::engine::adamw_update`. Two optimizers of two selections are two parameter groups.
 
 use std::mem::take;
 
@@ -67,6 +67,30 @@ impl Default for AdamWConfig {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// A parameter group is a [selection](Parameters::select_mut) with its own optimizer. Layers that no
+/// group selects are frozen. The amsgrad variant isn't supported.
+///
+/// ```
+/// # use train::{AdamW, AdamWConfig, Parameters, clip_grad_norm, gpt::{TransformerBlock, GptConfig}};
+/// # let config = GptConfig { emb_dim: 8, n_heads: 2, ..GptConfig::GPT2_124M };
+/// # let mut block = TransformerBlock::new(config, &mut train::torch_rng::TorchRng::manual_seed(123))?;
+/// # let mut grads = block.clone();
+/// let matrices = |name: &str, shape: &[usize]| !name.starts_with("norm1.") && shape.len() > 1;
+/// let vectors = |name: &str, shape: &[usize]| !name.starts_with("norm1.") && shape.len() == 1;
+/// let (decay, none) = (AdamWConfig::default(), AdamWConfig { weight_decay: 0.0, ..AdamWConfig::default() });
+/// let mut groups = (
+///     AdamW::new(decay, &block.select_mut(&matrices))?,
+///     AdamW::new(none, &block.select_mut(&vectors))?,
+/// );
+/// // In each step, after the backward pass:
+/// clip_grad_norm(&mut grads.select_mut(&matrices), 1.0);
+/// groups.0.step(&mut block.select_mut(&matrices), &mut grads.select_mut(&matrices));
+/// groups.1.step(&mut block.select_mut(&vectors), &mut grads.select_mut(&vectors));
+/// grads.fill_zero(); // the gradients of norm1, which is frozen
+/// assert!(block.norm1.scale.iter().all(|&scale| scale == 1.0));
+/// # Ok::<(), train::TrainError>(())
+/// ```
+///
 /// Its moments are named like the weights, with the prefixes `m.` and `v.`, so they are saved and
 /// loaded like weights. The caller saves the number of steps.
 ///
@@ -106,7 +130,10 @@ impl AdamW {
     ///
     /// # Errors
     /// If a setting is outside its range.
-    pub fn new(config: AdamWConfig, parameters: &impl Parameters) -> Result<Self, TrainError> {
+    pub fn new(
+        config: AdamWConfig,
+        parameters: &(impl Parameters + ?Sized),
+    ) -> Result<Self, TrainError> {
         config.validate()?;
         let n = parameters.num_parameters();
         let mut weights = Vec::new();
@@ -127,7 +154,7 @@ impl AdamW {
     ///
     /// # Panics
     /// As [`step`](Self::step).
-    pub fn step_plain<P: Parameters>(&mut self, parameters: &mut P, grads: &mut P) {
+    pub fn step_plain<P: Parameters + ?Sized>(&mut self, parameters: &mut P, grads: &mut P) {
         let AdamWConfig {
             lr,
             betas: (beta1, beta2),
@@ -171,7 +198,7 @@ impl AdamW {
     ///
     /// # Panics
     /// If weights, gradients and moments are not as many.
-    pub fn step<P: Parameters>(&mut self, parameters: &mut P, grads: &mut P) {
+    pub fn step<P: Parameters + ?Sized>(&mut self, parameters: &mut P, grads: &mut P) {
         self.update(slices(parameters), slices(grads), 1.0);
     }
 

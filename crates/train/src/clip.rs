@@ -8,7 +8,7 @@ use tensor_ops::engine::sum_of_squares;
 
 /// The Euclidean norm of all gradients together.
 #[must_use]
-pub fn grad_norm(grads: &impl Parameters) -> f64 {
+pub fn grad_norm(grads: &(impl Parameters + ?Sized)) -> f64 {
     let mut total = 0.0;
     grads.visit("", &mut |_, view| {
         total += sum_of_squares(view.as_slice().expect("weights are row-major"));
@@ -29,7 +29,7 @@ pub fn grad_norm(grads: &impl Parameters) -> f64 {
 /// assert!((norm - 24f64.sqrt()).abs() < 1e-6);
 /// assert!((train::grad_norm(&grads) - 1.0).abs() < 1e-5);
 /// ```
-pub fn clip_grad_norm(grads: &mut impl Parameters, max_norm: f64) -> f64 {
+pub fn clip_grad_norm(grads: &mut (impl Parameters + ?Sized), max_norm: f64) -> f64 {
     let norm = grad_norm(grads);
     let scale = clip_scale(norm, max_norm);
     if scale < 1.0 {

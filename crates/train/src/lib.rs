@@ -34,7 +34,7 @@ mod trainer;
 pub use ::checkpoint::CheckpointError;
 pub use {dataloader, gpt, torch_rng};
 
-pub use gpt::Parameters;
+pub use tensor_ops::{Parameters, Selection};
 
 pub use adamw::{AdamW, AdamWConfig};
 pub use clip::{clip_grad_norm, grad_norm};

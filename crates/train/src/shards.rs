@@ -18,7 +18,7 @@ use tensor_ops::engine::{OPTIMIZER_BLOCK, move_into_sum, sums_of_squares};
 use crate::Ranks;
 
 /// All weights' numbers, a slice for each.
-pub(crate) fn slices<P: Parameters>(parameters: &mut P) -> Vec<&mut [f32]> {
+pub(crate) fn slices<P: Parameters + ?Sized>(parameters: &mut P) -> Vec<&mut [f32]> {
     let views = parameters.named_parameters_mut().into_iter();
     let slices = views.map(|(_, view)| view.into_slice().expect("weights are row-major"));
     slices.collect()

@@ -49,7 +49,7 @@ pub fn save_tensors<'a>(
 /// parameter.
 pub fn load_tensors_into(
     path: impl AsRef<Path>,
-    parameters: &mut impl Parameters,
+    parameters: &mut (impl Parameters + ?Sized),
     prefix: &str,
 ) -> Result<(), CheckpointError> {
     let file = TensorFile::open(path.as_ref())?;
