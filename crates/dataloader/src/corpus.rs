@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
+#[cfg(feature = "text")]
 use tokenizer::Encode;
 
 use crate::error::DataLoaderError;
@@ -18,8 +19,7 @@ const PIECE: usize = 1 << 20;
 ///
 /// ```
 /// use dataloader::Corpus;
-/// use dataloader::tokenizer::Gpt2Tokenizer;
-/// let corpus = Corpus::from_text("Hello, I am", &Gpt2Tokenizer::new())?;
+/// let corpus = Corpus::from_ids(vec![15496, 11, 314, 716]); // "Hello, I am" in GPT-2's tokens
 /// assert_eq!(corpus.read(..)?[..], [15496, 11, 314, 716]);
 /// let (train, validation) = corpus.split_at(3);
 /// assert_eq!((train.len(), validation.len()), (3, 1));
@@ -38,11 +38,38 @@ impl Corpus {
         }
     }
 
+    /// Returns the ids of several corpora, one after the other, such as the files of a large data
+    /// set. They stay where they are, in memory or in their files. A window may begin in one corpus
+    /// and end in the next.
+    ///
+    /// ```
+    /// use dataloader::Corpus;
+    /// let parts = [vec![1, 2, 3], vec![4], vec![5, 6]].map(Corpus::from_ids);
+    /// let corpus = Corpus::concat(parts);
+    /// assert_eq!(corpus.len(), 6);
+    /// assert_eq!(corpus.read(2..5)?[..], [3, 4, 5]);
+    /// # Ok::<(), dataloader::DataLoaderError>(())
+    /// ```
+    pub fn concat(corpora: impl IntoIterator<Item = Self>) -> Self {
+        Self {
+            tokens: Tokens::concat(corpora.into_iter().map(|corpus| corpus.tokens).collect()),
+        }
+    }
+
     /// Encodes a text with a tokenizer. Special tokens in it keep their meaning, like
     /// `<|endoftext|>` in the book.
     ///
+    /// ```
+    /// use dataloader::Corpus;
+    /// use dataloader::tokenizer::Gpt2Tokenizer;
+    /// let corpus = Corpus::from_text("Hello, I am", &Gpt2Tokenizer::new())?;
+    /// assert_eq!(corpus.read(..)?[..], [15496, 11, 314, 716]);
+    /// # Ok::<(), dataloader::DataLoaderError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`DataLoaderError::Tokenizer`] if the tokenizer has no ids for a part of the text.
+    #[cfg(feature = "text")]
     pub fn from_text(
         text: &str,
         tokenizer: &(impl Encode + ?Sized),

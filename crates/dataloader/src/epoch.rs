@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::iter::FusedIterator;
+use std::ops::Range;
 
 use ndarray::Array2;
 
@@ -41,16 +42,41 @@ pub struct Batch {
 #[derive(Clone)]
 pub struct Epoch {
     dataset: GptDataset, // shares the corpus's buffer
-    order: Vec<usize>,   // (n_windows)
+    order: Order,
     batch_size: usize,
     batches: usize,
     position: usize, // the next batch
 }
 
+/// The order in which an epoch visits the windows.
+#[derive(Clone)]
+pub(crate) enum Order {
+    /// The order of the text, with the number of windows. It needs no memory.
+    Sequential(usize),
+    /// (n_windows)
+    Shuffled(Vec<usize>),
+}
+
+impl Order {
+    fn len(&self) -> usize {
+        match self {
+            Self::Sequential(windows) => *windows,
+            Self::Shuffled(order) => order.len(),
+        }
+    }
+
+    fn get(&self, i: usize) -> usize {
+        match self {
+            Self::Sequential(_) => i,
+            Self::Shuffled(order) => order[i],
+        }
+    }
+}
+
 impl Epoch {
     pub(crate) fn new(
         dataset: GptDataset,
-        order: Vec<usize>,
+        order: Order,
         batch_size: usize,
         batches: usize,
     ) -> Self {
@@ -93,18 +119,18 @@ impl Epoch {
         }
         let start = self.position * self.batch_size;
         let end = start.saturating_add(self.batch_size).min(self.order.len());
-        let batch = self.batch(&self.order[start..end])?;
+        let batch = self.batch(start..end)?;
         self.position += 1;
         Ok(Some(batch))
     }
 
-    /// The batch of these windows.
-    fn batch(&self, windows: &[usize]) -> Result<Batch, DataLoaderError> {
+    /// Returns the batch of a part of the order.
+    fn batch(&self, windows: Range<usize>) -> Result<Batch, DataLoaderError> {
         let shape = (windows.len(), self.dataset.max_length()); // (batch, max_length)
         let mut inputs = Vec::with_capacity(shape.0 * shape.1);
         let mut targets = Vec::with_capacity(shape.0 * shape.1);
-        for &i in windows {
-            let ids = self.dataset.read(i)?;
+        for i in windows {
+            let ids = self.dataset.read(self.order.get(i))?;
             inputs.extend_from_slice(&ids[..shape.1]);
             targets.extend_from_slice(&ids[1..]);
         }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use atomic_file::FileError;
+#[cfg(feature = "text")]
 use tokenizer::TokenizerError;
 
 /// Everything this crate refuses, with the offending name or number.
@@ -13,6 +14,7 @@ use tokenizer::TokenizerError;
 #[non_exhaustive]
 pub enum DataLoaderError {
     /// The text could not be turned into ids.
+    #[cfg(feature = "text")]
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
 
@@ -54,6 +56,37 @@ pub enum DataLoaderError {
         id: u32,
         /// Its place in the corpus.
         position: usize,
+    },
+
+    /// A file states another number of ids than were written to it.
+    #[error("{}: {stated} ids were announced, but {written} were written", path.display())]
+    Length {
+        /// The file.
+        path: PathBuf,
+        /// The number of ids in the file's header.
+        stated: usize,
+        /// The number of ids that were written.
+        written: usize,
+    },
+
+    /// A mix has no source.
+    #[error("a mix needs at least one source")]
+    NoSource,
+    /// A source's weight in a mix isn't a positive number.
+    #[error("the weight of source {index} must be a positive number, but is {weight}")]
+    Weight {
+        /// The index of the source.
+        index: usize,
+        /// Its weight.
+        weight: f64,
+    },
+    /// A position is for a mix with another number of sources.
+    #[error("the position is for {positions} sources, but the mix has {sources}")]
+    OtherSources {
+        /// The number of sources in the position.
+        positions: usize,
+        /// The number of sources in the mix.
+        sources: usize,
     },
 
     /// The corpus is empty.

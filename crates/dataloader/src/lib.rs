@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod batches;
 mod corpus;
 mod dataset;
 mod epoch;
@@ -14,12 +15,18 @@ mod text;
 mod tokens;
 
 // Crates whose types appear in this crate's public API: dependents need no matching versions.
-pub use {ndarray, tokenizer, torch_rng};
+#[cfg(feature = "text")]
+pub use tokenizer;
+pub use {atomic_file::FileError, ndarray, torch_rng};
 
+pub use batches::{Batches, EpochPosition, Mix, MixPosition};
 pub use corpus::Corpus;
 pub use dataset::{GptDataset, Window, WindowConfig};
 pub use epoch::{Batch, Epoch};
 pub use error::DataLoaderError;
-pub use loader::{DataLoader, DataLoaderConfig, create_dataloader_v1};
+pub use files::{TokenFormat, TokenWriter, write_token_file};
+#[cfg(feature = "text")]
+pub use loader::create_dataloader_v1;
+pub use loader::{DataLoader, DataLoaderConfig};
 pub use split::train_validation_split;
 pub use text::text_of;

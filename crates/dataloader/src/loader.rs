@@ -5,12 +5,13 @@
 //! iteration over a loader, including an evaluation, changes the later random numbers of a seed.
 //! There are no workers.
 
+#[cfg(feature = "text")]
 use tokenizer::Encode;
 use torch_rng::TorchRng;
 
 use crate::corpus::Corpus;
 use crate::dataset::{GptDataset, WindowConfig};
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, Order};
 use crate::error::DataLoaderError;
 
 /// Makes epochs of batches; each has at least one.
@@ -89,7 +90,14 @@ impl DataLoader {
     /// Returns a new epoch: Python's `iter(loader)`, with its draws from the global generator.
     #[must_use = "it has drawn from the generator"]
     pub fn epoch(&self, rng: &mut TorchRng) -> Epoch {
-        let order = rng.data_loader_order(self.dataset.len(), self.config.shuffle);
+        let windows = self.dataset.len();
+        let order = match self.config.shuffle {
+            true => Order::Shuffled(rng.data_loader_order(windows, true)),
+            false => {
+                rng.data_loader_order(0, false); // draws as for any number of windows
+                Order::Sequential(windows)
+            }
+        };
         Epoch::new(
             self.dataset.clone(),
             order,
@@ -149,6 +157,7 @@ impl Default for DataLoaderConfig {
 ///
 /// # Errors
 /// Those of [`Corpus::from_text`] and [`DataLoader::new`].
+#[cfg(feature = "text")]
 pub fn create_dataloader_v1(
     text: &str,
     tokenizer: &(impl Encode + ?Sized),

@@ -28,6 +28,15 @@ pub(crate) struct Tokens {
 enum Source {
     Memory(Arc<Vec<u32>>), // (n_tokens)
     File(Arc<TokenFile>),
+    Several(Arc<Several>),
+}
+
+/// Several sources in a row.
+#[derive(Debug)]
+struct Several {
+    parts: Vec<Tokens>,
+    /// The end of each part, counted from the start of the first one.
+    ends: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -80,6 +89,20 @@ impl Tokens {
         })
     }
 
+    /// Returns the ids of all parts, one after the other.
+    pub(crate) fn concat(parts: Vec<Self>) -> Self {
+        let ends = parts.iter().scan(0, |end, part| {
+            *end += part.len;
+            Some(*end)
+        });
+        let ends: Vec<usize> = ends.collect();
+        Self {
+            start: 0,
+            len: ends.last().copied().unwrap_or(0),
+            source: Source::Several(Arc::new(Several { parts, ends })),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -110,6 +133,7 @@ impl Tokens {
         match &self.source {
             Source::Memory(ids) => Ok(Cow::Borrowed(&ids[start..end])),
             Source::File(file) => file.read(start, end - start).map(Cow::Owned),
+            Source::Several(several) => several.read(start, end),
         }
     }
 
@@ -119,6 +143,28 @@ impl Tokens {
             "tokens {range:?} of {}",
             self.len
         );
+    }
+}
+
+impl Several {
+    fn read(&self, start: usize, end: usize) -> Result<Cow<'_, [u32]>, DataLoaderError> {
+        let mut ids = Cow::Borrowed(&[][..]);
+        let mut read = start;
+        let first = self.ends.partition_point(|&end| end <= start);
+        for (part, part_end) in self.parts.iter().zip(&self.ends).skip(first) {
+            if read >= end {
+                break;
+            }
+            let begin = part_end - part.len;
+            let more = part.read(read - begin..end.min(*part_end) - begin)?;
+            read = *part_end;
+            if ids.is_empty() {
+                ids = more; // a view, if the range is in one part
+            } else {
+                ids.to_mut().extend_from_slice(&more);
+            }
+        }
+        Ok(ids)
     }
 }
 

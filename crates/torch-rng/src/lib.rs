@@ -18,6 +18,8 @@ mod multinomial;
 mod normal;
 mod permutation;
 mod rand_traits;
+#[cfg(feature = "serde")]
+mod serialize;
 mod state;
 mod torch_rng;
 mod uniform;
