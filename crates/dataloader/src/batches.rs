@@ -15,7 +15,9 @@ use crate::loader::DataLoader;
 /// ```
 /// use dataloader::{Batches, Corpus, DataLoader, DataLoaderConfig, torch_rng::TorchRng};
 /// let corpus = Corpus::from_ids((0..50).collect::<Vec<u32>>());
-/// let windows = DataLoaderConfig { batch_size: 2, max_length: 4, stride: 4, ..Default::default() };
+/// let windows = DataLoaderConfig {
+///     batch_size: 2, max_length: 4, stride: 4, ..DataLoaderConfig::default()
+/// };
 /// let loader = DataLoader::new(&corpus, windows)?;
 ///
 /// let mut rng = TorchRng::manual_seed(123);
@@ -125,12 +127,15 @@ impl Batches {
 ///
 /// ```
 /// use dataloader::{Corpus, DataLoader, DataLoaderConfig, Mix, torch_rng::TorchRng};
-/// let windows = DataLoaderConfig { batch_size: 1, max_length: 2, stride: 2, ..Default::default() };
+/// let windows = DataLoaderConfig {
+///     batch_size: 1, max_length: 2, stride: 2, ..DataLoaderConfig::default()
+/// };
 /// let loader = |id| DataLoader::new(&Corpus::from_ids(vec![id; 20]), windows);
 /// let (prose, code) = (loader(1)?, loader(2)?);
 ///
 /// let mut rng = TorchRng::manual_seed(123);
-/// let mut mix = Mix::new(vec![(prose, 0.9), (code, 0.1)])?; // nine batches of prose to one of code
+/// // Nine batches of prose to one of code.
+/// let mut mix = Mix::new(vec![(prose, 0.9), (code, 0.1)])?;
 /// let mut of_code = 0;
 /// for _ in 0..1000 {
 ///     let batch = mix.next_batch(&mut rng)?;
@@ -153,8 +158,8 @@ impl Mix {
     /// Returns a mix of loaders with their weights, which needn't add up to 1.
     ///
     /// # Errors
-    /// [`DataLoaderError::NoSource`] without a loader; [`DataLoaderError::Weight`] if a weight isn't
-    /// a positive number.
+    /// [`DataLoaderError::NoSource`] without a loader; [`DataLoaderError::Weight`] if a weight
+    /// isn't a positive number.
     pub fn new(sources: Vec<(DataLoader, f64)>) -> Result<Self, DataLoaderError> {
         let (sources, weights): (Vec<_>, Vec<f64>) = sources.into_iter().unzip();
         let is_wrong = |weight: &f64| !(*weight > 0.0 && weight.is_finite());
@@ -180,8 +185,8 @@ impl Mix {
     ///
     /// # Errors
     /// [`DataLoaderError::OtherSources`] if the position is for another number of sources;
-    /// [`DataLoaderError::PositionPastEnd`] if an epoch of a loader has fewer batches. The mix stays
-    /// where it was.
+    /// [`DataLoaderError::PositionPastEnd`] if an epoch of a loader has fewer batches. The mix
+    /// stays where it was.
     pub fn seek(&mut self, position: MixPosition) -> Result<(), DataLoaderError> {
         if position.len() != self.sources.len() {
             return Err(DataLoaderError::OtherSources {

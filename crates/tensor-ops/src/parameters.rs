@@ -10,8 +10,8 @@ use ndarray::{Array, ArrayViewD, ArrayViewMutD, Dimension};
 /// Names and order match PyTorch's `named_parameters()` for the book's modules, so a name is a
 /// `state_dict` key.
 ///
-/// Arrays, modules, and `Option`, `Vec`, arrays, `Box` and `&mut` of them have parameters; the macro
-/// [`parameters!`](crate::parameters) implements the trait for a struct. Functions that take
+/// Arrays, modules, and `Option`, `Vec`, arrays, `Box` and `&mut` of them have parameters. The
+/// macro [`parameters!`](crate::parameters) implements the trait for a struct. Functions that take
 /// `&(impl Parameters + ?Sized)` also take `&dyn Parameters`.
 ///
 /// ```
@@ -114,8 +114,8 @@ impl Parameters for Selection<'_> {
 /// `visit_mut` from one list.
 ///
 /// A field is an array, whose name is the one given; or a module, whose names continue the one
-/// given; or an `Option`, `Vec`, array or `Box` of modules. A `Vec` or array inserts `0.`, `1.`, ...
-/// A generic struct is preceded by its parameters in brackets.
+/// given; or an `Option`, `Vec`, array or `Box` of modules. A `Vec` or array inserts `0.`, `1.` and
+/// so on. A generic struct is preceded by its parameters in brackets.
 ///
 /// ```
 /// use tensor_ops::{LayerNorm, Linear, Parameters, parameters};

@@ -67,17 +67,20 @@ impl Default for AdamWConfig {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A parameter group is a [selection](Parameters::select_mut) with its own optimizer. Layers that no
-/// group selects are frozen. The amsgrad variant isn't supported.
+/// A parameter group is a [selection](Parameters::select_mut) with its own optimizer. Layers that
+/// no group selects are frozen. The amsgrad variant isn't supported.
 ///
 /// ```
-/// # use train::{AdamW, AdamWConfig, Parameters, clip_grad_norm, gpt::{TransformerBlock, GptConfig}};
+/// # use train::gpt::{GptConfig, TransformerBlock};
+/// # use train::torch_rng::TorchRng;
+/// # use train::{AdamW, AdamWConfig, Parameters, clip_grad_norm};
 /// # let config = GptConfig { emb_dim: 8, n_heads: 2, ..GptConfig::GPT2_124M };
-/// # let mut block = TransformerBlock::new(config, &mut train::torch_rng::TorchRng::manual_seed(123))?;
+/// # let mut block = TransformerBlock::new(config, &mut TorchRng::manual_seed(123))?;
 /// # let mut grads = block.clone();
 /// let matrices = |name: &str, shape: &[usize]| !name.starts_with("norm1.") && shape.len() > 1;
 /// let vectors = |name: &str, shape: &[usize]| !name.starts_with("norm1.") && shape.len() == 1;
-/// let (decay, none) = (AdamWConfig::default(), AdamWConfig { weight_decay: 0.0, ..AdamWConfig::default() });
+/// let decay = AdamWConfig::default();
+/// let none = AdamWConfig { weight_decay: 0.0, ..decay };
 /// let mut groups = (
 ///     AdamW::new(decay, &block.select_mut(&matrices))?,
 ///     AdamW::new(none, &block.select_mut(&vectors))?,
