@@ -23,7 +23,9 @@ mod rows;
 // Crates whose types appear in this crate's public API: dependents need no matching versions.
 pub use {ndarray, torch_rng};
 
-pub use cross_entropy::{cross_entropy, cross_entropy_rows, cross_entropy_train};
+pub use cross_entropy::{
+    IGNORE_INDEX, counted_targets, cross_entropy, cross_entropy_rows, cross_entropy_train,
+};
 pub use dropout::{Dropout, DropoutCache};
 pub use embedding::Embedding;
 pub use gelu::{gelu, gelu_backward};
