@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The modules of chapter 3. Read them in the book's order: `simple` (section 3.3),
 // `self_attention` (3.4), `causal` (3.5), `wrapper` and `plain` (3.6). They share `scores`.
