@@ -12,6 +12,8 @@ use thiserror::Error;
 
 use crate::input::Input;
 use crate::printed::{Verdict, compare};
+use crate::prose::Values;
+use crate::text::STORY;
 use crate::torch_form;
 use crate::value::Shown;
 use crate::{NEEDS_TEXT, NOT_IN_A_PAGE, Settings, TAKES_MINUTES, TrainingRun};
@@ -24,6 +26,12 @@ pub struct Notebook {
     /// In HTML
     pub(crate) figures: HashMap<u32, String>,
     pub(crate) inputs: HashMap<u32, InputValue>,
+    /// The values that texts name.
+    pub(crate) values: Values,
+    /// Statements of the prose that don't hold in this run, by the line of their call.
+    pub(crate) untrue: HashMap<u32, String>,
+    /// The code that a call stands for, if it depends on the run.
+    pub(crate) code: HashMap<u32, String>,
     /// The line where a part ended before its end, and why.
     pub(crate) ended: Vec<(u32, Outcome)>,
     /// The line of the last call.
@@ -122,8 +130,6 @@ pub struct InputValue {
     pub value: Option<String>,
     /// Why the reader's value can't be taken: the cells were computed with the document's.
     pub fault: Option<String>,
-    /// The reader's value in Rust.
-    pub(crate) code: Option<String>,
     /// The line of its call.
     pub line: u32,
 }
@@ -182,12 +188,18 @@ impl Notebook {
     /// Neither exists.
     #[track_caller]
     pub fn the_verdict(&mut self) -> Result<&'static str> {
-        self.go_to_caller();
+        let line = self.go_to_caller();
         if let Some(text) = self.settings.text {
             return Ok(text);
         }
         let other = self.settings.other_text.ok_or(NotRun(NEEDS_TEXT))?;
         self.on_other_text = true;
+        let file = if other == STORY {
+            STORY_FILE
+        } else {
+            "your-text.txt"
+        };
+        self.code.insert(line, read_file(file));
         Ok(other)
     }
 
@@ -239,6 +251,32 @@ impl Notebook {
         let build = training.and_then(|run| run.build).unwrap_or(default);
         self.changed |= build != default;
         build
+    }
+
+    /// Gives a value of the run a name, by which texts show it: `{name}`.
+    #[track_caller]
+    pub fn value(&mut self, name: &str, value: impl Display) {
+        let line = self.go_to_caller();
+        self.values.add(name, line, value.to_string());
+    }
+
+    /// Computes values and statements for texts, in code that no cell shows.
+    #[track_caller]
+    pub fn aside(&mut self, compute: impl FnOnce(&mut Self)) {
+        self.go_to_caller();
+        compute(self);
+    }
+
+    /// Checks a statement of the prose that isn't filled in from a value. It may be wrong for other
+    /// inputs, or for a reader's own text.
+    #[track_caller]
+    pub fn holds(&mut self, statement: &str, is_true: bool) {
+        let line = self.go_to_caller();
+        let is_known = !self.on_other_text || self.settings.other_text == Some(STORY);
+        if !is_true && !self.changed && is_known {
+            self.untrue
+                .insert(line, format!("the prose is wrong: {statement}"));
+        }
     }
 
     /// The cells that follow belong to this section, by the document's own number and title.
@@ -312,7 +350,7 @@ impl Notebook {
             name: name.to_owned(),
             default: default.written(),
             bounds: format!("{bounds:?}"),
-            range: range_of(&format!("{bounds:?}"), T::UNIT),
+            range: range_of::<T>(&format!("{bounds:?}"), T::UNIT),
             line,
             ..InputValue::default()
         };
@@ -322,11 +360,14 @@ impl Notebook {
         if let Some((_, text)) = asked {
             input.value = Some(text.clone());
             let read = T::read(text).and_then(|value| {
-                let (size, unit) = (value.size(), T::UNIT);
+                let got = match T::UNIT {
+                    "" => text.trim().to_owned(),
+                    unit => value.size().to_string() + unit,
+                };
                 ensure!(
-                    bounds.contains(&size),
-                    "expected {}, got {size}{unit}",
-                    range_of(&format!("{bounds:?}"), "")
+                    bounds.contains(&value.size()),
+                    "expected {}, got {got}",
+                    range_of::<T>(&format!("{bounds:?}"), "")
                 );
                 Ok(value)
             });
@@ -335,10 +376,27 @@ impl Notebook {
                 Err(error) => input.fault = Some(format!("the input {name}: {error:#}")),
             }
         }
-        input.code = value.as_ref().map(T::code);
         self.changed |= value.is_some();
         self.inputs.insert(line, input);
-        value.unwrap_or(default)
+        self.code.extend(value.as_ref().map(|it| (line, it.code())));
+        let value = value.unwrap_or(default);
+        self.value(name, value.written());
+        value
+    }
+
+    /// An input whose default is a text for the book's text, or another one for any other.
+    #[track_caller]
+    pub fn input_of_text(
+        &mut self,
+        name: &str,
+        [of_book, of_other]: [&str; 2],
+        bounds: impl RangeBounds<usize> + Debug,
+    ) -> String {
+        let is_book = self.settings.text.is_some();
+        let default = if is_book { of_book } else { of_other };
+        let text = self.input(name, default.to_owned(), bounds);
+        self.code.insert(self.at, text.code());
+        text
     }
 
     /// The document prints this; its digits set the tolerance.
@@ -486,13 +544,21 @@ impl Notebook {
     }
 }
 
+/// The story's file in the repository.
+const STORY_FILE: &str = "crates/tools/cli/data/the-answering-bell.txt";
+
+/// Returns the code that reads a text.
+pub(crate) fn read_file(path: &str) -> String {
+    format!("&std::fs::read_to_string({path:?})")
+}
+
 /// A Rust range in words.
-fn range_of(bounds: &str, unit: &str) -> String {
+fn range_of<T: Input>(bounds: &str, unit: &str) -> String {
     match bounds
         .split_once("..")
         .map(|(low, high)| (low, high.trim_start_matches('=')))
     {
-        Some(("", "")) | None => "any value".to_owned(),
+        Some(("", "")) | None => T::ANY.to_owned(),
         Some(("", high)) => format!("at most {high}{unit}"),
         Some((low, "")) => format!("at least {low}{unit}"),
         Some((low, high)) => format!("{low} to {high}{unit}"),

@@ -6,16 +6,18 @@ use attention::{
     SelfAttentionV1, SelfAttentionV2, WeightInit, attention_scores, attention_weights, causal_mask,
     context_vectors, mask_future, normalize_by_sum, normalize_rows, scaled_softmax,
 };
-use ndarray::{Array1, Array2, ArrayRef2, Axis, array, s, stack};
+use ndarray::{
+    Array1, Array2, ArrayRef1, ArrayRef2, ArrayView1, Axis, array, concatenate, s, stack,
+};
 use pictures::{HeatMap, Picture, heat_map};
-use tensor_ops::{Dropout, matmul, matmul_batched, softmax, softmax_naive};
+use tensor_ops::{Dropout, Linear, matmul, matmul_batched, softmax, softmax_naive};
 use torch_rng::TorchRng;
 
 use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "Attention lets each word of a text collect information from the others. The chapter builds it four times, each time with one more idea: without weights, with learned weights, with a mask over the future, and with several heads.",
+        "With attention, each word of a text collects information from the other words. This chapter builds it in four steps: without weights, with learned weights, with a mask that hides the future, and with several heads side by side.",
         "chapter 2, and matrix products.",
         60,
     );
@@ -23,8 +25,21 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "3.3.1",
         "A simple self-attention mechanism without trainable weights",
     );
-    // How much should the second word listen to each of the six? The dot product of two vectors is
-    // large where they point the same way, so it serves as a first score.
+    // The meaning of a word depends on its neighbours: a bank near the word "river" isn't the bank
+    // near the word "money". So a model needs, for each word, a vector that also contains
+    // information from the other words. Such a vector is called a *context vector*. The goal of
+    // this section is the context vector of the second word, "journey".
+    //
+    // Each word is a vector already, its embedding (section 2.7). The numbers of a vector are
+    // called *features*. Here a word has {d_in:w} features, whereas GPT-2's words have 768. The
+    // context vector will be a mixture of all words' vectors, and we compute it in three steps: a
+    // score for each word, weights that sum to 1, and the mixture.
+
+    // How much should the second word take from each of the {words:w} words? We call the second
+    // word the *query*, because it asks. The score of a word is the dot product of its vector and
+    // the query, which is large if both vectors have large numbers in the same places. The largest
+    // score, {best_score:.4}, belongs to "{best_word}", and the next one, {next_score:.4}, to
+    // "{next_word}". Compare the rows of these words with the query's row.
     let six_words = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
@@ -33,17 +48,28 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         [0.77, 0.25, 0.10], // one      (x^5)
         [0.05, 0.80, 0.55], // step     (x^6)
     ];
-    let inputs = book.input("inputs", six_words, 4..=120); // (num_tokens, d_in) = (6, 3)
+    let inputs = book.input("inputs", six_words, 4..=120); // (num_tokens, d_in)
+    book.value("words", inputs.nrows());
+    book.value("d_in", inputs.ncols());
 
     let query = inputs.row(1); // the second input token is the query
     let attn_scores_2: Array1<f32> = inputs.outer_iter().map(|x_i| x_i.dot(&query)).collect();
+    book.aside(|book| {
+        let [best, next] = two_largest(&attn_scores_2);
+        book.value("best_score", attn_scores_2[best]);
+        book.value("next_score", attn_scores_2[next]);
+        book.value("best_word", name_of(best));
+        book.value("next_word", name_of(next));
+    });
     book.shows(
         "In [3]",
         &attn_scores_2,
         "tensor([0.9544, 1.4950, 1.4754, 0.8434, 0.7070, 1.0865])",
     );
 
-    // A dot product is the sum of the products of single features. Both ways give the same number.
+    // A dot product multiplies two vectors entry by entry and adds the results. For the first word
+    // and the query this is {first_sum}. The loop and the function `dot` give the same number.
+    book.value("first_sum", sum_of(inputs.row(0), query));
     let mut res = 0.0;
     for (one, other) in inputs.row(0).iter().zip(query) {
         res += one * other;
@@ -51,7 +77,11 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.shows("In [4]", &res, "tensor(0.9544)");
     book.shows("In [4]", &inputs.row(0).dot(&query), "tensor(0.9544)");
 
-    // How do scores become weights that sum to 1? The simplest way divides them by their sum.
+    // How do scores become weights? If the weights sum to 1, the mixture is an average, and its
+    // numbers are as large as those of the words. The simplest way is to divide each score by the
+    // sum of all scores, here {sum_of_scores:.4}. But a score can be negative, and then so is its
+    // weight.
+    book.value("sum_of_scores", attn_scores_2.sum());
     let attn_weights_2_tmp = normalize_by_sum(&attn_scores_2);
     book.prints(
         "In [5]",
@@ -60,8 +90,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [5]", &attn_weights_2_tmp.sum(), "tensor(1.0000)");
 
-    // Softmax also gives weights that sum to 1. They are positive for all scores, and the largest
-    // score stands out. This is the plain formula, which overflows for large scores.
+    // *Softmax* takes the exponential of each score, e^score, and divides it by the sum of the
+    // exponentials. An exponential is positive whatever the score, so the weights are positive,
+    // too. They also sum to 1, and a larger score still gets a larger weight. This is the plain
+    // formula:
     let attn_weights_2_naive = softmax_naive(&attn_scores_2, Axis(0));
     book.prints(
         "In [6]",
@@ -70,7 +102,22 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [6]", &attn_weights_2_naive.sum(), "tensor(1.)");
 
-    // The same weights, computed safely: the largest score is subtracted before the exponential.
+    // What is wrong with the plain formula? The largest 32-bit number is about 3.4 x 10^38, and
+    // e^89 is larger. So it becomes infinity, and infinity divided by infinity is not a number
+    // (NaN). The remedy is to subtract the largest score from all scores first. Then the largest
+    // exponential is e^0 = 1, and the weights stay the same, because a weight depends only on the
+    // differences between the scores: e^89 / e^88 = e^1 / e^0.
+    let large_scores: Array1<f32> = array![88.0, 89.0];
+    let plain = softmax_naive(&large_scores, Axis(0));
+    let safe = softmax(&large_scores, Axis(0));
+    book.holds(
+        "e^88 fits in 32 bits, and e^89 doesn't",
+        88f32.exp() < f32::MAX && plain[1].is_nan(),
+    );
+    book.yours("Large scores", &stack![Axis(0), plain, safe]);
+
+    // From here on, softmax is the safe form, which gives the weights of In [6] again.
+    book.listing("tests/notebooks/formulas.rs", "pub(crate) fn softmax(");
     let attn_weights_2 = softmax(&attn_scores_2, Axis(0));
     book.prints(
         "In [7]",
@@ -79,8 +126,12 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [7]", &attn_weights_2.sum(), "tensor(1.)");
 
-    // What does the second word learn from the others? Its context vector is the sum of all six
-    // vectors, each multiplied by its weight.
+    // The last step is the mixture. Multiply each word's vector by its weight and add the {words:w}
+    // results: that is the second word's context vector. Its first feature is {first_feature}.
+    book.value(
+        "first_feature",
+        sum_of(attn_weights_2.view(), inputs.column(0)),
+    );
     let mut context_vec_2 = Array1::zeros(query.len());
     for (&weight, x_i) in attn_weights_2.iter().zip(inputs.outer_iter()) {
         context_vec_2.scaled_add(weight, &x_i);
@@ -88,12 +139,29 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("In [8]", &context_vec_2, "tensor([0.4419, 0.6515, 0.5683])");
 
     book.asks(
-        "Multiply all scores by 10. How do the weights change?",
-        "The largest gets nearly everything. Softmax turns differences of scores into ratios of weights, so scores ten times as large make ratios to the tenth power. Section 3.4 divides the scores for this reason.",
+        "All scores are multiplied by 10. How do the weights change?",
+        "They become more unequal. The largest weight grows from {best_weight:.3} to {best_of_tenfold:.3}, and the two largest together from {two_weights:%} to {two_of_tenfold:%} of the total. Softmax turns a difference between two scores into a ratio between their weights, e^difference. Ten times the difference raises this ratio to its tenth power. Section 3.4.1 divides the scores to prevent this.",
     );
+    book.aside(|book| {
+        let tenfold = softmax(&(&attn_scores_2 * 10.0), Axis(0));
+        let [best, next] = two_largest(&attn_scores_2);
+        book.value("best_weight", attn_weights_2[best]);
+        book.value("two_weights", attn_weights_2[best] + attn_weights_2[next]);
+        book.value("best_of_tenfold", tenfold[best]);
+        book.value("two_of_tenfold", tenfold[best] + tenfold[next]);
+        let ratio = |weights: &Array1<f32>| weights[best] / weights[next];
+        let error = ratio(&tenfold) / ratio(&attn_weights_2).powi(10) - 1.0;
+        book.holds("the ratio is raised to its tenth power", error.abs() < 1e-3);
+    });
     book.section("3.3.2", "Computing attention weights for all input tokens");
-    // Now all words at once. Two loops compute 36 dot products, one for each pair of words.
+    // Every word needs a context vector, so every word takes its turn as the query. The goal of
+    // this section is to compute all of them at once, because computers multiply whole matrices
+    // much faster than one pair of vectors after the other.
+
+    // First with two loops, which compute {pairs} dot products, one for each pair of words. In row
+    // i, word i is the query, so the second row repeats In [3].
     let words = inputs.nrows();
+    book.value("pairs", words * words);
     let attn_scores =
         Array2::from_shape_fn((words, words), |(i, j)| inputs.row(i).dot(&inputs.row(j)));
     book.shows(
@@ -108,7 +176,9 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
         [0.6310, 1.0865, 1.0605, 0.6565, 0.2935, 0.9450]])",
     );
 
-    // One matrix product replaces both loops. Row i contains the scores with word i as the query.
+    // One matrix product replaces both loops: it also computes the dot product of each row of the
+    // first matrix and each column of the second. `.T` stands for the transpose, which makes rows
+    // into columns.
     let attn_scores = attention_scores(&inputs); // inputs @ inputs.T
     book.prints(
         "In [10]",
@@ -127,8 +197,12 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
         &inputs.t(),
     );
 
-    // Softmax over each row gives the attention weights: how much word i attends to each of the
-    // six.
+    book.asks(
+        "The matrix of scores is symmetric: the second word's score with the last is the last word's score with the second. Will the matrix of weights be symmetric, too?",
+        "No, because softmax divides each row by that row's own sum. The second word gives the last one the weight {second_to_last:.4}, and the last word gives the second {last_to_second:.4}.",
+    );
+    // Softmax over each row gives the *attention weights*: how much word i takes from each of the
+    // {words:w} words. The second row repeats In [7].
     let attn_weights = attention_weights(&attn_scores); // torch.softmax(attn_scores, dim=-1)
     book.prints(
         "In [11]",
@@ -141,6 +215,8 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         [0.1526, 0.1958, 0.1975, 0.1367, 0.1879, 0.1295],
         [0.1385, 0.2184, 0.2128, 0.1420, 0.0988, 0.1896]])",
     );
+    book.value("second_to_last", attn_weights[[1, words - 1]]);
+    book.value("last_to_second", attn_weights[[words - 1, 1]]);
     book.draws("Attention without trainable weights", || {
         of_words(
             &attn_weights,
@@ -149,10 +225,12 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         )
     });
 
-    // Does each row sum to 1? The printed digits of row 2 do, and so do all computed rows.
-    let row_2_sum: f64 = [0.1385, 0.2379, 0.2333, 0.1240, 0.1082, 0.1581]
-        .iter()
-        .sum();
+    // Does each row sum to 1? Check it twice: add the printed digits of the second row, then let
+    // the program add every row.
+    let digits = attn_weights
+        .row(1)
+        .mapv(|weight| (f64::from(weight) * 1e4).round() / 1e4);
+    let row_2_sum = digits.sum();
     book.shows("In [12]", &row_2_sum, "1.0");
     book.prints(
         "In [12]",
@@ -160,8 +238,8 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         "tensor([1.0000, 1.0000, 1.0000, 1.0000, 1.0000, 1.0000])",
     );
 
-    // The product of weights and inputs gives the context vectors of all six words, one in each
-    // row.
+    // A second matrix product mixes the words' vectors: row i contains the context vector of word
+    // i.
     let all_context_vecs = context_vectors(&attn_weights, &inputs); // attn_weights @ inputs
     book.prints(
         "In [13]",
@@ -177,21 +255,33 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.multiplies("Context vectors: weights @ inputs", &attn_weights, &inputs);
 
-    // Row 2 equals the context vector that was computed for the second word alone.
+    // The second row is the context vector that we computed for the second word alone.
     book.prints(
         "In [14]",
         &context_vec_2,
         "tensor([0.4419, 0.6515, 0.5683])",
     );
-
-    book.asks(
-        "The matrix of scores is symmetric. Is the matrix of weights symmetric, too?",
-        "No. Each row is divided by its own sum, so the second word may attend more to the fifth than the fifth to the second.",
-    );
+    book.aside(|book| {
+        let apart = (&all_context_vecs.row(1) - &context_vec_2).abs().sum();
+        book.holds("the second row is the second word's", apart < 1e-5);
+    });
     book.section("3.4.1", "Computing the attention weights step by step");
-    // How can a model learn which words matter? Three trainable matrices turn a word into a query
-    // (what it looks for), a key (what it offers) and a value (what it contributes). First, the
-    // query of the second word.
+    // So far nothing can be learned: the weights follow from the embeddings alone, and a word takes
+    // most from words like itself. The goal of this section is attention that training can change.
+    // Three matrices of *parameters*, numbers that training adjusts, turn each word into three
+    // vectors:
+    //
+    // - the *query* describes what the word looks for,
+    // - the *key* describes what the word offers to others,
+    // - the *value* is what the word contributes to a mixture.
+    //
+    // A score is now the dot product of one word's query and another word's key. The names come
+    // from databases, where a query is compared with keys, and the values that belong to the best
+    // keys are returned.
+
+    // First, the query of the second word. A vector times a matrix of shape (d_in, d_out) gives a
+    // vector of d_out features, here {d_out}. The matrices begin with random numbers, and the seed
+    // decides which.
     let x_2 = inputs.slice(s![1..2, ..]); // the second input token: (1, d_in)
     let d_in = inputs.ncols();
     let d_out = book.input("d_out", 2, 1..=256);
@@ -204,8 +294,8 @@ tensor([[0.4421, 0.5931, 0.5790],
     let query_2 = matmul(&x_2, &w_query); // (1, d_out)
     book.prints("In [17]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
-    // Keys and values are needed for all six words, because the second word attends to each of
-    // them.
+    // The second word compares its query with the keys of all words and mixes the values of all
+    // words, so we need all {words:w} keys and all {words:w} values.
     let keys = matmul(&inputs, &w_key); // (num_tokens, d_out)
     let values = matmul(&inputs, &w_value);
     book.shape("In [18]", &keys, &[6, 2]);
@@ -213,12 +303,14 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.multiplies("Keys: inputs @ W_key", &inputs, &w_key);
 
-    // The score of the second word with itself is the dot product of its query and its key.
+    // The score of the second word with itself is the dot product of its own query and its own key:
+    // {score_22_sum}.
+    book.value("score_22_sum", sum_of(query_2.row(0), keys.row(1)));
     let keys_2 = keys.slice(s![1..2, ..]);
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [19]", &attn_score_22[[0, 0]], "tensor(1.8524)");
 
-    // The same query with all six keys gives a row of scores.
+    // The same query with all {words:w} keys gives a row of scores.
     let attn_scores_2 = matmul(&query_2, &keys.t()); // (1, num_tokens)
     book.prints(
         "In [20]",
@@ -226,9 +318,43 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tensor([1.2705, 1.8524, 1.8111, 1.0795, 0.5577, 1.5440])",
     );
 
-    // Before softmax, the scores are divided by the square root of the keys' length. Otherwise long
-    // vectors would give large scores, weights near 0 and 1, and hardly any gradient.
+    // Before softmax, each score is divided by √d_k, where d_k is the number of features in a key.
+    // Why by a square root? A dot product adds d_k products. If these are independent and each has
+    // variance 1, the sum has variance d_k, so its typical size is √d_k. Dividing by √d_k brings it
+    // back to 1. The table measures this with random vectors, whose features have variance 1. Its
+    // last two columns show why size matters: they contain the largest of ten weights, on average,
+    // without and with the division. With 256 features and no division, softmax gives nearly
+    // everything to one word. Then a small change of a score hardly changes the weights, so
+    // training can't find out in which direction to change the score. (The measure of this is the
+    // gradient, which section 5.2 explains. Here it would be nearly 0.)
+    let mut lines =
+        vec![" d_k   typical score   divided   largest weight   after division".to_owned()];
+    for d_k in [4, 16, 64, 256] {
+        let scores = random_scores(d_k); // (1000, 10): of 1,000 queries with ten keys each
+        let divided = &scores / (d_k as f32).sqrt();
+        let [score, divided_score] = [typical_size(&scores), typical_size(&divided)];
+        let [weight, divided_weight] = [largest_weight(&scores), largest_weight(&divided)];
+        lines.push(format!(
+            "{d_k:4} {score:15.2} {divided_score:9.2} {weight:16.2} {divided_weight:16.2}"
+        ));
+        book.aside(|book| {
+            let error = (divided_score - 1.0).abs();
+            book.holds("a score grows with the root of d_k", error < 0.05);
+            let is_even = divided_weight < 0.45 && (d_k < 256 || weight > 0.85);
+            book.holds("the division keeps the weights even", is_even);
+        });
+    }
+    book.yours("Why √d_k", &lines.join("\n"));
+
+    book.listing(
+        "tests/notebooks/formulas.rs",
+        "pub(crate) fn scaled_softmax(",
+    );
+    // With our keys of {d_k} features, the scores are divided by √{d_k} = {root:.4}. As softmax
+    // needs a row for each query, `attn_scores_2` is a matrix with one row.
     let d_k = keys.ncols();
+    book.value("d_k", d_k);
+    book.value("root", (d_k as f64).sqrt());
     let attn_weights_2 = scaled_softmax(&attn_scores_2, d_k); // softmax(attn_scores_2 / d_k**0.5)
     book.prints(
         "In [21]",
@@ -236,24 +362,26 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tensor([0.1500, 0.2264, 0.2199, 0.1311, 0.0906, 0.1820])",
     );
 
-    // The sum of the values, multiplied by these weights, is the second word's context vector.
+    // Multiply each value vector by its weight and add the {words:w} results: that is the second
+    // word's context vector. It has d_out = {d_out} features, because the values have.
     let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
     book.prints("In [22]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
 
     book.asks(
         "Why does a word need a query and a key, when one vector could serve as both?",
-        "With one vector a word would attend most to similar words. With two it can look for something else: a verb for its subject, for example.",
+        "With one vector, a word would take most from words like itself, and two words would always have the same score with each other. With two vectors, a word can look for something that it isn't: a verb can look for its subject, and the subject needn't look for the verb.",
     );
     book.section("3.4.2", "Implementing a compact SelfAttention class");
+    // The goal of this section is one type that stores the three matrices and computes the context
+    // vectors of a whole text, so that we can use it as a part of a model. In the book, this is
+    // listing 3.1:
     book.listing(
-        "crates/attention/src/self_attention.rs",
-        "pub struct SelfAttentionV1",
+        "tests/notebooks/formulas.rs",
+        "pub(crate) struct SelfAttentionV1",
     );
-    book.listing(
-        "crates/attention/src/self_attention.rs",
-        "impl SelfAttentionV1 {",
-    );
-    // One type combines these steps: it stores the three matrices and takes a whole sequence.
+    book.listing("tests/notebooks/formulas.rs", "impl SelfAttentionV1 {");
+    // With the same seed as in In [17], the second row is the context vector of In [22]. The other
+    // rows are the context vectors of the other words.
     let seed = book.input("seed", 123, ..);
     let sa_v1 = SelfAttentionV1::new(
         d_in,
@@ -273,18 +401,42 @@ tensor([[0.2996, 0.8053],
         [0.2990, 0.8040]])",
     );
 
+    book.aside(|book| {
+        let same_seed = TorchRng::manual_seed(123);
+        let sa_v1 = SelfAttentionV1::new(d_in, d_out, WeightInit::Rand, &mut same_seed.clone());
+        let apart = sa_v1
+            .forward(&inputs)
+            .map(|all| (&all.row(1) - &context_vec_2.row(0)).abs().sum());
+        book.holds(
+            "the second row is In [22]",
+            apart.is_ok_and(|apart| apart < 1e-5),
+        );
+        let x = Array2::from_shape_vec((20, 768), TorchRng::manual_seed(1).randn(15360));
+        let layer = Linear::new(768, 768, false, &mut TorchRng::manual_seed(2));
+        let variance = x.map(|x| layer.forward(&x).var(0.0) / x.var(0.0));
+        book.holds(
+            "a third of the variance",
+            variance.is_ok_and(|it| (it - 1.0 / 3.0).abs() < 0.02),
+        );
+    });
+    // The second version replaces the matrices by linear layers, `nn.Linear` in PyTorch. A *linear
+    // layer* is a matrix product, too, but its initial numbers suit training better. In In [23],
+    // all of them are between 0 and 1, so the sums grow with the number of features. A linear layer
+    // draws its numbers between -1/√d_in and 1/√d_in, here -{bound:.3} and {bound:.3}. Positive and
+    // negative products cancel in part. If the inputs have mean 0, the variance of the results is
+    // about a third of theirs, whatever d_in is.
     book.listing(
         "crates/attention/src/self_attention.rs",
         "pub struct SelfAttentionV2",
     );
-    book.listing(
-        "crates/attention/src/self_attention.rs",
-        "impl SelfAttentionV2 {",
-    );
-    // The second version uses linear layers instead of plain matrices, because their initial
-    // weights suit training better. The computation is the same; only the numbers differ.
-    let seed = book.input("seed", 789, ..);
-    let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
+    // Its `forward` is that of listing 3.1, with `self.w_query.forward(x)` in place of
+    // `x.dot(&self.w_query)`.
+    book.value("bound", 1.0 / (d_in as f64).sqrt());
+    book.value("seed_v1", seed);
+    let seed_v2 = book.input("seed", 789, ..);
+    let qkv_bias = false; // no number is added after the products
+    let sa_v2 = SelfAttentionV2::new(d_in, d_out, qkv_bias, &mut TorchRng::manual_seed(seed_v2));
+    book.value("seed_v2", seed_v2);
     book.prints(
         "In [24]",
         &sa_v2.forward(&inputs)?,
@@ -298,27 +450,34 @@ tensor([[-0.0739,  0.0713],
     );
 
     book.asks(
-        "Both classes have the same formula and the same seed. Why are their results different?",
-        "The start of the weights: `torch.rand` draws from 0 to 1, `nn.Linear` from a small range around 0, and it stores the transposed matrix. Exercise 3.1 makes them equal.",
+        "Both classes use the same formula. Why are their results different?",
+        "Their matrices are different. The seeds are {seed_v1} and {seed_v2}, and even with the same seed `torch.rand` draws numbers between 0 and 1, whereas `nn.Linear` draws numbers between -{bound:.3} and {bound:.3}. It also stores the transposed matrix. In exercise 3.1, both classes get the same matrices, and then the results are equal.",
     );
     book.section("3.5.1", "Applying a causal attention mask");
+    // A GPT learns to predict the next word at every position of a text. So the vector of a
+    // position must not contain anything from later words, because those contain the answer. The
+    // goal of this section is *causal attention*, in which a word takes nothing from later words:
+    // their weights are 0. The rule is called a *causal mask*.
+    //
+    // The mask also makes training efficient. As no position sees what follows, one pass through a
+    // text of {words:w} words gives a valid prediction at all {words:w} positions, and the model
+    // learns from all of them at once.
     book.sketch(
         "Causal attention, with shapes",
         "
-x (6, 3) --W_query--> queries (6, 2)
-         --W_key----> keys    (6, 2)     scores = queries @ keys^T (6, 6)
-         --W_value--> values  (6, 2)
+x ({words}, {d_in}) --W_query--> queries ({words}, {d_out})
+         --W_key----> keys    ({words}, {d_out})     scores = queries @ keys^T ({words}, {words})
+         --W_value--> values  ({words}, {d_out})
 
-scores (6, 6)            masked                     weights: rows sum to 1
+scores ({words}, {words})            masked                     weights: rows sum to 1
  s  s  s  s  s  s        s -inf -inf -inf ...       1   0   0   0   0   0
  s  s  s  s  s  s   -->  s  s   -inf -inf ...  -->  w   w   0   0   0   0
  s  s  s  s  s  s        s  s   s    -inf ...       w   w   w   0   0   0
 
-context vectors = weights (6, 6) @ values (6, 2) = (6, 2)
+context vectors = weights ({words}, {words}) @ values ({words}, {d_out}) = ({words}, {d_out})
 ",
     );
-    // A word must not see later words, because the model must learn to predict them. How can they
-    // be hidden? These are the weights without a mask: every word attends to all six.
+    // These are the weights without a mask. Every word takes something from all {words:w} words.
     let queries = sa_v2.w_query.forward(&inputs);
     let keys = sa_v2.w_key.forward(&inputs);
     let attn_scores = matmul(&queries, &keys.t()); // (num_tokens, num_tokens)
@@ -335,7 +494,8 @@ tensor([[0.1921, 0.1646, 0.1652, 0.1550, 0.1721, 0.1510],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // The mask has ones where a word may attend: at its own position and at earlier ones.
+    // The mask is 1 where a word may look, which is at its own position and at earlier ones, and 0
+    // elsewhere. So the ones are on the diagonal and below it.
     let context_length = attn_scores.nrows();
     let mask_simple = causal_mask(context_length);
     book.prints(
@@ -353,8 +513,17 @@ tensor([[1., 0., 0., 0., 0., 0.],
         of_words(&mask_simple, "The causal mask", "1: seen, 0: masked")
     });
 
-    // Weights multiplied by the mask: later words are hidden, but the rows no longer sum to 1.
+    // The first way to hide later words is to multiply the weights by the mask. But now the rows
+    // don't sum to 1: the first row sums to {first_row_sum:.4}, and only the last row still sums to
+    // 1.
     let masked_simple = &attn_weights * &mask_simple;
+    book.value("first_row_sum", masked_simple.row(0).sum());
+    book.aside(|book| {
+        let sums = masked_simple.sum_axis(Axis(1));
+        let (last, others) = (sums.len() - 1, sums.slice(s![..-1]));
+        let is_so = (sums[last] - 1.0).abs() < 1e-5 && others.iter().all(|sum| *sum < 0.999);
+        book.holds("only the last row sums to 1", is_so);
+    });
     book.prints(
         "In [27]",
         &masked_simple,
@@ -367,7 +536,8 @@ tensor([[0.1921, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // Divided by its sum, each row sums to 1 again.
+    // So each row is divided by its sum. The first word can take from
+    // nothing but itself, so its weight is 1.
     let masked_simple_norm = normalize_rows(&masked_simple);
     book.prints(
         "In [28]",
@@ -381,8 +551,10 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // There is a shorter way: the scores of later words are set to minus infinity, which softmax
-    // turns into zero.
+    // The second way is shorter. It changes the scores, before softmax: those of later words become
+    // minus infinity.
+    book.listing("tests/notebooks/formulas.rs", "pub(crate) fn mask_future(");
+    // The scores on and below the diagonal stay as they were.
     let masked = mask_future(&attn_scores);
     book.prints(
         "In [29]",
@@ -403,7 +575,12 @@ tensor([[0.2899,   -inf,   -inf,   -inf,   -inf,   -inf],
         )
     });
 
-    // One softmax then gives the same weights as masking and dividing.
+    book.asks(
+        "Why are the masked scores minus infinity? Wouldn't 0 hide the later words, too?",
+        "No. Softmax takes the exponential of each score, and e^0 is 1, so a score of 0 gives a word a weight like any other. Minus infinity has the exponential 0. Then the weight is 0, and softmax divides the other exponentials by their own sum, so that the row still sums to 1.",
+    );
+    // One softmax then gives the weights of In [28]. Both ways divide the same exponentials by the
+    // same sums.
     let attn_weights = scaled_softmax(&masked, keys.ncols());
     book.prints(
         "In [30]",
@@ -416,6 +593,24 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.2175, 0.1983, 0.1984, 0.1888, 0.1971, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
+    book.aside(|book| {
+        let apart = (&attn_weights - &masked_simple_norm).abs().sum();
+        book.holds("In [30] is In [28]", apart < 1e-5);
+    });
+    // Is the future really hidden? Without the last word, nothing changes for the other words: the
+    // first {all_but_one:w} context vectors stay the same, bit for bit.
+    let values = sa_v2.w_value.forward(&inputs);
+    let context_vecs = matmul(&attn_weights, &values); // (num_tokens, d_out)
+    let before = s![..words - 1, ..];
+    let shorter_scores = matmul(&queries.slice(before), &keys.slice(before).t());
+    let shorter_weights = scaled_softmax(&mask_future(&shorter_scores), keys.ncols());
+    let of_shorter_text = matmul(&shorter_weights, &values.slice(before));
+    book.value("all_but_one", words - 1);
+    book.agrees(
+        "without the last word",
+        &of_shorter_text,
+        &context_vecs.slice(before),
+    );
     book.draws("Causal attention weights", || {
         of_words(
             &attn_weights,
@@ -424,17 +619,18 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         )
     });
 
-    book.asks(
-        "Why are the masked scores minus infinity and not 0?",
-        "Softmax takes the exponential: of 0 it is 1, a weight like any other; of minus infinity it is 0, and the rest of the row still sums to 1.",
-    );
     book.section("3.5.2", "Masking additional attention weights with dropout");
-    book.listing("crates/torch-rng/src/dropout.rs", "pub fn keep_mask_plain(");
-    // During training, dropout sets random numbers to zero, so that the model doesn't rely on a few
-    // of them. The remaining numbers are scaled up, here by 2, so that their sum stays about the
-    // same.
-    let p = book.input("dropout", 0.5, 0.0..=1.0);
+    // A model that trains for long on a short text learns it by heart instead of learning the
+    // language. *Dropout* makes this harder: in each training step, it sets randomly chosen numbers
+    // to 0, so that the model can't rely on any one of them. A fraction p of the numbers is dropped
+    // on average. The others are divided by 1 - p, so that the sums stay the same on average. When
+    // the model is used, nothing is dropped.
+    book.listing("tests/notebooks/formulas.rs", "pub(crate) fn dropout(");
+    // Here is dropout of a matrix of ones, with p = {dropout}. {zeros} of its {all} numbers became
+    // 0, and each of the others is 1 / (1 - {dropout}) = {scale}.
+    let p = book.input("dropout", 0.5, 0.0..=0.9);
     let dropout = Dropout { p };
+    book.value("scale", rounded(1.0 / (1.0 - p)));
     let seed = book.input("seed", 123, ..);
     let (example, _) = dropout.forward_train(
         Array2::ones((words, words)),
@@ -452,17 +648,37 @@ tensor([[2., 2., 0., 2., 2., 0.],
         [0., 2., 2., 2., 2., 0.]])",
     );
 
-    // The same by hand: a number is kept if its random draw is below 1 - p.
-    let kept = TorchRng::manual_seed(seed).keep_mask_plain(words * words, p);
-    let by_hand = kept
-        .iter()
-        .map(|&kept| if kept { 1.0 / (1.0 - p) } else { 0.0 });
-    let by_hand = Array1::from_iter(by_hand).mapv(|x| x as f32);
-    book.agrees("In [31] by hand", &by_hand, &example.flatten());
+    book.value(
+        "zeros",
+        example.iter().filter(|&&number| number == 0.0).count(),
+    );
+    book.value("all", example.len());
 
-    // Applied to the attention weights, the same draws remove about half of them in this step.
+    book.asks(
+        "Dropout is now applied to the causal attention weights. Will each row still sum to 1?",
+        "Only on average over many draws. In this draw the last row sums to {last_row_sum:.4}. {emptied}",
+    );
+    // The same random mask is applied to the attention weights. {dropped} of the {visible} weights
+    // on and below the diagonal are dropped in this step. {emptied}
     let (dropped, _) =
         dropout.forward_train(attn_weights.clone(), &mut TorchRng::manual_seed(seed));
+    book.aside(|book| {
+        let is_dropped = |(&after, &before): (&f32, &f32)| after == 0.0 && before > 0.0;
+        let visible = attn_weights.iter().filter(|&&weight| weight > 0.0).count();
+        let count = dropped.iter().zip(&attn_weights).filter(|&it| is_dropped(it)).count();
+        book.value("visible", visible);
+        book.value("dropped", count);
+        book.value("last_row_sum", dropped.row(words - 1).sum());
+        let empty = |row: &usize| dropped.row(*row).iter().all(|&weight| weight == 0.0);
+        let empty: Vec<String> = (0..words).filter(empty).map(|row| (row + 1).to_string()).collect();
+        let emptied = match &empty[..] {
+            [] => String::new(),
+            [row] => format!("Row {row} has lost all its weights, so this word takes nothing from any word in this step."),
+            rows => format!("The rows {} have lost all their weights, so these words take nothing from any word in this step.", rows.join(", ")),
+        };
+        book.value("emptied", emptied);
+        book.holds("the second row is empty", empty == ["2"]);
+    });
     book.prints(
         "In [32]",
         &dropped,
@@ -477,30 +693,35 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     book.draws("Causal attention weights after dropout", || {
         of_words(
             &dropped,
-            "After dropout of one half",
-            "attention weight, those kept times 2",
+            &format!("After dropout with p = {p}"),
+            &format!(
+                "attention weight, those kept times {}",
+                rounded(1.0 / (1.0 - p))
+            ),
         )
     });
 
-    book.asks(
-        "With a dropout of 0.5 the weights that stay are doubled. Does each row still sum to 1?",
-        "Only on average over many draws. In one draw a row may sum to more or to less; while the model is used, nothing is dropped.",
-    );
     book.section(
         "3.5.3",
         "Implementing a compact causal self-attention class",
     );
-    // Training uses batches of several sequences. This batch contains the same six words twice.
+    // Now mask and dropout come together in one type, listing 3.3. It also takes a *batch*, several
+    // texts at once, because training uses batches: they keep a processor busier than one text, and
+    // the mean of several texts' gradients is less random than the gradient of one.
+
+    // This batch contains the same {words:w} words twice, so its shape is (2 texts, {words} words,
+    // {d_in} features).
     let batch = stack![Axis(0), inputs, inputs];
     book.shape("In [33]", &batch, &[2, 6, 3]);
 
+    // For one text, the computation is that of sections 3.5.1 and 3.5.2:
     book.listing(
-        "crates/attention/src/causal.rs",
-        "pub struct CausalAttention",
+        "tests/notebooks/formulas.rs",
+        "pub(crate) fn causal_attention(",
     );
-    book.listing("crates/attention/src/causal.rs", "impl CausalAttention {");
-    // One type with mask and dropout, for a batch. Both sequences are equal, so their outputs are
-    // equal, too.
+    // `CausalAttention` does this for each text of a batch. Both texts here are equal, and nothing
+    // is dropped, so their context vectors are equal, too. `context_length` is the largest number
+    // of words that a text may have.
     let config = AttentionConfig {
         d_in,
         d_out,
@@ -532,9 +753,9 @@ tensor([[[-0.4519,  0.2216],
     );
     book.shape("In [34]", &context_vecs, &[2, 6, 2]);
 
-    // With the weights of In [24], the result equals the steps above bit for bit.
-    let same_seed = CausalAttention::new(config, &mut TorchRng::manual_seed(789))?;
-    let weights = same_seed.attention_weights(&batch.slice(s![..1, .., ..]))?;
+    // With the matrices of In [24], it gives the attention weights of In [30], bit for bit.
+    let same_matrices = CausalAttention::new(config, &mut TorchRng::manual_seed(seed_v2))?;
+    let weights = same_matrices.attention_weights(&batch.slice(s![..1, .., ..]))?;
     let first = weights.index_axis(Axis(0), 0);
     book.agrees(
         "the class gives the weights of In [30]",
@@ -543,21 +764,27 @@ tensor([[[-0.4519,  0.2216],
     );
 
     book.asks(
-        "The context length is 6. What happens with a text of 4 words, and of 7?",
-        "Of 4 words the mask's upper left corner is used. 7 words are refused: the mask has no row for the seventh.",
+        "The context length is {words} here. What happens to a text that is shorter by one word, and to one that is longer by one?",
+        "The shorter text needs only the upper left corner of the mask, {all_but_one} rows and columns. The longer one is rejected with an error: the book's class stores a mask of {words} rows and has none for another word. A GPT has the same limit for a second reason, because it has learned a vector for each of so many positions (section 2.8) and for no others.",
     );
+    book.aside(|book| {
+        let longer = concatenate![Axis(1), batch, batch.slice(s![.., ..1, ..])];
+        let shorter = batch.slice(s![.., 1.., ..]);
+        let is_so = ca.forward(&longer).is_err() && ca.forward(&shorter).is_ok();
+        book.holds("a longer text is rejected", is_so);
+    });
     book.section("3.6.1", "Stacking multiple single-head attention layers");
-    book.listing(
-        "crates/attention/src/wrapper.rs",
-        "pub struct MultiHeadAttentionWrapper",
-    );
-    book.listing(
-        "crates/attention/src/wrapper.rs",
-        "impl MultiHeadAttentionWrapper {",
-    );
-    // One head can learn one way to attend; two heads with different matrices can learn two. The
-    // first head here is the head of In [34]. The outputs of both are concatenated, so the vectors
-    // are twice as long.
+    // The attention of section 3.5 gives a single weight to each pair of words, so a word can look
+    // for one thing only. But a verb may need its subject, its object and the word "not" at the
+    // same time. The goal of this section is *multi-head attention*: several attention modules, the
+    // *heads*, side by side, each with its own three matrices, and so with its own weights.
+    //
+    // Why not one wider head? It would have as many parameters and cost as much, but it would still
+    // give only one weight to each pair of words.
+    book.listing("tests/notebooks/formulas.rs", "pub(crate) fn side_by_side(");
+    // With the same seed, the first head is the module of In [34]: compare the first {d_out}
+    // columns. The other columns come from the other heads. A context vector now has
+    // {num_heads} x {d_out} = {features} features.
     let config = AttentionConfig {
         num_heads: book.input("num_heads", 2, 1..=64),
         ..config
@@ -565,6 +792,13 @@ tensor([[[-0.4519,  0.2216],
     let seed = book.input("seed", 123, ..);
     let mha = MultiHeadAttentionWrapper::new(config, &mut TorchRng::manual_seed(seed))?;
     let context_vecs = mha.forward(&batch)?;
+    book.value("features", context_vecs.shape()[2]);
+    book.aside(|book| {
+        let of_ca = ca
+            .forward(&batch)
+            .is_ok_and(|first| first == context_vecs.slice(s![.., .., ..d_out]));
+        book.holds("the first head is In [34]", of_ca);
+    });
     book.prints(
         "In [35]",
         &context_vecs,
@@ -586,13 +820,21 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
     book.shape("In [35]", &context_vecs, &[2, 6, 4]);
 
     book.asks(
-        "Two heads with d_out = 2 give four features. What do three heads with d_out = 4 give?",
-        "Twelve: the heads' outputs stand side by side.",
+        "How many features do 12 heads with d_out = 64 give, as in the smallest GPT-2?",
+        "12 x 64 = 768, because the heads' outputs stand side by side. This is the number of features that a word has in that model, so the result has the shape of the input.",
     );
     book.section(
         "3.6.2",
         "Implementing multi-head attention with weight splits",
     );
+    // Computing the heads one after another is slow. Here one large product computes the queries of
+    // all heads, and reshaping splits them: with {num_heads} heads and d_out = {d_out_of_all}, each
+    // head gets {head_dim} of the features. Keys and values work in the same way. (Note that d_out
+    // now counts the features of all heads together.)
+    //
+    // The module ends with another linear layer, `out_proj`. Side by side, each feature belongs to
+    // one head. The layer combines them, so that every output can use what several heads have
+    // found.
     book.sketch(
         "Splitting the features among heads",
         "
@@ -607,22 +849,27 @@ weights @ V             (b, heads, tokens, head_dim)
 out_proj                (b, tokens, d_out)
 ",
     );
+    // Listing 3.5 follows these lines one by one:
     book.listing(
         "crates/attention/src/plain.rs",
         "pub struct MultiHeadAttention",
     );
     book.listing("crates/attention/src/plain.rs", "impl MultiHeadAttention {");
-    // All heads in one type: one product computes the queries of all heads (likewise keys and
-    // values), which are then split into heads. A last linear layer combines the heads' outputs.
+    // A context vector has d_out features again, here {d_out_of_all}. Each head has its own queries
+    // and keys, and so its own weights: the first head gives the last word's weight for the first
+    // word as {first_head:.4}, the last head as {last_head:.4}.
     let num_heads = book.input("num_heads", 2, 1..=64);
     let config = AttentionConfig {
         num_heads,
-        d_out: d_out.next_multiple_of(num_heads), // each head has as many of the numbers
+        d_out: d_out.next_multiple_of(num_heads), // all heads get equally many features
         ..config
     };
     let seed = book.input("seed", 123, ..);
     let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(seed))?;
-    let (context_vecs, weights) = mha.forward_plain(&batch, None)?; // weights (2, num_heads, 6, 6)
+    // weights: (batch, num_heads, num_tokens, num_tokens)
+    let (context_vecs, weights) = mha.forward_plain(&batch, None)?;
+    book.value("d_out_of_all", config.d_out);
+    book.value("head_dim", config.d_out / num_heads);
     book.prints(
         "In [36]",
         &context_vecs,
@@ -642,10 +889,25 @@ tensor([[[0.3190, 0.4858],
          [0.2575, 0.4028]]])",
     );
     book.shape("In [36]", &context_vecs, &[2, 6, 2]);
-    // The fast form for training and generating computes the product in blocks. It differs only by
-    // rounding.
-    let apart = (mha.forward(&batch)? - &context_vecs).mapv(f32::abs);
-    book.reference("In [36]", &apart.sum(), "0.0000", "as both are the same");
+    // Training and generating use a faster form, which computes the products in blocks. The sum of
+    // all differences from the listing's result is only rounding:
+    let differences = (mha.forward(&batch)? - &context_vecs).abs();
+    book.reference(
+        "In [36]",
+        &differences.sum(),
+        "0.0000",
+        "as both are the same",
+    );
+    book.aside(|book| {
+        let heads = [
+            weights.slice(s![0, 0, .., ..]),
+            weights.slice(s![0, -1, .., ..]),
+        ];
+        book.holds("the heads differ", heads[0] != heads[1]);
+        for (name, head) in ["first_head", "last_head"].iter().zip(heads) {
+            book.value(name, head[[words - 1, 0]]);
+        }
+    });
 
     book.draws("Multi-head attention: the first head", || {
         let head = weights.slice(s![0, 0, .., ..]);
@@ -656,8 +918,10 @@ tensor([[[0.3190, 0.4858],
         of_words(&head, "The last head", "attention weight (rows sum to 1)")
     });
 
-    // How does a product of arrays with four dimensions work? The last two dimensions are matrices,
-    // one for each head. The shape is (b, num_heads, num_tokens, head_dim) = (1, 2, 3, 4).
+    // The sketch multiplies arrays of four dimensions. How does that work? The last two dimensions
+    // are matrices, one for each text and head, and each of them is multiplied by its own transpose
+    // here. One text, two heads, three words and a head_dim of four give the shape (1, 2, 3, 4), so
+    // there are two products.
     let a = array![[
         [
             [0.2745, 0.6584, 0.2775, 0.8573],
@@ -684,7 +948,7 @@ tensor([[[[1.3208, 1.1631, 1.2879],
           [0.5903, 1.0620, 0.9912]]]])",
     );
 
-    // Two ordinary products, one for each head, show the same. The first head:
+    // Two ordinary products, one for each head, give the same result. The first head:
     let first_head = a.slice(s![0, 0, .., ..]);
     let first_res = matmul(&first_head, &first_head.t());
     book.prints(
@@ -707,25 +971,88 @@ tensor([[0.4391, 0.7003, 0.5903],
         [0.7003, 1.3737, 1.0620],
         [0.5903, 1.0620, 0.9912]])",
     );
-    // Both equal the product of In [37] bit for bit.
+    // Together they are the product of In [37], bit for bit.
     book.agrees(
         "one head at a time",
         &stack![Axis(0), first_res, second_res],
         &product.index_axis(Axis(0), 0),
     );
     book.asks(
-        "Can `MultiHeadAttention` have 2 features and 3 heads?",
-        "No: the features are shared out among the heads, so their number must be divisible by the number of heads. The wrapper has no such limit.",
+        "Can `MultiHeadAttention` have 4 features and 3 heads?",
+        "No. The features are divided among the heads, so d_out must be a multiple of the number of heads. The wrapper of section 3.6.1 has no such limit, because each of its heads has d_out features of its own.",
     );
+    book.aside(|book| {
+        let config = AttentionConfig {
+            d_out: 4,
+            num_heads: 3,
+            ..config
+        };
+        let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(1));
+        book.holds("4 features and 3 heads are rejected", mha.is_err());
+    });
     Ok(())
 }
 
-/// A map of a number for each pair of words; those behind the chapter's six are numbered.
+/// Returns the words with the largest and the second largest score.
+fn two_largest(scores: &ArrayRef1<f32>) -> [usize; 2] {
+    let mut words: Vec<usize> = (0..scores.len()).collect();
+    words.sort_by(|&one, &other| scores[other].total_cmp(&scores[one]));
+    [words[0], words[1]]
+}
+
+/// Rounds a number to four decimals.
+fn rounded(number: f64) -> f64 {
+    (number * 1e4).round() / 1e4
+}
+
+/// Returns a dot product as the sum of its products, of which a long one shows the first six.
+fn sum_of(one: ArrayView1<f32>, other: ArrayView1<f32>) -> String {
+    let products = one.iter().zip(other).take(6);
+    let products = products.map(|(&a, &b)| [a, b].map(|it| rounded(f64::from(it))));
+    let products = products.map(|[a, b]| format!("{a} · {b}"));
+    let sum = products.collect::<Vec<_>>().join(" + ");
+    let more = if one.len() > 6 { " + …" } else { "" };
+    format!("{sum}{more} = {:.4}", one.dot(&other))
+}
+
+/// The scores (1000, 10) of a thousand random queries, each with ten random keys of `d_k` features.
+fn random_scores(d_k: usize) -> Array2<f32> {
+    let mut rng = TorchRng::manual_seed(123);
+    let mut scores = Array2::zeros((1000, 10));
+    for mut scores in scores.rows_mut() {
+        let query = Array1::from(rng.randn(d_k));
+        for score in &mut scores {
+            *score = query.dot(&Array1::from(rng.randn(d_k)));
+        }
+    }
+    scores
+}
+
+/// The root of the mean square.
+fn typical_size(scores: &Array2<f32>) -> f32 {
+    scores.pow2().mean().unwrap_or(0.0).sqrt()
+}
+
+/// The largest weight of a query, on average over the queries.
+fn largest_weight(scores: &Array2<f32>) -> f32 {
+    let weights = softmax(scores, Axis(1));
+    let largest = weights.map_axis(Axis(1), |weights| weights.fold(0.0, |a: f32, &b| a.max(b)));
+    largest.mean().unwrap_or(0.0)
+}
+
+const SIX_WORDS: [&str; 6] = ["Your", "journey", "starts", "with", "one", "step"];
+
+/// Returns a word of the example; those behind its six words are numbered.
+fn name_of(word: usize) -> String {
+    let numbered = || format!("word {}", word + 1);
+    SIX_WORDS
+        .get(word)
+        .map_or_else(numbered, |&name| name.to_owned())
+}
+
+/// A map of a number for each pair of words.
 fn of_words(values: &ArrayRef2<f32>, title: &str, unit: &str) -> Picture {
-    let six = ["Your", "journey", "starts", "with", "one", "step"];
-    let more = (six.len() + 1..).map(|number| format!("word {number}"));
-    let words = six.map(str::to_owned).into_iter().chain(more);
-    let words: Vec<String> = words.take(values.nrows()).collect();
+    let words: Vec<String> = (0..values.nrows()).map(name_of).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let labels = HeatMap {
         title,

@@ -13,7 +13,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "Three tasks of chapter 3, each with its solution: the same weights in two classes, two heads with one feature each, and an attention module of GPT-2's size.",
+        "Three tasks of chapter 3 with their solutions: the same weights in two classes, two heads with one feature each, and an attention module of GPT-2's size.",
         "chapter 3.",
         10,
     );
@@ -21,9 +21,11 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "ex3.1",
         "Exercise 3.1: comparing SelfAttention_v1 and SelfAttention_v2",
     );
-    // Task: `SelfAttention_v2` keeps its weights in linear layers, `SelfAttention_v1` as plain
-    // matrices. Move the weights of a v2 into a v1 so that both give the same result. Expected: the
-    // same (6, 2) numbers twice. Hint: a linear layer stores its weight transposed. Solution:
+    // Task: `SelfAttention_v2` keeps its weights in linear layers, and `SelfAttention_v1` keeps
+    // them as plain matrices. Copy the weights of a v2 into a v1 so that both give the same result.
+    // Hint: a linear layer stores its matrix transposed.
+
+    // Solution: `try_from` transposes the three matrices.
     let six_words = array![
         [0.43, 0.15, 0.89],
         [0.55, 0.87, 0.66],
@@ -32,7 +34,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         [0.77, 0.25, 0.10],
         [0.05, 0.80, 0.55],
     ];
-    let inputs = book.input("inputs", six_words, 4..=120); // (6, 3)
+    let inputs = book.input("inputs", six_words, 4..=120); // (num_tokens, d_in)
     let (d_in, d_out) = (inputs.ncols(), book.input("d_out", 2, 1..=256));
     let seed = book.input("seed", 123, ..);
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
@@ -49,7 +51,7 @@ tensor([[-0.5337, -0.1051],
         [-0.5311, -0.1066],
         [-0.5299, -0.1081]])",
     );
-    // The result of v2, whose weights these are.
+    // The module that the weights come from gives the same context vectors.
     let of_v2 = sa_v2.forward(&inputs)?;
     book.prints(
         "In [15]",
@@ -62,16 +64,20 @@ tensor([[-0.5337, -0.1051],
         [-0.5311, -0.1066],
         [-0.5299, -0.1081]])",
     );
-    // Both are equal in all digits, not only in the printed ones.
+    // They are equal in all digits, not only in the printed ones.
     book.agrees("v1 and v2", &of_v1, &of_v2);
 
     book.section(
         "ex3.2",
         "Exercise 3.2: returning two-dimensional embedding vectors",
     );
-    // Task: make the wrapper with two heads return vectors of two features, not four. Expected:
-    // shape (2, 6, 2). Only the call of the constructor may change. Solution: one feature per head.
-    let batch = stack![Axis(0), inputs, inputs]; // (2, 6, 3)
+    // Task: make the wrapper with two heads return context vectors of two features instead of four.
+    // You may change nothing but the arguments of its constructor.
+
+    // Solution: with `d_out: 1`, each head gives one feature. The document's printed digits come
+    // from an earlier class, whose softmax ran over the columns (erratum B1), so this cell runs the
+    // attention of that class.
+    let batch = stack![Axis(0), inputs, inputs]; // (batch, num_tokens, d_in)
     let config = AttentionConfig {
         d_in,
         d_out: 1,
@@ -82,7 +88,6 @@ tensor([[-0.5337, -0.1051],
     };
     let seed = book.input("seed", 123, ..);
     let mha = MultiHeadAttentionWrapper::new(config, &mut TorchRng::manual_seed(seed))?;
-    // B1: the printed digits come from an earlier class, whose softmax ran over the columns.
     let heads: Vec<_> = mha
         .heads
         .iter()
@@ -107,9 +112,9 @@ tensor([[[-9.1476e-02,  3.4164e-02],
          [-8.8380e-01, -1.7140e-01],
          [-1.4744e+00, -3.4327e-01]]])",
     );
+    // With the softmax over the rows, the shape is the same, and the numbers are these:
     let context_vecs = mha.forward(&batch)?;
-    book.shape("as printed", &context_vecs, &[2, 6, 2]);
-    // ...
+    book.shape("rows normalised", &context_vecs, &[2, 6, 2]);
     book.reference(
         "rows normalised",
         &context_vecs.index_axis(Axis(0), 0),
@@ -128,8 +133,12 @@ tensor([[-5.7399e-01,  2.2160e-01],
         "Exercise 3.3: initializing GPT-2 size attention modules",
     );
     // Task: make a multi-head attention module with the sizes of the smallest GPT-2: 12 heads, 768
-    // features in and out, a context of 1,024 tokens. How many weights does it have? Expected:
-    // 2,360,064. Solution:
+    // input features, 768 output features, and a context of 1,024 tokens. How many parameters does
+    // it have?
+
+    // Solution: four matrices of 768 x 768 numbers, and the 768 numbers that `out_proj` adds, are
+    // {count:,} parameters.
+    book.value("count", 4 * 768 * 768 + 768);
     let config = AttentionConfig {
         d_in: 768,
         d_out: 768,

@@ -19,8 +19,17 @@ pub enum Part {
     },
     /// The beginning of a notebook.
     Intro(Intro),
+    /// Text that stands by itself: before a listing, a figure or a question.
+    Prose {
+        /// The line of the call that it stands before.
+        line: u32,
+        /// Its paragraphs.
+        text: String,
+    },
     /// A question on a section, and its answer.
     Question {
+        /// The line of its call.
+        line: u32,
         /// The question.
         question: String,
         /// The answer, which is folded away.
@@ -28,6 +37,8 @@ pub enum Part {
     },
     /// A drawing in characters, with the shapes of arrays.
     Sketch {
+        /// The line of its call.
+        line: u32,
         /// Its title.
         name: String,
         /// Its lines.
@@ -112,20 +123,26 @@ impl Cell {
 /// reason why it was not reached; the code of a cell is the lines of its function since the cell
 /// before, without the other calls.
 pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
-    // A line that is not indented begins or ends a function.
-    static OUTSIDE: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"(?s)\A.*\n\S[^\n]*\n").expect("a regular expression"));
-    let in_rust = |input: &InputValue| Some((input.line, input.code.clone()?));
-    let changed = book.inputs.values().filter_map(in_rust).collect();
+    let changed = std::mem::take(&mut book.code);
     let mut parts = Vec::new();
     let (mut inputs, mut code) = (Vec::new(), String::new());
     let (mut section, mut heading) = (String::new(), String::new());
     let mut names: HashMap<(String, String), usize> = HashMap::new();
+    let mut has_prose = false;
     for call in calls(source, &changed) {
+        let line = call.line;
         let text = |place| call.text(place).unwrap_or_default();
         code += &call.code;
+        if IS_PART.contains(&call.method) {
+            let prose = take_prose(&mut code);
+            if !prose.is_empty() {
+                has_prose = true;
+                let text = book.values.fill(&prose, line);
+                parts.push(Part::Prose { line, text });
+            }
+        }
         match call.method {
-            "input" => inputs.extend(book.inputs.remove(&call.line)),
+            "input" | "input_of_text" => inputs.extend(book.inputs.remove(&line)),
             "section" => {
                 (section, heading) = (text(0), text(1));
                 parts.push(Part::Section {
@@ -134,17 +151,19 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
                 });
             }
             "opens" => parts.push(Part::Intro(Intro {
-                goal: text(0),
+                goal: book.values.fill(&text(0), line),
                 prerequisites: text(1),
                 minutes: text(2),
             })),
             "asks" => parts.push(Part::Question {
-                question: text(0),
-                answer: text(1),
+                line,
+                question: book.values.fill(&text(0), line),
+                answer: book.values.fill(&text(1), line),
             }),
             "sketch" => parts.push(Part::Sketch {
+                line,
                 name: text(0),
-                text: text(1).trim_matches('\n').to_owned(),
+                text: book.values.fill(text(1).trim_matches('\n'), line),
             }),
             "listing" => parts.push(Part::Listing {
                 path: text(0),
@@ -152,15 +171,16 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
             }),
             "draws" | "multiplies" => parts.push(Part::Figure {
                 name: text(0),
-                line: call.line,
-                html: book.figures.remove(&call.line),
+                line,
+                html: book.figures.remove(&line),
             }),
             "leaves_out" => parts.push(Part::LeftOut(LeftOut {
                 cell: text(0),
                 figures: text(1).parse().unwrap_or(0),
                 why: text(2),
             })),
-            "part" | "the_verdict" | "not_in_a_page" | "takes_minutes" | "takes_all_epochs" => {}
+            "value" | "holds" | "aside" | "part" | "the_verdict" | "not_in_a_page"
+            | "takes_minutes" | "takes_all_epochs" => {}
             _ => {
                 let times = names.entry((section.clone(), text(0))).or_default();
                 *times += 1;
@@ -168,9 +188,15 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
                     1 => text(0),
                     times => format!("{} ({times})", text(0)),
                 };
-                let lines = OUTSIDE.replace(&code, "");
-                let (mut about, shown) = about(&call, &undented(&without_lints(&lines)));
-                let is_introduced = !about.is_empty();
+                let (mut prose, shown) = about(&call, &undented(&without_lints(inside(&code))));
+                let mut about = prose.pop().unwrap_or_default();
+                for text in prose {
+                    has_prose = true;
+                    let text = book.values.fill(&text, line);
+                    parts.push(Part::Prose { line, text });
+                }
+                let is_introduced = !about.is_empty() || has_prose;
+                has_prose = false;
                 if about == CONTINUES {
                     about.clear();
                 }
@@ -181,13 +207,13 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
                     title: heading.clone(),
                     cell: text(0),
                     name,
-                    line: call.line,
-                    about,
+                    line,
+                    about: book.values.fill(&about, line),
                     is_introduced,
                     code: shown,
                     inputs: std::mem::take(&mut inputs),
                     printed: is_output.then(|| text(2)),
-                    outcome: outcome(&mut book, call.line),
+                    outcome: outcome(&mut book, line),
                 };
                 if let Some(fault) = cell.inputs.iter().find_map(|input| input.fault.clone()) {
                     cell.outcome = Outcome::Lost(fault);
@@ -198,7 +224,51 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     }
     let unread: Vec<&u32> = book.records.keys().collect();
     assert!(unread.is_empty(), "no calls at these lines: {unread:?}");
+    let unread: Vec<&u32> = book.untrue.keys().collect();
+    assert!(
+        unread.is_empty(),
+        "no calls `holds` at these lines: {unread:?}"
+    );
     parts
+}
+
+/// The calls before which a comment is a paragraph by itself, because they have no code.
+const IS_PART: [&str; 7] = [
+    "section",
+    "asks",
+    "sketch",
+    "listing",
+    "draws",
+    "multiplies",
+    "leaves_out",
+];
+
+/// The lines since the last one that isn't indented, which begins or ends a function.
+fn inside(code: &str) -> &str {
+    static OUTSIDE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(?s)\A.*\n\S[^\n]*\n").expect("a regular expression"));
+    OUTSIDE
+        .find(code)
+        .map_or(code, |outside| &code[outside.end()..])
+}
+
+/// Takes the comments at the end of the code, as paragraphs.
+fn take_prose(code: &mut String) -> String {
+    let lines: Vec<&str> = inside(code).split_inclusive('\n').collect();
+    let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+    let first = lines.iter().rposition(is_code).map_or(0, |last| last + 1);
+    let comments = lines[first..].concat();
+    let prose = paragraphs(comments.lines());
+    if !prose.is_empty() {
+        code.truncate(code.len() - comments.len());
+    }
+    prose
+}
+
+/// The texts of comment lines; an empty comment ends a paragraph.
+fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    let texts = lines.map(|line| line.trim_start().trim_start_matches("//").trim());
+    undented(&texts.collect::<Vec<_>>().join("\n"))
 }
 
 /// The record of a call, otherwise the reason of the last part that ended before its line.
@@ -212,8 +282,9 @@ fn outcome(book: &mut Notebook, line: u32) -> Outcome {
     why.unwrap_or(Outcome::Lost("not reached".to_owned()))
 }
 
-/// The comment that a cell's code begins with, and the code with the value that ends it.
-fn about(call: &Call, code: &str) -> (String, String) {
+/// The blocks of comments that a cell's code begins with, and the code with the value that ends it.
+/// The last block is the cell's own.
+fn about(call: &Call, code: &str) -> (Vec<String>, String) {
     let argument = |place: usize| call.arguments.get(place).copied().unwrap_or_default();
     let value = match call.method {
         "shape" => format!("{}.shape()", argument(1)),
@@ -221,10 +292,13 @@ fn about(call: &Call, code: &str) -> (String, String) {
         "erratum" => format!("{}\n{}", argument(2), argument(4)),
         _ => argument(1).to_owned(),
     };
-    let comment = |line: &&str| line.starts_with("// ");
-    let about: Vec<&str> = code.lines().take_while(comment).collect();
-    let lines = code.lines().skip(about.len()).chain(value.lines());
+    let is_prose = |line: &&str| line.is_empty() || line.starts_with("//");
+    let prose: Vec<&str> = code.lines().take_while(is_prose).collect();
+    let lines = code.lines().skip(prose.len()).chain(value.lines());
     let code = lines.collect::<Vec<_>>().join("\n");
-    let about = about.iter().map(|line| line.trim_start_matches("// "));
-    (about.collect::<Vec<_>>().join("\n"), code)
+    let blocks = prose
+        .split(|line| line.is_empty())
+        .filter(|it| !it.is_empty());
+    let blocks = blocks.map(|block| paragraphs(block.iter().copied()));
+    (blocks.collect(), code)
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use ndarray::Array2;
 
 /// A value of a notebook that has a name and a default.
@@ -13,6 +13,9 @@ pub trait Input: Sized {
 
     /// The unit of its size: nothing, if the size is the number itself.
     const UNIT: &str;
+
+    /// The values without bounds, in words.
+    const ANY: &str = "any value";
 
     /// The value that lies within the bounds.
     fn size(&self) -> Self::Size;
@@ -84,6 +87,7 @@ impl Input for u64 {
 impl Input for bool {
     type Size = Self;
     const UNIT: &str = "";
+    const ANY: &str = "true or false";
 
     fn size(&self) -> Self {
         *self
@@ -93,7 +97,7 @@ impl Input for bool {
         let text = text.trim();
         text.to_lowercase()
             .parse()
-            .map_err(|_| anyhow!("`{text}` is neither true nor false"))
+            .map_err(|_| anyhow!("expected true or false, got `{text}`"))
     }
 
     fn written(&self) -> String {
@@ -133,27 +137,32 @@ impl Input for Array2<f32> {
     fn read(text: &str) -> Result<Self> {
         let mut rows: Vec<Vec<f32>> = Vec::new();
         for row in text.split(';').filter(|row| !row.trim().is_empty()) {
-            let row: Result<Vec<f32>> = row.split_whitespace().map(f32::read).collect();
-            rows.push(row?);
+            let numbers = row.split([' ', ',', '\t', '\n']);
+            let numbers = numbers.filter(|number| !number.trim().is_empty());
+            let number = |number: &str| {
+                let value = f32::read(number)?;
+                ensure!(
+                    value.abs() <= 1e4,
+                    "expected numbers from -1e4 to 1e4, got {number}"
+                );
+                Ok(value)
+            };
+            rows.push(numbers.map(number).collect::<Result<_>>()?);
         }
-        let columns = rows.first().context("a matrix has numbers")?.len();
-        for (row, before) in rows
-            .iter()
-            .skip(1)
-            .map(Vec::len)
-            .zip(rows.iter().map(Vec::len))
-        {
+        let columns = rows.first().map_or(0, Vec::len);
+        for (place, row) in rows.iter().enumerate() {
+            let (place, length) = (place + 1, row.len());
             ensure!(
-                before == row,
-                "a row has {row} numbers, the one before {before}"
+                length == columns,
+                "all rows must have the same length, but row 1 has {columns} and row {place} has {length}"
             );
         }
-        ensure!(rows.len() > 1, "one row: the second is the query");
-        let values = rows.concat();
-        for value in &values {
-            ensure!(value.abs() <= 1e4, "expected -1e4 to 1e4, got {value}");
-        }
-        Ok(Self::from_shape_vec((rows.len(), columns), values)?)
+        let count = rows.len();
+        ensure!(
+            count > 1,
+            "expected at least two rows, because the second row is the query; got {count}"
+        );
+        Ok(Self::from_shape_vec((count, columns), rows.concat())?)
     }
 
     fn written(&self) -> String {
@@ -182,12 +191,23 @@ mod tests {
         assert_eq!(matrix.written(), "0.5 -1; 2 0.25");
         assert_eq!(Array2::read("0.5 -1;\n2 0.25;").unwrap(), matrix);
         assert_eq!(matrix.code(), "array![[0.5, -1],\n [2, 0.25]]");
+        assert_eq!(Array2::read("0.5,-1; 2, 0.25").unwrap(), matrix);
         for (text, fault) in [
-            ("1 2; 3", "a row has 1 numbers, the one before 2"),
+            (
+                "1 2; 3",
+                "all rows must have the same length, but row 1 has 2 and row 2 has 1",
+            ),
             ("1; x", "`x` is not a number"),
-            (" ;", "a matrix has numbers"),
-            ("1 2", "one row: the second is the query"),
-            ("1; NaN", "expected -1e4 to 1e4, got NaN"),
+            (
+                "1 2",
+                "expected at least two rows, because the second row is the query; got 1",
+            ),
+            (
+                " ;",
+                "expected at least two rows, because the second row is the query; got 0",
+            ),
+            ("1; NaN", "expected numbers from -1e4 to 1e4, got NaN"),
+            ("1; 1e39", "expected numbers from -1e4 to 1e4, got 1e39"),
         ] {
             assert_eq!(Array2::read(text).unwrap_err().to_string(), fault);
         }

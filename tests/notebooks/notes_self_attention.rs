@@ -10,13 +10,13 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "Self-attention with trainable weights once more, slowly: one context vector step by step, then the two classes, then exercise 3.1.",
+        "These notes go through self-attention with trainable weights once more: one context vector step by step, then the two classes, then exercise 3.1.",
         "section 3.3; section 3.4 helps.",
         12,
     );
     book.section("step-by-step", "The context vector z(2) of the input x(2)");
-    // The example: six words with three numbers each. Everything below is about the second word,
-    // "journey".
+    // The example has {words:w} words with {d_in:w} features each. Everything in this section is
+    // about the second word, whose vector is printed here.
     let six_words = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
@@ -25,13 +25,16 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         [0.77, 0.25, 0.10], // one      (x^5)
         [0.05, 0.80, 0.55], // step     (x^6)
     ];
-    let inputs = book.input("inputs", six_words, 4..=120); // (6, 3)
+    let inputs = book.input("inputs", six_words, 4..=120); // (num_tokens, d_in)
+    book.value("words", inputs.nrows());
+    book.value("d_in", inputs.ncols());
     let x_2 = inputs.slice(s![1..2, ..]); // (1, d_in)
     let d_in = inputs.ncols();
     let d_out = book.input("d_out", 2, 1..=256);
     book.shows("In [1]", &x_2.row(0), "tensor([0.5500, 0.8700, 0.6600])");
 
-    // Three matrices of the same shape, drawn at random. Training would change their numbers.
+    // Three matrices of the same shape are drawn at random. Training would change their numbers.
+    // The first one makes queries.
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let w_query = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
     let w_key = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
@@ -45,11 +48,11 @@ tensor([[0.2961, 0.5166],
         [0.0740, 0.8665]])",
     );
 
-    // The query of the second word: its question. Three numbers become two.
+    // The query of the second word describes what it looks for. {d_in} features become {d_out}.
     let query_2 = matmul(&x_2, &w_query); // (1, d_out)
     book.prints("In [3]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
-    // Queries, keys and values of all six words, by three products.
+    // Three matrix products give the queries, keys and values of all words.
     let queries = matmul(&inputs, &w_query); // (num_tokens, d_out)
     let keys = matmul(&inputs, &w_key);
     let values = matmul(&inputs, &w_value);
@@ -66,8 +69,8 @@ tensor([[0.2309, 1.0966],
     );
     book.shape("In [4]", &keys, &[6, 2]);
 
-    // How well does a key answer the query? Their dot product: first with the word's own key, then
-    // with all six.
+    // How well does a key fit the query? Their dot product tells. First the second word's query is
+    // compared with its own key, then with all keys.
     let keys_2 = keys.slice(s![1..2, ..]);
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [5]", &attn_score_22[[0, 0]], "tensor(1.8524)");
@@ -78,8 +81,8 @@ tensor([[0.2309, 1.0966],
         "tensor([1.2705, 1.8524, 1.8111, 1.0795, 0.5577, 1.5440])",
     );
 
-    // The scores are divided by the root of the number of features and become weights by softmax;
-    // they sum to 1.
+    // The scores are divided by the square root of the number of features in a key. Then softmax
+    // turns them into weights, which sum to 1.
     let d_k = keys.ncols();
     let attn_weights_2 = scaled_softmax(&attn_score_2, d_k);
     book.prints(
@@ -89,13 +92,13 @@ tensor([[0.2309, 1.0966],
     );
     book.prints("In [6]", &attn_weights_2.sum(), "tensor(1.)");
 
-    // The context vector: the six values, weighed and added.
+    // Each value vector is multiplied by its weight, and the sum of the results is the context
+    // vector.
     let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
     book.prints("In [7]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
 
     book.section("SelfAttention_v1", "SelfAttention_v1");
-    // The same steps for all words, in a class. Its weights are drawn by `torch.rand`, uniform from
-    // 0 to 1.
+    // A class with the same steps for all words. These are its inputs:
     book.shows(
         "In [9]",
         &inputs,
@@ -107,6 +110,8 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.7700, 0.2500, 0.1000],
         [0.0500, 0.8000, 0.5500]])",
     );
+    // Its matrices are drawn with `torch.rand`, which gives numbers between 0 and 1. With the same
+    // seed, the second row is the context vector above.
     let seed = book.input("seed", 123, ..);
     let sa_v1 = SelfAttentionV1::new(
         d_in,
@@ -127,8 +132,7 @@ tensor([[0.2996, 0.8053],
     );
 
     book.section("SelfAttention_v2", "SelfAttention_v2");
-    // With linear layers instead of plain matrices. Only the initial weights differ, so the numbers
-    // do.
+    // The second class has linear layers instead of plain matrices. It takes the same inputs:
     book.shows(
         "In [11]",
         &inputs,
@@ -140,6 +144,7 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.7700, 0.2500, 0.1000],
         [0.0500, 0.8000, 0.5500]])",
     );
+    // Its results differ only because a linear layer begins with other random numbers.
     let seed = book.input("seed", 789, ..);
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -158,8 +163,8 @@ tensor([[-0.0739,  0.0713],
         "exercise-3.1",
         "Exercise 3.1: comparing SelfAttention_v1 and SelfAttention_v2",
     );
-    // Task: give a v1 the weights of that v2. Expected: the numbers of v2. Solution: each weight
-    // transposed.
+    // Task: give a v1 the matrices of that v2, so that it computes the same context vectors from
+    // these inputs.
     book.shows(
         "In [12]",
         &inputs,
@@ -171,6 +176,7 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.7700, 0.2500, 0.1000],
         [0.0500, 0.8000, 0.5500]])",
     );
+    // Solution: `try_from` transposes the matrices of the linear layers.
     let sa_v1_v2 = SelfAttentionV1::try_from(&sa_v2)?;
     book.prints(
         "In [12]",

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
+use crate::book::read_file;
+
 /// A call of the notebook, in its source form.
 pub(crate) struct Call<'a> {
     /// From 1.
@@ -54,32 +56,41 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
         let (arguments, end) = arguments(source, call.get_match().end());
         let line_start = source[..start].rfind('\n').map_or(0, |end| end + 1);
         let line = source[..start].matches('\n').count() as u32 + 1;
-        let is_statement = source[line_start..start].trim().is_empty() && method != "input";
+        let is_statement = source[line_start..start].trim().is_empty() && !is_input(method);
         code += &source[at..if is_statement { line_start } else { start }];
         at = end;
         if is_statement {
             at += source[end..].find('\n').map_or(0, |end| end + 1);
         } else {
             let default = arguments.get(1).or(arguments.first()).copied();
-            code += changed.get(&line).map_or(default.unwrap_or(FILE), |it| it);
+            let written = || default.map_or_else(|| read_file("the-verdict.txt"), str::to_owned);
+            code += &changed.get(&line).cloned().unwrap_or_else(written);
         }
-        if is_statement || method == "input" {
+        if is_statement || is_input(method) {
             calls.push(Call {
                 line,
                 method,
                 arguments,
                 code: match is_statement {
-                    true => std::mem::replace(&mut code, "\n".to_owned()),
+                    true => std::mem::take(&mut code),
                     false => String::new(),
                 },
             });
+            if is_statement && !HIDDEN.contains(&method) {
+                code.push('\n');
+            }
         }
     }
     calls
 }
 
-/// Stands in the code for the book's text, [`crate::Notebook::the_verdict`].
-const FILE: &str = "&std::fs::read_to_string(\"the-verdict.txt\")";
+/// The calls for texts, which leave no gap in the code.
+const HIDDEN: [&str; 3] = ["value", "holds", "aside"];
+
+/// True for calls that give a reader's value.
+fn is_input(method: &str) -> bool {
+    ["input", "input_of_text"].contains(&method)
+}
 
 /// The arguments after a bracket, and the place where it is closed.
 fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
@@ -123,6 +134,16 @@ pub(crate) fn without_lints(code: &str) -> String {
     LINT.replace_all(code, "").into_owned()
 }
 
+/// The lines without what a reader of a listing doesn't need: examples, the lists of errors and
+/// panics, which end a comment, and `pub(crate)`.
+fn without_details(code: &str) -> String {
+    static DETAILS: LazyLock<Regex> = LazyLock::new(|| {
+        let details = r"(?m)(^ *///\n)?^ */// (```|# (Errors|Panics)).*\n(^ *///.*\n)*";
+        Regex::new(details).expect("a regular expression")
+    });
+    DETAILS.replace_all(code, "").replace("pub(crate) ", "")
+}
+
 /// The lines without blank ones at the ends and without their common indentation; a blank line is
 /// one.
 pub(crate) fn undented(text: &str) -> String {
@@ -132,6 +153,9 @@ pub(crate) fn undented(text: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     for line in text.lines() {
         let line = line.get(indentation..).unwrap_or("").trim_end();
+        if line.trim_start().starts_with('}') && lines.last().is_some_and(|last| last.is_empty()) {
+            lines.pop();
+        }
         if !line.is_empty() || lines.last().is_some_and(|last| !last.is_empty()) {
             lines.push(line);
         }
@@ -149,7 +173,7 @@ pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     let indentation = &lines[0][..lines[0].len() - lines[0].trim_start().len()];
     let end = format!("{indentation}}}");
     let length = lines.iter().position(|line| *line == end)? + 1;
-    let item = without_lints(&lines[..length].join("\n"));
+    let item = without_details(&without_lints(&lines[..length].join("\n")));
     Some((line + 1, undented(&item)))
 }
 
@@ -179,7 +203,7 @@ pub fn tokens(source: &str) -> impl Iterator<Item = (Range<usize>, &'static str)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::book::{InputValue, Notebook};
+    use crate::book::Notebook;
     use crate::contents::{Part, contents};
 
     const SOURCE: &str = r#"
@@ -216,12 +240,7 @@ fn helper() { "book.prints(" }
     #[test]
     fn a_cell_has_all_code_since_the_cell_before_whatever_stands_between() {
         let mut book = Notebook::default();
-        let input = InputValue {
-            code: Some("5".to_owned()),
-            line: 7,
-            ..InputValue::default()
-        };
-        book.inputs.insert(7, input);
+        book.code.insert(7, "5".to_owned());
         let parts = contents(SOURCE, book);
         let cells = crate::cells(&parts).map(|cell| (cell.line, &*cell.about, &*cell.code));
         let first = "let x = array![1.0, 2.0];\n\nlet y = x + 5;\nx";
@@ -243,6 +262,14 @@ fn helper() { "book.prints(" }
             .nth(1)
             .and_then(|cell| cell.printed.clone());
         assert_eq!(printed.as_deref(), Some("a \\\nb"));
+    }
+
+    #[test]
+    fn a_listing_has_no_lists_of_errors() {
+        let source = "impl A {\n    /// Does it.\n    ///\n    /// ```\n    /// a();\n    /// ```\n    ///\n    /// # Errors\n    /// Never.\n    fn a() {}\n}\n";
+        let (line, code) = item(source, "impl A").unwrap();
+        assert_eq!(line, 1);
+        assert_eq!(code, "impl A {\n    /// Does it.\n    fn a() {}\n}");
     }
 
     #[test]

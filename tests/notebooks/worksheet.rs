@@ -17,7 +17,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "A worksheet of a course on attention: matrix products by hand, queries, keys and values, modules, batches, and the worst language model that works.",
+        "A worksheet of a course on attention: matrix products by hand, queries, keys and values, attention modules, batches, and a very bad language model.",
         "section 3.4.",
         15,
     );
@@ -31,18 +31,20 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
 fn products(book: &mut Notebook) -> Result<()> {
     book.section("concepts", "Concept Questions");
-    // Questions 1 and 2: the dot product of (1, 2, 3) and (4, 5, 6), and the shapes of some
-    // products. A product (a, b) @ (c, d) exists if b = c, and is (a, d).
+    // Questions 1 and 2 ask for a dot product and for the shapes of matrix products. A product of
+    // the shapes (a, b) and (c, d) exists if b = c, and its shape is (a, d).
+
+    // The dot product of (1, 2, 3) and (4, 5, 6) is 1 · 4 + 2 · 5 + 3 · 6.
     let dot = matmul(&array![[1.0, 2.0, 3.0]], &array![[4.0], [5.0], [6.0]]); // (1, 1)
     book.prints("1", &dot[[0, 0]], "32");
-    // ...
+    // The inner sizes of these two matrices are equal, so the product exists.
     book.shape("2a", &product([8, 5], [5, 7])?, &[8, 7]);
     Ok(())
 }
 
 fn products_that_do_not_exist(book: &mut Notebook) -> Result<()> {
     book.not_in_a_page()?;
-    // These two don't exist: 6 is not 3, and 8 is not 2.
+    // The next two products don't exist, because 6 isn't 3 and 8 isn't 2.
     book.refuses("2b", product([8, 6], [3, 4]), "doesn't exist");
     // ...
     book.refuses("2c", product([8, 8], [2, 8]), "doesn't exist");
@@ -50,7 +52,7 @@ fn products_that_do_not_exist(book: &mut Notebook) -> Result<()> {
 }
 
 fn more_products(book: &mut Notebook) -> Result<()> {
-    // These two do.
+    // These two products exist.
     book.shape("2d", &product([2, 8], [8, 8])?, &[2, 8]);
     // ...
     book.shape("2e", &product([4, 6], [6, 4])?, &[4, 4]);
@@ -59,8 +61,7 @@ fn more_products(book: &mut Notebook) -> Result<()> {
 
 fn attention(book: &mut Notebook) -> Result<()> {
     book.section("attention", "Attention");
-    // The same with numbers: a (2, 3) times a (3, 1), and products of several matrices, of which
-    // only the shapes matter.
+    // The first product has numbers. Of the others, only the shapes matter.
     let a = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]; // 2x3
     let b = array![[3.0], [4.0], [1.0]]; // 3x1
     let c = matmul(&a, &b); // 2x1
@@ -75,7 +76,8 @@ fn attention(book: &mut Notebook) -> Result<()> {
     let m3 = matmul(&m1, &m2.t());
     book.shape("In [8]", &m3, &[35, 35]);
 
-    // The cell has no seed: it ran after In [29], and after a first run of itself.
+    // This cell sets no seed, so its numbers depend on what ran before it. The printed ones come
+    // out after In [29] and a first run of the cell itself.
     let mut rng = TorchRng::manual_seed(123);
     for size in [6, 6, 6, 20] {
         rng.randn(size);
@@ -102,8 +104,9 @@ tensor([[0.6397, 0.8954, 0.2979, 0.6314, 0.5028],
         [0.9856, 0.5757, 0.2785, 0.1946, 0.5382]])",
     );
 
-    // Queries, keys and values of six words, from three random matrices, then the scores and the
-    // weights. The division by the root of d_out keeps the softmax from becoming all or nothing.
+    // Three random matrices give the queries, keys and values of {words:w} words. Then come the
+    // scores and the attention weights. Dividing the scores by the square root of d_out prevents
+    // softmax from giving nearly everything to one word (section 3.4.1).
     let six_words = array![
         [0.43, 0.15, 0.89],
         [0.55, 0.87, 0.66],
@@ -113,6 +116,7 @@ tensor([[0.6397, 0.8954, 0.2979, 0.6314, 0.5028],
         [0.05, 0.80, 0.55],
     ];
     let x = book.input("x", six_words, 4..=120); // (n, d_in)
+    book.value("words", x.nrows());
     let (d_in, d_out) = (x.ncols(), 2);
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let w_q = randn(Ix2(d_in, d_out), &mut rng);
@@ -187,7 +191,10 @@ tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
     );
 
     book.section("ex1", "Exercise 1: an attention module");
-    // Task: put the steps of In [29] into a module. Expected: the same context vectors. Solution:
+    // Task: put the steps of In [29] into a module that gives the same context vectors.
+
+    // Solution: the module draws its matrices in the same order, so with the same seed it gives the
+    // same context vectors, bit for bit.
     let context_vector = matmul(&a, &v);
     let seed = book.input("seed", 123, ..);
     let self_attention =
@@ -206,8 +213,10 @@ tensor([[0.2845, 0.4071],
     book.agrees("In [31]", &context_vector, &self_attention.forward(&x)?);
 
     book.section("ex2", "Exercise 2: the same with nn.Linear");
-    // Task: find out which shapes `nn.Linear(10, 20)` accepts. Expected: any, as long as the last
-    // dimension is 10; it becomes 20. Solution:
+    // Task: find out which shapes `nn.Linear(10, 20)` accepts.
+
+    // Solution: it accepts every shape whose last dimension is 10. In the result this dimension is
+    // 20, and the others stay as they are.
     let linear_layer = Linear::new(10, 20, true, &mut TorchRng::manual_seed(123));
     let zeros = |shape: &[usize]| ArrayD::zeros(IxDyn(shape));
     book.shape("In [33]", &linear_layer.forward(&zeros(&[10])), &[20]);
@@ -225,8 +234,11 @@ tensor([[0.2845, 0.4071],
 fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.section("ex3", "Exercise 3: a batch of 40 context windows");
     book.not_in_a_page()?;
-    // Task: let the module take a batch, (40, 50, 768), and smaller batches, too. Expected: the
-    // first 28 windows of the batch give the same as those 28 alone. Solution:
+    // Task: let the module take a batch of 40 texts with 50 words each and 768 features per word,
+    // and smaller batches, too.
+
+    // Solution: `forward` works on the last two dimensions. Check: the first 28 texts of the batch
+    // give the same context vectors as these 28 texts alone.
     let mut rng = TorchRng::manual_seed(123);
     let x_batch = randn(Ix3(40, 50, 768), &mut rng);
     let self_attention = SelfAttentionV2::new(768, 1024, true, &mut rng);
@@ -239,8 +251,11 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.agrees("In [49]", &first_28, &context_batch_2);
 
     book.section("ex4", "Exercise 4: from text to context vectors");
-    // Task: from a sentence to context vectors: ids, windows of four, embeddings of tokens and
-    // places, attention. Expected: 9 windows, and vectors of shape (4, 2, 4, 1024). Solution:
+    // Task: turn a sentence into context vectors. The steps are token ids, windows of four tokens,
+    // embeddings of tokens and positions, and attention.
+
+    // Solution: the sentence has 13 ids. Windows that begin one token after another, each with four
+    // inputs and a target after the last one, fit 9 times.
     let my_text = "I am currently taking a class about learning how to build LLMs";
     let config = DataLoaderConfig {
         batch_size: 2,
@@ -256,8 +271,8 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
         "9",
         "13 ids, 4 to a window",
     );
-    // The embeddings and the attention of those windows, two windows at a time; the ninth is left
-    // out.
+    // Two windows make a batch, so the ninth window is left out. The result has 4 batches of 2
+    // windows with 4 words and 1,024 features per word.
     let (vocab_size, context_length) = (50257, 4);
     let mut rng = TorchRng::manual_seed(123);
     let token_embs = Embedding::new(vocab_size, 768, &mut rng);
@@ -272,8 +287,9 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.shape("In [55]", &stacked(&context_embs)?, &[4, 2, 4, 1024]);
 
     book.section("bad-lm", "Building a bad minimal language model");
-    // Attention, and a linear layer to the vocabulary: a language model, if a bad one, without
-    // blocks, masks or training. It names a next token for each place of the eight windows.
+    // Attention with a linear layer behind it, which gives a score for each token of the
+    // vocabulary, is already a language model. It is a bad one, because it has no mask and isn't
+    // trained. For each position of the eight windows, it predicts the next token.
     let sizes = BadLmConfig {
         context_length: 4,
         vocab_size,

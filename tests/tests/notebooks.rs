@@ -67,6 +67,9 @@ fn every_cell_runs_on_the_story() {
             ..Settings::default()
         });
         assert_eq!(faults(program, &parts), Vec::<String>::new());
+        for (section, text) in texts(&parts) {
+            assert!(!text.contains('…'), "{} {section}: {text}", program.name);
+        }
         for cell in cells(&parts) {
             if let Outcome::Skipped(why) = &cell.outcome {
                 assert!(
@@ -77,6 +80,152 @@ fn every_cell_runs_on_the_story() {
             }
         }
     }
+}
+
+/// The texts of a notebook with their sections: prose, comments in code, and the words in pictures.
+fn texts(parts: &[Part]) -> Vec<(String, String)> {
+    let mut section = String::new();
+    let mut texts = Vec::new();
+    for part in parts {
+        let here: Vec<String> = match part {
+            Part::Section { number, .. } => {
+                section = number.clone();
+                continue;
+            }
+            Part::Prose { text, .. } | Part::Sketch { text, .. } => vec![text.clone()],
+            Part::Question {
+                question, answer, ..
+            } => vec![question.clone(), answer.clone()],
+            Part::Cell(cell) => {
+                let comments = cell.code.lines().filter_map(|line| line.split_once("// "));
+                let comments = comments.map(|(_, comment)| comment.to_owned());
+                comments.chain([cell.about.clone()]).collect()
+            }
+            Part::Figure { name, html, .. } => {
+                let shown = html.iter().flat_map(|html| html.split("</text>"));
+                let shown = shown.filter_map(|text| text.rsplit_once('>'));
+                // Labels of an axis or of a value are numbers or words of the data.
+                let shown = shown.filter(|(tag, _)| {
+                    tag.rsplit('<')
+                        .next()
+                        .is_some_and(|it| it.starts_with("text"))
+                });
+                let labels = shown.map(|(_, text)| text.to_owned());
+                labels
+                    .filter(|text| text.contains(' '))
+                    .chain([name.clone()])
+                    .collect()
+            }
+            _ => continue,
+        };
+        texts.extend(here.into_iter().map(|text| (section.clone(), text)));
+    }
+    texts
+}
+
+/// True if a text has these words, and not only as a part of a number or of a longer word.
+fn has_words(text: &str, words: &str) -> bool {
+    text.match_indices(words).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + words.len()..]);
+        let continues = |c: char| c.is_alphanumeric() || c == '_';
+        let is_decimal = after
+            .strip_prefix('.')
+            .is_some_and(|it| it.starts_with(|c: char| c.is_ascii_digit()));
+        // As in `3.2`, `x^2` and `GPT-2`.
+        !before.ends_with(|c| continues(c) || ".^-".contains(c))
+            && !before.ends_with("In [")
+            && !after.starts_with(continues)
+            && !is_decimal
+    })
+}
+
+/// Another value of an input, and the words in which a text could name the old one; the new value
+/// is none of `others`.
+fn another(input: &InputValue, others: &[String]) -> (String, Vec<String>) {
+    let old = &input.default;
+    if let Some((first, rest)) = old.split_once("; ") {
+        let rows = 1 + rest.split("; ").count();
+        let words = [
+            "zero", "one", "two", "three", "four", "five", "six", "seven",
+        ];
+        return (
+            format!("{rest}; {rest}; {first}"),
+            vec![rows.to_string(), words[rows].to_owned()],
+        );
+    }
+    if let Ok(flag) = old.parse::<bool>() {
+        return ((!flag).to_string(), vec![old.clone()]);
+    }
+    let Ok(value) = old.parse::<f64>() else {
+        let words = old.split_whitespace().count().div_ceil(2);
+        let fewer: Vec<&str> = old.split_whitespace().take(words).collect();
+        return (fewer.join(" "), vec![old.clone()]);
+    };
+    let (low, high) = input.bounds.split_once("..").expect("a range");
+    let [low, high] = [low, high.trim_start_matches('=')].map(|bound| bound.parse().ok());
+    let candidates = [
+        value * 2.0,
+        value / 2.0,
+        value * 3.0,
+        value * 4.0,
+        value + 1.0,
+    ];
+    let is_whole = value.fract() == 0.0;
+    let mut fitting = candidates.into_iter().filter(|&it| {
+        let within =
+            low.is_none_or(|low: f64| it >= low) && high.is_none_or(|high: f64| it <= high);
+        within && (!is_whole || it.fract() == 0.0) && !others.contains(&it.to_string())
+    });
+    let new = fitting
+        .next()
+        .unwrap_or_else(|| panic!("no other value of {}", input.name));
+    (new.to_string(), vec![old.clone()])
+}
+
+/// Texts of an example that has no inputs, beside an input with one of its numbers.
+const FIXED: [&str; 2] = ["a.transpose(2, 3)", "give the shape (1, 2, 3, 4)"];
+
+/// No text keeps an input's old value after a change: all inputs are changed, and all texts of
+/// their sections are searched; for the rows of a matrix, all texts that follow. A task names the
+/// values of its solution, whatever a reader has changed.
+#[test]
+fn no_text_names_the_old_value_of_a_changed_input() {
+    let mut stale = Vec::new();
+    let later = ["ch02", "ch04", "ch05"];
+    for program in PROGRAMS.iter().filter(|it| !later.contains(&it.name)) {
+        let parts = run_with(program, vec![]);
+        let all: Vec<(String, &InputValue)> = inputs(&parts)
+            .map(|(cell, input)| (cell.section.clone(), input))
+            .collect();
+        let defaults: Vec<String> = all.iter().map(|(_, input)| input.default.clone()).collect();
+        let others: Vec<(String, Vec<String>)> = all
+            .iter()
+            .map(|(_, input)| another(input, &defaults))
+            .collect();
+        let changed = all
+            .iter()
+            .zip(&others)
+            .map(|((_, input), (new, _))| (input.line, new.clone()));
+        let parts = run_with(program, changed.collect());
+        for ((section, input), (new, words)) in all.iter().zip(&others) {
+            let is_matrix = input.default.contains("; ");
+            let is_fixed =
+                |text: &str| text.starts_with("Task: ") || FIXED.iter().any(|it| text.contains(it));
+            let texts = texts(&parts)
+                .into_iter()
+                .skip_while(|(at, _)| at != section);
+            for (at, text) in texts.filter(|(_, text)| !is_fixed(text)) {
+                let is_here = at == *section || is_matrix;
+                if is_here && words.iter().any(|words| has_words(&text, words)) {
+                    stale.push(format!(
+                        "{} {at}, {} = {new}: {text}",
+                        program.name, input.name
+                    ));
+                }
+            }
+        }
+    }
+    assert!(stale.is_empty(), "{}", stale.join("\n\n"));
 }
 
 /// A bound.

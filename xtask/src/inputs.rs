@@ -94,7 +94,7 @@ mod tests {
             ("d_out=0", "the input d_out: expected 1 to 256, got 0"),
             (
                 "inputs=1 2; 3",
-                "the input inputs: a row has 1 numbers, the one before 2",
+                "the input inputs: all rows must have the same length, but row 1 has 2 and row 2 has 1",
             ),
         ] {
             assert_eq!(refused(set), error);

@@ -105,55 +105,58 @@ fn pages(
 /// Prints the chosen cells.
 fn print_cells(selection: &Selection, parts: &[Part]) -> Result<()> {
     let (mut section, mut name) = (String::new(), "");
-    let mut listings = String::new();
+    // What stands before the next cell, or at the end of its section.
+    let mut before = String::new();
     for part in parts {
         match part {
             Part::Section { number, title } => {
                 section = format!("\n## {number} {title}\n");
+                let end = std::mem::take(&mut before);
+                print(if name.is_empty() { "" } else { &end })?;
                 name = "";
-                listings.clear();
             }
             Part::Listing { path, start } => {
                 let (_, item) = listing(path, start)?;
-                listings += &indented(&format!("// {path}\n{item}"));
+                before += &format!("\n{}", indented(&format!("// {path}\n{item}")).trim_end());
+                before += "\n";
             }
-            Part::Cell(cell) if !selection.has(cell) => listings.clear(),
+            Part::Prose { text, .. } => before += &format!("\n{}\n", wrapped(text)),
+            Part::Cell(cell) if !selection.has(cell) => {
+                before.clear();
+                name = "";
+            }
             Part::Cell(cell) => {
-                print(&std::mem::take(&mut section))?;
+                print(&(std::mem::take(&mut section) + &std::mem::take(&mut before)))?;
                 if name != cell.cell {
                     print(&format!("\n{}:", cell.cell))?;
                 }
                 name = &cell.cell;
-                print(&format!("\n{listings}{}", text_of(cell)))?;
-                listings.clear();
+                print(&format!("\n{}", text_of(cell)))?;
             }
             Part::Intro(intro) if selection.is_whole(parts) => {
-                let (goal, before) = (&intro.goal, &intro.prerequisites);
-                print(&format!(
-                    "\n{goal}\nBefore: {before} Reading time: {} minutes.\n",
-                    intro.minutes
-                ))?;
+                let (goal, known, minutes) = (&intro.goal, &intro.prerequisites, &intro.minutes);
+                let text = format!("{goal}\n\nBefore: {known} Reading time: {minutes} minutes.");
+                print(&format!("\n{}\n", wrapped(&text)))?;
             }
-            Part::Question { question, answer } if section.is_empty() && !name.is_empty() => {
-                print(&format!("\nQuestion. {question}\nAnswer. {answer}\n"))?;
+            Part::Question {
+                question, answer, ..
+            } => {
+                let text = format!("Question. {question}\n\nAnswer. {answer}");
+                before += &format!("\n{}\n", wrapped(&text));
             }
-            Part::Sketch { name: title, text } if section.is_empty() && !name.is_empty() => {
-                print(&format!("\n{title}\n{text}\n"))?;
-            }
-            Part::Figure { .. }
-            | Part::LeftOut(_)
-            | Part::Intro(_)
-            | Part::Question { .. }
-            | Part::Sketch { .. } => {}
+            Part::Sketch {
+                name: title, text, ..
+            } => before += &format!("\n{title}\n{text}\n"),
+            Part::Figure { .. } | Part::LeftOut(_) | Part::Intro(_) => {}
         }
     }
-    Ok(())
+    print(if name.is_empty() { "" } else { &before })
 }
 
 fn text_of(cell: &Cell) -> String {
     let mut text = match cell.about.as_str() {
         "" => String::new(),
-        about => format!("{about}\n\n"),
+        about => wrapped(about) + "\n\n",
     };
     text += &indented(&cell.code);
     for InputValue {
@@ -199,6 +202,35 @@ fn output(record: &Record) -> String {
         output += &format!("(the code was changed: {faults})\n");
     }
     output
+}
+
+/// Paragraphs in lines of at most 90 columns; an item of a list begins a new line.
+fn wrapped(text: &str) -> String {
+    const COLUMNS: usize = 90;
+    let (mut wrapped, mut column, mut is_blank) = (String::new(), 0, false);
+    for line in text.lines() {
+        if is_blank || line.is_empty() || line.starts_with("- ") {
+            wrapped.push('\n');
+            column = 0;
+        }
+        is_blank = line.is_empty();
+        for word in line.split_whitespace() {
+            let end = column + 1 + word.chars().count();
+            let is_first = column == 0;
+            wrapped += match is_first {
+                true => "",
+                false if end > COLUMNS => "\n",
+                false => " ",
+            };
+            column = if is_first || end > COLUMNS {
+                end - column - 1
+            } else {
+                end
+            };
+            wrapped += word;
+        }
+    }
+    wrapped.trim_start_matches('\n').to_owned()
 }
 
 /// Code is indented by four columns, to distinguish it from output; a blank line ends it.

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result};
 use pictures::html::{self, escape};
@@ -72,12 +73,22 @@ pub(super) struct Links<'g> {
 }
 
 impl Links<'_> {
-    /// Text in paragraphs, with code between backticks and a link at the first use of a term.
+    /// Text in paragraphs and lists, with code between backticks, emphasis between asterisks, and a
+    /// link at the first use of a term.
     pub(super) fn prose(&self, text: &str) -> String {
-        let paragraphs = text.split("\n\n").map(|text| {
-            let text = inline_with(text, |part| self.linked(part));
-            format!("<p>{text}</p>\n")
-        });
+        let linked = |text: &str| inline_with(text, |part| self.linked(part));
+        let paragraphs = text
+            .split("\n\n")
+            .map(|text| match text.strip_prefix("- ") {
+                Some(items) => {
+                    let items = items.split("\n- ");
+                    let items: String = items
+                        .map(|it| format!("<li>{}</li>\n", linked(it)))
+                        .collect();
+                    format!("<ul>\n{items}</ul>\n")
+                }
+                None => format!("<p>{}</p>\n", linked(text)),
+            });
         paragraphs.collect()
     }
 
@@ -103,10 +114,12 @@ pub(super) fn inline(text: &str) -> String {
 }
 
 fn inline_with(text: &str, of_words: impl Fn(&str) -> String) -> String {
+    static EMPHASIS: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\*([^\s*][^*]*)\*").expect("a regular expression"));
     let parts = text.split('`').map(escape).enumerate();
     let parts = parts.map(|(index, part)| match index % 2 {
         1 => format!("<code>{part}</code>"),
-        _ => of_words(&part),
+        _ => of_words(&EMPHASIS.replace_all(&part, "<em>$1</em>")),
     });
     parts.collect()
 }

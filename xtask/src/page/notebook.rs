@@ -66,12 +66,13 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     body += &folded("Imports of the cells", &code(imports(program.source)));
     let terms = book.glossary.links();
     let (mut section, mut previous) = (None, "");
+    let mut errata_of_section = String::new();
     for part in parts {
         match part {
             Part::Section { number, title } => {
                 let id = anchor('s', &[number]);
                 if let Some(before) = section.replace(id.clone()) {
-                    body += &end_of_section(&before, &links);
+                    body += &(errata_of_section + &end_of_section(&before, &links));
                 }
                 previous = "";
                 let heading = escape(&format!("{number} {title}"));
@@ -80,7 +81,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                     "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{heading}</h2>"
                 )?;
                 body += &documentation(program, number, parts, book);
-                body += &errata(program, book, |at| at == number);
+                errata_of_section = errata(program, book, |at| at == number);
             }
             Part::Intro(intro) => {
                 let (goal, before) = (terms.prose(&intro.goal), inline(&intro.prerequisites));
@@ -95,20 +96,27 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                     body += &end_of_section("train", &links);
                 }
             }
-            Part::Question { question, answer } => {
-                let summary = format!("<strong>Question.</strong> {}", inline(question));
-                body += &format!(
-                    "<details class=\"question\"><summary>{summary}</summary>{}</details>\n",
-                    terms.prose(answer)
-                );
+            Part::Prose { line, text } => body += &prose(&line.to_string(), text, &terms),
+            Part::Question {
+                line,
+                question,
+                answer,
+            } => {
+                let answer = prose(&format!("{line}a"), answer, &terms);
+                let question = inline(question);
+                writeln!(
+                    body,
+                    "<details class=\"question\"><summary><strong>Question.</strong> \
+                     <span data-text=\"{line}q\">{question}</span></summary>{answer}</details>"
+                )?;
             }
-            Part::Sketch { name, text } => {
+            Part::Sketch { line, name, text } => {
                 let (id, name) = (anchor('k', &[name]), escape(name));
                 let text = escape(text);
                 writeln!(
                     body,
                     "<figure id=\"{id}\"><figcaption>{name}</figcaption>\
-                     <pre class=\"sketch\" tabindex=\"0\">{text}</pre></figure>"
+                     <pre class=\"sketch\" tabindex=\"0\" data-text=\"{line}\">{text}</pre></figure>"
                 )?;
             }
             Part::Listing { path, start } => {
@@ -130,10 +138,12 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 if previous != cell.cell {
                     let link = book.source(program.path, cell.line as usize);
                     writeln!(body, "<h3>{} {link}</h3>", escape(&cell.cell))?;
+                }
+                body += &cell_html(cell, &terms);
+                if previous != cell.cell {
                     body += &errata(program, book, |at| at == cell.cell);
                 }
                 previous = &cell.cell;
-                body += &cell_html(cell, &terms);
                 body += "</div>\n";
             }
             Part::LeftOut(LeftOut {
@@ -145,7 +155,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
         }
     }
     if let Some(last) = section {
-        body += &end_of_section(&last, &links);
+        body += &(errata_of_section + &end_of_section(&last, &links));
     }
     let mut script = String::new();
     if has_story {
@@ -175,7 +185,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
 
 /// True if a cell reads the book's text, or another one.
 fn is_of_text(parts: &[Part]) -> bool {
-    cells(parts).any(|cell| cell.code.contains("the-verdict.txt"))
+    cells(parts).any(|cell| cell.code.contains("read_to_string("))
 }
 
 /// A place and its name.
@@ -302,14 +312,16 @@ fn erratum(erratum: &Erratum, book: &Book) -> String {
 fn cell_html(cell: &Cell, terms: &Links<'_>) -> String {
     let about = match cell.about.as_str() {
         "" => String::new(),
-        about => terms.prose(about),
+        about => prose(&cell.line.to_string(), about, terms),
     };
     let output = match &cell.outcome {
         Outcome::Ran(record) => output(record),
         Outcome::Skipped(why) => {
             let printed = cell.printed.as_deref().map(escape);
             let printed = printed.map(|printed| format!("<pre tabindex=\"0\">{printed}</pre>\n"));
-            let why = escape(&format!("Not run here: {why}."));
+            let why = escape(&format!(
+                "Printed by the document. It isn't computed here, because {why}."
+            ));
             printed.unwrap_or_default() + &format!("<p class=\"dim\">{why}</p>\n")
         }
         Outcome::Lost(fault) => format!("<p class=\"fault\">{}</p>\n", escape(fault)),
@@ -318,6 +330,11 @@ fn cell_html(cell: &Cell, terms: &Links<'_>) -> String {
         "{about}{}<div class=\"result\">{output}</div>\n",
         code(&cell.code)
     )
+}
+
+/// Paragraphs, which a page that computes finds by `id` when their values change.
+fn prose(id: &str, text: &str, terms: &Links<'_>) -> String {
+    format!("<div data-text=\"{id}\">{}</div>\n", terms.prose(text))
 }
 
 /// The `use` lines at the top of a notebook's source, except the last ones from the notebooks'

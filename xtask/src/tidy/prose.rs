@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
-use notebooks::{Cell, PROGRAMS, Part, Program, Tier, cells};
+use notebooks::{Cell, PROGRAMS, Part, Program, Tier};
 
 /// The least words of an introduction, an answer or a task.
 const MIN_WORDS: usize = 6;
@@ -34,10 +34,14 @@ fn faults_of(program: &Program, parts: &[Part]) -> Vec<String> {
         )),
     }
     let mut sections = BTreeSet::new();
-    for cell in cells(parts) {
+    let mut has_prose = false;
+    for part in parts {
+        has_prose |= matches!(part, Part::Prose { text, .. } if is_text(text));
+        let Part::Cell(cell) = part else { continue };
+        let has_prose = std::mem::take(&mut has_prose) || is_text(&cell.about);
         let is_first = sections.insert(&cell.section);
         let name = |cell: &Cell| format!("{}:{}: {}", program.path, cell.line, cell.name);
-        if is_first && !is_text(&cell.about) {
+        if is_first && !has_prose {
             faults.push(format!("{}: a section begins without prose", name(cell)));
         } else if cell.name == cell.cell && !cell.is_introduced {
             faults.push(format!(
@@ -52,7 +56,9 @@ fn faults_of(program: &Program, parts: &[Part]) -> Vec<String> {
     for part in parts {
         match part {
             Part::Section { number, .. } => section = number,
-            Part::Question { question, answer } if is_text(question) && is_text(answer) => {
+            Part::Question {
+                question, answer, ..
+            } if is_text(question) && is_text(answer) => {
                 asked.insert(section);
             }
             _ => {}

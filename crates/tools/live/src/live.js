@@ -65,6 +65,11 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
       make("p", { className: "dim", textContent: `Stored when the page was made: ${cell.skipped}.` }));
     cells.set(cell.line, { ...cell, place, written: at(cell.line).querySelector("pre"), stored: [...place.childNodes] });
   }
+  const texts = new Map(); // by line: the book's, and what the page shows by itself
+  for (const [id, text] of book.texts) {
+    const place = document.querySelector(`[data-text="${id}"]`);
+    if (place) texts.set(id, { text, place, stored: [...place.childNodes] });
+  }
   const fields = new Map();
 
   const status = make("span", { role: "status", ariaLive: "polite" });
@@ -111,7 +116,20 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
     return pre;
   };
 
+  // A text whose values have changed: paragraphs, with code between backticks and emphasis between asterisks.
+  const styled = (text) => text.split(/(`[^`]*`|\*[^\s*][^*]*\*)/).map((part, place) => place % 2
+    ? make(part[0] === "`" ? "code" : "em", { textContent: part.slice(1, -1) }) : part);
+  const retold = ({ place }, text) => {
+    if (place.tagName === "PRE") return [text];
+    if (!place.querySelector("p")) return styled(text);
+    return text.split("\n\n").map((paragraph) => make("p", {}, ...styled(paragraph)));
+  };
+
   const show = (answer) => {
+    for (const [id, text] of answer.texts) {
+      const known = texts.get(id);
+      known?.place.replaceChildren(...(text === known.text ? known.stored : retold(known, text)));
+    }
     for (const { line, shows, fault, skipped, code } of answer.cells) {
       const { place, shows: then, code: codeThen, written, stored } = cells.get(line) ?? {};
       if (then === undefined) continue;

@@ -2,8 +2,8 @@
 //! `{"notebook": "ch03", "inputs": [[259, "123"]]}`.
 //!
 //! `{"source": TEXT}` sets the text that they read, the book's or another. The answer contains the
-//! output of each cell and each picture, by the line of its call, without the document's output,
-//! which is on the page already.
+//! output of each cell, each picture and each paragraph, by the line of its call, without the
+//! document's output, which is on the page already.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -50,6 +50,18 @@ pub(crate) fn answer(request: &Value) -> Value {
         Part::Figure { line, html, .. } => Some(json!({ "line": line, "figure": html.as_ref()? })),
         _ => None,
     });
+    let texts = parts.iter().flat_map(|part| match part {
+        Part::Prose { line, text } | Part::Sketch { line, text, .. } => {
+            vec![(line.to_string(), text)]
+        }
+        Part::Cell(cell) => vec![(cell.line.to_string(), &cell.about)],
+        Part::Question {
+            line,
+            question,
+            answer,
+        } => vec![(format!("{line}q"), question), (format!("{line}a"), answer)],
+        _ => vec![],
+    });
     let of_run = inputs(&parts).filter(|(cell, _)| !matches!(cell.outcome, Outcome::Skipped(_)));
     let of_run = of_run.map(|(cell, input)| {
         json!({
@@ -60,6 +72,6 @@ pub(crate) fn answer(request: &Value) -> Value {
     });
     json!({
         "cells": shown.collect::<Vec<_>>(), "pictures": drawn.collect::<Vec<_>>(),
-        "inputs": of_run.collect::<Vec<_>>(),
+        "inputs": of_run.collect::<Vec<_>>(), "texts": texts.collect::<Vec<_>>(),
     })
 }

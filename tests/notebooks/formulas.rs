@@ -1,0 +1,172 @@
+//! The formulas of chapters 3 to 5, each as one short function, for the notebooks' listings. They
+//! don't check their arguments as the crates' functions do; the tests compare both.
+
+use attention::{AttentionError, CausalAttention};
+use ndarray::{Array1, Array2, Array3, ArrayRef1, ArrayRef2, ArrayRef3, Axis, concatenate};
+use torch_rng::TorchRng;
+
+/// `e^score`, divided by the sum of all `e^score`.
+pub(crate) fn softmax(scores: &ArrayRef1<f32>) -> Array1<f32> {
+    let largest = scores.fold(f32::NEG_INFINITY, |largest, &score| largest.max(score));
+    let exponentials = (scores - largest).exp(); // none is larger than 1
+    &exponentials / exponentials.sum()
+}
+
+/// Attention weights: softmax over each row of the scores, divided by the root of `d_k`.
+pub(crate) fn scaled_softmax(scores: &ArrayRef2<f32>, d_k: usize) -> Array2<f32> {
+    let mut weights = scores / (d_k as f32).sqrt();
+    for mut row in weights.rows_mut() {
+        let of_row = softmax(&row);
+        row.assign(&of_row);
+    }
+    weights
+}
+
+/// Minus infinity for each key that comes after its query.
+pub(crate) fn mask_future(mut scores: Array2<f32>) -> Array2<f32> {
+    for ((query, key), score) in scores.indexed_iter_mut() {
+        if key > query {
+            *score = f32::NEG_INFINITY;
+        }
+    }
+    scores
+}
+
+/// Each number becomes 0 with probability `p`; the others are divided by `1 - p`.
+pub(crate) fn dropout(mut x: Array2<f32>, p: f64, rng: &mut TorchRng) -> Array2<f32> {
+    let kept = rng.keep_mask_plain(x.len(), p);
+    for (number, kept) in x.iter_mut().zip(kept) {
+        *number = if kept {
+            *number / (1.0 - p) as f32
+        } else {
+            0.0
+        };
+    }
+    x
+}
+
+/// Listing 3.1, `SelfAttention_v1`.
+pub(crate) struct SelfAttentionV1 {
+    w_query: Array2<f32>, // (d_in, d_out)
+    w_key: Array2<f32>,
+    w_value: Array2<f32>,
+}
+
+impl SelfAttentionV1 {
+    pub(crate) fn new(d_in: usize, d_out: usize, rng: &mut TorchRng) -> Self {
+        let mut random = || {
+            let numbers = rng.rand(d_in * d_out);
+            Array2::from_shape_vec((d_in, d_out), numbers).expect("d_in * d_out numbers")
+        };
+        Self {
+            w_query: random(),
+            w_key: random(),
+            w_value: random(),
+        }
+    }
+
+    pub(crate) fn forward(&self, x: &ArrayRef2<f32>) -> Array2<f32> {
+        let queries = x.dot(&self.w_query); // (num_tokens, d_out)
+        let keys = x.dot(&self.w_key);
+        let values = x.dot(&self.w_value);
+        let attn_scores = queries.dot(&keys.t()); // (num_tokens, num_tokens)
+        let attn_weights = scaled_softmax(&attn_scores, keys.ncols());
+        attn_weights.dot(&values) // (num_tokens, d_out)
+    }
+}
+
+/// The `forward` of listing 3.3, `CausalAttention`, for one text (num_tokens, d_in).
+pub(crate) fn causal_attention(
+    x: &ArrayRef2<f32>,
+    [w_query, w_key, w_value]: [&ArrayRef2<f32>; 3], // (d_in, d_out)
+    p: f64,
+    rng: &mut TorchRng,
+) -> Array2<f32> {
+    let (queries, keys, values) = (x.dot(w_query), x.dot(w_key), x.dot(w_value));
+    let attn_scores = mask_future(queries.dot(&keys.t())); // (num_tokens, num_tokens)
+    let attn_weights = scaled_softmax(&attn_scores, keys.ncols());
+    let attn_weights = dropout(attn_weights, p, rng);
+    attn_weights.dot(&values) // (num_tokens, d_out)
+}
+
+/// The `forward` of listing 3.4, `MultiHeadAttentionWrapper`: each head computes its own context
+/// vectors, which are put side by side.
+pub(crate) fn side_by_side(
+    heads: &[CausalAttention],
+    x: &ArrayRef3<f32>, // (batch, num_tokens, d_in)
+) -> Result<Array3<f32>, AttentionError> {
+    let mut context_vecs = heads[0].forward(x)?;
+    for head in &heads[1..] {
+        context_vecs = concatenate![Axis(2), context_vecs, head.forward(x)?];
+    }
+    Ok(context_vecs) // (batch, num_tokens, heads x d_out)
+}
+
+mod tests {
+    use attention::{AttentionConfig, MultiHeadAttentionWrapper, WeightInit};
+    use tensor_ops::{Dropout, Parameters};
+
+    use super::*;
+
+    fn close(formula: &Array2<f32>, of_crate: &Array2<f32>) {
+        for (formula, of_crate) in formula.iter().zip(of_crate) {
+            let difference = (formula - of_crate).abs();
+            assert!(
+                formula == of_crate || difference < 1e-5,
+                "{formula} {of_crate}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_formulas_of_chapter_3_are_what_the_crates_compute() {
+        let mut rng = TorchRng::manual_seed(1);
+        let scores = Array2::from_shape_vec((9, 9), rng.randn(81)).unwrap() * 30.0;
+        let weights = tensor_ops::softmax(&scores, Axis(1));
+        for (scores, weights) in scores.rows().into_iter().zip(weights.rows()) {
+            let one_row = |row: Array1<f32>| row.insert_axis(Axis(0));
+            close(&one_row(softmax(&scores)), &one_row(weights.to_owned()));
+        }
+        let by_crate = attention::scaled_softmax(&scores, 5);
+        close(&scaled_softmax(&scores, 5), &by_crate);
+        close(
+            &mask_future(scores.clone()),
+            &attention::mask_future(&scores),
+        );
+        let (dropped, _) =
+            Dropout { p: 0.3 }.forward_train(weights.clone(), &mut TorchRng::manual_seed(5));
+        close(
+            &dropout(weights, 0.3, &mut TorchRng::manual_seed(5)),
+            &dropped,
+        );
+
+        let x = Array2::from_shape_vec((6, 4), rng.randn(24)).unwrap();
+        let mut rng = TorchRng::manual_seed(7);
+        let formula = SelfAttentionV1::new(4, 3, &mut rng.clone()).forward(&x);
+        let v1 = attention::SelfAttentionV1::new(4, 3, WeightInit::Rand, &mut rng);
+        close(&formula, &v1.forward(&x).unwrap());
+        assert_eq!(v1.num_parameters(), 36);
+
+        let config = AttentionConfig {
+            d_in: 4,
+            d_out: 3,
+            context_length: 6,
+            dropout: 0.5,
+            num_heads: 1,
+            qkv_bias: false,
+        };
+        let ca = CausalAttention::new(config, &mut rng).unwrap();
+        let weights = [&ca.w_query, &ca.w_key, &ca.w_value].map(|linear| linear.weight.t());
+        let weights = weights.each_ref().map(|weight| &**weight);
+        let (by_crate, _) = ca.forward_plain(&x, Some(&mut rng.clone())).unwrap();
+        close(&causal_attention(&x, weights, 0.5, &mut rng), &by_crate);
+        let config = AttentionConfig {
+            num_heads: 3,
+            ..config
+        };
+        let mha = MultiHeadAttentionWrapper::new(config, &mut rng).unwrap();
+        let batch = x.insert_axis(Axis(0));
+        let formula = side_by_side(&mha.heads, &batch).unwrap();
+        assert_eq!(formula, mha.forward(&batch).unwrap());
+    }
+}

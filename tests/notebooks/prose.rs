@@ -1,0 +1,120 @@
+//! Texts with values: `{name}` in a text stands for a value of the run, so no text can disagree
+//! with the output.
+//!
+//! The values are those that the notebook passes to [`crate::Notebook::value`], and its inputs.
+//! `{name:.2}` has two decimals, `{name:%}` is a percentage, `{name:,}` separates thousands, and
+//! `{name:w}` is a whole number up to twelve in words.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+/// Stands for a value that wasn't computed.
+pub(crate) const MISSING: &str = "…";
+
+/// The values of a run by name, each with the line of its call.
+#[derive(Default)]
+pub(crate) struct Values(HashMap<String, Vec<(u32, String)>>);
+
+impl Values {
+    pub(crate) fn add(&mut self, name: &str, line: u32, value: String) {
+        let values = self.0.entry(name.to_owned()).or_default();
+        values.push((line, value));
+    }
+
+    /// Returns the last value before or at `line`, otherwise the next one, because a question may
+    /// come before the cell that answers it.
+    fn at(&self, name: &str, line: u32) -> Option<&str> {
+        let values = self.0.get(name)?;
+        let before = values.iter().rev().find(|(at, _)| *at <= line);
+        before.or(values.first()).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the text with the values that are known at `line`. An empty value takes the space
+    /// before it away.
+    pub(crate) fn fill(&self, text: &str, line: u32) -> String {
+        static NAME: LazyLock<Regex> = LazyLock::new(|| {
+            Regex::new(r"(\s?)\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}").expect("a regular expression")
+        });
+        let value = |found: &Captures<'_>| {
+            let value = self.at(&found[2], line).unwrap_or(MISSING);
+            match formatted(value, found.get(3).map_or("", |form| form.as_str())) {
+                value if value.is_empty() => value,
+                value => found[1].to_owned() + &value,
+            }
+        };
+        NAME.replace_all(text, value).trim_end().to_owned()
+    }
+}
+
+/// Returns a value in the form that a text asks for; a value that isn't a number stays as it is.
+fn formatted(value: &str, form: &str) -> String {
+    const WORDS: [&str; 13] = [
+        "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+        "eleven", "twelve",
+    ];
+    let Ok(number) = value.parse::<f64>() else {
+        return value.to_owned();
+    };
+    match form {
+        "%" => format!("{:.0}%", 100.0 * number),
+        "," => with_commas(&format!("{number:.0}")),
+        "w" => value
+            .parse()
+            .ok()
+            .and_then(|at: usize| WORDS.get(at))
+            .map_or(value, |it| it)
+            .to_owned(),
+        form => match form.strip_prefix('.').and_then(|it| it.parse().ok()) {
+            Some(decimals) => format!("{number:.decimals$}"),
+            None => value.to_owned(),
+        },
+    }
+}
+
+/// Returns a whole number with a comma before each three digits.
+fn with_commas(digits: &str) -> String {
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        let left = digits.len() - place;
+        if left.is_multiple_of(3) && text.ends_with(|c: char| c.is_ascii_digit()) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_becomes_the_last_value_before_it_or_the_next() {
+        let mut values = Values::default();
+        for (name, line, value) in [
+            ("k", 3, "2"),
+            ("k", 7, "4"),
+            ("share", 3, "0.54166"),
+            ("size", 9, "1234567"),
+            ("loss", 3, "-10.98"),
+            ("none", 3, ""),
+        ] {
+            values.add(name, line, value.to_owned());
+        }
+        for (text, line, filled) in [
+            ("k = {k}", 1, "k = 2"),
+            ("k = {k:w}", 6, "k = two"),
+            ("{k}, {share:.2}, {share:%}", 8, "4, 0.54, 54%"),
+            ("{size:,} and {size}", 1, "1,234,567 and 1234567"),
+            ("{loss:.1}", 3, "-11.0"),
+            ("A text. {none} Another {lost}.", 3, "A text. Another …."),
+            ("`{ not a name }` and {}", 3, "`{ not a name }` and {}"),
+        ] {
+            assert_eq!(values.fill(text, line), filled);
+        }
+        assert_eq!(with_commas("-123456"), "-123,456");
+        assert_eq!(with_commas("999"), "999");
+    }
+}
