@@ -5,7 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use atomic_file::FileError;
+use atomic_file::{FileError, FileFormat};
 #[cfg(feature = "text")]
 use tokenizer::TokenizerError;
 
@@ -21,6 +21,14 @@ pub enum DataLoaderError {
     /// The operating system refused to read or write a file, a folder or a pipe among them.
     #[error(transparent)]
     Io(#[from] FileError),
+    /// A file of another format where a text is expected.
+    #[error("{}: expected a text, but this looks like {format}", path.display())]
+    NotText {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: FileFormat,
+    },
     /// A text file is not UTF-8.
     #[error("{}: expected UTF-8 text, but byte {position} isn't valid UTF-8{looks_like}", path.display())]
     NotUtf8 {

@@ -1,14 +1,17 @@
 //! The form of a file of token ids: nanoGPT's bare u16, llm.c's header before them, or an array of
 //! numpy's.
 //!
-//! A file without a header is rejected if `signs.rs` recognises another format.
+//! A file without a header is rejected if its magic number or `number_format.rs` reveals another
+//! format.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use atomic_file::FileFormat;
+
 use crate::error::DataLoaderError;
-use crate::signs::{kind_of, numbers};
+use crate::number_format::{kind_of, numbers};
 
 /// The place, number and width of the ids in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +72,8 @@ impl Format {
                 ))),
             };
         }
-        if let Some(kind) = kind_of(&head) {
+        let known = FileFormat::of(&head).map(|format| format.to_string());
+        if let Some(kind) = known.or_else(|| kind_of(&head).map(str::to_owned)) {
             return Err(wrong(format!(
                 "this looks like {kind}; expected token ids in u16, as numpy's .astype(np.uint16).tofile makes them, or .npy"
             )));

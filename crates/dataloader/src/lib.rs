@@ -10,7 +10,7 @@ mod error;
 mod files;
 mod format;
 mod loader;
-mod signs;
+mod number_format;
 mod split;
 mod text;
 mod tokens;

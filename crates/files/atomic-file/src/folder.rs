@@ -261,7 +261,10 @@ pub fn names_in(folder: impl AsRef<Path>) -> Result<Vec<String>, FileError> {
 }
 
 /// Returns all names in a folder except system files, in order.
-fn all_names_in(folder: &Path) -> Result<Vec<OsString>, FileError> {
+///
+/// # Errors
+/// If the folder can't be read.
+pub fn all_names_in(folder: &Path) -> Result<Vec<OsString>, FileError> {
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
     let entries = entries.map_err(FileError::at(folder, "read"))?;
     let mut names: Vec<OsString> = entries.into_iter().map(|entry| entry.file_name()).collect();

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod file_format;
 mod folder;
 mod name;
 mod output;
@@ -10,11 +11,14 @@ mod read;
 mod replace;
 
 pub use error::FileError;
+pub use file_format::FileFormat;
 pub use folder::{
-    StagedFolder, copy_file, create_folder, create_new_folder, names_in, remove_folder,
-    remove_unfinished_folders, require_new_or_empty,
+    StagedFolder, all_names_in, copy_file, create_folder, create_new_folder, names_in,
+    remove_folder, remove_unfinished_folders, require_new_or_empty,
 };
 pub use name::{folder_of, is_system_file, unfinished_of};
 pub use output::{Output, append, create_output, is_descriptor, require_new_output, write_output};
-pub use read::{is_file, open_file, quote_python_numbers, read_exact_at, read_small_file};
+pub use read::{
+    is_file, missing_reason, open_file, quote_python_numbers, read_exact_at, read_small_file,
+};
 pub use replace::{replace, write_atomically};

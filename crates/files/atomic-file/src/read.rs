@@ -1,16 +1,18 @@
-//! Reading: only regular files are opened, and one that should be small is not read if it isn't.
+//! Reading: only regular files are opened, never a pointer file that stands in for another, and one
+//! that should be small is not read if it isn't.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Seek};
 use std::path::Path;
 
 use crate::FileError;
+use crate::file_format::{FileFormat, MAX_POINTER_BYTES};
 
 /// True if there is a file at `path`.
 ///
 /// # Errors
 /// If the system can't report it, which doesn't mean that the file is missing; if it exists but
-/// isn't a file.
+/// isn't a file; if something stands in for it, as [`missing_reason`] describes.
 pub fn is_file(path: impl AsRef<Path>) -> Result<bool, FileError> {
     match length(path.as_ref()) {
         Err(error) if error.source.kind() == ErrorKind::NotFound => Ok(false),
@@ -24,12 +26,44 @@ pub fn is_file(path: impl AsRef<Path>) -> Result<bool, FileError> {
 ///
 /// # Errors
 /// If it can't be read; [`ErrorKind::IsADirectory`] for a folder, [`ErrorKind::Unsupported`] for
-/// anything else that isn't a file.
+/// anything else that isn't a file, [`ErrorKind::InvalidData`] for a pointer file of Git LFS,
+/// git-annex or DVC.
 pub fn open_file(path: impl AsRef<Path>) -> Result<(File, u64), FileError> {
     let path = path.as_ref();
+    let failed = FileError::at(path, "read");
     let length = length(path)?;
-    let file = File::open(path).map_err(FileError::at(path, "read"))?;
+    let mut file = File::open(path).map_err(&failed)?;
+    if length <= MAX_POINTER_BYTES {
+        let mut contents = Vec::new();
+        let read = (&file).take(MAX_POINTER_BYTES).read_to_end(&mut contents);
+        read.and_then(|_| file.rewind()).map_err(&failed)?;
+        if let Some(format) = FileFormat::of_pointer(&contents) {
+            let problem = format!("this looks like {format}");
+            return Err(failed(io::Error::new(ErrorKind::InvalidData, problem)));
+        }
+    }
     Ok((file, length))
+}
+
+/// The reason why there is nothing at `path`, if something stands in for it: a link that leads
+/// nowhere, or DVC's pointer beside it.
+pub fn missing_reason(path: impl AsRef<Path>) -> Option<String> {
+    let path = path.as_ref();
+    if let Ok(target) = fs::read_link(path) {
+        let target = target.to_string_lossy();
+        let advice = match target.contains("annex/objects/") {
+            true => "; git annex get downloads it",
+            false => "",
+        };
+        return Some(format!("a link to {target}, which doesn't exist{advice}"));
+    }
+    let mut name = path.file_name()?.to_owned();
+    name.push(".dvc");
+    let pointer = path.with_file_name(&name);
+    pointer.is_file().then(|| {
+        let name = name.to_string_lossy();
+        format!("only DVC's pointer {name} is here; dvc pull downloads the rest")
+    })
 }
 
 /// The bytes of a file that may not have more than `limit`.
@@ -123,6 +157,10 @@ fn length(path: &Path) -> Result<u64, FileError> {
         (_, true) => no_file(ErrorKind::IsADirectory),
         _ => no_file(ErrorKind::Unsupported),
     });
+    let length = length.map_err(|error| match missing_reason(path) {
+        Some(reason) if error.kind() == ErrorKind::NotFound => io::Error::other(reason),
+        _ => error,
+    });
     length.map_err(FileError::at(path, "read"))
 }
 
@@ -153,6 +191,74 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         if made.is_ok_and(|status| status.success()) {
             assert!(is_file(&pipe).is_err() && open_file(&pipe).is_err());
+        }
+    }
+
+    /// Pointer files as their programs write them: git-lfs/docs/spec.md, git-annex's "pointer file"
+    /// page (and a link of a system without links), `dvc add` 3.
+    #[test]
+    fn a_pointer_is_never_taken_for_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("merges.txt");
+        for (pointer, name) in [
+            (
+                "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n",
+                "Git LFS pointer",
+            ),
+            (
+                "version https://hawser.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n",
+                "Git LFS pointer",
+            ),
+            (
+                "/annex/objects/SHA256E-s12345--4d7a2146.txt\n",
+                "git-annex pointer",
+            ),
+            (
+                "../.git/annex/objects/W8/2p/SHA256E-s5--4d7a.txt/SHA256E-s5--4d7a.txt",
+                "git-annex pointer",
+            ),
+            (
+                "outs:\n- md5: 4d7a\n  size: 5\n  hash: md5\n  path: merges.txt\n",
+                "DVC pointer",
+            ),
+        ] {
+            fs::write(&path, pointer).unwrap();
+            let error = read_small_file(&path, 2000).unwrap_err().to_string();
+            assert!(
+                error.contains(name) && error.contains("downloads"),
+                "{error}"
+            );
+        }
+        for text in ["version 1", "/annex", "outs:", "", "../.git/config"] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(read_small_file(&path, 2000).unwrap(), text.as_bytes());
+        }
+        let long = "version https://git-lfs.github.com/spec/".repeat(40);
+        fs::write(&path, &long).unwrap();
+        assert_eq!(read_small_file(&path, 2000).unwrap(), long.as_bytes());
+    }
+
+    #[test]
+    fn what_stands_in_for_a_file_is_not_a_missing_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vocab.json");
+        assert_eq!(missing_reason(&path), None);
+        fs::write(folder.path().join("vocab.json.dvc"), "outs:").unwrap();
+        let error = is_file(&path).unwrap_err().to_string();
+        assert!(error.contains("vocab.json.dvc"), "{error}");
+        #[cfg(unix)]
+        for (target, advice) in [
+            ("nowhere/at all", "which doesn't exist"),
+            (".git/annex/objects/W8/x", "git annex get"),
+        ] {
+            std::os::unix::fs::symlink(target, &path).unwrap();
+            let error = is_file(&path).unwrap_err().to_string();
+            assert!(error.contains(target) && error.contains(advice), "{error}");
+            assert_ne!(
+                open_file(&path).unwrap_err().source.kind(),
+                ErrorKind::NotFound
+            );
+            fs::remove_file(&path).unwrap();
         }
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn weights_of(path: &Path) -> Result<PathBuf, CheckpointError> {
 /// The error of a folder that lacks a file, which names the pickle that it has instead.
 fn incomplete(folder: &Path, problem: &'static str) -> CheckpointError {
     let mut pickles = PICKLES.iter().map(|name| folder.join(name));
-    if let Some(pickle) = pickles.find(|file| file.exists()) {
+    if let Some(pickle) = pickles.find(|file| file.exists() || file.is_symlink()) {
         return lacks(pickle, PICKLE);
     }
     let names = names_in(folder).unwrap_or_default();

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use atomic_file::{open_file, read_exact_at};
+use atomic_file::{FileFormat, open_file, read_exact_at};
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 use safetensors::Dtype;
@@ -206,12 +206,10 @@ fn first_error(
     all.into_iter().collect()
 }
 
-/// The first bytes of files that are often mistaken for safetensors, and their formats.
-const FOREIGN: [(&[u8], &str); 5] = [
+/// The formats that a file can't have if the length of a header is at its beginning.
+const FOREIGN: [(&[u8], &str); 3] = [
     (b"GGUF", "a GGUF file (llama.cpp)"),
-    (b"PK\x03\x04", "a zip archive, as torch.save writes"),
     (b"\x80", "a Python pickle, written by an old torch.save"),
-    (b"version ", "a Git LFS pointer, not the file it points to"),
     (b"{", "a JSON file"),
 ];
 
@@ -223,9 +221,11 @@ fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, Check
         return Ok(length);
     }
     // Other formats' first bytes make lengths that no header has.
-    let foreign = FOREIGN.iter().find(|(magic, _)| first.starts_with(magic));
-    let problem = match foreign {
-        Some((_, kind)) => format!("this is {kind}, not a safetensors file"),
+    let mut foreign = FOREIGN.iter();
+    let foreign = foreign.find_map(|(magic, name)| first.starts_with(magic).then_some(*name));
+    let known = FileFormat::of(first).map(|format| format.name);
+    let problem = match known.or(foreign) {
+        Some(name) => format!("this is {name}, not a safetensors file"),
         None => format!(
             "the file has {file_size} bytes and begins with {first:?}, where a safetensors file has the length of its header, at most {MAX_HEADER_BYTES} bytes"
         ),

@@ -76,7 +76,6 @@ fn other_formats_are_called_by_their_names() {
         (&b"GGUF\x03\0\0\0\x01\0\0\0\0\0\0\0"[..], "GGUF"),
         (b"PK\x03\x04\0\0\x08\x08\0\0\0\0", "torch.save"),
         (b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.", "pickle"),
-        (b"version https://git-lfs.github.com/spec/v1", "Git LFS"),
         (b"{\"vocab_size\": 50257}", "JSON"),
         (b"GGUF", "GGUF"),
     ] {

@@ -1,0 +1,176 @@
+//! File formats that turn up where a reader expects another one, recognised by their first bytes:
+//! archives, documents, weights and data of other programs, and the small pointer files that stand
+//! in for a large file in a repository.
+//!
+//! All readers of the workspace share these rules. [`open_file`](crate::open_file) rejects pointer
+//! files, so no reader can mistake one for its contents.
+
+use std::fmt;
+
+/// A file format and what to do about it. It is displayed as `name; advice`.
+///
+/// ```
+/// use atomic_file::FileFormat;
+/// let format = FileFormat::of(b"%PDF-1.7\n").expect("a known format");
+/// assert_eq!(format.to_string(), "a PDF document; pdftotext extracts its text");
+/// assert_eq!(FileFormat::of(b"Once upon a time"), None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileFormat {
+    /// The name of the format with its article.
+    pub name: &'static str,
+    /// A clause about getting at the expected contents.
+    pub advice: &'static str,
+}
+
+/// Length in bytes of the longest pointer file. Git LFS guarantees this limit for its own.
+pub(crate) const MAX_POINTER_BYTES: u64 = 1024;
+
+/// First bytes of a format, its name, and the advice.
+type Magic = (&'static [u8], &'static str, &'static str);
+
+/// No text begins like this. Token IDs do by chance, but less often than once in ten million files.
+const FORMATS: [Magic; 18] = [
+    (b"%PDF-", "a PDF document", "pdftotext extracts its text"),
+    (
+        b"PK\x03\x04",
+        "a zip archive, the format of .docx, .epub, .npz and torch.save",
+        "unzip it, or save the document as plain text",
+    ),
+    (
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+        "an Office document (.doc, .xls, .ppt)",
+        "save it as plain text",
+    ),
+    (b"\x1f\x8b\x08", "a gzip archive", "gunzip unpacks it"),
+    (b"BZh91AY&SY", "a bzip2 archive", "bunzip2 unpacks it"),
+    (b"\xfd7zXZ\0", "an xz archive", "unxz unpacks it"),
+    (
+        b"\x28\xb5\x2f\xfd",
+        "a Zstandard archive",
+        "unzstd unpacks it",
+    ),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z x unpacks it"),
+    (b"Rar!\x1a\x07", "a RAR archive", "unrar x unpacks it"),
+    (
+        b"PAR1\x15",
+        "a Parquet file",
+        "pandas.read_parquet reads its columns, which can be saved as plain text",
+    ),
+    (
+        b"ARROW1\0\0",
+        "an Arrow file",
+        "pyarrow reads its columns, which can be saved as plain text",
+    ),
+    (
+        b"SQLite format 3\0",
+        "an SQLite database",
+        "export its texts with sqlite3",
+    ),
+    (
+        b"\x89HDF\r\n\x1a\n",
+        "an HDF5 file",
+        "h5py reads it in Python",
+    ),
+    (
+        b"\x89PNG\r\n\x1a\n",
+        "a PNG image",
+        "only texts and token ids are read",
+    ),
+    (
+        b"\xff\xd8\xff\xe0",
+        "a JPEG image",
+        "only texts and token ids are read",
+    ),
+    (
+        b"GGUF\x03\0\0\0",
+        "a GGUF file (llama.cpp)",
+        "use the folder that it was made from",
+    ),
+    (
+        b"\x93NUMPY",
+        "a numpy array",
+        "its name must end in .npy where token ids are expected",
+    ),
+    (
+        b"LITPKDS",
+        "lit-gpt's packed data (LITPKDS)",
+        "decode it to text or to u16 ids with lit-gpt",
+    ),
+];
+
+/// The same, for pointer files.
+const POINTERS: [Magic; 5] = [
+    GIT_LFS,
+    (
+        b"version https://hawser.github.com/spec/",
+        GIT_LFS.1,
+        GIT_LFS.2,
+    ),
+    GIT_ANNEX,
+    (b"outs:\n- md5: ", DVC.1, DVC.2),
+    (b"outs:\n- etag: ", DVC.1, DVC.2),
+];
+const GIT_LFS: Magic = (
+    b"version https://git-lfs.github.com/spec/",
+    "a Git LFS pointer instead of the file itself",
+    "git lfs pull downloads the file",
+);
+const GIT_ANNEX: Magic = (
+    b"/annex/objects/",
+    "a git-annex pointer instead of the file itself",
+    "git annex get downloads the file",
+);
+const DVC: Magic = (
+    b"",
+    "a DVC pointer instead of the file itself",
+    "dvc pull downloads the file",
+);
+
+impl FileFormat {
+    /// Recognises a format by the first bytes of a file, if it is one of those that readers reject
+    /// by name. A few kilobytes are enough.
+    pub fn of(head: &[u8]) -> Option<Self> {
+        Self::of_pointer(head)
+            .or_else(|| find(&FORMATS, head))
+            .or_else(|| {
+                let found = match (head.get(4..10), head.get(257..262)) {
+                    (Some(b"\0\0\0\0{\""), _) => {
+                        ("a safetensors file", "name its folder as a model")
+                    }
+                    (_, Some(b"ustar")) => ("a tar archive", "tar -xf unpacks it"),
+                    _ => return None,
+                };
+                Some(Self::new(found))
+            })
+    }
+
+    /// Recognises a pointer file by its contents: Git LFS, git-annex and DVC leave one in a
+    /// repository until the file itself is downloaded.
+    pub(crate) fn of_pointer(contents: &[u8]) -> Option<Self> {
+        // A system without links has git-annex's link as a file.
+        let line = contents.split(|byte| byte.is_ascii_whitespace()).next()?;
+        let is_annex_link = line.starts_with(b"../") || line.starts_with(b".git/");
+        let objects = b".git/annex/objects/";
+        if is_annex_link && line.windows(objects.len()).any(|part| part == objects) {
+            return Some(Self::new((GIT_ANNEX.1, GIT_ANNEX.2)));
+        }
+        find(&POINTERS, contents)
+    }
+
+    fn new((name, advice): (&'static str, &'static str)) -> Self {
+        Self { name, advice }
+    }
+}
+
+fn find(table: &[Magic], head: &[u8]) -> Option<FileFormat> {
+    let mut rows = table.iter();
+    let (_, name, advice) = rows.find(|(magic, ..)| head.starts_with(magic))?;
+    Some(FileFormat { name, advice })
+}
+
+impl fmt::Display for FileFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.name, self.advice)
+    }
+}
