@@ -9,6 +9,7 @@ use std::io::{self, BufRead, ErrorKind, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use atomic_file::{missing_reason, open_file};
 use clap::Args;
 use dataloader::{Corpus, text_of};
 
@@ -30,15 +31,18 @@ impl std::str::FromStr for TokenList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let ids = text.split([',', ' ', '\n']).filter(|id| !id.is_empty());
-        let ids: Result<Vec<u32>, String> = ids
-            .map(|id| {
-                id.parse().map_err(|_| {
-                    format!("{id:?} isn't a token id; use whole numbers separated by commas")
-                })
+        let text = text.trim();
+        let list = text
+            .strip_prefix('[')
+            .and_then(|text| text.strip_suffix(']'));
+        let list = list.unwrap_or(text);
+        let ids = list.split(|c: char| c == ',' || c.is_whitespace());
+        let ids = ids.filter(|id| !id.is_empty()).map(|id| {
+            id.parse().map_err(|_| {
+                format!("{id:?} isn't a token id; use whole numbers separated by commas")
             })
-            .collect();
-        Ok(Self(ids?))
+        });
+        Ok(Self(ids.collect::<Result<_, String>>()?))
     }
 }
 
@@ -119,21 +123,28 @@ fn without_line_end(mut text: String) -> String {
     text
 }
 
-/// Opens a file, a pipe or standard input; returns its bytes, or 0 if unknown.
+/// Opens a file, a pipe or standard input. Returns the number of its bytes, or 0 if unknown.
 fn open(path: &Path) -> Result<(Box<dyn Read>, u64)> {
     if path == Path::new(STDIN) {
         return Ok((Box::new(io::stdin()), 0));
     }
     let name = path.display();
     let found = match fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!("{name}: no such file"),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let reason = missing_reason(path);
+            bail!("{name}: {}", reason.as_deref().unwrap_or("no such file"))
+        }
         found => found.with_context(|| name.to_string())?,
     };
     if found.is_dir() {
         bail!("{name}: expected a file, got a folder");
     }
-    let file = File::open(path).with_context(|| name.to_string())?;
-    Ok((Box::new(file), found.len()))
+    if found.is_file() {
+        let (file, bytes) = open_file(path)?;
+        return Ok((Box::new(file), bytes));
+    }
+    let pipe = File::open(path).with_context(|| name.to_string())?;
+    Ok((Box::new(pipe), 0))
 }
 
 /// The path as people read it.
@@ -218,10 +229,16 @@ mod tests {
 
     #[test]
     fn a_token_list_is_numbers_with_commas() {
-        assert_eq!("1,2, 3".parse(), Ok(TokenList(vec![1, 2, 3])));
-        assert_eq!("".parse(), Ok(TokenList(vec![])));
-        for bad in ["1,x", "-1", "4294967296", "1.5"] {
+        for list in ["1,2, 3", "[1, 2, 3]", "1\t2\r\n3", " [1\u{a0}2,3]\n"] {
+            assert_eq!(list.parse(), Ok(TokenList(vec![1, 2, 3])), "{list:?}");
+        }
+        for none in ["", "[]"] {
+            assert_eq!(none.parse(), Ok(TokenList(vec![])));
+        }
+        for bad in ["1,x", "-1", "4294967296", "1.5", "[1,2", "1]", "[[1]]"] {
             assert!(bad.parse::<TokenList>().is_err(), "{bad}");
         }
+        let error = "1,\u{200b}2".parse::<TokenList>().unwrap_err();
+        assert!(error.contains("\\u{200b}2"), "{error}");
     }
 }

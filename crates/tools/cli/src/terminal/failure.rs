@@ -116,8 +116,14 @@ pub(crate) fn misused<T>(message: impl Into<String>) -> Result<T> {
 
 /// An error and its causes in one line.
 fn chain(error: &anyhow::Error) -> String {
-    let message = format!("{error:#}");
-    message.split_whitespace().collect::<Vec<_>>().join(" ")
+    words(&format!("{error:#}")).join(" ")
+}
+
+/// Splits a message at spaces and line ends only: [`report`] shows other white space, which may be
+/// what is wrong with a value.
+fn words(message: &str) -> Vec<&str> {
+    let words = message.split([' ', '\n']);
+    words.filter(|word| !word.is_empty()).collect()
 }
 
 /// Clap's paragraphs as one line: the fault, the tip in parentheses, the command for help.
@@ -129,7 +135,7 @@ fn joined(message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let mut parts = Vec::new();
     for paragraph in message.split("\n\n") {
-        let words: Vec<&str> = paragraph.split_whitespace().collect();
+        let words = words(paragraph);
         match words.first() {
             None | Some(&"Usage:") => {}
             Some(&"For") => parts.push("(see --help)".to_owned()),

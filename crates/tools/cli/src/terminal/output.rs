@@ -78,15 +78,19 @@ pub(crate) fn check_new(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A line without what would steer a terminal: names and texts from outside may hold anything.
+/// Returns a line of a message with every character escaped that would control a terminal, or that
+/// a reader of the message couldn't see: names and texts from outside may contain any character.
 pub(crate) fn escaped(line: &str) -> Cow<'_, str> {
-    escaped_but(line, &[])
+    escape(line, |c| is_control(c) || is_invisible(c))
 }
 
 /// `text` with every character that would steer a terminal escaped, but those in `keeps`.
 fn escaped_but<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
-    let is_escaped = |c: char| is_control(c) && !keeps.contains(&c);
-    if !text.contains(is_escaped) {
+    escape(text, |c| is_control(c) && !keeps.contains(&c))
+}
+
+fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
         return text.into();
     }
     let mut shown = String::with_capacity(text.len());
@@ -104,6 +108,14 @@ fn escaped_but<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
 fn is_control(c: char) -> bool {
     let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || ['\u{200e}', '\u{200f}', '\u{61c}'].contains(&c)
+}
+
+/// True for a space other than the usual one, and for a character without a width.
+fn is_invisible(c: char) -> bool {
+    let has_no_width = matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}'
+        | '\u{e0000}'..='\u{e007f}');
+    has_no_width || (c.is_whitespace() && c != ' ')
 }
 
 /// A grey line on standard error.
@@ -155,5 +167,6 @@ mod tests {
         let text = "ein Löffel, שלום, 日本\u{301}\n\tnext";
         assert_eq!(escaped_but(text, &['\n', '\t']), text);
         assert_eq!(escaped("a\nb"), "a\\nb");
+        assert_eq!(escaped("a\u{a0}b\u{200b} c"), "a\\u{a0}b\\u{200b} c");
     }
 }

@@ -1,15 +1,20 @@
 //! The data of a run: a story that comes with the program, a file, standard input, or a folder, in
 //! a training and a validation part.
 //!
-//! A folder contains `train.bin` and `val.bin` (as nanoGPT makes them), or `train.txt` and
-//! `val.txt`, or texts, which are read in the order of their names. A listed file that can't be
-//! read is an error; other data never replaces it.
+//! The training part of a folder is its file `train` (`.bin` or `.npy` as nanoGPT's, or `.txt`) or
+//! otherwise all of its texts, in the order of their names. Its validation part is its file
+//! `validation`, `valid`, `val` or `dev` or otherwise the end of the training part. Every file of
+//! the folder is either used or listed as skipped; a file that should be used but can't be read is
+//! an error.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::cmp::Ordering;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use ::tokenizer::ENDOFTEXT;
 use anyhow::{Context, Result, anyhow, bail};
+use atomic_file::{all_names_in, is_file};
 use dataloader::{Corpus, DataLoader, DataLoaderConfig, DataLoaderError, train_validation_split};
 use gpt::Memory;
 
@@ -19,8 +24,7 @@ use crate::model::ids::{Input, extension, read_input, read_text};
 use crate::model::vocabulary::Vocabulary;
 use crate::terminal::memory::check;
 use crate::terminal::output::note;
-use crate::terminal::shell::shell_quoted;
-use crate::train::runs::names;
+use crate::terminal::shell::{program, shell_quoted};
 
 /// "The Answering Bell", written for this project.
 const STORY: &str = include_str!("../../data/the-answering-bell.txt");
@@ -57,7 +61,13 @@ pub(crate) fn read(
     let content = match path {
         None => Content::of(Input::Text(STORY.to_owned()), train_ratio),
         Some(folder) if folder.is_dir() => in_folder(folder, train_ratio)?,
-        Some(file) => Content::of(read_input(file)?, train_ratio),
+        Some(file) => {
+            let input = read_input(file)?;
+            if let Input::Text(text) = &input {
+                note_markup(file, text);
+            }
+            Content::of(input, train_ratio)
+        }
     };
     let vocabulary = match own {
         Some(own) if options.tokenizer.is_none() || own.tokenizer().is_ok() => own,
@@ -216,74 +226,238 @@ fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Cor
     Ok((train, validates.then_some(validation)))
 }
 
+/// Names of a folder's training part, without their extensions. `datasets` has the same names.
+const TRAINING: [&str; 2] = ["train", "training"];
+
+/// Names of a folder's validation part.
+const VALIDATION: [&str; 4] = ["validation", "valid", "val", "dev"];
+
+/// Extensions of token IDs, and of texts.
+const IDS: [&str; 2] = ["bin", "npy"];
+const TEXTS: [&str; 1] = ["txt"];
+
+/// The files of a data folder, by what they are for.
+struct DataFolder {
+    folder: PathBuf,
+    /// One file of ids or texts.
+    training: Vec<OsString>,
+    validation: Option<OsString>,
+    skipped: Vec<OsString>,
+}
+
+impl DataFolder {
+    /// Finds the parts of a folder.
+    ///
+    /// # Errors
+    /// If it has no data.
+    fn find(folder: &Path) -> Result<Self> {
+        let mut names = all_names_in(folder)?;
+        names.sort_by(|a, b| natural_order(a.as_encoded_bytes(), b.as_encoded_bytes()));
+        let (mut folders, files): (Vec<_>, Vec<_>) = names
+            .into_iter()
+            .partition(|name| folder.join(name).is_dir());
+        folders.iter_mut().for_each(|name| name.push("/"));
+        // Of several files for a part, the first extension and then the first name is used.
+        let find = |parts: &[&str], extensions: &[&str]| {
+            let mut wanted = extensions
+                .iter()
+                .flat_map(|extension| parts.iter().map(move |part| format!("{part}.{extension}")));
+            wanted.find_map(|name| files.iter().find(|file| file.eq_ignore_ascii_case(&name)))
+        };
+        let training = find(&TRAINING, &IDS).or_else(|| find(&TRAINING, &TEXTS));
+        let has_ids = training.is_some_and(is_ids);
+        let [same, other]: [&[&str]; 2] = if has_ids {
+            [&IDS, &TEXTS]
+        } else {
+            [&TEXTS, &IDS]
+        };
+        let validation = find(&VALIDATION, same).or_else(|| find(&VALIDATION, other));
+        let is_training = |file: &OsString| match training {
+            Some(name) => file == name,
+            None => extension(Path::new(file)) == TEXTS[0] && Some(file) != validation,
+        };
+        let validation = validation.cloned();
+        let (training, rest): (Vec<_>, Vec<_>) = files.iter().cloned().partition(is_training);
+        let mut skipped = rest;
+        skipped.retain(|name| Some(name) != validation.as_ref());
+        skipped.extend(folders);
+        let name = folder.display();
+        if training.is_empty() {
+            bail!(
+                "{name}: no train.bin, train.npy or .txt file; it contains {}; to train on other files, join them: cat {}/* > all.txt",
+                listed(&[&skipped[..], validation.as_slice()].concat()),
+                shell_quoted(folder)
+            );
+        }
+        if let Some(validation) = &validation
+            && is_ids(validation) != has_ids
+        {
+            bail!(
+                "{name}: {} and {} must both be texts or both be token ids; {} tokenize -f TEXT -o IDS.bin makes ids of a text",
+                training[0].display(),
+                validation.display(),
+                program()
+            );
+        }
+        Ok(Self {
+            folder: folder.to_owned(),
+            training,
+            validation,
+            skipped,
+        })
+    }
+
+    /// Lists which files are used and which aren't.
+    fn note(&self) {
+        let mut line = format!(
+            "{}: training on {}",
+            self.folder.display(),
+            listed(&self.training)
+        );
+        if let Some(validation) = &self.validation {
+            line += &format!("; validating on {}", validation.display());
+        }
+        if !self.skipped.is_empty() {
+            line += &format!("; skipped: {}", listed(&self.skipped));
+        }
+        note(&line);
+    }
+
+    /// Opens the files of token ids.
+    fn ids(&self, train_ratio: f64) -> Result<Content> {
+        let open = |name| Corpus::from_token_file(self.folder.join(name));
+        let train = open(&self.training[0])?;
+        Ok(match &self.validation {
+            Some(validation) => Content::Ids(train, Some(open(validation)?)),
+            None => Content::of(Input::Ids(train), train_ratio),
+        })
+    }
+
+    /// Reads the texts.
+    fn texts(&self, train_ratio: f64) -> Result<Content> {
+        let texts = self.training.iter().map(|name| self.text(name));
+        let texts = texts.collect::<Result<Vec<String>>>()?;
+        let validation = self.validation.as_ref().map(|name| self.text(name));
+        let validation = validation.transpose()?;
+        let bytes: usize = texts.iter().chain(&validation).map(String::len).sum();
+        check(&Memory::new().with("the texts' tokens", &[2, bytes])?)
+            .with_context(|| self.folder.display().to_string())?;
+        // Without a file for validation, the cut is where `train_ratio` of all bytes is.
+        let train_ratio = match validation {
+            Some(_) => 1.0,
+            None => train_ratio,
+        };
+        let (mut before, cut) = (0.0, train_ratio * bytes as f64);
+        let texts = texts.into_iter().map(|text| {
+            let length = text.len() as f64;
+            let train_ratio = ((cut - before) / length.max(1.0)).clamp(0.0, 1.0);
+            before += length;
+            Text { text, train_ratio }
+        });
+        let validation = validation.map(|text| Text {
+            text,
+            train_ratio: 0.0,
+        });
+        Ok(Content::Texts(texts.chain(validation).collect()))
+    }
+
+    /// Reads a text.
+    fn text(&self, name: &OsString) -> Result<String> {
+        let path = self.folder.join(name);
+        is_file(&path)?; // opening a pipe would wait for a writer
+        let text = read_text(&path, u64::MAX)?;
+        note_markup(&path, &text);
+        Ok(text)
+    }
+}
+
+/// True for a file of token ids.
+fn is_ids(name: &OsString) -> bool {
+    IDS.contains(&extension(Path::new(name)).as_str())
+}
+
+/// Compares names as people order them: 2 comes before 10.
+fn natural_order(mut a: &[u8], mut b: &[u8]) -> Ordering {
+    let all = (a, b);
+    let number = |name: &[u8]| name.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    loop {
+        let order = match (number(a), number(b)) {
+            (0, _) | (_, 0) => {
+                let order = a.first().cmp(&b.first());
+                if a.is_empty() && b.is_empty() {
+                    return all.0.cmp(all.1); // as 1 and 01 do
+                }
+                (a, b) = (a.get(1..).unwrap_or(a), b.get(1..).unwrap_or(b));
+                order
+            }
+            (digits, others) => {
+                let (left, right);
+                (left, a) = a.split_at(digits);
+                (right, b) = b.split_at(others);
+                let [left, right] = [left, right].map(|digits| {
+                    let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
+                    &digits[zeros..]
+                });
+                (left.len(), left).cmp(&(right.len(), right))
+            }
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+}
+
 /// The first few of some names, and the number of the others.
-fn listed(names: &[&String]) -> String {
+fn listed(names: &[OsString]) -> String {
     const MAX: usize = 5;
-    let shown: Vec<&str> = names.iter().take(MAX).map(|name| name.as_str()).collect();
+    let shown = names
+        .iter()
+        .take(MAX)
+        .map(|name| name.display().to_string());
     let more = match names.len().saturating_sub(MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    shown.join(", ") + &more
+    shown.collect::<Vec<_>>().join(", ") + &more
+}
+
+/// Notes that a text has markup, which a model learns as well.
+fn note_markup(path: &Path, text: &str) {
+    const BEGINNINGS: [(&str, &str); 5] = [
+        ("{\\rtf", "RTF"),
+        ("<!doctype html", "HTML"),
+        ("<html", "HTML"),
+        ("<?xml", "XML"),
+        ("{\"", "JSON"),
+    ];
+    let by_name = match extension(path).as_str() {
+        "json" | "jsonl" | "ndjson" => Some("JSON"),
+        "csv" | "tsv" => Some("a table"),
+        "html" | "htm" => Some("HTML"),
+        "xml" => Some("XML"),
+        "rtf" => Some("RTF"),
+        _ => None,
+    };
+    let begins_with = |begin: &str| {
+        let head = text.trim_start().get(..begin.len());
+        head.is_some_and(|head| head.eq_ignore_ascii_case(begin))
+    };
+    let by_beginning = BEGINNINGS.iter().find(|(begin, _)| begins_with(begin));
+    if let Some(kind) = by_name.or(by_beginning.map(|(_, kind)| *kind)) {
+        note(&format!(
+            "{}: this is {kind}, and the model learns its markup, too; to avoid that, train on the plain text",
+            path.display()
+        ));
+    }
 }
 
 /// The data of a folder.
 fn in_folder(folder: &Path, train_ratio: f64) -> Result<Content> {
-    let names = names(folder)?;
-    let find = |part: &str, extension: &str| {
-        let name = format!("{part}.{extension}");
-        let found = names.iter().find(|other| other.eq_ignore_ascii_case(&name));
-        found.map(|name| folder.join(name))
+    let found = DataFolder::find(folder)?;
+    let content = match is_ids(&found.training[0]) {
+        true => found.ids(train_ratio)?,
+        false => found.texts(train_ratio)?,
     };
-    for extension in ["bin", "npy", "txt"] {
-        let Some(train) = find("train", extension) else {
-            continue;
-        };
-        let validation = ["val", "validation", "valid"];
-        let validation = validation.iter().find_map(|part| find(part, extension));
-        return Ok(match (read_input(&train)?, validation) {
-            (input, None) => Content::of(input, train_ratio),
-            (Input::Ids(train), Some(path)) => {
-                Content::Ids(train, Some(Corpus::from_token_file(path)?))
-            }
-            (Input::Text(train), Some(path)) => {
-                let parts = [(train, 1.0), (read_text(&path, u64::MAX)?, 0.0)];
-                let parts = parts.map(|(text, train_ratio)| Text { text, train_ratio });
-                Content::Texts(parts.into())
-            }
-        });
-    }
-    let is_text = |name: &&String| extension(Path::new(name)) == "txt";
-    let (texts, skipped): (Vec<&String>, Vec<&String>) = names.iter().partition(is_text);
-    if texts.is_empty() {
-        bail!(
-            "{}: no train.bin and val.bin, and no .txt file; to train on other files, join them: cat {}/* > all.txt",
-            folder.display(),
-            shell_quoted(folder)
-        );
-    }
-    if !skipped.is_empty() {
-        note(&format!(
-            "{}: {} text files; skipped: {}",
-            folder.display(),
-            texts.len(),
-            listed(&skipped)
-        ));
-    }
-    let texts = texts
-        .into_iter()
-        .map(|name| read_text(&folder.join(name), u64::MAX));
-    let texts = texts.collect::<Result<Vec<String>>>()?;
-    // The cut is where `train_ratio` of all bytes is.
-    let bytes: usize = texts.iter().map(String::len).sum();
-    check(&Memory::new().with("the texts' tokens", &[2, bytes])?)
-        .with_context(|| folder.display().to_string())?;
-    let (mut before, cut) = (0.0, train_ratio * bytes as f64);
-    let texts = texts.into_iter().map(|text| {
-        let length = text.len() as f64;
-        let train_ratio = ((cut - before) / length.max(1.0)).clamp(0.0, 1.0);
-        before += length;
-        Text { text, train_ratio }
-    });
-    Ok(Content::Texts(texts.collect()))
+    found.note();
+    Ok(content)
 }

@@ -8,7 +8,9 @@ use std::sync::Once;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow, bail};
-use atomic_file::{create_folder, create_new_folder, is_file, names_in, read_small_file};
+use atomic_file::{
+    create_folder, create_new_folder, is_file, missing_reason, names_in, read_small_file,
+};
 use checkpoint::CONFIG;
 use train::runs::{CHECKPOINTS, check_copies, ignored_checkpoints};
 use train::{TrainError, latest_checkpoint};
@@ -175,7 +177,9 @@ pub(crate) fn require_folder(path: &Path, whose: &str) -> Result<()> {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => bail!("{name}: expected {whose} folder, but it is a file"),
         Err(error) if error.kind() == NotFound => {
-            bail!("{name}: no such folder (models are not downloaded: name a local one)")
+            let reason = missing_reason(path);
+            let missing = "no such folder (models are not downloaded: name a local one)";
+            bail!("{name}: {}", reason.as_deref().unwrap_or(missing))
         }
         Err(error) => Err(error).with_context(|| name.to_string()),
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
 mod convert;
+mod data_folders;
 mod generate;
 mod help;
 mod inspect;

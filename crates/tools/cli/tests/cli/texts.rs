@@ -69,7 +69,10 @@ fn system_files_are_no_data_and_other_files_are_listed() {
     let ran = folder.ok(&format!(
         "train --data docs --tokenizer chars {SMALL} -o run"
     ));
-    holds(&ran.stderr, &["1 text files; skipped: code.rs, table.csv"]);
+    holds(
+        &ran.stderr,
+        &["docs: training on A.TXT; skipped: code.rs, table.csv"],
+    );
     fs::create_dir(folder.join("new")).unwrap();
     folder.write("new/.DS_Store", "");
     folder.ok("convert run new");
