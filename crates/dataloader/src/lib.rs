@@ -18,7 +18,10 @@ mod tokens;
 // Crates whose types appear in this crate's public API: dependents need no matching versions.
 #[cfg(feature = "text")]
 pub use tokenizer;
-pub use {atomic_file::FileError, ndarray, torch_rng};
+pub use {
+    atomic_file::{FileError, FileFormat},
+    ndarray, torch_rng,
+};
 
 pub use batches::{Batches, EpochPosition, Mix, MixPosition};
 pub use corpus::Corpus;

@@ -24,8 +24,8 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// ```
 ///
 /// # Errors
-/// [`DataLoaderError::NotText`] if the bytes have another format, such as a PDF document or a Git LFS
-/// pointer; [`DataLoaderError::NotUtf8`] with the first wrong byte and the likely encoding.
+/// [`DataLoaderError::NotText`] if the bytes have another format, such as a PDF document or a Git
+/// LFS pointer; [`DataLoaderError::NotUtf8`] with the first wrong byte and the likely encoding.
 pub fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, DataLoaderError> {
     if let Some(format) = FileFormat::of(&bytes) {
         return Err(DataLoaderError::NotText {
