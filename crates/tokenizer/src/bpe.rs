@@ -29,11 +29,12 @@ use rustc_hash::FxHashMap;
 
 use crate::encode_decode::{Decode, Encode};
 use crate::error::TokenizerError;
-use crate::gpt2_tokens::{ENDOFTEXT, gpt2_tokens};
+use crate::gpt2_tokens::{ENDOFTEXT, gpt2_tokens_and_pairs};
 use crate::known::KnownPieces;
 use crate::pairs::{Counts, Pair, Row};
 use crate::pattern::pieces;
 
+pub use crate::letters::{bytes_of_letters, gpt2_bytes, letter_of, letters_of};
 pub use crate::pairs::Ties;
 pub use crate::pattern::{gpt2_parts, gpt2_piece, gpt2_pieces};
 
@@ -76,15 +77,6 @@ impl Default for BpeConfig {
             ties: Ties::FirstInText,
         }
     }
-}
-
-/// All bytes in the order in which GPT-2's vocabulary begins: first those that stand for a
-/// character that can be seen.
-pub fn gpt2_bytes() -> [u8; 256] {
-    let is_seen = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
-    let mut bytes: [u8; 256] = std::array::from_fn(|byte| byte as u8);
-    bytes.sort_by_key(|byte| !is_seen(byte)); // stable
-    bytes
 }
 
 /// A byte pair encoding: its tokens and merges. They can be kept, and make it again.
@@ -270,21 +262,14 @@ impl Bpe {
         Self::of_gpt2().clone()
     }
 
-    /// GPT-2's tokens and merges. The merges follow from the order of the tokens.
+    /// GPT-2's tokens and merges.
     pub(crate) fn of_gpt2() -> &'static Self {
         static GPT2: LazyLock<Bpe> = LazyLock::new(|| {
-            let bpe = Bpe::without_merges(gpt2_tokens(), gpt2_piece);
-            let mut bpe = bpe.expect("GPT-2's vocabulary begins with all bytes");
-            let mut pair = Vec::new();
-            for id in 256..bpe.tokens.len() as u32 {
-                pair.clear();
-                // The earlier merges leave two tokens of its bytes: the pair that it joins.
-                bpe.encode_piece_into(&bpe.tokens[id as usize], &mut pair);
-                if let [left, right] = pair[..] {
-                    bpe.push((left, right), id);
-                }
-            }
-            bpe
+            let (tokens, pairs) = gpt2_tokens_and_pairs();
+            let merge = |((left, right), id)| Merge { left, right, id };
+            let merges = pairs.into_iter().zip(256..).map(merge);
+            let bpe = Bpe::from_merges(tokens, merges.collect(), gpt2_piece);
+            bpe.expect("GPT-2's vocabulary begins with all bytes")
         });
         &GPT2
     }

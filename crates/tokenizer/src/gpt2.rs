@@ -1,5 +1,5 @@
-//! GPT-2's byte pair encoding, with the vocabulary of tiktoken-rs and the rules for special tokens
-//! of Python's tiktoken (book section 2.5).
+//! GPT-2's byte pair encoding, with the rules of Python's tiktoken for special tokens (book section
+//! 2.5).
 //!
 //! A special token in the text that the caller did not allow is an error, not silently text.
 //! Every text can be encoded and no text makes it panic; other vocabularies than GPT-2's are not

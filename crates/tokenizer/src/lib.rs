@@ -10,6 +10,7 @@ mod gpt2_tokens;
 #[cfg(feature = "ndarray")]
 mod ids;
 mod known;
+mod letters;
 mod pairs;
 mod pattern;
 mod simple;

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex_syntax::hir::{Class as Characters, HirKind};
 
 /// The classes that the pattern distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,32 +20,44 @@ enum Class {
 /// The class of each character below U+10000.
 static CLASSES: LazyLock<Vec<Class>> = LazyLock::new(|| {
     let mut classes = vec![Class::Other; 1 << 16];
-    let all: String = ('\0'..='\u{ffff}').collect();
-    for (class, pattern) in PATTERNS {
-        let pattern = Regex::new(pattern).expect("a pattern that compiled before");
-        for run in pattern.find_iter(&all) {
-            for c in run.as_str().chars() {
-                classes[c as usize] = class;
-            }
-        }
+    for &(first, last, class) in &*RANGES {
+        let end = (last as usize + 1).min(classes.len());
+        classes
+            .get_mut(first as usize..end)
+            .unwrap_or_default()
+            .fill(class);
     }
     classes
 });
 
-const PATTERNS: [(Class, &str); 3] = [
-    (Class::Letter, r"\p{L}+"),
-    (Class::Number, r"\p{N}+"),
-    (Class::Space, r"\s+"),
-];
+/// Ranges of characters (first, last) with their class, in order. All others are `Other`.
+static RANGES: LazyLock<Vec<(char, char, Class)>> = LazyLock::new(|| {
+    let patterns = [
+        (Class::Letter, r"\p{L}"),
+        (Class::Number, r"\p{N}"),
+        (Class::Space, r"\s"),
+    ];
+    let mut ranges = Vec::new();
+    for (class, pattern) in patterns {
+        let pattern = regex_syntax::parse(pattern).expect("a class that the crate knows");
+        let HirKind::Class(Characters::Unicode(characters)) = pattern.into_kind() else {
+            unreachable!("a class of Unicode characters");
+        };
+        let all = characters.ranges().iter();
+        ranges.extend(all.map(|range| (range.start(), range.end(), class)));
+    }
+    ranges.sort_unstable_by_key(|(first, ..)| *first);
+    ranges
+});
 
-/// The same for the characters from U+10000 on, which are rare.
+/// Returns the class of a character by a search in the ranges, for the rare characters from
+/// U+10000 on.
 fn class_of_rare(c: char) -> Class {
-    static RARE: LazyLock<[(Class, Regex); 3]> = LazyLock::new(|| {
-        PATTERNS.map(|(class, pattern)| (class, Regex::new(pattern).expect("it compiled before")))
-    });
-    let text = c.to_string();
-    let found = RARE.iter().find(|(_, pattern)| pattern.is_match(&text));
-    found.map_or(Class::Other, |(class, _)| *class)
+    let behind = RANGES.partition_point(|(first, ..)| *first <= c);
+    match RANGES[..behind].last() {
+        Some(&(_, last, class)) if c <= last => class,
+        _ => Class::Other,
+    }
 }
 
 /// Returns the first piece of a text that isn't empty.

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use regex::Regex;
-use tokenizer::bpe::{Bpe, Encoder, Merge, gpt2_piece};
+use tokenizer::bpe::{Bpe, Encoder, Merge, bytes_of_letters, gpt2_piece};
 use tokenizers::AddedToken;
 
-use crate::byte_chars::{bytes_of, is_written};
 use crate::gpt2;
 use crate::recipe::Checked;
 
@@ -27,8 +26,8 @@ impl Fast {
         let count = recipe.vocabulary.values().max()? + 1;
         let mut tokens = vec![Vec::new(); count as usize];
         for (token, &id) in &recipe.vocabulary {
-            if is_written(token) {
-                tokens[id as usize] = bytes_of(token).into();
+            if let Some(bytes) = bytes_of_letters(token) {
+                tokens[id as usize] = bytes;
             }
         }
         let merges = recipe.merges.iter().map(|(left, right)| {

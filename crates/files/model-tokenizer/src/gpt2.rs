@@ -1,13 +1,11 @@
-//! GPT-2's vocabulary and merges, from the ranks that tiktoken-rs holds, equal to the published
-//! `vocab.json` and `merges.txt`.
+//! GPT-2's vocabulary and merges, equal to the published `vocab.json` and `merges.txt`.
 
 use std::collections::{BTreeMap, HashMap};
 
-use tokenizer::bpe::Bpe;
+use tokenizer::bpe::{Bpe, letters_of};
 use tokenizer::{ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer};
 use tokenizers::AddedToken;
 
-use crate::byte_chars::written;
 use crate::files::VOCABULARY;
 use crate::recipe::{Around, Form, Recipe};
 
@@ -63,7 +61,7 @@ pub(crate) fn is_gpt2(recipe: &Recipe) -> bool {
 /// Each token as it is written, with its id.
 fn vocabulary() -> HashMap<String, u32> {
     let gpt2 = Gpt2Tokenizer::new();
-    let written = |id| Some((written(gpt2.piece(id)?), id));
+    let written = |id| Some((letters_of(gpt2.piece(id)?), id));
     let mut tokens: HashMap<String, u32> = (0..ENDOFTEXT_ID).filter_map(written).collect();
     tokens.insert(ENDOFTEXT.to_owned(), ENDOFTEXT_ID);
     tokens
@@ -72,7 +70,7 @@ fn vocabulary() -> HashMap<String, u32> {
 /// The two tokens that each merge joins; they follow from the tokens' order.
 fn merges() -> Vec<(String, String)> {
     let bpe = Bpe::gpt2();
-    let token = |id: u32| written(&bpe.tokens()[id as usize]);
+    let token = |id: u32| letters_of(&bpe.tokens()[id as usize]);
     let merges = bpe.merges().iter();
     merges
         .map(|merge| (token(merge.left), token(merge.right)))

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod byte_chars;
 mod config;
 mod error;
 mod fast;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use atomic_file::FileError;
 use rayon::prelude::*;
+use tokenizer::bpe::{bytes_of_letters, letter_of};
 use tokenizer::{Decode, ENDOFTEXT, ENDOFTEXT_ID, Encode, Gpt2Tokenizer, TokenizerError};
 use tokenizers::Tokenizer;
 
-use crate::byte_chars::{bytes_of, char_of};
 use crate::error::{self, ModelTokenizerError};
 use crate::fast::Fast;
 use crate::files::{self, Files};
@@ -368,7 +368,7 @@ impl Own {
             .iter()
             .map(|(&id, token)| (id, token.content.as_bytes().into()))
             .collect();
-        let known = |byte: &u8| tokens.contains_key(&String::from(char_of(*byte)));
+        let known = |byte: &u8| tokens.contains_key(&String::from(letter_of(*byte)));
         let (divides, looks, is_bytes) = match form {
             Form::ByteLevel {
                 add_prefix_space,
@@ -378,7 +378,9 @@ impl Own {
             Form::Characters => (plain, false, false),
         };
         let bytes = |token: &str| match is_bytes {
-            true => bytes_of(token),
+            true => bytes_of_letters(token)
+                .unwrap_or_else(|| token.into())
+                .into(),
             false => token.as_bytes().into(),
         };
         let pieces = tokens.iter().map(|(token, &id)| (id, bytes(token)));

@@ -29,7 +29,7 @@ const MAX_ADDED_BYTES: usize = 1 << 20;
 /// The way to divide a text before pairs are merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Into bytes, which are written by the rule of [`byte_chars`](crate::byte_chars).
+    /// Into bytes, which are written in [letters](tokenizer::bpe::letters_of).
     ByteLevel {
         /// Puts a space before a text that begins with none.
         add_prefix_space: bool,

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use tokenizer::ENDOFTEXT;
-use tokenizer::bpe::{Bpe, BpeConfig, Ties, gpt2_parts, gpt2_pieces};
+use tokenizer::bpe::{Bpe, BpeConfig, Ties, gpt2_parts, gpt2_pieces, letters_of};
 use tokenizers::AddedToken;
 
-use crate::byte_chars::written;
 use crate::error::ModelTokenizerError;
 use crate::files::TOKENIZER;
 use crate::gpt2;
@@ -81,7 +80,7 @@ impl ModelTokenizer {
         };
         let bpe = Bpe::train_on(&words_of(text), &config);
         let bpe = bpe.expect("GPT-2's alphabet has all bytes");
-        let tokens: Vec<String> = bpe.tokens().iter().map(|token| written(token)).collect();
+        let tokens: Vec<String> = bpe.tokens().iter().map(|token| letters_of(token)).collect();
         let token = |id: u32| tokens[id as usize].clone();
         let merges = bpe.merges().iter();
         let merges = merges.map(|merge| (token(merge.left), token(merge.right)));

@@ -1,0 +1,82 @@
+//! GPT-2's byte letters: each byte as a printable character. Vocabulary files write the bytes of a
+//! token in these letters, for example `Ġthe` for " the".
+
+use std::sync::LazyLock;
+
+/// Number of bytes that are their own letter. The others have the letters from U+0100, in order.
+const PRINTABLE: u32 = 188;
+
+/// Number of code points up to the last letter.
+const CODES: usize = 0x100 + 256 - PRINTABLE as usize;
+
+static LETTERS: LazyLock<[char; 256]> = LazyLock::new(|| {
+    let mut letters = ['\0'; 256];
+    for (byte, place) in gpt2_bytes().into_iter().zip(0..) {
+        letters[usize::from(byte)] = match place < PRINTABLE {
+            true => char::from(byte),
+            false => char::from_u32(0x100 + place - PRINTABLE).expect("no surrogate is this small"),
+        };
+    }
+    letters
+});
+
+/// The byte of each code point, if it is a letter.
+static BYTES: LazyLock<[Option<u8>; CODES]> = LazyLock::new(|| {
+    let mut bytes = [None; CODES];
+    for (byte, letter) in (0..=255).zip(*LETTERS) {
+        bytes[letter as usize] = Some(byte);
+    }
+    bytes
+});
+
+/// All bytes in the order in which GPT-2's vocabulary begins: first those that stand for a
+/// character that can be seen.
+pub fn gpt2_bytes() -> [u8; 256] {
+    let is_seen = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    let mut bytes: [u8; 256] = std::array::from_fn(|byte| byte as u8);
+    bytes.sort_by_key(|byte| !is_seen(byte)); // stable
+    bytes
+}
+
+/// Returns the letter of a byte.
+///
+/// ```
+/// assert_eq!(tokenizer::bpe::letter_of(b' '), 'Ġ');
+/// ```
+pub fn letter_of(byte: u8) -> char {
+    LETTERS[usize::from(byte)]
+}
+
+/// Returns bytes in letters, as vocabulary files write them.
+///
+/// ```
+/// assert_eq!(tokenizer::bpe::letters_of(" é".as_bytes()), "ĠÃ©");
+/// ```
+pub fn letters_of(bytes: &[u8]) -> String {
+    bytes.iter().map(|&byte| letter_of(byte)).collect()
+}
+
+/// Returns the bytes that letters stand for, or `None` if one of the characters is not a letter.
+///
+/// ```
+/// use tokenizer::bpe::bytes_of_letters;
+/// assert_eq!(bytes_of_letters("Ġthe").as_deref(), Some(&b" the"[..]));
+/// assert_eq!(bytes_of_letters(" the"), None); // a space is not its own letter
+/// ```
+pub fn bytes_of_letters(letters: &str) -> Option<Vec<u8>> {
+    let byte_of = |letter: char| BYTES.get(letter as usize).copied().flatten();
+    letters.chars().map(byte_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_its_own_letter() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(bytes_of_letters(&letters_of(&bytes)), Some(bytes));
+        assert_eq!([b'\n', 0xad].map(letter_of), ['Ċ', 'Ń']);
+        assert_eq!(bytes_of_letters("Ń\u{144}"), None);
+    }
+}
